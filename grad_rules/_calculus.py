@@ -1,0 +1,159 @@
+"""Words that rules share: conjugates, zeros, sums, scalar computations, and taking or putting elements along a dimension.
+
+Everything here is made of the documented functions of `xla_torch.ops`, so what a rule builds is an ordinary program.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from xla_torch import ops
+from xla_torch.builder import XlaBuilder, XlaOp
+from xla_torch.computation import XlaComputation
+from xla_torch.hlo.ir import Instruction
+from xla_torch.shape import Shape
+from xla_torch.types import PRED, S32, PrimitiveType
+
+
+def conj(x: XlaOp) -> XlaOp:
+    """The complex conjugate; a real value is its own. The gradient of a holomorphic f is ``ct * conj(f'(x))``."""
+    return ops.Conj(x) if x.element_type.is_complex else x
+
+
+def real_part(x: XlaOp) -> XlaOp:
+    """The real part; a real value is its own."""
+    return ops.Real(x) if x.element_type.is_complex else x
+
+
+def convert(x: XlaOp, element_type: PrimitiveType) -> XlaOp:
+    """`x` in another element type, by an op only where the type differs; complex to real takes the real part."""
+    if x.element_type is element_type:
+        return x
+    return ops.ConvertElementType(x if element_type.is_complex else real_part(x), element_type)
+
+
+def full(builder: XlaBuilder, value: complex, shape: Shape) -> XlaOp:
+    """An array of `shape` whose elements all equal `value`."""
+    return ops.Broadcast(builder.constant(value, shape.element_type), shape.dimensions)
+
+
+def zeros(like: XlaOp, shape: Shape | None = None) -> XlaOp:
+    """Zeros of `shape`, or of the shape of `like`, in the builder of `like`."""
+    return full(like.builder, 0, shape or like.shape)
+
+
+def constant(like: XlaOp, value: np.ndarray) -> XlaOp:
+    """An array constant in the builder of `like`."""
+    return like.builder.constant(value)
+
+
+def iota(like: XlaOp, dimensions: Sequence[int], dimension: int, element_type: PrimitiveType = S32) -> XlaOp:
+    """Positions along `dimension` of an array with these dimensions."""
+    return ops.Iota(like.builder, Shape.array(element_type, dimensions), dimension)
+
+
+def scalar_computation(function: str, element_type: PrimitiveType) -> XlaComputation:
+    """The reducer ``(a, b) -> function(a, b)`` on scalars; `function` is a documented name such as ``"Add"``."""
+    builder = XlaBuilder(f"{function.lower()}_{element_type.text}")
+    scalar = Shape.array(element_type)
+    lhs, rhs = builder.parameter(0, scalar, "lhs"), builder.parameter(1, scalar, "rhs")
+    return builder.build(getattr(ops, function)(lhs, rhs))
+
+
+def second_computation(element_type: PrimitiveType) -> XlaComputation:
+    """The combiner ``(old, new) -> new``, which makes a scatter overwrite."""
+    builder = XlaBuilder(f"overwrite_{element_type.text}")
+    scalar = Shape.array(element_type)
+    builder.parameter(0, scalar, "old")
+    return builder.build(builder.parameter(1, scalar, "new"))
+
+
+def sum_over(x: XlaOp, dimensions: Sequence[int]) -> XlaOp:
+    """The sum over some dimensions, which disappear."""
+    if not dimensions:
+        return x
+    return ops.Reduce(x, x.builder.constant(0, x.element_type), scalar_computation("Add", x.element_type), dimensions)
+
+
+def sum_all(x: XlaOp) -> XlaOp:
+    """The sum of all elements, a scalar."""
+    return sum_over(x, range(x.shape.rank))
+
+
+def sum_to(ct: XlaOp, shape: Shape) -> XlaOp:
+    """The cotangent of an operand that may be a scalar where the result is an array (clamp's bounds)."""
+    return sum_all(ct) if shape.rank == 0 else ct
+
+
+def any_over(pred: XlaOp, dimensions: Sequence[int]) -> XlaOp:
+    """True where any element along `dimensions` is."""
+    return ops.Reduce(pred, pred.builder.constant(False), scalar_computation("Or", PRED), dimensions)
+
+
+def masked(pred: XlaOp, ct: XlaOp) -> XlaOp:
+    """`ct` where `pred` holds and zero elsewhere. A select, not a product: zero times infinity is not zero."""
+    return ops.Select(pred, ct, zeros(ct))
+
+
+def others(dimensions: Sequence[int], rank: int) -> list[int]:
+    """The dimensions of an array of this rank that are not among `dimensions`, ascending."""
+    return [d for d in range(rank) if d not in set(dimensions)]
+
+
+def spread(x: XlaOp, dimensions: Sequence[int], over: Sequence[int]) -> XlaOp:
+    """The reverse of a reduction: `x` repeated along the dimensions `over` of an array with these dimensions."""
+    return ops.BroadcastInDim(x, dimensions, others(over, len(dimensions)))
+
+
+def inverse(permutation: Sequence[int]) -> list[int]:
+    """The permutation that undoes another."""
+    result = [0] * len(permutation)
+    for position, dimension in enumerate(permutation):
+        result[dimension] = position
+    return result
+
+
+def transpose(x: XlaOp, permutation: Sequence[int]) -> XlaOp:
+    """A transpose, or `x` itself for the identity."""
+    return x if list(permutation) == list(range(x.shape.rank)) else ops.Transpose(x, list(permutation))
+
+
+def reshape(x: XlaOp, dimensions: Sequence[int]) -> XlaOp:
+    """A reshape, or `x` itself where it has these dimensions."""
+    return x if tuple(dimensions) == x.shape.dimensions else ops.Reshape(x, list(dimensions))
+
+
+def pad(x: XlaOp, config: Sequence[tuple[int, int, int]], value: complex = 0) -> XlaOp:
+    """A pad with (low, high, interior) for each dimension, or `x` itself where nothing changes."""
+    if all(edges == (0, 0, 0) for edges in config):
+        return x
+    return ops.Pad(x, x.builder.constant(value, x.element_type), list(config))
+
+
+def is_iota_along(instruction: Instruction, dimension: int) -> bool:
+    """True for an array of positions along `dimension`, as argmax and argsort carry beside their values."""
+    if instruction.opcode == "broadcast" and instruction.operands[0].opcode == "iota":
+        inner = instruction.operands[0]
+        return instruction.attributes["dimensions"][inner.attributes["iota_dimension"]] == dimension
+    return instruction.opcode == "iota" and instruction.attributes["iota_dimension"] == dimension
+
+
+def put_along(updates: XlaOp, positions: XlaOp, dimension: int, size: int) -> XlaOp:
+    """Zeros of `size` along `dimension`, with each update at its position along it. Positions are distinct in each line."""
+    rank = updates.shape.rank
+    lines = others([dimension], rank)
+    dimensions = list(updates.shape.dimensions)
+    dimensions[dimension] = size
+    numbers = ops.ScatterDimensionNumbers(
+        update_window_dims=(), inserted_window_dims=(dimension,), scatter_dims_to_operand_dims=(dimension,),
+        index_vector_dim=rank, input_batching_dims=tuple(lines), scatter_indices_batching_dims=tuple(lines))
+    return ops.Scatter(zeros(updates, updates.shape.with_dimensions(dimensions)), positions, updates,
+                       scalar_computation("Add", updates.element_type), numbers, unique_indices=True)
+
+
+def size_of(shape: Shape, dimensions: Sequence[int]) -> int:
+    """How many elements lie along these dimensions together."""
+    return math.prod(shape.dimensions[d] for d in dimensions)

@@ -1,0 +1,208 @@
+"""Gradients of reduce, map, scan and the batch normalisations, which are sums in disguise.
+
+Sums, extremes and selections (argmax with its value) have a formula. Any other reducer, products included, is composed of
+elementwise steps and differentiated as such. Ties share equally, as in JAX.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from xla_torch.builder import XlaBuilder, XlaOp
+from xla_torch.hlo.ir import Computation, Instruction
+from xla_torch.ops import BatchNormGrad, BroadcastInDim, Call, Eq, GetTupleElement, Max, Rsqrt, Scan, Tuple
+from xla_torch.shape import Shape
+from xla_torch.transform.recognise import reducer_kinds
+from xla_torch.transform.recognise_reduce import selection
+
+from ._calculus import convert, is_iota_along, masked, others, size_of, spread, sum_all, sum_over, zeros
+from ._expand import reduce_by_halves
+from ._regions import Cotangents, apply, derived, gradient_of
+from ._table import vjp
+
+# -------------------------------------------------------------------------------------------------------- reduce
+
+
+def _reduce(ct: Any, out: Any, operands: tuple[XlaOp, ...], inst: Instruction, dimensions: Sequence[int],
+            to_apply: Computation) -> Cotangents:
+    count = len(operands) // 2
+    arrays, inits = operands[:count], operands[count:]
+    cts, outs = (ct, out) if inst.shape.is_tuple else ((ct,), (out,))
+    kinds = reducer_kinds(to_apply)
+    if all(c is None or kind in ("add", "maximum", "minimum") for c, kind in zip(cts, kinds, strict=True)):
+        pairs = [(None, None) if c is None else _sum(c, x, dimensions) if kind == "add" else _extreme(c, o, x, i, dimensions)
+                 for kind, c, o, x, i in zip(kinds, cts, outs, arrays, inits, strict=True)]
+        return [*(x for x, _ in pairs), *(i for _, i in pairs)]
+    chosen = _chosen_position(inst, dimensions, to_apply)
+    if chosen is not None:
+        here = Eq(arrays[chosen], spread(outs[chosen], arrays[0].shape.dimensions, dimensions))
+        return [*(None if c is None else masked(here, spread(c, x.shape.dimensions, dimensions))
+                  for c, x in zip(cts, arrays, strict=True)), *[None] * count]
+    return derived(lambda *values: reduce_by_halves(values[:count], values[count:], dimensions, to_apply), operands, cts)
+
+
+def _sum(ct: XlaOp, array: XlaOp, dimensions: Sequence[int]) -> tuple[XlaOp, XlaOp]:
+    return spread(ct, array.shape.dimensions, dimensions), sum_all(ct)
+
+
+def _extreme(ct: XlaOp, out: XlaOp, array: XlaOp, init: XlaOp, dimensions: Sequence[int]) -> tuple[XlaOp, XlaOp]:
+    """max and min: to the elements that are the result, in equal shares; to init where no element is."""
+    sizes = array.shape.dimensions
+    here = Eq(array, spread(out, sizes, dimensions))
+    number = sum_over(convert(here, ct.element_type), dimensions)
+    share = ct / Max(number, zeros(number) + 1)
+    return masked(here, spread(share, sizes, dimensions)), sum_all(masked(Eq(number, zeros(number)), ct))
+
+
+def _chosen_position(inst: Instruction, dimensions: Sequence[int], reducer: Computation) -> int | None:
+    """The operand that says which element a selecting reducer kept: one that counts along the reduced dimension."""
+    if len(dimensions) != 1 or selection(reducer) is None:
+        return None
+    count = len(inst.operands) // 2
+    return next((k for k in range(count) if is_iota_along(inst.operands[k], dimensions[0])), None)
+
+
+vjp("reduce", operands=_reduce)
+
+# ----------------------------------------------------------------------------------------------------------- map
+
+
+def _map(ct: XlaOp, operands: tuple[XlaOp, ...], to_apply: Computation) -> list[XlaOp]:
+    """The derivative of the scalar computation, mapped."""
+    return apply(gradient_of(to_apply, [True]), [*operands, ct])
+
+
+vjp("map", operands=_map)
+
+# ---------------------------------------------------------------------------------------------------------- scan
+
+
+def _scan(ct: Any, operands: tuple[XlaOp, ...], inst: Instruction, dimensions: Sequence[int], num_carries: int,
+          is_reverse: bool, to_apply: Computation) -> list[XlaOp | None]:
+    """Run the steps again, keeping the carries that each step began with; then scan the other way with the step's gradient."""
+    builder, (dimension,) = operands[0].builder, dimensions
+    inputs, inits = operands[:len(operands) - num_carries], operands[len(operands) - num_carries:]
+    step = _Step(to_apply, len(inputs), num_carries)
+    recorded = Scan(inputs, inits, step.recording(), dimension, is_reverse)
+    carries = [GetTupleElement(recorded, step.outputs + k) for k in range(num_carries)]
+    outer = list(ct)
+    given = [c is not None for c in outer[:step.outputs]]
+    final = [zeros(operands[0], Shape.array(i.element_type, i.shape.dimensions)) if c is None else c
+             for c, i in zip(outer[step.outputs:], inits, strict=True)]
+    back = Scan([*inputs, *carries, *(c for c in outer[:step.outputs] if c is not None)],
+                [c for c, float_ in zip(final, step.floating_carries, strict=True) if float_],
+                step.backward(given), dimension, not is_reverse)
+    results = iter([GetTupleElement(back, k) for k in range(len(back.shape.tuple_shapes))])
+    flags = [*(i.element_type.is_differentiable for i in inputs), *step.floating_carries]
+    return [next(results) if flag else None for flag in flags]
+
+
+class _Step:
+    """The computation of one step of a scan: (inputs, carries) to (outputs, carries)."""
+
+    def __init__(self, computation: Computation, inputs: int, carries: int):
+        self.computation, self.inputs, self.carries = computation, inputs, carries
+        self.shapes = computation.program_shape.parameters
+        self.results = computation.root.shape.tuple_shapes
+        self.outputs = len(self.results) - carries
+        self.floating_carries = [s.element_type.is_differentiable for s in self.shapes[inputs:]]
+
+    def recording(self) -> Computation:
+        """The step, its carries at the start as further outputs."""
+        builder = XlaBuilder(f"recording_{self.computation.name}")
+        values = [builder.parameter(i, s) for i, s in enumerate(self.shapes)]
+        result = Call(builder, self.computation, values)
+        parts = [GetTupleElement(result, k) for k in range(len(self.results))]
+        return builder.finish(Tuple(builder, [*parts[:self.outputs], *values[self.inputs:], *parts[self.outputs:]]))
+
+    def backward(self, given: Sequence[bool]) -> Computation:
+        """The step's gradient: (inputs, carries, cotangents of outputs; cotangents of the new carries) to
+        (cotangents of inputs; cotangents of the carries). Integers are left out."""
+        builder = XlaBuilder(f"backward_{self.computation.name}")
+        flags = [*given, *self.floating_carries]
+        shapes = [*self.shapes, *(s for s, flag in zip(self.results, flags, strict=True) if flag)]
+        values = [builder.parameter(i, s) for i, s in enumerate(shapes)]
+        found = Call(builder, gradient_of(self.computation, flags), values)
+        parts = [GetTupleElement(found, k) for k, s in enumerate(self.shapes) if s.element_type.is_differentiable]
+        return builder.finish(Tuple(builder, parts))
+
+
+vjp("scan", operands=_scan)
+
+# ------------------------------------------------------------------------------------------- batch normalisation
+
+
+def _along(x: XlaOp, shape: Shape, feature_index: int) -> XlaOp:
+    """A value for each feature, repeated over an array."""
+    return BroadcastInDim(x, shape.dimensions, [feature_index])
+
+
+def _per_feature(x: XlaOp, feature_index: int) -> XlaOp:
+    return sum_over(x, others([feature_index], x.shape.rank))
+
+
+def _deviation(operand: XlaOp, mean: XlaOp, feature_index: int) -> XlaOp:
+    return operand - _along(mean, operand.shape, feature_index)
+
+
+def _trained(ct: tuple[XlaOp | None, ...], out: tuple[XlaOp, ...], operand: XlaOp, scale: XlaOp, epsilon: float,
+             feature_index: int) -> XlaOp:
+    """The output's part is batch-norm-grad; the batch mean and variance are plain averages."""
+    (_, mean, variance), (ct_output, ct_mean, ct_variance) = out, ct
+    count = max(size_of(operand.shape, others([feature_index], operand.shape.rank)), 1)
+    total = zeros(operand)
+    if ct_output is not None:
+        total = GetTupleElement(BatchNormGrad(operand, scale, mean, variance, ct_output, epsilon, feature_index), 0)
+    if ct_mean is not None:
+        total = total + _along(ct_mean / count, operand.shape, feature_index)
+    if ct_variance is not None:
+        total = total + _along(ct_variance * (2 / count), operand.shape, feature_index) * _deviation(operand, mean, feature_index)
+    return total
+
+
+def _scale(ct: XlaOp | None, operand: XlaOp, mean: XlaOp, variance: XlaOp, epsilon: float, feature_index: int) -> XlaOp | None:
+    if ct is None:
+        return None
+    return _per_feature(ct * _deviation(operand, mean, feature_index), feature_index) * Rsqrt(variance + epsilon)
+
+
+vjp("batch-norm-training",
+    operand=_trained,
+    scale=lambda ct, out, operand, epsilon, feature_index: _scale(ct[0], operand, out[1], out[2], epsilon, feature_index),
+    offset=lambda ct, feature_index: None if ct[0] is None else _per_feature(ct[0], feature_index))
+
+vjp("batch-norm-inference",
+    operand=lambda ct, scale, variance, epsilon, feature_index: ct * _along(
+        scale * Rsqrt(variance + epsilon), ct.shape, feature_index),
+    scale=lambda ct, operand, mean, variance, epsilon, feature_index: _scale(
+        ct, operand, mean, variance, epsilon, feature_index),
+    offset=lambda ct, feature_index: _per_feature(ct, feature_index),
+    mean=lambda ct, scale, variance, epsilon, feature_index: -(
+        _per_feature(ct, feature_index) * (scale * Rsqrt(variance + epsilon))),
+    variance=lambda ct, operand, scale, mean, variance, epsilon, feature_index:
+        -0.5 * (_scale(ct, operand, mean, variance, epsilon, feature_index) * scale / (variance + epsilon)))
+
+
+def _batch_norm_grad(position: int) -> Any:
+    """batch-norm-grad is differentiated through its formula (second derivatives of a training step need it)."""
+
+    def rule(ct: Any, operand: XlaOp, scale: XlaOp, batch_mean: XlaOp, batch_var: XlaOp, grad_output: XlaOp,
+             epsilon: float, feature_index: int) -> XlaOp | None:
+        def composed(operand: XlaOp, scale: XlaOp, mean: XlaOp, variance: XlaOp, grad: XlaOp) -> list[XlaOp]:
+            count = max(size_of(operand.shape, others([feature_index], operand.shape.rank)), 1)
+            deviation, inverse = _deviation(operand, mean, feature_index), Rsqrt(variance + epsilon)
+            with_deviation, alone = _per_feature(grad * deviation, feature_index), _per_feature(grad, feature_index)
+            slope = with_deviation / (variance + epsilon) / count
+            centred = grad - _along(alone / count, grad.shape, feature_index)
+            whole = (centred - _along(slope, grad.shape, feature_index) * deviation) * _along(
+                scale * inverse, grad.shape, feature_index)
+            return [whole, with_deviation * inverse, alone]
+
+        return derived(composed, [operand, scale, batch_mean, batch_var, grad_output], ct)[position]
+
+    return rule
+
+
+vjp("batch-norm-grad", operand=_batch_norm_grad(0), scale=_batch_norm_grad(1), batch_mean=_batch_norm_grad(2),
+    batch_var=_batch_norm_grad(3), grad_output=_batch_norm_grad(4))

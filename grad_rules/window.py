@@ -1,0 +1,156 @@
+"""Gradients of windows: reduce-window and select-and-scatter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from xla_torch.builder import XlaBuilder, XlaOp
+from xla_torch.errors import DifferentiationError
+from xla_torch.hlo.ir import Computation, Instruction
+from xla_torch.opcodes.attributes import WindowDimension
+from xla_torch.ops import (
+    And,
+    Call,
+    Eq,
+    Gather,
+    GatherDimensionNumbers,
+    Ge,
+    GetTupleElement,
+    Lt,
+    Not,
+    Or,
+    ReduceWindowWithGeneralPadding,
+    Select,
+    SelectAndScatterWithGeneralPadding,
+    Tuple,
+)
+from xla_torch.shape import Shape
+from xla_torch.transform.recognise import reducer_kind, reducer_kinds
+from xla_torch.types import S32, PrimitiveType
+
+from ._calculus import iota, masked, reshape, scalar_computation, sum_all, zeros
+from ._expand import reduce_window_by_doubling
+from ._regions import Cotangents, derived
+from ._table import vjp
+
+Window = Sequence[WindowDimension]
+
+# ------------------------------------------------------------------------------------------- windows and their ways back
+
+
+def dilated(size: int, dilation: int) -> int:
+    """How long `size` elements are with holes between them."""
+    return (size - 1) * dilation + 1 if size else 0
+
+
+def backward_window(window: Window, base: Sequence[int], result: Sequence[int]) -> list[WindowDimension]:
+    """The window that takes a result's cotangent back to the base.
+
+    Result o and window element k meet at base position ``o * stride + k * dilation - low``. Read the other way round: the
+    base dilation is the stride, the stride is the base dilation, and the window is turned around.
+    """
+    back = []
+    for w, size, count in zip(window, base, result, strict=True):
+        length = dilated(w.size, w.window_dilation)
+        low = length - 1 - w.padding_low
+        high = (size - 1) * w.base_dilation + length - low - dilated(count, w.stride)
+        back.append(WindowDimension(w.size, w.base_dilation, low, high, w.stride, w.window_dilation, not w.reversal))
+    return back
+
+
+# ------------------------------------------------------------------------------------------------- reduce-window
+
+
+def _reduce_window(ct: Any, out: Any, operands: tuple[XlaOp, ...], inst: Instruction, window: Window,
+                   to_apply: Computation) -> Cotangents:
+    count = len(operands) // 2
+    arrays, inits = operands[:count], operands[count:]
+    kinds = reducer_kinds(to_apply)
+    if count == 1 and not inst.shape.is_tuple:
+        if kinds[0] == "add":
+            return [_window_sum(ct, window, arrays[0].shape), sum_all(ct)]
+        if kinds[0] in ("maximum", "minimum") and all(w.base_dilation == w.window_dilation == 1 for w in window):
+            return _window_extreme(ct, out, arrays[0], inits[0], window, "Ge" if kinds[0] == "maximum" else "Le",
+                                   _is_infinite(inst.operands[1]))
+    cts = ct if inst.shape.is_tuple else (ct,)
+    sizes = (inst.shape.tuple_shapes or (inst.shape,))[0].dimensions
+    return derived(lambda *values: reduce_window_by_doubling(values[:count], values[count:], window, sizes, to_apply),
+                   operands, cts)
+
+
+def _window_sum(ct: XlaOp, window: Window, base: Shape) -> XlaOp:
+    """Each base element collects the cotangents of the windows it is in: a sum over the turned-around windows."""
+    if 0 in ct.shape.dimensions or 0 in base.dimensions:
+        return zeros(ct, base.without_layout())
+    back = backward_window(window, base.dimensions, ct.shape.dimensions)
+    return ReduceWindowWithGeneralPadding(
+        ct, zeros(ct, Shape.array(ct.element_type)), scalar_computation("Add", ct.element_type), [w.size for w in back],
+        [w.stride for w in back], [w.base_dilation for w in back], [w.window_dilation for w in back],
+        [(w.padding_low, w.padding_high) for w in back])
+
+
+def _window_extreme(ct: XlaOp, out: XlaOp, array: XlaOp, init: XlaOp, window: Window, compare: str,
+                    init_is_limit: bool) -> Cotangents:
+    """To the first element of each window that is the extreme; to init where no element is as extreme."""
+    from_init = Eq(out, init)
+    to_array = SelectAndScatterWithGeneralPadding(
+        array, scalar_computation(compare, array.element_type), [w.size for w in window], [w.stride for w in window],
+        [(w.padding_low, w.padding_high) for w in window], ct if init_is_limit else masked(Not(from_init), ct),
+        zeros(init), scalar_computation("Add", array.element_type))
+    return [to_array, None if init_is_limit else sum_all(masked(from_init, ct))]
+
+
+def _is_infinite(init: Instruction) -> bool:
+    """A constant that no element exceeds: the usual init of max and min, which then never is the result."""
+    return init.opcode == "constant" and bool(np.isinf(init.attributes["literal"].array.astype(np.float64)).all())
+
+
+vjp("reduce-window", operands=_reduce_window)
+
+# -------------------------------------------------------------------------------------------- select-and-scatter
+
+
+def _selected(ct: XlaOp, operand: XlaOp, inst: Instruction, window: Window, select: Computation) -> XlaOp:
+    """The source: what the cotangent is at the element that each window selected; zero where a window selected none."""
+    count = operand.shape.element_count
+    places = reshape(iota(ct, [count], 0), operand.shape.dimensions)
+    none = ct.builder.constant(-1)
+    found = ReduceWindowWithGeneralPadding(
+        [operand, places], [zeros(operand, Shape.array(operand.element_type)), none],
+        _selecting(select, operand.element_type), [w.size for w in window], [w.stride for w in window], (), (),
+        [(w.padding_low, w.padding_high) for w in window])
+    place = GetTupleElement(found, 1)
+    numbers = GatherDimensionNumbers(offset_dims=(), collapsed_slice_dims=(0,), start_index_map=(0,),
+                                     index_vector_dim=place.shape.rank)
+    return masked(Ge(place, zeros(place)), Gather(reshape(ct, [count]), place, numbers, (1,)))
+
+
+def _selecting(select: Computation, element_type: PrimitiveType) -> Computation:
+    """The reducer of (value, place) pairs that keeps the selected pair; a place below zero is no element."""
+    builder = XlaBuilder(f"{select.name}_with_place")
+    types = (element_type, S32, element_type, S32)
+    value, place, new_value, new_place = (builder.parameter(i, Shape.array(t)) for i, t in enumerate(types))
+    stays = And(Ge(place, zeros(place)), Or(Lt(new_place, zeros(new_place)), Call(builder, select, [value, new_value])))
+    return builder.finish(Tuple(builder, [Select(stays, value, new_value), Select(stays, place, new_place)]))
+
+
+def _added(scatter: Computation) -> None:
+    if reducer_kind(scatter) != "add":
+        raise DifferentiationError("select-and-scatter has a gradient for adding only", expected="scatter computation add",
+                                   hint="write it as gather and scatter, which have gradients for more computations")
+
+
+def _source(ct: XlaOp, operand: XlaOp, inst: Instruction, window: Window, select: Computation, scatter: Computation) -> XlaOp:
+    _added(scatter)
+    return _selected(ct, operand, inst, window, select)
+
+
+def _start(ct: XlaOp, scatter: Computation) -> XlaOp:
+    _added(scatter)
+    return sum_all(ct)
+
+
+vjp("select-and-scatter", source=_source, init_value=_start)

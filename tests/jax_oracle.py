@@ -1,0 +1,94 @@
+"""JAX as the oracle of gradients: functions become programs here, and `jax.vjp` says what their gradients are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+import xla_torch
+from oracle import HAS_XLA, run_xla
+
+if HAS_XLA:
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+
+
+def program(function: Callable[..., Any], *arguments: Any) -> xla_torch.XlaComputation:
+    """The function as XLA's HLO text for arguments like these, and that text as a program of ours."""
+    lowered = jax.jit(function, keep_unused=True).lower(*arguments)
+    return xla_torch.parse_hlo(lowered.compiler_ir("hlo").as_hlo_text())
+
+
+def flat(value: Any) -> list[Any]:
+    """The leaves of nested tuples and lists."""
+    return [leaf for part in value for leaf in flat(part)] if isinstance(value, (tuple, list)) else [value]
+
+
+def to_torch(array: Any) -> torch.Tensor:
+    return torch.from_numpy(np.array(array))
+
+
+def is_differentiable(array: Any) -> bool:
+    return np.dtype(getattr(array, "dtype", type(array))).kind in "fc"
+
+
+class Vjp:
+    """Random cotangents for a function's results, and JAX's gradients for them in torch's convention."""
+
+    def __init__(self, function: Callable[..., Any], arguments: Sequence[Any]):
+        random = np.random.RandomState(1)
+        self.argnums = [k for k, a in enumerate(arguments) if is_differentiable(a)]
+
+        def of_wanted(*wanted: Any) -> list[Any]:
+            full = list(arguments)
+            for k, value in zip(self.argnums, wanted, strict=True):
+                full[k] = value
+            return [o for o in flat(function(*full)) if is_differentiable(o)]
+
+        wanted = [arguments[k] for k in self.argnums]
+        self.cotangents = [_random_like(random, o) for o in jax.eval_shape(of_wanted, *wanted)]
+        # JAX transposes without conjugating, torch conjugates: the two differ by a conjugation on either side.
+        pull = jax.jit(lambda primals, cotangents: jax.vjp(of_wanted, *primals)[1](cotangents))
+        self.gradients = [np.conj(np.asarray(g)) for g in pull(wanted, [np.conj(c) for c in self.cotangents])]
+
+
+def _random_like(random: np.random.RandomState, array: Any) -> np.ndarray:
+    values = random.randn(*array.shape)
+    if np.dtype(array.dtype).kind == "c":
+        values = values + 1j * random.randn(*array.shape)
+    return np.asarray(values).astype(array.dtype)
+
+
+def check_gradients(function: Callable[..., Any], arguments: Sequence[Any], rtol: float = 1e-9, on_xla: bool = True) -> None:
+    """Our gradients are JAX's through all doors: `vjp`, the same printed and run by real XLA, and torch.autograd."""
+    computation, want = program(function, *arguments), Vjp(function, arguments)
+    derivative = xla_torch.vjp(computation, want.argnums)
+    found = derivative(*map(to_torch, [*arguments, *want.cotangents]))
+    compare(found, want.gradients, rtol)
+    if on_xla:
+        compare(run_xla(derivative.to_hlo_text(), *arguments, *want.cotangents), want.gradients, rtol)
+    compare(through_autograd(computation, arguments, want), want.gradients, rtol)
+
+
+def through_autograd(computation: Any, arguments: Sequence[Any], want: Vjp) -> list[torch.Tensor]:
+    """The same gradients by torch.autograd.grad."""
+    tensors = [to_torch(a) for a in arguments]
+    leaves = [tensors[k].requires_grad_() for k in want.argnums]
+    outputs = [o for o in flat(computation(*tensors)) if o.is_floating_point() or o.is_complex()]
+    pairs = [(o, to_torch(c)) for o, c in zip(outputs, want.cotangents, strict=True) if o.requires_grad]
+    if not pairs:
+        return [torch.zeros_like(leaf) for leaf in leaves]
+    found = torch.autograd.grad([o for o, _ in pairs], leaves, [c for _, c in pairs], allow_unused=True)
+    return [torch.zeros_like(leaf) if g is None else g for g, leaf in zip(found, leaves, strict=True)]
+
+
+def compare(found: Sequence[Any], want: Sequence[np.ndarray], rtol: float) -> None:
+    assert len(found) == len(want)
+    for got, expected in zip(found, want, strict=True):
+        array = got.detach().resolve_conj().numpy() if isinstance(got, torch.Tensor) else np.asarray(got)
+        assert array.shape == expected.shape and array.dtype == expected.dtype
+        np.testing.assert_allclose(array, expected, rtol=rtol, atol=rtol * max(1.0, float(np.abs(expected).max(initial=0))))

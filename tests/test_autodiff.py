@@ -1,0 +1,242 @@
+"""Reverse mode over whole programs: values against JAX, the programs it builds, and its errors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import xla_torch
+from jax_oracle import check_gradients, program, to_torch
+from oracle import HAS_XLA, needs_xla, run_xla
+from xla_torch.errors import DifferentiationError, InvalidArgument
+
+if HAS_XLA:
+    import jax
+    import jax.numpy as jnp
+    from jax import lax
+
+R = np.random.RandomState(0)
+A, B, V = R.randn(4, 3), R.randn(3, 5), R.randn(3)
+
+
+def dense(a, b):
+    return jnp.tanh(a @ b)
+
+
+def reused(a, v):
+    y = a * v
+    return (y + y * y + jnp.exp(y) * v).sum()
+
+
+def several_results(a, v):
+    return jnp.sin(a), a.argmax(1), (v * 2, a.sum() + v.sum())
+
+
+def unused_argument(a, b):
+    return a * 2
+
+
+def constant_result(a):
+    return jnp.ones(3), a * 2
+
+
+def cross_entropy(a, labels):
+    return -jnp.take_along_axis(jax.nn.log_softmax(a), labels[:, None], 1).mean()
+
+
+def layer_norm(a, v):
+    centred = a - a.mean(-1, keepdims=True)
+    return centred * lax.rsqrt((centred ** 2).mean(-1, keepdims=True) + 1e-5) * v
+
+
+def two_branches(a, v):
+    return lax.cond(a.sum() > 0, lambda a, v: jnp.sin(a) * v, lambda a, v: a + v @ jnp.ones((3, 3)), a, v)
+
+
+def branches_of_other_operands(a, v):
+    return lax.cond(a.sum() > 100, lambda: a * 2, lambda: a * v)
+
+
+def many_branches(a, i):
+    return lax.switch(i, [jnp.sin, lambda a: a * 2, lambda a: jnp.ones_like(a), jnp.exp], a)
+
+
+def branch_in_branch(a, v):
+    return lax.cond(v[0] > 0, lambda a: lax.cond(v[1] > 0, jnp.sin, jnp.cos, a) * 2, lambda a: a * v, a)
+
+
+def custom_derivative(a):
+    return jax.nn.relu(a) + jax.nn.logsumexp(a, 0)
+
+
+def complex_product(a, v):
+    z = lax.complex(a, a * 2) * jnp.exp(1j * v)
+    return jnp.abs(z).sum(), z * z
+
+
+def complex_argument(z):
+    return z * z + jnp.conj(z), jnp.real(z) * 2, jnp.abs(z)
+
+
+def table_lookup(a, rows):
+    return jnp.sin(a[rows])
+
+
+def sorted_values(a, v):
+    return jnp.sort(a, axis=0) * v, lax.top_k(v, 2)[0]
+
+
+def random_noise(a, key):
+    key = jax.random.wrap_key_data(key)
+    return a * jax.random.normal(key, a.shape), jnp.where(jax.random.bernoulli(key, 0.5, a.shape), a, 0)
+
+
+def joined_and_cut(a, v):
+    both = jnp.concatenate([a, a * v], 0)
+    return both[1:5:2] * 2, jnp.pad(both, ((1, 0), (0, 2)))[::-1]
+
+
+PROGRAMS = [
+    (dense, (A, B)), (reused, (A, V)), (several_results, (A, V)), (unused_argument, (A, B)), (constant_result, (A,)),
+    (cross_entropy, (A, np.array([0, 2, 1, 1]))), (layer_norm, (A, V)), (two_branches, (A, V)), (two_branches, (-A, V)),
+    (branches_of_other_operands, (A, V)), (many_branches, (A, np.int32(2))), (many_branches, (A, np.int32(7))),
+    (branch_in_branch, (A, V)), (custom_derivative, (A,)), (complex_product, (A, V)),
+    (complex_argument, (A + 1j * A[::-1],)), (table_lookup, (A, np.array([2, 0, 2]))), (sorted_values, (A, V)),
+    (random_noise, (A, np.array([1, 2], np.uint32))), (joined_and_cut, (A, V)),
+]
+
+
+@needs_xla
+@pytest.mark.parametrize(("function", "arguments"), PROGRAMS, ids=[f"{f.__name__}-{k}" for k, (f, _) in enumerate(PROGRAMS)])
+def test_gradient_is_jax_s(function, arguments):
+    check_gradients(function, arguments)
+
+
+@needs_xla
+def test_value_and_grad_is_an_ordinary_program():
+    computation = program(cross_entropy, A, np.array([0, 2, 1, 1]))
+    derived = xla_torch.value_and_grad(computation)
+    arguments = (A, np.array([0, 2, 1, 1]))
+    value, gradient = derived(*map(to_torch, arguments))
+    want = jax.value_and_grad(cross_entropy)(*arguments)
+    for found in ((value.numpy(), gradient.numpy()), run_xla(derived.to_hlo_text(), *arguments)):
+        np.testing.assert_allclose(found[0], want[0], rtol=1e-12)
+        np.testing.assert_allclose(found[1], want[1], rtol=1e-12)
+    assert [str(p) for p in derived.program_shape.parameters] == ["f64[4,3]", "s64[4]"]
+
+
+@needs_xla
+def test_argnums_choose_the_form_of_the_result():
+    computation = program(reused, A, V)
+    tensors = to_torch(A), to_torch(V)
+    assert isinstance(xla_torch.grad(computation)(*tensors), torch.Tensor)
+    both = xla_torch.grad(computation, (1, 0))(*tensors)
+    assert [tuple(g.shape) for g in both] == [(3,), (4, 3)]
+    outputs = xla_torch.vjp(computation, 0, with_outputs=True)(*tensors, torch.ones((), dtype=torch.float64))
+    assert len(outputs) == 2
+    torch.testing.assert_close(outputs[1], both[1])
+
+
+@needs_xla
+def test_the_first_result_of_a_tuple_is_differentiated():
+    value, gradient = xla_torch.value_and_grad(program(several_results, A, V), 0)(to_torch(A), to_torch(V))
+    np.testing.assert_allclose(value.numpy(), np.sin(A))
+    np.testing.assert_allclose(gradient.numpy(), np.cos(A))
+
+
+TUPLES = """HloModule tuples
+ENTRY main {
+  p = (f32[3], (f32[], f32[3])) parameter(0)
+  a = f32[3] get-tuple-element(p), index=0
+  q = (f32[], f32[3]) get-tuple-element(p), index=1
+  s = f32[] get-tuple-element(q), index=0
+  b = f32[3] broadcast(s), dimensions={}
+  m = f32[3] multiply(a, b)
+  ROOT r = ((f32[3]), f32[3]) tuple(t, a)
+}
+"""
+
+
+def test_tuple_parameters_and_nested_results():
+    text = TUPLES.replace("  ROOT", "  t = (f32[3]) tuple(m)\n  ROOT")
+    a, s = torch.tensor([1.0, 2.0, 3.0]), torch.tensor(2.0)
+    gradient = xla_torch.grad(xla_torch.parse_hlo(text))((a, (s, a)))
+    torch.testing.assert_close(gradient, (torch.full((3,), 2.0), (torch.tensor(6.0), torch.zeros(3))))
+    leaf = a.clone().requires_grad_()
+    (scaled,), _ = xla_torch.parse_hlo(text)((leaf, (s, a)))
+    scaled.sum().backward()
+    torch.testing.assert_close(leaf.grad, torch.full((3,), 2.0))
+
+
+CALLS = """HloModule calls
+inner { x = f32[3] parameter(0)  ROOT y = f32[3] sine(x) }
+outer { x = f32[3] parameter(0)  c = f32[3] call(x), to_apply=inner  ROOT t = (f32[3], f32[3]) tuple(c, x) }
+fused { x = f32[3] parameter(0)  ROOT y = f32[3] multiply(x, x) }
+ENTRY main {
+  x = f32[3] parameter(0), metadata={op_name="x"}
+  c = (f32[3], f32[3]) call(x), to_apply=outer
+  s = f32[3] get-tuple-element(c), index=0
+  start = ((f32[3]), f32[3]) async-start(x), calls=inner
+  done = f32[3] async-done(start)
+  f = f32[3] fusion(s), kind=kLoop, calls=fused, metadata={op_name="jit(f)/square"}
+  ROOT r = f32[3] add(f, done)
+}
+"""
+
+
+def test_calls_fusions_and_async_wrappers_are_opened():
+    from xla_torch.transform.inline import inline
+
+    computation = xla_torch.parse_hlo(CALLS)
+    plain = inline(computation.entry)
+    assert sorted(i.opcode for i in plain.instructions) == ["add", "multiply", "parameter", "sine", "sine"]
+    x = torch.tensor([0.5, 1.0, -2.0])
+    torch.testing.assert_close(xla_torch.grad(computation)(x), 2 * x.sin() * x.cos() + x.cos())
+
+
+def test_the_origin_is_told_of_what_rules_build():
+    text = CALLS.replace("multiply(x, x)", 'multiply(x, x), metadata={op_name="jit(f)/square"}')
+    derived = xla_torch.grad(xla_torch.parse_hlo(text))
+    names = {i.op_name for i in derived.entry.instructions}
+    assert "vjp(jit(f)/square)" in names
+
+
+REFUSED = """HloModule refused
+ENTRY main {
+  x = f32[3] parameter(0)
+  n = s32[3] parameter(1)
+  f = f32[3] convert(n)
+  %s
+}
+"""
+
+
+def test_no_gradient_off_the_active_path_is_no_error():
+    text = REFUSED % "u = u64[2] rng-get-and-update-state(), delta=1\n ROOT r = f32[3] multiply(x, f)"
+    x, n = torch.ones(3), torch.arange(3, dtype=torch.int32)
+    torch.testing.assert_close(xla_torch.grad(xla_torch.parse_hlo(text))(x, n), n.float())
+
+
+@pytest.mark.parametrize(("argnums", "error", "message"), [
+    (1, DifferentiationError, "parameter 1 has no gradient"),
+    (2, InvalidArgument, "argnums names parameter 2"),
+    (-1, InvalidArgument, "argnums names parameter -1"),
+])
+def test_wrong_argnums(argnums, error, message):
+    computation = xla_torch.parse_hlo(REFUSED % "ROOT r = f32[3] multiply(x, f)")
+    with pytest.raises(error, match=message):
+        xla_torch.grad(computation, argnums)
+
+
+def test_a_result_without_gradient():
+    computation = xla_torch.parse_hlo(REFUSED % "ROOT r = s32[3] convert(x)")
+    with pytest.raises(DifferentiationError, match="the result has no gradient") as caught:
+        xla_torch.grad(computation)
+    assert "s32[3]" in str(caught.value) and "vjp" in str(caught.value)
+
+
+def test_dead_code_is_gone():
+    computation = xla_torch.parse_hlo(REFUSED % "d = f32[3] sine(x)\n s = f32[3] multiply(x, f)\n ROOT r = (f32[3], f32[3]) tuple(s, d)")
+    assert sorted(i.opcode for i in xla_torch.grad(computation).entry.instructions if i.opcode not in (
+        "parameter", "constant", "broadcast")) == ["convert", "multiply"]

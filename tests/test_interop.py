@@ -1,0 +1,200 @@
+"""Other front ends: StableHLO text and bytecode, HLO protos, JAX functions over trees."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import oracle
+from xla_torch import from_jax, from_stablehlo, load, parse_hlo
+from xla_torch.errors import HloSyntaxError, InvalidArgument, MissingDependency
+from xla_torch.interop.stablehlo import hlo_text_from_proto, load_stablehlo
+
+pytestmark = oracle.needs_xla
+
+if oracle.HAS_XLA:
+    import jax
+    import jax.numpy as jnp
+    from jaxlib import _hlo, _jax  # pyright: ignore[reportAttributeAccessIssue]
+
+VALUES = [float(i) + 0.1 for i in range(64)]
+MODULE = f"""
+module @affine {{
+  func.func public @main(%x: tensor<64xf32>) -> tensor<64xf32> {{
+    %c = stablehlo.constant dense<{VALUES}> : tensor<64xf32>
+    %0 = stablehlo.add %x, %c : tensor<64xf32>
+    return %0 : tensor<64xf32>
+  }}
+}}
+"""
+X = np.arange(64, dtype=np.float32)
+EXPECTED = X + np.array(VALUES, np.float32)
+
+
+def bytecode() -> bytes:
+    return _jax.mlir.serialize_portable_artifact(MODULE, "1.0.0")
+
+
+def proto() -> bytes:
+    return _hlo.hlo_module_from_text(load_stablehlo(MODULE)).as_serialized_hlo_module_proto()
+
+
+def hlo_proto() -> bytes:
+    """An HloProto: the module in field 1, and another field after it."""
+    inner, length, size = proto(), b"", len(proto())
+    while size > 127:
+        length, size = length + bytes([size & 127 | 128]), size >> 7
+    return b"\x0a" + length + bytes([size]) + inner + b"\x1a\x00"
+
+
+FORMS: dict[str, Any] = {
+    "affine.mlir": MODULE.encode, "affine.txt": MODULE.encode, "affine.mlirbc": bytecode, "affine": bytecode,
+    "affine.pb": proto, "proto.bin": hlo_proto,
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_load_takes_every_form(name: str, tmp_path: Path):
+    """The content decides, whatever the name; large constants come whole."""
+    path = tmp_path / name
+    path.write_bytes(FORMS[name]())
+    result, = load(path).run_numpy(X)
+    np.testing.assert_array_equal(result, EXPECTED)
+
+
+@pytest.mark.parametrize("program", [MODULE, MODULE.encode()], ids=["str", "bytes"])
+def test_from_stablehlo(program: str | bytes):
+    result, = from_stablehlo(program).run_numpy(X)
+    np.testing.assert_array_equal(result, EXPECTED)
+
+
+def test_several_results_are_a_tuple_and_one_is_not():
+    two = """func.func @main(%a: tensor<f32>, %b: tensor<i1>) -> (tensor<i1>, tensor<f32>) {
+      return %b, %a : tensor<i1>, tensor<f32>
+    }"""
+    one = "func.func @main(%a: tensor<f32>) -> tensor<f32> { return %a : tensor<f32> }"
+    assert from_stablehlo(two)(torch.tensor(2.0), torch.tensor(True)) == (torch.tensor(True), torch.tensor(2.0))
+    assert isinstance(from_stablehlo(one)(torch.tensor(2.0)), torch.Tensor)
+
+
+def test_text_errors_have_a_position():
+    with pytest.raises(HloSyntaxError, match="is unknown") as caught:
+        from_stablehlo("module {\n  junk\n}")
+    assert (caught.value.line, caught.value.column) == (2, 3)
+    assert "from      line 2, column 3" in str(caught.value)
+
+
+@pytest.mark.parametrize("data", [b"", b"\x0a", b"\x0a\xff", b"\xff\xfe\x00", b"\x0a\x03abc"])
+def test_bytes_that_are_no_proto(data: bytes):
+    with pytest.raises(HloSyntaxError, match="HLO proto"):
+        parse_hlo(hlo_text_from_proto(data))
+
+
+def test_bytes_that_are_neither_text_nor_bytecode():
+    with pytest.raises(HloSyntaxError, match="neither MLIR bytecode nor text"):
+        load_stablehlo(b"\xff\xfe\x00")
+
+
+NEED_JAXLIB = [("StableHLO", lambda: load_stablehlo(MODULE)), ("HLO protos", lambda: hlo_text_from_proto(b""))]
+
+
+@pytest.mark.parametrize(("what", "call"), NEED_JAXLIB)
+def test_without_jaxlib_the_error_says_what_to_install(what: str, call: Any, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "jaxlib", None)
+    with pytest.raises(MissingDependency, match=rf"(?s){what} needs jaxlib.*pip install 'xla_torch\[jax\]'"):
+        call()
+
+
+def test_without_jax_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "jax", None)
+    with pytest.raises(MissingDependency, match=r"(?s)from_jax needs jax.*pip install 'xla_torch\[jax\]'"):
+        from_jax(lambda x: x, torch.ones(2))
+
+
+# --------------------------------------------------------------------------------------------------- from_jax
+
+
+@pytest.fixture(params=[False, True], ids=["x32", "x64"])
+def x64(request: pytest.FixtureRequest) -> Iterator[bool]:
+    with jax.enable_x64(request.param):
+        yield request.param
+
+
+def mlp(parameters: dict[str, Any], x: Any, *, scale: Any = 1.0) -> dict[str, Any]:
+    hidden = jnp.tanh(x @ parameters["w"] + parameters["b"][0])
+    return {"out": hidden * scale, "pair": (hidden.sum(), None), "kept": parameters["b"][1]}
+
+
+def arguments(**options: Any) -> tuple[dict[str, Any], torch.Tensor]:
+    parameters = {"w": torch.randn(3, 4, **options), "b": [torch.randn(4), torch.randn(2, dtype=torch.bfloat16)]}
+    return parameters, torch.randn(5, 3)
+
+
+def test_trees_go_in_and_out(x64: bool):
+    parameters, x = arguments()
+    function = from_jax(mlp, parameters, x, scale=2.0)
+    got = function(parameters, x, scale=3.0)
+    hidden = torch.tanh(x @ parameters["w"] + parameters["b"][0])
+    torch.testing.assert_close(got["out"], hidden * 3)
+    torch.testing.assert_close(got["pair"][0], hidden.sum())
+    assert got["pair"][1] is None
+    torch.testing.assert_close(got["kept"], parameters["b"][1])
+    assert str(function.computation.program_shape.result) in repr(function)
+
+
+def test_gradients_flow_to_the_leaves():
+    parameters, x = arguments(requires_grad=True)
+    from_jax(mlp, parameters, x)(parameters, x)["pair"][0].backward()
+    hidden = torch.tanh(x @ parameters["w"].detach() + parameters["b"][0])
+    torch.testing.assert_close(parameters["w"].grad, x.T @ (1 - hidden**2))
+
+
+def test_unused_arguments_stay():
+    function = from_jax(lambda a, b, c: c + 1, 1.0, torch.ones(3), torch.ones(2))
+    assert len(function.computation.program_shape.parameters) == 3
+    torch.testing.assert_close(function(0.0, torch.ones(3), torch.ones(2)), torch.full((2,), 2.0))
+
+
+def test_examples_may_be_anything_that_jax_takes():
+    examples = [torch.ones(3), np.ones(3, np.float32), jnp.ones(3, jnp.float32), jax.ShapeDtypeStruct((3,), np.float32)]
+    for example in examples:
+        torch.testing.assert_close(from_jax(lambda x: x * 2, example)(torch.ones(3)), torch.full((3,), 2.0))
+
+
+def test_leaves_may_be_arrays_and_numbers():
+    function = from_jax(lambda x, y: x * y, np.ones(3, jnp.bfloat16), 1.0)
+    assert function(np.full(3, 2, jnp.bfloat16), 3).tolist() == [6, 6, 6]
+
+
+WIDE = [torch.float64, torch.int64, torch.complex128, torch.uint64]
+
+
+@pytest.mark.parametrize("dtype", WIDE, ids=str)
+def test_wide_arguments_are_narrowed_as_jax_does(dtype: torch.dtype, x64: bool):
+    value = torch.tensor([1, 2, 3]).to(dtype)
+    result = from_jax(lambda x: x + x, value)(value)
+    assert (result.dtype is dtype) == x64
+    assert result.to(dtype).tolist() == [2, 4, 6]
+
+
+def test_closed_over_arrays_come_along():
+    table = jnp.arange(3000.0, dtype=jnp.float32).reshape(30, 100)
+    x = torch.randn(30)
+    torch.testing.assert_close(from_jax(lambda x: x @ table, x)(x), x @ torch.from_numpy(np.array(table)))
+
+
+def test_other_trees_are_refused():
+    function = from_jax(lambda tree: tree["a"], {"a": torch.ones(2)})
+    with pytest.raises(InvalidArgument, match="not the tree that was traced"):
+        function({"b": torch.ones(2)})
+
+
+def test_instructions_remember_where_they_come_from():
+    module = from_jax(jax.jit(mlp), *arguments()).computation.module
+    assert any(i.op_name.endswith("tanh") for c in module.computations for i in c.instructions)

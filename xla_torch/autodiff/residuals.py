@@ -1,0 +1,148 @@
+"""What a backward pass keeps from the forward pass, and what it computes again.
+
+Forward and backward are first built together, in one builder. Here that joint program is cut in two: `saved_values` chooses
+the forward values that the backward part needs, and `rebuild` emits either part somewhere else, stopping at the values
+that are given there. Whatever was not saved is then computed again by itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+
+from ..builder import XlaBuilder, XlaOp
+from ..hlo.ir import Instruction
+from ..opcodes.inference import definition_of
+
+
+@dataclasses.dataclass(frozen=True)
+class Policy:
+    """What may be computed again: a value whose ops cost at most `budget` together, counted from saved and free values."""
+
+    arithmetic: bool
+    budget: int
+
+    def cost(self, instruction: Instruction) -> float:
+        """The cost of one op; infinite where it is never computed again."""
+        opcode = instruction.opcode
+        if opcode in _VIEWS:
+            return 0
+        if opcode in _CHEAP:
+            return 1
+        if not self.arithmetic:
+            return float("inf")
+        if opcode in _MOVES:
+            return 1
+        definition = definition_of(opcode)
+        return (_COSTLY.get(opcode, 1)) if definition.elementwise and definition.pure else float("inf")
+
+
+_VIEWS = frozenset({"constant", "broadcast", "reshape", "transpose", "slice", "bitcast", "tuple"})
+_CHEAP = frozenset({"iota", "convert", "compare", "copy"})
+_MOVES = frozenset({"dynamic-slice", "reverse", "pad", "concatenate"})
+_COSTLY = {name: 3 for name in (
+    "exponential", "exponential-minus-one", "log", "log-plus-one", "tanh", "logistic", "sine", "cosine", "tan", "power",
+    "atan2", "erf", "cbrt", "sqrt", "rsqrt")}
+
+WHOLE_PROGRAM = Policy(arithmetic=False, budget=2)
+"""Between a program's forward and backward: saving costs no time, so only what moves or narrows elements is done again."""
+
+LOOP_BODY = Policy(arithmetic=True, budget=4)
+"""Between a loop's forward and backward: saving is a copy into a stack, so a little arithmetic is done again."""
+
+
+def saved_values(forward: Sequence[Instruction], results: Iterable[Instruction], free: Iterable[Instruction],
+                 policy: Policy) -> list[Instruction]:
+    """The forward values to save, in program order.
+
+    `forward` is the forward part of the joint program, `results` what the backward part computes, and `free` the forward
+    values that it has in any case.
+    """
+    early = set(forward)
+    needed = _needed(results, stop=early)
+    choice = _Choice(set(free), policy)
+    for instruction in forward:
+        if instruction in needed:
+            choice.need(instruction)
+    return [i for i in forward if i in choice.saved]
+
+
+class _Choice:
+    """The saved set while it grows, in program order."""
+
+    def __init__(self, free: set[Instruction], policy: Policy):
+        self.free, self.policy = free, policy
+        self.saved: set[Instruction] = set()
+
+    def need(self, instruction: Instruction) -> None:
+        """Make the value available to the backward part: save it, or see to it that it can be computed again."""
+        if self._cost(instruction, self.policy.budget) <= self.policy.budget:
+            return
+        operands = instruction.operands
+        smaller = sum(o.shape.byte_size for o in operands) <= instruction.shape.byte_size
+        if instruction.shape.is_tuple and instruction.opcode == "tuple" or (
+                operands and smaller and self.policy.cost(instruction) <= 1):
+            for operand in operands:
+                self.need(operand)
+        else:
+            self.saved.add(instruction)
+
+    def _cost(self, instruction: Instruction, limit: float) -> float:
+        """What computing the value again costs, counted up to a limit."""
+        if instruction in self.free or instruction in self.saved:
+            return 0
+        total = float("inf") if instruction.opcode == "parameter" else self.policy.cost(instruction)
+        for operand in instruction.operands:
+            if total > limit:
+                break
+            total += self._cost(operand, limit - total)
+        return total
+
+
+def _needed(targets: Iterable[Instruction], stop: set[Instruction]) -> set[Instruction]:
+    """The targets and all they are computed from, not looking behind `stop`."""
+    found: set[Instruction] = set()
+    stack = list(targets)
+    while stack:
+        instruction = stack.pop()
+        if instruction not in found:
+            found.add(instruction)
+            if instruction not in stop:
+                stack.extend(instruction.operands)
+    return found
+
+
+def rebuild(builder: XlaBuilder, instructions: Sequence[Instruction], given: Mapping[Instruction, XlaOp],
+            targets: Sequence[Instruction], updates_last: bool = False) -> list[XlaOp]:
+    """Emit what the targets need that is not given; the targets' ops in `builder`.
+
+    `updates_last` puts dynamic-update-slices behind all that may still read their buffers, so that a loop can update its
+    carries in place.
+    """
+    needed = _needed(targets, stop=set(given))
+    built: dict[Instruction, XlaOp] = dict(given)
+    for instruction in _with_updates_last(instructions) if updates_last else instructions:
+        if instruction in needed and instruction not in built:
+            built[instruction] = builder.append(Instruction(
+                instruction.opcode, instruction.shape, [built[o].instruction for o in instruction.operands],
+                instruction.attributes, instruction.name, instruction.common, instruction.line, instruction.column))
+    return [built[t] for t in targets]
+
+
+def _with_updates_last(instructions: Sequence[Instruction]) -> list[Instruction]:
+    late: set[Instruction] = set()
+    for instruction in instructions:
+        if instruction.opcode == "dynamic-update-slice" or any(o in late for o in instruction.operands):
+            late.add(instruction)
+    return [i for i in instructions if i not in late] + [i for i in instructions if i in late]
+
+
+def needs(targets: Iterable[Instruction], given: Iterable[Instruction]) -> set[Instruction]:
+    """Which of the given values the targets are computed from."""
+    known = set(given)
+    return _needed(targets, stop=known) & known
+
+
+def effects(forward: Iterable[Instruction]) -> list[Instruction]:
+    """The instructions that do more than compute a value (feeds, random states, calls to the outside)."""
+    return [i for i in forward if i.opcode != "parameter" and not definition_of(i.opcode).pure]

@@ -1,0 +1,182 @@
+"""The command line: run a program, look into it, read its PyTorch, differentiate it.
+
+    python -m xla_torch run FILE [--args data.npz | --random SEED] [--save out.npz] [--device cuda]
+    python -m xla_torch show FILE
+    python -m xla_torch code FILE
+    python -m xla_torch grad FILE [--argnums 0,1] [--value] [--out FILE]
+
+FILE is HLO text, StableHLO text or bytecode, or an HLO proto. Errors go to standard error in the house form, with exit
+status 2. On a terminal, long loads and loops show a progress bar where tqdm is installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from . import progress
+from .autodiff import grad, value_and_grad
+from .computation import XlaComputation
+from .errors import InvalidArgument, XlaError
+from .loading import load
+from .shape import Shape
+from .summary import summary
+
+FAILED = 2
+"""Exit status after an error, the same as for a wrong command line."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status."""
+    options = _parser().parse_args(argv)
+    try:
+        with progress.shown():
+            options.command(options)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader (head, less) has seen enough. Point stdout elsewhere, or the interpreter complains at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (XlaError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return FAILED
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    description = "Run, read and differentiate XLA programs."
+    parser = argparse.ArgumentParser(prog="python -m xla_torch", description=description)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    run = commands.add_parser("run", help="run the program and print its results")
+    run.add_argument("file", type=Path, metavar="FILE")
+    given = run.add_mutually_exclusive_group()
+    given.add_argument("--args", type=Path, metavar="NPZ",
+                       help="arguments: arrays named arg0, arg1, ... or as the parameters, else in the file's order")
+    given.add_argument("--random", type=int, metavar="SEED", help="random arguments, the same for the same seed")
+    run.add_argument("--save", type=Path, metavar="NPZ", help="write the results as out0, out1, ...")
+    run.add_argument("--device", default="cpu", help="where to run, as torch names it (default: cpu)")
+    run.set_defaults(command=_run)
+
+    show = commands.add_parser("show", help="parameters, results, ops, cost, constants, what cannot run")
+    show.add_argument("file", type=Path, metavar="FILE")
+    show.set_defaults(command=lambda options: print(summary(load(options.file))))
+
+    code = commands.add_parser("code", help="the PyTorch that the program becomes")
+    code.add_argument("file", type=Path, metavar="FILE")
+    code.add_argument("--device", default="cpu", help="the device it is made for (default: cpu)")
+    code.set_defaults(command=lambda options: print(load(options.file).python_code(_device(options.device))))
+
+    derive = commands.add_parser("grad", help="the gradient program, as HLO text")
+    derive.add_argument("file", type=Path, metavar="FILE")
+    derive.add_argument("--argnums", type=_numbers, metavar="N,N", help="arguments (default: all of floating types)")
+    derive.add_argument("--value", action="store_true", help="return (value, gradients), not the gradients alone")
+    derive.add_argument("--out", type=Path, metavar="FILE", help="write there instead of printing")
+    derive.set_defaults(command=_grad)
+    return parser
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(","))
+
+
+# ---------------------------------------------------------------------------------------------------- commands
+
+
+def _run(options: argparse.Namespace) -> None:
+    device = _device(options.device)
+    computation = load(options.file)
+    arguments = _arguments(options, computation)
+    start = time.perf_counter()
+    results = computation.run_numpy(*arguments, device=device)
+    seconds = time.perf_counter() - start
+    shapes = [leaf for leaf in computation.program_shape.result.leaves() if leaf.is_array]
+    for number, (result, shape) in enumerate(zip(results, shapes, strict=True)):
+        text = np.array2string(result, threshold=20, edgeitems=3, separator=", ", max_line_width=110)
+        print(f"out{number}  {shape}\n{text}")
+    print(f"lowered and run in {seconds:.3f} s on {device}", file=sys.stderr)
+    if options.save is not None:
+        np.savez(options.save, allow_pickle=False, **{f"out{n}": result for n, result in enumerate(results)})
+
+
+def _grad(options: argparse.Namespace) -> None:
+    computation = load(options.file)
+    parameters = computation.program_shape.parameters
+    every = tuple(n for n, shape in enumerate(parameters) if shape.element_type.is_differentiable)
+    derive = value_and_grad if options.value else grad
+    text = derive(computation, argnums=every if options.argnums is None else options.argnums).to_hlo_text()
+    if options.out is None:
+        print(text)
+    else:
+        options.out.write_text(text)
+
+
+def _device(name: str) -> torch.device:
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:  # torch asserts that it was built with CUDA
+        raise InvalidArgument("no such device here", subject="--device", got=name,
+                              hint=str(error).partition("\n")[0]) from None
+    return device
+
+
+# --------------------------------------------------------------------------------------------------- arguments
+
+
+def _arguments(options: argparse.Namespace, computation: XlaComputation) -> list[np.ndarray]:
+    signature = computation.program_shape
+    if options.args is not None:
+        return _stored(options.args, signature.parameters, signature.parameter_names)
+    if options.random is not None:
+        random = np.random.default_rng(options.random)
+        return [_random(random, shape) for shape in signature.parameters]
+    if signature.parameters:
+        raise InvalidArgument("the program takes arguments", subject="run", got="none", expected=signature,
+                              hint="--args data.npz, or --random 0 to try it")
+    return []
+
+
+def _stored(path: Path, shapes: Sequence[Shape], names: Sequence[str]) -> list[np.ndarray]:
+    """Arguments from an .npz file: by number, by parameter name, or in the file's order."""
+    try:
+        with np.load(path) as data:
+            by_number = [f"arg{number}" for number in range(len(shapes))]
+            keys = next((k for k in (by_number, list(names)) if set(k) <= set(data.files)), data.files)
+            arrays = [data[key] for key in keys]
+    except (ValueError, zipfile.BadZipFile, AttributeError) as error:
+        raise InvalidArgument("not an .npz file", subject="--args", got=path, hint=str(error)) from None
+    if len(arrays) != len(shapes):
+        raise InvalidArgument("wrong number of arrays in the file", subject="--args", got=", ".join(keys) or "none",
+                              expected=f"{len(shapes)}: {', '.join(by_number)} or {', '.join(names)}")
+    return [_as_written(array, shape) for array, shape in zip(arrays, shapes, strict=True)]
+
+
+def _as_written(array: np.ndarray, shape: Shape) -> np.ndarray:
+    """NumPy's files keep ml_dtypes (bf16 and the narrow types) as raw bytes; give them their type back."""
+    dtype = shape.element_type.numpy
+    if dtype is None or array.dtype.kind != "V" or array.dtype.itemsize != dtype.itemsize:
+        return array
+    return array.view(dtype)
+
+
+def _random(random: np.random.Generator, shape: Shape) -> np.ndarray:
+    """Standard normal floats, integers from 0 to 9 (as many as a narrow type holds), random booleans."""
+    element_type, dims = shape.element_type, shape.dimensions
+    if element_type.numpy is None or not shape.is_static:
+        raise InvalidArgument("no random argument of this shape", subject="--random", got=shape,
+                              expected="arrays with static dimensions", hint="--args data.npz")
+    if element_type.is_integral or element_type.is_pred:
+        values = element_type.bits - element_type.is_signed
+        return random.integers(2 if element_type.is_pred else min(10, 2**values), size=dims).astype(element_type.numpy)
+    normal = random.standard_normal(dims)
+    if element_type.is_complex:
+        normal = normal + 1j * random.standard_normal(dims)
+    return np.asarray(normal).astype(element_type.numpy)

@@ -1,0 +1,120 @@
+"""Queues between a running program and its host: infeed, outfeed, and the channels of send and recv.
+
+The host side is for users: `feed` gives a program what its infeeds read, `fetch` takes what it outfed, `send` and `receive`
+are the host's ends of a channel. The other side is called by programs. All wait, at most `timeout` seconds.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import torch
+
+from ..errors import ExecutionError
+from . import participants
+
+timeout: float = 60.0
+"""Seconds that either side waits for the other."""
+
+_queues: dict[Hashable, queue.Queue[Any]] = {}
+_lock = threading.Lock()
+
+
+def _queue(key: Hashable) -> queue.Queue[Any]:
+    with _lock:
+        return _queues.setdefault(key, queue.Queue())
+
+
+def _take(key: Hashable, what: str, hint: str) -> Any:
+    try:
+        return _queue(key).get(timeout=timeout)
+    except queue.Empty:
+        raise ExecutionError(f"{what} waited {timeout:g} seconds for nothing", hint=hint) from None
+
+
+def clear() -> None:
+    """Forget everything that was given and not taken."""
+    with _lock:
+        _queues.clear()
+
+
+# ------------------------------------------------------------------------------------------- the host's side
+
+
+def feed(*tensors: torch.Tensor, participant: int = 0) -> None:
+    """What the next infeed of a participant reads: one tensor, or as many as its tuple has."""
+    _queue(("infeed", participant)).put(tensors)
+
+
+def fetch(participant: int = 0) -> tuple[torch.Tensor, ...]:
+    """What a participant outfed, oldest first. Raises ExecutionError where nothing comes in time."""
+    return _take(("outfeed", participant), "fetch", "the program has run no outfeed")
+
+
+def send(channel: int, tensor: torch.Tensor, participant: int = 0) -> None:
+    """Give a tensor to the program's recv of this channel from the host."""
+    _queue(("to program", channel, participant)).put(tensor)
+
+
+def receive(channel: int, participant: int = 0) -> torch.Tensor:
+    """Take what the program's send of this channel gave to the host. Raises ExecutionError where nothing comes in time."""
+    return _take(("to host", channel, participant), "receive", f"the program has sent nothing on channel {channel}")
+
+
+# ------------------------------------------------------------------------------------------- the program's side
+
+
+def take_infeed(shapes: Sequence[tuple[Sequence[int], torch.dtype]], device: torch.device) -> tuple[torch.Tensor, ...]:
+    """The tensors of one infeed. Raises ExecutionError where they do not have these sizes and dtypes."""
+    given = _take(("infeed", participants.current().number), "infeed", "give it data with distributed.feeds.feed(...)")
+    if len(given) != len(shapes):
+        raise ExecutionError("the infeed has another number of arrays than was fed", got=len(given), expected=len(shapes))
+    return tuple(_checked(t, dims, dtype).to(device) for t, (dims, dtype) in zip(given, shapes, strict=True))
+
+
+def _checked(tensor: torch.Tensor, dims: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    if tuple(tensor.shape) != tuple(dims) or tensor.dtype != dtype:
+        raise ExecutionError("what was given has another shape or dtype than what is taken",
+                             got=f"{tensor.dtype}{list(tensor.shape)}", expected=f"{dtype}{list(dims)}")
+    return tensor
+
+
+def put_outfeed(tensors: Sequence[torch.Tensor]) -> tuple[()]:
+    """Give the host copies of what a program outfeeds."""
+    _queue(("outfeed", participants.current().number)).put(tuple(t.detach().clone() for t in tensors))
+    return ()
+
+
+def put_channel(tensor: torch.Tensor, channel: int, to_host: bool, pairs: Sequence[tuple[int, int]] = ()) -> tuple[()]:
+    """Send on a channel: to the host, to the target paired with this participant, or to whoever receives."""
+    number = participants.current().number
+    if to_host:
+        key: Hashable = ("to host", channel, number)
+    elif pairs:
+        target = next((target for source, target in pairs if source == number), None)
+        if target is None:
+            return ()
+        key = ("channel", channel, target)
+    else:
+        key = ("channel", channel)
+    _queue(key).put(tensor.detach().clone())
+    return ()
+
+
+def take_channel(channel: int, from_host: bool, dims: Sequence[int], dtype: torch.dtype, device: torch.device,
+                 pairs: Sequence[tuple[int, int]] = ()) -> torch.Tensor:
+    """Receive from a channel; zeros where pairs are given and this participant is no target of one."""
+    number = participants.current().number
+    if from_host:
+        key: Hashable = ("to program", channel, number)
+    elif pairs:
+        if all(target != number for _, target in pairs):
+            return torch.zeros(tuple(dims), dtype=dtype, device=device)
+        key = ("channel", channel, number)
+    else:
+        key = ("channel", channel)
+    hint = f"send it with distributed.feeds.send({channel}, ...)" if from_host else f"no participant sent on channel {channel}"
+    return _checked(_take(key, f"recv on channel {channel}", hint), dims, dtype).to(device)

@@ -1,0 +1,75 @@
+"""Every exception of xla_torch, on one screen.
+
+All of them print in the house form: one line that says what is wrong and where it happened, then, where known,
+what was got, what was expected, where in the program it stands, and what to do::
+
+    dot (%dot.7): contracting dimensions differ
+      got       lhs f32[2,3,5] dimension 2 (5), rhs f32[2,4,6] dimension 1 (4)
+      expected  equal sizes
+      from      jit(loss)/dense_1
+      hint      ...
+"""
+
+from __future__ import annotations
+
+
+class XlaError(Exception):
+    """Base of all errors raised by xla_torch.
+
+    `what` is the headline; the keyword arguments are the labelled lines below it. `subject` names the operation or
+    instruction (``"dot (%dot.7)"``) and is put in front of the headline. It may be filled in later by a caller that
+    knows more (see `located`), which is how a shape function needs not know the instruction it runs for.
+    """
+
+    def __init__(self, what: str, *, subject: str = "", got: object = "", expected: object = "", where: str = "",
+                 hint: str = ""):
+        super().__init__(what)
+        self.what, self.subject, self.got, self.expected = what, subject, got, expected
+        self.where, self.hint = where, hint
+
+    def located(self, subject: str = "", where: str = "") -> XlaError:
+        """The same error with the operation's name and place filled in where they were missing."""
+        self.subject = self.subject or subject
+        self.where = self.where or where
+        return self
+
+    def __str__(self) -> str:
+        lines = [f"{self.subject}: {self.what}" if self.subject else self.what]
+        labelled = (("got", self.got), ("expected", self.expected), ("from", self.where), ("hint", self.hint))
+        lines += [f"  {label:<9} {text}" for label, text in labelled if text != ""]
+        return "\n".join(lines)
+
+
+class InvalidArgument(XlaError, ValueError):
+    """An operand, attribute or shape that XLA refuses (XLA's InvalidArgument)."""
+
+
+class HloSyntaxError(XlaError, ValueError):
+    """Text that is not HLO. Carries `line` and `column` (both from 1) of the offending token."""
+
+    line: int = 0
+    column: int = 0
+
+
+class UnsupportedError(XlaError, NotImplementedError):
+    """Valid XLA that xla_torch does not execute (unknown opcodes, custom-call targets, element types)."""
+
+
+class UnknownOpcodeError(HloSyntaxError, UnsupportedError):
+    """HLO text with opcodes that xla_torch does not have. Names all of them, with counts."""
+
+
+class DeviceError(XlaError, RuntimeError):
+    """Arguments on several devices, or on a device that a program cannot use."""
+
+
+class DifferentiationError(XlaError, RuntimeError):
+    """A gradient that does not exist or is refused; the hint says what to do instead."""
+
+
+class ExecutionError(XlaError, RuntimeError):
+    """A failure while a program runs."""
+
+
+class MissingDependency(XlaError, ImportError):
+    """A front end that needs an optional library; the hint says what to install."""

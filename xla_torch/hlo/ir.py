@@ -1,0 +1,187 @@
+"""The one representation of programs: Module > Computation > Instruction. It is HLO, and there is no torch in it.
+
+An instruction points at its operand instructions and, through its attributes, at the computations it calls. A module
+points at its entry; computations are those reachable from it. Nothing here knows an opcode by name, except that
+`parameter` instructions make up a computation's parameters.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ..shape import ProgramShape, Shape
+
+
+class Instruction:
+    """One HLO instruction.
+
+    `attributes` holds the opcode's own attributes under their HLO names (``dimensions``, ``to_apply``, ...), typed as the
+    op's definition says, and only those that were given. `common` holds what any instruction may carry: ``metadata``,
+    ``sharding``, ``frontend_attributes``, ``backend_config``, ``control_predecessors``, ``statistics``,
+    ``parameter_replication``, ``origin``; each as the value that the printer prints back. `line` and `column` say where
+    it stood in a file (0 where it did not).
+    """
+
+    __slots__ = ("attributes", "column", "common", "line", "name", "opcode", "operands", "shape")
+
+    def __init__(self, opcode: str, shape: Shape, operands: Sequence[Instruction] = (),
+                 attributes: Mapping[str, Any] | None = None, name: str = "", common: dict[str, Any] | None = None,
+                 line: int = 0, column: int = 0):
+        self.opcode, self.shape, self.operands, self.name = opcode, shape, tuple(operands), name
+        self.attributes: dict[str, Any] = dict(attributes or {})
+        self.common: dict[str, Any] = common or {}
+        self.line, self.column = line, column
+
+    @property
+    def called_computations(self) -> tuple[Computation, ...]:
+        """The computations that attributes refer to, in the order of the attributes."""
+        found: list[Computation] = []
+        for value in self.attributes.values():
+            if isinstance(value, Computation):
+                found.append(value)
+            elif isinstance(value, tuple):
+                found.extend(v for v in value if isinstance(v, Computation))
+        return tuple(found)
+
+    @property
+    def op_name(self) -> str:
+        """Where it came from in the user's program (metadata ``op_name``), or ""."""
+        metadata = self.common.get("metadata")
+        return metadata.get("op_name", "") if isinstance(metadata, Mapping) else ""
+
+    @property
+    def where(self) -> str:
+        """For error messages: op_name and position, whatever is known."""
+        position = f"line {self.line}, column {self.column}" if self.line else ""
+        return ", ".join(filter(None, (self.op_name, position)))
+
+    @property
+    def subject(self) -> str:
+        """For error messages: ``dot (%dot.7)``."""
+        return f"{self.opcode} (%{self.name})" if self.name else self.opcode
+
+    def __repr__(self) -> str:
+        operands = ", ".join(f"%{o.name}" for o in self.operands)
+        return f"%{self.name} = {self.shape} {self.opcode}({operands})"
+
+
+class Computation:
+    """A named list of instructions in an order where operands come first, with one root."""
+
+    __slots__ = ("execution_thread", "instructions", "name", "root")
+
+    def __init__(self, name: str, instructions: Iterable[Instruction], root: Instruction | None = None,
+                 execution_thread: str = ""):
+        self.name = name
+        self.instructions = list(instructions)
+        self.root = root if root is not None else self.instructions[-1]
+        self.execution_thread = execution_thread
+
+    @property
+    def parameters(self) -> tuple[Instruction, ...]:
+        """Parameter instructions ordered by parameter number."""
+        found = [i for i in self.instructions if i.opcode == "parameter"]
+        return tuple(sorted(found, key=lambda i: i.attributes["parameter_number"]))
+
+    @property
+    def program_shape(self) -> ProgramShape:
+        parameters = self.parameters
+        return ProgramShape(tuple(p.shape for p in parameters), self.root.shape, tuple(p.name for p in parameters))
+
+    def __repr__(self) -> str:
+        return f"%{self.name} {self.program_shape}"
+
+
+class Module:
+    """A program: the entry computation, everything it calls, and the header of the text.
+
+    `header` holds header attributes other than the name (``is_scheduled``, ``input_output_alias``, ...) as the printer
+    prints them; `tables` the FileNames, FunctionNames, FileLocations and StackFrames sections, each a dict from row number
+    to the row's text. `unreachable` keeps computations of a parsed text that the entry does not call.
+    """
+
+    __slots__ = ("entry", "header", "name", "tables", "unreachable")
+
+    def __init__(self, name: str, entry: Computation, header: dict[str, Any] | None = None,
+                 tables: dict[str, dict[int, str]] | None = None, unreachable: Sequence[Computation] = ()):
+        self.name, self.entry = name, entry
+        self.header: dict[str, Any] = header or {}
+        self.tables: dict[str, dict[int, str]] = tables or {}
+        self.unreachable = tuple(unreachable)
+
+    @property
+    def computations(self) -> list[Computation]:
+        """Every computation, callees before callers, the entry last."""
+        return reachable([*self.unreachable, self.entry])
+
+    @property
+    def replica_count(self) -> int:
+        return int(self.header.get("replica_count", 1))
+
+    @property
+    def num_partitions(self) -> int:
+        return int(self.header.get("num_partitions", 1))
+
+
+def reachable(roots: Sequence[Computation]) -> list[Computation]:
+    """The roots and all computations they call, callees first, each once. Iterative: call chains may be deep."""
+    order: list[Computation] = []
+    seen: set[int] = set()
+    for root in roots:
+        stack: list[tuple[Computation, Iterator[Computation]]] = []
+        if id(root) not in seen:
+            seen.add(id(root))
+            stack.append((root, _callees(root)))
+        while stack:
+            computation, callees = stack[-1]
+            for callee in callees:
+                if id(callee) not in seen:
+                    seen.add(id(callee))
+                    stack.append((callee, _callees(callee)))
+                    break
+            else:
+                stack.pop()
+                order.append(computation)
+    return order
+
+
+def _callees(computation: Computation) -> Iterator[Computation]:
+    for instruction in computation.instructions:
+        yield from instruction.called_computations
+
+
+def live_instructions(computation: Computation, roots: Iterable[Instruction] | None = None) -> list[Instruction]:
+    """The instructions that the root (or the given roots) depend on, in the computation's order."""
+    needed: set[int] = set()
+    stack = [computation.root] if roots is None else list(roots)
+    while stack:
+        instruction = stack.pop()
+        if id(instruction) not in needed:
+            needed.add(id(instruction))
+            stack.extend(instruction.operands)
+    return [i for i in computation.instructions if id(i) in needed]
+
+
+def unique_names(instructions: Iterable[Instruction]) -> None:
+    """Rename in place so that names are unique, with XLA's ``.N`` suffixes; unnamed ones take their opcode's name."""
+    taken: set[str] = set()
+    counters: dict[str, int] = {}
+    for instruction in instructions:
+        name = instruction.name or instruction.opcode
+        if name in taken:
+            stem, _, suffix = name.rpartition(".")
+            stem = stem if stem and suffix.isdigit() else name
+            count = counters.get(stem, 0)
+            while name in taken:
+                count += 1
+                name = f"{stem}.{count}"
+            counters[stem] = count
+        taken.add(name)
+        instruction.name = name
+
+
+@dataclasses.dataclass(frozen=True)
+class Token:
+    """The run-time value of a token: carries nothing, orders side effects."""

@@ -1,0 +1,565 @@
+"""HLO text to the IR. Document: spec `hlo_text.md`.
+
+`Parser` knows the grammar of modules, computations and instructions; what attributes an opcode has and how they are written
+it learns from the op definitions. Programs are long and their instructions alike, so the common form of an instruction
+(``%name = shape opcode(%a, %b), attribute=value``) is read by a few regular expressions, equal shapes and attribute values
+are read once, and everything else goes the general way, token by token.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import gc
+import re
+from typing import Any
+
+from ..errors import HloSyntaxError, InvalidArgument, UnknownOpcodeError, XlaError
+from ..opcodes import OPS
+from ..opcodes.attributes import Codec, RawCodec
+from ..opcodes.definition import OpDefinition
+from ..opcodes.inference import infer_shape
+from ..shape import Shape
+from . import sugar
+from .common import COMMON, HEADER, TABLES
+from .ir import Computation, Instruction, Module, reachable
+from .literal import Literal
+from .literal_text import parse_literal
+from .scanner import BLANK, NAME, Scanner, nearest
+
+_head = re.compile(
+    rf"\s*(ROOT\s+)?%?({NAME})\s+=\s+([a-z][a-z0-9]*\[[^\]\s]*\](?:\{{[^{{}}\s]*\}})?)\s+([a-z][a-z0-9\-]*)\(")
+_flat_operands = re.compile(r'([^()\[\]{}"]*)\)')
+_index_comment = re.compile(r"/\*[^*]*\*/")
+_attribute = re.compile(rf"\s*,\s*({NAME})=")
+_value = re.compile(r'\{[^{}"]*(?:"[^"\\]*"[^{}"]*)*\}|[^\s,(){}\[\]"]+')
+_opcode = re.compile(r"[A-Za-z][\w\-]*")
+_shape_start = re.compile(r"\(|b\(|[a-z][a-z0-9]*\[")
+_parameter_name = re.compile(rf"%?({NAME}):")
+_computation_start = re.compile(rf"{BLANK}(?:ENTRY\b|%?{NAME}{BLANK}(?:\{{|\({BLANK}(?:\)|%?{NAME}:)))", re.S)
+_row = re.compile(r'(\d+)\s*("(?:[^"\\]|\\.)*"|\{[^{}]*\})')
+_definition = r"(?m)^\s*(?:ROOT\s+)?%?{}\s+="
+_computation_named = r"(?m)^\s*(?:ENTRY\s+)?%?{}\s*[({{]"
+
+_raw = RawCodec()
+_positional = {"parameter": "parameter_number", "constant": "literal"}
+"""Opcodes whose parentheses hold an attribute, not operands."""
+
+
+def parse_hlo(text: str, filename: str = "") -> Module:
+    """Parse HLO text: a module, bare computations, or a single instruction. Nothing is verified; see `verify`.
+
+    Raises HloSyntaxError with line, column and a caret (`UnknownOpcodeError`, which lists all of them, for opcodes that are
+    not known), and InvalidArgument where a shape that was left out cannot be inferred.
+    """
+    parser = Parser(text, filename)
+    # A parse makes millions of objects and no garbage; the collector would walk all of them again and again.
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return parser.module()
+    except RecursionError:
+        raise parser.error("the text is nested too deeply at this place") from None
+    except XlaError as error:
+        # After an unknown opcode any error may be its consequence, so the opcodes are what is reported.
+        raise parser.unknown_opcodes() or error from None
+    finally:
+        if collecting:
+            gc.enable()
+
+
+@dataclasses.dataclass(slots=True)
+class _Plan:
+    """What the parser asks of an opcode's definition, laid out for speed."""
+
+    definition: OpDefinition
+    codecs: dict[str, tuple[Codec, bool, bool]]
+    """By attribute name: the codec, whether it is context-free, and whether the attribute is the opcode's own."""
+    required: tuple[str, ...]
+    least: int
+    most: float
+
+
+class Parser(Scanner):
+    """A scanner that knows the grammar. The codecs of attributes are handed the parser itself."""
+
+    def __init__(self, text: str, filename: str = ""):
+        super().__init__(text, filename)
+        self._computations: dict[str, Computation] = {}
+        self._names: dict[str, Instruction] = {}
+        self._instructions: list[Instruction] = []
+        self._plans: dict[str, _Plan] = {}
+        self._shapes: dict[str, Shape] = {}
+        self._values: dict[tuple[int, str], Any] = {}
+        self._unknown: collections.Counter[str] = collections.Counter()
+        self._first_unknown = 0
+        self._taken: set[str] | None = None
+        self._operands_declare = False
+        self._line, self._counted, self._newline = 1, 0, -1
+
+    # ------------------------------------------------------------------------------------------ what codecs use
+
+    def computation_reference(self) -> Computation:
+        """The computation whose name comes next; it must stand earlier in the text."""
+        start = self.skip()
+        name = self.name("the name of a computation")
+        found = self._computations.get(name)
+        if found is None:
+            later = re.compile(_computation_named.format(re.escape(name))).search(self.text, self.pos)
+            below = "it is defined below; a computation must stand before its callers"
+            hint = below if later else nearest(name, self._computations)
+            raise self.error(f"computation does not exist: {name}", start, "the name of an earlier computation", hint)
+        return found
+
+    def instruction_reference(self) -> Instruction:
+        """The instruction whose name comes next; it must stand earlier in the same computation."""
+        start = self.skip()
+        name = self.name("the name of an instruction")
+        found = self._names.get(name)
+        if found is None:
+            later = re.compile(_definition.format(re.escape(name))).search(self.text, self.pos)
+            hint = "it is defined below; an instruction must stand before its users" if later else nearest(name, self._names)
+            raise self.error(f"instruction does not exist: {name}", start, "the name of an earlier instruction", hint)
+        return found
+
+    def literal(self, shape: Shape) -> Literal:
+        """The body of a literal of this shape."""
+        return parse_literal(self, shape)
+
+    # ------------------------------------------------------------------------------------------ module
+
+    def module(self) -> Module:
+        """The whole text."""
+        if self.at_end():
+            raise self.error("the text is empty", expected="an HLO module")
+        if self.accept_word("HloModule"):
+            name = self.name("the module's name")
+            header, tables = self._header(), self._tables()
+        elif _computation_start.match(self.text):
+            name, header, tables = "", {}, {}
+        else:
+            return self._single_instruction()
+        entry: Computation | None = None
+        last: Computation | None = None
+        while not self.at_end():
+            start = self.pos
+            is_entry = self.accept_word("ENTRY")
+            last = self._computation()
+            if is_entry and entry:
+                raise self.error("there are two ENTRY computations", start)
+            entry = last if is_entry else entry
+        entry = entry or last
+        if entry is None:
+            raise self.error("the module has no computation", expected="a computation")
+        if unknown := self.unknown_opcodes():
+            raise unknown
+        reached = set(map(id, reachable([entry])))
+        unreachable = [c for c in self._computations.values() if id(c) not in reached]
+        return Module(name or f"module_{entry.name}", entry, header, tables, unreachable)
+
+    def _header(self) -> dict[str, Any]:
+        header: dict[str, Any] = {}
+        while self.accept(","):
+            start = self.skip()
+            name = self._attribute_name()
+            if name not in HEADER:
+                raise self.error("unknown attribute of the module", start, "one of " + " ".join(HEADER), nearest(name, HEADER))
+            if name in header:
+                raise self.error(f"attribute {name} already exists", start)
+            header[name] = HEADER[name].parse(self)
+        return header
+
+    def _attribute_name(self) -> str:
+        """``name=`` with nothing between."""
+        name = self.name("an attribute")
+        if not self.text.startswith("=", self.pos):
+            raise self.error(f"expects '=' right after {name}", expected=f"{name}=")
+        self.pos += 1
+        return name
+
+    def _tables(self) -> dict[str, dict[int, str]]:
+        tables: dict[str, dict[int, str]] = {}
+        while (title := self.token()) in TABLES:
+            self.pos += len(title)
+            rows: dict[int, str] = {}
+            while match := _row.match(self.text, self.skip()):
+                rows[int(match.group(1))] = match.group(2)
+                self.pos = match.end()
+            tables[title] = rows
+        return tables
+
+    def _single_instruction(self) -> Module:
+        """A module of one instruction; its typed operands become the parameters."""
+        named = re.compile(rf"{BLANK}(?:ROOT\s+)?%?({NAME})\s+=", re.S).match(self.text)
+        start = self.skip()
+        if named:
+            self.pos = named.end()
+        shape = self.shape() if _shape_start.match(self.text, self.skip()) else None
+        at = self.skip()
+        opcode = self.match(_opcode, "an opcode").group()
+        if self.skip() and not self.looking_at("("):
+            raise self.error("this is neither a module nor a computation nor an instruction", start,
+                             "HloModule, ENTRY, a computation or one instruction")
+        self._operands_declare = True
+        instruction = self._rest(named.group(1) if named else opcode, opcode, shape, at)
+        if not self.at_end():
+            raise self.error("text after the end of the instruction", expected="the end of the text")
+        if unknown := self.unknown_opcodes():
+            raise unknown
+        entry = Computation("entry", self._instructions, instruction)
+        return Module(f"module_{instruction.name}", entry)
+
+    # ------------------------------------------------------------------------------------------ computations
+
+    def _computation(self) -> Computation:
+        start = self.skip()
+        name = self.name("the name of a computation")
+        if name in self._computations:
+            raise self.error(f"computation {name} already exists", start, "another name")
+        result = self._signature()
+        self.expect("{", "to open a computation")
+        self._names, self._instructions = {}, []
+        root: Instruction | None = None
+        while not self.accept("}"):
+            at = self.pos
+            if not self.text[at:at + 1]:
+                raise self.error("the computation is not closed", expected="'}'")
+            instruction, is_root = self._instruction()
+            if is_root and root is not None:
+                raise self.error("the computation has two ROOT instructions", at)
+            root = instruction if is_root else root
+        if not self._instructions:
+            raise self.error("the computation is empty", start, "at least one instruction")
+        computation = Computation(name, self._instructions, root, self._execution_thread())
+        if result is not None and not self._unknown and not result.compatible(computation.root.shape):
+            raise self.error(f"the signature's result {result} is not the root's shape {computation.root.shape}", start)
+        self._check_parameters(computation, start)
+        self._computations[name] = computation
+        return computation
+
+    def _signature(self) -> Shape | None:
+        """``(p: f32[2]) -> f32[2]``; the parameters are read and dropped, as XLA does."""
+        if not self.looking_at("("):
+            return None
+
+        def parameter() -> Shape:
+            self.match(_parameter_name, "a parameter as in p: f32[2]")
+            return self.shape()
+
+        self.listed(parameter, "(", ")")
+        self.expect("->", "before the result shape of a computation")
+        return self.shape()
+
+    def _execution_thread(self) -> str:
+        if not self.accept(","):
+            return ""
+        start = self.skip()
+        if self._attribute_name() != "execution_thread":
+            raise self.error("unknown attribute of a computation", start, "execution_thread=")
+        return self.string()
+
+    def _check_parameters(self, computation: Computation, start: int) -> None:
+        numbers = sorted(i.attributes.get("parameter_number", 0) for i in computation.instructions if i.opcode == "parameter")
+        if numbers != list(range(len(numbers))):
+            raise self.error(f"the parameter numbers of {computation.name} are not dense", start,
+                             f"each of 0..{len(numbers) - 1} once, not {numbers}")
+
+    # ------------------------------------------------------------------------------------------ instructions
+
+    def _instruction(self) -> tuple[Instruction, bool]:
+        """One instruction of a computation, and whether it is marked ROOT."""
+        match = _head.match(self.text, self.pos)
+        if not match:
+            return self._instruction_in_general()
+        root, name, shape_text, opcode = match.groups()
+        shape = self._shapes.get(shape_text)
+        if shape is None:
+            self.pos = match.start(3)
+            shape = self.shape()
+            if self.pos != match.end(3):
+                self.pos = match.start()
+                return self._instruction_in_general()
+            self._shapes[shape_text] = shape
+        if name in self._names:
+            raise self.error(f"instruction {name} already exists", match.start(2), "another name")
+        self.pos = match.end() - 1
+        return self._rest(name, opcode, shape, match.start(4), match.start(2)), root is not None
+
+    def _instruction_in_general(self) -> tuple[Instruction, bool]:
+        is_root = self.accept_word("ROOT")
+        start = self.skip()
+        name = self.name("an instruction")
+        if self.text.startswith("=", self.pos):
+            raise self.error("expects a name; with '=' right behind it this is an attribute", start,
+                             hint=f"put a blank between {name} and '='")
+        if name in self._names:
+            raise self.error(f"instruction {name} already exists", start, "another name")
+        self.expect("=", "after the name of an instruction")
+        shape = self.shape() if _shape_start.match(self.text, self.skip()) else None
+        at = self.skip()
+        opcode = self.match(_opcode, "an opcode").group()
+        return self._rest(name, opcode, shape, at, start), is_root
+
+    def _rest(self, name: str, opcode: str, shape: Shape | None, opcode_at: int, start: int | None = None) -> Instruction:
+        """Operands and attributes of an instruction; adds it to the computation."""
+        start = opcode_at if start is None else start
+        plan = self._plans.get(opcode) or self._plan(opcode)
+        if plan is None:
+            return self._sugar_or_unknown(name, opcode, shape, opcode_at, start)
+        attributes: dict[str, Any] = {}
+        operands: list[Instruction] = []
+        if opcode in _positional:
+            attributes[_positional[opcode]] = self._positional_attribute(opcode, shape)
+        else:
+            operands = self._operands()
+        common = self._attributes(plan, attributes)
+        self._check(plan, operands, attributes, opcode_at)
+        return self._finish(plan, name, shape, operands, attributes, common, opcode_at, start)
+
+    def _finish(self, plan: _Plan, name: str, shape: Shape | None, operands: list[Instruction], attributes: dict[str, Any],
+                common: dict[str, Any], opcode_at: int, start: int) -> Instruction:
+        opcode = plan.definition.opcode
+        inferred = shape
+        if inferred is None:
+            inferred = self._infer(plan.definition, name, operands, attributes, opcode_at)
+        return self._add(Instruction(opcode, inferred, operands, attributes, name, common), start)
+
+    def _add(self, instruction: Instruction, start: int) -> Instruction:
+        # Lines are counted on from the last instruction, so that positions cost nothing that grows with the text.
+        text = self.text
+        if start >= self._counted:
+            lines = text.count("\n", self._counted, start)
+            if lines:
+                self._line += lines
+                self._newline = text.rfind("\n", self._counted, start)
+            self._counted = start
+        instruction.line, instruction.column = self._line, start - self._newline
+        self._names[instruction.name] = instruction
+        self._instructions.append(instruction)
+        return instruction
+
+    def _infer(self, definition: OpDefinition, name: str, operands: list[Instruction], attributes: dict[str, Any],
+               at: int) -> Shape:
+        if not definition.inferable:
+            raise self.error(f"the shape of {definition.opcode} must be written", at, f"{name} = shape {definition.opcode}(...)")
+        try:
+            return infer_shape(definition.opcode, None, [o.shape for o in operands], attributes)
+        except XlaError as error:
+            error.subject = f"{definition.opcode} (%{name})"
+            raise error.located(where=self.place(at)[0]) from None
+
+    def _plan(self, opcode: str) -> _Plan | None:
+        definition = OPS.get(opcode)
+        if definition is None:
+            return None
+        written = {n: a for n, a in definition.attributes.items() if n != _positional.get(opcode)}
+        codecs = {name: (codec, codec.context_free, False) for name, codec in COMMON.items()}
+        codecs |= {name: (a.codec, a.codec.context_free, True) for name, a in written.items()}
+        most = float("inf") if definition.variadic else len(definition.operands)
+        plan = _Plan(definition, codecs, tuple(n for n, a in written.items() if a.required),
+                     len(definition.operands) - definition.optional_operands, most)
+        self._plans[opcode] = plan
+        return plan
+
+    def _check(self, plan: _Plan, operands: list[Instruction], attributes: dict[str, Any], at: int) -> None:
+        count, definition = len(operands), plan.definition
+        if not plan.least <= count <= plan.most:
+            names = ", ".join(definition.operands) + (f", *{definition.variadic}" if definition.variadic else "")
+            raise self.error(f"{definition.opcode} expects {_at_least(plan)} operands, but has {count} operands", at,
+                             f"{definition.opcode}({names})")
+        for name in plan.required:
+            if name not in attributes:
+                raise self.error(f"attribute {name} is expected but not seen", at, f"{name}=...")
+
+    # ---- operands
+
+    def _positional_attribute(self, opcode: str, shape: Shape | None) -> Any:
+        self.expect("(")
+        if opcode == "parameter":
+            start = self.skip()
+            value = self.integer()
+            if value < 0:
+                raise self.error("the parameter number is negative", start)
+        elif shape is None:
+            raise self.error("the shape of a constant must be written", expected="a shape between '=' and constant")
+        else:
+            value = parse_literal(self, shape)
+        self.expect(")", f"after the contents of {opcode}")
+        return value
+
+    def _operands(self) -> list[Instruction]:
+        text, names = self.text, self._names
+        match = _flat_operands.match(text, self.pos + 1) if text.startswith("(", self.pos) else None
+        if match:
+            body = match.group(1)
+            if not body:
+                self.pos = match.end()
+                return []
+            if "/" in body:
+                body = _index_comment.sub("", body)
+            try:
+                operands = [names[word.strip().removeprefix("%")] for word in body.split(",")]
+            except KeyError:
+                pass
+            else:
+                self.pos = match.end()
+                return operands
+        return self.listed(self._operand, "(", ")")
+
+    def _operand(self) -> Instruction:
+        """``%a``, ``f32[2] %a``, or another instruction in place."""
+        shape = self.shape() if _shape_start.match(self.text, self.skip()) else None
+        start = self.skip()
+        match = _opcode.match(self.text, start)
+        if match and self.text.startswith("(", match.end()):
+            return self._nested(match.group(), shape, start)
+        if shape is not None and self._operands_declare:
+            return self._declared_operand(shape)
+        found = self.instruction_reference()
+        if shape is not None and not shape.compatible(found.shape):
+            raise self.error(f"the operand has the shape {found.shape}, not {shape}", start, str(found.shape))
+        return found
+
+    def _declared_operand(self, shape: Shape) -> Instruction:
+        """In a text of one instruction, a typed operand is a parameter."""
+        start = self.skip()
+        name = self.name("the name of an operand")
+        if name in self._names:
+            return self._names[name]
+        number = sum(i.opcode == "parameter" for i in self._instructions)
+        return self._add(Instruction("parameter", shape, (), {"parameter_number": number}, name), start)
+
+    def _nested(self, opcode: str, shape: Shape | None, at: int) -> Instruction:
+        """An instruction written as an operand: without a name and without attributes."""
+        self.pos = at + len(opcode)
+        plan = self._plans.get(opcode) or self._plan(opcode)
+        name = self._fresh(f"{opcode}.anon")
+        if plan is None:
+            return self._note_unknown(name, opcode, shape, at, at)
+        attributes: dict[str, Any] = {}
+        operands: list[Instruction] = []
+        if opcode in _positional:
+            attributes[_positional[opcode]] = self._positional_attribute(opcode, shape)
+        else:
+            operands = self.listed(self._operand, "(", ")")
+        self._check(plan, operands, attributes, at)
+        return self._finish(plan, name, shape, operands, attributes, {}, at, at)
+
+    def _fresh(self, name: str) -> str:
+        count, fresh = 0, name
+        while fresh in self._names:
+            count += 1
+            fresh = f"{name}.{count}"
+        return fresh
+
+    # ---- attributes
+
+    def _attributes(self, plan: _Plan, into: dict[str, Any]) -> dict[str, Any]:
+        """Read all attributes: the opcode's own go into `into`, the common ones are returned."""
+        common: dict[str, Any] = {}
+        text = self.text
+        while True:
+            match = _attribute.match(text, self.pos)
+            if match:
+                name, start = match.group(1), match.start(1)
+                self.pos = match.end()
+            elif self.accept(","):
+                start = self.skip()
+                name = self._attribute_name()
+            else:
+                return common
+            known = plan.codecs.get(name)
+            if known is None:
+                raise self._unexpected(plan, name, start)
+            codec, context_free, own = known
+            target, key = (into, name) if own else (common, name.replace("-", "_"))
+            if key in target:
+                raise self.error(f"attribute {name} already exists", start)
+            target[key] = self._shared_value(codec) if context_free else codec.parse(self)
+
+    def _shared_value(self, codec: Codec) -> Any:
+        """A value that depends on its text only: equal texts are parsed once."""
+        start = self.pos
+        match = _value.match(self.text, start)
+        if not match:
+            return codec.parse(self)
+        key = (id(codec), match.group())
+        value = self._values.get(key)
+        if value is None:
+            value = codec.parse(self)
+            if self.pos == match.end():
+                self._values[key] = value
+            return value
+        self.pos = match.end()
+        return dict(value) if type(value) is dict else value
+
+    def _unexpected(self, plan: _Plan, name: str, start: int) -> HloSyntaxError:
+        own = [n for n, (_, _, is_own) in plan.codecs.items() if is_own]
+        return self.error(f"unexpected attribute {name!r} of {plan.definition.opcode}", start,
+                          f"one of {' '.join([*own, *(n for n in COMMON if n not in own)])}", nearest(name, plan.codecs))
+
+    # ---- opcodes without a definition
+
+    def _sugar_or_unknown(self, name: str, opcode: str, shape: Shape | None, at: int, start: int) -> Instruction:
+        """``negate-start(%a)`` and the like are async wrappers of another opcode; anything else is unknown."""
+        kind, wrapped = sugar.split(opcode)
+        inner = wrapped and (self._plans.get(wrapped) or self._plan(wrapped))
+        outer = kind and (self._plans.get(kind) or self._plan(kind))
+        if not (kind and wrapped and inner and outer):
+            return self._note_unknown(name, opcode, shape, at, start)
+        operands = self._operands()
+        attributes: dict[str, Any] = {}
+        both = dataclasses.replace(inner, codecs=inner.codecs | {
+            n: entry for n, entry in outer.codecs.items() if n != "calls" and n not in inner.codecs})
+        common = self._attributes(both, attributes)
+        given = {n: attributes.pop(n) for n in list(attributes) if n not in inner.definition.attributes}
+        if shape is None:
+            raise self.error(f"the shape of {opcode} must be written", at, f"{name} = shape {opcode}(...)")
+        if kind == "async-start":
+            self._check(inner, operands, attributes, at)
+            try:
+                given["calls"] = sugar.wrap(wrapped, shape, operands, attributes, self._fresh_computation(f"{wrapped}_async"))
+            except InvalidArgument as error:
+                raise error.located(f"{opcode} (%{name})", self.place(at)[0]) from None
+        self._check(outer, operands, given, at)
+        return self._finish(outer, name, shape, operands, given, common, at, start)
+
+    def _fresh_computation(self, name: str) -> str:
+        """A name that no computation of the text has."""
+        if self._taken is None:
+            self._taken = set(re.findall(_computation_named.format(f"({NAME})"), self.text))
+        count, fresh = 0, name
+        while fresh in self._taken:
+            count += 1
+            fresh = f"{name}.{count}"
+        self._taken.add(fresh)
+        return fresh
+
+    def _note_unknown(self, name: str, opcode: str, shape: Shape | None, at: int, start: int) -> Instruction:
+        """Remember an unknown opcode and read on, so that one error can name all of them."""
+        if not self._unknown:
+            self._first_unknown = at
+        self._unknown[opcode] += 1
+        self.expect("(", "after an opcode")
+        self.pos -= 1
+        self.balanced()
+        while match := _attribute.match(self.text, self.pos):
+            self.pos = match.end()
+            _raw.parse(self)
+        return self._add(Instruction(opcode, shape or Shape.token(), (), {}, name), start)
+
+    def unknown_opcodes(self) -> HloSyntaxError | None:
+        """An error that names all unknown opcodes met so far, at the first of them; None if there were none."""
+        if not self._unknown:
+            return None
+        counted = ", ".join(f"{opcode!r} ({count} time{'s' * (count > 1)})" for opcode, count in self._unknown.most_common())
+        hints = (nearest(opcode, OPS) and f"{opcode}: {nearest(opcode, OPS)}" for opcode in self._unknown)
+        several = "opcodes" if len(self._unknown) > 1 else "opcode"
+        return self.error(f"unknown {several} {counted}", self._first_unknown, "opcodes of XLA", "; ".join(filter(None, hints)),
+                          kind=UnknownOpcodeError)
+
+
+def _at_least(plan: _Plan) -> str:
+    if plan.least == plan.most:
+        return str(plan.least)
+    return f"at least {plan.least}" if plan.most == float("inf") else f"{plan.least} to {plan.most}"

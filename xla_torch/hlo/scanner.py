@@ -1,0 +1,225 @@
+"""The cursor over HLO text that the parser and the attribute codecs share: tokens in, located errors out.
+
+There is no list of tokens. Each method looks at the text where the cursor stands, skips blanks and comments before what it
+wants, and moves on past it; every question is one compiled regular expression, so that reading is linear and cheap.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from ..errors import HloSyntaxError
+from ..shape import Shape, scan_shape
+
+T = TypeVar("T")
+
+BLANK = r"(?:[\s]+|/\*.*?\*/|//[^\n]*)*"
+NAME = r"[A-Za-z_][A-Za-z0-9_.\-]*"
+
+_blank = re.compile(BLANK, re.S)
+_name = re.compile(rf"%?({NAME})")
+_integer = re.compile(r"-?\d+(?![\d.eExX])")
+_number = re.compile(r"-?(?:\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|inf\b|nan\b)")
+_string = re.compile(r'"((?:[^"\\]|\\.)*)"', re.S)
+_token = re.compile(rf'%?{NAME}|-?\d[\w.+\-]*|"(?:[^"\\\n]|\\.)*"?|->|<=|\.\.\.|\S')
+_balance = re.compile(r'[^(){}\[\]"]*(?:"(?:[^"\\]|\\.)*"[^(){}\[\]"]*)*', re.S)
+_escape = re.compile(r"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]{1,2})|(.))", re.S)
+_simple_escapes = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+_closing = {"(": ")", "{": "}", "[": "]"}
+
+INT64_MIN, UINT64_MAX = -(2**63), 2**64 - 1
+
+
+class Scanner:
+    """A position in a text. `filename` is only for messages."""
+
+    def __init__(self, text: str, filename: str = ""):
+        self.text, self.pos, self.filename = text, 0, filename
+
+    # ---- looking
+
+    def skip(self) -> int:
+        """Move past blanks and comments; returns the new position."""
+        self.pos = _blank.match(self.text, self.pos).end()  # pyright: ignore[reportOptionalMemberAccess]
+        return self.pos
+
+    def at_end(self) -> bool:
+        return self.skip() == len(self.text)
+
+    def looking_at(self, mark: str) -> bool:
+        """True if `mark` comes next; nothing but blanks is consumed."""
+        return self.text.startswith(mark, self.skip())
+
+    def token(self) -> str:
+        """The next token as it is written, for messages; "" at the end."""
+        match = _token.match(self.text, self.skip())
+        return match.group() if match else ""
+
+    # ---- taking
+
+    def accept(self, mark: str) -> bool:
+        """Consume `mark` (punctuation) if it comes next."""
+        if not self.looking_at(mark):
+            return False
+        self.pos += len(mark)
+        return True
+
+    def expect(self, mark: str, context: str = "") -> None:
+        """Consume `mark` or raise."""
+        if not self.accept(mark):
+            raise self.error(f"expects {mark!r}{context and ' ' + context}", expected=repr(mark))
+
+    def match(self, pattern: re.Pattern[str], what: str) -> re.Match[str]:
+        """Consume what `pattern` matches here or raise, naming `what` was expected."""
+        match = pattern.match(self.text, self.skip())
+        if not match:
+            raise self.error(f"expects {what}", expected=what)
+        self.pos = match.end()
+        return match
+
+    def accept_word(self, word: str) -> bool:
+        """Consume the bare word `word` if it comes next as a whole."""
+        match = _name.match(self.text, self.skip())
+        if not match or match.group() != word:
+            return False
+        self.pos = match.end()
+        return True
+
+    def name(self, what: str = "a name") -> str:
+        """An identifier, with or without ``%``; returned without."""
+        return self.match(_name, what).group(1)
+
+    def integer(self) -> int:
+        """An integer that fits in int64 or uint64."""
+        start = self.skip()
+        value = int(self.match(_integer, "an integer").group())
+        if not INT64_MIN <= value <= UINT64_MAX:
+            raise self.error("the integer does not fit in 64 bits", start)
+        return value
+
+    def number(self) -> float:
+        """An integer or decimal number, inf or nan."""
+        return float(self.match(_number, "a number").group())
+
+    def boolean(self) -> bool:
+        """``true``, ``false``, 1 or 0."""
+        start = self.skip()
+        word = self.token()
+        if word not in ("true", "false", "1", "0"):
+            raise self.error("expects true or false", start, expected="true or false")
+        self.pos += len(word)
+        return word in ("true", "1")
+
+    def string(self) -> str:
+        """A double-quoted string; returns its contents with the C escapes resolved."""
+        return unescape(self.match(_string, "a string in double quotes").group(1))
+
+    def shape(self) -> Shape:
+        """A shape, with its layout if one is written."""
+        start = self.skip()
+        try:
+            shape, self.pos = scan_shape(self.text, start)
+        except HloSyntaxError as error:
+            raise self.error(error.what, self._position(error) or start, error.expected, error.hint) from None
+        return shape
+
+    def listed(self, item: Callable[[], T], opening: str = "{", closing: str = "}") -> list[T]:
+        """``{item, item, ...}``; may be empty."""
+        self.expect(opening)
+        items: list[T] = []
+        if self.accept(closing):
+            return items
+        while True:
+            items.append(item())
+            if self.accept(closing):
+                return items
+            if not self.accept(","):
+                raise self.error(f"expects ',' or {closing!r}", expected=f"',' or {closing!r}")
+
+    def balanced(self) -> str:
+        """A value in brackets, kept as text: everything from an opening bracket to the one that closes it."""
+        start = self.skip()
+        text, stack, pos = self.text, [], start
+        while True:
+            if text[pos:pos + 1] in _closing:
+                stack.append((_closing[text[pos]], pos))
+            elif not stack or text[pos:pos + 1] != stack.pop()[0]:
+                where = pos if text[pos:pos + 1] else start
+                raise self.error("the brackets do not match", where, expected="each bracket closed by its like")
+            pos += 1
+            if not stack:
+                self.pos = pos
+                return text[start:pos]
+            pos = _balance.match(text, pos).end()  # pyright: ignore[reportOptionalMemberAccess]
+
+    # ---- errors
+
+    def error(self, what: str, pos: int | None = None, expected: object = "", hint: str = "",
+              kind: type[HloSyntaxError] = HloSyntaxError) -> HloSyntaxError:
+        """An error at a position (the cursor's unless given) that shows the line and points at the token."""
+        if pos is not None:
+            self.pos = pos
+        got = self.token()
+        where, line, column = self.place(self.pos)
+        error = kind(what, subject="HLO text", got=got if got.startswith('"') else repr(got) if got else "the end of the text",
+                     expected=expected, where=where, hint=hint)
+        error.line, error.column = line, column
+        return error
+
+    def place(self, pos: int) -> tuple[str, int, int]:
+        """Where `pos` is: text for a message (file, line, column, the source line and a caret), line, column."""
+        line, column = self.line_and_column(pos)
+        start = pos - column + 1
+        end = self.text.find("\n", pos)
+        source = self.text[start:end if end >= 0 else len(self.text)].replace("\t", " ").rstrip()
+        left = max(0, column - 61)
+        shown = ("..." if left else "") + source[left:left + 110] + ("..." if len(source) > left + 110 else "")
+        caret = " " * (column - 1 - left + (3 if left else 0)) + "^"
+        file = f"{self.filename}, " if self.filename else ""
+        return f"{file}line {line}, column {column}\n{'':12}{shown}\n{'':12}{caret}", line, column
+
+    def line_and_column(self, pos: int) -> tuple[int, int]:
+        """Both from 1."""
+        return self.text.count("\n", 0, pos) + 1, pos - self.text.rfind("\n", 0, pos)
+
+    def _position(self, error: HloSyntaxError) -> int:
+        """The offset of an error that a scan of this same text raised."""
+        pos = 0
+        for _ in range(error.line - 1):
+            pos = self.text.index("\n", pos) + 1
+        return pos + error.column - 1
+
+
+def unescape(text: str) -> str:
+    """Resolve C escapes. Bytes given in octal or hexadecimal are UTF-8, as XLA prints non-ASCII text."""
+    if "\\" not in text:
+        return text
+
+    def replace(match: re.Match[str]) -> str:
+        octal, hexadecimal, simple = match.groups()
+        if simple is not None:
+            return _simple_escapes.get(simple, simple)
+        return chr(0xDC00 + byte) if (byte := int(octal, 8) & 255 if octal else int(hexadecimal, 16)) > 127 else chr(byte)
+
+    return _escape.sub(replace, text).encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")
+
+
+_plain = re.compile(r'[^\x00-\x1f"\'\\\x7f-\U0010ffff]*')
+_escapes = {'"': '\\"', "'": "\\'", "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def quote(text: str) -> str:
+    """A double-quoted string with C escapes, the inverse of reading one."""
+    if _plain.fullmatch(text):
+        return f'"{text}"'
+    raw = text.encode("utf-8", "surrogateescape").decode("latin-1")
+    return '"' + "".join(_escapes.get(c) or (c if " " <= c < "\x7f" else f"\\{ord(c):03o}") for c in raw) + '"'
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """A hint with the known word most like `word`, or ""."""
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f"did you mean {close[0]!r}?" if close else ""

@@ -1,0 +1,267 @@
+"""Custom calls: the registry of what runs for a target, and how their configurations are read.
+
+A target is found, in this order, among the user's own (`register_custom_call`), those that are plain XLA ops in other words
+(`transform/expand_custom_calls.py`), and the LAPACK routines that JAX calls (`lapack.py`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..errors import ExecutionError, UnsupportedError
+from ..shape import Shape, parse_shape
+
+if TYPE_CHECKING:
+    from ..hlo.ir import Instruction, Module
+
+VJP_PREFIX = "xla_torch.vjp."
+"""In front of a target: the custom call that computes its gradient, from the operands and the result's cotangents."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CustomCall:
+    """What a custom call says of itself: its target, the result's shape, and its configuration."""
+
+    target: str
+    shape: Shape
+    opaque: str = ""
+
+    @functools.cached_property
+    def config(self) -> dict[str, Any]:
+        """The configuration as a dict: of JSON, or of MLIR attributes (``{uplo = 76 : ui8}``); empty for other text."""
+        return parse_config(self.opaque)
+
+    def letter(self, name: str, default: str) -> str:
+        """A configuration entry that LAPACK calls by a letter, which is written as the letter's number."""
+        value = self.config.get(name, default)
+        return chr(value) if isinstance(value, int) else str(value)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Entry:
+    function: Callable[..., Any]
+    vjp: Callable[..., Any] | None
+    takes_call: bool
+
+
+_registered: dict[str, _Entry] = {}
+
+
+def register_custom_call(target: str, function: Callable[..., Any], vjp: Callable[..., Any] | None = None) -> None:
+    """Let `function` run for custom calls of `target`.
+
+    It gets the operands as tensors (a tuple operand as a tuple) and returns a tensor, or a tuple for a tuple result. If it has
+    a keyword-only parameter ``call``, it gets the `CustomCall` there. Gradients come from ``vjp(cotangent, result, *operands)``,
+    which returns one cotangent (or None) for each operand; without `vjp` from torch's autograd through `function`.
+
+    An earlier registration of the target is replaced.
+    """
+    parameter = inspect.signature(function).parameters.get("call")
+    takes_call = parameter is not None and parameter.kind is parameter.KEYWORD_ONLY
+    _registered[target] = _Entry(function, vjp, takes_call)
+
+
+def unregister_custom_call(target: str) -> None:
+    """Forget a registration. Raises KeyError where there is none."""
+    del _registered[target]
+
+
+# ------------------------------------------------------------------------------------------- finding
+
+
+def is_registered(target: str) -> bool:
+    """Whether the user has registered a function for the target."""
+    return target in _registered
+
+
+def _find(target: str) -> _Entry | None:
+    from . import lapack
+
+    if target in _registered:
+        return _registered[target]
+    routine = lapack.routine(target)
+    return routine and _Entry(routine, None, True)
+
+
+def is_known(instruction: Instruction) -> bool:
+    """Whether a custom-call instruction can run."""
+    from ..transform.expand_custom_calls import expansion
+
+    target = instruction.attributes["custom_call_target"]
+    return _find(target.removeprefix(VJP_PREFIX)) is not None or expansion(instruction) is not None
+
+
+def check_custom_calls(module: Module) -> None:
+    """Raise UnsupportedError, naming all of them at once, if the program calls targets that nothing is known of."""
+    calls = [i for c in module.computations for i in c.instructions if i.opcode == "custom-call" and not is_known(i)]
+    if calls:
+        raise _unknown({i.attributes["custom_call_target"] for i in calls}).located(calls[0].subject, calls[0].where)
+
+
+def _unknown(targets: Iterable[str]) -> UnsupportedError:
+    listed = ", ".join(sorted(targets))
+    return UnsupportedError("no function is known for these custom calls", got=listed, expected="registered targets",
+                            hint=f"register_custom_call({listed.split(', ', maxsplit=1)[0]!r}, function)")
+
+
+# ------------------------------------------------------------------------------------------- running
+
+
+def call(inst: Instruction, operands: Sequence[Any]) -> Any:
+    """The value of a custom-call instruction for operand values in carrier dtypes."""
+    from ..lowering import emit, numerics, values
+    from ..transform.expand_custom_calls import expansion
+
+    target = inst.attributes["custom_call_target"]
+    if not is_registered(target):
+        computation = expansion(inst)
+        if computation is not None:
+            return values.evaluator().run(computation, operands)
+    if _find(target.removeprefix(VJP_PREFIX)) is None:
+        raise _unknown([target])
+
+    def boundary(value: Any, shape: Shape) -> Any:
+        if shape.is_tuple:
+            return tuple(boundary(v, s) for v, s in zip(value, shape.tuple_shapes, strict=True))
+        return numerics.from_carrier(value, shape.element_type) if shape.is_array else None
+
+    given = tuple(boundary(v, o.shape) for v, o in zip(operands, inst.operands, strict=True))
+    results = values.emit(invoke, target, given, str(inst.shape.without_layout()), str(inst.common.get("backend_config", "")))
+    arrays = [leaf for leaf in inst.shape.leaves() if leaf.is_array]
+    leaves = iter([numerics.to_carrier(results[k], leaf.element_type) for k, leaf in enumerate(arrays)])
+    return emit.unflatten(leaves, inst.shape)
+
+
+def invoke(target: str, operands: Sequence[Any], shape: str, opaque: str) -> tuple[torch.Tensor, ...]:
+    """Run a target on tensors in boundary dtypes; the flat results. This is what stands in generated programs.
+
+    Raises UnsupportedError for an unknown target and ExecutionError for a result of another shape or dtype.
+    """
+    entry = _find(target.removeprefix(VJP_PREFIX))
+    if entry is None:
+        raise _unknown([target])
+    this = _described(target.removeprefix(VJP_PREFIX), shape, opaque)
+    results = _gradients(entry, this, operands) if target.startswith(VJP_PREFIX) else _flat(_run(entry, this, operands))
+    leaves = [leaf for leaf in this.shape.leaves() if leaf.is_array]
+    fits = len(results) == len(leaves) and all(
+        r.dtype == leaf.element_type.torch and r.dim() == leaf.rank and (tuple(r.shape) == leaf.dimensions or not leaf.is_static)
+        for r, leaf in zip(results, leaves, strict=True))
+    if not fits:
+        raise ExecutionError(f"the function of custom call {target!r} returned another result than the program declares",
+                             got=", ".join(f"{r.dtype}{list(r.shape)}" for r in results), expected=shape)
+    return tuple(results)
+
+
+@functools.lru_cache(maxsize=1024)
+def _described(target: str, shape: str, opaque: str) -> CustomCall:
+    return CustomCall(target, parse_shape(shape), opaque)
+
+
+def _run(entry: _Entry, this: CustomCall, operands: Sequence[Any]) -> Any:
+    return entry.function(*operands, call=this) if entry.takes_call else entry.function(*operands)
+
+
+def _flat(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    return [] if value is None else [leaf for part in value for leaf in _flat(part)]
+
+
+def _gradients(entry: _Entry, this: CustomCall, operands: Sequence[Any]) -> list[torch.Tensor]:
+    """Cotangents of the floating and complex operands. The operands here are (operands, cotangents of all results), and the
+    declared shape is the tuple of the floating operands'."""
+    given, cotangents = operands
+    inputs = [t for t in _flat(given) if t.is_floating_point() or t.is_complex()]
+    if entry.vjp is not None:
+        result = _run(entry, this, given)
+        ct = cotangents[0] if isinstance(result, torch.Tensor) else tuple(cotangents)
+        found = [ct for t, ct in zip(given, entry.vjp(ct, result, *given), strict=True)
+                 if isinstance(t, torch.Tensor) and (t.is_floating_point() or t.is_complex())]
+    else:
+        with torch.enable_grad():
+            leaves = [t.detach().requires_grad_() for t in inputs]
+            rest = iter(leaves)
+            results = _flat(_run(entry, this, _replaced(given, rest)))
+            chosen = [(r, ct) for r, ct in zip(results, cotangents, strict=True) if r.requires_grad]
+            found = torch.autograd.grad([r for r, _ in chosen], leaves, [ct for _, ct in chosen], allow_unused=True) if chosen else (
+                [None] * len(leaves))
+    return [torch.zeros_like(t) if ct is None else ct for t, ct in zip(inputs, found, strict=True)]
+
+
+def _replaced(value: Any, leaves: Any) -> Any:
+    """The operands with their floating and complex tensors replaced, in order."""
+    if isinstance(value, torch.Tensor):
+        return next(leaves) if value.is_floating_point() or value.is_complex() else value
+    return tuple(_replaced(v, leaves) for v in value)
+
+
+# ------------------------------------------------------------------------------------------- configurations
+
+_TYPED = re.compile(r"^(.*?)\s*:\s*(?:[su]?i\d+|index|f\d+|bf16)$", re.S)
+
+
+def parse_config(text: str | Mapping[str, Any]) -> dict[str, Any]:
+    """A backend configuration as a dict: JSON, or MLIR attributes ``{a = 1 : i64, b = "x", c = [1, 2]}``.
+
+    Text of another form gives an empty dict; an attribute whose value is of another form stays text.
+    """
+    if isinstance(text, Mapping):
+        return dict(text)
+    text = text.strip()
+    if not (text.startswith("{") and text.endswith("}")):
+        return {}
+    try:
+        found = json.loads(text)
+        return found if isinstance(found, dict) else {}
+    except ValueError:
+        return _mlir_dict(text)
+
+
+def _mlir_dict(text: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for entry in _split(text[1:-1]):
+        key, _, value = entry.partition("=")
+        found[key.strip().strip('"')] = _mlir_value(value.strip()) if value else True
+    return found
+
+
+def _mlir_value(text: str) -> Any:
+    typed = _TYPED.match(text)
+    text = typed.group(1) if typed else text
+    if text.startswith("{"):
+        return _mlir_dict(text)
+    if text.startswith("["):
+        return [_mlir_value(v) for v in _split(text[1:-1])]
+    if text.startswith("array<"):
+        return [_mlir_value(v) for v in _split(text[6:-1].partition(":")[2])]
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _split(text: str) -> list[str]:
+    """The parts between commas that stand in no brackets and no string."""
+    parts, depth, quoted, start = [], 0, False, 0
+    for position, character in enumerate(text):
+        if character == '"' and text[position - 1: position] != "\\":
+            quoted = not quoted
+        elif quoted:
+            continue
+        elif character in "{[(<":
+            depth += 1
+        elif character in "}])>":
+            depth -= 1
+        elif character == "," and depth == 0:
+            parts.append(text[start:position])
+            start = position + 1
+    parts.append(text[start:])
+    return [part.strip() for part in parts if part.strip()]

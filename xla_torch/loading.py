@@ -1,0 +1,81 @@
+"""Programs from files and text, whatever their form, and compiled callables."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .computation import XlaComputation
+from .errors import InvalidArgument
+from .hlo.parser import parse_hlo as parse_module
+from .hlo.verifier import verify
+
+
+def load(path: str | os.PathLike[str]) -> XlaComputation:
+    """A program from a file: HLO text (.hlo, .txt), StableHLO text or bytecode (.mlir, .mlirbc), HLO proto (.pb).
+
+    The content decides, not the name. Raises HloSyntaxError, InvalidArgument or UnsupportedError with the place in the
+    file; StableHLO and protos need jaxlib (MissingDependency says what to install).
+    """
+    path = pathlib.Path(path)
+    data = path.read_bytes()
+    if data[:4] == b"ML\xefR" or path.suffix == ".mlirbc":
+        return from_stablehlo(data)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return from_hlo_proto(data)
+    if path.suffix == ".pb":
+        return from_hlo_proto(data)
+    return from_stablehlo(text) if _is_mlir(text, path) else parse_hlo(text, str(path))
+
+
+def _is_mlir(text: str, path: pathlib.Path) -> bool:
+    head = text.lstrip()[:2000]
+    return path.suffix == ".mlir" or head.startswith(("module @", "module {", "module attributes", "func.func", "#loc"))
+
+
+def parse_hlo(text: str, filename: str = "") -> XlaComputation:
+    """A program from HLO text. Every instruction's shape is checked."""
+    if not isinstance(text, str):
+        raise InvalidArgument("HLO text must be a string", got=type(text).__name__)
+    module = parse_module(text, filename)
+    verify(module)
+    return XlaComputation(module)
+
+
+def from_stablehlo(program: str | bytes) -> XlaComputation:
+    """A program from StableHLO (or MHLO) text or bytecode, by XLA's own converter. Needs jaxlib."""
+    from .interop.stablehlo import load_stablehlo
+
+    return parse_hlo(load_stablehlo(program))
+
+
+def from_hlo_proto(data: bytes) -> XlaComputation:
+    """A program from a serialized HloModuleProto (or an HloProto around one). Needs jaxlib."""
+    from .interop.stablehlo import hlo_text_from_proto
+
+    return parse_hlo(hlo_text_from_proto(data))
+
+
+def compile(computation: XlaComputation, backend: str = "eager") -> Callable[..., Any]:
+    """A callable for repeated runs. ``eager`` is the program itself; any other backend is one of torch.compile's
+    (``inductor``), which fuses it. Raises InvalidArgument for something that is no computation."""
+    if not isinstance(computation, XlaComputation):
+        raise InvalidArgument("not a computation", subject="compile", got=type(computation).__name__)
+    if backend == "eager":
+        return computation
+    compiled: dict[torch.device, Callable[..., Any]] = {}
+
+    def call(*arguments: torch.Tensor) -> Any:
+        device = arguments[0].device if arguments else torch.device("cpu")
+        if device not in compiled:
+            compiled[device] = torch.compile(computation.lowered(device), backend=backend, fullgraph=False)
+        with torch.no_grad():
+            return computation.unflatten(compiled[device](*arguments))
+
+    return call

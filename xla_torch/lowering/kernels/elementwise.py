@@ -1,0 +1,155 @@
+"""Elementwise kernels of floating and complex numbers where torch has no function, or one with another meaning.
+
+Integer kernels stand in `integers.py`, conversions in `convert.py`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from .integers import Operand, as_tensors
+
+# ------------------------------------------------------------------------------- real
+
+
+def sign(x: torch.Tensor) -> torch.Tensor:
+    """-1, 0 or 1; zeros keep their sign and NaN stays NaN."""
+    return torch.where(x.abs() > 0, torch.sign(x), x)
+
+
+def round_half_away(x: torch.Tensor) -> torch.Tensor:
+    """Round to the nearest integer, halfway cases away from zero; keeps -0."""
+    whole = torch.trunc(x)
+    # x - whole is exact, which x + 0.5 is not: 0.49999997 + 0.5 is 1.
+    return whole + torch.copysign(((x - whole).abs() >= 0.5).to(x.dtype), x)
+
+
+def cube_root(x: torch.Tensor) -> torch.Tensor:
+    """The real cube root, negative for negative x; keeps signed zeros and infinities."""
+    if x.dtype is not torch.float64:
+        return torch.copysign(x.double().abs().pow(1 / 3), x).to(x.dtype)
+    magnitude = x.abs()
+    root = magnitude.pow(1 / 3)
+    # 1/3 is not a float: one Newton step takes the error of a few units in the last place away.
+    better = root - (root * root * root - magnitude) / (3 * root * root)
+    return torch.copysign(torch.where(better.isfinite(), better, root), x)
+
+
+def float_remainder(lhs: Operand, rhs: Operand) -> torch.Tensor:
+    """C's fmod. torch's own gives NaN on the CPU where the quotient is beyond the largest float."""
+    lhs, rhs = as_tensors(lhs, rhs)
+    if rhs.dtype is not torch.float64:
+        return torch.fmod(lhs.double(), rhs.double()).to(rhs.dtype)
+    # Taking away multiples of multiples of the divisor first changes nothing; where these overflow, it does nothing.
+    far = rhs * 2.0**700
+    return torch.fmod(torch.fmod(torch.fmod(lhs, far * 2.0**700), far), rhs)
+
+
+# ------------------------------------------------------------------------------- complex arithmetic
+#
+# torch's complex kernels multiply by 1 or subtract from 0 on the way, which turns infinite parts into NaN and -0 into 0.
+
+
+def complex_add(lhs: Operand, rhs: Operand) -> torch.Tensor:
+    """The sum, part by part."""
+    a, b = _parts(lhs, rhs)
+    return torch.view_as_complex(a + b)
+
+
+def complex_subtract(lhs: Operand, rhs: Operand) -> torch.Tensor:
+    """The difference, part by part."""
+    a, b = _parts(lhs, rhs)
+    return torch.view_as_complex(a - b)
+
+
+def complex_negate(x: torch.Tensor) -> torch.Tensor:
+    """Both parts negated."""
+    return torch.view_as_complex(-torch.view_as_real(x.resolve_conj()))
+
+
+def _parts(lhs: Operand, rhs: Operand) -> tuple[torch.Tensor, torch.Tensor]:
+    lhs, rhs = as_tensors(lhs, rhs)
+    return torch.view_as_real(lhs.resolve_conj()), torch.view_as_real(rhs.resolve_conj())
+
+
+def complex_divide(lhs: Operand, rhs: Operand) -> torch.Tensor:
+    """The quotient; where it would be NaN in both parts, C's rules for infinite operands and for division by 0."""
+    lhs, rhs = as_tensors(lhs, rhs)
+    quotient = lhs / rhs
+    a, b, c, d = lhs.real, lhs.imag, rhs.real, rhs.imag
+    infinite_lhs, infinite_rhs = a.isinf() | b.isinf(), c.isinf() | d.isinf()
+    finite_lhs, finite_rhs = a.isfinite() & b.isfinite(), c.isfinite() & d.isfinite()
+    by_zero = (c == 0) & (d == 0) & ~(a.isnan() & b.isnan())
+    infinity = torch.copysign(torch.full_like(c, math.inf), c)
+    unit_a, unit_b, unit_c, unit_d = _infinite_units(a), _infinite_units(b), _infinite_units(c), _infinite_units(d)
+    overflows, vanishes = infinite_lhs & finite_rhs, finite_lhs & infinite_rhs
+    real = torch.where(by_zero, infinity * a, torch.where(
+        overflows, math.inf * (unit_a * c + unit_b * d), torch.where(vanishes, 0.0 * (a * unit_c + b * unit_d), quotient.real)))
+    imag = torch.where(by_zero, infinity * b, torch.where(
+        overflows, math.inf * (unit_b * c - unit_a * d), torch.where(vanishes, 0.0 * (b * unit_c - a * unit_d), quotient.imag)))
+    return torch.complex(real, imag)
+
+
+def _infinite_units(x: torch.Tensor) -> torch.Tensor:
+    """1 for an infinite part and 0 for a finite one, with the sign of the part."""
+    return torch.copysign(x.isinf().to(x.dtype), x)
+
+
+def complex_power(base: Operand, exponent: Operand) -> torch.Tensor:
+    """The power; 0 to a positive real exponent is 0, 0^0 is 1, and 0 to any other exponent is NaN."""
+    base, exponent = as_tensors(base, exponent)
+    real_exponent = exponent.imag == 0
+    of_zero = torch.where(real_exponent & (exponent.real > 0), torch.zeros_like(exponent.real), math.nan)
+    of_zero = torch.where(real_exponent & (exponent.real == 0), 1.0, of_zero)
+    return torch.where(base == 0, torch.complex(of_zero, of_zero * 0.0), torch.pow(base, exponent))
+
+
+def complex_atan2(y: Operand, x: Operand) -> torch.Tensor:
+    """-i log((x + i y) / sqrt(x^2 + y^2))."""
+    y, x = as_tensors(y, x)
+    return -1j * torch.log((x + 1j * y) / torch.sqrt(x * x + y * y))
+
+
+# ------------------------------------------------------------------------------- complex functions
+
+
+def complex_sign(x: torch.Tensor) -> torch.Tensor:
+    """x / |x|, part by part; 0 for 0, and NaN + NaN i where a part is NaN."""
+    magnitude = x.abs()
+    magnitude = torch.where(magnitude == 0, 1.0, magnitude)
+    return torch.complex(x.real / magnitude, x.imag / magnitude)
+
+
+def complex_expm1(x: torch.Tensor) -> torch.Tensor:
+    """exp(x) - 1; real for real x, also where that is infinite."""
+    return torch.where(x.imag == 0, torch.complex(torch.expm1(x.real), x.imag), torch.expm1(x))
+
+
+def complex_rsqrt(x: torch.Tensor) -> torch.Tensor:
+    """1 / sqrt(x)."""
+    return complex_divide(1.0, torch.sqrt(x))
+
+
+def complex_logistic(x: torch.Tensor) -> torch.Tensor:
+    """1 / (1 + exp(-x))."""
+    return complex_divide(1.0, torch.exp(-x) + 1.0)
+
+
+# ------------------------------------------------------------------------------- complex order
+
+
+def complex_less(lhs: Operand, rhs: Operand, or_equal: bool) -> torch.Tensor:
+    """``lhs < rhs`` (or ``<=``) of complex numbers in lexicographic order of real and imaginary part."""
+    lhs, rhs = as_tensors(lhs, rhs)
+    a, b = lhs.real, rhs.real
+    tie = lhs.imag <= rhs.imag if or_equal else lhs.imag < rhs.imag
+    return (a < b) | ((a == b) & tie)
+
+
+def complex_extreme(lhs: Operand, rhs: Operand, largest: bool) -> torch.Tensor:
+    """The larger (or smaller) of two complex numbers in lexicographic order; where they do not compare, `rhs`."""
+    lhs, rhs = as_tensors(lhs, rhs)
+    takes_lhs = complex_less(rhs, lhs, or_equal=True) if largest else complex_less(lhs, rhs, or_equal=True)
+    return torch.where(takes_lhs, lhs, rhs)

@@ -1,0 +1,39 @@
+"""Loops and branches at run time. Bodies are GraphModules over flat tensors; their `forward` is called directly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+Tensors = tuple[torch.Tensor, ...]
+
+
+def counted_loop(body: torch.nn.Module, counter: tuple[int, int, int], carried: Tensors, invariant: Tensors) -> Tensors:
+    """Run `body(i, *carried, *invariant)` for i in range(*counter); each result is the next `carried`.
+
+    The counter is a Python integer and nothing waits for the device.
+    """
+    step = body.forward
+    for i in range(*counter):
+        carried = step(i, *carried, *invariant)
+    return carried
+
+
+def while_loop(condition: torch.nn.Module, body: torch.nn.Module, carried: Tensors, invariant: Tensors) -> Tensors:
+    """Run `body` while `condition` holds. The condition is data, so each iteration waits for the device once."""
+    holds, step = condition.forward, body.forward
+    while holds(*carried, *invariant)[0]:
+        carried = step(*carried, *invariant)
+    return carried
+
+
+def conditional(selector: Any, branches: Sequence[torch.nn.Module], operands: Sequence[Tensors]) -> Tensors:
+    """Run one branch on its operands. A boolean selector takes branch 0 when true; an index out of range the last."""
+    chosen = selector.item() if isinstance(selector, torch.Tensor) else selector
+    if isinstance(chosen, bool):
+        index = 0 if chosen else 1
+    else:
+        index = chosen if 0 <= chosen < len(branches) else len(branches) - 1
+    return branches[index].forward(*operands[index])

@@ -1,0 +1,100 @@
+"""Kernels of data movement: padding with interior or run-time values, and arrays whose sizes are known at run time only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+Number = bool | int | float | complex
+
+
+def pad(operand: torch.Tensor, value: torch.Tensor | Number, padding: Sequence[tuple[int, int, int]]) -> torch.Tensor:
+    """Pad each dimension by (low, high, interior): `interior` values between neighbours, then `low` and `high` at the
+    edges. Negative edges crop, also the values just inserted. `value` is a number or a 0-dimensional tensor."""
+    sizes = [max(low + n + max(n - 1, 0) * interior + high, 0)
+             for n, (low, high, interior) in zip(operand.shape, padding, strict=True)]
+    if isinstance(value, torch.Tensor):
+        result = value.to(operand.dtype).expand(sizes).clone(memory_format=torch.contiguous_format)
+    else:
+        result = torch.full(sizes, value, dtype=operand.dtype, device=operand.device)
+    into, taken = result, operand
+    for d, (low, _, interior) in enumerate(padding):
+        step = interior + 1
+        first = max(0, -(low // step))  # the first element that stands at 0 or after
+        last = min(operand.shape[d] - 1, (sizes[d] - 1 - low) // step)
+        count = max(0, last - first + 1)
+        start = low + first * step if count else 0
+        into = into.narrow(d, start, (count - 1) * step + 1 if count else 0)
+        into = into[(slice(None),) * d + (slice(None, None, step),)]
+        taken = taken.narrow(d, first if count else 0, count)
+    into.copy_(taken)
+    return result
+
+
+def reshape_dynamic(operand: torch.Tensor, bounds: Sequence[int], new_bounds: Sequence[int],
+                    dynamic: Sequence[bool]) -> torch.Tensor:
+    """Reshape an array with run-time sizes. `bounds` are the operand's declared sizes, `new_bounds` and `dynamic` the
+    result's; static result dimensions have their declared size.
+
+    With several dynamic result dimensions, each takes its size from the operand dimensions that it is made of: those
+    between positions where the products of the bounds agree.
+    """
+    sizes = [0 if flag else size for size, flag in zip(new_bounds, dynamic, strict=True)]
+    if sum(dynamic) == 1:
+        known = math.prod(size for size, flag in zip(sizes, dynamic, strict=True) if not flag)
+        sizes[list(dynamic).index(True)] = operand.numel() // known if known else 0
+        return operand.reshape(sizes)
+    for old, new in common_factors(bounds, new_bounds):
+        unknown = [d for d in new if dynamic[d]]
+        if unknown:
+            known = math.prod(sizes[d] for d in new if not dynamic[d])
+            total = math.prod(operand.shape[d] for d in old)
+            # Of several dynamic dimensions of one group, all but the first are taken at their bound.
+            for d in unknown[1:]:
+                sizes[d] = new_bounds[d]
+                known *= sizes[d]
+            sizes[unknown[0]] = total // known if known else 0
+    return operand.reshape(sizes)
+
+
+def common_factors(old: Sequence[int], new: Sequence[int]) -> list[tuple[range, range]]:
+    """The finest split of both lists into runs of equal product, in order."""
+    runs, i, j = [], 0, 0
+    while i < len(old) or j < len(new):
+        start_i, start_j = i, j
+        product_i = product_j = 1
+        while True:
+            if i < len(old) and (product_i <= product_j or j == len(new)):
+                product_i *= old[i]
+                i += 1
+            elif j < len(new):
+                product_j *= new[j]
+                j += 1
+            if product_i == product_j or (i == len(old) and j == len(new)):
+                break
+        runs.append((range(start_i, i), range(start_j, j)))
+    return runs
+
+
+def dimension_size(operand: torch.Tensor, dimension: int) -> int:
+    """The size that a dimension has at run time."""
+    return operand.shape[dimension]
+
+
+def set_dimension_size(operand: torch.Tensor, size: torch.Tensor | int, dimension: int, bound: int) -> torch.Tensor:
+    """The first `size` elements of a dimension, at most `bound`; zeros after the operand's own where it has fewer."""
+    count = min(max(int(size), 0), bound)
+    present = operand.shape[dimension]
+    if count <= present:
+        return operand.narrow(dimension, 0, count)
+    edges = [0] * (2 * (operand.dim() - dimension))
+    edges[-1] = count - present
+    return torch.constant_pad_nd(operand, edges)
+
+
+def dynamic_reshape(operand: torch.Tensor, sizes: Sequence[torch.Tensor | int]) -> torch.Tensor:
+    """The operand's first elements in row-major order, as many as the product of `sizes`, in that shape."""
+    dims = [int(s) for s in sizes]
+    return operand.reshape(-1)[:math.prod(dims)].reshape(dims)

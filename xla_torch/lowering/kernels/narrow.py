@@ -1,0 +1,38 @@
+"""Kernels that bring a value onto the grid of a type narrower than its carrier."""
+
+from __future__ import annotations
+
+import torch
+
+_SMALLEST_NORMAL = 0x00800000
+_INFINITY = 0x7F800000
+
+
+def round_to_grid(x: torch.Tensor, mantissa_bits: int, min_exponent: int, largest: float, beyond: float,
+                  signed_zero: bool = True) -> torch.Tensor:
+    """Round float32 values to a float format with few bits, to nearest even, with gradual underflow.
+
+    `mantissa_bits` are the explicit ones, `min_exponent` is the exponent of the smallest normal value, `largest` the
+    largest finite value; what rounds beyond it becomes `beyond` (inf, NaN or `largest`) with the sign of x.
+    """
+    exponent = ((x.view(torch.int32) >> 23) & 0xFF).sub_(127).clamp_(min=min_exponent)
+    # The distance of neighbours on the grid, a power of two: dividing by it and multiplying again is exact.
+    spacing = exponent.add_(127 - mantissa_bits).bitwise_left_shift_(23).view(torch.float32)
+    rounded = torch.round(x / spacing) * spacing
+    result = torch.where(rounded.abs() > largest, torch.copysign(torch.full_like(x, beyond), x), rounded)
+    return result if signed_zero else result + 0.0
+
+
+def round_to_power_of_two(x: torch.Tensor) -> torch.Tensor:
+    """Round float32 values to F8E8M0FNU: powers of two from 2^-127, halfway cases up; what is not positive is NaN."""
+    bits = x.view(torch.int32)
+    # Exponent codes: 0 stands for 2^-127, which is subnormal in float32, and all
+    # above it goes to 2^-126, as in XLA.
+    code = torch.where(bits < _SMALLEST_NORMAL, (bits > 0x00400000).to(torch.int32), (bits + 0x00400000) >> 23)
+    power = torch.where(code == 0, 0x00400000, code << 23).view(torch.float32)
+    return torch.where((bits > 0) & (bits < _INFINITY - 0x00400000), power, float("nan"))
+
+
+def round_to_f4e2m1fn(x: torch.Tensor) -> torch.Tensor:
+    """Round float32 values to F4E2M1FN: saturates at 6; there is no NaN, it becomes -0."""
+    return round_to_grid(torch.where(x.isnan(), -0.0, x), 1, 0, 6.0, 6.0)

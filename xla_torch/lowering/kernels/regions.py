@@ -1,0 +1,32 @@
+"""Regions at run time: a loop inside a region, and a region that works on arrays, for all elements at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+Tensors = tuple[torch.Tensor, ...]
+Region = Callable[..., Tensors]
+
+
+def masked_while(condition: Region, body: Region, carried: Tensors) -> Tensors:
+    """A while loop that runs for every element at once: an element's carry stays as it is once its condition fails.
+
+    The carried arrays broadcast against each other. The loop ends when no element goes on; each step waits for the device once.
+    """
+    carried = tuple(torch.broadcast_tensors(*carried))
+    active = condition(*carried)[0].expand(carried[0].shape)
+    while active.any():
+        moved = body(*carried)
+        carried = tuple(torch.where(active, new, old) for new, old in zip(moved, carried, strict=True))
+        active = active & condition(*carried)[0]
+    return carried
+
+
+def for_each_element(region: Region, arguments: Tensors) -> Tensors:
+    """A region of scalars that works on arrays inside, for each element of `arguments`, which broadcast."""
+    arguments = tuple(torch.broadcast_tensors(*arguments))
+    dims = arguments[0].shape
+    results = torch.vmap(region)(*(a.reshape(-1) for a in arguments))
+    return tuple(r.reshape(dims) for r in results)

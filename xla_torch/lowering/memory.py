@@ -1,0 +1,227 @@
+"""Where results are stored: buffers that die are written over, results that users get are theirs alone.
+
+This runs on the finished torch.fx graph. Python frees a value after its last use (torch.fx prints ``x = None``); what is
+left is to reuse large buffers, because on a CPU a fresh one costs as much as the arithmetic that fills it, and to let
+dynamic-update-slice write into an operand that dies there, so that a loop does not copy its buffers each step.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.fx
+from torch.fx import Graph, Node
+
+from .kernels import indexing
+from .kernels.marks import FRESH, FRESH_TUPLES
+
+LARGE = 1 << 15
+"""Elements from which an elementwise result is written over an operand that dies."""
+
+OUT_VARIANTS: dict[Any, Callable[..., Any]] = {
+    operator.add: torch.add, operator.sub: torch.sub, operator.mul: torch.mul, operator.truediv: torch.div,
+    operator.neg: torch.neg, operator.and_: torch.bitwise_and, operator.or_: torch.bitwise_or, operator.xor: torch.bitwise_xor,
+    operator.lshift: torch.bitwise_left_shift, operator.rshift: torch.bitwise_right_shift,
+} | {f: f for f in (
+    torch.add, torch.sub, torch.mul, torch.div, torch.neg, torch.exp, torch.log, torch.sqrt, torch.rsqrt, torch.tanh, torch.sin,
+    torch.cos, torch.abs, torch.floor, torch.ceil, torch.round, torch.sigmoid, torch.log1p, torch.expm1, torch.erf,
+    torch.maximum, torch.minimum, torch.where, torch.pow, torch.bitwise_and, torch.bitwise_or, torch.bitwise_xor,
+    torch.bitwise_not, torch.bitwise_left_shift, torch.bitwise_right_shift, torch.logical_and, torch.logical_or,
+    torch.logical_not, torch.reciprocal, torch.square, torch.atan2, torch.fmod, torch.clamp_min, torch.clamp_max)}
+"""Elementwise calls that make a fresh result and can write it elsewhere (``out=``), by what the graph calls."""
+
+_TAKES_NUMBERS = frozenset({torch.add, torch.sub, torch.mul, torch.div, torch.pow})
+_TENSORS_ONLY = frozenset({torch.where, torch.maximum, torch.minimum, torch.atan2, torch.logical_and, torch.logical_or})
+
+
+def out_variant(node: Node) -> Callable[..., Any] | None:
+    """What to call for the node's result to be written into ``out=``, or None where torch has no such call for its
+    operands: some functions want tensors when they write elsewhere."""
+    function = OUT_VARIANTS.get(node.target)
+    if function is None or function in _TAKES_NUMBERS:
+        return function
+    numbers = [not isinstance(a, Node) for a in node.args]
+    if numbers[0] or (any(numbers) and function in _TENSORS_ONLY):
+        return None
+    return function
+
+
+_FRESH = frozenset(OUT_VARIANTS) | frozenset({
+    torch.matmul, torch.mm, torch.bmm, torch.addmm, torch.baddbmm, operator.matmul, torch.cat, torch.clone, torch.full, torch.arange, torch.zeros,
+    torch.sum, torch.amax, torch.amin, torch.prod, torch.cumsum, torch.index_select, torch.gather, torch.convolution,
+    torch.nn.functional.pad, operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne,
+    indexing.dynamic_update_slice, torch.all, torch.any, torch.argmax, torch.argmin,
+    torch.mean, torch.clamp, torch.isfinite, torch.sign, torch.trunc, torch.cumprod, torch.complex, torch.flip,
+})
+"""Calls whose result shares memory with nothing. Everything else is taken to share memory with its operands."""
+
+_FRESH_METHODS = frozenset({"clone", "sum", "amax", "amin", "prod", "exp", "matmul"})
+
+
+_FRESH_TUPLES = frozenset({torch.sort, torch.topk, torch.max, torch.min, torch.cummax, torch.cummin})
+
+
+def plan_memory(graph: Graph, fresh_outputs: bool, large: int = LARGE) -> None:
+    """Rewrite the graph in place: overwrite operands that die (from `large` elements on), copy results that are not the
+    caller's alone."""
+    storage = _Storage(graph)
+    for node in list(graph.nodes):
+        _drop_copy(node, storage)
+        _overwrite_operand(node, storage, large)
+    if fresh_outputs:
+        _separate_outputs(graph, storage)
+
+
+class _Storage:
+    """Which nodes may share memory: each node has the set of roots (memory it may live in), a root being a node."""
+
+    def __init__(self, graph: Graph):
+        self.place = {node: position for position, node in enumerate(graph.nodes)}
+        self.roots: dict[Node, frozenset[Node]] = {}
+        self.members: dict[Node, list[Node]] = {}
+        self.external: set[Node] = set()
+        for node in graph.nodes:
+            self.put(node, self._roots_of(node))
+
+    def put(self, node: Node, roots: frozenset[Node]) -> None:
+        self.roots[node] = roots
+        for root in roots:
+            self.members.setdefault(root, []).append(node)
+
+    def move(self, node: Node, roots: frozenset[Node]) -> None:
+        """`node`, and everything that lived in it, now lives in `roots`."""
+        for member in self.members.pop(node, []):
+            self.put(member, (self.roots[member] - {node}) | roots)
+
+    def _roots_of(self, node: Node) -> frozenset[Node]:
+        if node.op in ("placeholder", "get_attr"):
+            self.external.add(node)
+            return frozenset({node})
+        if self._is_fresh(node):
+            return frozenset({node})
+        inputs = node.all_input_nodes
+        return frozenset().union(*(self.roots[i] for i in inputs)) if inputs else frozenset({node})
+
+    @staticmethod
+    def _is_fresh(node: Node) -> bool:
+        if node.op == "call_function":
+            if node.target is operator.getitem and isinstance(node.args[0], Node):
+                whole = node.args[0]
+                return node.args[1] in whole.meta.get("owned", ()) or whole.target in _FRESH_TUPLES or whole.target in FRESH_TUPLES
+            return (node.target in _FRESH and "out" not in node.kwargs) or node.target in FRESH
+        return node.op == "call_method" and node.target in _FRESH_METHODS
+
+    def owned(self, node: Node) -> bool:
+        """The node's memory was made in this graph, and it is one block that we know."""
+        roots = self.roots[node]
+        return len(roots) == 1 and not roots & self.external
+
+    def dies_at(self, node: Node, user: Node, except_user: Node | None = None) -> bool:
+        """No node that may share memory with `node` is used after `user`, or by `user` under another name."""
+        limit = self.place[user]
+        for root in self.roots[node]:
+            for member in self.members[root]:
+                for reader in member.users:
+                    place = self.place[reader]
+                    if place > limit and reader is not except_user or (reader is user and member is not node):
+                        return False
+        return True
+
+
+def _overwrite_operand(node: Node, storage: _Storage, large: int) -> None:
+    if node.op != "call_function" or "out" in node.kwargs:
+        return
+    if node.target is indexing.dynamic_update_slice:
+        operand = node.args[0]
+        if isinstance(operand, Node) and storage.owned(operand) and storage.dies_at(operand, node):
+            node.target = indexing.dynamic_update_slice_
+            storage.move(node, storage.roots[operand])
+        return
+    array = node.meta.get("array")
+    function = out_variant(node)
+    if function is None or array is None or math.prod(array[0]) < large:
+        return
+    for operand in node.args:
+        if isinstance(operand, Node) and operand.meta.get("array") == array and _is_dense(operand) \
+                and storage.owned(operand) and storage.dies_at(operand, node):
+            node.target = function
+            node.kwargs = {**node.kwargs, "out": operand}
+            storage.move(node, storage.roots[operand])
+            return
+
+
+def _is_dense(node: Node) -> bool:
+    """Not an expanded view. Elementwise results and fresh ones are dense; of views we do not know."""
+    return _Storage._is_fresh(node) or (node.op == "call_function" and "out" in node.kwargs)
+
+
+def _drop_copy(node: Node, storage: _Storage) -> None:
+    """A defensive copy of a value that is ours and dies here is no copy at all."""
+    if node.op != "call_function" or node.target is not torch.clone:
+        return
+    source = node.args[0]
+    if isinstance(source, Node) and _is_dense(source) and storage.owned(source) and storage.dies_at(source, node):
+        storage.move(node, storage.roots[source])
+        node.replace_all_uses_with(source)
+        node.graph.erase_node(node)
+
+
+def _separate_outputs(graph: Graph, storage: _Storage) -> None:
+    """Give each result memory of its own: a copy where it may share some with an input, a constant or another result."""
+    output = next(iter(reversed(graph.nodes)))
+    results: list[Any] = []
+    given: set[Node] = set()
+    for value in output.args[0]:  # pyright: ignore[reportGeneralTypeIssues, reportOptionalIterable]
+        if isinstance(value, Node):
+            roots = storage.roots[value]
+            if roots & (storage.external | given):
+                with graph.inserting_before(output):
+                    value = graph.call_function(torch.clone, (value,), {"memory_format": torch.contiguous_format})
+            elif not _is_dense(value):
+                given |= roots
+                with graph.inserting_before(output):
+                    value = graph.call_method("contiguous", (value,))
+            else:
+                given |= roots
+        results.append(value)
+    output.args = (tuple(results),)
+
+
+def overwrite_carries(graph: Graph, first: int, count: int) -> set[int]:
+    """Loop bodies: let dynamic-update-slice write into a carried buffer that leaves the body as the same carry.
+
+    Carries are the inputs from number `first` on. Returns the carries that are overwritten.
+    """
+    storage = _Storage(graph)
+    placeholders = [n for n in graph.nodes if n.op == "placeholder"][first:first + count]
+    output = next(iter(reversed(graph.nodes)))
+    results = list(output.args[0])  # pyright: ignore[reportGeneralTypeIssues, reportArgumentType]
+    overwritten: set[int] = set()
+    for slot, (carry, result) in enumerate(zip(placeholders, results, strict=True)):
+        chain = _update_chain(result, carry)
+        if not chain or results.count(result) > 1:
+            continue
+        link_before = [carry, *chain[:-1]]
+        if all(storage.dies_at(before, link) for before, link in zip(link_before, chain, strict=True)):
+            for link in chain:
+                link.target = indexing.dynamic_update_slice_
+            overwritten.add(slot)
+    return overwritten
+
+
+def _update_chain(result: Any, carry: Node) -> list[Node]:
+    """The dynamic-update-slices that lead from a carry to its result, first one first; empty if there is no such way."""
+    chain: list[Node] = []
+    node = result
+    while isinstance(node, Node) and node is not carry:
+        if node.op != "call_function" or node.target is not indexing.dynamic_update_slice:
+            return []
+        chain.append(node)
+        node = node.args[0]
+    return chain[::-1] if node is carry else []
+
+

@@ -1,0 +1,653 @@
+"""Attribute values of HLO instructions and their codecs: how each is checked, parsed from text and printed.
+
+An op definition annotates its keyword-only parameters with the names at the end of this file (`Dims`, `Region`, ...), which
+are ordinary types for a type checker and carry the codec for the op table.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+import numpy as np
+
+from ..errors import InvalidArgument
+from ..hlo.ir import Computation
+from ..hlo.literal import Literal
+from ..hlo.scanner import nearest, quote
+
+if TYPE_CHECKING:
+    from ..hlo.parser import Parser
+
+
+# ------------------------------------------------------------------------------------------------ values
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WindowDimension:
+    """One dimension of a window (spec ops.md W1). Dilations are the base's (lhs) and the window's own (rhs)."""
+
+    size: int
+    stride: int = 1
+    padding_low: int = 0
+    padding_high: int = 0
+    base_dilation: int = 1
+    window_dilation: int = 1
+    reversal: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ConvolutionDimensionNumbers:
+    """Which dimension of lhs, rhs and output plays which part. ``b01f_01io->b01f`` in text."""
+
+    input_batch_dimension: int
+    input_feature_dimension: int
+    input_spatial_dimensions: tuple[int, ...]
+    kernel_input_feature_dimension: int
+    kernel_output_feature_dimension: int
+    kernel_spatial_dimensions: tuple[int, ...]
+    output_batch_dimension: int
+    output_feature_dimension: int
+    output_spatial_dimensions: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ReplicaGroups:
+    """Groups of participants, and the text they were written as (v1 braces, v2 iota or v3 mesh) for printing back."""
+
+    groups: tuple[tuple[int, ...], ...]
+    text: str = dataclasses.field(default="", compare=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ResultAccuracy:
+    """A hint on accuracy: a mode (``default``, ``highest``) or tolerances."""
+
+    mode: str = "default"
+    atol: float | None = None
+    rtol: float | None = None
+    ulps: int | None = None
+
+
+# ------------------------------------------------------------------------------------------------ codecs
+
+
+class Codec:
+    """How one kind of attribute value is parsed from HLO text, printed, and normalised when given from Python."""
+
+    context_free: ClassVar[bool] = True
+    """The value depends on nothing but its text, so the parser may reuse what it parsed for the same text before."""
+
+    def parse(self, parser: Parser) -> Any:
+        """The value that stands where the parser's cursor is. Raises HloSyntaxError."""
+        raise NotImplementedError(type(self).__name__)
+
+    def format(self, value: Any) -> str:
+        """The value's HLO text, which `parse` reads back."""
+        raise NotImplementedError(type(self).__name__)
+
+    def normalise(self, value: Any) -> Any:
+        """The value in canonical form (lists become tuples of int); raises InvalidArgument for another kind of value."""
+        return value
+
+
+class DimsCodec(Codec):
+    """``{0,2}``: a tuple of integers."""
+
+    def parse(self, parser: Parser) -> tuple[int, ...]:
+        return tuple(parser.listed(parser.integer))
+
+    def format(self, value: Sequence[int]) -> str:
+        return _braced(map(str, value))
+
+    def normalise(self, value: Any) -> tuple[int, ...]:
+        return _integers(value)
+
+
+class IntCodec(Codec):
+    """``3``."""
+
+    def parse(self, parser: Parser) -> int:
+        return parser.integer()
+
+    def format(self, value: int) -> str:
+        return str(value)
+
+    def normalise(self, value: Any) -> int:
+        return _integer(value)
+
+
+class BoolCodec(Codec):
+    """``true`` or ``false`` (also 1 and 0)."""
+
+    def parse(self, parser: Parser) -> bool:
+        return parser.boolean()
+
+    def format(self, value: bool) -> str:
+        return "true" if value else "false"
+
+    def normalise(self, value: Any) -> bool:
+        if value not in (True, False):
+            raise _wrong("a truth value", value)
+        return bool(value)
+
+
+class FloatCodec(Codec):
+    """``0.001``: a float32, as XLA stores it, held as the Python float of the same value."""
+
+    def parse(self, parser: Parser) -> float:
+        return self.normalise(parser.number())
+
+    def format(self, value: float) -> str:
+        return str(np.float32(value)).removesuffix(".0")
+
+    def normalise(self, value: Any) -> float:
+        try:
+            return float(np.float32(value))
+        except (TypeError, ValueError):
+            raise _wrong("a number", value) from None
+
+
+class TextCodec(Codec):
+    """A quoted string with C escapes."""
+
+    def parse(self, parser: Parser) -> str:
+        return parser.string()
+
+    def format(self, value: str) -> str:
+        return quote(value)
+
+    def normalise(self, value: Any) -> str:
+        return _text(value)
+
+
+@dataclasses.dataclass(frozen=True)
+class ChoiceCodec(Codec):
+    """A bare word out of a fixed set."""
+
+    words: tuple[str, ...]
+
+    def parse(self, parser: Parser) -> str:
+        start = parser.skip()
+        word = parser.name("one of " + " ".join(self.words))
+        if word not in self.words:
+            raise parser.error("unknown value of an attribute", start, "one of " + " ".join(self.words),
+                               nearest(word, self.words))
+        return word
+
+    def format(self, value: str) -> str:
+        return value
+
+    def normalise(self, value: Any) -> str:
+        for word in self.words:
+            if isinstance(value, str) and value.lower() == word.lower():
+                return word
+        raise _wrong("one of " + " ".join(self.words), value)
+
+
+class RegionCodec(Codec):
+    """The name of one computation."""
+
+    context_free = False
+
+    def parse(self, parser: Parser) -> Computation:
+        return parser.computation_reference()
+
+    def format(self, value: Computation) -> str:
+        return f"%{value.name}"
+
+    def normalise(self, value: Any) -> Computation:
+        if not isinstance(value, Computation):
+            raise _wrong("a computation", value)
+        return value
+
+
+class RegionsCodec(Codec):
+    """``{a, b}``: names of computations."""
+
+    context_free = False
+
+    def parse(self, parser: Parser) -> tuple[Computation, ...]:
+        if parser.looking_at("{"):
+            return tuple(parser.listed(parser.computation_reference))
+        return (parser.computation_reference(),)
+
+    def format(self, value: Sequence[Computation]) -> str:
+        return "{" + ", ".join(f"%{computation.name}" for computation in value) + "}"
+
+    def normalise(self, value: Any) -> tuple[Computation, ...]:
+        return tuple(map(RegionCodec().normalise, _sequence(value, "a sequence of computations")))
+
+
+class WindowCodec(Codec):
+    """``{size=2x2 stride=2x2 pad=0_0x0_1 lhs_dilate=.. rhs_dilate=.. rhs_reversal=..}``."""
+
+    fields: ClassVar[dict[str, tuple[str, str]]] = {
+        "size": ("size", ""), "stride": ("stride", "1"), "pad": ("", "0_0"), "lhs_dilate": ("base_dilation", "1"),
+        "rhs_dilate": ("window_dilation", "1"), "rhs_reversal": ("reversal", "0")}
+
+    def parse(self, parser: Parser) -> tuple[WindowDimension, ...]:
+        start = parser.skip()
+        parser.expect("{")
+        lists: dict[str, list[tuple[int, ...]]] = {}
+        while not parser.accept("}"):
+            at = parser.skip()
+            key = parser.match(_window_key, "a field of the window: " + " ".join(self.fields)).group(1)
+            if key not in self.fields or key in lists:
+                raise parser.error("a window has no such field" if key not in self.fields else "a window's field is given twice",
+                                   at, "fields " + " ".join(self.fields), nearest(key, self.fields))
+            lists[key] = _crossed(parser)
+            if any(len(entry) != (2 if key == "pad" else 1) for entry in lists[key]):
+                raise parser.error(f"the window's {key} is malformed", at, "low_high for each dimension" if key == "pad"
+                                   else "one integer for each dimension, as in 3x3")
+            parser.accept(",")
+        rank = len(lists.get("size", ()))
+        for key, entries in lists.items():
+            if len(entries) != rank:
+                raise parser.error(f"the window's {key} has {len(entries)} entries and its size {rank}", start,
+                                   "one entry for each window dimension")
+        return tuple(self._dimension({k: v[d] for k, v in lists.items()}) for d in range(rank))
+
+    def _dimension(self, entries: dict[str, tuple[int, ...]]) -> WindowDimension:
+        low, high = entries.pop("pad", (0, 0))
+        reversal = bool(entries.pop("rhs_reversal", (0,))[0])
+        numbers = {self.fields[key][0]: entry[0] for key, entry in entries.items()}
+        return WindowDimension(**numbers, padding_low=low, padding_high=high, reversal=reversal)
+
+    def format(self, value: Sequence[WindowDimension]) -> str:
+        columns = {key: [f"{w.padding_low}_{w.padding_high}" if key == "pad" else str(int(getattr(w, name))) for w in value]
+                   for key, (name, _) in self.fields.items()}
+        kept = (f"{key}={'x'.join(texts)}" for key, texts in columns.items()
+                if any(text != self.fields[key][1] for text in texts))
+        return "{" + " ".join(kept) + "}"
+
+    def normalise(self, value: Any) -> tuple[WindowDimension, ...]:
+        dimensions = _sequence(value, "a sequence of WindowDimension")
+        for dimension in dimensions:
+            if not isinstance(dimension, WindowDimension):
+                raise _wrong("a WindowDimension", dimension)
+        return dimensions
+
+
+class ConvDimsCodec(Codec):
+    """``b01f_01io->b01f``."""
+
+    def parse(self, parser: Parser) -> ConvolutionDimensionNumbers:
+        start = parser.skip()
+        match = parser.match(_conv_dims, "dimension labels, as in b01f_01io->b01f")
+        try:
+            return self._read(*match.groups())
+        except InvalidArgument as error:
+            raise parser.error(error.what, start, error.expected) from None
+
+    def _read(self, lhs: str, rhs: str, out: str) -> ConvolutionDimensionNumbers:
+        spatial = len(lhs) - 2 - lhs.count("?")
+
+        def places(labels: str, first: str, second: str) -> tuple[int, int, tuple[int, ...]]:
+            words = [first, second, *map(str, range(spatial))]
+            used = labels.replace("?", "")
+            if sorted(used) != sorted(words):
+                raise InvalidArgument(f"the dimension labels {labels!r} are not right for {spatial} spatial dimensions",
+                                      expected=f"each of {' '.join(words)} once")
+            return labels.index(first), labels.index(second), tuple(labels.index(w) for w in words[2:])
+
+        return ConvolutionDimensionNumbers(*places(lhs, "b", "f"), *places(rhs, "i", "o"), *places(out, "b", "f"))
+
+    def format(self, value: ConvolutionDimensionNumbers) -> str:
+        def labels(named: dict[int, str], spatial: Sequence[int]) -> str:
+            placed = named | {place: str(d) for d, place in enumerate(spatial)}
+            return "".join(placed.get(d, "?") for d in range(max(placed) + 1))
+
+        v = value
+        return (labels({v.input_batch_dimension: "b", v.input_feature_dimension: "f"}, v.input_spatial_dimensions) + "_"
+                + labels({v.kernel_input_feature_dimension: "i", v.kernel_output_feature_dimension: "o"},
+                         v.kernel_spatial_dimensions) + "->"
+                + labels({v.output_batch_dimension: "b", v.output_feature_dimension: "f"}, v.output_spatial_dimensions))
+
+    def normalise(self, value: Any) -> ConvolutionDimensionNumbers:
+        if isinstance(value, str) and (match := _conv_dims.fullmatch(value)):
+            return self._read(*match.groups())
+        if not isinstance(value, ConvolutionDimensionNumbers):
+            raise _wrong("ConvolutionDimensionNumbers, or labels as b01f_01io->b01f", value)
+        return value
+
+
+class PaddingCodec(Codec):
+    """``1_2x0_-1_3``: (low, high, interior) for each dimension."""
+
+    def parse(self, parser: Parser) -> tuple[tuple[int, int, int], ...]:
+        start = parser.skip()
+        if parser.looking_at('"') or parser.looking_at(",") or parser.at_end():
+            return ()
+        entries = _crossed(parser)
+        if not all(2 <= len(entry) <= 3 for entry in entries):
+            raise parser.error("the padding is malformed", start, "low_high or low_high_interior for each dimension")
+        return tuple((e[0], e[1], e[2] if len(e) > 2 else 0) for e in entries)
+
+    def format(self, value: Sequence[tuple[int, int, int]]) -> str:
+        interior = any(entry[2] for entry in value)
+        return "x".join(f"{low}_{high}" + (f"_{inner}" if interior else "") for low, high, inner in value)
+
+    def normalise(self, value: Any) -> tuple[tuple[int, int, int], ...]:
+        return _triples(value, "(low, high) or (low, high, interior) for each dimension", 0)
+
+
+class SliceCodec(Codec):
+    """``{[0:4:2], [1:3]}``: (start, limit, stride) for each dimension."""
+
+    def parse(self, parser: Parser) -> tuple[tuple[int, int, int], ...]:
+        def bounds() -> tuple[int, int, int]:
+            match = parser.match(_bounds, "[start:limit] or [start:limit:stride]")
+            return int(match.group(1)), int(match.group(2)), int(match.group(3) or 1)
+
+        return tuple(parser.listed(bounds))
+
+    def format(self, value: Sequence[tuple[int, int, int]]) -> str:
+        strided = any(stride != 1 for _, _, stride in value)
+        return "{" + ", ".join(f"[{start}:{limit}" + (f":{stride}]" if strided else "]")
+                               for start, limit, stride in value) + "}"
+
+    def normalise(self, value: Any) -> tuple[tuple[int, int, int], ...]:
+        return _triples(value, "(start, limit) or (start, limit, stride) for each dimension", 1)
+
+
+class PairsCodec(Codec):
+    """``{{0,1},{1,0}}``: tuples of integers."""
+
+    def parse(self, parser: Parser) -> tuple[tuple[int, ...], ...]:
+        return tuple(parser.listed(lambda: tuple(parser.listed(parser.integer))))
+
+    def format(self, value: Sequence[Sequence[int]]) -> str:
+        return _braced(_braced(map(str, group)) for group in value)
+
+    def normalise(self, value: Any) -> tuple[tuple[int, ...], ...]:
+        return tuple(map(_integers, _sequence(value, "a sequence of integer sequences")))
+
+
+class ReplicaGroupsCodec(Codec):
+    """v1 ``{{0,1},{2,3}}``, v2 ``[2,2]<=[4]`` or v3 ``mesh[...] {...}``."""
+
+    def parse(self, parser: Parser) -> ReplicaGroups:
+        start = parser.skip()
+        groups = self._groups(parser)
+        return ReplicaGroups(groups, parser.text[start:parser.pos])
+
+    def _groups(self, parser: Parser) -> tuple[tuple[int, ...], ...]:
+        start = parser.skip()
+        if parser.looking_at("{"):
+            return PairsCodec().parse(parser)
+        if parser.accept_word("mesh"):
+            return self._mesh(parser)
+        shape = parser.listed(parser.integer, "[", "]")
+        parser.expect("<=", "in an iota list of replica groups")
+        ids = _iota(parser)
+        if len(shape) != 2 or shape[0] * shape[1] != ids.size:
+            raise parser.error("the replica groups do not hold all ids", start,
+                               f"[groups,size] whose product is {ids.size}")
+        return _rows(ids.reshape(shape))
+
+    def _mesh(self, parser: Parser) -> tuple[tuple[int, ...], ...]:
+        """``mesh['a'=2,'b'=2] {'b'}``: groups vary along the named axes; ``'a':(2)3`` is a part of an axis."""
+        def axis() -> tuple[str, int]:
+            match = parser.match(_mesh_axis, "an axis of the mesh, as in 'a'=2")
+            return match.group(1), int(match.group(2))
+
+        start = parser.skip()
+        axes = parser.listed(axis, "[", "]")
+        ids = np.arange(int(np.prod([size for _, size in axes], dtype=np.int64)))
+        if parser.accept(","):
+            parser.match(_device_ids, "device_ids=")
+            ids = self._device_ids(parser)
+        parts = self._split(parser, dict(axes), parser.listed(lambda: parser.match(_group_axis, "an axis in quotes").groups()))
+        if ids.size != np.prod([size for _, size, _ in parts], dtype=np.int64):
+            raise parser.error("the mesh's device ids do not fill its axes", start)
+        varying = sorted((order, place) for place, (_, _, order) in enumerate(parts) if order is not None)
+        fixed = [place for place, (_, _, order) in enumerate(parts) if order is None]
+        grid = ids.reshape([size for _, size, _ in parts]).transpose(fixed + [place for _, place in varying])
+        return _rows(grid.reshape(-1, int(np.prod([parts[place][1] for _, place in varying], dtype=np.int64))))
+
+    def _device_ids(self, parser: Parser) -> np.ndarray:
+        """``(3,1,2,0)`` or ``([2,2]T(1,0))``."""
+        parser.expect("(")
+        if not parser.looking_at("["):
+            parser.pos -= 1
+            return np.array(parser.listed(parser.integer, "(", ")"))
+        ids = _iota(parser)
+        parser.expect(")")
+        return ids
+
+    def _split(self, parser: Parser, axes: dict[str, int], chosen: list[Any]) -> list[tuple[str, int, int | None]]:
+        """The mesh's axes, split where only a part is chosen: (name, size, place among the chosen or None)."""
+        parts: list[tuple[str, int, int | None]] = []
+        for name, size in axes.items():
+            done = 1
+            mine = sorted((int(before or 1), int(length or size), order)
+                          for order, (axis, before, length) in enumerate(chosen) if axis == name)
+            for before, length, order in mine:
+                if before % done or size % (before * length):
+                    raise parser.error(f"the mesh axis {name!r} of {size} has no such part")
+                parts += [(name, before // done, None), (name, length, order)]
+                done = before * length
+            parts.append((name, size // done, None))
+        for name, _, _ in chosen:
+            if name not in axes:
+                raise parser.error(f"the mesh has no axis {name!r}", hint=nearest(name, axes))
+        return parts
+
+    def format(self, value: ReplicaGroups) -> str:
+        return value.text or PairsCodec().format(value.groups)
+
+    def normalise(self, value: Any) -> ReplicaGroups:
+        if isinstance(value, ReplicaGroups):
+            return value
+        return ReplicaGroups(PairsCodec().normalise(value))
+
+
+class PrecisionCodec(Codec):
+    """``{highest,default}``: one word for each operand."""
+
+    words: ClassVar[tuple[str, ...]] = ("default", "high", "highest", "packed_nibble")
+
+    def parse(self, parser: Parser) -> tuple[str, ...]:
+        word = ChoiceCodec(self.words)
+        return tuple(parser.listed(lambda: word.parse(parser)))
+
+    def format(self, value: Sequence[str]) -> str:
+        return _braced(value)
+
+    def normalise(self, value: Any) -> tuple[str, ...]:
+        return tuple(map(ChoiceCodec(self.words).normalise, _sequence(value, "a word for each operand")))
+
+
+class ResultAccuracyCodec(Codec):
+    """``{mode=highest}`` or ``{tolerance={atol=1e-3,rtol=0,ulps=2}}``."""
+
+    modes: ClassVar[ChoiceCodec] = ChoiceCodec(("default", "highest"))
+
+    def parse(self, parser: Parser) -> ResultAccuracy:
+        parser.expect("{")
+        key = parser.match(_field, "mode= or tolerance=").group(1)
+        if key == "mode":
+            value = ResultAccuracy(self.modes.parse(parser))
+        elif key == "tolerance":
+            value = self._tolerance(parser)
+        else:
+            raise parser.error("a result accuracy has no such field", expected="mode= or tolerance=")
+        parser.expect("}")
+        return value
+
+    def _tolerance(self, parser: Parser) -> ResultAccuracy:
+        def field() -> tuple[str, float]:
+            key = parser.match(_field, "atol=, rtol= or ulps=").group(1)
+            if key not in ("atol", "rtol", "ulps"):
+                raise parser.error("a tolerance has no such field", expected="atol=, rtol= or ulps=")
+            return key, parser.integer() if key == "ulps" else parser.number()
+
+        return ResultAccuracy("tolerance", **dict(parser.listed(field)))  # pyright: ignore[reportArgumentType]
+
+    def format(self, value: ResultAccuracy) -> str:
+        if value.mode != "tolerance":
+            return f"{{mode={value.mode}}}"
+        return f"{{tolerance={{atol={value.atol or 0:g},rtol={value.rtol or 0:g},ulps={value.ulps or 0}}}}}"
+
+    def normalise(self, value: Any) -> ResultAccuracy | None:
+        if value is None or isinstance(value, ResultAccuracy):
+            return value
+        return ResultAccuracy(self.modes.normalise(value))
+
+
+class LiteralCodec(Codec):
+    """``literal=s32[] 4``: a literal with its shape in front."""
+
+    context_free = False
+
+    def parse(self, parser: Parser) -> Literal:
+        return parser.literal(parser.shape())
+
+    def format(self, value: Literal) -> str:
+        from ..hlo.literal_text import format_literal
+
+        return f"{value.shape.to_text(with_layout=True)} {format_literal(value)}"
+
+    def normalise(self, value: Any) -> Literal:
+        return value if isinstance(value, Literal) else Literal.of(value)
+
+
+class RawCodec(Codec):
+    """Any balanced value, kept as text and printed back; for what the executor has no use for."""
+
+    def parse(self, parser: Parser) -> str:
+        start = parser.skip()
+        while True:
+            if parser.text.startswith(("{", "[", "("), parser.pos):
+                parser.balanced()
+            elif parser.pos == start or _bare.match(parser.text, parser.pos):
+                parser.match(_bare, "a value")
+            else:
+                return parser.text[start:parser.pos]
+
+    def format(self, value: str) -> str:
+        return value
+
+    def normalise(self, value: Any) -> str:
+        return _text(value)
+
+
+# ------------------------------------------------------------------------------------------------ parts of codecs
+
+_window_key = re.compile(r"(\w+)=")
+_field = re.compile(r"(\w+)=")
+_entry = re.compile(r"-?\d+(?:_-?\d+)*")
+_conv_dims = re.compile(r"([0-9bf?]{2,})_([0-9io?]{2,})->([0-9bf?]{2,})")
+_bounds = re.compile(r"\[\s*(\d+)\s*:\s*(\d+)\s*(?::\s*(\d+)\s*)?\]")
+_mesh_axis = re.compile(r"['\"]([^'\"]+)['\"]\s*=\s*(\d+)")
+_group_axis = re.compile(r"['\"]([^'\"]+)['\"](?:\s*:\s*\((\d+)\)(\d+))?")
+_device_ids = re.compile(r"device_ids\s*=\s*")
+_bare = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s,(){}\[\]"]+', re.S)
+
+
+def _braced(texts: Iterable[str]) -> str:
+    return "{" + ",".join(texts) + "}"
+
+
+def _crossed(parser: Parser) -> list[tuple[int, ...]]:
+    """``1_2x0_-1``: entries joined by ``x``, each of integers joined by ``_``."""
+    entries = []
+    while True:
+        entries.append(tuple(map(int, parser.match(_entry, "integers joined by x and _").group().split("_"))))
+        if not parser.text.startswith("x", parser.pos):
+            return entries
+        parser.pos += 1
+
+
+def _iota(parser: Parser) -> np.ndarray:
+    """``[4,2]T(1,0)``: 0, 1, ... over these dimensions, transposed."""
+    start = parser.skip()
+    dims = parser.listed(parser.integer, "[", "]")
+    ids = np.arange(int(np.prod(dims, dtype=np.int64))).reshape(dims)
+    if not parser.accept("T"):
+        return ids
+    permutation = parser.listed(parser.integer, "(", ")")
+    if sorted(permutation) != list(range(len(dims))):
+        raise parser.error("the transpose of an iota list is not a permutation of its dimensions", start)
+    return ids.transpose(permutation)
+
+
+def _rows(groups: np.ndarray) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(row) for row in groups.tolist())
+
+
+def _wrong(expected: str, value: object) -> InvalidArgument:
+    return InvalidArgument("not a value for this attribute", got=repr(value), expected=expected)
+
+
+def _sequence(value: Any, expected: str) -> tuple[Any, ...]:
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        raise _wrong(expected, value)
+    return tuple(value)
+
+
+def _integer(value: Any) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise _wrong("an integer", value) from None
+
+
+def _integers(value: Any) -> tuple[int, ...]:
+    return tuple(map(_integer, _sequence(value, "a sequence of integers")))
+
+
+def _triples(value: Any, expected: str, default: int) -> tuple[tuple[int, int, int], ...]:
+    entries = tuple(map(_integers, _sequence(value, expected)))
+    if not all(2 <= len(entry) <= 3 for entry in entries):
+        raise _wrong(expected, value)
+    return tuple((e[0], e[1], e[2] if len(e) > 2 else default) for e in entries)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise _wrong("a string", value)
+    return value
+
+
+# ------------------------------------------------------------------------------------------------ annotations
+
+Dims = Annotated[tuple[int, ...], DimsCodec()]
+Int = Annotated[int, IntCodec()]
+Bool = Annotated[bool, BoolCodec()]
+Float = Annotated[float, FloatCodec()]
+Text = Annotated[str, TextCodec()]
+Region = Annotated[Computation, RegionCodec()]
+Regions = Annotated[tuple[Computation, ...], RegionsCodec()]
+Window = Annotated[tuple[WindowDimension, ...], WindowCodec()]
+ConvDims = Annotated[ConvolutionDimensionNumbers, ConvDimsCodec()]
+Padding = Annotated[tuple[tuple[int, int, int], ...], PaddingCodec()]
+SliceBounds = Annotated[tuple[tuple[int, int, int], ...], SliceCodec()]
+Pairs = Annotated[tuple[tuple[int, ...], ...], PairsCodec()]
+Groups = Annotated[ReplicaGroups, ReplicaGroupsCodec()]
+Precision = Annotated[tuple[str, ...], PrecisionCodec()]
+Accuracy = Annotated[ResultAccuracy | None, ResultAccuracyCodec()]
+LiteralWithShape = Annotated[Literal, LiteralCodec()]
+Raw = Annotated[str, RawCodec()]
+
+Direction = Annotated[str, ChoiceCodec(("EQ", "NE", "GE", "GT", "LE", "LT"))]
+CompareType = Annotated[str, ChoiceCodec(("FLOAT", "TOTALORDER", "SIGNED", "UNSIGNED"))]
+FftType = Annotated[str, ChoiceCodec(("FFT", "IFFT", "RFFT", "IRFFT"))]
+TransposeKind = Annotated[str, ChoiceCodec(("NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"))]
+RngDistribution = Annotated[str, ChoiceCodec(("rng_uniform", "rng_normal"))]
+RngAlgorithm = Annotated[str, ChoiceCodec(("rng_default", "rng_three_fry", "rng_philox"))]
+FusionKind = Annotated[str, ChoiceCodec(("kLoop", "kInput", "kOutput", "kCustom"))]
+CustomCallSchedule = Annotated[str, ChoiceCodec(("SCHEDULE_NONE", "SCHEDULE_LATEST", "SCHEDULE_EARLIEST"))]
+CustomCallApiVersion = Annotated[str, ChoiceCodec((
+    "API_VERSION_ORIGINAL", "API_VERSION_STATUS_RETURNING", "API_VERSION_STATUS_RETURNING_UNIFIED",
+    "API_VERSION_TYPED_FFI"))]
+PaddingType = Annotated[str, ChoiceCodec(("PADDING_VALID", "PADDING_SAME"))]
+
+
+def as_tuple(values: Sequence[int]) -> tuple[int, ...]:
+    """A tuple of plain ints from any sequence of integers."""
+    return tuple(map(int, values))

@@ -1,0 +1,393 @@
+"""Op definitions: collectives. Document: spec `ops.md`, sections 12, 13 and rule C1.
+
+Bodies make one call each, to a kernel that asks the current participant to exchange. An asynchronous start does all the
+work, its done takes the result out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..distributed.participants import CROSS_BOTH, CROSS_PARTITION, CROSS_REPLICA, FLATTENED
+from ..errors import UnsupportedError
+from ..hlo.ir import Computation
+from ..lowering import regions, values
+from ..lowering.kernels import collective as kernels
+from ..lowering.monoids import kind_of_reducer
+from ..lowering.values import Splat
+from ..shape import Shape
+from ..types import U32, PrimitiveType
+from .attributes import Bool, Dims, Groups, Int, Pairs, Raw, Region, ReplicaGroups
+from .definition import op
+from .reduction import check_reducer
+from .shapes import require, require_arrays, require_declared
+
+ALL = ReplicaGroups(())
+"""No groups written: one of everybody."""
+
+
+def group_mode(channel_id: int | None, use_global_device_ids: bool = False, across: str = CROSS_BOTH) -> str:
+    """What the ids in replica groups mean (rule C1). `across` is the meaning with a channel and without global ids."""
+    if not channel_id:
+        return CROSS_REPLICA
+    return FLATTENED if use_global_device_ids else across
+
+
+# ------------------------------------------------------------------------------------------- checks
+
+
+def _check_operands(operands: Sequence[Shape]) -> None:
+    require(len(operands) > 0, "a collective needs operands", 0, "1 or more")
+    require_arrays(*operands)
+
+
+def _check_groups(groups: ReplicaGroups, channel_id: int | None, use_global_device_ids: bool) -> None:
+    ids = [i for group in groups.groups for i in group]
+    require(len(set(ids)) == len(ids), "an id is in replica groups twice", [list(g) for g in groups.groups], "each id once")
+    require(not use_global_device_ids or bool(channel_id), "use_global_device_ids without a channel_id", channel_id,
+            "a positive channel_id")
+
+
+def _dimension(operands: Sequence[Shape], dimensions: Sequence[int]) -> int:
+    require(len(dimensions) == 1, "a collective has one dimension", list(dimensions), "one")
+    for shape in operands:
+        require(0 <= dimensions[0] < shape.rank, "the dimension is out of range", f"{dimensions[0]} for {shape}",
+                f"0 to {shape.rank - 1}")
+    return dimensions[0]
+
+
+def _results(declared: Shape | None, operands: Sequence[Shape]) -> tuple[Shape, list[Shape]]:
+    """The declared shape and its parts, one for each operand."""
+    shape = require_declared(declared)
+    parts = list(shape.tuple_shapes) if shape.is_tuple else [shape]
+    require(len(parts) == len(operands), "the result has another number of arrays than there are operands", shape,
+            f"{len(operands)}")
+    for part, operand in zip(parts, operands, strict=True):
+        require(part.element_type is operand.element_type and part.rank == operand.rank, "a result does not fit its operand",
+                f"{part} for {operand}", "the operand's element type and number of dimensions")
+    return shape.without_layout(), parts
+
+
+def _same_sizes(a: Shape, b: Shape, apart: int = -1) -> bool:
+    return all(x == y for d, (x, y) in enumerate(zip(a.dimensions, b.dimensions, strict=True)) if d != apart)
+
+
+def _packed(operands: Sequence[Shape]) -> Shape:
+    shapes = [o.without_layout() for o in operands]
+    return shapes[0] if len(shapes) == 1 else Shape.tuple(shapes)
+
+
+def _each(inst: Any, operands: Sequence[Any], function: Callable[[Any, Shape], Any]) -> Any:
+    """The function of each operand: one value, or a tuple where the result is one."""
+    shapes = [o.shape for o in inst.operands]
+    results = tuple(function(value, shape) for value, shape in zip(operands, shapes, strict=True))
+    return results if len(results) > 1 or inst.shape.is_tuple else results[0]
+
+
+# ------------------------------------------------------------------------------------------- all-gather
+
+
+def all_gather_shape(declared: Shape | None, *operands: Shape, dimensions: Sequence[int], replica_groups: ReplicaGroups = ALL,
+                     channel_id: int | None = None, use_global_device_ids: bool = False, **_: Any) -> Shape:
+    """The declared shape: the operands with the gathered dimension some whole number of times as large."""
+    _check_operands(operands)
+    _check_groups(replica_groups, channel_id, use_global_device_ids)
+    dim = _dimension(operands, dimensions)
+    shape, parts = _results(declared, operands)
+    counts = {gathered_shards(part, operand, dim) for part, operand in zip(parts, operands, strict=True)}
+    require(len(counts) == 1, "operands are gathered from different numbers of participants", sorted(counts), "one number")
+    return shape
+
+
+def gathered_shards(result: Shape, operand: Shape, dim: int) -> int:
+    """From how many participants a result is gathered along `dim`."""
+    small, large = operand.dimensions[dim], result.dimensions[dim]
+    require(_same_sizes(result, operand, dim) and (large % small == 0 if small else large == 0),
+            "the result is not a whole number of operands", f"{result} from {operand} along dimension {dim}",
+            "equal sizes but in the gathered dimension, which is a multiple")
+    return large // small if small else 0
+
+
+@op("all-gather", infer=all_gather_shape, stablehlo="all_gather", inferable=False, pure=False)
+def all_gather(inst, *operands, dimensions: Dims, replica_groups: Groups = ALL, channel_id: Int | None = None,
+               use_global_device_ids: Bool = False, constrain_layout: Bool = False):
+    dim, mode = dimensions[0], group_mode(channel_id, use_global_device_ids)
+    result = inst.shape.tuple_shapes[0] if inst.shape.is_tuple else inst.shape
+    shards = gathered_shards(result, inst.operands[0].shape, dim)
+    return _each(inst, operands, lambda value, _: values.emit(kernels.all_gather, value, dim, shards, replica_groups.groups, mode))
+
+
+def all_gather_start_shape(declared: Shape | None, *operands: Shape, **attributes: Any) -> Shape:
+    """(operands, results), each of the two a tuple where there are several operands."""
+    shape = require_declared(declared)
+    require(shape.is_tuple and len(shape.tuple_shapes) >= 2, "the result is not a pair", shape, "(operands, gathered)")
+    given, gathered = shape.tuple_shapes[:2]
+    require(given.compatible(_packed(operands)), "element 0 is not the operands' shape", given, str(_packed(operands)))
+    all_gather_shape(gathered, *operands, **attributes)
+    return shape.without_layout()
+
+
+@op("all-gather-start", infer=all_gather_start_shape, inferable=False, pure=False)
+def all_gather_start(inst, *operands, dimensions: Dims, replica_groups: Groups = ALL, channel_id: Int | None = None,
+                     use_global_device_ids: Bool = False, constrain_layout: Bool = False):
+    dim, mode = dimensions[0], group_mode(channel_id, use_global_device_ids)
+    gathered = inst.shape.tuple_shapes[1]
+    first = gathered.tuple_shapes[0] if gathered.is_tuple else gathered
+    shards = gathered_shards(first, inst.operands[0].shape, dim)
+    results = tuple(values.emit(kernels.all_gather, v, dim, shards, replica_groups.groups, mode) for v in operands)
+    return (operands, results) if gathered.is_tuple else (operands[0], results[0])
+
+
+def second_element_shape(declared: Shape | None, operand: Shape, **_: Any) -> Shape:
+    """Element 1 of the pair that a start gives."""
+    require(operand.is_tuple and len(operand.tuple_shapes) >= 2, "the operand is not the result of a start", operand,
+            "(operand, result, ...)")
+    return operand.tuple_shapes[1].without_layout()
+
+
+@op("all-gather-done", infer=second_element_shape, inferable=False, movement=True)
+def all_gather_done(inst, operand):
+    return operand[1]
+
+
+# ------------------------------------------------------------------------------------------- reductions
+
+
+def all_reduce_shape(declared: Shape | None, *operands: Shape, to_apply: Computation, replica_groups: ReplicaGroups = ALL,
+                     channel_id: int | None = None, use_global_device_ids: bool = False, **_: Any) -> Shape:
+    """The operand's shape, or the tuple of the operands'. The reducer takes two scalars of each one's element type."""
+    _check_operands(operands)
+    _check_groups(replica_groups, channel_id, use_global_device_ids)
+    _check_scalar_reducer(operands, to_apply)
+    return _packed(operands) if declared is None or len(operands) > 1 or not declared.is_tuple else Shape.tuple(
+        [_packed(operands)])
+
+
+def _check_scalar_reducer(operands: Sequence[Shape], to_apply: Computation) -> None:
+    for operand in operands:
+        check_reducer(to_apply, [operand], [Shape(operand.element_type)])
+
+
+_PLAIN = {"add": "add", "multiply": "multiply", "and": "and", "or": "or", "xor": "xor"}
+_ORDERED = ("minimum", "maximum")
+
+
+def _reducer(to_apply: Computation, element_type: PrimitiveType) -> Any:
+    """The reducer as kernels take it: a word where torch has a function for it, else the region as a function."""
+    kind = kind_of_reducer(to_apply)
+    if kind in _PLAIN or (kind in _ORDERED and not element_type.hides_sign and not element_type.is_complex):
+        return kind
+    return regions.function(to_apply)
+
+
+@op("all-reduce", infer=all_reduce_shape, stablehlo="all_reduce", inferable=False, pure=False)
+def all_reduce(inst, *operands, to_apply: Region, replica_groups: Groups = ALL, channel_id: Int | None = None,
+               use_global_device_ids: Bool = False, constrain_layout: Bool = False, mode: Raw = ""):
+    how = mode or group_mode(channel_id, use_global_device_ids)
+    return _each(inst, operands, lambda value, shape: values.emit(
+        kernels.all_reduce, value, _reducer(to_apply, shape.element_type), replica_groups.groups, how))
+
+
+@op("all-reduce-start", infer=all_reduce_shape, inferable=False, pure=False)
+def all_reduce_start(inst, *operands, to_apply: Region, replica_groups: Groups = ALL, channel_id: Int | None = None,
+                     use_global_device_ids: Bool = False, constrain_layout: Bool = False, mode: Raw = ""):
+    return all_reduce(inst, *operands, to_apply=to_apply, replica_groups=replica_groups, channel_id=channel_id,
+                      use_global_device_ids=use_global_device_ids, mode=mode)
+
+
+def whole_shape(declared: Shape | None, operand: Shape, **_: Any) -> Shape:
+    """The operand's shape, whatever it is."""
+    return operand.without_layout()
+
+
+@op("all-reduce-done", infer=whole_shape, inferable=False, movement=True, view=True)
+def all_reduce_done(inst, operand):
+    return operand
+
+
+def reduce_scatter_shape(declared: Shape | None, *operands: Shape, dimensions: Sequence[int], to_apply: Computation,
+                         replica_groups: ReplicaGroups = ALL, channel_id: int | None = None,
+                         use_global_device_ids: bool = False, **_: Any) -> Shape:
+    """The declared shape: the operands with the scattered dimension divided by some whole number."""
+    _check_operands(operands)
+    _check_groups(replica_groups, channel_id, use_global_device_ids)
+    _check_scalar_reducer(operands, to_apply)
+    dim = _dimension(operands, dimensions)
+    shape, parts = _results(declared, operands)
+    for part, operand in zip(parts, operands, strict=True):
+        gathered_shards(operand, part, dim)
+    return shape
+
+
+@op("reduce-scatter", infer=reduce_scatter_shape, stablehlo="reduce_scatter", inferable=False, pure=False)
+def reduce_scatter(inst, *operands, dimensions: Dims, to_apply: Region, replica_groups: Groups = ALL,
+                   channel_id: Int | None = None, use_global_device_ids: Bool = False, constrain_layout: Bool = False):
+    dim, mode = dimensions[0], group_mode(channel_id, use_global_device_ids)
+    result = inst.shape.tuple_shapes[0] if inst.shape.is_tuple else inst.shape
+    shards = gathered_shards(inst.operands[0].shape, result, dim)
+    return _each(inst, operands, lambda value, shape: values.emit(
+        kernels.reduce_scatter, value, _reducer(to_apply, shape.element_type), dim, shards, replica_groups.groups, mode))
+
+
+def collective_reduce_shape(declared: Shape | None, *operands: Shape, to_apply: Computation, replica_groups: ReplicaGroups = ALL,
+                            channel_id: int | None = None, **_: Any) -> Shape:
+    """The operands' shapes."""
+    return all_reduce_shape(declared, *operands, to_apply=to_apply, replica_groups=replica_groups, channel_id=channel_id)
+
+
+@op("collective-reduce", infer=collective_reduce_shape, stablehlo="collective_reduce", inferable=False, pure=False)
+def collective_reduce(inst, *operands, to_apply: Region, replica_groups: Groups = ALL, channel_id: Int | None = None):
+    mode = group_mode(channel_id, across=CROSS_PARTITION)
+    return _each(inst, operands, lambda value, shape: values.emit(
+        kernels.reduce_to_first, value, _reducer(to_apply, shape.element_type), replica_groups.groups, mode))
+
+
+# ------------------------------------------------------------------------------------------- moving
+
+
+def all_to_all_shape(declared: Shape | None, *operands: Shape, dimensions: Sequence[int] = (),
+                     replica_groups: ReplicaGroups = ALL, channel_id: int | None = None, **_: Any) -> Shape:
+    """The operand's shape; without `dimensions` a tuple of the operands' shapes, which are all one."""
+    _check_operands(operands)
+    _check_groups(replica_groups, channel_id, False)
+    sizes = {len(g) for g in replica_groups.groups}
+    require(len(sizes) <= 1, "replica groups have different sizes", sorted(sizes), "equal sizes")
+    if dimensions:
+        require(len(operands) == 1, "the array form takes one operand", len(operands), "1")
+        dim = _dimension(operands, dimensions)
+        require(all(operands[0].dimensions[dim] % size == 0 for size in sizes),
+                "the split dimension is no multiple of the group's size", f"{operands[0]} dimension {dim} in {sorted(sizes)}",
+                "a multiple")
+        require(not operands[0].dynamic_flags[dim], "the split dimension is dynamic", operands[0], "a static size")
+        return operands[0].without_layout()
+    require(all(o.compatible(operands[0]) for o in operands), "operands have different shapes",
+            ", ".join(map(str, operands)), "one shape")
+    require(all(size == len(operands) for size in sizes), "there are not as many operands as members of a group",
+            f"{len(operands)} for groups of {sorted(sizes)}", "equal numbers")
+    return Shape.tuple([o.without_layout() for o in operands])
+
+
+@op("all-to-all", infer=all_to_all_shape, stablehlo="all_to_all", inferable=False, pure=False)
+def all_to_all(inst, *operands, dimensions: Dims = (), replica_groups: Groups = ALL, channel_id: Int | None = None,
+               constrain_layout: Bool = False):
+    mode = group_mode(channel_id, across=CROSS_PARTITION)
+    if dimensions:
+        return values.emit(kernels.all_to_all, operands[0], dimensions[0], replica_groups.groups, mode)
+    results = values.emit(kernels.all_to_all_tuple, operands, replica_groups.groups, mode)
+    return tuple(results[i] for i in range(len(operands)))
+
+
+def ragged_all_to_all_shape(declared: Shape | None, operand: Shape, output: Shape, input_offsets: Shape, send_sizes: Shape,
+                            output_offsets: Shape, recv_sizes: Shape, *, replica_groups: ReplicaGroups = ALL,
+                            channel_id: int | None = None, **_: Any) -> Shape:
+    """The output's shape. Offsets and sizes are integers of one shape, [members] or [members, updates]."""
+    require_arrays(operand, output, input_offsets, send_sizes, output_offsets, recv_sizes)
+    _check_groups(replica_groups, channel_id, False)
+    require(operand.rank == output.rank >= 1 and operand.element_type is output.element_type and _same_sizes(operand, output, 0),
+            "operand and output do not fit", f"{operand} and {output}", "equal but for dimension 0")
+    plans = (input_offsets, send_sizes, output_offsets, recv_sizes)
+    for plan in plans:
+        require(plan.element_type.is_integral and plan.rank in (1, 2), "offsets and sizes are not integers of rank 1 or 2", plan,
+                "an integer array [members] or [members, updates]")
+        require(plan.dimensions == input_offsets.dimensions, "offsets and sizes have different shapes",
+                ", ".join(map(str, plans)), "one shape")
+    return output.without_layout()
+
+
+@op("ragged-all-to-all", infer=ragged_all_to_all_shape, inferable=False, pure=False)
+def ragged_all_to_all(inst, operand, output, input_offsets, send_sizes, output_offsets, recv_sizes, *,
+                      replica_groups: Groups = ALL, channel_id: Int | None = None, dimensions: Dims = ()):
+    mode = group_mode(channel_id, across=CROSS_PARTITION)
+    return values.emit(kernels.ragged_all_to_all, operand, output, input_offsets, send_sizes, output_offsets,
+                       replica_groups.groups, mode)
+
+
+def collective_broadcast_shape(declared: Shape | None, *operands: Shape, replica_groups: ReplicaGroups,
+                               channel_id: int | None = None, **_: Any) -> Shape:
+    """The operands' shapes."""
+    _check_operands(operands)
+    _check_groups(replica_groups, channel_id, False)
+    return _packed(operands)
+
+
+@op("collective-broadcast", infer=collective_broadcast_shape, stablehlo="collective_broadcast", inferable=False, pure=False)
+def collective_broadcast(inst, *operands, replica_groups: Groups, channel_id: Int | None = None):
+    mode = group_mode(channel_id, across=CROSS_PARTITION)
+    return _each(inst, operands, lambda value, _: values.emit(kernels.broadcast, value, replica_groups.groups, mode))
+
+
+def collective_permute_shape(declared: Shape | None, *operands: Shape, source_target_pairs: Sequence[Sequence[int]],
+                             slice_sizes: Sequence[Sequence[int]] = (), **_: Any) -> Shape:
+    """The operands' shapes. No source and no target may be repeated."""
+    if slice_sizes:
+        require(len(operands) == 4, "the in-place form has four operands", len(operands),
+                "(input, output, input start indices, output start indices)")
+        return operands[1].without_layout()
+    _check_operands(operands)
+    for pair in source_target_pairs:
+        require(len(pair) == 2, "a source-target pair is not a pair", list(pair), "{source,target}")
+    for place, kind in enumerate(("source", "target")):
+        ids = [pair[place] for pair in source_target_pairs]
+        require(len(set(ids)) == len(ids), f"a {kind} is in several pairs", [list(p) for p in source_target_pairs],
+                f"each {kind} once")
+    return _packed(operands)
+
+
+@op("collective-permute", infer=collective_permute_shape, stablehlo="collective_permute", inferable=False, pure=False)
+def collective_permute(inst, *operands, source_target_pairs: Pairs, channel_id: Int | None = None, slice_sizes: Pairs = ()):
+    results = _permuted(operands, source_target_pairs, channel_id, slice_sizes)
+    return results if len(results) > 1 or inst.shape.is_tuple else results[0]
+
+
+def _permuted(operands: Sequence[Any], pairs: Sequence[Sequence[int]], channel_id: int | None, slice_sizes: Any) -> tuple[Any, ...]:
+    if slice_sizes:
+        raise UnsupportedError("collective-permute in place, with slices, is not executed",
+                               hint="permute the slice and write it with dynamic-update-slice")
+    mode = group_mode(channel_id, across=CROSS_PARTITION)
+    return tuple(values.emit(kernels.permute, value, pairs, mode) for value in operands)
+
+
+def collective_permute_start_shape(declared: Shape | None, *operands: Shape, **attributes: Any) -> Shape:
+    """(operands, results, u32 contexts...)."""
+    permuted = collective_permute_shape(None, *operands, **attributes)
+    if declared is None:
+        return Shape.tuple([_packed(operands), permuted])
+    parts = declared.tuple_shapes
+    require(declared.is_tuple and len(parts) >= 2 and parts[0].compatible(_packed(operands)) and parts[1].compatible(permuted),
+            "the result does not begin with operand and result", declared, f"({_packed(operands)}, {permuted}, contexts...)")
+    require(all(p.is_array and p.element_type is U32 for p in parts[2:]), "a context is not u32", declared, "u32[] contexts")
+    return declared.without_layout()
+
+
+@op("collective-permute-start", infer=collective_permute_start_shape, inferable=False, pure=False)
+def collective_permute_start(inst, *operands, source_target_pairs: Pairs, channel_id: Int | None = None, slice_sizes: Pairs = ()):
+    results = _permuted(operands, source_target_pairs, channel_id, slice_sizes)
+    contexts = tuple(Splat(0, s.dimensions) for s in inst.shape.tuple_shapes[2:])
+    if inst.shape.tuple_shapes[0].is_tuple:
+        return (operands, results, *contexts)
+    return (operands[0], results[0], *contexts)
+
+
+@op("collective-permute-done", infer=second_element_shape, inferable=False, movement=True)
+def collective_permute_done(inst, operand):
+    return operand[1]
+
+
+# ------------------------------------------------------------------------------------------- ids
+
+
+def id_shape(declared: Shape | None, **_: Any) -> Shape:
+    """u32[]."""
+    require(declared is None or declared.compatible(Shape(U32)), "an id is u32[]", declared, "u32[]")
+    return Shape(U32)
+
+
+@op("replica-id", infer=id_shape, stablehlo="replica_id", pure=False)
+def replica_id(inst):
+    return values.emit(kernels.replica_id, values.device())
+
+
+@op("partition-id", infer=id_shape, stablehlo="partition_id", pure=False)
+def partition_id(inst):
+    return values.emit(kernels.partition_id, values.device())

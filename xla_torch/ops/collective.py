@@ -1,0 +1,233 @@
+"""Collectives and ids under their documented names (rule C1 of the operation semantics says what replica groups mean).
+
+`replica_groups` is a list of groups of ids (empty: one group of everybody) or `ReplicaGroups`. Without a `channel_id` ids are
+replicas; with one, a group also spans all partitions (or its ids are partitions, for the ops that only move data), and with
+`use_global_device_ids` ids number all participants, replica-major.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..builder import XlaBuilder, XlaOp, documented, region_of
+from ..errors import UnsupportedError
+from ..opcodes.attributes import ReplicaGroups
+from ..opcodes.shapes import require
+from ..shape import Shape
+from ..types import U32
+
+__all__ = ["AllGather", "AllGatherTuple", "AllReduce", "AllReduceTuple", "AllToAll", "AllToAllTuple", "BuildPartitionId",
+           "CollectiveBroadcast", "CollectivePermute", "CrossReplicaSum", "MultiCollectivePermute", "PartitionId",
+           "RaggedAllToAll", "ReduceScatter", "ReplicaGroups", "ReplicaId"]
+
+Groups = ReplicaGroups | Sequence[Sequence[int]]
+
+
+def _attributes(replica_groups: Groups, channel_id: int | None = None, use_global_device_ids: bool | None = None) -> dict[str, Any]:
+    given: dict[str, Any] = {"replica_groups": replica_groups} if _listed(replica_groups) else {}
+    if channel_id is not None:
+        given["channel_id"] = channel_id
+    if use_global_device_ids:
+        given["use_global_device_ids"] = True
+    return given
+
+
+def _listed(replica_groups: Groups) -> bool:
+    return bool(replica_groups.groups if isinstance(replica_groups, ReplicaGroups) else replica_groups)
+
+
+def _several(operands: Sequence[XlaOp], name: str) -> None:
+    if not operands:
+        raise UnsupportedError(f"{name} of an empty tuple", subject=name, expected="1 operand or more")
+
+
+def _resized(shape: Shape, dimension: int, numerator: int, denominator: int) -> Shape:
+    require(0 <= dimension < shape.rank, "the dimension is out of range", f"{dimension} for {shape}", f"0 to {shape.rank - 1}")
+    require(numerator > 0 and denominator > 0, "the number of shards is not positive", max(numerator, denominator), "1 or more")
+    dims = list(shape.dimensions)
+    require(dims[dimension] * numerator % denominator == 0, "the dimension cannot be divided into shards",
+            f"{dims[dimension]} in {denominator}", "a multiple")
+    dims[dimension] = dims[dimension] * numerator // denominator
+    return shape.with_dimensions(dims)
+
+
+# ------------------------------------------------------------------------------------------- gather and reduce
+
+
+@documented
+def AllGather(operand: XlaOp, all_gather_dimension: int, shard_count: int, replica_groups: Groups = (),
+              channel_id: int | None = None, layout: Any = None, use_global_device_ids: bool | None = None) -> XlaOp:
+    """The operands of a group's participants one after another along a dimension, which becomes `shard_count` times as large.
+
+    Raises InvalidArgument for a dimension out of range and a shard count under 1. `layout` has no effect.
+    """
+    shape = _resized(operand.shape, all_gather_dimension, shard_count, 1)
+    attributes = _attributes(replica_groups, channel_id, use_global_device_ids)
+    return operand.builder.add("all-gather", [operand], {"dimensions": (all_gather_dimension,), **attributes}, shape)
+
+
+@documented
+def AllGatherTuple(operands: Sequence[XlaOp], all_gather_dimension: int, shard_count: int, replica_groups: Groups = (),
+                   channel_id: int | None = None, layout: Any = None, use_global_device_ids: bool | None = None) -> XlaOp:
+    """`AllGather` of several operands in one exchange; the result is a tuple. Raises UnsupportedError for no operands."""
+    _several(operands, "AllGatherTuple")
+    shapes = [_resized(o.shape, all_gather_dimension, shard_count, 1) for o in operands]
+    attributes = _attributes(replica_groups, channel_id, use_global_device_ids)
+    return operands[0].builder.add("all-gather", operands, {"dimensions": (all_gather_dimension,), **attributes},
+                                   Shape.tuple(shapes))
+
+
+@documented
+def AllReduce(operand: XlaOp, computation: Any, replica_groups: Groups = (), channel_id: int | None = None,
+              shape_with_layout: Shape | None = None, use_global_device_ids: bool | None = None) -> XlaOp:
+    """The operands of a group's participants combined, element by element, with a computation of two scalars.
+
+    Raises InvalidArgument for a computation that does not fit, and for a `shape_with_layout` that is not the operand's.
+    """
+    require(shape_with_layout is None or shape_with_layout.compatible(operand.shape), "shape_with_layout is not the operand's shape",
+            shape_with_layout, str(operand.shape))
+    attributes = _attributes(replica_groups, channel_id, use_global_device_ids)
+    return operand.builder.add("all-reduce", [operand], {"to_apply": region_of(computation), **attributes}, operand.shape)
+
+
+@documented
+def AllReduceTuple(operands: Sequence[XlaOp], computation: Any, replica_groups: Groups = (), channel_id: int | None = None,
+                   shape_with_layout: Shape | None = None, use_global_device_ids: bool | None = None) -> XlaOp:
+    """`AllReduce` of several operands of one element type in one exchange; the result is a tuple.
+
+    Raises UnsupportedError for no operands and for different element types.
+    """
+    _several(operands, "AllReduceTuple")
+    types = {o.shape.element_type for o in operands}
+    if len(types) > 1:
+        raise UnsupportedError("AllReduce of different element types", subject="AllReduceTuple",
+                               got=", ".join(sorted(t.text for t in types)), expected="one element type")
+    attributes = _attributes(replica_groups, channel_id, use_global_device_ids)
+    return operands[0].builder.add("all-reduce", operands, {"to_apply": region_of(computation), **attributes},
+                                   Shape.tuple([o.shape.without_layout() for o in operands]))
+
+
+@documented
+def CrossReplicaSum(operand: XlaOp, replica_groups: Groups = ()) -> XlaOp:
+    """`AllReduce` with add (for PRED: or)."""
+    builder = XlaBuilder("add")
+    scalar = Shape(operand.shape.element_type)
+    builder.add("add", [builder.parameter(0, scalar), builder.parameter(1, scalar)])
+    return AllReduce(operand, builder.finish(), replica_groups)
+
+
+@documented
+def ReduceScatter(operand: XlaOp, computation: Any, scatter_dimension: int, shard_count: int, replica_groups: Groups = (),
+                  channel_id: int | None = None, layout: Any = None, use_global_device_ids: bool | None = None) -> XlaOp:
+    """`AllReduce`, of which each participant keeps its own of `shard_count` blocks along a dimension.
+
+    Raises InvalidArgument where the dimension is out of range or no multiple of the shard count.
+    """
+    shape = _resized(operand.shape, scatter_dimension, 1, shard_count)
+    attributes = _attributes(replica_groups, channel_id, use_global_device_ids)
+    return operand.builder.add("reduce-scatter", [operand], {
+        "dimensions": (scatter_dimension,), "to_apply": region_of(computation), **attributes}, shape)
+
+
+# ------------------------------------------------------------------------------------------- moving
+
+
+@documented
+def AllToAll(operand: XlaOp, split_dimension: int, concat_dimension: int, split_count: int, replica_groups: Groups = (),
+             layout: Any = None, channel_id: int | None = None) -> XlaOp:
+    """Split along one dimension into `split_count` blocks, block i goes to participant i of the group; what comes is put one
+    after another along `concat_dimension`.
+
+    Raises InvalidArgument for dimensions out of range and a split dimension that is no multiple of the count.
+    """
+    shape = operand.shape
+    for dimension in (split_dimension, concat_dimension):
+        require(0 <= dimension < shape.rank, "the dimension is out of range", f"{dimension} for {shape}", f"0 to {shape.rank - 1}")
+    require(split_count > 0 and shape.dimensions[split_dimension] % split_count == 0,
+            "the split dimension is no multiple of the split count", f"{shape.dimensions[split_dimension]} in {split_count}",
+            "a multiple")
+    groups = replica_groups if _listed(replica_groups) else (tuple(range(split_count)),)
+    result = operand.builder.add("all-to-all", [operand], {"dimensions": (split_dimension,), **_attributes(groups, channel_id)},
+                                 shape)
+    return result if split_dimension == concat_dimension else _regrouped(result, split_dimension, concat_dimension, split_count)
+
+
+def _regrouped(operand: XlaOp, split: int, concat: int, count: int) -> XlaOp:
+    """Blocks that lie one after another along `split`, put one after another along `concat` instead."""
+    builder, dims = operand.builder, list(operand.shape.dimensions)
+    dims[split] //= count
+    apart = builder.add("reshape", [operand], {}, operand.shape.with_dimensions([*dims[:split], count, *dims[split:]]))
+    order = [d for d in range(len(dims) + 1) if d != split]
+    order.insert(concat, split)
+    moved = builder.add("transpose", [apart], {"dimensions": tuple(order)})
+    dims[concat] *= count
+    return builder.add("reshape", [moved], {}, operand.shape.with_dimensions(dims))
+
+
+@documented
+def AllToAllTuple(operands: Sequence[XlaOp], replica_groups: Groups = (), layout: Any = None,
+                  channel_id: int | None = None) -> XlaOp:
+    """Operand i goes to participant i of the group, element i of the result comes from it. All operands have one shape.
+
+    Raises UnsupportedError for no operands.
+    """
+    _several(operands, "AllToAllTuple")
+    return operands[0].builder.add("all-to-all", operands, _attributes(replica_groups, channel_id),
+                                   Shape.tuple([o.shape.without_layout() for o in operands]))
+
+
+@documented
+def RaggedAllToAll(input: XlaOp, input_offsets: XlaOp, send_sizes: XlaOp, output: XlaOp, output_offsets: XlaOp,
+                   recv_sizes: XlaOp, replica_groups: Groups = (), channel_id: int | None = None) -> XlaOp:
+    """Rows ``[input_offsets[i] : +send_sizes[i]]`` of this participant's input replace rows of participant i's output, from row
+    ``output_offsets[i]`` of it on (as this participant's offsets say).
+
+    Offsets and sizes are integers [participants] or [participants, updates]. The result is the output with the rows written.
+    """
+    operands = [input, output, input_offsets, send_sizes, output_offsets, recv_sizes]
+    return input.builder.add("ragged-all-to-all", operands, _attributes(replica_groups, channel_id), output.shape)
+
+
+@documented
+def CollectiveBroadcast(operand: XlaOp, replica_groups: Groups, channel_id: int | None = None) -> XlaOp:
+    """The operand of the first participant of each group, for all of the group; zeros for a participant in no group."""
+    attributes = {"replica_groups": replica_groups, **_attributes((), channel_id)}
+    return operand.builder.add("collective-broadcast", [operand], attributes, operand.shape)
+
+
+@documented
+def CollectivePermute(operand: XlaOp, source_target_pairs: Sequence[tuple[int, int]], channel_id: int | None = None,
+                      inplace: bool = False) -> XlaOp:
+    """Each pair's target gets its source's operand; who is no target gets zeros.
+
+    Raises InvalidArgument for a repeated source or target. `inplace` has no effect.
+    """
+    attributes = {"source_target_pairs": source_target_pairs, **_attributes((), channel_id)}
+    return operand.builder.add("collective-permute", [operand], attributes, operand.shape)
+
+
+@documented
+def MultiCollectivePermute(operands: Sequence[XlaOp], source_target_pairs: Sequence[tuple[int, int]],
+                           channel_id: int | None = None, inplace: bool = False) -> XlaOp:
+    """`CollectivePermute` of several operands in one exchange; the result is a tuple."""
+    _several(operands, "MultiCollectivePermute")
+    attributes = {"source_target_pairs": source_target_pairs, **_attributes((), channel_id)}
+    return operands[0].builder.add("collective-permute", operands, attributes,
+                                   Shape.tuple([o.shape.without_layout() for o in operands]))
+
+
+# ------------------------------------------------------------------------------------------- ids
+
+
+def ReplicaId(builder: XlaBuilder) -> XlaOp:
+    """The number of the replica that runs, u32[]."""
+    return builder.add("replica-id", [], {}, Shape(U32))
+
+
+def PartitionId(builder: XlaBuilder, shape: Shape | None = None) -> XlaOp:
+    """The number of the partition that runs, u32[]. Raises InvalidArgument for another shape."""
+    return builder.add("partition-id", [], {}, shape or Shape(U32))
+
+
+BuildPartitionId = PartitionId

@@ -1,0 +1,40 @@
+"""Cholesky, TriangularSolve and Fft under their documented names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..builder import XlaOp, documented
+
+__all__ = ["Cholesky", "Fft", "TriangularSolve"]
+
+
+@documented
+def Cholesky(a: XlaOp, lower: bool = False) -> XlaOp:
+    """The factor of Hermitian positive definite matrices [..., n, n]: ``a = l l^H`` if `lower`, else ``a = u^H u``.
+
+    Only that triangle of `a` is read, and the other one of the result is zero. A matrix that is not positive definite gives
+    NaN. Raises InvalidArgument unless `a` is floating or complex and its last two dimensions are equal.
+    """
+    return a.builder.add("cholesky", [a], {"lower": lower})
+
+
+@documented
+def TriangularSolve(a: XlaOp, b: XlaOp, left_side: bool, lower: bool, unit_diagonal: bool, transpose_a: str) -> XlaOp:
+    """The solution of ``op(a) x = b`` (`left_side`) or ``x op(a) = b`` with triangular matrices a [..., n, n].
+
+    `lower` says which triangle of `a` is read; with `unit_diagonal` its diagonal is taken as 1 and not read. `transpose_a` is
+    "NO_TRANSPOSE", "TRANSPOSE" or "ADJOINT". Raises InvalidArgument for shapes or element types that do not fit.
+    """
+    flags = {"left_side": left_side, "lower": lower, "unit_diagonal": unit_diagonal, "transpose_a": transpose_a}
+    return a.builder.add("triangular-solve", [a, b], flags)
+
+
+@documented
+def Fft(operand: XlaOp, fft_type: str, fft_length: Sequence[int]) -> XlaOp:
+    """The Fourier transform over the last ``len(fft_length)`` (1 to 3) dimensions.
+
+    `fft_type` is "FFT" or "IFFT" (complex to complex), "RFFT" (real to the half of the spectrum that is independent) or
+    "IRFFT" (back; scaled by 1/N as IFFT is). Raises InvalidArgument where the operand does not fit the lengths.
+    """
+    return operand.builder.add("fft", [operand], {"fft_type": fft_type, "fft_length": tuple(fft_length)})

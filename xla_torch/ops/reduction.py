@@ -1,0 +1,142 @@
+"""Reductions, map, scan and batch normalisation under their documented names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..builder import Liftable, XlaBuilder, XlaOp, documented, lift, region_of
+from ..opcodes.shapes import require
+
+__all__ = ["BatchNormGrad", "BatchNormInference", "BatchNormTraining", "Map", "Reduce", "ReduceAll", "Scan"]
+
+
+@documented
+def Reduce(*arguments: Any, **named: Any) -> XlaOp:
+    """Combine the elements along some dimensions with a computation.
+
+    ``Reduce(operand, init_value, computation, dimensions_to_reduce)``, or for N arrays at once
+    ``Reduce([builder,] operands, init_values, computation, dimensions_to_reduce)``.
+
+    The computation takes N accumulated and N new scalars and returns N scalars (a tuple for N > 1); it must be associative
+    and the init values its identity, as XLA combines in any order. All operands have the same dimensions. The result has the
+    dimensions that remain, and is a tuple if the computation returns one. Reducing nothing gives the init values; with no
+    dimensions to reduce the result is the operand.
+    """
+    operands, init_values, computation, dimensions_to_reduce = _bind(
+        ("operands", "init_values", "computation", "dimensions_to_reduce"), {"operand": "operands", "init_value": "init_values"},
+        arguments, named)
+    arrays, inits = _arrays_and_inits(operands, init_values)
+    return arrays[0].builder.add("reduce", [*arrays, *inits], {
+        "dimensions": dimensions_to_reduce, "to_apply": region_of(computation)})
+
+
+@documented
+def ReduceAll(operand: XlaOp, init_value: XlaOp | Liftable, computation: Any) -> XlaOp:
+    """Combine all elements of an array with a computation of two scalars (see `Reduce`). The result is a scalar."""
+    return Reduce(operand, init_value, computation, list(range(operand.shape.rank)))
+
+
+@documented
+def Map(builder: XlaBuilder, operands: Sequence[XlaOp | Liftable], computation: Any, dimensions: Sequence[int],
+        static_operands: Sequence[XlaOp] = ()) -> XlaOp:
+    """Apply a computation of N scalars to N arrays of the same dimensions, element by element.
+
+    Scalars among the operands are broadcast. `dimensions` must be 0, 1, ... up to the rank; `static_operands` are not
+    supported, as in XLA. The element type is that of the computation's result.
+    """
+    require(not static_operands, "static operands are not supported", hint="pass them as operands")
+    region = region_of(computation)
+    require(len(region.parameters) == len(operands), "the computation takes another number of parameters",
+            got=len(operands), expected=len(region.parameters))
+    lifted = [lift(builder, o, p.shape) for o, p in zip(operands, region.parameters, strict=True)]
+    largest = max((o.shape for o in lifted), key=lambda s: s.rank, default=None)
+    spread = [_broadcast_scalar(o, largest.dimensions) if largest and largest.rank and o.shape.is_scalar else o for o in lifted]
+    return builder.add("map", spread, {"dimensions": dimensions, "to_apply": region})
+
+
+@documented
+def Scan(inputs: Sequence[XlaOp], inits: Sequence[XlaOp | Liftable], to_apply: Any, scan_dimension: int,
+         is_reverse: bool = False, is_associative: bool | None = None) -> XlaOp:
+    """Apply a computation to the slices of arrays along a dimension, one after another, carrying values along.
+
+    The computation takes one slice of each of the M inputs (their shape without the scan dimension) and K carries, and
+    returns N outputs and the K next carries, all in one tuple. The result is the tuple of the outputs of all steps, stacked
+    along the scan dimension, and the last carries. `is_reverse` goes from the last slice to the first; outputs stay at
+    their slice's place. `is_associative` allows evaluation in another order.
+    """
+    require(len(inputs) > 0, "scan needs at least one input")
+    builder, region = inputs[0].builder, region_of(to_apply)
+    carried = [lift(builder, v, p.shape) for v, p in zip(inits, region.parameters[len(inputs):], strict=False)]
+    require(len(carried) == len(inits), "the computation takes fewer carries than there are init values", got=len(inits),
+            expected=len(carried))
+    attributes = {"dimensions": [scan_dimension], "num_carries": len(carried), "to_apply": region, "is_reverse": is_reverse}
+    if is_associative is not None:
+        attributes["is_associative"] = is_associative
+    return builder.add("scan", [*inputs, *carried], attributes)
+
+
+@documented
+def BatchNormTraining(operand: XlaOp, scale: XlaOp, offset: XlaOp, epsilon: float, feature_index: int) -> XlaOp:
+    """Normalise over all dimensions but `feature_index`, then scale and shift each feature.
+
+    ``scale`` and ``offset`` are rank 1, one element for each feature, of the operand's floating type. The result is the tuple
+    (output, batch mean, batch variance); the variance is the biased one, and ``output = scale * (operand - mean) /
+    sqrt(variance + epsilon) + offset``.
+    """
+    return operand.builder.add("batch-norm-training", [operand, scale, offset], {"epsilon": epsilon, "feature_index": feature_index})
+
+
+@documented
+def BatchNormInference(operand: XlaOp, scale: XlaOp, offset: XlaOp, mean: XlaOp, variance: XlaOp, epsilon: float,
+                       feature_index: int) -> XlaOp:
+    """`BatchNormTraining` with mean and variance given; only the normalised output is returned."""
+    return operand.builder.add("batch-norm-inference", [operand, scale, offset, mean, variance], {
+        "epsilon": epsilon, "feature_index": feature_index})
+
+
+@documented
+def BatchNormGrad(operand: XlaOp, scale: XlaOp, batch_mean: XlaOp, batch_var: XlaOp, grad_output: XlaOp, epsilon: float,
+                  feature_index: int) -> XlaOp:
+    """Gradients of `BatchNormTraining`'s output: the tuple (grad_operand, grad_scale, grad_offset).
+
+    `batch_mean` and `batch_var` are what training returned, `grad_output` has the operand's shape.
+    """
+    return operand.builder.add("batch-norm-grad", [operand, scale, batch_mean, batch_var, grad_output], {
+        "epsilon": epsilon, "feature_index": feature_index})
+
+
+# ------------------------------------------------------------------------------------------------ arguments
+
+
+def _bind(names: Sequence[str], synonyms: dict[str, str], arguments: Sequence[Any], named: dict[str, Any]) -> list[Any]:
+    """Arguments by name, where a builder may come first: XLA's forms with and without one are told apart by it."""
+    if arguments and (arguments[0] is None or isinstance(arguments[0], XlaBuilder)):
+        arguments = arguments[1:]
+    bound = dict(zip(names, arguments, strict=False))
+    for name, value in named.items():
+        name = synonyms.get(name, name)
+        if name == "builder":
+            continue
+        if name not in names or name in bound:
+            raise TypeError(f"unexpected or repeated argument {name!r}; expected {', '.join(names)}")
+        bound[name] = value
+    missing = [n for n in names if n not in bound]
+    if missing or len(arguments) > len(names):
+        raise TypeError(f"expected the arguments {', '.join(names)}" + (f"; missing {', '.join(missing)}" if missing else ""))
+    return [bound[n] for n in names]
+
+
+def _arrays_and_inits(operands: Any, init_values: Any) -> tuple[list[XlaOp], list[XlaOp]]:
+    """One or several arrays and as many init values; numbers become constants of the array's type."""
+    several = isinstance(operands, (list, tuple))
+    arrays = list(operands) if several else [operands]
+    values = list(init_values) if several else [init_values]
+    require(len(arrays) == len(values) and len(arrays) > 0, "a reduction takes as many init values as arrays",
+            got=f"{len(arrays)} arrays, {len(values)} init values")
+    return arrays, [lift(a.builder, v, a) for a, v in zip(arrays, values, strict=True)]
+
+
+def _broadcast_scalar(operand: XlaOp, dimensions: Sequence[int]) -> XlaOp:
+    shape = operand.shape.with_dimensions(dimensions)
+    return operand.builder.add("broadcast", [operand], {"dimensions": ()}, shape)

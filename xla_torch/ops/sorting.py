@@ -1,0 +1,36 @@
+"""Documented functions: sorting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..builder import XlaOp, documented, region_of
+
+__all__ = ["Sort", "TopK"]
+
+
+@documented
+def Sort(operands: XlaOp | Sequence[XlaOp], comparator: Any, dimension: int = -1, is_stable: bool = False) -> XlaOp:
+    """Sort arrays of equal dimensions together along a dimension (default: the last), always stably.
+
+    `comparator` takes (left, right) scalars of each operand and returns a PRED scalar: left comes before right; it is a
+    strict weak order. One operand gives an array, several a tuple. Raises InvalidArgument for a dimension out of range and
+    for a comparator of other types.
+    """
+    values = [operands] if isinstance(operands, XlaOp) else list(operands)
+    dimension = values[0].shape.rank - 1 if dimension == -1 and values else dimension
+    attributes: dict[str, Any] = {"dimensions": (dimension,), "to_apply": region_of(comparator)}
+    if is_stable:
+        attributes["is_stable"] = True
+    return values[0].builder.add("sort", values, attributes)
+
+
+@documented
+def TopK(operand: XlaOp, k: int, largest: bool = True) -> XlaOp:
+    """The k largest (or smallest) elements along the last dimension: a tuple of values[..., k] and s32 indices[..., k].
+
+    Values stand in descending (ascending) order, equal ones by index; the order is total: +0 is above -0, NaN above
+    infinity. Raises InvalidArgument for a scalar and for k out of range.
+    """
+    return operand.builder.add("topk", [operand], {"k": k, "largest": largest})

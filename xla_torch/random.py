@@ -1,0 +1,7 @@
+"""Seeding of XLA's `rng` ops (RngUniform, RngNormal). RngBitGenerator needs none: its state is an argument."""
+
+from __future__ import annotations
+
+from .lowering.kernels.random import seed, use_generator
+
+__all__ = ["seed", "use_generator"]

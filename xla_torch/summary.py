@@ -1,0 +1,130 @@
+"""A program on one screen: what it takes and gives, its ops, what it costs, and what cannot run or be derived."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from grad_rules import TABLE, GradientKind
+
+from .computation import XlaComputation
+from .cost import computation_cost
+from .hlo.ir import Instruction, Module
+from .interop.custom_calls import is_known
+from .lowering.emit import comment
+
+ROWS = 40
+"""Parameters and results listed before the rest is summed up."""
+
+_WIDTH = 118
+
+
+def summary(computation: XlaComputation) -> str:
+    """The summary as text, without a newline at its end."""
+    return "\n".join(_lines(computation))
+
+
+def _lines(computation: XlaComputation) -> Iterator[str]:
+    module, signature = computation.module, computation.program_shape
+    computations = module.computations
+    instructions = [i for c in computations for i in c.instructions]
+    headline = f"{comment(module.name)}: {len(instructions)} instructions in {_count(len(computations), 'computation')}"
+    if module.replica_count * module.num_partitions > 1:
+        headline += f", for {module.replica_count} replicas x {module.num_partitions} partitions"
+    yield headline
+
+    parameters = [(f"{number}", str(p.shape), f"%{comment(p.name)}", comment(p.op_name))
+                  for number, p in enumerate(module.entry.parameters)]
+    yield from _section("parameters", sum(s.byte_size for s in signature.parameters), _table(parameters))
+    leaves = list(signature.result.leaves())
+    yield from _section("results", signature.result.byte_size, _table([(f"{n}", str(s)) for n, s in enumerate(leaves)]))
+
+    counts = Counter(i.opcode for i in instructions)
+    yield from _section("ops", None, _wrap(f"{opcode} {count}" for opcode, count in counts.most_common()))
+    yield from _section("cost", None, _cost(module))
+    yield from _section("constants", None, _constants(instructions))
+    yield from _section("custom calls", None, _custom_calls(instructions))
+    yield from _section("no gradient", None, _refused(counts))
+
+
+def _section(title: str, size: int | None, lines: Iterable[str]) -> Iterator[str]:
+    lines = list(lines)
+    if lines:
+        yield f"\n{title}" + (f", {_bytes(size)}" if size is not None else "")
+        yield from (f"  {line}" for line in lines)
+
+
+def _table(rows: list[tuple[str, ...]]) -> list[str]:
+    """Rows with aligned columns; only the first and a count of the others where there are many."""
+    shown = rows[:ROWS]
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in shown]
+    return lines + [f"... and {len(rows) - ROWS} more"] * (len(rows) > ROWS)
+
+
+def _wrap(words: Iterable[str]) -> list[str]:
+    """Words separated by commas, in lines of bounded width."""
+    lines = [""]
+    for word in words:
+        if len(lines[-1]) + len(word) > _WIDTH:
+            lines.append("")
+        lines[-1] += f"{word}, "
+    lines[-1] = lines[-1].removesuffix(", ")
+    return [line.rstrip() for line in lines if line]
+
+
+def _cost(module: Module) -> list[str]:
+    cost = computation_cost(module.entry)
+    lines = [f"{_scaled(cost.flops)}flop, {_scaled(cost.transcendentals)}transcendental functions, "
+             f"{_bytes(cost.bytes)} read and written"]
+    if cost.unknown_loops:
+        lines.append(f"with {_count(cost.unknown_loops, 'loop')} whose length depends on data, taken once")
+    return lines
+
+
+def _constants(instructions: list[Instruction]) -> list[str]:
+    found = [i for i in instructions if i.opcode == "constant"]
+    if not found:
+        return []
+    largest = max(found, key=lambda i: i.shape.byte_size)
+    elided = [f"%{comment(i.name)}" for i in found if i.attributes["literal"].elided]
+    lines = [f"{len(found)}, {_bytes(sum(i.shape.byte_size for i in found))}; "
+             f"the largest is %{comment(largest.name)}, {largest.shape}"]
+    if elided:
+        lines += ["printed as constant({...}), so that the program cannot run:", *_wrap(elided)]
+    return lines
+
+
+def _custom_calls(instructions: list[Instruction]) -> list[str]:
+    calls = Counter((i.attributes["custom_call_target"], is_known(i)) for i in instructions if i.opcode == "custom-call")
+    return [f"{comment(target)} {count}" + ("" if known else "   UNSUPPORTED: see register_custom_call")
+            for (target, known), count in calls.most_common()]
+
+
+def _refused(counts: Counter[str]) -> list[str]:
+    return [f"{opcode}: {TABLE[opcode].because}" for opcode in counts
+            if opcode in TABLE and TABLE[opcode].kind is GradientKind.REFUSED]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + "s" * (number != 1)
+
+
+def _bytes(size: int) -> str:
+    """``1.5 MiB``."""
+    value, unit = float(size), "B"
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if value < 1024 or unit == "TiB":
+            break
+        value /= 1024
+    return f"{value:.1f} {unit}" if unit != "B" else f"{size} B"
+
+
+def _scaled(number: int) -> str:
+    """``1.5 M``, to be followed by a unit; small numbers as they are."""
+    value = float(number)
+    for prefix in ("", "k", "M", "G", "T"):
+        if value < 1000 or prefix == "T":
+            break
+        value /= 1000
+    return f"{value:.1f} {prefix}" if prefix else f"{number} "

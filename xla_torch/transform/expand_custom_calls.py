@@ -1,0 +1,113 @@
+"""Custom calls that are plain XLA ops in other words: written as those ops, they print, run and differentiate as they do.
+
+Compiled programs for the CPU call LAPACK for Cholesky factors and triangular solves, and a routine of XLA's own for TopK.
+`expansion` gives the computation that stands for one such instruction, `expand` puts it in the place of every one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ..builder import XlaBuilder, XlaOp
+from ..hlo.ir import Computation, Instruction
+from ..interop.custom_calls import CustomCall, is_registered
+from ..shape import Shape
+from ..types import PRED, S32
+from .inline import Inliner, Value, rebuilt
+
+_LAPACK = re.compile(r"lapack_[sdcz](potrf|trsm)_ffi")
+_IDENTITIES = frozenset({"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "xla.sdy.FuncResultSharding",
+                         "xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape", "annotate_device_placement",
+                         "MoveToHost", "MoveToDevice"})
+
+
+def expand(computation: Computation) -> Computation:
+    """The computation in plain form (see `inline`), with ops in place of the custom calls that have an expansion."""
+    return rebuilt(computation, _Expander)
+
+
+class _Expander(Inliner):
+    def visit(self, instruction: Instruction, operands: list[Value], arguments: Sequence[Value]) -> Value:
+        meaning = expansion(instruction) if instruction.opcode == "custom-call" else None
+        return self.run(meaning, operands) if meaning else super().visit(instruction, operands, arguments)
+
+
+def expansion(instruction: Instruction) -> Computation | None:
+    """A computation of the instruction's operands that does what a custom call does, or None where there is none.
+
+    A function that the user registered for the target goes first.
+    """
+    target = instruction.attributes["custom_call_target"]
+    lapack = _LAPACK.fullmatch(target)
+    rule = _RULES.get(lapack.group(1) if lapack else target)
+    if rule is None and target in _IDENTITIES and _keeps_shape(instruction):
+        rule = _identity
+    if rule is None or is_registered(target):
+        return None
+    builder = XlaBuilder(re.sub(r"\W", "_", target))
+    operands = [builder.parameter(k, o.shape.without_layout()) for k, o in enumerate(instruction.operands)]
+    call = CustomCall(target, instruction.shape.without_layout(), str(instruction.common.get("backend_config", "")))
+    return builder.finish(rule(builder, call, operands))
+
+
+def _keeps_shape(instruction: Instruction) -> bool:
+    return len(instruction.operands) == 1 and instruction.operands[0].shape.compatible(instruction.shape)
+
+
+Rule = Callable[[XlaBuilder, CustomCall, Sequence[XlaOp]], XlaOp]
+
+
+def _identity(builder: XlaBuilder, call: CustomCall, operands: Sequence[XlaOp]) -> XlaOp:
+    return builder.add("copy", operands)
+
+
+def _potrf(builder: XlaBuilder, call: CustomCall, operands: Sequence[XlaOp]) -> XlaOp:
+    """(factor in one triangle and the operand's elements in the other, info)."""
+    (a,) = operands
+    lower = call.letter("uplo", "L") == "L"
+    factor = builder.add("cholesky", [a], {"lower": lower})
+    inside = _triangle(builder, a.shape, lower)
+    kept = builder.add("select", [inside, factor, a])
+    # A matrix that is not positive definite has a factor of NaN: info is whether its last element is.
+    rank, size = a.shape.rank, a.shape.dimensions[-1]
+    info_shape = call.shape.tuple_shapes[1]
+    if not size:
+        return builder.add("tuple", [kept, _broadcast(builder, builder.constant(0), info_shape.dimensions)])
+    bounds = tuple((0, n, 1) if d < rank - 2 else (n - 1, n, 1) for d, n in enumerate(a.shape.dimensions))
+    last = builder.add("slice", [factor], {"slice": bounds}, a.shape.with_dimensions([*a.shape.dimensions[:-2], 1, 1]))
+    last = builder.add("reshape", [last], {}, a.shape.with_dimensions(info_shape.dimensions))
+    if last.element_type.is_complex:
+        last = builder.add("real", [last])
+    failed = builder.add("compare", [last, last], {"direction": "NE"})
+    return builder.add("tuple", [kept, builder.add("convert", [failed], {}, Shape.array(S32, info_shape.dimensions))])
+
+
+def _triangle(builder: XlaBuilder, shape: Shape, lower: bool) -> XlaOp:
+    """PRED of the shape: inside the triangle."""
+    size = shape.dimensions[-1]
+    mask = np.tri(size, dtype=np.bool_) if lower else np.tri(size, dtype=np.bool_).T
+    return builder.add("broadcast", [builder.constant(np.ascontiguousarray(mask), PRED)], {"dimensions": (shape.rank - 2, shape.rank - 1)},
+                       Shape.array(PRED, shape.dimensions))
+
+
+def _broadcast(builder: XlaBuilder, scalar: XlaOp, dimensions: Sequence[int]) -> XlaOp:
+    return builder.add("broadcast", [scalar], {"dimensions": ()}, Shape.array(scalar.element_type, dimensions))
+
+
+def _trsm(builder: XlaBuilder, call: CustomCall, operands: Sequence[XlaOp]) -> XlaOp:
+    """The solution, which LAPACK writes over the right side."""
+    transposed = {"N": "NO_TRANSPOSE", "T": "TRANSPOSE", "C": "ADJOINT"}[call.letter("trans_x", "N")]
+    return builder.add("triangular-solve", operands, {
+        "left_side": call.letter("side", "L") == "L", "lower": call.letter("uplo", "L") == "L",
+        "unit_diagonal": call.letter("diag", "N") == "U", "transpose_a": transposed})
+
+
+def _top_k(builder: XlaBuilder, call: CustomCall, operands: Sequence[XlaOp]) -> XlaOp:
+    """(largest values, their indices)."""
+    return builder.add("topk", operands, {"k": call.shape.tuple_shapes[0].dimensions[-1], "largest": True})
+
+
+_RULES: dict[str, Rule] = {"potrf": _potrf, "trsm": _trsm, "TopK": _top_k}
