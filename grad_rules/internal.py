@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from xla_torch.builder import XlaOp
-from xla_torch.hlo.ir import Instruction
+from collections.abc import Iterator
+from typing import Any
 
-from ._calculus import inverse, reshape, transpose
-from ._table import linear
+from xla_torch.builder import XlaBuilder, XlaOp
+from xla_torch.errors import DifferentiationError
+from xla_torch.hlo.ir import Instruction
+from xla_torch.interop.custom_calls import is_differentiable
+from xla_torch.ops import CustomCallVjp, GetTupleElement, Tuple
+from xla_torch.shape import Shape
+
+from ._calculus import full, inverse, reshape, transpose
+from ._table import linear, vjp
+
+# ------------------------------------------------------------------------------------------------------ identities
 
 
 def _through_memory(ct: XlaOp, inst: Instruction) -> XlaOp | None:
@@ -26,3 +35,50 @@ linear("domain", operand=lambda ct: ct)
 linear("opt-barrier", operand=lambda ct: ct)
 linear("copy-start", operand=lambda ct: ct[0] if ct[1] is None else ct[1] if ct[0] is None else ct[0] + ct[1])
 linear("copy-done", operand=lambda ct, inst: (ct, *(None,) * (len(inst.operands[0].shape.tuple_shapes) - 1)))
+
+
+# ---------------------------------------------------------------------------------------------------- custom calls
+
+
+def _custom_call(ct: Any, operands: tuple[Any, ...], inst: Instruction, custom_call_target: str) -> list[Any]:
+    """Another custom call, which knows the target's rule: the registered one, or torch's autograd through its function."""
+    if not is_differentiable(custom_call_target):
+        raise DifferentiationError("this custom call has no gradient", got=custom_call_target,
+                                   hint=f"register_custom_call({custom_call_target!r}, function, vjp=...)")
+    builder = next(_leaves(operands)).builder
+    found = CustomCallVjp([_packed(builder, o) for o in operands], list(_cotangents(builder, ct, inst.shape)),
+                          custom_call_target, str(inst.common.get("backend_config", "")))
+    parts = iter([GetTupleElement(found, k) for k in range(len(found.shape.tuple_shapes))])
+    return [_distributed(operand, parts) for operand in operands]
+
+
+def _leaves(value: Any) -> Iterator[XlaOp]:
+    if isinstance(value, XlaOp):
+        yield value
+    else:
+        for part in value:
+            yield from _leaves(part)
+
+
+def _packed(builder: XlaBuilder, value: Any) -> XlaOp:
+    """Nested Python tuples as one op."""
+    return value if isinstance(value, XlaOp) else Tuple(builder, [_packed(builder, part) for part in value])
+
+
+def _cotangents(builder: XlaBuilder, ct: Any, shape: Shape) -> Iterator[XlaOp]:
+    """The cotangents of all arrays in a result, zeros where there is none."""
+    if shape.is_tuple:
+        for part, inner in zip(ct or (None,) * len(shape.tuple_shapes), shape.tuple_shapes, strict=True):
+            yield from _cotangents(builder, part, inner)
+    elif shape.is_array:
+        yield full(builder, 0, shape.without_layout()) if ct is None else ct
+
+
+def _distributed(operand: Any, parts: Iterator[XlaOp]) -> Any:
+    """The next cotangents for an operand, in its own form."""
+    if not isinstance(operand, XlaOp):
+        return tuple(_distributed(part, parts) for part in operand)
+    return next(parts) if operand.element_type.is_differentiable else None
+
+
+vjp("custom-call", operands=_custom_call)

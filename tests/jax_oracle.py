@@ -90,5 +90,5 @@ def compare(found: Sequence[Any], want: Sequence[np.ndarray], rtol: float) -> No
     assert len(found) == len(want)
     for got, expected in zip(found, want, strict=True):
         array = got.detach().resolve_conj().numpy() if isinstance(got, torch.Tensor) else np.asarray(got)
-        assert array.shape == expected.shape and array.dtype == expected.dtype
+        assert (array.shape, array.dtype) == (expected.shape, expected.dtype)
         np.testing.assert_allclose(array, expected, rtol=rtol, atol=rtol * max(1.0, float(np.abs(expected).max(initial=0))))

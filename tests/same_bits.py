@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 from agreement import assert_agree, dtype_of, special_values
-from oracle import run_xla
 
 import xla_torch
+from oracle import run_xla
 
 
 def program(*instructions: str, regions: str = "") -> str:

@@ -9,11 +9,11 @@ import torch
 pytest.importorskip("jax")
 import jax
 import jax.numpy as jnp
+from gradient_rows import Row, built, check_first, check_second, row, values
 from jax import lax
+from jax_oracle import compare, to_torch
 
 import xla_torch
-from gradient_rows import Row, built, check_first, check_second, row, values
-from jax_oracle import compare, to_torch
 from xla_torch import Shape, ops
 
 V23, V34, V5 = values(2, 3), values(3, 4), values(5)
@@ -67,7 +67,8 @@ def test_movement(row: Row) -> None:
 
 def test_slices_add_in_place() -> None:
     """Many slices of one array write their cotangents into one array instead of adding arrays of zeros."""
-    text = xla_torch.vjp(built(lambda x: sum_of(ops.SliceInDim(x, k, k + 1, 1, 0) * float(k + 1) for k in range(5)), V5)).to_hlo_text()
+    program = built(lambda x: sum_of(ops.SliceInDim(x, k, k + 1, 1, 0) * float(k + 1) for k in range(5)), V5)
+    text = xla_torch.vjp(program).to_hlo_text()
     assert text.count(" pad(") == 1
     assert text.count("dynamic-update-slice(") == 4
 
@@ -81,11 +82,11 @@ def sum_of(parts):
 
 # ---------------------------------------------------------------------------------------------------- run-time indices
 
-I = np.int32
+INT = np.int32
 
 
 def indices(*numbers) -> np.ndarray:
-    return np.array(numbers, I)
+    return np.array(numbers, INT)
 
 
 def gathered(mode: str | None = None, **numbers):
@@ -95,11 +96,11 @@ def gathered(mode: str | None = None, **numbers):
     return lambda x, i: lax.gather(x, i, dims, sizes, mode=mode or "clip", fill_value=0)
 
 
-ROWS_OF = dict(offset_dims=(1,), collapsed_slice_dims=(0,), start_index_map=(0,), slice_sizes=(1, 4))
-WINDOWS_OF = dict(offset_dims=(1, 2), collapsed_slice_dims=(), start_index_map=(0, 1), slice_sizes=(2, 2))
-PAIRS_OF = dict(offset_dims=(), collapsed_slice_dims=(0, 1), start_index_map=(1, 0), slice_sizes=(1, 1))
-PER_ROW = dict(offset_dims=(), collapsed_slice_dims=(1,), start_index_map=(1,), slice_sizes=(1, 1),
-               operand_batching_dims=(0,), start_indices_batching_dims=(0,))
+ROWS_OF = {"offset_dims": (1,), "collapsed_slice_dims": (0,), "start_index_map": (0,), "slice_sizes": (1, 4)}
+WINDOWS_OF = {"offset_dims": (1, 2), "collapsed_slice_dims": (), "start_index_map": (0, 1), "slice_sizes": (2, 2)}
+PAIRS_OF = {"offset_dims": (), "collapsed_slice_dims": (0, 1), "start_index_map": (1, 0), "slice_sizes": (1, 1)}
+PER_ROW = {"offset_dims": (), "collapsed_slice_dims": (1,), "start_index_map": (1,), "slice_sizes": (1, 1),
+               "operand_batching_dims": (0,), "start_indices_batching_dims": (0,)}
 
 
 def raw_gather(x, i):
@@ -113,22 +114,22 @@ def scattered(function, **numbers):
     return lambda x, i, u: function(x, i, u, dims, unique_indices=unique, mode="drop")
 
 
-ROWS_TO = dict(update_window_dims=(1,), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,))
-WINDOWS_TO = dict(update_window_dims=(1, 2), inserted_window_dims=(), scatter_dims_to_operand_dims=(0, 1))
-BATCHED_TO = dict(update_window_dims=(), inserted_window_dims=(1,), scatter_dims_to_operand_dims=(1,),
-                  operand_batching_dims=(0,), scatter_indices_batching_dims=(0,))
+ROWS_TO = {"update_window_dims": (1,), "inserted_window_dims": (0,), "scatter_dims_to_operand_dims": (0,)}
+WINDOWS_TO = {"update_window_dims": (1, 2), "inserted_window_dims": (), "scatter_dims_to_operand_dims": (0, 1)}
+BATCHED_TO = {"update_window_dims": (), "inserted_window_dims": (1,), "scatter_dims_to_operand_dims": (1,),
+                  "operand_batching_dims": (0,), "scatter_indices_batching_dims": (0,)}
 TIES = (np.array([[1.0, 2.0, 3.0], [0.5, 0.5, 0.5]]), indices([0], [0], [1]),
         np.array([[1.0, 5.0, 0.0], [1.0, 5.0, 3.0], [0.0, 0.5, 1.0]]))
 ZEROS = (np.array([[1.5, 0.0, 3.0], [0.5, 0.7, 0.0]]), indices([0], [0], [1]),
          np.array([[0.0, 5.0, 0.0], [2.0, 0.0, 0.0], [0.0, 0.5, 1.0]]))
 
 INDEXING = [
-    row("dynamic-slice", lambda x, i: lax.dynamic_slice(x, (i, I(1)), (2, 2)), V34, I(1)),
-    row("dynamic-slice", lambda x, i: lax.dynamic_slice(x, (i, i), (2, 3)) + x[:2, :3], V34, I(9)),
+    row("dynamic-slice", lambda x, i: lax.dynamic_slice(x, (i, INT(1)), (2, 2)), V34, INT(1)),
+    row("dynamic-slice", lambda x, i: lax.dynamic_slice(x, (i, i), (2, 3)) + x[:2, :3], V34, INT(9)),
     row("dynamic-slice", lambda x: lax.dynamic_slice(x, (2, 0), (0, 3)), V34, order=0,
         build=lambda x: ops.DynamicSlice(x, [2, 0], [0, 3])),
-    row("dynamic-update-slice", lambda x, u, i: lax.dynamic_update_slice(x, u, (i, I(1))), V34, V23, I(1)),
-    row("dynamic-update-slice", lambda x, u, i: lax.dynamic_update_slice(x, u, (i, i)), V34, V23, I(-7)),
+    row("dynamic-update-slice", lambda x, u, i: lax.dynamic_update_slice(x, u, (i, INT(1))), V34, V23, INT(1)),
+    row("dynamic-update-slice", lambda x, u, i: lax.dynamic_update_slice(x, u, (i, i)), V34, V23, INT(-7)),
     row("gather", gathered(**ROWS_OF), V34, indices([2], [0], [2])),
     row("gather", gathered(**ROWS_OF), V34, indices([-1], [2], [9])),
     row("gather", gathered("fill", **ROWS_OF), V34, indices([-1], [2], [9])),
@@ -140,7 +141,7 @@ INDEXING = [
     row("gather", lambda x: x[np.array([2, 0, 2])], V34),
     row("gather", lambda x, i: jnp.take(x, i, axis=1), V34, indices([0, 3], [2, 2])),
     row("gather", lambda x, i: jnp.take_along_axis(x, i, 1), V34, indices([0, 3], [2, 2], [1, 0])),
-    row("gather", lambda x, i: x[jnp.clip(i[:, 0], 0, 2)], V34, np.zeros((0, 1), I), order=0, build=raw_gather),
+    row("gather", lambda x, i: x[jnp.clip(i[:, 0], 0, 2)], V34, np.zeros((0, 1), INT), order=0, build=raw_gather),
     row("scatter", scattered(lax.scatter_add, **ROWS_TO), V34, indices([2], [0], [2]), values(3, 4, seed=1)),
     row("scatter", scattered(lax.scatter_add, **ROWS_TO), V34, indices([-1], [0], [5]), values(3, 4, seed=1)),
     row("scatter", scattered(lax.scatter_add, **WINDOWS_TO), V34, indices([1, 1], [2, 2], [0, 2]), values(3, 2, 2)),
@@ -154,7 +155,7 @@ INDEXING = [
     row("scatter", scattered(lax.scatter_max, **ROWS_TO), V34, indices([2], [0], [9]), values(3, 4, seed=1)),
     row("scatter", scattered(lax.scatter_max, **ROWS_TO), *TIES, order=0),
     row("scatter", scattered(lax.scatter_min, **ROWS_TO), *TIES, order=0),
-    row("scatter", scattered(lax.scatter_add, **ROWS_TO), V34, np.zeros((0, 1), I), np.zeros((0, 4)), order=0,
+    row("scatter", scattered(lax.scatter_add, **ROWS_TO), V34, np.zeros((0, 1), INT), np.zeros((0, 4)), order=0,
         build=lambda x, i, u: scatter(x, i, u, lambda a, b: a + b)),
 ]
 

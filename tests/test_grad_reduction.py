@@ -11,11 +11,11 @@ import torch
 pytest.importorskip("jax")
 import jax
 import jax.numpy as jnp
+from gradient_rows import Row, built, check_first, check_second, complexes, row, values
 from jax import lax
+from jax_oracle import compare, to_torch
 
 import xla_torch
-from gradient_rows import Row, built, check_first, check_second, complexes, row, values
-from jax_oracle import compare, to_torch
 from xla_torch import Shape, ops
 from xla_torch.types import F64, S32
 
@@ -264,7 +264,7 @@ def test_scan_and_sort(row: Row) -> None:
         check_second(row)
 
 
-def normalised(x, mean, var, scale, offset, epsilon=0.1):
+def normalised(x, mean, var, scale, offset, epsilon=0.125):
     shape = (1, 3, 1)
     return (x - mean.reshape(shape)) / jnp.sqrt(var.reshape(shape) + epsilon) * scale.reshape(shape) + offset.reshape(shape)
 
@@ -281,8 +281,8 @@ def inference(x, scale, offset, mean, var):
 def backward(x, scale, mean, var, grad):
     count = x.shape[0] * x.shape[2]
     shape = (1, 3, 1)
-    deviation, root = x - mean.reshape(shape), jnp.sqrt(var + 0.1)
-    c, d = (grad * deviation).sum((0, 2)) / (var + 0.1) / count, grad.sum((0, 2)) / count
+    deviation, root = x - mean.reshape(shape), jnp.sqrt(var + 0.125)
+    c, d = (grad * deviation).sum((0, 2)) / (var + 0.125) / count, grad.sum((0, 2)) / count
     whole = (scale / root).reshape(shape) * (grad - d.reshape(shape) - c.reshape(shape) * deviation)
     return whole, (grad * deviation).sum((0, 2)) / root, grad.sum((0, 2))
 
@@ -291,11 +291,11 @@ X3, S3, O3 = values(2, 3, 2), values(3, seed=1), values(3, seed=2)
 M3, P3 = values(3, seed=3), values(3, low=0.5, high=2.0)
 NORMS = [
     row("batch-norm-training", training, X3, S3, O3, on_xla=False,
-        build=lambda x, s, o: ops.BatchNormTraining(x, s, o, 0.1, 1)),
+        build=lambda x, s, o: ops.BatchNormTraining(x, s, o, 0.125, 1)),
     row("batch-norm-inference", inference, X3, S3, O3, M3, P3, on_xla=False,
-        build=lambda *x: ops.BatchNormInference(*x, 0.1, 1)),
+        build=lambda *x: ops.BatchNormInference(*x, 0.125, 1)),
     row("batch-norm-grad", backward, X3, S3, M3, P3, values(2, 3, 2, seed=5), on_xla=False,
-        build=lambda *x: ops.BatchNormGrad(*x, 0.1, 1)),
+        build=lambda *x: ops.BatchNormGrad(*x, 0.125, 1)),
 ]
 
 

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from agreement import FLOATS, INTS, dtype_of
-from oracle import needs_xla, run_xla
 from same_bits import assert_same, filled, plain, program
 
 import xla_torch
-from xla_torch import ops
+from oracle import needs_xla
 from xla_torch.builder import XlaBuilder, XlaOp
 from xla_torch.errors import InvalidArgument
 from xla_torch.lowering.kernels import indexing as kernels
 from xla_torch.shape import Shape
 from xla_torch.types import F32, PRED, S32, U8
+
+ops: Any = xla_torch.ops  # which take tensors for XlaOps
 
 
 @pytest.fixture(params=["host", "device"])
@@ -142,7 +144,8 @@ class Dimensions:
 
     def attributes(self, gather: bool) -> str:
         if gather:
-            names = ("offset_dims", "collapsed_slice_dims", "start_index_map", "operand_batching_dims", "start_indices_batching_dims")
+            names = ("offset_dims", "collapsed_slice_dims", "start_index_map", "operand_batching_dims",
+                     "start_indices_batching_dims")
         else:
             names = ("update_window_dims", "inserted_window_dims", "scatter_dims_to_operand_dims", "input_batching_dims",
                      "scatter_indices_batching_dims")
@@ -159,7 +162,7 @@ def draw(seed: int) -> Dimensions:
     batching = sorted(int(d) for d in dims[:int(rng.integers(0, 2 if rank > 1 else 1))])
     free = [d for d in range(rank) if d not in batching]
     absent = sorted(int(d) for d in rng.permutation(free)[:int(rng.integers(0, len(free) + 1))])
-    index_map = [int(d) for d in rng.permutation(free)[:int(rng.integers(0, len(free) + 1))]]
+    index_map = [int(d) for d in rng.permutation(free)[:int(rng.integers(1, len(free) + 1))]]
     window = [1 if d in absent or d in batching else operand[d] if rng.random() < 0.5 else int(rng.integers(1, operand[d] + 1))
               for d in range(rank)]
     points = [int(n) for n in rng.integers(1, 4, int(rng.integers(len(batching), 3)))]
@@ -207,8 +210,8 @@ GATHERS = {
                "slice_sizes={1,1}", "gather"),
     "windows": ((16, 11), (5, 2), (5, 8, 6), "offset_dims={1,2}, collapsed_slice_dims={}, start_index_map={0,1}, "
                 "index_vector_dim=1, slice_sizes={8,6}", "gather"),
-    "along": ((4, 3), (4, 2, 1), (4, 2), "offset_dims={}, collapsed_slice_dims={1}, start_index_map={1}, operand_batching_dims={0}, "
-              "start_indices_batching_dims={0}, index_vector_dim=2, slice_sizes={1,1}", "gather"),
+    "along": ((4, 3), (4, 2, 1), (4, 2), "offset_dims={}, collapsed_slice_dims={1}, start_index_map={1}, index_vector_dim=2, "
+              "slice_sizes={1,1}, operand_batching_dims={0}, start_indices_batching_dims={0}", "gather"),
     "nothing": ((4, 3), (0, 1), (0, 3), "offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, "
                 "slice_sizes={1,3}", "take"),
 }
@@ -290,10 +293,12 @@ def test_combiners(element_type: str, name: str, reading: str) -> None:
 def test_half_precision_rounds_after_every_step(name: str, element_type: str) -> None:
     rng = np.random.default_rng(8)
     updates = (1 + rng.random(60) / 8).astype(dtype_of(element_type))
-    wide = "x = f32[] convert(a)\ny = f32[] convert(b)\ns = f32[] {name}(x, y)\nROOT r = {{t}}[] convert(s)".format(name=name)
+    wide = f"x = f32[] convert(a)\ny = f32[] convert(b)\ns = f32[] {name}(x, y)\nROOT r = {{t}}[] convert(s)"
     for body in (SIMPLE[name], wide):
-        assert_same(scatter_program(POINTS, element_type, body), filled(element_type, 40) * 0 + 1 if False else
-                    np.ones(40, updates.dtype), rng.integers(0, 4, (60, 1), np.int32), updates)
+        assert_same(scatter_program(POINTS, element_type, body), np.ones(40, updates.dtype),
+                    rng.integers(0, 4, (60, 1), np.int32), updates)
+        assert_same(scatter_program(ROWS, element_type, body), np.ones((5, 3), updates.dtype),
+                    rng.integers(0, 3, (9, 1), np.int32), updates[:27].reshape(9, 3))
 
 
 @needs_xla
@@ -310,7 +315,8 @@ def test_updates_of_one_element_come_in_order(reading: str) -> None:
     dims = Dimensions([7, 2], [1, 2], [0], [], [0], [count, 1], 1, [], [1])
     indices = np.random.default_rng(9).integers(0, 7, (count, 1), np.int32)
     updates = np.arange(2 * count, dtype=np.int32).reshape(count, 2)
-    got = xla_torch.parse_hlo(scatter_program(dims, "s32", SIMPLE["second"])).run_numpy(np.zeros((7, 2), np.int32), indices, updates)[0]
+    computation = xla_torch.parse_hlo(scatter_program(dims, "s32", SIMPLE["second"]))
+    got = computation.run_numpy(np.zeros((7, 2), np.int32), indices, updates)[0]
     last = {int(i): k for k, i in enumerate(indices[:, 0])}
     assert got.tolist() == [updates[last[row]].tolist() for row in range(7)]
 
@@ -328,22 +334,32 @@ def test_promises_change_nothing(reading: str) -> None:
 def test_a_window_partly_outside_writes_nothing(reading: str) -> None:
     dims = Dimensions([4, 3], [2, 2], [], [], [0, 1], [2], 0, [], [0, 1])
     for start in ([3, 2], [2, 1], [-1, 0], [0, 0]):
-        assert_same(scatter_program(dims, "s32", SIMPLE["add"]), plain("s32", 4, 3), np.array(start, np.int32), plain("s32", 2, 2))
+        text = scatter_program(dims, "s32", SIMPLE["add"])
+        assert_same(text, plain("s32", 4, 3), np.array(start, np.int32), plain("s32", 2, 2))
+
+
+def test_empty_index_vectors_mean_the_start(reading: str) -> None:
+    dims = Dimensions([4], [1], [0], [], [], [3, 0], 1, [], [])
+    text = scatter_program(dims, "s32", SIMPLE["add"])
+    arguments = plain("s32", 4), np.zeros((3, 0), np.int32), plain("s32", 3)
+    assert xla_torch.parse_hlo(text).run_numpy(*arguments)[0].tolist() == [7, 2, 3, 4]
 
 
 _EXAMPLE_INDICES = [[[[0, 0], [1, 0], [2, 1]], [[0, 1], [1, 1], [0, 9]]], [[[0, 0], [2, 1], [2, 2]], [[1, 2], [0, 1], [1, 0]]]]
 
 
-@pytest.mark.parametrize(("window", "first_row"), [((1, 2), [[3, 4], [4, 5], [5, 6], [7, 8]]), ((2, 2), [[3, 4], [6, 7], [6, 7], [7, 8]])])
-def test_documented_scatter(window: tuple[int, int], first_row: list[list[int]]) -> None:
+@pytest.mark.parametrize(("window", "first_rows"), [
+    ((1, 2), [[3, 4], [4, 5], [5, 6], [7, 8]]), ((2, 2), [[3, 4], [6, 7], [6, 7], [7, 8]])])
+def test_documented_scatter(window: tuple[int, int], first_rows: list[list[int]]) -> None:
     builder = XlaBuilder("add")
     a, b = (builder.parameter(k, Shape(S32)) for k in range(2))
     numbers = ops.ScatterDimensionNumbers(
         update_window_dims=(3, 4), inserted_window_dims=(1,), scatter_dims_to_operand_dims=(2, 1), index_vector_dim=3,
         input_batching_dims=(0,), scatter_indices_batching_dims=(1,))
-    got = ops.Scatter(torch.arange(1, 49, dtype=torch.int32).reshape(2, 3, 4, 2), torch.tensor(_EXAMPLE_INDICES),
-                      torch.ones(2, 2, 3, *window, dtype=torch.int32), builder.build(a + b), numbers)
-    assert got[0, 0].tolist() == first_row
+    operand = torch.arange(1, 49, dtype=torch.int32).reshape(2, 3, 4, 2)
+    updates = torch.ones(2, 2, 3, *window, dtype=torch.int32)
+    got: Any = ops.Scatter(operand, torch.tensor(_EXAMPLE_INDICES), updates, builder.build(a + b), numbers)
+    assert got[0, 0].tolist() == first_rows
 
 
 @needs_xla
@@ -372,7 +388,8 @@ def test_several_operands(known: bool, reading: str) -> None:
 
 def test_scatter_in_place_is_the_same() -> None:
     operand, indices, updates = torch.randn(5, 6), torch.tensor([[1], [4], [1]]), torch.randn(3, 6)
-    dims = {"update_window_dims": (1,), "inserted_window_dims": (0,), "scatter_dims_to_operand_dims": (0,), "index_vector_dim": 1}
+    dims: Any = {"update_window_dims": (1,), "inserted_window_dims": (0,), "scatter_dims_to_operand_dims": (0,),
+                 "index_vector_dim": 1}
     for name in sorted(kernels.COMBINERS):
         for buffer in (operand.clone(), operand.t().contiguous().t()):
             want = kernels.scatter(operand, indices, updates, name, **dims)

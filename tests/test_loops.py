@@ -7,9 +7,9 @@ import time
 import numpy as np
 import pytest
 import torch
+from jax_oracle import check_gradients, program, to_torch
 
 import xla_torch
-from jax_oracle import check_gradients, program, to_torch
 from oracle import HAS_XLA, needs_xla, run_xla
 from xla_torch.errors import DifferentiationError
 from xla_torch.hlo.ir import Computation, Instruction
@@ -77,30 +77,30 @@ KNOWN = '{"known_trip_count":{"n":"%d"}}'
 COUNTED = [
     # what is special, arguments of loop_text, (start, step, trip count) or None
     ("plain", {}, (0, 1, 24)),
-    ("LE with steps of two", dict(step=2, bound=5, direction="LE"), (0, 2, 3)),
-    ("down", dict(start=10, step=-3, bound=0, direction="GT"), (10, -3, 4)),
-    ("down to and with", dict(start=9, step=-3, bound=0, direction="GE"), (9, -3, 4)),
-    ("NE that is hit", dict(step=3, bound=9, direction="NE"), (0, 3, 3)),
-    ("NE that is missed", dict(step=3, bound=10, direction="NE"), None),
-    ("EQ holds once", dict(start=7, bound=7, direction="EQ"), (7, 1, 1)),
-    ("never", dict(start=30), (30, 1, 0)),
-    ("for ever", dict(step=0), None),
-    ("wrong way", dict(step=-1), None),
-    ("wraps around", dict(element_type="s8", bound=127, direction="LE"), None),
-    ("just fits", dict(element_type="s8", bound=127), (0, 1, 127)),
-    ("unsigned", dict(element_type="u32"), (0, 1, 24)),
-    ("unsigned down", dict(element_type="u8", start=5, step=255, bound=0, direction="GT"), (5, -1, 5)),
-    ("constant bound", dict(condition="compare(i, limit), direction=DIRECTION"), (0, 1, 24)),
-    ("mirrored", dict(condition="compare(limit, i), direction=GT"), (0, 1, 24)),
-    ("called condition", dict(condition="call(i, limit), to_apply=compare_call"), (0, 1, 24)),
-    ("fused condition", dict(condition="fusion(i, n), kind=kLoop, calls=compare_call"), (0, 1, 24)),
-    ("fused step of a copy", dict(change="fusion(c, one), kind=kLoop, calls=add_call"), (0, 1, 24)),
-    ("step first", dict(change="add(one, i)"), (0, 1, 24)),
-    ("subtracted", dict(start=24, bound=0, direction="GT", change="subtract(i, one)"), (24, -1, 24)),
-    ("multiplied", dict(start=1, step=2, change="multiply(i, one)"), None),
-    ("constant minus counter", dict(change="subtract(one, i)"), None),
-    ("XLA agrees", dict(config=f", backend_config={KNOWN % 24}"), (0, 1, 24)),
-    ("XLA does not agree", dict(config=f", backend_config={KNOWN % 23}"), None),
+    ("LE with steps of two", {"step": 2, "bound": 5, "direction": "LE"}, (0, 2, 3)),
+    ("down", {"start": 10, "step": -3, "bound": 0, "direction": "GT"}, (10, -3, 4)),
+    ("down to and with", {"start": 9, "step": -3, "bound": 0, "direction": "GE"}, (9, -3, 4)),
+    ("NE that is hit", {"step": 3, "bound": 9, "direction": "NE"}, (0, 3, 3)),
+    ("NE that is missed", {"step": 3, "bound": 10, "direction": "NE"}, None),
+    ("EQ holds once", {"start": 7, "bound": 7, "direction": "EQ"}, (7, 1, 1)),
+    ("never", {"start": 30}, (30, 1, 0)),
+    ("for ever", {"step": 0}, None),
+    ("wrong way", {"step": -1}, None),
+    ("wraps around", {"element_type": "s8", "bound": 127, "direction": "LE"}, None),
+    ("just fits", {"element_type": "s8", "bound": 127}, (0, 1, 127)),
+    ("unsigned", {"element_type": "u32"}, (0, 1, 24)),
+    ("unsigned down", {"element_type": "u8", "start": 5, "step": 255, "bound": 0, "direction": "GT"}, (5, -1, 5)),
+    ("constant bound", {"condition": "compare(i, limit), direction=DIRECTION"}, (0, 1, 24)),
+    ("mirrored", {"condition": "compare(limit, i), direction=GT"}, (0, 1, 24)),
+    ("called condition", {"condition": "call(i, limit), to_apply=compare_call"}, (0, 1, 24)),
+    ("fused condition", {"condition": "fusion(i, n), kind=kLoop, calls=compare_call"}, (0, 1, 24)),
+    ("fused step of a copy", {"change": "fusion(c, one), kind=kLoop, calls=add_call"}, (0, 1, 24)),
+    ("step first", {"change": "add(one, i)"}, (0, 1, 24)),
+    ("subtracted", {"start": 24, "bound": 0, "direction": "GT", "change": "subtract(i, one)"}, (24, -1, 24)),
+    ("multiplied", {"start": 1, "step": 2, "change": "multiply(i, one)"}, None),
+    ("constant minus counter", {"change": "subtract(one, i)"}, None),
+    ("XLA agrees", {"config": f", backend_config={KNOWN % 24}"}, (0, 1, 24)),
+    ("XLA does not agree", {"config": f", backend_config={KNOWN % 23}"}, None),
 ]
 
 
@@ -217,7 +217,10 @@ def second_derivative(w, b, h, xs):
     return jax.grad(lambda h: rnn(w, b, h, xs)[0].sum() ** 2)(h)
 
 
-LOOPS = [rnn, lstm, reverse_scan, nested, branch_inside, integers_inside, counting, unused_carry, turning_carries, checkpointed, no_iterations, invariant_arithmetic, buffer_in_place, second_derivative]
+LOOPS = [
+    rnn, lstm, reverse_scan, nested, branch_inside, integers_inside, counting, unused_carry,
+    turning_carries, checkpointed, no_iterations, invariant_arithmetic, buffer_in_place, second_derivative,
+]
 
 
 @needs_xla
@@ -284,7 +287,8 @@ def test_gradient_of_a_loop_whose_trip_count_depends_on_data_is_refused():
 
     with pytest.raises(DifferentiationError, match="trip count depends on data") as caught:
         xla_torch.grad(program(function, B * B + 1))
-    assert "hint" in str(caught.value) and "while" in str(caught.value)
+    assert "hint" in str(caught.value)
+    assert "while" in str(caught.value)
 
 
 @needs_xla
@@ -329,5 +333,5 @@ def test_gradient_of_a_gradient_through_a_loop():
 @needs_xla
 def test_double_backward_through_a_scan():
     computation = program(lambda w, xs: rnn(w, B, H, xs), W, XS)
-    torch.autograd.gradgradcheck(lambda w, xs: computation(w, xs), (
+    torch.autograd.gradgradcheck(computation, (
         to_torch(W).requires_grad_(), to_torch(XS[:2].repeat(3, 0)[:5]).requires_grad_()), fast_mode=True)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from agreement import ALL, INTS
-from oracle import needs_xla, run_xla
 from same_bits import assert_same, filled, program
 
 import xla_torch
-from xla_torch import ops
+from oracle import needs_xla, run_xla
 from xla_torch.builder import XlaBuilder, XlaOp
 from xla_torch.errors import InvalidArgument
 from xla_torch.shape import Shape
 from xla_torch.types import BF16, F32, PRED, S32, U8
+
+ops: Any = xla_torch.ops  # which take tensors for XlaOps
 
 # --------------------------------------------------------------------------------------------- every type against real XLA
 
@@ -302,7 +305,7 @@ def test_dynamic_sizes_at_run_time(line: str, shape: str, want) -> None:
 
 
 def test_dynamic_reshape_takes_the_first_elements() -> None:
-    got = ops.DynamicReshape(torch.arange(6), [torch.tensor(2, dtype=torch.int32), 2], [2, 3], [False, True])
+    got: Any = ops.DynamicReshape(torch.arange(6), [torch.tensor(2, dtype=torch.int32), 2], [2, 3], [False, True])
     assert got.tolist() == [[0, 1], [2, 3]]
 
 
@@ -315,9 +318,10 @@ def test_several_dynamic_dimensions_reshape() -> None:
 
 
 def test_dimension_size_functions() -> None:
-    x = torch.arange(1, 11, dtype=torch.int32)
-    assert ops.GetDimensionSize(x, 0).tolist() == 10
-    assert ops.SetDimensionSize(x, 5, 0).tolist() == [1, 2, 3, 4, 5]
+    x: Any = torch.arange(1, 11, dtype=torch.int32)
+    run: Any = ops
+    assert run.GetDimensionSize(x, 0).tolist() == 10
+    assert run.SetDimensionSize(x, 5, 0).tolist() == [1, 2, 3, 4, 5]
     builder = XlaBuilder("sizes")
     v = builder.parameter(0, Shape.array(S32, [10]))
     assert ops.SetDimensionSize(v, 10, 0).shape.is_static

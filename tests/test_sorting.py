@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from agreement import FLOATS, INTS
-from oracle import needs_xla
 from same_bits import assert_same, filled, program
 
 import xla_torch
-from xla_torch import ops
+from oracle import needs_xla
 from xla_torch.builder import XlaBuilder, XlaOp
 from xla_torch.errors import InvalidArgument
 from xla_torch.shape import Shape
 from xla_torch.transform.recognise import comparator_keys
 from xla_torch.types import F32, S32
+
+ops: Any = xla_torch.ops  # which take tensors for XlaOps
 
 
 def comparator(*parameters: str, body: str) -> str:
@@ -227,8 +230,8 @@ def test_documented_example() -> None:
     builder = XlaBuilder("less")
     sides = [builder.parameter(k, Shape(t)) for k, t in enumerate([S32, S32, S32, S32, F32, F32])]
     less = builder.build(ops.Lt(sides[0], sides[1]))
-    got = ops.Sort([torch.tensor([3, 1], dtype=torch.int32), torch.tensor([42, 50], dtype=torch.int32), torch.tensor([-3.0, 1.1])],
-                   less)
+    columns = [torch.tensor([3, 1], dtype=torch.int32), torch.tensor([42, 50], dtype=torch.int32), torch.tensor([-3.0, 1.1])]
+    got: Any = ops.Sort(columns, less)
     assert [g.tolist() for g in got] == [[1, 3], [50, 42], [torch.tensor(1.1).item(), -3.0]]
 
 
@@ -254,7 +257,8 @@ def test_topk(element_type: str, largest: bool) -> None:
     ([-0.0, 0.0, -0.0, 0.0], 3, True, [1, 3, 0]),
 ])
 def test_topk_examples(values: list[float], k: int, largest: bool, want: list[int]) -> None:
-    assert ops.TopK(torch.tensor(values), k, largest)[1].tolist() == want
+    found: Any = ops.TopK(torch.tensor(values), k, largest)
+    assert found[1].tolist() == want
 
 
 # --------------------------------------------------------------------------------------------- refusals

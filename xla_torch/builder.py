@@ -9,7 +9,7 @@ import enum
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -242,11 +242,8 @@ def region_of(computation: XlaComputation | Computation) -> Computation:
 
 # ------------------------------------------------------------------------------ documented functions on tensors
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-
-
-def documented(function: _Function) -> _Function:
-    """Make a documented function work on torch tensors too.
+def documented(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a documented function work on torch tensors too. (Its type says so: one of XlaOps alone would refuse tensors.)
 
     Given XlaOps it runs as it is. Given torch tensors (anywhere, also in lists), they become the parameters of a
     computation of this one op, which is run at once; gradients flow through it. A `builder` parameter need not be given then.
@@ -264,7 +261,7 @@ def documented(function: _Function) -> _Function:
             args = (None, *args)
         return _run_at_once(function, takes_builder, args, kwargs, tensors)
 
-    return call  # pyright: ignore[reportReturnType]
+    return call
 
 
 def _collect(values: Iterable[Any], into: list[torch.Tensor]) -> None:

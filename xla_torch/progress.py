@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -39,8 +39,8 @@ def shown() -> Iterator[None]:
             bar.close()
 
 
-def steps(items: Collection[T], label: str) -> Iterable[T]:
-    """`items` to iterate over, with a bar if bars are shown."""
+def steps(items: Iterable[T], label: str) -> Iterable[T]:
+    """`items` to iterate over, with a bar if bars are shown; a count where they have no length."""
     return items if _tqdm is None else _bar(_tqdm, label, iterable=items)
 
 

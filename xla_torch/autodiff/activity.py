@@ -17,6 +17,7 @@ from ..hlo.ir import Computation, Instruction
 from ..opcodes.inference import definition_of
 from ..shape import Shape
 from ..transform.inline import Value
+from .shortcuts import cancelled_shifts
 
 if TYPE_CHECKING:
     from .engine import Cotangent, Tape
@@ -37,7 +38,8 @@ def analyse(computation: Computation, arguments: Sequence[Flags], result: Flags 
     """Facts where the flagged arguments are differentiated and the flagged parts of the result have a cotangent
     (True stands for all parts)."""
     active = activity(computation, arguments)
-    demanded: dict[Instruction, Flags] = {computation.root: both(spread(computation.root.shape, result), active[computation.root])}
+    root = computation.root
+    demanded: dict[Instruction, Flags] = {root: both(spread(root.shape, result), active[root])}
     for instruction in reversed(computation.instructions):
         wanted = demanded.get(instruction, False)
         if any_of(wanted):
@@ -50,8 +52,11 @@ def analyse(computation: Computation, arguments: Sequence[Flags], result: Flags 
 def activity(computation: Computation, arguments: Sequence[Flags]) -> dict[Instruction, Flags]:
     """For each instruction, which of its parts depend on the flagged parts of the arguments by way of rules."""
     active: dict[Instruction, Flags] = {}
+    without = cancelled_shifts(computation)
     for instruction in computation.instructions:
-        if instruction.opcode == "parameter":
+        if instruction in without:
+            active[instruction] = False
+        elif instruction.opcode == "parameter":
             active[instruction] = differentiable(instruction.shape, arguments[instruction.attributes["parameter_number"]])
         else:
             active[instruction] = _active(instruction, [active[o] for o in instruction.operands])
@@ -158,13 +163,13 @@ class Control:
 CONTROL: dict[str, Control] = {}
 """The control ops by opcode."""
 
-_Class = TypeVar("_Class", bound=type[Control])
+_Kind = TypeVar("_Kind", bound=Control)
 
 
-def control(opcode: str) -> Callable[[_Class], _Class]:
+def control(opcode: str) -> Callable[[type[_Kind]], type[_Kind]]:
     """Register a Control for an opcode."""
 
-    def register(cls: _Class) -> _Class:
+    def register(cls: type[_Kind]) -> type[_Kind]:
         CONTROL[opcode] = cls()
         return cls
 

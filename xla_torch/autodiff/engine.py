@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from grad_rules._table import TABLE, Entry, GradientKind, Rule
+from grad_rules._table import TABLE, Entry, GradientKind
 
 from .. import ops
 from ..builder import XlaBuilder, XlaOp
@@ -20,6 +20,7 @@ from ..opcodes.inference import definition_of
 from ..shape import Shape
 from ..transform.inline import Replay, Value, needed_instructions
 from .activity import CONTROL, Control, Facts, Flags, analyse, any_of, control, operand_positions
+from .shortcuts import shortcut
 
 Cotangent = XlaOp | tuple[Any, ...] | None
 """What flows back to a value: an op, for a tuple one cotangent for each element, None for zero."""
@@ -77,6 +78,10 @@ class Tape(Replay):
         self._mark_origin(instruction, start)
 
     def _apply_rules(self, instruction: Instruction, ct: Cotangent) -> None:
+        around = shortcut(instruction)
+        if around is not None and isinstance(ct, XlaOp):
+            self._accumulate(around.source, around.rule(ct, _frozen(self.values[instruction])))
+            return
         entry = _entry(instruction)
         for name, rule in entry.rules.items():
             positions = operand_positions(instruction, name)
@@ -165,7 +170,8 @@ def add(a: Cotangent, b: Cotangent) -> Cotangent:
         return b if a is None else a
     if isinstance(a, XlaOp) and isinstance(b, XlaOp):
         return ops.Add(a, b)
-    assert isinstance(a, tuple) and isinstance(b, tuple)
+    assert isinstance(a, tuple)
+    assert isinstance(b, tuple)
     return tuple(add(x, y) for x, y in zip(a, b, strict=True))
 
 

@@ -96,7 +96,8 @@ class _Step:
         carry = [builder.parameter(k, s, f"carry_{k}") for k, s in enumerate(self.shapes)]
         inner = Tape(builder, loop.attributes["body"], [list(carry)], [active], wanted)
         self.forward_part = list(builder.instructions)
-        cts = {k: builder.parameter(len(carry) + n, self.shapes[k].without_layout(), f"ct_{k}") for n, k in enumerate(self.wanted)}
+        cts = {k: builder.parameter(len(carry) + n, self.shapes[k].without_layout(), f"ct_{k}")
+               for n, k in enumerate(self.wanted)}
         (found,) = inner.backward(tuple(cts.get(k) for k in range(len(carry))))
         parts = found if isinstance(found, tuple) else (None,) * len(carry)
         self.carry, self.cotangents = [c.instruction for c in carry], {k: c.instruction for k, c in cts.items()}
@@ -197,8 +198,8 @@ class _Step:
             return row
         element_type = self.shapes[self.counted.index].element_type
         counter = row if row.element_type is element_type else ops.ConvertElementType(row, element_type)
-        scaled = counter if self.counted.step == 1 else ops.Mul(counter, counter.builder.constant(self.counted.step, element_type))
-        return ops.Add(scaled, counter.builder.constant(self.counted.start, element_type))
+        step, start = (row.builder.constant(number, element_type) for number in (self.counted.step, self.counted.start))
+        return ops.Add(ops.Mul(counter, step), start)
 
 
 # ------------------------------------------------------------------------------------------------ stacks

@@ -34,15 +34,17 @@ class Policy:
         if opcode in _MOVES:
             return 1
         definition = definition_of(opcode)
-        return (_COSTLY.get(opcode, 1)) if definition.elementwise and definition.pure else float("inf")
+        if not definition.elementwise or not definition.pure:
+            return float("inf")
+        return 3 if opcode in _COSTLY else 1
 
 
 _VIEWS = frozenset({"constant", "broadcast", "reshape", "transpose", "slice", "bitcast", "tuple"})
 _CHEAP = frozenset({"iota", "convert", "compare", "copy"})
 _MOVES = frozenset({"dynamic-slice", "reverse", "pad", "concatenate"})
-_COSTLY = {name: 3 for name in (
+_COSTLY = frozenset({
     "exponential", "exponential-minus-one", "log", "log-plus-one", "tanh", "logistic", "sine", "cosine", "tan", "power",
-    "atan2", "erf", "cbrt", "sqrt", "rsqrt")}
+    "atan2", "erf", "cbrt", "sqrt", "rsqrt"})
 
 WHOLE_PROGRAM = Policy(arithmetic=False, budget=2)
 """Between a program's forward and backward: saving costs no time, so only what moves or narrows elements is done again."""
@@ -80,8 +82,7 @@ class _Choice:
             return
         operands = instruction.operands
         smaller = sum(o.shape.byte_size for o in operands) <= instruction.shape.byte_size
-        if instruction.shape.is_tuple and instruction.opcode == "tuple" or (
-                operands and smaller and self.policy.cost(instruction) <= 1):
+        if instruction.opcode == "tuple" or (operands and smaller and self.policy.cost(instruction) <= 1):
             for operand in operands:
                 self.need(operand)
         else:

@@ -22,6 +22,7 @@ STEPS, PRINT_EVERY, LEARNING_RATE = 400, 50, 3e-3
 def main() -> None:
     """All of it, in order."""
     started = time.perf_counter()
+    torch.set_num_threads(1)  # arrays as small as these gain nothing from more
     loss, given = load(PROGRAM), stored()
     print(f"{PROGRAM.name}: a transformer's loss, lowered from the JAX function in gpt.py; "
           f"{len(loss.entry.instructions)} instructions, {sum(p.numel() for p in given.parameters):,} parameters")
@@ -64,7 +65,7 @@ def show_code(loss: XlaComputation, lines: int = 24) -> None:
     """The beginning of the PyTorch program that ran."""
     code = loss.python_code().splitlines()
     print(f"\nwhat ran, the first {lines} of {len(code)} lines of PyTorch:\n")
-    print("\n".join(f"    {line[:150]}" for line in code[:lines]))
+    print("\n".join(f"    {line if len(line) <= 110 else line[:107] + '...'}" for line in code[:lines]))
 
 
 if __name__ == "__main__":

@@ -51,15 +51,15 @@ def attention(x: jax.Array, layer: dict[str, Any]) -> jax.Array:
     return mixed.reshape(batch, length, width) @ layer["out"]
 
 
-def gpt_loss(parameters: dict[str, Any], characters: jax.typing.ArrayLike) -> jax.Array:
+def gpt_loss(p: dict[str, Any], characters: jax.typing.ArrayLike) -> jax.Array:
     """Mean cross-entropy, in nats, of each character given those before it. `characters` is s32[batch, context + 1]."""
     characters = jnp.asarray(characters)
     given, wanted = characters[:, :-1], characters[:, 1:]
-    x = parameters["characters"][given] + parameters["positions"]
-    for layer in parameters["layers"]:
+    x = p["characters"][given] + p["positions"]
+    for layer in p["layers"]:
         x = x + attention(normalise(x, layer["norm1"]), layer)
         x = x + jax.nn.gelu(normalise(x, layer["norm2"]) @ layer["up"]) @ layer["down"]
-    logits = normalise(x, parameters["norm"]) @ parameters["characters"].T
+    logits = normalise(x, p["norm"]) @ p["characters"].T
     log_probabilities = jax.nn.log_softmax(logits)
     return -jnp.take_along_axis(log_probabilities, wanted[..., None], axis=-1).mean()
 

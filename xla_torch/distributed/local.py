@@ -99,7 +99,8 @@ def run_replicas(computation: Any, arguments: Sequence[Sequence[Any]], *, num_re
     in_numpy = any(isinstance(a, (np.ndarray, np.generic)) for given in arguments for a in given)
     call = computation.run_numpy if in_numpy else computation
     meeting = Meeting(timeout)
-    return _in_threads(call, arguments, [ThreadParticipant(meeting, n, num_replicas, num_partitions) for n in range(count)], meeting)
+    participants = [ThreadParticipant(meeting, number, num_replicas, num_partitions) for number in range(count)]
+    return _in_threads(call, arguments, participants, meeting)
 
 
 def _in_threads(call: Callable[..., Any], arguments: Sequence[Sequence[Any]], participants: Sequence[ThreadParticipant],
@@ -117,7 +118,8 @@ def _in_threads(call: Callable[..., Any], arguments: Sequence[Sequence[Any]], pa
             failures.append((number, error))
             meeting.fail(number, error)
 
-    threads = [threading.Thread(target=run, args=(p,), name=f"xla_torch participant {p.number}", daemon=True) for p in participants]
+    threads = [threading.Thread(target=run, args=(p,), name=f"xla_torch participant {p.number}", daemon=True)
+               for p in participants]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -71,8 +71,8 @@ def _find(groups: Groups, own: int, count: int, kind: str) -> tuple[int, ...] | 
     for group in groups:
         for number in group:
             if not 0 <= number < count:
-                raise ExecutionError(f"a replica group names {kind} {number}, and there are {count}", got=[list(g) for g in groups],
-                                     expected=f"numbers from 0 to {count - 1}",
+                raise ExecutionError(f"a replica group names {kind} {number}, and there are {count}",
+                                     got=[list(g) for g in groups], expected=f"numbers from 0 to {count - 1}",
                                      hint="run the program with run_replicas(..., num_replicas=, num_partitions=)")
     return next((tuple(g) for g in groups if own in g), None)
 

@@ -14,6 +14,7 @@ import gc
 import re
 from typing import Any
 
+from .. import progress
 from ..errors import HloSyntaxError, InvalidArgument, UnknownOpcodeError, XlaError
 from ..opcodes import OPS
 from ..opcodes.attributes import Codec, RawCodec
@@ -85,6 +86,7 @@ class Parser(Scanner):
 
     def __init__(self, text: str, filename: str = ""):
         super().__init__(text, filename)
+        self._reached = progress.meter(len(text), "parsing")
         self._computations: dict[str, Computation] = {}
         self._names: dict[str, Instruction] = {}
         self._instructions: list[Instruction] = []
@@ -148,6 +150,7 @@ class Parser(Scanner):
             if is_entry and entry:
                 raise self.error("there are two ENTRY computations", start)
             entry = last if is_entry else entry
+        self._reached(len(self.text))
         entry = entry or last
         if entry is None:
             raise self.error("the module has no computation", expected="a computation")
@@ -222,6 +225,7 @@ class Parser(Scanner):
         root: Instruction | None = None
         while not self.accept("}"):
             at = self.pos
+            self._reached(at)
             if not self.text[at:at + 1]:
                 raise self.error("the computation is not closed", expected="'}'")
             instruction, is_root = self._instruction()

@@ -155,7 +155,7 @@ class _Printer:
         return self._instruction_names.get(id(instruction)) or _sanitised(instruction.name or instruction.opcode)
 
     def _definitions(self, instruction: Instruction) -> Mapping[str, Attribute]:
-        """The attributes that the text of an instruction may have; in the short spelling of a wrapper also the wrapped opcode's."""
+        """The attributes that an instruction's text may have; in the short spelling of a wrapper also the wrapped opcode's."""
         known = OPS[instruction.opcode].attributes if instruction.opcode in OPS else {}
         inner = sugar.wrapped(instruction) if instruction.opcode.startswith("async-") else None
         return {**OPS[inner.opcode].attributes, **known} if inner is not None else known

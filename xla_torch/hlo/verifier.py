@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .. import progress
 from ..errors import InvalidArgument, XlaError
 from ..opcodes.inference import infer_shape
 from .ir import Computation, Instruction, Module
@@ -19,7 +20,7 @@ def verify(module: Module) -> None:
 
 def verify_computation(computation: Computation) -> None:
     """`verify` for the instructions of one computation."""
-    for instruction in computation.instructions:
+    for instruction in progress.steps(computation.instructions, "checking shapes"):
         verify_instruction(instruction)
 
 

@@ -64,7 +64,10 @@ def register_custom_call(target: str, function: Callable[..., Any], vjp: Callabl
 
     An earlier registration of the target is replaced.
     """
-    parameter = inspect.signature(function).parameters.get("call")
+    try:
+        parameter = inspect.signature(function).parameters.get("call")
+    except ValueError:  # torch's own functions have no signature
+        parameter = None
     takes_call = parameter is not None and parameter.kind is parameter.KEYWORD_ONLY
     _registered[target] = _Entry(function, vjp, takes_call)
 
@@ -89,6 +92,13 @@ def _find(target: str) -> _Entry | None:
         return _registered[target]
     routine = lapack.routine(target)
     return routine and _Entry(routine, None, True)
+
+
+def is_differentiable(target: str) -> bool:
+    """Whether custom calls of the target have a gradient, as far as is known without running one."""
+    from . import lapack
+
+    return target in _registered or lapack.is_differentiable(target)
 
 
 def is_known(instruction: Instruction) -> bool:
@@ -190,10 +200,13 @@ def _gradients(entry: _Entry, this: CustomCall, operands: Sequence[Any]) -> list
             leaves = [t.detach().requires_grad_() for t in inputs]
             rest = iter(leaves)
             results = _flat(_run(entry, this, _replaced(given, rest)))
-            chosen = [(r, ct) for r, ct in zip(results, cotangents, strict=True) if r.requires_grad]
-            found = torch.autograd.grad([r for r, _ in chosen], leaves, [ct for _, ct in chosen], allow_unused=True) if chosen else (
-                [None] * len(leaves))
+            pairs = [(r, ct) for r, ct in zip(results, cotangents, strict=True) if r.requires_grad]
+            found = _pulled_back(pairs, leaves) if pairs else [None] * len(leaves)
     return [torch.zeros_like(t) if ct is None else ct for t, ct in zip(inputs, found, strict=True)]
+
+
+def _pulled_back(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]], leaves: Sequence[torch.Tensor]) -> Sequence[Any]:
+    return torch.autograd.grad([r for r, _ in pairs], leaves, [ct for _, ct in pairs], allow_unused=True)
 
 
 def _replaced(value: Any, leaves: Any) -> Any:

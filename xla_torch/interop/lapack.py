@@ -24,6 +24,12 @@ def routine(target: str) -> Callable[..., Any] | None:
     return _ROUTINES.get(match.group(1)) if match else None
 
 
+def is_differentiable(target: str) -> bool:
+    """Whether torch differentiates the routine of a target (a factorisation whose factors are packed, it does not)."""
+    match = _TARGET.fullmatch(target)
+    return match is not None and match.group(1) in _ROUTINES and match.group(1) != "geqrf"
+
+
 def _info(like: torch.Tensor, failed: torch.Tensor | None = None) -> torch.Tensor:
     """An info for each matrix of `like`: 0, or 1 where it failed."""
     batch = like.shape[:-2]

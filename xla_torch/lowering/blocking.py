@@ -17,6 +17,7 @@ import torch.fx
 from torch.fx import Graph, GraphModule, Node
 
 from .kernels.blocked import blocked
+from .kernels.marks import ELEMENTWISE
 from .memory import OUT_VARIANTS, out_variant, plan_memory
 
 MINIMUM = 1 << 19
@@ -27,7 +28,7 @@ BLOCK = 1 << 17
 
 _COMPARISONS = {operator.lt: torch.lt, operator.le: torch.le, operator.gt: torch.gt, operator.ge: torch.ge,
                 operator.eq: torch.eq, operator.ne: torch.ne}
-_ELEMENTWISE = frozenset(OUT_VARIANTS) | frozenset(_COMPARISONS)
+_ELEMENTWISE = frozenset(OUT_VARIANTS) | frozenset(_COMPARISONS) | frozenset({torch.clamp, torch.isfinite, torch.sign})
 
 Dims = tuple[int, ...]
 
@@ -51,16 +52,25 @@ def block_elementwise(root: torch.nn.Module, graph: Graph) -> None:
     _sort(graph)
 
 
+def _is_elementwise(node: Node) -> bool:
+    if "out" in node.kwargs:
+        return False
+    if node.op == "call_method":
+        return node.target == "to" and len(node.args) == 2 and isinstance(node.args[1], torch.dtype)
+    return node.op == "call_function" and (node.target in _ELEMENTWISE or node.target in ELEMENTWISE)
+
+
 def _describe(graph: Graph) -> None:
     """Find dimensions and dtype of the intermediate calls inside op bodies, which no instruction describes."""
     for node in graph.nodes:
-        if "array" in node.meta or node.op != "call_function" or node.target not in _ELEMENTWISE or "out" in node.kwargs:
+        if "array" in node.meta or not _is_elementwise(node):
             continue
         inputs = [i.meta.get("array") for i in node.all_input_nodes]
         if None in inputs or max((math.prod(i[0]) for i in inputs), default=0) < MINIMUM:
             continue
         stand_in = torch.fx.node.map_arg((node.args, node.kwargs), _meta_tensor)
-        result = node.target(*stand_in[0], **stand_in[1])
+        function = getattr(torch.Tensor, node.target) if node.op == "call_method" else node.target
+        result = function(*stand_in[0], **stand_in[1])
         node.meta["array"] = (tuple(result.shape), result.dtype)
 
 
@@ -100,7 +110,7 @@ def _outside_clear(node: Node, chain: _Chain, chain_of: dict[Node, _Chain], abov
 
 
 def _can_block(node: Node) -> bool:
-    if node.op != "call_function" or node.target not in _ELEMENTWISE or "array" not in node.meta or "out" in node.kwargs:
+    if "array" not in node.meta or not _is_elementwise(node):
         return False
     size = node.meta["array"][0]
     if math.prod(size) < MINIMUM:

@@ -6,6 +6,7 @@ become buffers of the module, built once. Nothing from a file reaches generated 
 
 from __future__ import annotations
 
+import keyword
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -33,6 +34,8 @@ _NOT_WORD = re.compile(r"[^A-Za-z0-9_]+")
 def identifier(name: str) -> str:
     """An HLO name as a Python identifier. The only way for a file's text into generated code."""
     word = _NOT_WORD.sub("_", name).strip("_") or "value"
+    if keyword.iskeyword(word) or word == "self":
+        return f"{word}_"
     return f"v{word}" if word[0].isdigit() else word
 
 
@@ -58,7 +61,9 @@ class _Graph(TracerBase):
 
     def create_node(self, kind: str, target: Any, args: Any, kwargs: Any, name: str | None = None,
                     type_expr: Any = None) -> torch.fx.Node:
-        node = self.graph.create_node(kind, target, args, kwargs, name or self.hint or None, type_expr)
+        if kind in ("call_function", "call_method") and self.hint:
+            name = self.hint  # torch.fx would name the result of torch.tanh "tanh"
+        node = self.graph.create_node(kind, target, args, kwargs, name, type_expr)
         if self.instruction is not None:
             node.meta["hlo"] = self.instruction
         return node
@@ -137,8 +142,8 @@ class Tracer(Evaluator):
         elementwise calls on large arrays run block by block on the CPU.
         """
         graph = self._close(outputs)
-        if blocks and self.device.type == "cpu":
-            block_elementwise(self.root, graph)
+        if blocks:
+            self._block(graph)
         plan_memory(graph, fresh_outputs)
         return torch.fx.GraphModule(self.root, graph, class_name)
 
@@ -147,8 +152,13 @@ class Tracer(Evaluator):
         overwrites, so that the loop must own their first values."""
         graph = self._close(outputs)
         overwritten = overwrite_carries(graph, first, len(outputs))
+        self._block(graph)
         plan_memory(graph, fresh_outputs=False)
         return torch.fx.GraphModule(self.root, graph, identifier(class_name)), overwritten
+
+    def _block(self, graph: torch.fx.Graph) -> None:
+        if self.device.type == "cpu":
+            block_elementwise(self.root, graph)
 
     def _close(self, outputs: tuple[Any, ...]) -> torch.fx.Graph:
         self.trace.graph.output(tuple(

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 import torch.fx
 
+from .. import progress
 from ..errors import ExecutionError, XlaError
 from ..hlo.ir import Computation, Instruction, Token, live_instructions
 from ..hlo.literal import Literal
@@ -43,7 +44,7 @@ class Evaluator:
         """The value of the computation's root for argument values (one for each parameter)."""
         values: dict[int, Any] = {}
         with self.installed():
-            for instruction in self._order(computation):
+            for instruction in progress.steps(self._order(computation), "lowering"):
                 if instruction.opcode == "parameter":
                     value = arguments[instruction.attributes["parameter_number"]]
                 else:

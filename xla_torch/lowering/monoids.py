@@ -18,7 +18,7 @@ from ..transform.recognise_reduce import selection
 from ..types import PrimitiveType
 from . import numerics
 from .kernels import reduction
-from .kernels.window import is_trivial, windows
+from .kernels.window import reduce_windows
 from .values import Number, emit
 
 
@@ -39,10 +39,9 @@ class Monoid:
         return self._ordered(self._fold(self._ordered(value), tuple(dims), may_be_empty))
 
     def reduce_windows(self, value: Any, window: Sequence[tuple[int, ...]]) -> Any:
-        """Reduce each window (see `kernels.window.windows`) of a tensor to one element; at least one is larger than 1."""
-        opened = emit(windows, self._ordered(value), self._ordered(self.neutral), tuple(window))
-        added = sum(not is_trivial(d) for d in window)
-        return self._ordered(self._fold(opened, tuple(range(len(window), len(window) + added)), False))
+        """Reduce each window (see `kernels.window.windows`) of a tensor to one element."""
+        kind = "add" if self.kind == "subtract" else self.kind
+        return self._ordered(emit(reduce_windows, self._ordered(value), kind, self._ordered(self.neutral), tuple(window)))
 
     def _ordered(self, value: Any) -> Any:
         """Unsigned carriers with their order mended, for maximum and minimum; done twice it undoes itself."""

@@ -17,6 +17,7 @@ import numpy as np
 from ..errors import InvalidArgument
 from ..hlo.ir import Computation
 from ..hlo.literal import Literal
+from ..hlo.replica_groups import parse_replica_groups
 from ..hlo.scanner import nearest, quote
 
 if TYPE_CHECKING:
@@ -372,70 +373,8 @@ class ReplicaGroupsCodec(Codec):
 
     def parse(self, parser: Parser) -> ReplicaGroups:
         start = parser.skip()
-        groups = self._groups(parser)
+        groups = parse_replica_groups(parser)
         return ReplicaGroups(groups, parser.text[start:parser.pos])
-
-    def _groups(self, parser: Parser) -> tuple[tuple[int, ...], ...]:
-        start = parser.skip()
-        if parser.looking_at("{"):
-            return PairsCodec().parse(parser)
-        if parser.accept_word("mesh"):
-            return self._mesh(parser)
-        shape = parser.listed(parser.integer, "[", "]")
-        parser.expect("<=", "in an iota list of replica groups")
-        ids = _iota(parser)
-        if len(shape) != 2 or shape[0] * shape[1] != ids.size:
-            raise parser.error("the replica groups do not hold all ids", start,
-                               f"[groups,size] whose product is {ids.size}")
-        return _rows(ids.reshape(shape))
-
-    def _mesh(self, parser: Parser) -> tuple[tuple[int, ...], ...]:
-        """``mesh['a'=2,'b'=2] {'b'}``: groups vary along the named axes; ``'a':(2)3`` is a part of an axis."""
-        def axis() -> tuple[str, int]:
-            match = parser.match(_mesh_axis, "an axis of the mesh, as in 'a'=2")
-            return match.group(1), int(match.group(2))
-
-        start = parser.skip()
-        axes = parser.listed(axis, "[", "]")
-        ids = np.arange(int(np.prod([size for _, size in axes], dtype=np.int64)))
-        if parser.accept(","):
-            parser.match(_device_ids, "device_ids=")
-            ids = self._device_ids(parser)
-        parts = self._split(parser, dict(axes), parser.listed(lambda: parser.match(_group_axis, "an axis in quotes").groups()))
-        if ids.size != np.prod([size for _, size, _ in parts], dtype=np.int64):
-            raise parser.error("the mesh's device ids do not fill its axes", start)
-        varying = sorted((order, place) for place, (_, _, order) in enumerate(parts) if order is not None)
-        fixed = [place for place, (_, _, order) in enumerate(parts) if order is None]
-        grid = ids.reshape([size for _, size, _ in parts]).transpose(fixed + [place for _, place in varying])
-        return _rows(grid.reshape(-1, int(np.prod([parts[place][1] for _, place in varying], dtype=np.int64))))
-
-    def _device_ids(self, parser: Parser) -> np.ndarray:
-        """``(3,1,2,0)`` or ``([2,2]T(1,0))``."""
-        parser.expect("(")
-        if not parser.looking_at("["):
-            parser.pos -= 1
-            return np.array(parser.listed(parser.integer, "(", ")"))
-        ids = _iota(parser)
-        parser.expect(")")
-        return ids
-
-    def _split(self, parser: Parser, axes: dict[str, int], chosen: list[Any]) -> list[tuple[str, int, int | None]]:
-        """The mesh's axes, split where only a part is chosen: (name, size, place among the chosen or None)."""
-        parts: list[tuple[str, int, int | None]] = []
-        for name, size in axes.items():
-            done = 1
-            mine = sorted((int(before or 1), int(length or size), order)
-                          for order, (axis, before, length) in enumerate(chosen) if axis == name)
-            for before, length, order in mine:
-                if before % done or size % (before * length):
-                    raise parser.error(f"the mesh axis {name!r} of {size} has no such part")
-                parts += [(name, before // done, None), (name, length, order)]
-                done = before * length
-            parts.append((name, size // done, None))
-        for name, _, _ in chosen:
-            if name not in axes:
-                raise parser.error(f"the mesh has no axis {name!r}", hint=nearest(name, axes))
-        return parts
 
     def format(self, value: ReplicaGroups) -> str:
         return value.text or PairsCodec().format(value.groups)
@@ -543,9 +482,6 @@ _field = re.compile(r"(\w+)=")
 _entry = re.compile(r"-?\d+(?:_-?\d+)*")
 _conv_dims = re.compile(r"([0-9bf?]{2,})_([0-9io?]{2,})->([0-9bf?]{2,})")
 _bounds = re.compile(r"\[\s*(\d+)\s*:\s*(\d+)\s*(?::\s*(\d+)\s*)?\]")
-_mesh_axis = re.compile(r"['\"]([^'\"]+)['\"]\s*=\s*(\d+)")
-_group_axis = re.compile(r"['\"]([^'\"]+)['\"](?:\s*:\s*\((\d+)\)(\d+))?")
-_device_ids = re.compile(r"device_ids\s*=\s*")
 _bare = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s,(){}\[\]"]+', re.S)
 
 
@@ -561,23 +497,6 @@ def _crossed(parser: Parser) -> list[tuple[int, ...]]:
         if not parser.text.startswith("x", parser.pos):
             return entries
         parser.pos += 1
-
-
-def _iota(parser: Parser) -> np.ndarray:
-    """``[4,2]T(1,0)``: 0, 1, ... over these dimensions, transposed."""
-    start = parser.skip()
-    dims = parser.listed(parser.integer, "[", "]")
-    ids = np.arange(int(np.prod(dims, dtype=np.int64))).reshape(dims)
-    if not parser.accept("T"):
-        return ids
-    permutation = parser.listed(parser.integer, "(", ")")
-    if sorted(permutation) != list(range(len(dims))):
-        raise parser.error("the transpose of an iota list is not a permutation of its dimensions", start)
-    return ids.transpose(permutation)
-
-
-def _rows(groups: np.ndarray) -> tuple[tuple[int, ...], ...]:
-    return tuple(tuple(row) for row in groups.tolist())
 
 
 def _wrong(expected: str, value: object) -> InvalidArgument:

@@ -21,7 +21,7 @@ from ..types import U32, PrimitiveType
 from .attributes import Bool, Dims, Groups, Int, Pairs, Raw, Region, ReplicaGroups
 from .definition import op
 from .reduction import check_reducer
-from .shapes import require, require_arrays, require_declared
+from .shapes import has_parts, require, require_arrays, require_declared
 
 ALL = ReplicaGroups(())
 """No groups written: one of everybody."""
@@ -81,8 +81,8 @@ def _packed(operands: Sequence[Shape]) -> Shape:
 def _each(inst: Any, operands: Sequence[Any], function: Callable[[Any, Shape], Any]) -> Any:
     """The function of each operand: one value, or a tuple where the result is one."""
     shapes = [o.shape for o in inst.operands]
-    results = tuple(function(value, shape) for value, shape in zip(operands, shapes, strict=True))
-    return results if len(results) > 1 or inst.shape.is_tuple else results[0]
+    results = [function(value, shape) for value, shape in zip(operands, shapes, strict=True)]
+    return tuple(results) if inst.shape.is_tuple else results[0]
 
 
 # ------------------------------------------------------------------------------------------- all-gather
@@ -113,15 +113,15 @@ def gathered_shards(result: Shape, operand: Shape, dim: int) -> int:
 def all_gather(inst, *operands, dimensions: Dims, replica_groups: Groups = ALL, channel_id: Int | None = None,
                use_global_device_ids: Bool = False, constrain_layout: Bool = False):
     dim, mode = dimensions[0], group_mode(channel_id, use_global_device_ids)
-    result = inst.shape.tuple_shapes[0] if inst.shape.is_tuple else inst.shape
-    shards = gathered_shards(result, inst.operands[0].shape, dim)
-    return _each(inst, operands, lambda value, _: values.emit(kernels.all_gather, value, dim, shards, replica_groups.groups, mode))
+    shards = gathered_shards(next(inst.shape.leaves()), inst.operands[0].shape, dim)
+    return _each(inst, operands, lambda value, _: values.emit(
+        kernels.all_gather, value, dim, shards, replica_groups.groups, mode))
 
 
 def all_gather_start_shape(declared: Shape | None, *operands: Shape, **attributes: Any) -> Shape:
     """(operands, results), each of the two a tuple where there are several operands."""
     shape = require_declared(declared)
-    require(shape.is_tuple and len(shape.tuple_shapes) >= 2, "the result is not a pair", shape, "(operands, gathered)")
+    require(has_parts(shape, 2), "the result is not a pair", shape, "(operands, gathered)")
     given, gathered = shape.tuple_shapes[:2]
     require(given.compatible(_packed(operands)), "element 0 is not the operands' shape", given, str(_packed(operands)))
     all_gather_shape(gathered, *operands, **attributes)
@@ -133,15 +133,14 @@ def all_gather_start(inst, *operands, dimensions: Dims, replica_groups: Groups =
                      use_global_device_ids: Bool = False, constrain_layout: Bool = False):
     dim, mode = dimensions[0], group_mode(channel_id, use_global_device_ids)
     gathered = inst.shape.tuple_shapes[1]
-    first = gathered.tuple_shapes[0] if gathered.is_tuple else gathered
-    shards = gathered_shards(first, inst.operands[0].shape, dim)
+    shards = gathered_shards(next(gathered.leaves()), inst.operands[0].shape, dim)
     results = tuple(values.emit(kernels.all_gather, v, dim, shards, replica_groups.groups, mode) for v in operands)
     return (operands, results) if gathered.is_tuple else (operands[0], results[0])
 
 
 def second_element_shape(declared: Shape | None, operand: Shape, **_: Any) -> Shape:
     """Element 1 of the pair that a start gives."""
-    require(operand.is_tuple and len(operand.tuple_shapes) >= 2, "the operand is not the result of a start", operand,
+    require(has_parts(operand, 2), "the operand is not the result of a start", operand,
             "(operand, result, ...)")
     return operand.tuple_shapes[1].without_layout()
 
@@ -224,8 +223,7 @@ def reduce_scatter_shape(declared: Shape | None, *operands: Shape, dimensions: S
 def reduce_scatter(inst, *operands, dimensions: Dims, to_apply: Region, replica_groups: Groups = ALL,
                    channel_id: Int | None = None, use_global_device_ids: Bool = False, constrain_layout: Bool = False):
     dim, mode = dimensions[0], group_mode(channel_id, use_global_device_ids)
-    result = inst.shape.tuple_shapes[0] if inst.shape.is_tuple else inst.shape
-    shards = gathered_shards(inst.operands[0].shape, result, dim)
+    shards = gathered_shards(inst.operands[0].shape, next(inst.shape.leaves()), dim)
     return _each(inst, operands, lambda value, shape: values.emit(
         kernels.reduce_scatter, value, _reducer(to_apply, shape.element_type), dim, shards, replica_groups.groups, mode))
 
@@ -337,10 +335,11 @@ def collective_permute_shape(declared: Shape | None, *operands: Shape, source_ta
 @op("collective-permute", infer=collective_permute_shape, stablehlo="collective_permute", inferable=False, pure=False)
 def collective_permute(inst, *operands, source_target_pairs: Pairs, channel_id: Int | None = None, slice_sizes: Pairs = ()):
     results = _permuted(operands, source_target_pairs, channel_id, slice_sizes)
-    return results if len(results) > 1 or inst.shape.is_tuple else results[0]
+    return results if inst.shape.is_tuple else results[0]
 
 
-def _permuted(operands: Sequence[Any], pairs: Sequence[Sequence[int]], channel_id: int | None, slice_sizes: Any) -> tuple[Any, ...]:
+def _permuted(operands: Sequence[Any], pairs: Sequence[Sequence[int]], channel_id: int | None,
+              slice_sizes: Any) -> tuple[Any, ...]:
     if slice_sizes:
         raise UnsupportedError("collective-permute in place, with slices, is not executed",
                                hint="permute the slice and write it with dynamic-update-slice")
@@ -354,7 +353,7 @@ def collective_permute_start_shape(declared: Shape | None, *operands: Shape, **a
     if declared is None:
         return Shape.tuple([_packed(operands), permuted])
     parts = declared.tuple_shapes
-    require(declared.is_tuple and len(parts) >= 2 and parts[0].compatible(_packed(operands)) and parts[1].compatible(permuted),
+    require(has_parts(declared, 2) and parts[0].compatible(_packed(operands)) and parts[1].compatible(permuted),
             "the result does not begin with operand and result", declared, f"({_packed(operands)}, {permuted}, contexts...)")
     require(all(p.is_array and p.element_type is U32 for p in parts[2:]), "a context is not u32", declared, "u32[] contexts")
     return declared.without_layout()

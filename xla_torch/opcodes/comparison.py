@@ -58,10 +58,11 @@ def clamp(inst: Instruction, min: Any, operand: Any, max: Any) -> Any:
         return values.emit(kernels.complex_extreme, values.emit(kernels.complex_extreme, min, operand, True), max, False)
     if element_type.hides_sign:
         return values.emit(integers.unsigned_clamp, min, operand, max)
-    if element_type.is_integral:
+    numbers = isinstance(min, Number) + isinstance(max, Number)
+    if element_type.is_integral and numbers < 2:
         # A bound may be a number on the host when the program runs; one clamp for each bound takes any mixture.
         return torch.clamp(torch.clamp(operand, min=min), max=max)
-    if isinstance(min, Number) != isinstance(max, Number):
+    if numbers == 1:
         min, max = as_tensor(min, element_type), as_tensor(max, element_type)
     return torch.clamp(operand, min, max)
 

@@ -129,7 +129,7 @@ def check_dot_numbers(lhs: Shape, rhs: Shape, numbers: DotDimensionNumbers) -> N
             ("rhs", rhs, numbers.rhs_contracting_dimensions, numbers.rhs_batch_dimensions)):
         listed = [*contracting, *batch]
         require(all(0 <= d < shape.rank for d in listed), f"a {name} dimension number is out of range",
-                f"{name} {shape}, contracting {list(contracting)}, batch {list(batch)}", f"dimensions from 0 to {shape.rank - 1}")
+                f"{name} {shape}, contracting {list(contracting)}, batch {list(batch)}", f"numbers from 0 to {shape.rank - 1}")
         require(len(set(listed)) == len(listed), f"a {name} dimension number is not unique",
                 f"contracting {list(contracting)}, batch {list(batch)}", "each dimension at most once")
     for kind, left, right in (("contracting", numbers.lhs_contracting_dimensions, numbers.rhs_contracting_dimensions),
@@ -138,7 +138,8 @@ def check_dot_numbers(lhs: Shape, rhs: Shape, numbers: DotDimensionNumbers) -> N
                 f"lhs {list(left)}, rhs {list(right)}", "equal numbers")
         for i, j in zip(left, right, strict=True):
             require(same_size(lhs.dimensions[i], rhs.dimensions[j]), f"{kind} dimensions differ",
-                    f"lhs {lhs} dimension {i} ({lhs.dimensions[i]}), rhs {rhs} dimension {j} ({rhs.dimensions[j]})", "equal sizes")
+                    f"lhs {lhs} dimension {i} ({lhs.dimensions[i]}), rhs {rhs} dimension {j} ({rhs.dimensions[j]})",
+                    "equal sizes")
 
 
 def same_size(a: int, b: int) -> bool:
@@ -320,8 +321,8 @@ def _check_group_sizes(lhs: Shape, group_sizes: Shape, prefix: tuple[int, ...]) 
     require(group_sizes.rank in (1, len(prefix) + 1), "group_sizes has the wrong number of dimensions", group_sizes,
             f"1, or {len(prefix) + 1}: {[*expected, 'groups']}")
     if group_sizes.rank > 1:
-        require(all(map(same_size, group_sizes.dimensions, expected)), "the leading dimensions of group_sizes differ from the lhs",
-                group_sizes, f"{[*expected, 'groups']}")
+        require(all(map(same_size, group_sizes.dimensions, expected)),
+                "the leading dimensions of group_sizes differ from the lhs", group_sizes, f"{[*expected, 'groups']}")
 
 
 @op("ragged-dot", infer=ragged_dot_shape, stablehlo="chlo.ragged_dot")
@@ -389,14 +390,14 @@ def scaled_dot(inst, lhs, rhs, lhs_scale, rhs_scale, *, lhs_contracting_dims: Di
     dtype = torch.float64 if F64 in types or inst.shape.element_type is F64 else torch.float32
     if any(t.is_complex for t in types):
         dtype = torch.complex128 if C128 in types else torch.complex64
-    one = _scaled(to_compute(lhs, left.element_type, dtype), to_compute(lhs_scale, left_scale.element_type, dtype), left, left_scale)
-    other = _scaled(to_compute(rhs, right.element_type, dtype), to_compute(rhs_scale, right_scale.element_type, dtype), right,
-                    right_scale)
+    one = _scaled(lhs, lhs_scale, left, left_scale, dtype)
+    other = _scaled(rhs, rhs_scale, right, right_scale, dtype)
     return from_compute(contract(one, other, _sizes(left), _sizes(right), numbers), dtype, inst.shape.element_type)
 
 
-def _scaled(value: Any, scale: Any, shape: Shape, scales: Shape) -> Any:
+def _scaled(value: Any, scale: Any, shape: Shape, scales: Shape, dtype: torch.dtype) -> Any:
     """`value` times `scale`, each entry of which stands for a block of elements."""
+    value, scale = to_compute(value, shape.element_type, dtype), to_compute(scale, scales.element_type, dtype)
     if all(s in (1, n) for n, s in zip(shape.dimensions, scales.dimensions, strict=False)):
         return value * scale
     for dim, (n, s) in reversed(list(enumerate(zip(shape.dimensions, scales.dimensions, strict=True)))):

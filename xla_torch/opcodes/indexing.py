@@ -333,7 +333,9 @@ def _combiner(kind: str | None, element_type: PrimitiveType) -> str | None:
         return _ON_PREDICATES.get(kind or "")
     if kind in ("minimum", "maximum"):
         return None if element_type.is_complex else kind
-    # Narrow floats round after every addition, which the kernel's carrier would not do.
-    if kind in ("add", "subtract", "multiply") and element_type.is_floating and element_type.is_narrow:
+    # Rounding after every step is not what the kernel does: for narrow floats carriers are wider, and torch multiplies
+    # half-precision numbers in single precision.
+    rounds = element_type.is_floating and (element_type.is_narrow or (kind == "multiply" and element_type.bits == 16))
+    if rounds and kind in ("add", "subtract", "multiply"):
         return None
     return kind if kind in ("first", "subtract") or kind in kernels.COMBINERS else None

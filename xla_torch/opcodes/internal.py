@@ -14,11 +14,25 @@ from ..lowering.kernels import internal as kernels
 from ..lowering.values import Splat, emit
 from ..shape import Shape
 from ..types import PrimitiveType
-from .attributes import (Bool, ConvDimsCodec, ConvolutionDimensionNumbers, CustomCallApiVersion, CustomCallSchedule, Int,
-                         LiteralCodec, PaddingType, Precision, Raw, RegionCodec, Regions, Text, Window)
+from .attributes import (
+    Bool,
+    ConvDimsCodec,
+    ConvolutionDimensionNumbers,
+    CustomCallApiVersion,
+    CustomCallSchedule,
+    Int,
+    LiteralCodec,
+    PaddingType,
+    Precision,
+    Raw,
+    RegionCodec,
+    Regions,
+    Text,
+    Window,
+)
 from .contraction import permuted
 from .definition import op
-from .shapes import require, require_arrays, require_declared
+from .shapes import has_parts, require, require_arrays, require_declared
 
 OptionalRegion = Annotated[Computation | None, RegionCodec()]
 OptionalConvDims = Annotated[ConvolutionDimensionNumbers | None, ConvDimsCodec()]
@@ -81,9 +95,9 @@ def _viewed(value: Any, source: PrimitiveType, target: PrimitiveType) -> Any:
 def copy_start_shape(declared: Shape | None, operand: Shape, **_: Any) -> Shape:
     """(destination, source, u32 context)."""
     shape = require_declared(declared)
-    require(shape.is_tuple and len(shape.tuple_shapes) >= 2, "the result is no triple", shape, "(destination, source, context)")
-    require(all(part.compatible(operand) for part in shape.tuple_shapes[:2]), "destination and source do not have the operand's shape",
-            shape, f"({operand}, {operand}, u32[])")
+    require(has_parts(shape, 2), "the result is no triple", shape, "(destination, source, context)")
+    require(all(part.compatible(operand) for part in shape.tuple_shapes[:2]),
+            "destination and source do not have the operand's shape", shape, f"({operand}, {operand}, u32[])")
     return shape
 
 
@@ -94,7 +108,7 @@ def copy_start(inst, operand, *, cross_program_prefetch_index: Int | None = None
 
 def copy_done_shape(declared: Shape | None, operand: Shape, **_: Any) -> Shape:
     """The destination's shape."""
-    require(operand.is_tuple and len(operand.tuple_shapes) >= 2, "the operand is not the result of copy-start", operand,
+    require(has_parts(operand, 2), "the operand is not the result of copy-start", operand,
             "(destination, source, context)")
     return operand.tuple_shapes[0].without_layout()
 

@@ -10,7 +10,7 @@ import torch
 
 from ..lowering import values
 from ..shape import Shape
-from ..types import F32, F64, C64, C128, PrimitiveType, complex_part
+from ..types import C64, C128, F32, F64, PrimitiveType, complex_part
 from .attributes import Bool, Dims, FftType, TransposeKind
 from .contraction import same_size
 from .definition import op
@@ -92,8 +92,8 @@ def fft_shape(declared: Shape | None, operand: Shape, *, fft_type: str, fft_leng
     require_arrays(operand)
     count = len(fft_length)
     require(1 <= count <= 3, "fft_length has the wrong number of entries", list(fft_length), "1 to 3")
-    require(operand.rank >= count, "the operand has fewer dimensions than fft_length", f"{operand}, fft_length {list(fft_length)}",
-            f"{count} dimensions or more")
+    require(operand.rank >= count, "the operand has fewer dimensions than fft_length",
+            f"{operand}, fft_length {list(fft_length)}", f"{count} dimensions or more")
     real_input = fft_type == "RFFT"
     fitting = operand.element_type in _REAL_TO_COMPLEX if real_input else operand.element_type.is_complex
     require(fitting, f"{fft_type} does not take this element type", operand, "f32 or f64" if real_input else "c64 or c128")

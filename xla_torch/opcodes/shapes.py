@@ -30,6 +30,11 @@ def require_declared(declared: Shape | None) -> Shape:
     return declared
 
 
+def has_parts(shape: Shape, least: int) -> bool:
+    """Whether the shape is a tuple of so many parts, or more."""
+    return shape.is_tuple and len(shape.tuple_shapes) >= least
+
+
 def same_as_operand(declared: Shape | None, operand: Shape, **_: Any) -> Shape:
     """Unary ops on any array: the operand's shape without its layout."""
     require_arrays(operand)

@@ -80,7 +80,8 @@ def outfeed_shape_of(declared: Shape | None, operand: Shape, token: Shape, **_: 
 def outfeed(inst, operand, token, *, outfeed_config: Text = "", outfeed_shape: Raw = ""):
     shape = inst.operands[0].shape
     given = operand if shape.is_tuple else (operand,)
-    values.emit(feeds.put_outfeed, tuple(numerics.from_carrier(v, p.element_type) for v, p in zip(given, _parts(shape), strict=True)))
+    leaves = tuple(numerics.from_carrier(v, p.element_type) for v, p in zip(given, _parts(shape), strict=True))
+    values.emit(feeds.put_outfeed, leaves)
     return Token()
 
 

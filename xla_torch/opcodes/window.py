@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..hlo.ir import Computation, Instruction
-from ..lowering.kernels import indexing, reduction
+from ..lowering.kernels import reduction
 from ..lowering.kernels import window as kernels
 from ..lowering.monoids import kind_of_reducer, monoid
-from ..lowering.numerics import sign_flip
 from ..lowering.values import apply_region, emit
 from ..shape import UNBOUNDED, Shape
 from ..transform.recognise import reducer_kinds
@@ -141,23 +140,5 @@ def select_and_scatter(inst: Instruction, operand: Any, source: Any, init_value:
                        window: Window = ()) -> Any:
     from ..lowering.regions import function
 
-    element_type = inst.operands[1].shape.element_type
     init = init_tensor(init_value, inst.operands[2].shape.element_type)
-    combiner = _scatter_combiner(scatter)
-    if combiner not in ("maximum", "minimum"):
-        known = combiner if combiner in indexing.COMBINERS else function(scatter)
-        return emit(kernels.select_and_scatter, function(select), operand, source, init, known, geometry(window))
-    # Unsigned carriers take part in their own order.
-    found = emit(kernels.select_and_scatter, function(select), operand, sign_flip(source, element_type), sign_flip(init, element_type),
-                 combiner, geometry(window))
-    return sign_flip(found, element_type)
-
-
-def _scatter_combiner(scatter: Computation) -> str | None:
-    """The reducer's kind, in terms of what the scatter kernels know."""
-    kind, element_type = kind_of_reducer(scatter), scatter.root.shape.element_type
-    if element_type.is_pred:
-        return {"add": "maximum", "or": "maximum", "and": "minimum", "multiply": "minimum"}.get(kind or "", kind)
-    if element_type.is_complex and kind not in ("add", "second"):
-        return None
-    return kind
+    return emit(kernels.select_and_scatter, function(select), function(scatter), operand, source, init, geometry(window))

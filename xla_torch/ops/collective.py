@@ -24,7 +24,8 @@ __all__ = ["AllGather", "AllGatherTuple", "AllReduce", "AllReduceTuple", "AllToA
 Groups = ReplicaGroups | Sequence[Sequence[int]]
 
 
-def _attributes(replica_groups: Groups, channel_id: int | None = None, use_global_device_ids: bool | None = None) -> dict[str, Any]:
+def _attributes(replica_groups: Groups, channel_id: int | None = None,
+                use_global_device_ids: bool | None = None) -> dict[str, Any]:
     given: dict[str, Any] = {"replica_groups": replica_groups} if _listed(replica_groups) else {}
     if channel_id is not None:
         given["channel_id"] = channel_id
@@ -85,8 +86,8 @@ def AllReduce(operand: XlaOp, computation: Any, replica_groups: Groups = (), cha
 
     Raises InvalidArgument for a computation that does not fit, and for a `shape_with_layout` that is not the operand's.
     """
-    require(shape_with_layout is None or shape_with_layout.compatible(operand.shape), "shape_with_layout is not the operand's shape",
-            shape_with_layout, str(operand.shape))
+    require(shape_with_layout is None or shape_with_layout.compatible(operand.shape),
+            "shape_with_layout is not the operand's shape", shape_with_layout, str(operand.shape))
     attributes = _attributes(replica_groups, channel_id, use_global_device_ids)
     return operand.builder.add("all-reduce", [operand], {"to_apply": region_of(computation), **attributes}, operand.shape)
 
@@ -143,7 +144,8 @@ def AllToAll(operand: XlaOp, split_dimension: int, concat_dimension: int, split_
     """
     shape = operand.shape
     for dimension in (split_dimension, concat_dimension):
-        require(0 <= dimension < shape.rank, "the dimension is out of range", f"{dimension} for {shape}", f"0 to {shape.rank - 1}")
+        require(0 <= dimension < shape.rank, "the dimension is out of range", f"{dimension} for {shape}",
+                f"0 to {shape.rank - 1}")
     require(split_count > 0 and shape.dimensions[split_dimension] % split_count == 0,
             "the split dimension is no multiple of the split count", f"{shape.dimensions[split_dimension]} in {split_count}",
             "a multiple")

@@ -31,7 +31,8 @@ class RaggedDotDimensionNumbers:
 
 
 def _attributes(numbers: DotDimensionNumbers, precision_config: Sequence[str] | None) -> dict[str, Any]:
-    given = {"lhs_contracting_dims": numbers.lhs_contracting_dimensions, "rhs_contracting_dims": numbers.rhs_contracting_dimensions,
+    given = {"lhs_contracting_dims": numbers.lhs_contracting_dimensions,
+             "rhs_contracting_dims": numbers.rhs_contracting_dimensions,
              "lhs_batch_dims": numbers.lhs_batch_dimensions, "rhs_batch_dims": numbers.rhs_batch_dimensions,
              "operand_precision": precision_config}
     return {name: tuple(value) for name, value in given.items() if value}
@@ -171,17 +172,16 @@ def ConvGeneralDilated(lhs: XlaOp, rhs: XlaOp, window_strides: Sequence[int], pa
     groups, each block of input features goes to its own block of output features; with batch groups, each block of the
     batch does. Raises InvalidArgument for lists of another length and for sizes and groups that do not fit.
     """
-    count = len(dimension_numbers.kernel_spatial_dimensions)
+    spatial = dimension_numbers.kernel_spatial_dimensions
+    count = len(spatial)
     lists = {"window_strides": list(window_strides), "padding": list(padding), "lhs_dilation": list(lhs_dilation) or [1] * count,
              "rhs_dilation": list(rhs_dilation) or [1] * count, "window_reversal": list(window_reversal or ()) or [False] * count}
     for name, given in lists.items():
         require(len(given) == count, f"{name} has another length than there are spatial dimensions", len(given), str(count))
-    require(all(0 <= d < rhs.shape.rank for d in dimension_numbers.kernel_spatial_dimensions),
-            "a kernel spatial dimension is out of range", list(dimension_numbers.kernel_spatial_dimensions),
+    require(all(0 <= d < rhs.shape.rank for d in spatial), "a kernel spatial dimension is out of range", list(spatial),
             f"0 to {rhs.shape.rank - 1}")
-    window = tuple(
-        WindowDimension(rhs.shape.dimensions[d], stride, low, high, base, spread, bool(turned))
-        for d, stride, (low, high), base, spread, turned in zip(dimension_numbers.kernel_spatial_dimensions, *lists.values(), strict=True))
+    window = tuple(WindowDimension(rhs.shape.dimensions[d], stride, low, high, base, spread, bool(turned))
+                   for d, stride, (low, high), base, spread, turned in zip(spatial, *lists.values(), strict=True))
     attributes: dict[str, Any] = {"window": window, "dim_labels": dimension_numbers, "feature_group_count": feature_group_count,
                                   "batch_group_count": batch_group_count}
     if precision_config:

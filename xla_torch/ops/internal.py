@@ -25,7 +25,8 @@ def CustomCall(builder: XlaBuilder, call_target_name: str, operands: Sequence[Xl
     operand index)) and has no effect. Raises InvalidArgument for a target that begins with ``$``, which is reserved.
     """
     return _custom_call(builder, call_target_name, operands, shape, opaque, {
-        "custom_call_has_side_effect": has_side_effect, "literal": literal, "output_to_operand_aliasing": _aliasing(output_operand_aliasing),
+        "custom_call_has_side_effect": has_side_effect, "literal": literal,
+        "output_to_operand_aliasing": _aliasing(output_operand_aliasing),
         "schedule": schedule if schedule != "SCHEDULE_NONE" else None,
         "api_version": api_version if api_version != "API_VERSION_ORIGINAL" else None})
 

@@ -45,8 +45,9 @@ def CreateToken(builder: XlaBuilder) -> XlaOp:
 
 
 def _require_layout(shape: Shape, name: str) -> None:
-    require(all(leaf.layout is not None or leaf.rank == 0 for leaf in shape.leaves()), f"the shape given to {name} must have a layout",
-            shape, "a layout for each array", "Shape.array(..., layout=Layout((1, 0)))")
+    require(all(leaf.layout is not None or leaf.rank == 0 for leaf in shape.leaves()),
+            f"the shape given to {name} must have a layout", shape,
+            "a layout for each array", "Shape.array(..., layout=Layout((1, 0)))")
 
 
 def _element(pair: XlaOp, index: int) -> XlaOp:

@@ -88,8 +88,9 @@ def _potrf(builder: XlaBuilder, call: CustomCall, operands: Sequence[XlaOp]) -> 
 def _triangle(builder: XlaBuilder, shape: Shape, lower: bool) -> XlaOp:
     """PRED of the shape: inside the triangle."""
     size = shape.dimensions[-1]
-    mask = np.tri(size, dtype=np.bool_) if lower else np.tri(size, dtype=np.bool_).T
-    return builder.add("broadcast", [builder.constant(np.ascontiguousarray(mask), PRED)], {"dimensions": (shape.rank - 2, shape.rank - 1)},
+    mask = np.tri(size, dtype=np.bool_)
+    matrix = builder.constant(np.ascontiguousarray(mask if lower else mask.T), PRED)
+    return builder.add("broadcast", [matrix], {"dimensions": (shape.rank - 2, shape.rank - 1)},
                        Shape.array(PRED, shape.dimensions))
 
 

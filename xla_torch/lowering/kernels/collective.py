@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 
@@ -39,8 +38,9 @@ def _own_group(groups: Groups, mode: str, size: int = 0) -> tuple[int, ...]:
         raise ExecutionError(f"participant {me.number} is in no replica group", got=[list(g) for g in groups],
                              expected="groups that name every participant once")
     if size and len(group) != size:
-        raise ExecutionError("the result shape does not fit the number of participants", got=f"{len(group)} in the group",
-                             expected=f"{size}", hint="run the program with run_replicas(..., num_replicas=, num_partitions=)")
+        raise ExecutionError("the result shape does not fit the number of participants",
+                             got=f"{len(group)} in the group", expected=f"{size}",
+                             hint="run the program with run_replicas(..., num_replicas=, num_partitions=)")
     return group
 
 
@@ -87,8 +87,8 @@ def all_to_all(operand: torch.Tensor, dim: int, groups: Groups, mode: str) -> to
     me = participants.current()
     group = _own_group(groups, mode)
     if operand.shape[dim] % len(group):
-        raise ExecutionError("the split dimension is no multiple of the group's size", got=f"{operand.shape[dim]} in {len(group)}",
-                             expected="a multiple")
+        raise ExecutionError("the split dimension is no multiple of the group's size",
+                             got=f"{operand.shape[dim]} in {len(group)}", expected="a multiple")
     width, place = operand.shape[dim] // len(group), group.index(me.number)
     return torch.cat([part.narrow(dim, place * width, width) for part in me.exchange(group, operand)], dim)
 

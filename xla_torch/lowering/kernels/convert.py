@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from .marks import elementwise
+
 _INT64_MIN = torch.iinfo(torch.int64).min
 _INT64_MAX = torch.iinfo(torch.int64).max
 
@@ -11,15 +13,20 @@ _INT64_MAX = torch.iinfo(torch.int64).max
 # ------------------------------------------------------------------------------- floats and integers
 
 
+@elementwise
 def float_to_integer(x: torch.Tensor, low: int, high: int, dtype: torch.dtype) -> torch.Tensor:
     """Truncate toward zero into [low, high] and saturate there; NaN becomes 0. Bounds are of at most 64 signed bits."""
-    if x.dtype in (torch.float16, torch.bfloat16):
-        x = x.float()
+    x = x.to(_exact_for(x.dtype, high))
     largest = _largest_float_below(high, x.dtype)
     whole = x.nan_to_num(nan=0.0).clamp_(low, largest).to(_wide_enough(high, dtype))
     if largest < high:  # the bound is no float: what lies above the float before it must be set by hand
         whole = torch.where(x > largest, high, whole)
     return whole.to(dtype)
+
+
+def _exact_for(dtype: torch.dtype, bound: int) -> torch.dtype:
+    """float32 or float64: the smaller one that holds the values of the dtype, and if possible the bound as well."""
+    return torch.float64 if dtype is torch.float64 or 24 < bound.bit_length() <= 53 else torch.float32
 
 
 def _largest_float_below(bound: int, dtype: torch.dtype) -> int:
@@ -32,6 +39,7 @@ def _wide_enough(high: int, dtype: torch.dtype) -> torch.dtype:
     return dtype if high <= torch.iinfo(dtype).max else torch.int64
 
 
+@elementwise
 def float_to_u64(x: torch.Tensor) -> torch.Tensor:
     """Saturating conversion to U64 in its carrier."""
     if x.dtype in (torch.float16, torch.bfloat16):
@@ -41,6 +49,7 @@ def float_to_u64(x: torch.Tensor) -> torch.Tensor:
     return torch.where(x >= 2.0**63, high, low)
 
 
+@elementwise
 def u64_to_float(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """The value of a U64 carrier, rounded once."""
     # The top half is halved to fit; the lost bit is kept in the last place, so that rounding sees it.
@@ -48,6 +57,7 @@ def u64_to_float(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return torch.where(x < 0, halved.to(dtype) * 2, x.to(dtype))
 
 
+@elementwise
 def f64_to_f16(x: torch.Tensor) -> torch.Tensor:
     """Round float64 to float16 once: torch goes through float32 and rounds twice."""
     single = x.float()
@@ -59,6 +69,7 @@ def f64_to_f16(x: torch.Tensor) -> torch.Tensor:
     return torch.where(inexact, bits + step, bits).view(torch.float32).to(torch.float16)
 
 
+@elementwise
 def stochastic_convert(x: torch.Tensor, random: torch.Tensor, bits: int, low: int, high: int,
                        dtype: torch.dtype) -> torch.Tensor:
     """Round away from zero with the fraction as probability: where floor(fraction * 2^bits) > random, for random integers
@@ -73,6 +84,7 @@ def stochastic_convert(x: torch.Tensor, random: torch.Tensor, bits: int, low: in
 # ------------------------------------------------------------------------------- reduced precision
 
 
+@elementwise
 def reduce_precision(x: torch.Tensor, exponent_bits: int, mantissa_bits: int) -> torch.Tensor:
     """Round to a format with these widths, kept in the dtype of x: to nearest even; overflow is infinite, and what is
     below the smallest normal number becomes zero. NaN stays NaN."""

@@ -9,16 +9,20 @@ import math
 
 import torch
 
+from .marks import elementwise
+
 from .integers import Operand, as_tensors
 
 # ------------------------------------------------------------------------------- real
 
 
+@elementwise
 def sign(x: torch.Tensor) -> torch.Tensor:
     """-1, 0 or 1; zeros keep their sign and NaN stays NaN."""
     return torch.where(x.abs() > 0, torch.sign(x), x)
 
 
+@elementwise
 def round_half_away(x: torch.Tensor) -> torch.Tensor:
     """Round to the nearest integer, halfway cases away from zero; keeps -0."""
     whole = torch.trunc(x)
@@ -26,6 +30,7 @@ def round_half_away(x: torch.Tensor) -> torch.Tensor:
     return whole + torch.copysign(((x - whole).abs() >= 0.5).to(x.dtype), x)
 
 
+@elementwise
 def cube_root(x: torch.Tensor) -> torch.Tensor:
     """The real cube root, negative for negative x; keeps signed zeros and infinities."""
     if x.dtype is not torch.float64:
@@ -97,6 +102,7 @@ def _infinite_units(x: torch.Tensor) -> torch.Tensor:
     return torch.copysign(x.isinf().to(x.dtype), x)
 
 
+@elementwise
 def complex_power(base: Operand, exponent: Operand) -> torch.Tensor:
     """The power; 0 to a positive real exponent is 0, 0^0 is 1, and 0 to any other exponent is NaN."""
     base, exponent = as_tensors(base, exponent)
@@ -106,6 +112,7 @@ def complex_power(base: Operand, exponent: Operand) -> torch.Tensor:
     return torch.where(base == 0, torch.complex(of_zero, of_zero * 0.0), torch.pow(base, exponent))
 
 
+@elementwise
 def complex_atan2(y: Operand, x: Operand) -> torch.Tensor:
     """-i log((x + i y) / sqrt(x^2 + y^2))."""
     y, x = as_tensors(y, x)
@@ -115,6 +122,7 @@ def complex_atan2(y: Operand, x: Operand) -> torch.Tensor:
 # ------------------------------------------------------------------------------- complex functions
 
 
+@elementwise
 def complex_sign(x: torch.Tensor) -> torch.Tensor:
     """x / |x|, part by part; 0 for 0, and NaN + NaN i where a part is NaN."""
     magnitude = x.abs()
@@ -140,6 +148,7 @@ def complex_logistic(x: torch.Tensor) -> torch.Tensor:
 # ------------------------------------------------------------------------------- complex order
 
 
+@elementwise
 def complex_less(lhs: Operand, rhs: Operand, or_equal: bool) -> torch.Tensor:
     """``lhs < rhs`` (or ``<=``) of complex numbers in lexicographic order of real and imaginary part."""
     lhs, rhs = as_tensors(lhs, rhs)
@@ -148,6 +157,7 @@ def complex_less(lhs: Operand, rhs: Operand, or_equal: bool) -> torch.Tensor:
     return (a < b) | ((a == b) & tie)
 
 
+@elementwise
 def complex_extreme(lhs: Operand, rhs: Operand, largest: bool) -> torch.Tensor:
     """The larger (or smaller) of two complex numbers in lexicographic order; where they do not compare, `rhs`."""
     lhs, rhs = as_tensors(lhs, rhs)

@@ -252,9 +252,7 @@ def scatter_(operand: torch.Tensor, indices: torch.Tensor, updates: torch.Tensor
     if combiner == "second":
         _overwrite(target, unique_indices or target.rows.numel() == 1)
     elif combiner == "add":
-        # -0.0 changes nothing when added, not even the sign of a zero.
-        rows, values = _masked(target, -0.0 if operand.is_floating_point() else 0)
-        target.array.index_add_(target.dimension, rows, values)
+        _add(target)
     elif operand.is_floating_point() and combiner != "multiply":
         _float_extreme(target, combiner)
     else:
@@ -336,6 +334,15 @@ def _overwrite(target: _Target, unique: bool) -> None:
     if inside is not None:
         values = torch.where(target.spread(last >= 0), values, array.index_select(dimension, rows))
     array.index_copy_(dimension, rows, values)
+
+
+def _add(target: _Target) -> None:
+    if target.array.is_complex():  # as pairs of floats: torch multiplies complex updates by 1, which loses signs of zeros
+        target = target._replace(array=torch.view_as_real(target.array),
+                                 updates=torch.view_as_real(target.updates.resolve_conj()))
+    # -0.0 changes nothing when added, not even the sign of a zero.
+    rows, values = _masked(target, -0.0 if target.array.is_floating_point() else 0)
+    target.array.index_add_(target.dimension, rows, values)
 
 
 def _reduce(target: _Target, combiner: str) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import torch
 
+from .marks import elementwise
+
 Operand = torch.Tensor | int | float | complex
 
 
@@ -25,6 +27,7 @@ def _tensor(value: Operand, like: torch.Tensor) -> torch.Tensor:
 # ------------------------------------------------------------------------------- division
 
 
+@elementwise
 def divide_signed(lhs: Operand, rhs: Operand) -> torch.Tensor:
     """Quotient truncated toward zero; x / 0 is -1 and MIN / -1 is MIN."""
     if isinstance(rhs, int) and rhs not in (0, -1):
@@ -34,6 +37,7 @@ def divide_signed(lhs: Operand, rhs: Operand) -> torch.Tensor:
     return torch.where(rhs == 0, -1, torch.where(rhs == -1, -lhs, quotient))
 
 
+@elementwise
 def remainder_signed(lhs: Operand, rhs: Operand) -> torch.Tensor:
     """Remainder with the sign of the dividend; x % 0 is x and x % -1 is 0."""
     if isinstance(rhs, int) and rhs not in (0, -1):
@@ -47,8 +51,11 @@ def _without_traps(divisor: torch.Tensor) -> torch.Tensor:
     return torch.where((divisor == 0) | (divisor == -1), 1, divisor)
 
 
+@elementwise
 def divide_unsigned(lhs: Operand, rhs: Operand, bits: int) -> torch.Tensor:
     """Unsigned quotient; x / 0 has all bits set."""
+    if isinstance(rhs, int) and rhs != 0 and bits < 64:
+        return torch.div(zero_extended(lhs, bits), rhs & ((1 << bits) - 1), rounding_mode="trunc").to(lhs.dtype)
     lhs, rhs = as_tensors(lhs, rhs)
     if bits == 64:
         return torch.where(rhs == 0, -1, _divide_unsigned_64(lhs, rhs)[0])
@@ -57,8 +64,11 @@ def divide_unsigned(lhs: Operand, rhs: Operand, bits: int) -> torch.Tensor:
     return torch.where(bottom == 0, (1 << bits) - 1, quotient).to(lhs.dtype)
 
 
+@elementwise
 def remainder_unsigned(lhs: Operand, rhs: Operand, bits: int) -> torch.Tensor:
     """Unsigned remainder; x % 0 is x."""
+    if isinstance(rhs, int) and rhs != 0 and bits < 64:
+        return torch.fmod(zero_extended(lhs, bits), rhs & ((1 << bits) - 1)).to(lhs.dtype)
     lhs, rhs = as_tensors(lhs, rhs)
     if bits == 64:
         return torch.where(rhs == 0, lhs, _divide_unsigned_64(lhs, rhs)[1])
@@ -81,6 +91,7 @@ def _divide_unsigned_64(lhs: torch.Tensor, rhs: torch.Tensor) -> tuple[torch.Ten
     return quotient + one_more, torch.where(one_more, remainder - rhs, remainder)
 
 
+@elementwise
 def zero_extended(x: torch.Tensor, bits: int) -> torch.Tensor:
     """An unsigned carrier of at most 32 bits as int64 values."""
     return x.to(torch.int64) & ((1 << bits) - 1)
@@ -89,6 +100,7 @@ def zero_extended(x: torch.Tensor, bits: int) -> torch.Tensor:
 # ------------------------------------------------------------------------------- powers and products
 
 
+@elementwise
 def power(base: Operand, exponent: Operand, unsigned: bool) -> torch.Tensor:
     """Integer power that wraps. 0^0 is 1; a negative exponent gives 0 but for the bases 1 and -1, as 1/base would."""
     if isinstance(exponent, int) and exponent >= 0:
@@ -102,6 +114,7 @@ def power(base: Operand, exponent: Operand, unsigned: bool) -> torch.Tensor:
     return root * root * torch.where((exponent & 1) == 1, base, 1)
 
 
+@elementwise
 def high_product(lhs: Operand, rhs: Operand, bits: int, unsigned: bool) -> torch.Tensor:
     """The upper half of the product of twice the width."""
     lhs, rhs = as_tensors(lhs, rhs)
@@ -125,6 +138,7 @@ def _high_product_64(lhs: torch.Tensor, rhs: torch.Tensor, unsigned: bool) -> to
 # ------------------------------------------------------------------------------- shifts
 
 
+@elementwise
 def shift_right_logical(x: Operand, amount: Operand, bits: int) -> torch.Tensor:
     """Shift right with zeros coming in; the amount counts as unsigned, and one of the width or more gives 0."""
     x, amount = as_tensors(x, amount)
@@ -135,6 +149,7 @@ def shift_right_logical(x: Operand, amount: Operand, bits: int) -> torch.Tensor:
     return torch.where((amount < 0) | (amount >= bits), 0, (x >> amount) & kept)
 
 
+@elementwise
 def shift_right_arithmetic_unsigned(x: torch.Tensor, amount: Operand, bits: int) -> torch.Tensor:
     """Shift an unsigned integer of at most 8 bits right as if it were signed: copies of its top bit come in."""
     spare = 8 - bits
@@ -145,6 +160,7 @@ def shift_right_arithmetic_unsigned(x: torch.Tensor, amount: Operand, bits: int)
 # ------------------------------------------------------------------------------- order
 
 
+@elementwise
 def unsigned_extreme(lhs: Operand, rhs: Operand, largest: bool) -> torch.Tensor:
     """The larger (or smaller) of unsigned integers in signed carriers."""
     lhs, rhs = as_tensors(lhs, rhs)
@@ -152,6 +168,7 @@ def unsigned_extreme(lhs: Operand, rhs: Operand, largest: bool) -> torch.Tensor:
     return (torch.maximum if largest else torch.minimum)(lhs ^ flip, rhs ^ flip) ^ flip
 
 
+@elementwise
 def unsigned_clamp(low: Operand, x: Operand, high: Operand) -> torch.Tensor:
     """The smaller of `high` and the larger of `low` and x, of unsigned integers in signed carriers."""
     return unsigned_extreme(unsigned_extreme(x, low, True), high, False)
@@ -160,6 +177,7 @@ def unsigned_clamp(low: Operand, x: Operand, high: Operand) -> torch.Tensor:
 # ------------------------------------------------------------------------------- bit counts
 
 
+@elementwise
 def population_count(x: torch.Tensor, bits: int) -> torch.Tensor:
     """The number of bits that are set."""
     x = x & ((1 << bits) - 1) if bits < 8 else x
@@ -172,6 +190,7 @@ def population_count(x: torch.Tensor, bits: int) -> torch.Tensor:
     return (x * ones) >> (width - 8)
 
 
+@elementwise
 def count_leading_zeros(x: torch.Tensor, bits: int) -> torch.Tensor:
     """The number of zeros above the highest bit that is set; the width for 0."""
     x = x & ((1 << bits) - 1) if bits < 8 else x

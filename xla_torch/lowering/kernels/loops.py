@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import torch
+
+from ... import progress
 
 Tensors = tuple[torch.Tensor, ...]
 
@@ -16,7 +19,7 @@ def counted_loop(body: torch.nn.Module, counter: tuple[int, int, int], carried: 
     The counter is a Python integer and nothing waits for the device.
     """
     step = body.forward
-    for i in range(*counter):
+    for i in progress.steps(range(*counter), "loop"):
         carried = step(i, *carried, *invariant)
     return carried
 
@@ -24,14 +27,16 @@ def counted_loop(body: torch.nn.Module, counter: tuple[int, int, int], carried: 
 def while_loop(condition: torch.nn.Module, body: torch.nn.Module, carried: Tensors, invariant: Tensors) -> Tensors:
     """Run `body` while `condition` holds. The condition is data, so each iteration waits for the device once."""
     holds, step = condition.forward, body.forward
-    while holds(*carried, *invariant)[0]:
+    for _ in progress.steps(itertools.count(), "loop"):
+        if not holds(*carried, *invariant)[0]:
+            break
         carried = step(*carried, *invariant)
     return carried
 
 
 def conditional(selector: Any, branches: Sequence[torch.nn.Module], operands: Sequence[Tensors]) -> Tensors:
     """Run one branch on its operands. A boolean selector takes branch 0 when true; an index out of range the last."""
-    chosen = selector.item() if isinstance(selector, torch.Tensor) else selector
+    chosen: Any = selector.item() if isinstance(selector, torch.Tensor) else selector
     if isinstance(chosen, bool):
         index = 0 if chosen else 1
     else:

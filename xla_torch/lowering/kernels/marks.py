@@ -14,6 +14,16 @@ FRESH_TUPLES: set[Callable[..., Any]] = set()
 """Kernels that return a tuple of tensors, none of which shares memory with an operand or with another."""
 
 
+ELEMENTWISE: set[Callable[..., Any]] = set()
+"""Kernels of which each result element depends on the operands' elements at the same place only. They are fresh."""
+
+
+def elementwise(function: _Function) -> _Function:
+    """The kernel works element by element: it may run on blocks of its operands. Its result shares memory with nothing."""
+    ELEMENTWISE.add(function)
+    return fresh(function)
+
+
 def fresh(function: _Function) -> _Function:
     """The kernel's result shares memory with nothing."""
     FRESH.add(function)

@@ -15,10 +15,10 @@ def pad(operand: torch.Tensor, value: torch.Tensor | Number, padding: Sequence[t
     edges. Negative edges crop, also the values just inserted. `value` is a number or a 0-dimensional tensor."""
     sizes = [max(low + n + max(n - 1, 0) * interior + high, 0)
              for n, (low, high, interior) in zip(operand.shape, padding, strict=True)]
-    if isinstance(value, torch.Tensor):
-        result = value.to(operand.dtype).expand(sizes).clone(memory_format=torch.contiguous_format)
-    else:
+    if isinstance(value, Number):
         result = torch.full(sizes, value, dtype=operand.dtype, device=operand.device)
+    else:
+        result = value.to(operand.dtype).expand(sizes).clone(memory_format=torch.contiguous_format)
     into, taken = result, operand
     for d, (low, _, interior) in enumerate(padding):
         step = interior + 1

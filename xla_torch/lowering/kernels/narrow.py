@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import torch
 
+from .marks import elementwise
+
 _SMALLEST_NORMAL = 0x00800000
 _INFINITY = 0x7F800000
 
 
+@elementwise
 def round_to_grid(x: torch.Tensor, mantissa_bits: int, min_exponent: int, largest: float, beyond: float,
                   signed_zero: bool = True) -> torch.Tensor:
     """Round float32 values to a float format with few bits, to nearest even, with gradual underflow.
@@ -23,6 +26,7 @@ def round_to_grid(x: torch.Tensor, mantissa_bits: int, min_exponent: int, larges
     return result if signed_zero else result + 0.0
 
 
+@elementwise
 def round_to_power_of_two(x: torch.Tensor) -> torch.Tensor:
     """Round float32 values to F8E8M0FNU: powers of two from 2^-127, halfway cases up; what is not positive is NaN."""
     bits = x.view(torch.int32)
@@ -33,6 +37,7 @@ def round_to_power_of_two(x: torch.Tensor) -> torch.Tensor:
     return torch.where((bits > 0) & (bits < _INFINITY - 0x00400000), power, float("nan"))
 
 
+@elementwise
 def round_to_f4e2m1fn(x: torch.Tensor) -> torch.Tensor:
     """Round float32 values to F4E2M1FN: saturates at 6; there is no NaN, it becomes -0."""
     return round_to_grid(torch.where(x.isnan(), -0.0, x), 1, 0, 6.0, 6.0)

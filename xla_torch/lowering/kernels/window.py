@@ -2,12 +2,16 @@
 
 A window is given as one tuple of integers for each dimension: size, stride, low and high padding, base dilation, window
 dilation. Padding may be negative.
+
+A window is reduced one dimension after another, the last one first: that keeps the row-major order of its elements, and
+costs the sum of its sizes instead of their product.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -16,39 +20,50 @@ from .movement import pad
 from .reduction import Combiner, Number, Tensors, filled, reduce_blocks, shaped
 
 Window = Sequence[tuple[int, ...]]
-TRIVIAL = (1, 1, 0, 0, 1, 1)
+TRIVIAL = (1, 1, 0, 0, 1)
 
-FOLDED = 64
+SHORT = 8
+"""Size of a window's side up to which its elements are combined one after another."""
+
+FEW = 64
 """Elements of a window up to which select-and-scatter looks at them one after another, as XLA does."""
 
 
 def is_trivial(dimension: tuple[int, ...]) -> bool:
     """Whether the window does nothing along a dimension."""
-    return tuple(dimension[:5]) == TRIVIAL[:5]
-
-
-def windows(operand: torch.Tensor, padding_value: torch.Tensor | Number, window: Window) -> torch.Tensor:
-    """All windows of an array: first the dimensions of their positions, then those inside a window, trivial ones left out.
-
-    A view of the operand, or of a padded copy of it.
-    """
-    result = operand
-    if any(d[2] or d[3] or d[4] != 1 for d in window):
-        result = pad(operand, padding_value, [(low, high, dilation - 1) for _, _, low, high, dilation, _ in window])
-    for d, (size, stride, *_, dilation) in enumerate(window):
-        if is_trivial(window[d]):
-            continue
-        reach = (size - 1) * dilation + 1
-        if result.shape[d] < reach:
-            result = result.narrow(d, 0, 0).unsqueeze(-1).expand(*(-1,) * result.dim(), size)
-        else:
-            result = result.unfold(d, reach, stride)[..., ::dilation]
-    return result
+    return tuple(dimension[:5]) == TRIVIAL
 
 
 def has_padding(window: Window) -> bool:
     """Whether windows reach positions that hold no element."""
     return any(low > 0 or high > 0 or dilation > 1 for _, _, low, high, dilation, _ in window)
+
+
+def padded(operand: torch.Tensor, value: torch.Tensor | Number, window: Window) -> torch.Tensor:
+    """The array with the window's padding and base dilation filled with a value; itself where there are none."""
+    if all(low == high == 0 and dilation == 1 for _, _, low, high, dilation, _ in window):
+        return operand
+    return pad(operand, value, [(low, high, dilation - 1) for _, _, low, high, dilation, _ in window])
+
+
+def positions(size: int, dimension: tuple[int, ...]) -> int:
+    """How many positions a window has along a dimension of a padded array."""
+    length, stride, *_, dilation = dimension
+    reach = (length - 1) * dilation + 1
+    return 0 if size < reach else (size - reach) // stride + 1
+
+
+# ------------------------------------------------------------------------------------------------ reductions
+
+
+def reduce_windows(operand: torch.Tensor, kind: str, neutral: Number, window: Window) -> torch.Tensor:
+    """Reduce each window with a reducer of this kind (a key of `_KNOWN`); `neutral` fills the padding."""
+    combine, fold = _KNOWN[kind]
+    whole = padded(operand, neutral, window)
+    # Sums and products of narrow floats are made in float32 and rounded once.
+    widen = kind in ("add", "multiply") and whole.dtype in (torch.bfloat16, torch.float16)
+    result, = _slide_all(lambda a, b: (combine(a, b),), (whole.float() if widen else whole,), window, fold)
+    return result.to(operand.dtype)
 
 
 def reduce_windows_by(combine: Combiner, operands: Sequence[torch.Tensor], inits: Sequence[torch.Tensor | Number],
@@ -58,73 +73,158 @@ def reduce_windows_by(combine: Combiner, operands: Sequence[torch.Tensor], inits
     Padding and the holes of base dilation are left out; a window of nothing else gives the inits.
     """
     combine, count = shaped(combine), len(operands)
-    opened = tuple(windows(o, 0, window) for o in operands)
-    rank = len(window)
-    dims = opened[0].shape[:rank]
+    wholes = tuple(padded(o, 0, window) for o in operands)
+    dims = [positions(n, d) for n, d in zip(wholes[0].shape, window, strict=True)]
     starts = tuple(filled(init, o, dims) for init, o in zip(inits, operands, strict=True))
     if not has_padding(window):
-        return combine(*starts, *(r.reshape(dims) for r in reduce_blocks(combine, tuple(_stacked(o, rank) for o in opened))))
+        return combine(*starts, *_slide_all(combine, wholes, window))
 
-    def combine_valid(*pairs: torch.Tensor) -> Tensors:
+    def combine_present(*pairs: torch.Tensor) -> Tensors:
         is_old, is_new, old, new = pairs[0], pairs[count + 1], pairs[1:count + 1], pairs[count + 2:]
         both = is_old & is_new
         met = combine(*old, *new)
         return (is_old | is_new, *(torch.where(both, m, torch.where(is_old, o, n)) for m, o, n in zip(met, old, new, strict=True)))
 
-    filled_places = windows(torch.ones_like(operands[0], dtype=torch.bool), False, window)
-    valid, *found = reduce_blocks(combine_valid, tuple(_stacked(o, rank) for o in (filled_places, *opened)))
-    results = combine(*starts, *(f.reshape(dims) for f in found))
-    return tuple(torch.where(valid.reshape(dims), r, s) for r, s in zip(results, starts, strict=True))
+    present = padded(torch.ones_like(operands[0], dtype=torch.bool), False, window)
+    any_present, *found = _slide_all(combine_present, (present, *wholes), window)
+    results = combine(*starts, *found)
+    return tuple(torch.where(any_present, r, s) for r, s in zip(results, starts, strict=True))
 
 
-def _stacked(opened: torch.Tensor, rank: int) -> torch.Tensor:
-    """Windows as [1, elements of a window, positions]."""
-    inside = range(rank, opened.dim())
-    positions = opened.shape[:rank].numel()
-    elements = opened.shape[rank:].numel()
-    return opened.permute(*inside, *range(rank)).reshape(1, elements, positions)
+Fold = Callable[[torch.Tensor, int], torch.Tensor]
+
+_KNOWN: dict[str, tuple[Callable[..., torch.Tensor], Fold]] = {
+    "add": (torch.add, lambda x, dim: x.sum(dim, dtype=x.dtype)),
+    "multiply": (torch.mul, lambda x, dim: x.prod(dim, dtype=x.dtype)),
+    "maximum": (torch.maximum, torch.amax),
+    "minimum": (torch.minimum, torch.amin),
+    "or": (torch.logical_or, torch.any),
+    "and": (torch.logical_and, torch.all),
+}
+"""For each kind of reducer, how two arrays and how one dimension of an array are combined."""
+
+
+def _slide_all(combine: Combiner, operands: Tensors, window: Window, fold: Fold | None = None) -> Tensors:
+    for dim in reversed(range(len(window))):
+        size, stride, *_, dilation = window[dim]
+        if size > 1 or stride > 1:
+            operands = _slide(combine, operands, dim, size, stride, dilation, fold)
+    return operands
+
+
+def _slide(combine: Combiner, operands: Tensors, dim: int, size: int, stride: int, dilation: int, fold: Fold | None) -> Tensors:
+    """Reduce windows along one dimension."""
+    count = positions(operands[0].shape[dim], (size, stride, dilation))
+    if count == 0:
+        return tuple(o.narrow(dim, 0, 0) for o in operands)
+    span = (count - 1) * stride + 1
+    if size <= SHORT:
+        result = _steps(operands, dim, 0, span, stride)
+        for k in range(1, size):
+            result = combine(*result, *_steps(operands, dim, k * dilation, span, stride))
+        return result
+    if stride >= size:
+        return _fold_apart(combine, operands, dim, size, stride, dilation, fold)
+    return _steps(_double(combine, operands, dim, size, dilation, span), dim, 0, span, stride)
+
+
+def _steps(operands: Tensors, dim: int, start: int, span: int, stride: int) -> Tensors:
+    """Every `stride`-th element of a stretch along a dimension."""
+    at = (slice(None),) * dim + (slice(start, start + span, stride),)
+    return tuple(o[at] for o in operands)
+
+
+def _double(combine: Combiner, operands: Tensors, dim: int, size: int, dilation: int, span: int) -> Tensors:
+    """Windows of stride 1 at the first `span` positions, put together from windows of 1, 2, 4, ... elements."""
+    result: Tensors | None = None
+    done, length, powers = 0, 1, operands
+    while True:
+        if size & length:
+            piece = _steps(powers, dim, done * dilation, span, 1)
+            result = piece if result is None else combine(*result, *piece)
+            done += length
+        if done == size:
+            return result or powers
+        shift = length * dilation
+        left = powers[0].shape[dim] - shift
+        powers = combine(*_steps(powers, dim, 0, left, 1), *_steps(powers, dim, shift, left, 1))
+        length *= 2
+
+
+def _fold_apart(combine: Combiner, operands: Tensors, dim: int, size: int, stride: int, dilation: int, fold: Fold | None) -> Tensors:
+    """Windows that do not overlap: cut the dimension into pieces and reduce each."""
+    opened = tuple(o.unfold(dim, (size - 1) * dilation + 1, stride)[..., ::dilation] for o in operands)
+    if fold is not None:
+        return tuple(fold(o, -1) for o in opened)
+    dims = opened[0].shape[:-1]
+    outer = math.prod(dims[:dim + 1])
+    blocks = tuple(o.movedim(-1, dim + 1).reshape(outer, size, -1 if o.numel() else 0) for o in opened)
+    return tuple(r.reshape(dims) for r in reduce_blocks(combine, blocks))
 
 
 # ------------------------------------------------------------------------------------------------ select and scatter
 
 
-def select_and_scatter(select: Combiner, operand: torch.Tensor, source: torch.Tensor, init: torch.Tensor | Number,
-                       combiner: str | Combiner, window: Window) -> torch.Tensor:
+def select_and_scatter(select: Combiner, combine: Combiner, operand: torch.Tensor, source: torch.Tensor,
+                       init: torch.Tensor | Number, window: Window) -> torch.Tensor:
     """XLA's select-and-scatter: each source element is combined into the element that its window of the operand selects.
 
-    `select(selected, candidate)` says whether the selected element stays. `combiner` is one of `indexing.COMBINERS`, or a
-    function (current, update) -> (new,).
+    `select(selected, candidate)` says whether the selected element stays, `combine(current, update)` gives the new value;
+    each returns a tuple of one. A window's elements are looked at, and windows' updates combined, in row-major order (in
+    windows of more than `FEW` elements, `select` is taken to be associative). Padding is never selected.
     """
-    places = selected_places(select, operand, window).reshape(-1)
-    result = filled(init, source, operand.shape).reshape(-1)
-    if isinstance(combiner, str):
-        result = indexing.scatter(result, places, source.reshape(-1), combiner, **_TO_PLACES)
-    else:
-        result, = indexing.scatter_by_rounds(combiner, [result], places, [source.reshape(-1)], **_TO_PLACES)
-    return result.reshape(operand.shape)
+    if math.prod(size for size, *_ in window) > FEW:
+        places = _selected_places(select, operand, window).reshape(-1)
+        flat = filled(init, source, (operand.numel(),))
+        result, = indexing.scatter_by_rounds(
+            combine, [flat], places, [source.reshape(-1)], update_window_dims=(), inserted_window_dims=(0,),
+            scatter_dims_to_operand_dims=(0,), index_vector_dim=1)
+        return result.reshape(operand.shape)
+    # Negative padding shifts the windows, so that the elements that no window reaches stay where they are.
+    outside = [(1, 1, max(low, 0), max(high, 0), 1, 1) for _, _, low, high, *_ in window]
+    whole = padded(operand, 0, outside)
+    present = padded(torch.ones_like(operand, dtype=torch.bool), False, outside) if has_padding(window) else None
+    elements = [_element(k, source.shape, window) for k in itertools.product(*(range(size) for size, *_ in window))]
+    chosen = _selected_elements(select, whole, present, elements)
+    result = torch.empty(whole.shape, dtype=source.dtype, device=source.device)
+    result.copy_(filled(init, source, whole.shape))
+    # Of the windows that hold one element, the first in row-major order holds it at its latest place.
+    for number, at in reversed(list(enumerate(elements))):
+        current = result[at]
+        current.copy_(torch.where(chosen == number, combine(current, source)[0], current))
+    for d, size in enumerate(operand.shape):
+        result = result.narrow(d, outside[d][2], size)
+    return result.contiguous()
 
 
-_TO_PLACES = {"update_window_dims": (), "inserted_window_dims": (0,), "scatter_dims_to_operand_dims": (0,), "index_vector_dim": 1}
+def _element(place: Sequence[int], counts: Sequence[int], window: Window) -> tuple[slice, ...]:
+    """Where the element at this place of every window lies in the padded array."""
+    starts = (k + max(-low, 0) for k, (_, _, low, *_) in zip(place, window, strict=True))
+    return tuple(slice(start, start + max(0, (n - 1) * stride + 1), stride)
+                 for start, n, (_, stride, *_) in zip(starts, counts, window, strict=True))
 
 
-def selected_places(select: Combiner, operand: torch.Tensor, window: Window) -> torch.Tensor:
-    """For each window the row-major index of the element that it selects, -1 where it has none. Padding is never selected."""
-    rank, padded = len(window), has_padding(window)
+def _selected_elements(select: Combiner, whole: torch.Tensor, present: torch.Tensor | None,
+                       elements: Sequence[tuple[slice, ...]]) -> torch.Tensor:
+    """For each window the number, in row-major order, of the element that it selects; -1 where it has none."""
+    best = whole[elements[0]]
+    chosen = torch.zeros(best.shape, dtype=torch.int8, device=whole.device)
+    if present is not None:
+        chosen = torch.where(present[elements[0]], chosen, -1)
+    for number, at in enumerate(elements[1:], 1):
+        stays = select(best, whole[at])[0]
+        if present is not None:
+            stays = (stays & (chosen >= 0)) | ~present[at]
+        best, chosen = torch.where(stays, best, whole[at]), torch.where(stays, chosen, number)
+    return chosen
+
+
+def _selected_places(select: Combiner, operand: torch.Tensor, window: Window) -> torch.Tensor:
+    """For each window the row-major index of the element that it selects, -1 where it has none."""
     numbers = torch.arange(operand.numel(), device=operand.device).reshape(operand.shape)
-    opened, places = windows(operand, 0, window), windows(numbers, -1, window)
 
     def better(best: torch.Tensor, place: torch.Tensor, candidate: torch.Tensor, at: torch.Tensor) -> Tensors:
-        stays = select(best, candidate)[0]
-        if padded:
-            stays = (stays & (place >= 0)) | (at < 0)
+        stays = (select(best, candidate)[0] & (place >= 0)) | (at < 0)
         return torch.where(stays, best, candidate), torch.where(stays, place, at)
 
-    if opened.shape[rank:].numel() > FOLDED:
-        _, place = reduce_blocks(better, (_stacked(opened, rank), _stacked(places, rank)))
-        return place.reshape(opened.shape[:rank])
-    elements = itertools.product(*(range(n) for n in opened.shape[rank:]))
-    first, *others = [(..., *element) for element in elements]
-    best, place = opened[first], places[first]
-    for element in others:
-        best, place = better(best, place, opened[element], places[element])
-    return place
+    return _slide_all(better, (padded(operand, 0, window), padded(numbers, -1, window)), window)[1]

@@ -1,0 +1,597 @@
+"""Elementwise arithmetic, comparisons, clamp and select: against real XLA on special values, and the documents' examples."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from agreement import (ALL, COMPLEX, FLOATS, INTS, NARROW_FLOATS, NARROW_INTS, SIGNED, assert_agree, dtype_of, elementwise_hlo,
+                       pairs, run_both, run_ours, special_values)
+from oracle import needs_xla
+
+import xla_torch
+from xla_torch import ops
+from xla_torch.builder import XlaBuilder
+from xla_torch.errors import InvalidArgument
+from xla_torch.shape import Shape
+
+NAN, INF = math.nan, math.inf
+SIGNED_NARROW = ("s2", "s4", *SIGNED)
+
+
+# ------------------------------------------------------------------------------------------- one operand
+
+# opcode, element types, tolerance in units of the last place
+UNARY = [
+    ("abs", (*FLOATS, *NARROW_FLOATS, *SIGNED_NARROW), 0),
+    ("ceil", (*FLOATS, *NARROW_FLOATS), 0),
+    ("floor", (*FLOATS, *NARROW_FLOATS), 0),
+    ("round-nearest-even", (*FLOATS, *NARROW_FLOATS), 0),
+    ("round-nearest-afz", (*FLOATS, *NARROW_FLOATS), 0),
+    ("sign", (*FLOATS, *NARROW_FLOATS, *SIGNED_NARROW), 0),
+    ("negate", (*FLOATS, *NARROW_FLOATS, *INTS, *NARROW_INTS, *COMPLEX), 0),
+    ("not", ("pred", *INTS, *NARROW_INTS), 0),
+    ("popcnt", (*INTS, "u2", "u4"), 0),
+    ("count-leading-zeros", (*INTS, *NARROW_INTS), 0),
+    ("real", FLOATS, 0),
+    ("imag", FLOATS, 0),
+    ("sqrt", (*FLOATS, "f8e5m2", "f8e4m3fn"), 1),
+    ("cbrt", FLOATS, 2),
+    ("cosine", FLOATS, 4),
+    ("erf", FLOATS, 4),
+    ("exponential", (*FLOATS, "f8e5m2", "f8e4m3fn"), 2),
+    ("exponential-minus-one", FLOATS, 4),
+    ("log", (*FLOATS, "f8e4m3"), 2),
+    ("log-plus-one", FLOATS, 4),
+    ("logistic", (*FLOATS, "f8e5m2"), 4),
+    ("rsqrt", FLOATS, 4),
+    ("sine", FLOATS, 4),
+    ("tan", FLOATS, 4),
+    ("tanh", (*FLOATS, "f8e4m3b11fnuz"), 4),
+]
+
+
+@needs_xla
+@pytest.mark.parametrize(("opcode", "text", "ulps"), [(o, t, u) for o, types, u in UNARY for t in types])
+def test_unary_agrees_with_xla(opcode: str, text: str, ulps: int) -> None:
+    values = special_values(text)
+    assert_agree(*run_both(elementwise_hlo(opcode, [(text, values)], text), values), ulps, (values,))
+
+
+# XLA's results for NaN beside an infinite part and for the sign of zero differ from C's, whose rules torch follows.
+COMPLEX_UNARY = [("sign", 2), ("cosine", 8), ("sine", 8), ("tan", 8), ("tanh", 8), ("exponential", 8), ("log", 8), ("sqrt", 8),
+                 ("exponential-minus-one", 8), ("log-plus-one", 8), ("logistic", 8)]
+
+
+@needs_xla
+@pytest.mark.parametrize("text", COMPLEX)
+@pytest.mark.parametrize(("opcode", "ulps"), COMPLEX_UNARY)
+def test_complex_unary_agrees_with_xla(opcode: str, ulps: int, text: str) -> None:
+    values = special_values(text)
+    values = values[np.isfinite(values.real) & np.isfinite(values.imag)]
+    assert_agree(*run_both(elementwise_hlo(opcode, [(text, values)], text), values), ulps, (values,), signed_zero=False)
+
+
+@needs_xla
+@pytest.mark.parametrize(("opcode", "complex_type", "result"), [(o, c, r) for o in ("abs", "real", "imag")
+                                                                for c, r in (("c64", "f32"), ("c128", "f64"))])
+def test_parts_of_complex_numbers(opcode: str, complex_type: str, result: str) -> None:
+    values = special_values(complex_type)
+    values = values[~np.isnan(values.real)]
+    assert_agree(*run_both(elementwise_hlo(opcode, [(complex_type, values)], result), values), 2, (values,))
+
+
+@needs_xla
+@pytest.mark.parametrize("text", (*FLOATS, "f8e5m2"))
+def test_is_finite(text: str) -> None:
+    values = special_values(text)
+    assert_agree(*run_both(elementwise_hlo("is-finite", [(text, values)], "pred"), values))
+
+
+# Values that the documents name, where real XLA has no kernel, and where XLA's CPU code is wrong (see the last column).
+UNARY_VALUES = [
+    ("abs", "s32", [-(2**31), -5], [-(2**31), 5], ""),
+    ("round-nearest-afz", "f32", [0.5, -2.5, 0.49999997, -0.0], [1.0, -3.0, 0.0, -0.0], ""),
+    ("round-nearest-even", "f32", [0.5, 1.5, 2.5, -0.5], [0.0, 2.0, 2.0, -0.0], ""),
+    ("count-leading-zeros", "u8", [0, 1, 128], [8, 7, 0], ""),
+    ("popcnt", "s32", [-1, 0], [32, 0], ""),
+    ("popcnt", "s4", [-1, -8, 7], [4, 1, 3], "XLA's CPU code counts the sign's copies"),
+    ("rsqrt", "f32", [0.0, -0.0, -1.0, INF], [INF, -INF, NAN, 0.0], ""),
+    ("logistic", "f32", [-INF, INF, -1000.0], [0.0, 1.0, 0.0], ""),
+    ("negate", "u8", [1], [255], ""),
+    ("not", "u8", [5], [250], ""),
+    ("sinh", "f32", [0.0, -0.0, INF], [0.0, -0.0, INF], "no CPU kernel"),
+    ("cosh", "f32", [0.0, -INF], [1.0, INF], "no CPU kernel"),
+    ("acos", "f32", [1.0, -1.0, 2.0], [0.0, math.pi, NAN], "no CPU kernel"),
+    ("acosh", "f32", [1.0, 0.0], [0.0, NAN], "no CPU kernel"),
+    ("asin", "f64", [1.0, -0.0], [math.pi / 2, -0.0], "no CPU kernel"),
+    ("asinh", "f64", [-0.0, INF], [-0.0, INF], "no CPU kernel"),
+    ("atan", "f64", [1.0, -INF], [math.pi / 4, -math.pi / 2], "no CPU kernel"),
+    ("atanh", "f32", [1.0, 0.5], [INF, 0.5493061], "no CPU kernel"),
+    ("asin", "c64", [0.5], [0.5235988], "no CPU kernel"),
+    ("rsqrt", "c64", [4.0], [0.5], ""),
+]
+
+
+@pytest.mark.parametrize(("opcode", "text", "operand", "result", "why"), UNARY_VALUES)
+def test_unary_values(opcode: str, text: str, operand: list[float], result: list[float], why: str) -> None:
+    values = np.array(operand, dtype_of(text))
+    assert_agree(run_ours(elementwise_hlo(opcode, [(text, values)], text), values), np.array(result, dtype_of(text)), 2)
+
+
+# ------------------------------------------------------------------------------------------- two operands
+
+ARITHMETIC = (*NARROW_INTS, *INTS, *FLOATS, "f8e5m2", "f8e4m3fn", "f8e8m0fnu", "f4e2m1fn")
+INTEGERS = (*NARROW_INTS, *INTS)
+
+# opcode, element types, tolerance, whether the sign of a zero result counts
+BINARY = [
+    ("add", ("pred", *ARITHMETIC), 0, True),
+    ("subtract", ARITHMETIC[:-2], 0, True),
+    ("multiply", ("pred", *ARITHMETIC), 0, True),
+    ("divide", (*INTEGERS, *FLOATS, "f8e5m2"), 0, True),
+    ("remainder", (*INTEGERS, *FLOATS, "f8e4m3fn"), 0, True),
+    # of zeros of different sign, either is the result (see the op's documentation)
+    ("maximum", ("pred", *ARITHMETIC), 0, False),
+    ("minimum", ("pred", *ARITHMETIC), 0, False),
+    ("power", (*FLOATS, "f8e5m2", *NARROW_INTS), 4, True),
+    ("atan2", FLOATS, 4, True),
+    ("and", ("pred", *INTEGERS), 0, True),
+    ("or", ("pred", *INTEGERS), 0, True),
+    ("xor", ("pred", *INTEGERS), 0, True),
+    ("shift-left", INTEGERS, 0, True),
+    ("shift-right-arithmetic", INTEGERS, 0, True),
+    ("shift-right-logical", INTEGERS, 0, True),
+]
+
+
+@needs_xla
+@pytest.mark.parametrize(("opcode", "text", "ulps", "signed_zero"), [(o, t, u, z) for o, types, u, z in BINARY for t in types])
+def test_binary_agrees_with_xla(opcode: str, text: str, ulps: int, signed_zero: bool) -> None:
+    lhs, rhs = pairs(special_values(text))
+    hlo = elementwise_hlo(opcode, [(text, lhs), (text, rhs)], text)
+    assert_agree(*run_both(hlo, lhs, rhs), ulps, (lhs, rhs), signed_zero)
+
+
+@needs_xla
+@pytest.mark.parametrize("text", COMPLEX)
+@pytest.mark.parametrize(("opcode", "ulps", "finite"), [("add", 0, False), ("subtract", 0, False), ("multiply", 8, False),
+                                                       ("divide", 8, False), ("power", 2000, True)])
+def test_complex_binary_agrees_with_xla(opcode: str, ulps: int, finite: bool, text: str) -> None:
+    values = special_values(text)
+    lhs, rhs = pairs(values[np.isfinite(values)] if finite else values[::3])
+    hlo = elementwise_hlo(opcode, [(text, lhs), (text, rhs)], text)
+    assert_agree(*run_both(hlo, lhs, rhs), ulps, (lhs, rhs), signed_zero=False)
+
+
+@needs_xla
+@pytest.mark.parametrize(("part", "result"), [("f32", "c64"), ("f64", "c128")])
+def test_complex_of_parts(part: str, result: str) -> None:
+    re, im = pairs(special_values(part))
+    assert_agree(*run_both(elementwise_hlo("complex", [(part, re), (part, im)], result), re, im))
+
+
+BINARY_VALUES = [
+    ("divide", "s32", [7, -7, 7, -(2**31)], [0, 2, -2, -1], [-1, -3, -3, -(2**31)], "D1"),
+    ("divide", "u32", [7, 2**32 - 1], [0, 2], [2**32 - 1, 2**31 - 1], "D1"),
+    ("remainder", "s32", [7, -7, -(2**31)], [0, 2, -1], [7, -1, 0], "D1"),
+    ("remainder", "f32", [-0.0, INF, 3.0, 3.0, 3.4e38], [2.0, 2.0, INF, 0.0, 0.5], [-0.0, NAN, 3.0, NAN, 0.0], "fmod"),
+    ("maximum", "f32", [NAN, 1.0, 0.0], [1.0, NAN, 2.0], [NAN, NAN, 2.0], "NaN in either"),
+    ("power", "f32", [NAN, 1.0, 0.0, -8.0, -1.0], [0.0, NAN, -1.0, 1 / 3, INF], [1.0, 1.0, INF, NAN, 1.0], "C's pow"),
+    ("power", "s32", [-1, 0, 2, 1, 0, 3, -7], [-3, -1, -1, -5, 0, 21, 3], [-1, 0, 0, 1, 1, 3**21 - 3 * 2**32 + 2**32, -343], ""),
+    ("power", "s8", [2, -2], [9, 7], [0, -128], "wraps; XLA's CPU code takes exponents modulo a power of two"),
+    ("power", "u32", [3, 2], [2**32 - 1, 31], [pow(3, 2**32 - 1, 2**32), 2**31], "the exponent is unsigned"),
+    ("atan2", "f32", [0.0, -0.0, INF], [-0.0, -0.0, INF], [math.pi, -math.pi, math.pi / 4], "C's atan2"),
+    ("shift-left", "s32", [1, 1, 1, 3], [31, 32, -1, 1], [-(2**31), 0, 0, 6], "amounts count as unsigned"),
+    ("shift-right-arithmetic", "u8", [255], [8], [255], "an unsigned operand is shifted as if signed"),
+    ("mulhi", "u32", [2**32 - 1, 2**31], [2**32 - 1, 2], [2**32 - 2, 1], "not in this XLA"),
+    ("mulhi", "s32", [-1, 2**31 - 1], [1, 2**31 - 1], [-1, 2**30 - 1], "not in this XLA"),
+    ("mulhi", "u64", [2**64 - 1, 2**63], [2**64 - 1, 6], [2**64 - 2, 3], "not in this XLA"),
+    ("mulhi", "s64", [-1, 2**63 - 1, -(2**63)], [1, 2**63 - 1, 4], [-1, 2**62 - 1, -2], "not in this XLA"),
+    ("maximum", "c64", [1 + 2j, 1 + 3j], [1 + 3j, 1 + 2j], [1 + 3j, 1 + 3j], "XLA's CPU code takes lhs on ties of the real part"),
+    ("minimum", "c64", [1 + 2j, 1 + 3j], [1 + 3j, 0 + 9j], [1 + 2j, 0 + 9j], "XLA's CPU code takes lhs on ties of the real part"),
+    ("power", "c64", [0, 0, 2], [0, 2, 3], [1, 0, 8], "0^0 is 1"),
+    ("atan2", "c64", [1], [1], [math.pi / 4], ""),
+]
+
+
+@pytest.mark.parametrize(("opcode", "text", "lhs", "rhs", "result", "why"), BINARY_VALUES)
+def test_binary_values(opcode: str, text: str, lhs: list[float], rhs: list[float], result: list[float], why: str) -> None:
+    a, b, want = (np.array(v, dtype_of(text)) for v in (lhs, rhs, result))
+    assert_agree(run_ours(elementwise_hlo(opcode, [(text, a), (text, b)], text), a, b), want, 4)
+
+
+# Constants take other ways through the bodies than arrays: as Python numbers, on either side.
+CONSTANTS = [(o, "s32", c) for o in ("divide", "remainder", "power", "shift-left", "shift-right-logical", "maximum") for c in (
+    "0", "1", "-1", "3", "32", "-2147483648")]
+CONSTANTS += [(o, "u32", c) for o in ("divide", "remainder", "shift-right-arithmetic", "shift-right-logical", "minimum") for c in (
+    "0", "1", "7", "16", "4294967295")]
+CONSTANTS += [(o, "f32", c) for o in ("divide", "remainder", "power", "maximum", "minimum", "atan2") for c in (
+    "0.5", "-0.5", "0", "2", "3", "nan", "inf")]
+CONSTANTS += [("divide", "c64", "(0, 2)"), ("add", "c64", "(1, inf)"), ("shift-right-logical", "s4", "2"), ("divide", "u8", "16")]
+# XLA's CPU code is wrong for integer powers of 128 and more (see above), and simplifies divisions by constants
+SKIPPED = {("power", "s32", "-2147483648", True), ("power", "s32", "3", True), ("power", "s32", "-1", True),
+           ("power", "s32", "0", True)}
+
+
+@needs_xla
+@pytest.mark.parametrize("constant_first", [False, True])
+@pytest.mark.parametrize(("opcode", "text", "constant"), CONSTANTS)
+def test_constant_operand(opcode: str, text: str, constant: str, constant_first: bool) -> None:
+    if (opcode, text, constant, constant_first) in SKIPPED:
+        pytest.skip("XLA's CPU code takes the exponent modulo 128")
+    values = special_values(text)
+    operands = "c, p" if constant_first else "p, c"
+    hlo = f"""HloModule test
+
+ENTRY entry {{
+  p = {text}[{len(values)}] parameter(0)
+  s = {text}[] constant({constant})
+  c = {text}[{len(values)}] broadcast(s), dimensions={{}}
+  ROOT r = {text}[{len(values)}] {opcode}({operands})
+}}"""
+    assert_agree(*run_both(hlo, values), 2, (values,), signed_zero=False)
+
+
+@needs_xla
+@pytest.mark.parametrize(("types", "result"), [(("bf16", "f32"), "f32"), (("f32", "f64"), "f64")])
+def test_floats_of_different_width(types: tuple[str, str], result: str) -> None:
+    lhs, rhs = special_values(types[0])[:20], special_values(types[1])[:20]
+    got = run_ours(elementwise_hlo("add", [(types[0], lhs), (types[1], rhs)], result), lhs, rhs)
+    with np.errstate(all="ignore"):
+        assert_agree(got, lhs.astype(dtype_of(result)) + rhs.astype(dtype_of(result)))
+
+
+# ------------------------------------------------------------------------------------------- compare, clamp, select
+
+DIRECTIONS = ("EQ", "NE", "LT", "LE", "GT", "GE")
+
+
+@needs_xla
+@pytest.mark.parametrize("text", [t for t in ALL if t not in COMPLEX])
+def test_compare_agrees_with_xla(text: str) -> None:
+    lhs, rhs = pairs(special_values(text))
+    for direction in DIRECTIONS:
+        hlo = elementwise_hlo("compare", [(text, lhs), (text, rhs)], "pred", f", direction={direction}")
+        assert_agree(*run_both(hlo, lhs, rhs), inputs=(lhs, rhs))
+
+
+@needs_xla
+@pytest.mark.parametrize("text", [*FLOATS, "f8e4m3fn", "f8e4m3fnuz", "f4e2m1fn"])
+def test_total_order_agrees_with_xla(text: str) -> None:
+    values = special_values(text)
+    lhs, rhs = pairs(np.concatenate([values, -values]) if text in FLOATS else values)
+    for direction in DIRECTIONS:
+        hlo = elementwise_hlo("compare", [(text, lhs), (text, rhs)], "pred", f", direction={direction}, type=TOTALORDER")
+        assert_agree(*run_both(hlo, lhs, rhs), inputs=(lhs, rhs))
+
+
+@needs_xla
+@pytest.mark.parametrize("direction", ["EQ", "NE", "LT", "GT"])
+def test_complex_order_agrees_with_xla(direction: str) -> None:
+    lhs, rhs = pairs(special_values("c64")[::3])
+    hlo = elementwise_hlo("compare", [("c64", lhs), ("c64", rhs)], "pred", f", direction={direction}")
+    assert_agree(*run_both(hlo, lhs, rhs), inputs=(lhs, rhs))
+
+
+@pytest.mark.parametrize(("direction", "result"), [("LE", [True, True, False]), ("GE", [False, True, True])])
+def test_complex_order_is_lexicographic(direction: str, result: list[bool]) -> None:
+    """XLA's CPU code looks only at the real parts here."""
+    lhs, rhs = np.complex64([1 + 2j, 1 + 2j, 1 + 3j]), np.complex64([1 + 3j, 1 + 2j, 1 + 2j])
+    hlo = elementwise_hlo("compare", [("c64", lhs), ("c64", rhs)], "pred", f", direction={direction}")
+    assert run_ours(hlo, lhs, rhs).tolist() == result
+
+
+@needs_xla
+@pytest.mark.parametrize("text", [t for t in ALL if t not in COMPLEX])
+def test_clamp_and_select_agree_with_xla(text: str) -> None:
+    low, x = pairs(special_values(text))
+    high, pred = np.roll(x, 7), np.arange(x.size) % 3 == 0
+    clamp = elementwise_hlo("clamp", [(text, low), (text, x), (text, high)], text)
+    assert_agree(*run_both(clamp, low, x, high), inputs=(low, x, high), signed_zero=False)
+    select = elementwise_hlo("select", [("pred", pred), (text, low), (text, x)], text)
+    assert_agree(*run_both(select, pred, low, x), inputs=(pred, low, x))
+
+
+CLAMP_BOUNDS = [("f32", "0", "6"), ("f32", "nan", "6"), ("f32", "6", "0"), ("s32", "-3", "3"), ("u32", "5", "4294967290"), ("u8", "3", "100"),
+                ("s4", "-2", "5"), ("bf16", "-1", "inf")]
+
+
+@needs_xla
+@pytest.mark.parametrize(("text", "low", "high"), CLAMP_BOUNDS)
+@pytest.mark.parametrize("full", ["", "low", "high"])
+def test_clamp_with_constant_bounds(text: str, low: str, high: str, full: str) -> None:
+    values = special_values(text)
+    names = {"low": "l", "high": "h"} | ({full: "q"} if full else {})
+    hlo = f"""HloModule test
+
+ENTRY entry {{
+  p = {text}[{len(values)}] parameter(0)
+  q = {text}[{len(values)}] parameter(1)
+  s = {text}[] constant({low})
+  t = {text}[] constant({high})
+  l = {text}[{len(values)}] broadcast(s), dimensions={{}}
+  h = {text}[{len(values)}] broadcast(t), dimensions={{}}
+  ROOT r = {text}[{len(values)}] clamp({names["low"]}, p, {names["high"]})
+}}"""
+    other = np.roll(values, 3)
+    assert_agree(*run_both(hlo, values, other), inputs=(values, other), signed_zero=False)
+
+
+def test_clamp_and_select_take_scalars() -> None:
+    hlo = """HloModule test
+
+ENTRY entry {
+  p = s32[3] parameter(0)
+  b = pred[] parameter(1)
+  l = s32[] constant(0)
+  h = s32[] parameter(2)
+  c = s32[3] clamp(l, p, h)
+  ROOT r = s32[3] select(b, c, p)
+}"""
+    x = np.int32([-1, 5, 9])
+    assert run_ours(hlo, x, np.array(True), np.int32(6)).tolist() == [0, 5, 6]
+    assert run_ours(hlo, x, np.array(False), np.int32(6)).tolist() == [-1, 5, 9]
+
+
+# ------------------------------------------------------------------------------------------- what XLA refuses
+
+REFUSED = [
+    ("abs", ["u32[2]"], "element type"),
+    ("abs", ["pred[2]"], "element type"),
+    ("negate", ["pred[2]"], "element type"),
+    ("sign", ["u8[2]"], "element type"),
+    ("ceil", ["c64[2]"], "element type"),
+    ("cbrt", ["c64[2]"], "element type"),
+    ("popcnt", ["pred[2]"], "element type"),
+    ("sine", ["s32[2]"], "element type"),
+    ("is-finite", ["s32[2]"], "element type"),
+    ("not", ["f32[2]"], "element type"),
+    ("sqrt", ["(f32[2])"], "not an array"),
+    ("add", ["f32[2]", "s32[2]"], "different element types"),
+    ("add", ["f32[2]", "f32[3]"], "incompatible shapes"),
+    ("add", ["f32[2]", "f32[1]"], "incompatible shapes"),
+    ("add", ["f32[2]", "f32[]"], "incompatible shapes"),
+    ("add", ["f32[2]", "token[]"], "not an array"),
+    ("subtract", ["pred[2]", "pred[2]"], "element type"),
+    ("divide", ["pred[2]", "pred[2]"], "element type"),
+    ("remainder", ["c64[2]", "c64[2]"], "element type"),
+    ("power", ["pred[2]", "pred[2]"], "element type"),
+    ("atan2", ["s32[2]", "s32[2]"], "element type"),
+    ("and", ["f32[2]", "f32[2]"], "element type"),
+    ("shift-left", ["pred[2]", "pred[2]"], "element type"),
+    ("complex", ["bf16[2]", "bf16[2]"], "cannot be made"),
+    ("complex", ["f32[2]", "f64[2]"], "cannot be made"),
+    ("clamp", ["f32[]", "f32[2]", "s32[]"], "different element types"),
+    ("clamp", ["f32[2]", "f32[]", "f32[2]"], "incompatible shapes"),
+    ("select", ["s32[2]", "f32[2]", "f32[2]"], "PRED"),
+    ("select", ["pred[3]", "f32[2]", "f32[2]"], "incompatible shapes"),
+    ("select", ["pred[2]", "f32[2]", "f32[3]"], "incompatible shapes"),
+    ("select", ["pred[2]", "f32[2]", "s32[2]"], "different element types"),
+]
+
+
+@pytest.mark.parametrize(("opcode", "shapes", "message"), REFUSED)
+def test_refused_operands(opcode: str, shapes: list[str], message: str) -> None:
+    builder = XlaBuilder("test")
+    operands = [builder.parameter(i, Shape.parse(s)) for i, s in enumerate(shapes)]
+    with pytest.raises(InvalidArgument, match=message) as caught:
+        builder.add(opcode, operands)
+    assert str(caught.value).startswith(opcode)
+
+
+@pytest.mark.parametrize(("text", "kind"), [("s32", "UNSIGNED"), ("u32", "SIGNED"), ("f32", "SIGNED"), ("c64", "TOTALORDER")])
+def test_refused_comparison_type(text: str, kind: str) -> None:
+    builder = XlaBuilder("test")
+    p = builder.parameter(0, Shape.parse(f"{text}[2]"))
+    with pytest.raises(InvalidArgument, match="comparison type"):
+        ops.Compare(p, p, (), "LT", kind)
+
+
+SHAPES = [
+    ("f32[2,<=3]", "f32[2,3]", "f32[2,<=3]"),
+    ("f32[?,3]", "f32[2,3]", "f32[2,3]"),
+    ("f32[?]", "f32[?]", "f32[?]"),
+    ("f32[?]", "f32[<=4]", "f32[<=4]"),
+    ("bf16[2]", "f32[2]", "f32[2]"),
+    ("f32[0,2]", "f32[0,2]", "f32[0,2]"),
+]
+
+
+@pytest.mark.parametrize(("lhs", "rhs", "result"), SHAPES)
+def test_shapes_of_binary_ops(lhs: str, rhs: str, result: str) -> None:
+    builder = XlaBuilder("test")
+    operands = [builder.parameter(i, Shape.parse(s)) for i, s in enumerate((lhs, rhs))]
+    assert str(builder.add("add", operands).shape) == result
+    assert str(builder.add("add", operands[::-1]).shape) == result
+
+
+# ------------------------------------------------------------------------------------------- generated code
+
+CODE = [
+    ("add(p, q)", "f32", "p + q"),
+    ("multiply(p, c)", "f32", "p * 3.0"),
+    ("divide(c, p)", "f32", "3.0 / p"),
+    ("maximum(p, q)", "f32", "torch.maximum(p, q)"),
+    ("maximum(p, c)", "f32", "torch.clamp(p, min = 3.0)"),
+    ("tanh(p)", "f32", "torch.tanh(p)"),
+    ("logistic(p)", "f64", "torch.sigmoid(p)"),
+    ("xor(p, q)", "s32", "p ^ q"),
+    ("shift-left(p, c)", "s32", "p << 3"),
+    ("select(b, p, q)", "f32", "torch.where(b, p, q)"),
+    ("clamp(c, p, c)", "f32", "torch.clamp(p, 3.0, 3.0)"),
+    ("clamp(c, p, c)", "s32", "torch.clamp(p, 3, 3)"),
+]
+
+
+@pytest.mark.parametrize(("call", "text", "code"), CODE)
+def test_plain_cases_are_one_call(call: str, text: str, code: str) -> None:
+    hlo = f"""HloModule test
+
+ENTRY entry {{
+  p = {text}[4] parameter(0)
+  q = {text}[4] parameter(1)
+  b = pred[4] parameter(2)
+  s = {text}[] constant(3)
+  c = {text}[4] broadcast(s), dimensions={{}}
+  ROOT r = {text}[4] {call}
+}}"""
+    lines = [line.split("#")[0].strip() for line in xla_torch.parse_hlo(hlo).python_code().splitlines()[1:]]
+    assert len(lines) == 2
+    assert lines[0].split(" = ", 1)[1] == code
+
+
+# ------------------------------------------------------------------------------------------- documented functions
+
+
+def build(function: object, *operands: object, **named: object) -> np.ndarray:
+    """Run a documented function on tensors."""
+    return function(*operands, **named).numpy()  # pyright: ignore[reportCallIssue]
+
+
+MATRIX = torch.tensor([[1, 2, 3], [4, 5, 6]])
+BROADCASTS = [
+    (MATRIX, torch.tensor([7, 8, 9]), (1,), [[8, 10, 12], [11, 13, 15]]),
+    (torch.tensor([7, 8, 9]), MATRIX, (1,), [[8, 10, 12], [11, 13, 15]]),
+    (MATRIX, 7, (), [[8, 9, 10], [11, 12, 13]]),
+    (7, MATRIX, (), [[8, 9, 10], [11, 12, 13]]),
+    (MATRIX, torch.tensor(7), (), [[8, 9, 10], [11, 12, 13]]),
+    (torch.zeros(3, 3, dtype=torch.int64), torch.tensor([7, 8, 9]), (1,), [[7, 8, 9]] * 3),
+    (torch.zeros(3, 3, dtype=torch.int64), torch.tensor([7, 8, 9]), (0,), [[7] * 3, [8] * 3, [9] * 3]),
+    (torch.tensor([1, 2, 3, 4]), torch.tensor([[5, 6]]), (0,), [[6, 7], [7, 8], [8, 9], [9, 10]]),
+    (MATRIX, torch.tensor([[1, 1, 1], [2, 2, 2]]), (0, 1), [[2, 3, 4], [6, 7, 8]]),
+]
+
+
+@pytest.mark.parametrize(("lhs", "rhs", "dims", "result"), BROADCASTS)
+def test_document_examples_of_broadcasting(lhs: torch.Tensor, rhs: torch.Tensor, dims: tuple[int, ...], result: list) -> None:
+    assert build(ops.Add, lhs, rhs, dims).tolist() == result
+
+
+BROADCAST_SHAPES = [
+    ((2, 1), (2, 3), (), (2, 3)),
+    ((1, 2, 5), (7, 2, 5), (), (7, 2, 5)),
+    ((7, 2, 5), (7, 1, 5), (), (7, 2, 5)),
+    ((2, 1), (1, 3), (), (2, 3)),
+    ((1, 2), (4, 3, 1), (1, 2), (4, 3, 2)),
+    ((2, 3, 4), (3, 4), (1, 2), (2, 3, 4)),
+    ((1,), (0,), (), (0,)),
+    ((), (2, 0), (), (2, 0)),
+    ((3,), (3, 1), (0,), (3, 1)),
+]
+
+
+@pytest.mark.parametrize(("lhs", "rhs", "dims", "result"), BROADCAST_SHAPES)
+def test_shapes_of_broadcasting(lhs: tuple, rhs: tuple, dims: tuple, result: tuple) -> None:
+    a, b = torch.randn(lhs), torch.randn(rhs)
+    got = ops.Mul(a, b, dims)
+    assert tuple(got.shape) == result
+    if len(lhs) == len(rhs):
+        assert torch.equal(got, a * b)
+
+
+BROADCAST_ERRORS = [
+    ((7, 2, 5), (7, 2, 6), (), "incompatible shapes"),
+    ((2, 3), (3,), (), "need broadcast_dimensions"),
+    ((2, 3), (2,), (1,), "incompatible shapes"),
+    ((2, 3, 4), (4, 3), (2, 1), "out of order"),
+    ((2, 3, 3), (3, 3), (1, 1), "out of order"),
+    ((2, 3), (3,), (2,), "out of order or range"),
+    ((2, 3), (3,), (-1,), "out of order or range"),
+    ((2, 3), (2, 3), (1, 0), "one rank"),
+    ((2, 3), (2, 3), (0,), "one rank"),
+]
+
+
+@pytest.mark.parametrize(("lhs", "rhs", "dims", "message"), BROADCAST_ERRORS)
+def test_errors_of_broadcasting(lhs: tuple, rhs: tuple, dims: tuple, message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        ops.Add(torch.zeros(lhs), torch.zeros(rhs), dims)
+
+
+def test_bounded_dimensions_broadcast() -> None:
+    builder = XlaBuilder("test")
+    p = builder.parameter(0, Shape.parse("f32[4]"))
+    size = builder.parameter(1, Shape.parse("s32[]"))
+    dynamic = builder.add("set-dimension-size", [p, size], {"dimensions": (0,)})
+    total = ops.Add(ops.Mul(dynamic, 2.0), builder.parameter(2, Shape.parse("f32[1]")))
+    assert str(total.shape) == "f32[<=4]"
+    got = builder.build(total)(torch.arange(4.0), torch.tensor(3, dtype=torch.int32), torch.tensor([0.5]))
+    assert got.tolist() == [0.5, 2.5, 4.5]
+
+
+FUNCTIONS = [
+    (ops.Abs, [-1.5], 1.5), (ops.Cbrt, [-8.0], -2.0), (ops.Ceil, [0.2], 1.0), (ops.Cos, [0.0], 1.0), (ops.Erf, [0.0], 0.0),
+    (ops.Exp, [0.0], 1.0), (ops.Expm1, [0.0], 0.0), (ops.Floor, [-0.5], -1.0), (ops.Log, [1.0], 0.0), (ops.Log1p, [0.0], 0.0),
+    (ops.Logistic, [0.0], 0.5), (ops.Neg, [2.0], -2.0), (ops.Round, [2.5], 3.0), (ops.RoundNearestAfz, [-2.5], -3.0),
+    (ops.RoundNearestEven, [2.5], 2.0), (ops.Rsqrt, [4.0], 0.5), (ops.Sign, [-3.0], -1.0), (ops.Sin, [0.0], 0.0),
+    (ops.Sqrt, [9.0], 3.0), (ops.Tan, [0.0], 0.0), (ops.Tanh, [0.0], 0.0), (ops.Acos, [1.0], 0.0), (ops.Acosh, [1.0], 0.0),
+    (ops.Asin, [0.0], 0.0), (ops.Asinh, [0.0], 0.0), (ops.Atan, [0.0], 0.0), (ops.Atanh, [0.0], 0.0), (ops.Cosh, [0.0], 1.0),
+    (ops.Sinh, [0.0], 0.0), (ops.Real, [1.5], 1.5), (ops.Imag, [1.5], 0.0), (ops.Conj, [1.5], 1.5), (ops.Square, [3.0], 9.0),
+    (ops.Reciprocal, [4.0], 0.25), (ops.IsFinite, [INF], False), (ops.Clz, [1], 63), (ops.PopulationCount, [7], 3),
+    (ops.Not, [5], -6), (ops.LogicalNot, [True], False),
+    (ops.Add, [1, 2], 3), (ops.Sub, [1, 2], -1), (ops.Mul, [3, 2], 6), (ops.Div, [-7, 2], -3), (ops.Rem, [-7, 2], -1),
+    (ops.Max, [1, 2], 2), (ops.Min, [1, 2], 1), (ops.Pow, [2.0, 3.0], 8.0), (ops.Atan2, [0.0, 1.0], 0.0), (ops.And, [6, 3], 2),
+    (ops.Or, [6, 3], 7), (ops.Xor, [6, 3], 5), (ops.LogicalAnd, [True, False], False), (ops.LogicalOr, [True, False], True),
+    (ops.ShiftLeft, [1, 4], 16), (ops.ShiftRightArithmetic, [-16, 2], -4), (ops.ShiftRightLogical, [-1, 63], 1),
+    (ops.Complex, [1.0, 2.0], 1 + 2j), (ops.Mulhi, [2**62, 8], 2), (ops.Eq, [1, 2], False), (ops.Ne, [1, 2], True),
+    (ops.Ge, [1, 2], False), (ops.Gt, [1, 2], False), (ops.Le, [1, 2], True), (ops.Lt, [1, 2], True),
+    (ops.EqTotalOrder, [NAN, NAN], True), (ops.NeTotalOrder, [0.0, -0.0], True), (ops.LtTotalOrder, [-0.0, 0.0], True),
+    (ops.LeTotalOrder, [INF, NAN], True), (ops.GtTotalOrder, [0.0, -0.0], True), (ops.GeTotalOrder, [-INF, NAN], False),
+    (ops.LtTotalOrder, [1, 2], True), (ops.Clamp, [0, -1, 6], 0), (ops.Select, [True, 1, 2], 1),
+    (ops.NextAfter, [1.0, 2.0], 1.0000001192092896), (ops.NextAfter, [0.0, -1.0], -1.401298464324817e-45),
+    (ops.NextAfter, [1.0, -1.0], 0.9999999403953552), (ops.NextAfter, [1.0, 1.0], 1.0), (ops.NextAfter, [NAN, 1.0], NAN),
+]
+
+
+@pytest.mark.parametrize(("function", "operands", "result"), FUNCTIONS, ids=lambda v: getattr(v, "__name__", None))
+def test_documented_functions(function: object, operands: list, result: object) -> None:
+    got = build(function, *(torch.tensor(v) for v in operands))
+    assert got.shape == ()
+    np.testing.assert_allclose(got, result, rtol=1e-6, atol=1e-45 if function is ops.NextAfter else 0)
+
+
+def test_compare_takes_its_direction_in_two_places() -> None:
+    x, y = torch.tensor([1, 2]), torch.tensor([2, 2])
+    assert ops.Compare(x, y, "LT").tolist() == ops.Compare(x, y, (), "LT").tolist() == [True, False]
+    with pytest.raises(InvalidArgument, match="direction"):
+        ops.Compare(x, y, "LESS")
+
+
+def test_document_examples_of_clamp_and_select() -> None:
+    assert ops.Clamp(0, torch.tensor([-1, 5, 9]), 6).tolist() == [0, 5, 6]
+    pred, on_true, on_false = torch.tensor([True, False, False, True]), torch.tensor([1, 2, 3, 4]), torch.tensor([100, 200, 300, 400])
+    assert ops.Select(pred, on_true, on_false).tolist() == [1, 200, 300, 4]
+    assert ops.Select(torch.tensor(True), on_true, on_false).tolist() == [1, 2, 3, 4]
+    assert ops.Select(pred, on_true, 0).tolist() == [1, 0, 0, 4]
+    assert ops.Select(pred, torch.tensor(5), 0).tolist() == [5, 0, 0, 5]
+    assert ops.Clamp(torch.tensor([1, 2]), torch.tensor(0), torch.tensor([5, 5])).tolist() == [1, 2]
+
+
+def test_select_takes_tuples_whole() -> None:
+    builder = XlaBuilder("test")
+    pred, x, y = (builder.parameter(i, Shape.parse(s)) for i, s in enumerate(("pred[]", "f32[2]", "s32[]")))
+    first, second = ops.Tuple(builder, [x, y]), ops.Tuple(builder, [ops.Neg(x), ops.Neg(y)])
+    computation = builder.build(ops.Select(pred, first, second))
+    got = computation(torch.tensor(False), torch.tensor([1.0, 2.0]), torch.tensor(3, dtype=torch.int32))
+    assert [g.tolist() for g in got] == [[-1.0, -2.0], -3]
+    with pytest.raises(InvalidArgument, match="tuple"):
+        ops.Select(pred, first, x)
+
+
+def test_functions_need_an_op() -> None:
+    with pytest.raises(InvalidArgument, match="no operand is an XlaOp"):
+        ops.Add(1, 2)
+    with pytest.raises(InvalidArgument, match="not an array"):
+        builder = XlaBuilder("test")
+        ops.Add(ops.Tuple(builder, []), 1)
+
+
+def test_accuracy_is_an_attribute() -> None:
+    from xla_torch.opcodes.attributes import ResultAccuracy
+
+    builder = XlaBuilder("test")
+    op = ops.Exp(builder.parameter(0, Shape.parse("f32[2]")), ResultAccuracy("highest"))
+    assert "result_accuracy={mode=highest}" in builder.build(op).to_hlo_text()
