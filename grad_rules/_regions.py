@@ -15,6 +15,8 @@ from xla_torch.opcodes.definition import OPS
 from xla_torch.shape import Shape
 from xla_torch.transform.inline import elements_of, inline
 
+from ._calculus import full
+
 Cotangents = list[XlaOp | None]
 
 # ------------------------------------------------------------------------------------------------------- applying
@@ -98,10 +100,10 @@ def pulled_back(computation: Computation, arguments: Sequence[XlaOp], cts: Seque
 
 
 def gradient_of(computation: Computation, cts: Sequence[bool]) -> Computation:
-    """The scalar computation of the cotangents of another's parameters, as a tuple.
+    """The computation of the cotangents of another's parameters, as a tuple.
 
     It takes the other's arguments and then the cotangents of those of its results that `cts` flags. Parameters without a
-    gradient (integers, or such that do not matter) get a zero of their type.
+    gradient (integers, or such that do not matter) get zeros.
     """
     builder = XlaBuilder(f"gradient_{computation.name}")
     shapes = computation.program_shape.parameters
@@ -112,7 +114,7 @@ def gradient_of(computation: Computation, cts: Sequence[bool]) -> Computation:
         number = len(arguments) + sum(c is not None for c in given)
         given.append(builder.parameter(number, shape) if flag else None)
     found = pulled_back(_with_tuple(computation), arguments, given)
-    return builder.finish(ops.Tuple(builder, [builder.constant(0, s.element_type) if c is None else c
+    return builder.finish(ops.Tuple(builder, [full(builder, 0, s.without_layout()) if c is None else c
                                               for c, s in zip(found, shapes, strict=True)]))
 
 

@@ -113,5 +113,6 @@ def _asks(definition: OpDefinition, operand: str, rule: Rule) -> tuple[str, ...]
     words = tuple(inspect.signature(rule).parameters)
     unknown = [w for w in words if w not in known]
     if unknown:
-        raise TypeError(f"gradient rule of {definition.opcode!r} for {operand!r} asks for {unknown}; known words are {sorted(known)}")
+        raise TypeError(f"gradient rule of {definition.opcode!r} for {operand!r} asks for {unknown}; "
+                        f"known words are {sorted(known)}")
     return words

@@ -117,29 +117,26 @@ def _permute(ct: Any, inst: Instruction, source_target_pairs: Sequence[Sequence[
         "collective-permute", inst, [c], _operand_shape(inst, k), source_target_pairs=pairs))
 
 
-def _both_parts(rule: Callable[..., Cotangents]) -> Callable[[Any], Any]:
+def _of_start(ct: Any, inst: Instruction, rule: Callable[[Any], Cotangents]) -> Cotangents:
     """For a start op, whose result also passes the operands on: their cotangent is added to the rule's."""
-
-    def pull(ct: Any, inst: Instruction, attribute: Any) -> Cotangents:
-        count = len(inst.operands)
-        passed, made = ((part if isinstance(part, tuple) else (part,) if part is not None else (None,) * count)
-                        for part in ct[:2])
-        found = rule(made, inst, attribute)
-        return [b if a is None else a if b is None else a + b for a, b in zip(passed, found, strict=True)]
-
-    return pull
+    passed, made = (part if isinstance(part, tuple) else (part,) * len(inst.operands) for part in ct[:2])
+    return [b if a is None else a if b is None else a + b for a, b in zip(passed, rule(made), strict=True)]
 
 
-_gather_start, _permute_start = _both_parts(_all_gather), _both_parts(_permute)
+def _of_done(ct: Any, inst: Instruction) -> tuple[Any, ...]:
+    """A done op takes element 1 out of what the start op made."""
+    return tuple(ct if k == 1 else None for k in range(len(inst.operands[0].shape.tuple_shapes)))
+
 
 linear("all-gather", operands=_all_gather)
-linear("all-gather-start", operands=lambda ct, inst, dimensions: _gather_start(ct, inst, dimensions))
-linear("all-gather-done", operand=lambda ct: (None, ct))
+linear("all-gather-start", operands=lambda ct, inst, dimensions: _of_start(
+    ct, inst, lambda made: _all_gather(made, inst, dimensions)))
+linear("all-gather-done", operand=_of_done)
 linear("all-to-all", operands=_all_to_all)
 linear("collective-permute", operands=_permute)
-linear("collective-permute-start",
-       operands=lambda ct, inst, source_target_pairs: _permute_start(ct, inst, source_target_pairs))
-linear("collective-permute-done", operand=lambda ct, inst: (None, ct, *(None,) * (len(inst.operands[0].shape.tuple_shapes) - 2)))
+linear("collective-permute-start", operands=lambda ct, inst, source_target_pairs: _of_start(
+    ct, inst, lambda made: _permute(made, inst, source_target_pairs)))
+linear("collective-permute-done", operand=_of_done)
 
 # --------------------------------------------------------------------------------------------- one to all, and back
 

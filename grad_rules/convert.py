@@ -7,7 +7,7 @@ from xla_torch.hlo.ir import Instruction
 from xla_torch.ops import ReducePrecision
 
 from ._calculus import convert
-from ._table import vjp
+from ._table import vjp, zero
 
 
 def _back(ct: XlaOp, inst: Instruction) -> XlaOp | None:
@@ -22,7 +22,7 @@ def _same_bits(ct: XlaOp, inst: Instruction) -> XlaOp | None:
 
 
 vjp("convert", operand=_back)
-vjp("stochastic-convert", operand=_back)
 vjp("bitcast-convert", operand=_same_bits)
 # The cotangent is rounded like the value: what JAX does, and what a convert there and back would do.
 vjp("reduce-precision", operand=lambda ct, exponent_bits, mantissa_bits: ReducePrecision(ct, exponent_bits, mantissa_bits))
+zero("stochastic-convert")  # to integers only

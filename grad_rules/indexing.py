@@ -49,7 +49,7 @@ from ._calculus import (
     second_computation,
     zeros,
 )
-from ._regions import apply, derived
+from ._regions import Cotangents, apply, derived
 from ._table import linear, vjp
 
 # --------------------------------------------------------------------------------------- cutting at run-time places
@@ -272,20 +272,21 @@ _SCATTERS: dict[str, Callable[[_Channel], Pair]] = {
     "add": _add, "subtract": _subtract, "second": _overwrite, "multiply": _multiply, "maximum": _extreme, "minimum": _extreme}
 
 
-def _scatter(ct: Any, out: Any, operands: tuple[XlaOp, ...], inst: Instruction, to_apply: Computation) -> tuple[XlaOp | None, ...]:
+def _scatter(ct: Any, out: Any, operands: tuple[XlaOp, ...], inst: Instruction, to_apply: Computation) -> Cotangents:
     windows, count = windows_of_scatter(inst), len(operands) // 2
     arrays, indices, updates = operands[:count], operands[count], operands[count + 1:]
     cts, outs = (ct, out) if inst.shape.is_tuple else ((ct,), (out,))
     kinds = reducer_kinds(to_apply)
-    if any(kind not in _SCATTERS for kind in kinds):
-        return tuple(_any_scatter(cts, operands, windows, to_apply))
-    pairs = [(None, None) if c is None else _SCATTERS[kind](_Channel(c, o, a, u, indices, windows, inst))
-             for kind, c, o, a, u in zip(kinds, cts, outs, arrays, updates, strict=True)]
-    return (*(a for a, _ in pairs), None, *(u for _, u in pairs))
+    rules = [_SCATTERS.get(kind or "") for kind in kinds]
+    if None in rules:
+        return _any_scatter(cts, operands, windows, to_apply)
+    pairs = [(None, None) if c is None or rule is None else rule(_Channel(c, o, a, u, indices, windows, inst))
+             for rule, c, o, a, u in zip(rules, cts, outs, arrays, updates, strict=True)]
+    return [*(a for a, _ in pairs), None, *(u for _, u in pairs)]
 
 
 def _any_scatter(cts: Sequence[XlaOp | None], operands: Sequence[XlaOp], windows: Windows,
-                 combiner: Computation) -> list[XlaOp | None]:
+                 combiner: Computation) -> Cotangents:
     """Any other combiner, of updates that do not meet: take what is there, combine, put it back."""
     if not windows.unique:
         raise DifferentiationError("scatter with this update computation has no gradient where updates may meet",

@@ -29,6 +29,8 @@ def _reduce(ct: Any, out: Any, operands: tuple[XlaOp, ...], inst: Instruction, d
     count = len(operands) // 2
     arrays, inits = operands[:count], operands[count:]
     cts, outs = (ct, out) if inst.shape.is_tuple else ((ct,), (out,))
+    if not dimensions:  # nothing is combined, not even with init
+        return [*cts, *[None] * count]
     kinds = reducer_kinds(to_apply)
     if all(c is None or kind in ("add", "maximum", "minimum") for c, kind in zip(cts, kinds, strict=True)):
         pairs = [(None, None) if c is None else _sum(c, x, dimensions) if kind == "add" else _extreme(c, o, x, i, dimensions)
@@ -79,9 +81,9 @@ vjp("map", operands=_map)
 
 
 def _scan(ct: Any, operands: tuple[XlaOp, ...], inst: Instruction, dimensions: Sequence[int], num_carries: int,
-          is_reverse: bool, to_apply: Computation) -> list[XlaOp | None]:
+          is_reverse: bool, to_apply: Computation) -> Cotangents:
     """Run the steps again, keeping the carries that each step began with; then scan the other way with the step's gradient."""
-    builder, (dimension,) = operands[0].builder, dimensions
+    (dimension,) = dimensions
     inputs, inits = operands[:len(operands) - num_carries], operands[len(operands) - num_carries:]
     step = _Step(to_apply, len(inputs), num_carries)
     recorded = Scan(inputs, inits, step.recording(), dimension, is_reverse)

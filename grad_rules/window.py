@@ -72,13 +72,19 @@ def _reduce_window(ct: Any, out: Any, operands: tuple[XlaOp, ...], inst: Instruc
     if count == 1 and not inst.shape.is_tuple:
         if kinds[0] == "add":
             return [_window_sum(ct, window, arrays[0].shape), sum_all(ct)]
-        if kinds[0] in ("maximum", "minimum") and all(w.base_dilation == w.window_dilation == 1 for w in window):
+        if kinds[0] in ("maximum", "minimum") and _selects(window):
             return _window_extreme(ct, out, arrays[0], inits[0], window, "Ge" if kinds[0] == "maximum" else "Le",
                                    _is_infinite(inst.operands[1]))
     cts = ct if inst.shape.is_tuple else (ct,)
     sizes = (inst.shape.tuple_shapes or (inst.shape,))[0].dimensions
     return derived(lambda *values: reduce_window_by_doubling(values[:count], values[count:], window, sizes, to_apply),
                    operands, cts)
+
+
+def _selects(window: Window) -> bool:
+    """Whether select-and-scatter can say where the extremes stood: it has no dilations, and it looks at every element of
+    every window, which is too much where large windows overlap (a running maximum)."""
+    return all(w.base_dilation == w.window_dilation == 1 and (w.stride >= w.size or w.size <= 64) for w in window)
 
 
 def _window_sum(ct: XlaOp, window: Window, base: Shape) -> XlaOp:

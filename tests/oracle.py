@@ -21,6 +21,8 @@ try:
     import jax
     import jax.extend
     from jaxlib import _hlo, _jax, xla_client  # pyright: ignore[reportAttributeAccessIssue]
+
+    jax.config.update("jax_enable_x64", True)  # the variable is too late where another test imported jax first
 except ImportError:
     pass
 

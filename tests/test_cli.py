@@ -104,7 +104,7 @@ ENTRY main {
     assert main(["show", str(path)]) == 0
     shown = capsys.readouterr().out
     for text in ["shown: 7 instructions in 1 computation", "params['w']", "f32[64,32]  %weights",
-                 "parameters, 10.0 KiB", "parameter 2", "32.8 kflop", "256 transcendental",
+                 "parameters, 10.0 KiB", "parameter 2", "32.8 k flops", "256 transcendentals",
                  "vendor$op 1   UNSUPPORTED", "%table, f32[2]"]:
         assert text in shown
 
@@ -145,7 +145,7 @@ def test_grad_prints_without_out(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 ERRORS = [
-    ("missing file", ["run", "{dir}/nowhere.hlo"], "nowhere.hlo"),
+    ("missing file", ["run", "{dir}/nowhere.hlo"], "nowhere.hlo: No such file or directory"),
     ("no arguments", ["run", "{program}"], "hint      --args data.npz"),
     ("not an npz", ["run", "{program}", "--args", "{program}"], "--args: not an .npz file"),
     ("no such device", ["run", "{program}", "--random", "0", "--device", "nonsense"], "--device: no such device here"),

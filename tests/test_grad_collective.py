@@ -28,15 +28,21 @@ def several(tuple_op: xla_torch.XlaOp) -> list[xla_torch.XlaOp]:
     return [ops.GetTupleElement(tuple_op, k) for k in range(len(tuple_op.shape.tuple_shapes))]
 
 
-def started(x: xla_torch.XlaOp, opcode: str, result: str, attributes: dict, passed_on: bool = False) -> xla_torch.XlaOp:
-    """A collective in two halves."""
-    shape = Shape.parse(f"(f64[2,4], {result})")
-    start = x.builder.add(f"{opcode}-start", [x], attributes, shape)
-    done = x.builder.add(f"{opcode}-done", [start], {}, shape.tuple_shapes[1])
+def gathered(x: xla_torch.XlaOp) -> xla_torch.XlaOp:
+    """all-gather in two halves."""
+    shape = Shape.parse("(f64[2,4], f64[8,4])")
+    start = x.builder.add("all-gather-start", [x], {"dimensions": (0,)}, shape)
+    return x.builder.add("all-gather-done", [start], {}, shape.tuple_shapes[1])
+
+
+def permuted(x: xla_torch.XlaOp, passed_on: bool = False) -> xla_torch.XlaOp:
+    """collective-permute in two halves; the first half also passes its operand on."""
+    shape = Shape.parse("(f64[2,4], f64[2,4], u32[], u32[])")
+    start = x.builder.add("collective-permute-start", [x], {"source_target_pairs": PAIRS}, shape)
+    done = x.builder.add("collective-permute-done", [start], {}, shape.tuple_shapes[1])
     return done + ops.GetTupleElement(start, 0) if passed_on else done
 
 
-PERMUTED = {"source_target_pairs": PAIRS}
 ROWS: dict[str, Callable[..., object]] = {
     "all-reduce add": lambda x, y: ops.AllReduce(x * x, ADD),
     "all-reduce add in groups": lambda x, y: ops.AllReduce(x * x, ADD, HALVES),
@@ -52,14 +58,14 @@ ROWS: dict[str, Callable[..., object]] = {
     "all-gather": lambda x, y: ops.AllGather(x * y, 1, 4),
     "all-gather in groups": lambda x, y: ops.AllGather(x, 0, 2, HALVES),
     "all-gather of two": lambda x, y: several(ops.AllGatherTuple([x, y], 0, 4)),
-    "all-gather in two halves": lambda x, y: started(x * y, "all-gather", "f64[8,4]", {"dimensions": (0,)}),
+    "all-gather in two halves": lambda x, y: gathered(x * y),
     "all-to-all": lambda x, y: ops.AllToAll(x * y, 1, 1, 4),
     "all-to-all across": lambda x, y: ops.AllToAll(x * y, 1, 0, 4),
     "all-to-all of several": lambda x, y: several(ops.AllToAllTuple([x, y], HALVES))[1],
     "collective-permute": lambda x, y: ops.CollectivePermute(x * y, PAIRS),
     "collective-permute of two": lambda x, y: several(ops.MultiCollectivePermute([x, x * y], PAIRS)),
-    "collective-permute in two halves": lambda x, y: started(x * y, "collective-permute", "f64[2,4]", PERMUTED),
-    "collective-permute passing on": lambda x, y: started(x * y, "collective-permute", "f64[2,4]", PERMUTED, True),
+    "collective-permute in two halves": lambda x, y: permuted(x * y),
+    "collective-permute passing on": lambda x, y: permuted(x * y, True),
     "collective-broadcast": lambda x, y: ops.CollectiveBroadcast(x * y, ((2, 1, 0),)),
     "collective-reduce": lambda x, y: x.builder.add(
         "collective-reduce", [x * y], {"to_apply": ADD.module.entry, "replica_groups": HALVES}, x.shape),

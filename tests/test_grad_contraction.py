@@ -34,7 +34,7 @@ DOTS = [
     row("dot", dots(((0, 2), (2, 0))), values(3, 2, 2), values(2, 2, 3, seed=1)),
     row("dot", dots(((1,), (0,))), complexes(2, 3), complexes(3, 2, seed=5)),
     row("dot", dots(((1,), (0,))), np.zeros((2, 0)), np.zeros((0, 3)), order=0,
-        build=lambda x, y: ops.Dot(x, y)),
+        build=ops.Dot),
 ]
 
 

@@ -147,6 +147,11 @@ def test_channels_are_refused() -> None:
   x = f32[3] parameter(0)
   t = token[] after-all()
   s = (f32[3], u32[], token[]) send(x, t), channel_id=1
-  ROOT r = f32[3] get-tuple-element(s), index=0""", "(x: f32[3]) -> f32[3]")
+  sent = token[] send-done(s), channel_id=1
+  r = (f32[3], u32[], token[]) recv(sent), channel_id=2
+  got = (f32[3], token[]) recv-done(r), channel_id=2
+  there = f32[3] get-tuple-element(got), index=0
+  here = f32[3] get-tuple-element(s), index=0
+  ROOT sum = f32[3] add(here, there)""", "(x: f32[3]) -> f32[3]")
     with pytest.raises(xla_torch.errors.DifferentiationError, match="use collective-permute"):
         xla_torch.vjp(program)

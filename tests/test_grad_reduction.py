@@ -73,8 +73,10 @@ REDUCE = [
     row("reduce", lambda x: x.sum(1), V234),
     row("reduce", lambda x: x.sum((0, 2)), V234),
     row("reduce", lambda x: x.sum(), complexes(2, 2)),
-    row("reduce", lambda x: x.sum(0), np.zeros((0, 3)), order=0, build=lambda x: ops.Reduce(x, 0.0, reducer(operator.add), [0])),
+    row("reduce", lambda x: x.sum(0), np.zeros((0, 3)), order=0,
+        build=lambda x: ops.Reduce(x, 0.0, reducer(operator.add), [0])),
     row("reduce", lambda x, i: x.sum(0) + i, V23, 0.5, build=lambda x, i: ops.Reduce(x, i, reducer(operator.add), [0])),
+    row("reduce", lambda x, i: x, V23, 0.5, build=lambda x, i: ops.Reduce(x, i, reducer(operator.add), [])),
     row("reduce", lambda x: x.max(1), V234),
     row("reduce", lambda x: x.min((0, 2)), V234),
     row("reduce", lambda x: x.max(1), TIES, order=0),
@@ -240,12 +242,36 @@ def lax_recurrence(x, h):
     return outputs, final
 
 
+def counted_recurrence(x, h, n):
+    """A reversed scan along dimension 1 with a carry of rows and a counter that weighs the steps."""
+    def cell(a, c, k):
+        new = c + ops.Sin(a) * ops.ConvertElementType(k, F64)
+        return [new * a, new, k + 1]
+
+    rows = Shape.array(F64, (2,))
+    builder = xla_torch.XlaBuilder("cell")
+    a, c, k = builder.parameter(0, rows), builder.parameter(1, rows), builder.parameter(2, Shape.array(S32, (2,)))
+    scanned = ops.Scan([x], [h, n], builder.build(ops.Tuple(builder, cell(a, c, k))), 1, True)
+    return [ops.GetTupleElement(scanned, i) for i in range(2)]
+
+
+def lax_counted(x, h, n):
+    def cell(carry, a):
+        c, k = carry
+        new = c + jnp.sin(a) * k
+        return (new, k + 1), new * a
+
+    (final, _), outputs = lax.scan(cell, (h, n), x.T, reverse=True)
+    return outputs.T, final
+
+
 def with_passenger(x, y):
     return ops.Sort([x, y], computation(lambda a, b, _, __: ops.Lt(a, b), F64, F64, F64, F64), 1)
 
 
 SORT = [
     row("scan", lax_recurrence, V6, 0.7, build=recurrence, on_xla=False),
+    row("scan", lax_counted, V23, values(2), np.array([1, 2], np.int32), build=counted_recurrence, on_xla=False),
     row("sort", lambda x: jnp.sort(x, 1), values(3, 5)),
     row("sort", lambda x: lax.sort(x, dimension=0), values(4, 2)),
     row("sort", lambda x, y: lax.sort((x, y), dimension=1, num_keys=1), values(3, 5), values(3, 5, seed=1), build=with_passenger),

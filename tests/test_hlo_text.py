@@ -1,5 +1,6 @@
 """HLO text: parser, printer, verifier. Real XLA must read what is printed as it reads the original."""
 
+import contextlib
 import gc
 import pathlib
 import time
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 import oracle
-from xla_torch.errors import HloSyntaxError, InvalidArgument, UnknownOpcodeError, UnsupportedError
+from xla_torch.errors import HloSyntaxError, InvalidArgument, UnknownOpcodeError, UnsupportedError, XlaError
 from xla_torch.hlo.equality import modules_equal
 from xla_torch.hlo.ir import Computation, Instruction, Module
 from xla_torch.hlo.literal import Literal
@@ -512,6 +513,16 @@ def test_deep_nesting_is_an_error_not_a_crash():
         parse_hlo(BODY + "  ROOT r = " + "(" * 20_000 + ")" * 20_000 + " negate(p)\n}")
 
 
+def test_broken_text_gives_errors_of_ours_only():
+    random, marks = np.random.default_rng(0), "{}()[]=,:\"%xab01-.\\/* \n<>?'_"
+    for number in range(600):
+        text = f"{REGIONS}{OPERANDS}  ROOT result = {ROWS[number % len(ROWS)]}, {COMMON_ROWS[number % len(COMMON_ROWS)]}\n}}\n"
+        place = int(random.integers(text.index("ENTRY"), len(text)))
+        text = text[:place] + marks[random.integers(len(marks))] + text[place + int(random.integers(3)):]
+        with contextlib.suppress(XlaError):
+            verify(parse_hlo(text))
+
+
 # ---------------------------------------------------------------------------------------------------- verifier
 
 VERIFIER_ERRORS = [
@@ -533,6 +544,16 @@ def test_verifier_errors(row, message):
         verify(module)
     assert caught.value.subject.endswith("(%r)")
     assert caught.value.where.startswith("jit(f)/x, line 6, column 8")
+
+
+def test_mixed_precision_is_refused_unless_allowed():
+    text = "HloModule m\nENTRY e {{ a = f32[2] parameter(0)\n b = f16[2] parameter(1)\n ROOT r = {} }}"
+    module = parse_hlo(text.format("f32[2] add(a, b)"))
+    with pytest.raises(InvalidArgument, match="mixed precision"):
+        verify(module)
+    verify(module, allow_mixed_precision=True)
+    verify(parse_hlo(text.format("f32[] dot(a, b), lhs_contracting_dims={0}, rhs_contracting_dims={0}")))
+    verify(parse_hlo(text.format("(f32[2], f16[2]) tuple(a, b)")))
 
 
 def test_layouts_do_not_matter_to_the_verifier():

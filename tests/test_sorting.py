@@ -107,6 +107,17 @@ def test_canonical_order_is_one_sort_and_one_gather() -> None:
     assert code.count("gather(") == 1
 
 
+@needs_xla
+@pytest.mark.parametrize("direction", ["LT", "GT"])
+@pytest.mark.parametrize("element_type", ["f32", "f64", "bf16", "s32", "u16", "pred"])
+def test_long_vectors(element_type: str, direction: str) -> None:
+    ending = f"ROOT r = pred[] compare(ka, kb), direction={direction}, type=TOTALORDER"
+    body = canonical(element_type, ending) if element_type in FLOATS else PLAIN.format(direction)
+    text = sort_program("[40000]", [element_type, "s32"], body)
+    assert "sort_vector(" in xla_torch.parse_hlo(text).python_code()
+    assert_same(text, filled(element_type, 40000), np.arange(40000, dtype=np.int32))
+
+
 LEXICOGRAPHIC = {
     "or-and": """
         l0 = pred[] compare(a0, b0), direction=LT

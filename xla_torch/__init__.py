@@ -1,6 +1,6 @@
 """xla_torch: XLA programs on PyTorch. Load or build one, run it on tensors, differentiate it, train it, read its code."""
 
-from . import errors, ops, types
+from . import errors, nn, ops, types
 from .autodiff import grad, value_and_grad, vjp
 from .builder import XlaBuilder, XlaOp
 from .computation import XlaComputation
@@ -17,6 +17,6 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Layout", "Literal", "PrimitiveType", "ProgramShape", "Shape", "Tile", "XlaBuilder", "XlaComputation", "XlaOp", "compile",
-    "errors", "from_jax", "from_stablehlo", "grad", "load", "ops", "parse_hlo", "register_custom_call", "run_replicas",
+    "errors", "from_jax", "from_stablehlo", "grad", "load", "nn", "ops", "parse_hlo", "register_custom_call", "run_replicas",
     "types", "value_and_grad", "vjp",
 ]

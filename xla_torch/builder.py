@@ -225,7 +225,7 @@ def lift(builder: XlaBuilder, value: XlaOp | Liftable, like: XlaOp | Shape | Pri
     """`value` as an XlaOp: a number or array becomes a constant of the element type of `like`."""
     if isinstance(value, XlaOp):
         return value
-    element_type = like if isinstance(like, PrimitiveType) else (like.shape if isinstance(like, XlaOp) else like).element_type
+    element_type = like if isinstance(like, PrimitiveType) else like.element_type
     return builder.constant(np.asarray(value).astype(element_type.numpy) if not isinstance(value, np.ndarray) else value,
                             element_type)
 
@@ -236,7 +236,8 @@ def region_of(computation: XlaComputation | Computation) -> Computation:
         return computation
     entry = getattr(getattr(computation, "module", None), "entry", None)
     if entry is None:
-        raise InvalidArgument("not a computation", got=type(computation).__name__, expected="an XlaComputation (XlaBuilder.build())")
+        raise InvalidArgument("not a computation", got=type(computation).__name__,
+                              expected="an XlaComputation (XlaBuilder.build())")
     return entry
 
 

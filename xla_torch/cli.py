@@ -44,10 +44,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # The reader (head, less) has seen enough. Point stdout elsewhere, or the interpreter complains at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (XlaError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return FAILED
+    except XlaError as error:
+        return _failed(error)
+    except OSError as error:
+        return _failed(f"{error.filename}: {error.strerror}" if error.filename else error)
     return 0
+
+
+def _failed(error: object) -> int:
+    print(f"error: {error}", file=sys.stderr)
+    return FAILED
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -121,7 +121,8 @@ class XlaComputation:
         leaves = [leaf for a, p in zip(arrays, self.program_shape.parameters, strict=False) for leaf, _ in flatten(a, p)]
         if len(leaves) != len(self._inputs):
             raise self._wrong_count(len(leaves))
-        tensors = [tensor_from_numpy(a, s, number).to(device) for number, (a, s) in enumerate(zip(leaves, self._inputs, strict=True))]
+        tensors = [tensor_from_numpy(a, s, number).to(device)
+                   for number, (a, s) in enumerate(zip(leaves, self._inputs, strict=True))]
         results = self.run_flat(tensors, torch.device(device))
         shapes = [leaf for leaf in self._result.leaves() if leaf.is_array]
         return tuple(numerics.numpy_from_carrier(numerics.to_carrier(r, s.element_type), s.element_type)

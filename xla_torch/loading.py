@@ -13,6 +13,7 @@ from .computation import XlaComputation
 from .errors import InvalidArgument
 from .hlo.parser import parse_hlo as parse_module
 from .hlo.verifier import verify
+from .lowering.emit import lower
 
 
 def load(path: str | os.PathLike[str]) -> XlaComputation:
@@ -74,7 +75,7 @@ def compile(computation: XlaComputation, backend: str = "eager") -> Callable[...
     def call(*arguments: torch.Tensor) -> Any:
         device = arguments[0].device if arguments else torch.device("cpu")
         if device not in compiled:
-            compiled[device] = torch.compile(computation.lowered(device), backend=backend, fullgraph=False)
+            compiled[device] = torch.compile(lower(computation.prepared(), device, blocks=False), backend=backend)
         with torch.no_grad():
             return computation.unflatten(compiled[device](*arguments))
 

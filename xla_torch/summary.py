@@ -75,7 +75,7 @@ def _wrap(words: Iterable[str]) -> list[str]:
 
 def _cost(module: Module) -> list[str]:
     cost = computation_cost(module.entry)
-    lines = [f"{_scaled(cost.flops)}flop, {_scaled(cost.transcendentals)}transcendental functions, "
+    lines = [f"{_scaled(cost.flops)} flops, {_scaled(cost.transcendentals)} transcendentals, "
              f"{_bytes(cost.bytes)} read and written"]
     if cost.unknown_loops:
         lines.append(f"with {_count(cost.unknown_loops, 'loop')} whose length depends on data, taken once")
@@ -121,10 +121,10 @@ def _bytes(size: int) -> str:
 
 
 def _scaled(number: int) -> str:
-    """``1.5 M``, to be followed by a unit; small numbers as they are."""
+    """``1.5 M``; small numbers as they are."""
     value = float(number)
     for prefix in ("", "k", "M", "G", "T"):
         if value < 1000 or prefix == "T":
             break
         value /= 1000
-    return f"{value:.1f} {prefix}" if prefix else f"{number} "
+    return f"{value:.1f} {prefix}" if prefix else str(number)

@@ -12,7 +12,7 @@ Document: spec `shapes.md`, section 1. Every type has up to three torch faces:
 from __future__ import annotations
 
 import enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -39,48 +39,49 @@ class _Facts(NamedTuple):
     carrier: torch.dtype | None
 
 
-def _facts(number: int, kind: Kind, bits: int, numpy: object = None, boundary: torch.dtype | None = None,
+def _facts(number: int, kind: Kind, bits: int, numpy: Any = None, boundary: torch.dtype | None = None,
            carrier: torch.dtype | None = None) -> _Facts:
     return _Facts(number, kind, bits, None if numpy is None else np.dtype(numpy), boundary, carrier or boundary)
 
 
 _S, _U, _F, _C, _O = Kind.SIGNED, Kind.UNSIGNED, Kind.FLOAT, Kind.COMPLEX, Kind.OTHER
 _f32 = torch.float32
+_t = torch  # inside the enumeration `torch` is the name of an attribute
 
 
 class PrimitiveType(enum.Enum):
     """An XLA element type. The member's name in lower case is its HLO text (`PrimitiveType.BF16` is ``bf16``)."""
 
-    PRED = _facts(1, Kind.PRED, 8, np.bool_, torch.bool)
-    S1 = _facts(30, _S, 1, ml_dtypes.int1, torch.int8)
-    S2 = _facts(26, _S, 2, ml_dtypes.int2, torch.int8)
-    S4 = _facts(21, _S, 4, ml_dtypes.int4, torch.int8)
-    S8 = _facts(2, _S, 8, np.int8, torch.int8)
-    S16 = _facts(3, _S, 16, np.int16, torch.int16)
-    S32 = _facts(4, _S, 32, np.int32, torch.int32)
-    S64 = _facts(5, _S, 64, np.int64, torch.int64)
-    U1 = _facts(31, _U, 1, ml_dtypes.uint1, torch.uint8)
-    U2 = _facts(27, _U, 2, ml_dtypes.uint2, torch.uint8)
-    U4 = _facts(22, _U, 4, ml_dtypes.uint4, torch.uint8)
-    U8 = _facts(6, _U, 8, np.uint8, torch.uint8)
-    U16 = _facts(7, _U, 16, np.uint16, torch.uint16, torch.int16)
-    U32 = _facts(8, _U, 32, np.uint32, torch.uint32, torch.int32)
-    U64 = _facts(9, _U, 64, np.uint64, torch.uint64, torch.int64)
-    F16 = _facts(10, _F, 16, np.float16, torch.float16)
-    F32 = _facts(11, _F, 32, np.float32, torch.float32)
-    F64 = _facts(12, _F, 64, np.float64, torch.float64)
-    BF16 = _facts(16, _F, 16, ml_dtypes.bfloat16, torch.bfloat16)
-    F8E5M2 = _facts(19, _F, 8, ml_dtypes.float8_e5m2, torch.float8_e5m2, _f32)
+    PRED = _facts(1, Kind.PRED, 8, np.bool_, _t.bool)
+    S1 = _facts(30, _S, 1, ml_dtypes.int1, _t.int8)
+    S2 = _facts(26, _S, 2, ml_dtypes.int2, _t.int8)
+    S4 = _facts(21, _S, 4, ml_dtypes.int4, _t.int8)
+    S8 = _facts(2, _S, 8, np.int8, _t.int8)
+    S16 = _facts(3, _S, 16, np.int16, _t.int16)
+    S32 = _facts(4, _S, 32, np.int32, _t.int32)
+    S64 = _facts(5, _S, 64, np.int64, _t.int64)
+    U1 = _facts(31, _U, 1, ml_dtypes.uint1, _t.uint8)
+    U2 = _facts(27, _U, 2, ml_dtypes.uint2, _t.uint8)
+    U4 = _facts(22, _U, 4, ml_dtypes.uint4, _t.uint8)
+    U8 = _facts(6, _U, 8, np.uint8, _t.uint8)
+    U16 = _facts(7, _U, 16, np.uint16, _t.uint16, _t.int16)
+    U32 = _facts(8, _U, 32, np.uint32, _t.uint32, _t.int32)
+    U64 = _facts(9, _U, 64, np.uint64, _t.uint64, _t.int64)
+    F16 = _facts(10, _F, 16, np.float16, _t.float16)
+    F32 = _facts(11, _F, 32, np.float32, _t.float32)
+    F64 = _facts(12, _F, 64, np.float64, _t.float64)
+    BF16 = _facts(16, _F, 16, ml_dtypes.bfloat16, _t.bfloat16)
+    F8E5M2 = _facts(19, _F, 8, ml_dtypes.float8_e5m2, _t.float8_e5m2, _f32)
     F8E4M3 = _facts(28, _F, 8, ml_dtypes.float8_e4m3, _f32)
-    F8E4M3FN = _facts(20, _F, 8, ml_dtypes.float8_e4m3fn, torch.float8_e4m3fn, _f32)
+    F8E4M3FN = _facts(20, _F, 8, ml_dtypes.float8_e4m3fn, _t.float8_e4m3fn, _f32)
     F8E4M3B11FNUZ = _facts(23, _F, 8, ml_dtypes.float8_e4m3b11fnuz, _f32)
-    F8E4M3FNUZ = _facts(25, _F, 8, ml_dtypes.float8_e4m3fnuz, torch.float8_e4m3fnuz, _f32)
-    F8E5M2FNUZ = _facts(24, _F, 8, ml_dtypes.float8_e5m2fnuz, torch.float8_e5m2fnuz, _f32)
+    F8E4M3FNUZ = _facts(25, _F, 8, ml_dtypes.float8_e4m3fnuz, _t.float8_e4m3fnuz, _f32)
+    F8E5M2FNUZ = _facts(24, _F, 8, ml_dtypes.float8_e5m2fnuz, _t.float8_e5m2fnuz, _f32)
     F8E3M4 = _facts(29, _F, 8, ml_dtypes.float8_e3m4, _f32)
-    F8E8M0FNU = _facts(33, _F, 8, ml_dtypes.float8_e8m0fnu, torch.float8_e8m0fnu, _f32)
+    F8E8M0FNU = _facts(33, _F, 8, ml_dtypes.float8_e8m0fnu, _t.float8_e8m0fnu, _f32)
     F4E2M1FN = _facts(32, _F, 4, ml_dtypes.float4_e2m1fn, _f32)
-    C64 = _facts(15, _C, 64, np.complex64, torch.complex64)
-    C128 = _facts(18, _C, 128, np.complex128, torch.complex128)
+    C64 = _facts(15, _C, 64, np.complex64, _t.complex64)
+    C128 = _facts(18, _C, 128, np.complex128, _t.complex128)
     TUPLE = _facts(13, _O, 0)
     OPAQUE_TYPE = _facts(14, _O, 0)
     TOKEN = _facts(17, _O, 0)
@@ -91,8 +92,8 @@ class PrimitiveType(enum.Enum):
     kind: Kind
     bits: int
     numpy: np.dtype | None
-    torch: torch.dtype | None
-    carrier: torch.dtype | None
+    torch: _t.dtype | None
+    carrier: _t.dtype | None
     text: str
 
     def __init__(self, *facts: object):
@@ -165,14 +166,40 @@ _BY_NUMPY = {t.numpy: t for t in PrimitiveType if t.numpy is not None}
 _BY_TORCH = {t.torch: t for t in reversed(PrimitiveType) if t.torch is not None} | {
     torch.int8: PrimitiveType.S8, torch.uint8: PrimitiveType.U8, torch.float32: PrimitiveType.F32}
 
-PRED, S1, S2, S4, S8, S16, S32, S64 = (PrimitiveType[n] for n in "PRED S1 S2 S4 S8 S16 S32 S64".split())
-U1, U2, U4, U8, U16, U32, U64 = (PrimitiveType[n] for n in "U1 U2 U4 U8 U16 U32 U64".split())
-F16, F32, F64, BF16, C64, C128 = (PrimitiveType[n] for n in "F16 F32 F64 BF16 C64 C128".split())
-F8E5M2, F8E4M3, F8E4M3FN = PrimitiveType.F8E5M2, PrimitiveType.F8E4M3, PrimitiveType.F8E4M3FN
-F8E4M3B11FNUZ, F8E4M3FNUZ = PrimitiveType.F8E4M3B11FNUZ, PrimitiveType.F8E4M3FNUZ
-F8E5M2FNUZ, F8E3M4, F8E8M0FNU = PrimitiveType.F8E5M2FNUZ, PrimitiveType.F8E3M4, PrimitiveType.F8E8M0FNU
-F4E2M1FN, TUPLE, TOKEN = PrimitiveType.F4E2M1FN, PrimitiveType.TUPLE, PrimitiveType.TOKEN
-OPAQUE_TYPE, BUFFER = PrimitiveType.OPAQUE_TYPE, PrimitiveType.BUFFER
+PRED = PrimitiveType.PRED
+S1 = PrimitiveType.S1
+S2 = PrimitiveType.S2
+S4 = PrimitiveType.S4
+S8 = PrimitiveType.S8
+S16 = PrimitiveType.S16
+S32 = PrimitiveType.S32
+S64 = PrimitiveType.S64
+U1 = PrimitiveType.U1
+U2 = PrimitiveType.U2
+U4 = PrimitiveType.U4
+U8 = PrimitiveType.U8
+U16 = PrimitiveType.U16
+U32 = PrimitiveType.U32
+U64 = PrimitiveType.U64
+F16 = PrimitiveType.F16
+F32 = PrimitiveType.F32
+F64 = PrimitiveType.F64
+BF16 = PrimitiveType.BF16
+F8E5M2 = PrimitiveType.F8E5M2
+F8E4M3 = PrimitiveType.F8E4M3
+F8E4M3FN = PrimitiveType.F8E4M3FN
+F8E4M3B11FNUZ = PrimitiveType.F8E4M3B11FNUZ
+F8E4M3FNUZ = PrimitiveType.F8E4M3FNUZ
+F8E5M2FNUZ = PrimitiveType.F8E5M2FNUZ
+F8E3M4 = PrimitiveType.F8E3M4
+F8E8M0FNU = PrimitiveType.F8E8M0FNU
+F4E2M1FN = PrimitiveType.F4E2M1FN
+C64 = PrimitiveType.C64
+C128 = PrimitiveType.C128
+TUPLE = PrimitiveType.TUPLE
+OPAQUE_TYPE = PrimitiveType.OPAQUE_TYPE
+TOKEN = PrimitiveType.TOKEN
+BUFFER = PrimitiveType.BUFFER
 
 
 def type_from_text(text: str) -> PrimitiveType | None:

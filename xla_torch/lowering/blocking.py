@@ -10,11 +10,11 @@ from __future__ import annotations
 import dataclasses
 import math
 import operator
-from typing import Any
 
 import torch
 import torch.fx
 from torch.fx import Graph, GraphModule, Node
+from torch.fx.node import map_arg
 
 from .kernels.blocked import blocked
 from .kernels.marks import ELEMENTWISE
@@ -68,7 +68,7 @@ def _describe(graph: Graph) -> None:
         inputs = [i.meta.get("array") for i in node.all_input_nodes]
         if None in inputs or max((math.prod(i[0]) for i in inputs), default=0) < MINIMUM:
             continue
-        stand_in = torch.fx.node.map_arg((node.args, node.kwargs), _meta_tensor)
+        stand_in = map_arg((node.args, node.kwargs), _meta_tensor)
         function = getattr(torch.Tensor, node.target) if node.op == "call_method" else node.target
         result = function(*stand_in[0], **stand_in[1])
         node.meta["array"] = (tuple(result.shape), result.dtype)
@@ -143,7 +143,8 @@ def _extract(root: torch.nn.Module, graph: Graph, chain: _Chain, name: str) -> N
     with graph.inserting_before(chain.nodes[-1]):
         module = graph.create_node("get_attr", name)
         specs = tuple(n.meta["array"] for n in results)
-        call = graph.call_function(blocked, (module, (dimension, chain.dims[dimension], rows), specs, tuple(arrays), tuple(scalars)))
+        cut = (dimension, chain.dims[dimension], rows)
+        call = graph.call_function(blocked, (module, cut, specs, tuple(arrays), tuple(scalars)))
         call.meta["owned"] = frozenset(range(len(results)))
         for number, node in enumerate(results):
             piece = graph.call_function(operator.getitem, (call, number))

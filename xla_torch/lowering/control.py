@@ -62,7 +62,7 @@ def lower_while(instruction: Instruction, init: Any, condition: Computation, bod
     varying = [k for k in range(len(shapes)) if k not in fixed and not (counted and k == counted.index)]
     carried = [outer.materialise(leaf, s) for k in varying for leaf, s in flatten(elements[k], shapes[k])]
 
-    def trace(computation: Computation, what: str) -> tuple[_Inputs, Any, list[Any]]:
+    def trace(computation: Computation, what: str) -> tuple[_Inputs, Any]:
         inputs = _Inputs(outer, what)
         inside: list[Any] = [None] * len(shapes)
         if counted is not None:
@@ -76,9 +76,9 @@ def lower_while(instruction: Instruction, init: Any, condition: Computation, bod
                 leaves = [inputs.bind(v, s, f"fixed_{k}") for v, s in flatten(elements[k], shapes[k])]
                 inside[k] = unflatten(iter(leaves), shapes[k])
         result = inputs.inner.run(computation, [tuple(inside) if shape.is_tuple else inside[0]])
-        return inputs, result, inside
+        return inputs, result
 
-    inputs, result, inside = trace(body, "body")
+    inputs, result = trace(body, "body")
     results = tuple(result) if shape.is_tuple else (result,)
     outputs = tuple(inputs.inner.materialise(v, s) for k in varying for v, s in flatten(results[k], shapes[k]))
     first = 1 if counted else 0
@@ -89,7 +89,7 @@ def lower_while(instruction: Instruction, init: Any, condition: Computation, bod
         counter = (counted.start, counted.start + counted.step * counted.trip_count, counted.step)
         final = outer.emit(loops.counted_loop, step, counter, tuple(carried), tuple(inputs.passed))
     else:
-        tests, holds, _ = trace(condition, "condition")
+        tests, holds = trace(condition, "condition")
         holds = tests.inner.materialise(holds, condition.root.shape)
         test = outer.submodule(f"{instruction.name}_condition", tests.inner.finish((holds,), "Condition"))
         # Both sub-programs bind the same outer values in the same order, so one list serves both.
@@ -117,9 +117,7 @@ def _owned(outer: Tracer, value: Any, overwritten: bool) -> Any:
 def lower_conditional(instruction: Instruction, selector: Any, operands: Sequence[Any], branches: Sequence[Computation]) -> Any:
     """The value of a conditional; only the chosen branch runs. A selector known at lowering time leaves no branch."""
     if isinstance(selector, Splat) and isinstance(selector.scalar, Number):
-        chosen = selector.scalar
-        index = (0 if chosen else 1) if isinstance(chosen, bool) else chosen
-        index = index if 0 <= index < len(branches) else len(branches) - 1
+        index = loops.branch_index(selector.scalar, len(branches))
         return evaluator().run(branches[index], [operands[index]])
     outer = _tracer(instruction)
     modules, passed = [], []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import keyword
 import re
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -49,7 +50,7 @@ class _Graph(TracerBase):
 
     def __init__(self, root: torch.nn.Module):
         super().__init__()
-        self.root, self.graph, self.module_stack = root, torch.fx.Graph(tracer_cls=_Graph), {}
+        self.root, self.graph, self.module_stack = root, torch.fx.Graph(), OrderedDict()
         self.hint = ""
         self.instruction: Instruction | None = None
         self._buffers: dict[int, tuple[torch.Tensor, torch.fx.Node]] = {}

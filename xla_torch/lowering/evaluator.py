@@ -191,7 +191,8 @@ class Evaluator:
         if isinstance(scalar, Host):
             return scalar.value if numbers else self.emit(torch.full, (), scalar.value, dtype=element_type.carrier,
                                                           device=self.device)
-        if isinstance(scalar, Number) and not numbers:
+        # Complex numbers with an infinite, NaN or -0 part do not survive being printed in generated code.
+        if isinstance(scalar, complex) or (isinstance(scalar, Number) and not numbers):
             return self.number(scalar, element_type)
         return scalar
 

@@ -38,7 +38,7 @@ def evaluate(instruction: Instruction, operands: list[Scalar]) -> Scalar | None:
 def fits(low: int, high: int, element_type: PrimitiveType) -> bool:
     """Whether every integer of the interval is a value of the type, as a tensor's carrier and as itself."""
     if element_type.is_pred:
-        return 0 <= low and high <= 1
+        return low >= 0 and high <= 1
     if not element_type.is_integral:
         return False
     bits = element_type.bits

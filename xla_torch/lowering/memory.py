@@ -51,10 +51,12 @@ def out_variant(node: Node) -> Callable[..., Any] | None:
 
 
 _FRESH = frozenset(OUT_VARIANTS) | frozenset({
-    torch.matmul, torch.mm, torch.bmm, torch.addmm, torch.baddbmm, operator.matmul, torch.cat, torch.clone, torch.full, torch.arange, torch.zeros,
+    torch.matmul, torch.mm, torch.bmm, torch.addmm, torch.baddbmm, operator.matmul, torch.cat, torch.clone, torch.full,
+    torch.arange, torch.zeros,
     torch.sum, torch.amax, torch.amin, torch.prod, torch.cumsum, torch.index_select, torch.gather, torch.convolution,
     torch.nn.functional.pad, operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne,
-    indexing.dynamic_update_slice, torch.all, torch.any, torch.argmax, torch.argmin,
+    indexing.dynamic_update_slice, indexing.scatter, indexing.take, indexing.gather, torch.constant_pad_nd,
+    torch.all, torch.any, torch.argmax, torch.argmin,
     torch.mean, torch.clamp, torch.isfinite, torch.sign, torch.trunc, torch.cumprod, torch.complex, torch.flip,
 })
 """Calls whose result shares memory with nothing. Everything else is taken to share memory with its operands."""
@@ -111,7 +113,7 @@ class _Storage:
         if node.op == "call_function":
             if node.target is operator.getitem and isinstance(node.args[0], Node):
                 whole = node.args[0]
-                return node.args[1] in whole.meta.get("owned", ()) or whole.target in _FRESH_TUPLES or whole.target in FRESH_TUPLES
+                return node.args[1] in whole.meta.get("owned", ()) or whole.target in _FRESH_TUPLES | FRESH_TUPLES
             return (node.target in _FRESH and "out" not in node.kwargs) or node.target in FRESH
         return node.op == "call_method" and node.target in _FRESH_METHODS
 
@@ -120,14 +122,14 @@ class _Storage:
         roots = self.roots[node]
         return len(roots) == 1 and not roots & self.external
 
-    def dies_at(self, node: Node, user: Node, except_user: Node | None = None) -> bool:
+    def dies_at(self, node: Node, user: Node) -> bool:
         """No node that may share memory with `node` is used after `user`, or by `user` under another name."""
         limit = self.place[user]
         for root in self.roots[node]:
             for member in self.members[root]:
                 for reader in member.users:
                     place = self.place[reader]
-                    if place > limit and reader is not except_user or (reader is user and member is not node):
+                    if place > limit or (reader is user and member is not node):
                         return False
         return True
 
@@ -135,10 +137,10 @@ class _Storage:
 def _overwrite_operand(node: Node, storage: _Storage, large: int) -> None:
     if node.op != "call_function" or "out" in node.kwargs:
         return
-    if node.target is indexing.dynamic_update_slice:
+    if node.target in indexing.IN_PLACE:
         operand = node.args[0]
         if isinstance(operand, Node) and storage.owned(operand) and storage.dies_at(operand, node):
-            node.target = indexing.dynamic_update_slice_
+            node.target = indexing.IN_PLACE[node.target]
             storage.move(node, storage.roots[operand])
         return
     array = node.meta.get("array")
@@ -192,7 +194,7 @@ def _separate_outputs(graph: Graph, storage: _Storage) -> None:
 
 
 def overwrite_carries(graph: Graph, first: int, count: int) -> set[int]:
-    """Loop bodies: let dynamic-update-slice write into a carried buffer that leaves the body as the same carry.
+    """Loop bodies: let dynamic-update-slice and scatter write into a carried buffer that leaves the body as the same carry.
 
     Carries are the inputs from number `first` on. Returns the carries that are overwritten.
     """
@@ -208,17 +210,17 @@ def overwrite_carries(graph: Graph, first: int, count: int) -> set[int]:
         link_before = [carry, *chain[:-1]]
         if all(storage.dies_at(before, link) for before, link in zip(link_before, chain, strict=True)):
             for link in chain:
-                link.target = indexing.dynamic_update_slice_
+                link.target = indexing.IN_PLACE[link.target]
             overwritten.add(slot)
     return overwritten
 
 
 def _update_chain(result: Any, carry: Node) -> list[Node]:
-    """The dynamic-update-slices that lead from a carry to its result, first one first; empty if there is no such way."""
+    """The updates that lead from a carry to its result, first one first; empty if there is no such way."""
     chain: list[Node] = []
     node = result
     while isinstance(node, Node) and node is not carry:
-        if node.op != "call_function" or node.target is not indexing.dynamic_update_slice:
+        if node.op != "call_function" or node.target not in indexing.IN_PLACE:
             return []
         chain.append(node)
         node = node.args[0]

@@ -1,5 +1,22 @@
 """THE op definitions: one decorated function for each HLO opcode, a file for each family. Importing fills `OPS`."""
 
-from . import (collective, comparison, contraction, control, convert, convolution, dynamic, elementwise, indexing, internal, linalg,  # noqa: F401
-               movement, random, reduction, sorting, token, window)
+from . import (  # noqa: F401
+    collective,
+    comparison,
+    contraction,
+    control,
+    convert,
+    convolution,
+    dynamic,
+    elementwise,
+    indexing,
+    internal,
+    linalg,
+    movement,
+    random,
+    reduction,
+    sorting,
+    token,
+    window,
+)
 from .definition import OPS, OpDefinition, op  # noqa: F401

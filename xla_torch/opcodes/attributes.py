@@ -147,7 +147,7 @@ class FloatCodec(Codec):
 
     def normalise(self, value: Any) -> float:
         try:
-            return float(np.float32(value))
+            return float(np.float32(float(value)))
         except (TypeError, ValueError):
             raise _wrong("a number", value) from None
 

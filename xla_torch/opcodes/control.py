@@ -1,4 +1,4 @@
-"""Op definitions: calls, loops, branches, tuples and the asynchronous wrappers. Their bodies hand computations to the lowering."""
+"""Op definitions: calls, loops, branches, tuples, asynchronous wrappers. Their bodies hand computations to the lowering."""
 
 from __future__ import annotations
 
@@ -82,6 +82,7 @@ def _conditional_shape(declared: Shape | None, selector: Shape, *operands: Shape
     else:
         require(selector.element_type in (S32, PRED), "the branch index is not S32", got=selector, expected="s32[]")
     branches = (true_computation, false_computation) if two else branch_computations
+    branches = [b for b in branches if b is not None]
     require(len(branches) > 0, "there are no branches")
     require(len(branches) == len(operands), "one operand is needed for each branch", got=len(operands), expected=len(branches))
     for number, (branch, operand) in enumerate(zip(branches, operands, strict=True)):
@@ -97,14 +98,15 @@ def conditional(inst: Any, selector: Any, *operands: Any, true_computation: Regi
     from ..lowering.control import lower_conditional
 
     branches = branch_computations or (true_computation, false_computation)
-    return lower_conditional(inst, selector, operands, branches)
+    return lower_conditional(inst, selector, operands, [b for b in branches if b is not None])
 
 
 def _while_shape(declared: Shape | None, init: Shape, *, condition: Any, body: Any) -> Shape:
     _parameters_match("the condition", condition, (init,))
     _parameters_match("the body", body, (init,))
     test = condition.root.shape
-    require(test.is_scalar and test.element_type is PRED, "the condition's result is not a PRED scalar", got=test, expected="pred[]")
+    require(test.is_scalar and test.element_type is PRED, "the condition's result is not a PRED scalar", got=test,
+            expected="pred[]")
     require(body.root.shape.compatible(init), "the body's result is not the shape of the init value", got=body.root.shape,
             expected=init)
     return init
@@ -123,10 +125,11 @@ def while_(inst: Any, init: Any, *, condition: Region, body: Region) -> Any:
 def _async_start_shape(declared: Shape | None, *operands: Shape, calls: Any, **_: Any) -> Shape:
     _parameters_match(f"computation {calls.name!r}", calls, operands)
     shape = require_declared(declared)
-    require(shape.is_tuple and len(shape.tuple_shapes) >= 2 and shape.tuple_shapes[0].is_tuple,
+    parts = list(shape.tuple_shapes)
+    require(len(parts) >= 2 and parts[0].is_tuple,
             "the result of async-start is a tuple of the operands' tuple, the output and contexts", got=shape)
-    require(shape.tuple_shapes[1].compatible(calls.root.shape), "element 1 is not the output's shape",
-            got=shape.tuple_shapes[1], expected=calls.root.shape)
+    require(parts[1].compatible(calls.root.shape), "element 1 is not the output's shape", got=parts[1],
+            expected=calls.root.shape)
     return shape
 
 
@@ -148,8 +151,9 @@ def async_update(inst: Any, operand: Any, *, calls: Region | None = None, async_
 
 
 def _async_done_shape(declared: Shape | None, operand: Shape, **_: Any) -> Shape:
-    require(operand.is_tuple and len(operand.tuple_shapes) >= 2, "the operand is not an async operation in progress", got=operand)
-    return operand.tuple_shapes[1]
+    parts = list(operand.tuple_shapes)
+    require(len(parts) >= 2, "the operand is not an async operation in progress", got=operand)
+    return parts[1]
 
 
 @op("async-done", infer=_async_done_shape, control=True, inferable=False)

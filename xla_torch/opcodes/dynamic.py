@@ -6,14 +6,13 @@ At run time a tensor has its actual size; the bound stands in the Shape only.
 from __future__ import annotations
 
 import math
-from typing import Any
-
 from ..lowering.kernels import movement as kernels
 from ..lowering.values import Host, Number, Splat, emit
 from ..shape import UNBOUNDED, Shape
 from ..types import S32
 from .attributes import Dims
 from .definition import op
+from .movement import host_value
 from .shapes import require, require_arrays, require_declared
 
 _INT32_MAX = 2**31 - 1
@@ -80,8 +79,3 @@ def set_dimension_size(inst, operand, val, *, dimensions: Dims):
     movement=True, view=True)
 def dynamic_reshape(inst, operand, *dim_sizes):
     return emit(kernels.dynamic_reshape, operand, tuple(host_value(s) for s in dim_sizes))
-
-
-def host_value(value: Any) -> Any:
-    """The number (at run time a Python int) that a `Host` stands for; other values unchanged."""
-    return value.value if isinstance(value, Host) else value

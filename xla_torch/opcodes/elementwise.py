@@ -47,7 +47,6 @@ def _cube_root(operand: Any) -> Any:
 
 _unary("cbrt", _cube_root, *FLOATING, stablehlo="cbrt")
 _unary("cosine", torch.cos, *INEXACT, stablehlo="cosine")
-_unary("erf", torch.erf, *FLOATING)
 _unary("exponential", torch.exp, *INEXACT, stablehlo="exponential")
 _unary("exponential-minus-one", torch.expm1, *INEXACT, stablehlo="exponential_minus_one", of_complex=kernels.complex_expm1)
 _unary("log", torch.log, *INEXACT, stablehlo="log")
@@ -67,6 +66,14 @@ _unary("atan", torch.atan, *INEXACT)
 _unary("atanh", torch.atanh, *INEXACT)
 _unary("cosh", torch.cosh, *INEXACT)
 _unary("sinh", torch.sinh, *INEXACT)
+
+
+@op("erf", infer=unary(*FLOATING), elementwise=True)
+def erf(inst: Instruction, operand: Any, *, result_accuracy: Accuracy = None) -> Any:
+    """Error function. torch's own is inaccurate near 0 for 16-bit floats."""
+    if inst.shape.element_type.bits != 16:
+        return torch.erf(operand)
+    return torch.erf(operand.to(torch.float32)).to(inst.shape.element_type.carrier)
 
 
 @op("abs", infer=unary(*_SIGNED, result=complex_part), elementwise=True, stablehlo="abs")

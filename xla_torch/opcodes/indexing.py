@@ -8,13 +8,13 @@ from typing import Any
 from ..hlo.ir import Computation, Instruction
 from ..lowering import numerics, regions
 from ..lowering.kernels import indexing as kernels
-from ..lowering.values import Host, Number, emit
+from ..lowering.values import Number, emit
 from ..shape import UNBOUNDED, Shape
 from ..transform.recognise import reducer_kinds
 from ..types import PrimitiveType
 from .attributes import Bool, Dims, Int, Region
 from .definition import op
-from .movement import require_distinct, sizes_agree
+from .movement import host_value, require_distinct, sizes_agree
 from .reduction import check_reducer
 from .shapes import require, require_arrays
 
@@ -218,7 +218,7 @@ def dynamic_slice(inst, operand, *start_indices, dynamic_slice_sizes: Dims):
     numbers="start_indices", movement=True)
 def dynamic_update_slice(inst, operand, update, *start_indices):
     if update_covers(inst):
-        return update.clone()
+        return update
     return emit(kernels.dynamic_update_slice, operand, update, _starts(inst, start_indices, 2))
 
 
@@ -237,7 +237,7 @@ def _starts(inst: Instruction, values: Sequence[Any], first: int) -> tuple[Any, 
 
 
 def _index(value: Any, element_type: PrimitiveType) -> Any:
-    value = value.value if isinstance(value, Host) else value
+    value = host_value(value)
     if not element_type.hides_sign:
         return value
     if isinstance(value, Number):
@@ -304,8 +304,6 @@ def _scatter_one(operand: Any, indices: Any, update: Any, combiner: str, element
                  dims: dict[str, Any]) -> Any:
     if combiner == "first":
         return operand
-    if combiner == "subtract":
-        combiner, update = "add", -update
     ordered = combiner in ("minimum", "maximum") and element_type.hides_sign
     if ordered:
         operand, update = numerics.sign_flip(operand, element_type), numerics.sign_flip(update, element_type)
@@ -333,9 +331,9 @@ def _combiner(kind: str | None, element_type: PrimitiveType) -> str | None:
         return _ON_PREDICATES.get(kind or "")
     if kind in ("minimum", "maximum"):
         return None if element_type.is_complex else kind
-    # Rounding after every step is not what the kernel does: for narrow floats carriers are wider, and torch multiplies
-    # half-precision numbers in single precision.
-    rounds = element_type.is_floating and (element_type.is_narrow or (kind == "multiply" and element_type.bits == 16))
-    if rounds and kind in ("add", "subtract", "multiply"):
+    # Narrow floats round after every step, which the kernel does not do; complex products torch has on the CPU only.
+    if kind in ("add", "subtract", "multiply") and element_type.is_floating and element_type.is_narrow:
         return None
-    return kind if kind in ("first", "subtract") or kind in kernels.COMBINERS else None
+    if kind == "multiply" and element_type.is_complex:
+        return None
+    return kind if kind == "first" or kind in kernels.COMBINERS else None

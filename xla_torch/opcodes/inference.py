@@ -17,7 +17,8 @@ def definition_of(opcode: str) -> OpDefinition:
         import difflib
 
         near = ", ".join(difflib.get_close_matches(opcode, OPS, 3))
-        raise UnsupportedError(f"unknown opcode {opcode!r}", expected="an opcode of XLA", hint=f"did you mean {near}?" if near else "")
+        raise UnsupportedError(f"unknown opcode {opcode!r}", expected="an opcode of XLA",
+                               hint=f"did you mean {near}?" if near else "")
     return definition
 
 

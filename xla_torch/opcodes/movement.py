@@ -11,7 +11,7 @@ import torch
 from ..errors import ExecutionError
 from ..hlo.literal import Literal
 from ..lowering.kernels import movement as kernels
-from ..lowering.values import Number, device, emit
+from ..lowering.values import Host, Number, device, emit
 from ..shape import UNBOUNDED, Shape
 from ..types import PRED, PrimitiveType, higher_precision, same_type_ignoring_precision
 from .attributes import Dims, Int, LiteralWithShape, Padding, SliceBounds
@@ -233,11 +233,16 @@ def concatenate(inst, *operands, dimensions: Dims):
 
 @op("pad", infer=pad_shape, stablehlo="pad", numbers="padding_value", movement=True)
 def pad(inst, operand, padding_value, *, padding: Padding):
-    operand = _as_result_type(inst, operand, inst.operands[0].shape)
+    operand, padding_value = _as_result_type(inst, operand, inst.operands[0].shape), host_value(padding_value)
     if isinstance(padding_value, Number) and not any(interior for _, _, interior in padding):
         edges = [edge for low, high, _ in reversed(padding) for edge in (low, high)]
         return torch.constant_pad_nd(operand, edges, padding_value)
     return emit(kernels.pad, operand, padding_value, padding)
+
+
+def host_value(value: Any) -> Any:
+    """The number (at run time a Python int) that a `Host` stands for; other values unchanged."""
+    return value.value if isinstance(value, Host) else value
 
 
 def _as_result_type(inst: Any, value: Any, given: Shape) -> Any:

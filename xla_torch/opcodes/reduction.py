@@ -60,10 +60,14 @@ def check_reduction_operands(operands: Sequence[Shape]) -> tuple[Sequence[Shape]
     """Arrays of the same dimensions and as many init values; returns both."""
     require_arrays(*operands)
     arrays, inits = split_operands(operands)
-    for k, array in enumerate(arrays):
-        require(array.compatible(arrays[0].with_element_type(array.element_type)), f"operand {k} has other dimensions than operand 0",
-                got=array, expected=arrays[0])
+    _require_same_dimensions(arrays)
     return arrays, inits
+
+
+def _require_same_dimensions(shapes: Sequence[Shape]) -> None:
+    for k, shape in enumerate(shapes):
+        require(shape.compatible(shapes[0].with_element_type(shape.element_type)),
+                f"operand {k} has other dimensions than operand 0", got=shape, expected=shapes[0])
 
 
 def reduction_result(shapes: Sequence[Shape], to_apply: Computation) -> Shape:
@@ -87,9 +91,7 @@ def _map_shape(declared: Shape | None, *operands: Shape, dimensions: tuple[int, 
     require_arrays(*operands)
     require(len(operands) > 0, "map needs at least one operand")
     signature, first = to_apply.program_shape, operands[0]
-    for k, operand in enumerate(operands):
-        require(operand.compatible(first.with_element_type(operand.element_type)), f"operand {k} has other dimensions than operand 0",
-                got=operand, expected=first)
+    _require_same_dimensions(operands)
     require(tuple(dimensions) == tuple(range(first.rank)), "map works on all dimensions in order", got=list(dimensions),
             expected=list(range(first.rank)))
     require(len(signature.parameters) == len(operands), "the computation takes another number of parameters",
@@ -148,7 +150,9 @@ def is_number(value: Any, number: Any) -> bool:
 
 def init_tensor(init: Any, element_type: PrimitiveType) -> Any:
     """An init value as a tensor or a Python number."""
-    return emit(torch.full, (), init.value, dtype=element_type.carrier, device=evaluator().device) if isinstance(init, Host) else init
+    if isinstance(init, Host):
+        return emit(torch.full, (), init.value, dtype=element_type.carrier, device=evaluator().device)
+    return init
 
 
 def converted(value: Any, source: PrimitiveType, target: PrimitiveType) -> Any:
@@ -182,7 +186,8 @@ def _tensor(value: Any, shape: Shape) -> Any:
     return evaluator().number(value, shape.element_type) if isinstance(value, (bool, int, float, complex)) else value
 
 
-def _reduced(inst: Instruction, values: list[Any], inits: list[Any], dimensions: tuple[int, ...], to_apply: Computation) -> list[Any]:
+def _reduced(inst: Instruction, values: list[Any], inits: list[Any], dimensions: tuple[int, ...],
+             to_apply: Computation) -> list[Any]:
     results = list(inst.shape.leaves())
     empty = any(inst.operands[0].shape.dimensions[d] == 0 for d in dimensions)
     kinds = (kind_of_reducer(to_apply),) if len(values) == 1 else reducer_kinds(to_apply)

@@ -10,7 +10,7 @@ import torch
 from ..hlo.ir import Computation, Instruction
 from ..lowering import numerics, regions
 from ..lowering.kernels import sorting as kernels
-from ..lowering.values import apply_region, emit
+from ..lowering.values import apply_region, device, emit
 from ..shape import UNBOUNDED, Shape
 from ..transform.recognise import SortKey, comparator_keys, strip
 from ..types import PRED, S32
@@ -59,6 +59,9 @@ def topk_shape(declared: Shape | None, operand: Shape, *, k: int, **_: Any) -> S
 
 # --------------------------------------------------------------------------------------------- bodies
 
+_LONG = 1 << 15
+"""Elements of a vector from which torch has a faster sort for integers than for floats on the CPU."""
+
 
 @op("sort", infer=sort_shape, stablehlo="sort", movement=True)
 def sort(inst, *operands, dimensions: Dims, to_apply: Region, is_stable: Bool = False):
@@ -95,25 +98,30 @@ def _sort_by_keys(inst: Instruction, operands: Sequence[Any], keys: Sequence[Sor
     if not keys:
         return list(operands)
     columns = [(column, key.descending) for key in keys for column in _columns(inst, operands, key)]
-    order = values = None
+    order: Any = None
+    values: Any = None
     for column, descending in reversed(columns):  # stable sorts by ever more significant keys
-        column = column if order is None else column.gather(dimension, order)
-        values, places = _sorted(column, dimension, descending)
-        order = places if order is None else order.gather(dimension, places)
+        column = column if order is None else torch.gather(column, dimension, order)
+        values, places = _sorted(inst, column, dimension, descending)
+        order = places if order is None else torch.gather(order, dimension, places)
     itself = keys[0].operand if len(columns) == 1 and columns[0][0] is operands[keys[0].operand or 0] else None
     results = []
     for number, (operand, source) in enumerate(zip(operands, inst.operands, strict=True)):
         if number == itself:
             results.append(values)
         elif _counts(source, dimension):
-            results.append(order.to(source.shape.element_type.carrier))  # pyright: ignore[reportOptionalMemberAccess]
+            results.append(order.to(source.shape.element_type.carrier))
         else:
-            results.append(operand.gather(dimension, order))
+            results.append(torch.gather(operand, dimension, order))
     return results
 
 
-def _sorted(column: Any, dimension: int, descending: bool) -> tuple[Any, Any]:
-    found = torch.sort(column, dim=dimension, descending=descending, stable=True)
+def _sorted(inst: Instruction, column: Any, dimension: int, descending: bool) -> tuple[Any, Any]:
+    shape = inst.operands[0].shape
+    if shape.rank == 1 and shape.dimensions[0] >= _LONG and device().type == "cpu":
+        found = emit(kernels.sort_vector, column, descending)
+    else:
+        found = torch.sort(column, dim=dimension, descending=descending, stable=True)
     return found[0], found[1]
 
 
@@ -139,4 +147,4 @@ def _columns(inst: Instruction, operands: Sequence[Any], key: SortKey) -> list[A
 def topk(inst, operand, *, k: Int, largest: Bool = True):
     keys = numerics.total_order_key(operand, inst.operands[0].shape.element_type)
     places = emit(kernels.top_positions, keys, k, largest)
-    return operand.gather(-1, places), places.to(torch.int32)
+    return torch.gather(operand, -1, places), places.to(torch.int32)

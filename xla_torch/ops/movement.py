@@ -91,7 +91,7 @@ def Reshape(operand: XlaOp | Shape, dimensions: Sequence[int] | XlaOp, new_sizes
     if isinstance(dimensions, XlaOp):
         raise InvalidArgument("the dimensions are an operand", subject="Reshape", expected="Reshape(shape, operand)")
     if new_sizes is not None:
-        operand, dimensions = Transpose(operand, dimensions), new_sizes
+        return Reshape(Transpose(operand, dimensions), new_sizes)
     sizes = [int(n) for n in dimensions]
     if sizes == list(operand.shape.dimensions):
         return operand

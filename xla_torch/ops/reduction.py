@@ -84,7 +84,8 @@ def BatchNormTraining(operand: XlaOp, scale: XlaOp, offset: XlaOp, epsilon: floa
     (output, batch mean, batch variance); the variance is the biased one, and ``output = scale * (operand - mean) /
     sqrt(variance + epsilon) + offset``.
     """
-    return operand.builder.add("batch-norm-training", [operand, scale, offset], {"epsilon": epsilon, "feature_index": feature_index})
+    return operand.builder.add("batch-norm-training", [operand, scale, offset], {
+        "epsilon": epsilon, "feature_index": feature_index})
 
 
 @documented

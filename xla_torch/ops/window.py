@@ -28,7 +28,8 @@ def MakePadding(input_dimensions: Sequence[int], window_dimensions: Sequence[int
 
     Raises InvalidArgument for another number of sizes or strides than dimensions.
     """
-    require(len(input_dimensions) == len(window_dimensions) == len(window_strides), "sizes and strides for another number of dimensions",
+    require(len(input_dimensions) == len(window_dimensions) == len(window_strides),
+            "window sizes or strides for another number of dimensions",
             got=f"{len(window_dimensions)} window sizes, {len(window_strides)} strides", expected=len(input_dimensions))
     return [(0, 0) if padding is Padding.VALID else _same(n, w, s)
             for n, w, s in zip(input_dimensions, window_dimensions, window_strides, strict=True)]
@@ -75,7 +76,8 @@ def SelectAndScatter(operand: XlaOp, select: Any, window_dimensions: Sequence[in
     combines (current, source element). The source has one element for each window. The result has the operand's shape.
     """
     pairs = MakePadding(operand.shape.dimensions, window_dimensions, window_strides, padding)
-    return SelectAndScatterWithGeneralPadding(operand, select, window_dimensions, window_strides, pairs, source, init_value, scatter)
+    return SelectAndScatterWithGeneralPadding(operand, select, window_dimensions, window_strides, pairs, source, init_value,
+                                              scatter)
 
 
 @documented

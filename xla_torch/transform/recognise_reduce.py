@@ -23,8 +23,9 @@ from ..types import PrimitiveType
 class Selection:
     """A reducer that keeps one of its two tuples of values whole: the one whose value number `key` is larger (or smaller).
 
-    NaN wins over everything, the one met first wins over those after it (the last one, for "last"). `ties` says who wins among equal keys:
-    "first" the accumulated tuple, "last" the new one, "lowest" the one whose other value is lower (of two values).
+    `ties` says which of equal keys stays: "first" the accumulated one, "last" the new one, "lowest" the one whose other
+    value is lower (where there are two values). NaN wins over all other keys, and of several NaNs the first (for "last",
+    the last).
     """
 
     key: int
@@ -55,8 +56,8 @@ def _candidates(types: Sequence[PrimitiveType]) -> list[Selection]:
     return [s for s in found if not types[s.key].is_complex]
 
 
-_PAIRS = tuple(itertools.product((0, 1), repeat=2))
-_PAIRS_OF_FLOATS = tuple(itertools.product((0.0, 1.0, math.nan), repeat=2))
+_PAIRS = [(old, new) for old in (0, 1) for new in (0, 1)]
+_PAIRS_OF_FLOATS = [(old, new) for old in (0.0, 1.0, math.nan) for new in (0.0, 1.0, math.nan)]
 
 
 def _expected(rule: Selection, probe: Sequence[tuple[Any, Any]]) -> list[Any]:

@@ -9,9 +9,8 @@ import math
 
 import torch
 
-from .marks import elementwise
-
 from .integers import Operand, as_tensors
+from .marks import elementwise
 
 # ------------------------------------------------------------------------------- real
 
@@ -80,21 +79,26 @@ def _parts(lhs: Operand, rhs: Operand) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def complex_divide(lhs: Operand, rhs: Operand) -> torch.Tensor:
-    """The quotient; where it would be NaN in both parts, C's rules for infinite operands and for division by 0."""
+    """The quotient; by 0 and with infinite parts what C's rules say."""
     lhs, rhs = as_tensors(lhs, rhs)
     quotient = lhs / rhs
     a, b, c, d = lhs.real, lhs.imag, rhs.real, rhs.imag
-    infinite_lhs, infinite_rhs = a.isinf() | b.isinf(), c.isinf() | d.isinf()
-    finite_lhs, finite_rhs = a.isfinite() & b.isfinite(), c.isfinite() & d.isfinite()
-    by_zero = (c == 0) & (d == 0) & ~(a.isnan() & b.isnan())
-    infinity = torch.copysign(torch.full_like(c, math.inf), c)
+    real, imag = a * c + b * d, b * c - a * d
     unit_a, unit_b, unit_c, unit_d = _infinite_units(a), _infinite_units(b), _infinite_units(c), _infinite_units(d)
-    overflows, vanishes = infinite_lhs & finite_rhs, finite_lhs & infinite_rhs
-    real = torch.where(by_zero, infinity * a, torch.where(
-        overflows, math.inf * (unit_a * c + unit_b * d), torch.where(vanishes, 0.0 * (a * unit_c + b * unit_d), quotient.real)))
-    imag = torch.where(by_zero, infinity * b, torch.where(
-        overflows, math.inf * (unit_b * c - unit_a * d), torch.where(vanishes, 0.0 * (b * unit_c - a * unit_d), quotient.imag)))
-    return torch.complex(real, imag)
+    unknown = real.isnan() & imag.isnan()
+    infinity = torch.copysign(torch.full_like(c, math.inf), c)
+    overflows = (a.isinf() | b.isinf()) & c.isfinite() & d.isfinite()
+    vanishes = a.isfinite() & b.isfinite() & (c.isinf() | d.isinf())
+    by_zero = (c == 0) & (d == 0) & ~(a.isnan() & b.isnan())
+    large_real = torch.where(unknown, math.inf * (unit_a * c + unit_b * d), real)
+    large_imag = torch.where(unknown, math.inf * (unit_b * c - unit_a * d), imag)
+    small_real, small_imag = 0.0 * (a * unit_c + b * unit_d), 0.0 * (b * unit_c - a * unit_d)
+
+    def choose(by_0: torch.Tensor, large: torch.Tensor, small: torch.Tensor, ordinary: torch.Tensor) -> torch.Tensor:
+        return torch.where(by_zero, by_0, torch.where(overflows, large, torch.where(vanishes, small, ordinary)))
+
+    return torch.complex(choose(infinity * a, large_real, small_real, quotient.real),
+                         choose(infinity * b, large_imag, small_imag, quotient.imag))
 
 
 def _infinite_units(x: torch.Tensor) -> torch.Tensor:

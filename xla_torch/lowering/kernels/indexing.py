@@ -54,7 +54,8 @@ def dynamic_update_slice(operand: torch.Tensor, update: torch.Tensor, starts: Se
 
 
 def dynamic_update_slice_(operand: torch.Tensor, update: torch.Tensor, starts: Sequence[Index]) -> torch.Tensor:
-    """`dynamic_update_slice` in place."""
+    """`dynamic_update_slice` in place (of an expanded operand: in a copy)."""
+    operand = _writable(operand)
     part, chosen = operand, []
     for d, (start, extent, size) in enumerate(zip(starts, operand.shape, update.shape, strict=True)):
         if size == extent:
@@ -74,6 +75,11 @@ def dynamic_update_slice_(operand: torch.Tensor, update: torch.Tensor, starts: S
         grid = torch.meshgrid(*(positions for _, positions in chosen), indexing="ij")
         part.permute(order).index_put_(grid, update.permute(order))
     return operand
+
+
+def _writable(operand: torch.Tensor) -> torch.Tensor:
+    """The operand itself, unless several of its elements may be one in memory."""
+    return operand.contiguous() if 0 in operand.stride() else operand
 
 
 def _clamped(start: Index, limit: int) -> Index:
@@ -199,8 +205,8 @@ def gather(operand: torch.Tensor, indices: torch.Tensor, *, offset_dims: Sequenc
 # --------------------------------------------------------------------------------------------- scatter
 
 _REDUCTIONS = {"multiply": "prod", "minimum": "amin", "maximum": "amax"}
-COMBINERS = frozenset({"add", "second", *_REDUCTIONS})
-"""What `scatter` can do: add, overwrite, multiply, min, max."""
+COMBINERS = frozenset({"add", "subtract", "second", *_REDUCTIONS})
+"""What `scatter` can do: add, subtract, overwrite, multiply, min, max."""
 
 
 class _Target(NamedTuple):
@@ -236,23 +242,25 @@ def scatter(operand: torch.Tensor, indices: torch.Tensor, updates: torch.Tensor,
     """XLA's scatter of one operand with one of `COMBINERS`.
 
     A window that is not wholly in bounds is dropped. Updates of one element are combined in row-major order of the
-    indices ("second": the last one stays), except that additions and products on an accelerator come in any order.
+    indices ("second": the last one stays), except that sums and products on an accelerator come in any order. Those of half
+    precision may be accumulated in single precision.
     """
     return scatter_(operand.clone(memory_format=torch.contiguous_format), indices, updates, combiner, unique_indices, **dims)
 
 
 def scatter_(operand: torch.Tensor, indices: torch.Tensor, updates: torch.Tensor, combiner: str, unique_indices: bool = False,
              **dims: Unpack[ScatterDims]) -> torch.Tensor:
-    """`scatter` in place."""
+    """`scatter` in place (of an expanded operand: in a copy)."""
     if operand.numel() == 0 or updates.numel() == 0:
         return operand
+    operand = _writable(operand)
     if not operand.is_contiguous():
         return operand.copy_(scatter_(operand.contiguous(), indices, updates, combiner, unique_indices, **dims))
     target = _target(operand, indices, updates, dims)
     if combiner == "second":
         _overwrite(target, unique_indices or target.rows.numel() == 1)
-    elif combiner == "add":
-        _add(target)
+    elif combiner in ("add", "subtract"):
+        _add(target, combiner == "subtract")
     elif operand.is_floating_point() and combiner != "multiply":
         _float_extreme(target, combiner)
     else:
@@ -336,13 +344,13 @@ def _overwrite(target: _Target, unique: bool) -> None:
     array.index_copy_(dimension, rows, values)
 
 
-def _add(target: _Target) -> None:
-    if target.array.is_complex():  # as pairs of floats: torch multiplies complex updates by 1, which loses signs of zeros
+def _add(target: _Target, negated: bool) -> None:
+    if target.array.is_complex():  # as pairs of floats, because torch's complex arithmetic loses signs of zeros
         target = target._replace(array=torch.view_as_real(target.array),
                                  updates=torch.view_as_real(target.updates.resolve_conj()))
-    # -0.0 changes nothing when added, not even the sign of a zero.
-    rows, values = _masked(target, -0.0 if target.array.is_floating_point() else 0)
-    target.array.index_add_(target.dimension, rows, values)
+    # What changes nothing, not even the sign of a zero: adding -0.0, subtracting 0.0.
+    rows, values = _masked(target, -0.0 if target.array.is_floating_point() and not negated else 0)
+    target.array.index_add_(target.dimension, rows, -values if negated else values)
 
 
 def _reduce(target: _Target, combiner: str) -> None:
@@ -389,3 +397,7 @@ def _rounds(rows: torch.Tensor, inside: torch.Tensor | None) -> Sequence[torch.T
     repeat = place - torch.cummax(torch.where(starts, place, 0), 0).values
     repeat, by_repeat = torch.sort(repeat, stable=True)
     return torch.split(order[by_repeat], torch.bincount(repeat).tolist())
+
+
+IN_PLACE = {dynamic_update_slice: dynamic_update_slice_, scatter: scatter_}
+"""Calls that copy their first operand, and what to call instead where nobody needs that operand any more."""

@@ -35,10 +35,13 @@ def while_loop(condition: torch.nn.Module, body: torch.nn.Module, carried: Tenso
 
 
 def conditional(selector: Any, branches: Sequence[torch.nn.Module], operands: Sequence[Tensors]) -> Tensors:
-    """Run one branch on its operands. A boolean selector takes branch 0 when true; an index out of range the last."""
-    chosen: Any = selector.item() if isinstance(selector, torch.Tensor) else selector
-    if isinstance(chosen, bool):
-        index = 0 if chosen else 1
-    else:
-        index = chosen if 0 <= chosen < len(branches) else len(branches) - 1
+    """Run the branch that the selector (a number, or a 0-dimensional tensor, for which it waits) chooses."""
+    index = branch_index(selector.item() if isinstance(selector, torch.Tensor) else selector, len(branches))
     return branches[index].forward(*operands[index])
+
+
+def branch_index(selector: Any, count: int) -> int:
+    """Which of `count` branches runs: for a boolean, 0 when true; for an index out of range, the last."""
+    if isinstance(selector, bool):
+        return 0 if selector else 1
+    return selector if 0 <= selector < count else count - 1

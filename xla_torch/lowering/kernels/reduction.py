@@ -123,8 +123,8 @@ def arg_extreme(keys: torch.Tensor, dim: int, largest: bool, last: bool) -> torc
     found = keys == best
     if keys.is_floating_point():
         found |= keys.isnan()
-    count = keys.shape[dim]
-    places = torch.arange(count, dtype=torch.int32, device=keys.device).reshape((-1,) + (1,) * (keys.dim() - 1 - dim % keys.dim()))
+    count, after = keys.shape[dim], keys.dim() - 1 - dim % keys.dim()
+    places = torch.arange(count, dtype=torch.int32).reshape((-1,) + (1,) * after)
     return torch.where(found, places, count).amin(dim).to(torch.int64)
 
 

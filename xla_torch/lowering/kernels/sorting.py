@@ -10,6 +10,19 @@ Tensors = tuple[torch.Tensor, ...]
 Comparator = Callable[..., Tensors]
 
 
+def sort_vector(vector: torch.Tensor, descending: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """``torch.sort(vector, descending=descending, stable=True)`` for long vectors on the CPU, where torch has a fast (radix)
+    sort for ascending integers only."""
+    keys = vector
+    if vector.is_floating_point():
+        bits = {2: torch.int16, 4: torch.int32, 8: torch.int64}[vector.element_size()]
+        limits = torch.iinfo(bits)
+        raw = torch.where(vector == 0, 0, vector.view(bits))
+        keys = torch.where(vector.isnan(), limits.max, raw ^ ((raw >> (limits.bits - 1)) & limits.max))
+    order = torch.sort(~keys if descending else keys, stable=True)[1]
+    return vector.index_select(0, order), order
+
+
 def sort_by_comparator(less: Comparator, operands: Sequence[torch.Tensor], dimension: int) -> Tensors:
     """Sort operands together along a dimension, stably, by any strict weak order.
 

@@ -83,7 +83,7 @@ def reduce_windows_by(combine: Combiner, operands: Sequence[torch.Tensor], inits
         is_old, is_new, old, new = pairs[0], pairs[count + 1], pairs[1:count + 1], pairs[count + 2:]
         both = is_old & is_new
         met = combine(*old, *new)
-        return (is_old | is_new, *(torch.where(both, m, torch.where(is_old, o, n)) for m, o, n in zip(met, old, new, strict=True)))
+        return (is_old | is_new, *(choose(both, m, choose(is_old, o, n)) for m, o, n in zip(met, old, new, strict=True)))
 
     present = padded(torch.ones_like(operands[0], dtype=torch.bool), False, window)
     any_present, *found = _slide_all(combine_present, (present, *wholes), window)
@@ -151,7 +151,8 @@ def _double(combine: Combiner, operands: Tensors, dim: int, size: int, dilation:
         length *= 2
 
 
-def _fold_apart(combine: Combiner, operands: Tensors, dim: int, size: int, stride: int, dilation: int, fold: Fold | None) -> Tensors:
+def _fold_apart(combine: Combiner, operands: Tensors, dim: int, size: int, stride: int, dilation: int,
+                fold: Fold | None) -> Tensors:
     """Windows that do not overlap: cut the dimension into pieces and reduce each."""
     opened = tuple(o.unfold(dim, (size - 1) * dilation + 1, stride)[..., ::dilation] for o in operands)
     if fold is not None:
@@ -163,6 +164,18 @@ def _fold_apart(combine: Combiner, operands: Tensors, dim: int, size: int, strid
 
 
 # ------------------------------------------------------------------------------------------------ select and scatter
+
+
+def choose(mask: torch.Tensor, on_true: torch.Tensor, on_false: torch.Tensor) -> torch.Tensor:
+    """`torch.where` of tensors of one dtype. On the CPU that one branches at each element; this one computes on bits."""
+    if mask.device.type != "cpu" or on_true.is_complex() or torch.compiler.is_compiling():
+        return torch.where(mask, on_true, on_false)
+    bits = _BITS[on_true.element_size()]
+    off = on_false.view(bits)
+    return (on_true.view(bits) ^ off).bitwise_and_(mask.to(bits).neg_()).bitwise_xor_(off).view(on_true.dtype)
+
+
+_BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def select_and_scatter(select: Combiner, combine: Combiner, operand: torch.Tensor, source: torch.Tensor,
@@ -191,7 +204,7 @@ def select_and_scatter(select: Combiner, combine: Combiner, operand: torch.Tenso
     # Of the windows that hold one element, the first in row-major order holds it at its latest place.
     for number, at in reversed(list(enumerate(elements))):
         current = result[at]
-        current.copy_(torch.where(chosen == number, combine(current, source)[0], current))
+        current.copy_(choose(chosen == number, combine(current, source)[0], current))
     for d, size in enumerate(operand.shape):
         result = result.narrow(d, outside[d][2], size)
     return result.contiguous()
@@ -210,12 +223,14 @@ def _selected_elements(select: Combiner, whole: torch.Tensor, present: torch.Ten
     best = whole[elements[0]]
     chosen = torch.zeros(best.shape, dtype=torch.int8, device=whole.device)
     if present is not None:
-        chosen = torch.where(present[elements[0]], chosen, -1)
+        chosen = present[elements[0]].to(torch.int8) - 1
     for number, at in enumerate(elements[1:], 1):
         stays = select(best, whole[at])[0]
         if present is not None:
             stays = (stays & (chosen >= 0)) | ~present[at]
-        best, chosen = torch.where(stays, best, whole[at]), torch.where(stays, chosen, number)
+        chosen = choose(stays, chosen, torch.full_like(chosen, number))
+        if number + 1 < len(elements):
+            best = choose(stays, best, whole[at])
     return chosen
 
 
@@ -225,6 +240,6 @@ def _selected_places(select: Combiner, operand: torch.Tensor, window: Window) ->
 
     def better(best: torch.Tensor, place: torch.Tensor, candidate: torch.Tensor, at: torch.Tensor) -> Tensors:
         stays = (select(best, candidate)[0] & (place >= 0)) | (at < 0)
-        return torch.where(stays, best, candidate), torch.where(stays, place, at)
+        return choose(stays, best, candidate), choose(stays, place, at)
 
     return _slide_all(better, (padded(operand, 0, window), padded(numbers, -1, window)), window)[1]

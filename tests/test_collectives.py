@@ -1,0 +1,342 @@
+"""Collectives with threads as participants: the documents' examples, all modes of replica groups, real XLA, and failures."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from oracle import needs_xla
+
+import xla_torch
+from xla_torch import F32, Shape, ops, run_replicas
+from xla_torch.distributed import participants
+from xla_torch.errors import ExecutionError, InvalidArgument, UnsupportedError
+
+ADD = "add {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT r = f32[] add(a, b)\n}"
+
+
+def program(instruction: str, shape: str, regions: str = ADD) -> xla_torch.XlaComputation:
+    """One collective of a parameter."""
+    return xla_torch.parse_hlo(f"HloModule m\n{regions}\nENTRY e {{\n  p = {shape} parameter(0)\n  ROOT r = {instruction}\n}}")
+
+
+def run(instruction: str, values: list, replicas: int, partitions: int = 1, regions: str = ADD, dtype: str = "f32") -> list:
+    """Results of every participant, each of which has one of the values."""
+    arrays = [np.asarray(v, Shape.parse(f"{dtype}[]").element_type.numpy) for v in values]
+    shape = f"{dtype}[{','.join(map(str, arrays[0].shape))}]"
+    results = run_replicas(program(instruction, shape, regions), [(a,) for a in arrays], num_replicas=replicas,
+                           num_partitions=partitions)
+    return [r[0].tolist() for r in results]
+
+
+# --------------------------------------------------------------------------------------------- documents' examples
+
+EXAMPLES = [
+    ("f32[4] all-gather(p), dimensions={0}, replica_groups={}", [[1, 2.5], [3, 5.25]], [[1, 2.5, 3, 5.25]] * 2),
+    ("f32[2] all-reduce(p), to_apply=add, replica_groups={}", [[1, 2.5], [3, 5.25]], [[4, 7.75]] * 2),
+    ("f32[1] reduce-scatter(p), to_apply=add, dimensions={0}, replica_groups={}", [[1, 2.25], [3, 5.25]], [[4], [7.5]]),
+    ("f32[2] collective-permute(p), source_target_pairs={{0,1}}", [[1, 2], [3, 4]], [[0, 0], [1, 2]]),
+    ("f32[1] collective-broadcast(p), replica_groups={{1,0}}", [[1], [2], [3]], [[2], [2], [0]]),
+    ("f32[1] collective-reduce(p), to_apply=add, replica_groups={{1,0}}", [[1], [2], [4]], [[0], [3], [0]]),
+    ("f32[4] all-to-all(p), dimensions={0}, replica_groups={{1,0}}", [[1, 2, 3, 4], [5, 6, 7, 8]], [[7, 8, 3, 4], [5, 6, 1, 2]]),
+]
+
+
+@pytest.mark.parametrize(("instruction", "values", "want"), EXAMPLES)
+def test_examples(instruction: str, values: list, want: list) -> None:
+    assert run(instruction, values, len(values)) == want
+
+
+def test_ragged_all_to_all_of_the_document() -> None:
+    builder = xla_torch.XlaBuilder("ragged")
+    shapes = ["f32[3]", "s32[2]", "s32[2]", "f32[4]", "s32[2]", "s32[2]"]
+    root = ops.RaggedAllToAll(*(builder.parameter(k, Shape.parse(s)) for k, s in enumerate(shapes)))
+    zeros = np.zeros(4, "f")
+
+    def arguments(data: list, *plans: list) -> tuple:
+        given = [np.array(plan, "i4") for plan in plans]
+        return np.array(data, "f"), given[0], given[1], zeros, given[2], given[3]
+
+    results = run_replicas(builder.build(root), [arguments([1, 2, 2], [0, 1], [1, 2], [0, 0], [1, 1]),
+                                                 arguments([3, 4, 0], [0, 1], [1, 1], [1, 2], [2, 1])], num_replicas=2)
+    assert [r[0].tolist() for r in results] == [[1, 3, 0, 0], [2, 2, 4, 0]]
+
+
+def test_all_to_all_changes_dimensions() -> None:
+    """Split along 1, concatenate along 0: f32[2,4] of 2 replicas becomes f32[4,2]."""
+    builder = xla_torch.XlaBuilder("blocks")
+    root = ops.AllToAll(builder.parameter(0, Shape.parse("f32[2,4]")), 1, 0, 2)
+    assert str(root.shape) == "f32[4,2]"
+    values = [torch.arange(8.0).reshape(2, 4) + 10 * k for k in range(2)]
+    results = run_replicas(builder.build(root), [(v,) for v in values], num_replicas=2)
+    for number, result in enumerate(results):
+        assert torch.equal(result, torch.cat([v[:, 2 * number: 2 * number + 2] for v in values]))
+
+
+def test_all_to_all_of_a_tuple() -> None:
+    builder = xla_torch.XlaBuilder("tuple")
+    root = ops.AllToAllTuple([builder.parameter(k, Shape.parse("f32[1]")) for k in range(2)])
+    results = run_replicas(builder.build(root), [tuple(torch.tensor([10.0 * r + k]) for k in range(2)) for r in range(2)], num_replicas=2)
+    assert [[t.item() for t in result] for result in results] == [[0, 10], [1, 11]]
+
+
+# --------------------------------------------------------------------------------------------- replica groups
+
+MODES = [
+    # attributes, groups of (replica, partition) in a program of 2 x 2
+    ("replica_groups={{0,1}}", {(0, 1): [(0, 1), (1, 1)], (1, 0): [(0, 0), (1, 0)]}),
+    ("replica_groups={}", {(0, 1): [(0, 1), (1, 1)], (1, 0): [(0, 0), (1, 0)]}),
+    ("replica_groups={{1,0}}, channel_id=1", {(0, 0): [(1, 0), (1, 1), (0, 0), (0, 1)]}),
+    ("replica_groups={{0},{1}}, channel_id=1", {(1, 0): [(1, 0), (1, 1)]}),
+    ("replica_groups={{0,3},{2,1}}, channel_id=1, use_global_device_ids=true",
+     {(0, 0): [(0, 0), (1, 1)], (0, 1): [(1, 0), (0, 1)]}),
+    ("replica_groups=[2,2]<=[2,2]T(1,0), channel_id=1, use_global_device_ids=true", {(0, 1): [(0, 1), (1, 1)]}),
+]
+
+
+@pytest.mark.parametrize(("attributes", "groups"), MODES)
+def test_modes_of_replica_groups(attributes: str, groups: dict) -> None:
+    size = len(next(iter(groups.values())))
+    got = run(f"f32[{size}] all-gather(p), dimensions={{0}}, {attributes}", [[0], [1], [2], [3]], 2, 2)
+    for (replica, partition), members in groups.items():
+        assert got[2 * replica + partition] == [2 * r + p for r, p in members]
+
+
+def test_channels_of_moves_count_partitions() -> None:
+    """With a channel, the ids of all-to-all, permute and broadcast are partitions."""
+    assert run("f32[1] collective-permute(p), source_target_pairs={{0,1}}, channel_id=1", [[1], [2], [3], [4]], 2, 2) == [
+        [0], [1], [0], [3]]
+    assert run("f32[2] all-to-all(p), dimensions={0}, channel_id=1, replica_groups={{0,1}}",
+               [[0, 1], [2, 3], [4, 5], [6, 7]], 2, 2) == [[0, 2], [1, 3], [4, 6], [5, 7]]
+
+
+def test_ids() -> None:
+    both = ("HloModule m\nENTRY e {\n  a = u32[] replica-id()\n  b = u32[] partition-id()\n"
+            "  ROOT r = (u32[], u32[]) tuple(a, b)\n}")
+    results = run_replicas(xla_torch.parse_hlo(both), [()] * 6, num_replicas=2, num_partitions=3)
+    assert [(int(a), int(b)) for a, b in results] == [(r, p) for r in range(2) for p in range(3)]
+
+
+# --------------------------------------------------------------------------------------------- reducers
+
+
+def reducer(opcode: str, element_type: str) -> str:
+    return (f"f {{\n  a = {element_type}[] parameter(0)\n  b = {element_type}[] parameter(1)\n"
+            f"  ROOT r = {element_type}[] {opcode}(a, b)\n}}")
+
+
+REDUCERS = [
+    ("add", "s32", [3, -4, 5], 4), ("multiply", "f32", [3, -4, 5], -60), ("maximum", "f32", [3, -4, 5], 5),
+    ("minimum", "s32", [3, -4, 5], -4), ("maximum", "u32", [3, 2**32 - 1, 5], 2**32 - 1), ("minimum", "u16", [3, 65535, 5], 3),
+    ("and", "s32", [7, 6, 14], 6), ("or", "pred", [False, True, False], True), ("add", "pred", [False, True, True], True),
+    ("multiply", "pred", [True, True, False], False), ("xor", "u8", [1, 2, 4], 7), ("subtract", "f32", [10, 3, 4], 3),
+    ("add", "u8", [200, 100, 1], 45), ("add", "s4", [7, 7, 7], 5),
+]
+
+
+@pytest.mark.parametrize(("opcode", "element_type", "values", "want"), REDUCERS)
+def test_reducers(opcode: str, element_type: str, values: list, want: object) -> None:
+    text = f"{element_type}[1] all-reduce(p), to_apply=f, replica_groups={{}}"
+    assert [int(v[0]) for v in run(text, [[v] for v in values], 3, regions=reducer(opcode, element_type), dtype=element_type)] == (
+        [int(want)] * 3)  # pyright: ignore[reportArgumentType]
+
+
+def test_any_reducer() -> None:
+    """A computation that torch has no function for is evaluated on whole arrays: a b / (a + b)."""
+    parallel = ("f {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  m = f32[] multiply(a, b)\n"
+                "  s = f32[] add(a, b)\n  ROOT r = f32[] divide(m, s)\n}")
+    got = run("f32[2] all-reduce(p), to_apply=f, replica_groups={}", [[2, 4], [2, 4], [1, 2]], 3, regions=parallel)
+    assert got == [[0.5, 1.0]] * 3
+
+
+# --------------------------------------------------------------------------------------------- starts and dones
+
+HALVES = """HloModule m
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = f32[] add(a, b)
+}
+ENTRY e {
+  p = f32[2] parameter(0)
+  r0 = f32[2] all-reduce-start(p), to_apply=add, replica_groups={}
+  r1 = f32[2] all-reduce-done(r0)
+  g0 = (f32[2], f32[4]) all-gather-start(r1), dimensions={0}, replica_groups={}
+  g1 = f32[4] all-gather-done(g0)
+  c0 = (f32[4], f32[4], u32[], u32[]) collective-permute-start(g1), source_target_pairs={{0,1},{1,0}}
+  ROOT c1 = f32[4] collective-permute-done(c0)
+}"""
+
+
+def test_halves_do_as_the_whole() -> None:
+    results = run_replicas(xla_torch.parse_hlo(HALVES), [(torch.tensor([1.0, 2]),), (torch.tensor([3.0, 4]),)], num_replicas=2)
+    assert [r.tolist() for r in results] == [[4, 6, 4, 6]] * 2
+
+
+def test_alone_collectives_are_identities() -> None:
+    builder = xla_torch.XlaBuilder("alone")
+    x = builder.parameter(0, Shape.parse("f32[4]"))
+    y = ops.CollectivePermute(ops.AllGather(ops.CrossReplicaSum(x), 0, 1), [(0, 0)])
+    assert builder.build(ops.AllToAll(y, 0, 0, 1))(torch.arange(4.0)).tolist() == [0, 1, 2, 3]
+
+
+# --------------------------------------------------------------------------------------------- running replicas
+
+
+def test_results_and_arguments_stay_apart() -> None:
+    """A program that writes to what it gave away does not change what others read."""
+    text = """HloModule m
+ENTRY e {
+  p = f32[100000] parameter(0)
+  x = f32[100000] add(p, p)
+  g = f32[400000] all-gather(x), dimensions={0}, replica_groups={}
+  n = f32[100000] negate(x)
+  ROOT r = (f32[400000], f32[100000]) tuple(g, n)
+}"""
+    arguments = [(torch.full((100000,), float(k)),) for k in range(4)]
+    for gathered, _ in run_replicas(xla_torch.parse_hlo(text), arguments, num_replicas=4):
+        assert torch.equal(gathered, torch.arange(4.0).mul(2).repeat_interleave(100000))
+
+
+def test_failures_end_the_others_at_once() -> None:
+    gather = program("f32[4] all-gather(p), dimensions={0}, replica_groups={}", "f32[2]")
+    start = time.monotonic()
+    with pytest.raises(InvalidArgument, match="wrong shape") as raised:
+        run_replicas(gather, [(torch.zeros(2),), (torch.zeros(3),)], num_replicas=2)
+    assert "raised by participant 1 of 2" in raised.value.__notes__
+    assert time.monotonic() - start < 10
+
+
+def test_waiting_for_one_who_does_not_come() -> None:
+    uneven = program("f32[2] collective-broadcast(p), replica_groups={{0,1}}", "f32[2]")
+    meeting_place = xla_torch.distributed.local.Meeting(timeout=0.05)
+    lonely = xla_torch.distributed.local.ThreadParticipant(meeting_place, 0, 2, 1)
+    with participants.installed(lonely), pytest.raises(ExecutionError, match=r"participants \[1\] did not come within 0.05 seconds"):
+        uneven(torch.zeros(2))
+
+
+RUN_REFUSALS = [
+    ("f32[4] all-gather(p), dimensions={0}, replica_groups={{0,1}}", 1, "names replica 1, and there are 1"),
+    ("f32[4] all-gather(p), dimensions={0}, replica_groups={}", 1, "does not fit the number of participants"),
+    ("f32[2] all-reduce(p), to_apply=add, replica_groups={{1}}", 2, "is in no replica group"),
+    ("f32[2] all-to-all(p), dimensions={0}, replica_groups={}", 3, "no multiple of the group's size"),
+    ("f32[2] collective-permute(p), source_target_pairs={{0,5}}", 2, "a participant that does not exist"),
+]
+
+
+@pytest.mark.parametrize(("instruction", "replicas", "what"), RUN_REFUSALS)
+def test_what_is_refused_at_run_time(instruction: str, replicas: int, what: str) -> None:
+    with pytest.raises(ExecutionError, match=what):
+        run_replicas(program(instruction, "f32[2]"), [(torch.zeros(2),)] * replicas, num_replicas=replicas)
+
+
+def test_a_wrong_number_of_arguments() -> None:
+    with pytest.raises(InvalidArgument, match="wrong number of participants"):
+        run_replicas(program("f32[2] negate(p)", "f32[2]"), [(torch.zeros(2),)], num_replicas=2)
+
+
+REFUSED = [
+    (lambda b, x: ops.AllGather(x, 2, 2), "the dimension is out of range"),
+    (lambda b, x: ops.AllGather(x, 0, 0), "the number of shards is not positive"),
+    (lambda b, x: ops.ReduceScatter(x, add_of(F32), 1, 2), "cannot be divided into shards"),
+    (lambda b, x: ops.AllToAll(x, 1, 0, 2), "no multiple of the split count"),
+    (lambda b, x: ops.AllToAll(x, 0, 5, 2), "the dimension is out of range"),
+    (lambda b, x: ops.CollectivePermute(x, [(0, 1), (0, 2)]), "a source is in several pairs"),
+    (lambda b, x: ops.CollectivePermute(x, [(0, 1), (2, 1)]), "a target is in several pairs"),
+    (lambda b, x: ops.CollectiveBroadcast(x, [(0, 1), (1, 2)]), "an id is in replica groups twice"),
+    (lambda b, x: ops.AllReduce(x, add_of(xla_torch.S32)), "does not fit"),
+    (lambda b, x: ops.AllReduce(x, add_of(F32), use_global_device_ids=True), "without a channel_id"),
+    (lambda b, x: ops.AllReduce(x, add_of(F32), shape_with_layout=Shape.parse("f32[9]{0}")), "not the operand's shape"),
+    (lambda b, x: ops.PartitionId(b, Shape.parse("s32[]")), "an id is u32"),
+    (lambda b, x: b.add("all-gather-done", [x]), "not the result of a start"),
+]
+
+
+def add_of(element_type: xla_torch.PrimitiveType) -> xla_torch.XlaComputation:
+    builder = xla_torch.XlaBuilder("add")
+    return builder.build(ops.Add(*(builder.parameter(k, Shape.array(element_type)) for k in range(2))))
+
+
+@pytest.mark.parametrize(("build", "what"), REFUSED)
+def test_refusals(build, what: str) -> None:  # noqa: ANN001
+    builder = xla_torch.XlaBuilder("refused")
+    with pytest.raises(InvalidArgument, match=what):
+        build(builder, builder.parameter(0, Shape.parse("f32[4,3]")))
+
+
+def test_tuples_of_nothing_or_of_several_types() -> None:
+    builder = xla_torch.XlaBuilder("refused")
+    x, y = builder.parameter(0, Shape.parse("f32[2]")), builder.parameter(1, Shape.parse("s32[2]"))
+    with pytest.raises(UnsupportedError):
+        ops.AllGatherTuple([], 0, 2)
+    with pytest.raises(UnsupportedError, match="different element types"):
+        ops.AllReduceTuple([x, y], add_of(F32))
+
+
+# --------------------------------------------------------------------------------------------- real XLA
+
+ON_XLA = """
+import os, sys
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
+sys.path.insert(0, sys.argv[1])
+import numpy as np
+import oracle
+import jax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+import xla_torch
+from jaxlib import xla_client
+
+ADD = "add { a = f32[] parameter(0)\\n b = f32[] parameter(1)\\n ROOT r = f32[] add(a, b) }"
+
+def real(text, values, replicas, partitions):
+    module = oracle._hlo.hlo_module_from_text(text)
+    mlir = oracle._jax.mlir.xla_computation_to_mlir_module(oracle._hlo.XlaComputation(module.as_serialized_hlo_module_proto()))
+    options = xla_client.CompileOptions()
+    build = options.executable_build_options
+    for target in (options, build):
+        target.num_replicas, target.num_partitions = replicas, partitions
+    build.use_spmd_partitioning = partitions > 1
+    options.device_assignment = xla_client.DeviceAssignment.create(np.arange(replicas * partitions).reshape(replicas, partitions))
+    devices = oracle._backend().local_devices()[:replicas * partitions]
+    executable = oracle._backend().compile_and_load(mlir, oracle._jax.DeviceList(tuple(devices)), options)
+    sharding = NamedSharding(Mesh(np.array(devices), ("i",)), PartitionSpec("i"))
+    shards = [jax.device_put(v, d) for v, d in zip(values, devices)]
+    whole = jax.make_array_from_single_device_arrays((len(values) * len(values[0]), *values[0].shape[1:]), sharding, shards)
+    return [np.asarray(x) for x in executable.execute_sharded([whole]).disassemble_into_single_device_arrays()[0]]
+
+rows = [row.split(" | ") for row in sys.argv[2].split("\\n")]
+for replicas, partitions, shape, instruction in rows:
+    replicas, partitions, dims = int(replicas), int(partitions), xla_torch.Shape.parse(shape).dimensions
+    text = f"HloModule m, replica_count={replicas}, num_partitions={partitions}\\n{ADD}\\nENTRY e {{ p = {shape} parameter(0)\\n ROOT r = {instruction} }}"
+    values = [np.arange(np.prod(dims), dtype="f").reshape(dims) + 100 * k for k in range(replicas * partitions)]
+    want = real(text, values, replicas, partitions)
+    got = xla_torch.run_replicas(xla_torch.parse_hlo(text), [(v,) for v in values], num_replicas=replicas, num_partitions=partitions)
+    assert all(np.array_equal(g[0], w) for g, w in zip(got, want, strict=True)), (instruction, got, want)
+print("agreed", len(rows))
+"""
+
+XLA_ROWS = [
+    "2 | 2 | f32[2] | f32[8] all-gather(p), dimensions={0}, replica_groups={{0,1}}, channel_id=1",
+    "2 | 2 | f32[2] | f32[4] all-gather(p), dimensions={0}, replica_groups={{0,1}}",
+    "2 | 2 | f32[2] | f32[4] all-gather(p), dimensions={0}, replica_groups={{0,3},{1,2}}, channel_id=1, use_global_device_ids=true",
+    "2 | 2 | f32[4] | f32[4] all-reduce(p), to_apply=add, replica_groups={}, channel_id=1",
+    "2 | 2 | f32[8] | f32[2] reduce-scatter(p), to_apply=add, dimensions={0}, replica_groups={{1,0}}, channel_id=1",
+    "4 | 1 | f32[8] | f32[4] reduce-scatter(p), to_apply=add, dimensions={0}, replica_groups={{1,0},{2,3}}",
+    "2 | 2 | f32[4] | f32[4] all-to-all(p), dimensions={0}, replica_groups={{1,0}}, channel_id=1",
+    "4 | 1 | f32[4,2] | f32[4,2] all-to-all(p), dimensions={1}, replica_groups={{0,3},{1,2}}",
+    "4 | 1 | f32[4] | f32[4] collective-permute(p), source_target_pairs={{0,1},{1,2}}",
+    "2 | 2 | f32[4] | f32[4] collective-permute(p), source_target_pairs={{0,1}}, channel_id=1",
+]
+
+
+@needs_xla
+def test_participants_against_real_xla() -> None:
+    """XLA on four devices of the CPU, in a process of its own because the number of devices is fixed at start."""
+    command = [sys.executable, "-c", ON_XLA, str(Path(__file__).parent), "\n".join(XLA_ROWS)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert f"agreed {len(XLA_ROWS)}" in done.stdout, done.stderr[-3000:]
