@@ -90,7 +90,7 @@ def _windows_along(arrays: Arrays, dimension: int, w: WindowDimension, count: in
 
 
 def _spread_out(arrays: Arrays, dimension: int, w: WindowDimension) -> tuple[Arrays, np.ndarray]:
-    """The base with padding and dilation holes written out, and where real elements stand. What fills the rest is never used."""
+    """The base with padding and dilation holes written out, and where real elements stand."""
     size = arrays[0].shape.dimensions[dimension]
     config = [(0, 0, 0)] * arrays[0].shape.rank
     config[dimension] = (w.padding_low, w.padding_high, w.base_dilation - 1)
@@ -100,7 +100,7 @@ def _spread_out(arrays: Arrays, dimension: int, w: WindowDimension) -> tuple[Arr
     present[places[(places >= 0) & (places < total)]] = True
     if config[dimension] == (0, 0, 0):
         return arrays, present
-    # A copy of a real element would do as filling; one is as good as another, and 1 is inside every reducer's domain.
+    # What fills the rest is combined and then left out: 1 keeps quotients and logarithms finite, whose NaN would not stay out.
     return [Pad(x, x.builder.constant(1, x.element_type), config) for x in arrays], present
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 from agreement import dtype_of
-from oracle import run_xla
 
 import xla_torch
+from oracle import run_xla
 from xla_torch.shape import Shape
 
 RELATIVE = {"float64": 1e-12, "complex128": 1e-12, "float32": 1e-5, "complex64": 1e-5, "float16": 4e-3, "bfloat16": 3e-2}

@@ -10,12 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from oracle import needs_xla
 
 import xla_torch
+from oracle import needs_xla
 from xla_torch import F32, Shape, ops, run_replicas
 from xla_torch.distributed import participants
-from xla_torch.errors import ExecutionError, InvalidArgument, UnsupportedError
+from xla_torch.distributed.local import Meeting, ThreadParticipant
+from xla_torch.errors import DifferentiationError, ExecutionError, InvalidArgument, UnsupportedError
 
 ADD = "add {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT r = f32[] add(a, b)\n}"
 
@@ -81,7 +82,8 @@ def test_all_to_all_changes_dimensions() -> None:
 def test_all_to_all_of_a_tuple() -> None:
     builder = xla_torch.XlaBuilder("tuple")
     root = ops.AllToAllTuple([builder.parameter(k, Shape.parse("f32[1]")) for k in range(2)])
-    results = run_replicas(builder.build(root), [tuple(torch.tensor([10.0 * r + k]) for k in range(2)) for r in range(2)], num_replicas=2)
+    arguments = [tuple(torch.tensor([10.0 * r + k]) for k in range(2)) for r in range(2)]
+    results = run_replicas(builder.build(root), arguments, num_replicas=2)
     assert [[t.item() for t in result] for result in results] == [[0, 10], [1, 11]]
 
 
@@ -140,10 +142,10 @@ REDUCERS = [
 
 
 @pytest.mark.parametrize(("opcode", "element_type", "values", "want"), REDUCERS)
-def test_reducers(opcode: str, element_type: str, values: list, want: object) -> None:
+def test_reducers(opcode: str, element_type: str, values: list, want: int) -> None:
     text = f"{element_type}[1] all-reduce(p), to_apply=f, replica_groups={{}}"
-    assert [int(v[0]) for v in run(text, [[v] for v in values], 3, regions=reducer(opcode, element_type), dtype=element_type)] == (
-        [int(want)] * 3)  # pyright: ignore[reportArgumentType]
+    got = run(text, [[v] for v in values], 3, regions=reducer(opcode, element_type), dtype=element_type)
+    assert [int(v[0]) for v in got] == [want] * 3
 
 
 def test_any_reducer() -> None:
@@ -214,10 +216,27 @@ def test_failures_end_the_others_at_once() -> None:
 
 def test_waiting_for_one_who_does_not_come() -> None:
     uneven = program("f32[2] collective-broadcast(p), replica_groups={{0,1}}", "f32[2]")
-    meeting_place = xla_torch.distributed.local.Meeting(timeout=0.05)
-    lonely = xla_torch.distributed.local.ThreadParticipant(meeting_place, 0, 2, 1)
-    with participants.installed(lonely), pytest.raises(ExecutionError, match=r"participants \[1\] did not come within 0.05 seconds"):
+    lonely = ThreadParticipant(Meeting(timeout=0.05), 0, 2, 1)
+    with participants.installed(lonely), pytest.raises(ExecutionError, match=r"\[1\] did not come within 0.05 seconds"):
         uneven(torch.zeros(2))
+
+
+def test_autograd_is_refused_and_programs_of_gradients_run() -> None:
+    """The gradient of every replica's sum of squares of the group's sum."""
+    square = xla_torch.parse_hlo(f"""HloModule m
+{ADD}
+ENTRY e {{
+  p = f32[1] parameter(0)
+  s = f32[1] all-reduce(p), to_apply=add, replica_groups={{}}
+  ROOT r = f32[1] multiply(s, s)
+}}""")
+    values = [(torch.tensor([1.0], requires_grad=True),), (torch.tensor([2.0]),)]
+    with pytest.raises(DifferentiationError, match="autograd does not go through"):
+        run_replicas(square, values, num_replicas=2)
+    with torch.no_grad():
+        assert [r.item() for r in run_replicas(square, values, num_replicas=2)] == [9, 9]
+        both = run_replicas(xla_torch.value_and_grad(square), values, num_replicas=2)
+    assert [gradient.item() for _, gradient in both] == [12, 12]
 
 
 RUN_REFUSALS = [
@@ -263,7 +282,7 @@ def add_of(element_type: xla_torch.PrimitiveType) -> xla_torch.XlaComputation:
 
 
 @pytest.mark.parametrize(("build", "what"), REFUSED)
-def test_refusals(build, what: str) -> None:  # noqa: ANN001
+def test_refusals(build, what: str) -> None:
     builder = xla_torch.XlaBuilder("refused")
     with pytest.raises(InvalidArgument, match=what):
         build(builder, builder.parameter(0, Shape.parse("f32[4,3]")))
@@ -295,13 +314,15 @@ ADD = "add { a = f32[] parameter(0)\\n b = f32[] parameter(1)\\n ROOT r = f32[] 
 
 def real(text, values, replicas, partitions):
     module = oracle._hlo.hlo_module_from_text(text)
-    mlir = oracle._jax.mlir.xla_computation_to_mlir_module(oracle._hlo.XlaComputation(module.as_serialized_hlo_module_proto()))
+    proto = oracle._hlo.XlaComputation(module.as_serialized_hlo_module_proto())
+    mlir = oracle._jax.mlir.xla_computation_to_mlir_module(proto)
     options = xla_client.CompileOptions()
     build = options.executable_build_options
     for target in (options, build):
         target.num_replicas, target.num_partitions = replicas, partitions
     build.use_spmd_partitioning = partitions > 1
-    options.device_assignment = xla_client.DeviceAssignment.create(np.arange(replicas * partitions).reshape(replicas, partitions))
+    places = np.arange(replicas * partitions).reshape(replicas, partitions)
+    options.device_assignment = xla_client.DeviceAssignment.create(places)
     devices = oracle._backend().local_devices()[:replicas * partitions]
     executable = oracle._backend().compile_and_load(mlir, oracle._jax.DeviceList(tuple(devices)), options)
     sharding = NamedSharding(Mesh(np.array(devices), ("i",)), PartitionSpec("i"))
@@ -312,10 +333,12 @@ def real(text, values, replicas, partitions):
 rows = [row.split(" | ") for row in sys.argv[2].split("\\n")]
 for replicas, partitions, shape, instruction in rows:
     replicas, partitions, dims = int(replicas), int(partitions), xla_torch.Shape.parse(shape).dimensions
-    text = f"HloModule m, replica_count={replicas}, num_partitions={partitions}\\n{ADD}\\nENTRY e {{ p = {shape} parameter(0)\\n ROOT r = {instruction} }}"
+    header = f"HloModule m, replica_count={replicas}, num_partitions={partitions}"
+    text = f"{header}\\n{ADD}\\nENTRY e {{ p = {shape} parameter(0)\\n ROOT r = {instruction} }}"
     values = [np.arange(np.prod(dims), dtype="f").reshape(dims) + 100 * k for k in range(replicas * partitions)]
     want = real(text, values, replicas, partitions)
-    got = xla_torch.run_replicas(xla_torch.parse_hlo(text), [(v,) for v in values], num_replicas=replicas, num_partitions=partitions)
+    got = xla_torch.run_replicas(xla_torch.parse_hlo(text), [(v,) for v in values], num_replicas=replicas,
+                                 num_partitions=partitions)
     assert all(np.array_equal(g[0], w) for g, w in zip(got, want, strict=True)), (instruction, got, want)
 print("agreed", len(rows))
 """
@@ -323,7 +346,8 @@ print("agreed", len(rows))
 XLA_ROWS = [
     "2 | 2 | f32[2] | f32[8] all-gather(p), dimensions={0}, replica_groups={{0,1}}, channel_id=1",
     "2 | 2 | f32[2] | f32[4] all-gather(p), dimensions={0}, replica_groups={{0,1}}",
-    "2 | 2 | f32[2] | f32[4] all-gather(p), dimensions={0}, replica_groups={{0,3},{1,2}}, channel_id=1, use_global_device_ids=true",
+    "2 | 2 | f32[1] | f32[2] all-gather(p), dimensions={0}, replica_groups={{0,3},{1,2}}, channel_id=1, "
+    "use_global_device_ids=true",
     "2 | 2 | f32[4] | f32[4] all-reduce(p), to_apply=add, replica_groups={}, channel_id=1",
     "2 | 2 | f32[8] | f32[2] reduce-scatter(p), to_apply=add, dimensions={0}, replica_groups={{1,0}}, channel_id=1",
     "4 | 1 | f32[8] | f32[4] reduce-scatter(p), to_apply=add, dimensions={0}, replica_groups={{1,0},{2,3}}",

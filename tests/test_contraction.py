@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 from contraction_rows import assert_agrees, assert_close, one, random_array, run_one
-from oracle import needs_xla
 
 import xla_torch
+from oracle import needs_xla
 from xla_torch import F32, S32, ops
 from xla_torch.errors import InvalidArgument
 from xla_torch.lowering.kernels.contraction import integer_matmul
@@ -66,8 +66,8 @@ def test_every_form_of_dot(result: str, lhs: str, rhs: str, contracting: str, ba
     assert_agrees(dot(result, contracting, batch), lhs, rhs)
 
 
-TYPES = [(t, t, t) for t in ("s4", "s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64", "pred", "f8e4m3fn", "f8e5m2", "f16", "bf16",
-                             "f64", "c64", "c128")]
+TYPES = [(t, t, t) for t in ("s4", "s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64", "pred", "f8e4m3fn", "f8e5m2", "f16",
+                             "bf16", "f64", "c64", "c128")]
 TYPES += [("s32", "s8", "s8"), ("s32", "u8", "u8"), ("u32", "u16", "u16"), ("s64", "s32", "s32"), ("f32", "bf16", "bf16"),
           ("f32", "f16", "f16"), ("f32", "bf16", "f32"), ("f64", "f32", "f32"), ("f32", "f8e4m3fn", "f8e5m2")]
 
@@ -204,8 +204,11 @@ def test_dot_general_of_the_document() -> None:
     assert torch.equal(ops.DotGeneral(batched, identities, numbers), batched)
 
 
-@pytest.mark.parametrize(("lhs", "rhs", "result"), [("f32[3]", "f32[3]", "f32[]"), ("f32[2,3]", "f32[3]", "f32[2]"),
-                                                     ("f32[2,3]", "f32[3,4]", "f32[2,4]"), ("f32[2,3,5]", "f32[3,4]", "f32[2,5,4]")])
+DOTS = [("f32[3]", "f32[3]", "f32[]"), ("f32[2,3]", "f32[3]", "f32[2]"), ("f32[2,3]", "f32[3,4]", "f32[2,4]"),
+        ("f32[2,3,5]", "f32[3,4]", "f32[2,5,4]")]
+
+
+@pytest.mark.parametrize(("lhs", "rhs", "result"), DOTS)
 def test_dot_of_the_document(lhs: str, rhs: str, result: str) -> None:
     builder = xla_torch.XlaBuilder("dot")
     operands = [builder.parameter(k, xla_torch.Shape.parse(s)) for k, s in enumerate((lhs, rhs))]
@@ -278,7 +281,10 @@ def test_ragged_dot_refuses(lhs: str, rhs: str, sizes: str, ragged: tuple[int, .
         ops.RaggedDot(*operands, numbers)
 
 
-@pytest.mark.parametrize(("scale", "what"), [("f32[3]", "another rank"), ("f32[3,3]", "does not divide"), ("s8[3,8]", "not floating")])
+SCALES_REFUSED = [("f32[3]", "another rank"), ("f32[3,3]", "does not divide"), ("s8[3,8]", "not floating")]
+
+
+@pytest.mark.parametrize(("scale", "what"), SCALES_REFUSED)
 def test_scaled_dot_refuses(scale: str, what: str) -> None:
     builder = xla_torch.XlaBuilder("refused")
     shapes = ("f32[3,8]", "f32[8,5]", scale, "f32[8,5]")

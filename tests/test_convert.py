@@ -18,6 +18,7 @@ from agreement import (
     assert_agree,
     dtype_of,
     element_type,
+    element_type_of,
     elementwise_hlo,
     run_both,
     run_ours,
@@ -162,8 +163,8 @@ def test_reduced_values(exponent_bits: int, mantissa_bits: int, operand: list[fl
 
 
 def test_reduce_precision_of_a_narrow_type() -> None:
-    x = torch.tensor([1.125, 1.375, 240.0, 448.0, -0.25]).to(torch.float8_e4m3fn)
-    assert ops.ReducePrecision(x, 4, 1).to(torch.float32).tolist() == [1.0, 1.5, 256.0, 384.0, -0.25]
+    x = torch.tensor([1.125, 1.375, 192.0, 2.0**-9, -0.25]).to(torch.float8_e4m3fn)
+    assert ops.ReducePrecision(x, 4, 1).to(torch.float32).tolist() == [1.0, 1.5, 192.0, 0.0, -0.25]
     assert torch.equal(ops.ReducePrecision(x, 5, 3).to(torch.float32), x.to(torch.float32))
 
 

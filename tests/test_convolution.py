@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 from contraction_rows import assert_agrees, run_one
-from oracle import needs_xla
 
 import xla_torch
+from oracle import needs_xla
 from xla_torch import ops
 from xla_torch.errors import InvalidArgument
 
@@ -62,8 +62,11 @@ def test_every_form(result: str, lhs: str, rhs: str, window: str, labels: str, g
 TYPES = ["s8", "u8", "s16", "s32", "u32", "s64", "f16", "bf16", "f64", "c64", "c128"]
 
 
+WINDOWS = ["size=3x3 stride=2x2 pad=1_0x0_1", "size=3x3 stride=1x2 pad=-2_1x0_1 lhs_dilate=2x1 rhs_reversal=1x1"]
+
+
 @needs_xla
-@pytest.mark.parametrize("window", ["size=3x3 stride=2x2 pad=1_0x0_1", "size=3x3 stride=1x2 pad=-2_1x0_1 lhs_dilate=2x1 rhs_reversal=1x1"])
+@pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("element_type", TYPES)
 def test_every_type(element_type: str, window: str) -> None:
     rows = 3 if "stride=2x2" in window else 8
@@ -134,8 +137,9 @@ REFUSED = [
 
 @pytest.mark.parametrize(("changes", "what"), REFUSED)
 def test_refusals(changes: dict, what: str) -> None:
-    given = {"lhs": "f32[2,3,7,8]", "rhs": "f32[5,3,3,3]", "window_strides": [1, 1], "padding": [(0, 0), (0, 0)], "lhs_dilation": [],
-             "rhs_dilation": [], "dimension_numbers": ops.ConvolutionDimensionNumbers(0, 1, (2, 3), 1, 0, (2, 3), 0, 1, (2, 3))}
+    given = {"lhs": "f32[2,3,7,8]", "rhs": "f32[5,3,3,3]", "window_strides": [1, 1], "padding": [(0, 0), (0, 0)],
+             "lhs_dilation": [], "rhs_dilation": [],
+             "dimension_numbers": ops.ConvolutionDimensionNumbers(0, 1, (2, 3), 1, 0, (2, 3), 0, 1, (2, 3))}
     given |= changes
     builder = xla_torch.XlaBuilder("refused")
     lhs, rhs = (builder.parameter(k, xla_torch.Shape.parse(given.pop(n))) for k, n in enumerate(("lhs", "rhs")))

@@ -48,6 +48,7 @@ def ragged_row(equation, contracting, batch, ragged_dims, groups, *arguments):
         return jnp.einsum(equation, x, y, members.astype(x.dtype))
 
     numbers = ops.RaggedDotDimensionNumbers(ops.DotDimensionNumbers(*contracting, *batch), ragged_dims, groups)
+    # XLA's own CPU backend does not execute ragged-dot.
     return row("ragged-dot", dense, *arguments, build=lambda x, y, g: ops.RaggedDot(x, y, g, numbers), on_xla=False)
 
 
@@ -81,7 +82,7 @@ CONVOLUTIONS = [
     row("convolution", conv((2,), ((0, 1),), batches=2), values(4, 3, 4), values(4, 3, 2, seed=1)),
     row("convolution", conv((1,), ((1, 0),), numbers=("HCN", "IOH", "CNH"), batches=2), values(4, 3, 4), values(3, 4, 2, seed=1)),
     row("convolution", conv((), (), numbers=("NC", "OI", "NC")), values(2, 3), values(4, 3, seed=1)),
-    row("convolution", conv(), complexes(1, 2, 4), complexes(2, 2, 2, seed=5), on_xla=False),
+    row("convolution", conv(), complexes(1, 2, 4), complexes(2, 2, 2, seed=5)),
     row("convolution", conv(), values(1, 1, 2), values(1, 1, 4, seed=1), order=0,
         build=lambda x, k: ops.ConvWithGeneralPadding(x, k, [1], [(0, 0)])),
     row("convolution", conv(), np.zeros((0, 2, 3)), values(2, 2, 2), order=0,
@@ -137,7 +138,7 @@ def solves():
         make = complexes if (left ^ lower ^ unit) else values
         a, b = make(2, 3, 3) + 3 * np.eye(3), make(2, 3, 2) if left else make(2, 2, 3)
         flags = (left, lower, unit, transposed)
-        yield row("triangular-solve", triangular(*flags), a, b, order=2 if lower and not unit else 0, on_xla=False,
+        yield row("triangular-solve", triangular(*flags), a, b, order=2 if lower and not unit else 0, on_xla=lower,
                   rtol=1e-8, build=lambda a, b, flags=flags: ops.TriangularSolve(a, b, *flags))
 
 
@@ -148,7 +149,7 @@ def fourier(kind, *length):
 
 
 LINALG = [
-    *(row("cholesky", mirrored(lower), a, build=lambda a, lower=lower: ops.Cholesky(a, lower), on_xla=False, rtol=1e-8)
+    *(row("cholesky", mirrored(lower), a, build=lambda a, lower=lower: ops.Cholesky(a, lower), rtol=1e-8)
       for lower in (True, False) for a in (definite(), definite(2), definite(complex_=True))),
     *solves(),
     *(row("fft", f, x, build=b) for x, (f, b) in (

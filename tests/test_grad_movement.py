@@ -51,7 +51,7 @@ MOVEMENT = [
     row("pad", padded([(-2, -3, 2)]), V5, -0.5),
     row("pad", padded([(1, 1, 3)]), np.zeros(0), 0.5, order=0, build=lambda x, v: ops.Pad(x, v, [(1, 1, 3)])),
     row("copy", lambda x: x * 2, V23, build=lambda x: ops.Copy(x) * 2),
-    row("bitcast", lambda x: x.T, V23, build=layouts, on_xla=False),
+    row("bitcast", lambda x: x.T, V23, build=layouts),
     row("bitcast", lambda x: x.reshape(6), V23, build=lambda x: x.builder.add("bitcast", [x], {}, Shape.parse("f64[6]"))),
     row("opt-barrier", lambda x, y: x * y, V5, V5, build=lambda x, y: ops.Mul(*(
         ops.GetTupleElement(ops.OptimizationBarrier(ops.Tuple(x.builder, [x, y])), k) for k in range(2)))),

@@ -87,9 +87,9 @@ REDUCE = [
     row("reduce", lambda x: x.prod(0), complexes(3, 2)),
     row("reduce", lambda x: x.prod(1), np.zeros((2, 0)), order=0, build=lambda x: ops.Reduce(x, 1.0, reducer(operator.mul), [1])),
     row("reduce", lambda x: jax.nn.logsumexp(x, 1), values(2, 5),
-        build=lambda x: ops.Reduce(x, -np.inf, reducer(log_add_exp), [1]), on_xla=False, order=0),
-    row("reduce", lambda x: jax.nn.logsumexp(x), values(2, 3),
-        build=lambda x: ops.Reduce(x, -1e30, reducer(log_add_exp), [0, 1]), on_xla=False),
+        build=lambda x: ops.Reduce(x, -np.inf, reducer(log_add_exp), [1]), order=0),
+    row("reduce", jax.nn.logsumexp, values(2, 3),
+        build=lambda x: ops.Reduce(x, -1e30, reducer(log_add_exp), [0, 1])),
     row("reduce", lambda x: x.var(), V7, build=variance),
     row("reduce", lambda x: x.max(1), V234[0], build=argmax_of),
     row("reduce", lambda x: x[jnp.arange(2), jnp.argmax(x, 1)], TIES, order=0, build=argmax_of),
@@ -150,7 +150,7 @@ WINDOWS = [
     row("reduce-window", lambda x: lax.cumprod(x, 0), np.array([1.5, 0.0, -2.0, 0.0, 0.7]),
         build=lambda x: cumulative(x, operator.mul, 1.0)),
     row("reduce-window", lambda x: lax.cummax(x, 0), V7, build=lambda x: cumulative(x, ops.Max, -np.inf)),
-    row("reduce-window", lambda x: lax.cumlogsumexp(x, 0), V7, build=lambda x: cumulative(x, log_add_exp, -1e30), on_xla=False),
+    row("reduce-window", lambda x: lax.cumlogsumexp(x, 0), V7, build=lambda x: cumulative(x, log_add_exp, -1e30)),
     row("reduce-window", lambda x: lax.cumsum(x, 0), np.zeros((0,)), order=0,
         build=lambda x: ops.ReduceWindowWithGeneralPadding(x, 0.0, reducer(operator.add), [3], [1], (), (), [(1, 1)])),
 ]
@@ -270,14 +270,14 @@ def with_passenger(x, y):
 
 
 SORT = [
-    row("scan", lax_recurrence, V6, 0.7, build=recurrence, on_xla=False),
-    row("scan", lax_counted, V23, values(2), np.array([1, 2], np.int32), build=counted_recurrence, on_xla=False),
+    row("scan", lax_recurrence, V6, 0.7, build=recurrence),
+    row("scan", lax_counted, V23, values(2), np.array([1, 2], np.int32), build=counted_recurrence),
     row("sort", lambda x: jnp.sort(x, 1), values(3, 5)),
     row("sort", lambda x: lax.sort(x, dimension=0), values(4, 2)),
     row("sort", lambda x, y: lax.sort((x, y), dimension=1, num_keys=1), values(3, 5), values(3, 5, seed=1), build=with_passenger),
     row("sort", lambda x: x[jnp.argsort(x)], V7),
     row("topk", lambda x: lax.top_k(x, 3)[0], values(2, 5),
-        build=lambda x: ops.GetTupleElement(ops.TopK(x, 3), 0), on_xla=False),
+        build=lambda x: ops.GetTupleElement(ops.TopK(x, 3), 0)),
     row("sort", lambda x: jnp.sort(x, 1), np.zeros((2, 0)), order=0,
         build=lambda x: ops.Sort(x, computation(ops.Lt, F64, F64), 1)),
 ]
@@ -316,11 +316,11 @@ def backward(x, scale, mean, var, grad):
 X3, S3, O3 = values(2, 3, 2), values(3, seed=1), values(3, seed=2)
 M3, P3 = values(3, seed=3), values(3, low=0.5, high=2.0)
 NORMS = [
-    row("batch-norm-training", training, X3, S3, O3, on_xla=False,
+    row("batch-norm-training", training, X3, S3, O3,
         build=lambda x, s, o: ops.BatchNormTraining(x, s, o, 0.125, 1)),
-    row("batch-norm-inference", inference, X3, S3, O3, M3, P3, on_xla=False,
+    row("batch-norm-inference", inference, X3, S3, O3, M3, P3,
         build=lambda *x: ops.BatchNormInference(*x, 0.125, 1)),
-    row("batch-norm-grad", backward, X3, S3, M3, P3, values(2, 3, 2, seed=5), on_xla=False,
+    row("batch-norm-grad", backward, X3, S3, M3, P3, values(2, 3, 2, seed=5),
         build=lambda *x: ops.BatchNormGrad(*x, 0.125, 1)),
 ]
 

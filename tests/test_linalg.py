@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 from contraction_rows import assert_agrees, random_array, run_one
-from oracle import needs_xla
 
 import xla_torch
+from oracle import needs_xla
 from xla_torch import ops
 from xla_torch.errors import InvalidArgument
 

@@ -24,7 +24,7 @@ def floats_of_all_kinds() -> np.ndarray:
     raw = rng.integers(0, 2**32, 100_000, np.uint32)
     near = (rng.normal(size=50_000) * 2.0 ** rng.integers(-20, 20, 50_000)).astype(np.float32).view(np.uint32)
     ties = [(near & np.uint32(0xFFFFFFFF << keep & 0xFFFFFFFF)) | np.uint32(1 << (keep - 1)) for keep in (19, 20, 21, 22, 23)]
-    special = np.float32([0.0, np.inf, np.nan, 464, 448, 480, 240, 248, 57344, 61440, 15.5, 15.75, 6, 5, 7, 30, 31])
+    special = np.array([0.0, np.inf, np.nan, 464, 448, 480, 240, 248, 57344, 61440, 15.5, 15.75, 6, 5, 7, 30, 31], np.float32)
     return np.concatenate([raw.view(np.float32), near.view(np.float32), *(t.view(np.float32) for t in ties), special, -special])
 
 

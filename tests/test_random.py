@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 from contraction_rows import assert_agrees, run_one
-from oracle import needs_xla
 
 import xla_torch
+from oracle import needs_xla
 from xla_torch import F32, S32, U32, Shape, ops, random
 from xla_torch.errors import InvalidArgument
 from xla_torch.lowering.kernels import random as kernels
@@ -44,7 +44,7 @@ def test_known_answers(algorithm: str, state: list[int], data: str, after: list[
 def test_known_blocks() -> None:
     zero = torch.zeros(1, dtype=torch.int32)
     words = kernels.threefry2x32(zero, zero, zero, zero)
-    assert [w.item() & 0xFFFFFFFF for w in words] == [0x6B200159, 0x99BA4EFE]
+    assert [int(w) & 0xFFFFFFFF for w in words] == [0x6B200159, 0x99BA4EFE]
     zero = torch.zeros(1, dtype=torch.int64)
     words = kernels.philox4x32((zero, zero, zero, zero), zero, zero)
     assert [w.item() for w in words] == [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]
@@ -70,7 +70,16 @@ def test_bits_of_every_shape(dims: str, algorithm: str) -> None:
 @pytest.mark.parametrize("state", [[42, 7, 9], [42, LAST, 9], [LAST, LAST - 1, LAST]])
 def test_philox_of_three_words(state: list[int], algorithm: str) -> None:
     for data in ("u16[6]", "u64[3,3]"):
-        assert_agrees(f"(u64[3], {data}) rng-bit-generator(p0), algorithm={algorithm}", "u64[3]", arrays=[np.array(state, np.uint64)])
+        assert_agrees(f"(u64[3], {data}) rng-bit-generator(p0), algorithm={algorithm}", "u64[3]",
+                      arrays=[np.array(state, np.uint64)])
+
+
+def test_blocks_of_counters_are_seamless(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = torch.tensor([42, -3])
+    whole = [kernel(state, (3, 50), bits)[1] for kernel in (kernels.threefry_bits, kernels.philox_bits) for bits in (16, 64)]
+    monkeypatch.setattr(kernels, "_BLOCK", 7)
+    parts = [kernel(state, (3, 50), bits)[1] for kernel in (kernels.threefry_bits, kernels.philox_bits) for bits in (16, 64)]
+    assert all(map(torch.equal, whole, parts))
 
 
 def test_documented_function_takes_the_unsigned_type() -> None:
@@ -102,7 +111,10 @@ def test_uniform_integers(element_type: str, low: int, high: int) -> None:
     assert abs(sum(values) / len(values) - (low + high - 1) / 2) <= (high - low) / 20
 
 
-@pytest.mark.parametrize(("element_type", "low", "high"), [("f32", -2.0, 3.0), ("f64", 0.0, 1e-3), ("bf16", 1.0, 1.5), ("f16", 0.0, 1.0)])
+FLOATS = [("f32", -2.0, 3.0), ("f64", 0.0, 1e-3), ("bf16", 1.0, 1.5), ("f16", 0.0, 1.0)]
+
+
+@pytest.mark.parametrize(("element_type", "low", "high"), FLOATS)
 def test_uniform_floats(element_type: str, low: float, high: float) -> None:
     dtype = Shape.parse(f"{element_type}[]").element_type.numpy
     random.seed(0)

@@ -12,6 +12,7 @@ import torch.fx
 
 from .errors import DeviceError, InvalidArgument
 from .hlo.ir import Computation, Module
+from .interop.custom_calls import check_custom_calls
 from .lowering import numerics
 from .lowering.emit import check_devices, comment, flatten, lower, unflatten
 from .shape import ProgramShape, Shape
@@ -73,6 +74,7 @@ class XlaComputation:
             with self._lock:
                 module = self._lowered.get(device)
                 if module is None:
+                    check_custom_calls(self.prepared())
                     module = lower(self.prepared(), device)
                     self._lowered[device] = module
         return module

@@ -18,6 +18,7 @@ from ..shape import Shape
 from ..transform.inline import Value, as_op, element, kept_facts, leaves, make_tuple
 from .activity import Control, Flags, activity, analyse, both, control, either
 from .engine import Cotangent, Tape, add, materialised
+from .sharing import SharingBuilder
 
 
 @control("conditional")
@@ -94,7 +95,7 @@ class _Back:
 
     def _branch(self, branch: Computation, shape: Shape, values: list[XlaOp], active: Flags) -> Computation:
         """One branch: its forward computation again, then back."""
-        builder = XlaBuilder(f"{branch.name}_backward")
+        builder = SharingBuilder(f"{branch.name}_backward")
         whole = builder.parameter(0, shape, "operands")
         inside = [element(whole, k) for k in range(len(shape.tuple_shapes))]
         forward, given = inside[:len(values)], iter(inside[len(values):])

@@ -23,6 +23,7 @@ from .activity import Flags
 from .engine import Cotangent, materialised
 from .program import Joint, frozen, plain_entry
 from .residuals import WHOLE_PROGRAM, effects, rebuild, saved_values
+from .sharing import SharingBuilder
 
 
 def call_with_autograd(computation: XlaComputation, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
@@ -46,7 +47,7 @@ class Plan:
         entry = plain_entry(computation)
         self.name, self._lock = computation.name, threading.RLock()
         self._programs: dict[Any, XlaComputation] = {}
-        self.builder = builder = XlaBuilder(computation.name)
+        self.builder = builder = SharingBuilder(computation.name)
         self.arguments, values, active = _flat_parameters(builder, [p.shape for p in entry.parameters], needs)
         self.joint = Joint(builder, entry, values, active)
         forward_part = list(builder.instructions)

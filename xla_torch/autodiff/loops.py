@@ -23,6 +23,7 @@ from ..types import S32, PrimitiveType
 from .activity import Control, Flags, activity, analyse, both, control, either
 from .engine import Cotangent, Tape, materialised
 from .residuals import LOOP_BODY, effects, needs, rebuild, saved_values
+from .sharing import SharingBuilder
 
 
 @control("while")
@@ -92,7 +93,7 @@ class _Step:
         self.outer, self.loop, self.counted = tape.builder, loop, counted
         self.shapes = loop.shape.tuple_shapes
         self.wanted = [k for k, flag in enumerate(wanted) if flag]
-        builder = XlaBuilder(f"{loop.name}_step")
+        builder = SharingBuilder(f"{loop.name}_step")
         carry = [builder.parameter(k, s, f"carry_{k}") for k, s in enumerate(self.shapes)]
         inner = Tape(builder, loop.attributes["body"], [list(carry)], [active], wanted)
         self.forward_part = list(builder.instructions)

@@ -15,6 +15,7 @@ from ..transform.expand_custom_calls import expand
 from ..transform.inline import Value, as_op, elements_of, leaves, regrouped
 from .activity import Flags, spread
 from .engine import Cotangent, Tape, materialised
+from .sharing import SharingBuilder
 
 Argnums = int | Sequence[int]
 
@@ -67,7 +68,7 @@ def _with_gradients(computation: XlaComputation, argnums: Argnums, with_value: b
 
 def _joint(name: str, computation: XlaComputation, numbers: Sequence[int], demanded: Flags = True) -> Joint:
     """The program's forward part with its own parameters, those numbered being differentiated."""
-    builder, entry = XlaBuilder(name), plain_entry(computation)
+    builder, entry = SharingBuilder(name), plain_entry(computation)
     parameters = [builder.parameter(k, p.shape, p.name) for k, p in enumerate(entry.parameters)]
     active = [k in numbers for k in range(len(parameters))]
     return Joint(builder, entry, [elements_of(p) for p in parameters], active, demanded)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..errors import ExecutionError, InvalidArgument, XlaError
+from ..errors import DifferentiationError, ExecutionError, InvalidArgument, XlaError
 from .participants import Participants, installed
 
 TIMEOUT = 60.0
@@ -89,13 +89,20 @@ def run_replicas(computation: Any, arguments: Sequence[Sequence[Any]], *, num_re
     the same order: tensors as calling `computation` gives them or, where the arguments are NumPy arrays, the tuples of
     arrays that `run_numpy` gives. A participant without arguments counts as NumPy if another one has NumPy arguments.
 
-    Raises InvalidArgument for another number of argument tuples, and otherwise the error of the participant that failed
-    first, ExecutionError where one waited longer than `timeout` seconds for the others.
+    For gradients run `value_and_grad(computation)`: results carry no autograd history, because torch would run the
+    participants' backward passes one after another, and they have to meet.
+
+    Raises InvalidArgument for another number of argument tuples, DifferentiationError for arguments that require grad (unless
+    in `torch.no_grad()`), and otherwise the error of the participant that failed first, ExecutionError where one waited
+    longer than `timeout` seconds for the others.
     """
     count = num_replicas * num_partitions
     if num_replicas < 1 or num_partitions < 1 or len(arguments) != count:
         raise InvalidArgument("wrong number of participants", subject="run_replicas", got=f"{len(arguments)} tuples of arguments",
                               expected=f"num_replicas * num_partitions = {count}, one tuple for each")
+    if torch.is_grad_enabled() and any(isinstance(a, torch.Tensor) and a.requires_grad for given in arguments for a in given):
+        raise DifferentiationError("autograd does not go through run_replicas", subject="run_replicas",
+                                   hint="run value_and_grad(computation) with run_replicas, or call it in torch.no_grad()")
     in_numpy = any(isinstance(a, (np.ndarray, np.generic)) for given in arguments for a in given)
     call = computation.run_numpy if in_numpy else computation
     meeting = Meeting(timeout)
@@ -107,12 +114,11 @@ def _in_threads(call: Callable[..., Any], arguments: Sequence[Sequence[Any]], pa
                 meeting: Meeting) -> list[Any]:
     results: list[Any] = [None] * len(participants)
     failures: list[tuple[int, BaseException]] = []
-    grad_enabled = torch.is_grad_enabled()
 
     def run(participant: ThreadParticipant) -> None:
         number = participant.number
         try:
-            with installed(participant), torch.set_grad_enabled(grad_enabled):
+            with installed(participant), torch.no_grad():
                 results[number] = call(*arguments[number])
         except BaseException as error:  # handed to the caller's thread
             failures.append((number, error))

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..errors import ExecutionError, UnsupportedError
+from ..hlo.ir import Computation, reachable
 from ..shape import Shape, parse_shape
 
 if TYPE_CHECKING:
-    from ..hlo.ir import Instruction, Module
+    from ..hlo.ir import Instruction
 
 VJP_PREFIX = "xla_torch.vjp."
 """In front of a target: the custom call that computes its gradient, from the operands and the result's cotangents."""
@@ -109,9 +110,9 @@ def is_known(instruction: Instruction) -> bool:
     return _find(target.removeprefix(VJP_PREFIX)) is not None or expansion(instruction) is not None
 
 
-def check_custom_calls(module: Module) -> None:
-    """Raise UnsupportedError, naming all of them at once, if the program calls targets that nothing is known of."""
-    calls = [i for c in module.computations for i in c.instructions if i.opcode == "custom-call" and not is_known(i)]
+def check_custom_calls(computation: Computation) -> None:
+    """Raise UnsupportedError, naming all of them at once, if a program calls targets that nothing is known of."""
+    calls = [i for c in reachable([computation]) for i in c.instructions if i.opcode == "custom-call" and not is_known(i)]
     if calls:
         raise _unknown({i.attributes["custom_call_target"] for i in calls}).located(calls[0].subject, calls[0].where)
 

@@ -84,7 +84,7 @@ class _Storage:
     def __init__(self, graph: Graph):
         self.place = {node: position for position, node in enumerate(graph.nodes)}
         self.roots: dict[Node, frozenset[Node]] = {}
-        self.members: dict[Node, list[Node]] = {}
+        self.members: dict[Node, dict[Node, None]] = {}
         self.external: set[Node] = set()
         for node in graph.nodes:
             self.put(node, self._roots_of(node))
@@ -92,11 +92,11 @@ class _Storage:
     def put(self, node: Node, roots: frozenset[Node]) -> None:
         self.roots[node] = roots
         for root in roots:
-            self.members.setdefault(root, []).append(node)
+            self.members.setdefault(root, {})[node] = None
 
     def move(self, node: Node, roots: frozenset[Node]) -> None:
         """`node`, and everything that lived in it, now lives in `roots`."""
-        for member in self.members.pop(node, []):
+        for member in self.members.pop(node, {}):
             self.put(member, (self.roots[member] - {node}) | roots)
 
     def _roots_of(self, node: Node) -> frozenset[Node]:

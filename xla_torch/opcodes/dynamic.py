@@ -6,6 +6,7 @@ At run time a tensor has its actual size; the bound stands in the Shape only.
 from __future__ import annotations
 
 import math
+
 from ..lowering.kernels import movement as kernels
 from ..lowering.values import Host, Number, Splat, emit
 from ..shape import UNBOUNDED, Shape

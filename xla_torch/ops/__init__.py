@@ -11,7 +11,7 @@ from .convert import *
 from .dynamic import *
 from .elementwise import *
 from .indexing import *
-from .internal import *  # noqa: F403
+from .internal import *
 from .linalg import *
 from .movement import *
 from .random import *

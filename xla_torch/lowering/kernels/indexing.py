@@ -331,6 +331,9 @@ def _overwrite(target: _Target, unique: bool) -> None:
     if unique and inside is None:
         array.index_copy_(dimension, rows, updates)
         return
+    if inside is None and on_host(array):  # there, scatter_ goes through the updates in order (and index_copy_ does not)
+        array.scatter_(dimension, target.spread(rows).expand_as(updates), updates)
+        return
     # Where several updates meet, each of them writes the last one's value, so their order does not matter.
     numbers = torch.arange(rows.numel(), device=rows.device)
     if inside is not None:

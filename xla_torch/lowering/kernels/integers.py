@@ -30,8 +30,8 @@ def _tensor(value: Operand, like: torch.Tensor) -> torch.Tensor:
 @elementwise
 def divide_signed(lhs: Operand, rhs: Operand) -> torch.Tensor:
     """Quotient truncated toward zero; x / 0 is -1 and MIN / -1 is MIN."""
-    if isinstance(rhs, int) and rhs not in (0, -1):
-        return torch.div(lhs, rhs, rounding_mode="trunc")  # pyright: ignore[reportCallIssue, reportArgumentType]
+    if isinstance(lhs, torch.Tensor) and isinstance(rhs, int) and rhs not in (0, -1):
+        return torch.div(lhs, rhs, rounding_mode="trunc")
     lhs, rhs = as_tensors(lhs, rhs)
     quotient = torch.div(lhs, _without_traps(rhs), rounding_mode="trunc")
     return torch.where(rhs == 0, -1, torch.where(rhs == -1, -lhs, quotient))
@@ -40,8 +40,8 @@ def divide_signed(lhs: Operand, rhs: Operand) -> torch.Tensor:
 @elementwise
 def remainder_signed(lhs: Operand, rhs: Operand) -> torch.Tensor:
     """Remainder with the sign of the dividend; x % 0 is x and x % -1 is 0."""
-    if isinstance(rhs, int) and rhs not in (0, -1):
-        return torch.fmod(lhs, rhs)  # pyright: ignore[reportCallIssue, reportArgumentType]
+    if isinstance(lhs, torch.Tensor) and isinstance(rhs, int) and rhs not in (0, -1):
+        return torch.fmod(lhs, rhs)
     lhs, rhs = as_tensors(lhs, rhs)
     return torch.where(rhs == 0, lhs, torch.fmod(lhs, _without_traps(rhs)))
 
@@ -54,7 +54,7 @@ def _without_traps(divisor: torch.Tensor) -> torch.Tensor:
 @elementwise
 def divide_unsigned(lhs: Operand, rhs: Operand, bits: int) -> torch.Tensor:
     """Unsigned quotient; x / 0 has all bits set."""
-    if isinstance(rhs, int) and rhs != 0 and bits < 64:
+    if isinstance(lhs, torch.Tensor) and isinstance(rhs, int) and rhs != 0 and bits < 64:
         return torch.div(zero_extended(lhs, bits), rhs & ((1 << bits) - 1), rounding_mode="trunc").to(lhs.dtype)
     lhs, rhs = as_tensors(lhs, rhs)
     if bits == 64:
@@ -67,7 +67,7 @@ def divide_unsigned(lhs: Operand, rhs: Operand, bits: int) -> torch.Tensor:
 @elementwise
 def remainder_unsigned(lhs: Operand, rhs: Operand, bits: int) -> torch.Tensor:
     """Unsigned remainder; x % 0 is x."""
-    if isinstance(rhs, int) and rhs != 0 and bits < 64:
+    if isinstance(lhs, torch.Tensor) and isinstance(rhs, int) and rhs != 0 and bits < 64:
         return torch.fmod(zero_extended(lhs, bits), rhs & ((1 << bits) - 1)).to(lhs.dtype)
     lhs, rhs = as_tensors(lhs, rhs)
     if bits == 64:
@@ -103,8 +103,8 @@ def zero_extended(x: torch.Tensor, bits: int) -> torch.Tensor:
 @elementwise
 def power(base: Operand, exponent: Operand, unsigned: bool) -> torch.Tensor:
     """Integer power that wraps. 0^0 is 1; a negative exponent gives 0 but for the bases 1 and -1, as 1/base would."""
-    if isinstance(exponent, int) and exponent >= 0:
-        return torch.pow(base, exponent)  # pyright: ignore[reportCallIssue, reportArgumentType]
+    if isinstance(base, torch.Tensor) and isinstance(exponent, int) and exponent >= 0:
+        return torch.pow(base, exponent)
     base, exponent = as_tensors(base, exponent)
     if not unsigned:
         # torch.pow refuses negative exponents only where they are numbers, and has the meaning above for tensors.

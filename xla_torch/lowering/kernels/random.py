@@ -9,12 +9,32 @@ from __future__ import annotations
 import contextlib
 import math
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
 _LOW = 0xFFFFFFFF
 _SIGN = -(1 << 63)
+
+_BLOCK = 1 << 15
+"""Counters that are worked on at a time on a CPU, so that the many passes stay in its cache."""
+
+Words = tuple[torch.Tensor, ...]
+
+
+def _words(blocks: Callable[[torch.Tensor], Words], count: int, device: torch.device) -> torch.Tensor:
+    """[count, words]: the int32 words of the blocks number 0 to count - 1, which `blocks` gives for some of the numbers."""
+    if count <= _BLOCK or device.type != "cpu" or torch.compiler.is_compiling():
+        return torch.stack(blocks(torch.arange(count, device=device)), -1)
+    made: torch.Tensor | None = None
+    for start in range(0, count, _BLOCK):
+        words = blocks(torch.arange(start, min(start + _BLOCK, count), device=device))
+        if made is None:
+            made = torch.empty(count, len(words), dtype=words[0].dtype, device=device)
+        torch.stack(words, -1, out=made[start: start + _BLOCK])
+    assert made is not None
+    return made
+
 
 # ------------------------------------------------------------------------------------------- Threefry
 
@@ -22,14 +42,18 @@ _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
 
 
-def threefry2x32(x0: torch.Tensor, x1: torch.Tensor, k0: torch.Tensor, k1: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def threefry2x32(x0: torch.Tensor, x1: torch.Tensor, k0: torch.Tensor, k1: torch.Tensor) -> Words:
     """The Threefry block function of 20 rounds on int32 words. `x0` and `x1` are not changed."""
     keys = (k0, k1, k0 ^ k1 ^ _PARITY)
     x0, x1 = x0 + keys[0], x1 + keys[1]
     for group in range(5):
         for rotation in _ROTATIONS[group % 2]:
             x0 += x1
-            x1 = ((x1 << rotation) | ((x1 >> (32 - rotation)) & ((1 << rotation) - 1))) ^ x0
+            left = x1 << rotation
+            x1 >>= 32 - rotation
+            x1 &= (1 << rotation) - 1
+            x1 |= left
+            x1 ^= x0
         x0 += keys[(group + 1) % 3]
         x1 += keys[(group + 2) % 3] + (group + 1)
     return x0, x1
@@ -43,11 +67,15 @@ def _high_word(x: torch.Tensor) -> torch.Tensor:
     return (x >> 32).to(torch.int32)
 
 
-def _threefry_words(state: torch.Tensor, dims: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
-    """The two words of each block for the counters of a row-major array of shape `dims`."""
-    counter = state[1] + torch.arange(math.prod(dims), device=state.device)
-    x0, x1 = threefry2x32(_low_word(counter), _high_word(counter), _low_word(state[0]), _high_word(state[0]))
-    return x0.reshape(tuple(dims)), x1.reshape(tuple(dims))
+def _threefry_words(state: torch.Tensor, count: int) -> torch.Tensor:
+    """[count, 2]: the words of blocks in sequence."""
+    k0, k1 = _low_word(state[0]), _high_word(state[0])
+
+    def blocks(numbers: torch.Tensor) -> Words:
+        counter = numbers + state[1]
+        return threefry2x32(_low_word(counter), _high_word(counter), k0, k1)
+
+    return _words(blocks, count, state.device)
 
 
 def threefry_bits(state: torch.Tensor, dims: Sequence[int], bits: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -56,15 +84,15 @@ def threefry_bits(state: torch.Tensor, dims: Sequence[int], bits: int) -> tuple[
     The bits are int64 for 64 of them and int32, int16 or uint8 for fewer.
     """
     if bits == 64:
-        low, high = _threefry_words(state, dims)
-        return _advanced(state, math.prod(dims)), (low.to(torch.int64) & _LOW) | (high.to(torch.int64) << 32)
+        count = math.prod(dims)
+        return _advanced(state, count), _joined(_threefry_words(state, count)).reshape(tuple(dims))
     if not dims:
-        return _advanced(state, 1), _narrowed(_threefry_words(state, (1,))[0].reshape(()), bits)
+        return _advanced(state, 1), _narrowed(_threefry_words(state, 1)[0, 0], bits)
     # One dimension is halved: the blocks' first and second words alternate along it.
     split = _split_dimension(dims)
     work = list(dims)
     work[split] = (dims[split] + 1) // 2
-    words = torch.stack(_threefry_words(state, work), split + 1).flatten(split, split + 1)
+    words = _threefry_words(state, math.prod(work)).reshape(*work, 2).movedim(-1, split + 1).flatten(split, split + 1)
     return _advanced(state, math.prod(work)), _narrowed(words.narrow(split, 0, dims[split]), bits)
 
 
@@ -78,8 +106,13 @@ def _advanced(state: torch.Tensor, blocks: int) -> torch.Tensor:
     return torch.stack((state[0], state[1] + blocks))
 
 
+def _joined(words: torch.Tensor) -> torch.Tensor:
+    """Pairs of words in the last dimension as int64, the low word first."""
+    return (words[..., 0].to(torch.int64) & _LOW) | (words[..., 1].to(torch.int64) << 32)
+
+
 def _narrowed(words: torch.Tensor, bits: int) -> torch.Tensor:
-    return words.to({8: torch.uint8, 16: torch.int16, 32: torch.int32}[bits])
+    return words.to({8: torch.uint8, 16: torch.int16, 32: torch.int32}[bits]).contiguous()
 
 
 # ------------------------------------------------------------------------------------------- Philox
@@ -88,14 +121,15 @@ _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _WEYL = (0x9E3779B9, 0xBB67AE85)
 
 
-def philox4x32(counter: Sequence[torch.Tensor], k0: torch.Tensor, k1: torch.Tensor) -> list[torch.Tensor]:
+def philox4x32(counter: Sequence[torch.Tensor], k0: torch.Tensor, k1: torch.Tensor) -> Words:
     """The Philox block function of 10 rounds on four 32-bit words, each kept in the low half of an int64."""
     x0, x1, x2, x3 = counter
     for _ in range(10):
         first, second = x0 * _MULTIPLIERS[0], x2 * _MULTIPLIERS[1]
-        x0, x1, x2, x3 = (((second >> 32) & _LOW) ^ x1 ^ k0, second & _LOW, ((first >> 32) & _LOW) ^ x3 ^ k1, first & _LOW)
+        x0, x1 = ((second >> 32) & _LOW).bitwise_xor_(x1).bitwise_xor_(k0), second.bitwise_and_(_LOW)
+        x2, x3 = ((first >> 32) & _LOW).bitwise_xor_(x3).bitwise_xor_(k1), first.bitwise_and_(_LOW)
         k0, k1 = (k0 + _WEYL[0]) & _LOW, (k1 + _WEYL[1]) & _LOW
-    return [x0, x1, x2, x3]
+    return x0, x1, x2, x3
 
 
 def philox_bits(state: torch.Tensor, dims: Sequence[int], bits: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -104,21 +138,23 @@ def philox_bits(state: torch.Tensor, dims: Sequence[int], bits: int) -> tuple[to
     A state of two words takes its key as the counter's high half. The bits are int64 for 64 of them and int32, int16 or
     uint8 for fewer.
     """
-    count = math.prod(dims)
-    blocks = -(-(2 * count if bits == 64 else count) // 4)
     key, low = state[0], state[1]
     high = state[2] if state.shape[0] == 3 else key
-    lows = low + torch.arange(blocks, device=state.device)
-    highs = high + _carried(lows, low)
-    words = philox4x32((lows & _LOW, (lows >> 32) & _LOW, highs & _LOW, (highs >> 32) & _LOW), key & _LOW, (key >> 32) & _LOW)
-    if bits == 64:
-        pairs = (words[0] | (words[1] << 32), words[2] | (words[3] << 32))
-        data = torch.stack(pairs, 1).flatten()[:count].reshape(tuple(dims))
-    else:
-        data = _narrowed(torch.stack([w.to(torch.int32) for w in words], 1).flatten()[:count].reshape(tuple(dims)), bits)
-    after = low + blocks
+
+    def blocks(numbers: torch.Tensor) -> Words:
+        lows = numbers + low
+        highs = high + _carried(lows, low)
+        counter = (lows & _LOW, (lows >> 32) & _LOW, highs & _LOW, (highs >> 32) & _LOW)
+        return tuple(w.to(torch.int32) for w in philox4x32(counter, key & _LOW, (key >> 32) & _LOW))
+
+    count = math.prod(dims)
+    total = -(-(2 * count if bits == 64 else count) // 4)
+    words = _words(blocks, total, state.device)
+    data = _joined(words.reshape(-1, 2)) if bits == 64 else words.flatten()
+    after = low + total
     rest = (high + _carried(after, low),) if state.shape[0] == 3 else ()
-    return torch.stack((key, after, *rest)), data
+    data = data[:count].reshape(tuple(dims))
+    return torch.stack((key, after, *rest)), data if bits == 64 else _narrowed(data, bits)
 
 
 def _carried(total: torch.Tensor, before: torch.Tensor) -> torch.Tensor:

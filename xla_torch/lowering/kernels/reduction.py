@@ -28,8 +28,8 @@ def reduce_by(combine: Combiner, operands: Sequence[torch.Tensor], inits: Sequen
     first, kept = min(dims), [d for d in range(operands[0].dim()) if d not in dims]
     order = [d for d in kept if d < first] + sorted(dims) + [d for d in kept if d > first]
     shape = operands[0].shape
-    outer, inner = (math.prod(shape[d] for d in kept if (d < first) is low) for low in (True, False))
-    size = math.prod(shape[d] for d in dims)
+    outer, inner = (math.prod([shape[d] for d in kept if (d < first) is low]) for low in (True, False))
+    size = math.prod([shape[d] for d in dims])
     result_dims = [shape[d] for d in kept]
     starts = tuple(filled(init, o, result_dims) for init, o in zip(inits, operands, strict=True))
     if size == 0:
@@ -101,7 +101,7 @@ def product(operand: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
 
 def extreme(operand: torch.Tensor, dims: Sequence[int], largest: bool, identity: Number) -> torch.Tensor:
     """Maximum or minimum over dimensions that may have size 0 at run time: that gives `identity`."""
-    if math.prod(operand.shape[d] for d in dims) == 0:
+    if math.prod([operand.shape[d] for d in dims]) == 0:
         kept = [n for d, n in enumerate(operand.shape) if d not in dims]
         return torch.full(kept, identity, dtype=operand.dtype, device=operand.device)
     return torch.amax(operand, tuple(dims)) if largest else torch.amin(operand, tuple(dims))

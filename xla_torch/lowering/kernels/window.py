@@ -186,7 +186,7 @@ def select_and_scatter(select: Combiner, combine: Combiner, operand: torch.Tenso
     each returns a tuple of one. A window's elements are looked at, and windows' updates combined, in row-major order (in
     windows of more than `FEW` elements, `select` is taken to be associative). Padding is never selected.
     """
-    if math.prod(size for size, *_ in window) > FEW:
+    if math.prod([size for size, *_ in window]) > FEW:
         places = _selected_places(select, operand, window).reshape(-1)
         flat = filled(init, source, (operand.numel(),))
         result, = indexing.scatter_by_rounds(
