@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from agreement import dtype_of
 
 import xla_torch
+from agreement import dtype_of
 from oracle import run_xla
 from xla_torch.shape import Shape
 

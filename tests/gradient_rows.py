@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from jax_oracle import Vjp, compare, program, through_autograd, to_torch
 
 import xla_torch
+from jax_oracle import Vjp, compare, program, through_autograd, to_torch
 from oracle import run_xla
 from xla_torch.hlo.ir import reachable
 from xla_torch.types import type_from_numpy

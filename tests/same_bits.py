@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from agreement import assert_agree, dtype_of, special_values
 
 import xla_torch
+from agreement import assert_agree, dtype_of, special_values
 from oracle import run_xla
 
 

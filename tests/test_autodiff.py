@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from jax_oracle import check_gradients, program, to_torch
 
 import xla_torch
+from jax_oracle import check_gradients, program, to_torch
 from oracle import HAS_XLA, needs_xla, run_xla
 from xla_torch.errors import DifferentiationError, InvalidArgument
 
@@ -111,6 +111,84 @@ PROGRAMS = [
 @pytest.mark.parametrize(("function", "arguments"), PROGRAMS, ids=[f"{f.__name__}-{k}" for k, (f, _) in enumerate(PROGRAMS)])
 def test_gradient_is_jax_s(function, arguments):
     check_gradients(function, arguments)
+
+
+def softmax_rows(a, v):
+    return jax.nn.softmax(a, axis=-1) * v
+
+
+def softmax_of_two_dimensions(a, v):
+    return jax.nn.softmax((a * v)[None], axis=(1, 2)) * a
+
+
+def log_softmax_columns(a, v):
+    return jax.nn.log_softmax(a, axis=0) * v
+
+
+def logsumexp_twice(a, v):
+    return jax.nn.logsumexp(jax.nn.logsumexp(a * v, axis=1))
+
+
+def shifted_by_anything(a, v):
+    e = jnp.exp(a - jnp.sin(v))
+    return e / e.sum(0) * v
+
+
+CANCELLED = [softmax_rows, softmax_of_two_dimensions, log_softmax_columns, logsumexp_twice]
+
+
+@needs_xla
+@pytest.mark.parametrize("function", [*CANCELLED, shifted_by_anything], ids=lambda f: f.__name__)
+def test_shifts_that_cancel(function):
+    check_gradients(function, (A, V))
+    text = xla_torch.vjp(program(function, A, V)).to_hlo_text()
+    if function in CANCELLED:
+        assert "compare(" not in text  # no maximum is differentiated
+    assert "cosine(" not in text
+
+
+def unscaled(a, v):
+    return jnp.exp(a - jnp.sin(v))
+
+
+def scaled_apart(a, v):
+    e = jnp.exp(a - jnp.sin(v))
+    return e / (e * e).sum(0)
+
+
+def shift_comes_back(a, v):
+    shift = jnp.sin(v)
+    return jnp.log(jnp.exp(a - shift).sum(0)) - shift
+
+
+def shift_of_other_rows(a, v):
+    square = a[:3]
+    shift = jnp.sin(square.max(1))
+    return jnp.exp(square - shift[:, None]) / jnp.exp(square - shift[None]).sum()
+
+
+@needs_xla
+@pytest.mark.parametrize("function", [unscaled, scaled_apart, shift_comes_back, shift_of_other_rows], ids=lambda f: f.__name__)
+def test_shifts_that_do_not_cancel(function):
+    check_gradients(function, (A, V))
+    assert "cosine(" in xla_torch.vjp(program(function, A, V)).to_hlo_text()
+
+
+@needs_xla
+def test_logistic_and_softmax_need_only_their_result():
+    def function(a):
+        return jax.nn.softmax(1 / (1 + jnp.exp(-a)), axis=-1)
+
+    check_gradients(function, (A,))
+    backward = [i for i in xla_torch.vjp(program(function, A)).entry.instructions]
+    assert sum(i.opcode == "divide" for i in backward) == 2
+
+
+@needs_xla
+def test_nothing_is_computed_twice():
+    entry = xla_torch.grad(program(lambda a: (jnp.sin(a) * jnp.sin(a) + jnp.cos(a)).sum(), A)).entry
+    counts = {opcode: sum(i.opcode == opcode for i in entry.instructions) for opcode in ("sine", "cosine")}
+    assert counts == {"sine": 1, "cosine": 1}
 
 
 @needs_xla

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from benchmarks import loops
 
 import oracle
+from benchmarks import loops
 
 
 def test_a_loop_that_fills_a_buffer_is_linear():

@@ -11,6 +11,7 @@ from torch.autograd import gradcheck, gradgradcheck
 
 import xla_torch
 from xla_torch import F32, F64, Shape, XlaBuilder, ops
+from xla_torch.errors import DifferentiationError
 
 
 def f64(*dims: int, seed: int = 0) -> torch.Tensor:
@@ -188,6 +189,37 @@ def test_many_threads():
     for thread in threads:
         thread.join()
     assert not failures
+
+
+def data_dependent_loop() -> xla_torch.XlaComputation:
+    """(x, doubled until its sum is 100; sin(x)): the first result has no reverse-mode gradient."""
+    return xla_torch.parse_hlo("""HloModule doubled
+sum { a = f64[] parameter(0)  b = f64[] parameter(1)  ROOT c = f64[] add(a, b) }
+body { x = f64[3] parameter(0)  ROOT y = f64[3] add(x, x) }
+condition {
+  x = f64[3] parameter(0)
+  zero = f64[] constant(0)
+  total = f64[] reduce(x, zero), dimensions={0}, to_apply=sum
+  limit = f64[] constant(100)
+  ROOT go = pred[] compare(total, limit), direction=LT
+}
+ENTRY main {
+  x = f64[3] parameter(0)
+  loop = f64[3] while(x), condition=condition, body=body
+  sine = f64[3] sine(x)
+  ROOT r = (f64[3], f64[3]) tuple(loop, sine)
+}
+""")
+
+
+def test_an_op_without_gradient_is_an_error_only_on_the_way_back():
+    x = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64, requires_grad=True)
+    doubled, sine = data_dependent_loop()(x)
+    assert doubled.sum() >= 100
+    (found,) = torch.autograd.grad(sine.sum(), x, retain_graph=True)
+    torch.testing.assert_close(found, x.cos())
+    with pytest.raises(DifferentiationError, match="trip count depends on data"):
+        doubled.sum().backward()
 
 
 def test_integer_inputs_pass_through():

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+
+import xla_torch
 from agreement import (
     ALL,
     COMPLEX,
@@ -16,8 +18,6 @@ from agreement import (
     run_ours,
     special_values,
 )
-
-import xla_torch
 from oracle import needs_xla, run_xla
 from xla_torch import ops
 from xla_torch.builder import XlaBuilder

@@ -6,9 +6,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
-from contraction_rows import assert_agrees, assert_close, one, random_array, run_one
 
 import xla_torch
+from contraction_rows import assert_agrees, assert_close, one, random_array, run_one
 from oracle import needs_xla
 from xla_torch import F32, S32, ops
 from xla_torch.errors import InvalidArgument

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from oracle import run_xla
 
 import xla_torch
+from oracle import run_xla
 from xla_torch.errors import InvalidArgument
 
 FUNCTIONS = """

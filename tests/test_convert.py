@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+
+import xla_torch
 from agreement import (
     ALL,
     COMPLEX,
@@ -24,8 +26,6 @@ from agreement import (
     run_ours,
     special_values,
 )
-
-import xla_torch
 from oracle import needs_xla, run_xla
 from xla_torch import ops
 from xla_torch.builder import XlaBuilder

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+
+import xla_torch
 from agreement import (
     COMPLEX,
     FLOATS,
@@ -25,8 +27,6 @@ from agreement import (
     run_ours,
     special_values,
 )
-
-import xla_torch
 from oracle import needs_xla
 from xla_torch import ops
 from xla_torch.builder import XlaBuilder

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from gradient_rows import built, values
 
 import xla_torch
+from gradient_rows import built, values
 from xla_torch import Shape, ops
 from xla_torch.types import F64
 

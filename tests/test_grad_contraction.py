@@ -12,11 +12,11 @@ import torch
 pytest.importorskip("jax")
 import jax
 import jax.numpy as jnp
-from gradient_rows import Row, built, check_first, check_second, complexes, row, values
 from jax import lax
-from jax_oracle import to_torch
 
 import xla_torch
+from gradient_rows import Row, built, check_first, check_second, complexes, row, values
+from jax_oracle import to_torch
 from xla_torch import ops
 
 

@@ -10,10 +10,10 @@ import torch
 pytest.importorskip("jax")
 import jax
 import jax.numpy as jnp
-from gradient_rows import Row, built, check_first, check_second, complexes, row, values
 from jax import lax
 
 import xla_torch
+from gradient_rows import Row, built, check_first, check_second, complexes, row, values
 from xla_torch import ops
 
 X = np.array([-2.3, -0.7, 0.4, 1.9])

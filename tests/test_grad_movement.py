@@ -9,11 +9,11 @@ import torch
 pytest.importorskip("jax")
 import jax
 import jax.numpy as jnp
-from gradient_rows import Row, built, check_first, check_second, row, values
 from jax import lax
-from jax_oracle import compare, to_torch
 
 import xla_torch
+from gradient_rows import Row, built, check_first, check_second, row, values
+from jax_oracle import compare, to_torch
 from xla_torch import Shape, ops
 
 V23, V34, V5 = values(2, 3), values(3, 4), values(5)

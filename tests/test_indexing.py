@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from agreement import FLOATS, INTS, dtype_of
-from same_bits import assert_same, filled, plain, program
 
 import xla_torch
+from agreement import FLOATS, INTS, dtype_of
 from oracle import needs_xla
+from same_bits import assert_same, filled, plain, program
 from xla_torch.builder import XlaBuilder, XlaOp
 from xla_torch.errors import InvalidArgument
 from xla_torch.lowering.kernels import indexing as kernels

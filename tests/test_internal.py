@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from contraction_rows import assert_close, random_array, run_one
 
 import xla_torch
+from contraction_rows import assert_close, random_array, run_one
 from oracle import HAS_XLA, needs_xla
 from xla_torch import F32, S32, Layout, Shape, ops
 from xla_torch.distributed import feeds

@@ -8,9 +8,9 @@ import math
 import numpy as np
 import pytest
 import torch
-from contraction_rows import assert_agrees, random_array, run_one
 
 import xla_torch
+from contraction_rows import assert_agrees, random_array, run_one
 from oracle import needs_xla
 from xla_torch import ops
 from xla_torch.errors import InvalidArgument

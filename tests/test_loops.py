@@ -7,9 +7,9 @@ import time
 import numpy as np
 import pytest
 import torch
-from jax_oracle import check_gradients, program, to_torch
 
 import xla_torch
+from jax_oracle import check_gradients, program, to_torch
 from oracle import HAS_XLA, needs_xla, run_xla
 from xla_torch.errors import DifferentiationError
 from xla_torch.hlo.ir import Computation, Instruction

@@ -290,3 +290,22 @@ def test_programs_run_where_their_arguments_are(text):
     for g, w in pairs:
         assert g.is_cuda
         torch.testing.assert_close(g.cpu(), w)
+
+
+def test_a_written_out_logistic_is_one_call_with_a_gradient_everywhere():
+    computation = program("""ENTRY main {
+  x = f32[3] parameter(0)
+  one = f32[] constant(1)
+  ones = f32[3] broadcast(one), dimensions={}
+  n = f32[3] negate(x)
+  e = f32[3] exponential(n)
+  d = f32[3] add(e, ones)
+  ROOT y = f32[3] divide(ones, d)
+}""")
+    assert "torch.sigmoid(x)" in computation.python_code()
+    x = torch.tensor([-200.0, 0.0, 3.0], requires_grad=True)
+    y = computation(x)
+    y.sum().backward()
+    torch.testing.assert_close(y, torch.sigmoid(x))
+    assert x.grad is not None
+    torch.testing.assert_close(x.grad, (y * (1 - y)).detach())

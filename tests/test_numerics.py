@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 import torch.fx
-from agreement import ALL, COMPLEX, NARROW_FLOATS, NARROW_INTS, assert_agree, dtype_of, element_type, special_values
 
+from agreement import ALL, COMPLEX, NARROW_FLOATS, NARROW_INTS, assert_agree, dtype_of, element_type, special_values
 from xla_torch.errors import InvalidArgument
 from xla_torch.lowering import numerics
 from xla_torch.types import TUPLE, U16, U32, U64

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from contraction_rows import assert_agrees, run_one
 
 import xla_torch
+from contraction_rows import assert_agrees, run_one
 from oracle import needs_xla
 from xla_torch import F32, S32, U32, Shape, ops, random
 from xla_torch.errors import InvalidArgument

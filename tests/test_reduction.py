@@ -7,10 +7,10 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from oracle import needs_xla
-from reduction_rows import agree, binary_region, close, entry, module, ours, reduce_text, shape_text, values, without
 
 import xla_torch
+from oracle import needs_xla
+from reduction_rows import agree, binary_region, close, entry, module, ours, reduce_text, shape_text, values, without
 from xla_torch import Shape, XlaBuilder, ops
 from xla_torch.errors import InvalidArgument
 from xla_torch.types import F32, PRED, S32, PrimitiveType

@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 import torch
-from oracle import needs_xla
-from reduction_rows import agree, binary_region, close, entry, module, ours, reduce_text, values
 
 import xla_torch
+from oracle import needs_xla
+from reduction_rows import agree, binary_region, close, entry, module, ours, reduce_text, values
 from xla_torch.lowering.evaluator import Evaluator
 from xla_torch.lowering.regions import works_on_scalars
 from xla_torch.transform.recognise_reduce import Selection, counts_along, running_reducer, selection

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from agreement import FLOATS, INTS
-from same_bits import assert_same, filled, program
 
 import xla_torch
+from agreement import FLOATS, INTS
 from oracle import needs_xla
+from same_bits import assert_same, filled, program
 from xla_torch.builder import XlaBuilder, XlaOp
 from xla_torch.errors import InvalidArgument
 from xla_torch.shape import Shape

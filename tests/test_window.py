@@ -7,10 +7,10 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from oracle import needs_xla
-from reduction_rows import agree, binary_region, close, entry, module, ours, shape_text, values
 
 import xla_torch
+from oracle import needs_xla
+from reduction_rows import agree, binary_region, close, entry, module, ours, shape_text, values
 from xla_torch import Shape, XlaBuilder, ops
 from xla_torch.errors import InvalidArgument
 from xla_torch.ops import Padding

@@ -14,69 +14,68 @@ from typing import Any
 
 import torch
 
-from ..builder import XlaBuilder, XlaOp
+from ..builder import XlaBuilder
 from ..computation import XlaComputation
+from ..errors import DifferentiationError
 from ..hlo.ir import Instruction
-from ..shape import Shape
-from ..transform.inline import Value, as_op, make_tuple, regrouped
-from .activity import Flags
-from .engine import Cotangent, materialised
-from .program import Joint, frozen, plain_entry
+from ..transform.inline import make_tuple
+from .flat import FlatJoint
+from .program import plain_entry
 from .residuals import WHOLE_PROGRAM, effects, rebuild, saved_values
-from .sharing import SharingBuilder
+
+Mask = tuple[bool, ...]
 
 
 def call_with_autograd(computation: XlaComputation, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
     """The program's flat results for flat, checked arguments, recorded for torch.autograd.
 
     Results of integer and PRED type, and those that depend on no argument that requires grad, are marked as not
-    differentiable. Raises DifferentiationError if an op on the way has no gradient.
+    differentiable. An op without gradient raises DifferentiationError when a backward pass comes to it, not before.
     """
     needs = tuple(t.requires_grad for t in tensors)
-    plan = computation.derived(("autograd", needs), lambda: Plan(computation, needs))
+    plan = computation.derived(("autograd", needs), lambda: _plan(computation, needs))
     return _Program.apply(plan, *tensors)[:plan.outputs]
 
 
-class Plan:
-    """A program's forward with residuals and its backward programs, for one set of inputs that require grad.
+def _plan(computation: XlaComputation, needs: Mask) -> Plan:
+    try:
+        return SplitPlan(computation, needs)
+    except DifferentiationError:
+        return Plan(computation, needs)
 
-    What autograd keeps is numbered through: the inputs, then what the forward program returns.
+
+class Plan:
+    """How a program with one set of inputs that require grad is run and walked back. Here: run as it is, and computed
+    once more on the way back, which is derived only then and only from the results that are used.
+
+    What autograd keeps is numbered through: the inputs, then the results number `kept` of the forward program.
+    `constant` are the forward program's results without gradient, `wanted` the inputs with one.
     """
 
-    def __init__(self, computation: XlaComputation, needs: Sequence[bool]):
-        entry = plain_entry(computation)
-        self.name, self._lock = computation.name, threading.RLock()
+    def __init__(self, computation: XlaComputation, needs: Mask):
+        self.name, self.entry = computation.name, plain_entry(computation)
+        self._lock = threading.RLock()
         self._programs: dict[Any, XlaComputation] = {}
-        self.builder = builder = SharingBuilder(computation.name)
-        self.arguments, values, active = _flat_parameters(builder, [p.shape for p in entry.parameters], needs)
-        self.joint = Joint(builder, entry, values, active)
-        forward_part = list(builder.instructions)
-        self.wanted = [k for k, a in enumerate(self.arguments) if needs[k] and a.element_type.is_differentiable]
-        self.cotangents = self.joint.cotangent_parameters(self.joint.varying)
-        self.seeds = [c for c, leaf in zip(self.cotangents, self.joint.outputs, strict=True) if leaf.shape.is_array]
-        results = [leaf.instruction for leaf in self.joint.outputs if leaf.shape.is_array]
-        gradients = self._gradients(self.cotangents, self.wanted)
-        self.saved = saved_values(forward_part, [g.instruction for g in gradients], [a.instruction for a in self.arguments],
-                                  WHOLE_PROGRAM)
-        returned = [*results, *(s for s in self.saved if s not in results)]
-        self.outputs = len(results)
-        self.kept = [returned.index(s) for s in self.saved]
-        self.constant = [k for k in range(len(returned)) if k >= self.outputs or self.seeds[k] is None]
-        self.forward = self._forward(returned, effects(forward_part))
+        inputs = [leaf for p in self.entry.parameters for leaf in p.shape.leaves() if leaf.is_array]
+        results = [leaf for leaf in self.entry.root.shape.leaves() if leaf.is_array]
+        self.inputs, self.outputs = len(inputs), len(results)
+        self.wanted = [k for k, leaf in enumerate(inputs) if needs[k] and leaf.element_type.is_differentiable]
+        self.constant = [k for k, leaf in enumerate(results) if not leaf.element_type.is_differentiable]
+        self.kept: list[int] = []
+        self.forward = computation
 
-    def _forward(self, returned: Sequence[Instruction], more: Sequence[Instruction]) -> XlaComputation:
-        builder = XlaBuilder(self.name)
-        given = {a.instruction: builder.parameter(k, a.shape, a.instruction.name) for k, a in enumerate(self.arguments)}
-        built = rebuild(builder, self.builder.instructions, given, [*returned, *more])
-        return builder.build(make_tuple(builder, built[:len(returned)]))
+    def backward(self, present: Mask, wanted: Mask) -> XlaComputation:
+        """The program from what autograd keeps and the present cotangents to the wanted gradients."""
+        return self.again(present, wanted)
 
-    def backward(self, present: tuple[bool, ...], wanted: tuple[bool, ...]) -> XlaComputation:
-        """The program from inputs, saved values and the present cotangents to the wanted gradients."""
-        return self._derived(("backward", present, wanted), lambda: self._backward(present, wanted))
-
-    def again(self, present: tuple[bool, ...], wanted: tuple[bool, ...]) -> XlaComputation:
+    def again(self, present: Mask, wanted: Mask) -> XlaComputation:
         """The same gradients as a program of the inputs and the present cotangents alone, to be differentiated."""
         return self._derived(("again", present, wanted), lambda: self._again(present, wanted))
+
+    def _again(self, present: Mask, wanted: Mask) -> XlaComputation:
+        joint = FlatJoint(f"{self.name}_vjp", self.entry, wanted, present)
+        gradients = joint.gradients(joint.cotangents(present), [k for k in self.wanted if wanted[k]])
+        return joint.builder.build(make_tuple(joint.builder, gradients))
 
     def _derived(self, key: Any, make: Callable[[], XlaComputation]) -> XlaComputation:
         found = self._programs.get(key)
@@ -85,62 +84,42 @@ class Plan:
                 found = self._programs.get(key) or self._programs.setdefault(key, make())
         return found
 
-    def _backward(self, present: Sequence[bool], wanted: Sequence[bool]) -> XlaComputation:
-        seeds, targets = self._targets(present, wanted)
-        builder = XlaBuilder(f"{self.name}_backward")
-        inputs = [*(a.instruction for a in self.arguments), *self.saved, *(s.instruction for s in seeds)]
+
+class SplitPlan(Plan):
+    """A plan whose forward program also returns what the way back needs. Raises DifferentiationError."""
+
+    def __init__(self, computation: XlaComputation, needs: Mask):
+        super().__init__(computation, needs)
+        self.joint = FlatJoint(self.name, self.entry, needs)
+        self.cotangents = self.joint.cotangents(self.joint.varying)
+        gradients = self.joint.gradients(self.cotangents, self.wanted)
+        self.saved = saved_values(self.joint.forward_part, [g.instruction for g in gradients],
+                                  [a.instruction for a in self.joint.arguments], WHOLE_PROGRAM)
+        results = [r.instruction for r in self.joint.results]
+        returned = [*results, *(s for s in self.saved if s not in results)]
+        self.kept = [returned.index(s) for s in self.saved]
+        self.constant = [k for k in range(len(returned)) if k >= self.outputs or self.cotangents[k] is None]
+        self.forward = self._forward(returned)
+
+    def _forward(self, returned: Sequence[Instruction]) -> XlaComputation:
+        targets = [*returned, *effects(self.joint.forward_part)]
+        return self._cut(self.name, [a.instruction for a in self.joint.arguments], targets, len(returned))
+
+    def backward(self, present: Mask, wanted: Mask) -> XlaComputation:
+        return self._derived(("backward", present, wanted), lambda: self._backward(present, wanted))
+
+    def _backward(self, present: Mask, wanted: Mask) -> XlaComputation:
+        seeds = [ct if there else None for ct, there in zip(self.cotangents, present, strict=True)]
+        gradients = self.joint.gradients(seeds, [k for k in self.wanted if wanted[k]])
+        inputs = [*(a.instruction for a in self.joint.arguments), *self.saved, *(s.instruction for s in seeds if s is not None)]
+        return self._cut(f"{self.name}_backward", inputs, [g.instruction for g in gradients], len(gradients))
+
+    def _cut(self, name: str, inputs: Sequence[Instruction], targets: Sequence[Instruction], count: int) -> XlaComputation:
+        """A program of its own out of the joint one, returning the first `count` targets."""
+        builder = XlaBuilder(name)
         given = {i: builder.parameter(k, i.shape.without_layout(), i.name) for k, i in enumerate(inputs)}
-        return builder.build(make_tuple(builder, rebuild(builder, self.builder.instructions, given, targets)))
-
-    def _again(self, present: Sequence[bool], wanted: Sequence[bool]) -> XlaComputation:
-        seeds, targets = self._targets(present, wanted)
-        builder = XlaBuilder(f"{self.name}_vjp")
-        inputs = [*self.arguments, *seeds]
-        given = {i.instruction: builder.parameter(k, i.shape.without_layout(), i.instruction.name) for k, i in enumerate(inputs)}
-        return builder.build(make_tuple(builder, rebuild(builder, self.builder.instructions, given, targets)))
-
-    def _targets(self, present: Sequence[bool], wanted: Sequence[bool]) -> tuple[list[XlaOp], list[Instruction]]:
-        """The cotangents that are there, and the wanted gradients in the joint program."""
-        chosen = [c is not None and flag for c, flag in zip(self.seeds, present, strict=True)]
-        seeds = [c for c, flag in zip(self.seeds, chosen, strict=True) if c is not None and flag]
-        gradients = self._gradients([c if c in seeds else None for c in self.cotangents], [k for k in self.wanted if wanted[k]])
-        return seeds, [g.instruction for g in gradients]
-
-    def _gradients(self, cotangents: Sequence[XlaOp | None], wanted: Sequence[int]) -> list[XlaOp]:
-        """The wanted inputs' gradients, added to the joint program."""
-        found: list[Cotangent] = []
-        for ct, parameter in zip(self.joint.backward(cotangents), self.joint.entry.parameters, strict=True):
-            found += _cotangent_leaves(ct, parameter.shape)
-        return [as_op(self.builder, materialised(self.builder, found[k], self.arguments[k].shape.without_layout()))
-                for k in wanted]
-
-
-def _flat_parameters(builder: XlaBuilder, shapes: Sequence[Shape],
-                     needs: Sequence[bool]) -> tuple[list[XlaOp], list[Value], list[Flags]]:
-    """A parameter for each array leaf; and the values and flags of the program's own parameters, made of them."""
-    arguments: list[XlaOp] = []
-    values: list[Value] = []
-    active: list[Flags] = []
-    for shape in shapes:
-        parts: list[XlaOp] = []
-        flags: list[bool] = []
-        for leaf in shape.leaves():
-            if leaf.is_array:
-                flags.append(needs[len(arguments)])
-                arguments.append(builder.parameter(len(arguments), leaf))
-            parts.append(arguments[-1] if leaf.is_array else builder.add("after-all"))
-            flags += [] if leaf.is_array else [False]
-        values.append(regrouped(parts, shape))
-        active.append(frozen(regrouped(flags, shape)))
-    return arguments, values, active
-
-
-def _cotangent_leaves(ct: Cotangent, shape: Shape) -> list[Cotangent]:
-    """The cotangents of a parameter's array leaves."""
-    if shape.is_tuple:
-        parts = ct if isinstance(ct, tuple) else (None,) * len(shape.tuple_shapes)
-        return [leaf for c, s in zip(parts, shape.tuple_shapes, strict=True) for leaf in _cotangent_leaves(c, s)]
-    return [ct] if shape.is_array else []
+        built = rebuild(builder, self.joint.builder.instructions, given, targets)
+        return builder.build(make_tuple(builder, built[:count]))
 
 
 class _Program(torch.autograd.Function):
@@ -161,19 +140,18 @@ class _Program(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         plan: Plan = ctx.plan
-        present = tuple(ct is not None for ct in cotangents[:plan.outputs])
-        wanted = tuple(ctx.needs_input_grad[1:])
-        numbers = [k for k in plan.wanted if wanted[k]]
-        if not any(present) or not numbers:
-            return (None,) * len(ctx.needs_input_grad)
         given = [ct for ct in cotangents if ct is not None]
+        present = tuple(ct is not None for ct in cotangents[:plan.outputs])
+        needed = ctx.needs_input_grad[1:]
+        wanted = tuple(k in plan.wanted and needed[k] for k in range(plan.inputs))
+        gradients: list[torch.Tensor | None] = [None] * (1 + plan.inputs)
+        if not given or not any(wanted):
+            return tuple(gradients)
         saved = ctx.saved_tensors
         if torch.is_grad_enabled():
-            inputs = saved[:len(plan.arguments)]
-            found = plan.again(present, wanted)(*inputs, *given)
+            found = plan.again(present, wanted)(*saved[:plan.inputs], *given)
         else:
             found = plan.backward(present, wanted).run_flat([*saved, *given], given[0].device)
-        gradients: list[torch.Tensor | None] = [None] * len(ctx.needs_input_grad)
-        for k, gradient in zip(numbers, found, strict=True):
-            gradients[k + 1] = gradient
+        for k, gradient in zip((k for k, flag in enumerate(wanted) if flag), found, strict=True):
+            gradients[1 + k] = gradient
         return tuple(gradients)

@@ -3,7 +3,8 @@
 In plain form there is no call, fusion, composite or asynchronous wrapper; no element is taken out of a `tuple`
 instruction; dead code is gone; and a `while` or `conditional` has one flat tuple of leaves as its carry, as each branch's
 operand and as its result, with regions in plain form themselves. There are no layouts but the parameters', and a bitcast
-reads row-major memory. What is computed, and every surviving name, stays.
+reads row-major memory. A logistic function that was written out is one instruction again. What is computed, and every
+surviving name, stays.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from ..builder import XlaBuilder, XlaOp
 from ..hlo.ir import Computation, Instruction, live_instructions
 from ..opcodes.inference import definition_of
 from ..shape import Shape
+from .recognise_logistic import logistic_argument
 
 Value = XlaOp | list[Any]
 """A value while a computation is rebuilt: a tuple is a list of values, and becomes an instruction only where one is needed."""
@@ -88,6 +90,15 @@ class Inliner(Replay):
         assert isinstance(started, list)
         return started[1]
 
+    def divide(self, instruction: Instruction, operands: list[Value]) -> Value:
+        numerator, denominator = (as_op(self.builder, o).instruction for o in operands)
+        x = logistic_argument(numerator, denominator)
+        if x is None:
+            return self.copy(instruction, operands)
+        logistic = Instruction("logistic", instruction.shape, [x], {}, instruction.name, kept_facts(instruction),
+                               instruction.line, instruction.column)
+        return self.builder.append(logistic)
+
     def loop(self, instruction: Instruction, operands: list[Value]) -> Value:
         regions = {"condition": self.region(instruction.attributes["condition"], flat_result=False),
                    "body": self.region(instruction.attributes["body"])}
@@ -136,7 +147,7 @@ class Inliner(Replay):
 
 _SPECIAL = {"call": Inliner.call, "fusion": Inliner.call, "async-start": Inliner.async_start,
             "async-update": Inliner.async_update, "async-done": Inliner.async_done, "while": Inliner.loop,
-            "conditional": Inliner.branches, "bitcast": Inliner.bitcast}
+            "conditional": Inliner.branches, "bitcast": Inliner.bitcast, "divide": Inliner.divide}
 
 # ------------------------------------------------------------------------------------------------ tuples as lists
 
