@@ -31,8 +31,9 @@ demo: $(base)
 test: $(full)
 	$(pytest) -m "not slow" $(ARGS)
 
+# pytest exits with 5 where nothing is marked slow.
 test-slow: $(full)
-	$(pytest) -m slow tests $(ARGS)
+	$(pytest) -m slow tests $(ARGS) || [ $$? -eq 5 ]
 
 lint: $(full)
 	$(PYTHON) -m ruff check .

@@ -13,6 +13,7 @@ from oracle import needs_xla
 from reduction_rows import agree, binary_region, close, entry, module, ours, reduce_text, shape_text, values, without
 from xla_torch import Shape, XlaBuilder, ops
 from xla_torch.errors import InvalidArgument
+from xla_torch.lowering.kernels import reduction as kernels
 from xla_torch.types import F32, PRED, S32, PrimitiveType
 
 NAN = float("nan")
@@ -66,8 +67,8 @@ def test_nan_goes_through(step):
 
 @needs_xla
 @pytest.mark.parametrize(("text", "step", "init"), [
-    ("f32", "add", "3"), ("u32", "maximum", "4000000000"), ("u32", "minimum", "7"), ("s32", "multiply", "-2"), ("u8", "and", "15"),
-    ("f32", "maximum", "nan"), ("pred", "or", "true"), ("s32", "xor", "9"), ("s32", "subtract", "100")])
+    ("f32", "add", "3"), ("u32", "maximum", "4000000000"), ("u32", "minimum", "7"), ("s32", "multiply", "-2"),
+    ("u8", "and", "15"), ("f32", "maximum", "nan"), ("pred", "or", "true"), ("s32", "xor", "9"), ("s32", "subtract", "100")])
 def test_an_init_value_counts_once(text, step, init):
     agree(reduce_text(text, step, (4, 6), [1], init), values(text, 4, 6))
 
@@ -228,9 +229,10 @@ def test_an_init_value_comes_first():
     close(got[1], b)
 
 
-@pytest.mark.parametrize(("dims", "reduced"), [((3, 1000), [1]), ((1000, 3), [0]), ((2999,), [0]), ((4, 500, 2), [1]), ((2, 2000), [0])])
+@pytest.mark.parametrize(("dims", "reduced"), [
+    ((3, 1000), [1]), ((1000, 3), [0]), ((2999,), [0]), ((4, 500, 2), [1]), ((2, 2000), [0])])
 def test_large_arrays_are_reduced_in_pieces(dims, reduced, monkeypatch):
-    monkeypatch.setattr(xla_torch.lowering.kernels.reduction, "CHUNK", 64)
+    monkeypatch.setattr(kernels, "CHUNK", 64)
     x, y = 1 + 0.01 * values("f32", *dims), values("f32", *dims, seed=1)
     got = ours(affine_text(dims, reduced), x, y)
     wide = [np.moveaxis(v.astype(np.float64), reduced[0], 0) for v in (x, y)]
@@ -330,15 +332,16 @@ def test_map_scan_and_batch_norm_refuse(call, message):
 
 
 @needs_xla
-@pytest.mark.parametrize(("text", "step"), [("f32", "divide"), ("u32", "maximum"), ("s8", "multiply"), ("pred", "xor"), ("c64", "add")])
+@pytest.mark.parametrize(("text", "step"), [
+    ("f32", "divide"), ("u32", "maximum"), ("s8", "multiply"), ("pred", "xor"), ("c64", "add")])
 def test_map(text, step):
     shape = shape_text(text, (3, 4))
-    agree(module(binary_region(text, step), entry([shape, shape], f"r = {shape} map(p0, p1), dimensions={{0,1}}, to_apply=reducer")),
-          values(text, 3, 4), values(text, 3, 4, seed=1))
+    program = entry([shape, shape], f"r = {shape} map(p0, p1), dimensions={{0,1}}, to_apply=reducer")
+    agree(module(binary_region(text, step), program), values(text, 3, 4), values(text, 3, 4, seed=1))
 
 
 def test_map_changes_types_and_broadcasts_scalars():
-    below = region(lambda a, b: ops.Lt(a, b), F32, F32)
+    below = region(ops.Lt, F32, F32)
     result = ops.Map(None, [torch.tensor([1.0, 2.0, 3.0]), 2.0], below, [0])
     assert result.dtype == torch.bool
     assert result.tolist() == [True, False, False]
@@ -382,7 +385,7 @@ def test_document_example_of_scan():
 @pytest.mark.parametrize("step", ["add(x, c)", "subtract(c, x)"])
 @pytest.mark.parametrize("reverse", [False, True])
 def test_scan_of_no_steps_gives_the_init_values(step, reverse):
-    stacked, carry = ours(scan_text("f32", step, (0, 2), 0, reverse), np.zeros((0, 2), np.float32), np.float32([3, 4]))
+    stacked, carry = ours(scan_text("f32", step, (0, 2), 0, reverse), np.zeros((0, 2), np.float32), np.array([3, 4], np.float32))
     assert stacked.shape == (0, 2)
     assert carry.tolist() == [3, 4]
 

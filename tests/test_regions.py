@@ -148,9 +148,8 @@ def test_a_reducer_with_a_branch():
     text = module(PICK, entry(["f32[5,9]"], "i = f32[] constant(-1000)",
                               "r = f32[5] reduce(p0, i), dimensions={1}, to_apply=reducer"))
     x = np.sort(-np.abs(values("f32", 5, 9)), axis=1)[:, ::-1].copy()
-    pairs = x[:, 0]
     # Descending rows: each step finds a larger accumulated value, but for the init, which is added to the first one.
-    close(ours(text, x)[0], np.where(-1000 > pairs, -1000, pairs - 1000))
+    close(ours(text, x)[0], x[:, 0] - 1000)
 
 
 def test_a_loop_inside_a_region_runs_without_lowering_too():
@@ -163,10 +162,10 @@ def test_a_loop_inside_a_region_runs_without_lowering_too():
 def test_arguments_may_be_numbers_and_scalars():
     computation = region_in(reduce_text("f32", "subtract", (3,), [0], "0"), "reducer")
     x = torch.arange(3.0)
-    for arguments, want in (([x, 1.0], [-1, 0, 1]), ([2.0, x], [2, 1, 0]), ([torch.tensor(5.0), x], [5, 4, 3]), ([4.0, 1.0], [3, 3, 3])):
+    rows = (([x, 1.0], [-1, 0, 1]), ([2.0, x], [2, 1, 0]), ([torch.tensor(5.0), x], [5, 4, 3]), ([4.0, 1.0], [3, 3, 3]))
+    for arguments, want in rows:
         result, = Evaluator().apply_region(computation, arguments, (3,))
-        assert result.expand(3).tolist() == want
-        assert result.shape == (3,)
+        assert result.tolist() == want
 
 
 def test_results_that_do_not_depend_on_all_arguments_have_the_full_shape():
@@ -281,7 +280,8 @@ def test_counting_operands_are_recognised():
 ])
 def test_running_reducers_are_recognised(body, found):
     step = f"step {{\n  x = f32[] parameter(0)\n  c = f32[] parameter(1)\n  {body}\n}}\n"
-    text = module(step, entry(["f32[4]", "f32[]"], "r = (f32[4], f32[]) scan(p0, p1), dimensions={0}, num_carries=1, to_apply=step"))
+    text = module(step, entry(["f32[4]", "f32[]"],
+                              "r = (f32[4], f32[]) scan(p0, p1), dimensions={0}, num_carries=1, to_apply=step"))
     assert running_reducer(region_in(text, "step"), 1) == found
 
 
@@ -329,8 +329,8 @@ def test_regions_compile(text):
 
 
 def test_infinities_and_nan_survive_a_masked_window():
-    text = module(binary_region("f32", "m = T[] maximum(a, b)\n  d = T[] minimum(a, b)\n  n = T[] maximum(m, d)\n  ROOT c = T[] copy(n)"),
-                  entry(["f32[4]"], "i = f32[] constant(-inf)",
-                        "r = f32[5] reduce-window(p0, i), window={size=2 pad=1_1}, to_apply=reducer"))
-    got = ours(text, np.float32([math.inf, 1, math.nan, -math.inf]))[0]
-    np.testing.assert_array_equal(got, np.float32([math.inf, math.inf, math.nan, math.nan, -math.inf]))
+    larger = binary_region("f32", "m = T[] maximum(a, b)\n  d = T[] minimum(a, b)\n  ROOT c = T[] maximum(m, d)")
+    text = module(larger, entry(["f32[4]"], "i = f32[] constant(-inf)",
+                                "r = f32[5] reduce-window(p0, i), window={size=2 pad=1_1}, to_apply=reducer"))
+    got = ours(text, np.array([math.inf, 1, math.nan, -math.inf], np.float32))[0]
+    np.testing.assert_array_equal(got, np.array([math.inf, math.inf, math.nan, math.nan, -math.inf], np.float32))

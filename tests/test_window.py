@@ -96,8 +96,9 @@ def test_windows(step, dims, window):
 
 @needs_xla
 @pytest.mark.parametrize(("text", "step", "init"), [
-    ("pred", "or", "false"), ("pred", "add", "false"), ("s8", "add", "0"), ("u8", "maximum", "0"), ("u32", "minimum", "4294967295"),
-    ("u32", "maximum", "0"), ("s32", "multiply", "1"), ("u64", "add", "0"), ("s32", "xor", "0"), ("s32", "and", "-1"),
+    ("pred", "or", "false"), ("pred", "add", "false"), ("s8", "add", "0"), ("u8", "maximum", "0"),
+    ("u32", "minimum", "4294967295"), ("u32", "maximum", "0"), ("s32", "multiply", "1"),
+    ("u64", "add", "0"), ("s32", "xor", "0"), ("s32", "and", "-1"),
     ("f16", "add", "0"), ("bf16", "add", "0"), ("bf16", "maximum", "-inf"), ("f64", "multiply", "1"), ("c64", "add", "(0, 0)"),
     ("c64", "multiply", "(1, 0)")])
 def test_window_types(text, step, init):
@@ -268,8 +269,8 @@ def test_select_and_scatter(step, dims, window):
 
 @needs_xla
 @pytest.mark.parametrize(("text", "step"), [
-    ("pred", "or"), ("pred", "add"), ("s8", "add"), ("u8", "maximum"), ("s16", "add"), ("u32", "minimum"), ("u64", "add"), ("f16", "add"),
-    ("bf16", "add"), ("f64", "multiply")])
+    ("pred", "or"), ("pred", "add"), ("s8", "add"), ("u8", "maximum"), ("s16", "add"), ("u32", "minimum"), ("u64", "add"),
+    ("f16", "add"), ("bf16", "add"), ("f64", "multiply")])
 def test_select_and_scatter_types(text, step):
     window: list[Dimension] = [(2, 1, 0, 1, 1, 1), (3, 2, 1, 1, 1, 1)]
     x, source = values(text, 4, 6), values(text, *positions((4, 6), window), seed=1)
@@ -280,7 +281,8 @@ def test_select_and_scatter_types(text, step):
 @pytest.mark.parametrize("row", list(itertools.permutations([1.0, 2.0, 3.0, NAN])))
 def test_nan_is_selected_as_the_chooser_says(row):
     for direction in ("GE", "LT"):
-        agree(select_text("f32", direction, "add", (4,), [(4, 1, 0, 0, 1, 1)], "0"), np.float32(row), np.float32([1]))
+        text = select_text("f32", direction, "add", (4,), [(4, 1, 0, 0, 1, 1)], "0")
+        agree(text, np.array(row, np.float32), np.ones(1, np.float32))
 
 
 def test_a_window_of_padding_writes_nothing():

@@ -1,7 +1,6 @@
 """Gradients that several ops have together and that are simpler than theirs one by one.
 
 - Softmax, ``e / sum(e)`` with ``e = exp(x)``, needs nothing but its result: ``y * (ct - sum(y * ct))``.
-- The logistic function, ``1 / (1 + exp(-x))``, likewise: ``ct * y * (1 - y)``.
 - A shift that cancels, as the maximum that softmax and logsumexp subtract, has gradient zero. (In JAX such a maximum stands
   under `stop_gradient`, of which a lowered program shows nothing.)
 """
@@ -16,7 +15,7 @@ from ..builder import XlaOp
 from ..hlo.ir import Computation, Instruction
 from ..transform.recognise import reducer_kind
 
-# ------------------------------------------------------------------------------------------------ softmax and logistic
+# ------------------------------------------------------------------------------------------------ softmax
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -29,25 +28,7 @@ class Shortcut:
 
 def shortcut(instruction: Instruction) -> Shortcut | None:
     """The way around an instruction's own rules, if there is one."""
-    return _softmax(instruction) or _logistic(instruction) if instruction.opcode == "divide" else None
-
-
-def _logistic(instruction: Instruction) -> Shortcut | None:
-    one, total = instruction.operands
-    if total.opcode != "add" or not _is_one(one):
-        return None
-    exponential = next((o for o in total.operands if o.opcode == "exponential"), None)
-    if exponential is None or not any(map(_is_one, total.operands)) or exponential.operands[0].opcode != "negate":
-        return None
-    return Shortcut(exponential.operands[0].operands[0], lambda ct, out: ops.Mul(ct, ops.Mul(out, ops.Sub(1, out))))
-
-
-def _is_one(instruction: Instruction) -> bool:
-    """The number 1, or an array of it."""
-    if instruction.opcode == "broadcast":
-        instruction = instruction.operands[0]
-    return (instruction.opcode == "constant" and instruction.shape.is_scalar
-            and not instruction.attributes["literal"].elided and instruction.attributes["literal"].array == 1)
+    return _softmax(instruction) if instruction.opcode == "divide" else None
 
 
 def _softmax(instruction: Instruction) -> Shortcut | None:
