@@ -19,8 +19,8 @@ if HAS_XLA:
 
 def program(function: Callable[..., Any], *arguments: Any) -> xla_torch.XlaComputation:
     """The function as XLA's HLO text for arguments like these, and that text as a program of ours."""
-    lowered = jax.jit(function, keep_unused=True).lower(*arguments)
-    return xla_torch.parse_hlo(lowered.compiler_ir("hlo").as_hlo_text())
+    lowered: Any = jax.jit(function, keep_unused=True).lower(*arguments).compiler_ir("hlo")
+    return xla_torch.parse_hlo(lowered.as_hlo_text())
 
 
 def flat(value: Any) -> list[Any]:

@@ -64,7 +64,8 @@ PROGRAMS = {
     "fusion": "ROOT r = f32[4] fusion(x), kind=kLoop, calls=square",
     "conditional on a predicate": "ROOT r = f32[4] conditional(p, x, x), true_computation=double, false_computation=square",
     "case": "ROOT r = f32[4] conditional(k, x, x), branch_computations={double, square}",
-    "case with a known index": "two = s32[] constant(7)\n ROOT r = f32[4] conditional(two, x, x), branch_computations={double, square}",
+    "case with a known index": "seven = s32[] constant(7)\n"
+                               " ROOT r = f32[4] conditional(seven, x, x), branch_computations={double, square}",
     "conditional with tuples": "t = (f32[4], f32[4]) conditional(p, x, x), true_computation=pair, false_computation=pair\n"
                                " ROOT r = f32[4] get-tuple-element(t), index=1",
     "loop that counts down by two": "five = s32[] constant(5)\n u = (f32[4], f32[4]) tuple(x, x)\n"
@@ -112,7 +113,8 @@ REFUSED = [
     ("predicate's type", "ROOT r = f32[4] conditional(k, x, x), true_computation=double, false_computation=square",
      ["not PRED", "s32[]"]),
     ("branches' operands", "ROOT r = f32[4] conditional(k, x), branch_computations={double, square}", ["one operand", "2"]),
-    ("branches' results", "ROOT r = f32[4] conditional(k, x, x), branch_computations={double, pair}", ["different result shapes"]),
+    ("branches' results", "ROOT r = f32[4] conditional(k, x, x), branch_computations={double, pair}",
+     ["different result shapes"]),
     ("body's result", "ROOT r = f32[4] while(x), condition=until_condition, body=pair", ["body's result", "init"]),
     ("condition's result", "ROOT r = f32[4] while(x), condition=double, body=double", ["not a PRED scalar"]),
 ]

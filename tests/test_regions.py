@@ -191,6 +191,24 @@ def test_a_reducer_in_calls():
     agree(text, values("f32", 3, 4))
 
 
+def test_a_region_whose_root_is_a_call_that_returns_a_tuple():
+    inner = """inner {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT t = (f32[], f32[]) tuple(b, a)
+}
+outer {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT t = (f32[], f32[]) call(a, b), to_apply=inner
+}
+"""
+    text = module(inner, entry(["f32[]", "f32[]"], "r = (f32[], f32[]) call(p0, p1), to_apply=outer"))
+    second, first = Evaluator().apply_region(region_in(text, "outer"), [torch.arange(3.0), 7.0], (3,))
+    assert first.tolist() == [0, 1, 2]
+    assert second.tolist() == [7, 7, 7]
+
+
 @needs_xla
 def test_parameters_whose_names_differ_in_punctuation_only():
     reducer = """reducer {

@@ -1,8 +1,9 @@
 """Counted loops in reverse mode, as loops: the gradient of a `while` is a `while` that walks back.
 
 The forward loop gets one stack for each value that the way back needs, ``[trip count, ...]``, and writes row t in
-iteration t. The backward loop carries the cotangents and reads the rows in reverse. Carries that never change are handed
-to it as they are, the counter is counted back, and what follows from those is computed again instead of being stacked.
+iteration t. The backward loop carries the cotangents and reads the rows in reverse. Carries that never change, and what is
+computed from them alone, are handed to it as they are; the counter is counted back, and what little follows from it is
+computed again instead of being stacked.
 A cotangent of an unchanging carry is a running sum, into which rules add slices in place: a scan over n rows costs O(n).
 """
 
@@ -22,7 +23,7 @@ from ..transform.loop_analysis import CountedLoop, counted_loop
 from ..types import S32, PrimitiveType
 from .activity import Control, Flags, activity, analyse, both, control, either
 from .engine import Cotangent, Tape, materialised
-from .residuals import LOOP_BODY, effects, needs, rebuild, saved_values
+from .residuals import LOOP_BODY, effects, needs, rebuild, saved_values, unchanging
 from .sharing import SharingBuilder
 
 
@@ -105,10 +106,12 @@ class _Step:
         self.next = [n.instruction for n in leaves(inner.result)]
         self.previous = [as_op(builder, materialised(builder, parts[k], self.shapes[k])).instruction for k in self.wanted]
         self.instructions = builder.instructions
-        free = [self.carry[k] for k in sorted({*counted.invariants, counted.index})]
-        self.saved = saved_values(self.forward_part, self.previous, free, LOOP_BODY)
-        read = needs(self.previous, [*free, *self.saved])
-        self.fixed = [k for k in sorted(counted.invariants) if self.carry[k] in read]
+        counter = self.carry[counted.index]
+        constant = [i for i in unchanging(self.instructions, [self.carry[k] for k in counted.invariants])
+                    if LOOP_BODY.cost(i) > 0]
+        self.saved = saved_values(self.forward_part, self.previous, [counter, *constant], LOOP_BODY)
+        read = needs(self.previous, [*constant, *self.saved])
+        self.fixed = [i for i in constant if i in read]
         for value in self.saved:
             if not value.shape.is_static:
                 raise DifferentiationError(
@@ -168,7 +171,9 @@ class _Step:
         builder = self.outer
         cts = [as_op(builder, materialised(builder, ct[k], self.shapes[k])) for k in self.wanted]
         first = builder.constant(self.counted.trip_count - 1, self._row_type)
-        carry = make_tuple(builder, [first, *cts, *(record.initial[k] for k in self.fixed), *record.stacks])
+        given = {self.carry[k]: record.initial[k] for k in self.counted.invariants}
+        fixed = rebuild(builder, self.instructions, given, self.fixed)
+        carry = make_tuple(builder, [first, *cts, *fixed, *record.stacks])
         body, condition = self._backward_body(carry.shape), self._backward_condition(carry.shape)
         loop = _emit_while(self.loop, carry, carry.shape, condition, body)
         found = {k: element(loop, 1 + n) for n, k in enumerate(self.wanted)}
@@ -179,14 +184,14 @@ class _Step:
         whole = builder.parameter(0, shape, "carry")
         row, *rest = [element(whole, k) for k in range(len(shape.tuple_shapes))]
         split = len(self.wanted) + len(self.fixed)
-        cts, unchanging, stacks = rest[:len(self.wanted)], rest[len(self.wanted):split], rest[split:]
+        cts, fixed, stacks = rest[:len(self.wanted)], rest[len(self.wanted):split], rest[split:]
         given = dict(zip(self.cotangents.values(), cts, strict=True))
-        given |= {self.carry[k]: value for k, value in zip(self.fixed, unchanging, strict=True)}
+        given |= zip(self.fixed, fixed, strict=True)
         given[self.carry[self.counted.index]] = self._counter_at(row)
         given |= {value: _read_row(stack, value.shape, row) for value, stack in zip(self.saved, stacks, strict=True)}
         previous = rebuild(builder, self.instructions, given, self.previous, updates_last=True)
         before = ops.Sub(row, builder.constant(1, self._row_type))
-        return builder.finish(make_tuple(builder, [before, *previous, *unchanging, *stacks]))
+        return builder.finish(make_tuple(builder, [before, *previous, *fixed, *stacks]))
 
     def _backward_condition(self, shape: Shape) -> Computation:
         builder = XlaBuilder(f"{self.loop.attributes['condition'].name}_backward")

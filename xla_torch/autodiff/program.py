@@ -47,7 +47,7 @@ def vjp(computation: XlaComputation, argnums: Argnums | None = None, with_output
     joint = _joint(f"vjp_{computation.name}", computation, numbers)
     given = joint.cotangent_parameters([leaf.element_type.is_differentiable for leaf in joint.outputs])
     gradients = _gradients(joint, given, numbers)
-    return joint.builder.build(as_op(joint.builder, [*joint.outputs, *gradients] if with_outputs else gradients))
+    return _closed(joint, [*joint.outputs, *gradients] if with_outputs else gradients, computation)
 
 
 def _with_gradients(computation: XlaComputation, argnums: Argnums, with_value: bool) -> XlaComputation:
@@ -63,7 +63,7 @@ def _with_gradients(computation: XlaComputation, argnums: Argnums, with_value: b
     one = ops.Broadcast(joint.builder.constant(1, value.element_type), value.shape.dimensions)
     found = _gradients(joint, [one, *[None] * (len(joint.outputs) - 1)], numbers)
     gradients: Value = found[0] if isinstance(argnums, int) else found
-    return joint.builder.build(as_op(joint.builder, [value, gradients] if with_value else gradients))
+    return _closed(joint, [value, gradients] if with_value else gradients, computation)
 
 
 def _joint(name: str, computation: XlaComputation, numbers: Sequence[int], demanded: Flags = True) -> Joint:
@@ -72,6 +72,14 @@ def _joint(name: str, computation: XlaComputation, numbers: Sequence[int], deman
     parameters = [builder.parameter(k, p.shape, p.name) for k, p in enumerate(entry.parameters)]
     active = [k in numbers for k in range(len(parameters))]
     return Joint(builder, entry, [elements_of(p) for p in parameters], active, demanded)
+
+
+def _closed(joint: Joint, result: Value, computation: XlaComputation) -> XlaComputation:
+    """The derived program, for as many participants as the program it comes from."""
+    derived = joint.builder.build(as_op(joint.builder, result))
+    header = computation.module.header
+    derived.module.header.update({k: header[k] for k in ("replica_count", "num_partitions") if k in header})
+    return derived
 
 
 def _gradients(joint: Joint, cotangents: Sequence[XlaOp | None], numbers: Sequence[int]) -> list[Value]:

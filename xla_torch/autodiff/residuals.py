@@ -144,6 +144,16 @@ def needs(targets: Iterable[Instruction], given: Iterable[Instruction]) -> set[I
     return _needed(targets, stop=known) & known
 
 
+def unchanging(instructions: Sequence[Instruction], sources: Iterable[Instruction]) -> list[Instruction]:
+    """The sources, and what is computed from them and constants alone."""
+    known = set(sources)
+    for instruction in instructions:
+        if instruction.opcode != "parameter" and definition_of(instruction.opcode).pure and all(
+                o in known for o in instruction.operands):
+            known.add(instruction)
+    return [i for i in instructions if i in known]
+
+
 def effects(forward: Iterable[Instruction]) -> list[Instruction]:
     """The instructions that do more than compute a value (feeds, random states, calls to the outside)."""
     return [i for i in forward if i.opcode != "parameter" and not definition_of(i.opcode).pure]

@@ -44,10 +44,9 @@ def apply(runner: Evaluator, computation: Computation, arguments: Sequence[Any],
         mapped = runner.emit(kernels.for_each_element, function(computation), tensors)
         results = [mapped[k] for k in range(len(list(root.leaves())))]
     whole = [_has_rank(a, len(dims)) for a in given]
-    leaves = computation.root.operands if computation.root.opcode == "tuple" else [computation.root] * len(results)
     like = next((a for a, w in zip(given, whole, strict=True) if w), None)
-    return [value if _depends_on(computation, leaf, whole) else _spread(runner, value, leaf.shape, dims, like)
-            for value, leaf in zip(results, leaves, strict=True)]
+    return [value if full else _spread(runner, value, shape, dims, like)
+            for value, full, shape in zip(results, _full_results(computation, whole), root.leaves(), strict=True)]
 
 
 def function(computation: Computation, elementwise: bool = True) -> Any:
@@ -167,10 +166,15 @@ def _has_rank(value: Any, rank: int) -> bool:
     return value.dim() == rank
 
 
-def _depends_on(computation: Computation, result: Instruction, parameters: Sequence[bool]) -> bool:
-    """Whether any of the chosen parameters leads to the result."""
-    return any(i.opcode == "parameter" and parameters[i.attributes["parameter_number"]]
-               for i in live_instructions(computation, [result]))
+def _full_results(computation: Computation, whole: Sequence[bool]) -> list[bool]:
+    """For each result, whether it surely has the shape of the whole arguments: it is computed from one of them."""
+    root = computation.root
+    if root.shape.is_tuple and root.opcode != "tuple":
+        return [False] * len(root.shape.tuple_shapes)
+    leaves = root.operands if root.opcode == "tuple" else (root,)
+    needed = (live_instructions(computation, [leaf]) for leaf in leaves)
+    return [any(i.opcode == "parameter" and whole[i.attributes["parameter_number"]] for i in instructions)
+            for instructions in needed]
 
 
 def _spread(runner: Evaluator, value: Any, shape: Shape, dims: tuple[int, ...], like: Any) -> Any:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from .marks import fresh
+
 Tensors = tuple[torch.Tensor, ...]
 Combiner = Callable[..., Tensors]
 Number = bool | int | float | complex
@@ -110,6 +112,7 @@ def extreme(operand: torch.Tensor, dims: Sequence[int], largest: bool, identity:
 # ------------------------------------------------------------------------------------------------ selections
 
 
+@fresh
 def arg_extreme(keys: torch.Tensor, dim: int, largest: bool, last: bool) -> torch.Tensor:
     """Position (int64) of the maximum or minimum along a dimension; among equals the first, or the last. NaN beats all."""
     if last:
@@ -155,6 +158,7 @@ def running(combine: Combiner, operands: Sequence[torch.Tensor], dim: int, rever
     return results
 
 
+@fresh
 def running_extreme(operand: torch.Tensor, dim: int, largest: bool) -> torch.Tensor:
     """The maximum or minimum so far along a dimension; NaN stays."""
     function = torch.cummax if largest else torch.cummin

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from . import indexing
+from .marks import fresh_tuple
 from .movement import pad
 from .reduction import Combiner, Number, Tensors, filled, reduce_blocks, shaped
 
@@ -66,6 +67,7 @@ def reduce_windows(operand: torch.Tensor, kind: str, neutral: Number, window: Wi
     return result.to(operand.dtype)
 
 
+@fresh_tuple
 def reduce_windows_by(combine: Combiner, operands: Sequence[torch.Tensor], inits: Sequence[torch.Tensor | Number],
                       window: Window) -> Tensors:
     """Reduce each window with a combiner, elements in row-major order, the inits once as first element.
