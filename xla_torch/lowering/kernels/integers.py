@@ -145,8 +145,9 @@ def shift_right_logical(x: Operand, amount: Operand, bits: int) -> torch.Tensor:
     if x.dtype is torch.uint8 or bits < 8:
         within = x & ((1 << bits) - 1)
         return torch.where((amount < 0) | (amount >= bits), 0, within >> amount)
-    kept = (torch.ones_like(x) << (bits - amount)) - 1
-    return torch.where((amount < 0) | (amount >= bits), 0, (x >> amount) & kept)
+    # The mask is computed from the amount alone: most programs shift a whole array by one amount.
+    kept = (torch.ones_like(amount) << (bits - amount)) - 1
+    return (x >> amount) & torch.where((amount < 0) | (amount >= bits), 0, kept)
 
 
 @elementwise
