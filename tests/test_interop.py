@@ -12,8 +12,9 @@ import pytest
 import torch
 
 import oracle
-from xla_torch import from_jax, from_stablehlo, load, parse_hlo
+from xla_torch import from_jax, from_stablehlo, grad, load, parse_hlo
 from xla_torch.errors import HloSyntaxError, InvalidArgument, MissingDependency
+from xla_torch.interop.polymorphic import PolymorphicComputation
 from xla_torch.interop.stablehlo import hlo_text_from_proto, load_stablehlo
 
 pytestmark = oracle.needs_xla
@@ -198,3 +199,46 @@ def test_other_trees_are_refused():
 def test_instructions_remember_where_they_come_from():
     module = from_jax(jax.jit(mlp), *arguments()).computation.module
     assert any(i.op_name.endswith("tanh") for c in module.computations for i in c.instructions)
+
+
+# ------------------------------------------------------------------------------------------------ unknown sizes
+
+POLYMORPHIC = """
+module @rows {
+  func.func public @main(%n: tensor<i64>, %x: tensor<?x3xf32>) -> tensor<?x3xf32> {
+    %0 = stablehlo.reshape %n : (tensor<i64>) -> tensor<1xi64>
+    %1 = stablehlo.constant dense<3> : tensor<1xi64>
+    %2 = stablehlo.concatenate %0, %1, dim = 0 : (tensor<1xi64>, tensor<1xi64>) -> tensor<2xi64>
+    %3 = stablehlo.constant dense<2.0> : tensor<f32>
+    %4 = stablehlo.dynamic_broadcast_in_dim %3, %2, dims = [] : (tensor<f32>, tensor<2xi64>) -> tensor<?x3xf32>
+    %5 = stablehlo.multiply %x, %4 : tensor<?x3xf32>
+    return %5 : tensor<?x3xf32>
+  }
+}
+"""
+
+
+def test_a_program_of_unknown_sizes_runs_for_each_size():
+    program = from_stablehlo(POLYMORPHIC)
+    for rows in (1, 4, 0, 4):
+        x = torch.randn(rows, 3)
+        assert torch.equal(program(torch.tensor(rows), x), 2 * x)
+    (got,) = program.run_numpy(np.array(2), np.ones((2, 3), np.float32))
+    assert got.tolist() == [[2.0] * 3] * 2
+
+
+def test_a_specialised_program_is_an_ordinary_one():
+    program = from_stablehlo(POLYMORPHIC)
+    assert isinstance(program, PolymorphicComputation)
+    special = program.specialised(torch.tensor(2), torch.zeros(2, 3))
+    assert special is program.specialised(torch.tensor(2), torch.ones(2, 3))
+    gradient = grad(special, argnums=1)(torch.tensor(2), torch.zeros(2, 3))
+    assert gradient.tolist() == [[2.0] * 3] * 2
+
+
+def test_sizes_that_do_not_fit_are_refused():
+    program = from_stablehlo(POLYMORPHIC)
+    with pytest.raises(InvalidArgument, match="do not fit"):
+        program(torch.tensor(2), torch.zeros(2, 4))
+    with pytest.raises(InvalidArgument, match="wrong number of arguments"):
+        program(torch.zeros(2, 3))

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from .computation import XlaComputation
-from .errors import InvalidArgument
+from .errors import HloSyntaxError, InvalidArgument
 from .hlo.parser import parse_hlo as parse_module
 from .hlo.verifier import verify
 from .lowering.emit import lower
@@ -50,10 +50,21 @@ def parse_hlo(text: str, filename: str = "") -> XlaComputation:
 
 
 def from_stablehlo(program: str | bytes) -> XlaComputation:
-    """A program from StableHLO (or MHLO) text or bytecode, by XLA's own converter. Needs jaxlib."""
-    from .interop.stablehlo import load_stablehlo
+    """A program from StableHLO (or MHLO) text or bytecode, by XLA's own converter. Needs jaxlib.
 
-    return parse_hlo(load_stablehlo(program))
+    A program with dimensions of unknown size becomes a PolymorphicComputation, which is called in the same way; for
+    everything else its `specialised` gives an XlaComputation.
+    """
+    from .interop.stablehlo import has_dynamic_shapes, load_stablehlo
+
+    try:
+        return parse_hlo(load_stablehlo(program))
+    except HloSyntaxError:
+        if not has_dynamic_shapes(program):
+            raise
+    from .interop.polymorphic import PolymorphicComputation
+
+    return PolymorphicComputation(program)  # pyright: ignore[reportReturnType]
 
 
 def from_hlo_proto(data: bytes) -> XlaComputation:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from types import ModuleType
 
-from ..errors import HloSyntaxError, MissingDependency
+from ..errors import HloSyntaxError, InvalidArgument, MissingDependency
 
 BYTECODE_MAGIC = b"ML\xefR"
 """The first bytes of MLIR bytecode."""
@@ -30,6 +30,25 @@ def load_stablehlo(program: str | bytes) -> str:
     except RuntimeError as error:  # XlaRuntimeError derives from it
         raise _refused("StableHLO", error) from None
     return _text(computation.get_hlo_module())
+
+
+def refine_shapes(program: bytes) -> bytes:
+    """StableHLO bytecode with a static main function, all its sizes made static. Raises InvalidArgument where they do not
+    follow from it, with XLA's reason."""
+    mlir, _ = _jaxlib("StableHLO")
+    try:
+        return mlir.refine_polymorphic_shapes(program, enable_shape_assertions=True, validate_static_shapes=True)
+    except RuntimeError as error:
+        reason = str(error).partition("\n")[0].rpartition("error: ")[2]
+        raise InvalidArgument("the argument shapes do not fit the program", subject="StableHLO", got=reason) from None
+
+
+def has_dynamic_shapes(program: str | bytes) -> bool:
+    """Whether the program has dimensions of unknown size (``?``)."""
+    text = program if isinstance(program, str) else ""
+    if isinstance(program, bytes):
+        text = _decode(program) if not program.startswith(BYTECODE_MAGIC) else program.decode("latin-1")
+    return re.search(r"tensor<[^<>]*\?", text) is not None or "dynamic_" in text
 
 
 def hlo_text_from_proto(data: bytes) -> str:

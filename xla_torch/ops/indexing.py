@@ -18,24 +18,24 @@ __all__ = ["DynamicSlice", "DynamicSliceInDim", "DynamicUpdateSlice", "DynamicUp
 class GatherDimensionNumbers:
     """Which dimensions of a gather's operand, indices and result play which part; the names are XLA's."""
 
-    offset_dims: tuple[int, ...]
-    collapsed_slice_dims: tuple[int, ...]
-    start_index_map: tuple[int, ...]
+    offset_dims: Sequence[int]
+    collapsed_slice_dims: Sequence[int]
+    start_index_map: Sequence[int]
     index_vector_dim: int
-    operand_batching_dims: tuple[int, ...] = ()
-    start_indices_batching_dims: tuple[int, ...] = ()
+    operand_batching_dims: Sequence[int] = ()
+    start_indices_batching_dims: Sequence[int] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ScatterDimensionNumbers:
     """Which dimensions of a scatter's operand, indices and updates play which part; the names are XLA's."""
 
-    update_window_dims: tuple[int, ...]
-    inserted_window_dims: tuple[int, ...]
-    scatter_dims_to_operand_dims: tuple[int, ...]
+    update_window_dims: Sequence[int]
+    inserted_window_dims: Sequence[int]
+    scatter_dims_to_operand_dims: Sequence[int]
     index_vector_dim: int
-    input_batching_dims: tuple[int, ...] = ()
-    scatter_indices_batching_dims: tuple[int, ...] = ()
+    input_batching_dims: Sequence[int] = ()
+    scatter_indices_batching_dims: Sequence[int] = ()
 
 
 Starts = XlaOp | Sequence[XlaOp | int]
