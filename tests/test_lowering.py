@@ -309,3 +309,40 @@ def test_a_written_out_logistic_is_one_call_with_a_gradient_everywhere():
     torch.testing.assert_close(y, torch.sigmoid(x))
     assert x.grad is not None
     torch.testing.assert_close(x.grad, (y * (1 - y)).detach())
+
+
+def test_a_carry_that_another_carry_looks_into_is_not_written_over():
+    """The second carry is a view of the first, as it was one step ago."""
+    computation = program("""body {
+  t = (s32[], f32[4], f32[2,2], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(t), index=0
+  now = f32[4] get-tuple-element(t), index=1
+  before = f32[2,2] get-tuple-element(t), index=2
+  sum = f32[4] get-tuple-element(t), index=3
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  f = f32[] convert(j)
+  piece = f32[1] reshape(f)
+  next = f32[4] dynamic-update-slice(now, piece, i)
+  seen = f32[2,2] reshape(next)
+  flat = f32[4] reshape(before)
+  total = f32[4] add(sum, flat)
+  ROOT r = (s32[], f32[4], f32[2,2], f32[4]) tuple(j, next, seen, total)
+}
+condition {
+  t = (s32[], f32[4], f32[2,2], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(t), index=0
+  n = s32[] constant(4)
+  ROOT c = pred[] compare(i, n), direction=LT
+}
+ENTRY e {
+  x = f32[4] parameter(0)
+  y = f32[2,2] reshape(x)
+  zero = s32[] constant(0)
+  t = (s32[], f32[4], f32[2,2], f32[4]) tuple(zero, x, y, x)
+  ROOT w = (s32[], f32[4], f32[2,2], f32[4]) while(t), condition=condition, body=body
+}""")
+    _, now, before, total = computation(torch.zeros(4))
+    assert now.tolist() == [1, 2, 3, 4]
+    assert before.flatten().tolist() == [1, 2, 3, 4]
+    assert total.tolist() == [3, 4, 3, 0]

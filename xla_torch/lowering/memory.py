@@ -62,8 +62,6 @@ _FRESH = frozenset(OUT_VARIANTS) | frozenset({
 """Calls whose result shares memory with nothing. Everything else is taken to share memory with its operands."""
 
 _FRESH_METHODS = frozenset({"clone", "sum", "amax", "amin", "prod", "exp", "matmul"})
-
-
 _FRESH_TUPLES = frozenset({torch.sort, torch.topk, torch.max, torch.min, torch.cummax, torch.cummin})
 
 
@@ -205,7 +203,9 @@ def overwrite_carries(graph: Graph, first: int, count: int) -> set[int]:
     overwritten: set[int] = set()
     for slot, (carry, result) in enumerate(zip(placeholders, results, strict=True)):
         chain = _update_chain(result, carry)
-        if not chain or results.count(result) > 1:
+        # Where another carry leaves the body in the same memory, the next step would write over what it reads.
+        others = [r for k, r in enumerate(results) if k != slot and isinstance(r, Node)]
+        if not chain or any(storage.roots[r] & {carry, *chain} for r in others):
             continue
         link_before = [carry, *chain[:-1]]
         if all(storage.dies_at(before, link) for before, link in zip(link_before, chain, strict=True)):
