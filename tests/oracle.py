@@ -37,7 +37,7 @@ def run_xla(hlo_text: str, *arrays: Any) -> list[np.ndarray]:
     """
     if not HAS_XLA:
         pytest.skip("jaxlib is not installed")
-    return [np.asarray(result) for result in _executable(hlo_text)([jax.device_put(np.asarray(a)) for a in arrays])]
+    return [np.asarray(result) for result in executable(hlo_text)([jax.device_put(np.asarray(a)) for a in arrays])]
 
 
 @functools.lru_cache(maxsize=1)
@@ -46,7 +46,8 @@ def _backend() -> Any:
 
 
 @functools.lru_cache(maxsize=512)
-def _executable(hlo_text: str) -> Callable[[list[Any]], list[Any]]:
+def executable(hlo_text: str) -> Callable[[list[Any]], list[Any]]:
+    """HLO text compiled by XLA for the CPU: a function of a list of jax arrays."""
     module = _hlo.hlo_module_from_text(hlo_text)
     mlir = _jax.mlir.xla_computation_to_mlir_module(_hlo.XlaComputation(module.as_serialized_hlo_module_proto()))
     devices = _jax.DeviceList(tuple(_backend().local_devices()[:1]))

@@ -15,10 +15,7 @@ from xla_torch.opcodes import OPS
 HERE = Path(__file__).parent
 PACKAGE = Path(xla_torch.__file__).parent
 
-FROM_FILES_ONLY = {
-    "all-gather-done", "all-gather-start", "all-reduce-done", "all-reduce-start", "async-done", "async-start", "async-update",
-    "bitcast", "collective-permute-done", "collective-permute-start", "collective-reduce", "copy-done", "copy-start", "domain",
-    "fusion", "recv-done", "rng-get-and-update-state", "send-done"}
+FROM_FILES_ONLY = {"collective-reduce"}
 """Opcodes that compiled programs contain and that no documented function builds."""
 
 

@@ -8,6 +8,7 @@ from .distributed.local import run_replicas
 from .hlo.literal import Literal
 from .interop.custom_calls import register_custom_call
 from .interop.jax import from_jax
+from .layout import pack, unpack
 from .loading import compile, from_stablehlo, load, parse_hlo
 from .shape import Layout, ProgramShape, Shape, Tile
 from .types import *  # noqa: F403
@@ -17,6 +18,6 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Layout", "Literal", "PrimitiveType", "ProgramShape", "Shape", "Tile", "XlaBuilder", "XlaComputation", "XlaOp", "compile",
-    "errors", "from_jax", "from_stablehlo", "grad", "load", "nn", "ops", "parse_hlo", "register_custom_call", "run_replicas",
-    "types", "value_and_grad", "vjp",
+    "errors", "from_jax", "from_stablehlo", "grad", "load", "nn", "ops", "pack", "parse_hlo", "register_custom_call",
+    "run_replicas", "types", "unpack", "value_and_grad", "vjp",
 ]

@@ -161,6 +161,9 @@ class XlaBuilder:
                  for n, v in (attributes or {}).items()}
         try:
             inferred = infer_shape(opcode, shape, [o.shape for o in operands], given)
+            if shape is not None and not shape.compatible(inferred):
+                raise InvalidArgument("the declared shape is not what the operands give", got=f"declared {shape}",
+                                      expected=inferred)
         except XlaError as error:
             raise error.located(subject=f"{opcode} (%{name})" if name else opcode) from None
         return self.append(Instruction(opcode, inferred if shape is None else shape, [o.instruction for o in operands],
@@ -256,11 +259,14 @@ def documented(function: Callable[..., Any]) -> Callable[..., Any]:
         tensors: list[torch.Tensor] = []
         _collect(args, tensors)
         _collect(kwargs.values(), tensors)
-        if not tensors:
-            return function(*args, **kwargs)
-        if takes_builder and "builder" not in kwargs and not (args and (args[0] is None or isinstance(args[0], XlaBuilder))):
+        if tensors and takes_builder and "builder" not in kwargs and not (
+                args and (args[0] is None or isinstance(args[0], XlaBuilder))):
             args = (None, *args)
-        return _run_at_once(function, takes_builder, args, kwargs, tensors)
+        try:
+            return _run_at_once(function, takes_builder, args, kwargs, tensors) if tensors else function(*args, **kwargs)
+        except XlaError as error:
+            error.located(subject=function.__name__)
+            raise
 
     return call
 

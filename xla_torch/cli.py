@@ -1,9 +1,10 @@
-"""The command line: run a program, look into it, read its PyTorch, differentiate it.
+"""The command line: run a program, look into it, read its PyTorch, differentiate it; and the table of all ops.
 
     python -m xla_torch run FILE [--args data.npz | --random SEED] [--save out.npz] [--device cuda]
     python -m xla_torch show FILE
     python -m xla_torch code FILE
     python -m xla_torch grad FILE [--argnums 0,1] [--value] [--out FILE]
+    python -m xla_torch ops [--markdown | --gradients | --write]
 
 FILE is HLO text, StableHLO text or bytecode, or an HLO proto. Errors go to standard error in the house form, with exit
 status 2. On a terminal, long loads and loops show a progress bar where tqdm is installed.
@@ -22,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from . import progress
+from . import optable, progress
 from .autodiff import grad, value_and_grad
 from .computation import XlaComputation
 from .errors import InvalidArgument, XlaError
@@ -86,6 +87,13 @@ def _parser() -> argparse.ArgumentParser:
     derive.add_argument("--value", action="store_true", help="return (value, gradients), not the gradients alone")
     derive.add_argument("--out", type=Path, metavar="FILE", help="write there instead of printing")
     derive.set_defaults(command=_grad)
+
+    ops = commands.add_parser("ops", help="every op: functions, element types, gradient")
+    form = ops.add_mutually_exclusive_group()
+    form.add_argument("--markdown", action="store_true", help=f"all that is known of them, as in {optable.PAGE}")
+    form.add_argument("--gradients", action="store_true", help=f"the gradient rules, as in {optable.GRADIENT_PAGE}")
+    form.add_argument("--write", action="store_true", help="bring both files of a checkout up to date")
+    ops.set_defaults(command=_ops)
     return parser
 
 
@@ -122,6 +130,15 @@ def _grad(options: argparse.Namespace) -> None:
         print(text)
     else:
         options.out.write_text(text)
+
+
+def _ops(options: argparse.Namespace) -> None:
+    if options.write:
+        for path in optable.write():
+            print(f"wrote {path.relative_to(optable.ROOT)}")
+        return
+    render = optable.markdown if options.markdown else optable.gradients if options.gradients else optable.text
+    print(render().removesuffix("\n"))
 
 
 def _device(name: str) -> torch.device:

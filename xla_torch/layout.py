@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Sequence
 
 import torch
@@ -47,7 +48,7 @@ def unpack(buffer: torch.Tensor, shape: Shape) -> torch.Tensor:
                               expected=f"{shape.element_type.torch}[{shape.buffer_size}] for {shape.to_text()}")
     order, levels = shape.minor_to_major[::-1], _levels(shape)
     stored = levels[-1].tiled if levels else [bounds[d] for d in order]
-    tensor = buffer[:_count(stored)].reshape(stored)
+    tensor = buffer[:math.prod(stored)].reshape(stored)
     for level in reversed(levels):
         tensor = tensor.permute(_inverse(level.order)).reshape(level.padded)
         tensor = tensor[tuple(slice(n) for n in level.combined)].reshape(level.bounds)
@@ -132,11 +133,15 @@ def _checked(shape: Shape) -> tuple[int, ...]:
     for tile in layout.tiles if layout else ():
         if not tile.dimensions or tile.dimensions[-1] == -1 or any(t < 1 and t != -1 for t in tile.dimensions):
             raise InvalidArgument("a tile has no size", got=shape.to_text(), expected="positive sizes, and '*' not at the end")
-    sparse = {key for key, text in layout.other if key != "D" or set(text) - set("D,")} if layout else set()
-    if sparse - {"SC"}:
+    if any(not _is_dense(*attribute) for attribute in (layout.other if layout else ())):
         raise UnsupportedError("only dense layouts are laid out", got=shape.to_text(),
                                expected="an order, tiles and a tail alignment")
     return shape.dimensions
+
+
+def _is_dense(key: str, text: str) -> bool:
+    """Whether a rare layout attribute leaves every element where order and tiles put it: dense levels, split configs."""
+    return key == "SC" or (key == "D" and set(text) <= set("D,"))
 
 
 def _check_tensor(tensor: torch.Tensor, shape: Shape) -> None:
@@ -163,7 +168,3 @@ def _padded(tensor: torch.Tensor, sizes: Sequence[int], fill: complex) -> torch.
 
 def _inverse(order: Sequence[int]) -> list[int]:
     return sorted(range(len(order)), key=order.__getitem__)
-
-
-def _count(sizes: Sequence[int]) -> int:
-    return torch.Size(sizes).numel()

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..errors import ExecutionError, UnsupportedError
+from ..errors import ExecutionError, InvalidArgument, UnsupportedError
 from ..hlo.ir import Computation, reachable
 from ..shape import Shape, parse_shape
+from . import c_calls
 
 if TYPE_CHECKING:
     from ..hlo.ir import Instruction
@@ -29,11 +30,12 @@ VJP_PREFIX = "xla_torch.vjp."
 
 @dataclasses.dataclass(frozen=True)
 class CustomCall:
-    """What a custom call says of itself: its target, the result's shape, and its configuration."""
+    """What a custom call says of itself: its target, the result's shape, its configuration, and the operands' shapes."""
 
     target: str
     shape: Shape
     opaque: str = ""
+    operands: tuple[Shape, ...] = ()
 
     @functools.cached_property
     def config(self) -> dict[str, Any]:
@@ -56,15 +58,28 @@ class _Entry:
 _registered: dict[str, _Entry] = {}
 
 
-def register_custom_call(target: str, function: Callable[..., Any], vjp: Callable[..., Any] | None = None) -> None:
+def register_custom_call(target: str, function: Callable[..., Any] | int, vjp: Callable[..., Any] | None = None) -> None:
     """Let `function` run for custom calls of `target`.
 
     It gets the operands as tensors (a tuple operand as a tuple) and returns a tensor, or a tuple for a tuple result. If it has
     a keyword-only parameter ``call``, it gets the `CustomCall` there. Gradients come from ``vjp(cotangent, result, *operands)``,
     which returns one cotangent (or None) for each operand; without `vjp` from torch's autograd through `function`.
 
-    An earlier registration of the target is replaced.
+    A function in C, ``void name(void* out, void** in)``, is given as a function pointer of ctypes (``library.name``) or as its
+    address; it runs on the CPU and has no gradient (see `c_calls.py`).
+
+    An earlier registration of the target is replaced. Raises InvalidArgument for what is no function, and for a `vjp` beside
+    a function in C.
     """
+    if c_calls.is_c_function(function):
+        if vjp is not None:
+            raise InvalidArgument("a C function takes no vjp", subject=f"register_custom_call({target!r})",
+                                  hint="register a Python function that calls it, with its vjp")
+        _registered[target] = _Entry(c_calls.CFunction(function), None, True)
+        return
+    if not callable(function):
+        raise InvalidArgument("this is no function", subject=f"register_custom_call({target!r})", got=type(function).__name__,
+                              expected="a Python function, or a function pointer of ctypes")
     try:
         parameter = inspect.signature(function).parameters.get("call")
     except ValueError:  # torch's own functions have no signature
@@ -99,7 +114,9 @@ def is_differentiable(target: str) -> bool:
     """Whether custom calls of the target have a gradient, as far as is known without running one."""
     from . import lapack
 
-    return target in _registered or lapack.is_differentiable(target)
+    if target in _registered:
+        return not isinstance(_registered[target].function, c_calls.CFunction)
+    return lapack.is_differentiable(target)
 
 
 def is_known(instruction: Instruction) -> bool:
@@ -136,8 +153,11 @@ def call(inst: Instruction, operands: Sequence[Any]) -> Any:
         computation = expansion(inst)
         if computation is not None:
             return values.evaluator().run(computation, operands)
-    if _find(target.removeprefix(VJP_PREFIX)) is None:
+    entry = _find(target.removeprefix(VJP_PREFIX))
+    if entry is None:
         raise _unknown([target])
+    if isinstance(entry.function, c_calls.CFunction):
+        c_calls.check_c_call(inst)
 
     def boundary(value: Any, shape: Shape) -> Any:
         if shape.is_tuple:
@@ -145,13 +165,14 @@ def call(inst: Instruction, operands: Sequence[Any]) -> Any:
         return numerics.from_carrier(value, shape.element_type) if shape.is_array else None
 
     given = tuple(boundary(v, o.shape) for v, o in zip(operands, inst.operands, strict=True))
-    results = values.emit(invoke, target, given, str(inst.shape.without_layout()), str(inst.common.get("backend_config", "")))
+    shapes = Shape.tuple([o.shape for o in inst.operands])
+    results = values.emit(invoke, target, given, str(shapes), str(inst.shape), str(inst.common.get("backend_config", "")))
     arrays = [leaf for leaf in inst.shape.leaves() if leaf.is_array]
     leaves = iter([numerics.to_carrier(results[k], leaf.element_type) for k, leaf in enumerate(arrays)])
     return emit.unflatten(leaves, inst.shape)
 
 
-def invoke(target: str, operands: Sequence[Any], shape: str, opaque: str) -> tuple[torch.Tensor, ...]:
+def invoke(target: str, operands: Sequence[Any], operand_shapes: str, shape: str, opaque: str) -> tuple[torch.Tensor, ...]:
     """Run a target on tensors in boundary dtypes; the flat results. This is what stands in generated programs.
 
     Raises UnsupportedError for an unknown target and ExecutionError for a result of another shape or dtype.
@@ -159,7 +180,7 @@ def invoke(target: str, operands: Sequence[Any], shape: str, opaque: str) -> tup
     entry = _find(target.removeprefix(VJP_PREFIX))
     if entry is None:
         raise _unknown([target])
-    this = _described(target.removeprefix(VJP_PREFIX), shape, opaque)
+    this = _described(target.removeprefix(VJP_PREFIX), shape, opaque, operand_shapes)
     results = _gradients(entry, this, operands) if target.startswith(VJP_PREFIX) else _flat(_run(entry, this, operands))
     leaves = [leaf for leaf in this.shape.leaves() if leaf.is_array]
     fits = len(results) == len(leaves) and all(
@@ -172,8 +193,8 @@ def invoke(target: str, operands: Sequence[Any], shape: str, opaque: str) -> tup
 
 
 @functools.lru_cache(maxsize=1024)
-def _described(target: str, shape: str, opaque: str) -> CustomCall:
-    return CustomCall(target, parse_shape(shape), opaque)
+def _described(target: str, shape: str, opaque: str, operand_shapes: str) -> CustomCall:
+    return CustomCall(target, parse_shape(shape), opaque, parse_shape(operand_shapes).tuple_shapes)
 
 
 def _run(entry: _Entry, this: CustomCall, operands: Sequence[Any]) -> Any:

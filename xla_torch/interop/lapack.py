@@ -55,11 +55,11 @@ def _getrf(a: torch.Tensor, *, call: CustomCall) -> Any:
 def _gesdd(a: torch.Tensor, *, call: CustomCall) -> Any:
     """(a overwritten, singular values, U, V^H, info). The mode says whether U and V are whole, thin or not wanted."""
     mode = call.letter("mode", "S")
-    _, _, u, vt, _ = call.shape.tuple_shapes
     if mode == "N":
         values = torch.linalg.svdvals(a)
-        return (a, values, torch.zeros(u.dimensions, dtype=a.dtype, device=a.device),
-                torch.zeros(vt.dimensions, dtype=a.dtype, device=a.device), _info(a, _not_finite(values)))
+        # For a gradient the call is the gradient's, whose shape says nothing of U and V.
+        unused = [a.new_zeros(part.dimensions) for part in call.shape.tuple_shapes[2:4]] or [torch.zeros_like(a)] * 2
+        return a, values, *unused, _info(a, _not_finite(values))
     left, values, right = torch.linalg.svd(a, full_matrices=mode == "A")
     return a, values, left, right, _info(a, _not_finite(values))
 

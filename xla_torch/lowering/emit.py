@@ -24,6 +24,7 @@ from . import numerics
 from .blocking import block_elementwise
 from .evaluator import Evaluator
 from .memory import overwrite_carries, plan_memory
+from .simplify import drop_needless_views
 from .values import Host, Splat
 
 LARGE = 1 << 16
@@ -165,6 +166,7 @@ class Tracer(Evaluator):
         self.trace.graph.output(tuple(
             v.node if isinstance(v, torch.fx.Proxy) else self.trace.create_arg(v) for v in outputs))
         self.trace.graph.eliminate_dead_code(is_impure_node=_is_impure)
+        drop_needless_views(self.trace.graph)
         return self.trace.graph
 
 

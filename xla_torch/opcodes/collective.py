@@ -97,7 +97,16 @@ def all_gather_shape(declared: Shape | None, *operands: Shape, dimensions: Seque
     shape, parts = _results(declared, operands)
     counts = {gathered_shards(part, operand, dim) for part, operand in zip(parts, operands, strict=True)}
     require(len(counts) == 1, "operands are gathered from different numbers of participants", sorted(counts), "one number")
+    _check_shards(counts.pop(), replica_groups, channel_id, use_global_device_ids)
     return shape
+
+
+def _check_shards(shards: int, groups: ReplicaGroups, channel_id: int | None, use_global_device_ids: bool) -> None:
+    """So many participants are in each group, where the groups alone say how many; an empty array says nothing."""
+    if shards and groups.groups and group_mode(channel_id, use_global_device_ids) != CROSS_BOTH:
+        sizes = sorted({len(group) for group in groups.groups})
+        require(sizes == [shards], "the result is not of as many shards as a group has members",
+                f"{shards} for groups of {sizes}", "equal numbers")
 
 
 def gathered_shards(result: Shape, operand: Shape, dim: int) -> int:
@@ -215,7 +224,7 @@ def reduce_scatter_shape(declared: Shape | None, *operands: Shape, dimensions: S
     dim = _dimension(operands, dimensions)
     shape, parts = _results(declared, operands)
     for part, operand in zip(parts, operands, strict=True):
-        gathered_shards(operand, part, dim)
+        _check_shards(gathered_shards(operand, part, dim), replica_groups, channel_id, use_global_device_ids)
     return shape
 
 

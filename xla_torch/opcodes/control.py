@@ -60,7 +60,10 @@ def call(inst: Any, *operands: Any, to_apply: Region, is_composite: Bool = False
 
 def _fusion_shape(declared: Shape | None, *operands: Shape, calls: Any, **_: Any) -> Shape:
     _parameters_match(f"fused computation {calls.name!r}", calls, operands)
-    return declared if declared is not None else calls.root.shape
+    root = calls.root.shape
+    require(declared is None or declared.compatible(root, ignore_precision=True),
+            "the declared shape is not the fused computation's result", got=declared, expected=root)
+    return declared if declared is not None else root
 
 
 @op("fusion", infer=_fusion_shape, control=True, inferable=False)
@@ -80,10 +83,11 @@ def _conditional_shape(declared: Shape | None, selector: Shape, *operands: Shape
         require(true_computation is not None and false_computation is not None, "both computations are required")
         require(selector.element_type is PRED, "the predicate is not PRED", got=selector, expected="pred[]")
     else:
-        require(selector.element_type in (S32, PRED), "the branch index is not S32", got=selector, expected="s32[]")
+        require(selector.element_type is S32, "the branch index is not S32", got=selector, expected="s32[]",
+                hint="a PRED selects between true_computation and false_computation")
     branches = (true_computation, false_computation) if two else branch_computations
     branches = [b for b in branches if b is not None]
-    require(len(branches) > 0, "there are no branches")
+    require(len(branches) > 0, "there are no branches", expected="1 or more")
     require(len(branches) == len(operands), "one operand is needed for each branch", got=len(operands), expected=len(branches))
     for number, (branch, operand) in enumerate(zip(branches, operands, strict=True)):
         _parameters_match(f"branch {number}", branch, (operand,))

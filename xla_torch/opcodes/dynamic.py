@@ -14,7 +14,7 @@ from ..types import S32
 from .attributes import Dims
 from .definition import op
 from .movement import host_value
-from .shapes import require, require_arrays, require_declared
+from .shapes import require, require_arrays, require_declared_array
 
 _INT32_MAX = 2**31 - 1
 
@@ -40,8 +40,8 @@ def set_dimension_size_shape(declared: Shape | None, operand: Shape, val: Shape,
 
 def dynamic_reshape_shape(declared: Shape | None, operand: Shape, *dim_sizes: Shape) -> Shape:
     """The declared bounds, as many elements as the operand; one s32 scalar for each dimension."""
-    shape = require_declared(declared)
-    require_arrays(operand, shape, *dim_sizes)
+    shape = require_declared_array(declared)
+    require_arrays(operand, *dim_sizes)
     require(len(dim_sizes) == shape.rank, "one size is needed for each dimension", got=f"{len(dim_sizes)} for {shape}")
     for size in dim_sizes:
         require(size.is_scalar and size.element_type is S32, "a size is not an s32 scalar", got=size, expected="s32[]")

@@ -32,7 +32,7 @@ from .attributes import (
 )
 from .contraction import permuted
 from .definition import op
-from .shapes import has_parts, require, require_arrays, require_declared
+from .shapes import has_parts, require, require_arrays, require_declared, require_declared_array
 
 OptionalRegion = Annotated[Computation | None, RegionCodec()]
 OptionalConvDims = Annotated[ConvolutionDimensionNumbers | None, ConvDimsCodec()]
@@ -44,8 +44,8 @@ OptionalLiteral = Annotated[Literal | None, LiteralCodec()]
 
 def bitcast_shape(declared: Shape | None, operand: Shape, **_: Any) -> Shape:
     """The declared shape, layout included, for the layout says which element is where: a buffer of the operand's size."""
-    shape = require_declared(declared)
-    require_arrays(shape, operand)
+    shape = require_declared_array(declared)
+    require_arrays(operand)
     require(shape.element_count * shape.element_type.bits == operand.element_count * operand.element_type.bits,
             "the result has another size than the operand", f"{shape} from {operand}", "equal numbers of bits")
     return shape

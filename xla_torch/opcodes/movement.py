@@ -16,7 +16,7 @@ from ..shape import UNBOUNDED, Shape
 from ..types import PRED, PrimitiveType, higher_precision, same_type_ignoring_precision
 from .attributes import Dims, Int, LiteralWithShape, Padding, SliceBounds
 from .definition import op
-from .shapes import merge_dynamic, require, require_arrays, require_declared
+from .shapes import merge_dynamic, require, require_arrays, require_declared, require_declared_array
 
 # --------------------------------------------------------------------------------------------- shapes
 
@@ -29,7 +29,7 @@ def broadcast_shape(declared: Shape | None, operand: Shape, *, dimensions: Seque
     if declared is None:
         require(not dimensions, "the result shape must be written", expected="a shape between '=' and the opcode")
         return operand.without_layout()
-    require_arrays(declared)
+    require_declared_array(declared)
     require_distinct(dimensions, declared.rank, "dimensions")
     for position, d in enumerate(dimensions):
         require(sizes_agree(operand.dimensions[position], declared.dimensions[d]), "operand and result sizes differ",
@@ -41,8 +41,8 @@ def broadcast_shape(declared: Shape | None, operand: Shape, *, dimensions: Seque
 
 def reshape_shape(declared: Shape | None, operand: Shape, *, inferred_dimension: int = -1) -> Shape:
     """Any shape with as many elements."""
-    shape = require_declared(declared)
-    require_arrays(operand, shape)
+    shape = require_declared_array(declared)
+    require_arrays(operand)
     unbounded = UNBOUNDED in operand.dimensions or UNBOUNDED in shape.dimensions
     require(unbounded or operand.element_count == shape.element_count, "mismatched element counts",
             got=f"{operand} ({operand.element_count} elements) to {shape} ({shape.element_count} elements)",
@@ -86,7 +86,7 @@ def slice_shape(declared: Shape | None, operand: Shape, *, slice: Sequence[tuple
 
 def concatenate_shape(declared: Shape | None, *operands: Shape, dimensions: Sequence[int]) -> Shape:
     """Sizes add up along the one dimension; all other dimensions and the ranks are equal."""
-    require(bool(operands), "concatenate needs at least one operand")
+    require(bool(operands), "concatenate needs at least one operand", got=0)
     require_arrays(*operands)
     require(len(dimensions) == 1, "concatenate takes one dimension", got=list(dimensions))
     first, dimension = operands[0], dimensions[0]
@@ -135,8 +135,7 @@ def pad_shape(declared: Shape | None, operand: Shape, padding_value: Shape, *,
 
 def iota_shape(declared: Shape | None, *, iota_dimension: int) -> Shape:
     """Any static array of rank 1 or more, not of PRED."""
-    shape = require_declared(declared)
-    require_arrays(shape)
+    shape = require_declared_array(declared)
     require(shape.is_static, "iota of a dynamic shape", got=shape, hint="use ops.SetDimensionSize on a static iota")
     require(shape.element_type is not PRED, "iota of PRED", got=shape, expected="an integer, float or complex type")
     require(0 <= iota_dimension < shape.rank, "iota_dimension is out of range", got=f"{iota_dimension} for {shape}")

@@ -10,13 +10,13 @@ from ..shape import Shape
 from ..types import U64
 from .attributes import Int, RngAlgorithm, RngDistribution
 from .definition import op
-from .shapes import require, require_arrays, require_declared
+from .shapes import require, require_arrays, require_declared, require_declared_array
 
 
 def rng_shape(declared: Shape | None, *parameters: Shape, distribution: str) -> Shape:
     """The declared shape; the two parameters are scalars of its element type."""
-    shape = require_declared(declared)
-    require_arrays(shape, *parameters)
+    shape = require_declared_array(declared)
+    require_arrays(*parameters)
     require(len(parameters) == 2, "a distribution has two parameters", len(parameters), "2")
     for position, parameter in enumerate(parameters):
         require(parameter.is_scalar, f"parameter {position} is not a scalar", parameter, "a scalar")

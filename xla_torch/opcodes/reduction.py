@@ -89,7 +89,7 @@ def _reduce_shape(declared: Shape | None, *operands: Shape, dimensions: tuple[in
 
 def _map_shape(declared: Shape | None, *operands: Shape, dimensions: tuple[int, ...], to_apply: Computation) -> Shape:
     require_arrays(*operands)
-    require(len(operands) > 0, "map needs at least one operand")
+    require(len(operands) > 0, "map needs at least one operand", got=0)
     signature, first = to_apply.program_shape, operands[0]
     _require_same_dimensions(operands)
     require(tuple(dimensions) == tuple(range(first.rank)), "map works on all dimensions in order", got=list(dimensions),

@@ -30,6 +30,13 @@ def require_declared(declared: Shape | None) -> Shape:
     return declared
 
 
+def require_declared_array(declared: Shape | None) -> Shape:
+    """The declared shape, which must be an array's."""
+    shape = require_declared(declared)
+    require(shape.is_array, "the result is not an array", got=shape, expected="an array shape")
+    return shape
+
+
 def has_parts(shape: Shape, least: int) -> bool:
     """Whether the shape is a tuple of so many parts, or more."""
     return shape.is_tuple and len(shape.tuple_shapes) >= least
@@ -174,13 +181,15 @@ def complex_shape(declared: Shape | None, lhs: Shape, rhs: Shape, **_: Any) -> S
 
 def convert_shape(declared: Shape | None, operand: Shape, **_: Any) -> Shape:
     """Convert: the operand's dimensions with the declared element type."""
-    require_arrays(operand, declared := require_declared(declared))
+    require_arrays(operand)
+    declared = require_declared_array(declared)
     return operand.without_layout().with_element_type(declared.element_type)
 
 
 def bitcast_convert_shape(declared: Shape | None, operand: Shape, **_: Any) -> Shape:
     """BitcastConvert: a narrower type appends a dimension that counts its parts, a wider one takes the last dimension away."""
-    require_arrays(operand, declared := require_declared(declared))
+    require_arrays(operand)
+    declared = require_declared_array(declared)
     source, target = operand.element_type, declared.element_type
     dims, flags = operand.dimensions, operand.dynamic_flags
     require(source.is_complex == target.is_complex, "cannot convert between complex and real types", got=f"{source} to {target}")
@@ -207,7 +216,8 @@ def reduce_precision_shape(declared: Shape | None, operand: Shape, *, exponent_b
 
 def stochastic_convert_shape(declared: Shape | None, operand: Shape, random: Shape, **_: Any) -> Shape:
     """StochasticConvert: a floating operand and unsigned random bits of its width and dimensions, to the declared type."""
-    require_arrays(operand, random, declared := require_declared(declared))
+    require_arrays(operand, random)
+    declared = require_declared_array(declared)
     require_kind(operand, FLOATING)
     require_kind(random, (Kind.UNSIGNED,), "the random operand")
     require(random.element_type.bits == operand.element_type.bits, "random bits of another width than the operand",

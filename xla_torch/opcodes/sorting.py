@@ -24,7 +24,7 @@ from .shapes import require, require_arrays
 def sort_shape(declared: Shape | None, *operands: Shape, dimensions: Sequence[int], to_apply: Computation,
                **_: Any) -> Shape:
     """The operand's shape, of several operands their tuple. The comparator takes (left, right) of each and returns PRED."""
-    require(bool(operands), "sort needs at least one operand")
+    require(bool(operands), "sort needs at least one operand", got=0)
     require_arrays(*operands)
     first = operands[0]
     require(len(dimensions) == 1 and 0 <= dimensions[0] < first.rank, "the dimension to sort along is out of range",

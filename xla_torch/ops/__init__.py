@@ -8,8 +8,10 @@ from .comparison import *
 from .contraction import *
 from .control import *
 from .convert import *
+from .decompositions import *
 from .dynamic import *
 from .elementwise import *
+from .incomplete import *
 from .indexing import *
 from .internal import *
 from .linalg import *
@@ -17,5 +19,6 @@ from .movement import *
 from .random import *
 from .reduction import *
 from .sorting import *
+from .special import *
 from .token import *
 from .window import *

@@ -62,8 +62,11 @@ class Replay:
 
     def copy(self, instruction: Instruction, operands: list[Value], attributes: dict[str, Any] | None = None) -> Value:
         """The instruction itself over new operands (and, where given, other attributes)."""
+        # Layouts are free, but for custom calls that constrain them: there they are part of what the function does.
+        constrained = "operand_layout_constraints" in instruction.attributes
         clone = Instruction(
-            instruction.opcode, instruction.shape.without_layout(), [as_op(self.builder, o).instruction for o in operands],
+            instruction.opcode, instruction.shape if constrained else instruction.shape.without_layout(),
+            [as_op(self.builder, o).instruction for o in operands],
             instruction.attributes if attributes is None else attributes, instruction.name, kept_facts(instruction),
             instruction.line, instruction.column)
         return elements_of(self.builder.append(clone))
