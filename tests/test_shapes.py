@@ -186,3 +186,12 @@ def test_place_errors():
         parse_shape("f32[2]").multi_index(2)
     with pytest.raises(InvalidArgument, match="places without elements"):
         parse_shape("f32[2]{0:T(4)}").multi_index(0)
+
+
+@pytest.mark.parametrize("text", ["f32[4,4]{1,0:T(2,*)}", "f32[4]{0:T(0)}"])
+def test_a_tile_without_a_size_has_no_places(text):
+    shape = parse_shape(text)
+    with pytest.raises(InvalidArgument, match="a tile has no size"):
+        shape.linear_index([0] * shape.rank)
+    with pytest.raises(InvalidArgument, match="a tile has no size"):
+        _ = shape.buffer_size

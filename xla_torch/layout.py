@@ -131,8 +131,7 @@ def _checked(shape: Shape) -> tuple[int, ...]:
         raise InvalidArgument("only arrays of known size have a buffer", got=shape, expected="an array without '?'")
     layout = shape.layout
     for tile in layout.tiles if layout else ():
-        if not tile.dimensions or tile.dimensions[-1] == -1 or any(t < 1 and t != -1 for t in tile.dimensions):
-            raise InvalidArgument("a tile has no size", got=shape.to_text(), expected="positive sizes, and '*' not at the end")
+        tile.check()
     if any(not _is_dense(*attribute) for attribute in (layout.other if layout else ())):
         raise UnsupportedError("only dense layouts are laid out", got=shape.to_text(),
                                expected="an order, tiles and a tail alignment")

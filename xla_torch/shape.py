@@ -24,6 +24,11 @@ class Tile:
 
     dimensions: tuple[int, ...]
 
+    def check(self) -> None:
+        """Raise InvalidArgument for a tile that nothing can be laid out in."""
+        if not self.dimensions or self.dimensions[-1] == -1 or any(d < 1 and d != -1 for d in self.dimensions):
+            raise InvalidArgument("a tile has no size", got=f"T{self}", expected="positive sizes, and '*' not at the end")
+
     def __str__(self) -> str:
         return "(" + ",".join("*" if d == -1 else str(d) for d in self.dimensions) + ")"
 
@@ -206,7 +211,7 @@ class Shape:
 
     def linear_index(self, index: Sequence[int]) -> int:
         """The place of an element in the array's buffer, as the layout with its tiles says. Raises InvalidArgument for an
-        index outside the array."""
+        index outside the array or a tile without a size."""
         if len(index) != self.rank or not all(0 <= i < d for i, d in zip(index, self.dimensions, strict=True)):
             raise InvalidArgument("the index is outside the array", got=list(index), expected=str(self))
         bounds, place = self._tiled(index)
@@ -239,6 +244,7 @@ class Shape:
         order = self.minor_to_major[::-1]
         bounds, place = [self.dimensions[d] for d in order], [index[d] for d in order]
         for tile in self.layout.tiles if self.layout else ():
+            tile.check()
             bounds, place = _apply_tile(bounds, place, tile.dimensions)
         return bounds, place
 
