@@ -15,6 +15,19 @@ from oracle import run_xla
 TOLERANCE = {"f64": 1e-12, "c128": 1e-12, "f32": 1e-5, "c64": 1e-5, "f16": 4e-3, "bf16": 3e-2, "f8e4m3fn": 0.3, "f8e5m2": 0.5}
 """Allowed error of a sum or product, relative to the largest result: XLA and torch add in different orders."""
 
+AFFINE = """reducer {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  c = f32[] parameter(2)
+  d = f32[] parameter(3)
+  m = f32[] multiply(a, c)
+  n = f32[] multiply(b, c)
+  o = f32[] add(n, d)
+  ROOT t = (f32[], f32[]) tuple(m, o)
+}
+"""
+"""Composition of affine maps: associative, but the order of its operands matters."""
+
 
 def values(text: str, *dims: int, seed: int = 0, choices: Sequence[Any] | None = None) -> np.ndarray:
     """Random values of an element type; with `choices`, some of these."""

@@ -10,7 +10,19 @@ import torch
 
 import xla_torch
 from oracle import needs_xla
-from reduction_rows import agree, binary_region, close, entry, module, ours, reduce_text, shape_text, values, without
+from reduction_rows import (
+    AFFINE,
+    agree,
+    binary_region,
+    close,
+    entry,
+    module,
+    ours,
+    reduce_text,
+    shape_text,
+    values,
+    without,
+)
 from xla_torch import Shape, XlaBuilder, ops
 from xla_torch.errors import InvalidArgument
 from xla_torch.lowering.kernels import reduction as kernels
@@ -189,20 +201,6 @@ def _wins(a, b):
 
 
 # ------------------------------------------------------------------------------------------------ any reducer
-
-AFFINE = """reducer {
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  c = f32[] parameter(2)
-  d = f32[] parameter(3)
-  m = f32[] multiply(a, c)
-  n = f32[] multiply(b, c)
-  o = f32[] add(n, d)
-  ROOT t = (f32[], f32[]) tuple(m, o)
-}
-"""
-"""Composition of affine maps: associative, but the order of its operands matters."""
-
 
 def affine_text(dims, reduced, inits=("1", "0")) -> str:
     shape, result = shape_text("f32", dims), shape_text("f32", without(dims, reduced))

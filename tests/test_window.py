@@ -10,7 +10,7 @@ import torch
 
 import xla_torch
 from oracle import needs_xla
-from reduction_rows import agree, binary_region, close, entry, module, ours, shape_text, values
+from reduction_rows import AFFINE, agree, binary_region, close, entry, module, ours, shape_text, values
 from xla_torch import Shape, XlaBuilder, ops
 from xla_torch.errors import InvalidArgument
 from xla_torch.ops import Padding
@@ -124,19 +124,6 @@ def test_an_init_value_counts_once_in_each_window(step, init):
 
 
 # ------------------------------------------------------------------------------------------------ order
-
-AFFINE = """reducer {
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  c = f32[] parameter(2)
-  d = f32[] parameter(3)
-  m = f32[] multiply(a, c)
-  n = f32[] multiply(b, c)
-  o = f32[] add(n, d)
-  ROOT t = (f32[], f32[]) tuple(m, o)
-}
-"""
-
 
 def affine_in_windows(x, y, dims, window, inits):
     """The reference: each window by itself, its elements in row-major order."""

@@ -191,8 +191,6 @@ def tensor_from_numpy(array: Any, shape: Shape, number: int) -> torch.Tensor:
 
 _SLICE = re.compile(r"slice\((None|-?\d+), (None|-?\d+), (None|-?\d+)\)")
 _INDEX = re.compile(r"\[\(((?:[-\d:]+(?:, )?)+),?\)\]|\[\(?([-\d:]+),?\)?\]$")
-
-
 _KERNEL = re.compile(r"= xla_torch_lowering_kernels_([a-z]+)_(\w+)\(")
 
 

@@ -37,16 +37,15 @@ class PolymorphicComputation:
     def specialised(self, *arguments: Argument) -> XlaComputation:
         """The static program for arguments of these shapes (and, where sizes depend on them, integer scalars of these
         values). Takes the same arguments as this program. Raises InvalidArgument where the shapes do not fit it."""
-        arrays = [_described(a) for a in arguments]
         if not self._sizes_from_values:
             try:
-                return self._computation(tuple((dims, None) for dims, _ in arrays))
+                return self._computation(tuple((tuple(a.shape), None) for a in arguments))
             except (InvalidArgument, HloSyntaxError):
-                if all(value is None for _, value in arrays):
+                if all(_value(a) is None for a in arguments):
                     raise
                 # Remembered, because reading a value waits for the device and each value makes another program.
                 self._sizes_from_values = True
-        return self._computation(tuple(arrays))
+        return self._computation(tuple((tuple(a.shape), _value(a)) for a in arguments))
 
     def __call__(self, *arguments: torch.Tensor) -> Any:
         """Run on torch tensors; see `XlaComputation`."""
@@ -63,25 +62,24 @@ class PolymorphicComputation:
         return parse_hlo(load_stablehlo(specialise(self._program, facts)))
 
 
-def _described(argument: Argument) -> _Facts:
-    """An argument's dimensions and, of an integer scalar, its bytes."""
+def _value(argument: Argument) -> bytes | None:
+    """The bytes of an integer scalar, None for anything else."""
+    if argument.ndim:
+        return None
     if isinstance(argument, torch.Tensor):
         kind = type_from_torch(argument.dtype)
-        if argument.dim() or kind is None or not kind.is_integral:
-            return tuple(argument.shape), None
+        if kind is None or not kind.is_integral:
+            return None
         argument = numerics.numpy_from_carrier(numerics.to_carrier(argument, kind), kind)
-    array = np.asarray(argument)
-    return array.shape, array.tobytes() if array.ndim == 0 and array.dtype.kind in "iu" else None
+    return argument.tobytes() if argument.dtype.kind in "iu" else None
 
 
 def specialise(program: str | bytes, facts: Sequence[_Facts]) -> bytes:
     """The program as static StableHLO bytecode: its main function is called from a new one with static parameters."""
     from jaxlib.mlir import ir
-    from jaxlib.mlir.dialects import chlo, func, stablehlo
+    from jaxlib.mlir.dialects import func, stablehlo
 
-    with _context() as context, ir.Location.unknown():
-        stablehlo.register_dialect(context)
-        chlo.register_dialect(context)
+    with _context(), ir.Location.unknown():
         module = ir.Module.parse(program)
         main: Any = next(o for o in module.body.operations if ir.StringAttr(o.attributes["sym_name"]).value == "main")
         main.attributes["sym_name"] = ir.StringAttr.get("_main")
@@ -110,11 +108,15 @@ def specialise(program: str | bytes, facts: Sequence[_Facts]) -> bytes:
 
 
 def _context() -> Any:
+    """An MLIR context that knows StableHLO and what stands beside it."""
     from jaxlib.mlir import ir
     from jaxlib.mlir._mlir_libs import _jax_mlir_ext
+    from jaxlib.mlir.dialects import chlo, stablehlo
 
     context, dialects = ir.Context(), ir.DialectRegistry()
     _jax_mlir_ext.register_dialects(dialects)
     context.append_dialect_registry(dialects)
     context.load_all_available_dialects()
+    stablehlo.register_dialect(context)
+    chlo.register_dialect(context)
     return context

@@ -111,7 +111,8 @@ class _Storage:
         if node.op == "call_function":
             if node.target is operator.getitem and isinstance(node.args[0], Node):
                 whole = node.args[0]
-                return node.args[1] in whole.meta.get("owned", ()) or whole.target in _FRESH_TUPLES | FRESH_TUPLES
+                owned = node.args[1] in whole.meta.get("owned", ())
+                return owned or whole.target in _FRESH_TUPLES or whole.target in FRESH_TUPLES
             return (node.target in _FRESH and "out" not in node.kwargs) or node.target in FRESH
         return node.op == "call_method" and node.target in _FRESH_METHODS
 

@@ -10,10 +10,8 @@ import math
 
 from torch.fx import Graph, Node
 
+from .blocking import MINIMUM
 from .memory import OUT_VARIANTS
-
-LARGE = 1 << 19
-"""Elements from which broadcasts stay: chains on arrays of this size run in blocks, which want operands of one shape."""
 
 
 def drop_needless_views(graph: Graph) -> None:
@@ -49,7 +47,8 @@ def _join_reshapes(node: Node) -> None:
 def _use_unexpanded(node: Node) -> None:
     """Give an elementwise call the small operand instead of its expansion, if another operand has the full size."""
     array = node.meta.get("array")
-    if array is None or math.prod(array[0]) >= LARGE:
+    # Chains on arrays of that size run in blocks, which want operands of one shape.
+    if array is None or math.prod(array[0]) >= MINIMUM:
         return
     operands = [a for a in node.args if isinstance(a, Node)]
     expanded = [a for a in operands if _is_method(a, "expand")]
