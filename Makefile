@@ -1,4 +1,4 @@
-# One way in for everything: make demo | test | test-slow | lint | bench.
+# One way in for everything: make demo | test | test-slow | sweep | lint | bench.
 #
 # Each target sets up what it needs, once: in the active virtual environment, else in .venv, which is made on first use.
 # `make test PYTHON=/path/to/python` uses that interpreter as it is and installs nothing.
@@ -20,7 +20,7 @@ install := $(PYTHON) -m pip install --quiet --disable-pip-version-check -c const
 # Each pytest worker keeps to one thread; the workers share the cores between them.
 pytest = OMP_NUM_THREADS=1 $(PYTHON) -m pytest -q -n auto --dist worksteal
 
-.PHONY: setup demo test test-slow lint bench clean
+.PHONY: setup demo test test-slow sweep lint bench clean
 .DEFAULT_GOAL := test
 
 setup: $(full)
@@ -34,6 +34,10 @@ test: $(full)
 # pytest exits with 5 where nothing is marked slow.
 test-slow: $(full)
 	$(pytest) -m slow tests $(ARGS) || [ $$? -eq 5 ]
+
+# Every documented function with every element type and in every form, against real XLA; writes xla_torch/ops/README.md.
+sweep: $(full)
+	OMP_NUM_THREADS=1 $(PYTHON) tests/sweep.py --write $(ARGS)
 
 lint: $(full)
 	$(PYTHON) -m ruff check .

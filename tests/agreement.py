@@ -99,7 +99,7 @@ def assert_agree(got: np.ndarray, want: np.ndarray, ulps: int = 0, inputs: tuple
     if np.iscomplexobj(want):
         got, want = (np.stack([np.real(a), np.imag(a)], -1) for a in (got, want))
         inputs = tuple(np.stack([a, a], -1) for a in inputs)
-    good = _distance(got, want) <= ulps
+    good = distance(got, want) <= ulps
     if signed_zero and want.dtype.kind not in "biu" and element_type_of(want).is_floating:
         good &= (want != 0) | (_sign_bit(got) == _sign_bit(want)) | (np.abs(_wide(got)) > 0)
     if not good.all():
@@ -129,11 +129,14 @@ def _sign_bit(array: np.ndarray) -> np.ndarray:
     return np.signbit(_wide(array))
 
 
-def _distance(got: np.ndarray, want: np.ndarray) -> np.ndarray:
+def distance(got: np.ndarray, want: np.ndarray, of_largest: bool = False) -> np.ndarray:
+    """How far real elements are apart, in units in the last place of the wanted one, or of the largest finite one."""
     if not element_type_of(want).is_floating:
         return np.where(got == want, 0, 1 << 30)
     with np.errstate(all="ignore"):
         a, b = _flushed(got), _flushed(want)
+        if of_largest:
+            want = np.full_like(want, np.where(np.isfinite(b), np.abs(b), 0).max(initial=0.0))
         spacing = np.spacing(np.abs(want)) if want.dtype.kind == "f" else _spacing(want)
         gap = np.abs(a - b) / np.where(np.isfinite(_wide(spacing)), _wide(spacing), 1.0)
     same = (a == b) | (np.isnan(a) & np.isnan(b))

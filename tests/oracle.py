@@ -15,6 +15,7 @@ import pytest
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("JAX_ENABLE_X64", "1")
+os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=4")  # participants of `run_xla_replicas`
 
 _hlo: Any = None
 try:
@@ -48,16 +49,50 @@ def _backend() -> Any:
 @functools.lru_cache(maxsize=512)
 def executable(hlo_text: str) -> Callable[[list[Any]], list[Any]]:
     """HLO text compiled by XLA for the CPU: a function of a list of jax arrays."""
-    module = _hlo.hlo_module_from_text(hlo_text)
-    mlir = _jax.mlir.xla_computation_to_mlir_module(_hlo.XlaComputation(module.as_serialized_hlo_module_proto()))
     devices = _jax.DeviceList(tuple(_backend().local_devices()[:1]))
-    executable = _backend().compile_and_load(mlir, devices, xla_client.CompileOptions())
+    executable = _backend().compile_and_load(_mlir(hlo_text), devices, xla_client.CompileOptions())
 
     def call(arrays: list[Any]) -> list[Any]:
         results = executable.execute_sharded(arrays).disassemble_into_single_device_arrays()
         return [result[0] for result in results]
 
     return call
+
+
+def run_xla_replicas(hlo_text: str, arguments: list[list[np.ndarray]], replicas: int, partitions: int) -> list[list[np.ndarray]]:
+    """As `run_xla`, on up to 4 devices: arguments and results are lists for each participant, replica by replica.
+
+    Arguments have at least one dimension: JAX takes those of all participants as one array along the first.
+    """
+    if not HAS_XLA:
+        pytest.skip("jaxlib is not installed")
+    devices = _backend().local_devices()[:replicas * partitions]
+    sharding = jax.sharding.NamedSharding(jax.sharding.Mesh(np.array(devices), ("all",)), jax.sharding.PartitionSpec("all"))
+    wholes = []
+    for given in zip(*arguments, strict=True):
+        shards = [jax.device_put(a, d) for a, d in zip(given, devices, strict=True)]
+        shape = (len(devices) * given[0].shape[0], *given[0].shape[1:])
+        wholes.append(jax.make_array_from_single_device_arrays(shape, sharding, shards))
+    results = _executable_on(hlo_text, replicas, partitions).execute_sharded(wholes)
+    each = results.disassemble_into_single_device_arrays()
+    return [[np.asarray(result[k]) for result in each] for k in range(len(devices))]
+
+
+@functools.lru_cache(maxsize=64)
+def _executable_on(hlo_text: str, replicas: int, partitions: int) -> Any:
+    options = xla_client.CompileOptions()
+    for target in (options, options.executable_build_options):
+        target.num_replicas, target.num_partitions = replicas, partitions
+    options.executable_build_options.use_spmd_partitioning = partitions > 1
+    places = np.arange(replicas * partitions).reshape(replicas, partitions)
+    options.device_assignment = xla_client.DeviceAssignment.create(places)
+    devices = _jax.DeviceList(tuple(_backend().local_devices()[:replicas * partitions]))
+    return _backend().compile_and_load(_mlir(hlo_text), devices, options)
+
+
+def _mlir(hlo_text: str) -> Any:
+    module = _hlo.hlo_module_from_text(hlo_text)
+    return _jax.mlir.xla_computation_to_mlir_module(_hlo.XlaComputation(module.as_serialized_hlo_module_proto()))
 
 
 def xla_accepts(hlo_text: str) -> str | None:
@@ -71,13 +106,24 @@ def xla_accepts(hlo_text: str) -> str | None:
     return None
 
 
+def xla_imported(hlo_text: str) -> str:
+    """As `xla_canonical`, after the way to StableHLO and back that a text takes to XLA's compiler."""
+    if not HAS_XLA:
+        pytest.skip("jaxlib is not installed")
+    return _printed(_jax.mlir.mlir_module_to_xla_computation(_mlir(hlo_text), False, False).get_hlo_module())
+
+
 def xla_canonical(hlo_text: str) -> str:
     """What XLA prints for the text after parsing it: all constants in full, with metadata and layouts."""
     if not HAS_XLA:
         pytest.skip("jaxlib is not installed")
+    return _printed(_hlo.hlo_module_from_text(hlo_text))
+
+
+def _printed(module: Any) -> str:
     options = _hlo.HloPrintOptions()
     options.print_large_constants = True
     options.print_metadata = True
     options.print_backend_config = True
     options.include_layout_in_shapes = True
-    return _hlo.hlo_module_from_text(hlo_text).to_string(options)
+    return module.to_string(options)
