@@ -22,6 +22,8 @@ from . import (  # noqa: F401
                token,
                window,
 )
-from ._table import TABLE, Entry, GradientKind, linear, refuse, replace, structural, vjp, zero
+from ._table import TABLE, Entry, GradientKind, linear, refuse, replace, revision, structural, vjp, zero
+from ._user import Registration, register_gradient
 
-__all__ = ["TABLE", "Entry", "GradientKind", "linear", "refuse", "replace", "structural", "vjp", "zero"]
+__all__ = ["TABLE", "Entry", "GradientKind", "Registration", "linear", "refuse", "register_gradient", "replace", "revision",
+           "structural", "vjp", "zero"]

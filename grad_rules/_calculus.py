@@ -14,7 +14,7 @@ from xla_torch import ops
 from xla_torch.builder import XlaBuilder, XlaOp
 from xla_torch.computation import XlaComputation
 from xla_torch.hlo.ir import Instruction
-from xla_torch.shape import Shape
+from xla_torch.shape import UNBOUNDED, Shape
 from xla_torch.types import PRED, S32, PrimitiveType
 
 
@@ -36,8 +36,8 @@ def convert(x: XlaOp, element_type: PrimitiveType) -> XlaOp:
 
 
 def full(builder: XlaBuilder, value: complex, shape: Shape) -> XlaOp:
-    """An array of `shape` whose elements all equal `value`."""
-    return ops.Broadcast(builder.constant(value, shape.element_type), shape.dimensions)
+    """An array of `shape` whose elements all equal `value`; size 1, which stretches, stands for an unknown size."""
+    return ops.Broadcast(builder.constant(value, shape.element_type), _known(shape.dimensions))
 
 
 def zeros(like: XlaOp, shape: Shape | None = None) -> XlaOp:
@@ -104,8 +104,26 @@ def others(dimensions: Sequence[int], rank: int) -> list[int]:
 
 
 def spread(x: XlaOp, dimensions: Sequence[int], over: Sequence[int]) -> XlaOp:
-    """The reverse of a reduction: `x` repeated along the dimensions `over` of an array with these dimensions."""
-    return ops.BroadcastInDim(x, dimensions, others(over, len(dimensions)))
+    """The reverse of a reduction: `x` repeated along the dimensions `over` of an array with these dimensions. Size 1, which
+    stretches, stands for an unknown size among them."""
+    kept = others(over, len(dimensions))
+    sizes = _known(dimensions)
+    for position, d in enumerate(kept):
+        sizes[d] = x.shape.dimensions[position]
+    return ops.BroadcastInDim(x, sizes, kept)
+
+
+def _known(dimensions: Sequence[int]) -> list[int]:
+    return [1 if n == UNBOUNDED else n for n in dimensions]
+
+
+def filled(x: XlaOp, dimensions: Sequence[int], value: XlaOp) -> XlaOp:
+    """`x` with these dimensions, where they are dynamic, filled up to their bounds with the scalar `value`."""
+    for d in dimensions:
+        if x.shape.dynamic_flags[d] and x.shape.dimensions[d] != UNBOUNDED:
+            there = ops.Lt(iota(x, x.shape.dimensions, d), ops.GetDimensionSize(x, d))
+            x = ops.Select(there, ops.RemoveDynamicDimension(x, d), ops.Broadcast(value, x.shape.dimensions))
+    return x
 
 
 def inverse(permutation: Sequence[int]) -> list[int]:

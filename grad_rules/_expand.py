@@ -1,19 +1,27 @@
 """Ops with an arbitrary reducer, composed of ops that have rules of their own: reduce and reduce-window in log-many steps.
 
 The gradient of such an op is the gradient of its composition. The work is that of the op itself, a few times over; there
-is no loop over elements, and the second derivative comes for free.
+is no loop over elements, and the second derivative comes for free. Reducers that are not associative are composed in the
+order in which the op itself combines elements.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from xla_torch.builder import XlaOp
+from xla_torch.builder import XlaBuilder, XlaOp
+from xla_torch.errors import DifferentiationError
 from xla_torch.hlo.ir import Computation
+from xla_torch.lowering.associative import is_associative
+from xla_torch.lowering.kernels.reduction import IN_ORDER
+from xla_torch.lowering.kernels.window import FEW, SIDE
 from xla_torch.opcodes.attributes import WindowDimension
-from xla_torch.ops import Broadcast, BroadcastInDim, ConcatInDim, Pad, Select, SliceInDim
+from xla_torch.ops import Broadcast, BroadcastInDim, ConcatInDim, GetTupleElement, Pad, Scan, Select, SliceInDim, Tuple
 
 from ._calculus import constant, others, reshape, size_of, transpose
 from ._regions import apply
@@ -23,7 +31,7 @@ Arrays = list[XlaOp]
 
 def reduce_by_halves(operands: Sequence[XlaOp], inits: Sequence[XlaOp], dimensions: Sequence[int],
                      reducer: Computation) -> Arrays:
-    """reduce: fold the upper half onto the lower until one element is left, then combine with init, once."""
+    """reduce: join neighbours until one element is left, then combine with init, once."""
     shape = operands[0].shape
     kept = others(dimensions, shape.rank)
     sizes = [shape.dimensions[d] for d in kept]
@@ -31,15 +39,32 @@ def reduce_by_halves(operands: Sequence[XlaOp], inits: Sequence[XlaOp], dimensio
     inits = [Broadcast(init, sizes) for init in inits]
     if count == 0:
         return inits
-    lines = [reshape(transpose(x, [*kept, *dimensions]), [*sizes, count]) for x in operands]
+    lines = [reshape(transpose(x, [*kept, *sorted(dimensions)]), [*sizes, count]) for x in operands]
+    if not is_associative(reducer):
+        in_pieces = len(operands) == 1 and any(shape.dimensions[d] > SIDE for d in dimensions)
+        return _folded(lines, inits, reducer, count > IN_ORDER or in_pieces)
     while count > 1:
-        half = count // 2
-        folded = apply(reducer, [_cut(x, 0, half, last) for x in lines] + [_cut(x, half, 2 * half, last) for x in lines])
+        pairs = [SliceInDim(x, start, count - count % 2, 2, last) for start in (0, 1) for x in lines]
+        joined = apply(reducer, pairs)
         if count % 2:
-            rest = [_cut(x, 2 * half, count, last) for x in lines]
-            folded = [ConcatInDim(x.builder, [x, r], last) for x, r in zip(folded, rest, strict=True)]
-        lines, count = folded, half + count % 2
+            rest = [_cut(x, count - 1, count, last) for x in lines]
+            joined = [ConcatInDim(x.builder, [x, r], last) for x, r in zip(joined, rest, strict=True)]
+        lines, count = joined, count // 2 + count % 2
     return apply(reducer, [*inits, *(reshape(x, sizes) for x in lines)])
+
+
+def _folded(lines: Arrays, inits: Arrays, reducer: Computation, in_pieces: bool) -> Arrays:
+    """Elements along the last dimension combined one after another, from the inits on. `in_pieces` if the op does not do
+    that for so many."""
+    if in_pieces:
+        raise DifferentiationError("a reduction of so many elements by a computation that is not associative has no gradient",
+                                   got=f"{lines[0].shape.dimensions[-1]} elements", expected="an associative computation",
+                                   hint="write it as a scan that carries the result")
+    builder, shapes = XlaBuilder("step"), [i.shape for i in inits]
+    values = [builder.parameter(k, s) for k, s in enumerate([*shapes, *shapes])]
+    step = builder.finish(Tuple(builder, apply(reducer, [*values[len(inits):], *values[:len(inits)]])))
+    found = Scan(lines, inits, step, lines[0].shape.rank - 1)
+    return [GetTupleElement(found, k) for k in range(len(inits))]
 
 
 def reduce_window_by_doubling(operands: Sequence[XlaOp], inits: Sequence[XlaOp], window: Sequence[WindowDimension],
@@ -52,8 +77,10 @@ def reduce_window_by_doubling(operands: Sequence[XlaOp], inits: Sequence[XlaOp],
     inits = [Broadcast(init, sizes) for init in inits]
     if 0 in sizes:
         return inits
+    if math.prod(w.size for w in window) <= FEW and not is_associative(reducer):
+        return _windows_in_order(operands, inits, window, sizes, reducer)
     arrays, somewhere = list(operands), np.ones((1,) * len(sizes), bool)
-    for dimension, w in enumerate(window):
+    for dimension, w in reversed(list(enumerate(window))):  # the last one first: that keeps the order of elements
         arrays, present = _windows_along(arrays, dimension, w, sizes[dimension], reducer)
         somewhere = somewhere & np.expand_dims(present, tuple(others([dimension], len(sizes))))
     combined = apply(reducer, [*inits, *arrays])
@@ -61,6 +88,28 @@ def reduce_window_by_doubling(operands: Sequence[XlaOp], inits: Sequence[XlaOp],
         return combined
     mask = constant(arrays[0], np.broadcast_to(somewhere, sizes).copy())
     return [Select(mask, c, i) for c, i in zip(combined, inits, strict=True)]
+
+
+def _windows_in_order(operands: Sequence[XlaOp], inits: Arrays, window: Sequence[WindowDimension], sizes: Sequence[int],
+                      reducer: Computation) -> Arrays:
+    """The windows' elements combined one after another, from the inits on."""
+    arrays, everywhere = list(operands), []
+    for dimension, w in enumerate(window):
+        arrays, present = _spread_out(arrays, dimension, w)
+        everywhere.append(present)
+    results = inits
+    for place in itertools.product(*(range(w.size) for w in window)):
+        pieces, masks = arrays, []
+        for d, (k, w, count) in enumerate(zip(place, window, sizes, strict=True)):
+            start, limit = k * w.window_dilation, k * w.window_dilation + (count - 1) * w.stride + 1
+            pieces = [SliceInDim(x, start, limit, w.stride, d) for x in pieces]
+            masks.append(everywhere[d][start:limit:w.stride])
+        present = np.asarray(functools.reduce(np.logical_and, np.meshgrid(*masks, indexing="ij"), np.True_))
+        if not present.any():
+            continue
+        met = apply(reducer, [*results, *pieces])
+        results = met if present.all() else [Select(constant(m, present), m, r) for m, r in zip(met, results, strict=True)]
+    return results
 
 
 def _windows_along(arrays: Arrays, dimension: int, w: WindowDimension, count: int,

@@ -53,6 +53,10 @@ class Entry:
     instead: str = ""
     by: str = ""
     """Of a structural opcode: the module that differentiates it."""
+    where: str = ""
+    """The file and line of the entry."""
+    own: bool = False
+    """Whether a user has replaced the table's rules."""
 
 
 TABLE: dict[str, Entry] = {}
@@ -89,19 +93,47 @@ def structural(*opcodes: str, by: str) -> None:
 
 def replace(opcode: str, **rules: Rule) -> None:
     """A user's own rules for an opcode, instead of the table's."""
-    TABLE.pop(opcode, None)
-    vjp(opcode, **rules)
+    before = TABLE.pop(opcode, None)
+    try:
+        _enter(opcode, GradientKind.FORMULA, rules, own=True)
+    except TypeError:
+        if before is not None:
+            TABLE[opcode] = before
+        raise
+
+
+_changes = 0
+
+
+def changed() -> None:
+    """Say that a rule is another now: what was derived by the old ones is derived anew."""
+    global _changes  # noqa: PLW0603
+    _changes += 1
+
+
+def revision() -> int:
+    """A number that is another one after every change of a rule: part of the key of what rules have derived."""
+    return _changes
 
 
 def _enter(opcode: str, kind: GradientKind, rules: dict[str, Rule], because: str = "", instead: str = "",
-           by: str = "") -> None:
+           by: str = "", own: bool = False) -> None:
     definition = OPS.get(opcode)
     if definition is None:
         raise TypeError(f"gradient rule for an unknown opcode {opcode!r}")
     if opcode in TABLE:
-        raise TypeError(f"{opcode!r} stands in the gradient table twice")
+        raise TypeError(f"{opcode!r} stands in the gradient table twice: in {TABLE[opcode].where} and in {_caller()}")
     asks = {operand: _asks(definition, operand, rule) for operand, rule in rules.items()}
-    TABLE[opcode] = Entry(opcode, kind, rules, asks, because, instead, by)
+    TABLE[opcode] = Entry(opcode, kind, rules, asks, because, instead, by, _caller(), own)
+    changed()
+
+
+def _caller() -> str:
+    """Where the word of the table stands that is being read."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code.co_filename == __file__:
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "an unknown place"
 
 
 def _asks(definition: OpDefinition, operand: str, rule: Rule) -> tuple[str, ...]:

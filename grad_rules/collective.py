@@ -111,7 +111,11 @@ def _all_to_all(ct: Any, inst: Instruction, dimensions: Sequence[int]) -> Cotang
     return [builder.add("get-tuple-element", [back], {"index": k}) for k in range(len(parts))]
 
 
-def _permute(ct: Any, inst: Instruction, source_target_pairs: Sequence[Sequence[int]]) -> Cotangents:
+def _permute(ct: Any, inst: Instruction, source_target_pairs: Sequence[Sequence[int]],
+             slice_sizes: Sequence[Sequence[int]]) -> Cotangents:
+    if slice_sizes:  # where slices went is not kept: the rule would keep the operands of every other permutation, too
+        raise DifferentiationError("collective-permute in place, with slices, has no gradient",
+                                   hint="permute the slice and write it with dynamic-update-slice")
     pairs = tuple((target, source) for source, target in source_target_pairs)
     return _for_each(inst, ct, lambda c, k: _exchange(
         "collective-permute", inst, [c], _operand_shape(inst, k), source_target_pairs=pairs))
@@ -134,8 +138,8 @@ linear("all-gather-start", operands=lambda ct, inst, dimensions: _of_start(
 linear("all-gather-done", operand=_of_done)
 linear("all-to-all", operands=_all_to_all)
 linear("collective-permute", operands=_permute)
-linear("collective-permute-start", operands=lambda ct, inst, source_target_pairs: _of_start(
-    ct, inst, lambda made: _permute(made, inst, source_target_pairs)))
+linear("collective-permute-start", operands=lambda ct, inst, source_target_pairs, slice_sizes: _of_start(
+    ct, inst, lambda made: _permute(made, inst, source_target_pairs, slice_sizes)))
 linear("collective-permute-done", operand=_of_done)
 
 # --------------------------------------------------------------------------------------------- one to all, and back

@@ -276,6 +276,8 @@ def _scatter(ct: Any, out: Any, operands: tuple[XlaOp, ...], inst: Instruction, 
     windows, count = windows_of_scatter(inst), len(operands) // 2
     arrays, indices, updates = operands[:count], operands[count], operands[count + 1:]
     cts, outs = (ct, out) if inst.shape.is_tuple else ((ct,), (out,))
+    if any(size > n for size, n in zip(windows.sizes, windows.array.dimensions, strict=True)):
+        return [*cts, None, *[None] * count]  # no element to write to
     kinds = reducer_kinds(to_apply)
     rules = [_SCATTERS.get(kind or "") for kind in kinds]
     if None in rules:

@@ -9,11 +9,13 @@ from xla_torch.builder import XlaBuilder, XlaOp
 from xla_torch.errors import DifferentiationError
 from xla_torch.hlo.ir import Instruction
 from xla_torch.interop.custom_calls import is_differentiable
+from xla_torch.interop.tapes import is_tape_call
 from xla_torch.ops import CustomCallVjp, GetTupleElement, Tuple
 from xla_torch.shape import Shape
 
-from ._calculus import full, inverse, reshape, transpose
+from ._calculus import full, inverse, reshape, transpose, zeros
 from ._table import linear, vjp
+from ._user import apply_target_rule, target_rule
 
 # ------------------------------------------------------------------------------------------------------ identities
 
@@ -40,16 +42,31 @@ linear("copy-done", operand=lambda ct, inst: (ct, *(None,) * (len(inst.operands[
 # ---------------------------------------------------------------------------------------------------- custom calls
 
 
-def _custom_call(ct: Any, operands: tuple[Any, ...], inst: Instruction, custom_call_target: str) -> list[Any]:
-    """Another custom call, which knows the target's rule: the registered one, or torch's autograd through its function."""
+def _custom_call(ct: Any, out: Any, operands: tuple[Any, ...], inst: Instruction, custom_call_target: str) -> list[Any]:
+    """The user's rule for the target; else another custom call, which knows what `register_custom_call` was told, or goes
+    by torch's autograd through the target's function. Tapes know themselves."""
+    rule = target_rule(custom_call_target)
+    if rule is not None:
+        return apply_target_rule(rule, _whole(out, ct), out, operands, inst)
+    if is_tape_call(inst):
+        from xla_torch.autodiff import tape  # which is written in rules itself
+
+        return tape.pull(inst, ct, operands)
     if not is_differentiable(custom_call_target):
         raise DifferentiationError("this custom call has no gradient", got=custom_call_target,
-                                   hint=f"register_custom_call({custom_call_target!r}, function, vjp=...)")
+                                   hint=f"register_gradient({custom_call_target!r}, rule)")
     builder = next(_leaves(operands)).builder
     found = CustomCallVjp([_packed(builder, o) for o in operands], list(_cotangents(builder, ct, inst.shape)),
                           custom_call_target, str(inst.common.get("backend_config", "")))
     parts = iter([GetTupleElement(found, k) for k in range(len(found.shape.tuple_shapes))])
     return [_distributed(operand, parts) for operand in operands]
+
+
+def _whole(out: Any, ct: Any) -> Any:
+    """The cotangent of a result with zeros where there is none."""
+    if isinstance(out, XlaOp):
+        return zeros(out) if ct is None else ct
+    return tuple(_whole(o, c) for o, c in zip(out, ct or (None,) * len(out), strict=True))
 
 
 def _leaves(value: Any) -> Iterator[XlaOp]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from xla_torch.builder import XlaOp
 from xla_torch.hlo.ir import Instruction
-from xla_torch.ops import DynamicUpdateSlice, Pad, Rev, Select, Slice
+from xla_torch.ops import DynamicSlice, DynamicUpdateSlice, GetDimensionSize, Pad, Rev, Select, Slice
 
 from ._calculus import full, inverse, others, pad, reshape, sum_all, sum_over, transpose, zeros
 from ._table import linear, zero
@@ -44,9 +44,11 @@ def _put_back(ct: XlaOp, acc: XlaOp | None, slice: Sequence[tuple[int, int, int]
     return spread if acc is None else acc + spread
 
 
-def _cut_apart(ct: XlaOp, inst: Instruction, dimensions: Sequence[int]) -> tuple[XlaOp, ...]:
+def _cut_apart(ct: XlaOp, inst: Instruction, operands: tuple[XlaOp, ...], dimensions: Sequence[int]) -> tuple[XlaOp, ...]:
     """concatenate: each operand's part of the cotangent."""
     (dimension,) = dimensions
+    if any(o.shape.dynamic_flags[dimension] for o in inst.operands):
+        return _cut_apart_at_run_time(ct, operands, dimension)
     parts, start = [], 0
     for operand in inst.operands:
         limit = start + operand.shape.dimensions[dimension]
@@ -54,6 +56,18 @@ def _cut_apart(ct: XlaOp, inst: Instruction, dimensions: Sequence[int]) -> tuple
         starts[dimension], limits[dimension] = start, limit
         parts.append(Slice(ct, starts, limits, [1] * ct.shape.rank))
         start = limit
+    return tuple(parts)
+
+
+def _cut_apart_at_run_time(ct: XlaOp, operands: Sequence[XlaOp], dimension: int) -> tuple[XlaOp, ...]:
+    """The parts where they begin at run time, each as long as its operand can be."""
+    parts, start = [], ct.builder.constant(0)
+    for operand in operands:
+        starts = [start if d == dimension else ct.builder.constant(0) for d in range(ct.shape.rank)]
+        sizes = list(ct.shape.dimensions)
+        sizes[dimension] = operand.shape.dimensions[dimension]
+        parts.append(DynamicSlice(ct, starts, sizes))
+        start = start + GetDimensionSize(operand, dimension)
     return tuple(parts)
 
 

@@ -16,7 +16,7 @@ from xla_torch.shape import Shape
 from xla_torch.transform.recognise import reducer_kinds
 from xla_torch.transform.recognise_reduce import selection
 
-from ._calculus import convert, is_iota_along, masked, others, size_of, spread, sum_all, sum_over, zeros
+from ._calculus import convert, filled, is_iota_along, masked, others, size_of, spread, sum_all, sum_over, zeros
 from ._expand import reduce_by_halves
 from ._regions import Cotangents, apply, derived, gradient_of
 from ._table import vjp
@@ -41,6 +41,7 @@ def _reduce(ct: Any, out: Any, operands: tuple[XlaOp, ...], inst: Instruction, d
         here = Eq(arrays[chosen], spread(outs[chosen], arrays[0].shape.dimensions, dimensions))
         return [*(None if c is None else masked(here, spread(c, x.shape.dimensions, dimensions))
                   for c, x in zip(cts, arrays, strict=True)), *[None] * count]
+    operands = (*(filled(x, dimensions, i) for x, i in zip(arrays, operands[count:], strict=True)), *operands[count:])
     return derived(lambda *values: reduce_by_halves(values[:count], values[count:], dimensions, to_apply), operands, cts)
 
 

@@ -7,14 +7,18 @@ with differences. A row's program must contain its opcode, so that a row cannot 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 
 import xla_torch
+from agreement import element_type
 from jax_oracle import Vjp, compare, program, through_autograd, to_torch
+from op_rows import Drawn
 from oracle import run_xla
 from xla_torch.hlo.ir import reachable
 from xla_torch.types import type_from_numpy
@@ -98,3 +102,47 @@ def values(*dimensions: int, seed: int = 0, low: float = -2.0, high: float = 2.0
 def complexes(*dimensions: int, seed: int = 0) -> np.ndarray:
     """Complex128 numbers off the axes."""
     return values(*dimensions, seed=seed) + 1j * values(*dimensions, seed=seed + 1)
+
+
+def smooth_values(dimensions: Sequence[int], is_complex: bool = False, seed: int = 0, low: float = -2.0,
+                  high: float = 2.0) -> np.ndarray:
+    """As `values` or, complex, off the axes; of other seeds no value is in both."""
+    count, step = int(np.prod(dimensions)), 0.37 + 0.61803398875 * seed
+    places = np.random.RandomState(seed).permutation(count) + step % 1
+    real = (low + (high - low) * places / max(count, 1)).reshape(tuple(dimensions))
+    return real + 1j * smooth_values(dimensions, False, seed + 5, 0.3, 2.0) if is_complex else real
+
+
+# ----------------------------------------------------------------------------------------------------- drawn examples
+
+
+class Smooth(Drawn):
+    """An example whose floating operands have values of which no two are equal, none of them near a kink of its function."""
+
+    low, high = -2.0, 2.0
+
+    def array(self, dims: Sequence[int], kind: str = "", domain: str | Callable[[np.random.Generator], Any] = "any") -> Any:
+        found = element_type(kind or self.kind)
+        if callable(domain) or not found.is_differentiable or found.is_narrow:
+            return super().array(dims, kind, domain)
+        low, high = (0.3, 2.0) if domain == "positive" else (-0.9, 0.9) if domain == "unit" else (self.low, self.high)
+        return super().array(dims, kind, lambda rng: smooth_values(dims, found.is_complex, int(rng.integers(1 << 16)), low, high))
+
+
+def drawn_examples(check: Callable[[Any], None], count: int) -> None:
+    """Check so many examples. Of a single one it is the second that hypothesis draws: the first is the simplest, mostly empty."""
+    seen = 0
+
+    @settings(max_examples=count + 1, deadline=None, derandomize=True, database=None, phases=(Phase.generate,),
+              suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large,
+                                     HealthCheck.large_base_example])
+    @given(st.data())
+    def each(data: Any) -> None:
+        nonlocal seen
+        seen += 1
+        if count > 1 or seen > 1:
+            check(data.draw)
+        else:
+            data.draw(st.integers(0, 1 << 16))
+
+    each()

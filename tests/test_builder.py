@@ -133,6 +133,29 @@ def test_functions_run_on_tensors_at_once():
     assert ops.ConcatInDim([a, b], 0).tolist() == [1.0, -2.0, 3.0, 4.0]
 
 
+def test_the_builder_is_that_of_the_operands():
+    builder, x, y = two_parameters()
+    joined = ops.ConcatInDim([x, y], 0)
+    assert joined.builder is builder
+    for given in (ops.Tuple([x, y]), ops.Map([x, 2.0], builder_of_a_sum().build(), [0]), ops.RngUniform(0, ops.ReduceAll(
+            x, 0.0, builder_of_a_sum().build()), F)):
+        assert given.builder is builder
+    assert ops.RngUniform(0.0, 1.0, F, builder=builder).builder is builder
+    assert ops.Iota(builder, F, 0).builder is ops.Iota(shape=F, iota_dimension=0, builder=builder).builder is builder
+
+
+def builder_of_a_sum():
+    inner = XlaBuilder("sum")
+    ops.Add(*(ops.Parameter(inner, k, Shape.array(F32), f"p{k}") for k in range(2)))
+    return inner
+
+
+def test_functions_without_operands_run_on_the_default_device():
+    assert ops.Iota(F, 0).device == torch.get_default_device()
+    first, second = ops.RngUniform(0.0, 1.0, F), ops.RngUniform(0.0, 1.0, F)
+    assert not torch.equal(first, second), "numbers are drawn at each call, though the program is cached"
+
+
 def test_gradients_flow_through_functions_on_tensors():
     x = torch.tensor([1.0, 2.0], requires_grad=True)
     ops.Mul(x, ops.Exp(x)).sum().backward()

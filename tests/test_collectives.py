@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+import oracle
 import xla_torch
 from oracle import needs_xla
 from xla_torch import F32, Shape, ops, run_replicas
@@ -115,6 +116,85 @@ def test_channels_of_moves_count_partitions() -> None:
         [0], [1], [0], [3]]
     assert run("f32[2] all-to-all(p), dimensions={0}, channel_id=1, replica_groups={{0,1}}",
                [[0, 1], [2, 3], [4, 5], [6, 7]], 2, 2) == [[0, 2], [1, 3], [4, 6], [5, 7]]
+
+
+def in_place(operands: str, pairs: str, sizes: str, result: str = "f32[4,4]") -> xla_torch.XlaComputation:
+    """A permutation of slices of f32[2,3] into f32[4,4]. Participant r reads from (0, r) and writes at (r, 0); second ones, read
+    from (0, 0), are written at (r, 2)."""
+    return xla_torch.parse_hlo(f"""HloModule m
+
+ENTRY e {{
+  p = f32[2,3] parameter(0)
+  q = f32[4,4] parameter(1)
+  zero = s32[] constant(0)
+  two = s32[] constant(2)
+  id = u32[] replica-id()
+  r = s32[] convert(id)
+  from = (s32[], s32[]) tuple(zero, r)
+  to = (s32[], s32[]) tuple(r, zero)
+  from2 = ((s32[], s32[]), (s32[], s32[])) tuple(from, (s32[], s32[]) tuple(zero, zero))
+  to2 = ((s32[], s32[]), (s32[], s32[])) tuple(to, (s32[], s32[]) tuple(r, two))
+  pp = (f32[2,3], f32[2,3]) tuple(p, p)
+  qq = (f32[4,4], f32[4,4]) tuple(q, q)
+  fromfrom = ((s32[], s32[]), (s32[], s32[])) tuple(from, from)
+  toto = ((s32[], s32[]), (s32[], s32[])) tuple(to, to)
+  ROOT out = {result} collective-permute({operands}), source_target_pairs={pairs}, slice_sizes={sizes}
+}}""")
+
+
+RING = {0: 2, 1: 0, 2: 1}
+"""Who sends to whom is in the other direction: each target's source."""
+
+
+def test_slices_are_permuted_in_place() -> None:
+    """The source says where it reads, the target where it writes; both are moved so that the slice lies inside."""
+    arguments = [(np.arange(6, dtype="f").reshape(2, 3) + 10 * r, np.full((4, 4), -1 - r, "f")) for r in range(3)]
+    program = in_place("p, q, from, to", "{{0,1},{1,2},{2,0}}", "{{2,2}}")
+    wanted = []
+    for target, (_, output) in enumerate(arguments):
+        column = min(RING[target], 1)
+        want = output.copy()
+        want[target:target + 2, :2] = arguments[RING[target]][0][:, column:column + 2]
+        wanted.append(want)
+    for got, want in zip(run_replicas(program, arguments, num_replicas=3), wanted, strict=True):
+        assert got[0].tolist() == want.tolist()
+    several = in_place("pp, qq, fromfrom, toto", "{{0,1},{1,2},{2,0}}", "{{2,2},{2,2}}", "(f32[4,4], f32[4,4])")
+    for got, want in zip(run_replicas(several, arguments, num_replicas=3), wanted, strict=True):
+        assert [g.tolist() for g in got] == [want.tolist()] * 2
+    assert [r[0].tolist() for r in run_replicas(in_place("p, q, from, to", "{}", "{{2,2}}"), arguments, num_replicas=3)] == [
+        a[1].tolist() for a in arguments]
+
+
+def test_several_slices_between_the_same_participants() -> None:
+    """The k-th pair with a source sends its k-th slice, the k-th with a target writes at its k-th place."""
+    arguments = [(np.arange(6, dtype="f").reshape(2, 3) + 10 * r, np.full((4, 4), -1 - r, "f")) for r in range(2)]
+    program = in_place("p, q, from2, to2", "{{0,1},{1,0},{0,0},{1,1}}", "{{1,2},{1,2}}")
+    first, second = (r[0] for r in run_replicas(program, arguments, num_replicas=2))
+    assert first[0].tolist() == [11, 12, 0, 1]
+    assert second[1].tolist() == [0, 1, 10, 11]
+    assert (first[1:] == -1).all()
+
+
+def test_permuting_in_place_is_built() -> None:
+    builder = xla_torch.XlaBuilder("p")
+    x, y, i = (builder.parameter(k, Shape.parse(s)) for k, s in enumerate(("f32[3]", "f32[5]", "s32[]")))
+    begun = ops.MultiCollectivePermute([x, y, (i,), (i * 2,)], [(0, 0)], inplace=True, slice_sizes=[[2]])
+    program = builder.build(begun)
+    text = program.to_hlo_text()
+    assert oracle.xla_accepts(text) is None
+    for again in (program, xla_torch.parse_hlo(text)):
+        assert again(torch.arange(3.0), torch.full((5,), -1.0), torch.tensor(1, dtype=torch.int32)).tolist() == [-1, -1, 1, 2, -1]
+    halves = xla_torch.parse_hlo("""HloModule m
+
+ENTRY e {
+  p = f32[3] parameter(0)
+  q = f32[5] parameter(1)
+  i = s32[] parameter(2)
+  t = (s32[]) tuple(i)
+  begun = (f32[3], f32[5], u32[], u32[]) collective-permute-start(p, q, t, t), source_target_pairs={{0,0}}, slice_sizes={{2}}
+  ROOT done = f32[5] collective-permute-done(begun)
+}""")
+    assert halves(torch.arange(3.0), torch.full((5,), -1.0), torch.tensor(1, dtype=torch.int32)).tolist() == [-1, 1, 2, -1, -1]
 
 
 def test_ids() -> None:
@@ -242,7 +322,7 @@ ENTRY e {{
 RUN_REFUSALS = [
     ("f32[4] all-gather(p), dimensions={0}, replica_groups={{0,1}}", 1, "names replica 1, and there are 1"),
     ("f32[4] all-gather(p), dimensions={0}, replica_groups={}", 1, "does not fit the number of participants"),
-    ("f32[2] all-reduce(p), to_apply=add, replica_groups={{1}}", 2, "is in no replica group"),
+    ("f32[2] all-reduce(p), to_apply=add, replica_groups={{0}}", 2, "is in no replica group"),
     ("f32[2] all-to-all(p), dimensions={0}, replica_groups={}", 3, "no multiple of the group's size"),
     ("f32[2] collective-permute(p), source_target_pairs={{0,5}}", 2, "a participant that does not exist"),
 ]

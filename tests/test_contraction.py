@@ -254,11 +254,19 @@ def test_the_message_of_the_design() -> None:
         assert part in message
 
 
-def test_integers_are_not_narrowed() -> None:
-    builder = xla_torch.XlaBuilder("refused")
-    x = builder.parameter(0, xla_torch.Shape.parse("s32[3]"))
-    with pytest.raises(InvalidArgument, match="narrower"):
-        ops.Dot(x, x, preferred_element_type=xla_torch.S8)
+@needs_xla
+@pytest.mark.parametrize("opcode", ["dot(p0, p1), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+                                    "convolution(p0, p1), dim_labels=bf_io->bf"])
+@pytest.mark.parametrize(("result", "operand"), [
+    ("s8", "s32"), ("u8", "s32"), ("f32", "s32"), ("s8", "f32"), ("u32", "f32"), ("s32", "f32"), ("f32", "c64"), ("f64", "c64"),
+    ("c64", "f32"), ("bf16", "f32")])
+def test_any_result_type_is_preferred(opcode: str, result: str, operand: str) -> None:
+    """Of a wider sum of products: integers wrap, floats saturate, complex numbers lose their imaginary part."""
+    arrays = [np.array(v).astype(operand.replace("c64", "complex64").replace("s32", "int32").replace("f32", "float32"))
+              for v in ([[100.5, 7], [-300, 2]], [[5, -9], [11, 3.25]])]
+    if operand == "c64":
+        arrays[0] += np.array(1j, np.complex64)
+    assert_agrees(f"{result}[2,2] {opcode}", *[f"{operand}[2,2]"] * 2, arrays=arrays)
 
 
 RAGGED_REFUSED = [

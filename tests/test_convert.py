@@ -181,7 +181,10 @@ BITCASTS = [
     ("u4", (0, 2), "u8", (0,)), ("u32", (9,), "f8e5m2fnuz", (9, 4)), ("f8e4m3fn", (9,), "u4", (9, 2)),
     *((f, (256,), "u8", (256,)) for f in (*NARROW_FLOATS[:-1], "f8e8m0fnu")),
     *(("s8", (256,), f, (256,)) for f in (*NARROW_FLOATS[:-1], "f8e8m0fnu")),
-    ("f8e4m3fnuz", (9, 2), "u16", (9,)), ("u4", (9, 2), "f8e3m4", (9,)),
+    ("f8e4m3fnuz", (9, 2), "u16", (9,)), ("u4", (9, 2), "f8e3m4", (9,)), ("s2", (16,), "u2", (16,)), ("u8", (5,), "s2", (5, 4)),
+    ("s2", (5, 4), "u8", (5,)), ("s16", (3,), "s4", (3, 4)), ("s4", (3, 4), "s16", (3,)), ("s2", (3, 8), "u16", (3,)),
+    ("u16", (3,), "s2", (3, 8)), ("f4e2m1fn", (3, 4), "u16", (3,)), ("u32", (3,), "f4e2m1fn", (3, 8)),
+    ("f8e4m3fn", (3, 4), "u32", (3,)), ("f64", (3,), "u2", (3, 32)), ("s4", (3,), "s2", (3, 2)), ("s2", (3, 2), "u4", (3,)),
 ]
 
 
@@ -210,6 +213,12 @@ def is_narrow_nan(values: np.ndarray) -> np.ndarray:
         return np.zeros(values.shape, bool)
     with np.errstate(all="ignore"):
         return np.isnan(values.astype(np.float32))
+
+
+def test_bitcast_of_no_elements_with_any_strides() -> None:
+    nothing = torch.empty(0, 1, dtype=torch.int8).expand(0, 2)
+    assert nothing.stride() == (1, 0)
+    assert ops.BitcastConvertType(nothing, F16).shape == (0,)
 
 
 def test_document_examples_of_bitcast() -> None:

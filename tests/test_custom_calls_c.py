@@ -247,3 +247,11 @@ def test_a_row_major_constraint_will_do() -> None:
 def test_what_cannot_be_registered(function: Any, vjp: Any, what: str) -> None:
     with pytest.raises(InvalidArgument, match=what):
         register_custom_call("refused", function, vjp)
+
+
+def test_a_result_that_shares_memory_with_an_operand_does_not_change_the_callers(library: ctypes.CDLL) -> None:
+    """An alias allows to write over an operand; what the caller keeps is his own."""
+    x = torch.tensor([[5.0, 6], [7, 8]])
+    run = program("fill", "f32[2,2]", "f32[2,2]", output_operand_aliasing=[((), (0, ()))])
+    assert run(x).tolist() == [[0, 1], [2, 3]]
+    assert x.tolist() == [[5, 6], [7, 8]]

@@ -1,7 +1,10 @@
-"""Every name of the operation semantics documents exists, and what compilers write in two halves builds, prints and runs."""
+"""Every name of the operation semantics documents exists and takes what the documents give it, and what compilers write in two
+halves builds, prints and runs."""
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +13,7 @@ import pytest
 import torch
 
 import xla_torch
+from document_signatures import FORMS, Arguments, parsed
 from oracle import needs_xla, run_xla, xla_accepts
 from xla_torch import F32, Layout, Shape, ops
 from xla_torch.distributed import feeds
@@ -31,7 +35,9 @@ BUILT = [
     "Sign", "Sin", "Slice", "Sort", "Sqrt", "Sub", "Tan", "Tanh", "TopK", "Transpose", "TriangularSolve", "Tuple", "While",
     "Xor", "EqTotalOrder", "GeTotalOrder", "GtTotalOrder", "LeTotalOrder", "LtTotalOrder", "NeTotalOrder", "AllGatherTuple",
     "AllReduceTuple", "AllToAllTuple", "MultiCollectivePermute", "CustomCallWithComputation", "CustomCallWithLayout",
-    "InfeedWithToken", "OutfeedWithToken", "RecvFromHost", "RecvWithToken", "SendToHost", "SendWithToken",
+    "InfeedWithToken", "OutfeedWithToken", "RecvFromHost", "RecvWithToken", "SendToHost", "SendWithToken", "PartitionID",
+    "RecvToHost", "RecvWithTokens", "SendWithTokens", "Constant", "CreateToken", "CustomCallWithConvDnums", "ReduceAll",
+    "ReduceWindowWithGeneralPadding", "ReshapeWithInferredDimension", "SelectAndScatterWithGeneralPadding",
 ]
 """What the documents build programs with."""
 
@@ -57,6 +63,90 @@ def test_every_name_exists(names: list[str]) -> None:
 
 def test_every_name_is_described() -> None:
     assert sorted(name for name in BUILT + COMPILED + LIBRARY if not getattr(ops, name).__doc__) == []
+
+
+# ------------------------------------------------------------------------------------------- what functions take
+
+
+def built(form: str, by_name: bool, without: tuple[str, ...] = ()) -> str:
+    """The program that a form makes, as text."""
+    made = Arguments(parsed(form))
+    given = {name: made.value(name) for name in made.form.parameters}
+    kept = {name: value for name, value in given.items() if name not in without}
+    call = getattr(ops, made.function)
+    builder = {} if made.builder.instructions else {"builder": made.builder}
+    result = call(**builder, **kept) if by_name else call(*(made.builder for _ in builder), *kept.values())
+    return made.builder.build(result).to_hlo_text()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_documented_form_builds(form: str) -> None:
+    """In the documents' order and by the documents' names, which give the same program."""
+    text = built(form, True)
+    if not parsed(form).by_name:
+        assert built(form, False) == text
+    assert xla_torch.parse_hlo(text).program_shape
+
+
+@pytest.mark.parametrize("form", [f for f in FORMS if parsed(f).defaults])
+def test_what_may_be_left_out_may_and_has_the_documented_default(form: str) -> None:
+    function, _, defaults, _ = parsed(form)
+    parameters = inspect.signature(getattr(ops, function)).parameters
+    assert {name: parameters[name].default for name in defaults} == defaults
+    built(form, True, tuple(defaults))
+
+
+def test_every_documented_function_has_its_form() -> None:
+    compiled = {"BuildPartitionId", "Compare", "PartitionId", "Parameter"}  # Parameter and ids have no operands to vary
+    variants = re.compile("Tuple$|^Multi|^CustomCallWith|FromHost$|WithToken$|^ReduceAll$|InferredDimension$")
+    assert sorted(set(BUILT) - {parsed(f).function for f in FORMS} - compiled) == sorted(
+        name for name in BUILT if variants.search(name) and name not in {parsed(f).function for f in FORMS})
+
+
+def test_an_older_name_beside_the_new_one_is_an_error() -> None:
+    with pytest.raises(TypeError, match="'size' is its older name"):
+        ops.SetDimensionSize(torch.zeros(3), val=2, size=2, dimension=0)
+
+
+AT_ONCE: dict[str, tuple[Callable[[], Any], Any]] = {
+    "Iota": (lambda: ops.Iota(Shape.parse("s32[2,3]"), 1), [[0, 1, 2], [0, 1, 2]]),
+    "Iota of a size": (lambda: ops.Iota(None, F32, 3), [0.0, 1.0, 2.0]),
+    "Constant": (lambda: ops.Constant([1.5, 2.5]), [1.5, 2.5]),
+    "ConstantLiteral": (lambda: ops.ConstantLiteral(np.arange(2)), [0, 1]),
+    "ConstantR0": (lambda: ops.ConstantR0(None, 5), 5),
+    "ConstantR1": (lambda: ops.ConstantR1(2, 7.0), [7.0, 7.0]),
+    "ConstantR2": (lambda: ops.ConstantR2([[1], [2]]), [[1], [2]]),
+    "RngUniform": (lambda: ops.RngUniform(2, 3, Shape.parse("s32[2]")), [2, 2]),
+    "RngNormal": (lambda: ops.RngNormal(0.5, 0.0, Shape.parse("f32[2]")), [0.5, 0.5]),
+    "ReplicaId": (ops.ReplicaId, 0),
+    "PartitionId": (lambda: ops.PartitionId(None), 0),
+    "AfterAll": (lambda: ops.AddDependency(torch.tensor(3), ops.AfterAll([ops.CreateToken(), ops.CreateToken()])), 3),
+}
+"""Functions without operands run at once where no builder is given."""
+
+
+@pytest.mark.parametrize("name", AT_ONCE)
+def test_without_builder_and_operands_functions_run_at_once(name: str) -> None:
+    call, want = AT_ONCE[name]
+    assert call().tolist() == want
+
+
+TUPLES: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
+    "GetTupleElement": lambda x, y: [ops.GetTupleElement((y, x), 1), ops.GetTupleElement([y, (x, y)], 1)[1]],
+    "Tuple": lambda x, y: ops.Tuple([x, y]),
+    "Select": lambda x, y: ops.Select(torch.tensor(False), (-x, -y), (x, y)),
+    "OptimizationBarrier": lambda x, y: ops.OptimizationBarrier((x, y)),
+    "AllReduce": lambda x, y: ops.AllReduce((x, y), added("f32[]", "f32[]")),
+    "CrossReplicaSum": lambda x, y: ops.CrossReplicaSum([x, y]),
+    "ReduceScatter": lambda x, y: ops.ReduceScatter((x, y), added("f32[]", "f32[]"), 0, 1),
+}
+"""Functions that take tuples take Python tuples; all of these give the arguments back."""
+
+
+@pytest.mark.parametrize("name", TUPLES)
+def test_python_tuples_stand_for_tuples(name: str) -> None:
+    x, y = torch.tensor([1.0, 2]), torch.tensor([3.0])
+    assert [t.tolist() for t in TUPLES[name](x, y)] == [[1, 2], [3]]
 
 
 # ------------------------------------------------------------------------------------------- what compilers write

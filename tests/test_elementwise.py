@@ -137,6 +137,14 @@ def test_unary_values(opcode: str, text: str, operand: list[float], result: list
     assert_agree(run_ours(elementwise_hlo(opcode, [(text, values)], text), values), np.array(result, dtype_of(text)), 2)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_reciprocal_root_of_16_bits_is_rounded_once(dtype: torch.dtype) -> None:
+    x = torch.linspace(0.05, 4.0, 500).to(dtype)
+    want = x.double().rsqrt().float().to(dtype)
+    for step in (1, 7):  # torch takes another way for a few elements than for many
+        assert torch.equal(torch.cat([ops.Rsqrt(part) for part in x.split(step)]), want)
+
+
 # ------------------------------------------------------------------------------------------- two operands
 
 ARITHMETIC = (*NARROW_INTS, *INTS, *FLOATS, "f8e5m2", "f8e4m3fn", "f8e8m0fnu", "f4e2m1fn")
@@ -248,6 +256,24 @@ ENTRY entry {{
   ROOT r = {text}[{len(values)}] {opcode}({operands})
 }}"""
     assert_agree(*run_both(hlo, values), 2, (values,), signed_zero=False)
+
+
+@pytest.mark.parametrize("text", FLOATS)
+@pytest.mark.parametrize("constant_first", [False, True])
+@pytest.mark.parametrize("constant", [1.0, 3.0, -0.7, 1e4])
+def test_quotients_with_a_constant_are_rounded_once(constant: float, constant_first: bool, text: str) -> None:
+    """As NumPy's. (Of a constant divisor XLA's CPU code takes the reciprocal, and so rounds twice.)"""
+    values = np.random.default_rng(0).normal(size=500).astype(dtype_of(text))
+    number = np.array(constant).astype(values.dtype)
+    hlo = f"""ENTRY entry {{
+  p = {text}[500] parameter(0)
+  s = {text}[] constant({number})
+  c = {text}[500] broadcast(s), dimensions={{}}
+  ROOT r = {text}[500] divide({"c, p" if constant_first else "p, c"})
+}}"""
+    with np.errstate(over="ignore"):
+        want = number / values if constant_first else values / number
+    assert_agree(run_ours(hlo, values), want, 0, (values,))
 
 
 # The counter of a loop stays a Python integer while the program runs; elementwise ops meet it as either operand.
@@ -389,7 +415,7 @@ def test_shapes_of_binary_ops(lhs: str, rhs: str, result: str) -> None:
 CODE = [
     ("add(p, q)", "f32", "p + q"),
     ("multiply(p, c)", "f32", "p * 3.0"),
-    ("divide(c, p)", "f32", "3.0 / p"),
+    ("divide(c, p)", "f32", "kernels.elementwise.quotient(3.0, p)"),
     ("maximum(p, q)", "f32", "torch.maximum(p, q)"),
     ("maximum(p, c)", "f32", "torch.clamp(p, min = 3.0)"),
     ("tanh(p)", "f32", "torch.tanh(p)"),

@@ -1,7 +1,7 @@
 """What XLA refuses is refused before anything runs, from text and by the builder, in words that say what is wrong.
 
-The rows of HLO instructions stand in `error_rows.py`; conditions of documented functions alone stand here, and in the tables
-of their families' tests.
+The rows of HLO instructions stand in `error_rows.py` and `error_rows_programs.py`; conditions of documented functions alone
+stand here, and in the tables of their families' tests.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ import pytest
 import torch
 
 import xla_torch
-from error_rows import ROWS, WRONG_TYPES, opcode_of, program
+from error_rows import ROWS as ARRAY_ROWS
+from error_rows import WRONG_TYPES, opcode_of, program
+from error_rows_programs import ROWS as PROGRAM_ROWS
 from xla_torch import F32, S32, Layout, Shape, XlaBuilder, XlaOp, ops
 from xla_torch.errors import HloSyntaxError, InvalidArgument, XlaError
 from xla_torch.hlo.ir import Instruction
@@ -37,6 +39,7 @@ NEEDS_STRICTNESS = "mixed precision is not allowed"
 """Refused in a finished program only: while one is built, floats of different widths meet in the wider one."""
 
 
+ROWS = ARRAY_ROWS + PROGRAM_ROWS
 IDS = [f"{opcode_of(instruction)}-{number}" for number, (_, instruction, _) in enumerate(ROWS)]
 
 
@@ -72,6 +75,30 @@ def test_element_types_are_refused(operands: str, opcode: str) -> None:
         assert part in message
     with pytest.raises(InvalidArgument, match=what):
         build(text)
+
+
+HALVES = [  # over p: f32[2] and t: token[], what begins an operation, what ends it, and what is wrong
+    ("f32[2] negate(p)", "f32[2] all-reduce-done(first)", "is not the operation's first half"),
+    ("(f32[2], f32[2]) tuple(p, p)", "f32[2] all-gather-done(first)", "is not the operation's first half"),
+    ("(f32[2], f32[2]) tuple(p, p)", "f32[2] collective-permute-done(first)", "is not the operation's first half"),
+    ("(f32[2], f32[2], u32[]) custom-call(p), custom_call_target=\"x\"", "f32[2] copy-done(first)", "first half"),
+    ("((f32[2]), f32[2]) custom-call(p), custom_call_target=\"x\"", "f32[2] async-done(first)", "first half"),
+    ("((f32[2]), f32[2], u32[]) async-start(p), calls=f", "f32[2] async-done(first), calls=g", "calls differs between"),
+    ("(f32[2], u32[], token[]) send(p, t), channel_id=1", "token[] send-done(first), channel_id=2", "channel_id differs"),
+    ("(f32[2], u32[], token[]) send(p, t), channel_id=1, is_host_transfer=true", "token[] send-done(first), channel_id=1",
+     "is_host_transfer differs"),
+    ("(f32[2], u32[], token[]) recv(t), channel_id=1", "(f32[2], token[]) recv-done(first)", "channel_id differs"),
+]
+
+
+@pytest.mark.parametrize(("first", "second", "what"), HALVES)
+def test_halves_that_do_not_belong_together(first: str, second: str, what: str) -> None:
+    regions = "".join(f"{n} {{\n  ROOT a = f32[2] parameter(0)\n}}\n\n" for n in "fg")
+    with pytest.raises(InvalidArgument, match=what) as loading:
+        xla_torch.parse_hlo(f"HloModule m\n\n{regions}ENTRY e {{\n  p = f32[2] parameter(0)\n  t = token[] after-all()\n"
+                            f"  first = {first}\n  ROOT r = {second}\n}}\n")
+    assert loading.value.got != ""
+    assert loading.value.expected != ""
 
 
 # --------------------------------------------------------------------------------------------- documented functions

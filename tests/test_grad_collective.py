@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 import xla_torch
-from gradient_rows import built, values
+from gradient_rows import Smooth, built, drawn_examples, smooth_values, values
+from op_rows import FAMILIES, Row
 from xla_torch import Shape, ops
 from xla_torch.types import F64
 
@@ -80,23 +82,54 @@ def test_collectives(name: str) -> None:
     check(built(ROWS[name], *arguments[0]), arguments, directions)
 
 
-def check(program: xla_torch.XlaComputation, arguments: list, directions: list, step: float = 1e-5) -> None:
+def check(program: xla_torch.XlaComputation, arguments: list, directions: list, replicas: int = 4, partitions: int = 1,
+          step: float = 1e-5) -> None:
+    """`directions` says for each participant where its arguments move to; None for integers, which do not."""
     derivative = xla_torch.vjp(program)
-    shapes = [leaf.dimensions for leaf in program.program_shape.result.leaves()]
-    cts = [[values(*s, seed=r + 40 + k) for k, s in enumerate(shapes)] for r in range(4)]
-    floats = len(directions[0])
+    leaves = [leaf for leaf in program.program_shape.result.leaves() if leaf.element_type.is_differentiable]
+    cts = [[smooth_values(s.dimensions, s.element_type.is_complex, r + 40 + k) for k, s in enumerate(leaves)]
+           for r in range(len(arguments))]
+
+    def run(program: xla_torch.XlaComputation, given: list) -> list:
+        results = xla_torch.run_replicas(program, [tuple(g) for g in given], num_replicas=replicas, num_partitions=partitions)
+        return [[a for a in map(np.asarray, of) if a.dtype.kind in "fc"] for of in results]
 
     def total(sign: int) -> float:
-        moved = [(*(a + sign * step * d for a, d in zip(given[:floats], along, strict=True)), *given[floats:])
+        moved = [[a if d is None else a + sign * step * d for a, d in zip(given, along, strict=True)]
                  for given, along in zip(arguments, directions, strict=True)]
-        results = xla_torch.run_replicas(program, moved, num_replicas=4)
-        return sum(float((c * np.asarray(r)).sum()) for of, ct in zip(results, cts, strict=True)
-                   for r, c in zip(of, ct, strict=True))
+        return sum(product(c, r) for of, ct in zip(run(program, moved), cts, strict=True) for r, c in zip(of, ct, strict=True))
 
-    gradients = xla_torch.run_replicas(derivative, [(*a, *c) for a, c in zip(arguments, cts, strict=True)], num_replicas=4)
-    slope = sum(float((np.asarray(g) * d).sum()) for of, along in zip(gradients, directions, strict=True)
-                for g, d in zip(of, along, strict=True))
+    gradients = run(derivative, [[*a, *c] for a, c in zip(arguments, cts, strict=True)])
+    slope = sum(product(g, d) for of, along in zip(gradients, directions, strict=True)
+                for g, d in zip(of, (d for d in along if d is not None), strict=True))
     assert slope == pytest.approx((total(1) - total(-1)) / (2 * step), rel=1e-6, abs=1e-6)
+
+
+def product(ct: np.ndarray, value: np.ndarray) -> float:
+    """The real product of a cotangent with a value."""
+    return float(np.real(np.conj(ct) * value).sum())
+
+
+DRAWN = [pytest.param(row, kind, id=f"{row.name} {kind}") for row in FAMILIES["collective"] for kind in ("f64", "c128")
+         if kind in row.types]
+
+
+@pytest.mark.parametrize(("row", "kind"), DRAWN)
+def test_drawn_collectives(row: Row, kind: str) -> None:
+    """Drawn shapes, groups and dimensions: see `op_rows`."""
+    def example(draw: Any) -> None:
+        drawn = Smooth(draw, kind)
+        root = row.build(drawn)
+        assert drawn.builder is not None
+        program = drawn.builder.build(ops.Tuple(drawn.builder, list(root)) if isinstance(root, (list, tuple)) else root)
+        replicas, partitions = row.participants
+        arguments = [drawn.of_participant(k) for k in range(replicas * partitions)]
+        directions = [[smooth_values(a.shape, kind == "c128", 100 + 10 * r + k) if a.dtype.kind in "fc" else None
+                       for k, a in enumerate(given)] for r, given in enumerate(arguments)]
+        if any(d is not None for d in directions[0]):
+            check(program, arguments, directions, replicas, partitions)
+
+    drawn_examples(example, 2)
 
 
 def test_product_of_zeros() -> None:
@@ -114,8 +147,17 @@ def test_ragged_all_to_all() -> None:
     targets = np.stack([np.concatenate([[0], np.cumsum(sizes[:, j])[:-1]]) for j in range(4)], 1)
     arguments = [(values(4, 2, seed=r), values(6, 2, seed=r + 9), offsets[r].astype(np.int32), sizes[r].astype(np.int32),
                   targets[r].astype(np.int32), sizes[:, r].astype(np.int32)) for r in range(4)]
-    directions = [(values(4, 2, seed=r + 20), values(6, 2, seed=r + 30)) for r in range(4)]
+    directions = [(values(4, 2, seed=r + 20), values(6, 2, seed=r + 30), *(None,) * 4) for r in range(4)]
     check(built(lambda x, y, i, s, o, r: ops.RaggedAllToAll(x, i, s, y, o, r), *arguments[0]), arguments, directions)
+
+
+def test_slices_in_place_are_refused() -> None:
+    def program(x: xla_torch.XlaOp) -> xla_torch.XlaOp:
+        start = (x.builder.constant(0),)
+        return ops.MultiCollectivePermute([x, x, start, start], [(0, 0)], inplace=True, slice_sizes=[[2]])
+
+    with pytest.raises(xla_torch.errors.DifferentiationError, match="dynamic-update-slice"):
+        xla_torch.vjp(built(program, values(4)))
 
 
 def test_refused_reducers() -> None:

@@ -206,3 +206,30 @@ def test_operands_of_different_precision() -> None:
     derivative = xla_torch.vjp(built(lambda x, y: x.builder.add("multiply", [x, y]), values(3).astype(np.float32),
                                      values(3).astype(ml_dtypes.bfloat16)))
     assert str(derivative.program_shape.result) == "(f32[3], bf16[3])"
+
+
+# ------------------------------------------------------------------------------------------------------ random numbers
+
+
+@pytest.mark.parametrize(("function", "fraction"), [
+    (ops.RngUniform, lambda out, a, b: ((out - a) / (b - a), lambda u: (1 - u, u))),
+    (ops.RngNormal, lambda out, a, b: ((out - a) / b, lambda z: (np.ones_like(z), z))),
+], ids=["uniform", "normal"])
+def test_random_numbers_move_with_their_distribution(function, fraction) -> None:
+    """low + u (high - low) and mu + sigma z, for the u and z that were drawn."""
+    low, high = np.float64(-1.0), np.float64(2.5)
+    program = built(lambda a, b: function(a, b, xla_torch.Shape.parse("f64[2,3]")), low, high)
+    ct = values(2, 3)
+    out, by_low, by_high = xla_torch.vjp(program, with_outputs=True).run_numpy(low, high, ct)
+    drawn, slopes = fraction(out, low, high)
+    for got, slope in zip((by_low, by_high), slopes(drawn), strict=True):
+        np.testing.assert_allclose(got, (ct * slope).sum(), rtol=1e-12)
+
+
+def test_random_numbers_without_a_width() -> None:
+    """An empty interval and a deviation of zero have finite gradients."""
+    at = np.float64(1.5)
+    for function, width in ((ops.RngUniform, at), (ops.RngNormal, np.float64(0.0))):
+        program = built(lambda a, b, f=function: f(a, b, xla_torch.Shape.parse("f64[4]")), at, width)
+        found = xla_torch.vjp(program).run_numpy(at, width, np.ones(4))
+        assert np.isfinite(found).all()

@@ -390,6 +390,71 @@ def test_several_operands(known: bool, reading: str) -> None:
                 rng.integers(-5, 50, 20, np.int32), rng.normal(size=20).astype(np.float32))
 
 
+def documented_scatter(operand: torch.Tensor, indices: np.ndarray, updates: torch.Tensor, dims: Dimensions, function: Any,
+                       whole: bool) -> torch.Tensor:
+    """The documents' formula, index by index: dropped is what is out of bounds, or with `whole` the window that sticks out."""
+    if dims.index_vector_dim == indices.ndim:
+        indices = indices[..., None]
+    window_of = [d for d in range(operand.dim()) if d not in dims.absent + dims.batching]
+    scatter_dims = [d for d in range(updates.dim()) if d not in dims.window_dims]
+    order = [*scatter_dims, *dims.window_dims]
+    index_places = [d - (d > dims.index_vector_dim) for d in dims.index_batching]
+    for at in np.ndindex(*(updates.shape[d] for d in order)):
+        point, offset = at[:len(scatter_dims)], at[len(scatter_dims):]
+        vector = np.moveaxis(indices, dims.index_vector_dim, -1)[point]
+        start = [0] * operand.dim()
+        for place, component in zip(dims.index_map, vector, strict=True):
+            start[place] = int(component)
+        for place, d in zip(dims.batching, index_places, strict=True):
+            start[place] = point[d]
+        full = list(start)
+        for place, n in zip(window_of, offset, strict=True):
+            full[place] += n
+        ends = [s + w for s, w in zip(start, dims.window, strict=True)]
+        inside = (all(s >= 0 for s in start) and all(e <= n for e, n in zip(ends, operand.shape, strict=True)) if whole
+                  else all(0 <= k < n for k, n in zip(full, operand.shape, strict=True)))
+        if inside:
+            update = updates[tuple(at[order.index(d)] for d in range(updates.dim()))]
+            operand = operand.index_put(tuple(torch.tensor(k) for k in full), function(operand[tuple(full)], update))
+    return operand
+
+
+FUNCTIONS = {"add": lambda a, b: a + b, "multiply": lambda a, b: a * b, "second": lambda a, b: b}
+
+
+@pytest.mark.parametrize("out_of_bounds", ["window", "element"])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_what_a_scatter_drops(name: str, out_of_bounds: str) -> None:
+    """Windows that stick out, or only their elements outside: values, gradients, and what real XLA makes of the program."""
+    builder = XlaBuilder("combine")
+    combine = builder.build(FUNCTIONS[name](*(builder.parameter(k, Shape(F32)) for k in range(2))))
+    for seed in range(24):
+        dims, index_type = draw(seed), ("s32", "s64", "u8", "u32", "s8")[seed % 5]
+        numbers = ops.ScatterDimensionNumbers(dims.window_dims, dims.absent, dims.index_map, dims.index_vector_dim, dims.batching,
+                                              dims.index_batching)
+        indices = indices_for(dims, seed, index_type)
+        torch.manual_seed(seed)
+        operand, updates = (torch.randn(n).requires_grad_() for n in (dims.operand, dims.result))
+        got = ops.Scatter(operand, torch.from_numpy(indices), updates, combine, numbers, out_of_bounds=out_of_bounds)
+        want = documented_scatter(operand, indices, updates, dims, FUNCTIONS[name], out_of_bounds == "window")
+        torch.testing.assert_close(got, want)
+        ct = torch.randn_like(want)
+        for found, expected in zip(torch.autograd.grad(got, (operand, updates), ct, allow_unused=True),
+                                   torch.autograd.grad((want * ct).sum() + 0 * updates.sum(), (operand, updates)), strict=True):
+            torch.testing.assert_close(torch.zeros_like(expected) if found is None else found, expected)
+
+
+@needs_xla
+def test_a_scatter_that_drops_elements_is_a_program_of_xla() -> None:
+    builder = XlaBuilder("p")
+    shapes = ("s32[4,3]", "u32[5,2]", "s32[5,2,2]")
+    operand, indices, updates = (builder.parameter(k, Shape.parse(s)) for k, s in enumerate(shapes))
+    numbers = ops.ScatterDimensionNumbers((1, 2), (), (0, 1), 1)
+    text = builder.build(ops.Scatter(operand, indices, updates, _add(S32), numbers, out_of_bounds="element")).to_hlo_text()
+    places = np.array([[3, 2], [0, 0], [2**32 - 1, 0], [2, 2**31], [1, 1]], np.uint32)
+    assert_same(text, plain("s32", 4, 3), places, 100 * plain("s32", 5, 2, 2))
+
+
 def test_scatter_in_place_is_the_same() -> None:
     operand, indices, updates = torch.randn(5, 6), torch.tensor([[1], [4], [1]]), torch.randn(3, 6)
     dims: Any = {"update_window_dims": (1,), "inserted_window_dims": (0,), "scatter_dims_to_operand_dims": (0,),
@@ -425,6 +490,12 @@ def _gather(slice_sizes=(1, 3), indices=(5, 1), element_type=S32, **changes):
 def _add(element_type=F32):
     builder = XlaBuilder("add")
     return builder.build(builder.parameter(0, Shape(element_type)) + builder.parameter(1, Shape(element_type)))
+
+
+def _scatter_in_line(out_of_bounds: str):
+    """A window of 4 elements for an operand of 3."""
+    return ops.Scatter(torch.zeros(3), torch.zeros(1, 1, dtype=torch.int32), torch.zeros(1, 4), _add(F32),
+                       ops.ScatterDimensionNumbers((1,), (), (0,), 1), out_of_bounds=out_of_bounds)
 
 
 def _scatter(updates=(5, 3), indices=(5, 1), element_type=F32, computation=None, **changes):
@@ -474,6 +545,10 @@ REFUSALS = [
     (lambda: _scatter(scatter_dims_to_operand_dims=(2,)), "out of range"),
     (lambda: _scatter(index_vector_dim=3), "index_vector_dim is out of range"),
     (lambda: _scatter(computation=_add(S32)), "does not fit"),
+    (lambda: _scatter_in_line("element"), "larger than the operand"),
+    (lambda: _scatter_in_line("elements"), "no such choice of what is dropped"),
+    (lambda: ops.Gather(torch.zeros(3), torch.zeros(1, dtype=torch.int32), slice_sizes=[1], offset_dims=(0,)),
+     "wrong dimension numbers"),
     (lambda: _scatter(element_type=S32), "does not fit"),
     (lambda: ops.Scatter([(x := _p(4))], _with(x, 1, 1), [], _add(), SCATTER), "one update for each operand"),
 ]

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import xla_torch
+from agreement import dtype_of
 from contraction_rows import assert_close, random_array, run_one
 from oracle import HAS_XLA, needs_xla
 from xla_torch import F32, S32, Layout, Shape, ops
@@ -44,6 +45,28 @@ def test_bitcast_reads_memory_in_the_results_order(given: str, result: str) -> N
     got, = run_one(f"{result} bitcast(p0)", [given], array)
     assert (got.shape, got.dtype) == (target.dimensions, target.element_type.numpy)
     assert in_memory(got, target).tobytes() == in_memory(array, source).tobytes()
+
+
+NARROW = [("u8[3]", "s4[6]"), ("s4[6]", "u8[3]"), ("f8e4m3fn[4]", "u8[2,2]"), ("u32[2]", "f8e5m2[8]"),
+          ("f4e2m1fn[2,4]", "u16[2]"), ("s2[8]", "u16[1]"), ("s4[2,4]", "u4[8]"), ("u4[2,2]", "f8e5m2[2]"), ("c64[2]", "u8[16]")]
+
+
+@pytest.mark.parametrize(("given", "result"), NARROW)
+def test_bitcast_of_narrow_types(given: str, result: str) -> None:
+    """As bitcast-convert, of the elements one after another: there narrow elements lie low part first."""
+    source, target = Shape.parse(given), Shape.parse(result)
+    size = max(source.element_type.bits // 8, 1)
+    raw = np.random.default_rng(0).integers(0, 1 << min(source.element_type.bits, 8), source.element_count * size, np.uint8)
+    array = raw.view(dtype_of(source.element_type.text)).reshape(source.dimensions)
+    got, = run_one(f"{result} bitcast(p0)", [given], array)
+    assert got.shape == target.dimensions
+    assert packed_bits(got, target) == packed_bits(array, source)
+
+
+def packed_bits(array: np.ndarray, shape: Shape) -> list[int]:
+    """All bits of the elements, low ones first."""
+    bits = np.unpackbits(np.ascontiguousarray(array).reshape(-1, 1).view(np.uint8), axis=1, bitorder="little")
+    return bits[:, :shape.element_type.bits].reshape(-1).tolist()
 
 
 def test_bitcast_refuses_another_size() -> None:
@@ -234,7 +257,7 @@ def test_unknown_targets_are_listed_at_once() -> None:
     program = builder.build(y)
     with pytest.raises(UnsupportedError, match="no function is known for these custom calls") as raised:
         program(torch.zeros(2))
-    assert raised.value.got == "first, second"
+    assert raised.value.got == "first (1 call), second (1 call)"
 
 
 CONFIGS = [

@@ -13,6 +13,7 @@ import torch
 
 import oracle
 from xla_torch import from_jax, from_stablehlo, grad, load, parse_hlo
+from xla_torch.distributed import feeds
 from xla_torch.errors import HloSyntaxError, InvalidArgument, MissingDependency
 from xla_torch.interop.polymorphic import PolymorphicComputation
 from xla_torch.interop.stablehlo import hlo_text_from_proto, load_stablehlo
@@ -242,3 +243,123 @@ def test_sizes_that_do_not_fit_are_refused():
         program(torch.tensor(2), torch.zeros(2, 4))
     with pytest.raises(InvalidArgument, match="wrong number of arguments"):
         program(torch.zeros(2, 3))
+
+
+def test_paddings_may_be_arguments():
+    program = from_stablehlo("""func.func @main(%x: tensor<?xf32>, %low: tensor<1xi64>) -> tensor<?xf32> {
+      %z = stablehlo.constant dense<7.0> : tensor<f32>
+      %0 = stablehlo.constant dense<0> : tensor<1xi64>
+      %1 = stablehlo.dynamic_pad %x, %z, %low, %0, %0
+        : (tensor<?xf32>, tensor<f32>, tensor<1xi64>, tensor<1xi64>, tensor<1xi64>) -> tensor<?xf32>
+      return %1 : tensor<?xf32>
+    }""")
+    for low in (1, 3):
+        assert program(torch.ones(2), torch.tensor([low])).tolist() == [7.0] * low + [1.0] * 2
+
+
+SLICES = """func.func @main(%x: tensor<?xf32>, %start: tensor<i64>, %size: tensor<i64>) -> tensor<?xf32> {
+  %0 = stablehlo.reshape %start : (tensor<i64>) -> tensor<1xi64>
+  %1 = stablehlo.reshape %size : (tensor<i64>) -> tensor<1xi64>
+  %2 = stablehlo.add %0, %1 : tensor<1xi64>
+  %3 = stablehlo.constant dense<1> : tensor<1xi64>
+  %4 = stablehlo.real_dynamic_slice %x, %0, %2, %3
+    : (tensor<?xf32>, tensor<1xi64>, tensor<1xi64>, tensor<1xi64>) -> tensor<?xf32>
+  return %4 : tensor<?xf32>
+}"""
+
+
+@pytest.mark.parametrize(("start", "size", "expected"), [(1, 2, [1, 2]), (3, 2, [2, 3]), (-5, 3, [0, 1, 2]), (9, 1, [3])])
+def test_slices_of_unknown_bounds_begin_where_they_fit(start: int, size: int, expected: list[float]):
+    got = from_stablehlo(SLICES)(torch.arange(4.0), torch.tensor(start), torch.tensor(size))
+    assert got.tolist() == expected
+
+
+def test_unknown_sizes_that_refinement_leaves_run_as_they_are():
+    program = from_stablehlo("""func.func @main(%x: tensor<?xf32>) -> tensor<?x4xi8> {
+      %0 = stablehlo.bitcast_convert %x : (tensor<?xf32>) -> tensor<?x4xi8>
+      return %0 : tensor<?x4xi8>
+    }""")
+    x = np.arange(3, dtype=np.float32)
+    assert np.array_equal(program.run_numpy(x)[0], x.view(np.int8).reshape(3, 4))
+
+
+# ------------------------------------------------------------------------------------------------ entry functions
+
+FUNCTIONS = """module @several {
+  func.func @double(%x: tensor<f32>) -> tensor<f32> {
+    %0 = func.call @add(%x, %x) : (tensor<f32>, tensor<f32>) -> tensor<f32>
+    return %0 : tensor<f32>
+  }
+  func.func @main_0(%x: tensor<f32>) -> tensor<f32> {
+    %0 = stablehlo.negate %x : tensor<f32>
+    return %0 : tensor<f32>
+  }
+  func.func private @add(%x: tensor<f32>, %y: tensor<f32>) -> tensor<f32> {
+    %0 = stablehlo.add %x, %y : tensor<f32>
+    return %0 : tensor<f32>
+  }
+}"""
+
+
+def test_the_only_public_function_is_the_entry():
+    program = FUNCTIONS.replace("func.func @main_0", "func.func private @main_0")
+    assert from_stablehlo(program)(torch.tensor(3.0)) == 6
+
+
+ENTRIES = [("double", FUNCTIONS, 6), ("main_0", FUNCTIONS, -3), ("main", FUNCTIONS.replace("double", "main"), 6),
+           ("main_0", FUNCTIONS.replace("double", "main"), -3)]
+
+
+@pytest.mark.parametrize(("entry", "program", "expected"), ENTRIES)
+def test_an_entry_may_be_named(entry: str, program: str, expected: float, tmp_path: Path):
+    path = tmp_path / "several.mlir"
+    path.write_text(program)
+    assert load(path, entry=entry)(torch.tensor(3.0)) == expected
+
+
+def test_several_functions_are_a_library():
+    library: Any = from_stablehlo(FUNCTIONS)
+    assert list(library) == ["double", "main_0"]
+    assert (len(library), repr(library)) == (2, "Library(double, main_0)")
+    assert library["double"] is library["double"]
+    assert library["double"](torch.tensor(3.0)) == 6
+    with pytest.raises(KeyError):
+        library["add"]
+
+
+USES = [lambda library: library(torch.tensor(1.0)), lambda library: library.run_numpy(np.float32(1)),
+        lambda library: library.to_hlo_text()]
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_library_is_no_program(use: Any):
+    with pytest.raises(InvalidArgument, match=r"(?s)none is called main.*double, main_0.*entry='double'"):
+        use(from_stablehlo(FUNCTIONS))
+
+
+def test_an_entry_that_does_not_exist_is_refused():
+    with pytest.raises(InvalidArgument, match=r"(?s)entry='other'.*double, main_0, add"):
+        from_stablehlo(FUNCTIONS, entry="other")
+    with pytest.raises(HloSyntaxError, match="main"):
+        from_stablehlo("module {}")
+
+
+def test_functions_talk_through_the_host():
+    library: Any = from_stablehlo("""module {
+      func.func @give(%x: tensor<2xf32>, %t: !stablehlo.token) -> !stablehlo.token {
+        %0 = "stablehlo.send"(%x, %t) <{
+          channel_handle = #stablehlo.channel_handle<handle = 7, type = 2>, is_host_transfer = true}>
+          : (tensor<2xf32>, !stablehlo.token) -> !stablehlo.token
+        return %0 : !stablehlo.token
+      }
+      func.func @take(%t: !stablehlo.token) -> (tensor<2xf32>, !stablehlo.token) {
+        %0:2 = "stablehlo.recv"(%t) <{
+          channel_handle = #stablehlo.channel_handle<handle = 7, type = 3>, is_host_transfer = true}>
+          : (!stablehlo.token) -> (tensor<2xf32>, !stablehlo.token)
+        return %0#0, %0#1 : tensor<2xf32>, !stablehlo.token
+      }
+    }""")
+    x = np.array([1, 2], np.float32)
+    library["give"].run_numpy(x)
+    feeds.send(7, feeds.receive(7))
+    assert library["take"].run_numpy()[0].tolist() == [1, 2]

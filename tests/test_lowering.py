@@ -279,6 +279,7 @@ def test_torch_compile_of_a_program():
         xla_torch.compile(lambda x: x)  # pyright: ignore[reportArgumentType]
 
 
+@pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("text", [CHAIN, LOOP.format(n=5)])
 def test_programs_run_where_their_arguments_are(text):

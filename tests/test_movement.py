@@ -77,6 +77,12 @@ def test_pad_of_nothing() -> None:
     assert_same(text, np.zeros(0, np.int32))
 
 
+@needs_xla
+def test_pad_crops_what_it_pads() -> None:
+    text = program("p = s32[0,2] parameter(0)", "v = s32[] constant(9)", "r = s32[0,3] pad(p, v), padding=1_-1x4_-3")
+    assert_same(text, np.zeros((0, 2), np.int32))
+
+
 def test_pad_keeps_large_integers() -> None:
     text = program("p = s64[1] parameter(0)", "v = s64[] constant(4611686018427387905)", "r = s64[2] pad(p, v), padding=1_0")
     assert xla_torch.parse_hlo(text).run_numpy(np.array([3]))[0].tolist() == [2**62 + 1, 3]

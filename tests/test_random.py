@@ -127,6 +127,15 @@ def test_uniform_floats(element_type: str, low: float, high: float) -> None:
     assert abs(values.mean() - (low + high) / 2) < (high - low) / 20
 
 
+@pytest.mark.parametrize("element_type", ["f8e5m2", "f8e4m3fn", "f8e3m4", "f4e2m1fn"])
+def test_narrow_floats_stay_below_the_upper_bound(element_type: str) -> None:
+    dtype = Shape.parse(f"{element_type}[]").element_type.numpy
+    got, = run_one(f"{element_type}[500] rng(p0, p1), distribution=rng_uniform", [f"{element_type}[]"] * 2,
+                   np.array(0, dtype), np.array(1, dtype))
+    values = got.astype(np.float64)
+    assert 0 <= values.min() < values.max() < 1
+
+
 def test_random_booleans() -> None:
     got, = run_one("pred[1000] rng(p0, p1), distribution=rng_uniform", ["pred[]"] * 2, np.array(False), np.array(True))
     assert 300 < got.sum() < 700

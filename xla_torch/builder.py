@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from .errors import InvalidArgument, XlaError
-from .hlo.ir import Computation, Instruction, Module, live_instructions, unique_names
+from .hlo.ir import Computation, Instruction, Module, Token, live_instructions, unique_names
 from .hlo.literal import Literal
 from .opcodes.inference import definition_of, infer_shape
 from .shape import Shape
@@ -250,20 +250,34 @@ def documented(function: Callable[..., Any]) -> Callable[..., Any]:
     """Make a documented function work on torch tensors too. (Its type says so: one of XlaOps alone would refuse tensors.)
 
     Given XlaOps it runs as it is. Given torch tensors (anywhere, also in lists), they become the parameters of a
-    computation of this one op, which is run at once; gradients flow through it. A `builder` parameter need not be given then.
+    computation of this one op, which is run at once; gradients flow through it. A `builder` parameter need not be given, as
+    in the documents: it is that of the XlaOps among the arguments. Where there are none, and no tensors (``Iota(shape, 0)``),
+    the op runs at once as well, on torch's default device.
     """
-    takes_builder = next(iter(inspect.signature(function).parameters), "") == "builder"
+    parameters = inspect.signature(function).parameters
+    takes_builder, leads = "builder" in parameters, next(iter(parameters), "") == "builder"
+
+    def build(builder: XlaBuilder | None, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        if leads:
+            return function(builder, *args, **kwargs)
+        return function(*args, **kwargs, builder=builder) if takes_builder else function(*args, **kwargs)
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        tensors: list[torch.Tensor] = []
-        _collect(args, tensors)
-        _collect(kwargs.values(), tensors)
-        if tensors and takes_builder and "builder" not in kwargs and not (
-                args and (args[0] is None or isinstance(args[0], XlaBuilder))):
-            args = (None, *args)
+        builder = None
+        if leads and args and (args[0] is None or isinstance(args[0], XlaBuilder)):
+            builder, args = args[0], args[1:]
+        if takes_builder:
+            builder = kwargs.pop("builder", builder)
+        values: list[torch.Tensor | Token] = []
+        ops: list[XlaOp] = []
+        _collect((*args, *kwargs.values()), values, ops)
+        if builder is None and ops:
+            builder = ops[0].builder
         try:
-            return _run_at_once(function, takes_builder, args, kwargs, tensors) if tensors else function(*args, **kwargs)
+            if values or (takes_builder and builder is None):
+                return _run_at_once(build, function.__name__, args, kwargs, values)
+            return build(builder, args, kwargs)
         except XlaError as error:
             error.located(subject=function.__name__)
             raise
@@ -271,26 +285,47 @@ def documented(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _collect(values: Iterable[Any], into: list[torch.Tensor]) -> None:
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            into.append(value)
+def renamed(**older: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Let a documented function take parameters by the names that older documents give them: ``older_name="name"``."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            for old in older.keys() & kwargs.keys():
+                if older[old] in kwargs:
+                    raise TypeError(f"{function.__name__}() got {older[old]!r} twice: {old!r} is its older name")
+                kwargs[older[old]] = kwargs.pop(old)
+            return function(*args, **kwargs)
+
+        return call
+
+    return decorate
+
+
+def _collect(given: Iterable[Any], values: list[torch.Tensor | Token], ops: list[XlaOp]) -> None:
+    """The tensors and tokens, and the XlaOps, among arguments, also in lists."""
+    for value in given:
+        if isinstance(value, (torch.Tensor, Token)):
+            values.append(value)
+        elif isinstance(value, XlaOp):
+            ops.append(value)
         elif isinstance(value, (list, tuple)):
-            _collect(value, into)
+            _collect(value, values, ops)
 
 
-def _run_at_once(function: Callable[..., Any], takes_builder: bool, args: tuple[Any, ...], kwargs: dict[str, Any],
-                 tensors: Sequence[torch.Tensor]) -> Any:
-    specs = tuple((tuple(t.shape), t.dtype) for t in tensors)
-    marks = iter(range(len(tensors)))
-    frozen = (_freeze(args, marks), _freeze(tuple(kwargs.items()), marks))
+def _run_at_once(build: Callable[..., Any], name: str, args: Sequence[Any], kwargs: dict[str, Any],
+                 values: Sequence[torch.Tensor | Token]) -> Any:
+    specs = tuple(None if isinstance(v, Token) else (tuple(v.shape), v.dtype) for v in values)
+    marks = iter(range(len(values)))
+    frozen = (_freeze(tuple(args), marks), _freeze(tuple(kwargs.items()), marks))
     try:
-        computation, several = _one_op_cached(function, takes_builder, frozen[0], frozen[1], specs)
+        computation, several = _one_op_cached(build, name, frozen[0], frozen[1], specs)
     except TypeError as error:
         if "unhashable" not in str(error):
             raise
-        computation, several = _one_op(function, takes_builder, frozen[0], frozen[1], specs)
-    result = computation(*tensors)
+        computation, several = _one_op(build, name, frozen[0], frozen[1], specs)
+    anywhere = not any(isinstance(v, torch.Tensor) for v in values)
+    result = computation(*values, device=torch.get_default_device() if anywhere else None)
     return list(result) if several else result
 
 
@@ -320,7 +355,7 @@ class _Exact:
 
 
 def _freeze(value: Any, marks: Any) -> Any:
-    if isinstance(value, torch.Tensor):
+    if isinstance(value, (torch.Tensor, Token)):
         return _Mark(next(marks))
     if isinstance(value, (bool, int, float, complex)) and not isinstance(value, enum.Enum):
         return _Exact(value)
@@ -339,25 +374,23 @@ def _thaw(value: Any, parameters: Sequence[XlaOp]) -> Any:
     return value
 
 
-def _one_op(function: Callable[..., Any], takes_builder: bool, args: tuple[Any, ...], kwargs: tuple[Any, ...],
+def _one_op(build: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: tuple[Any, ...],
             specs: tuple[Any, ...]) -> tuple[XlaComputation, bool]:
-    builder = XlaBuilder(function.__name__)
-    parameters = []
-    for number, (dims, dtype) in enumerate(specs):
-        element_type = type_from_torch(dtype)
-        if element_type is None:
-            raise InvalidArgument("a tensor of this dtype has no XLA element type", subject=function.__name__, got=dtype)
-        parameters.append(builder.parameter(number, Shape.array(element_type, dims)))
-    values = list(_thaw(args, parameters))
-    if takes_builder and values:
-        values[0] = builder
-    named = {k: _thaw(v, parameters) for k, v in kwargs}
-    if takes_builder and "builder" in named:
-        named["builder"] = builder
-    result = function(*values, **named)
+    builder = XlaBuilder(name)
+    parameters = [builder.parameter(number, _parameter_shape(name, spec)) for number, spec in enumerate(specs)]
+    result = build(builder, _thaw(args, parameters), {k: _thaw(v, parameters) for k, v in kwargs})
     if isinstance(result, XlaOp):
         return builder.build(result), False
     return builder.build(builder.add("tuple", list(result))), True
+
+
+def _parameter_shape(name: str, spec: tuple[tuple[int, ...], torch.dtype] | None) -> Shape:
+    if spec is None:
+        return Shape.token()
+    element_type = type_from_torch(spec[1])
+    if element_type is None:
+        raise InvalidArgument("a tensor of this dtype has no XLA element type", subject=name, got=spec[1])
+    return Shape.array(element_type, spec[0])
 
 
 _one_op_cached = functools.lru_cache(maxsize=4096)(_one_op)

@@ -1,10 +1,13 @@
 """The command line: run a program, look into it, read its PyTorch, differentiate it; and the table of all ops.
 
     python -m xla_torch run FILE [--args data.npz | --random SEED] [--save out.npz] [--device cuda]
+    torchrun --nproc-per-node 4 -m xla_torch run FILE --args 'data.{participant}.npz'
     python -m xla_torch show FILE
     python -m xla_torch code FILE
     python -m xla_torch grad FILE [--argnums 0,1] [--value] [--out FILE]
     python -m xla_torch ops [--markdown | --gradients | --write]
+
+Under torchrun each process runs one participant of the program; ``{participant}`` in a file's name is its number.
 
 FILE is HLO text, StableHLO text or bytecode, or an HLO proto. Errors go to standard error in the house form, with exit
 status 2. On a terminal, long loads and loops show a progress bar where tqdm is installed.
@@ -13,12 +16,14 @@ status 2. On a terminal, long loads and loops show a progress bar where tqdm is 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 import time
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -26,10 +31,14 @@ import torch
 from . import optable, progress
 from .autodiff import grad, value_and_grad
 from .computation import XlaComputation
+from .distributed.participants import TIMEOUT
 from .errors import InvalidArgument, XlaError
 from .loading import load
 from .shape import Shape
 from .summary import summary
+
+if TYPE_CHECKING:
+    from .distributed import Processes
 
 FAILED = 2
 """Exit status after an error, the same as for a wrong command line."""
@@ -69,7 +78,12 @@ def _parser() -> argparse.ArgumentParser:
                        help="arguments: arrays named arg0, arg1, ... or as the parameters, else in the file's order")
     given.add_argument("--random", type=int, metavar="SEED", help="random arguments, the same for the same seed")
     run.add_argument("--save", type=Path, metavar="NPZ", help="write the results as out0, out1, ...")
-    run.add_argument("--device", default="cpu", help="where to run, as torch names it (default: cpu)")
+    run.add_argument("--device", default="cpu", help="where to run, as torch names it (default: cpu; under torchrun cuda is "
+                     "the process's own)")
+    run.add_argument("--replicas", type=int, metavar="N", help="under torchrun: replicas (default: as the program says, or all)")
+    run.add_argument("--partitions", type=int, metavar="N", help="under torchrun: partitions (default: as the program says)")
+    run.add_argument("--timeout", type=float, default=TIMEOUT, metavar="S",
+                     help="under torchrun: seconds that processes wait for each other (default: %(default)g)")
     run.set_defaults(command=_run)
 
     show = commands.add_parser("show", help="parameters, results, ops, cost, constants, what cannot run")
@@ -105,19 +119,56 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def _run(options: argparse.Namespace) -> None:
-    device = _device(options.device)
     computation = load(options.file)
-    arguments = _arguments(options, computation)
+    with _joined(options, computation) if "TORCHELASTIC_RUN_ID" in os.environ else contextlib.nullcontext() as session:
+        _run_as(options, computation, session)
+
+
+def _run_as(options: argparse.Namespace, computation: XlaComputation, session: Processes | None) -> None:
+    device = _device(options.device)
+    number = 0 if session is None else session.numbers[0]
+    arguments = _arguments(options, computation, number)
     start = time.perf_counter()
     results = computation.run_numpy(*arguments, device=device)
     seconds = time.perf_counter() - start
     shapes = [leaf for leaf in computation.program_shape.result.leaves() if leaf.is_array]
-    for number, (result, shape) in enumerate(zip(results, shapes, strict=True)):
+    lines = [] if session is None else [f"participant {number}"]
+    for place, (result, shape) in enumerate(zip(results, shapes, strict=True)):
         text = np.array2string(result, threshold=20, edgeitems=3, separator=", ", max_line_width=110)
-        print(f"out{number}  {shape}\n{text}")
+        lines.append(f"out{place}  {shape}\n{text}")
+    # In one piece: the processes of a program share the terminal.
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
     print(f"lowered and run in {seconds:.3f} s on {device}", file=sys.stderr)
     if options.save is not None:
-        np.savez(options.save, allow_pickle=False, **{f"out{n}": result for n, result in enumerate(results)})
+        np.savez(_own_path(options.save, number), allow_pickle=False, **{f"out{n}": result for n, result in enumerate(results)})
+
+
+@contextlib.contextmanager
+def _joined(options: argparse.Namespace, computation: XlaComputation) -> Iterator[Processes]:
+    """Take part in the program with the other processes that torchrun has started."""
+    import torch.distributed as dist
+
+    from .distributed import of_process_group
+
+    if options.device == "cuda":
+        options.device = f"cuda:{int(os.environ['LOCAL_RANK']) % max(1, torch.cuda.device_count())}"
+    on_cuda = _device(options.device).type == "cuda"
+    if on_cuda:
+        torch.cuda.set_device(options.device)
+    module = computation.module
+    replicas = options.replicas or (module.replica_count if "replica_count" in module.header else None)
+    dist.init_process_group("cpu:gloo,cuda:nccl" if on_cuda else "gloo")
+    try:
+        with of_process_group(num_replicas=replicas, num_partitions=options.partitions or module.num_partitions,
+                              timeout=options.timeout) as session:
+            session.check(computation)
+            yield session
+    finally:
+        dist.destroy_process_group()
+
+
+def _own_path(path: Path, number: int) -> Path:
+    return Path(str(path).replace("{participant}", str(number)))
 
 
 def _grad(options: argparse.Namespace) -> None:
@@ -154,12 +205,12 @@ def _device(name: str) -> torch.device:
 # --------------------------------------------------------------------------------------------------- arguments
 
 
-def _arguments(options: argparse.Namespace, computation: XlaComputation) -> list[np.ndarray]:
+def _arguments(options: argparse.Namespace, computation: XlaComputation, number: int) -> list[np.ndarray]:
     signature = computation.program_shape
     if options.args is not None:
-        return _stored(options.args, signature.parameters, signature.parameter_names)
+        return _stored(_own_path(options.args, number), signature.parameters, signature.parameter_names)
     if options.random is not None:
-        random = np.random.default_rng(options.random)
+        random = np.random.default_rng(options.random + number)
         return [_random(random, shape) for shape in signature.parameters]
     if signature.parameters:
         raise InvalidArgument("the program takes arguments", subject="run", got="none", expected=signature,

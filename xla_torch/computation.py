@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import threading
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 import torch.fx
+from torch.autograd import forward_ad
 
 from .errors import DeviceError, InvalidArgument
 from .hlo.ir import Computation, Module
@@ -18,6 +20,9 @@ from .lowering import numerics
 from .lowering.emit import check_devices, comment, flatten, lower, unflatten
 from .shape import ProgramShape, Shape
 from .types import type_from_numpy, type_from_torch
+
+if TYPE_CHECKING:
+    from .autodiff.options import GradientOptions
 
 
 class XlaComputation:
@@ -36,6 +41,13 @@ class XlaComputation:
         self._flat = all(p.shape.is_array for p in module.entry.parameters)
         self._result = module.entry.root.shape
         self._accepts = [(s.dimensions, s.element_type.torch, s) for s in self._inputs]
+        self.gradient_options: GradientOptions | None = None
+
+    def with_gradient_options(self, options: GradientOptions) -> XlaComputation:
+        """The same program, whose gradients are found in another way, through every door: `backward`, torch.func, `grad`."""
+        computation = XlaComputation(self.module)
+        computation.gradient_options = options
+        return computation
 
     # ---- looking
 
@@ -65,6 +77,16 @@ class XlaComputation:
     def __repr__(self) -> str:
         return f"XlaComputation({comment(self.name)}: {self.program_shape})"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as its text: what was derived from the program is derived again."""
+        return _unpickled, (self.to_hlo_text(), self.gradient_options)
+
+    def __copy__(self) -> XlaComputation:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> XlaComputation:
+        return self  # a program does not change
+
     # ---- running
 
     def lowered(self, device: torch.device | str = "cpu") -> torch.fx.GraphModule:
@@ -75,31 +97,38 @@ class XlaComputation:
             with self._lock:
                 module = self._lowered.get(device)
                 if module is None:
-                    check_custom_calls(self.prepared())
-                    module = lower(self.prepared(), device)
+                    with _undisturbed():
+                        check_custom_calls(self.prepared())
+                        module = lower(self.prepared(), device)
                     self._lowered[device] = module
         return module
 
     def prepared(self) -> Computation:
-        """The entry as the lowering and the gradient engine see it: calls and fusions inlined, dead code gone."""
+        """The entry as the lowering sees it: calls and fusions inlined, dead code gone, dynamic sizes settled."""
+        from .transform.dynamic_sizes import settle
         from .transform.inline import inline
 
-        return self.derived("inlined", lambda: inline(self.module.entry))
+        return self.derived("inlined", lambda: settle(inline(self.module.entry)))
 
     def derived(self, key: Any, make: Any) -> Any:
         """Something computed from this program once and kept with it. Safe to call from several threads."""
         if key not in self._derived:
             with self._lock:
                 if key not in self._derived:
-                    self._derived[key] = make()
+                    with _undisturbed():
+                        self._derived[key] = make()
         return self._derived[key]
 
     def __call__(self, *arguments: Any, device: torch.device | str | None = None) -> Any:
         """Run on torch tensors. `device` is for programs without arguments; raises InvalidArgument for a wrong number,
         shape or dtype of arguments and DeviceError for arguments on several devices."""
+        if torch.compiler.is_compiling():
+            from .dynamo import one_call
+
+            return one_call(self, *arguments, device=device)
         tensors = list(arguments) if self._flat else self._flatten(arguments)
         self._check(tensors)
-        if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+        if is_differentiated(tensors):
             from .autodiff.bridge import call_with_autograd
 
             return self.unflatten(call_with_autograd(self, tensors))
@@ -112,6 +141,9 @@ class XlaComputation:
     def run_flat(self, tensors: Sequence[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]:
         """Run without autograd on flat arguments that were checked; the flat results."""
         module = self._lowered.get(device) or self.lowered(device)
+        if torch.is_autocast_enabled(device.type):  # XLA's types are what the program says
+            with torch.autocast(device.type, enabled=False):
+                return self.run_flat(tensors, device)
         with torch.no_grad():
             return module.forward(*tensors)
 
@@ -145,7 +177,7 @@ class XlaComputation:
         for number, (tensor, (dims, dtype, shape)) in enumerate(zip(tensors, self._accepts, strict=True)):
             if not isinstance(tensor, torch.Tensor):
                 tensors[number] = tensor = self._tensor(tensor, number, shape, tensors)
-            if tensor.dtype is not dtype or (tuple(tensor.shape) != dims and not _fits(tensor, shape)):
+            if tensor.dtype is not dtype or (tuple(tensor.shape) != dims and not _fits(tensor.shape, shape)):
                 raise self._wrong_argument(tensor, number, shape)
         if len({t.device for t in tensors}) > 1:
             check_devices(tensors)
@@ -171,18 +203,45 @@ class XlaComputation:
             expected=f"{shape} as {shape.element_type.torch}")
 
 
-def _fits(tensor: torch.Tensor, shape: Shape) -> bool:
-    """A tensor for a shape with dynamic dimensions: at most the bound, or anything where there is none."""
-    if shape.is_static or tensor.dim() != shape.rank:
+def _unpickled(text: str, options: GradientOptions | None) -> XlaComputation:
+    from .loading import parse_hlo
+
+    computation = parse_hlo(text)
+    computation.gradient_options = options
+    return computation
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """What is kept with a program is made in the same way wherever it is first called: under no transform of torch.func, no
+    mode that makes other tensors, and not as inference tensors."""
+    from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    with temporarily_clear_interpreter_stack(), _disable_current_modes(), torch.inference_mode(False):
+        yield
+
+
+def is_differentiated(tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether a call is more than a run: autograd records it, tangents go through it, or a torch.func transform is on."""
+    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+        return True
+    return bool(tensors) and (forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active())
+
+
+def _fits(sizes: Sequence[int], shape: Shape) -> bool:
+    """Sizes for a shape with dynamic dimensions: at most the bound, or anything where there is none."""
+    if shape.is_static or len(sizes) != shape.rank:
         return False
     return all(have == size or (dynamic and (size < 0 or have <= size))
-               for have, size, dynamic in zip(tensor.shape, shape.dimensions, shape.dynamic_flags, strict=True))
+               for have, size, dynamic in zip(sizes, shape.dimensions, shape.dynamic_flags, strict=True))
 
 
 def tensor_from_numpy(array: Any, shape: Shape, number: int) -> torch.Tensor:
     """A NumPy argument as a tensor of the parameter's boundary dtype. Raises InvalidArgument for another type or shape."""
     array = np.asarray(array)
-    if type_from_numpy(array.dtype) is not shape.element_type or (array.shape != shape.dimensions and shape.is_static):
+    if type_from_numpy(array.dtype) is not shape.element_type or (
+            array.shape != shape.dimensions and not _fits(array.shape, shape)):
         raise InvalidArgument(f"argument {number} has the wrong shape or dtype", got=f"{array.dtype}{list(array.shape)}",
                               expected=str(shape))
     carrier = numerics.carrier_from_numpy(array, shape.element_type)

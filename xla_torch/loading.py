@@ -16,23 +16,24 @@ from .hlo.verifier import verify
 from .lowering.emit import lower
 
 
-def load(path: str | os.PathLike[str]) -> XlaComputation:
+def load(path: str | os.PathLike[str], entry: str | None = None) -> XlaComputation:
     """A program from a file: HLO text (.hlo, .txt), StableHLO text or bytecode (.mlir, .mlirbc), HLO proto (.pb).
 
-    The content decides, not the name. Raises HloSyntaxError, InvalidArgument or UnsupportedError with the place in the
-    file; StableHLO and protos need jaxlib (MissingDependency says what to install).
+    The content decides, not the name. `entry` is the function to run of a StableHLO module, see `from_stablehlo`. Raises
+    HloSyntaxError, InvalidArgument or UnsupportedError with the place in the file; StableHLO and protos need jaxlib
+    (MissingDependency says what to install).
     """
     path = pathlib.Path(path)
     data = path.read_bytes()
     if data[:4] == b"ML\xefR" or path.suffix == ".mlirbc":
-        return from_stablehlo(data)
+        return from_stablehlo(data, entry)
     try:
         text = data.decode()
     except UnicodeDecodeError:
         return from_hlo_proto(data)
     if path.suffix == ".pb":
         return from_hlo_proto(data)
-    return from_stablehlo(text) if _is_mlir(text, path) else parse_hlo(text, str(path))
+    return from_stablehlo(text, entry) if _is_mlir(text, path) else parse_hlo(text, str(path))
 
 
 def _is_mlir(text: str, path: pathlib.Path) -> bool:
@@ -49,22 +50,31 @@ def parse_hlo(text: str, filename: str = "") -> XlaComputation:
     return XlaComputation(module)
 
 
-def from_stablehlo(program: str | bytes) -> XlaComputation:
+def from_stablehlo(program: str | bytes, entry: str | None = None) -> XlaComputation:
     """A program from StableHLO (or MHLO) text or bytecode, by XLA's own converter. Needs jaxlib.
 
-    A program with dimensions of unknown size becomes a PolymorphicComputation, which is called in the same way; for
-    everything else its `specialised` gives an XlaComputation.
+    `entry` names the function to run; without it that is ``main``, or the only public function. Of a module with several
+    and no ``main``, a mapping from names to computations is returned. Quantized parameters and results are arrays of their
+    storage type. A program with dimensions of unknown size becomes a PolymorphicComputation, which is called in the same
+    way; for everything else its `specialised` gives an XlaComputation. Raises HloSyntaxError for what XLA's reader refuses,
+    InvalidArgument for an entry that does not exist.
     """
-    from .interop.stablehlo import has_dynamic_shapes, load_stablehlo
+    from .interop.stablehlo import as_mlir, has_quantized_types, load_stablehlo, lost_promotions
+
+    program, computation, refused = as_mlir(program), None, None
+    try:
+        if entry in (None, "main") and not has_quantized_types(program):
+            computation = parse_hlo(load_stablehlo(program))
+    except (HloSyntaxError, InvalidArgument) as error:
+        refused = error
+    if computation is not None and not lost_promotions(computation.module):
+        return computation
+    from .interop.rewriting import rewritten
 
     try:
-        return parse_hlo(load_stablehlo(program))
-    except HloSyntaxError:
-        if not has_dynamic_shapes(program):
-            raise
-    from .interop.polymorphic import PolymorphicComputation
-
-    return PolymorphicComputation(program)  # pyright: ignore[reportReturnType]
+        return rewritten(program, entry)  # pyright: ignore[reportReturnType]
+    except HloSyntaxError as error:
+        raise refused or error from None
 
 
 def from_hlo_proto(data: bytes) -> XlaComputation:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from .computation import XlaComputation
 from .errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from .autodiff.options import GradientOptions
 
 
 class XlaModule(torch.nn.Module):
@@ -24,13 +27,15 @@ class XlaModule(torch.nn.Module):
         model(tokens, targets).backward()
 
     Names in `state_dict` are the program's parameter names, with anything but letters, digits and ``_`` replaced.
+    `gradient_options` say how loops are walked back.
     Raises InvalidArgument for an argument number that the program does not have, and for a value of another shape.
     """
 
     def __init__(self, computation: XlaComputation,
-                 parameters: Mapping[int, torch.Tensor] | Sequence[torch.Tensor] = (), buffers: Sequence[int] = ()):
+                 parameters: Mapping[int, torch.Tensor] | Sequence[torch.Tensor] = (), buffers: Sequence[int] = (),
+                 gradient_options: GradientOptions | None = None):
         super().__init__()
-        self.computation = computation
+        self.computation = computation if gradient_options is None else computation.with_gradient_options(gradient_options)
         held = dict(parameters if isinstance(parameters, Mapping) else enumerate(parameters))
         shape = computation.program_shape
         self._names: list[str | None] = [None] * len(shape.parameters)

@@ -420,6 +420,8 @@ def _dimensions(text: str, pos: int, dims: str) -> tuple[tuple[int, ...], tuple[
             sizes.append(UNBOUNDED if word == "?" else int(word.removeprefix("<=")))
         except ValueError:
             raise _syntax(text, pos, "a dimension is not a size", "N, <=N or ?", got=repr(word)) from None
+        if sizes[-1] >= 2**63:
+            raise _syntax(text, pos, "a dimension does not fit in 64 bits", "less than 2**63", got=word)
         if sizes[-1] < 0 and word != "?":
             raise _syntax(text, pos, "a dimension is negative", "0 or more", got=word)
         flags.append(word == "?" or word.startswith("<="))

@@ -1,6 +1,9 @@
-"""Differentiation: programs in, programs out (`grad`, `value_and_grad`, `vjp`), and the bridge to torch.autograd."""
+"""Differentiation: programs in, programs out (`grad`, `value_and_grad`, `vjp`, `jvp`), and the bridge to torch.autograd."""
+
+from grad_rules._user import register_gradient
 
 from . import branches, loops
-from .program import grad, value_and_grad, vjp
+from .options import GradientOptions
+from .program import grad, jvp, value_and_grad, vjp
 
-__all__ = ["branches", "grad", "loops", "value_and_grad", "vjp"]
+__all__ = ["GradientOptions", "branches", "grad", "jvp", "loops", "register_gradient", "value_and_grad", "vjp"]

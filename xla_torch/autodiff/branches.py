@@ -13,11 +13,12 @@ from typing import Any
 from ..builder import XlaBuilder, XlaOp
 from ..errors import DifferentiationError
 from ..hlo.ir import Computation, Instruction, reachable
-from ..opcodes.inference import definition_of
 from ..shape import Shape
 from ..transform.inline import Value, as_op, element, kept_facts, leaves, make_tuple
 from .activity import Control, Flags, activity, analyse, both, control, either
 from .engine import Cotangent, Tape, add, materialised
+from .options import GradientOptions
+from .residuals import is_pure
 from .sharing import SharingBuilder
 
 
@@ -49,7 +50,7 @@ class _Conditional(Control):
                    for value, chosen in zip(values, _parts(flag, values), strict=True) if chosen}
         if not sources:
             return [None] * len(instruction.operands)
-        back = _Back(instruction, ct, list(sources), tape.builder)
+        back = _Back(instruction, ct, list(sources), tape.builder, tape.options)
         found = back.emit(tape.values[instruction.operands[0]], taken, active[1:])
         return [None, *back.shared_out(found, taken)]
 
@@ -62,7 +63,7 @@ def _require_repeatable(instruction: Instruction) -> None:
     """Branches are run again on the way back, which must do the same."""
     for computation in reachable(instruction.called_computations):
         for inner in computation.instructions:
-            if not definition_of(inner.opcode).pure:
+            if not is_pure(inner):
                 raise DifferentiationError(
                     "a branch with random numbers or side effects has no reverse-mode gradient", subject=inner.subject,
                     where=inner.where, hint="compute them before the conditional and pass them to the branches")
@@ -77,6 +78,7 @@ class _Back:
     ct: tuple[Any, ...]
     sources: list[Instruction]
     builder: XlaBuilder
+    options: GradientOptions
 
     def emit(self, selector: Value, taken: list[list[XlaOp]], active: list[Flags]) -> list[XlaOp]:
         """Emit it; the cotangents of `sources`."""
@@ -99,7 +101,8 @@ class _Back:
         whole = builder.parameter(0, shape, "operands")
         inside = [element(whole, k) for k in range(len(shape.tuple_shapes))]
         forward, given = inside[:len(values)], iter(inside[len(values):])
-        tape = Tape(builder, branch, [list(forward)], [active], tuple(part is not None for part in self.ct))
+        tape = Tape(builder, branch, [list(forward)], [active], tuple(part is not None for part in self.ct),
+                    self.options)
         (found,) = tape.backward(tuple(None if part is None else next(given) for part in self.ct))
         parts = _parts(found if isinstance(found, tuple) else (None,) * len(values), values)
         sums: dict[Instruction, Cotangent] = {}

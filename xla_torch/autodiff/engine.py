@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from grad_rules._calculus import full, sum_over
 from grad_rules._table import TABLE, Entry, GradientKind
 
 from .. import ops
@@ -17,9 +18,11 @@ from ..builder import XlaBuilder, XlaOp
 from ..errors import DifferentiationError, XlaError
 from ..hlo.ir import Computation, Instruction
 from ..opcodes.inference import definition_of
-from ..shape import Shape
-from ..transform.inline import Replay, Value, needed_instructions
+from ..shape import UNBOUNDED, Shape
+from ..transform.inline import Replay, Value, leaves, needed_instructions
 from .activity import CONTROL, Control, Facts, Flags, analyse, any_of, control, operand_positions
+from .masks import added, is_steep, outside
+from .options import DEFAULT, GradientOptions
 from .shortcuts import shortcut
 
 Cotangent = XlaOp | tuple[Any, ...] | None
@@ -30,13 +33,13 @@ class Tape(Replay):
     """One run of a plain computation inside a builder, which can then be walked backwards.
 
     `arguments` are the parameters' values, `active` says which of them are differentiated, and `demanded` which parts of
-    the result will have a cotangent. `result` is the computation's value.
+    the result will have a cotangent, `options` how loops are walked back. `result` is the computation's value.
     """
 
     def __init__(self, builder: XlaBuilder, computation: Computation, arguments: Sequence[Value], active: Sequence[Flags],
-                 demanded: Flags = True):
+                 demanded: Flags = True, options: GradientOptions = DEFAULT):
         super().__init__(builder)
-        self.computation = computation
+        self.computation, self.options = computation, options
         self.facts: Facts = analyse(computation, active, demanded)
         self.values: dict[Instruction, Value] = {}
         self.records: dict[Instruction, Any] = {}
@@ -44,6 +47,8 @@ class Tape(Replay):
         self._instructions = needed_instructions(computation)
         for instruction in self._instructions:
             self.values[instruction] = self._forward(instruction, [self.values[o] for o in instruction.operands], arguments)
+            if any_of(self.facts.active[instruction]):
+                _measure(self.values[instruction])
         self.result = self.values[computation.root]
 
     def _forward(self, instruction: Instruction, operands: list[Value], arguments: Sequence[Value]) -> Value:
@@ -88,8 +93,13 @@ class Tape(Replay):
             wanted = [k for k in positions if any_of(self.facts.active[instruction.operands[k]])]
             if not wanted:
                 continue
-            found = rule(**self._words(instruction, entry.asks[name], positions, ct))
             several = name == definition_of(instruction.opcode).variadic
+            words = self._words(instruction, entry.asks[name], positions, ct)
+            if isinstance(ct, XlaOp) and not several and "ct" in words:
+                found: Any = outside(instruction, instruction.operands[positions[0]], ct,
+                                lambda inner, rule=rule, words=words: rule(**(words | {"ct": inner})))
+            else:
+                found = rule(**words)
             for k, part in zip(positions, found if several else (found,), strict=True):
                 if k in wanted:
                     self._contribute(instruction, k, part, replaces="acc" in entry.asks[name])
@@ -132,7 +142,8 @@ class Tape(Replay):
 
     def _accumulate(self, instruction: Instruction, part: Cotangent) -> None:
         if any_of(self.facts.active[instruction]):
-            self._cotangents[instruction] = add(self._cotangents.get(instruction), part)
+            part = fitted(part, self.values[instruction])
+            self._cotangents[instruction] = add(self._cotangents.get(instruction), part, is_steep(instruction))
 
     def _mark_origin(self, instruction: Instruction, start: int) -> None:
         """Say of the instructions just built whose gradient they are."""
@@ -164,20 +175,53 @@ def is_zero(ct: Cotangent) -> bool:
     return all(map(is_zero, ct)) if isinstance(ct, tuple) else ct is None
 
 
-def add(a: Cotangent, b: Cotangent) -> Cotangent:
-    """The sum of two cotangents of one value."""
+def add(a: Cotangent, b: Cotangent, steep: bool = False) -> Cotangent:
+    """The sum of two cotangents of one value. `steep` says that the value comes of an op whose slope may be infinite."""
     if a is None or b is None:
         return b if a is None else a
     if isinstance(a, XlaOp) and isinstance(b, XlaOp):
-        return ops.Add(a, b)
+        return added(a, b, steep)
     assert isinstance(a, tuple)
     assert isinstance(b, tuple)
     return tuple(add(x, y) for x, y in zip(a, b, strict=True))
 
 
+def fitted(part: Cotangent, value: Value) -> Cotangent:
+    """The cotangent with the sizes that a value with dynamic dimensions has at run time: cut, or filled up with zeros. Where
+    size 1 met an unknown size, the sum; where an unknown size was left at 1, repeated."""
+    if part is None:
+        return None
+    if isinstance(value, XlaOp):
+        assert isinstance(part, XlaOp)
+        return part if part.shape.is_static and value.shape.is_static else _resized(part, value)
+    assert isinstance(part, tuple)
+    return tuple(fitted(p, v) for p, v in zip(part, value, strict=True))
+
+
+def _measure(value: Value) -> None:
+    """The sizes that `fitted` will ask for, as values of the forward pass: it then keeps them, and not the arrays."""
+    for leaf in leaves(value):
+        for d, size in enumerate(leaf.shape.dimensions):
+            if leaf.shape.dynamic_flags[d] and size != UNBOUNDED:
+                ops.GetDimensionSize(leaf, d)
+
+
+def _resized(part: XlaOp, value: XlaOp) -> XlaOp:
+    shape = value.shape
+    if any(n == UNBOUNDED and m == 1 for n, m in zip(shape.dimensions, part.shape.dimensions, strict=True)):
+        part = ops.Select(ops.Eq(value, value), part, part)
+    stretched = [d for d in range(shape.rank) if shape.dimensions[d] == 1 and part.shape.dimensions[d] == UNBOUNDED]
+    if stretched:
+        part = ops.Reshape(sum_over(part, stretched), shape.dimensions)
+    for d, size in enumerate(shape.dimensions):
+        if shape.dynamic_flags[d] and size != UNBOUNDED:
+            part = ops.SetDimensionSize(part, ops.GetDimensionSize(value, d), d)
+    return part
+
+
 def zeros(builder: XlaBuilder, shape: Shape) -> XlaOp:
-    """An array of zeros."""
-    return ops.Broadcast(builder.constant(0, shape.element_type), shape.dimensions)
+    """An array of zeros; size 1 stands for an unknown size."""
+    return full(builder, 0, shape)
 
 
 def materialised(builder: XlaBuilder, ct: Cotangent, shape: Shape) -> Value:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..builder import XlaOp
+from ..builder import XlaBuilder, XlaOp
+from ..computation import XlaComputation
 from ..hlo.ir import Computation
 from ..shape import Shape
-from ..transform.inline import Value, as_op, regrouped
+from ..transform.inline import Value, as_op, make_tuple, regrouped
 from .activity import Flags
 from .engine import Cotangent, materialised
-from .program import Joint, frozen
+from .forward import Forward, frozen
+from .options import DEFAULT, GradientOptions
+from .program import Joint, plain_entry, tangent_leaves
 from .sharing import SharingBuilder
 
 
@@ -23,27 +27,19 @@ class FlatJoint:
     differentiated. Tuples are taken apart and tokens left out, as in `XlaComputation.run_flat`.
     """
 
-    def __init__(self, name: str, entry: Computation, needs: Sequence[bool], demanded: Sequence[bool] | None = None):
+    def __init__(self, name: str, entry: Computation, needs: Sequence[bool], demanded: Sequence[bool] | None = None,
+                 options: GradientOptions | None = None):
         self.builder = SharingBuilder(name)
-        self.arguments: list[XlaOp] = []
         self._shapes = [p.shape for p in entry.parameters]
-        values = [self._parameter(shape) for shape in self._shapes]
+        self.arguments, values = flat_parameters(self.builder, self._shapes)
         flags = iter(needs)
         active: list[Flags] = [_grouped(shape, flags, False) for shape in self._shapes]
         asked: Flags = True if demanded is None else _grouped(entry.root.shape, iter(demanded), False)
-        self._joint = Joint(self.builder, entry, values, active, asked)
+        self._joint = Joint(self.builder, entry, values, active, asked, options or DEFAULT)
         self._arrays = [k for k, leaf in enumerate(self._joint.outputs) if leaf.shape.is_array]
         self.results = [self._joint.outputs[k] for k in self._arrays]
         self.varying = [self._joint.varying[k] for k in self._arrays]
         self.forward_part = list(self.builder.instructions)
-
-    def _parameter(self, shape: Shape) -> Value:
-        parts: list[XlaOp] = []
-        for leaf in shape.leaves():
-            if leaf.is_array:
-                self.arguments.append(self.builder.parameter(len(self.arguments), leaf))
-            parts.append(self.arguments[-1] if leaf.is_array else self.builder.add("after-all"))
-        return regrouped(parts, shape)
 
     def cotangents(self, which: Sequence[bool]) -> list[XlaOp | None]:
         """New parameters: a cotangent for each chosen result, None for the others."""
@@ -64,8 +60,24 @@ class FlatJoint:
                 for k in wanted]
 
 
-def _grouped(shape: Shape, arrays: Any, other: bool) -> Flags:
-    """Flags of array leaves, from an iterator, in the form of the shape."""
+def flat_parameters(builder: XlaBuilder, shapes: Sequence[Shape],
+                    given: Callable[[Shape], Shape] | None = None) -> tuple[list[XlaOp], list[Value]]:
+    """New parameters, one for each array leaf of these shapes (of the shape that `given` makes of it), and the values that
+    they make up; tokens are made anew."""
+    arguments: list[XlaOp] = []
+    values: list[Value] = []
+    for shape in shapes:
+        parts: list[XlaOp] = []
+        for leaf in shape.leaves():
+            if leaf.is_array:
+                arguments.append(builder.parameter(len(arguments), given(leaf) if given else leaf))
+            parts.append(arguments[-1] if leaf.is_array else builder.add("after-all"))
+        values.append(regrouped(parts, shape))
+    return arguments, values
+
+
+def _grouped(shape: Shape, arrays: Any, other: Any) -> Any:
+    """What array leaves have, from an iterator, in the form of the shape; `other` for tokens."""
     return frozen(regrouped([next(arrays) if leaf.is_array else other for leaf in shape.leaves()], shape))
 
 
@@ -75,3 +87,18 @@ def _leaves(ct: Cotangent, shape: Shape) -> list[Cotangent]:
         parts = ct if isinstance(ct, tuple) else (None,) * len(shape.tuple_shapes)
         return [leaf for c, s in zip(parts, shape.tuple_shapes, strict=True) for leaf in _leaves(c, s)]
     return [ct] if shape.is_array else []
+
+
+def flat_jvp(computation: XlaComputation, present: Sequence[bool]) -> XlaComputation:
+    """The program from flat array arguments, and tangents for those of them that `present` flags, to the tangents of the
+    floating and complex ones among the flat array results."""
+    entry, builder = plain_entry(computation), SharingBuilder(f"{computation.name}_jvp")
+    shapes = [p.shape for p in entry.parameters]
+    arguments, values = flat_parameters(builder, shapes)
+    numbers = itertools.count(len(arguments))
+    given = iter([builder.parameter(next(numbers), a.shape.without_layout(), f"t_{k}") if flag else None
+                  for k, (a, flag) in enumerate(zip(arguments, present, strict=True))])
+    run = Forward(builder, entry, values, [_grouped(shape, given, None) for shape in shapes])
+    derived = builder.build(make_tuple(builder, list(tangent_leaves(builder, run.tangent, entry.root.shape))))
+    derived.gradient_options = computation.gradient_options
+    return derived

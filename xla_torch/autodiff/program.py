@@ -1,82 +1,116 @@
-"""`grad`, `value_and_grad` and `vjp`: derivatives of whole programs, as programs."""
+"""`grad`, `value_and_grad`, `vjp` and `jvp`: derivatives of whole programs, as programs."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-from .. import ops
+from grad_rules._calculus import full
+from grad_rules._table import revision
+
 from ..builder import XlaBuilder, XlaOp
 from ..computation import XlaComputation
 from ..errors import DifferentiationError, InvalidArgument
 from ..hlo.ir import Computation
+from ..shape import Shape
+from ..transform.dynamic_sizes import settle
 from ..transform.expand_custom_calls import expand
 from ..transform.inline import Value, as_op, elements_of, leaves, regrouped
 from .activity import Flags, spread
 from .engine import Cotangent, Tape, materialised
+from .forward import Forward, frozen
+from .options import DEFAULT, GradientOptions
 from .sharing import SharingBuilder
 
 Argnums = int | Sequence[int]
 
 
-def grad(computation: XlaComputation, argnums: Argnums = 0) -> XlaComputation:
+def grad(computation: XlaComputation, argnums: Argnums = 0, options: GradientOptions | None = None) -> XlaComputation:
     """The gradient of the sum of the program's result (of its first, if it returns a tuple).
 
     Takes the same arguments. Returns the gradient with respect to parameter `argnums`, of that parameter's shape, or for a
     sequence of numbers a tuple of gradients. Raises DifferentiationError for an op without gradient on the way, for a
     result or parameter that is not of a real floating (a parameter may be complex) type; InvalidArgument for numbers out
-    of range.
+    of range. `options` say how loops are walked back (default: the program's own).
     """
-    return _with_gradients(computation, argnums, with_value=False)
+    return _with_gradients(computation, argnums, False, options)
 
 
-def value_and_grad(computation: XlaComputation, argnums: Argnums = 0) -> XlaComputation:
+def value_and_grad(computation: XlaComputation, argnums: Argnums = 0, options: GradientOptions | None = None) -> XlaComputation:
     """Like `grad`, and returns ``(result, gradient)`` with the program's (first) result."""
-    return _with_gradients(computation, argnums, with_value=True)
+    return _with_gradients(computation, argnums, True, options)
 
 
-def vjp(computation: XlaComputation, argnums: Argnums | None = None, with_outputs: bool = False) -> XlaComputation:
+def vjp(computation: XlaComputation, argnums: Argnums | None = None, with_outputs: bool = False,
+        options: GradientOptions | None = None) -> XlaComputation:
     """The vector-Jacobian product: takes the program's arguments and then one cotangent for each floating or complex
     leaf of its result, of that leaf's shape; returns the tuple of gradients for `argnums` (default: all floating and complex
     parameters), preceded by the result's leaves if `with_outputs`. Raises like `grad`."""
-    if argnums is None:
-        shapes = computation.program_shape.parameters
-        argnums = [k for k, s in enumerate(shapes) if any(leaf.element_type.is_differentiable for leaf in s.leaves())]
-    numbers = _checked_argnums(computation, [argnums] if isinstance(argnums, int) else argnums)
-    joint = _joint(f"vjp_{computation.name}", computation, numbers)
+    numbers = _checked_argnums(computation, argnums)
+    joint = _joint(f"vjp_{computation.name}", computation, numbers, options=options)
     given = joint.cotangent_parameters([leaf.element_type.is_differentiable for leaf in joint.outputs])
     gradients = _gradients(joint, given, numbers)
-    return _closed(joint, [*joint.outputs, *gradients] if with_outputs else gradients, computation)
+    return _closed(joint.builder, [*joint.outputs, *gradients] if with_outputs else gradients, computation)
 
 
-def _with_gradients(computation: XlaComputation, argnums: Argnums, with_value: bool) -> XlaComputation:
-    numbers = _checked_argnums(computation, [argnums] if isinstance(argnums, int) else argnums)
+def jvp(computation: XlaComputation, argnums: Argnums | None = None) -> XlaComputation:
+    """The Jacobian-vector product: takes the program's arguments and then one tangent for each parameter in `argnums`
+    (default: all floating and complex parameters), of that parameter's shape; returns ``(result, tangent)``.
+
+    `result` is the program's; `tangent` is that of the result, of its shape, and for a tuple the flat tuple of the tangents
+    of its floating and complex leaves. Values and tangents go through the program together: nothing is kept, and a loop may
+    run as long as data says. ``jvp(grad(f))`` multiplies with the Hessian. Raises DifferentiationError for an op without
+    gradient on the way and for parameters that are not floating or complex; InvalidArgument for numbers out of range.
+    """
+    numbers = _checked_argnums(computation, argnums)
+    entry, builder = plain_entry(computation), SharingBuilder(f"jvp_{computation.name}")
+    parameters = [builder.parameter(k, p.shape, p.name) for k, p in enumerate(entry.parameters)]
+    tangents: list[Cotangent] = [None] * len(parameters)
+    for count, k in enumerate(numbers, len(parameters)):
+        given = builder.parameter(count, parameters[k].shape.without_layout(), f"t_{parameters[k].instruction.name}")
+        tangents[k] = frozen(elements_of(given))
+    run = Forward(builder, entry, [elements_of(p) for p in parameters], tangents)
+    found = list(tangent_leaves(builder, run.tangent, entry.root.shape))
+    return _closed(builder, [run.result, found if entry.root.shape.is_tuple else found[0] if found else []], computation)
+
+
+def tangent_leaves(builder: XlaBuilder, tangent: Cotangent, shape: Shape) -> Iterator[XlaOp]:
+    """The tangents of a value's floating and complex leaves, zeros where there is none."""
+    parts = leaves(materialised(builder, tangent, shape.without_layout()))
+    return (part for part, leaf in zip(parts, shape.leaves(), strict=True) if leaf.element_type.is_differentiable)
+
+
+def _with_gradients(computation: XlaComputation, argnums: Argnums, with_value: bool,
+                    options: GradientOptions | None) -> XlaComputation:
+    numbers = _checked_argnums(computation, argnums)
     result = computation.program_shape.result
     first = frozen(regrouped([k == 0 for k, _ in enumerate(result.leaves())], result))
-    joint = _joint(f"{'value_and_grad' if with_value else 'grad'}_{computation.name}", computation, numbers, first)
+    joint = _joint(f"{'value_and_grad' if with_value else 'grad'}_{computation.name}", computation, numbers, first, options)
     value = next(iter(joint.outputs), None)
     if value is None or not value.element_type.is_floating:
         raise DifferentiationError("the result has no gradient", subject=computation.name, got=result,
                                    expected="a real floating result (the first, of a tuple)",
                                    hint="vjp(computation) takes a cotangent for each result")
-    one = ops.Broadcast(joint.builder.constant(1, value.element_type), value.shape.dimensions)
+    one = full(joint.builder, 1, value.shape)
     found = _gradients(joint, [one, *[None] * (len(joint.outputs) - 1)], numbers)
     gradients: Value = found[0] if isinstance(argnums, int) else found
-    return _closed(joint, [value, gradients] if with_value else gradients, computation)
+    return _closed(joint.builder, [value, gradients] if with_value else gradients, computation)
 
 
-def _joint(name: str, computation: XlaComputation, numbers: Sequence[int], demanded: Flags = True) -> Joint:
+def _joint(name: str, computation: XlaComputation, numbers: Sequence[int], demanded: Flags = True,
+           options: GradientOptions | None = None) -> Joint:
     """The program's forward part with its own parameters, those numbered being differentiated."""
     builder, entry = SharingBuilder(name), plain_entry(computation)
     parameters = [builder.parameter(k, p.shape, p.name) for k, p in enumerate(entry.parameters)]
     active = [k in numbers for k in range(len(parameters))]
-    return Joint(builder, entry, [elements_of(p) for p in parameters], active, demanded)
+    return Joint(builder, entry, [elements_of(p) for p in parameters], active, demanded,
+                 options or computation.gradient_options or DEFAULT)
 
 
-def _closed(joint: Joint, result: Value, computation: XlaComputation) -> XlaComputation:
+def _closed(builder: XlaBuilder, result: Value, computation: XlaComputation) -> XlaComputation:
     """The derived program, for as many participants as the program it comes from."""
-    derived = joint.builder.build(as_op(joint.builder, result))
+    derived = builder.build(as_op(builder, result))
+    derived.gradient_options = computation.gradient_options
     header = computation.module.header
     derived.module.header.update({k: header[k] for k in ("replica_count", "num_partitions") if k in header})
     return derived
@@ -90,20 +124,24 @@ def _gradients(joint: Joint, cotangents: Sequence[XlaOp | None], numbers: Sequen
 
 
 def plain_entry(computation: XlaComputation) -> Computation:
-    """The program as the engine differentiates it: plain, and known custom calls written out as ops."""
-    return computation.derived("differentiable", lambda: expand(computation.entry))
+    """The program as the engine differentiates it: plain, known custom calls written out as ops, dynamic sizes settled."""
+    return computation.derived(("differentiable", revision()), lambda: settle(expand(computation.entry)))
 
 
-def _checked_argnums(computation: XlaComputation, argnums: Sequence[int]) -> list[int]:
+def _checked_argnums(computation: XlaComputation, argnums: Argnums | None) -> list[int]:
+    """The numbers as a list; None stands for all parameters with a floating or complex leaf."""
     shapes = computation.program_shape.parameters
-    for number in argnums:
+    if argnums is None:
+        argnums = [k for k, s in enumerate(shapes) if any(leaf.element_type.is_differentiable for leaf in s.leaves())]
+    numbers = [argnums] if isinstance(argnums, int) else list(argnums)
+    for number in numbers:
         if not 0 <= number < len(shapes):
             raise InvalidArgument(f"argnums names parameter {number}", subject=computation.name, got=number,
                                   expected=f"0 to {len(shapes) - 1}")
         if not all(leaf.element_type.is_differentiable for leaf in shapes[number].leaves()):
             raise DifferentiationError(f"parameter {number} has no gradient", subject=computation.name, got=shapes[number],
                                        expected="a floating or complex parameter")
-    return list(argnums)
+    return numbers
 
 
 # ------------------------------------------------------------------------------------------------ forward and backward
@@ -116,9 +154,9 @@ class Joint:
     """
 
     def __init__(self, builder: XlaBuilder, entry: Computation, parameters: Sequence[Value], active: Sequence[Flags],
-                 demanded: Flags = True):
+                 demanded: Flags = True, options: GradientOptions = DEFAULT):
         self.builder, self.entry = builder, entry
-        self.tape = Tape(builder, entry, parameters, active, demanded)
+        self.tape = Tape(builder, entry, parameters, active, demanded, options)
         self.outputs = list(leaves(self.tape.result))
 
     @property
@@ -136,11 +174,6 @@ class Joint:
     def backward(self, cotangents: Sequence[XlaOp | None]) -> list[Cotangent]:
         """The parameters' cotangents for those of the result's leaves. May be called again with others."""
         return self.tape.backward(frozen(regrouped(cotangents, self.entry.root.shape)))
-
-
-def frozen(value: Any) -> Any:
-    """Nested lists as nested tuples."""
-    return tuple(map(frozen, value)) if isinstance(value, list) else value
 
 
 def _flag_leaves(flags: Flags) -> Iterator[bool]:

@@ -11,16 +11,27 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..builder import XlaBuilder, XlaOp
-from ..hlo.ir import Instruction
+from ..errors import DifferentiationError
+from ..hlo.ir import Computation, Instruction, reachable
+from ..interop.tapes import is_tape_call
 from ..opcodes.inference import definition_of
+from ..shape import Shape
 
 
 @dataclasses.dataclass(frozen=True)
 class Policy:
-    """What may be computed again: a value whose ops cost at most `budget` together, counted from saved and free values."""
+    """What may be computed again: a value whose ops cost at most `budget` together, counted from saved and free values.
+
+    A value of unknown size (a tape) is always computed again, with the loop that wrote it, unless it is kept `unsized`.
+    """
 
     arithmetic: bool
     budget: int
+    unsized: bool
+
+    def keeps(self, shape: Shape) -> bool:
+        """Whether values of this shape can be saved."""
+        return not shape.is_tuple and (self.unsized or shape.is_static)
 
     def cost(self, instruction: Instruction) -> float:
         """The cost of one op; infinite where it is never computed again."""
@@ -46,10 +57,10 @@ _COSTLY = frozenset({
     "exponential", "exponential-minus-one", "log", "log-plus-one", "tanh", "logistic", "sine", "cosine", "tan", "power",
     "atan2", "erf", "cbrt", "sqrt", "rsqrt"})
 
-WHOLE_PROGRAM = Policy(arithmetic=False, budget=2)
+WHOLE_PROGRAM = Policy(arithmetic=False, budget=2, unsized=True)
 """Between a program's forward and backward: saving costs no time, so only what moves or narrows elements is done again."""
 
-LOOP_BODY = Policy(arithmetic=True, budget=4)
+LOOP_BODY = Policy(arithmetic=True, budget=4, unsized=False)
 """Between a loop's forward and backward: saving is a copy into a stack, so a little arithmetic is done again."""
 
 
@@ -63,9 +74,9 @@ def saved_values(forward: Sequence[Instruction], results: Iterable[Instruction],
     early = set(forward)
     needed = _needed(results, stop=early)
     choice = _Choice(set(free), policy)
-    for instruction in forward:
-        if instruction in needed:
-            choice.need(instruction)
+    wanted = [i for i in forward if i in needed]
+    for instruction in sorted(wanted, key=lambda i: policy.keeps(i.shape)):  # what must be computed again, first
+        choice.need(instruction)
     return [i for i in forward if i in choice.saved]
 
 
@@ -75,14 +86,21 @@ class _Choice:
     def __init__(self, free: set[Instruction], policy: Policy):
         self.free, self.policy = free, policy
         self.saved: set[Instruction] = set()
+        self.again: set[Instruction] = set()
 
     def need(self, instruction: Instruction) -> None:
         """Make the value available to the backward part: save it, or see to it that it can be computed again."""
         if self._cost(instruction, self.policy.budget) <= self.policy.budget:
             return
         operands = instruction.operands
+        if not self.policy.keeps(instruction.shape):
+            _require_repeatable(instruction)
+            self.again.add(instruction)
+            for operand in operands:
+                self.need(operand)
+            return
         smaller = sum(o.shape.byte_size for o in operands) <= instruction.shape.byte_size
-        if instruction.opcode == "tuple" or (operands and smaller and self.policy.cost(instruction) <= 1):
+        if operands and smaller and self.policy.cost(instruction) <= 1:
             for operand in operands:
                 self.need(operand)
         else:
@@ -90,7 +108,9 @@ class _Choice:
 
     def _cost(self, instruction: Instruction, limit: float) -> float:
         """What computing the value again costs, counted up to a limit."""
-        if instruction in self.free or instruction in self.saved:
+        if instruction in self.free or instruction in self.saved or instruction in self.again:
+            return 0
+        if instruction.opcode == "get-tuple-element" and instruction.operands[0] in self.again:
             return 0
         total = float("inf") if instruction.opcode == "parameter" else self.policy.cost(instruction)
         for operand in instruction.operands:
@@ -98,6 +118,32 @@ class _Choice:
                 break
             total += self._cost(operand, limit - total)
         return total
+
+
+def repeated_from(forward: Sequence[Instruction], results: Iterable[Instruction],
+                  free: Iterable[Instruction]) -> list[Instruction]:
+    """The parameters from which the forward values can all be computed again that the results need."""
+    needed = _needed(results, stop=set(free)) - set(free)
+    return [i for i in forward if i.opcode == "parameter" and i in needed]
+
+
+def is_repeatable(computation: Computation) -> bool:
+    """Whether running a computation twice does the same twice: no random numbers, no other effects."""
+    return all(is_pure(i) for c in reachable([computation]) for i in c.instructions)
+
+
+def is_pure(instruction: Instruction) -> bool:
+    return definition_of(instruction.opcode).pure or is_tape_call(instruction)
+
+
+def _require_repeatable(instruction: Instruction) -> None:
+    """What must run again on the way back must do the same."""
+    if instruction.opcode == "parameter" or not is_pure(instruction) or not all(
+            map(is_repeatable, instruction.called_computations)):
+        raise DifferentiationError(
+            "a value of unknown size cannot be kept from one iteration of a loop to its way back, and running this again "
+            "would not do the same", subject=instruction.subject, where=instruction.where, got=instruction.shape,
+            hint="loop_bound in GradientOptions keeps it in arrays; random numbers may be drawn before the loop")
 
 
 def _needed(targets: Iterable[Instruction], stop: set[Instruction]) -> set[Instruction]:
@@ -148,12 +194,11 @@ def unchanging(instructions: Sequence[Instruction], sources: Iterable[Instructio
     """The sources, and what is computed from them and constants alone."""
     known = set(sources)
     for instruction in instructions:
-        if instruction.opcode != "parameter" and definition_of(instruction.opcode).pure and all(
-                o in known for o in instruction.operands):
+        if instruction.opcode != "parameter" and is_pure(instruction) and all(o in known for o in instruction.operands):
             known.add(instruction)
     return [i for i in instructions if i in known]
 
 
 def effects(forward: Iterable[Instruction]) -> list[Instruction]:
     """The instructions that do more than compute a value (feeds, random states, calls to the outside)."""
-    return [i for i in forward if i.opcode != "parameter" and not definition_of(i.opcode).pure]
+    return [i for i in forward if i.opcode != "parameter" and not is_pure(i)]

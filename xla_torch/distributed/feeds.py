@@ -89,32 +89,42 @@ def put_outfeed(tensors: Sequence[torch.Tensor]) -> tuple[()]:
 
 
 def put_channel(tensor: torch.Tensor, channel: int, to_host: bool, pairs: Sequence[tuple[int, int]] = ()) -> tuple[()]:
-    """Send on a channel: to the host, to the target paired with this participant, or to whoever receives."""
-    number = participants.current().number
+    """Send on a channel: to the host, to the targets paired with this participant, or to whoever receives."""
+    me = participants.current()
     if to_host:
-        key: Hashable = ("to host", channel, number)
-    elif pairs:
-        target = next((target for source, target in pairs if source == number), None)
-        if target is None:
-            return ()
-        key = ("channel", channel, target)
-    else:
-        key = ("channel", channel)
-    _queue(key).put(tensor.detach().clone())
+        _queue(("to host", channel, me.number)).put(tensor.detach().clone())
+    elif not pairs:
+        _require_shared(me, "send", channel)
+        _queue(("channel", channel)).put(tensor.detach().clone())
+    for target in [] if to_host else [target for source, target in pairs if source == me.number]:
+        if me.share_memory:
+            _queue(("channel", channel, target)).put(tensor.detach().clone())
+        else:
+            me.post(("send", channel), target, tensor)
     return ()
 
 
 def take_channel(channel: int, from_host: bool, dims: Sequence[int], dtype: torch.dtype, device: torch.device,
                  pairs: Sequence[tuple[int, int]] = ()) -> torch.Tensor:
     """Receive from a channel; zeros where pairs are given and this participant is no target of one."""
-    number = participants.current().number
+    me = participants.current()
+    key: Hashable = ("channel", channel)
     if from_host:
-        key: Hashable = ("to program", channel, number)
+        key = ("to program", channel, me.number)
     elif pairs:
-        if all(target != number for _, target in pairs):
+        source = next((source for source, target in pairs if target == me.number), None)
+        if source is None:
             return torch.zeros(tuple(dims), dtype=dtype, device=device)
-        key = ("channel", channel, number)
+        if not me.share_memory:
+            return me.take(("recv", channel), source, dims, dtype).to(device)
+        key = ("channel", channel, me.number)
     else:
-        key = ("channel", channel)
+        _require_shared(me, "recv", channel)
     hint = f"send it with distributed.feeds.send({channel}, ...)" if from_host else f"no participant sent on channel {channel}"
     return _checked(_take(key, f"recv on channel {channel}", hint), dims, dtype).to(device)
+
+
+def _require_shared(me: participants.Participants, opcode: str, channel: int) -> None:
+    if not me.share_memory:
+        raise ExecutionError("nothing says between which participants this channel is", subject=f"{opcode}, channel {channel}",
+                             hint='between processes write frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}')

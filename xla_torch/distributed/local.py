@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,54 +10,147 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..errors import DifferentiationError, ExecutionError, InvalidArgument, XlaError
-from .participants import Participants, installed
-
-TIMEOUT = 60.0
-"""Seconds that a participant waits for the others of its group."""
+from ..errors import DifferentiationError, InvalidArgument, XlaError
+from .participants import TIMEOUT, Aborted, Exchange, Participants, installed
 
 
-class _Aborted(ExecutionError):
-    """Raised in the participants that waited for one that failed."""
+class _Slot:
+    """One exchange while its members come: what each gave, later the results, and who sleeps until then."""
+
+    __slots__ = ("asleep", "clash", "ended", "error", "given", "results", "turn")
+
+    def __init__(self, turn: int):
+        self.turn = turn
+        self.given: dict[int, Exchange] = {}
+        self.results: dict[int, Any] = {}
+        self.asleep: list[Any] = []
+        self.ended = False
+        self.clash = False
+        self.error: tuple[int, BaseException] | None = None
 
 
 class Meeting:
-    """Where the threads of a program exchange values. `timeout` is in seconds."""
+    """Where the threads of a program exchange values. `timeout` is in seconds.
+
+    The last member to come computes the results of all while the others sleep. So nothing has to be copied on the way in,
+    and a small exchange costs each participant one sleep at most.
+    """
 
     def __init__(self, timeout: float = TIMEOUT):
         self.timeout = timeout
-        self._changed = threading.Condition()
-        self._given: dict[tuple[tuple[int, ...], int], dict[int, Any]] = {}
-        self._taken: dict[tuple[tuple[int, ...], int], int] = {}
+        self._lock = threading.Lock()
+        self._open: dict[tuple[tuple[int, ...], int], _Slot] = {}
+        self._waiting: dict[int, tuple[Exchange, _Slot]] = {}
         self._failure: tuple[int, BaseException] | None = None
 
-    def exchange(self, group: tuple[int, ...], turn: int, member: int, value: Any) -> list[Any]:
-        """All members' values of this turn in the group's order; waits for them."""
+    def begin(self, member: int, turn: int, exchange: Exchange) -> _Slot:
+        """Give what a member gives to its group's exchange number `turn`."""
+        group = exchange.group
         key = (group, turn)
-        with self._changed:
-            given = self._given.setdefault(key, {})
-            given[member] = value
-            self._changed.notify_all()
-            complete = self._changed.wait_for(lambda: len(given) == len(group) or self._failure is not None, self.timeout)
-            if self._failure is not None and len(given) < len(group):
-                number, cause = self._failure
-                raise _Aborted(f"participant {number} failed: {cause}") from cause
-            if not complete:
-                missing = [n for n in group if n not in given]
-                raise ExecutionError(f"participants {missing} did not come within {self.timeout:g} seconds",
-                                     got=f"group {list(group)}, exchange {turn}", expected="every member of the group",
-                                     hint="all members must run the same collectives in the same order")
-            values = [given[n] for n in group]
-            self._taken[key] = self._taken.get(key, 0) + 1
-            if self._taken[key] == len(group):
-                del self._given[key], self._taken[key]
-            return values
+        with self._lock:
+            self._check(exchange)
+            slot = self._open.get(key)
+            if slot is None:
+                slot = self._open[key] = _Slot(turn)
+            given = slot.given
+            if given and next(iter(given.values())).signature != exchange.signature:
+                slot.clash = True
+            given[member] = exchange
+            complete = len(given) == len(group) and not slot.clash
+            if complete:
+                del self._open[key]
+        if complete:
+            self._compute(slot, member, exchange)
+        elif slot.clash:
+            self._end(slot)
+        return slot
+
+    def wait(self, slot: _Slot, member: int, exchange: Exchange) -> Any:
+        """The member's result of an exchange that it began."""
+        if not slot.ended:
+            self._sleep(slot, member, exchange)
+        if slot.clash:
+            own = exchange.signature
+            raise exchange.clash([(n, str(e)) for n, e in slot.given.items() if e.signature != own])
+        if slot.error is not None:
+            number, cause = slot.error
+            if number == member:
+                raise cause
+            raise Aborted(f"participant {number} failed: {cause}", subject=exchange.subject) from cause
+        return slot.results.pop(member)
+
+    def _sleep(self, slot: _Slot, member: int, exchange: Exchange) -> None:
+        alarm = _thread.allocate_lock()
+        alarm.acquire()
+        with self._lock:
+            if slot.ended:
+                return
+            self._check(exchange)
+            other = self._elsewhere(slot, member, exchange)
+            if other is not None:
+                raise exchange.clash([other])
+            slot.asleep.append(alarm)
+            self._waiting[member] = exchange, slot
+        awake = alarm.acquire(timeout=self.timeout)
+        with self._lock:
+            self._waiting.pop(member, None)
+            if slot.ended:
+                return
+            self._check(exchange)
+            if not awake:
+                raise exchange.missing([n for n in exchange.group if n not in slot.given], self.timeout)
+
+    def _elsewhere(self, slot: _Slot, member: int, exchange: Exchange) -> tuple[int, str] | None:
+        """A member that sleeps until this one comes to another exchange: then neither would ever come."""
+        for number in exchange.group:
+            if number not in slot.given and number in self._waiting:
+                theirs, where = self._waiting[number]
+                if member in theirs.group and member not in where.given:
+                    return number, str(theirs)
+        return None
+
+    def _compute(self, slot: _Slot, member: int, exchange: Exchange) -> None:
+        try:
+            with torch.no_grad():
+                results = exchange.for_all([slot.given[n] for n in exchange.group])
+            slot.results.update(zip(exchange.group, results, strict=True))
+        except BaseException as error:  # every member raises it
+            slot.error = member, error
+        finally:
+            self._end(slot)
+
+    def _end(self, slot: _Slot) -> None:
+        with self._lock:
+            slot.ended = True
+            for alarm in slot.asleep:
+                alarm.release()
+            slot.asleep.clear()
+
+    def _check(self, exchange: Exchange) -> None:
+        if self._failure is not None:
+            number, cause = self._failure
+            raise Aborted(f"participant {number} failed: {cause}", subject=exchange.subject) from cause
 
     def fail(self, member: int, cause: BaseException) -> None:
         """Wake everybody who waits: `member` will not come any more."""
-        with self._changed:
+        with self._lock:
             self._failure = self._failure or (member, cause)
-            self._changed.notify_all()
+            for _, slot in self._waiting.values():
+                for alarm in slot.asleep:
+                    alarm.release()
+                slot.asleep.clear()
+
+
+class _Begun:
+    """An exchange that a thread has begun."""
+
+    __slots__ = ("exchange", "meeting", "member", "slot")
+
+    def __init__(self, meeting: Meeting, member: int, slot: _Slot, exchange: Exchange):
+        self.meeting, self.member, self.slot, self.exchange = meeting, member, slot, exchange
+
+    def wait(self) -> Any:
+        return self.meeting.wait(self.slot, self.member, self.exchange)
 
 
 class ThreadParticipant(Participants):
@@ -66,19 +160,12 @@ class ThreadParticipant(Participants):
         self.meeting = meeting
         self.replica_id, self.partition_id = divmod(number, partition_count)
         self.replica_count, self.partition_count = replica_count, partition_count
+        self._number = number
         self._turns: dict[tuple[int, ...], int] = {}
 
-    def exchange(self, group: Sequence[int], value: Any) -> list[Any]:
-        members = tuple(group)
-        turn = self._turns[members] = self._turns.get(members, -1) + 1
-        # A copy is given away: the program may overwrite its own tensor while others still read.
-        return self.meeting.exchange(members, turn, self.number, _copied(value))
-
-
-def _copied(value: Any) -> Any:
-    if isinstance(value, (tuple, list)):
-        return tuple(_copied(v) for v in value)
-    return value.detach().clone()
+    def begin(self, exchange: Exchange) -> _Begun:
+        turn = self._turns[exchange.group] = self._turns.get(exchange.group, -1) + 1
+        return _Begun(self.meeting, self._number, self.meeting.begin(self._number, turn, exchange), exchange)
 
 
 def run_replicas(computation: Any, arguments: Sequence[Sequence[Any]], *, num_replicas: int = 1, num_partitions: int = 1,
@@ -107,32 +194,33 @@ def run_replicas(computation: Any, arguments: Sequence[Sequence[Any]], *, num_re
     call = computation.run_numpy if in_numpy else computation
     meeting = Meeting(timeout)
     participants = [ThreadParticipant(meeting, number, num_replicas, num_partitions) for number in range(count)]
-    return _in_threads(call, arguments, participants, meeting)
+    return in_threads(call, arguments, participants, meeting.fail)
 
 
-def _in_threads(call: Callable[..., Any], arguments: Sequence[Sequence[Any]], participants: Sequence[ThreadParticipant],
-                meeting: Meeting) -> list[Any]:
+def in_threads(call: Callable[..., Any], arguments: Sequence[Sequence[Any]], participants: Sequence[Participants],
+               fail: Callable[[int, BaseException], None]) -> list[Any]:
+    """Call a program as each of these participants, each in a thread; `fail` tells the others of one that raised."""
     results: list[Any] = [None] * len(participants)
     failures: list[tuple[int, BaseException]] = []
 
-    def run(participant: ThreadParticipant) -> None:
+    def run(place: int, participant: Participants) -> None:
         number = participant.number
         try:
             with installed(participant), torch.no_grad():
-                results[number] = call(*arguments[number])
+                results[place] = call(*arguments[place])
         except BaseException as error:  # handed to the caller's thread
             failures.append((number, error))
-            meeting.fail(number, error)
+            fail(number, error)
 
-    threads = [threading.Thread(target=run, args=(p,), name=f"xla_torch participant {p.number}", daemon=True)
-               for p in participants]
+    threads = [threading.Thread(target=run, args=(place, p), name=f"xla_torch participant {p.number}", daemon=True)
+               for place, p in enumerate(participants)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     if failures:
-        number, error = next(((n, e) for n, e in failures if not isinstance(e, _Aborted)), failures[0])
+        number, error = next(((n, e) for n, e in failures if not isinstance(e, Aborted)), failures[0])
         if isinstance(error, XlaError):
-            error.add_note(f"raised by participant {number} of {len(participants)}")
+            error.add_note(f"raised by participant {number} of {participants[0].count}")
         raise error
     return results

@@ -46,11 +46,14 @@ def parse_literal(scanner: Scanner, shape: Shape) -> Literal:
     if not shape.is_array:
         raise scanner.error(f"a constant cannot have the shape {shape}")
     start = scanner.skip()
-    if elision := _elision.match(scanner.text, start):
+    if shape.byte_size >= 2**63:
+        raise scanner.error(f"a constant of {shape} is larger than memory can be")
+    if shape.dimensions and (elision := _elision.match(scanner.text, start)):
         scanner.pos = elision.end()
-        return Literal(shape, np.zeros(shape.dimensions, _dtype(shape.element_type)), elided=True)
+        nothing = np.zeros((), _dtype(shape.element_type))
+        return Literal(shape, np.broadcast_to(nothing, shape.dimensions), elided=True)
     value = _parse_whole(scanner, shape) if shape.dimensions else None
-    if value is None:
+    if value is None or value.size != shape.element_count:  # complex elements written as numbers, for example
         scanner.pos = start
         value = _parse_elements(scanner, shape)
     return Literal(shape, value.reshape(shape.dimensions))
@@ -73,7 +76,9 @@ def _parse_whole(scanner: Scanner, shape: Shape) -> np.ndarray | None:
     if element_type.is_complex:
         if not scanner.looking_at("{"):
             return None
-        body = _pair.sub(r"\1;\2", scanner.balanced())
+        body, pairs = _pair.subn(r"\1;\2", scanner.balanced())
+        if pairs != shape.element_count:
+            return None
     else:
         match = _body.match(scanner.text, scanner.pos)
         if not match:
@@ -85,7 +90,8 @@ def _parse_whole(scanner: Scanner, shape: Shape) -> np.ndarray | None:
     if not body.isascii() or _split_value.search(body.replace(";", ",")):
         return None
     raw = body.encode()
-    if raw.translate(None, _not_structure) != _skeleton(shape.dimensions):
+    structure = raw.translate(None, _not_structure)
+    if len(structure) != _skeleton_length(shape.dimensions) or structure != _skeleton(shape.dimensions):
         return None
     values = raw.translate(None, _layout_characters).replace(b";", b",")
     if not shape.element_count:
@@ -93,11 +99,19 @@ def _parse_whole(scanner: Scanner, shape: Shape) -> np.ndarray | None:
     return _convert(values, element_type)
 
 
+def _skeleton_length(dimensions: tuple[int, ...]) -> int:
+    """How long `_skeleton` is, without making it."""
+    length = 0
+    for size in reversed(dimensions):
+        length = 2 + size * length + max(size - 1, 0)
+    return length
+
+
 @lru_cache(maxsize=16)
 def _skeleton(dimensions: tuple[int, ...]) -> bytes:
     """The braces and commas of a literal with these dimensions."""
-    text = b""
-    for size in reversed(dimensions):
+    text, seen = b"", dimensions[:dimensions.index(0) + 1] if 0 in dimensions else dimensions
+    for size in reversed(seen):
         text = b"{" + b",".join([text] * size) + b"}"
     return text
 

@@ -64,6 +64,10 @@ def parse_hlo(text: str, filename: str = "") -> Module:
     except XlaError as error:
         # After an unknown opcode any error may be its consequence, so the opcodes are what is reported.
         raise parser.unknown_opcodes() or error from None
+    except ValueError as error:
+        if "integer string conversion" not in str(error):
+            raise
+        raise parser.error("a number has too many digits at this place") from None  # Python's limit, thousands of them
     finally:
         if collecting:
             gc.enable()

@@ -14,6 +14,7 @@ Groups = tuple[tuple[int, ...], ...]
 
 _mesh_axis = re.compile(r"['\"]([^'\"]+)['\"]\s*=\s*(\d+)")
 _group_axis = re.compile(r"['\"]([^'\"]+)['\"](?:\s*:\s*\((\d+)\)(\d+))?")
+_MOST_DEVICES = 2**24
 _device_ids = re.compile(r"device_ids\s*=\s*")
 
 
@@ -27,7 +28,7 @@ def parse_replica_groups(scanner: Scanner) -> Groups:
     shape = scanner.listed(scanner.integer, "[", "]")
     scanner.expect("<=", "in an iota list of replica groups")
     ids = _iota(scanner)
-    if len(shape) != 2 or shape[0] * shape[1] != ids.size:
+    if len(shape) != 2 or min(shape) < 1 or shape[0] * shape[1] != ids.size:
         raise scanner.error("the replica groups do not hold all ids", start, f"[groups,size] whose product is {ids.size}")
     return _rows(ids.reshape(shape))
 
@@ -44,13 +45,15 @@ def _mesh_groups(scanner: Scanner, start: int) -> Groups:
         return name, int(before or 1), int(size) if size else None
 
     axes = dict(scanner.listed(axis, "[", "]"))
-    ids = np.arange(math.prod(axes.values()))
+    ids = _consecutive(scanner, start, list(axes.values()))
     if scanner.accept(","):
         scanner.match(_device_ids, "device_ids=")
         ids = _listed_devices(scanner)
     chosen = scanner.listed(chosen_axis)
     if ids.size != math.prod(axes.values()):
         raise scanner.error("the mesh's device ids do not fill its axes", start, f"{math.prod(axes.values())} ids")
+    if any(before < 1 or size == 0 for _, before, size in chosen):
+        raise scanner.error("a part of a mesh axis has no size", start, "sizes of 1 or more")
     unknown = [name for name, _, _ in chosen if name not in axes]
     if unknown:
         raise scanner.error(f"the mesh has no axis {unknown[0]!r}", start, hint=nearest(unknown[0], axes))
@@ -59,6 +62,14 @@ def _mesh_groups(scanner: Scanner, start: int) -> Groups:
     varying = [place for _, place in sorted((order, place) for place, (_, order) in enumerate(parts) if order is not None)]
     grid = ids.reshape([size for size, _ in parts]).transpose(fixed + varying)
     return _rows(grid.reshape(-1, math.prod(parts[place][0] for place in varying)))
+
+
+def _consecutive(scanner: Scanner, start: int, dims: Sequence[int]) -> np.ndarray:
+    """The ids of so many devices as are in a grid of these sizes."""
+    if min(dims, default=1) < 1 or math.prod(dims) > _MOST_DEVICES:
+        raise scanner.error("a grid of devices has a wrong size", start,
+                            f"sizes of 1 or more, and {_MOST_DEVICES} devices at most")
+    return np.arange(math.prod(dims))
 
 
 def _split_axes(scanner: Scanner, start: int, axes: Mapping[str, int],
@@ -92,7 +103,7 @@ def _iota(scanner: Scanner) -> np.ndarray:
     """``[4,2]T(1,0)``: 0, 1, ... over these dimensions, transposed."""
     start = scanner.skip()
     dims = scanner.listed(scanner.integer, "[", "]")
-    ids = np.arange(math.prod(dims)).reshape(dims)
+    ids = _consecutive(scanner, start, dims).reshape(dims)
     if not scanner.accept("T"):
         return ids
     permutation = scanner.listed(scanner.integer, "(", ")")

@@ -105,13 +105,13 @@ class Scanner:
         return float(self.match(_number, "a number").group())
 
     def boolean(self) -> bool:
-        """``true``, ``false``, 1 or 0."""
+        """``true`` or ``false``."""
         start = self.skip()
         word = self.token()
-        if word not in ("true", "false", "1", "0"):
+        if word not in ("true", "false"):
             raise self.error("expects true or false", start, expected="true or false")
         self.pos += len(word)
-        return word in ("true", "1")
+        return word == "true"
 
     def string(self) -> str:
         """A double-quoted string; returns its contents with the C escapes resolved."""

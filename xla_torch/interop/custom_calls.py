@@ -1,7 +1,7 @@
 """Custom calls: the registry of what runs for a target, and how their configurations are read.
 
 A target is found, in this order, among the user's own (`register_custom_call`), those that are plain XLA ops in other words
-(`transform/expand_custom_calls.py`), and the LAPACK routines that JAX calls (`lapack.py`).
+(`transform/expand_custom_calls.py`), and the routines of LAPACK and JAX that programs for the CPU call (`lapack.py`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ import functools
 import inspect
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import struct
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,7 +21,7 @@ import torch
 from ..errors import ExecutionError, InvalidArgument, UnsupportedError
 from ..hlo.ir import Computation, reachable
 from ..shape import Shape, parse_shape
-from . import c_calls
+from . import c_calls, tapes
 
 if TYPE_CHECKING:
     from ..hlo.ir import Instruction
@@ -106,6 +108,9 @@ def _find(target: str) -> _Entry | None:
 
     if target in _registered:
         return _registered[target]
+    if target.startswith(VJP_PREFIX):
+        entry = _find(target.removeprefix(VJP_PREFIX))
+        return entry and _Entry(functools.partial(_gradients, entry), None, True)
     routine = lapack.routine(target)
     return routine and _Entry(routine, None, True)
 
@@ -116,6 +121,8 @@ def is_differentiable(target: str) -> bool:
 
     if target in _registered:
         return not isinstance(_registered[target].function, c_calls.CFunction)
+    if target.startswith(VJP_PREFIX):
+        return is_differentiable(target.removeprefix(VJP_PREFIX))
     return lapack.is_differentiable(target)
 
 
@@ -124,20 +131,29 @@ def is_known(instruction: Instruction) -> bool:
     from ..transform.expand_custom_calls import expansion
 
     target = instruction.attributes["custom_call_target"]
-    return _find(target.removeprefix(VJP_PREFIX)) is not None or expansion(instruction) is not None
+    return target in tapes.TARGETS or _find(target) is not None or expansion(instruction) is not None
 
 
 def check_custom_calls(computation: Computation) -> None:
     """Raise UnsupportedError, naming all of them at once, if a program calls targets that nothing is known of."""
     calls = [i for c in reachable([computation]) for i in c.instructions if i.opcode == "custom-call" and not is_known(i)]
     if calls:
-        raise _unknown({i.attributes["custom_call_target"] for i in calls}).located(calls[0].subject, calls[0].where)
+        counts = Counter(i.attributes["custom_call_target"] for i in calls)
+        raise _unknown(counts).located(calls[0].subject, calls[0].where)
 
 
-def _unknown(targets: Iterable[str]) -> UnsupportedError:
-    listed = ", ".join(sorted(targets))
-    return UnsupportedError("no function is known for these custom calls", got=listed, expected="registered targets",
-                            hint=f"register_custom_call({listed.split(', ', maxsplit=1)[0]!r}, function)")
+_CALLBACK = re.compile(r"xla_(ffi_|buffer_)?(partitioned_)?python_(cpu|gpu)_callback|CustomSPMDPartitioning")
+
+
+def _unknown(counts: Mapping[str, int]) -> UnsupportedError:
+    """The error for unknown targets and how often each is called."""
+    targets = sorted(counts)
+    listed = ", ".join(f"{target} ({counts[target]} {'call' if counts[target] == 1 else 'calls'})" for target in targets)
+    hint = f"register_custom_call({targets[0]!r}, function)"
+    if all(map(_CALLBACK.fullmatch, targets)):
+        hint = ("a Python callback is a number in the process that traced it, not a part of the program: trace without "
+                f"callbacks (or jax.debug.print), or {hint}, where call.config['index'] tells callbacks apart")
+    return UnsupportedError("no function is known for these custom calls", got=listed, expected="registered targets", hint=hint)
 
 
 # ------------------------------------------------------------------------------------------- running
@@ -149,13 +165,15 @@ def call(inst: Instruction, operands: Sequence[Any]) -> Any:
     from ..transform.expand_custom_calls import expansion
 
     target = inst.attributes["custom_call_target"]
+    if target in tapes.TARGETS:
+        return tapes.call(inst, operands)
     if not is_registered(target):
         computation = expansion(inst)
         if computation is not None:
             return values.evaluator().run(computation, operands)
-    entry = _find(target.removeprefix(VJP_PREFIX))
+    entry = _find(target)
     if entry is None:
-        raise _unknown([target])
+        raise _unknown({target: 1})
     if isinstance(entry.function, c_calls.CFunction):
         c_calls.check_c_call(inst)
 
@@ -177,11 +195,11 @@ def invoke(target: str, operands: Sequence[Any], operand_shapes: str, shape: str
 
     Raises UnsupportedError for an unknown target and ExecutionError for a result of another shape or dtype.
     """
-    entry = _find(target.removeprefix(VJP_PREFIX))
+    entry = _find(target)
     if entry is None:
-        raise _unknown([target])
-    this = _described(target.removeprefix(VJP_PREFIX), shape, opaque, operand_shapes)
-    results = _gradients(entry, this, operands) if target.startswith(VJP_PREFIX) else _flat(_run(entry, this, operands))
+        raise _unknown({target: 1})
+    this = _described(target, shape, opaque, operand_shapes)
+    results = _flat(_run(entry, this, operands))
     leaves = [leaf for leaf in this.shape.leaves() if leaf.is_array]
     fits = len(results) == len(leaves) and all(
         r.dtype == leaf.element_type.torch and r.dim() == leaf.rank and (tuple(r.shape) == leaf.dimensions or not leaf.is_static)
@@ -194,6 +212,8 @@ def invoke(target: str, operands: Sequence[Any], operand_shapes: str, shape: str
 
 @functools.lru_cache(maxsize=1024)
 def _described(target: str, shape: str, opaque: str, operand_shapes: str) -> CustomCall:
+    while target.startswith(VJP_PREFIX):  # a function sees its own target, also where its gradient is wanted
+        target = target.removeprefix(VJP_PREFIX)
     return CustomCall(target, parse_shape(shape), opaque, parse_shape(operand_shapes).tuple_shapes)
 
 
@@ -207,28 +227,70 @@ def _flat(value: Any) -> list[torch.Tensor]:
     return [] if value is None else [leaf for part in value for leaf in _flat(part)]
 
 
-def _gradients(entry: _Entry, this: CustomCall, operands: Sequence[Any]) -> list[torch.Tensor]:
-    """Cotangents of the floating and complex operands. The operands here are (operands, cotangents of all results), and the
-    declared shape is the tuple of the floating operands'."""
-    given, cotangents = operands
+def _gradients(entry: _Entry, given: Any, cotangents: Sequence[torch.Tensor], *, call: CustomCall) -> list[torch.Tensor]:
+    """Cotangents of the floating and complex operands, for the cotangents of all results. `call` declares the tuple of the
+    floating operands' shapes. Where torch records a graph, so that these gradients are differentiated again, they are
+    part of it."""
+    again = torch.is_grad_enabled()
     inputs = [t for t in _flat(given) if t.is_floating_point() or t.is_complex()]
-    if entry.vjp is not None:
-        result = _run(entry, this, given)
-        ct = cotangents[0] if isinstance(result, torch.Tensor) else tuple(cotangents)
-        found = [ct for t, ct in zip(given, entry.vjp(ct, result, *given), strict=True)
-                 if isinstance(t, torch.Tensor) and (t.is_floating_point() or t.is_complex())]
-    else:
-        with torch.enable_grad():
-            leaves = [t.detach().requires_grad_() for t in inputs]
-            rest = iter(leaves)
-            results = _flat(_run(entry, this, _replaced(given, rest)))
-            pairs = [(r, ct) for r, ct in zip(results, cotangents, strict=True) if r.requires_grad]
-            found = _pulled_back(pairs, leaves) if pairs else [None] * len(leaves)
+    with torch.enable_grad():
+        leaves = [t if again and t.requires_grad else t.detach().requires_grad_() for t in inputs]
+        operands = _replaced(given, iter(leaves))
+        results = _flat(_run(entry, call, operands) if entry.vjp is None else _Ruled.apply(entry, call, operands, *leaves))
+        pairs = [(r, ct) for r, ct in zip(results, cotangents, strict=True) if r.requires_grad]
+        found = _pulled_back(pairs, leaves, again) if pairs else [None] * len(leaves)
     return [torch.zeros_like(t) if ct is None else ct for t, ct in zip(inputs, found, strict=True)]
 
 
-def _pulled_back(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]], leaves: Sequence[torch.Tensor]) -> Sequence[Any]:
-    return torch.autograd.grad([r for r, _ in pairs], leaves, [ct for _, ct in pairs], allow_unused=True)
+def _pulled_back(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]], leaves: Sequence[torch.Tensor],
+                 again: bool) -> Sequence[Any]:
+    return torch.autograd.grad([r for r, _ in pairs], leaves, [ct for _, ct in pairs], create_graph=again, allow_unused=True)
+
+
+class _Ruled(torch.autograd.Function):
+    """A registered function whose gradient is its registered `vjp`. Its floating operands stand there once more, as torch
+    wants to see them."""
+
+    @staticmethod
+    def forward(ctx: Any, entry: _Entry, call: CustomCall, operands: Any, *leaves: torch.Tensor) -> Any:
+        with torch.no_grad():
+            result = _run(entry, call, operands)
+        ctx.entry, ctx.operands, ctx.single, ctx.target = entry, operands, isinstance(result, torch.Tensor), call.target
+        results = _flat(result)
+        ctx.mark_non_differentiable(*(r for r in results if not (r.is_floating_point() or r.is_complex())))
+        ctx.save_for_backward(*leaves, *results)
+        return tuple(results)
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Any) -> Any:
+        count = len(ctx.needs_input_grad) - 3
+        leaves, results = ctx.saved_tensors[:count], ctx.saved_tensors[count:]
+        given = _replaced(ctx.operands, iter(leaves))
+        ct, result = (cotangents[0], results[0]) if ctx.single else (cotangents, tuple(results))
+        found = ctx.entry.vjp(ct, result, *given)
+        parts = _cotangents_of(given, found, f"register_custom_call({ctx.target!r})")
+        if torch.is_grad_enabled() and any(c.requires_grad for c in cotangents) and not any(
+                p is not None and p.requires_grad for p in parts):
+            raise ExecutionError("torch cannot differentiate this vjp, of which the second derivative is wanted",
+                                 subject=f"register_custom_call({ctx.target!r})", expected="a vjp of torch functions")
+        return None, None, None, *parts
+
+
+def _cotangents_of(given: Sequence[Any], found: Any, subject: str) -> list[torch.Tensor | None]:
+    """What a vjp returned for the floating and complex tensors among the operands, or for those in one of their tuples."""
+    if not isinstance(found, (tuple, list)) or len(found) != len(given):
+        raise ExecutionError("vjp returned another number of cotangents than there are operands", subject=subject,
+                             got=len(found) if isinstance(found, (tuple, list)) else type(found).__name__, expected=len(given))
+    parts: list[torch.Tensor | None] = []
+    for operand, part in zip(given, found, strict=True):
+        if not isinstance(operand, torch.Tensor):
+            parts += _cotangents_of(operand, (None,) * len(operand) if part is None else part, subject)
+        elif operand.is_floating_point() or operand.is_complex():
+            if part is not None and (part.shape, part.dtype) != (operand.shape, operand.dtype):
+                raise ExecutionError("vjp returned a cotangent of another shape or dtype than its operand", subject=subject,
+                                     got=f"{part.dtype}{list(part.shape)}", expected=f"{operand.dtype}{list(operand.shape)}")
+            parts.append(part)
+    return parts
 
 
 def _replaced(value: Any, leaves: Any) -> Any:
@@ -240,7 +302,9 @@ def _replaced(value: Any, leaves: Any) -> Any:
 
 # ------------------------------------------------------------------------------------------- configurations
 
-_TYPED = re.compile(r"^(.*?)\s*:\s*(?:[su]?i\d+|index|f\d+|bf16)$", re.S)
+_TYPED = re.compile(r"^(.*?)\s*:\s*((?:[su]?i|f|bf|tf)\d\w*|index|tensor<.*>|vector<.*>)$", re.S)
+_FLOATS = {"f16": "<e", "f32": "<f", "f64": "<d"}
+_COMPLEX = re.compile(r"#complex\.number<:f\d+ ([^,]+), ([^>]+)>(?: : complex<f\d+>)?")
 
 
 def parse_config(text: str | Mapping[str, Any]) -> dict[str, Any]:
@@ -269,18 +333,36 @@ def _mlir_dict(text: str) -> dict[str, Any]:
 
 
 def _mlir_value(text: str) -> Any:
+    if text.startswith('"') and text.endswith('"'):
+        return _mlir_string(text[1:-1])
+    if number := _COMPLEX.fullmatch(text):
+        return complex(float(number.group(1)), float(number.group(2)))
     typed = _TYPED.match(text)
-    text = typed.group(1) if typed else text
+    text, kind = (typed.group(1), typed.group(2)) if typed else (text, "")
     if text.startswith("{"):
         return _mlir_dict(text)
     if text.startswith("["):
         return [_mlir_value(v) for v in _split(text[1:-1])]
     if text.startswith("array<"):
-        return [_mlir_value(v) for v in _split(text[6:-1].partition(":")[2])]
+        kind, _, listed = text[6:-1].partition(":")
+        return [_mlir_value(f"{v} : {kind}" if kind != "i1" else v) for v in _split(listed)]
+    if text.startswith("dense<") and kind.startswith(("tensor<", "vector<")):
+        return _mlir_value(text[6:-1])
+    if text.startswith("0x") and kind in _FLOATS:  # how MLIR writes infinities and NaN
+        return struct.unpack(_FLOATS[kind], int(text, 16).to_bytes(len(text) // 2 - 1, "little"))[0]
     try:
         return json.loads(text)
     except ValueError:
         return text
+
+
+def _mlir_string(text: str) -> str:
+    """A string without its escapes, which are two hexadecimal digits of a byte, or a character that stands for itself."""
+    def byte(match: re.Match[bytes]) -> bytes:
+        code = match.group(1)
+        return code if len(code) == 1 else bytes([int(code, 16)])
+
+    return re.sub(rb"\\([0-9a-fA-F]{2}|.)", byte, text.encode()).decode("utf-8", "replace")
 
 
 def _split(text: str) -> list[str]:
@@ -293,7 +375,7 @@ def _split(text: str) -> list[str]:
             continue
         elif character in "{[(<":
             depth += 1
-        elif character in "}])>":
+        elif character in "}])" or (character == ">" and text[position - 1: position] != "-"):
             depth -= 1
         elif character == "," and depth == 0:
             parts.append(text[start:position])

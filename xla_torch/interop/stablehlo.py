@@ -10,45 +10,81 @@ import re
 from types import ModuleType
 
 from ..errors import HloSyntaxError, InvalidArgument, MissingDependency
+from ..hlo.ir import Computation, Module
+
+_WITH_REGIONS = dict.fromkeys(("reduce", "reduce-window", "all-reduce", "reduce-scatter", "scatter"), "to_apply") | {
+    "select-and-scatter": "scatter"}
+"""Opcodes of reductions and the attribute that holds the region which sums."""
 
 BYTECODE_MAGIC = b"ML\xefR"
 """The first bytes of MLIR bytecode."""
 
+_UNKNOWN_SIZE = re.compile(r"\b[a-z]+\d*\[[\d,<=]*\?")
 _POSITION = re.compile(r"^(?:\w+: )?-:(\d+):(\d+): error: (.*)")
 
 
-def load_stablehlo(program: str | bytes) -> str:
+def load_stablehlo(program: str | bytes, unknown_sizes: bool = False) -> str:
     """The HLO text of a StableHLO (or MHLO, CHLO) module, given as text or as bytecode.
 
-    Raises MissingDependency where jaxlib is not installed, HloSyntaxError for what XLA's reader refuses.
+    Raises MissingDependency where jaxlib is not installed, HloSyntaxError for what XLA's reader refuses and, unless
+    `unknown_sizes` are welcome, for HLO with dimensions of unknown size.
     """
     mlir, _ = _jaxlib("StableHLO")
-    if isinstance(program, bytes) and not program.startswith(BYTECODE_MAGIC):
-        program = _decode(program)
+    program = as_mlir(program)
     try:
         computation = mlir.mlir_module_to_xla_computation(program, use_tuple_args=False, return_tuple=False)
     except RuntimeError as error:  # XlaRuntimeError derives from it
         raise _refused("StableHLO", error) from None
-    return _text(computation.get_hlo_module())
+    text = _text(computation.get_hlo_module())
+    found = None if unknown_sizes or "?" not in text else _UNKNOWN_SIZE.search(text)
+    if found is not None:
+        raise HloSyntaxError("dimensions of unknown size are left", subject="StableHLO", got=found[0])
+    return text
 
 
-def refine_shapes(program: bytes) -> bytes:
-    """StableHLO bytecode with a static main function, all its sizes made static. Raises InvalidArgument where they do not
-    follow from it, with XLA's reason."""
+def lost_promotions(module: Module) -> bool:
+    """Whether an HLO module has reductions whose regions take other element types than their operands have: the converter
+    forgets to convert the operands."""
+    for computation in module.computations:
+        for instruction in computation.instructions:
+            region = instruction.attributes.get(_WITH_REGIONS.get(instruction.opcode, ""))
+            if isinstance(region, Computation):
+                given, taken = instruction.operands[0].shape, region.parameters[0].shape
+                if given.is_array and given.element_type is not taken.element_type:
+                    return True
+    return False
+
+
+def as_mlir(program: str | bytes) -> str | bytes:
+    """Text as a string, bytecode as bytes. Raises HloSyntaxError for bytes that are neither, MissingDependency where jaxlib,
+    which reads both, is not installed."""
+    _jaxlib("StableHLO")
+    if isinstance(program, str) or program.startswith(BYTECODE_MAGIC):
+        return program
+    return _decode(program)
+
+
+def has_quantized_types(program: str | bytes) -> bool:
+    """Whether a program may have quantized types. XLA's converter must not see them: it ends the process for some."""
+    if isinstance(program, str):
+        return "!quant." in program
+    if b"StableHLO_v" in program[:32]:  # a portable artifact, which has no names of types
+        from .modules import bytecode, new_context, parse
+
+        with new_context() as context:
+            program = bytecode(parse(program, context))
+    return b"quant\0" in program
+
+
+def refine_shapes(program: bytes, strict: bool = True) -> bytes:
+    """StableHLO bytecode with a static main function, all its sizes made static (or, if not `strict`, those that XLA can).
+    Raises InvalidArgument where they do not follow from it, with XLA's reason."""
     mlir, _ = _jaxlib("StableHLO")
     try:
-        return mlir.refine_polymorphic_shapes(program, enable_shape_assertions=True, validate_static_shapes=True)
+        return mlir.refine_polymorphic_shapes(program, enable_shape_assertions=True, validate_static_shapes=strict)
     except RuntimeError as error:
         reason = str(error).partition("\n")[0].rpartition("error: ")[2]
         raise InvalidArgument("the argument shapes do not fit the program", subject="StableHLO", got=reason) from None
-
-
-def has_dynamic_shapes(program: str | bytes) -> bool:
-    """Whether the program has dimensions of unknown size (``?``)."""
-    text = program if isinstance(program, str) else ""
-    if isinstance(program, bytes):
-        text = _decode(program) if not program.startswith(BYTECODE_MAGIC) else program.decode("latin-1")
-    return re.search(r"tensor<[^<>]*\?", text) is not None or "dynamic_" in text
 
 
 def hlo_text_from_proto(data: bytes) -> str:

@@ -1,20 +1,25 @@
 """Lowering of loops and branches: their computations become GraphModules that a run-time helper calls.
 
 A carry is flattened to its arrays. Carries that the body passes through unchanged are handed to the body without being
-returned, constants among them are built into it, and a loop with a known trip count has its counter on the host.
+returned, constants among them are built into it, and counters are on the host: where the trip count is known, and where the
+body adds a known number to a 32-bit or 64-bit integer.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import torch
+import torch.fx
 
 from ..errors import UnsupportedError
 from ..hlo.ir import Computation, Instruction
 from ..shape import Shape
-from ..transform.loop_analysis import counted_loop, invariant_carries
+from ..transform.loop_analysis import CountedLoop, Limit, counted_loop, counters, invariant_carries, limits
+from ..types import S32, S64
 from .emit import Tracer, flatten, unflatten
 from .kernels import loops
 from .values import Host, Number, Splat, evaluator
@@ -55,53 +60,140 @@ def lower_while(instruction: Instruction, init: Any, condition: Computation, bod
     counted = counted_loop(instruction)
     if counted is not None and counted.trip_count == 0:
         return init
-    shape = instruction.shape
-    elements = tuple(init) if shape.is_tuple else (init,)
-    shapes = shape.tuple_shapes if shape.is_tuple else (shape,)
-    fixed = counted.invariants if counted else invariant_carries(instruction)
-    varying = [k for k in range(len(shapes)) if k not in fixed and not (counted and k == counted.index)]
-    carried = [outer.materialise(leaf, s) for k in varying for leaf, s in flatten(elements[k], shapes[k])]
-
-    def trace(computation: Computation, what: str) -> tuple[_Inputs, Any]:
-        inputs = _Inputs(outer, what)
-        inside: list[Any] = [None] * len(shapes)
-        if counted is not None:
-            low, high = sorted((counted.start, counted.last))
-            inside[counted.index] = Splat(Host(inputs.inner.placeholder("i", shapes[counted.index]), low, high))
-        for k in varying:
-            leaves = [inputs.inner.placeholder(f"carry_{k}", s) for _, s in flatten(elements[k], shapes[k])]
-            inside[k] = unflatten(iter(leaves), shapes[k])
-        for k in sorted(fixed):
-            if not (counted and k == counted.index):
-                leaves = [inputs.bind(v, s, f"fixed_{k}") for v, s in flatten(elements[k], shapes[k])]
-                inside[k] = unflatten(iter(leaves), shapes[k])
-        result = inputs.inner.run(computation, [tuple(inside) if shape.is_tuple else inside[0]])
-        return inputs, result
-
-    inputs, result = trace(body, "body")
-    results = tuple(result) if shape.is_tuple else (result,)
-    outputs = tuple(inputs.inner.materialise(v, s) for k in varying for v, s in flatten(results[k], shapes[k]))
-    first = 1 if counted else 0
+    loop = _Loop(outer, instruction, init, counted)
+    inputs, result = loop.trace(body, "body")
+    results = tuple(result) if instruction.shape.is_tuple else (result,)
+    outputs = tuple(inputs.inner.materialise(v, s) for k in loop.varying for v, s in flatten(results[k], loop.shapes[k]))
+    first = len(loop.counters)
     module, overwritten = inputs.inner.finish_loop_body(outputs, f"{instruction.name}_body", first)
-    carried = [_owned(outer, v, slot in overwritten) for slot, v in enumerate(carried)]
+    carried = tuple(_owned(outer, v, slot in overwritten) for slot, v in enumerate(loop.carried()))
     step = outer.submodule(f"{instruction.name}_body", module)
     if counted is not None:
         counter = (counted.start, counted.start + counted.step * counted.trip_count, counted.step)
-        final = outer.emit(loops.counted_loop, step, counter, tuple(carried), tuple(inputs.passed))
+        final = outer.emit(loops.counted_loop, step, counter, carried, tuple(inputs.passed))
+        first = 0
     else:
-        tests, holds = trace(condition, "condition")
-        holds = tests.inner.materialise(holds, condition.root.shape)
+        tests, holds = loop.trace(condition, "condition")
+        on_host = isinstance(holds, Splat) and isinstance(holds.scalar, Host)
+        holds = holds.scalar.value if on_host else tests.inner.materialise(holds, condition.root.shape)
         test = outer.submodule(f"{instruction.name}_condition", tests.inner.finish((holds,), "Condition"))
         # Both sub-programs bind the same outer values in the same order, so one list serves both.
-        final = outer.emit(loops.while_loop, test, step, tuple(carried), tuple(inputs.passed))
-    final.node.meta["owned"] = frozenset(overwritten)
-    leaves = iter([final[slot] for slot in range(len(carried))])
-    values = list(elements)
-    for k in varying:
-        values[k] = unflatten(leaves, shapes[k])
-    if counted is not None:
-        values[counted.index] = Splat(counted.start + counted.step * counted.trip_count)
-    return tuple(values) if shape.is_tuple else values[0]
+        starts, steps = tuple(c.start for c in loop.counters), tuple((c.step, c.bits) for c in loop.counters)
+        final = outer.emit(loops.while_loop, test, step, starts, steps, carried, tuple(inputs.passed))
+    final.node.meta["owned"] = frozenset(first + slot for slot in overwritten)
+    return loop.result(final, first)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Counter:
+    """A carry that is a Python integer while the loop runs: its element of the carry, its first value, what each iteration
+    adds, its width, and the values that the condition sees, and the body."""
+
+    index: int
+    start: Any
+    step: int
+    bits: int
+    seen: tuple[int, int]
+    inside: tuple[int, int]
+
+
+class _Loop:
+    """A while being lowered: which of its carries stay as they are, which are counted on the host, and which are passed
+    from iteration to iteration."""
+
+    def __init__(self, outer: Tracer, instruction: Instruction, init: Any, counted: CountedLoop | None):
+        self.outer, self.instruction, self.counted = outer, instruction, counted
+        self.tuple = instruction.shape.is_tuple
+        self.shapes = instruction.shape.tuple_shapes if self.tuple else (instruction.shape,)
+        self.elements = list(init) if self.tuple else [init]
+        self.inside = list(self.elements)
+        self.fixed = counted.invariants if counted else invariant_carries(instruction)
+        if counted is not None:
+            low, high = sorted((counted.start, counted.last))
+            self.counters = [_Counter(counted.index, counted.start, counted.step, 0, (low, high), (low, high))]
+        else:
+            self.counters = self._counters()
+        on_host = {counter.index for counter in self.counters}
+        self.varying = [k for k in range(len(self.shapes)) if k not in self.fixed and k not in on_host]
+
+    def _counters(self) -> list[_Counter]:
+        """The counters of a loop whose trip count is not known. Their first values, and the bound that the condition compares
+        one with if it does nothing else, are read once, before the loop; then nothing in it waits for the device."""
+        steps = {k: step for k, step in counters(self.instruction).items() if self.shapes[k].element_type in (S32, S64)}
+        found, alone = limits(self.instruction)
+        for limit in found if alone and all(f.index in steps for f in found) else ():
+            if limit.bound_index is not None and self.shapes[limit.bound_index].element_type in (S32, S64):
+                self.inside[limit.bound_index] = self._on_host(limit.bound_index)
+        return [self._counter(k, step, [f for f in found if f.index == k]) for k, step in sorted(steps.items())]
+
+    def _counter(self, index: int, step: int, found: Sequence[Limit]) -> _Counter:
+        start = self._on_host(index).scalar
+        bits = self.shapes[index].element_type.bits
+        least, most = -(1 << bits - 1), (1 << bits - 1) - 1
+        first, low, high = (start.value, start.low, start.high) if isinstance(start, Host) else (start, start, start)
+        stops = abs(step) == 1 and any(_stops(limit, step, (least, most)) for limit in found)
+        low, high = (low, most) if stops and step > 0 else (least, high) if stops else (least, most)
+        inside = [low, high]
+        for limit in found:
+            if limit.direction in ("LT", "LE"):
+                bound = most if limit.at_most is None else limit.at_most
+                inside[1] = min(inside[1], bound - (limit.direction == "LT"))
+            elif limit.direction in ("GT", "GE"):
+                bound = least if limit.bound is None else limit.bound
+                inside[0] = max(inside[0], bound + (limit.direction == "GT"))
+        if inside[0] > inside[1]:  # the body never runs
+            inside = [low, high]
+        return _Counter(index, first, step, bits, (low, high), (inside[0], inside[1]))
+
+    def _on_host(self, index: int) -> Splat:
+        """An integer scalar among the first carries, as a Python integer."""
+        value = self.elements[index]
+        if isinstance(value, Splat) and not isinstance(value.scalar, (torch.fx.Proxy, torch.Tensor)):
+            return value
+        bits = self.shapes[index].element_type.bits
+        number = self.outer.emit(loops.on_host, self.outer.materialise(value, self.shapes[index]))
+        return Splat(Host(number, -(1 << bits - 1), (1 << bits - 1) - 1))
+
+    def carried(self) -> list[Any]:
+        """The first values of what is passed from iteration to iteration."""
+        return [self.outer.materialise(leaf, s) for k in self.varying for leaf, s in flatten(self.elements[k], self.shapes[k])]
+
+    def trace(self, computation: Computation, what: str) -> tuple[_Inputs, Any]:
+        """The inputs and the value of the body or the condition, as a program of its own."""
+        inputs = _Inputs(self.outer, what)
+        inside: list[Any] = [None] * len(self.shapes)
+        names = ["i"] if len(self.counters) == 1 else [f"i_{counter.index}" for counter in self.counters]
+        for counter, name in zip(self.counters, names, strict=True):
+            low, high = counter.inside if what == "body" else counter.seen
+            inside[counter.index] = Splat(Host(inputs.inner.placeholder(name, self.shapes[counter.index]), low, high))
+        for k in self.varying:
+            leaves = [inputs.inner.placeholder(f"carry_{k}", s) for _, s in flatten(self.elements[k], self.shapes[k])]
+            inside[k] = unflatten(iter(leaves), self.shapes[k])
+        for k in sorted(self.fixed):
+            if inside[k] is None:
+                leaves = [inputs.bind(v, s, f"fixed_{k}") for v, s in flatten(self.inside[k], self.shapes[k])]
+                inside[k] = unflatten(iter(leaves), self.shapes[k])
+        return inputs, inputs.inner.run(computation, [tuple(inside) if self.tuple else inside[0]])
+
+    def result(self, final: Any, first: int) -> Any:
+        """The loop's value, where what it passed on stands in `final` from place `first` on, behind its counters."""
+        values = list(self.elements)
+        places = itertools.count(first)
+        for k in self.varying:
+            leaves = [final[next(places)] for _ in flatten(self.elements[k], self.shapes[k])]
+            values[k] = unflatten(iter(leaves), self.shapes[k])
+        for place, counter in enumerate(self.counters):
+            if self.counted is None:
+                values[counter.index] = Splat(Host(final[place], *counter.seen))
+            else:
+                values[counter.index] = Splat(self.counted.start + self.counted.step * self.counted.trip_count)
+        return tuple(values) if self.tuple else values[0]
+
+
+def _stops(limit: Limit, step: int, ends: tuple[int, int]) -> bool:
+    """Whether a counter with steps of one ends at its limit, so that it never wraps around."""
+    strict, other = ("LT", "LE") if step > 0 else ("GT", "GE")
+    return limit.direction == strict or (limit.direction == other and limit.bound is not None and limit.bound not in ends)
 
 
 def _owned(outer: Tracer, value: Any, overwritten: bool) -> Any:

@@ -18,12 +18,14 @@ from torch.fx.proxy import TracerBase
 
 from ..errors import DeviceError
 from ..hlo.ir import Computation, Instruction, Token
-from ..shape import Shape
+from ..shape import UNBOUNDED, Shape
 from ..types import PrimitiveType
 from . import numerics
 from .blocking import block_elementwise
 from .evaluator import Evaluator
+from .kernels import tape
 from .memory import overwrite_carries, plan_memory
+from .overlap import overlap_exchanges
 from .simplify import drop_needless_views
 from .values import Host, Splat
 
@@ -167,6 +169,7 @@ class Tracer(Evaluator):
             v.node if isinstance(v, torch.fx.Proxy) else self.trace.create_arg(v) for v in outputs))
         self.trace.graph.eliminate_dead_code(is_impure_node=_is_impure)
         drop_needless_views(self.trace.graph)
+        overlap_exchanges(self.trace.graph)
         return self.trace.graph
 
 
@@ -232,9 +235,14 @@ def _output(tracer: Tracer, value: Any, shape: Shape) -> Any:
         scalar = value.scalar.value if isinstance(value.scalar, Host) else value.scalar
         if isinstance(scalar, torch.fx.Proxy) and not isinstance(value.scalar, Host):
             value = scalar.expand(value.dims).clone(memory_format=torch.contiguous_format)
+        elif isinstance(scalar, complex):  # not every one survives being printed: see `Evaluator._scalar_operand`
+            value = tracer.trace.create_proxy("call_method", "clone", (tracer.materialise(value, shape),),
+                                              {"memory_format": torch.contiguous_format})
         else:
             value = tracer.trace.create_proxy("call_function", torch.full, (value.dims, scalar),
                                               {"dtype": shape.element_type.carrier, "device": tracer.device})
+    if UNBOUNDED in shape.dimensions:
+        value = tracer.emit(tape.packed, value, shape.dimensions[1:], shape.element_type.carrier, tracer.device)
     if _needs_carrier(shape.element_type):
         value = numerics.from_carrier(value, shape.element_type)
     return value

@@ -134,19 +134,12 @@ class Evaluator:
                 return result
         types = [i.shape.element_type for i in instruction.operands]
         if all(isinstance(s, Number) for s in scalars):
-            tensors = [self.number(s, t) for s, t in zip(scalars, types, strict=True)]
-            return self._fold(self._body(definition, instruction, tensors, attributes), instruction.shape.element_type)
+            return _folded(definition, instruction, scalars, types, attributes)
         names = _operand_names(definition, len(scalars))
         some = any(_is_tensor(s) for s in scalars)
         tensors = [self._scalar_operand(s, t, some and name in definition.numbers)
                    for s, t, name in zip(scalars, types, names, strict=True)]
         return self._body(definition, instruction, tensors, attributes)
-
-    def _fold(self, tensor: torch.Tensor, element_type: PrimitiveType) -> Any:
-        if not isinstance(tensor, torch.Tensor):  # a body that emits even on constants
-            return tensor
-        array = numerics.numpy_from_carrier(tensor, element_type)
-        return numerics.number_from_numpy(array[()], element_type)
 
     # ---- values
 
@@ -202,6 +195,17 @@ class Evaluator:
         if not shape.is_static:
             return self.materialise(Splat(scalar, shape.dimensions), shape)
         return Splat(scalar, shape.dimensions)
+
+
+def _folded(definition: OpDefinition, instruction: Instruction, numbers: Sequence[Any], types: Sequence[PrimitiveType],
+            attributes: dict[str, Any]) -> Any:
+    """An elementwise op on numbers, as a number: computed on the CPU, so that lowering waits for no other device."""
+    on_cpu = Evaluator()
+    with on_cpu.installed():
+        tensors = [on_cpu.number(n, t) for n, t in zip(numbers, types, strict=True)]
+        result = on_cpu._body(definition, instruction, tensors, attributes)
+    element_type = instruction.shape.element_type
+    return numerics.number_from_numpy(numerics.numpy_from_carrier(result, element_type)[()], element_type)
 
 
 def _keeps_type(instruction: Instruction) -> bool:

@@ -192,8 +192,15 @@ def _separate_outputs(graph: Graph, storage: _Storage) -> None:
     output.args = (tuple(results),)
 
 
+# ------------------------------------------------------------------------------------------------ loop bodies
+
+ACCUMULATED = 1 << 12
+"""Elements from which a sum that a loop carries is added to in place."""
+
+
 def overwrite_carries(graph: Graph, first: int, count: int) -> set[int]:
-    """Loop bodies: let dynamic-update-slice and scatter write into a carried buffer that leaves the body as the same carry.
+    """Loop bodies: let dynamic-update-slice, scatter and additions write into a carried buffer that leaves the body as the
+    same carry.
 
     Carries are the inputs from number `first` on. Returns the carries that are overwritten.
     """
@@ -202,6 +209,7 @@ def overwrite_carries(graph: Graph, first: int, count: int) -> set[int]:
     output = next(iter(reversed(graph.nodes)))
     results = list(output.args[0])  # pyright: ignore[reportGeneralTypeIssues, reportArgumentType]
     overwritten: set[int] = set()
+    writes: list[tuple[Node, Node]] = []
     for slot, (carry, result) in enumerate(zip(placeholders, results, strict=True)):
         chain = _update_chain(result, carry)
         # Where another carry leaves the body in the same memory, the next step would write over what it reads.
@@ -210,21 +218,82 @@ def overwrite_carries(graph: Graph, first: int, count: int) -> set[int]:
             continue
         link_before = [carry, *chain[:-1]]
         if all(storage.dies_at(before, link) for before, link in zip(link_before, chain, strict=True)):
-            for link in chain:
-                link.target = indexing.IN_PLACE[link.target]
+            writes += zip(link_before, chain, strict=True)
             overwritten.add(slot)
+    changing = {placeholders[slot] for slot in overwritten}
+    for before, link in writes:
+        _write_over(link, before, lambda node: not storage.roots[node] & changing)
     return overwritten
 
 
 def _update_chain(result: Any, carry: Node) -> list[Node]:
     """The updates that lead from a carry to its result, first one first; empty if there is no such way."""
-    chain: list[Node] = []
-    node = result
-    while isinstance(node, Node) and node is not carry:
-        if node.op != "call_function" or node.target not in indexing.IN_PLACE:
-            return []
-        chain.append(node)
-        node = node.args[0]
-    return chain[::-1] if node is carry else []
+    if not isinstance(result, Node) or result is carry or result.op != "call_function":
+        return []
+    if result.target in indexing.IN_PLACE:
+        sources = result.args[:1]
+    else:
+        sources = result.args if _accumulates(result, carry) else ()
+    for source in sources:
+        before = _update_chain(source, carry)
+        if before or source is carry:
+            return [*before, result]
+    return []
 
 
+def _accumulates(node: Node, carry: Node) -> bool:
+    """Whether a node is a sum of large arrays of the carry's form."""
+    array = carry.meta.get("array")
+    return (node.target in (operator.add, torch.add) and not node.kwargs and array is not None
+            and node.meta.get("array") == array and math.prod(array[0]) >= ACCUMULATED)
+
+
+def _write_over(link: Node, before: Node, is_constant: Callable[[Node], bool]) -> None:
+    """Let an update, or a sum, write into its operand `before`; a product is added as it is computed, where its factors
+    still are what they were (`is_constant`)."""
+    if link.target in indexing.IN_PLACE:
+        link.target = indexing.IN_PLACE[link.target]
+        return
+    other = link.args[1] if link.args[0] is before else link.args[0]
+    factors = _factors(other)
+    if factors is None or not all(map(is_constant, factors[0])):
+        link.target, link.kwargs = torch.add, {"out": before}
+    else:
+        (left, right), turned = factors
+        pair = (_transposed(right), _transposed(left)) if turned else (left, right)
+        link.target, link.args, link.kwargs = torch.addmm, (before, *pair), {"out": before}
+        _erase_unused(other)
+
+
+def _factors(node: Any) -> tuple[tuple[Node, Node], bool] | None:
+    """The matrices whose product a node is, where it is used once, and whether it is the product's transpose."""
+    turned = isinstance(node, Node) and node.op == "call_method" and node.target == "permute" and node.args[1:] == ((1, 0),)
+    product = node.args[0] if turned else node
+    if not isinstance(product, Node) or product.target is not operator.matmul or len(node.users) != 1 or len(product.users) != 1:
+        return None
+    dims, dtype = product.meta.get("array", ((), None))
+    left, right = product.args
+    if len(dims) != 2 or dtype not in (torch.float32, torch.float64) or not (_is_matrix(left) and _is_matrix(right)):
+        return None
+    return (left, right), turned  # pyright: ignore[reportReturnType]
+
+
+def _erase_unused(node: Any) -> None:
+    """Erase a call, and then those of its operands, that nothing uses any more."""
+    if isinstance(node, Node) and not node.users and node.op in ("call_function", "call_method"):
+        operands = node.all_input_nodes
+        node.graph.erase_node(node)
+        for operand in operands:
+            _erase_unused(operand)
+
+
+def _is_matrix(node: Any) -> bool:
+    return isinstance(node, Node) and (len(node.meta.get("array", ((),))[0]) == 2 or (
+        node.op == "call_method" and node.target == "t"))
+
+
+def _transposed(node: Any) -> Node:
+    if node.op == "call_method" and node.target == "t":
+        return node.args[0]
+    with node.graph.inserting_after(node):
+        return node.graph.call_method("t", (node,))

@@ -19,6 +19,7 @@ import torch
 import torch.fx
 
 from ..hlo.ir import Computation, Instruction, live_instructions
+from ..opcodes.definition import OPS
 from ..shape import Shape
 from ..types import PRED
 from .kernels import regions as kernels
@@ -41,8 +42,7 @@ def apply(runner: Evaluator, computation: Computation, arguments: Sequence[Any],
         results = list(result) if root.is_tuple else [result]
     else:
         tensors = tuple(runner.materialise(a, p.shape) for a, p in zip(given, computation.parameters, strict=True))
-        mapped = runner.emit(kernels.for_each_element, function(computation), tensors)
-        results = [mapped[k] for k in range(len(list(root.leaves())))]
+        results = _mapped(runner, computation, tensors)
     whole = [_has_rank(a, len(dims)) for a in given]
     like = next((a for a, w in zip(given, whole, strict=True) if w), None)
     return [value if full else _spread(runner, value, shape, dims, like)
@@ -52,13 +52,12 @@ def apply(runner: Evaluator, computation: Computation, arguments: Sequence[Any],
 def function(computation: Computation, elementwise: bool = True) -> Any:
     """The region as a function of flat tensors that returns a flat tuple, to be handed to `values.emit` for a kernel.
 
-    Tuple parameters and results are flattened. If the region works on scalars throughout, the function takes arrays that
-    broadcast against each other; what it returns for constant results is 0-dimensional. With `elementwise` False it is not
-    a region of scalars, but takes exactly its parameters' shapes.
+    Tuple parameters and results are flattened. The function takes arrays that broadcast against each other; what it returns
+    for constant results may be 0-dimensional. With `elementwise` False it is not a region of scalars, but takes exactly its
+    parameters' shapes.
     """
     from .emit import Tracer, flatten, unflatten
 
-    outer = evaluator()
     shapes = [p.shape for p in computation.parameters]
 
     def run(runner: Evaluator, tensors: Sequence[Any]) -> tuple[Any, ...]:
@@ -67,11 +66,30 @@ def function(computation: Computation, elementwise: bool = True) -> Any:
         result = _evaluate(runner, computation, arguments) if elementwise else runner.run(computation, arguments)
         return tuple(runner.materialise(v, s) for v, s in flatten(result, computation.root.shape))
 
-    if not isinstance(outer, Tracer):
-        return lambda *tensors: run(outer, tensors)
+    if not elementwise:
+        return _program(computation, run)
+    if not works_elementwise(computation):
+        return _program(computation, lambda runner, tensors: tuple(_mapped(runner, computation, tuple(tensors))))
+    outer = evaluator()
+    return _program(computation, run) if isinstance(outer, Tracer) else lambda *tensors: run(outer, tensors)
+
+
+def _mapped(runner: Evaluator, computation: Computation, tensors: tuple[Any, ...]) -> list[Any]:
+    """The results of a region that works on arrays, for each element of arrays that broadcast against each other."""
+    results = runner.emit(kernels.for_each_element, function(computation, elementwise=False), tensors)
+    return [results[k] for k in range(len(list(computation.root.shape.leaves())))]
+
+
+def _program(computation: Computation, run: Callable[[Any, Sequence[Any]], tuple[Any, ...]]) -> Any:
+    """A program of its own, which takes the leaves of a computation's parameters."""
+    from .emit import Tracer
+
+    outer = evaluator()
     inner = Tracer(outer.device)
     inputs = [inner.placeholder(p.name, leaf) for p in computation.parameters for leaf in p.shape.leaves() if leaf.is_array]
-    return outer.submodule(computation.name, inner.finish(run(inner, inputs), "Region"))
+    with inner.installed():
+        module = inner.finish(run(inner, inputs), "Region")
+    return outer.submodule(computation.name, module) if isinstance(outer, Tracer) else module
 
 
 @functools.lru_cache(maxsize=4096)
@@ -79,6 +97,22 @@ def works_on_scalars(computation: Computation) -> bool:
     """No instruction of the computation, nor of those it calls, has an array of rank 1 or more."""
     return all(leaf.is_scalar for i in live_instructions(computation) for leaf in i.shape.leaves()) and all(
         works_on_scalars(c) for i in computation.instructions for c in i.called_computations)
+
+
+@functools.lru_cache(maxsize=4096)
+def works_elementwise(computation: Computation) -> bool:
+    """The computation works on scalars, or on arrays of its parameters' one shape and only element by element."""
+    dims = {p.shape.dimensions for p in computation.parameters if p.shape.is_array}
+    return works_on_scalars(computation) or (len(dims) == 1 and all(
+        i.opcode in ("parameter", "tuple", "get-tuple-element") or _is_number(i)
+        or (i.opcode in OPS and OPS[i.opcode].elementwise and i.shape.dimensions in dims)
+        for i in live_instructions(computation)))
+
+
+def _is_number(instruction: Instruction) -> bool:
+    """Whether the instruction is a scalar constant or an array of it."""
+    return (instruction.opcode == "constant" and instruction.shape.is_scalar) or (
+        instruction.opcode == "broadcast" and _is_number(instruction.operands[0]))
 
 
 # ------------------------------------------------------------------------------------------------ evaluation
@@ -168,13 +202,44 @@ def _has_rank(value: Any, rank: int) -> bool:
 
 def _full_results(computation: Computation, whole: Sequence[bool]) -> list[bool]:
     """For each result, whether it surely has the shape of the whole arguments: it is computed from one of them."""
-    root = computation.root
-    if root.shape.is_tuple and root.opcode != "tuple":
-        return [False] * len(root.shape.tuple_shapes)
-    leaves = root.operands if root.opcode == "tuple" else (root,)
-    needed = (live_instructions(computation, [leaf]) for leaf in leaves)
-    return [any(i.opcode == "parameter" and whole[i.attributes["parameter_number"]] for i in instructions)
-            for instructions in needed]
+    result = _full(computation, list(whole))
+    return list(result) if isinstance(result, tuple) else [result]
+
+
+def _full(computation: Computation, arguments: Sequence[Any]) -> Any:
+    """For a computation's root, whether it is computed from a whole array; a tuple for a tuple, for arguments too."""
+    values: dict[int, Any] = {}
+    for i in live_instructions(computation):
+        operands = [values[id(o)] for o in i.operands]
+        match i.opcode:
+            case "parameter":
+                value = arguments[i.attributes["parameter_number"]]
+            case "tuple":
+                value = tuple(operands)
+            case "get-tuple-element":
+                value = operands[0][i.attributes["index"]]
+            case "call" | "fusion":
+                value = _full(i.called_computations[0], operands)
+            case "conditional":
+                value = _either(operands[0], [_full(b, [o]) for b, o in zip(i.called_computations, operands[1:], strict=True)])
+            case _:  # a loop's carries are broadcast against each other
+                value = _everywhere(i.shape, any(map(_somewhere, operands)))
+        values[id(i)] = value
+    return values[id(computation.root)]
+
+
+def _either(selector: bool, branches: Sequence[Any]) -> Any:
+    if isinstance(branches[0], tuple):
+        return tuple(_either(selector, parts) for parts in zip(*branches, strict=True))
+    return selector or any(branches)
+
+
+def _somewhere(value: Any) -> bool:
+    return any(map(_somewhere, value)) if isinstance(value, tuple) else value
+
+
+def _everywhere(shape: Shape, value: bool) -> Any:
+    return tuple(_everywhere(s, value) for s in shape.tuple_shapes) if shape.is_tuple else value
 
 
 def _spread(runner: Evaluator, value: Any, shape: Shape, dims: tuple[int, ...], like: Any) -> Any:

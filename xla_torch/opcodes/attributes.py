@@ -122,7 +122,7 @@ class IntCodec(Codec):
 
 
 class BoolCodec(Codec):
-    """``true`` or ``false`` (also 1 and 0)."""
+    """``true`` or ``false``."""
 
     def parse(self, parser: Parser) -> bool:
         return parser.boolean()
@@ -137,10 +137,16 @@ class BoolCodec(Codec):
 
 
 class FloatCodec(Codec):
-    """``0.001``: a float32, as XLA stores it, held as the Python float of the same value."""
+    """``0.001``: a float32, as XLA stores it, held as the Python float of the same value. Infinities are out of its range."""
+
+    largest: ClassVar[float] = float(np.finfo(np.float32).max)
 
     def parse(self, parser: Parser) -> float:
-        return self.normalise(parser.number())
+        start = parser.skip()
+        number = parser.number()
+        if abs(number) > self.largest:
+            raise parser.error("the number is out of range for a float32", start, f"at most {self.largest:g}")
+        return self.normalise(number)
 
     def format(self, value: float) -> str:
         return str(np.float32(value)).removesuffix(".0")
@@ -167,13 +173,16 @@ class TextCodec(Codec):
 
 @dataclasses.dataclass(frozen=True)
 class ChoiceCodec(Codec):
-    """A bare word out of a fixed set."""
+    """A bare word out of a fixed set. The case of its letters matters, unless `any_case` is set."""
 
     words: tuple[str, ...]
+    any_case: bool = False
 
     def parse(self, parser: Parser) -> str:
         start = parser.skip()
         word = parser.name("one of " + " ".join(self.words))
+        if self.any_case:
+            word = next((known for known in self.words if known.lower() == word.lower()), word)
         if word not in self.words:
             raise parser.error("unknown value of an attribute", start, "one of " + " ".join(self.words),
                                nearest(word, self.words))
@@ -241,9 +250,9 @@ class WindowCodec(Codec):
                 raise parser.error("a window has no such field" if key not in self.fields else "a window's field is given twice",
                                    at, "fields " + " ".join(self.fields), nearest(key, self.fields))
             lists[key] = _crossed(parser)
-            if any(len(entry) != (2 if key == "pad" else 1) for entry in lists[key]):
+            if any(len(entry) != (2 if key == "pad" else 1) or (key != "pad" and entry[0] < 0) for entry in lists[key]):
                 raise parser.error(f"the window's {key} is malformed", at, "low_high for each dimension" if key == "pad"
-                                   else "one integer for each dimension, as in 3x3")
+                                   else "one integer for each dimension, not negative, as in 3x3")
             parser.accept(",")
         rank = len(lists.get("size", ()))
         for key, entries in lists.items():
@@ -321,7 +330,7 @@ class PaddingCodec(Codec):
 
     def parse(self, parser: Parser) -> tuple[tuple[int, int, int], ...]:
         start = parser.skip()
-        if parser.looking_at('"') or parser.looking_at(",") or parser.at_end():
+        if parser.token() in ("", ",", "}"):  # a scalar's, as XLA prints it (and cannot read)
             return ()
         entries = _crossed(parser)
         if not all(2 <= len(entry) <= 3 for entry in entries):
@@ -481,7 +490,7 @@ _window_key = re.compile(r"(\w+)=")
 _field = re.compile(r"(\w+)=")
 _entry = re.compile(r"-?\d+(?:_-?\d+)*")
 _conv_dims = re.compile(r"([0-9bf?]{2,})_([0-9io?]{2,})->([0-9bf?]{2,})")
-_bounds = re.compile(r"\[\s*(\d+)\s*:\s*(\d+)\s*(?::\s*(\d+)\s*)?\]")
+_bounds = re.compile(r"\[\s*(\d+)\s*:\s*(-?\d+)\s*(?::\s*(\d+)\s*)?\]")
 _bare = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s,(){}\[\]"]+', re.S)
 
 
@@ -557,13 +566,13 @@ Direction = Annotated[str, ChoiceCodec(("EQ", "NE", "GE", "GT", "LE", "LT"))]
 CompareType = Annotated[str, ChoiceCodec(("FLOAT", "TOTALORDER", "SIGNED", "UNSIGNED"))]
 FftType = Annotated[str, ChoiceCodec(("FFT", "IFFT", "RFFT", "IRFFT"))]
 TransposeKind = Annotated[str, ChoiceCodec(("NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"))]
-RngDistribution = Annotated[str, ChoiceCodec(("rng_uniform", "rng_normal"))]
-RngAlgorithm = Annotated[str, ChoiceCodec(("rng_default", "rng_three_fry", "rng_philox"))]
+RngDistribution = Annotated[str, ChoiceCodec(("rng_uniform", "rng_normal"), any_case=True)]
+RngAlgorithm = Annotated[str, ChoiceCodec(("rng_default", "rng_three_fry", "rng_philox"), any_case=True)]
 FusionKind = Annotated[str, ChoiceCodec(("kLoop", "kInput", "kOutput", "kCustom"))]
 CustomCallSchedule = Annotated[str, ChoiceCodec(("SCHEDULE_NONE", "SCHEDULE_LATEST", "SCHEDULE_EARLIEST"))]
 CustomCallApiVersion = Annotated[str, ChoiceCodec((
     "API_VERSION_ORIGINAL", "API_VERSION_STATUS_RETURNING", "API_VERSION_STATUS_RETURNING_UNIFIED",
-    "API_VERSION_TYPED_FFI"))]
+    "API_VERSION_TYPED_FFI"), any_case=True)]
 PaddingType = Annotated[str, ChoiceCodec(("PADDING_VALID", "PADDING_SAME"))]
 
 

@@ -1,7 +1,7 @@
 """Op definitions: collectives. Document: spec `ops.md`, sections 12, 13 and rule C1.
 
-Bodies make one call each, to a kernel that asks the current participant to exchange. An asynchronous start does all the
-work, its done takes the result out.
+Bodies make one call each, to a kernel that asks the current participant to exchange. A start does the same as the whole, and
+its done takes the result out: the lowering begins every exchange where it stands and awaits it where its result is used.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..distributed.participants import CROSS_BOTH, CROSS_PARTITION, CROSS_REPLICA, FLATTENED
-from ..errors import UnsupportedError
-from ..hlo.ir import Computation
+from ..distributed.participants import CROSS_BOTH, CROSS_PARTITION, CROSS_REPLICA, FLATTENED, Site
+from ..hlo.ir import Computation, Instruction
 from ..lowering import regions, values
 from ..lowering.kernels import collective as kernels
 from ..lowering.monoids import kind_of_reducer
@@ -34,6 +33,11 @@ def group_mode(channel_id: int | None, use_global_device_ids: bool = False, acro
     return FLATTENED if use_global_device_ids else across
 
 
+def _site(inst: Instruction, channel_id: int | None) -> Site:
+    """What errors at run time say of the place."""
+    return inst.subject, channel_id or 0
+
+
 # ------------------------------------------------------------------------------------------- checks
 
 
@@ -42,11 +46,18 @@ def _check_operands(operands: Sequence[Shape]) -> None:
     require_arrays(*operands)
 
 
-def _check_groups(groups: ReplicaGroups, channel_id: int | None, use_global_device_ids: bool) -> None:
-    ids = [i for group in groups.groups for i in group]
-    require(len(set(ids)) == len(ids), "an id is in replica groups twice", [list(g) for g in groups.groups], "each id once")
-    require(not use_global_device_ids or bool(channel_id), "use_global_device_ids without a channel_id", channel_id,
-            "a positive channel_id")
+def _check_groups(groups: ReplicaGroups, channel_id: int | None, use_global_device_ids: bool, partial: bool = False) -> None:
+    """Each id from 0 on stands in one group; `partial` groups may leave ids out."""
+    listed = [list(group) for group in groups.groups]
+    ids = [i for group in listed for i in group]
+    require(partial or all(listed), "a replica group is empty", listed, "an id or more")
+    require(len(set(ids)) == len(ids), "an id is in replica groups twice", listed, "each id once")
+    require(not partial or min(ids, default=0) >= 0, "an id in replica groups is negative", listed)
+    require(partial or sorted(ids) == list(range(len(ids))), "an id is in no replica group", listed,
+            f"each of 0 to {max(ids, default=0)} once")
+    if use_global_device_ids:
+        require((channel_id or 0) > 0, "use_global_device_ids without a channel_id", channel_id, "a positive channel_id")
+        require(bool(ids), "use_global_device_ids without replica groups", listed, "groups of device ids")
 
 
 def _dimension(operands: Sequence[Shape], dimensions: Sequence[int]) -> int:
@@ -112,7 +123,7 @@ def _check_shards(shards: int, groups: ReplicaGroups, channel_id: int | None, us
 def gathered_shards(result: Shape, operand: Shape, dim: int) -> int:
     """From how many participants a result is gathered along `dim`."""
     small, large = operand.dimensions[dim], result.dimensions[dim]
-    require(_same_sizes(result, operand, dim) and (large % small == 0 if small else large == 0),
+    require(_same_sizes(result, operand, dim) and (large > 0 and large % small == 0 if small else large == 0),
             "the result is not a whole number of operands", f"{result} from {operand} along dimension {dim}",
             "equal sizes but in the gathered dimension, which is a multiple")
     return large // small if small else 0
@@ -124,7 +135,7 @@ def all_gather(inst, *operands, dimensions: Dims, replica_groups: Groups = ALL, 
     dim, mode = dimensions[0], group_mode(channel_id, use_global_device_ids)
     shards = gathered_shards(next(inst.shape.leaves()), inst.operands[0].shape, dim)
     return _each(inst, operands, lambda value, _: values.emit(
-        kernels.all_gather, value, dim, shards, replica_groups.groups, mode))
+        kernels.all_gather, value, dim, shards, replica_groups.groups, mode, _site(inst, channel_id)))
 
 
 def all_gather_start_shape(declared: Shape | None, *operands: Shape, **attributes: Any) -> Shape:
@@ -143,7 +154,8 @@ def all_gather_start(inst, *operands, dimensions: Dims, replica_groups: Groups =
     dim, mode = dimensions[0], group_mode(channel_id, use_global_device_ids)
     gathered = inst.shape.tuple_shapes[1]
     shards = gathered_shards(next(gathered.leaves()), inst.operands[0].shape, dim)
-    results = tuple(values.emit(kernels.all_gather, v, dim, shards, replica_groups.groups, mode) for v in operands)
+    site = _site(inst, channel_id)
+    results = tuple(values.emit(kernels.all_gather, v, dim, shards, replica_groups.groups, mode, site) for v in operands)
     return (operands, results) if gathered.is_tuple else (operands[0], results[0])
 
 
@@ -177,14 +189,16 @@ def _check_scalar_reducer(operands: Sequence[Shape], to_apply: Computation) -> N
         check_reducer(to_apply, [operand], [Shape(operand.element_type)])
 
 
-_PLAIN = {"add": "add", "multiply": "multiply", "and": "and", "or": "or", "xor": "xor"}
+_PLAIN = ("add", "multiply", "and", "or", "xor")
 _ORDERED = ("minimum", "maximum")
 
 
 def _reducer(to_apply: Computation, element_type: PrimitiveType) -> Any:
     """The reducer as kernels take it: a word where torch has a function for it, else the region as a function."""
     kind = kind_of_reducer(to_apply)
-    if kind in _PLAIN or (kind in _ORDERED and not element_type.hides_sign and not element_type.is_complex):
+    if kind in _ORDERED and not element_type.is_complex:
+        return f"unsigned {kind}" if element_type.hides_sign else kind
+    if kind in _PLAIN:
         return kind
     return regions.function(to_apply)
 
@@ -194,7 +208,7 @@ def all_reduce(inst, *operands, to_apply: Region, replica_groups: Groups = ALL, 
                use_global_device_ids: Bool = False, constrain_layout: Bool = False, mode: Raw = ""):
     how = mode or group_mode(channel_id, use_global_device_ids)
     return _each(inst, operands, lambda value, shape: values.emit(
-        kernels.all_reduce, value, _reducer(to_apply, shape.element_type), replica_groups.groups, how))
+        kernels.all_reduce, value, _reducer(to_apply, shape.element_type), replica_groups.groups, how, _site(inst, channel_id)))
 
 
 @op("all-reduce-start", infer=all_reduce_shape, inferable=False, pure=False)
@@ -234,20 +248,23 @@ def reduce_scatter(inst, *operands, dimensions: Dims, to_apply: Region, replica_
     dim, mode = dimensions[0], group_mode(channel_id, use_global_device_ids)
     shards = gathered_shards(inst.operands[0].shape, next(inst.shape.leaves()), dim)
     return _each(inst, operands, lambda value, shape: values.emit(
-        kernels.reduce_scatter, value, _reducer(to_apply, shape.element_type), dim, shards, replica_groups.groups, mode))
+        kernels.reduce_scatter, value, _reducer(to_apply, shape.element_type), dim, shards, replica_groups.groups, mode,
+        _site(inst, channel_id)))
 
 
 def collective_reduce_shape(declared: Shape | None, *operands: Shape, to_apply: Computation, replica_groups: ReplicaGroups = ALL,
                             channel_id: int | None = None, **_: Any) -> Shape:
-    """The operands' shapes."""
-    return all_reduce_shape(declared, *operands, to_apply=to_apply, replica_groups=replica_groups, channel_id=channel_id)
+    """The operands' shapes. As of a broadcast, whose gradient this is, participants may be in no group."""
+    _check_groups(replica_groups, channel_id, False, partial=True)
+    return all_reduce_shape(declared, *operands, to_apply=to_apply, channel_id=channel_id)
 
 
 @op("collective-reduce", infer=collective_reduce_shape, stablehlo="collective_reduce", inferable=False, pure=False)
 def collective_reduce(inst, *operands, to_apply: Region, replica_groups: Groups = ALL, channel_id: Int | None = None):
     mode = group_mode(channel_id, across=CROSS_PARTITION)
     return _each(inst, operands, lambda value, shape: values.emit(
-        kernels.reduce_to_first, value, _reducer(to_apply, shape.element_type), replica_groups.groups, mode))
+        kernels.reduce_to_first, value, _reducer(to_apply, shape.element_type), replica_groups.groups, mode,
+        _site(inst, channel_id)))
 
 
 # ------------------------------------------------------------------------------------------- moving
@@ -278,10 +295,10 @@ def all_to_all_shape(declared: Shape | None, *operands: Shape, dimensions: Seque
 @op("all-to-all", infer=all_to_all_shape, stablehlo="all_to_all", inferable=False, pure=False)
 def all_to_all(inst, *operands, dimensions: Dims = (), replica_groups: Groups = ALL, channel_id: Int | None = None,
                constrain_layout: Bool = False):
-    mode = group_mode(channel_id, across=CROSS_PARTITION)
+    mode, site = group_mode(channel_id, across=CROSS_PARTITION), _site(inst, channel_id)
     if dimensions:
-        return values.emit(kernels.all_to_all, operands[0], dimensions[0], replica_groups.groups, mode)
-    results = values.emit(kernels.all_to_all_tuple, operands, replica_groups.groups, mode)
+        return values.emit(kernels.all_to_all, operands[0], dimensions[0], replica_groups.groups, mode, site)
+    results = values.emit(kernels.all_to_all_tuple, operands, replica_groups.groups, mode, site)
     return tuple(results[i] for i in range(len(operands)))
 
 
@@ -291,13 +308,15 @@ def ragged_all_to_all_shape(declared: Shape | None, operand: Shape, output: Shap
     """The output's shape. Offsets and sizes are integers of one shape, [members] or [members, updates]."""
     require_arrays(operand, output, input_offsets, send_sizes, output_offsets, recv_sizes)
     _check_groups(replica_groups, channel_id, False)
+    require(len({len(group) for group in replica_groups.groups}) <= 1, "replica groups have different sizes",
+            [list(group) for group in replica_groups.groups], "equal sizes")
     require(operand.rank == output.rank >= 1 and operand.element_type is output.element_type and _same_sizes(operand, output, 0),
             "operand and output do not fit", f"{operand} and {output}", "equal but for dimension 0")
     plans = (input_offsets, send_sizes, output_offsets, recv_sizes)
     for plan in plans:
         require(plan.element_type.is_integral and plan.rank in (1, 2), "offsets and sizes are not integers of rank 1 or 2", plan,
                 "an integer array [members] or [members, updates]")
-        require(plan.dimensions == input_offsets.dimensions, "offsets and sizes have different shapes",
+        require(plan.compatible(input_offsets, ignore_dynamic=False), "offsets and sizes have different shapes",
                 ", ".join(map(str, plans)), "one shape")
     return output.without_layout()
 
@@ -307,33 +326,33 @@ def ragged_all_to_all(inst, operand, output, input_offsets, send_sizes, output_o
                       replica_groups: Groups = ALL, channel_id: Int | None = None, dimensions: Dims = ()):
     mode = group_mode(channel_id, across=CROSS_PARTITION)
     return values.emit(kernels.ragged_all_to_all, operand, output, input_offsets, send_sizes, output_offsets,
-                       replica_groups.groups, mode)
+                       replica_groups.groups, mode, _site(inst, channel_id))
 
 
-def collective_broadcast_shape(declared: Shape | None, *operands: Shape, replica_groups: ReplicaGroups,
+def collective_broadcast_shape(declared: Shape | None, *operands: Shape, replica_groups: ReplicaGroups = ALL,
                                channel_id: int | None = None, **_: Any) -> Shape:
     """The operands' shapes."""
     _check_operands(operands)
-    _check_groups(replica_groups, channel_id, False)
+    _check_groups(replica_groups, channel_id, False, partial=True)
     return _packed(operands)
 
 
 @op("collective-broadcast", infer=collective_broadcast_shape, stablehlo="collective_broadcast", inferable=False, pure=False)
-def collective_broadcast(inst, *operands, replica_groups: Groups, channel_id: Int | None = None):
+def collective_broadcast(inst, *operands, replica_groups: Groups = ALL, channel_id: Int | None = None):
     mode = group_mode(channel_id, across=CROSS_PARTITION)
-    return _each(inst, operands, lambda value, _: values.emit(kernels.broadcast, value, replica_groups.groups, mode))
+    return _each(inst, operands, lambda value, _: values.emit(
+        kernels.broadcast, value, replica_groups.groups, mode, _site(inst, channel_id)))
 
 
 def collective_permute_shape(declared: Shape | None, *operands: Shape, source_target_pairs: Sequence[Sequence[int]],
                              slice_sizes: Sequence[Sequence[int]] = (), **_: Any) -> Shape:
-    """The operands' shapes. No source and no target may be repeated."""
-    if slice_sizes:
-        require(len(operands) == 4, "the in-place form has four operands", len(operands),
-                "(input, output, input start indices, output start indices)")
-        return operands[1].without_layout()
-    _check_operands(operands)
+    """The operands' shapes, no source and no target repeated; with slices the shape of operand 1, the output."""
     for pair in source_target_pairs:
         require(len(pair) == 2, "a source-target pair is not a pair", list(pair), "{source,target}")
+    if slice_sizes:
+        _check_slices(operands, slice_sizes, _turns(source_target_pairs))
+        return operands[1].without_layout()
+    _check_operands(operands)
     for place, kind in enumerate(("source", "target")):
         ids = [pair[place] for pair in source_target_pairs]
         require(len(set(ids)) == len(ids), f"a {kind} is in several pairs", [list(p) for p in source_target_pairs],
@@ -341,40 +360,106 @@ def collective_permute_shape(declared: Shape | None, *operands: Shape, source_ta
     return _packed(operands)
 
 
+# In place, a slice of the source's input replaces one of the target's output. The k-th pair with the same source sends the
+# k-th of its slices, the k-th pair with the same target writes at the k-th of its output starts.
+
+
+def _turns(pairs: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
+    """For each pair, how many pairs before it have its source, and how many its target."""
+    sources, targets = [p[0] for p in pairs], [p[1] for p in pairs]
+    return [(sources[:k].count(sources[k]), targets[:k].count(targets[k])) for k in range(len(pairs))]
+
+
+def _arrays(buffer: Shape) -> tuple[Shape, ...]:
+    return buffer.tuple_shapes if buffer.is_tuple else (buffer,)
+
+
+def _starts(buffer: Shape, shape: Shape, value: Any) -> list[tuple[Any, ...]]:
+    """For each array of a buffer the starts of its slices. One start may stand for a tuple of one."""
+    each = zip(shape.tuple_shapes, value, strict=True) if buffer.is_tuple else [(shape, value)]
+    return [tuple(v) if s.tuple_shapes and s.tuple_shapes[0].is_tuple else (v,) for s, v in each]
+
+
+def _nested(shape: Shape) -> Any:
+    """Shapes as Python tuples, as values are."""
+    return tuple(map(_nested, shape.tuple_shapes)) if shape.is_tuple else shape
+
+
+def _check_slices(operands: Sequence[Shape], slice_sizes: Sequence[Sequence[int]], turns: Sequence[tuple[int, int]]) -> None:
+    require(len(operands) == 4, "the in-place form has four operands", len(operands),
+            "(input, output, input start indices, output start indices)")
+    inputs, outputs = _arrays(operands[0]), _arrays(operands[1])
+    require_arrays(*inputs, *outputs)
+    require([a.element_type for a in inputs] == [a.element_type for a in outputs], "input and output do not fit",
+            f"{operands[0]} and {operands[1]}", "as many arrays, of equal element types")
+    count, rest = divmod(len(slice_sizes), len(inputs))
+    require(not rest and all(a < count and b < count for a, b in turns), "slice_sizes has not enough entries for the pairs",
+            f"{len(slice_sizes)} for {len(inputs)} arrays", "for each array, one for each pair with the same source or target")
+    for buffer, starts in zip(operands[:2], operands[2:], strict=True):
+        _check_starts(buffer, starts, count)
+    for k, sizes in enumerate(slice_sizes):
+        for array in (inputs[k // count], outputs[k // count]):
+            require(len(sizes) == array.rank and all(0 <= n <= m for n, m in zip(sizes, array.dimensions, strict=True)),
+                    "a slice does not fit its array", f"slice_sizes {list(sizes)} of {array}", "one size for each dimension")
+    for array in range(len(inputs)):
+        own = slice_sizes[array * count:(array + 1) * count]
+        require(all(tuple(own[a]) == tuple(own[b]) for a, b in turns), "a slice is received as one of another size",
+                [list(n) for n in own], "equal sizes where a pair sends one and writes the other")
+
+
+def _check_starts(buffer: Shape, starts: Shape, count: int) -> None:
+    wanted = "for each array a tuple of integral scalars, one for each dimension, or a tuple of such for several slices"
+    each = starts.tuple_shapes if buffer.is_tuple else (starts,)
+    require(len(each) == len(_arrays(buffer)) and all(s.is_tuple for s in each), "start indices do not fit their array",
+            f"{starts} for {buffer}", wanted)
+    for array, given in zip(_arrays(buffer), _starts(buffer, starts, _nested(starts)), strict=True):
+        scalars = [s for start in given for s in start]
+        require(len(given) == count and all(len(start) == array.rank for start in given)
+                and all(isinstance(s, Shape) and s.is_scalar and s.element_type.is_integral for s in scalars),
+                "start indices do not fit their array", f"{starts} for {buffer}", wanted)
+
+
 @op("collective-permute", infer=collective_permute_shape, stablehlo="collective_permute", inferable=False, pure=False)
 def collective_permute(inst, *operands, source_target_pairs: Pairs, channel_id: Int | None = None, slice_sizes: Pairs = ()):
-    results = _permuted(operands, source_target_pairs, channel_id, slice_sizes)
+    results = _permuted(inst, operands, source_target_pairs, channel_id, slice_sizes)
     return results if inst.shape.is_tuple else results[0]
 
 
-def _permuted(operands: Sequence[Any], pairs: Sequence[Sequence[int]], channel_id: int | None,
-              slice_sizes: Any) -> tuple[Any, ...]:
-    if slice_sizes:
-        raise UnsupportedError("collective-permute in place, with slices, is not executed",
-                               hint="permute the slice and write it with dynamic-update-slice")
-    mode = group_mode(channel_id, across=CROSS_PARTITION)
-    return tuple(values.emit(kernels.permute, value, pairs, mode) for value in operands)
+def _permuted(inst: Instruction, operands: Sequence[Any], pairs: Sequence[Sequence[int]], channel_id: int | None,
+              slice_sizes: Sequence[Sequence[int]]) -> tuple[Any, ...]:
+    mode, site = group_mode(channel_id, across=CROSS_PARTITION), _site(inst, channel_id)
+    if not slice_sizes:
+        return tuple(values.emit(kernels.permute, value, pairs, mode, site) for value in operands)
+    shapes = [o.shape for o in inst.operands]
+    inputs, outputs = (v if s.is_tuple else (v,) for v, s in zip(operands[:2], shapes[:2], strict=True))
+    read, written = (_starts(shapes[k], shapes[k + 2], operands[k + 2]) for k in range(2))
+    count, turns = len(slice_sizes) // len(inputs), tuple(_turns(pairs))
+    return tuple(values.emit(kernels.permute_slices, value, output, read[k], written[k],
+                             tuple(slice_sizes[k * count:(k + 1) * count]), pairs, turns, mode, site)
+                 for k, (value, output) in enumerate(zip(inputs, outputs, strict=True)))
 
 
 def collective_permute_start_shape(declared: Shape | None, *operands: Shape, **attributes: Any) -> Shape:
-    """(operands, results, u32 contexts...)."""
+    """(operands, results, u32 contexts...); in place (input, output, u32 contexts...)."""
     permuted = collective_permute_shape(None, *operands, **attributes)
+    given = operands[0].without_layout() if attributes.get("slice_sizes") else _packed(operands)
     if declared is None:
-        return Shape.tuple([_packed(operands), permuted])
+        return Shape.tuple([given, permuted])
     parts = declared.tuple_shapes
-    require(has_parts(declared, 2) and parts[0].compatible(_packed(operands)) and parts[1].compatible(permuted),
-            "the result does not begin with operand and result", declared, f"({_packed(operands)}, {permuted}, contexts...)")
+    require(has_parts(declared, 2) and parts[0].compatible(given) and parts[1].compatible(permuted),
+            "the result does not begin with operand and result", declared, f"({given}, {permuted}, contexts...)")
     require(all(p.is_array and p.element_type is U32 for p in parts[2:]), "a context is not u32", declared, "u32[] contexts")
     return declared.without_layout()
 
 
 @op("collective-permute-start", infer=collective_permute_start_shape, inferable=False, pure=False)
 def collective_permute_start(inst, *operands, source_target_pairs: Pairs, channel_id: Int | None = None, slice_sizes: Pairs = ()):
-    results = _permuted(operands, source_target_pairs, channel_id, slice_sizes)
+    results = _permuted(inst, operands, source_target_pairs, channel_id, slice_sizes)
     contexts = tuple(Splat(0, s.dimensions) for s in inst.shape.tuple_shapes[2:])
-    if inst.shape.tuple_shapes[0].is_tuple:
-        return (operands, results, *contexts)
-    return (operands[0], results[0], *contexts)
+    result = results if inst.shape.tuple_shapes[1].is_tuple else results[0]
+    if slice_sizes:
+        return (operands[0], result, *contexts)
+    return (operands if inst.shape.tuple_shapes[0].is_tuple else operands[0], result, *contexts)
 
 
 @op("collective-permute-done", infer=second_element_shape, inferable=False, movement=True)

@@ -18,6 +18,7 @@ from ..lowering.kernels import contraction as kernels
 from ..shape import Shape
 from ..types import C128, F64, PrimitiveType, higher_precision
 from .attributes import Dims, Precision, Raw
+from .convert import float_to_integer
 from .definition import op
 from .shapes import require, require_arrays
 
@@ -49,18 +50,12 @@ def _others(rank: int, *taken: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def contraction_type(declared: Shape | None, lhs: Shape, rhs: Shape) -> PrimitiveType:
-    """Element type of a dot or convolution: the declared (preferred) one, else the higher precision of the operands.
-
-    Integers may not be narrowed.
-    """
-    own = _higher_type(lhs.element_type, rhs.element_type)
-    if declared is None or declared.element_type is own:
-        return own
-    preferred = declared.element_type
-    require(preferred.is_array, "the result is not an array", declared, "an array shape")
-    require(own.is_floating or preferred.bits >= own.bits, "the preferred element type is narrower than the operands'",
-            f"{preferred} for operands {lhs.element_type} and {rhs.element_type}", f"{own} or a wider type")
-    return preferred
+    """Element type of a dot or convolution: the declared (preferred) one, whatever it is, else the higher precision of the
+    operands."""
+    if declared is None:
+        return _higher_type(lhs.element_type, rhs.element_type)
+    require(declared.is_array, "the result is not an array", declared, "an array shape")
+    return declared.element_type
 
 
 def _higher_type(a: PrimitiveType, b: PrimitiveType) -> PrimitiveType:
@@ -101,9 +96,15 @@ def to_compute(value: Any, element_type: PrimitiveType, dtype: torch.dtype) -> A
 
 
 def from_compute(value: Any, dtype: torch.dtype, element_type: PrimitiveType) -> Any:
-    """A sum of products as the result's carrier; integers wrap, PRED is true where any product was."""
+    """A sum of products as the result's carrier, converted as `convert` does; integers wrap, PRED is true where any product
+    was."""
     if element_type.is_pred:
-        return value > 0
+        return value != 0
+    if dtype.is_complex and not element_type.is_complex:
+        value = torch.real(value)
+        dtype = torch.float64 if dtype is torch.complex128 else torch.float32
+    if dtype.is_floating_point and element_type.is_integral:
+        return float_to_integer(value, element_type)
     return value if element_type.carrier is dtype else value.to(element_type.carrier)
 
 
@@ -148,10 +149,9 @@ def same_size(a: int, b: int) -> bool:
 
 
 def dot_dimensions(lhs: Shape, rhs: Shape, numbers: DotDimensionNumbers) -> tuple[list[int], list[bool]]:
-    """Sizes and dynamic flags of the result of a dot."""
-    picked = [(max(lhs.dimensions[i], rhs.dimensions[j]), lhs.dynamic_flags[i] or rhs.dynamic_flags[j])
-              for i, j in zip(numbers.lhs_batch_dimensions, numbers.rhs_batch_dimensions, strict=True)]
-    picked += [(lhs.dimensions[i], lhs.dynamic_flags[i]) for i in numbers.lhs_free(lhs.rank)]
+    """Sizes and dynamic flags of the result of a dot; those of batch dimensions are the lhs's."""
+    kept = (*numbers.lhs_batch_dimensions, *numbers.lhs_free(lhs.rank))
+    picked = [(lhs.dimensions[i], lhs.dynamic_flags[i]) for i in kept]
     picked += [(rhs.dimensions[i], rhs.dynamic_flags[i]) for i in numbers.rhs_free(rhs.rank)]
     return [size for size, _ in picked], [flag for _, flag in picked]
 
@@ -159,12 +159,23 @@ def dot_dimensions(lhs: Shape, rhs: Shape, numbers: DotDimensionNumbers) -> tupl
 @op("dot", infer=dot_shape, stablehlo="dot_general")
 def dot(inst, lhs, rhs, *, lhs_contracting_dims: Dims = (), rhs_contracting_dims: Dims = (), lhs_batch_dims: Dims = (),
         rhs_batch_dims: Dims = (), operand_precision: Precision = (), algorithm: Raw = ""):
+    """Products and sums are of the precision of the compute type, whatever less `operand_precision` and `algorithm` allow.
+
+    On CUDA torch's own switches hold: float32 is not reduced to TF32 unless `torch.set_float32_matmul_precision` allows
+    it, and sums of float16 and bfloat16, formed in float32, may be split and rounded in between unless
+    `torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction` (or `allow_bf16_...`) is off.
+    """
     left, right = (o.shape for o in inst.operands)
     numbers = DotDimensionNumbers(lhs_contracting_dims, rhs_contracting_dims, lhs_batch_dims, rhs_batch_dims)
     dtype = compute_dtype(inst.shape.element_type, left.element_type, right.element_type)
     product = contract(to_compute(lhs, left.element_type, dtype), to_compute(rhs, right.element_type, dtype),
-                       _sizes(left), _sizes(right), numbers, integer=not (dtype.is_floating_point or dtype.is_complex))
+                       _sizes(left), _sizes(right), numbers, _integer_bits(dtype, left, right))
     return from_compute(product, dtype, inst.shape.element_type)
+
+
+def _integer_bits(dtype: torch.dtype, *operands: Shape) -> int:
+    """0 for sums of products that are no integers, else the width of the widest operand."""
+    return 0 if dtype.is_floating_point or dtype.is_complex else max(o.element_type.bits for o in operands)
 
 
 def _sizes(shape: Shape) -> tuple[int, ...]:
@@ -176,14 +187,15 @@ def _sizes(shape: Shape) -> tuple[int, ...]:
 
 
 def contract(lhs: Any, rhs: Any, lhs_sizes: Sequence[int], rhs_sizes: Sequence[int], numbers: DotDimensionNumbers,
-             integer: bool = False) -> Any:
-    """A general dot of two values of one dtype, as few torch calls as it takes. Sizes are -1 where dynamic."""
+             integer_bits: int = 0) -> Any:
+    """A general dot of two values of one dtype, as few torch calls as it takes. Sizes are -1 where dynamic; for integers
+    `integer_bits` is the width of their values."""
     batch = len(numbers.lhs_batch_dimensions)
     lhs_free, rhs_free = numbers.lhs_free(len(lhs_sizes)), numbers.rhs_free(len(rhs_sizes))
     if not numbers.lhs_contracting_dimensions:
         return _outer(lhs, rhs, numbers, lhs_free, rhs_free)
     if any(sum(sizes[d] < 0 for d in free) > 1 for sizes, free in ((lhs_sizes, lhs_free), (rhs_sizes, rhs_free))):
-        return _einsum(lhs, rhs, numbers, lhs_free, rhs_free)
+        return _einsum(lhs, rhs, numbers, lhs_free, rhs_free, integer_bits)
     # Contracted pairs in the order of the lhs, so that at least its flattening can be a view.
     pairs = sorted(zip(numbers.lhs_contracting_dimensions, numbers.rhs_contracting_dimensions, strict=True))
     lhs_summed, rhs_summed = tuple(i for i, _ in pairs), tuple(j for _, j in pairs)
@@ -195,7 +207,7 @@ def contract(lhs: Any, rhs: Any, lhs_sizes: Sequence[int], rhs_sizes: Sequence[i
         left = left.unsqueeze(-2)
     if batch and not rhs_free:
         right = right.unsqueeze(-1)
-    result = _matmul(left, right, integer)
+    result = _matmul(left, right, integer_bits)
     if batch and not rhs_free:
         result = result.squeeze(-1)
     if batch and not lhs_free:
@@ -207,9 +219,9 @@ def contract(lhs: Any, rhs: Any, lhs_sizes: Sequence[int], rhs_sizes: Sequence[i
     return result
 
 
-def _matmul(left: Any, right: Any, integer: bool) -> Any:
-    if integer and values.device().type != "cpu":
-        return values.emit(kernels.integer_matmul, left, right)
+def _matmul(left: Any, right: Any, integer_bits: int) -> Any:
+    if integer_bits and values.device().type != "cpu":
+        return values.emit(kernels.integer_matmul, left, right, integer_bits)
     return left @ right
 
 
@@ -253,7 +265,8 @@ def _outer(lhs: Any, rhs: Any, numbers: DotDimensionNumbers, lhs_free: tuple[int
     return left * right
 
 
-def _einsum(lhs: Any, rhs: Any, numbers: DotDimensionNumbers, lhs_free: Iterable[int], rhs_free: Iterable[int]) -> Any:
+def _einsum(lhs: Any, rhs: Any, numbers: DotDimensionNumbers, lhs_free: Iterable[int], rhs_free: Iterable[int],
+            integer_bits: int) -> Any:
     """For several dynamic sizes in one flattened dimension, whose split would have to be known."""
     letters = iter(string.ascii_letters)
     left: dict[int, str] = {}
@@ -265,6 +278,8 @@ def _einsum(lhs: Any, rhs: Any, numbers: DotDimensionNumbers, lhs_free: Iterable
     right |= {j: next(letters) for j in rhs_free}
     result = "".join([left[i] for i in (*numbers.lhs_batch_dimensions, *lhs_free)] + [right[j] for j in rhs_free])
     equation = f"{''.join(left[i] for i in sorted(left))},{''.join(right[j] for j in sorted(right))}->{result}"
+    if integer_bits and values.device().type != "cpu":
+        return values.emit(kernels.integer_einsum, equation, lhs, rhs, integer_bits)
     return torch.einsum(equation, lhs, rhs)
 
 
@@ -344,7 +359,7 @@ def ragged_dot(inst, lhs, rhs, group_sizes, *, lhs_contracting_dims: Dims = (), 
     groups = sizes.dimensions[-1]
     moved = DotDimensionNumbers(tuple(d + 1 for d in lhs_contracting_dims), rhs_contracting_dims,
                                 tuple(d + 1 for d in lhs_batch_dims), rhs_batch_dims)
-    integer = not (dtype.is_floating_point or dtype.is_complex)
+    integer = _integer_bits(dtype, left, right)
     if ragged in lhs_batch_dims:
         result = contract(spread.sum(0, dtype=dtype), other, _sizes(left), _sizes(right), numbers, integer)
     elif ragged in lhs_contracting_dims:

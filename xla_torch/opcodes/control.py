@@ -77,10 +77,12 @@ def fusion(inst: Any, *operands: Any, kind: FusionKind, calls: Region, output_to
 def _conditional_shape(declared: Shape | None, selector: Shape, *operands: Shape, true_computation: Any = None,
                        false_computation: Any = None, branch_computations: Any = ()) -> Shape:
     two = true_computation is not None or false_computation is not None
-    require(not (two and branch_computations), "true/false and branch computations exclude each other")
+    require(not (two and branch_computations), "true/false and branch computations exclude each other",
+            expected="true_computation and false_computation, or branch_computations")
     require(selector.is_scalar, "the selector is not a scalar", got=selector, expected="pred[] or s32[]")
     if two:
-        require(true_computation is not None and false_computation is not None, "both computations are required")
+        require(true_computation is not None and false_computation is not None, "both computations are required",
+                expected="true_computation and false_computation")
         require(selector.element_type is PRED, "the predicate is not PRED", got=selector, expected="pred[]")
     else:
         require(selector.element_type is S32, "the branch index is not S32", got=selector, expected="s32[]",

@@ -15,7 +15,20 @@ from ..errors import UnsupportedError
 from ..hlo.ir import Instruction
 from ..lowering import numerics, values
 from ..lowering.kernels import convert as kernels
-from ..types import BF16, F16, F32, F64, PRED, U64, Kind, PrimitiveType, complex_part, exponent_bits, mantissa_bits
+from ..types import (
+    BF16,
+    F8E8M0FNU,
+    F16,
+    F32,
+    F64,
+    PRED,
+    U64,
+    Kind,
+    PrimitiveType,
+    complex_part,
+    exponent_bits,
+    mantissa_bits,
+)
 from .attributes import Int
 from .definition import op
 from .shapes import bitcast_convert_shape, convert_shape, reduce_precision_shape, stochastic_convert_shape
@@ -40,7 +53,7 @@ def convert(inst: Instruction, operand: Any) -> Any:
     if target.is_floating:
         return _to_float(operand, source, target)
     if source.is_floating:
-        return _float_to_integer(operand, target)
+        return float_to_integer(operand, target)
     return _integer_to_integer(operand, source, target)
 
 
@@ -55,7 +68,8 @@ def _to_float(operand: Any, source: PrimitiveType, target: PrimitiveType) -> Any
     return _in_carrier(operand, source, target)
 
 
-def _float_to_integer(operand: Any, target: PrimitiveType) -> Any:
+def float_to_integer(operand: Any, target: PrimitiveType) -> Any:
+    """Floats as the carrier of an integer type: toward zero, saturated, NaN as 0."""
     if target is U64:
         return values.emit(kernels.float_to_u64, operand)
     return values.emit(kernels.float_to_integer, operand, *integer_range(target), target.carrier)
@@ -94,16 +108,20 @@ def stochastic_convert(inst: Instruction, operand: Any, random: Any) -> Any:
     return values.emit(kernels.stochastic_convert, operand, chance, source.bits, *integer_range(target), target.carrier)
 
 
-@op("reduce-precision", infer=reduce_precision_shape, elementwise=True, stablehlo="reduce_precision")
+@op("reduce-precision", infer=reduce_precision_shape, inferable=False, elementwise=True, stablehlo="reduce_precision")
 def reduce_precision(inst: Instruction, operand: Any, *, exponent_bits: Int, mantissa_bits: Int) -> Any:
-    """Round to nearest even as a format with these widths would, without its subnormal numbers."""
+    """Round to nearest even as a format with these widths would, without its subnormal numbers. XLA computes types of 8 bits
+    and fewer in F16, so theirs are kept by as many exponent bits as that has."""
     element_type = inst.shape.element_type
-    own_exponent, own_mantissa = _widths(element_type)
+    wide = F16 if element_type.is_narrow and element_type is not F8E8M0FNU else element_type
+    own_exponent, own_mantissa = _widths(wide)
     if exponent_bits >= own_exponent and mantissa_bits >= own_mantissa:
         return operand.clone()
     if element_type is F32 and (exponent_bits, mantissa_bits) == _widths(BF16):
         return operand.to(torch.bfloat16).to(torch.float32)
-    return values.emit(kernels.reduce_precision, operand, exponent_bits, mantissa_bits)
+    if wide is element_type:
+        return values.emit(kernels.reduce_precision, operand, exponent_bits, mantissa_bits)
+    return values.emit(kernels.reduce_precision, operand.to(wide.carrier), exponent_bits, mantissa_bits).to(element_type.carrier)
 
 
 def _widths(element_type: PrimitiveType) -> tuple[int, int]:
@@ -117,8 +135,11 @@ def _widths(element_type: PrimitiveType) -> tuple[int, int]:
 def bitcast_convert(inst: Instruction, operand: Any) -> Any:
     """The same bits read as another type. Parts of one wider element stand in a last dimension, low part first."""
     source, target = inst.operands[0].shape.element_type, inst.shape.element_type
-    if source is target:
-        return operand
+    return operand if source is target else reinterpreted(operand, source, target)
+
+
+def reinterpreted(operand: Any, source: PrimitiveType, target: PrimitiveType) -> Any:
+    """The elements' bits as elements of another type; a last dimension counts the parts of a wider element."""
     return _from_bits(_regrouped(_to_bits(operand, source), source, target), target)
 
 

@@ -7,14 +7,15 @@ dimensions) gathers windows and multiplies matrices.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 import torch.nn.functional as functional
 
 from ..lowering import values
-from ..lowering.kernels import contraction as kernels
+from ..lowering.kernels import contraction as contractions
+from ..lowering.kernels import convolution as kernels
 from ..shape import UNBOUNDED, Shape
 from .attributes import ConvDims, ConvolutionDimensionNumbers, Int, Precision, Raw, Window, WindowDimension
 from .contraction import compute_dtype, contraction_type, from_compute, permuted, same_size, to_compute
@@ -40,12 +41,15 @@ def convolution_shape(declared: Shape | None, lhs: Shape, rhs: Shape, *, window:
             f"{len(window)} window dimensions", f"{len(spatial)}")
     _check_window(window, [rhs.dimensions[d] for d in dim_labels.kernel_spatial_dimensions])
     _check_groups(lhs, rhs, dim_labels, feature_group_count, batch_group_count)
+    features = dim_labels.kernel_output_feature_dimension
+    require(not rhs.dynamic_flags[features] or rhs.dimensions[features] == UNBOUNDED,
+            "the number of output features is dynamic", rhs, f"a static dimension {features}")
     sizes, flags = [0] * lhs.rank, [False] * lhs.rank
     batch = lhs.dimensions[dim_labels.input_batch_dimension]
     sizes[dim_labels.output_batch_dimension] = batch if batch == UNBOUNDED else batch // batch_group_count
     flags[dim_labels.output_batch_dimension] = lhs.dynamic_flags[dim_labels.input_batch_dimension]
-    sizes[dim_labels.output_feature_dimension] = rhs.dimensions[dim_labels.kernel_output_feature_dimension]
-    flags[dim_labels.output_feature_dimension] = rhs.dynamic_flags[dim_labels.kernel_output_feature_dimension]
+    sizes[dim_labels.output_feature_dimension] = rhs.dimensions[features]
+    flags[dim_labels.output_feature_dimension] = rhs.dynamic_flags[features]
     for source, target, dimension in zip(spatial, dim_labels.output_spatial_dimensions, window, strict=True):
         sizes[target] = window_output_size(lhs.dimensions[source], dimension)
         flags[target] = lhs.dynamic_flags[source]
@@ -115,6 +119,8 @@ def _check_groups(lhs: Shape, rhs: Shape, numbers: ConvolutionDimensionNumbers, 
 def convolution(inst, lhs, rhs, *, window: Window = (), dim_labels: ConvDims, feature_group_count: Int = 1,
                 batch_group_count: Int = 1, operand_precision: Precision = (), convolution_kind: Raw = "",
                 sparsity_config: Raw = ""):
+    """Products and sums are of the precision of the compute type. float32 is never reduced to TF32 on CUDA but where
+    `torch.set_float32_matmul_precision` allows it, and not there either if `operand_precision` says ``highest``."""
     image, kernel = (o.shape for o in inst.operands)
     if 0 in (*image.dimensions, *kernel.dimensions, *inst.shape.dimensions):
         return values.emit(torch.zeros, inst.shape.dimensions, dtype=inst.shape.element_type.carrier, device=values.device())
@@ -127,36 +133,54 @@ def convolution(inst, lhs, rhs, *, window: Window = (), dim_labels: ConvDims, fe
     if batch_group_count > 1:  # blocks of the batch become groups of features
         x = x.unflatten(0, (batch_group_count, -1)).transpose(0, 1).flatten(1, 2)
     groups = feature_group_count * batch_group_count
+    highest = "highest" in operand_precision
     if not window:
-        result = _convolve(x.unsqueeze(-1), weight.unsqueeze(-1), _POINT, groups, dtype).squeeze(-1)
+        result = _convolve(x.unsqueeze(-1), weight.unsqueeze(-1), _POINT, groups, dtype, highest).squeeze(-1)
     else:
-        result = _convolve(x, weight, window, groups, dtype)
+        result = _convolve(x, weight, window, groups, dtype, highest)
     made = (dim_labels.output_batch_dimension, dim_labels.output_feature_dimension, *dim_labels.output_spatial_dimensions)
     return from_compute(permuted(result, [made.index(d) for d in range(len(made))]), dtype, inst.shape.element_type)
 
 
-def _convolve(x: Any, weight: Any, window: Sequence[WindowDimension], groups: int, dtype: torch.dtype) -> Any:
+def _convolve(x: Any, weight: Any, window: Sequence[WindowDimension], groups: int, dtype: torch.dtype,
+              highest: bool) -> Any:
     """[batch, features, spatial...] by [out features, features / groups, spatial...]."""
     if len(window) > 3 or not dtype.is_floating_point:
-        return values.emit(kernels.unfolded_convolution, x, _flipped(weight, [w.reversal for w in window]),
+        return values.emit(contractions.unfolded_convolution, x, _flipped(weight, [w.reversal for w in window]),
                            [w.stride for w in window], [(w.padding_low, w.padding_high) for w in window],
                            [w.base_dilation for w in window], [w.window_dilation for w in window], groups)
+    call = _call(dtype, highest)
     if all(w.base_dilation == 1 for w in window):
-        return _forward(x, weight, window, groups)
+        return _forward(call, x, weight, window, groups)
     if all(w.stride == 1 for w in window):
-        return _transposed(x, weight, window, groups)
-    return _forward(values.emit(kernels.dilate, x, [w.base_dilation for w in window]), weight, window, groups)
+        return _transposed(call, x, weight, window, groups)
+    return _forward(call, values.emit(contractions.dilate, x, [w.base_dilation for w in window]), weight, window, groups)
 
 
-def _forward(x: Any, weight: Any, window: Sequence[WindowDimension], groups: int) -> Any:
+def _call(dtype: torch.dtype, highest: bool) -> Callable[..., Any]:
+    """torch's convolution ``(x, weight, stride, padding, dilation, groups, output_padding=None)``."""
+    if dtype is torch.float32 and values.device().type == "cuda":
+        asked = {"highest": True} if highest else {}
+        return lambda *arguments, **more: values.emit(kernels.convolve, *arguments, **more, **asked)
+
+    def plain(x: Any, weight: Any, stride: list[int], padding: list[int], dilation: list[int], groups: int,
+              output_padding: list[int] | None = None) -> Any:
+        if output_padding is None:
+            return _FORWARD[len(stride)](x, weight, None, stride, padding, dilation, groups)
+        return _TRANSPOSED[len(stride)](x, weight, None, stride, padding, output_padding, groups, dilation)
+
+    return plain
+
+
+def _forward(call: Callable[..., Any], x: Any, weight: Any, window: Sequence[WindowDimension], groups: int) -> Any:
     """torch's convolution, which pads evenly; uneven and negative padding is done first."""
     even = [w.padding_low if w.padding_low == w.padding_high and w.padding_low > 0 else 0 for w in window]
     x = _padded(x, [(w.padding_low - p, w.padding_high - p) for w, p in zip(window, even, strict=True)])
     weight = _flipped(weight, [w.reversal for w in window])
-    return _FORWARD[len(window)](x, weight, None, [w.stride for w in window], even, [w.window_dilation for w in window], groups)
+    return call(x, weight, [w.stride for w in window], even, [w.window_dilation for w in window], groups)
 
 
-def _transposed(x: Any, weight: Any, window: Sequence[WindowDimension], groups: int) -> Any:
+def _transposed(call: Callable[..., Any], x: Any, weight: Any, window: Sequence[WindowDimension], groups: int) -> Any:
     """Input dilation d without a stride is the transposed convolution of stride d by the reversed window."""
     weight = _flipped(weight, [not w.reversal for w in window])
     if groups == 1:
@@ -172,8 +196,8 @@ def _transposed(x: Any, weight: Any, window: Sequence[WindowDimension], groups: 
         cut.append(even)
         extra.append(more)
         rest.append((even - low, even - more - high))
-    result = _TRANSPOSED[len(window)](x, weight, None, [w.base_dilation for w in window], cut, extra, groups,
-                                      [w.window_dilation for w in window])
+    result = call(x, weight, [w.base_dilation for w in window], cut, [w.window_dilation for w in window], groups,
+                  output_padding=extra)
     return _padded(result, rest)
 
 

@@ -7,6 +7,7 @@ Document: spec ops.md, sections 1 and 2. The plain cases are one torch call each
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -29,13 +30,17 @@ _SIGNED = (Kind.SIGNED, Kind.FLOAT, Kind.COMPLEX)
 
 
 def _unary(opcode: str, function: Callable[..., Any], *kinds: Kind, stablehlo: str = "",
-           of_complex: Callable[..., Any] | None = None) -> None:
+           of_complex: Callable[..., Any] | None = None, single: bool = False) -> None:
     """Define an opcode whose body is one call of `function` (for complex operands of the kernel `of_complex`, if any), with
-    the attribute for the accuracy of its result."""
+    the attribute for the accuracy of its result. With `single`, floats of 16 bits are computed in F32: torch's own function
+    of these rounds on the way."""
 
     def body(inst: Instruction, operand: Any, *, result_accuracy: Accuracy = None) -> Any:
-        if of_complex is not None and inst.shape.element_type.is_complex:
+        element_type = inst.shape.element_type
+        if of_complex is not None and element_type.is_complex:
             return values.emit(of_complex, operand)
+        if single and element_type.bits == 16:
+            return function(operand.to(torch.float32)).to(element_type.carrier)
         return function(operand)
 
     op(opcode, infer=unary(*kinds), elementwise=True, stablehlo=stablehlo)(body)
@@ -47,12 +52,13 @@ def _cube_root(operand: Any) -> Any:
 
 _unary("cbrt", _cube_root, *FLOATING, stablehlo="cbrt")
 _unary("cosine", torch.cos, *INEXACT, stablehlo="cosine")
+_unary("erf", torch.erf, *FLOATING, single=True)
 _unary("exponential", torch.exp, *INEXACT, stablehlo="exponential")
 _unary("exponential-minus-one", torch.expm1, *INEXACT, stablehlo="exponential_minus_one", of_complex=kernels.complex_expm1)
 _unary("log", torch.log, *INEXACT, stablehlo="log")
 _unary("log-plus-one", torch.log1p, *INEXACT, stablehlo="log_plus_one")
 _unary("logistic", torch.sigmoid, *INEXACT, stablehlo="logistic", of_complex=kernels.complex_logistic)
-_unary("rsqrt", torch.rsqrt, *INEXACT, stablehlo="rsqrt", of_complex=kernels.complex_rsqrt)
+_unary("rsqrt", torch.rsqrt, *INEXACT, stablehlo="rsqrt", of_complex=kernels.complex_rsqrt, single=True)
 _unary("sine", torch.sin, *INEXACT, stablehlo="sine")
 _unary("sqrt", torch.sqrt, *INEXACT, stablehlo="sqrt")
 _unary("tan", torch.tan, *INEXACT, stablehlo="tan")
@@ -66,14 +72,6 @@ _unary("atan", torch.atan, *INEXACT)
 _unary("atanh", torch.atanh, *INEXACT)
 _unary("cosh", torch.cosh, *INEXACT)
 _unary("sinh", torch.sinh, *INEXACT)
-
-
-@op("erf", infer=unary(*FLOATING), elementwise=True)
-def erf(inst: Instruction, operand: Any, *, result_accuracy: Accuracy = None) -> Any:
-    """Error function. torch's own is inaccurate near 0 for 16-bit floats."""
-    if inst.shape.element_type.bits != 16:
-        return torch.erf(operand)
-    return torch.erf(operand.to(torch.float32)).to(inst.shape.element_type.carrier)
 
 
 @op("abs", infer=unary(*_SIGNED, result=complex_part), elementwise=True, stablehlo="abs")
@@ -202,7 +200,7 @@ def divide(inst: Instruction, lhs: Any, rhs: Any) -> Any:
     if element_type.is_complex:
         return values.emit(kernels.complex_divide, lhs, rhs)
     if element_type.is_floating:
-        return lhs / rhs
+        return _float_quotient(lhs, rhs, element_type)
     if element_type.is_signed:
         return values.emit(integers.divide_signed, lhs, rhs)
     shift = _log2(rhs)
@@ -220,6 +218,21 @@ def remainder(inst: Instruction, lhs: Any, rhs: Any) -> Any:
     if element_type.is_signed:
         return values.emit(integers.remainder_signed, lhs, rhs)
     return values.emit(integers.remainder_unsigned, lhs, rhs, element_type.bits) if _log2(rhs) is None else lhs & (rhs - 1)
+
+
+def _float_quotient(lhs: Any, rhs: Any, element_type: PrimitiveType) -> Any:
+    """The quotient, rounded once. Of a number and a tensor torch would multiply the number with the reciprocal, and CUDA
+    divides by a number in the same way."""
+    if isinstance(lhs, Number):
+        return torch.reciprocal(rhs) if lhs == 1.0 else values.emit(kernels.quotient, lhs, rhs)
+    if isinstance(rhs, Number) and values.device().type != "cpu" and not _has_exact_inverse(rhs):
+        rhs = as_tensor(rhs, element_type)
+    return lhs / rhs
+
+
+def _has_exact_inverse(number: Any) -> bool:
+    """Whether 1 / number is a normal float: powers of two have one, if they are not too large or too small."""
+    return abs(math.frexp(number)[0]) == 0.5 and 2.0**-14 <= abs(number) <= 2.0**14
 
 
 def _log2(number: Any) -> int | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..hlo.ir import Computation, Instruction
 from ..lowering import numerics, regions
+from ..lowering.associative import is_associative
 from ..lowering.kernels import indexing as kernels
 from ..lowering.values import Number, emit
 from ..shape import UNBOUNDED, Shape
@@ -16,7 +17,7 @@ from .attributes import Bool, Dims, Int, Region
 from .definition import op
 from .movement import host_value, require_distinct, sizes_agree
 from .reduction import check_reducer
-from .shapes import require, require_arrays
+from .shapes import merge_dynamic, require, require_arrays
 
 # --------------------------------------------------------------------------------------------- shapes: dynamic slices
 
@@ -37,7 +38,7 @@ def dynamic_slice_shape(declared: Shape | None, operand: Shape, *start_indices: 
 
 
 def dynamic_update_slice_shape(declared: Shape | None, operand: Shape, update: Shape, *start_indices: Shape) -> Shape:
-    """The operand's shape."""
+    """The operand's shape, dynamic also where the update is."""
     require_arrays(operand, update, *start_indices)
     require(update.rank == operand.rank, "operand and update have different ranks", got=f"{operand}, {update}")
     require(update.element_type is operand.element_type, "operand and update have different element types",
@@ -46,7 +47,7 @@ def dynamic_update_slice_shape(declared: Shape | None, operand: Shape, update: S
     for d, (size, extent) in enumerate(zip(update.dimensions, operand.dimensions, strict=True)):
         require(size <= extent or UNBOUNDED in (size, extent), "the update is larger than the operand",
                 got=f"{update} in {operand}, dimension {d}")
-    return operand.without_layout()
+    return operand.with_dimensions(operand.dimensions, merge_dynamic([operand, update]))
 
 
 def _check_starts(operand: Shape, starts: Sequence[Shape]) -> None:
@@ -290,8 +291,9 @@ def scatter(inst, *operands, update_window_dims: Dims, inserted_window_dims: Dim
         dims |= {"input_batching_dims": input_batching_dims, "scatter_indices_batching_dims": scatter_indices_batching_dims}
     combiners = _combiners(to_apply, types)
     if combiners is None:
-        region = regions.function(to_apply)
-        found = emit(kernels.scatter_by_rounds, region, tuple(inputs), indices, tuple(updates), **dims)
+        associative = {"associative": True} if is_associative(to_apply) else {}
+        found = emit(kernels.scatter_by_rounds, regions.function(to_apply), tuple(inputs), indices, tuple(updates),
+                     **associative, **dims)
         results = [found[k] for k in range(len(types))]
     else:
         unique = {"unique_indices": True} if unique_indices else {}

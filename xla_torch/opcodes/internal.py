@@ -5,7 +5,7 @@ Document: spec `ops.md`, sections 9 and 12.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from ..hlo.ir import Computation
 from ..hlo.literal import Literal
@@ -25,15 +25,37 @@ from .attributes import (
     PaddingType,
     Precision,
     Raw,
+    RawCodec,
     RegionCodec,
     Regions,
     Text,
     Window,
 )
 from .contraction import permuted
+from .convert import reinterpreted
 from .definition import op
 from .shapes import has_parts, require, require_arrays, require_declared, require_declared_array
 
+if TYPE_CHECKING:
+    from ..hlo.parser import Parser
+
+
+class DomainCodec(RawCodec):
+    """``{kind="sharding", entry={...}, exit={...}}``, kept as text."""
+
+    def parse(self, parser: Parser) -> str:
+        start = parser.skip()
+        for mark in ("{", "kind", "=", '"sharding"', ",", "entry", "="):
+            parser.expect(mark, "in a domain")
+        parser.balanced()
+        for mark in (",", "exit", "="):
+            parser.expect(mark, "in a domain")
+        parser.balanced()
+        parser.expect("}", "at the end of a domain")
+        return parser.text[start:parser.pos]
+
+
+Domain = Annotated[str, DomainCodec()]
 OptionalRegion = Annotated[Computation | None, RegionCodec()]
 OptionalConvDims = Annotated[ConvolutionDimensionNumbers | None, ConvDimsCodec()]
 OptionalLiteral = Annotated[Literal | None, LiteralCodec()]
@@ -81,9 +103,10 @@ def _significant(shape: Shape) -> list[int]:
 
 def _viewed(value: Any, source: PrimitiveType, target: PrimitiveType) -> Any:
     """The elements' bits as elements of another type; of another width, flat and in the order of memory."""
-    for element_type in (source, target):
-        require(not element_type.is_narrow, "bitcast between these element types is not executed", f"{source} to {target}",
-                "types of 8 bits or more, but no floats of 8 bits", "use bitcast-convert")
+    if source.is_narrow or target.is_narrow:
+        if target.bits > source.bits:
+            value = value.reshape(-1, target.bits // source.bits)
+        return reinterpreted(value, source, target)
     if source.bits == target.bits:
         return value.view(target.carrier)
     return emit(kernels.reinterpret, value, target.carrier)
@@ -92,9 +115,11 @@ def _viewed(value: Any, source: PrimitiveType, target: PrimitiveType) -> Any:
 # ------------------------------------------------------------------------------------------- copies in two halves
 
 
-def copy_start_shape(declared: Shape | None, operand: Shape, **_: Any) -> Shape:
+def copy_start_shape(declared: Shape | None, operand: Shape, *, cross_program_prefetch_index: int | None = None) -> Shape:
     """(destination, source, u32 context)."""
     shape = require_declared(declared)
+    index = cross_program_prefetch_index or 0
+    require(-(2**31) <= index < 2**31, "cross_program_prefetch_index does not fit in s32", index)
     require(has_parts(shape, 2), "the result is no triple", shape, "(destination, source, context)")
     require(all(part.compatible(operand) for part in shape.tuple_shapes[:2]),
             "destination and source do not have the operand's shape", shape, f"({operand}, {operand}, u32[])")
@@ -126,13 +151,13 @@ def operand_shape(declared: Shape | None, operand: Shape, *_others: Shape, **_: 
     return operand.without_layout()
 
 
-@op("opt-barrier", infer=operand_shape, stablehlo="optimization_barrier", movement=True, view=True)
+@op("opt-barrier", infer=operand_shape, stablehlo="optimization_barrier", inferable=False, movement=True, view=True)
 def opt_barrier(inst, operand):
     return operand
 
 
 @op("domain", infer=operand_shape, movement=True, view=True)
-def domain(inst, operand, *, domain: Raw):
+def domain(inst, operand, *, domain: Domain):
     return operand
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from ..lowering import values
+from ..lowering.kernels import linalg as kernels
 from ..shape import Shape
 from ..types import C64, C128, F32, F64, PrimitiveType, complex_part
 from .attributes import Bool, Dims, FftType, TransposeKind
@@ -94,6 +95,7 @@ def fft_shape(declared: Shape | None, operand: Shape, *, fft_type: str, fft_leng
     require(1 <= count <= 3, "fft_length has the wrong number of entries", list(fft_length), "1 to 3")
     require(operand.rank >= count, "the operand has fewer dimensions than fft_length",
             f"{operand}, fft_length {list(fft_length)}", f"{count} dimensions or more")
+    require(min(fft_length) >= 0, "a length is negative", list(fft_length))
     real_input = fft_type == "RFFT"
     fitting = operand.element_type in _REAL_TO_COMPLEX if real_input else operand.element_type.is_complex
     require(fitting, f"{fft_type} does not take this element type", operand, "f32 or f64" if real_input else "c64 or c128")
@@ -126,4 +128,6 @@ def fft(inst, operand, *, fft_type: FftType, fft_length: Dims):
         return torch.fft.ifftn(operand, dim=dims)
     if fft_type == "RFFT":
         return torch.fft.rfftn(operand, dim=dims)
+    if values.device().type != "cpu":
+        return values.emit(kernels.inverse_real_fft, operand, tuple(fft_length))
     return torch.fft.irfftn(operand, s=list(fft_length), dim=dims)

@@ -16,7 +16,7 @@ from ..shape import UNBOUNDED, Shape
 from ..types import PRED, PrimitiveType, higher_precision, same_type_ignoring_precision
 from .attributes import Dims, Int, LiteralWithShape, Padding, SliceBounds
 from .definition import op
-from .shapes import merge_dynamic, require, require_arrays, require_declared, require_declared_array
+from .shapes import merge_size, require, require_arrays, require_declared, require_declared_array
 
 # --------------------------------------------------------------------------------------------- shapes
 
@@ -67,7 +67,8 @@ def reverse_shape(declared: Shape | None, operand: Shape, *, dimensions: Sequenc
 
 
 def slice_shape(declared: Shape | None, operand: Shape, *, slice: Sequence[tuple[int, int, int]]) -> Shape:
-    """ceil((limit - start) / stride) in each dimension. A dynamic dimension of which one element is taken is static."""
+    """ceil((limit - start) / stride) in each dimension. A dynamic dimension of which one element is taken is static. Of an
+    unbounded one a limit of `UNBOUNDED` takes all."""
     require_arrays(operand)
     require(len(slice) == operand.rank, "one [start:limit:stride] is needed for each dimension",
             got=f"{len(slice)} for {operand}")
@@ -75,6 +76,12 @@ def slice_shape(declared: Shape | None, operand: Shape, *, slice: Sequence[tuple
     for d, (start, limit, stride) in enumerate(slice):
         size = operand.dimensions[d]
         given = f"[{start}:{limit}:{stride}] in dimension {d} of {operand}"
+        if limit == size == UNBOUNDED:
+            require((start, stride) == (0, 1), "an unbounded slice does not take all of the dimension", got=given,
+                    expected="start 0 and stride 1")
+            sizes.append(UNBOUNDED)
+            flags.append(True)
+            continue
         require(start >= 0, "a start index is negative", got=given)
         require(size == UNBOUNDED or limit <= size, "a limit index is beyond the dimension", got=given)
         require(start <= limit, "a start index is beyond the limit", got=given)
@@ -102,15 +109,16 @@ def concatenate_shape(declared: Shape | None, *operands: Shape, dimensions: Sequ
             require(d == dimension or sizes_agree(a, b), f"sizes differ in dimension {d}",
                     got=f"operand 0 {first}, operand {position} {other}",
                     expected=f"equal sizes in every dimension but {dimension}")
-    sizes = [_concatenated([o.dimensions[d] for o in operands], d == dimension) for d in range(first.rank)]
-    return Shape.array(element_type, sizes, merge_dynamic(operands))
+    columns = zip(*(zip(o.dimensions, o.dynamic_flags, strict=True) for o in operands), strict=True)
+    merged = [_joined(column) if d == dimension else merge_size(column) for d, column in enumerate(columns)]
+    return Shape.array(element_type, [size for size, _ in merged], [flag for _, flag in merged])
 
 
-def _concatenated(sizes: list[int], along: bool) -> int:
-    known = [s for s in sizes if s != UNBOUNDED]
-    if along:
-        return sum(sizes) if len(known) == len(sizes) else UNBOUNDED
-    return known[0] if known else UNBOUNDED
+def _joined(column: Sequence[tuple[int, bool]]) -> tuple[int, bool]:
+    """Size and dynamic flag of the dimension that operands are joined along."""
+    if any(size == UNBOUNDED for size, _ in column):
+        return UNBOUNDED, True
+    return sum(size for size, _ in column), any(flag for _, flag in column)
 
 
 def pad_shape(declared: Shape | None, operand: Shape, padding_value: Shape, *,
@@ -160,9 +168,10 @@ def copy_shape(declared: Shape | None, operand: Shape) -> Shape:
 
 def require_distinct(dimensions: Sequence[int], rank: int, what: str) -> None:
     """All entries are dimensions of an array of this rank, none twice."""
-    for d in dimensions:
-        require(0 <= d < rank, f"{what} has an entry out of range", got=list(dimensions), expected=f"entries of 0..{rank - 1}")
-    require(len(set(dimensions)) == len(dimensions), f"{what} has an entry twice", got=list(dimensions))
+    listed = list(dimensions)
+    require(all(0 <= d < rank for d in listed), f"{what} has an entry out of range", got=listed,
+            expected=f"entries of 0..{rank - 1}")
+    require(len(set(listed)) == len(listed), f"{what} has an entry twice", got=listed)
 
 
 def sizes_agree(a: int, b: int) -> bool:
@@ -233,7 +242,11 @@ def concatenate(inst, *operands, dimensions: Dims):
 @op("pad", infer=pad_shape, stablehlo="pad", numbers="padding_value", movement=True)
 def pad(inst, operand, padding_value, *, padding: Padding):
     operand, padding_value = _as_result_type(inst, operand, inst.operands[0].shape), host_value(padding_value)
-    if isinstance(padding_value, Number) and not any(interior for _, _, interior in padding):
+    sizes = inst.operands[0].shape.dimensions
+    # torch crops before it pads, so it cannot crop from what it pads on the other side.
+    croppable = all(n == UNBOUNDED or n + min(low, 0) + min(high, 0) >= 0
+                    for n, (low, high, _) in zip(sizes, padding, strict=True))
+    if isinstance(padding_value, Number) and croppable and not any(interior for _, _, interior in padding):
         edges = [edge for low, high, _ in reversed(padding) for edge in (low, high)]
         return torch.constant_pad_nd(operand, edges, padding_value)
     return emit(kernels.pad, operand, padding_value, padding)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..lowering import values
+import torch
+
+from ..lowering import numerics, values
 from ..lowering.kernels import random as kernels
 from ..shape import Shape
 from ..types import U64
@@ -37,7 +39,11 @@ def rng(inst, low, high, *, distribution: RngDistribution):
     if element_type.is_pred:
         return values.emit(kernels.booleans, low, dims)
     if element_type.is_floating:
-        return values.emit(kernels.uniform, low, high, dims)
+        drawn = values.emit(kernels.uniform, low, high, dims)
+        if not element_type.is_narrow:
+            return drawn
+        drawn = numerics.normalise(drawn, element_type)
+        return torch.where(drawn < high, drawn, low)  # rounding may reach the open end
     mask = (1 << element_type.bits) - 1 if element_type.hides_sign and element_type.bits < 64 else 0
     return values.emit(kernels.uniform_integers, low, high, dims, mask)
 

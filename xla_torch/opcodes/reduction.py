@@ -9,12 +9,14 @@ import torch
 
 from ..hlo.ir import Computation, Instruction
 from ..lowering import numerics
+from ..lowering.associative import is_associative
 from ..lowering.kernels import reduction as kernels
+from ..lowering.kernels.window import reduce_in_order
 from ..lowering.monoids import Monoid, highest, kind_of_reducer, lowest, monoid
 from ..lowering.values import Host, apply_region, emit, evaluator
 from ..shape import Shape
 from ..transform.recognise import reducer_kinds
-from ..transform.recognise_reduce import Selection, counts_along, running_reducer, selection
+from ..transform.recognise_reduce import Selection, counts_along, keeps_every_carry, running_reducer, selection
 from ..types import PrimitiveType
 from .attributes import Bool, Dims, Float, Int, Region
 from .definition import op
@@ -87,12 +89,14 @@ def _reduce_shape(declared: Shape | None, *operands: Shape, dimensions: tuple[in
     return reduction_result([Shape.array(t, dims, flags) for t in types], to_apply)
 
 
-def _map_shape(declared: Shape | None, *operands: Shape, dimensions: tuple[int, ...], to_apply: Computation) -> Shape:
+def _map_shape(declared: Shape | None, *operands: Shape, to_apply: Computation,
+               dimensions: tuple[int, ...] | None = None) -> Shape:
     require_arrays(*operands)
     require(len(operands) > 0, "map needs at least one operand", got=0)
     signature, first = to_apply.program_shape, operands[0]
     _require_same_dimensions(operands)
-    require(tuple(dimensions) == tuple(range(first.rank)), "map works on all dimensions in order", got=list(dimensions),
+    written = tuple(range(first.rank)) if dimensions is None and declared is not None else tuple(dimensions or ())
+    require(written == tuple(range(first.rank)), "map works on all dimensions in order", got=dimensions,
             expected=list(range(first.rank)))
     require(len(signature.parameters) == len(operands), "the computation takes another number of parameters",
             got=len(operands), expected=len(signature.parameters))
@@ -110,7 +114,7 @@ def _scan_shape(declared: Shape | None, *operands: Shape, dimensions: tuple[int,
     require(0 <= num_carries <= len(operands), "num_carries is out of range", got=num_carries, expected=f"0 to {len(operands)}")
     dim, count = dimensions[0], len(operands) - num_carries
     inputs, inits = operands[:count], operands[count:]
-    require(count > 0, "scan needs at least one input")
+    require(count > 0, "scan needs at least one input", got=f"{len(operands)} operands, {num_carries} of them carries")
     for k, x in enumerate(inputs):
         require(0 <= dim < x.rank, f"input {k} has no dimension {dim}", got=x)
         require(x.dimensions[dim] == inputs[0].dimensions[dim], f"input {k} has another size along dimension {dim}",
@@ -203,7 +207,8 @@ def _reduced(inst: Instruction, values: list[Any], inits: list[Any], dimensions:
         return _selected(inst, rule, values, inits, dimensions, to_apply)
     from ..lowering.regions import function
 
-    reduced = emit(kernels.reduce_by, function(to_apply), tuple(values), tuple(inits), dimensions)
+    kernel = kernels.reduce_by if is_associative(to_apply) else reduce_in_order
+    reduced = emit(kernel, function(to_apply), tuple(values), tuple(inits), dimensions)
     return [reduced[k] for k in range(len(results))]
 
 
@@ -249,7 +254,7 @@ def _never_chosen(inst: Instruction, rule: Selection, inits: list[Any], dimensio
 
 
 @op("map", infer=_map_shape, stablehlo="map")
-def map_(inst: Instruction, *operands: Any, dimensions: Dims, to_apply: Region) -> Any:
+def map_(inst: Instruction, *operands: Any, to_apply: Region, dimensions: Dims | None = None) -> Any:
     parameters = to_apply.program_shape.parameters
     values = [converted(v, o.shape.element_type, p.element_type)
               for v, o, p in zip(operands, inst.operands, parameters, strict=True)]
@@ -259,7 +264,7 @@ def map_(inst: Instruction, *operands: Any, dimensions: Dims, to_apply: Region) 
 @op("scan", infer=_scan_shape, stablehlo="chlo.scan")
 def scan(inst: Instruction, *operands: Any, dimensions: Dims, num_carries: Int, to_apply: Region, is_reverse: Bool = False,
          is_associative: Bool | None = None) -> Any:
-    from ..lowering.regions import function
+    from ..lowering.regions import function, works_elementwise
 
     count, dim = len(operands) - num_carries, dimensions[0]
     element_type = inst.operands[0].shape.element_type
@@ -268,6 +273,9 @@ def scan(inst: Instruction, *operands: Any, dimensions: Dims, num_carries: Int, 
     if known is not None and (is_associative or element_type.is_integral or element_type.bits >= 32):
         return _running_scan(known, operands[0], operands[1], dim, is_reverse)
     leaves = list(inst.shape.leaves())
+    if is_associative and count == num_carries and keeps_every_carry(to_apply) and works_elementwise(to_apply):
+        results = emit(kernels.scan_by, function(to_apply), tuple(operands[:count]), tuple(operands[count:]), dim, is_reverse)
+        return tuple(results[k] for k in range(len(leaves)))
     made = tuple((s.dimensions, s.element_type.carrier) for s in leaves[:len(leaves) - num_carries])
     results = emit(kernels.scan, function(to_apply, elementwise=False), tuple(operands[:count]), tuple(operands[count:]), dim,
                    is_reverse, made)
@@ -299,7 +307,7 @@ def _check_batch_norm(operand: Shape, features: Sequence[tuple[str, Shape]], fea
 def _batch_norm_training_shape(declared: Shape | None, operand: Shape, scale: Shape, offset: Shape, *, epsilon: float,
                                feature_index: int) -> Shape:
     _check_batch_norm(operand, [("scale", scale), ("offset", offset)], feature_index)
-    return Shape.tuple([operand.without_layout(), scale.without_layout(), scale.without_layout()])
+    return _with_features(operand, scale, feature_index)
 
 
 def _batch_norm_inference_shape(declared: Shape | None, operand: Shape, scale: Shape, offset: Shape, mean: Shape, variance: Shape,
@@ -312,7 +320,13 @@ def _batch_norm_grad_shape(declared: Shape | None, operand: Shape, scale: Shape,
                            grad_output: Shape, *, epsilon: float, feature_index: int) -> Shape:
     _check_batch_norm(operand, [("scale", scale), ("batch_mean", batch_mean), ("batch_var", batch_var)], feature_index)
     require(grad_output.compatible(operand), "grad_output does not have the operand's shape", got=grad_output, expected=operand)
-    return Shape.tuple([operand.without_layout(), scale.without_layout(), scale.without_layout()])
+    return _with_features(operand, scale, feature_index)
+
+
+def _with_features(operand: Shape, scale: Shape, feature_index: int) -> Shape:
+    """The operand's shape and twice one value for each of its features, which are dynamic where the operand's are."""
+    features = scale.with_dimensions([operand.dimensions[feature_index]], [operand.dynamic_flags[feature_index]])
+    return Shape.tuple([operand.without_layout(), features, features])
 
 
 def _per_feature(inst: Instruction, feature_index: int) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -123,9 +123,11 @@ def elementwise_shape(shapes: Sequence[Shape]) -> Shape:
 
 
 def merge_size(column: Sequence[tuple[int, bool]]) -> tuple[int, bool]:
-    """Size and dynamic flag of a dimension on which several operands agree."""
+    """Size and dynamic flag of a dimension on which several operands agree. What is unknown beside size 1 stays unknown."""
     known = [(size, flag) for size, flag in column if size != UNBOUNDED]
-    return (known[0][0], any(flag for _, flag in known)) if known else (UNBOUNDED, True)
+    if not known or (len(known) < len(column) and known[0] == (1, False)):
+        return UNBOUNDED, True
+    return known[0][0], any(flag for _, flag in known)
 
 
 _COMPARISON_TYPES = {Kind.PRED: ("UNSIGNED",), Kind.UNSIGNED: ("UNSIGNED",), Kind.SIGNED: ("SIGNED",),
@@ -156,14 +158,22 @@ def clamp_shape(declared: Shape | None, minimum: Shape, operand: Shape, maximum:
 
 
 def select_shape(declared: Shape | None, pred: Shape, on_true: Shape, on_false: Shape, **_: Any) -> Shape:
-    """Select: the common shape of `on_true` and `on_false`. `pred` is PRED, a scalar or of the same dimensions."""
+    """Select: the common shape of `on_true` and `on_false`. `pred` is PRED, a scalar or of the same dimensions; what is
+    dynamic or unknown in it is so in the result, unless a dimension of one of the others is unknown."""
     require_arrays(pred, on_true, on_false)
     require(pred.element_type is PRED, "select needs a PRED operand", got=pred, expected="a pred shape")
     shape = elementwise_shape([on_true, on_false])
     if not (pred.is_scalar or pred.with_element_type(shape.element_type).compatible(shape)):
         raise InvalidArgument("select with incompatible shapes", got=_listed([pred, on_true, on_false]),
                               expected="a scalar pred, or one of the other operands' dimensions")
-    return shape
+    if pred.is_static:
+        return shape
+    sizes, flags = list(shape.dimensions), list(shape.dynamic_flags)
+    for d, size in enumerate(pred.dimensions):
+        if UNBOUNDED not in (on_true.dimensions[d], on_false.dimensions[d]):
+            sizes[d] = UNBOUNDED if size == UNBOUNDED else sizes[d]
+            flags[d] = flags[d] or pred.dynamic_flags[d]
+    return shape.with_dimensions(sizes, flags)
 
 
 def complex_shape(declared: Shape | None, lhs: Shape, rhs: Shape, **_: Any) -> Shape:
@@ -211,6 +221,7 @@ def reduce_precision_shape(declared: Shape | None, operand: Shape, *, exponent_b
     require_kind(operand, FLOATING)
     require(exponent_bits >= 1, "fewer than 1 exponent bits", got=exponent_bits)
     require(mantissa_bits >= 0, "fewer than 0 mantissa bits", got=mantissa_bits)
+    require(max(exponent_bits, mantissa_bits) < 2**31, "more bits than an s32 counts", got=max(exponent_bits, mantissa_bits))
     return operand.without_layout()
 
 

@@ -134,13 +134,18 @@ def _columns(inst: Instruction, operands: Sequence[Any], key: SortKey) -> list[A
         dims = [-1 if flag else n for n, flag in zip(given.dimensions, given.dynamic_flags, strict=True)]
         value, element_type = apply_region(key.computation(), [operands[k] for k in key.operands], dims)[0], key.element_type
     if element_type.is_complex:
-        return [value.real, value.imag]
+        return [_sortable(value.real), _sortable(value.imag)]
     if element_type.is_pred:
         return [value.to(torch.uint8)]
     # Torch sorts floats as XLA does canonical ones: -0 equal to +0, NaN last.
     if element_type.is_floating and (key.canonical or not key.total_order):
-        return [value]
+        return [_sortable(value)]
     return [numerics.total_order_key(value, element_type)]
+
+
+def _sortable(value: Any) -> Any:
+    """Floats, as they are or as integers, such that torch sorts NaNs last on this device."""
+    return value if device().type == "cpu" else emit(kernels.order_key, value)
 
 
 @op("topk", infer=topk_shape, stablehlo="chlo.top_k", movement=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from ..distributed import feeds
 from ..hlo.ir import Instruction, Token
@@ -15,9 +15,12 @@ from ..lowering import numerics, values
 from ..lowering.values import Splat
 from ..shape import Shape
 from ..types import U32
-from .attributes import Bool, Int, Raw, Text
+from .attributes import Bool, Int, RawCodec, Text
 from .definition import op
 from .shapes import require, require_declared
+
+if TYPE_CHECKING:
+    from ..hlo.parser import Parser
 
 
 def _require_token(shape: Shape, position: int) -> None:
@@ -68,16 +71,30 @@ def infeed(inst, token, *, infeed_config: Text = ""):
     return (taken if data.is_tuple else taken[0]), Token()
 
 
-def outfeed_shape_of(declared: Shape | None, operand: Shape, token: Shape, **_: Any) -> Shape:
+class ShapeCodec(RawCodec):
+    """A shape, kept as text."""
+
+    def parse(self, parser: Parser) -> str:
+        start = parser.skip()
+        parser.shape()
+        return parser.text[start:parser.pos]
+
+
+ShapeText = Annotated[str, ShapeCodec()]
+
+
+def outfeed_shape_of(declared: Shape | None, operand: Shape, token: Shape, *, outfeed_shape: str = "", **_: Any) -> Shape:
     """token[]."""
     _require_token(token, 1)
     require(operand.is_array or (operand.is_tuple and all(p.is_array for p in operand.tuple_shapes)),
             "what is outfed is no array and no flat tuple of arrays", operand)
+    require(not outfeed_shape or Shape.parse(outfeed_shape).compatible(operand), "outfeed_shape is not the operand's",
+            outfeed_shape, operand)
     return Shape.token()
 
 
 @op("outfeed", infer=outfeed_shape_of, stablehlo="outfeed", inferable=False, pure=False)
-def outfeed(inst, operand, token, *, outfeed_config: Text = "", outfeed_shape: Raw = ""):
+def outfeed(inst, operand, token, *, outfeed_config: Text = "", outfeed_shape: ShapeText = ""):
     shape = inst.operands[0].shape
     given = operand if shape.is_tuple else (operand,)
     leaves = tuple(numerics.from_carrier(v, p.element_type) for v, p in zip(given, _parts(shape), strict=True))

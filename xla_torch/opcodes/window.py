@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from ..hlo.ir import Computation, Instruction
+from ..lowering.associative import is_associative
 from ..lowering.kernels import reduction
 from ..lowering.kernels import window as kernels
 from ..lowering.monoids import kind_of_reducer, monoid
@@ -107,10 +109,12 @@ def _reduced_windows(inst: Instruction, values: list[Any], inits: list[Any], win
     from ..lowering.regions import function
 
     combine = function(to_apply)
-    if along is not None:
+    in_order = math.prod([size for size, *_ in plain]) <= kernels.FEW and not is_associative(to_apply)
+    if along is not None and not in_order:
         found = emit(reduction.running, combine, tuple(values), *along)
         return apply_region(to_apply, [*inits, *(found[k] for k in range(len(values)))], results[0].dimensions)
-    found = emit(kernels.reduce_windows_by, combine, tuple(values), tuple(inits), plain)
+    kernel = kernels.reduce_windows_in_order if in_order else kernels.reduce_windows_by
+    found = emit(kernel, combine, tuple(values), tuple(inits), plain)
     return [found[k] for k in range(len(values))]
 
 
@@ -140,5 +144,6 @@ def select_and_scatter(inst: Instruction, operand: Any, source: Any, init_value:
                        window: Window = ()) -> Any:
     from ..lowering.regions import function
 
-    init = init_tensor(init_value, inst.operands[2].shape.element_type)
-    return emit(kernels.select_and_scatter, function(select), function(scatter), operand, source, init, geometry(window))
+    init, plain = init_tensor(init_value, inst.operands[2].shape.element_type), geometry(window)
+    wide = {"associative": True} if math.prod([size for size, *_ in plain]) > kernels.FEW and is_associative(scatter) else {}
+    return emit(kernels.select_and_scatter, function(select), function(scatter), operand, source, init, plain, **wide)

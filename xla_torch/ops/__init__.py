@@ -1,6 +1,9 @@
 """The documented functions under their documented names, a file for each op family.
 
-Each makes one or a few HLO instructions out of XlaOps. Given torch tensors instead, it runs at once.
+Each makes one or a few HLO instructions out of XlaOps, and raises InvalidArgument at once for what XLA's shape inference
+refuses. Given torch tensors instead, it runs at once. A function follows the section of its own name in the operation semantics
+documents; parameters have the newest document's names, and take older ones too. A builder need not be given: it is that of the
+operands, and a function without operands runs at once where there is none.
 """
 
 from .collective import *

@@ -1,4 +1,5 @@
-"""Implicit broadcast of the documented functions (rule B1): HLO has none, so broadcasts are inserted as XlaBuilder does.
+"""Implicit broadcast of the documented functions (rule B1): HLO has none, so broadcasts are inserted as XlaBuilder does. And
+implicit tuples.
 
 Documents: operation semantics, "Element-wise binary arithmetic operations", and broadcasting.
 """
@@ -7,15 +8,30 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
-from ..builder import Liftable, XlaBuilder, XlaOp, lift
-from ..errors import InvalidArgument, UnsupportedError
+from ..builder import Liftable, XlaOp, lift
+from ..errors import InvalidArgument
 from ..opcodes.shapes import merge_size, require_arrays
 from ..shape import UNBOUNDED, Shape
 from ..types import same_type_ignoring_precision
 
 Operand = XlaOp | Liftable
 """What the documented functions take: an op, or beside one a number or array, which becomes a constant of its type."""
+
+Value = XlaOp | Sequence[Any]
+"""An operand of any shape: an op, or a Python tuple or list of such, which stands for a tuple."""
+
+
+def packed(value: Any) -> XlaOp:
+    """The operand as one op. Raises InvalidArgument for a Python tuple of other things or of nothing."""
+    if not isinstance(value, (list, tuple)):
+        return value
+    parts = [packed(v) for v in value]
+    if not parts or not all(isinstance(p, XlaOp) for p in parts):
+        raise InvalidArgument("not a tuple of operands", got=", ".join(type(p).__name__ for p in parts) or "no elements",
+                              expected="XlaOps or tensors, at least one")
+    return parts[0].builder.add("tuple", parts)
 
 
 def lift_operands(subject: str, *operands: Operand) -> tuple[XlaOp, ...]:
@@ -50,7 +66,7 @@ def broadcast_operands(subject: str, lhs: Operand, rhs: Operand, broadcast_dimen
     left, right = _place(subject, lhs.shape, rhs.shape, dims, got)
     sizes = [_stretched(subject, lhs.shape, left.get(d), rhs.shape, right.get(d), got)
              for d in range(max(lhs.shape.rank, rhs.shape.rank))]
-    return _fitted(lhs, left, sizes, (rhs, right)), _fitted(rhs, right, sizes, (lhs, left))
+    return _fitted(lhs, left, sizes), _fitted(rhs, right, sizes)
 
 
 def broadcast_scalars(*operands: XlaOp) -> tuple[XlaOp, ...]:
@@ -58,9 +74,8 @@ def broadcast_scalars(*operands: XlaOp) -> tuple[XlaOp, ...]:
     like = next((o for o in operands if not o.shape.is_scalar), None)
     if like is None:
         return operands
-    places = {d: d for d in range(like.shape.rank)}
     sizes = list(zip(like.shape.dimensions, like.shape.dynamic_flags, strict=True))
-    return tuple(_fitted(o, {}, sizes, (like, places)) if o.shape.is_scalar else o for o in operands)
+    return tuple(_fitted(o, {}, sizes) if o.shape.is_scalar else o for o in operands)
 
 
 Places = dict[int, int]
@@ -98,30 +113,18 @@ def _stretched(subject: str, lhs: Shape, left: int | None, rhs: Shape, right: in
     return merge_size(sides)
 
 
-def _fitted(operand: XlaOp, places: Places, sizes: Sequence[tuple[int, bool]], other: tuple[XlaOp, Places]) -> XlaOp:
-    """The operand broadcast to `sizes`; sizes that it does not have itself come from the other operand."""
+def _fitted(operand: XlaOp, places: Places, sizes: Sequence[tuple[int, bool]]) -> XlaOp:
+    """The operand broadcast to `sizes`: of a bounded dimension to its bound, which beside a dynamic operand counts only as far
+    as that goes; of an unbounded one to size 1, which stretches when the program runs."""
     shape = operand.shape
-    kept = {d: i for d, i in places.items() if shape.dimensions[i] != 1 or sizes[d][0] == 1}
+    wanted = [1 if size == UNBOUNDED and (d not in places or shape.dimensions[places[d]] == 1) else size
+              for d, (size, _) in enumerate(sizes)]
+    kept = {d: i for d, i in places.items() if shape.dimensions[i] != 1 or wanted[d] == 1}
     if len(kept) == len(sizes):
         return operand
-    builder, missing = operand.builder, [d for d in range(len(sizes)) if d not in kept]
-    if any(sizes[d][0] == UNBOUNDED for d in missing):
-        raise UnsupportedError("broadcast to a dimension of unknown size", got=shape, expected="static or bounded sizes",
-                               hint="write the dimension with a bound (<=N)")
     if len(kept) < shape.rank:  # what stretches is taken away first, and broadcast back
-        operand = builder.add("reshape", [operand], shape=shape.with_dimensions(
+        operand = operand.builder.add("reshape", [operand], shape=shape.with_dimensions(
             [shape.dimensions[i] for i in kept.values()], [shape.dynamic_flags[i] for i in kept.values()]))
-    flags = [flag and d in kept for d, (_, flag) in enumerate(sizes)]
-    result = builder.add("broadcast", [operand], {"dimensions": tuple(kept)},
-                         shape=shape.with_dimensions([size for size, _ in sizes], flags))
-    for d in missing:
-        if sizes[d][1]:
-            result = _resized(builder, result, d, *other)
-    return result
-
-
-def _resized(builder: XlaBuilder, operand: XlaOp, dimension: int, other: XlaOp, places: Places) -> XlaOp:
-    """The operand cut to the size that a bounded dimension of the other operand has at run time."""
-    size = builder.add("get-dimension-size", [other], {"dimensions": (places[dimension],)})
-    return builder.add("set-dimension-size", [operand, size], {"dimensions": (dimension,)})
-
+    own = [d in kept and shape.dynamic_flags[kept[d]] for d in range(len(sizes))]
+    result = shape.with_dimensions([shape.dimensions[kept[d]] if d in kept else n for d, n in enumerate(wanted)], own)
+    return operand.builder.add("broadcast", [operand], {"dimensions": tuple(kept)}, shape=result)

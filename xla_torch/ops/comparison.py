@@ -1,15 +1,18 @@
 """Comparisons, clamp and select under their documented names.
 
-Documents: operation semantics, element-wise comparison operations, Clamp and Select. Operands broadcast as in `elementwise`.
+Documents: operation semantics, Compare (in older documents element-wise comparison operations), Clamp and Select. Operands
+broadcast as in `elementwise`, and raise InvalidArgument as there; comparisons are PRED of the dimensions they broadcast to.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ..builder import XlaBuilder, XlaOp, documented
 from ..errors import InvalidArgument
-from ._broadcast import Operand, broadcast_operands, broadcast_scalars, lift_operands
+from ._broadcast import Operand, broadcast_operands, broadcast_scalars, lift_operands, packed
+from .control import Conditional
 
 __all__ = [
     "Clamp", "Compare", "Eq", "EqTotalOrder", "Ge", "GeTotalOrder", "Gt", "GtTotalOrder", "Le", "LeTotalOrder", "Lt",
@@ -128,19 +131,19 @@ def Clamp(min: Operand, operand: Operand, max: Operand) -> XlaOp:
 
 
 @documented
-def Select(pred: XlaOp, on_true: Operand, on_false: Operand) -> XlaOp:
+def Select(pred: XlaOp, on_true: Operand | Sequence[Any], on_false: Operand | Sequence[Any]) -> XlaOp:
     """Elements of `on_true` where `pred` (PRED, a scalar or of the same dimensions) holds, elsewhere of `on_false`.
 
-    A scalar `on_true` or `on_false` broadcasts. Tuples are selected whole, by a scalar `pred`. Raises InvalidArgument for a
-    `pred` of another type and for operands of different types or dimensions.
+    A scalar `on_true` or `on_false` broadcasts. Tuples (or Python tuples or lists) are selected whole, by a scalar `pred`.
+    Raises InvalidArgument for a `pred` of another type and for operands of different types or dimensions.
     """
-    if any(isinstance(o, XlaOp) and o.shape.is_tuple for o in (on_true, on_false)):
-        return _select_tuple(pred, on_true, on_false)
+    if any(isinstance(o, (list, tuple)) or (isinstance(o, XlaOp) and o.shape.is_tuple) for o in (on_true, on_false)):
+        return _select_tuple(pred, packed(on_true), packed(on_false))
     like = [o for o in (on_true, on_false) if isinstance(o, XlaOp)]
     if not like:
         raise InvalidArgument("neither on_true nor on_false is an XlaOp or a tensor", subject="select",
                               hint="make one of them with ConstantR0 and Broadcast")
-    on_true, on_false = lift_operands("select", on_true, on_false)
+    on_true, on_false = lift_operands("select", on_true, on_false)  # pyright: ignore[reportArgumentType] (no sequences left)
     if on_true.shape.is_scalar and on_false.shape.is_scalar and not pred.shape.is_scalar:
         _, on_true, on_false = broadcast_scalars(pred, on_true, on_false)
     else:
@@ -149,8 +152,6 @@ def Select(pred: XlaOp, on_true: Operand, on_false: Operand) -> XlaOp:
 
 
 def _select_tuple(pred: XlaOp, on_true: Operand, on_false: Operand) -> XlaOp:
-    from .control import Conditional
-
     if not (isinstance(on_true, XlaOp) and isinstance(on_false, XlaOp) and on_true.shape.is_tuple and on_false.shape.is_tuple):
         raise InvalidArgument("select between a tuple and no tuple", subject="select", got=f"{on_true}, {on_false}",
                               expected="two tuples of one shape, or no tuple")

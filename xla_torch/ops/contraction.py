@@ -1,4 +1,8 @@
-"""Matrix products and convolutions under their documented names."""
+"""Matrix products and convolutions under their documented names.
+
+Documents: operation semantics, the sections of the functions' own names. `precision_config` holds a word for each operand,
+"default", "high" or "highest"; it is a hint.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from ..builder import XlaOp, documented
+from ..builder import XlaOp, documented, renamed
 from ..opcodes.attributes import ConvolutionDimensionNumbers, WindowDimension
 from ..opcodes.contraction import DotDimensionNumbers, dot_shape, ragged_dot_shape, scaled_dot_shape
 from ..opcodes.convolution import convolution_shape
@@ -87,13 +91,15 @@ def RaggedDot(lhs: XlaOp, rhs: XlaOp, group_sizes: XlaOp, dimension_numbers: Rag
     return lhs.builder.add("ragged-dot", [lhs, rhs, group_sizes], attributes, declared)
 
 
+@renamed(dimension_numbers="dimension_number")
 @documented
 def ScaledDot(lhs: XlaOp, rhs: XlaOp, lhs_scale: XlaOp, rhs_scale: XlaOp, dimension_number: DotDimensionNumbers,
               precision_config: Sequence[str] | None = None, preferred_element_type: PrimitiveType | None = None) -> XlaOp:
     """The dot of ``lhs * lhs_scale`` and ``rhs * rhs_scale``.
 
     A scale has its operand's rank; each of its entries stands for a block of the operand, so its sizes divide the operand's.
-    A scalar scale is for the whole operand.
+    A scalar scale is for the whole operand. The newest document prints the operands as (lhs, lhs_scale, rhs, rhs_scale); XLA
+    takes them in this order. Raises InvalidArgument where a scale does not fit its operand, and as `DotGeneral` does.
     """
     attributes = _attributes(dimension_number, precision_config)
     operands = [lhs, rhs, lhs_scale, rhs_scale]
@@ -122,7 +128,10 @@ def _made_padding(lhs: XlaOp, rhs: XlaOp, window_strides: Sequence[int], padding
 def Conv(lhs: XlaOp, rhs: XlaOp, window_strides: Sequence[int], padding: Padding, feature_group_count: int = 1,
          batch_group_count: int = 1, precision_config: Sequence[str] | None = None,
          preferred_element_type: PrimitiveType | None = None) -> XlaOp:
-    """Convolution of [batch, feature, spatial...] by [output feature, input feature, spatial...], padded VALID or SAME."""
+    """Convolution of [batch, feature, spatial...] by [output feature, input feature, spatial...], padded VALID or SAME.
+
+    The result is [batch, output feature, spatial...]. This and the next three raise InvalidArgument as `ConvGeneralDilated`.
+    """
     numbers = _default_numbers(lhs, rhs)
     return ConvWithGeneralDimensions(lhs, rhs, window_strides, padding, numbers, feature_group_count, batch_group_count,
                                      precision_config, preferred_element_type)
@@ -132,11 +141,15 @@ def Conv(lhs: XlaOp, rhs: XlaOp, window_strides: Sequence[int], padding: Padding
 def ConvWithGeneralPadding(lhs: XlaOp, rhs: XlaOp, window_strides: Sequence[int], padding: Sequence[tuple[int, int]],
                            feature_group_count: int = 1, batch_group_count: int = 1,
                            precision_config: Sequence[str] | None = None,
-                           preferred_element_type: PrimitiveType | None = None) -> XlaOp:
-    """`Conv` with low and high padding for each spatial dimension; negative padding crops."""
+                           preferred_element_type: PrimitiveType | None = None, *, lhs_dilation: Sequence[int] = (),
+                           rhs_dilation: Sequence[int] = ()) -> XlaOp:
+    """`Conv` with low and high padding for each spatial dimension; negative padding crops.
+
+    Older documents list dilations among its parameters; newer ones have `ConvGeneralDilated` for them.
+    """
     numbers = _default_numbers(lhs, rhs)
-    return ConvGeneral(lhs, rhs, window_strides, padding, numbers, feature_group_count, batch_group_count, precision_config,
-                       preferred_element_type)
+    return ConvGeneralDilated(lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation, numbers, feature_group_count,
+                              batch_group_count, precision_config, preferred_element_type)
 
 
 @documented
@@ -144,7 +157,7 @@ def ConvWithGeneralDimensions(lhs: XlaOp, rhs: XlaOp, window_strides: Sequence[i
                               dimension_numbers: ConvolutionDimensionNumbers, feature_group_count: int = 1,
                               batch_group_count: int = 1, precision_config: Sequence[str] | None = None,
                               preferred_element_type: PrimitiveType | None = None) -> XlaOp:
-    """`Conv` with dimensions in any order."""
+    """`Conv` with dimensions in any order, which `dimension_numbers` gives for lhs, rhs and result."""
     pairs = _made_padding(lhs, rhs, window_strides, padding, dimension_numbers)
     return ConvGeneral(lhs, rhs, window_strides, pairs, dimension_numbers, feature_group_count, batch_group_count,
                        precision_config, preferred_element_type)
@@ -154,7 +167,7 @@ def ConvWithGeneralDimensions(lhs: XlaOp, rhs: XlaOp, window_strides: Sequence[i
 def ConvGeneral(lhs: XlaOp, rhs: XlaOp, window_strides: Sequence[int], padding: Sequence[tuple[int, int]],
                 dimension_numbers: ConvolutionDimensionNumbers, feature_group_count: int = 1, batch_group_count: int = 1,
                 precision_config: Sequence[str] | None = None, preferred_element_type: PrimitiveType | None = None) -> XlaOp:
-    """`ConvWithGeneralPadding` with dimensions in any order."""
+    """`ConvWithGeneralPadding` with dimensions in any order, which `dimension_numbers` gives for lhs, rhs and result."""
     return ConvGeneralDilated(lhs, rhs, window_strides, padding, (), (), dimension_numbers, feature_group_count,
                               batch_group_count, precision_config, preferred_element_type)
 

@@ -83,7 +83,7 @@ def _adjoint(a: XlaOp) -> XlaOp:
 def QR(a: XlaOp, full_matrices: bool = False) -> tuple[XlaOp, XlaOp]:
     """(q, r) with ``a = q r``, where the columns of q are orthonormal and r is upper triangular.
 
-    q is [..., m, k] and r [..., k, n], where k is m with `full_matrices`, else the smaller of m and n. It has no gradient.
+    q is [..., m, k] and r [..., k, n], where k is m with `full_matrices`, else the smaller of m and n.
     """
     batch, m, n = _require_matrices("QR", a)
     small, kind = min(m, n), a.element_type

@@ -1,11 +1,15 @@
-"""Documented functions: dynamic sizes."""
+"""Documented functions: dynamic sizes.
+
+Documents: operation semantics, the sections of the functions' own names.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..builder import XlaOp, documented, lift
+from ..builder import XlaOp, documented, lift, renamed
 from ..errors import InvalidArgument
+from ..shape import UNBOUNDED
 from ..types import S32
 
 __all__ = ["DynamicReshape", "GetDimensionSize", "RemoveDynamicDimension", "SetDimensionSize"]
@@ -17,9 +21,11 @@ def GetDimensionSize(operand: XlaOp, dimension: int) -> XlaOp:
     return operand.builder.add("get-dimension-size", [operand], {"dimensions": (dimension,)})
 
 
+@renamed(size="val")
 @documented
 def SetDimensionSize(operand: XlaOp, val: XlaOp | int, dimension: int) -> XlaOp:
-    """The first `val` (s32[]) elements of a dimension, which becomes dynamic; its bound stays.
+    """The first `val` (s32[]) elements of a dimension, which becomes dynamic; its bound stays. A size below 0 counts as 0, one
+    above the bound as the bound; of a smaller array than that, zeros are the rest.
 
     With a constant equal to the size of the dimension the result is static. Raises InvalidArgument for a dimension out of
     range and where `val` is not an s32 scalar.
@@ -36,10 +42,14 @@ def SetDimensionSize(operand: XlaOp, val: XlaOp | int, dimension: int) -> XlaOp:
 
 @documented
 def RemoveDynamicDimension(operand: XlaOp, dimension: int) -> XlaOp:
-    """The operand with a dynamic dimension at its bound; what is beyond its size at run time is filled up with zeros."""
+    """The operand with a dynamic dimension at its bound; what is beyond its size at run time is filled up with zeros.
+    Raises InvalidArgument for a dimension out of range or without a bound."""
     if not 0 <= dimension < operand.shape.rank:
         raise InvalidArgument("the dimension is out of range", subject="RemoveDynamicDimension",
                               got=f"{dimension} for {operand.shape}")
+    if operand.shape.dimensions[dimension] == UNBOUNDED:
+        raise InvalidArgument("the dimension has no bound", subject="RemoveDynamicDimension", got=operand.shape,
+                              expected="a static or bounded dimension")
     return SetDimensionSize(operand, operand.shape.dimensions[dimension], dimension)
 
 
@@ -49,7 +59,7 @@ def DynamicReshape(operand: XlaOp, dim_sizes: Sequence[XlaOp | int], new_size_bo
     """The operand's first elements in dimensions that are known at run time: `dim_sizes`, one s32 scalar for each.
 
     `new_size_bounds` has the operand's element count; `dims_are_dynamic` says which dimensions may be smaller. Raises
-    InvalidArgument where the three lists differ in length.
+    InvalidArgument where the three lists differ in length, for sizes that are no s32 scalars, and for another element count.
     """
     if not len(dim_sizes) == len(new_size_bounds) == len(dims_are_dynamic):
         raise InvalidArgument("sizes, bounds and flags differ in number", subject="DynamicReshape",

@@ -1,10 +1,12 @@
 """Elementwise arithmetic under its documented names.
 
-Documents: operation semantics, elementwise unary functions and element-wise binary arithmetic operations. Binary functions
-broadcast implicitly (rule B1): a scalar with anything; operands of different rank by `broadcast_dimensions`, which says for
-each dimension of the lower-ranked operand which dimension of the other it matches; then dimensions of size 1 stretch.
-Beside an op, an operand may be a Python number or NumPy array, which becomes a constant of the op's element type. All raise
-InvalidArgument for element types that they do not take and for shapes that do not fit. `result_accuracy` is a hint.
+Documents: operation semantics, the sections of the functions' own names (in older documents elementwise unary functions and
+element-wise binary arithmetic operations). Results have the operand's dimensions, or those that two operands broadcast to, and
+unless said otherwise their element type. Binary functions broadcast implicitly (rule B1): a scalar with anything; operands of
+different rank by `broadcast_dimensions`, which says for each dimension of the lower-ranked operand which dimension of the other
+it matches; then dimensions of size 1 stretch. Beside an op, an operand may be a Python number or NumPy array, which becomes a
+constant of the op's element type. All raise InvalidArgument for element types that they do not take and for shapes that do not
+fit. `result_accuracy` is a hint.
 """
 
 from __future__ import annotations
@@ -72,7 +74,7 @@ def Cos(operand: XlaOp, result_accuracy: ResultAccuracy | None = None) -> XlaOp:
 
 @documented
 def Erf(operand: XlaOp, result_accuracy: ResultAccuracy | None = None) -> XlaOp:
-    """Error function of floats."""
+    """Error function ``2 / sqrt(pi) * integral of exp(-t*t) from 0 to x``, of floats."""
     return _unary("erf", operand, result_accuracy)
 
 
@@ -259,18 +261,18 @@ def LogicalNot(operand: XlaOp) -> XlaOp:
 @documented
 def Conj(operand: XlaOp) -> XlaOp:
     """Conjugate of complex numbers; a float is its own."""
-    return Complex(Real(operand), Neg(Imag(operand))) if operand.element_type.is_complex else operand
+    return Complex(Real(operand), Neg(Imag(operand))) if operand.element_type.is_complex else Real(operand)
 
 
 @documented
 def Square(operand: XlaOp) -> XlaOp:
-    """``x * x``."""
+    """``x * x``, of the types that `Mul` takes."""
     return Mul(operand, operand)
 
 
 @documented
 def Reciprocal(operand: XlaOp) -> XlaOp:
-    """``1 / x``."""
+    """``1 / x``, of the types that `Div` takes."""
     return Div(1, operand)
 
 

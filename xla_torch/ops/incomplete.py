@@ -1,8 +1,9 @@
 """Incomplete gamma and beta functions, as XLA's client library has them: series and continued fractions, in loops.
 
-A loop runs until all elements have converged; its trip count depends on data, so it has no gradient in reverse mode.
-Given `iterations`, it runs that many times and differentiates: some 50 do for arguments up to 10, and about ``8 sqrt(a)`` for
-larger ones. `IgammaGradA` and `RandomGammaGrad` are derivatives by formula.
+A loop runs until all elements have converged, at most `_LIMIT` times. Its gradient in reverse mode is that of as many terms,
+which has not converged as far (some five digits). Given `iterations`, it runs that many times, for a gradient as accurate as
+the value, which is a program for XLA too: some 50 do for arguments up to 10, and about ``8 sqrt(a)`` for larger ones.
+`IgammaGradA` and `RandomGammaGrad` are derivatives by formula.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Custom calls, and what compiled programs contain, under their documented names.
 
-An op in two halves is one that has begun, and its end; here it runs at once, where it begins.
+Documents: operation semantics, the sections of the functions' own names. An op in two halves is one that has begun, and its
+end; here it runs at once, where it begins.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..builder import XlaBuilder, XlaOp, documented, region_of
+from ..builder import XlaBuilder, XlaOp, documented, region_of, renamed
 from ..hlo.literal import Literal
 from ..interop.custom_calls import VJP_PREFIX
 from ..opcodes.attributes import ConvolutionDimensionNumbers, WindowDimension
@@ -25,6 +26,7 @@ __all__ = [
 ]
 
 
+@renamed(target_name="call_target_name", args="operands")
 @documented
 def CustomCall(builder: XlaBuilder, call_target_name: str, operands: Sequence[XlaOp], shape: Shape, opaque: str = "",
                has_side_effect: bool = False, output_operand_aliasing: Sequence[Any] = (), literal: Literal | None = None,
@@ -56,7 +58,7 @@ def CustomCallWithLayout(builder: XlaBuilder, call_target_name: str, operands: S
 @documented
 def CustomCallWithComputation(builder: XlaBuilder, call_target_name: str, operands: Sequence[XlaOp], computation: Any,
                               shape: Shape, opaque: str = "", has_side_effect: bool = False) -> XlaOp:
-    """`CustomCall` of a function that gets a computation."""
+    """`CustomCall` of a function that gets a computation. Raises InvalidArgument as that does."""
     return _custom_call(builder, call_target_name, operands, shape, opaque, {
         "to_apply": region_of(computation), "custom_call_has_side_effect": has_side_effect})
 
@@ -65,7 +67,7 @@ def CustomCallWithComputation(builder: XlaBuilder, call_target_name: str, operan
 def CustomCallWithConvDnums(builder: XlaBuilder, call_target_name: str, operands: Sequence[XlaOp], shape: Shape,
                             window: Sequence[WindowDimension], dnums: ConvolutionDimensionNumbers, opaque: str = "",
                             has_side_effect: bool = False) -> XlaOp:
-    """`CustomCall` of a convolution in other words."""
+    """`CustomCall` of a convolution in other words: with its window and dimension numbers. Raises InvalidArgument as it does."""
     return _custom_call(builder, call_target_name, operands, shape, opaque, {
         "window": tuple(window), "dim_labels": dnums, "custom_call_has_side_effect": has_side_effect})
 
@@ -118,6 +120,7 @@ def Fusion(builder: XlaBuilder, fusion_kind: str, operands: Sequence[XlaOp], fus
     return builder.add("fusion", operands, {"kind": fusion_kind, "calls": region}, region.root.shape.without_layout())
 
 
+@documented
 def RngGetAndUpdateState(builder: XlaBuilder, delta: int) -> XlaOp:
     """The state of the device's random numbers, u64[2], which then moves on by `delta`."""
     return builder.add("rng-get-and-update-state", [], {"delta": delta}, Shape.array(U64, (2,)))
@@ -135,10 +138,11 @@ def CopyStart(operand: XlaOp, cross_program_prefetch_index: int | None = None) -
 
 
 def CopyDone(operand: XlaOp) -> XlaOp:
-    """The copy that `CopyStart` began."""
+    """The copy that `CopyStart` began. Raises InvalidArgument for another operand than its result."""
     return _done("copy-done", operand)
 
 
+@documented
 def AsyncStart(builder: XlaBuilder, operands: Sequence[XlaOp], computation: Any, async_execution_thread: str = "main") -> XlaOp:
     """Begin a computation of the operands: ((operands), result). Raises InvalidArgument for operands that do not fit."""
     region = region_of(computation)
@@ -148,12 +152,12 @@ def AsyncStart(builder: XlaBuilder, operands: Sequence[XlaOp], computation: Any,
 
 
 def AsyncUpdate(operand: XlaOp) -> XlaOp:
-    """The operation that `AsyncStart` began, looked after."""
+    """The operation that `AsyncStart` began, looked after: what it gave, in the same tuple."""
     return operand.builder.add("async-update", [operand], {}, operand.shape)
 
 
 def AsyncDone(operand: XlaOp) -> XlaOp:
-    """The result of what `AsyncStart` began."""
+    """The result of what `AsyncStart` began, which is element 1 of its tuple."""
     return _done("async-done", operand)
 
 
@@ -169,7 +173,7 @@ def AllGatherStart(operands: XlaOp | Sequence[XlaOp], all_gather_dimension: int,
 
 
 def AllGatherDone(operand: XlaOp) -> XlaOp:
-    """The result of what `AllGatherStart` began."""
+    """The result of what `AllGatherStart` began, which is element 1 of its pair."""
     return _done("all-gather-done", operand)
 
 
@@ -184,7 +188,7 @@ def AllReduceStart(operands: XlaOp | Sequence[XlaOp], computation: Any, replica_
 
 
 def AllReduceDone(operand: XlaOp) -> XlaOp:
-    """The result of what `AllReduceStart` began."""
+    """The result of what `AllReduceStart` began, which has its shape."""
     return _done("all-reduce-done", operand)
 
 
@@ -199,7 +203,7 @@ def CollectivePermuteStart(operands: XlaOp | Sequence[XlaOp], source_target_pair
 
 
 def CollectivePermuteDone(operand: XlaOp) -> XlaOp:
-    """The result of what `CollectivePermuteStart` began."""
+    """The result of what `CollectivePermuteStart` began, which is element 1 of its tuple."""
     return _done("collective-permute-done", operand)
 
 

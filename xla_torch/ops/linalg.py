@@ -1,4 +1,7 @@
-"""Cholesky, TriangularSolve and Fft under their documented names."""
+"""Cholesky, TriangularSolve and Fft under their documented names.
+
+Documents: operation semantics, the sections of the functions' own names.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,8 @@ def TriangularSolve(a: XlaOp, b: XlaOp, left_side: bool, lower: bool, unit_diago
     """The solution of ``op(a) x = b`` (`left_side`) or ``x op(a) = b`` with triangular matrices a [..., n, n].
 
     `lower` says which triangle of `a` is read; with `unit_diagonal` its diagonal is taken as 1 and not read. `transpose_a` is
-    "NO_TRANSPOSE", "TRANSPOSE" or "ADJOINT". Raises InvalidArgument for shapes or element types that do not fit.
+    "NO_TRANSPOSE", "TRANSPOSE" or "ADJOINT". b is [..., n, k] (`left_side`) or [..., k, n], with a's leading dimensions and
+    its floating or complex element type; x has b's shape. Raises InvalidArgument for anything else.
     """
     flags = {"left_side": left_side, "lower": lower, "unit_diagonal": unit_diagonal, "transpose_a": transpose_a}
     return a.builder.add("triangular-solve", [a, b], flags)

@@ -1,4 +1,8 @@
-"""Documented functions: data movement and constants."""
+"""Documented functions: data movement and constants.
+
+Documents: operation semantics, the sections of the functions' own names. Operands are arrays of any element type, which the
+result has too.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..builder import Liftable, XlaBuilder, XlaOp, documented, lift
+from ..builder import Liftable, XlaBuilder, XlaOp, documented, lift, renamed
 from ..errors import InvalidArgument
 from ..hlo.literal import Literal
 from ..lowering.kernels.movement import common_factors
@@ -77,26 +81,27 @@ def BroadcastInDim(operand: XlaOp, out_dim_size: Sequence[int], broadcast_dimens
 
 
 @documented
-def Reshape(operand: XlaOp | Shape, dimensions: Sequence[int] | XlaOp, new_sizes: Sequence[int] | None = None) -> XlaOp:
+def Reshape(operand: Any, dimensions: Any = None, new_sizes: Sequence[int] | None = None, *, shape: Shape | None = None) -> XlaOp:
     """The same elements, in row-major order, in other dimensions.
 
-    ``Reshape(operand, dimensions)``; ``Reshape(shape, operand)`` with the result's shape, which says what is dynamic; and
-    the old ``Reshape(operand, permutation, new_sizes)``, which transposes first. Raises InvalidArgument where the numbers
-    of elements differ.
+    ``Reshape(operand, dimensions)``, of which older documents call the second `new_sizes`; ``Reshape(shape, operand)`` with the
+    result's shape, which says what is dynamic; and the old ``Reshape(operand, dimensions, new_sizes)``, in which `dimensions`
+    is a permutation that is applied first. Raises InvalidArgument where the numbers of elements differ.
     """
     if isinstance(operand, Shape):
-        if not isinstance(dimensions, XlaOp):
-            raise InvalidArgument("the second argument is not an operand", subject="Reshape", got=type(dimensions).__name__)
-        return dimensions.builder.add("reshape", [dimensions], shape=operand)
-    if isinstance(dimensions, XlaOp):
-        raise InvalidArgument("the dimensions are an operand", subject="Reshape", expected="Reshape(shape, operand)")
-    if new_sizes is not None:
+        operand, dimensions, shape = dimensions, None, operand
+    if not isinstance(operand, XlaOp) or isinstance(dimensions, XlaOp) or dimensions is new_sizes is shape is None:
+        raise InvalidArgument("wrong arguments", subject="Reshape",
+                              expected="(operand, dimensions), (shape, operand) or (operand, dimensions, new_sizes)")
+    if shape is not None:
+        return operand.builder.add("reshape", [operand], shape=shape)
+    if dimensions is not None and new_sizes is not None:
         return Reshape(Transpose(operand, dimensions), new_sizes)
-    sizes = [int(n) for n in dimensions]
+    sizes = [int(n) for n in (dimensions if new_sizes is None else new_sizes) or ()]
     if sizes == list(operand.shape.dimensions):
         return operand
-    shape = operand.shape.with_dimensions(sizes, _reshaped_flags(operand.shape, sizes))
-    return operand.builder.add("reshape", [operand], shape=shape)
+    return operand.builder.add("reshape", [operand], shape=operand.shape.with_dimensions(
+        sizes, _reshaped_flags(operand.shape, sizes)))
 
 
 def _reshaped_flags(operand: Shape, sizes: Sequence[int]) -> list[bool]:
@@ -121,7 +126,8 @@ def ReshapeWithInferredDimension(operand: XlaOp, new_sizes: Sequence[int], infer
              got=f"{inferred_dimension} for sizes {sizes}")
     if sizes[inferred_dimension] == -1:
         known = math.prod(n for d, n in enumerate(sizes) if d != inferred_dimension)
-        sizes[inferred_dimension] = given.element_count // known if known else 0
+        unbounded = UNBOUNDED in given.dimensions
+        sizes[inferred_dimension] = UNBOUNDED if unbounded else given.element_count // known if known else 0
     flags = [d == inferred_dimension and not given.is_static for d in range(len(sizes))]
     attributes = {} if given.is_static else {"inferred_dimension": inferred_dimension}
     return operand.builder.add("reshape", [operand], attributes, given.with_dimensions(sizes, flags))
@@ -138,13 +144,17 @@ def Collapse(operand: XlaOp, dimensions: Sequence[int]) -> XlaOp:
         return operand
     _require("Collapse", dims == list(range(dims[0], dims[0] + len(dims))) and dims[0] >= 0 and dims[-1] < given.rank,
              "the dimensions are not a run of the operand's", got=f"{dims} for {given}", expected="consecutive and ascending")
-    collapsed = math.prod(given.dimensions[dims[0]:dims[-1] + 1])
+    run = given.dimensions[dims[0]:dims[-1] + 1]
+    collapsed = UNBOUNDED if UNBOUNDED in run else math.prod(run)
     return Reshape(operand, [*given.dimensions[:dims[0]], collapsed, *given.dimensions[dims[-1] + 1:]])
 
 
 @documented
 def Transpose(operand: XlaOp, permutation: Sequence[int]) -> XlaOp:
-    """Result dimension i is operand dimension `permutation[i]`. Raises InvalidArgument for what is no permutation."""
+    """The operand with its dimensions in another order: result dimension i is operand dimension `permutation[i]`.
+
+    Raises InvalidArgument for what is no permutation of the operand's dimensions.
+    """
     return operand.builder.add("transpose", [operand], {"dimensions": permutation})
 
 
@@ -172,7 +182,7 @@ def Slice(operand: XlaOp, start_indices: Sequence[int], limit_indices: Sequence[
 
 @documented
 def SliceInDim(operand: XlaOp, start_index: int, limit_index: int, stride: int, dimno: int) -> XlaOp:
-    """`Slice` in one dimension, all of the others."""
+    """`Slice` in dimension `dimno`, all of the others. Raises InvalidArgument as that does, and for a dimension out of range."""
     _require("SliceInDim", 0 <= dimno < operand.shape.rank, "the dimension is out of range", got=f"{dimno} for {operand.shape}")
     bounds = [(0, n, 1) for n in operand.shape.dimensions]
     bounds[dimno] = (start_index, limit_index, stride)
@@ -205,12 +215,14 @@ def Pad(operand: XlaOp, padding_value: XlaOp | Liftable, padding_config: Sequenc
     _require("Pad", all(len(entry) == 3 for entry in padding_config), "an entry is not (low, high, interior)",
              got=[tuple(entry) for entry in padding_config])
     value = lift(operand.builder, padding_value, operand)
+    if not operand.shape.rank and not padding_config and value.shape.compatible(operand.shape):
+        return operand  # XLA cannot read what its text has for this: an empty attribute
     return operand.builder.add("pad", [operand, value], {"padding": tuple(tuple(map(int, e)) for e in padding_config)})
 
 
 @documented
 def PadInDim(operand: XlaOp, padding_value: XlaOp | Liftable, dimno: int, pad_lo: int, pad_hi: int) -> XlaOp:
-    """`Pad` at the edges of one dimension."""
+    """`Pad` at the edges of dimension `dimno`. Raises InvalidArgument for a dimension out of range and a negative size."""
     _require("PadInDim", 0 <= dimno < operand.shape.rank, "the dimension is out of range", got=f"{dimno} for {operand.shape}")
     return Pad(operand, padding_value, [(pad_lo, pad_hi, 0) if d == dimno else (0, 0, 0) for d in range(operand.shape.rank)])
 
@@ -218,6 +230,7 @@ def PadInDim(operand: XlaOp, padding_value: XlaOp | Liftable, dimno: int, pad_lo
 # --------------------------------------------------------------------------------------------- constants and parameters
 
 
+@documented
 def Iota(builder: XlaBuilder, shape: Shape | PrimitiveType, iota_dimension: int) -> XlaOp:
     """0, 1, 2, ... along a dimension of `shape`. Integers wrap, floats are converted integers.
 
@@ -229,11 +242,14 @@ def Iota(builder: XlaBuilder, shape: Shape | PrimitiveType, iota_dimension: int)
     return builder.add("iota", [], {"iota_dimension": iota_dimension}, shape)
 
 
+@documented
 def ConstantLiteral(builder: XlaBuilder, literal: Literal | Any) -> XlaOp:
-    """A constant with the value of a Literal, or of anything that NumPy understands."""
+    """A constant with the value of a Literal, or of anything that NumPy understands, in NumPy's type for it."""
     return builder.constant(literal if isinstance(literal, Literal) else np.asarray(literal))
 
 
+@renamed(literal="value")
+@documented
 def Constant(builder: XlaBuilder, value: Literal | Liftable | Sequence[Any], element_type: PrimitiveType | None = None) -> XlaOp:
     """A constant. Python ints are S32, floats F32 and complex numbers C64 unless `element_type` says otherwise."""
     if isinstance(value, Literal):
@@ -252,28 +268,34 @@ def _constant_of_rank(rank: int, builder: XlaBuilder, value: Any, element_type: 
     return found
 
 
+@documented
 def ConstantR0(builder: XlaBuilder, value: Any, element_type: PrimitiveType | None = None) -> XlaOp:
-    """A scalar constant."""
+    """A scalar constant. Types as in `Constant`; raises InvalidArgument for a value of another rank."""
     return _constant_of_rank(0, builder, value, element_type)
 
 
+@documented
 def ConstantR1(builder: XlaBuilder, values: Any, value: Any = None, element_type: PrimitiveType | None = None) -> XlaOp:
-    """A vector constant of `values`; ``ConstantR1(builder, length, value)`` repeats one value."""
+    """A vector constant of `values`; ``ConstantR1(builder, length, value)`` repeats one value.
+    Types as in `Constant`; raises InvalidArgument for a value of another rank."""
     return _constant_of_rank(1, builder, values if value is None else [value] * values, element_type)
 
 
+@documented
 def ConstantR2(builder: XlaBuilder, values: Any, element_type: PrimitiveType | None = None) -> XlaOp:
-    """A matrix constant."""
+    """A matrix constant. Types as in `Constant`; raises InvalidArgument for a value of another rank."""
     return _constant_of_rank(2, builder, values, element_type)
 
 
+@documented
 def ConstantR3(builder: XlaBuilder, values: Any, element_type: PrimitiveType | None = None) -> XlaOp:
-    """A constant of rank 3."""
+    """A constant of rank 3. Types as in `Constant`; raises InvalidArgument for a value of another rank."""
     return _constant_of_rank(3, builder, values, element_type)
 
 
+@documented
 def ConstantR4(builder: XlaBuilder, values: Any, element_type: PrimitiveType | None = None) -> XlaOp:
-    """A constant of rank 4."""
+    """A constant of rank 4. Types as in `Constant`; raises InvalidArgument for a value of another rank."""
     return _constant_of_rank(4, builder, values, element_type)
 
 

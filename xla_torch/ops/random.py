@@ -1,8 +1,11 @@
-"""Random numbers under their documented names."""
+"""Random numbers under their documented names.
+
+Documents: operation semantics, the sections of the functions' own names.
+"""
 
 from __future__ import annotations
 
-from ..builder import XlaOp, documented
+from ..builder import Liftable, XlaBuilder, XlaOp, documented, lift, renamed
 from ..opcodes.shapes import require
 from ..shape import Shape
 from ..types import U8, U16, U32, U64
@@ -13,21 +16,26 @@ _BITS = {t.bits: t for t in (U8, U16, U32, U64)}
 
 
 @documented
-def RngUniform(a: XlaOp, b: XlaOp, shape: Shape) -> XlaOp:
+def RngUniform(a: XlaOp | Liftable, b: XlaOp | Liftable, shape: Shape, *, builder: XlaBuilder) -> XlaOp:
     """Uniform numbers of [a, b) (integers or floats; for PRED random booleans) of the given shape.
 
-    `a` and `b` are scalars of the shape's element type. Which numbers are drawn is not specified:
-    `xla_torch.random.seed` or `torch.manual_seed` makes them repeatable.
+    `a` and `b` are scalars of the shape's element type, or numbers; the builder need be given only to build from two numbers.
+    Which numbers are drawn is not specified: `xla_torch.random.seed` or `torch.manual_seed` makes them repeatable. Raises
+    InvalidArgument for bounds that are no such scalars.
     """
-    return a.builder.add("rng", [a, b], {"distribution": "rng_uniform"}, shape)
+    return builder.add("rng", [lift(builder, a, shape), lift(builder, b, shape)], {"distribution": "rng_uniform"}, shape)
 
 
 @documented
-def RngNormal(mu: XlaOp, sigma: XlaOp, shape: Shape) -> XlaOp:
-    """Normal floats of mean `mu` and standard deviation `sigma`, both scalars of the shape's element type."""
-    return mu.builder.add("rng", [mu, sigma], {"distribution": "rng_normal"}, shape)
+def RngNormal(mu: XlaOp | Liftable, sigma: XlaOp | Liftable, shape: Shape, *, builder: XlaBuilder) -> XlaOp:
+    """Normal floats of mean `mu` and standard deviation `sigma`, both as the bounds of `RngUniform`.
+
+    Raises InvalidArgument for anything but floats.
+    """
+    return builder.add("rng", [lift(builder, mu, shape), lift(builder, sigma, shape)], {"distribution": "rng_normal"}, shape)
 
 
+@renamed(key="initial_state")
 @documented
 def RngBitGenerator(algorithm: str, initial_state: XlaOp, shape: Shape) -> XlaOp:
     """(new state, random bits): the bits are a function of the state alone, the same on every machine.

@@ -1,18 +1,22 @@
-"""Reductions, map, scan and batch normalisation under their documented names."""
+"""Reductions, map, scan and batch normalisation under their documented names.
+
+Documents: operation semantics, the sections of the functions' own names.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from ..builder import Liftable, XlaBuilder, XlaOp, documented, lift, region_of
+from ..builder import Liftable, XlaBuilder, XlaOp, documented, lift, region_of, renamed
 from ..opcodes.shapes import require
 
 __all__ = ["BatchNormGrad", "BatchNormInference", "BatchNormTraining", "Map", "Reduce", "ReduceAll", "Scan"]
 
 
+@renamed(operand="operands", init_value="init_values", dimensions="dimensions_to_reduce")
 @documented
-def Reduce(*arguments: Any, **named: Any) -> XlaOp:
+def Reduce(builder: XlaBuilder, operands: Any, init_values: Any, computation: Any, dimensions_to_reduce: Sequence[int]) -> XlaOp:
     """Combine the elements along some dimensions with a computation.
 
     ``Reduce(operand, init_value, computation, dimensions_to_reduce)``, or for N arrays at once
@@ -21,29 +25,29 @@ def Reduce(*arguments: Any, **named: Any) -> XlaOp:
     The computation takes N accumulated and N new scalars and returns N scalars (a tuple for N > 1); it must be associative
     and the init values its identity, as XLA combines in any order. All operands have the same dimensions. The result has the
     dimensions that remain, and is a tuple if the computation returns one. Reducing nothing gives the init values; with no
-    dimensions to reduce the result is the operand.
+    dimensions to reduce the result is the operand. Raises InvalidArgument for a dimension out of range or given twice, and
+    where operands, init values and computation do not fit.
     """
-    operands, init_values, computation, dimensions_to_reduce = _bind(
-        ("operands", "init_values", "computation", "dimensions_to_reduce"), {"operand": "operands", "init_value": "init_values"},
-        arguments, named)
     arrays, inits = _arrays_and_inits(operands, init_values)
-    return arrays[0].builder.add("reduce", [*arrays, *inits], {
+    return builder.add("reduce", [*arrays, *inits], {
         "dimensions": dimensions_to_reduce, "to_apply": region_of(computation)})
 
 
 @documented
 def ReduceAll(operand: XlaOp, init_value: XlaOp | Liftable, computation: Any) -> XlaOp:
     """Combine all elements of an array with a computation of two scalars (see `Reduce`). The result is a scalar."""
-    return Reduce(operand, init_value, computation, list(range(operand.shape.rank)))
+    return Reduce(operand.builder, operand, init_value, computation, list(range(operand.shape.rank)))
 
 
 @documented
-def Map(builder: XlaBuilder, operands: Sequence[XlaOp | Liftable], computation: Any, dimensions: Sequence[int],
+def Map(builder: XlaBuilder, operands: Sequence[XlaOp | Liftable], computation: Any, dimensions: Sequence[int] | None = None,
         static_operands: Sequence[XlaOp] = ()) -> XlaOp:
     """Apply a computation of N scalars to N arrays of the same dimensions, element by element.
 
-    Scalars among the operands are broadcast. `dimensions` must be 0, 1, ... up to the rank; `static_operands` are not
-    supported, as in XLA. The element type is that of the computation's result.
+    Scalars among the operands are broadcast. `dimensions` must be 0, 1, ... up to the rank (older documents have no such
+    parameter); `static_operands` are not
+    supported, as in XLA. The element type is that of the computation's result. Raises InvalidArgument for other dimensions,
+    arrays of different dimensions, and a computation of other parameters or of arrays.
     """
     require(not static_operands, "static operands are not supported", hint="pass them as operands")
     region = region_of(computation)
@@ -52,6 +56,8 @@ def Map(builder: XlaBuilder, operands: Sequence[XlaOp | Liftable], computation: 
     lifted = [lift(builder, o, p.shape) for o, p in zip(operands, region.parameters, strict=True)]
     largest = max((o.shape for o in lifted), key=lambda s: s.rank, default=None)
     spread = [_broadcast_scalar(o, largest.dimensions) if largest and largest.rank and o.shape.is_scalar else o for o in lifted]
+    if dimensions is None:
+        dimensions = range(largest.rank if largest else 0)
     return builder.add("map", spread, {"dimensions": dimensions, "to_apply": region})
 
 
@@ -63,7 +69,8 @@ def Scan(inputs: Sequence[XlaOp], inits: Sequence[XlaOp | Liftable], to_apply: A
     The computation takes one slice of each of the M inputs (their shape without the scan dimension) and K carries, and
     returns N outputs and the K next carries, all in one tuple. The result is the tuple of the outputs of all steps, stacked
     along the scan dimension, and the last carries. `is_reverse` goes from the last slice to the first; outputs stay at
-    their slice's place. `is_associative` allows evaluation in another order.
+    their slice's place. `is_associative` allows evaluation in another order. Raises InvalidArgument for no inputs, different
+    sizes along the scan dimension, and a computation that does not fit.
     """
     require(len(inputs) > 0, "scan needs at least one input")
     builder, region = inputs[0].builder, region_of(to_apply)
@@ -82,7 +89,8 @@ def BatchNormTraining(operand: XlaOp, scale: XlaOp, offset: XlaOp, epsilon: floa
 
     ``scale`` and ``offset`` are rank 1, one element for each feature, of the operand's floating type. The result is the tuple
     (output, batch mean, batch variance); the variance is the biased one, and ``output = scale * (operand - mean) /
-    sqrt(variance + epsilon) + offset``.
+    sqrt(variance + epsilon) + offset``. Raises InvalidArgument for operands of other types or sizes and a feature index out of
+    range, as the other two do.
     """
     return operand.builder.add("batch-norm-training", [operand, scale, offset], {
         "epsilon": epsilon, "feature_index": feature_index})
@@ -91,11 +99,13 @@ def BatchNormTraining(operand: XlaOp, scale: XlaOp, offset: XlaOp, epsilon: floa
 @documented
 def BatchNormInference(operand: XlaOp, scale: XlaOp, offset: XlaOp, mean: XlaOp, variance: XlaOp, epsilon: float,
                        feature_index: int) -> XlaOp:
-    """`BatchNormTraining` with mean and variance given; only the normalised output is returned."""
+    """`BatchNormTraining` with mean and variance given, of rank 1 as scale and offset are; only the normalised output, of the
+    operand's shape, is returned."""
     return operand.builder.add("batch-norm-inference", [operand, scale, offset, mean, variance], {
         "epsilon": epsilon, "feature_index": feature_index})
 
 
+@renamed(mean="batch_mean", variance="batch_var")
 @documented
 def BatchNormGrad(operand: XlaOp, scale: XlaOp, batch_mean: XlaOp, batch_var: XlaOp, grad_output: XlaOp, epsilon: float,
                   feature_index: int) -> XlaOp:
@@ -108,24 +118,6 @@ def BatchNormGrad(operand: XlaOp, scale: XlaOp, batch_mean: XlaOp, batch_var: Xl
 
 
 # ------------------------------------------------------------------------------------------------ arguments
-
-
-def _bind(names: Sequence[str], synonyms: dict[str, str], arguments: Sequence[Any], named: dict[str, Any]) -> list[Any]:
-    """Arguments by name, where a builder may come first: XLA's forms with and without one are told apart by it."""
-    if arguments and (arguments[0] is None or isinstance(arguments[0], XlaBuilder)):
-        arguments = arguments[1:]
-    bound = dict(zip(names, arguments, strict=False))
-    for name, value in named.items():
-        name = synonyms.get(name, name)
-        if name == "builder":
-            continue
-        if name not in names or name in bound:
-            raise TypeError(f"unexpected or repeated argument {name!r}; expected {', '.join(names)}")
-        bound[name] = value
-    missing = [n for n in names if n not in bound]
-    if missing or len(arguments) > len(names):
-        raise TypeError(f"expected the arguments {', '.join(names)}" + (f"; missing {', '.join(missing)}" if missing else ""))
-    return [bound[n] for n in names]
 
 
 def _arrays_and_inits(operands: Any, init_values: Any) -> tuple[list[XlaOp], list[XlaOp]]:

@@ -1,4 +1,7 @@
-"""Documented functions: sorting."""
+"""Documented functions: sorting.
+
+Documents: operation semantics, the sections of the functions' own names.
+"""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def _check(subject: str, operands: Sequence[XlaOp]) -> None:
 @floating
 def Erfc(operand: XlaOp) -> XlaOp:
     """``1 - erf(x)``, of full relative accuracy for large x also."""
-    magnitude = Clamp(1.0, Abs(operand), 30.0)
+    magnitude = Clamp(0.5, Abs(operand), 30.0)  # below 1, where it is chosen, so that its slope at 1 is no bound's
     # Squares of half the digits are exact; exp(-x^2) of a rounded square would lose digits where x^2 is large.
     rounded = ReducePrecision(magnitude, *((11, 25) if operand.element_type is F64 else (8, 11)))
     power = Exp(-(rounded * rounded)) * Exp((rounded - magnitude) * (rounded + magnitude))

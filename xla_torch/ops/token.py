@@ -1,6 +1,7 @@
 """Tokens, infeed and outfeed, send and receive under their documented names.
 
-The host's side of feeds and channels is `xla_torch.distributed.feeds`.
+Documents: operation semantics, the sections of the functions' own names. A token orders side effects and carries nothing. The
+host's side of feeds and channels is `xla_torch.distributed.feeds`.
 """
 
 from __future__ import annotations
@@ -9,13 +10,15 @@ import dataclasses
 import enum
 from collections.abc import Sequence
 
-from ..builder import XlaBuilder, XlaOp
+from ..builder import XlaBuilder, XlaOp, documented, renamed
 from ..opcodes.shapes import require
 from ..shape import Shape
 from ..types import U32
+from ._broadcast import Value, packed
 
 __all__ = ["AfterAll", "ChannelHandle", "ChannelType", "CreateToken", "Infeed", "InfeedWithToken", "Outfeed", "OutfeedWithToken",
-           "Recv", "RecvFromHost", "RecvWithToken", "Send", "SendToHost", "SendWithToken"]
+           "Recv", "RecvFromHost", "RecvToHost", "RecvWithToken", "RecvWithTokens", "Send", "SendToHost", "SendWithToken",
+           "SendWithTokens"]
 
 
 class ChannelType(enum.Enum):
@@ -34,11 +37,14 @@ class ChannelHandle:
     type: ChannelType = ChannelType.DEVICE_TO_DEVICE
 
 
+@renamed(operands="tokens")
+@documented
 def AfterAll(builder: XlaBuilder, tokens: Sequence[XlaOp]) -> XlaOp:
     """A token that comes after all of the tokens. Raises InvalidArgument for an operand that is none."""
     return builder.add("after-all", tokens)
 
 
+@documented
 def CreateToken(builder: XlaBuilder) -> XlaOp:
     """A token that comes after nothing."""
     return AfterAll(builder, ())
@@ -57,6 +63,7 @@ def _element(pair: XlaOp, index: int) -> XlaOp:
 # ------------------------------------------------------------------------------------------- infeed and outfeed
 
 
+@documented
 def Infeed(builder: XlaBuilder, shape: Shape, config: str = "") -> XlaOp:
     """The next data of this shape (an array, or a tuple of arrays) that the host feeds.
 
@@ -65,19 +72,24 @@ def Infeed(builder: XlaBuilder, shape: Shape, config: str = "") -> XlaOp:
     return _element(InfeedWithToken(CreateToken(builder), shape, config), 0)
 
 
+@documented
 def InfeedWithToken(token: XlaOp, shape: Shape, config: str = "") -> XlaOp:
-    """(data, token): as `Infeed`, ordered by tokens."""
+    """(data, token): as `Infeed`, ordered by tokens. Raises InvalidArgument as that does."""
     _require_layout(shape, "Infeed")
     return token.builder.add("infeed", [token], {"infeed_config": config} if config else {}, Shape.tuple([shape, Shape.token()]))
 
 
-def Outfeed(operand: XlaOp, shape_with_layout: Shape, outfeed_config: str = "") -> XlaOp:
+@documented
+def Outfeed(operand: Value, shape_with_layout: Shape, outfeed_config: str = "") -> XlaOp:
     """Give the operand to the host. Raises InvalidArgument for a shape without layouts or another shape than the operand's."""
+    operand = packed(operand)
     return OutfeedWithToken(operand, CreateToken(operand.builder), shape_with_layout, outfeed_config)
 
 
-def OutfeedWithToken(operand: XlaOp, token: XlaOp, shape_with_layout: Shape, outfeed_config: str = "") -> XlaOp:
-    """A token: as `Outfeed`, ordered by tokens."""
+@documented
+def OutfeedWithToken(operand: Value, token: XlaOp, shape_with_layout: Shape, outfeed_config: str = "") -> XlaOp:
+    """A token: as `Outfeed`, ordered by tokens. Raises InvalidArgument as that does."""
+    operand = packed(operand)
     _require_layout(shape_with_layout, "Outfeed")
     require(shape_with_layout.compatible(operand.shape), "the outfeed shape is not the operand's", shape_with_layout,
             str(operand.shape))
@@ -105,16 +117,23 @@ def _received(token: XlaOp, shape: Shape, channel: int, from_host: bool) -> XlaO
     return token.builder.add("recv-done", [begun], attributes)
 
 
+@renamed(channel_handle="handle")
+@documented
 def Send(operand: XlaOp, handle: ChannelHandle | int) -> XlaOp:
-    """Send the operand to whoever receives on the channel. The result is a token."""
+    """Send the operand to whoever receives on the channel. The result is a token. Raises InvalidArgument for a channel that is
+    not device to device."""
     return SendWithToken(operand, CreateToken(operand.builder), handle)
 
 
+@renamed(channel_handle="handle")
+@documented
 def SendWithToken(operand: XlaOp, token: XlaOp, handle: ChannelHandle | int) -> XlaOp:
     """`Send`, ordered by tokens. Raises InvalidArgument for a channel that is not device to device."""
     return _sent(operand, token, _channel(handle, ChannelType.DEVICE_TO_DEVICE, "Send"), False)
 
 
+@renamed(channel_handle="handle")
+@documented
 def SendToHost(operand: XlaOp, token: XlaOp, shape_with_layout: Shape, handle: ChannelHandle | int) -> XlaOp:
     """Send an array to the host. Raises InvalidArgument for a tuple, a shape without layout or a channel of another type."""
     require(operand.shape.is_array, "SendToHost takes arrays only", operand.shape, "an array")
@@ -123,18 +142,30 @@ def SendToHost(operand: XlaOp, token: XlaOp, shape_with_layout: Shape, handle: C
     return _sent(operand, token, _channel(handle, ChannelType.DEVICE_TO_HOST, "SendToHost"), True)
 
 
+@renamed(channel_handle="handle")
+@documented
 def Recv(builder: XlaBuilder, shape: Shape, handle: ChannelHandle | int) -> XlaOp:
-    """What is sent on the channel, which has this shape."""
+    """What is sent on the channel, which has this shape. Raises InvalidArgument for a channel that is not device to device."""
     return _element(RecvWithToken(CreateToken(builder), shape, handle), 0)
 
 
+@renamed(channel_handle="handle")
+@documented
 def RecvWithToken(token: XlaOp, shape: Shape, handle: ChannelHandle | int) -> XlaOp:
     """(data, token): `Recv`, ordered by tokens. Raises InvalidArgument for a channel that is not device to device."""
     return _received(token, shape, _channel(handle, ChannelType.DEVICE_TO_DEVICE, "Recv"), False)
 
 
+@renamed(channel_handle="handle")
+@documented
 def RecvFromHost(token: XlaOp, shape: Shape, handle: ChannelHandle | int) -> XlaOp:
     """(data, token): what the host sends. Raises InvalidArgument for a tuple, a shape without layout or another channel type."""
     require(shape.is_array, "RecvFromHost takes arrays only", shape, "an array")
     _require_layout(shape, "RecvFromHost")
     return _received(token, shape, _channel(handle, ChannelType.HOST_TO_DEVICE, "RecvFromHost"), True)
+
+
+# The spelling of the newest document.
+SendWithTokens = SendWithToken
+RecvWithTokens = RecvWithToken
+RecvToHost = RecvFromHost

@@ -1,4 +1,7 @@
-"""Reductions over sliding windows, and their transpose, under their documented names."""
+"""Reductions over sliding windows, and their transpose, under their documented names.
+
+Documents: operation semantics, the sections of the functions' own names.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import enum
 from collections.abc import Sequence
 from typing import Any
 
-from ..builder import Liftable, XlaOp, documented, lift, region_of
+from ..builder import Liftable, XlaOp, documented, lift, region_of, renamed
 from ..opcodes.attributes import WindowDimension
 from ..opcodes.shapes import require
 from .reduction import _arrays_and_inits
@@ -41,18 +44,24 @@ def _same(size: int, window: int, stride: int) -> tuple[int, int]:
     return total // 2, total - total // 2
 
 
+@renamed(operand="operands", init_value="init_values")
 @documented
 def ReduceWindow(operands: Any, init_values: Any, computation: Any, window_dimensions: Sequence[int],
-                 window_strides: Sequence[int], padding: Padding) -> XlaOp:
+                 window_strides: Sequence[int], padding: Padding, base_dilations: Sequence[int] = (),
+                 window_dilations: Sequence[int] = ()) -> XlaOp:
     """Reduce every window of an array (or of N arrays of the same dimensions) with a computation, as in `Reduce`.
 
-    The window has a size and a stride for each dimension; `padding` is SAME or VALID. Padding is not reduced.
+    The window has a size and a stride for each dimension; `padding` is SAME or VALID, made without regard to dilations (see
+    `ReduceWindowWithGeneralPadding`). Padding is not reduced. The result has an element for each place of the window. Raises
+    InvalidArgument as the general form does.
     """
     arrays, inits = _arrays_and_inits(operands, init_values)
     pairs = MakePadding(arrays[0].shape.dimensions, window_dimensions, window_strides, padding)
-    return ReduceWindowWithGeneralPadding(arrays, inits, computation, window_dimensions, window_strides, (), (), pairs)
+    return ReduceWindowWithGeneralPadding(arrays, inits, computation, window_dimensions, window_strides, base_dilations,
+                                          window_dilations, pairs)
 
 
+@renamed(operand="operands", init_value="init_values")
 @documented
 def ReduceWindowWithGeneralPadding(operands: Any, init_values: Any, computation: Any, window_dimensions: Sequence[int],
                                    window_strides: Sequence[int], base_dilations: Sequence[int] = (),
@@ -73,7 +82,8 @@ def SelectAndScatter(operand: XlaOp, select: Any, window_dimensions: Sequence[in
     """Combine each source element into the operand's element that its window selects; everything else is the init value.
 
     `select(selected, candidate)` says whether the selected element stays, elements taken in row-major order; `scatter`
-    combines (current, source element). The source has one element for each window. The result has the operand's shape.
+    combines (current, source element). The source has one element for each window. The result has the operand's shape and
+    the source's element type. Raises InvalidArgument for a source of other dimensions and computations of other types.
     """
     pairs = MakePadding(operand.shape.dimensions, window_dimensions, window_strides, padding)
     return SelectAndScatterWithGeneralPadding(operand, select, window_dimensions, window_strides, pairs, source, init_value,
@@ -84,7 +94,8 @@ def SelectAndScatter(operand: XlaOp, select: Any, window_dimensions: Sequence[in
 def SelectAndScatterWithGeneralPadding(operand: XlaOp, select: Any, window_dimensions: Sequence[int],
                                        window_strides: Sequence[int], padding: Sequence[tuple[int, int]], source: XlaOp,
                                        init_value: XlaOp | Liftable, scatter: Any) -> XlaOp:
-    """`SelectAndScatter` with low and high padding for each dimension. Padding is never selected."""
+    """`SelectAndScatter` with low and high padding for each dimension. Padding is never selected. Raises InvalidArgument as
+    that does."""
     window = make_window(operand.shape.rank, window_dimensions, window_strides, padding)
     return operand.builder.add("select-and-scatter", [operand, source, lift(operand.builder, init_value, source)], {
         "select": region_of(select), "scatter": region_of(scatter), "window": window})

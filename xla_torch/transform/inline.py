@@ -127,14 +127,13 @@ class Inliner(Replay):
         assert isinstance(operand, XlaOp)
         before, after = source.minor_to_major[::-1], result.minor_to_major[::-1]
         in_memory = self._transpose(operand, before, instruction)
-        read = self._append("bitcast", result.with_dimensions([result.dimensions[d] for d in after]), in_memory, {}, instruction)
+        read = self._append("bitcast", _permuted(result, after), in_memory, {}, instruction)
         return self._transpose(read, [after.index(d) for d in range(result.rank)], instruction)
 
     def _transpose(self, operand: XlaOp, order: Sequence[int], origin: Instruction) -> XlaOp:
         if list(order) == sorted(order):
             return operand
-        shape = operand.shape.with_dimensions([operand.shape.dimensions[d] for d in order])
-        return self._append("transpose", shape, operand, {"dimensions": tuple(order)}, origin)
+        return self._append("transpose", _permuted(operand.shape, order), operand, {"dimensions": tuple(order)}, origin)
 
     def _append(self, opcode: str, shape: Shape, operand: XlaOp, attributes: dict[str, Any], origin: Instruction) -> XlaOp:
         return self.builder.append(Instruction(opcode, shape, [operand.instruction], attributes, origin.name, kept_facts(origin)))
@@ -198,6 +197,11 @@ def regrouped(flat: Sequence[Any], shape: Shape) -> Any:
         return [group(s) for s in part.tuple_shapes] if part.is_tuple else next(rest)
 
     return group(shape)
+
+
+def _permuted(shape: Shape, order: Sequence[int]) -> Shape:
+    """An array shape with its dimensions in another order."""
+    return shape.with_dimensions([shape.dimensions[d] for d in order], [shape.dynamic_flags[d] for d in order])
 
 
 def _flat(shape: Shape) -> Shape:

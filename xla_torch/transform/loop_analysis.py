@@ -63,6 +63,54 @@ def invariant_carries(loop: Instruction) -> frozenset[int]:
     return _Facts(loop).invariants
 
 
+def counters(loop: Instruction) -> dict[int, int]:
+    """Elements of a while's tuple carry that its body changes by a known integer, and by which: the loop's counters, also
+    where its trip count is not known."""
+    if loop.opcode != "while" or not loop.shape.is_tuple:
+        return {}
+    facts = _Facts(loop)
+    steps = {k: facts.step(k) for k, shape in enumerate(loop.shape.tuple_shapes)
+             if shape.is_scalar and shape.element_type.is_integral}
+    return {k: step for k, step in steps.items() if step}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Limit:
+    """``carry[index] <direction> bound`` must hold for a loop to go on. The bound is a number, or else element
+    `bound_index` of the carry, which never changes, or neither; `at_most` is the largest value that is known for it."""
+
+    index: int
+    direction: str
+    bound: int | None
+    bound_index: int | None
+    at_most: int | None
+
+
+def limits(loop: Instruction) -> tuple[list[Limit], bool]:
+    """The comparisons of carries with what never changes that a while's condition is a conjunction of, and whether there
+    is nothing else in it."""
+    if loop.opcode != "while" or not loop.shape.is_tuple:
+        return [], False
+    facts = _Facts(loop)
+    parts = [facts.limit(term) for term in _conjuncts(_Value(facts.condition.root))]
+    return [part for part in parts if part is not None], None not in parts
+
+
+def trip_bound(loop: Instruction) -> int | None:
+    """The most iterations that a while can run, where its condition says so."""
+    facts, steps, found = _Facts(loop), counters(loop), []
+    for limit in limits(loop)[0]:
+        start, step = facts.initial(limit.index), steps.get(limit.index)
+        upwards = limit.direction in ("LT", "LE")
+        if start is None or step is None or limit.at_most is None or limit.direction == "NE" or (
+                not upwards and limit.bound is None):
+            continue
+        count = _trip_count(start, step, limit.at_most, limit.direction, loop.shape.tuple_shapes[limit.index].element_type)
+        if count is not None:
+            found.append(count)
+    return min(found, default=None)
+
+
 # -------------------------------------------------------------------------------------------- following values
 
 
@@ -161,6 +209,31 @@ class _Facts:
                 return index, word, bound
         return None
 
+    def limit(self, term: _Value) -> Limit | None:
+        """A term of the condition as a limit, or None where it is anything else."""
+        if term.instruction.opcode != "compare":
+            return None
+        direction = term.instruction.attributes["direction"]
+        for side, other, word in ((0, 1, direction), (1, 0, _MIRRORED[direction])):
+            index, bound = _carry_index(_origin(term.operand(side))), _origin(term.operand(other))
+            if index is None or index in self.invariants or not bound.instruction.shape.element_type.is_integral:
+                continue
+            at, known = _carry_index(bound), self._known(bound)
+            if known is not None or at in self.invariants:
+                return Limit(index, word, known, None if known is not None else at, self._at_most(bound))
+            if self._at_most(bound) is not None:
+                return Limit(index, word, None, None, self._at_most(bound))
+        return None
+
+    def _at_most(self, value: _Value) -> int | None:
+        """The largest value that is known for an integer: a minimum is at most each of its operands."""
+        origin = _origin(value)
+        known = self._known(origin)
+        if known is None and origin.instruction.opcode == "minimum":
+            terms = [self._known(origin.operand(k)) for k in range(2)]
+            return min((t for t in terms if t is not None), default=None)
+        return known
+
     def step(self, index: int) -> int | None:
         """What the body adds to carry `index`, where that is a known integer."""
         root = _element(self.next, index)
@@ -178,6 +251,14 @@ class _Facts:
     def _known(self, value: _Value) -> int | None:
         """A value inside the loop that is the same known integer in every iteration."""
         return _evaluate(_origin(value), lambda index: self.initial(index) if index in self.invariants else None)
+
+
+def _conjuncts(value: _Value) -> list[_Value]:
+    """The terms of a conjunction."""
+    origin = _origin(value)
+    if origin.instruction.opcode != "and":
+        return [origin]
+    return [term for k in range(2) for term in _conjuncts(origin.operand(k))]
 
 
 def _carry_index(origin: _Value) -> int | None:

@@ -131,8 +131,12 @@ def comparator_keys(computation: Computation) -> tuple[SortKey, ...] | None:
 
     Understood are comparisons LT and GT of one expression of the left with the same expression of the right element (either
     way round), joined as ``lt0 or (eq0 and rest)``, as ``select(eq0, rest, lt0)``, or as the stable-sort form
-    ``select(less(a, b) == less(b, a), rest, less(a, b))``.
+    ``select(less(a, b) == less(b, a), rest, less(a, b))``. A comparator that calls another one is read as if it stood there.
     """
+    if any(i.opcode == "call" for i in computation.instructions):
+        from .inline import inline
+
+        computation = inline(computation)
     return _Comparator().keys(computation.root)
 
 

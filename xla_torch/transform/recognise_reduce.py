@@ -156,3 +156,11 @@ def running_reducer(computation: Computation, inputs: int) -> str | None:
     if step is not root.operands[1] or step.opcode not in ("add", "multiply", "minimum", "maximum"):
         return None
     return step.opcode if set(step.operands) == set(parameters) else None
+
+
+def keeps_every_carry(computation: Computation) -> bool:
+    """Whether the outputs of a scan body are its carries: ``(x..., c...) -> (y..., y...)``, as many as there are inputs."""
+    root = computation.root
+    count = len(root.operands) // 2
+    return (root.opcode == "tuple" and len(root.operands) == len(computation.parameters) == 2 * count
+            and list(root.operands[:count]) == list(root.operands[count:]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -11,26 +12,48 @@ _LIMB = 16
 _CHUNK = 1 << 20
 
 
-def integer_matmul(lhs: torch.Tensor, rhs: torch.Tensor) -> torch.Tensor:
-    """``lhs @ rhs`` of int32 or int64 tensors modulo the type's width, for devices without integer matrix products.
+def integer_matmul(lhs: torch.Tensor, rhs: torch.Tensor, bits: int = 64) -> torch.Tensor:
+    """``lhs @ rhs`` of int32 or int64 tensors modulo the dtype's width, for devices without integer matrix products.
 
-    The factors are cut into limbs of 16 bits whose products are exact in float64 (sums of up to 2^20 of them are).
+    `bits` is the width of the widest element type that the factors have values of. They are cut into limbs of 16 bits, whose
+    products are exact in float64 (sums of up to 2^20 of them are).
     """
     dtype = lhs.dtype
-    limbs = torch.iinfo(dtype).bits // _LIMB
+    width = torch.iinfo(dtype).bits
     total: torch.Tensor | None = None
     for left, right in zip(lhs.split(_CHUNK, -1), rhs.split(_CHUNK, -2 if rhs.dim() > 1 else 0), strict=True):
-        lows, highs = _limbs(left, limbs), _limbs(right, limbs)
-        for i in range(limbs):
-            for j in range(limbs - i):
-                part = (lows[i] @ highs[j]).to(torch.int64) << (_LIMB * (i + j))
+        lows, highs = _limbs(left, min(bits, width)), _limbs(right, min(bits, width))
+        for i, low in enumerate(lows):
+            for j, high in enumerate(highs[:width // _LIMB - i]):
+                part = (low @ high).to(torch.int64) << (_LIMB * (i + j))
                 total = part if total is None else total + part
     assert total is not None
     return total.to(dtype)
 
 
-def _limbs(value: torch.Tensor, count: int) -> list[torch.Tensor]:
-    return [((value >> (_LIMB * i)) & 0xFFFF).to(torch.float64) for i in range(count)]
+def _limbs(value: torch.Tensor, bits: int) -> list[torch.Tensor]:
+    """Low limbs first; the last one has the sign."""
+    last = -(-bits // _LIMB) - 1
+    parts = [(value >> (_LIMB * i)) & 0xFFFF for i in range(last)]
+    return [part.to(torch.float64) for part in (*parts, value >> (_LIMB * last))]
+
+
+def integer_einsum(equation: str, lhs: torch.Tensor, rhs: torch.Tensor, bits: int = 64) -> torch.Tensor:
+    """``torch.einsum`` of two tensors by `integer_matmul`. The result's letters are those of both operands, then those of
+    the lhs only, then those of the rhs only."""
+    given, result = equation.split("->")
+    left, right = given.split(",")
+    sizes = dict(zip(left, lhs.shape, strict=True)) | dict(zip(right, rhs.shape, strict=True))
+    batch = [c for c in result if c in left and c in right]
+    summed = [c for c in left if c not in result]
+    rows, columns = ([c for c in result if c in own and c not in batch] for own in (left, right))
+
+    def matrices(value: torch.Tensor, letters: str, first: list[str], second: list[str]) -> torch.Tensor:
+        ordered = value.permute([letters.index(c) for c in (*batch, *first, *second)])
+        return ordered.reshape([math.prod(sizes[c] for c in part) for part in (batch, first, second)])
+
+    product = integer_matmul(matrices(lhs, left, rows, summed), matrices(rhs, right, summed, columns), bits)
+    return product.reshape([sizes[c] for c in result])
 
 
 def group_members(group_sizes: torch.Tensor, size: int) -> torch.Tensor:

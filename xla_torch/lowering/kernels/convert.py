@@ -119,6 +119,8 @@ def split(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 def join(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """The inverse of `split`: the last dimension holds the parts of one element."""
+    if x.stride(-1) != 1:  # for `contiguous`, an array without elements is contiguous with any strides
+        x = x.clone(memory_format=torch.contiguous_format)
     return x.contiguous().view(dtype).squeeze(-1)
 
 

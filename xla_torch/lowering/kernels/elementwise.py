@@ -41,6 +41,12 @@ def cube_root(x: torch.Tensor) -> torch.Tensor:
     return torch.copysign(torch.where(better.isfinite(), better, root), x)
 
 
+@elementwise
+def quotient(number: float, x: torch.Tensor) -> torch.Tensor:
+    """``number / x``, rounded once: torch's own operator multiplies the number with the reciprocal."""
+    return torch.div(torch.full((), number, dtype=x.dtype, device=x.device), x)
+
+
 def float_remainder(lhs: Operand, rhs: Operand) -> torch.Tensor:
     """C's fmod. torch's own gives NaN on the CPU where the quotient is beyond the largest float."""
     lhs, rhs = as_tensors(lhs, rhs)

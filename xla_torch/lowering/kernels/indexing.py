@@ -30,8 +30,9 @@ def widen_index(index: Index, bits: int) -> Index:
 
 
 def on_host(tensor: torch.Tensor) -> bool:
-    """Whether the tensor's values can be read without waiting: a real CPU tensor outside of a compiler's trace."""
-    return type(tensor) is torch.Tensor and tensor.device.type == "cpu" and not torch.compiler.is_compiling()
+    """Whether the tensor's values can be read without waiting: a real CPU tensor outside of a compiler's trace and a map."""
+    return (type(tensor) is torch.Tensor and tensor.device.type == "cpu" and not torch.compiler.is_compiling()
+            and not torch._C._functorch.is_functorch_wrapped_tensor(tensor))  # pyright: ignore[reportAttributeAccessIssue]
 
 
 # --------------------------------------------------------------------------------------------- dynamic slices
@@ -205,6 +206,9 @@ def gather(operand: torch.Tensor, indices: torch.Tensor, *, offset_dims: Sequenc
 # --------------------------------------------------------------------------------------------- scatter
 
 _REDUCTIONS = {"multiply": "prod", "minimum": "amin", "maximum": "amax"}
+MANY = 16
+"""Updates of one element from which an associative combiner combines updates with each other."""
+
 COMBINERS = frozenset({"add", "subtract", "second", *_REDUCTIONS})
 """What `scatter` can do: add, subtract, overwrite, multiply, min, max."""
 
@@ -269,23 +273,47 @@ def scatter_(operand: torch.Tensor, indices: torch.Tensor, updates: torch.Tensor
 
 
 def scatter_by_rounds(region: Region, operands: Sequence[torch.Tensor], indices: torch.Tensor, updates: Sequence[torch.Tensor],
-                      **dims: Unpack[ScatterDims]) -> tuple[torch.Tensor, ...]:
+                      associative: bool = False, **dims: Unpack[ScatterDims]) -> tuple[torch.Tensor, ...]:
     """XLA's scatter with any combiner: round r applies, on whole arrays, the r-th update of each element.
 
-    `region` takes the N current values, then the N updates, and returns the N new values.
+    `region` takes the N current values, then the N updates, and returns the N new values. If it is `associative`, more than
+    `MANY` updates of one element are first combined with each other, neighbours first, so that few rounds do.
     """
     results = [o.clone(memory_format=torch.contiguous_format) for o in operands]
     if results[0].numel() == 0 or updates[0].numel() == 0:
         return tuple(results)
     targets = [_target(result, indices, update, dims) for result, update in zip(results, updates, strict=True)]
-    first = targets[0]
-    for chosen in _rounds(first.rows, first.inside):
-        rows = first.rows[chosen]
+    order, repeat = _repeats(targets[0].rows, targets[0].inside)
+    if order.numel() == 0:
+        return tuple(results)
+    if associative and int(repeat.max()) >= MANY:
+        targets = _combined(region, targets, order, repeat)
+        rounds: Sequence[torch.Tensor] = [torch.arange(targets[0].rows.numel(), device=order.device)]
+    else:
+        repeat, by_repeat = torch.sort(repeat, stable=True)
+        rounds = torch.split(order[by_repeat], torch.bincount(repeat).tolist())
+    for chosen in rounds:
+        rows = targets[0].rows[chosen]
         current = [t.array.index_select(t.dimension, rows) for t in targets]
         new = region(*current, *(t.updates.index_select(t.dimension, chosen) for t in targets))
         for target, now, value in zip(targets, current, new, strict=True):
             target.array.index_copy_(target.dimension, rows, value.to(now.dtype).expand_as(now))
     return tuple(results)
+
+
+def _combined(region: Region, targets: list[_Target], order: torch.Tensor, repeat: torch.Tensor) -> list[_Target]:
+    """The targets with one update for each row: in each step, of the updates of a row every second one joins the one before."""
+    rows = targets[0].rows[order]
+    updates = [t.updates.index_select(t.dimension, order) for t in targets]
+    while bool(repeat.any()):
+        first = (repeat % 2 == 0).nonzero().squeeze(1)
+        second = (first + 1).clamp(max=repeat.numel() - 1)
+        has_second = repeat[second] % 2 == 1
+        rows, repeat = rows[first], repeat[first] // 2
+        left, right = ([u.index_select(t.dimension, at) for t, u in zip(targets, updates, strict=True)] for at in (first, second))
+        met = region(*left, *right)
+        updates = [torch.where(t.spread(has_second), m, u) for t, m, u in zip(targets, met, left, strict=True)]
+    return [t._replace(rows=rows, updates=u, inside=None) for t, u in zip(targets, updates, strict=True)]
 
 
 def _target(operand: torch.Tensor, indices: torch.Tensor, updates: torch.Tensor, dims: ScatterDims) -> _Target:
@@ -386,20 +414,17 @@ def _float_extreme(target: _Target, combiner: str) -> None:
     floats.copy_(torch.where(found == nan_key, float("nan"), ordered))
 
 
-def _rounds(rows: torch.Tensor, inside: torch.Tensor | None) -> Sequence[torch.Tensor]:
-    """Positions of the updates by how many updates of the same row come before them: first ones, second ones, ..."""
+def _repeats(rows: torch.Tensor, inside: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
+    """The updates' positions in the order of their rows, and for each how many updates of its row come before it."""
     if inside is not None:
         kept = inside.nonzero().squeeze(1)
-        return [kept[chosen] for chosen in _rounds(rows[kept], None)]
-    if rows.numel() == 0:
-        return []
+        order, repeat = _repeats(rows[kept], None)
+        return kept[order], repeat
     ordered, order = torch.sort(rows, stable=True)
     place = torch.arange(rows.numel(), device=rows.device)
     starts = torch.ones_like(ordered, dtype=torch.bool)
     starts[1:] = ordered[1:] != ordered[:-1]
-    repeat = place - torch.cummax(torch.where(starts, place, 0), 0).values
-    repeat, by_repeat = torch.sort(repeat, stable=True)
-    return torch.split(order[by_repeat], torch.bincount(repeat).tolist())
+    return order, place - torch.cummax(torch.where(starts, place, 0), 0).values
 
 
 IN_PLACE = {dynamic_update_slice: dynamic_update_slice_, scatter: scatter_}

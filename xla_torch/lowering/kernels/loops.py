@@ -24,14 +24,31 @@ def counted_loop(body: torch.nn.Module, counter: tuple[int, int, int], carried: 
     return carried
 
 
-def while_loop(condition: torch.nn.Module, body: torch.nn.Module, carried: Tensors, invariant: Tensors) -> Tensors:
-    """Run `body` while `condition` holds. The condition is data, so each iteration waits for the device once."""
+def while_loop(condition: torch.nn.Module, body: torch.nn.Module, counters: tuple[int, ...], steps: tuple[tuple[int, int], ...],
+               carried: Tensors, invariant: Tensors) -> tuple[Any, ...]:
+    """Run `body(*counters, *carried, *invariant)` while the condition of the same values holds; each result is the next
+    `carried`. Returns the last counters and carried values.
+
+    `steps` are what is added to the counters, with their widths in bits. A condition on tensors waits for the device once in
+    each iteration, one on Python integers never does.
+    """
     holds, step = condition.forward, body.forward
     for _ in progress.steps(itertools.count(), "loop"):
-        if not holds(*carried, *invariant)[0]:
+        if not holds(*counters, *carried, *invariant)[0]:
             break
-        carried = step(*carried, *invariant)
-    return carried
+        carried = step(*counters, *carried, *invariant)
+        counters = tuple([_wrapped(i + by, bits) for i, (by, bits) in zip(counters, steps, strict=True)])
+    return *counters, *carried
+
+
+def _wrapped(number: int, bits: int) -> int:
+    half = 1 << bits - 1
+    return (number + half) % (2 * half) - half
+
+
+def on_host(number: torch.Tensor) -> int:
+    """A 0-dimensional integer tensor as a Python integer: waits for the device."""
+    return int(number)
 
 
 def conditional(selector: Any, branches: Sequence[torch.nn.Module], operands: Sequence[Tensors]) -> Tensors:

@@ -39,13 +39,14 @@ def reshape_dynamic(operand: torch.Tensor, bounds: Sequence[int], new_bounds: Se
     result's; static result dimensions have their declared size.
 
     With several dynamic result dimensions, each takes its size from the operand dimensions that it is made of: those
-    between positions where the products of the bounds agree.
+    between positions where the products of the bounds agree. Sizes that do not divide are rounded up, and zeros stand for
+    the elements that there are not.
     """
     sizes = [0 if flag else size for size, flag in zip(new_bounds, dynamic, strict=True)]
     if sum(dynamic) == 1:
         known = math.prod(size for size, flag in zip(sizes, dynamic, strict=True) if not flag)
-        sizes[list(dynamic).index(True)] = operand.numel() // known if known else 0
-        return operand.reshape(sizes)
+        sizes[list(dynamic).index(True)] = -(-operand.numel() // known) if known else 0
+        return _first_elements(operand, sizes)
     for old, new in common_factors(bounds, new_bounds):
         unknown = [d for d in new if dynamic[d]]
         if unknown:
@@ -55,8 +56,8 @@ def reshape_dynamic(operand: torch.Tensor, bounds: Sequence[int], new_bounds: Se
             for d in unknown[1:]:
                 sizes[d] = new_bounds[d]
                 known *= sizes[d]
-            sizes[unknown[0]] = total // known if known else 0
-    return operand.reshape(sizes)
+            sizes[unknown[0]] = -(-total // known) if known else 0
+    return _first_elements(operand, sizes)
 
 
 def common_factors(old: Sequence[int], new: Sequence[int]) -> list[tuple[range, range]]:
@@ -95,6 +96,13 @@ def set_dimension_size(operand: torch.Tensor, size: torch.Tensor | int, dimensio
 
 
 def dynamic_reshape(operand: torch.Tensor, sizes: Sequence[torch.Tensor | int]) -> torch.Tensor:
-    """The operand's first elements in row-major order, as many as the product of `sizes`, in that shape."""
-    dims = [int(s) for s in sizes]
-    return operand.reshape(-1)[:math.prod(dims)].reshape(dims)
+    """The operand's first elements in row-major order, as many as the product of `sizes`, in that shape. Negative sizes
+    count as 0, and zeros stand for the elements that there are not."""
+    return _first_elements(operand, [max(int(s), 0) for s in sizes])
+
+
+def _first_elements(operand: torch.Tensor, sizes: Sequence[int]) -> torch.Tensor:
+    count, line = math.prod(sizes), operand.reshape(-1)
+    if count > line.shape[0]:
+        line = torch.constant_pad_nd(line, [0, count - line.shape[0]])
+    return line[:count].reshape(sizes) if count < line.shape[0] else line.reshape(sizes)

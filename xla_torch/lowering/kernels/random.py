@@ -261,4 +261,5 @@ def next_counter(delta: int, device: torch.device) -> torch.Tensor:
         value = _counter.value
         _counter.value = (value + delta) % (1 << 128)
     words = [((value >> shift) + (1 << 63)) % (1 << 64) - (1 << 63) for shift in (0, 64)]
-    return torch.tensor(words, dtype=torch.int64, device=device)
+    # Filled on the device: a copy from the host would wait for it.
+    return torch.stack([torch.full((), word, dtype=torch.int64, device=device) for word in words])

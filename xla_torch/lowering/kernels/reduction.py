@@ -1,7 +1,7 @@
 """Reductions and scans by any combining function, in few calls on large tensors, never one for each element.
 
-A combiner takes 2N tensors (N accumulated, N new) that broadcast and returns a tuple of N. It is taken to be associative, as
-XLA does; that it is commutative is not assumed, so elements are combined in row-major order.
+A combiner takes 2N tensors (N accumulated, N new) that broadcast and returns a tuple of N. It is taken to be associative,
+unless a function says otherwise; that it is commutative is not assumed, so elements are combined in row-major order.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ Number = bool | int | float | complex
 CHUNK = 1 << 18
 """Elements that a reduction on the CPU works on at a time: what it writes then stays in the processor's cache."""
 
+IN_ORDER = 1024
+"""Elements up to which a combiner that is not associative takes one after another."""
+
 
 # ------------------------------------------------------------------------------------------------ reductions
 
@@ -27,18 +30,57 @@ CHUNK = 1 << 18
 def reduce_by(combine: Combiner, operands: Sequence[torch.Tensor], inits: Sequence[torch.Tensor | Number],
               dims: Sequence[int]) -> Tensors:
     """Reduce dimensions with a combiner; the inits are combined once, as first element."""
+    starts, blocks = _as_blocks(operands, inits, dims)
+    if blocks[0].shape[1] == 0:
+        return starts
+    reduced = reduce_blocks(shaped(combine), blocks)
+    return shaped(combine)(*starts, *(r.reshape(s.shape) for r, s in zip(reduced, starts, strict=True)))
+
+
+def fold_by(combine: Combiner, operands: Sequence[torch.Tensor], inits: Sequence[torch.Tensor | Number],
+            dims: Sequence[int]) -> Tensors:
+    """Reduce dimensions with a combiner that may not be associative: from the inits on, one element after another.
+
+    More than `IN_ORDER` elements are cut into pieces of so many, each of which is reduced so, and then their results are.
+    """
+    starts, blocks = _as_blocks(operands, inits, dims)
+    while blocks[0].shape[1] > IN_ORDER:
+        blocks = _fold_pieces(shaped(combine), inits, blocks)
+    flat = tuple(s.reshape(b.shape[0], b.shape[2]) for s, b in zip(starts, blocks, strict=True))
+    return tuple(r.reshape(s.shape) for r, s in zip(_fold(shaped(combine), flat, blocks), starts, strict=True))
+
+
+def _fold_pieces(combine: Combiner, inits: Sequence[torch.Tensor | Number], blocks: Tensors) -> Tensors:
+    """Cut dimension 1 of [outer, size, inner] into pieces and fold each."""
+    outer, size, inner = blocks[0].shape
+    done: list[Tensors] = []
+    for at, length in ((0, IN_ORDER), (size // IN_ORDER * IN_ORDER, size % IN_ORDER)):
+        if not length:
+            continue
+        count = size // IN_ORDER if at == 0 else 1
+        pieces = tuple(b.narrow(1, at, count * length).reshape(outer * count, length, inner) for b in blocks)
+        starts = tuple(filled(init, b, (outer * count, inner)) for init, b in zip(inits, blocks, strict=True))
+        done.append(tuple(r.reshape(outer, count, inner) for r in _fold(combine, starts, pieces)))
+    return tuple(torch.cat(parts, 1) for parts in zip(*done, strict=True))
+
+
+def _fold(combine: Combiner, results: Tensors, blocks: Tensors) -> Tensors:
+    """Combine `results` with the elements along dimension 1, one after another."""
+    for i in range(blocks[0].shape[1]):
+        results = combine(*results, *(b.select(1, i) for b in blocks))
+    return results
+
+
+def _as_blocks(operands: Sequence[torch.Tensor], inits: Sequence[torch.Tensor | Number], dims: Sequence[int]) -> tuple[
+        Tensors, Tensors]:
+    """The inits in the result's shape, and the operands as [outer, reduced elements, inner]."""
     first, kept = min(dims), [d for d in range(operands[0].dim()) if d not in dims]
     order = [d for d in kept if d < first] + sorted(dims) + [d for d in kept if d > first]
     shape = operands[0].shape
     outer, inner = (math.prod([shape[d] for d in kept if (d < first) is low]) for low in (True, False))
     size = math.prod([shape[d] for d in dims])
-    result_dims = [shape[d] for d in kept]
-    starts = tuple(filled(init, o, result_dims) for init, o in zip(inits, operands, strict=True))
-    if size == 0:
-        return starts
-    blocks = tuple(o.permute(order).reshape(outer, size, inner) for o in operands)
-    reduced = reduce_blocks(shaped(combine), blocks)
-    return shaped(combine)(*starts, *(r.reshape(result_dims) for r in reduced))
+    starts = tuple(filled(init, o, [shape[d] for d in kept]) for init, o in zip(inits, operands, strict=True))
+    return starts, tuple(o.permute(order).reshape(outer, size, inner) for o in operands)
 
 
 def shaped(combine: Combiner) -> Combiner:
@@ -156,6 +198,20 @@ def running(combine: Combiner, operands: Sequence[torch.Tensor], dim: int, rever
         results = tuple(torch.cat([m, k] if reverse else [k, m], dim) for m, k in zip(met, kept, strict=True))
         step *= 2
     return results
+
+
+def scan_by(step: Combiner, inputs: Sequence[torch.Tensor], carried: Tensors, dim: int, reverse: bool) -> Tensors:
+    """`scan` of an associative step, whose outputs are its carries, in log2(n) rounds."""
+    count = len(inputs)
+
+    def combine(*operands: torch.Tensor) -> Tensors:
+        return step(*operands[count:], *operands[:count])[:count]
+
+    ordered = (x.flip(dim) if reverse else x for x in inputs)
+    totals = running(combine, [torch.cat([c.unsqueeze(dim), x], dim) for c, x in zip(carried, ordered, strict=True)], dim, False)
+    size = inputs[0].shape[dim]
+    outputs = (t.narrow(dim, 1, size) for t in totals)
+    return (*(o.flip(dim) if reverse else o for o in outputs), *(t.select(dim, size) for t in totals))
 
 
 @fresh

@@ -18,7 +18,7 @@ import torch
 from . import indexing
 from .marks import fresh_tuple
 from .movement import pad
-from .reduction import Combiner, Number, Tensors, filled, reduce_blocks, shaped
+from .reduction import IN_ORDER, Combiner, Number, Tensors, filled, fold_by, reduce_blocks, shaped
 
 Window = Sequence[tuple[int, ...]]
 TRIVIAL = (1, 1, 0, 0, 1)
@@ -27,7 +27,10 @@ SHORT = 8
 """Size of a window's side up to which its elements are combined one after another."""
 
 FEW = 64
-"""Elements of a window up to which select-and-scatter looks at them one after another, as XLA does."""
+"""Elements of a window up to which they are looked at one after another, as XLA does, where the order may matter."""
+
+SIDE = 32
+"""Extent of the pieces in which XLA's CPU code reduces an array."""
 
 
 def is_trivial(dimension: tuple[int, ...]) -> bool:
@@ -91,6 +94,39 @@ def reduce_windows_by(combine: Combiner, operands: Sequence[torch.Tensor], inits
     any_present, *found = _slide_all(combine_present, (present, *wholes), window)
     results = combine(*starts, *found)
     return tuple(torch.where(any_present, r, s) for r, s in zip(results, starts, strict=True))
+
+
+def reduce_windows_in_order(combine: Combiner, operands: Sequence[torch.Tensor], inits: Sequence[torch.Tensor | Number],
+                            window: Window) -> Tensors:
+    """`reduce_windows_by` for combiners that may not be associative: from the inits on, one element after another."""
+    combine = shaped(combine)
+    wholes = tuple(padded(o, 0, window) for o in operands)
+    present = padded(torch.ones_like(operands[0], dtype=torch.bool), False, window) if has_padding(window) else None
+    counts = [positions(n, d) for n, d in zip(wholes[0].shape, window, strict=True)]
+    results = tuple(filled(init, o, counts) for init, o in zip(inits, operands, strict=True))
+    for place in itertools.product(*(range(size) for size, *_ in window)):
+        at = tuple(slice(k * dilation, k * dilation + max(0, (n - 1) * stride + 1), stride)
+                   for k, n, (_, stride, *_, dilation) in zip(place, counts, window, strict=True))
+        met = combine(*results, *(w[at] for w in wholes))
+        results = met if present is None else tuple(choose(present[at], m, r) for m, r in zip(met, results, strict=True))
+    return results
+
+
+def reduce_in_order(combine: Combiner, operands: Sequence[torch.Tensor], inits: Sequence[torch.Tensor | Number],
+                    dims: Sequence[int]) -> Tensors:
+    """Reduce dimensions with a combiner that is not associative, in the order of XLA's CPU code.
+
+    That takes element after element from the inits on. But where one array is reduced along more than `SIDE` elements, it
+    is first cut into windows of so many, whose results replace it, until no dimension is longer.
+    """
+    while len(operands) == 1 and operands[0].numel() and any(operands[0].shape[d] > SIDE for d in dims):
+        sizes = [min(n, SIDE) if d in dims else 1 for d, n in enumerate(operands[0].shape)]
+        if math.prod(sizes) > IN_ORDER:
+            break
+        spare = [-n % size for n, size in zip(operands[0].shape, sizes, strict=True)]
+        operands = reduce_windows_in_order(combine, operands, inits, [
+            (size, size, low // 2, low - low // 2, 1, 1) for size, low in zip(sizes, spare, strict=True)])
+    return fold_by(combine, operands, inits, dims)
 
 
 Fold = Callable[[torch.Tensor, int], torch.Tensor]
@@ -181,18 +217,19 @@ _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def select_and_scatter(select: Combiner, combine: Combiner, operand: torch.Tensor, source: torch.Tensor,
-                       init: torch.Tensor | Number, window: Window) -> torch.Tensor:
+                       init: torch.Tensor | Number, window: Window, associative: bool = False) -> torch.Tensor:
     """XLA's select-and-scatter: each source element is combined into the element that its window of the operand selects.
 
     `select(selected, candidate)` says whether the selected element stays, `combine(current, update)` gives the new value;
     each returns a tuple of one. A window's elements are looked at, and windows' updates combined, in row-major order (in
-    windows of more than `FEW` elements, `select` is taken to be associative). Padding is never selected.
+    windows of more than `FEW` elements, `select` is taken to be transitive, and `combine` may be `associative`). Padding is
+    never selected.
     """
     if math.prod([size for size, *_ in window]) > FEW:
         places = _selected_places(select, operand, window).reshape(-1)
         flat = filled(init, source, (operand.numel(),))
         result, = indexing.scatter_by_rounds(
-            combine, [flat], places, [source.reshape(-1)], update_window_dims=(), inserted_window_dims=(0,),
+            combine, [flat], places, [source.reshape(-1)], associative, update_window_dims=(), inserted_window_dims=(0,),
             scatter_dims_to_operand_dims=(0,), index_vector_dim=1)
         return result.reshape(operand.shape)
     # Negative padding shifts the windows, so that the elements that no window reaches stay where they are.

@@ -1,0 +1,184 @@
+"""Rules of users: for an opcode in the place of the table's, or for the target of custom calls."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from xla_torch.builder import XlaOp
+from xla_torch.errors import DifferentiationError, InvalidArgument
+from xla_torch.hlo.ir import Instruction
+from xla_torch.opcodes.definition import OPS, OpDefinition
+
+from ._table import TABLE, GradientKind, Rule, changed, replace
+
+_targets: dict[str, Rule] = {}
+
+
+class Registration:
+    """A registered gradient. Leaving it as a context manager, or `undo`, puts back what was there before it."""
+
+    def __init__(self, name: str, undo: Callable[[], None]):
+        self.name, self._undo = name, undo
+
+    def undo(self) -> None:
+        self._undo()
+        changed()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.undo()
+
+    def __repr__(self) -> str:
+        return f"Registration({self.name!r})"
+
+
+def register_gradient(name: str, rule: Rule | None = None, /, **rules: Rule) -> Registration:
+    """Let the gradient of an opcode, or of custom calls of a target, be this one in every program.
+
+    For an opcode: a rule for each operand under the operand's name, or, where the op has one operand, its rule alone. A rule
+    asks for what it needs by parameter names (``ct``, ``out``, operands, attributes, ``inst``; see grad_rules/README.md) and
+    returns the operand's cotangent, in its shape, or None for zero. Operands without a rule have gradient zero.
+
+    For a target, which is any other name: ``rule(ct, out, *operands)`` returns one cotangent, or None, for each operand (of a
+    single operand just that). It goes before the `vjp` of `register_custom_call`.
+
+    Rules are made of `xla_torch.ops`, so what they build is differentiated again. Programs that were differentiated before are
+    differentiated anew. Raises InvalidArgument for a rule that asks for words or names operands that the op does not have,
+    and for ops that are a program's structure; DifferentiationError, naming the rule, when one returns too many or too few
+    cotangents, or one of another shape than its operand.
+
+        with xla_torch.register_gradient("tanh", lambda ct, out: ct):
+            straight_through = xla_torch.grad(program)
+    """
+    given = dict(rules)
+    definition = OPS.get(name)
+    if definition is not None:
+        undo = _of_opcode(definition, given if rule is None else {_only_operand(definition): rule, **given})
+    else:
+        undo = _of_target(name, rule, given)
+    return Registration(name, undo)
+
+
+def target_rule(target: str) -> Rule | None:
+    """The registered rule for custom calls of a target."""
+    return _targets.get(target)
+
+
+# --------------------------------------------------------------------------------------------------------- opcodes
+
+
+def _of_opcode(definition: OpDefinition, rules: Mapping[str, Rule]) -> Callable[[], None]:
+    opcode = definition.opcode
+    before = TABLE.get(opcode)
+    if before is not None and before.kind is GradientKind.STRUCTURAL:
+        raise InvalidArgument("this op is a program's structure and takes no rule", subject=_subject(opcode),
+                              hint=f"{before.by} walks back through it")
+    if not rules:
+        raise InvalidArgument("a rule is missing", subject=_subject(opcode), expected=f"one for {_names(definition)}")
+    try:
+        replace(opcode, **{operand: _checked(definition, operand, rule) for operand, rule in rules.items()})
+    except TypeError as error:
+        _put_back(opcode, before)
+        raise InvalidArgument(str(error), subject=_subject(opcode)) from None
+    return lambda: _put_back(opcode, before)
+
+
+def _put_back(opcode: str, entry: Any) -> None:
+    if entry is None:
+        TABLE.pop(opcode, None)
+    else:
+        TABLE[opcode] = entry
+
+
+def _only_operand(definition: OpDefinition) -> str:
+    names = _names(definition)
+    if len(names) != 1:
+        raise InvalidArgument("a rule alone is for an op with one operand", subject=_subject(definition.opcode),
+                              expected=", ".join(f"{name}=rule" for name in names) or "an op with operands")
+    return names[0]
+
+
+def _names(definition: OpDefinition) -> list[str]:
+    return [*definition.operands, *([definition.variadic] if definition.variadic else [])]
+
+
+def _subject(name: str) -> str:
+    return f"register_gradient({name!r})"
+
+
+def _checked(definition: OpDefinition, operand: str, rule: Rule) -> Rule:
+    """The rule, with a look at what it returns. It asks for the instruction, too, to know the shapes."""
+    from xla_torch.autodiff.activity import operand_positions
+
+    words = inspect.signature(rule).parameters
+
+    def checked(**given: Any) -> Any:
+        found = rule(**{word: given[word] for word in words})
+        inst: Instruction = given["inst"]
+        operands = [inst.operands[k] for k in operand_positions(inst, operand)]
+        _check(rule, [found] if operand != definition.variadic else found, operands)
+        return found
+
+    parameters = [inspect.Parameter(word, inspect.Parameter.KEYWORD_ONLY) for word in dict.fromkeys([*words, "inst"])]
+    checked.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess]
+    return checked
+
+
+def _check(rule: Rule, found: Any, operands: Sequence[Instruction]) -> None:
+    """One cotangent for each operand, of its shape."""
+    count = len(found) if isinstance(found, Sequence) else None
+    if count != len(operands):
+        raise DifferentiationError(f"{_place(rule)} returned another number of cotangents than there are operands",
+                                   got=type(found).__name__ if count is None else count, expected=len(operands))
+    for number, (part, operand) in enumerate(zip(found, operands, strict=True)):
+        if part is None or operand.shape.is_tuple:
+            continue
+        if not isinstance(part, XlaOp) or not part.shape.compatible(operand.shape, ignore_precision=True):
+            raise DifferentiationError(f"{_place(rule)} returned a cotangent of another shape than its operand",
+                                       got=part.shape if isinstance(part, XlaOp) else type(part).__name__,
+                                       expected=f"{operand.shape} for operand {number}")
+
+
+def _place(rule: Rule) -> str:
+    """The rule by its name and where it is written."""
+    name, code = getattr(rule, "__qualname__", type(rule).__name__), getattr(rule, "__code__", None)
+    return f"gradient rule {name}" + (f" ({code.co_filename}:{code.co_firstlineno})" if code else "")
+
+
+# --------------------------------------------------------------------------------------------------------- targets
+
+
+def _of_target(target: str, rule: Rule | None, rules: Mapping[str, Rule]) -> Callable[[], None]:
+    if rules or rule is None or not callable(rule):
+        raise InvalidArgument("a custom call's target takes one rule", subject=_subject(target),
+                              got=", ".join(rules) or type(rule).__name__, expected="rule(ct, out, *operands)",
+                              hint="rules by operand are for opcodes, and this is none")
+    before = _targets.get(target)
+
+    def undo() -> None:
+        if before is None:
+            _targets.pop(target, None)
+        else:
+            _targets[target] = before
+
+    _targets[target] = rule
+    changed()
+    return undo
+
+
+def apply_target_rule(rule: Rule, ct: Any, out: Any, operands: Sequence[Any], inst: Instruction) -> list[Any]:
+    """What the rule says for one custom call. Raises DifferentiationError for a rule of other arguments or results."""
+    try:
+        inspect.signature(rule).bind(ct, out, *operands)
+    except TypeError as error:
+        raise DifferentiationError(f"{_place(rule)} takes other arguments", got=str(error),
+                                   expected=f"the cotangent, the result and {len(operands)} operands") from None
+    found = rule(ct, out, *operands)
+    parts = found if isinstance(found, (tuple, list)) else [found]
+    _check(rule, parts, inst.operands)
+    return list(parts)

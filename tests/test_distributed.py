@@ -1,0 +1,696 @@
+"""Programs on processes joined by torch.distributed: the same results as with threads, as with NumPy, and no hangs."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+
+import xla_torch
+from agreement import element_type_of
+from distributed_workers import Workers, workers
+from xla_torch import Shape, ops, run_replicas
+from xla_torch.distributed import of_process_group, run_on_processes
+from xla_torch.distributed.exchanges import AllReduce
+from xla_torch.distributed.participants import NOWHERE
+from xla_torch.errors import ExecutionError, InvalidArgument
+
+ROOT = Path(__file__).parent.parent
+LARGE = 1 << 12
+"""Elements that do not fit into the message that announces them, whatever their type: 4096 of 4 bytes."""
+
+
+@pytest.fixture(scope="module")
+def four() -> Iterator[Workers]:
+    with workers(4) as made:
+        yield made
+
+
+def reducer(opcode: str, element_type: str) -> str:
+    return (f"f {{\n  a = {element_type}[] parameter(0)\n  b = {element_type}[] parameter(1)\n"
+            f"  ROOT r = {element_type}[] {opcode}(a, b)\n}}")
+
+
+HALF_SUM = ("f {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  h = f32[] constant(0.5)\n  m = f32[] multiply(a, h)\n"
+            "  ROOT r = f32[] add(m, b)\n}")
+ADD = reducer("add", "f32")
+
+
+def text_of(instruction: str, shape: str, regions: str = ADD, header: str = "") -> str:
+    return f"HloModule m{header}\n{regions}\nENTRY e {{\n  p = {shape} parameter(0)\n  ROOT r = {instruction}\n}}"
+
+
+def run_here(text: str, arguments: tuple[np.ndarray, ...], options: dict[str, Any]) -> list[np.ndarray]:
+    """In a process: the flat results of its participant."""
+    with of_process_group(**options) as processes:
+        return list(processes.run(xla_torch.parse_hlo(text), [arguments])[0])
+
+
+def on_processes(group: Workers, text: str, arguments: list[tuple[np.ndarray, ...]], **options: Any) -> list[list[np.ndarray]]:
+    return group.call(run_here, [(text, given, options) for given in arguments])
+
+
+# ------------------------------------------------------------------------------------------- every collective
+
+ROWS: dict[str, tuple[str, str, Callable[[list[np.ndarray]], list[Any]]]] = {
+    # instruction for an operand of {n} elements, region, formula
+    "all-gather": ("f32[{n4}] all-gather(p), dimensions={{0}}, replica_groups={{}}", ADD, lambda v: [np.concatenate(v)] * 4),
+    "all-gather of groups out of order": (
+        "f32[{n2}] all-gather(p), dimensions={{0}}, replica_groups={{{{3,0}},{{1,2}}}}", ADD,
+        lambda v: [np.concatenate(pair) for pair in ((v[3], v[0]), (v[1], v[2]), (v[1], v[2]), (v[3], v[0]))]),
+    "all-gather of iota groups": (
+        "f32[{n2}] all-gather(p), dimensions={{0}}, replica_groups=[2,2]<=[4]", ADD,
+        lambda v: [np.concatenate(v[:2])] * 2 + [np.concatenate(v[2:])] * 2),
+    "all-reduce": ("f32[{n}] all-reduce(p), to_apply=f, replica_groups={{}}", ADD, lambda v: [sum(v)] * 4),
+    "all-reduce of uneven groups": (
+        "f32[{n}] all-reduce(p), to_apply=f, replica_groups={{{{0,3,2}},{{1}}}}", ADD,
+        lambda v: [v[0] + v[2] + v[3], v[1], v[0] + v[2] + v[3], v[0] + v[2] + v[3]]),
+    "all-reduce in group order": (
+        "f32[{n}] all-reduce(p), to_apply=f, replica_groups={{{{2,0,3,1}}}}", HALF_SUM,
+        lambda v: [((v[2] / 2 + v[0]) / 2 + v[3]) / 2 + v[1]] * 4),
+    "all-reduce subtract": (
+        "f32[{n}] all-reduce(p), to_apply=f, replica_groups={{}}", reducer("subtract", "f32"),
+        lambda v: [v[0] - v[1] - v[2] - v[3]] * 4),
+    "reduce-scatter": (
+        "f32[{q}] reduce-scatter(p), to_apply=f, dimensions={{0}}, replica_groups={{}}", ADD,
+        lambda v: list(np.split(sum(v), 4))),
+    "reduce-scatter of maxima": (
+        "f32[{h}] reduce-scatter(p), to_apply=f, dimensions={{0}}, replica_groups={{{{1,0}},{{2,3}}}}", reducer("maximum", "f32"),
+        lambda v: [*np.split(np.maximum(v[0], v[1]), 2)[::-1], *np.split(np.maximum(v[2], v[3]), 2)]),
+    "all-to-all": (
+        "f32[{n}] all-to-all(p), dimensions={{0}}, replica_groups={{}}", ADD,
+        lambda v: [np.concatenate([np.split(x, 4)[k] for x in v]) for k in range(4)]),
+    "collective-broadcast": (
+        "f32[{n}] collective-broadcast(p), replica_groups={{{{2,0,1}}}}", ADD, lambda v: [v[2], v[2], v[2], v[3] * 0]),
+    "collective-permute": (
+        "f32[{n}] collective-permute(p), source_target_pairs={{{{0,1}},{{1,2}},{{3,3}}}}", ADD,
+        lambda v: [v[0] * 0, v[0], v[1], v[3]]),
+    "collective-reduce": (
+        "f32[{n}] collective-reduce(p), to_apply=f, replica_groups={{{{1,0,2}}}}", ADD,
+        lambda v: [v[0] * 0, v[0] + v[1] + v[2], v[2] * 0, v[3] * 0]),
+}
+
+
+@pytest.mark.parametrize("n", [8, LARGE], ids=["in the message", "by process group"])
+@pytest.mark.parametrize("name", ROWS)
+def test_collectives(four: Workers, name: str, n: int) -> None:
+    """Values are small whole numbers, so that sums are exact in any order."""
+    instruction, region, formula = ROWS[name]
+    values = [np.random.default_rng(k).integers(-8, 8, n).astype("f") for k in range(4)]
+    text = text_of(instruction.format(n=n, n2=2 * n, n4=4 * n, h=n // 2, q=n // 4), f"f32[{n}]", region)
+    results = [r[0] for r in on_processes(four, text, [(v,) for v in values])]
+    by_threads = [r[0] for r in run_replicas(xla_torch.parse_hlo(text), [(v,) for v in values], num_replicas=4)]
+    for got, here, want in zip(results, by_threads, formula(values), strict=True):
+        np.testing.assert_array_equal(got, want)
+        np.testing.assert_array_equal(here, want)
+
+
+INNER = [
+    "f32[2,{m},12] all-gather(p), dimensions={{2}}, replica_groups={{}}",
+    "f32[2,{q},3] reduce-scatter(p), to_apply=f, dimensions={{1}}, replica_groups={{}}",
+    "f32[2,{m},3] all-to-all(p), dimensions={{1}}, replica_groups={{}}",
+    "(f32[2,{m},3], f32[2,{m},3]) all-reduce(p, p), to_apply=f, replica_groups={{}}",
+    "(f32[2,{m},3], f32[2,{m},3], f32[2,{m},3], f32[2,{m},3]) all-to-all(p, p, p, p), replica_groups={{}}",
+    "(f32[8,{m},3], f32[8,{m},3]) all-gather(p, p), dimensions={{0}}, replica_groups={{}}",
+]
+
+
+@pytest.mark.parametrize("m", [4, 1000])
+@pytest.mark.parametrize("instruction", INNER)
+def test_inner_dimensions_and_tuples(four: Workers, instruction: str, m: int) -> None:
+    values = [np.random.default_rng(k).integers(-8, 8, (2, m, 3)).astype("f") for k in range(4)]
+    same_as_threads(four, text_of(instruction.format(m=m, q=m // 4), f"f32[2,{m},3]"), [(v,) for v in values])
+
+
+def same_as_threads(group: Workers, text: str, arguments: list[tuple[np.ndarray, ...]], partitions: int = 1) -> None:
+    got = on_processes(group, text, arguments, num_partitions=partitions)
+    replicas = len(arguments) // partitions
+    want = run_replicas(xla_torch.parse_hlo(text), arguments, num_replicas=replicas, num_partitions=partitions)
+    for own, expected in zip(got, want, strict=True):
+        assert [r.tobytes() for r in own] == [r.tobytes() for r in expected]
+
+
+MODES = [
+    "f32[4] all-gather(p), dimensions={0}, replica_groups={{0,1}}",
+    "f32[8] all-gather(p), dimensions={0}, replica_groups={{1,0}}, channel_id=1",
+    "f32[4] all-gather(p), dimensions={0}, replica_groups={{0,3},{2,1}}, channel_id=1, use_global_device_ids=true",
+    "f32[2] all-to-all(p), dimensions={0}, replica_groups={{1,0}}, channel_id=1",
+    "f32[2] collective-permute(p), source_target_pairs={{0,1}}, channel_id=1",
+    "f32[2] all-reduce(p), to_apply=f, replica_groups={{0},{1}}, channel_id=1",
+]
+
+
+@pytest.mark.parametrize("instruction", MODES)
+def test_modes_of_groups(four: Workers, instruction: str) -> None:
+    same_as_threads(four, text_of(instruction, "f32[2]"), [(np.array([k, 10 * k], "f"),) for k in range(4)], 2)
+
+
+def test_ids(four: Workers) -> None:
+    text = ("HloModule m\nENTRY e {\n  a = u32[] replica-id()\n  b = u32[] partition-id()\n"
+            "  ROOT r = (u32[], u32[]) tuple(a, b)\n}")
+    results = on_processes(four, text, [()] * 4, num_partitions=2, device_assignment=[[2, 0], [3, 1]])
+    assert [tuple(map(int, r)) for r in results] == [(0, 1), (1, 1), (0, 0), (1, 0)]
+
+
+@pytest.mark.parametrize("updates", [1, 2])
+@pytest.mark.parametrize("width", [1, 600])
+def test_ragged_all_to_all(four: Workers, updates: int, width: int) -> None:
+    """Member i sends `size` rows to each member, in one update or in two of half the size."""
+    rng = np.random.default_rng(3)
+    sizes = rng.integers(0, 3, (4, 4)) * updates
+    starts = np.cumsum(sizes, 1) - sizes
+    places = np.cumsum(sizes, 0) - sizes
+    rows = int(max(sizes.sum(0).max(), sizes.sum(1).max()))
+    half = sizes // updates
+
+    def plan(first: np.ndarray, step: np.ndarray) -> np.ndarray:
+        several = np.stack([first + u * step for u in range(updates)], -1)
+        return np.ascontiguousarray(several[..., 0] if updates == 1 else several).astype("i4")
+
+    zero = np.zeros_like(half)
+    arguments = [(rng.standard_normal((rows, width)).astype("f"), np.zeros((rows, width), "f"), plan(starts[r], half[r]),
+                  plan(half[r], zero[r]), plan(places[r], half[r]), plan(half[:, r], zero[r])) for r in range(4)]
+    builder = xla_torch.XlaBuilder("ragged")
+    shapes = [Shape.array(element_type_of(a), a.shape) for a in arguments[0]]
+    x, y, *plans = (builder.parameter(k, s) for k, s in enumerate(shapes))
+    text = builder.build(ops.RaggedAllToAll(x, plans[0], plans[1], y, plans[2], plans[3])).to_hlo_text()
+    got = on_processes(four, text, arguments)
+    for r in range(4):
+        want = np.concatenate([arguments[s][0][starts[s, r]:starts[s, r] + sizes[s, r]] for s in range(4)])
+        np.testing.assert_array_equal(got[r][0][:len(want)], want)
+        assert not got[r][0][len(want):].any()
+
+
+HALVES = """HloModule m
+{add}
+ENTRY e {{
+  p = f32[{n}] parameter(0)
+  r0 = f32[{n}] all-reduce-start(p), to_apply=f, replica_groups={{}}
+  g0 = (f32[{n}], f32[{n4}]) all-gather-start(p), dimensions={{0}}, replica_groups={{}}
+  c0 = (f32[{n}], f32[{n}], u32[], u32[]) collective-permute-start(p), source_target_pairs={{{{0,1}},{{1,0}}}}
+  a0 = ((f32[{n}]), f32[{n}]) all-to-all-start(p), dimensions={{0}}, replica_groups={{}}
+  square = f32[{n}] multiply(p, p)
+  twice = f32[{n}] add(square, square)
+  a1 = f32[{n}] all-to-all-done(a0)
+  c1 = f32[{n}] collective-permute-done(c0)
+  r1 = f32[{n}] all-reduce-done(r0)
+  g1 = f32[{n4}] all-gather-done(g0)
+  ROOT all = (f32[{n}], f32[{n}], f32[{n}], f32[{n4}], f32[{n}]) tuple(twice, a1, c1, g1, r1)
+}}"""
+
+
+@pytest.mark.parametrize("n", [8, LARGE])
+def test_starts_and_dones(four: Workers, n: int) -> None:
+    values = [np.random.default_rng(k).integers(-8, 8, n).astype("f") for k in range(4)]
+    text = HALVES.format(add=ADD, n=n, n4=4 * n)
+    code = xla_torch.parse_hlo(text).python_code()
+    assert code.count("collective.begin(") == 4
+    assert code.index("collective.begin('all_to_all'") < code.index("p * p") < code.index("collective.wait(")
+    same_as_threads(four, text, [(v,) for v in values])
+
+
+def begins(late: float) -> tuple[float, float, float]:
+    """Seconds until an exchange is begun, until it has ended, and its result."""
+    with of_process_group() as processes:
+        me = processes.participants[0]
+        me.meet(AllReduce(NOWHERE, (0, 1, 2, 3), (torch.ones(1),), "add"))
+        time.sleep(late)
+        start = time.perf_counter()
+        pending = me.begin(AllReduce(NOWHERE, (0, 1, 2, 3), (torch.ones(LARGE),), "add"))
+        begun = time.perf_counter() - start
+        total = float(pending.wait().sum())
+        return begun, time.perf_counter() - start, total
+
+
+def test_beginning_does_not_wait(four: Workers) -> None:
+    results = four.call(begins, [(0.0,), (0.0,), (0.0,), (1.0,)])
+    assert all(begun < 0.3 and total == 4 * LARGE for begun, _, total in results)
+    assert all(ended > 0.5 for _, ended, _ in results[:3])
+
+
+# ------------------------------------------------------------------------------------------- every element type
+
+TYPES = ["pred", "s2", "s4", "s8", "s16", "s32", "s64", "u2", "u4", "u8", "u16", "u32", "u64", "f16", "bf16", "f32",
+         "f64", "f8e5m2", "f8e4m3fn", "f8e4m3b11fnuz", "f8e8m0fnu", "f4e2m1fn", "c64", "c128"]
+
+
+def drawn(element_type: str, n: int, seed: int) -> np.ndarray:
+    """Bits at random for all but floats, which get small whole numbers, so that sums are exact in any order."""
+    rng = np.random.default_rng(seed)
+    known = Shape.parse(f"{element_type}[]").element_type
+    if known.is_floating or known.is_complex:
+        values = rng.integers(0, 3, n)
+        return (values + 1j * rng.integers(0, 3, n) if known.is_complex else values).astype(known.numpy)
+    if known.is_pred:
+        return rng.integers(0, 2, n).astype(bool)
+    low = -(1 << known.bits - 1) if known.is_signed else 0
+    return rng.integers(low, low + (1 << known.bits), n, dtype="u8" if known.bits == 64 and not low else "i8").astype(known.numpy)
+
+
+@pytest.mark.parametrize("element_type", TYPES)
+def test_element_types(four: Workers, element_type: str) -> None:
+    """Movement of all, sums of all, and the other reducers of what has them, large enough for process groups."""
+    n = 4 * LARGE
+    known = Shape.parse(f"{element_type}[]").element_type
+    opcodes = ["add", "multiply"]
+    opcodes += [] if known.is_complex else ["maximum", "minimum"]
+    opcodes += [] if known.is_floating or known.is_complex else ["and", "or", "xor"]
+    regions = "\n".join(reducer(o, element_type).replace("f {", f"f_{o} {{", 1) for o in opcodes)
+    t = f"{element_type}[{n}]"
+    lines = [f"  v{k} = {t} all-reduce(p), to_apply=f_{o}, replica_groups={{}}" for k, o in enumerate(opcodes)]
+    lines += [f"  g = {element_type}[{4 * n}] all-gather(p), dimensions={{0}}, replica_groups={{}}",
+              f"  a = {t} all-to-all(p), dimensions={{0}}, replica_groups={{}}",
+              f"  c = {t} collective-permute(p), source_target_pairs={{{{0,1}},{{2,3}}}}",
+              f"  s = {element_type}[{n // 4}] reduce-scatter(p), to_apply=f_add, dimensions={{0}}, replica_groups={{}}"]
+    results = ", ".join([f"v{k}" for k in range(len(opcodes))] + list("gacs"))
+    kinds = ", ".join([t] * len(opcodes) + [f"{element_type}[{4 * n}]", t, t, f"{element_type}[{n // 4}]"])
+    text = f"HloModule m\n{regions}\nENTRY e {{\n  p = {t} parameter(0)\n" + "\n".join(lines) + (
+        f"\n  ROOT all = ({kinds}) tuple({results})\n}}")
+    same_as_threads(four, text, [(drawn(element_type, n, k),) for k in range(4)])
+
+
+@pytest.mark.parametrize("element_type", ["f16", "bf16", "f32", "f64"])
+@pytest.mark.parametrize("opcode", ["maximum", "minimum"])
+def test_extremes_of_odd_numbers(four: Workers, element_type: str, opcode: str) -> None:
+    """A NaN wins, whoever has it, and infinities are in order."""
+    odd = np.array([0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, -np.nan, 3.0])
+    dtype = Shape.parse(f"{element_type}[]").element_type.numpy
+    values = [np.tile(np.roll(odd, k), LARGE).astype(dtype) for k in (0, 1, 3, 5)]
+    text = text_of(f"{element_type}[{8 * LARGE}] all-reduce(p), to_apply=f, replica_groups={{}}", f"{element_type}[{8 * LARGE}]",
+                   reducer(opcode, element_type))
+    want = getattr(np, opcode).reduce([v.astype("f8") for v in values])
+    for result in on_processes(four, text, [(v,) for v in values]):
+        np.testing.assert_array_equal(result[0].astype("f8"), want)
+
+
+# ------------------------------------------------------------------------------------------- messages
+
+MESSAGES = """HloModule m
+ENTRY e {{
+  p = u16[{n}] parameter(0)
+  start = token[] after-all()
+  s = (u16[{n}], u32[], token[]) send(p, start), channel_id=7, frontend_attributes={{{pairs}}}
+  sent = token[] send-done(s), channel_id=7, frontend_attributes={{{pairs}}}
+  r = (u16[{n}], u32[], token[]) recv(start), channel_id=7, frontend_attributes={{{pairs}}}
+  received = (u16[{n}], token[]) recv-done(r), channel_id=7, frontend_attributes={{{pairs}}}
+  ROOT data = u16[{n}] get-tuple-element(received), index=0
+}}"""
+
+
+@pytest.mark.parametrize("n", [4, 1 << 16])
+def test_send_and_recv(four: Workers, n: int) -> None:
+    text = MESSAGES.format(n=n, pairs='_xla_send_recv_source_target_pairs="{{0,1},{1,2},{2,0}}"')
+    values = [np.arange(n).astype("u2") + 60000 + k for k in range(4)]
+    results = [r[0] for r in on_processes(four, text, [(v,) for v in values])]
+    for got, want in zip(results, (values[2], values[0], values[1], values[0] * 0), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+def test_a_channel_between_nobody_is_refused(four: Workers) -> None:
+    four.start(run_here, [(MESSAGES.format(n=4, pairs='a="b"'), (np.zeros(4, "u2"),), {})] * 4)
+    assert all("nothing says between which participants" in outcome[2] for outcome in four.outcomes())
+
+
+# ------------------------------------------------------------------------------------------- several in one process
+
+
+def host_several(text: str, arguments: list[tuple], options: dict[str, Any]) -> tuple[tuple[int, ...], list]:
+    with of_process_group(**options) as processes:
+        given = [arguments[n] for n in processes.numbers]
+        return processes.numbers, processes.run(xla_torch.parse_hlo(text), given)
+
+
+ASSIGNMENTS = [[0, 0, 1, 1, 2, 2, 3, 3], [3, 2, 1, 0, 0, 1, 2, 3], [0, 0, 0, 0, 0, 1, 2, 3]]
+
+
+@pytest.mark.parametrize("assignment", ASSIGNMENTS)
+@pytest.mark.parametrize("n", [8, LARGE])
+@pytest.mark.parametrize("instruction", [
+    "f32[{n}] all-reduce(p), to_apply=f, replica_groups={{}}",
+    "f32[{n2}] all-gather(p), dimensions={{0}}, replica_groups={{{{0,4}},{{5,1}},{{2,3}},{{7,6}}}}",
+    "f32[{n}] all-to-all(p), dimensions={{0}}, replica_groups={{{{0,2,4,6}},{{1,3,5,7}}}}",
+    "f32[{n}] collective-permute(p), source_target_pairs={{{{0,7}},{{7,1}},{{1,0}}}}",
+])
+def test_threads_within_processes(four: Workers, instruction: str, n: int, assignment: list[int]) -> None:
+    values = [(np.random.default_rng(k).integers(-8, 8, n).astype("f"),) for k in range(8)]
+    text = text_of(instruction.format(n=n, n2=2 * n), f"f32[{n}]")
+    want = run_replicas(xla_torch.parse_hlo(text), values, num_replicas=8)
+    for numbers, results in four.call(host_several, [(text, values, {"device_assignment": assignment, "timeout": 20.0})] * 4):
+        assert numbers == tuple(k for k in range(8) if assignment[k] == assignment[numbers[0]])
+        for number, result in zip(numbers, results, strict=True):
+            np.testing.assert_array_equal(result[0], want[number][0])
+
+
+def on_a_mesh(text: str, value: np.ndarray) -> tuple[int, np.ndarray]:
+    from torch.distributed.device_mesh import DeviceMesh
+
+    with of_process_group(DeviceMesh("cpu", [[3, 1], [0, 2]])) as processes:
+        assert (processes.num_replicas, processes.num_partitions) == (2, 2)
+        return processes.numbers[0], processes.run(xla_torch.parse_hlo(text), [(value,)])[0][0]
+
+
+def test_a_device_mesh_assigns(four: Workers) -> None:
+    text = text_of("f32[2] all-gather(p), dimensions={0}, replica_groups={{0,1}}", "f32[1]")
+    results = four.call(on_a_mesh, [(text, np.array([r], "f")) for r in range(4)])
+    assert [(n, r.tolist()) for n, r in results] == [(2, [3, 0]), (1, [1, 2]), (3, [1, 2]), (0, [3, 0])]
+
+
+def in_a_part(text: str, value: np.ndarray) -> Any:
+    group = dist.new_group([1, 3])
+    if dist.get_rank() not in (1, 3):
+        return None
+    return run_on_processes(xla_torch.parse_hlo(text), [(value,)], group=group)[0][0].tolist()
+
+
+def test_a_part_of_all_processes(four: Workers) -> None:
+    text = text_of("f32[1] all-reduce(p), to_apply=f, replica_groups={}", "f32[1]")
+    assert four.call(in_a_part, [(text, np.array([r], "f")) for r in range(4)]) == [None, [4], None, [4]]
+
+
+# ------------------------------------------------------------------------------------------- what does not fit
+
+
+def program_for(text: str, options: dict[str, Any]) -> None:
+    run_on_processes(xla_torch.parse_hlo(text), [(np.zeros(2, "f"),)], **options)
+
+
+def test_numbers_that_do_not_fit_are_named(four: Workers) -> None:
+    text = text_of("f32[2] all-reduce(p), to_apply=f, replica_groups={}", "f32[2]", header=", replica_count=2")
+    four.start(program_for, [(text, {})] * 4)
+    for _, kind, message in four.outcomes():
+        assert kind == "InvalidArgument"
+        assert "4 replicas x 1 partitions on 4 processes" in message
+        assert "2 replicas x 1 partitions, 2 participants" in message
+    three = text_of("f32[2] negate(p)", "f32[2]", header=", num_partitions=3")
+    four.start(program_for, [(three, {})] * 4)
+    assert all("4 processes" in o[2] and "3 partitions" in o[2] for o in four.outcomes())
+
+
+def test_without_a_process_group() -> None:
+    with pytest.raises(InvalidArgument, match="there is no process group"), of_process_group():
+        pass
+
+
+# ------------------------------------------------------------------------------------------- failures
+
+
+def fails(text: str, n: int, late: float, timeout: float, raises: bool) -> tuple[float, str, int]:
+    """In a process: how long it took to fail, how, and how many threads are left."""
+    before = threading.active_count()
+    program = xla_torch.parse_hlo(text)
+    start = time.monotonic()
+    try:
+        with of_process_group(timeout=timeout):
+            program(torch.zeros(n))
+            time.sleep(late)
+            if raises:
+                raise KeyError("gone astray")
+            program(torch.zeros(n))
+            program(torch.zeros(n))
+    except Exception as error:
+        return time.monotonic() - start, str(error), threading.active_count() - before
+    return time.monotonic() - start, "", threading.active_count() - before
+
+
+def twice(first: str, second: str, n: int = 8) -> str:
+    return (f"HloModule m\n{ADD}\nENTRY e {{\n  p = f32[{n}] parameter(0)\n  q = {first}\n  ROOT r = {second}\n}}")
+
+
+SUM = "f32[8] all-reduce(q), to_apply=f, replica_groups={}, channel_id=5"
+PLAIN = "f32[8] all-reduce(p), to_apply=f, replica_groups={}, channel_id=4"
+DIFFERENT = {
+    "operation": (8, twice(PLAIN, "f32[32] all-gather(q), dimensions={0}, replica_groups={}, channel_id=5")),
+    "reducer": (8, twice(PLAIN, "f32[8] all-reduce(q), to_apply=f, replica_groups={}, channel_id=5").replace(
+        "add(a, b)", "maximum(a, b)")),
+    "channel": (8, twice(PLAIN, "f32[8] all-reduce(q), to_apply=f, replica_groups={}, channel_id=6")),
+    "shape": (9, twice(PLAIN, SUM, 9).replace("f32[8]", "f32[9]")),
+    "group": (8, twice(PLAIN, "f32[8] all-reduce(q), to_apply=f, replica_groups={{0,1,2,3}}, channel_id=5,"
+                       " use_global_device_ids=true").replace("{{0,1,2,3}}", "{{0,2},{1,3}}")),
+}
+
+
+@pytest.mark.parametrize("what", DIFFERENT)
+def test_another_exchange_is_named_at_once(four: Workers, what: str) -> None:
+    n, odd = DIFFERENT[what]
+    four.start(fails, [(twice(PLAIN, SUM), 8, 0.0, 30.0, False)] * 2 + [(odd, n, 0.0, 30.0, False)]
+               + [(twice(PLAIN, SUM), 8, 0.0, 30.0, False)])
+    for outcome in four.outcomes():
+        seconds, message, threads = outcome[1]
+        assert seconds < 10
+        assert threads == 0
+        where = r"all-(reduce|gather) \(%[qr]\), channel [456]: participants \[\d(, \d)*\] are at another"
+        assert re.match(where, message), message
+        assert re.search(r"got +participant \d: All(Reduce|Gather) \w+ of float32\[[89]\] in group .*, channel [456]", message)
+
+
+DIVERGING = f"""HloModule m
+{ADD}
+sum {{
+  p = f32[8] parameter(0)
+  ROOT r = f32[8] all-reduce(p), to_apply=f, replica_groups={{}}, channel_id=1
+}}
+pairs {{
+  p = f32[8] parameter(0)
+  ROOT r = f32[8] all-reduce(p), to_apply=f, replica_groups={{{{0,1}},{{2,3}}}}, channel_id=2, use_global_device_ids=true
+}}
+ENTRY e {{
+  p = f32[8] parameter(0)
+  choice = pred[] parameter(1)
+  ROOT r = f32[8] conditional(choice, p, p), true_computation=sum, false_computation=pairs
+}}"""
+
+
+def test_branches_that_part_are_an_error_everywhere(four: Workers) -> None:
+    """Participants 0 and 1 each wait for the other in another exchange: neither waits for long."""
+    arguments = [(np.ones(8, "f"), np.bool_(k != 1)) for k in range(4)]
+    four.start(run_here, [(DIVERGING, given, {}) for given in arguments])
+    start = time.monotonic()
+    for outcome in four.outcomes():
+        assert outcome[0] == "error"
+        assert "at another exchange" in outcome[2]
+        assert "in group [0, 1], channel 2" in outcome[2]
+    with pytest.raises(ExecutionError, match="at another exchange"):
+        run_replicas(xla_torch.parse_hlo(DIVERGING), arguments, num_replicas=4)
+    assert time.monotonic() - start < 20
+
+
+def test_one_who_comes_too_late(four: Workers) -> None:
+    common = (twice(PLAIN, SUM), 8)
+    four.start(fails, [(*common, 4.0 if k == 2 else 0.0, 1.0, False) for k in range(4)])
+    for rank, outcome in enumerate(four.outcomes()):
+        seconds, message, threads = outcome[1]
+        assert "participants [2] did not come within 1 seconds" in message
+        assert "all-reduce (%q), channel 4" in message
+        assert threads == 0
+        assert rank == 2 or seconds < 4
+
+
+def test_one_who_raises(four: Workers) -> None:
+    common = (twice(PLAIN, SUM), 8)
+    four.start(fails, [(*common, 0.3 if k == 1 else 0.0, 30.0, k == 1) for k in range(4)])
+    for rank, outcome in enumerate(four.outcomes()):
+        seconds, message, threads = outcome[1]
+        assert seconds < 10
+        assert threads == 0
+        assert "gone astray" in message
+        assert rank == 1 or "participant 1 failed: KeyError" in message
+
+
+def test_the_processes_go_on_after_failures(four: Workers) -> None:
+    text = text_of("f32[8] all-reduce(p), to_apply=f, replica_groups={}", "f32[8]")
+    assert all((r[0] == 4).all() for r in on_processes(four, text, [(np.ones(8, "f"),)] * 4))
+
+
+def dies(n: int, victim: bool, begun: bool) -> tuple[float, str, int]:
+    text = text_of(f"f32[{n}] all-reduce(p), to_apply=f, replica_groups={{}}, channel_id=3", f"f32[{n}]")
+    program = xla_torch.parse_hlo(text)
+    before = threading.active_count()
+    if victim:
+        threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGKILL)).start()
+    start = time.monotonic()
+    try:
+        with of_process_group(timeout=60):
+            while True:
+                program(torch.ones(n))
+                if victim and not begun:
+                    time.sleep(30)
+    except Exception as error:
+        return time.monotonic() - start, str(error), threading.active_count() - before
+
+
+@pytest.mark.parametrize(("n", "begun"), [(8, False), (1 << 20, True)], ids=["waited for", "in the middle of its data"])
+def test_a_killed_process_ends_the_others(n: int, begun: bool) -> None:
+    with workers(3) as three:
+        three.start(dies, [(n, k == 1, begun) for k in range(3)])
+        outcomes = three.outcomes()
+        assert outcomes[1] == ("dead",)
+        for _, (seconds, message, threads) in (outcomes[0], outcomes[2]):
+            assert seconds < 20
+            assert "participants [1] are gone" in message
+            assert threads == 0
+    assert all(not process.is_alive() for process in three.processes)
+
+
+# ------------------------------------------------------------------------------------------- training
+
+
+def linear(name: str, *shapes: str) -> tuple[xla_torch.XlaBuilder, list[xla_torch.XlaOp]]:
+    builder = xla_torch.XlaBuilder(name)
+    return builder, [builder.parameter(k, Shape.parse(s)) for k, s in enumerate(shapes)]
+
+
+def squares(x: xla_torch.XlaOp) -> xla_torch.XlaOp:
+    builder = xla_torch.XlaBuilder("add")
+    add = builder.build(ops.Add(*(builder.parameter(k, Shape.parse("f32[]")) for k in range(2))))
+    return ops.Reduce([x * x], [x.builder.constant(np.float32(0))], add, [0, 1])
+
+
+def train_on_shares(x: torch.Tensor, y: torch.Tensor, w: torch.Tensor, steps: int) -> torch.Tensor:
+    """Data parallel: every participant has some rows, gradients are averaged."""
+    builder, (px, py, pw) = linear("loss", "f32[2,6]", "f32[2,3]", "f32[6,3]")
+    loss = builder.build(squares(ops.Dot(px, pw) - py))
+    builder, (g,) = linear("mean", "f32[6,3]")
+    mean = builder.build(ops.CrossReplicaSum(g) * 0.25)
+    weights = w.clone().requires_grad_()
+    optimizer = torch.optim.SGD([weights], lr=0.01)
+    with of_process_group():
+        for _ in range(steps):
+            optimizer.zero_grad()
+            loss(x, y, weights).backward()
+            weights.grad = mean(weights.grad)
+            optimizer.step()
+    return weights.detach()
+
+
+def test_data_parallel_training(four: Workers) -> None:
+    torch.manual_seed(0)
+    x, y, w = torch.randn(8, 6), torch.randn(8, 3), torch.randn(6, 3)
+    trained = four.call(train_on_shares, [(x[2 * k:2 * k + 2], y[2 * k:2 * k + 2], w, 5) for k in range(4)])
+    want = w.clone()
+    for _ in range(5):
+        want -= 0.01 * (2 * x.T @ (x @ want - y)) / 4
+    for got in trained:
+        torch.testing.assert_close(got, want)
+        assert torch.equal(got, trained[0])
+
+
+def train_on_slices(x: torch.Tensor, y: torch.Tensor, first: torch.Tensor, second: torch.Tensor, steps: int) -> Any:
+    """Tensor parallel: columns of the first layer, rows of the second, and one sum of all participants between."""
+    builder, (px, py, pa, pb) = linear("loss", "f32[8,6]", "f32[8,3]", "f32[6,2]", "f32[2,3]")
+    out = ops.CrossReplicaSum(ops.Dot(ops.Tanh(ops.Dot(px, pa)), pb))
+    loss = builder.build(squares(out - py) * 0.25)  # four participants have this loss
+    first, second = first.clone().requires_grad_(), second.clone().requires_grad_()
+    with of_process_group():
+        for _ in range(steps):
+            loss(x, y, first, second).backward()
+            with torch.no_grad():
+                for weight in (first, second):
+                    assert weight.grad is not None
+                    weight -= 0.01 * weight.grad
+                    weight.grad = None
+    return first.detach(), second.detach()
+
+
+def test_tensor_parallel_training(four: Workers) -> None:
+    torch.manual_seed(1)
+    x, y, a, b = torch.randn(8, 6), torch.randn(8, 3), torch.randn(6, 8), torch.randn(8, 3)
+    trained = four.call(train_on_slices, [(x, y, a[:, 2 * k:2 * k + 2].contiguous(), b[2 * k:2 * k + 2], 5) for k in range(4)])
+    whole = [a.clone().requires_grad_(), b.clone().requires_grad_()]
+    for _ in range(5):
+        loss = ((torch.tanh(x @ whole[0]) @ whole[1] - y) ** 2).sum()
+        gradients = torch.autograd.grad(loss, whole)
+        whole = [(w - 0.01 * g).detach().requires_grad_() for w, g in zip(whole, gradients, strict=True)]
+    torch.testing.assert_close(torch.cat([t[0] for t in trained], 1), whole[0].detach())
+    torch.testing.assert_close(torch.cat([t[1] for t in trained], 0), whole[1].detach())
+
+
+def gradient_of_gathered(x: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    builder, (px, pw) = linear("gathered", "f32[2,3]", "f32[8,3]")
+    program = builder.build(squares(ops.AllGather(px, 0, 4) * pw))
+    given = x.clone().requires_grad_()
+    with of_process_group():
+        program(given, weights).backward()
+    assert given.grad is not None
+    return given.grad
+
+
+def test_gradients_of_all_gather(four: Workers) -> None:
+    torch.manual_seed(2)
+    x, weights = torch.randn(8, 3), torch.randn(4, 8, 3)
+    got = four.call(gradient_of_gathered, [(x[2 * k:2 * k + 2], weights[k]) for k in range(4)])
+    torch.testing.assert_close(torch.cat(got), 2 * x * (weights ** 2).sum(0))
+
+
+# ------------------------------------------------------------------------------------------- the command line
+
+
+def torchrun(processes: int, *command: str) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes),
+                           "-m", "xla_torch", *command], capture_output=True, text=True, timeout=120, check=False, cwd=ROOT,
+                          env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)})
+
+
+def test_torchrun(tmp_path: Path) -> None:
+    text = text_of("f32[2] all-reduce(p), to_apply=f, replica_groups={}", "f32[2]", header=", replica_count=2")
+    (tmp_path / "sum.hlo").write_text(text)
+    for k in range(2):
+        np.savez(tmp_path / f"data.{k}.npz", allow_pickle=False, p=np.array([k, 10 + k], "f"))
+    common = ("run", str(tmp_path / "sum.hlo"), "--args", str(tmp_path / "data.{participant}.npz"))
+    done = torchrun(2, *common, "--save", str(tmp_path / "out.{participant}.npz"))
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "participant 0\nout0  f32[2]\n[ 1., 21.]\n" in done.stdout
+    for k in range(2):
+        with np.load(tmp_path / f"out.{k}.npz") as saved:
+            assert saved["out0"].tolist() == [1, 21]
+    failed = torchrun(1, *common)
+    assert failed.returncode != 0
+    assert "1 processes" in failed.stderr
+    assert "2 replicas x 1 partitions = 2 participants" in failed.stderr
+
+
+# ------------------------------------------------------------------------------------------- for long
+
+MIXED = [
+    ("f32[{n}] all-reduce(p), to_apply=f, replica_groups={{}}", ADD),
+    ("f32[{n}] all-reduce(p), to_apply=f, replica_groups={{{{0,2}},{{3,1}}}}", ADD),
+    ("f32[{n}] all-reduce(p), to_apply=f, replica_groups={{{{3,2,1,0}}}}", HALF_SUM),
+    ("f32[{n}] all-to-all(p), dimensions={{0}}, replica_groups={{}}", ADD),
+    ("f32[{n}] collective-permute(p), source_target_pairs={{{{0,1}},{{1,2}},{{2,3}},{{3,0}}}}", ADD),
+    ("f32[{n}] collective-broadcast(p), replica_groups={{{{2,1,0,3}}}}", ADD),
+]
+
+
+def soak(rank: int, count: int) -> str:
+    """A checksum of what came through `count` exchanges; the values are a part of one sum, so all end with the same."""
+    programs = {(k, n): xla_torch.parse_hlo(text_of(instruction.format(n=n), f"f32[{n}]", region))
+                for k, (instruction, region) in enumerate(MIXED) for n in (16, LARGE)}
+    draw = np.random.default_rng(7)
+    digest = hashlib.sha256()
+    with of_process_group():
+        for step in range(count):
+            n = LARGE if draw.random() < 0.1 else 16
+            k = int(draw.integers(len(MIXED)))
+            value = torch.full((n,), float(step % 97)) + torch.arange(n) % 4
+            result = programs[k, n](value)
+            # Values are alike on all, so results are alike but for who is a source of whom, which is everybody.
+            digest.update(result.sort().values.numpy().tobytes() if k != 3 else b"")
+    return digest.hexdigest()
+
+
+@pytest.mark.parametrize("count", [200, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_soak(four: Workers, count: int) -> None:
+    sums = four.call(soak, [(rank, count) for rank in range(4)])
+    assert len(set(sums)) == 1

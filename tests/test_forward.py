@@ -1,0 +1,158 @@
+"""Forward mode over whole programs: values against JAX, on our side and on real XLA; second derivatives; its errors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import xla_torch
+from door_rows import MATRIX, NAMES, ROW, ROWS, SQUARE, mlp_loss, newton, scanned, updated
+from grad_rules._table import TABLE, replace
+from jax_oracle import compare, flat, is_differentiable, program, to_torch
+from oracle import HAS_XLA, needs_xla, run_xla
+from test_autodiff import PROGRAMS, complex_argument
+from xla_torch.errors import DifferentiationError, InvalidArgument
+
+if HAS_XLA:
+    import jax
+    import jax.numpy as jnp
+
+
+def leaves(value):
+    return [leaf for part in value for leaf in leaves(part)] if isinstance(value, tuple) else [value]
+
+
+def like(arrays, seed=3):
+    """A random array of the type and shape of each."""
+    random = np.random.RandomState(seed)
+    parts = [random.randn(*np.shape(a)) + (1j * random.randn(*np.shape(a)) if np.iscomplexobj(a) else 0) for a in arrays]
+    return [np.asarray(p, np.asarray(a).dtype) for p, a in zip(parts, arrays, strict=True)]
+
+
+def jax_jvp(function, arguments, numbers, tangents):
+    def of_some(*some):
+        every = list(arguments)
+        for k, value in zip(numbers, some, strict=True):
+            every[k] = value
+        return [o for o in flat(function(*every)) if is_differentiable(o)]
+
+    found = jax.jvp(of_some, [jnp.asarray(arguments[k]) for k in numbers], tangents)[1]
+    return [np.asarray(t) for t in found]
+
+
+ALL = [*ROWS, *PROGRAMS]
+IDS = [*NAMES, *(f"{function.__name__}-p{k}" for k, (function, _) in enumerate(PROGRAMS))]
+
+
+@needs_xla
+@pytest.mark.parametrize(("function", "arguments"), ALL, ids=IDS)
+def test_tangents_are_jax_s(function, arguments):
+    computation = program(function, *arguments)
+    numbers = [k for k, a in enumerate(arguments) if is_differentiable(a)]
+    tangents = like([arguments[k] for k in numbers])
+    derivative, want = xla_torch.jvp(computation), jax_jvp(function, arguments, numbers, tangents)
+    result, tangent = derivative(*map(to_torch, [*arguments, *tangents]))
+    compare(leaves(tangent), want, 1e-8)
+    torch.testing.assert_close(result, computation(*map(to_torch, arguments)))
+    on_xla = run_xla(derivative.to_hlo_text(), *arguments, *tangents)
+    compare(on_xla[len(on_xla) - len(want):], want, 1e-8)
+
+
+@needs_xla
+@pytest.mark.parametrize("number", [0, 1])
+def test_tangents_of_some_arguments(number):
+    derivative = xla_torch.jvp(program(scanned, SQUARE, MATRIX), number)
+    arguments = (SQUARE, MATRIX)
+    tangents = like([arguments[number]])
+    _, found = derivative(*map(to_torch, [*arguments, *tangents]))
+    compare(found, jax_jvp(scanned, arguments, [number], tangents), 1e-10)
+
+
+@needs_xla
+@pytest.mark.parametrize("function", [mlp_loss, scanned], ids=["mlp", "scan"])
+def test_second_derivatives(function):
+    """Forward over reverse, reverse over forward, and reverse over reverse, times a vector."""
+    def loss(w, x):
+        return sum(jnp.sum(jnp.square(o)) for o in flat(function(w, x)))
+
+    computation, (vector,) = program(loss, SQUARE, MATRIX), like([SQUARE])
+    want = np.asarray(jax.hessian(loss)(SQUARE, MATRIX).reshape(9, 9) @ vector.reshape(-1)).reshape(3, 3)
+    given = list(map(to_torch, [SQUARE, MATRIX, vector]))
+    over_reverse, over_forward = xla_torch.jvp(xla_torch.grad(computation), 0), xla_torch.jvp(computation, 0)
+    compare([over_reverse(*given)[1]], [want], 1e-9)
+    compare([run_xla(over_reverse.to_hlo_text(), SQUARE, MATRIX, vector)[1]], [want], 1e-9)
+    pulled = xla_torch.vjp(over_forward, 0)
+    compare(pulled(*given, torch.tensor(0.0, dtype=torch.float64), torch.tensor(1.0, dtype=torch.float64)), [want], 1e-9)
+    x, w, v = to_torch(MATRIX), to_torch(SQUARE), to_torch(vector)
+    compare(xla_torch.vjp(xla_torch.grad(computation), 0)(w, x, v), [want], 1e-9)
+
+
+@needs_xla
+def test_a_loop_of_any_length_keeps_nothing():
+    a = np.abs(ROW) + 0.5
+    derivative = xla_torch.jvp(program(newton, a))
+    _, found = derivative(to_torch(a), torch.ones(3, dtype=torch.float64))
+    torch.testing.assert_close(found, 0.5 / to_torch(a).sqrt())
+    assert "f64[?" not in derivative.to_hlo_text()
+
+
+@needs_xla
+def test_moving_elements_moves_tangents():
+    """One op for the tangent, not the transpose of a transpose."""
+    text = xla_torch.jvp(program(updated, MATRIX, np.array([0, 2, 3]))).to_hlo_text()
+    assert text.count(" dynamic-update-slice(") == 2
+
+
+@needs_xla
+def test_integers_have_no_tangent():
+    result, tangent = xla_torch.jvp(program(updated, MATRIX, np.array([0, 2, 3])))(
+        to_torch(MATRIX), torch.tensor([0, 2, 3]), torch.ones(4, 3, dtype=torch.float64))
+    assert (len(result), len(tangent)) == (2, 1)
+
+
+@needs_xla
+def test_complex_tangents():
+    z = MATRIX + 1j * MATRIX[::-1]
+    (t,) = like([z])
+    _, tangent = xla_torch.jvp(program(complex_argument, z))(to_torch(z), to_torch(t))
+    compare(tangent, jax_jvp(complex_argument, (z,), [0], [t]), 1e-10)
+
+
+UNIFORM = """
+ENTRY main {
+  x = f32[3] parameter(0)
+  n = s32[3] parameter(1)
+  %s
+}
+"""
+
+
+@pytest.mark.parametrize(("argnums", "error", "message"), [
+    (1, DifferentiationError, "parameter 1 has no gradient"), (2, InvalidArgument, "argnums names parameter 2")])
+def test_wrong_argnums(argnums, error, message):
+    with pytest.raises(error, match=message):
+        xla_torch.jvp(xla_torch.parse_hlo(UNIFORM % "ROOT r = f32[3] sine(x)"), argnums)
+
+
+def test_an_op_without_gradient_is_named():
+    text = 'ROOT r = f32[3] custom-call(x), custom_call_target="unheard_of"'
+    with pytest.raises(DifferentiationError, match=r"custom-call \(%r\)"):
+        xla_torch.jvp(xla_torch.parse_hlo(UNIFORM % text))
+
+
+def test_a_rule_that_is_not_linear():
+    before = TABLE["sine"]
+    try:
+        replace("sine", operand=lambda ct: ct * ct)
+        with pytest.raises(DifferentiationError, match="not linear"):
+            xla_torch.jvp(xla_torch.parse_hlo(UNIFORM % "ROOT r = f32[3] sine(x)"))
+    finally:
+        TABLE["sine"] = before
+
+
+def test_a_result_that_does_not_depend():
+    result, tangent = xla_torch.jvp(xla_torch.parse_hlo(UNIFORM % "ROOT r = s32[3] add(n, n)"))(
+        torch.ones(3), torch.ones(3, dtype=torch.int32), torch.ones(3))
+    assert result.tolist() == [2, 2, 2]
+    assert tangent == ()

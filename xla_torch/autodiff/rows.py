@@ -1,0 +1,65 @@
+"""Where a loop keeps what the way back reads: one row for each iteration, written forwards and read backwards.
+
+A `Stack` is an array ``[most iterations, ...]``, plain HLO. `Tapes` grow: they are for loops that nobody knows the length of.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Protocol
+
+from .. import ops
+from ..builder import XlaBuilder, XlaOp
+from ..shape import Shape
+from . import tape
+
+
+class Rows(Protocol):
+    """How rows of one value are kept in a store, which is a carry of both loops."""
+
+    def empty(self, builder: XlaBuilder, shape: Shape) -> XlaOp:
+        """A store for values of this shape."""
+        ...
+
+    def write(self, store: XlaOp, value: XlaOp, row: XlaOp) -> XlaOp:
+        """The store with the value of iteration `row`, the next one."""
+        ...
+
+    def read(self, store: XlaOp, shape: Shape, row: XlaOp) -> tuple[XlaOp, XlaOp]:
+        """The value of iteration `row`, the last one that was not read, and the store for the others."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Stack:
+    """Arrays of `count` rows."""
+
+    count: int
+
+    def empty(self, builder: XlaBuilder, shape: Shape) -> XlaOp:
+        return ops.Broadcast(builder.constant(0, shape.element_type), [self.count, *shape.dimensions])
+
+    def write(self, store: XlaOp, value: XlaOp, row: XlaOp) -> XlaOp:
+        return ops.DynamicUpdateSlice(store, ops.Reshape(value, [1, *value.shape.dimensions]), _row_start(store, row))
+
+    def read(self, store: XlaOp, shape: Shape, row: XlaOp) -> tuple[XlaOp, XlaOp]:
+        cut = ops.DynamicSlice(store, _row_start(store, row), [1, *shape.dimensions])
+        return ops.Reshape(cut, shape.dimensions), store
+
+
+class Tapes:
+    """Tapes: what is written last is read first, so that the row needs no number."""
+
+    def empty(self, builder: XlaBuilder, shape: Shape) -> XlaOp:
+        return tape.new(builder, shape)
+
+    def write(self, store: XlaOp, value: XlaOp, row: XlaOp) -> XlaOp:
+        return tape.push(store, value)
+
+    def read(self, store: XlaOp, shape: Shape, row: XlaOp) -> tuple[XlaOp, XlaOp]:
+        return tape.pop(store)
+
+
+def _row_start(store: XlaOp, row: XlaOp) -> list[XlaOp]:
+    zero = row.builder.constant(0, row.element_type)
+    return [row, *[zero] * (store.shape.rank - 1)]

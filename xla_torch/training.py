@@ -1,0 +1,181 @@
+"""A whole training step as one program: the loss, its gradients and the optimizer's update, in ops and therefore in HLO.
+
+::
+
+    optimizer = training.adamw(1e-3)
+    step = training.training_step(loss, optimizer, argnums=(0, 1))       # loss(w, b, x, y) -> f32[]
+    state = optimizer.init([w, b])
+    for x, y in batches:
+        value, (w, b), state = step(w, b, x, y, *state)
+    step.to_hlo_text()                                                   # the same for XLA
+
+The updates are those of torch.optim (`SGD`, `Adam`, `AdamW`), number for number up to rounding. An optimizer of one's own is
+an `Optimizer` with another rule.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+
+from . import ops
+from .autodiff import value_and_grad
+from .builder import XlaBuilder, XlaOp
+from .computation import XlaComputation
+from .errors import InvalidArgument
+from .shape import Shape
+from .transform.inline import Value, as_op, elements_of, leaves, regrouped
+from .types import F32, S32, PrimitiveType
+
+Rule = Callable[[XlaOp, XlaOp, Sequence[XlaOp], XlaOp], tuple[XlaOp, Sequence[XlaOp]]]
+"""From an array of parameters, its gradient, the arrays kept for it and the number of steps made so far (a float scalar) to
+its new value and the new arrays kept. All are of one type, at least F32."""
+
+LearningRate = float | Callable[[XlaOp], XlaOp]
+"""A number, or a schedule: a function of ops from the number of steps made so far to the rate, both float scalars."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Optimizer:
+    """How parameters are updated: `rule`, for each array of them, with `slots` arrays of its shape kept between steps."""
+
+    rule: Rule
+    slots: int
+
+    def init(self, parameters: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        """The state before the first step for these arrays: the number of steps (s32[]), and zeros."""
+        device = parameters[0].device if parameters else None
+        kept = [torch.zeros_like(p, requires_grad=False) for p in parameters for _ in range(self.slots)]
+        return torch.zeros((), dtype=torch.int32, device=device), *kept
+
+    def update(self, parameters: Sequence[XlaOp], gradients: Sequence[XlaOp], state: Sequence[XlaOp]) -> tuple[
+            list[XlaOp], list[XlaOp]]:
+        """The parameters and the state after a step, as ops. Raises InvalidArgument for complex parameters."""
+        step, *kept = state
+        after, kept_after = [], [ops.Add(step, step.builder.constant(1, S32))]
+        for k, (parameter, gradient) in enumerate(zip(parameters, gradients, strict=True)):
+            own = kept[k * self.slots:(k + 1) * self.slots]
+            new, new_own = self._update_one(parameter, gradient, own, step)
+            after.append(new)
+            kept_after += new_own
+        return after, kept_after
+
+    def _update_one(self, parameter: XlaOp, gradient: XlaOp, kept: Sequence[XlaOp], step: XlaOp) -> tuple[XlaOp, list[XlaOp]]:
+        own = parameter.element_type
+        if not own.is_floating:
+            raise InvalidArgument("an optimizer's parameters are real floating arrays", got=parameter.shape)
+        wide = own if own.bits >= 32 else F32
+        new, new_kept = self.rule(_as(parameter, wide), _as(gradient, wide), [_as(k, wide) for k in kept], _as(step, wide))
+        return _as(new, own), [_as(k, own) for k in new_kept]
+
+
+def _as(x: XlaOp, element_type: PrimitiveType) -> XlaOp:
+    return x if x.element_type is element_type else ops.ConvertElementType(x, element_type)
+
+
+def training_step(loss: XlaComputation, optimizer: Optimizer, argnums: int | Sequence[int] = 0) -> XlaComputation:
+    """The program of one training step.
+
+    Takes the arguments of `loss`, then the optimizer's state (see `Optimizer.init`, for the arrays of the parameters
+    `argnums` in order). Returns ``(loss, parameters, state)``: the value of the (first) result, the updated parameter
+    `argnums` (for a sequence the tuple of them), and the tuple of the new state. Raises as `value_and_grad` does.
+    """
+    numbers = [argnums] if isinstance(argnums, int) else list(argnums)
+    differentiated = value_and_grad(loss, numbers)
+    builder = XlaBuilder(f"train_{loss.name}")
+    shape = loss.program_shape
+    arguments = [builder.parameter(k, s.without_layout(), name) for k, (s, name) in enumerate(
+        zip(shape.parameters, shape.parameter_names, strict=True))]
+    value, gradients = _pair(elements_of(ops.Call(builder, differentiated, arguments)))
+    parameters = [leaf for k in numbers for leaf in leaves(elements_of(arguments[k]))]
+    state = _state_parameters(builder, len(arguments), parameters, optimizer.slots)
+    after, state_after = optimizer.update(parameters, list(leaves(gradients)), state)
+    rest = iter(after)
+    updated: list[Value] = [regrouped([next(rest) for _ in shape.parameters[k].leaves()], shape.parameters[k]) for k in numbers]
+    return builder.build(as_op(builder, [value, updated[0] if isinstance(argnums, int) else updated, list(state_after)]))
+
+
+def _pair(value: Value) -> tuple[Value, Value]:
+    assert isinstance(value, list)
+    first, second = value
+    return first, second
+
+
+def _state_parameters(builder: XlaBuilder, first: int, parameters: Sequence[XlaOp], slots: int) -> list[XlaOp]:
+    kept = [(p.shape, f"kept_{n}_{p.instruction.name}") for p in parameters for n in range(slots)]
+    return [builder.parameter(first + k, shape.without_layout(), name)
+            for k, (shape, name) in enumerate([(Shape.array(S32), "step"), *kept])]
+
+
+# ------------------------------------------------------------------------------------------------ optimizers
+
+
+def sgd(learning_rate: LearningRate = 1e-3, momentum: float = 0.0, dampening: float = 0.0, weight_decay: float = 0.0,
+        nesterov: bool = False) -> Optimizer:
+    """Stochastic gradient descent as `torch.optim.SGD` does it. Keeps one array for each parameter if there is momentum.
+    Raises InvalidArgument for nesterov without momentum or with dampening."""
+    if nesterov and (momentum <= 0 or dampening):
+        raise InvalidArgument("nesterov needs momentum and no dampening", subject="sgd", got=(momentum, dampening))
+
+    def rule(parameter: XlaOp, gradient: XlaOp, kept: Sequence[XlaOp], step: XlaOp) -> tuple[XlaOp, Sequence[XlaOp]]:
+        if weight_decay:
+            gradient = gradient + weight_decay * parameter
+        if kept:
+            velocity = momentum * kept[0] + (1 - dampening) * gradient
+            if dampening:  # the first gradient counts in full
+                velocity = ops.Select(_everywhere(ops.Eq(step, 0.0), gradient), gradient, velocity)
+            gradient, kept = gradient + momentum * velocity if nesterov else velocity, [velocity]
+        return parameter - _rate(learning_rate, step) * gradient, kept
+
+    return Optimizer(rule, 1 if momentum else 0)
+
+
+def adam(learning_rate: LearningRate = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
+         weight_decay: float = 0.0, amsgrad: bool = False) -> Optimizer:
+    """Adam as `torch.optim.Adam` does it: weight decay is part of the gradient. Keeps two arrays for each parameter, three
+    with `amsgrad`."""
+    return _adam(learning_rate, betas, eps, weight_decay, amsgrad, decoupled=False)
+
+
+def adamw(learning_rate: LearningRate = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
+          weight_decay: float = 1e-2, amsgrad: bool = False) -> Optimizer:
+    """Adam as `torch.optim.AdamW` does it: weight decay shrinks the parameters apart from the gradient."""
+    return _adam(learning_rate, betas, eps, weight_decay, amsgrad, decoupled=True)
+
+
+def _adam(learning_rate: LearningRate, betas: tuple[float, float], eps: float, weight_decay: float, amsgrad: bool,
+          decoupled: bool) -> Optimizer:
+    first, second = betas
+
+    def rule(parameter: XlaOp, gradient: XlaOp, kept: Sequence[XlaOp], step: XlaOp) -> tuple[XlaOp, Sequence[XlaOp]]:
+        rate = _rate(learning_rate, step)
+        if weight_decay and decoupled:
+            parameter = parameter * (1 - rate * weight_decay)
+        elif weight_decay:
+            gradient = gradient + weight_decay * parameter
+        mean = first * kept[0] + (1 - first) * gradient
+        square = second * kept[1] + (1 - second) * (gradient * gradient)
+        largest = [ops.Max(kept[2], square)] if amsgrad else []
+        count = step + 1.0
+        spread = ops.Sqrt(largest[0] if amsgrad else square) / ops.Sqrt(_unbiased(second, count)) + eps
+        return parameter - rate / _unbiased(first, count) * (mean / spread), [mean, square, *largest]
+
+    return Optimizer(rule, 3 if amsgrad else 2)
+
+
+def _unbiased(beta: float, count: XlaOp) -> XlaOp:
+    """1 - beta**count, exactly also where beta is close to 1."""
+    return -ops.Expm1(count * math.log(beta)) if beta > 0 else count * 0.0 + 1.0
+
+
+def _rate(learning_rate: LearningRate, step: XlaOp) -> XlaOp:
+    if callable(learning_rate):
+        return learning_rate(step)
+    return step.builder.constant(learning_rate, step.element_type)
+
+
+def _everywhere(pred: XlaOp, like: XlaOp) -> XlaOp:
+    return ops.Broadcast(pred, like.shape.dimensions)
