@@ -94,7 +94,8 @@ class Processes:
             raise
         self._sent: list[tuple[Any, torch.Tensor]] = []
         self.numbers = tuple(number for number, rank in enumerate(ranks) if rank == self.rank)
-        self._meeting = Meeting(timeout)
+        # Longer than the exchanges between processes may take, whose errors end the waiting for them.
+        self._meeting = Meeting(1.5 * timeout)
         self.participants: list[Participants] = (
             [ProcessParticipant(self, self.numbers[0])] if len(ranks) == size
             else [Hosted(self, self._meeting, number) for number in self.numbers])
@@ -186,7 +187,7 @@ class Processes:
         finally:
             self._wires.close()
             self._mail = None
-            self._groups.close()
+            self._groups.close(self._wires.failure is not None)
 
     # ------------------------------------------------------------------------------------------- exchanging
 
@@ -197,6 +198,8 @@ class Processes:
                 group = exchange.group
                 return self._perform(exchange, number, group, [self._ranks[n] for n in group])
         except BaseException as error:
+            if isinstance(error, ExecutionError):
+                error.located(exchange.subject)
             self._fail(number, error)
             raise
 

@@ -156,9 +156,12 @@ class TorchGroups:
         self._wires.look()
         self._alive()
 
-    def close(self) -> None:
-        """Give the connections back."""
+    def close(self, failed: bool) -> None:
+        """Give the connections back. After a failure, what still waits on a device is given up."""
         with self._lock:
+            for (_, kind), group in self._groups.items():
+                if failed and kind == "cuda":
+                    group.abort()
             self._groups.clear()
 
 
@@ -178,6 +181,10 @@ class TorchGroup:
             work.wait()
         else:
             self._gloo_finish(work)
+
+    def abort(self) -> None:
+        """Give up the group's operations."""
+        self._group.abort()
 
     def perform(self, exchange: Exchange) -> Any:
         """This member's result of an exchange; all members perform the same."""
