@@ -11,6 +11,7 @@ what one operand's cotangent is, and asks for what it needs by parameter name:
 - an operand's name from the op's definition: that operand (a variadic one is a tuple);
 - an attribute's name: its value, the default where it was not written;
 - ``inst``: the instruction, for shapes and types;
+- ``wanted``: whether the operand's cotangent is used (of a tuple operand, and for a variadic one, a tuple);
 - ``acc``: the cotangent this operand has so far (None if none). A rule that asks for it returns the new total, which is how
   a slice's cotangent is added into a large array in place instead of as a large array of zeros.
 
@@ -139,7 +140,7 @@ def _caller() -> str:
 def _asks(definition: OpDefinition, operand: str, rule: Rule) -> tuple[str, ...]:
     """The words a rule asks for, checked against what the op has."""
     operands = set(definition.operands) | ({definition.variadic} if definition.variadic else set())
-    known = operands | set(definition.attributes) | {"ct", "out", "inst", "acc"}
+    known = operands | set(definition.attributes) | {"ct", "out", "inst", "wanted", "acc"}
     if operand not in operands:
         raise TypeError(f"gradient rule of {definition.opcode!r}: no operand {operand!r}; it has {sorted(operands)}")
     words = tuple(inspect.signature(rule).parameters)

@@ -1,22 +1,62 @@
-"""Gradients of collectives. The loss is the sum of all participants' losses, so what one of them received from others sends
-its cotangent back to all of them: sums stay sums, gathering becomes scattering, a permutation is undone.
+"""Gradients of collectives, in one convention: every participant has a loss of its own, and the gradient that it gets is
+that of the SUM of all participants' losses with respect to its own arguments. See `xla_torch.distributed` for what that means
+where a loss or an argument is the same everywhere, with an example.
+
+So a cotangent is what the sum changes by when one participant's copy of a value does, and what one participant received from
+others sends its cotangent back to all of them: sums stay sums, gathering becomes scattering, a permutation is undone.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from xla_torch.builder import XlaOp
+import numpy as np
+
+from xla_torch.builder import XlaBuilder, XlaOp
+from xla_torch.distributed.participants import CROSS_BOTH
 from xla_torch.errors import DifferentiationError
 from xla_torch.hlo.ir import Computation, Instruction
+from xla_torch.opcodes.collective import group_mode, starts_of, turns
 from xla_torch.opcodes.definition import OPS
-from xla_torch.ops import Eq, Max, Select
+from xla_torch.ops import (
+    And,
+    Conditional,
+    DynamicSlice,
+    DynamicSliceInDim,
+    DynamicUpdateSlice,
+    Eq,
+    Ge,
+    GetTupleElement,
+    Gt,
+    Lt,
+    Max,
+    PartitionId,
+    ReplicaId,
+    Select,
+    SliceInDim,
+    Tuple,
+)
 from xla_torch.shape import Shape
 from xla_torch.transform.recognise import reducer_kind
+from xla_torch.types import S32, S64
 
-from ._calculus import conj, convert, full, masked, scalar_computation, zeros
-from ._regions import Cotangents
+from ._calculus import (
+    any_over,
+    conj,
+    constant,
+    convert,
+    full,
+    iota,
+    masked,
+    reshape,
+    scalar_computation,
+    spread,
+    sum_over,
+    zeros,
+)
+from ._regions import Cotangents, apply, derived
 from ._table import linear, vjp, zero
 
 _WHO = ("replica_groups", "channel_id", "use_global_device_ids", "mode")
@@ -48,11 +88,10 @@ def _operand_shape(inst: Instruction, number: int) -> Shape:
 
 
 def _all_reduce(ct: Any, out: Any, operands: tuple[XlaOp, ...], inst: Instruction, to_apply: Computation) -> Cotangents:
-    outs, kind = out if isinstance(out, tuple) else (out,), reducer_kind(to_apply)
-    rule = {"add": _sum, "maximum": _extreme, "minimum": _extreme, "multiply": _product}.get(kind or "")
+    outs, rule = out if isinstance(out, tuple) else (out,), _KNOWN.get(reducer_kind(to_apply) or "")
     if rule is None:
-        raise DifferentiationError("this all-reduce computation has no gradient", expected="add, multiply, maximum or minimum",
-                                   hint="gather the values with all-gather and reduce them")
+        size = _group_size(inst)
+        return _for_each(inst, ct, lambda c, k: _composed(c, operands[k], lambda x: _folded(_parts(x, inst, size), to_apply)))
     return _for_each(inst, ct, lambda c, k: rule(_added(c, inst), outs[k], operands[k], inst))
 
 
@@ -77,18 +116,74 @@ def _product(total: XlaOp, out: XlaOp, operand: XlaOp, inst: Instruction) -> Xla
     return total * conj(masked(Eq(_added(own, inst), own), product / factor))
 
 
-def _reduce_scatter(ct: Any, inst: Instruction, dimensions: Sequence[int], to_apply: Computation) -> Cotangents:
-    if reducer_kind(to_apply) != "add":
-        raise DifferentiationError("reduce-scatter has a gradient for adding only", expected="computation add",
-                                   hint="use all-reduce and slice its result")
-    return _for_each(inst, ct, lambda c, k: _exchange(
-        "all-gather", inst, [c], _operand_shape(inst, k), dimensions=tuple(dimensions)))
+_KNOWN: dict[str, Callable[[XlaOp, XlaOp, XlaOp, Instruction], XlaOp]] = {
+    "add": _sum, "maximum": _extreme, "minimum": _extreme, "multiply": _product}
+"""From the sum of all members' cotangents, the result and the operand to the operand's cotangent."""
+
+
+def _reduce_scatter(ct: Any, out: Any, operands: tuple[XlaOp, ...], inst: Instruction, dimensions: Sequence[int],
+                    to_apply: Computation) -> Cotangents:
+    """As of an all-reduce whose result has the members' cotangents one after another."""
+    outs, rule = out if isinstance(out, tuple) else (out,), _KNOWN.get(reducer_kind(to_apply) or "")
+    dim = dimensions[0]
+
+    def whole(shard: XlaOp, k: int) -> XlaOp:
+        return _exchange("all-gather", inst, [shard], _operand_shape(inst, k), dimensions=(dim,))
+
+    if rule is None:
+        return _for_each(inst, ct, lambda c, k: _composed(
+            c, operands[k], lambda x: _folded(_blocks(x, inst, dim, c.shape.dimensions[dim]), to_apply)))
+    return _for_each(inst, ct, lambda c, k: rule(whole(c, k), outs[k] if rule is _sum else whole(outs[k], k), operands[k], inst))
+
+
+# Any other reducer: gather what the members give and fold it in the group's order. That is made of ops which have gradients.
+
+
+def _composed(ct: XlaOp, operand: XlaOp, function: Callable[[XlaOp], XlaOp]) -> XlaOp | None:
+    return derived(lambda x: [function(x)], [operand], [ct])[0]
+
+
+def _group_size(inst: Instruction) -> int:
+    """How many members each group has, where the groups alone say it."""
+    sizes = {len(group) for group in inst.attributes["replica_groups"].groups} if "replica_groups" in inst.attributes else set()
+    mode = inst.attributes.get("mode") or group_mode(
+        inst.attributes.get("channel_id"), inst.attributes.get("use_global_device_ids", False))
+    if len(sizes) != 1 or mode == CROSS_BOTH or "mode" in inst.attributes:
+        raise DifferentiationError(
+            "an all-reduce with this computation has a gradient for listed groups of one size only",
+            got=f"groups of {sorted(sizes) or 'everybody'}, {mode}", expected="add, multiply, maximum, minimum, or such groups",
+            hint="list all participants in replica_groups; with a channel_id also set use_global_device_ids")
+    return sizes.pop()
+
+
+def _parts(x: XlaOp, inst: Instruction, size: int) -> list[XlaOp]:
+    """What each member gives, in the group's order."""
+    dims = x.shape.dimensions
+    row = x.shape.with_dimensions([size, *dims])
+    rows = _exchange("all-gather", inst, [reshape(x, [1, *dims])], row, dimensions=(0,))
+    return [reshape(SliceInDim(rows, k, k + 1, 1, 0), dims) for k in range(size)]
+
+
+def _blocks(x: XlaOp, inst: Instruction, dim: int, width: int) -> list[XlaOp]:
+    """What each member gives of the block along `dim` that this participant keeps."""
+    size = x.shape.dimensions[dim] // width
+    # The largest of equal numbers, of which this participant keeps its own: its place in the group.
+    place = _exchange("reduce-scatter", inst, [iota(x, [size], 0)], Shape.array(S32, [1]), dimensions=(0,),
+                      to_apply=scalar_computation("Max", S32).module.entry)
+    return [DynamicSliceInDim(part, reshape(place, []) * width, width, dim) for part in _parts(x, inst, size)]
+
+
+def _folded(parts: Sequence[XlaOp], to_apply: Computation) -> XlaOp:
+    result = parts[0]
+    for part in parts[1:]:
+        result, = apply(to_apply, [result, part])
+    return result
 
 
 vjp("all-reduce", operands=_all_reduce)
 vjp("all-reduce-start", operands=_all_reduce)
 linear("all-reduce-done", operand=lambda ct: ct)
-linear("reduce-scatter", operands=_reduce_scatter)
+vjp("reduce-scatter", operands=_reduce_scatter)
 
 # --------------------------------------------------------------------------------------- gathering and exchanging
 
@@ -111,20 +206,80 @@ def _all_to_all(ct: Any, inst: Instruction, dimensions: Sequence[int]) -> Cotang
     return [builder.add("get-tuple-element", [back], {"index": k}) for k in range(len(parts))]
 
 
-def _permute(ct: Any, inst: Instruction, source_target_pairs: Sequence[Sequence[int]],
-             slice_sizes: Sequence[Sequence[int]]) -> Cotangents:
-    if slice_sizes:  # where slices went is not kept: the rule would keep the operands of every other permutation, too
-        raise DifferentiationError("collective-permute in place, with slices, has no gradient",
-                                   hint="permute the slice and write it with dynamic-update-slice")
-    pairs = tuple((target, source) for source, target in source_target_pairs)
-    return _for_each(inst, ct, lambda c, k: _exchange(
-        "collective-permute", inst, [c], _operand_shape(inst, k), source_target_pairs=pairs))
+def _permute(ct: Any, inst: Instruction, source_target_pairs: Sequence[Sequence[int]]) -> Cotangents:
+    return _for_each(inst, ct, lambda c, k: _undone(c, inst, source_target_pairs))
+
+
+def _undone(c: XlaOp, inst: Instruction, pairs: Sequence[Sequence[int]]) -> XlaOp:
+    """What each pair's target has, at its source."""
+    return _exchange("collective-permute", inst, [c], c.shape, source_target_pairs=tuple((b, a) for a, b in pairs))
+
+
+def _permute_any(ct: Any, inst: Instruction, operands: tuple[Any, ...], source_target_pairs: Sequence[Sequence[int]],
+                 slice_sizes: Sequence[Sequence[int]]) -> list[Any]:
+    if not slice_sizes:
+        return _permute(ct, inst, source_target_pairs)
+    return _permute_slices(ct, inst, operands, source_target_pairs, slice_sizes)
+
+
+def _permute_slices(ct: Any, inst: Instruction, operands: tuple[Any, ...], pairs: Sequence[Sequence[int]],
+                    sizes: Sequence[Sequence[int]]) -> list[Any]:
+    """In place: the cotangents of the input, of the output that it was written into, and of two tuples of starts."""
+    shapes = [o.shape for o in inst.operands]
+    read, written = (starts_of(shapes[k], shapes[k + 2], operands[k + 2]) for k in range(2))
+    inputs = shapes[0].tuple_shapes or (shapes[0],)
+    count = len(sizes) // len(inputs)
+    cts = ct if isinstance(ct, tuple) else (ct,) * len(inputs)
+    found = [(None, None) if c is None else _slices_back(
+        c, inst, shape.without_layout(), read[k], written[k], sizes[k * count:(k + 1) * count], pairs)
+        for k, (c, shape) in enumerate(zip(cts, inputs, strict=True))]
+    given, kept = (tuple(parts) if shapes[0].is_tuple else parts[0] for parts in zip(*found, strict=True))
+    return [given, kept, None, None]
+
+
+def _slices_back(c: XlaOp, inst: Instruction, shape: Shape, read: Sequence[Any], written: Sequence[Any],
+                 sizes: Sequence[Sequence[int]], pairs: Sequence[Sequence[int]]) -> tuple[XlaOp, XlaOp]:
+    """Slices are taken out of the output's cotangent in the reverse of the order in which they were written, as a later one
+    may lie over an earlier one; each is added where it was read."""
+    given = full(c.builder, 0, shape)
+    each: dict[tuple[int, int], list[Sequence[int]]] = {}
+    for pair, turn in zip(pairs, turns(pairs), strict=True):
+        each.setdefault(turn, []).append(pair)
+    for (i, j), those in sorted(each.items(), key=lambda item: -item[0][1]):
+        taken = DynamicSlice(c, written[j], sizes[j])
+        back = _undone(taken, inst, those)
+        given = DynamicUpdateSlice(given, DynamicSlice(given, read[i], sizes[i]) + back, read[i])
+        here = _is_among([target for _, target in those], taken, inst)
+        c = DynamicUpdateSlice(c, Select(here, zeros(taken), taken), written[j])
+    return given, c
+
+
+def _is_among(numbers: Sequence[int], like: XlaOp, inst: Instruction) -> XlaOp:
+    """Whether this participant is one of those that a permutation's pairs name so, as an array of one answer."""
+    own = (PartitionId if inst.attributes.get("channel_id") else ReplicaId)(like.builder)
+    listed = constant(like, np.array(numbers, np.uint32))
+    return spread(any_over(Eq(listed, spread(own, [len(numbers)], [0])), [0]), like.shape.dimensions, range(like.shape.rank))
 
 
 def _of_start(ct: Any, inst: Instruction, rule: Callable[[Any], Cotangents]) -> Cotangents:
     """For a start op, whose result also passes the operands on: their cotangent is added to the rule's."""
     passed, made = (part if isinstance(part, tuple) else (part,) * len(inst.operands) for part in ct[:2])
-    return [b if a is None else a if b is None else a + b for a, b in zip(passed, rule(made), strict=True)]
+    return [_both(a, b) for a, b in zip(passed, rule(made), strict=True)]
+
+
+def _permute_start(ct: Any, inst: Instruction, operands: tuple[Any, ...], source_target_pairs: Sequence[Sequence[int]],
+                   slice_sizes: Sequence[Sequence[int]]) -> list[Any]:
+    if not slice_sizes:
+        return _of_start(ct, inst, lambda made: _permute(made, inst, source_target_pairs))
+    given, *others = _permute_slices(ct[1], inst, operands, source_target_pairs, slice_sizes)
+    return [_both(ct[0], given), *others]
+
+
+def _both(a: Any, b: Any) -> Any:
+    """The sum of two cotangents of a value, which may be a tuple."""
+    if a is None or b is None:
+        return b if a is None else a
+    return tuple(map(_both, a, b)) if isinstance(a, tuple) else a + b
 
 
 def _of_done(ct: Any, inst: Instruction) -> tuple[Any, ...]:
@@ -137,9 +292,8 @@ linear("all-gather-start", operands=lambda ct, inst, dimensions: _of_start(
     ct, inst, lambda made: _all_gather(made, inst, dimensions)))
 linear("all-gather-done", operand=_of_done)
 linear("all-to-all", operands=_all_to_all)
-linear("collective-permute", operands=_permute)
-linear("collective-permute-start", operands=lambda ct, inst, source_target_pairs, slice_sizes: _of_start(
-    ct, inst, lambda made: _permute(made, inst, source_target_pairs, slice_sizes)))
+linear("collective-permute", operands=_permute_any)
+linear("collective-permute-start", operands=_permute_start)
 linear("collective-permute-done", operand=_of_done)
 
 # --------------------------------------------------------------------------------------------- one to all, and back
@@ -163,26 +317,74 @@ linear("collective-reduce", operands=_from_first)
 # ------------------------------------------------------------------------------------------------ ragged all-to-all
 
 
-def _swapped(offsets: XlaOp, inst: Instruction) -> XlaOp:
+def _swapped(plan: XlaOp, inst: Instruction) -> XlaOp:
     """Entry j of each participant's offsets, at participant j."""
-    return _exchange("all-to-all", inst, [offsets], offsets.shape, dimensions=(0,))
+    return _exchange("all-to-all", inst, [plan], plan.shape, dimensions=(0,))
+
+
+def _wide(plan: XlaOp) -> XlaOp:
+    return convert(plan, S64 if plan.element_type.bits == 64 else S32)
 
 
 def _ragged_source(ct: XlaOp, inst: Instruction, input_offsets: XlaOp, send_sizes: XlaOp, output_offsets: XlaOp,
                    recv_sizes: XlaOp) -> XlaOp:
-    """Every piece goes back: from where the peer was told to write it to where it was read."""
+    """Every piece goes back: from where the peer was told to write it to where it was read. A row that was sent several times
+    gets the sum of what comes back, for which the pieces need places of their own first."""
+    reads, sent, writes, got = map(_wide, (input_offsets, send_sizes, output_offsets, recv_sizes))
+    operands = [ct, _swapped(writes, inst), got, reads, sent]
+    if math.prod(reads.shape.dimensions) == 1:
+        return _returned(operands, inst)
+    branches = [_branch(operands, lambda given, function=function: function(given, inst))
+                for function in (_returned_apart, _returned)]
+    given = Tuple(ct.builder, operands)
+    return Conditional(_shares_rows(reads, sent, inst), given, branches[0], given, branches[1])
+
+
+def _branch(operands: Sequence[XlaOp], function: Callable[[list[XlaOp]], XlaOp]) -> Computation:
+    builder = XlaBuilder("returned")
+    given = builder.parameter(0, Shape.tuple([o.shape for o in operands]))
+    return builder.finish(function([GetTupleElement(given, k) for k in range(len(operands))]))
+
+
+def _returned(given: Sequence[XlaOp], inst: Instruction) -> XlaOp:
+    """Each piece straight to where it was read."""
+    ct, places, got, reads, sent = given
     start = full(ct.builder, 0, _operand_shape(inst, 0))
-    places = (_swapped(output_offsets, inst), recv_sizes, _swapped(input_offsets, inst), send_sizes)
-    return _exchange("ragged-all-to-all", inst, [ct, start, *places], start.shape)
+    return _exchange("ragged-all-to-all", inst, [ct, start, places, got, _swapped(reads, inst), sent], start.shape)
 
 
-def _ragged_target(ct: XlaOp, inst: Instruction, input_offsets: XlaOp, send_sizes: XlaOp, output_offsets: XlaOp,
-                   recv_sizes: XlaOp) -> XlaOp:
+def _returned_apart(given: Sequence[XlaOp], inst: Instruction) -> XlaOp:
+    """Each piece to an array of its own, and their sum."""
+    ct, places, got, reads, sent = given
+    shape, count = _operand_shape(inst, 0), math.prod(reads.shape.dimensions)
+    rows = shape.dimensions[0]
+    start = full(ct.builder, 0, shape.with_dimensions([count * rows, *shape.dimensions[1:]]))
+    number = reshape(iota(reads, [count], 0, reads.element_type), reads.shape.dimensions)
+    operands = [ct, start, places, got, _swapped(reads + number * rows, inst), sent]
+    apart = _exchange("ragged-all-to-all", inst, operands, start.shape)
+    return sum_over(reshape(apart, [count, *shape.dimensions]), [0])
+
+
+def _shares_rows(reads: XlaOp, sent: XlaOp, inst: Instruction) -> XlaOp:
+    """Whether a member of the group sends some row several times: a PRED scalar, the same for all of them."""
+    count = math.prod(reads.shape.dimensions)
+    first, size = reshape(reads, [count]), reshape(sent, [count])
+    here, there = ([spread(x, [count, count], [d]) for x in (first, first + size, size)] for d in (1, 0))
+    meet = And(And(Lt(here[0], there[1]), Lt(there[0], here[1])), And(Gt(here[2], zeros(here[2])), Gt(there[2], zeros(there[2]))))
+    earlier = Lt(iota(reads, [count, count], 0), iota(reads, [count, count], 1))
+    answer = convert(any_over(And(meet, earlier), [0, 1]), S32)
+    answers = _swapped(spread(answer, reads.shape.dimensions, range(reads.shape.rank)), inst)
+    return any_over(Gt(answers, zeros(answers)), range(reads.shape.rank))
+
+
+def _ragged_target(ct: XlaOp, inst: Instruction, output_offsets: XlaOp, recv_sizes: XlaOp) -> XlaOp:
     """The output keeps its cotangent where nothing was written over it."""
-    ones = full(ct.builder, 1, _operand_shape(inst, 0))
-    written = _exchange("ragged-all-to-all", inst, [ones, zeros(ct), input_offsets, send_sizes, output_offsets, recv_sizes],
-                        ct.shape)
-    return masked(Eq(written, zeros(written)), ct)
+    places, got = _swapped(_wide(output_offsets), inst), _wide(recv_sizes)
+    rows, count = ct.shape.dimensions[0], math.prod(got.shape.dimensions)
+    first, size = (spread(reshape(x, [count]), [rows, count], [0]) for x in (places, got))
+    row = iota(ct, [rows, count], 0, got.element_type)
+    written = any_over(And(Ge(row, first), Lt(row, first + size)), [1])
+    return Select(spread(written, ct.shape.dimensions, range(1, ct.shape.rank)), zeros(ct), ct)
 
 
 linear("ragged-all-to-all", operand=_ragged_source, output=_ragged_target)

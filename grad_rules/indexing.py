@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xla_torch.builder import XlaOp
-from xla_torch.errors import DifferentiationError
 from xla_torch.hlo.ir import Computation, Instruction
 from xla_torch.ops import (
     And,
@@ -49,6 +48,7 @@ from ._calculus import (
     second_computation,
     zeros,
 )
+from ._folds import fold_gradient
 from ._regions import Cotangents, apply, derived
 from ._table import linear, vjp
 
@@ -276,25 +276,27 @@ def _scatter(ct: Any, out: Any, operands: tuple[XlaOp, ...], inst: Instruction, 
     windows, count = windows_of_scatter(inst), len(operands) // 2
     arrays, indices, updates = operands[:count], operands[count], operands[count + 1:]
     cts, outs = (ct, out) if inst.shape.is_tuple else ((ct,), (out,))
-    if any(size > n for size, n in zip(windows.sizes, windows.array.dimensions, strict=True)):
-        return [*cts, None, *[None] * count]  # no element to write to
+    if 0 in updates[0].shape.dimensions or any(
+            size > n for size, n in zip(windows.sizes, windows.array.dimensions, strict=True)):
+        return [*cts, None, *[None] * count]  # nothing is written
     kinds = reducer_kinds(to_apply)
     rules = [_SCATTERS.get(kind or "") for kind in kinds]
     if None in rules:
-        return _any_scatter(cts, operands, windows, to_apply)
+        return _any_scatter(cts, operands, windows, inst, to_apply)
     pairs = [(None, None) if c is None or rule is None else rule(_Channel(c, o, a, u, indices, windows, inst))
              for rule, c, o, a, u in zip(rules, cts, outs, arrays, updates, strict=True)]
     return [*(a for a, _ in pairs), None, *(u for _, u in pairs)]
 
 
-def _any_scatter(cts: Sequence[XlaOp | None], operands: Sequence[XlaOp], windows: Windows,
+def _any_scatter(cts: Sequence[XlaOp | None], operands: Sequence[XlaOp], windows: Windows, inst: Instruction,
                  combiner: Computation) -> Cotangents:
-    """Any other combiner, of updates that do not meet: take what is there, combine, put it back."""
-    if not windows.unique:
-        raise DifferentiationError("scatter with this update computation has no gradient where updates may meet",
-                                   expected="add, subtract, multiply, minimum, maximum or overwriting, each result by itself",
-                                   hint="set unique_indices=true where no two updates go to one element")
+    """Any other combiner: take what is there, combine, put it back; where updates may meet, one after another."""
     count = len(operands) // 2
+    if not windows.unique:
+        arrays, indices, updates = operands[:count], operands[count], operands[count + 1:]
+        to_arrays, to_updates = fold_gradient(cts, arrays, updates, _targets(arrays[0], indices, updates[0], windows, inst),
+                                              windows.window_dims, combiner)
+        return [*to_arrays, None, *to_updates]
 
     def composed(*values: XlaOp) -> list[XlaOp]:
         arrays, indices, updates = values[:count], values[count], values[count + 1:]
@@ -303,6 +305,15 @@ def _any_scatter(cts: Sequence[XlaOp | None], operands: Sequence[XlaOp], windows
                 for a, new in zip(arrays, apply(combiner, [*current, *updates]), strict=True)]
 
     return derived(composed, operands, cts)
+
+
+def _targets(array: XlaOp, indices: XlaOp, updates: XlaOp, windows: Windows, inst: Instruction) -> XlaOp:
+    """The element of the flat array that each update goes to; one behind the end for updates that are dropped."""
+    size, dimensions = array.shape.element_count, array.shape.dimensions
+    found = windows.gather(reshape(iota(array, [size], 0), dimensions), indices)
+    if _always_inside(inst.operands[len(inst.operands) // 2], windows):
+        return found
+    return Select(_inside(indices, windows, updates.shape), found, full(found.builder, size, found.shape))
 
 
 vjp("scatter", operands=_scatter)

@@ -8,12 +8,12 @@ from typing import Any
 from xla_torch.builder import XlaBuilder, XlaOp
 from xla_torch.errors import DifferentiationError
 from xla_torch.hlo.ir import Instruction
-from xla_torch.interop.custom_calls import is_differentiable
+from xla_torch.interop.custom_calls import is_vjp_target, why_no_gradient
 from xla_torch.interop.tapes import is_tape_call
 from xla_torch.ops import CustomCallVjp, GetTupleElement, Tuple
 from xla_torch.shape import Shape
 
-from ._calculus import full, inverse, reshape, transpose, zeros
+from ._calculus import inverse, reshape, transpose, zeros
 from ._table import linear, vjp
 from ._user import apply_target_rule, target_rule
 
@@ -42,7 +42,8 @@ linear("copy-done", operand=lambda ct, inst: (ct, *(None,) * (len(inst.operands[
 # ---------------------------------------------------------------------------------------------------- custom calls
 
 
-def _custom_call(ct: Any, out: Any, operands: tuple[Any, ...], inst: Instruction, custom_call_target: str) -> list[Any]:
+def _custom_call(ct: Any, out: Any, operands: tuple[Any, ...], inst: Instruction, custom_call_target: str,
+                 wanted: tuple[Any, ...]) -> list[Any]:
     """The user's rule for the target; else another custom call, which knows what `register_custom_call` was told, or goes
     by torch's autograd through the target's function. Tapes know themselves."""
     rule = target_rule(custom_call_target)
@@ -52,14 +53,22 @@ def _custom_call(ct: Any, out: Any, operands: tuple[Any, ...], inst: Instruction
         from xla_torch.autodiff import tape  # which is written in rules itself
 
         return tape.pull(inst, ct, operands)
-    if not is_differentiable(custom_call_target):
-        raise DifferentiationError("this custom call has no gradient", got=custom_call_target,
-                                   hint=f"register_gradient({custom_call_target!r}, rule)")
+    refused = why_no_gradient(custom_call_target)
+    if refused is not None:
+        raise DifferentiationError(f"this custom call has no gradient: {refused[0]}", got=custom_call_target, hint=refused[1])
     builder = next(_leaves(operands)).builder
-    found = CustomCallVjp([_packed(builder, o) for o in operands], list(_cotangents(builder, ct, inst.shape)),
+    if is_vjp_target(custom_call_target) and not any(_flags(operands[0], wanted[0])):
+        # A gradient is linear in its cotangents: if only they move, it does not matter what they are. So tangents are found.
+        operands = (operands[0], _zeros(operands[1]))
+    flags = [flag for operand, part in zip(operands, wanted, strict=True) for flag in _flags(operand, part)]
+    found = CustomCallVjp([_packed(builder, o) for o in operands], list(_cotangents(ct, inst.shape)), flags,
                           custom_call_target, str(inst.common.get("backend_config", "")))
     parts = iter([GetTupleElement(found, k) for k in range(len(found.shape.tuple_shapes))])
-    return [_distributed(operand, parts) for operand in operands]
+    return [_distributed(operand, part, parts) for operand, part in zip(operands, wanted, strict=True)]
+
+
+def _zeros(value: Any) -> Any:
+    return zeros(value) if isinstance(value, XlaOp) else tuple(map(_zeros, value))
 
 
 def _whole(out: Any, ct: Any) -> Any:
@@ -82,20 +91,29 @@ def _packed(builder: XlaBuilder, value: Any) -> XlaOp:
     return value if isinstance(value, XlaOp) else Tuple(builder, [_packed(builder, part) for part in value])
 
 
-def _cotangents(builder: XlaBuilder, ct: Any, shape: Shape) -> Iterator[XlaOp]:
-    """The cotangents of all arrays in a result, zeros where there is none."""
+def _flags(operand: Any, wanted: Any) -> Iterator[bool]:
+    """Of the floating and complex arrays in an operand, which are wanted."""
+    if not isinstance(operand, XlaOp):
+        for part, flag in zip(operand, wanted, strict=True):
+            yield from _flags(part, flag)
+    elif operand.element_type.is_differentiable:
+        yield wanted
+
+
+def _cotangents(ct: Any, shape: Shape) -> Iterator[XlaOp | None]:
+    """The cotangents of all arrays in a result."""
     if shape.is_tuple:
         for part, inner in zip(ct or (None,) * len(shape.tuple_shapes), shape.tuple_shapes, strict=True):
-            yield from _cotangents(builder, part, inner)
+            yield from _cotangents(part, inner)
     elif shape.is_array:
-        yield full(builder, 0, shape.without_layout()) if ct is None else ct
+        yield ct
 
 
-def _distributed(operand: Any, parts: Iterator[XlaOp]) -> Any:
+def _distributed(operand: Any, wanted: Any, parts: Iterator[XlaOp]) -> Any:
     """The next cotangents for an operand, in its own form."""
     if not isinstance(operand, XlaOp):
-        return tuple(_distributed(part, parts) for part in operand)
-    return next(parts) if operand.element_type.is_differentiable else None
+        return tuple(_distributed(part, flag, parts) for part, flag in zip(operand, wanted, strict=True))
+    return next(parts) if wanted and operand.element_type.is_differentiable else None
 
 
 vjp("custom-call", operands=_custom_call)

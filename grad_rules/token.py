@@ -1,10 +1,9 @@
-"""Gradients of tokens, feeds and channels. A token carries no number; what comes from outside is a constant."""
+"""Gradients of tokens, feeds and channels. A token carries no number; what comes from outside is a constant; what another
+participant sent is none: its cotangent goes back there."""
 
 from __future__ import annotations
 
-from ._table import refuse, zero
+from ._table import structural, zero
 
 zero("after-all", "infeed", "outfeed")
-refuse("send", "send-done", "recv", "recv-done",
-       because="a value sent over a channel leaves the program, and its cotangent would have to come back over another one",
-       instead="use collective-permute, whose gradient is the permutation undone, or cut the program at the channel")
+structural("send", "send-done", "recv", "recv-done", by="xla_torch.autodiff.channels")

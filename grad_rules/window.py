@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from xla_torch.builder import XlaBuilder, XlaOp
-from xla_torch.errors import DifferentiationError
 from xla_torch.hlo.ir import Computation, Instruction
 from xla_torch.opcodes.attributes import WindowDimension
 from xla_torch.ops import (
     And,
+    Broadcast,
     Call,
     Eq,
     Gather,
@@ -23,6 +23,7 @@ from xla_torch.ops import (
     Not,
     Or,
     ReduceWindowWithGeneralPadding,
+    Scatter,
     Select,
     SelectAndScatterWithGeneralPadding,
     Tuple,
@@ -119,19 +120,16 @@ vjp("reduce-window", operands=_reduce_window)
 # -------------------------------------------------------------------------------------------- select-and-scatter
 
 
-def _selected(ct: XlaOp, operand: XlaOp, inst: Instruction, window: Window, select: Computation) -> XlaOp:
-    """The source: what the cotangent is at the element that each window selected; zero where a window selected none."""
+def _places(operand: XlaOp, window: Window, select: Computation) -> XlaOp:
+    """Which element of the flat operand each window selected; below zero where it selected none."""
     count = operand.shape.element_count
-    places = reshape(iota(ct, [count], 0), operand.shape.dimensions)
-    none = ct.builder.constant(-1)
+    places = reshape(iota(operand, [count], 0), operand.shape.dimensions)
+    none = operand.builder.constant(-1)
     found = ReduceWindowWithGeneralPadding(
         [operand, places], [zeros(operand, Shape.array(operand.element_type)), none],
         _selecting(select, operand.element_type), [w.size for w in window], [w.stride for w in window], (), (),
         [(w.padding_low, w.padding_high) for w in window])
-    place = GetTupleElement(found, 1)
-    numbers = GatherDimensionNumbers(offset_dims=(), collapsed_slice_dims=(0,), start_index_map=(0,),
-                                     index_vector_dim=place.shape.rank)
-    return masked(Ge(place, zeros(place)), Gather(reshape(ct, [count]), place, numbers, (1,)))
+    return GetTupleElement(found, 1)
 
 
 def _selecting(select: Computation, element_type: PrimitiveType) -> Computation:
@@ -143,20 +141,32 @@ def _selecting(select: Computation, element_type: PrimitiveType) -> Computation:
     return builder.finish(Tuple(builder, [Select(stays, value, new_value), Select(stays, place, new_place)]))
 
 
-def _added(scatter: Computation) -> None:
+def _source(ct: XlaOp, operand: XlaOp, source: XlaOp, init_value: XlaOp, window: Window, select: Computation,
+            scatter: Computation) -> XlaOp | None:
+    """Of a sum, what the cotangent is at the element that each window selected; zero where a window selected none."""
+    place = _places(operand, window, select)
     if reducer_kind(scatter) != "add":
-        raise DifferentiationError("select-and-scatter has a gradient for adding only", expected="scatter computation add",
-                                   hint="write it as gather and scatter, which have gradients for more computations")
+        return _scattered(ct, source, init_value, place, scatter)[0]
+    numbers = GatherDimensionNumbers(offset_dims=(), collapsed_slice_dims=(0,), start_index_map=(0,),
+                                     index_vector_dim=place.shape.rank)
+    return masked(Ge(place, zeros(place)), Gather(reshape(ct, [ct.shape.element_count]), place, numbers, (1,)))
 
 
-def _source(ct: XlaOp, operand: XlaOp, inst: Instruction, window: Window, select: Computation, scatter: Computation) -> XlaOp:
-    _added(scatter)
-    return _selected(ct, operand, inst, window, select)
-
-
-def _start(ct: XlaOp, scatter: Computation) -> XlaOp:
-    _added(scatter)
+def _start(ct: XlaOp, operand: XlaOp, source: XlaOp, init_value: XlaOp, window: Window, select: Computation,
+           scatter: Computation) -> XlaOp | None:
+    if reducer_kind(scatter) != "add":
+        return _scattered(ct, source, init_value, _places(operand, window, select), scatter)[1]
     return sum_all(ct)
+
+
+def _scattered(ct: XlaOp, source: XlaOp, init_value: XlaOp, place: XlaOp, scatter: Computation) -> Cotangents:
+    """Of any other computation: select-and-scatter is a scatter to the places that were selected."""
+    def composed(source: XlaOp, init: XlaOp, place: XlaOp) -> list[XlaOp]:
+        whole = Scatter(Broadcast(init, [ct.shape.element_count]), place, source, scatter, update_window_dims=(),
+                        inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,), index_vector_dim=place.shape.rank)
+        return [reshape(whole, ct.shape.dimensions)]
+
+    return derived(composed, [source, init_value, place], [ct])
 
 
 vjp("select-and-scatter", source=_source, init_value=_start)

@@ -54,14 +54,15 @@ class Workers:
             there.close()
             self.connections.append(here)
             self.processes.append(process)
-        assert all(self._answer(rank) == "ready" for rank in range(size))
+        assert all(self.outcome(rank) == "ready" for rank in range(size))
 
     def start(self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> None:
         """Let each process call the function with its arguments."""
         for connection, given in zip(self.connections, arguments, strict=True):
             connection.send((function, given))
 
-    def _answer(self, rank: int) -> Any:
+    def outcome(self, rank: int) -> Any:
+        """What became of the function at one of them: ("result", value), ("error", type, text) or ("dead",)."""
         connection = self.connections[rank]
         assert connection.poll(PATIENCE), f"process {rank} hangs"
         try:
@@ -70,8 +71,8 @@ class Workers:
             return ("dead",)
 
     def outcomes(self) -> list[Any]:
-        """What became of the started functions: ("result", value), ("error", type, text) or ("dead",)."""
-        return [self._answer(rank) for rank in range(self.size)]
+        """What became of the started functions, as `outcome` says it."""
+        return [self.outcome(rank) for rank in range(self.size)]
 
     def call(self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         """The function's results. Any error is an error of the test."""

@@ -10,6 +10,7 @@ import torch
 from torch.autograd import gradcheck, gradgradcheck
 
 import xla_torch
+from counting import Counted
 from xla_torch import F32, F64, Shape, XlaBuilder, ops
 from xla_torch.errors import DifferentiationError
 
@@ -248,6 +249,37 @@ def test_cheap_values_are_not_kept():
     assert saved_count(build(function, (3,))(f64(3))) == 1
     assert saved_count(build(ops.Exp, (3,))(f64(3))) == 2
     assert saved_count(build(lambda x: ops.Mul(ops.Exp(ops.Sin(x)), x), (3,))(f64(3))) == 2
+
+
+def test_arithmetic_on_large_arrays_is_done_again():
+    def function(x):
+        return ops.Mul(ops.Sin(ops.Mul(x, x)), x)
+
+    assert saved_count(build(function, (3,))(f64(3))) > 1
+    x = f64(256, 256)
+    result = build(function, (256, 256))(x)
+    assert saved_count(result) == 1
+    (found,) = torch.autograd.grad(result.sum(), x)
+    torch.testing.assert_close(found, torch.autograd.grad((torch.sin(x * x) * x).sum(), x)[0])
+
+
+def test_what_is_kept_is_freed_while_the_way_back_runs():
+    """At most twice a layer's arrays beyond what the forward pass kept, of which the last layers' are gone at the end."""
+    layers, side = 8, 256
+
+    def function(x):
+        for _ in range(layers):
+            x = ops.Tanh(ops.Dot(x, x))
+        return x
+
+    computation, x, ct = build(function, (side, side)), f64(side, side), torch.ones(side, side, dtype=torch.float64)
+    peak = Counted.of(lambda: torch.autograd.grad(computation(x), x, ct)).peak
+    assert peak <= (layers + 4) * side * side * 8
+    result = computation(x)
+    once = torch.autograd.grad(result, x, ct, retain_graph=True)
+    torch.testing.assert_close(torch.autograd.grad(result, x, ct), once)
+    with pytest.raises(RuntimeError, match="second time"):
+        torch.autograd.grad(result, x, ct)
 
 
 @pytest.mark.cuda

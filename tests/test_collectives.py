@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +10,7 @@ import torch
 
 import oracle
 import xla_torch
+from many_devices import output_of
 from oracle import needs_xla
 from xla_torch import F32, Shape, ops, run_replicas
 from xla_torch.distributed import participants
@@ -294,6 +292,19 @@ def test_failures_end_the_others_at_once() -> None:
     assert time.monotonic() - start < 10
 
 
+def test_errors_of_users_functions_say_who_raised_them() -> None:
+    def fragile(x: torch.Tensor) -> torch.Tensor:
+        if participants.current().number == 1:
+            raise KeyError("gone astray")
+        return x.clone()
+
+    xla_torch.register_custom_call("tests.fragile", fragile)
+    call = program('f32[2] custom-call(p), custom_call_target="tests.fragile"', "f32[2]")
+    with pytest.raises(KeyError, match="gone astray") as raised:
+        run_replicas(call, [(torch.zeros(2),)] * 3, num_replicas=3)
+    assert raised.value.__notes__ == ["raised by participant 1 of 3"]
+
+
 def test_waiting_for_one_who_does_not_come() -> None:
     uneven = program("f32[2] collective-broadcast(p), replica_groups={{0,1}}", "f32[2]")
     lonely = ThreadParticipant(Meeting(timeout=0.05), 0, 2, 1)
@@ -334,9 +345,27 @@ def test_what_is_refused_at_run_time(instruction: str, replicas: int, what: str)
         run_replicas(program(instruction, "f32[2]"), [(torch.zeros(2),)] * replicas, num_replicas=replicas)
 
 
-def test_a_wrong_number_of_arguments() -> None:
-    with pytest.raises(InvalidArgument, match="wrong number of participants"):
-        run_replicas(program("f32[2] negate(p)", "f32[2]"), [(torch.zeros(2),)], num_replicas=2)
+NEGATE = program("f32[2] negate(p)", "f32[2]")
+FOR_FOUR = xla_torch.parse_hlo("HloModule m, replica_count=2, num_partitions=2\nENTRY e {\n  ROOT p = f32[2] parameter(0)\n}")
+X = torch.zeros(2)
+
+MISFITS = {
+    "too few tuples": (NEGATE, [(X,)], {"num_replicas": 2}, "wrong number of participants"),
+    "too many tuples": (NEGATE, [(X,)] * 3, {"num_replicas": 2}, r"num_replicas \* num_partitions = 2"),
+    "no participants": (NEGATE, [], {"num_replicas": 0}, "wrong number of participants"),
+    "a tensor for a tuple": (NEGATE, [X, X], {"num_replicas": 2}, r"write \(x,\) for a single argument"),
+    "a program for each": ([NEGATE] * 2, [(X,)] * 2, {"num_replicas": 2}, "one program, which all participants run"),
+    "a program for others": (FOR_FOUR, [(X,)] * 4, {"num_replicas": 4}, r"2 replicas x 2 partitions, 4 participants"),
+    "too many arguments": (NEGATE, [(X,), (X, X)], {"num_replicas": 2}, r"wrong number of arguments\n  got +2"),
+    "too few arguments": (NEGATE, [(X,), ()], {"num_replicas": 2}, r"wrong number of arguments\n  got +0"),
+}
+
+
+@pytest.mark.parametrize("name", MISFITS)
+def test_what_does_not_fit_is_said(name: str) -> None:
+    computation, arguments, counts, message = MISFITS[name]
+    with pytest.raises(InvalidArgument, match=message):
+        run_replicas(computation, arguments, **counts)
 
 
 REFUSED = [
@@ -380,46 +409,21 @@ def test_tuples_of_nothing_or_of_several_types() -> None:
 # --------------------------------------------------------------------------------------------- real XLA
 
 ON_XLA = """
-import os, sys
-os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
-sys.path.insert(0, sys.argv[1])
+import sys
 import numpy as np
-import oracle
-import jax
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 import xla_torch
-from jaxlib import xla_client
+from many_devices import run_on_devices
 
 ADD = "add { a = f32[] parameter(0)\\n b = f32[] parameter(1)\\n ROOT r = f32[] add(a, b) }"
-
-def real(text, values, replicas, partitions):
-    module = oracle._hlo.hlo_module_from_text(text)
-    proto = oracle._hlo.XlaComputation(module.as_serialized_hlo_module_proto())
-    mlir = oracle._jax.mlir.xla_computation_to_mlir_module(proto)
-    options = xla_client.CompileOptions()
-    build = options.executable_build_options
-    for target in (options, build):
-        target.num_replicas, target.num_partitions = replicas, partitions
-    build.use_spmd_partitioning = partitions > 1
-    places = np.arange(replicas * partitions).reshape(replicas, partitions)
-    options.device_assignment = xla_client.DeviceAssignment.create(places)
-    devices = oracle._backend().local_devices()[:replicas * partitions]
-    executable = oracle._backend().compile_and_load(mlir, oracle._jax.DeviceList(tuple(devices)), options)
-    sharding = NamedSharding(Mesh(np.array(devices), ("i",)), PartitionSpec("i"))
-    shards = [jax.device_put(v, d) for v, d in zip(values, devices)]
-    whole = jax.make_array_from_single_device_arrays((len(values) * len(values[0]), *values[0].shape[1:]), sharding, shards)
-    return [np.asarray(x) for x in executable.execute_sharded([whole]).disassemble_into_single_device_arrays()[0]]
-
-rows = [row.split(" | ") for row in sys.argv[2].split("\\n")]
+rows = [row.split(" | ") for row in sys.argv[1].split("\\n")]
 for replicas, partitions, shape, instruction in rows:
     replicas, partitions, dims = int(replicas), int(partitions), xla_torch.Shape.parse(shape).dimensions
     header = f"HloModule m, replica_count={replicas}, num_partitions={partitions}"
     text = f"{header}\\n{ADD}\\nENTRY e {{ p = {shape} parameter(0)\\n ROOT r = {instruction} }}"
-    values = [np.arange(np.prod(dims), dtype="f").reshape(dims) + 100 * k for k in range(replicas * partitions)]
-    want = real(text, values, replicas, partitions)
-    got = xla_torch.run_replicas(xla_torch.parse_hlo(text), [(v,) for v in values], num_replicas=replicas,
-                                 num_partitions=partitions)
-    assert all(np.array_equal(g[0], w) for g, w in zip(got, want, strict=True)), (instruction, got, want)
+    values = [(np.arange(np.prod(dims), dtype="f").reshape(dims) + 100 * k,) for k in range(replicas * partitions)]
+    want = run_on_devices(text, values, replicas, partitions)
+    got = xla_torch.run_replicas(xla_torch.parse_hlo(text), values, num_replicas=replicas, num_partitions=partitions)
+    assert all(np.array_equal(g[0], w[0]) for g, w in zip(got, want, strict=True)), (instruction, got, want)
 print("agreed", len(rows))
 """
 
@@ -440,7 +444,5 @@ XLA_ROWS = [
 
 @needs_xla
 def test_participants_against_real_xla() -> None:
-    """XLA on four devices of the CPU, in a process of its own because the number of devices is fixed at start."""
-    command = [sys.executable, "-c", ON_XLA, str(Path(__file__).parent), "\n".join(XLA_ROWS)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert f"agreed {len(XLA_ROWS)}" in done.stdout, done.stderr[-3000:]
+    found = output_of(ON_XLA, "\n".join(XLA_ROWS))
+    assert f"agreed {len(XLA_ROWS)}" in found, found

@@ -62,9 +62,17 @@ def test_every_opcode_has_a_test() -> None:
     assert sorted(o for o in OPS if not is_named(o, text_of("test_*.py"))) == []
 
 
+def gradient_tests() -> str:
+    """The text of the gradient tests, and of the rows that they import."""
+    tests = text_of("test_grad_*.py")
+    imported = sorted(set(re.findall(r"^from (\w+_rows) import", tests, re.M)))
+    return "\n".join([tests, *(text_of(f"{name}.py") for name in imported)])
+
+
 def test_every_gradient_rule_has_a_test() -> None:
+    tests = gradient_tests()
     with_rules = (o for o, entry in TABLE.items() if entry.kind in (GradientKind.FORMULA, GradientKind.LINEAR))
-    assert sorted(o for o in with_rules if not is_named(o, text_of("test_grad_*.py"))) == []
+    assert sorted(o for o in with_rules if not is_named(o, tests)) == []
 
 
 @pytest.mark.parametrize("room", [PACKAGE / "opcodes", HERE.parent / "grad_rules"], ids=lambda p: p.name)

@@ -1,16 +1,13 @@
-"""Programs on processes joined by torch.distributed: the same results as with threads, as with NumPy, and no hangs."""
+"""Programs on processes joined by torch.distributed: the same results as with threads and as with NumPy."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-import re
-import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,46 +18,25 @@ import torch.distributed as dist
 
 import xla_torch
 from agreement import element_type_of
-from distributed_workers import Workers, workers
+from distributed_programs import (
+    ADD,
+    HALF_SUM,
+    LARGE,
+    host_several,
+    on_processes,
+    reducer,
+    run_here,
+    same_as_threads,
+    text_of,
+)
+from distributed_workers import Workers
 from xla_torch import Shape, ops, run_replicas
 from xla_torch.distributed import of_process_group, run_on_processes
 from xla_torch.distributed.exchanges import AllReduce
 from xla_torch.distributed.participants import NOWHERE
-from xla_torch.errors import ExecutionError, InvalidArgument
+from xla_torch.errors import InvalidArgument
 
 ROOT = Path(__file__).parent.parent
-LARGE = 1 << 12
-"""Elements that do not fit into the message that announces them, whatever their type: 4096 of 4 bytes."""
-
-
-@pytest.fixture(scope="module")
-def four() -> Iterator[Workers]:
-    with workers(4) as made:
-        yield made
-
-
-def reducer(opcode: str, element_type: str) -> str:
-    return (f"f {{\n  a = {element_type}[] parameter(0)\n  b = {element_type}[] parameter(1)\n"
-            f"  ROOT r = {element_type}[] {opcode}(a, b)\n}}")
-
-
-HALF_SUM = ("f {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  h = f32[] constant(0.5)\n  m = f32[] multiply(a, h)\n"
-            "  ROOT r = f32[] add(m, b)\n}")
-ADD = reducer("add", "f32")
-
-
-def text_of(instruction: str, shape: str, regions: str = ADD, header: str = "") -> str:
-    return f"HloModule m{header}\n{regions}\nENTRY e {{\n  p = {shape} parameter(0)\n  ROOT r = {instruction}\n}}"
-
-
-def run_here(text: str, arguments: tuple[np.ndarray, ...], options: dict[str, Any]) -> list[np.ndarray]:
-    """In a process: the flat results of its participant."""
-    with of_process_group(**options) as processes:
-        return list(processes.run(xla_torch.parse_hlo(text), [arguments])[0])
-
-
-def on_processes(group: Workers, text: str, arguments: list[tuple[np.ndarray, ...]], **options: Any) -> list[list[np.ndarray]]:
-    return group.call(run_here, [(text, given, options) for given in arguments])
 
 
 # ------------------------------------------------------------------------------------------- every collective
@@ -135,14 +111,6 @@ def test_inner_dimensions_and_tuples(four: Workers, instruction: str, m: int) ->
     same_as_threads(four, text_of(instruction.format(m=m, q=m // 4), f"f32[2,{m},3]"), [(v,) for v in values])
 
 
-def same_as_threads(group: Workers, text: str, arguments: list[tuple[np.ndarray, ...]], partitions: int = 1) -> None:
-    got = on_processes(group, text, arguments, num_partitions=partitions)
-    replicas = len(arguments) // partitions
-    want = run_replicas(xla_torch.parse_hlo(text), arguments, num_replicas=replicas, num_partitions=partitions)
-    for own, expected in zip(got, want, strict=True):
-        assert [r.tobytes() for r in own] == [r.tobytes() for r in expected]
-
-
 MODES = [
     "f32[4] all-gather(p), dimensions={0}, replica_groups={{0,1}}",
     "f32[8] all-gather(p), dimensions={0}, replica_groups={{1,0}}, channel_id=1",
@@ -192,6 +160,75 @@ def test_ragged_all_to_all(four: Workers, updates: int, width: int) -> None:
         want = np.concatenate([arguments[s][0][starts[s, r]:starts[s, r] + sizes[s, r]] for s in range(4)])
         np.testing.assert_array_equal(got[r][0][:len(want)], want)
         assert not got[r][0][len(want):].any()
+
+
+def given_to_gloo(text: str, arguments: tuple[np.ndarray, ...]) -> tuple[list[np.ndarray], int]:
+    """In a process: the results, and how many bytes it gave to others in process groups."""
+    given = 0
+    gloo: Any = dist.ProcessGroupGloo
+    swap = gloo.alltoall_base
+
+    def counted(group: Any, received: torch.Tensor, sent: torch.Tensor, takes: list[int], gives: list[int]) -> Any:
+        nonlocal given
+        shares = gives or [sent.nbytes // group.size()] * group.size()
+        given += sum(shares) - shares[group.rank()]
+        return swap(group, received, sent, takes, gives)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(gloo, "alltoall_base", counted)
+        return run_here(text, arguments, {}), given
+
+
+RAGGED = """HloModule m
+ENTRY e {{
+  p = f32[8,{n}] parameter(0)
+  q = f32[40,{n}] parameter(1)
+  a = s32[4,2] parameter(2)
+  b = s32[4,2] parameter(3)
+  c = s32[4,2] parameter(4)
+  d = s32[4,2] parameter(5)
+  ROOT r = f32[40,{n}] ragged-all-to-all(p, q, a, b, c, d), replica_groups={{}}
+}}"""
+
+
+@pytest.mark.parametrize("rows", [1, 0])
+def test_ragged_pieces_travel_alone(four: Workers, rows: int) -> None:
+    """Two rows of each participant go to each other one: not all eight. What lies outside is as with threads."""
+    n = LARGE
+    starts = np.array([[0, 5], [1, 1], [3, 7], [6, 6]], "i4")
+    sizes = np.array([[rows, rows]] * 4, "i4")
+    arguments = [(np.random.default_rng(k).standard_normal((8, n)).astype("f"), np.zeros((40, n), "f"), starts + (k == 2),
+                  sizes, np.array([[5 * k, 5 * k + 1]] * 4, "i4") * (3 if k == 3 else 1), sizes) for k in range(4)]
+    text = RAGGED.format(n=n)
+    want = run_replicas(xla_torch.parse_hlo(text), arguments, num_replicas=4)
+    for (got, given), expected in zip(four.call(given_to_gloo, [(text, a) for a in arguments]), want, strict=True):
+        assert got[0].tobytes() == expected[0].tobytes()
+        assert given <= 3 * (2 * rows * n * 4 + 3 * sizes.nbytes)
+
+
+IN_PLACE = """HloModule m
+ENTRY e {{
+  p = f32[4,{n}] parameter(0)
+  q = f32[6,{n}] parameter(1)
+  i = s32[] parameter(2)
+  zero = s32[] constant(0)
+  from = ((s32[], s32[]), (s32[], s32[])) tuple((s32[], s32[]) tuple(i, zero), (s32[], s32[]) tuple(zero, zero))
+  to = ((s32[], s32[]), (s32[], s32[])) tuple((s32[], s32[]) tuple(zero, zero), (s32[], s32[]) tuple(i, zero))
+  ROOT r = f32[6,{n}] collective-permute(p, q, from, to), source_target_pairs={{{{0,1}},{{0,3}},{{2,1}},{{3,3}}}},
+    slice_sizes={{{{1,{n}}},{{1,{n}}}}}
+}}"""
+
+
+def test_slices_travel_alone(four: Workers) -> None:
+    n = LARGE
+    arguments = [(np.random.default_rng(k).standard_normal((4, n)).astype("f"), np.full((6, n), k, "f"), np.int32(k))
+                 for k in range(4)]
+    text = IN_PLACE.format(n=n)
+    want = run_replicas(xla_torch.parse_hlo(text), arguments, num_replicas=4)
+    found = four.call(given_to_gloo, [(text, a) for a in arguments])
+    for (got, _), expected in zip(found, want, strict=True):
+        assert got[0].tobytes() == expected[0].tobytes()
+    assert [given for _, given in found] == [2 * 4 * n, 0, 4 * n, 0]
 
 
 HALVES = """HloModule m
@@ -301,6 +338,30 @@ def test_element_types(four: Workers, element_type: str) -> None:
     same_as_threads(four, text, [(drawn(element_type, n, k),) for k in range(4)])
 
 
+MOVES = [
+    # what each participant gives to others, in elements of its operand
+    ("{t}[{n4}] all-gather(p), dimensions={{0}}, replica_groups={{}}", [3, 3, 3, 3]),
+    ("{t}[{n}] all-to-all(p), dimensions={{0}}, replica_groups={{}}", [0.75] * 4),
+    ("({t}[{n}], {t}[{n}], {t}[{n}], {t}[{n}]) all-to-all(p, p, p, p), replica_groups={{}}", [3, 3, 3, 3]),
+    ("{t}[{n}] collective-permute(p), source_target_pairs={{{{0,1}},{{2,3}}}}", [1, 0, 1, 0]),
+]
+
+
+@pytest.mark.parametrize("element_type", ["f8e5m2", "f8e4m3b11fnuz", "f8e8m0fnu", "f4e2m1fn"])
+@pytest.mark.parametrize(("instruction", "given"), MOVES)
+def test_narrow_floats_travel_as_bytes(four: Workers, instruction: str, given: list[float], element_type: str) -> None:
+    """All codes of the type, NaN among them; as with threads."""
+    known, n = Shape.parse(f"{element_type}[]").element_type, 4 * LARGE
+    values = [((np.arange(n) * (k + 1)) % (1 << known.bits)).astype("u1").view(np.dtype(known.numpy)) for k in range(4)]
+    text = text_of(instruction.format(t=element_type, n=n, n4=4 * n), f"{element_type}[{n}]", "")
+    want = run_replicas(xla_torch.parse_hlo(text), [(v,) for v in values], num_replicas=4)
+    found = four.call(given_to_gloo, [(text, (v,)) for v in values])
+    for (got, _), expected in zip(found, want, strict=True):
+        assert [g.tobytes() for g in got] == [e.tobytes() for e in expected]
+    wide = 4 if element_type == "f8e8m0fnu" and "permute" in instruction else 1  # it has no zero for those who get nothing
+    assert [sent for _, sent in found] == [wide * share * n for share in given]
+
+
 @pytest.mark.parametrize("element_type", ["f16", "bf16", "f32", "f64"])
 @pytest.mark.parametrize("opcode", ["maximum", "minimum"])
 def test_extremes_of_odd_numbers(four: Workers, element_type: str, opcode: str) -> None:
@@ -344,12 +405,6 @@ def test_a_channel_between_nobody_is_refused(four: Workers) -> None:
 
 
 # ------------------------------------------------------------------------------------------- several in one process
-
-
-def host_several(text: str, arguments: list[tuple], options: dict[str, Any]) -> tuple[tuple[int, ...], list]:
-    with of_process_group(**options) as processes:
-        given = [arguments[n] for n in processes.numbers]
-        return processes.numbers, processes.run(xla_torch.parse_hlo(text), given)
 
 
 ASSIGNMENTS = [[0, 0, 1, 1, 2, 2, 3, 3], [3, 2, 1, 0, 0, 1, 2, 3], [0, 0, 0, 0, 0, 1, 2, 3]]
@@ -421,236 +476,6 @@ def test_numbers_that_do_not_fit_are_named(four: Workers) -> None:
 def test_without_a_process_group() -> None:
     with pytest.raises(InvalidArgument, match="there is no process group"), of_process_group():
         pass
-
-
-# ------------------------------------------------------------------------------------------- failures
-
-
-def fails(text: str, n: int, late: float, timeout: float, raises: bool) -> tuple[float, str, int]:
-    """In a process: how long it took to fail, how, and how many threads are left."""
-    before = threading.active_count()
-    program = xla_torch.parse_hlo(text)
-    start = time.monotonic()
-    try:
-        with of_process_group(timeout=timeout):
-            program(torch.zeros(n))
-            time.sleep(late)
-            if raises:
-                raise KeyError("gone astray")
-            program(torch.zeros(n))
-            program(torch.zeros(n))
-    except Exception as error:
-        return time.monotonic() - start, str(error), threading.active_count() - before
-    return time.monotonic() - start, "", threading.active_count() - before
-
-
-def twice(first: str, second: str, n: int = 8) -> str:
-    return (f"HloModule m\n{ADD}\nENTRY e {{\n  p = f32[{n}] parameter(0)\n  q = {first}\n  ROOT r = {second}\n}}")
-
-
-SUM = "f32[8] all-reduce(q), to_apply=f, replica_groups={}, channel_id=5"
-PLAIN = "f32[8] all-reduce(p), to_apply=f, replica_groups={}, channel_id=4"
-DIFFERENT = {
-    "operation": (8, twice(PLAIN, "f32[32] all-gather(q), dimensions={0}, replica_groups={}, channel_id=5")),
-    "reducer": (8, twice(PLAIN, "f32[8] all-reduce(q), to_apply=f, replica_groups={}, channel_id=5").replace(
-        "add(a, b)", "maximum(a, b)")),
-    "channel": (8, twice(PLAIN, "f32[8] all-reduce(q), to_apply=f, replica_groups={}, channel_id=6")),
-    "shape": (9, twice(PLAIN, SUM, 9).replace("f32[8]", "f32[9]")),
-    "group": (8, twice(PLAIN, "f32[8] all-reduce(q), to_apply=f, replica_groups={{0,1,2,3}}, channel_id=5,"
-                       " use_global_device_ids=true").replace("{{0,1,2,3}}", "{{0,2},{1,3}}")),
-}
-
-
-@pytest.mark.parametrize("what", DIFFERENT)
-def test_another_exchange_is_named_at_once(four: Workers, what: str) -> None:
-    n, odd = DIFFERENT[what]
-    four.start(fails, [(twice(PLAIN, SUM), 8, 0.0, 30.0, False)] * 2 + [(odd, n, 0.0, 30.0, False)]
-               + [(twice(PLAIN, SUM), 8, 0.0, 30.0, False)])
-    for outcome in four.outcomes():
-        seconds, message, threads = outcome[1]
-        assert seconds < 10
-        assert threads == 0
-        where = r"all-(reduce|gather) \(%[qr]\), channel [456]: participants \[\d(, \d)*\] are at another"
-        assert re.match(where, message), message
-        assert re.search(r"got +participant \d: All(Reduce|Gather) \w+ of float32\[[89]\] in group .*, channel [456]", message)
-
-
-DIVERGING = f"""HloModule m
-{ADD}
-sum {{
-  p = f32[8] parameter(0)
-  ROOT r = f32[8] all-reduce(p), to_apply=f, replica_groups={{}}, channel_id=1
-}}
-pairs {{
-  p = f32[8] parameter(0)
-  ROOT r = f32[8] all-reduce(p), to_apply=f, replica_groups={{{{0,1}},{{2,3}}}}, channel_id=2, use_global_device_ids=true
-}}
-ENTRY e {{
-  p = f32[8] parameter(0)
-  choice = pred[] parameter(1)
-  ROOT r = f32[8] conditional(choice, p, p), true_computation=sum, false_computation=pairs
-}}"""
-
-
-def test_branches_that_part_are_an_error_everywhere(four: Workers) -> None:
-    """Participants 0 and 1 each wait for the other in another exchange: neither waits for long."""
-    arguments = [(np.ones(8, "f"), np.bool_(k != 1)) for k in range(4)]
-    four.start(run_here, [(DIVERGING, given, {}) for given in arguments])
-    start = time.monotonic()
-    for outcome in four.outcomes():
-        assert outcome[0] == "error"
-        assert "at another exchange" in outcome[2]
-        assert "in group [0, 1], channel 2" in outcome[2]
-    with pytest.raises(ExecutionError, match="at another exchange"):
-        run_replicas(xla_torch.parse_hlo(DIVERGING), arguments, num_replicas=4)
-    assert time.monotonic() - start < 20
-
-
-def test_one_who_comes_too_late(four: Workers) -> None:
-    common = (twice(PLAIN, SUM), 8)
-    four.start(fails, [(*common, 4.0 if k == 2 else 0.0, 1.0, False) for k in range(4)])
-    for rank, outcome in enumerate(four.outcomes()):
-        seconds, message, threads = outcome[1]
-        assert "participants [2] did not come within 1 seconds" in message
-        assert "all-reduce (%q), channel 4" in message
-        assert threads == 0
-        assert rank == 2 or seconds < 4
-
-
-def test_one_who_raises(four: Workers) -> None:
-    common = (twice(PLAIN, SUM), 8)
-    four.start(fails, [(*common, 0.3 if k == 1 else 0.0, 30.0, k == 1) for k in range(4)])
-    for rank, outcome in enumerate(four.outcomes()):
-        seconds, message, threads = outcome[1]
-        assert seconds < 10
-        assert threads == 0
-        assert "gone astray" in message
-        assert rank == 1 or "participant 1 failed: KeyError" in message
-
-
-def test_the_processes_go_on_after_failures(four: Workers) -> None:
-    text = text_of("f32[8] all-reduce(p), to_apply=f, replica_groups={}", "f32[8]")
-    assert all((r[0] == 4).all() for r in on_processes(four, text, [(np.ones(8, "f"),)] * 4))
-
-
-def dies(n: int, victim: bool, begun: bool) -> tuple[float, str, int]:
-    text = text_of(f"f32[{n}] all-reduce(p), to_apply=f, replica_groups={{}}, channel_id=3", f"f32[{n}]")
-    program = xla_torch.parse_hlo(text)
-    before = threading.active_count()
-    if victim:
-        threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGKILL)).start()
-    start = time.monotonic()
-    try:
-        with of_process_group(timeout=60):
-            while True:
-                program(torch.ones(n))
-                if victim and not begun:
-                    time.sleep(30)
-    except Exception as error:
-        return time.monotonic() - start, str(error), threading.active_count() - before
-
-
-@pytest.mark.parametrize(("n", "begun"), [(8, False), (1 << 20, True)], ids=["waited for", "in the middle of its data"])
-def test_a_killed_process_ends_the_others(n: int, begun: bool) -> None:
-    with workers(3) as three:
-        three.start(dies, [(n, k == 1, begun) for k in range(3)])
-        outcomes = three.outcomes()
-        assert outcomes[1] == ("dead",)
-        for _, (seconds, message, threads) in (outcomes[0], outcomes[2]):
-            assert seconds < 20
-            assert message.startswith("all-reduce (%r), channel 3: participants [1] are gone")
-            assert threads == 0
-    assert all(not process.is_alive() for process in three.processes)
-
-
-# ------------------------------------------------------------------------------------------- training
-
-
-def linear(name: str, *shapes: str) -> tuple[xla_torch.XlaBuilder, list[xla_torch.XlaOp]]:
-    builder = xla_torch.XlaBuilder(name)
-    return builder, [builder.parameter(k, Shape.parse(s)) for k, s in enumerate(shapes)]
-
-
-def squares(x: xla_torch.XlaOp) -> xla_torch.XlaOp:
-    builder = xla_torch.XlaBuilder("add")
-    add = builder.build(ops.Add(*(builder.parameter(k, Shape.parse("f32[]")) for k in range(2))))
-    return ops.Reduce([x * x], [x.builder.constant(np.float32(0))], add, [0, 1])
-
-
-def train_on_shares(x: torch.Tensor, y: torch.Tensor, w: torch.Tensor, steps: int) -> torch.Tensor:
-    """Data parallel: every participant has some rows, gradients are averaged."""
-    builder, (px, py, pw) = linear("loss", "f32[2,6]", "f32[2,3]", "f32[6,3]")
-    loss = builder.build(squares(ops.Dot(px, pw) - py))
-    builder, (g,) = linear("mean", "f32[6,3]")
-    mean = builder.build(ops.CrossReplicaSum(g) * 0.25)
-    weights = w.clone().requires_grad_()
-    optimizer = torch.optim.SGD([weights], lr=0.01)
-    with of_process_group():
-        for _ in range(steps):
-            optimizer.zero_grad()
-            loss(x, y, weights).backward()
-            weights.grad = mean(weights.grad)
-            optimizer.step()
-    return weights.detach()
-
-
-def test_data_parallel_training(four: Workers) -> None:
-    torch.manual_seed(0)
-    x, y, w = torch.randn(8, 6), torch.randn(8, 3), torch.randn(6, 3)
-    trained = four.call(train_on_shares, [(x[2 * k:2 * k + 2], y[2 * k:2 * k + 2], w, 5) for k in range(4)])
-    want = w.clone()
-    for _ in range(5):
-        want -= 0.01 * (2 * x.T @ (x @ want - y)) / 4
-    for got in trained:
-        torch.testing.assert_close(got, want)
-        assert torch.equal(got, trained[0])
-
-
-def train_on_slices(x: torch.Tensor, y: torch.Tensor, first: torch.Tensor, second: torch.Tensor, steps: int) -> Any:
-    """Tensor parallel: columns of the first layer, rows of the second, and one sum of all participants between."""
-    builder, (px, py, pa, pb) = linear("loss", "f32[8,6]", "f32[8,3]", "f32[6,2]", "f32[2,3]")
-    out = ops.CrossReplicaSum(ops.Dot(ops.Tanh(ops.Dot(px, pa)), pb))
-    loss = builder.build(squares(out - py) * 0.25)  # four participants have this loss
-    first, second = first.clone().requires_grad_(), second.clone().requires_grad_()
-    with of_process_group():
-        for _ in range(steps):
-            loss(x, y, first, second).backward()
-            with torch.no_grad():
-                for weight in (first, second):
-                    assert weight.grad is not None
-                    weight -= 0.01 * weight.grad
-                    weight.grad = None
-    return first.detach(), second.detach()
-
-
-def test_tensor_parallel_training(four: Workers) -> None:
-    torch.manual_seed(1)
-    x, y, a, b = torch.randn(8, 6), torch.randn(8, 3), torch.randn(6, 8), torch.randn(8, 3)
-    trained = four.call(train_on_slices, [(x, y, a[:, 2 * k:2 * k + 2].contiguous(), b[2 * k:2 * k + 2], 5) for k in range(4)])
-    whole = [a.clone().requires_grad_(), b.clone().requires_grad_()]
-    for _ in range(5):
-        loss = ((torch.tanh(x @ whole[0]) @ whole[1] - y) ** 2).sum()
-        gradients = torch.autograd.grad(loss, whole)
-        whole = [(w - 0.01 * g).detach().requires_grad_() for w, g in zip(whole, gradients, strict=True)]
-    torch.testing.assert_close(torch.cat([t[0] for t in trained], 1), whole[0].detach())
-    torch.testing.assert_close(torch.cat([t[1] for t in trained], 0), whole[1].detach())
-
-
-def gradient_of_gathered(x: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-    builder, (px, pw) = linear("gathered", "f32[2,3]", "f32[8,3]")
-    program = builder.build(squares(ops.AllGather(px, 0, 4) * pw))
-    given = x.clone().requires_grad_()
-    with of_process_group():
-        program(given, weights).backward()
-    assert given.grad is not None
-    return given.grad
-
-
-def test_gradients_of_all_gather(four: Workers) -> None:
-    torch.manual_seed(2)
-    x, weights = torch.randn(8, 3), torch.randn(4, 8, 3)
-    got = four.call(gradient_of_gathered, [(x[2 * k:2 * k + 2], weights[k]) for k in range(4)])
-    torch.testing.assert_close(torch.cat(got), 2 * x * (weights ** 2).sum(0))
 
 
 # ------------------------------------------------------------------------------------------- the command line

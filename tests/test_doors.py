@@ -287,6 +287,16 @@ def test_autocast_leaves_types_alone():
     assert_close(found, torch.autograd.grad(reference(x, w).sum(), (x, w)))
 
 
+def test_autocast_leaves_types_of_compiled_programs_alone():
+    compiled = xla_torch.compile(build(dense, (2, 3), (3, 4), element_type=F32), "aot_eager")
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        result = compiled(X.float(), W.float())
+    assert result.dtype is torch.float32
+    assert_close(result, reference(X.float(), W.float()))
+    assert_close(compiled(X.float(), W.float()), result)
+    torch._dynamo.reset()
+
+
 def test_inference_mode_spoils_nothing():
     computation = build(lambda x: ops.Mul(x, x.builder.constant(np.arange(3.0))), (3,))
     with torch.inference_mode():

@@ -217,6 +217,7 @@ BINARY_VALUES = [
     ("maximum", "c64", [1 + 2j, 1 + 3j], [1 + 3j, 1 + 2j], [1 + 3j, 1 + 3j], "XLA's CPU code takes lhs on ties of the real part"),
     ("minimum", "c64", [1 + 2j, 1 + 3j], [1 + 3j, 0 + 9j], [1 + 2j, 0 + 9j], "XLA's CPU code takes lhs on ties of the real part"),
     ("power", "c64", [0, 0, 2], [0, 2, 3], [1, 0, 8], "0^0 is 1"),
+    ("power", "c64", [complex(INF, 1), complex(NAN, 0), 1, 1], [0, 0, complex(INF, -1), NAN], [1, 1, 1, 1], "C's pow"),
 ]
 
 
@@ -417,7 +418,7 @@ CODE = [
     ("multiply(p, c)", "f32", "p * 3.0"),
     ("divide(c, p)", "f32", "kernels.elementwise.quotient(3.0, p)"),
     ("maximum(p, q)", "f32", "torch.maximum(p, q)"),
-    ("maximum(p, c)", "f32", "torch.clamp(p, min = 3.0)"),
+    ("maximum(p, c)", "f32", "torch.clamp_min(p, 3.0)"),
     ("tanh(p)", "f32", "torch.tanh(p)"),
     ("logistic(p)", "f64", "torch.sigmoid(p)"),
     ("xor(p, q)", "s32", "p ^ q"),

@@ -13,10 +13,12 @@ from jax_oracle import compare, flat, is_differentiable, program, to_torch
 from oracle import HAS_XLA, needs_xla, run_xla
 from test_autodiff import PROGRAMS, complex_argument
 from xla_torch.errors import DifferentiationError, InvalidArgument
+from xla_torch.interop import custom_calls
 
 if HAS_XLA:
     import jax
     import jax.numpy as jnp
+    from jax import lax
 
 
 def leaves(value):
@@ -156,3 +158,66 @@ def test_a_result_that_does_not_depend():
         torch.ones(3), torch.ones(3, dtype=torch.int32), torch.ones(3))
     assert result.tolist() == [2, 2, 2]
     assert tangent == ()
+
+
+# ------------------------------------------------------------------------------------------------ linear algebra
+
+
+def _positive(a):
+    return a @ a.conj().T + jnp.eye(3)
+
+
+def _restored(left, values, right):
+    return (left * jnp.exp(values / 10)) @ right, values
+
+
+def _exponential(values, vectors):
+    return (vectors * jnp.exp(values / 10)) @ vectors.conj().T, values
+
+
+FACTORISATIONS = {
+    "lu": lambda a: jax.scipy.linalg.lu(a)[1:],
+    "solve": lambda a: jnp.linalg.solve(a, jnp.flip(a, 0)[:, :2]),
+    "qr": jnp.linalg.qr,
+    "svd": lambda a: _restored(*jnp.linalg.svd(a)),
+    "singular values": lambda a: jnp.linalg.svd(a, compute_uv=False),
+    "eigh": lambda a: _exponential(*jnp.linalg.eigh(_positive(a))),
+    "cholesky": lambda a: jnp.linalg.cholesky(_positive(a)),
+    "triangular solve": lambda a: lax.linalg.triangular_solve(a, jnp.flip(a, 0)[:, :2], left_side=True, lower=True),
+    "fft": lambda a: jnp.fft.fft(a) * a,
+    "rfft": lambda a: jnp.fft.irfft(jnp.fft.rfft(a.real) ** 2, n=3),
+}
+
+
+@needs_xla
+@pytest.mark.parametrize("name", FACTORISATIONS)
+@pytest.mark.parametrize("kind", ["f64", "c128"])
+def test_factorisations_forward_and_twice(name, kind):
+    """Tangents are JAX's. Second derivatives are equal forward over reverse, reverse over forward and reverse over reverse."""
+    a = SQUARE + 3 * np.eye(3) + (1j * SQUARE[::-1] if kind == "c128" else 0)
+    function = FACTORISATIONS[name]
+    computation, given = program(function, a), to_torch(a)
+    (direction,) = like([a])
+    _, tangent = xla_torch.jvp(computation)(given, to_torch(direction))
+    compare(leaves((tangent,)), jax_jvp(function, (a,), [0], [direction]), 1e-8)
+
+    cts = list(map(to_torch, like(jax_jvp(function, (a,), [0], [direction]), seed=5)))
+    reverse, forward = xla_torch.vjp(computation), xla_torch.jvp(computation)
+    (want,) = xla_torch.vjp(reverse, [0])(given, *cts, to_torch(direction))
+    over_reverse = xla_torch.jvp(reverse, [0])(given, *cts, to_torch(direction))[1]
+    over_forward = xla_torch.vjp(forward, [0])(given, to_torch(direction), *map(torch.zeros_like, cts), *cts)
+    torch.testing.assert_close([leaves((over_reverse,))[0], over_forward[0]], [want, want])
+
+
+def test_tangents_of_custom_calls():
+    """By the gradient of the gradient, which is linear in its cotangent: by torch's autograd or by the registered rule."""
+    x, t = torch.tensor([1.0, 2.0, -3.0], dtype=torch.float64), torch.tensor([1.0, 10.0, 100.0], dtype=torch.float64)
+    for vjp in (None, lambda ct, out, x, y: (3 * ct * x * x * y, ct * x ** 3)):
+        xla_torch.register_custom_call("my.cube", lambda x, y: x ** 3 * y, vjp)
+        text = 'ENTRY m { x = f64[3] parameter(0)\n y = f64[3] parameter(1)\n ' \
+               'ROOT r = f64[3] custom-call(x, y), custom_call_target="my.cube" }'
+        derivative = xla_torch.jvp(xla_torch.parse_hlo(text), 0)
+        _, tangent = derivative(x, 2 * x, t)
+        torch.testing.assert_close(tangent, 6 * x ** 3 * t)
+        assert derivative.to_hlo_text().count("xla_torch.vjp[2].xla_torch.vjp[0].my.cube") == 1
+        custom_calls.unregister_custom_call("my.cube")

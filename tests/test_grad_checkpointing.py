@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 import xla_torch
+from counting import Counted
 from jax_oracle import compare, program, to_torch
 from loop_rows import COUNTED, WHILES, H, W, check, counted_as_it_goes, in_a_scan, in_itself, loop_shapes, rows_written
 from oracle import HAS_XLA, needs_xla
@@ -76,7 +73,7 @@ def test_weight_gradients_are_added_up_in_place():
     derivative = xla_torch.vjp(program(function, w, w[:2]))
     given = [to_torch(w), to_torch(w[:2]), torch.ones(2, 96, dtype=torch.float64)]
     assert "torch.addmm(" in derivative.python_code()
-    made = Memory.of(derivative, *given).made
+    made = Counted.of(derivative, *given).made
     assert made < 4 * 96 * 96 * 8
     want = jax.vjp(function, w, w[:2])[1](np.ones((2, 96)))
     compare(derivative(*given), [np.asarray(g) for g in want], 1e-9)
@@ -104,42 +101,6 @@ def test_a_product_is_not_added_later_than_its_factors_live(turned):
 # ------------------------------------------------------------------------------------------------ memory
 
 
-class Memory(TorchDispatchMode):
-    """Counts the bytes of the tensors that are made inside: all together, and the most that live at once."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.made = self.live = self.peak = 0
-        self._sizes: dict[int, int] = {}
-
-    @classmethod
-    def of(cls, function: Callable[..., Any], *arguments: Any) -> Memory:
-        function(*arguments)  # what is made once stays out of the count
-        memory = cls()
-        with memory:
-            function(*arguments)
-        return memory
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        out = func(*args, **(kwargs or {}))
-        for tensor in tree_leaves(out):
-            if isinstance(tensor, torch.Tensor):
-                self._note(tensor.untyped_storage())
-        return out
-
-    def _note(self, storage: torch.UntypedStorage) -> None:
-        key = storage._cdata
-        if key not in self._sizes:
-            self._sizes[key] = storage.nbytes()
-            self.made += storage.nbytes()
-            self.live += storage.nbytes()
-            self.peak = max(self.peak, self.live)
-            weakref.finalize(storage, self._gone, key)
-
-    def _gone(self, key: int) -> None:
-        self.live -= self._sizes.pop(key)
-
-
 WIDTH = 32
 ROW = 4 * WIDTH
 
@@ -163,7 +124,7 @@ def test_memory_is_one_row_for_each_iteration_and_the_root_of_that_with_segments
 
     def peak(n: int, **options: Any) -> int:
         derivative = xla_torch.value_and_grad(program(make(n), w, h), options=GradientOptions(**options))
-        return Memory.of(derivative, to_torch(w), to_torch(h)).peak
+        return Counted.of(derivative, to_torch(w), to_torch(h)).peak
 
     assert 900 * ROW < peak(900) < 900 * ROW * 1.1 + 40 * ROW
     assert peak(900, loop_checkpoint="sqrt") < 120 * ROW
@@ -198,4 +159,4 @@ def test_a_view_does_not_keep_what_it_looks_into():
 
     w, h = np.full(WIDTH, 1.01, np.float32), np.ones(WIDTH, np.float32)
     derivative = xla_torch.grad(program(function, w, h), (1,), options=GradientOptions())
-    assert Memory.of(derivative, to_torch(w), to_torch(h)).peak < 50 * 200 * ROW * 1.5
+    assert Counted.of(derivative, to_torch(w), to_torch(h)).peak < 50 * 200 * ROW * 1.5

@@ -1,85 +1,141 @@
-"""Gradients of collectives: what all participants' losses change by when one participant's argument does."""
+"""Gradients of collectives with threads as participants: those of one program of all arguments, and differences of values."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import xla_torch
+from collective_rows import COUNT, MIXED, MUL, ROWS, UNEVEN, Arrays
+from collective_rows import Row as WholeRow
 from gradient_rows import Smooth, built, drawn_examples, smooth_values, values
+from many_devices import output_of
 from op_rows import FAMILIES, Row
-from xla_torch import Shape, ops
-from xla_torch.types import F64
-
-HALVES = ((0, 1), (2, 3))
-PAIRS = ((0, 1), (1, 2), (3, 0))
+from oracle import HAS_XLA, needs_xla, xla_accepts
+from xla_torch import ops, run_replicas
+from xla_torch.errors import DifferentiationError
 
 
-def region(function: Callable[..., xla_torch.XlaOp]) -> xla_torch.XlaComputation:
-    builder = xla_torch.XlaBuilder("region")
-    return builder.build(function(*(builder.parameter(k, Shape.array(F64)) for k in range(2))))
+def run(row: WholeRow, program: xla_torch.XlaComputation, given: Sequence[Sequence[np.ndarray]]) -> list[list[np.ndarray]]:
+    """The flat floating results of each participant."""
+    found = run_replicas(program, [tuple(g) for g in given], num_replicas=row.replicas, num_partitions=row.partitions)
+    return [[a for a in results if a.dtype.kind == "f"] for results in found]
 
 
-ADD, MUL, MAX, MIN = map(region, (ops.Add, ops.Mul, ops.Max, ops.Min))
-
-
-def several(tuple_op: xla_torch.XlaOp) -> list[xla_torch.XlaOp]:
-    return [ops.GetTupleElement(tuple_op, k) for k in range(len(tuple_op.shape.tuple_shapes))]
-
-
-def gathered(x: xla_torch.XlaOp) -> xla_torch.XlaOp:
-    """all-gather in two halves."""
-    shape = Shape.parse("(f64[2,4], f64[8,4])")
-    start = x.builder.add("all-gather-start", [x], {"dimensions": (0,)}, shape)
-    return x.builder.add("all-gather-done", [start], {}, shape.tuple_shapes[1])
-
-
-def permuted(x: xla_torch.XlaOp, passed_on: bool = False) -> xla_torch.XlaOp:
-    """collective-permute in two halves; the first half also passes its operand on."""
-    shape = Shape.parse("(f64[2,4], f64[2,4], u32[], u32[])")
-    start = x.builder.add("collective-permute-start", [x], {"source_target_pairs": PAIRS}, shape)
-    done = x.builder.add("collective-permute-done", [start], {}, shape.tuple_shapes[1])
-    return done + ops.GetTupleElement(start, 0) if passed_on else done
-
-
-ROWS: dict[str, Callable[..., object]] = {
-    "all-reduce add": lambda x, y: ops.AllReduce(x * x, ADD),
-    "all-reduce add in groups": lambda x, y: ops.AllReduce(x * x, ADD, HALVES),
-    "all-reduce max": lambda x, y: ops.AllReduce(x * y, MAX),
-    "all-reduce min in groups": lambda x, y: ops.AllReduce(x, MIN, HALVES),
-    "all-reduce mul": lambda x, y: ops.AllReduce(x, MUL),
-    "all-reduce of two": lambda x, y: several(ops.AllReduceTuple([x * y, y], ADD)),
-    "all-reduce in two halves": lambda x, y: x.builder.add(
-        "all-reduce-done", [x.builder.add("all-reduce-start", [x * x], {"to_apply": ADD.module.entry}, x.shape)], {}, x.shape),
-    "cross-replica-sum": lambda x, y: ops.CrossReplicaSum(x * y),
-    "reduce-scatter": lambda x, y: ops.ReduceScatter(x * y, ADD, 1, 4),
-    "reduce-scatter in groups": lambda x, y: ops.ReduceScatter(x * y, ADD, 0, 2, HALVES),
-    "all-gather": lambda x, y: ops.AllGather(x * y, 1, 4),
-    "all-gather in groups": lambda x, y: ops.AllGather(x, 0, 2, HALVES),
-    "all-gather of two": lambda x, y: several(ops.AllGatherTuple([x, y], 0, 4)),
-    "all-gather in two halves": lambda x, y: gathered(x * y),
-    "all-to-all": lambda x, y: ops.AllToAll(x * y, 1, 1, 4),
-    "all-to-all across": lambda x, y: ops.AllToAll(x * y, 1, 0, 4),
-    "all-to-all of several": lambda x, y: several(ops.AllToAllTuple([x, y], HALVES))[1],
-    "collective-permute": lambda x, y: ops.CollectivePermute(x * y, PAIRS),
-    "collective-permute of two": lambda x, y: several(ops.MultiCollectivePermute([x, x * y], PAIRS)),
-    "collective-permute in two halves": lambda x, y: permuted(x * y),
-    "collective-permute passing on": lambda x, y: permuted(x * y, True),
-    "collective-broadcast": lambda x, y: ops.CollectiveBroadcast(x * y, ((2, 1, 0),)),
-    "collective-reduce": lambda x, y: x.builder.add(
-        "collective-reduce", [x * y], {"to_apply": ADD.module.entry, "replica_groups": HALVES}, x.shape),
-}
+def agree(got: Sequence[Sequence[np.ndarray]], want: Sequence[Sequence[np.ndarray]]) -> None:
+    for own, expected in zip(got, want, strict=True):
+        for a, b in zip(own, expected, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_collectives(name: str) -> None:
-    """The losses' difference along a direction is the gradients' product with it; `all` losses count."""
-    arguments = [(values(2, 4, seed=r), values(2, 4, seed=r + 9)) for r in range(4)]
-    directions = [(values(2, 4, seed=r + 20), values(2, 4, seed=r + 30)) for r in range(4)]
-    check(built(ROWS[name], *arguments[0]), arguments, directions)
+def test_gradients_are_those_of_one_program(name: str) -> None:
+    row, program = ROWS[name], ROWS[name].program()
+    wholes = row.results(*row.stacked())
+    agree(run(row, program, row.given()), [[w[p].detach().numpy() for w in wholes] for p in range(COUNT)])
+    given = [(*a, *c) for a, c in zip(row.given(), row.cotangents(), strict=True)]
+    agree(run(row, xla_torch.vjp(program), given), row.gradients())
+
+
+def directions(row: WholeRow) -> list[Arrays]:
+    """For each participant's floating arguments where they move to."""
+    return [tuple(smooth_values(a.shape, False, 70 + 10 * p + k) for k, a in enumerate(given) if a.dtype.kind == "f")
+            for p, given in enumerate(row.given())]
+
+
+def stacked(columns: Sequence[Arrays]) -> list[torch.Tensor]:
+    return [torch.from_numpy(np.stack(column)) for column in zip(*columns, strict=True)]
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_tangents_are_those_of_one_program(name: str) -> None:
+    """Every participant's arguments move; its results move as those of the one program."""
+    row = ROWS[name]
+    given = row.stacked()
+    floats = [s for s in given if s.requires_grad]
+    rest = [s for s in given if not s.requires_grad]
+    _, tangents = torch.autograd.functional.jvp(lambda *moved: tuple(row.results(*moved, *rest)), tuple(floats),
+                                                tuple(stacked(directions(row))))
+    derivative = xla_torch.jvp(row.program())
+    found = run(row, derivative, [(*a, *d) for a, d in zip(row.given(), directions(row), strict=True)])
+    agree([own[len(own) // 2:] for own in found], [[t[p].numpy() for t in tangents] for p in range(COUNT)])
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_second_derivatives_are_those_of_one_program(name: str) -> None:
+    row = ROWS[name]
+    given = row.stacked()
+    floats = [s for s in given if s.requires_grad]
+    wholes, cts, along = row.results(*given), stacked(row.cotangents()), stacked(directions(row))
+    slopes = torch.autograd.grad(wholes, floats, cts, create_graph=True, materialize_grads=True)
+    want = torch.autograd.grad(slopes, floats, along, materialize_grads=True) if any(s.requires_grad for s in slopes) else [
+        torch.zeros_like(f) for f in floats]
+    second = xla_torch.vjp(xla_torch.vjp(row.program()), list(range(len(floats))))
+    found = run(row, second, [(*a, *c, *d) for a, c, d in zip(row.given(), row.cotangents(), directions(row), strict=True)])
+    agree(found, [[w[p].numpy() for w in want] for p in range(COUNT)])
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_derivatives_are_programs(name: str) -> None:
+    """They are read again as they were printed, and XLA's parser reads them. It knows no collective-reduce."""
+    text = xla_torch.vjp(ROWS[name].program()).to_hlo_text()
+    assert xla_torch.parse_hlo(text).to_hlo_text() == text
+    if HAS_XLA and " collective-reduce(" not in text:
+        assert xla_accepts(text) is None
+
+
+ON_XLA = """
+import sys
+import numpy as np
+import xla_torch
+from collective_rows import ROWS
+from many_devices import run_on_devices
+
+for name in sys.argv[1:]:
+    row = ROWS[name]
+    derivative = xla_torch.vjp(row.program())
+    derivative.module.header.update(replica_count=row.replicas, num_partitions=row.partitions)
+    given = [(*a, *c) for a, c in zip(row.given(), row.cotangents(), strict=True)]
+    found = run_on_devices(derivative.to_hlo_text(), given, row.replicas, row.partitions)
+    for own, want in zip(found, row.gradients(), strict=True):
+        for a, b in zip(own, want, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12, err_msg=name)
+print("agreed", len(sys.argv) - 1)
+"""
+
+NOT_THERE = ("ragged", "broadcast", "collective-reduce", "send", "in place", "collective-permute of two", "reduce-scatter of two")
+"""What XLA's CPU runtime, or its way through StableHLO, does not take."""
+
+
+@needs_xla
+def test_derivatives_on_real_xla() -> None:
+    names = [name for name in ROWS if not any(word in name for word in NOT_THERE)]
+    found = output_of(ON_XLA, *names)
+    assert f"agreed {len(names)}" in found, found
+
+
+ON_JAX = """
+import jax, numpy as np
+from jax.sharding import AxisType, PartitionSpec as P
+
+mesh = jax.make_mesh((2,), ("i",), axis_types=(AxisType.Auto,))
+w, x = np.array([3.0, 3.0]), np.array([1.0, 2.0])
+for loss in (lambda w, x: (w * x).sum(), lambda w, x: jax.lax.psum((w * x).sum(), "i")):
+    print(jax.pmap(jax.grad(loss), axis_name="i")(w, x).tolist(), *(
+        jax.shard_map(jax.grad(loss), mesh=mesh, in_specs=P("i"), out_specs=P("i"), check_vma=check)(w, x).tolist()
+        for check in (False, True)), jax.shard_map(jax.grad(loss), mesh=mesh, in_specs=(P(), P("i")), out_specs=P())(w[:1], x))
+"""
+
+
+@needs_xla
+def test_what_is_said_of_jax() -> None:
+    """By pmap, and by shard_map without and with what JAX knows to be the same everywhere; of a common argument."""
+    found = output_of(ON_JAX)
+    assert "[1.0, 2.0] [1.0, 2.0] [1.0, 2.0] [3.]\n[2.0, 4.0] [2.0, 4.0] [1.0, 2.0] [3.]\n" in found, found
 
 
 def check(program: xla_torch.XlaComputation, arguments: list, directions: list, replicas: int = 4, partitions: int = 1,
@@ -91,7 +147,7 @@ def check(program: xla_torch.XlaComputation, arguments: list, directions: list, 
            for r in range(len(arguments))]
 
     def run(program: xla_torch.XlaComputation, given: list) -> list:
-        results = xla_torch.run_replicas(program, [tuple(g) for g in given], num_replicas=replicas, num_partitions=partitions)
+        results = run_replicas(program, [tuple(g) for g in given], num_replicas=replicas, num_partitions=partitions)
         return [[a for a in map(np.asarray, of) if a.dtype.kind in "fc"] for of in results]
 
     def total(sign: int) -> float:
@@ -136,31 +192,19 @@ def test_product_of_zeros() -> None:
     """Where one factor is zero it alone has a gradient, where two are nobody has."""
     factors = [np.array([2.0, 0.0, 0.0]), np.array([3.0, 5.0, 0.0]), np.array([0.5, 7.0, 1.0])]
     derivative = xla_torch.vjp(built(lambda x: ops.AllReduce(x, MUL), factors[0]))
-    found = xla_torch.run_replicas(derivative, [(f, np.ones(3)) for f in factors], num_replicas=3)
+    found = run_replicas(derivative, [(f, np.ones(3)) for f in factors], num_replicas=3)
     assert [f[0].tolist() for f in found] == [[4.5, 105.0, 0.0], [3.0, 0.0, 0.0], [18.0, 0.0, 0.0]]
 
 
-def test_ragged_all_to_all() -> None:
-    """Pieces of different sizes go back to where they came from; what was overwritten has no gradient."""
-    offsets = [np.array(o) for o in ([0, 1, 1, 3], [0, 0, 2, 3], [1, 1, 1, 2], [0, 2, 3, 3])]
-    sizes = np.array([[1, 0, 2, 1], [0, 2, 1, 1], [0, 0, 1, 2], [2, 1, 0, 1]])
-    targets = np.stack([np.concatenate([[0], np.cumsum(sizes[:, j])[:-1]]) for j in range(4)], 1)
-    arguments = [(values(4, 2, seed=r), values(6, 2, seed=r + 9), offsets[r].astype(np.int32), sizes[r].astype(np.int32),
-                  targets[r].astype(np.int32), sizes[:, r].astype(np.int32)) for r in range(4)]
-    directions = [(values(4, 2, seed=r + 20), values(6, 2, seed=r + 30), *(None,) * 4) for r in range(4)]
-    check(built(lambda x, y, i, s, o, r: ops.RaggedAllToAll(x, i, s, y, o, r), *arguments[0]), arguments, directions)
+REFUSED = {
+    "everybody, without a list": lambda x: ops.AllReduce(x, MIXED),
+    "groups of several sizes": lambda x: ops.AllReduce(x, MIXED, UNEVEN),
+    "all partitions of some replicas": lambda x: ops.AllReduce(x, MIXED, [[0, 1]], 1),
+}
 
 
-def test_slices_in_place_are_refused() -> None:
-    def program(x: xla_torch.XlaOp) -> xla_torch.XlaOp:
-        start = (x.builder.constant(0),)
-        return ops.MultiCollectivePermute([x, x, start, start], [(0, 0)], inplace=True, slice_sizes=[[2]])
-
-    with pytest.raises(xla_torch.errors.DifferentiationError, match="dynamic-update-slice"):
-        xla_torch.vjp(built(program, values(4)))
-
-
-def test_refused_reducers() -> None:
-    for program in (lambda x: ops.AllReduce(x, region(lambda a, b: a + b + a * b)), lambda x: ops.ReduceScatter(x, MAX, 0, 2)):
-        with pytest.raises(xla_torch.errors.DifferentiationError, match="gradient"):
-            xla_torch.vjp(built(program, values(4)))
+@pytest.mark.parametrize("name", REFUSED)
+def test_reducers_of_any_kind_need_groups_of_known_size(name: str) -> None:
+    with pytest.raises(DifferentiationError, match="for listed groups of one size only") as raised:
+        xla_torch.vjp(built(REFUSED[name], values(4)))
+    assert "list all participants in replica_groups" in str(raised.value)

@@ -105,6 +105,20 @@ def test_dynamic_reshape() -> None:
     assert found.tolist() == [0.0, 2.0, 4.0, 6.0, 0.0, 0.0]
 
 
+def test_dynamic_sizes_in_a_batch() -> None:
+    """One example after the other where results have one size; else refused, with what to do."""
+    builder = xla_torch.XlaBuilder("cut")
+    x, n = builder.parameter(0, Shape.parse("f32[6]")), builder.parameter(1, Shape.parse("s32[]"))
+    cut = ops.SetDimensionSize(x, n, 0)
+    program, rows = builder.build(cut * cut), torch.arange(12.0).reshape(2, 6)
+    found = torch.func.vmap(program)(rows, torch.tensor([3, 3], dtype=torch.int32))
+    torch.testing.assert_close(found, rows[:, :3].square())
+    with pytest.raises(xla_torch.errors.UnsupportedError, match="pad the results to their bounds"):
+        torch.func.vmap(program)(rows, torch.tensor([3, 4], dtype=torch.int32))
+    with pytest.raises(xla_torch.errors.UnsupportedError, match="pad it to its bound"):
+        xla_torch.vmap(program, 2)
+
+
 # -------------------------------------------------------------------------------------------------------- custom calls
 
 
@@ -137,21 +151,3 @@ def test_custom_call_through_autograd(target: str) -> None:
 def test_unknown_custom_call_is_refused() -> None:
     with pytest.raises(xla_torch.errors.DifferentiationError, match=r"register_(custom_call|gradient)"):
         xla_torch.vjp(calling("nobody_knows"))
-
-
-# ------------------------------------------------------------------------------------------------------------- refused
-
-
-def test_channels_are_refused() -> None:
-    program = load("""
-  x = f32[3] parameter(0)
-  t = token[] after-all()
-  s = (f32[3], u32[], token[]) send(x, t), channel_id=1
-  sent = token[] send-done(s), channel_id=1
-  r = (f32[3], u32[], token[]) recv(sent), channel_id=2
-  got = (f32[3], token[]) recv-done(r), channel_id=2
-  there = f32[3] get-tuple-element(got), index=0
-  here = f32[3] get-tuple-element(s), index=0
-  ROOT sum = f32[3] add(here, there)""", "(x: f32[3]) -> f32[3]")
-    with pytest.raises(xla_torch.errors.DifferentiationError, match="use collective-permute"):
-        xla_torch.vjp(program)

@@ -29,7 +29,10 @@ from loop_rows import (
 from oracle import HAS_XLA, needs_xla
 from xla_torch.autodiff.options import GradientOptions
 from xla_torch.errors import DifferentiationError, InvalidArgument
+from xla_torch.hlo.ir import reachable
 from xla_torch.lowering.kernels import tape
+from xla_torch.transform.dead_carries import without_dead_carries
+from xla_torch.transform.inline import inline
 
 if HAS_XLA:
     import jax
@@ -242,3 +245,66 @@ def test_tapes():
     assert tape.packed(tape.push(below, first), (2,), torch.float32, cpu).tolist() == [[1.0, 2.0], [1.0, 2.0]]
     assert tape.packed(tape.push(rows, first), (2,), torch.float32, cpu).shape == (3, 2)
     assert tape.packed(None, (2,), torch.int32, cpu).shape == (0, 2)
+
+
+# --------------------------------------------------------------------------------------------------- dead carries
+
+WASTEFUL = """
+inner {
+  c = (s32[], f64[], f64[]) parameter(0)
+  k = s32[] get-tuple-element(c), index=0
+  x = f64[] get-tuple-element(c), index=1
+  noted = f64[] get-tuple-element(c), index=2
+  one = s32[] constant(1)
+  next = s32[] add(k, one)
+  y = f64[] sine(x)
+  more = f64[] add(noted, y)
+  ROOT all = (s32[], f64[], f64[]) tuple(next, y, more)
+}
+less {
+  c = (s32[], f64[], f64[]) parameter(0)
+  k = s32[] get-tuple-element(c), index=0
+  three = s32[] constant(3)
+  ROOT less = pred[] compare(k, three), direction=LT
+}
+outer {
+  c = (s32[], f64[], f64[]) parameter(0)
+  k = s32[] get-tuple-element(c), index=0
+  x = f64[] get-tuple-element(c), index=1
+  noted = f64[] get-tuple-element(c), index=2
+  zero = s32[] constant(0)
+  start = (s32[], f64[], f64[]) tuple(zero, x, noted)
+  three = (s32[], f64[], f64[]) while(start), condition=less, body=inner
+  y = f64[] get-tuple-element(three), index=1
+  more = f64[] get-tuple-element(three), index=2
+  one = s32[] constant(1)
+  next = s32[] add(k, one)
+  ROOT all = (s32[], f64[], f64[]) tuple(next, y, more)
+}
+ENTRY main {
+  x = f64[] parameter(0)
+  n = f64[] parameter(1)
+  zero = s32[] constant(0)
+  start = (s32[], f64[], f64[]) tuple(zero, x, n)
+  loop = (s32[], f64[], f64[]) while(start), condition=less, body=outer
+  y = f64[] get-tuple-element(loop), index=1
+  noted = f64[] get-tuple-element(loop), index=2
+  ROOT both = (f64[], f64[]) tuple(y, noted)
+}
+"""
+"""Nine sines, and their sum, which is noted beside them."""
+
+
+def test_gradients_carry_only_what_is_read() -> None:
+    """What loops compute for results that a derivative has no use for is not in its program, in a nested loop neither."""
+    program = xla_torch.parse_hlo(WASTEFUL)
+    x, n = (torch.tensor(v, dtype=torch.float64) for v in (0.5, 0.25))
+    assert xla_torch.grad(program).to_hlo_text().count("f64[] add(") == 0
+    assert xla_torch.vjp(program, with_outputs=True).to_hlo_text().count("f64[] add(") > 0
+    leaf = x.clone().requires_grad_()
+    y = leaf
+    for _ in range(9):
+        y = y.sin()
+    torch.testing.assert_close(xla_torch.grad(program)(x, n), *torch.autograd.grad(y, leaf))
+    slim = without_dead_carries(inline(xla_torch.parse_hlo(WASTEFUL.replace("tuple(y, noted)", "tuple(y, x)")).entry))
+    assert [len(i.shape.tuple_shapes) for c in reachable([slim]) for i in c.instructions if i.opcode == "while"] == [2, 2]

@@ -190,7 +190,7 @@ def test_scatter_of_products_that_meet() -> None:
 
 
 def test_scatter_with_any_combiner() -> None:
-    """a + sin(a b): known where no two updates meet, refused with a hint where they may."""
+    """a + sin(a b), where no two updates meet: they are combined at once."""
     x, i, u = V34, indices([2], [0]), values(2, 4)
 
     def combined(x, u):
@@ -200,8 +200,33 @@ def test_scatter_with_any_combiner() -> None:
     ct = values(*outputs.shape)
     program = built(lambda x, i, u: scatter(x, i, u, lambda a, b: a + ops.Sin(a * b), unique=True), x, i, u)
     compare(xla_torch.vjp(program)(*map(to_torch, (x, i, u, ct))), list(map(np.asarray, pull(ct))), 1e-12)
-    with pytest.raises(xla_torch.errors.DifferentiationError, match="unique_indices=true"):
-        xla_torch.vjp(built(lambda x, i, u: scatter(x, i, u, lambda a, b: a + ops.Sin(a * b)), x, i, u))
+
+
+MEETING = V34, indices([1], [2], [1], [9], [1], [0]), values(6, 4, seed=1)
+"""Rows of which three go to one place, and one nowhere."""
+
+
+def in_order(x, i, u):
+    """MEETING's rows combined one after another by a + sin(a b)."""
+    for number, place in enumerate([1, 2, 1, None, 1, 0]):
+        if place is not None:
+            x = x.at[place].set(x[place] + jnp.sin(x[place] * u[number]))
+    return x
+
+
+def test_scatter_with_any_combiner_where_updates_meet() -> None:
+    """A fold for each element, walked back: JAX's gradients of the fold written out, also on real XLA, and to second order."""
+    check = row("scatter", in_order, *MEETING, build=lambda x, i, u: scatter(x, i, u, lambda a, b: a + ops.Sin(a * b)))
+    check_first(check)
+    check_second(check)
+
+
+def test_tangents_of_updates_that_meet() -> None:
+    x, i, u = map(to_torch, MEETING)
+    program = built(lambda x, i, u: scatter(x, i, u, lambda a, b: a + ops.Sin(a * b)), *MEETING)
+    _, found = xla_torch.jvp(program)(x, i, u, u[:3], x.repeat(2, 1))
+    _, want = jax.jvp(lambda x, u: in_order(x, None, u), (MEETING[0], MEETING[2]), (MEETING[2][:3], np.tile(MEETING[0], (2, 1))))
+    compare([found], [np.asarray(want)], 1e-12)
 
 
 def test_known_indices_cost_no_clamp() -> None:

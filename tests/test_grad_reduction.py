@@ -205,20 +205,23 @@ def test_init_above_all_elements_has_the_cotangent() -> None:
 POOLED = np.array([[7.0, 2, 5, 3, 10, 2], [3, 8, 9, 3, 4, 2], [1, 5, 7, 5, 6, 1], [0, 6, 2, 7, 2, 8]])
 
 
-def select_and_scatter(x, s, i, strides=(2, 3), padding=((0, 0), (0, 0))):
+def select_and_scatter(x, s, i, strides=(2, 3), padding=((0, 0), (0, 0)), scatter=operator.add):
     return ops.SelectAndScatterWithGeneralPadding(
-        x, computation(ops.Ge, F64, F64), (2, 3), strides, padding, s, i, reducer(operator.add))
+        x, computation(ops.Ge, F64, F64), (2, 3), strides, padding, s, i, reducer(scatter))
 
 
-def test_select_and_scatter() -> None:
-    """The source gathers from where its windows selected; what did not select is constant."""
-    for strides, padding, count in (((2, 3), ((0, 0), (0, 0)), (2, 2)), ((1, 2), ((1, 0), (0, 2)), (4, 3))):
-        program = built(lambda x, s, i: select_and_scatter(x, s, i, strides, padding), POOLED, values(*count), np.float64(0.5))  # noqa: B023
-        tensors = [to_torch(a) for a in (POOLED, values(*count), np.float64(0.5))]
-        tensors[1].requires_grad_()
-        tensors[2].requires_grad_()
-        assert torch.autograd.gradcheck(program, tensors)
-        assert torch.autograd.gradgradcheck(program, tensors)
+@pytest.mark.parametrize("scatter", [operator.add, operator.mul, ops.Max, lambda a, b: a * ops.Cos(b) + b])
+@pytest.mark.parametrize(("strides", "padding", "count"), [
+    ((2, 3), ((0, 0), (0, 0)), (2, 2)), ((1, 2), ((1, 0), (0, 2)), (4, 3))])
+def test_select_and_scatter(scatter, strides, padding, count) -> None:
+    """The source gathers from where its windows selected, whatever is made of what comes to one place."""
+    arrays = POOLED, values(*count), np.float64(0.5)
+    program = built(lambda x, s, i: select_and_scatter(x, s, i, strides, padding, scatter), *arrays)
+    tensors = [to_torch(a) for a in arrays]
+    tensors[1].requires_grad_()
+    tensors[2].requires_grad_()
+    assert torch.autograd.gradcheck(program, tensors)
+    assert torch.autograd.gradgradcheck(program, tensors)
 
 
 # ---------------------------------------------------------------------------------------------- scan, sort, batch norm

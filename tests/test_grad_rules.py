@@ -165,8 +165,8 @@ def test_register_gradient_of_a_target(cube: str) -> None:
         assert torch.autograd.gradcheck(program, x)
         assert torch.autograd.gradgradcheck(program, x)
         assert "xla_torch.vjp" not in xla_torch.vjp(program).to_hlo_text()
-    (found,) = torch.autograd.grad(program(x).sum(), x)
-    assert found.tolist() == [0, 0, 0]  # by torch's autograd again, which sees a constant
+    with pytest.raises(ExecutionError, match="the gradient is not known"):  # by torch's autograd again, which sees a constant
+        torch.autograd.grad(program(x).sum(), x)
 
 
 def test_a_rule_goes_before_what_is_known_of_a_target() -> None:
@@ -265,6 +265,109 @@ def test_a_rule_that_torch_cannot_differentiate() -> None:
     assert derivative(x, x)[0].tolist() == [3, 3, 3]
     with pytest.raises(ExecutionError, match="torch cannot differentiate this vjp"):
         xla_torch.vjp(derivative)(x, x, x)
+    unregister_custom_call("my.opaque")
+
+
+class Opaque(torch.autograd.Function):
+    """The square, by a backward that leaves torch."""
+
+    @staticmethod
+    def forward(ctx, x):  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, ct):  # pyright: ignore[reportIncompatibleMethodOverride]
+        return torch.from_numpy(2 * ct.detach().numpy() * ctx.saved_tensors[0].detach().numpy())
+
+
+def untraced(x):
+    with torch.no_grad():
+        return x * x
+
+
+ONES = torch.ones(3, dtype=torch.float64)
+
+
+@pytest.mark.parametrize(("function", "argnums", "message"), [
+    (lambda x, y: (x.detach() * 2, y), 0, "a result without a graph"),
+    (lambda x, y: (untraced(x), y), 0, "a result without a graph"),
+    (lambda x, y: (torch.from_numpy(x.detach().numpy() ** 2), y), 0, "a result without a graph"),
+    (lambda x, y: (torch.from_numpy(x.detach().numpy()) * y, y), 0, "no way to floating operand 0"),
+    (lambda x, y: (torch.from_numpy(x.detach().numpy()) * y, y), 1, ""),
+    (lambda x, y: (x * y, (x * y).detach()), (0, 1), "a result without a graph"),
+    (lambda x, y: (x.floor() * y, y * y), (0, 1), ""),
+    (lambda x, y: (y * y, x * x), (0, 1), ""),
+], ids=["detached", "no graph", "numpy", "one of two", "the other one", "one result", "a step", "crossed"])
+def test_what_torch_cannot_follow_is_no_zero(function, argnums, message) -> None:
+    """A custom call that leaves torch has no gradient, unless no one asks for that operand's."""
+    xla_torch.register_custom_call("my.pair", function)
+    whole = calling("my.pair", "f64[3]", "f64[3]", result="(f64[3], f64[3])")
+    derivative = xla_torch.vjp(whole, argnums)
+    if message:
+        with pytest.raises(ExecutionError, match=f"(?s)my.pair.*the gradient is not known.*{message}"):
+            derivative(ONES, ONES, ONES, ONES)
+    else:
+        x, y = (torch.full((3,), v, dtype=torch.float64, requires_grad=True) for v in (1.5, 2.5))
+        wanted = [(x, y)[k] for k in ([argnums] if isinstance(argnums, int) else argnums)]
+        want = torch.autograd.grad([r for r in function(x, y) if r.requires_grad], wanted, [ONES, ONES])
+        found = derivative(x.detach(), y.detach(), ONES, ONES)
+        torch.testing.assert_close(found if isinstance(found, tuple) else (found,), want)
+    unregister_custom_call("my.pair")
+
+
+def test_a_result_without_cotangent_needs_no_graph() -> None:
+    """Only what the loss reads has to be followed; and a call that nothing reads is not in a gradient's program."""
+    xla_torch.register_custom_call("my.pair", lambda x, y: (x * y, x.detach()))
+    whole = calling("my.pair", "f64[3]", "f64[3]", result="(f64[3], f64[3])")
+    program = xla_torch.grad(sum_of_first(whole))
+    assert program(2 * ONES, 3 * ONES).tolist() == [3, 3, 3]
+    assert program.to_hlo_text().count(" custom-call(") == 1  # the gradient's own: the call itself is dead
+    unregister_custom_call("my.pair")
+
+
+def sum_of_first(program: xla_torch.XlaComputation) -> xla_torch.XlaComputation:
+    builder = xla_torch.XlaBuilder("first")
+    operands = [builder.parameter(k, s) for k, s in enumerate(program.program_shape.parameters)]
+    first = ops.GetTupleElement(ops.Call(builder, program, operands), 0)
+    total = xla_torch.XlaBuilder("total")
+    scalar = Shape.parse("f64[]")
+    add = total.build(total.parameter(0, scalar) + total.parameter(1, scalar))
+    return builder.build(ops.ReduceAll(first, 0.0, add))
+
+
+@pytest.mark.parametrize(("has_effect", "calls"), [(False, 1), (True, 2)])
+def test_a_call_with_an_effect_stays(has_effect: bool, calls: int) -> None:
+    """As in XLA: without an effect, a call that nothing reads is left out, in the program and in its gradient."""
+    seen = []
+    xla_torch.register_custom_call("my.seen", lambda x: (seen.append(1), x * 2.0)[1], lambda ct, out, x: (ct * 2.0,))
+    builder = xla_torch.XlaBuilder("seen")
+    x = builder.parameter(0, Shape.parse("f64[3]"))
+    used, _ = (ops.CustomCall(builder, "my.seen", [v], x.shape, has_side_effect=has_effect) for v in (x, x * x))
+    program = builder.build(used)
+    program(ONES)
+    assert len(seen) == calls
+    assert xla_torch.vjp(program).to_hlo_text().count('"my.seen"') == (2 if has_effect else 0)
+    unregister_custom_call("my.seen")
+
+
+def test_configurations_make_calls_different() -> None:
+    """Calls of one target with other configurations are never one."""
+    xla_torch.register_custom_call("my.times", lambda x, *, call: x * float(call.opaque))
+    builder = xla_torch.XlaBuilder("times")
+    x = builder.parameter(0, Shape.parse("f64[3]"))
+    doubled, tripled = (ops.CustomCall(builder, "my.times", [x], x.shape, opaque) for opaque in ("2", "3"))
+    assert xla_torch.vjp(builder.build(doubled * tripled))(ONES, ONES)[0].tolist() == [12, 12, 12]
+    unregister_custom_call("my.times")
+
+
+def test_an_autograd_function_that_torch_cannot_differentiate_twice() -> None:
+    """Its second derivative is an error, and not zero."""
+    xla_torch.register_custom_call("my.opaque", Opaque.apply)
+    derivative = xla_torch.vjp(calling("my.opaque", "f64[3]"))
+    assert derivative(ONES, ONES)[0].tolist() == [2, 2, 2]
+    with pytest.raises(ExecutionError, match="torch cannot differentiate the backward"):
+        xla_torch.vjp(derivative)(ONES, ONES, ONES)
     unregister_custom_call("my.opaque")
 
 

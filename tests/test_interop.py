@@ -57,6 +57,7 @@ def hlo_proto() -> bytes:
 
 FORMS: dict[str, Any] = {
     "affine.mlir": MODULE.encode, "affine.txt": MODULE.encode, "affine.mlirbc": bytecode, "affine": bytecode,
+    "commented.txt": f"// Made by hand.\n\n  {MODULE.lstrip()}".encode,
     "affine.pb": proto, "proto.bin": hlo_proto,
 }
 

@@ -339,8 +339,18 @@ def test_gradients_of_packed_results(target: str, result: str, operands: list[st
 
 @pytest.mark.parametrize("target", ["lapack_dgees_ffi", "lapack_zgees_ffi"])
 def test_schur_has_no_gradient(target: str) -> None:
+    """As in JAX, and the error says why, and what to do."""
     assert not is_differentiable(target)
     assert routine(target) is not None
+    element = "f64" if target == "lapack_dgees_ffi" else "c128"
+    values = "f64[2], f64[2]" if element == "f64" else "c128[2]"
+    program = xla_torch.parse_hlo(f"""ENTRY main {{
+  a = {element}[2,2] parameter(0)
+  s = ({element}[2,2], {element}[2,2], {values}, s32[], s32[]) custom-call(a), custom_call_target="{target}"
+  ROOT form = {element}[2,2] get-tuple-element(s), index=0
+}}""")
+    with pytest.raises(xla_torch.errors.DifferentiationError, match=f"(?s)not unique.*use the eigenvalues.*'{target}'"):
+        xla_torch.vjp(program)
 
 
 # --------------------------------------------------------------------------------------------- every target of jaxlib

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import xla_torch
+from counting import Counted
 from xla_torch import XlaBuilder, ops
 from xla_torch.errors import DeviceError, InvalidArgument
 from xla_torch.lowering.emit import comment, identifier
@@ -176,6 +177,27 @@ def test_large_elementwise_chains_run_in_blocks_with_equal_results():
     torch.testing.assert_close(c, want)
     assert torch.equal(p, -torch.tanh(want) > x)
     torch.testing.assert_close(e, torch.where(p, -torch.tanh(want), x))
+
+
+def test_a_chain_in_blocks_writes_over_an_array_that_dies_there():
+    """The second result over the product, which the first must not overwrite: the second still reads it."""
+    n = 1024
+    computation = program(f"""ENTRY main {{
+  x = f32[{n},{n}] parameter(0)
+  d = f32[{n},{n}] dot(x, x), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  a = f32[{n},{n}] tanh(d)
+  b = f32[{n},{n}] multiply(a, x)
+  c = f32[{n},{n}] subtract(b, d)
+  ROOT r = (f32[{n},{n}], f32[{n},{n}]) tuple(a, c)
+}}""")
+    x = torch.randn(n, n) / n**0.5
+    before = x.clone()
+    a, c = computation(x)
+    torch.testing.assert_close(a, torch.tanh(x @ x))
+    torch.testing.assert_close(c, torch.tanh(x @ x) * x - x @ x)
+    assert torch.equal(x, before)
+    assert "into = (None, 0)" in computation.python_code()
+    assert Counted.of(computation, x).peak < 2.6 * x.nbytes
 
 
 def test_programs_are_safe_to_call_from_several_threads():

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import xla_torch
+from counting import Counted
 from reduction_rows import entry, module, values
 from region_rows import (
     ASSOCIATIVE,
@@ -30,26 +28,9 @@ from region_rows import (
 Program = tuple[str, list[np.ndarray]]
 
 
-class Counted(TorchDispatchMode):
-    """How many torch calls are made, and how many elements they make."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls = self.elements = 0
-
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = function(*args, **(kwargs or {}))
-        self.calls += 1
-        self.elements += sum(r.numel() for r in (result if isinstance(result, (tuple, list)) else [result])
-                             if isinstance(r, torch.Tensor))
-        return result
-
-
 def cost(text: str, arrays: Sequence[np.ndarray]) -> tuple[int, int]:
     computation = xla_torch.parse_hlo(text)
-    computation.run_numpy(*arrays)  # lowers the program
-    with Counted() as counted:
-        computation.run_numpy(*arrays)
+    counted = Counted.of(computation.run_numpy, *arrays)
     return counted.calls, counted.elements
 
 

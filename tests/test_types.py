@@ -74,8 +74,9 @@ def test_kinds(kind, names):
 
 
 @pytest.mark.parametrize(("a", "b", "higher"), [
-    ("F32", "F32", "F32"), ("F16", "F32", "F32"), ("F64", "BF16", "F64"), ("BF16", "F16", "F16"), ("F16", "BF16", "F16"),
-    ("F8E5M2", "F8E4M3FN", "F8E4M3FN"), ("F8E4M3FN", "F4E2M1FN", "F8E4M3FN"),
+    ("F32", "F32", "F32"), ("F16", "F32", "F32"), ("F64", "BF16", "F64"), ("BF16", "F16", "BF16"), ("F16", "BF16", "BF16"),
+    ("F8E5M2", "F8E4M3FN", "F8E5M2"), ("F8E4M3FN", "F4E2M1FN", "F8E4M3FN"), ("F8E8M0FNU", "F16", "F8E8M0FNU"),
+    ("F8E8M0FNU", "BF16", "BF16"), ("F8E4M3FNUZ", "F8E4M3FN", "F8E4M3FN"), ("F8E4M3B11FNUZ", "F8E4M3", "F8E4M3"),
 ])
 def test_higher_precision(a, b, higher):
     a, b = PrimitiveType[a], PrimitiveType[b]

@@ -1,6 +1,6 @@
 """xla_torch: XLA programs on PyTorch. Load or build one, run it on tensors, differentiate it, train it, read its code."""
 
-from . import errors, nn, ops, training, types
+from . import distributed, errors, nn, ops, training, types
 from .autodiff import GradientOptions, grad, jvp, register_gradient, value_and_grad, vjp
 from .batching import vmap
 from .builder import XlaBuilder, XlaOp
@@ -12,6 +12,7 @@ from .interop.jax import from_jax
 from .layout import pack, unpack
 from .loading import compile, from_stablehlo, load, parse_hlo
 from .shape import Layout, ProgramShape, Shape, Tile
+from .sharding import Sharding, shard, shard_arguments, unshard
 from .training import training_step
 from .types import *  # noqa: F403
 from .types import PrimitiveType
@@ -19,8 +20,9 @@ from .types import PrimitiveType
 __version__ = "0.1.0"
 
 __all__ = [
-    "GradientOptions", "Layout", "Literal", "PrimitiveType", "ProgramShape", "Shape", "Tile", "XlaBuilder", "XlaComputation",
-    "XlaOp", "compile",
-    "errors", "from_jax", "from_stablehlo", "grad", "jvp", "load", "nn", "ops", "pack", "parse_hlo", "register_custom_call",
-    "register_gradient", "run_replicas", "training", "training_step", "types", "unpack", "value_and_grad", "vjp", "vmap",
+    "GradientOptions", "Layout", "Literal", "PrimitiveType", "ProgramShape", "Shape", "Sharding", "Tile", "XlaBuilder",
+    "XlaComputation", "XlaOp", "compile",
+    "distributed", "errors", "from_jax", "from_stablehlo", "grad", "jvp", "load", "nn", "ops", "pack", "parse_hlo",
+    "register_custom_call", "register_gradient", "run_replicas", "shard", "shard_arguments", "training",
+    "training_step", "types", "unpack", "unshard", "value_and_grad", "vjp", "vmap",
 ]

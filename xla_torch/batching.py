@@ -6,16 +6,16 @@ from collections.abc import Sequence
 
 from . import ops
 from .autodiff.flat import flat_parameters
-from .autodiff.program import plain_entry
+from .autodiff.program import closed, plain_entry
 from .autodiff.sharing import SharingBuilder
-from .builder import XlaBuilder, XlaOp
+from .builder import XlaOp
 from .computation import XlaComputation
 from .errors import InvalidArgument
 from .hlo.ir import Computation
 from .shape import Shape
 from .transform import batching_rules
 from .transform.batching import Batch, Mapped, with_batch
-from .transform.inline import as_op, elements_of, leaves, make_tuple, regrouped
+from .transform.inline import elements_of, leaves, make_tuple, regrouped
 
 __all__ = ["batching_rules", "vmap"]
 
@@ -44,7 +44,7 @@ def vmap(computation: XlaComputation, size: int, in_axes: Axes = 0) -> XlaComput
         mapped.append(_flags(parameter.shape, axis is not None))
     run = Batch(builder, entry, size, values, mapped)
     result = run.filled(run.result, run.result_mapped, _flags(entry.root.shape, True))
-    return _closed(builder, as_op(builder, result), computation)
+    return closed(builder, result, computation)
 
 
 def flat_batch(computation: XlaComputation, size: int, axes: Sequence[int | None]) -> tuple[XlaComputation, list[int | None]]:
@@ -69,16 +69,7 @@ def flat_batch(computation: XlaComputation, size: int, axes: Sequence[int | None
     run = Batch(builder, entry, size, values, mapped)
     found = [(leaf, flag) for leaf, flag in zip(leaves(run.result), _flat(run.result_mapped), strict=True) if leaf.shape.is_array]
     whole = make_tuple(builder, [leaf for leaf, _ in found])
-    return _closed(builder, whole, computation), [0 if flag else None for _, flag in found]
-
-
-def _closed(builder: XlaBuilder, result: XlaOp, computation: XlaComputation) -> XlaComputation:
-    """The derived program, with as many participants and gradients found in the same way as of the one it comes from."""
-    derived = builder.build(result)
-    header = computation.module.header
-    derived.module.header.update({k: header[k] for k in ("replica_count", "num_partitions") if k in header})
-    derived.gradient_options = computation.gradient_options
-    return derived
+    return closed(builder, whole, computation), [0 if flag else None for _, flag in found]
 
 
 def _axes_of(entry: Computation, in_axes: Axes) -> list[int | None]:

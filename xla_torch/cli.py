@@ -35,6 +35,7 @@ from .distributed.participants import TIMEOUT
 from .errors import InvalidArgument, XlaError
 from .loading import load
 from .shape import Shape
+from .sharding import shard_arguments
 from .summary import summary
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ def _parser() -> argparse.ArgumentParser:
     given.add_argument("--args", type=Path, metavar="NPZ",
                        help="arguments: arrays named arg0, arg1, ... or as the parameters, else in the file's order")
     given.add_argument("--random", type=int, metavar="SEED", help="random arguments, the same for the same seed")
+    run.add_argument("--whole", action="store_true", help="the arrays of --args are whole ones: each process takes its own part, "
+                     "as the annotations of a partitioned program say")
     run.add_argument("--save", type=Path, metavar="NPZ", help="write the results as out0, out1, ...")
     run.add_argument("--device", default="cpu", help="where to run, as torch names it (default: cpu; under torchrun cuda is "
                      "the process's own)")
@@ -127,7 +130,11 @@ def _run(options: argparse.Namespace) -> None:
 def _run_as(options: argparse.Namespace, computation: XlaComputation, session: Processes | None) -> None:
     device = _device(options.device)
     number = 0 if session is None else session.numbers[0]
+    if computation.partitioning.about and number == 0:
+        print(computation.partitioning, file=sys.stderr)
     arguments = _arguments(options, computation, number)
+    if options.whole:
+        arguments = _own_part(options, computation, arguments, session.participants[0].partition_id if session else 0)
     start = time.perf_counter()
     results = computation.run_numpy(*arguments, device=device)
     seconds = time.perf_counter() - start
@@ -216,6 +223,13 @@ def _arguments(options: argparse.Namespace, computation: XlaComputation, number:
         raise InvalidArgument("the program takes arguments", subject="run", got="none", expected=signature,
                               hint="--args data.npz, or --random 0 to try it")
     return []
+
+
+def _own_part(options: argparse.Namespace, computation: XlaComputation, arrays: list[np.ndarray],
+              partition: int) -> list[np.ndarray]:
+    if options.args is None:
+        raise InvalidArgument("random arguments are not whole", subject="--whole", got="--random", expected="--args data.npz")
+    return list(shard_arguments(computation, arrays)[partition])
 
 
 def _stored(path: Path, shapes: Sequence[Shape], names: Sequence[str]) -> list[np.ndarray]:

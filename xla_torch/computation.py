@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import re
 import threading
 from collections.abc import Iterator, Sequence
@@ -17,12 +18,16 @@ from .errors import DeviceError, InvalidArgument
 from .hlo.ir import Computation, Module
 from .interop.custom_calls import check_custom_calls
 from .lowering import numerics
-from .lowering.emit import check_devices, comment, flatten, lower, unflatten
+from .lowering.emit import check_devices, comment, flatten, freeing, lower, unflatten
 from .shape import ProgramShape, Shape
 from .types import type_from_numpy, type_from_torch
 
 if TYPE_CHECKING:
     from .autodiff.options import GradientOptions
+    from .sharding import Partitioning
+
+
+_log = logging.getLogger(__name__)
 
 
 class XlaComputation:
@@ -64,6 +69,21 @@ class XlaComputation:
         """Parameter shapes and names, and the result shape."""
         return self.module.entry.program_shape
 
+    @property
+    def partitioning(self) -> Partitioning:
+        """Whether an annotated program for several partitions is about whole arrays, and runs with its global meaning, or
+        has been partitioned, and is about one partition's."""
+        from .sharding import partitioning_of
+
+        return self.derived("partitioning", lambda: partitioning_of(self.module))
+
+    @property
+    def participants(self) -> dict[str, int]:
+        """How many the program is for, where its header says so, and as a program derived from it should say. One about whole
+        arrays needs no other partition."""
+        names = ["replica_count"] if self.partitioning.is_whole else ["replica_count", "num_partitions"]
+        return {name: self.module.header[name] for name in names if name in self.module.header}
+
     def to_hlo_text(self) -> str:
         """The program as HLO text, with all constants. XLA's own parser reads it."""
         from .hlo.printer import print_module
@@ -75,7 +95,8 @@ class XlaComputation:
         return annotated_code(self.lowered(device))
 
     def __repr__(self) -> str:
-        return f"XlaComputation({comment(self.name)}: {self.program_shape})"
+        stated = f"; {self.partitioning}" if self.partitioning.about else ""
+        return f"XlaComputation({comment(self.name)}: {self.program_shape}{stated})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled as its text: what was derived from the program is derived again."""
@@ -99,6 +120,8 @@ class XlaComputation:
                 if module is None:
                     with _undisturbed():
                         check_custom_calls(self.prepared())
+                        if self.partitioning.about:
+                            _log.info("%s: %s", self.name, self.partitioning)
                         module = lower(self.prepared(), device)
                     self._lowered[device] = module
         return module
@@ -108,7 +131,16 @@ class XlaComputation:
         from .transform.dynamic_sizes import settle
         from .transform.inline import inline
 
-        return self.derived("inlined", lambda: settle(inline(self.module.entry)))
+        return self.derived("inlined", lambda: settle(inline(self.meant_entry())))
+
+    def meant_entry(self) -> Computation:
+        """The entry as one participant runs it: where regions of it are about one partition's arrays, but the program is
+        about whole ones, those of all partitions."""
+        if not self.partitioning.manual_regions:
+            return self.module.entry
+        from .transform.partitions import without_regions
+
+        return self.derived("meant", lambda: without_regions(self.module, self.partitioning.partitions))
 
     def derived(self, key: Any, make: Any) -> Any:
         """Something computed from this program once and kept with it. Safe to call from several threads."""
@@ -147,6 +179,15 @@ class XlaComputation:
         with torch.no_grad():
             return module.forward(*tensors)
 
+    def run_freeing(self, tensors: list[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]:
+        """Like `run_flat`, on a list that is emptied: what nobody else holds is freed after its last use, during the run."""
+        module = self.derived(("freeing", device), lambda: freeing(self.lowered(device)))
+        if torch.is_autocast_enabled(device.type):
+            with torch.autocast(device.type, enabled=False):
+                return self.run_freeing(tensors, device)
+        with torch.no_grad():
+            return module.forward(tensors)
+
     def unflatten(self, results: Sequence[torch.Tensor]) -> Any:
         """Flat results in the structure of the root."""
         return unflatten(iter(results), self._result)
@@ -177,7 +218,7 @@ class XlaComputation:
         for number, (tensor, (dims, dtype, shape)) in enumerate(zip(tensors, self._accepts, strict=True)):
             if not isinstance(tensor, torch.Tensor):
                 tensors[number] = tensor = self._tensor(tensor, number, shape, tensors)
-            if tensor.dtype is not dtype or (tuple(tensor.shape) != dims and not _fits(tensor.shape, shape)):
+            if tensor.dtype is not dtype or (tensor.shape != dims and not _fits(tensor.shape, shape)):
                 raise self._wrong_argument(tensor, number, shape)
         if len({t.device for t in tensors}) > 1:
             check_devices(tensors)
@@ -200,7 +241,7 @@ class XlaComputation:
         return InvalidArgument(
             f"argument {number}{label} has the wrong shape or dtype", subject=self.name,
             got=f"{have.text if have else tensor.dtype}{list(tensor.shape)}",
-            expected=f"{shape} as {shape.element_type.torch}")
+            expected=f"{shape} as {shape.element_type.torch}", hint=self.partitioning.hint)
 
 
 def _unpickled(text: str, options: GradientOptions | None) -> XlaComputation:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,9 @@ from .errors import HloSyntaxError, InvalidArgument
 from .hlo.parser import parse_hlo as parse_module
 from .hlo.verifier import verify
 from .lowering.emit import lower
+
+_MLIR = re.compile(r"(?:\s|//[^\n]*\n)*(?:module(?: @| \{| attributes)|func\.func|#loc)")
+"""How MLIR text begins, perhaps after comments."""
 
 
 def load(path: str | os.PathLike[str], entry: str | None = None) -> XlaComputation:
@@ -37,8 +41,7 @@ def load(path: str | os.PathLike[str], entry: str | None = None) -> XlaComputati
 
 
 def _is_mlir(text: str, path: pathlib.Path) -> bool:
-    head = text.lstrip()[:2000]
-    return path.suffix == ".mlir" or head.startswith(("module @", "module {", "module attributes", "func.func", "#loc"))
+    return path.suffix == ".mlir" or _MLIR.match(text) is not None
 
 
 def parse_hlo(text: str, filename: str = "") -> XlaComputation:
@@ -95,6 +98,9 @@ def compile(computation: XlaComputation, backend: str = "eager") -> Callable[...
 
     def call(*arguments: torch.Tensor) -> Any:
         device = arguments[0].device if arguments else torch.device("cpu")
+        if torch.is_autocast_enabled(device.type):  # XLA's types are what the program says
+            with torch.autocast(device.type, enabled=False):
+                return call(*arguments)
         if device not in compiled:
             compiled[device] = torch.compile(lower(computation.prepared(), device, blocks=False), backend=backend)
         with torch.no_grad():

@@ -32,6 +32,8 @@ def _lines(computation: XlaComputation) -> Iterator[str]:
     if module.replica_count * module.num_partitions > 1:
         headline += f", for {module.replica_count} replicas x {module.num_partitions} partitions"
     yield headline
+    if computation.partitioning.about:
+        yield str(computation.partitioning)
 
     parameters = [(f"{number}", str(p.shape), f"%{comment(p.name)}", comment(p.op_name))
                   for number, p in enumerate(module.entry.parameters)]

@@ -23,11 +23,12 @@ import torch
 
 from . import ops
 from .autodiff import value_and_grad
+from .autodiff.program import closed
 from .builder import XlaBuilder, XlaOp
 from .computation import XlaComputation
 from .errors import InvalidArgument
 from .shape import Shape
-from .transform.inline import Value, as_op, elements_of, leaves, regrouped
+from .transform.inline import Value, elements_of, leaves, regrouped
 from .types import F32, S32, PrimitiveType
 
 Rule = Callable[[XlaOp, XlaOp, Sequence[XlaOp], XlaOp], tuple[XlaOp, Sequence[XlaOp]]]
@@ -95,7 +96,7 @@ def training_step(loss: XlaComputation, optimizer: Optimizer, argnums: int | Seq
     after, state_after = optimizer.update(parameters, list(leaves(gradients)), state)
     rest = iter(after)
     updated: list[Value] = [regrouped([next(rest) for _ in shape.parameters[k].leaves()], shape.parameters[k]) for k in numbers]
-    return builder.build(as_op(builder, [value, updated[0] if isinstance(argnums, int) else updated, list(state_after)]))
+    return closed(builder, [value, updated[0] if isinstance(argnums, int) else updated, list(state_after)], loss)
 
 
 def _pair(value: Value) -> tuple[Value, Value]:

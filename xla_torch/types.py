@@ -12,6 +12,7 @@ Document: spec `shapes.md`, section 1. Every type has up to three torch faces:
 from __future__ import annotations
 
 import enum
+import math
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -228,12 +229,11 @@ def complex_part(t: PrimitiveType) -> PrimitiveType:
 
 
 def higher_precision(a: PrimitiveType, b: PrimitiveType) -> PrimitiveType:
-    """The float type of the two with more bits; on a tie, the one with more mantissa, else `a`."""
-    if a is b or a.bits > b.bits:
-        return a
-    if b.bits > a.bits:
-        return b
-    return a if mantissa_bits(a) >= mantissa_bits(b) else b
+    """The float type of the two with the larger range; on a tie, the one with more mantissa, else `a`."""
+    def rank(t: PrimitiveType) -> tuple[int, int]:
+        return math.frexp(float(ml_dtypes.finfo(t.numpy).max))[1], mantissa_bits(t)  # pyright: ignore[reportArgumentType]
+
+    return a if a is b or rank(a) >= rank(b) else b
 
 
 def same_type_ignoring_precision(a: PrimitiveType, b: PrimitiveType) -> bool:

@@ -194,12 +194,12 @@ ROWS: list[Row] = [
     Row("DotGeneral", _dot_preferring("f32"), ("f16", "bf16", *NARROW_FLOATS), variant="to f32"),
     Row("RaggedDot RaggedDotDimensionNumbers", _ragged_dot, ("s32", "f32", "f64"), unsigned_zero=True),
     Row("ScaledDot", _scaled_dot, ("f8e4m3fn", "f8e5m2", "f4e2m1fn", "bf16", "f32"), unsigned_zero=True),
-    Row("Conv", _conv, CONVOLVED),
+    Row("Conv", _conv, CONVOLVED, unsigned_zero=True),
     Row("Conv", _conv_preferring("s32"), ("s8", "u8", "s16"), variant="to s32"),
-    Row("Conv", _conv_preferring("f32"), ("f16", "bf16"), variant="to f32"),
-    Row("ConvWithGeneralPadding", _conv_with_general_padding, CONVOLVED),
-    Row("ConvWithGeneralDimensions", _conv_with_general_dimensions, CONVOLVED),
-    Row("ConvGeneral", _conv_general, CONVOLVED),
+    Row("Conv", _conv_preferring("f32"), ("f16", "bf16"), variant="to f32", unsigned_zero=True),
+    Row("ConvWithGeneralPadding", _conv_with_general_padding, CONVOLVED, unsigned_zero=True),
+    Row("ConvWithGeneralDimensions", _conv_with_general_dimensions, CONVOLVED, unsigned_zero=True),
+    Row("ConvGeneral", _conv_general, CONVOLVED, unsigned_zero=True),
     Row("ConvGeneralDilated ConvolutionDimensionNumbers", _conv_general_dilated, CONVOLVED, unsigned_zero=True),
 ]
 

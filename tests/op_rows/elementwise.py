@@ -57,9 +57,11 @@ def pair(d: Drawn, function: Callable[..., Any]) -> Any:
 
 def with_constant(d: Drawn, function: Callable[..., Any], domain: Any = "any") -> Any:
     """A constant or a Python number on either side: these take other ways through lowered programs than arrays. Constants of
-    floats are powers of two, for which XLA's own shortcuts are exact."""
+    floats are powers of two, for which XLA's own shortcuts are exact; those of s2 are not negative, since XLA's CPU code reads
+    -1 and -2 as 3 and 2."""
     kind = element_type(d.kind)
     values = np.array([1, 2, 0.5]) if kind.is_floating or kind.is_complex else special_values(d.kind)
+    values = values[values.astype(int) >= 0] if d.kind == "s2" else values
     constant = d.constant(values[d.integer(0, len(values) - 1)]) if d.flag() else 1
     array = d.array(d.dims(), domain=domain)
     return function(array, constant) if d.flag() else function(constant, array)

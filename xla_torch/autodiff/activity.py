@@ -16,6 +16,7 @@ from grad_rules._table import TABLE, GradientKind
 from ..hlo.ir import Computation, Instruction
 from ..opcodes.inference import definition_of
 from ..shape import Shape
+from ..transform.channels import Way, ways
 from ..transform.inline import Value
 from .shortcuts import cancelled_shifts
 
@@ -32,30 +33,64 @@ class Facts:
 
     active: dict[Instruction, Flags]
     demanded: dict[Instruction, Flags]
+    ways: list[Way]
+    """The channels, along which values depend on each other, too."""
+
+    def is_sent(self, send: Instruction) -> bool:
+        """Whether a cotangent comes back along the channel of a send."""
+        way = next((w for w in self.ways if w.send is send), None)
+        if way is None:  # to the host
+            return False
+        return any_of(self.active[send]) if way.done is None else any_of(self.demanded.get(way.done, False))
 
 
 def analyse(computation: Computation, arguments: Sequence[Flags], result: Flags = True) -> Facts:
     """Facts where the flagged arguments are differentiated and the flagged parts of the result have a cotangent
     (True stands for all parts)."""
-    active = activity(computation, arguments)
+    active, channels = activity(computation, arguments), ways(computation)
+    facts = Facts(active, _demanded(computation, active, result, []), channels)
+    sent: list[Instruction] = []
+    while (more := [w.send for w in channels if w.send is not None and facts.is_sent(w.send)]) != sent:
+        sent = more
+        facts = Facts(active, _demanded(computation, active, result, sent), channels)
+    return facts
+
+
+def _demanded(computation: Computation, active: dict[Instruction, Flags], result: Flags,
+              sent: Sequence[Instruction]) -> dict[Instruction, Flags]:
+    """What has a cotangent if parts of the result have one, and what these instructions send."""
     root = computation.root
-    demanded: dict[Instruction, Flags] = {root: both(spread(root.shape, result), active[root])}
+    demanded: dict[Instruction, Flags] = {send: active[send] for send in sent}
+    demanded[root] = either(both(spread(root.shape, result), active[root]), demanded.get(root, False))
     for instruction in reversed(computation.instructions):
         wanted = demanded.get(instruction, False)
         if any_of(wanted):
             operands = [active[o] for o in instruction.operands]
             for operand, flags in zip(instruction.operands, _demand(instruction, wanted, operands), strict=True):
                 demanded[operand] = either(flags, demanded.get(operand, False))
-    return Facts(active, demanded)
+    return demanded
 
 
 def activity(computation: Computation, arguments: Sequence[Flags]) -> dict[Instruction, Flags]:
-    """For each instruction, which of its parts depend on the flagged parts of the arguments by way of rules."""
+    """For each instruction, which of its parts depend on the flagged parts of the arguments by way of rules and channels."""
+    channels = ways(computation)
+    came = {w.done for w in channels if w.send is None and any_of(tuple(arguments))}  # who knows what that depends on
+    while True:
+        active = _activity(computation, arguments, came)
+        more = came | {w.done for w in channels if w.send is not None and w.done is not None and any_of(active[w.send])}
+        if more == came:
+            return active
+        came = more
+
+
+def _activity(computation: Computation, arguments: Sequence[Flags], came: set[Instruction | None]) -> dict[Instruction, Flags]:
     active: dict[Instruction, Flags] = {}
     without = cancelled_shifts(computation)
     for instruction in computation.instructions:
         if instruction in without:
             active[instruction] = False
+        elif instruction in came:
+            active[instruction] = differentiable(instruction.shape)
         elif instruction.opcode == "parameter":
             active[instruction] = differentiable(instruction.shape, arguments[instruction.attributes["parameter_number"]])
         else:
@@ -154,6 +189,10 @@ class Control:
     def forward(self, tape: Tape, instruction: Instruction, operands: list[Value]) -> Value:
         """Emit the op, with what walking back will need. Called only where a cotangent is demanded."""
         return tape.visit(instruction, operands, ())
+
+    def incoming(self, tape: Tape, instruction: Instruction, ct: Cotangent) -> Cotangent:
+        """The result's cotangent, given what the instructions after it made of it."""
+        return ct
 
     def backward(self, tape: Tape, instruction: Instruction, ct: Cotangent) -> Sequence[Cotangent]:
         """The operands' cotangents."""

@@ -13,12 +13,12 @@ from typing import Any
 from ..builder import XlaBuilder, XlaOp
 from ..errors import DifferentiationError
 from ..hlo.ir import Computation, Instruction, reachable
+from ..opcodes.inference import is_pure
 from ..shape import Shape
 from ..transform.inline import Value, as_op, element, kept_facts, leaves, make_tuple
 from .activity import Control, Flags, activity, analyse, both, control, either
 from .engine import Cotangent, Tape, add, materialised
 from .options import GradientOptions
-from .residuals import is_pure
 from .sharing import SharingBuilder
 
 

@@ -28,7 +28,7 @@ from ..hlo.ir import Instruction
 from ..shape import Shape
 from ..transform.inline import make_tuple
 from .flat import FlatJoint, flat_jvp
-from .program import plain_entry
+from .program import finished, plain_entry
 from .residuals import WHOLE_PROGRAM, effects, needs, rebuild, saved_values, unchanging
 
 Mask = tuple[bool, ...]
@@ -108,7 +108,7 @@ class Plan:
         return tuple(k in numbers for k in range(self.inputs))
 
     def _closed(self, builder: XlaBuilder, results: Sequence[XlaOp]) -> XlaComputation:
-        program = builder.build(make_tuple(builder, results))
+        program = finished(builder, make_tuple(builder, results))
         program.gradient_options = self.options
         return program
 
@@ -173,15 +173,16 @@ class SplitPlan(Plan):
 
     def _from_kept(self, joint: FlatJoint, kept: Sequence[Instruction], seeds: Sequence[XlaOp | None],
                    gradients: Sequence[XlaOp]) -> XlaComputation:
-        inputs = [*(joint.arguments[k].instruction for k in self.read), *kept, *(s.instruction for s in seeds if s is not None)]
-        return self._cut(f"{self.name}_backward", inputs, [g.instruction for g in gradients], len(gradients), joint)
+        pace = [s.instruction for s in seeds if s is not None]
+        inputs = [*(joint.arguments[k].instruction for k in self.read), *kept, *pace]
+        return self._cut(f"{self.name}_backward", inputs, [g.instruction for g in gradients], len(gradients), joint, pace)
 
     def _cut(self, name: str, inputs: Sequence[Instruction], targets: Sequence[Instruction], count: int,
-             joint: FlatJoint | None = None) -> XlaComputation:
+             joint: FlatJoint | None = None, pace: Sequence[Instruction] = ()) -> XlaComputation:
         """A program of its own out of a joint one, returning the first `count` targets."""
         builder = XlaBuilder(name)
         given = {i: builder.parameter(k, i.shape.without_layout(), i.name) for k, i in enumerate(inputs)}
-        built = rebuild(builder, (joint or self.joint).builder.instructions, given, targets)
+        built = rebuild(builder, (joint or self.joint).builder.instructions, given, targets, pace=pace)
         return self._closed(builder, built[:count])
 
 
@@ -219,7 +220,10 @@ class _Program(torch.autograd.Function):
         wanted = [k for k in plan.wanted if needed[1 + k]]
         gradients: list[torch.Tensor | None] = [None] * (1 + plan.inputs)
         if given and wanted:
-            found = _run(plan.backward(present, tuple(wanted)), [*ctx.saved_tensors, *given])
+            kept = [*ctx.saved_tensors, *given]
+            del given
+            ctx.maybe_clear_saved_tensors()  # unless the graph is retained
+            found = _run(plan.backward(present, tuple(wanted)), kept)
             for k, gradient in zip(wanted, found, strict=True):
                 gradients[1 + k] = gradient
         return tuple(gradients)
@@ -238,14 +242,15 @@ class _Program(torch.autograd.Function):
             program, axes = plan.batched(info.batch_size, in_dims[1:])
         except UnsupportedError:  # arrays of dynamic size
             return _one_by_one(plan.forward, info.batch_size, in_dims[1:], tensors)
-        return _run(program, tensors), tuple(axes)
+        return _run(program, list(tensors)), tuple(axes)
 
 
-def _run(program: XlaComputation, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-    """A derived program on flat arguments that fit it, recorded where it is differentiated itself, and only there."""
+def _run(program: XlaComputation, tensors: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    """A derived program on flat arguments that fit it, recorded where it is differentiated itself, and only there. Empties
+    the list otherwise."""
     if is_differentiated(tensors):
         return call_with_autograd(program, tensors)
-    return program.run_flat(tensors, tensors[0].device)
+    return program.run_freeing(tensors, tensors[0].device)
 
 
 _apply: Any = super(torch.autograd.Function, _Program).apply  # pyright: ignore[reportAttributeAccessIssue]
@@ -260,5 +265,6 @@ def _one_by_one(program: XlaComputation, size: int, axes: Sequence[int | None],
     columns = list(zip(*rows, strict=True))
     if not rows or any(t.shape != column[0].shape for column in columns for t in column):
         raise UnsupportedError("a program with arrays of dynamic size cannot run on this batch", subject=program.name,
-                               expected="one example at least, and results of equal sizes")
+                               expected="one example at least, and results of equal sizes",
+                               hint="pad the results to their bounds")
     return tuple(map(torch.stack, columns)), (0,) * len(columns)

@@ -20,7 +20,7 @@ from ..hlo.ir import Computation, Instruction
 from ..opcodes.inference import definition_of
 from ..shape import UNBOUNDED, Shape
 from ..transform.inline import Replay, Value, leaves, needed_instructions
-from .activity import CONTROL, Control, Facts, Flags, analyse, any_of, control, operand_positions
+from .activity import CONTROL, Control, Facts, Flags, analyse, any_of, control, operand_positions, spread
 from .masks import added, is_steep, outside
 from .options import DEFAULT, GradientOptions
 from .shortcuts import shortcut
@@ -42,6 +42,8 @@ class Tape(Replay):
         self.computation, self.options = computation, options
         self.facts: Facts = analyse(computation, active, demanded)
         self.values: dict[Instruction, Value] = {}
+        self.kept: list[XlaOp] = []
+        """Tokens of what the way back did besides: without them it would be dead."""
         self.records: dict[Instruction, Any] = {}
         self._cotangents: dict[Instruction, Cotangent] = {}
         self._instructions = needed_instructions(computation)
@@ -59,14 +61,24 @@ class Tape(Replay):
 
     def backward(self, cotangent: Cotangent) -> list[Cotangent]:
         """The parameters' cotangents for a cotangent of the result. Each call walks back once more."""
-        self._cotangents = {}
+        self._cotangents, self.kept = {}, []
         self._accumulate(self.computation.root, cotangent)
         for instruction in reversed(self._instructions):
-            ct = self._cotangents.get(instruction)
+            ct, handler = self._cotangents.get(instruction), CONTROL.get(instruction.opcode)
+            if handler is not None:
+                ct = handler.incoming(self, instruction, ct)
             if instruction.opcode != "parameter" and not is_zero(ct):
                 self._pull(instruction, ct)
-                del self._cotangents[instruction]
-        return [self._cotangents.get(p) for p in self.computation.parameters]
+                self._cotangents.pop(instruction, None)
+        return [self._after(self._cotangents.get(p)) for p in self.computation.parameters]
+
+    def _after(self, ct: Cotangent) -> Cotangent:
+        """A cotangent that waits for what the way back has done besides."""
+        if not self.kept or ct is None:
+            return ct
+        if isinstance(ct, tuple):
+            return tuple(map(self._after, ct))
+        return ops.AddDependency(ct, ops.AfterAll(self.builder, self.kept))
 
     def _pull(self, instruction: Instruction, ct: Cotangent) -> None:
         """Hand the cotangent of one instruction to its operands."""
@@ -85,10 +97,10 @@ class Tape(Replay):
     def _apply_rules(self, instruction: Instruction, ct: Cotangent) -> None:
         around = shortcut(instruction)
         if around is not None and isinstance(ct, XlaOp):
-            self._accumulate(around.source, around.rule(ct, _frozen(self.values[instruction])))
+            self._accumulate(around.source, around.rule(ct, *(_frozen(self.values[i]) for i in (instruction, around.source))))
             return
         entry = _entry(instruction)
-        for name, rule in entry.rules.items():
+        for name, rule in sorted(entry.rules.items(), key=lambda item: not _all_end(instruction, item[0])):
             positions = operand_positions(instruction, name)
             wanted = [k for k in positions if any_of(self.facts.active[instruction.operands[k]])]
             if not wanted:
@@ -115,6 +127,9 @@ class Tape(Replay):
                 given[word] = _frozen(self.values[instruction])
             elif word == "inst":
                 given[word] = instruction
+            elif word == "wanted":
+                flags = tuple(spread(o.shape, self.facts.active[o]) for o in (instruction.operands[k] for k in positions))
+                given[word] = flags if len(definition.operands) <= positions.start else flags[0]
             elif word == "acc":
                 sums = tuple(self._cotangents.get(instruction.operands[k]) for k in positions)
                 given[word] = sums if len(definition.operands) <= positions.start else sums[0]
@@ -151,6 +166,21 @@ class Tape(Replay):
             for built in self.builder.instructions[start:]:
                 if not built.common and built.opcode != "parameter":
                     built.common = {"metadata": {"op_name": f"vjp({instruction.op_name})"}}
+
+
+def _all_end(instruction: Instruction, name: str) -> bool:
+    """Whether the way back ends at the operands of this name, which are parameters. Their gradients come first: the values
+    that they are computed from may then be gone before the cotangents of others are made."""
+    return all(map(_ends, (instruction.operands[k] for k in operand_positions(instruction, name))))
+
+
+def _ends(operand: Instruction) -> bool:
+    while operand.opcode in _LOOKS:
+        operand = operand.operands[0]
+    return operand.opcode == "parameter"
+
+
+_LOOKS = frozenset({"reshape", "transpose", "broadcast", "convert", "copy", "get-tuple-element"})
 
 
 def _entry(instruction: Instruction) -> Entry:

@@ -15,7 +15,7 @@ from .activity import Flags
 from .engine import Cotangent, materialised
 from .forward import Forward, frozen
 from .options import DEFAULT, GradientOptions
-from .program import Joint, plain_entry, tangent_leaves
+from .program import Joint, finished, plain_entry, tangent_leaves
 from .sharing import SharingBuilder
 
 
@@ -99,6 +99,6 @@ def flat_jvp(computation: XlaComputation, present: Sequence[bool]) -> XlaComputa
     given = iter([builder.parameter(next(numbers), a.shape.without_layout(), f"t_{k}") if flag else None
                   for k, (a, flag) in enumerate(zip(arguments, present, strict=True))])
     run = Forward(builder, entry, values, [_grouped(shape, given, None) for shape in shapes])
-    derived = builder.build(make_tuple(builder, list(tangent_leaves(builder, run.tangent, entry.root.shape))))
+    derived = finished(builder, make_tuple(builder, list(tangent_leaves(builder, run.tangent, entry.root.shape))))
     derived.gradient_options = computation.gradient_options
     return derived

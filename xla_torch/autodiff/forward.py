@@ -16,8 +16,10 @@ from grad_rules._table import TABLE, GradientKind
 from ..builder import XlaBuilder, XlaOp
 from ..errors import DifferentiationError, XlaError
 from ..hlo.ir import Computation, Instruction
-from ..opcodes.inference import definition_of
+from ..opcodes.inference import is_pure
 from ..shape import Shape
+from ..transform.channels import ways
+from ..transform.dead_carries import without_dead_carries
 from ..transform.dynamic_sizes import settle
 from ..transform.expand_custom_calls import expand
 from ..transform.inline import (
@@ -33,6 +35,7 @@ from ..transform.inline import (
     regrouped,
 )
 from .activity import Flags, activity, any_of, differentiable, differentiable_operands, spread
+from .channels import passed_on, received, whole_way
 from .engine import Cotangent, Tape, fitted, is_zero, materialised
 from .residuals import needs, rebuild
 from .sharing import SharingBuilder
@@ -50,7 +53,7 @@ class Forward(Replay):
 
     def __init__(self, builder: XlaBuilder, computation: Computation, arguments: Sequence[Value], tangents: Sequence[Tangent]):
         super().__init__(builder)
-        self.active = activity(computation, [_present(t) for t in tangents])
+        self.active, self._ways = activity(computation, [_present(t) for t in tangents]), ways(computation)
         self.values: dict[Instruction, Value] = {}
         self.tangents: dict[Instruction, Tangent] = {}
         for instruction in needed_instructions(computation):
@@ -89,6 +92,9 @@ class Forward(Replay):
                 return self._loop(instruction, values[0], tangents[0])
             case "conditional":
                 return self._branches(instruction, values, tangents)
+            case "send" | "recv-done":
+                value = self.visit(instruction, values, ())
+                return value, self._along(instruction, tangents)
         value = self.visit(instruction, values, ())
         return value, self._by_rules(instruction, values, value, tangents)
 
@@ -118,6 +124,16 @@ class Forward(Replay):
                                                 _same_regions(instruction, regions), instruction.name, kept_facts(instruction)))
         return _taken_apart(whole, flags)
 
+    def _along(self, end: Instruction, tangents: list[Tangent]) -> Tangent:
+        """The tangent takes the same way as the value."""
+        way = whole_way(self._ways, end)
+        if end is way.done:
+            return received(self.builder, end.shape.tuple_shapes[0], way), None
+        tangent = materialised(self.builder, tangents[0], end.operands[0].shape.without_layout())
+        assert isinstance(tangent, XlaOp)
+        passed_on(self.builder, tangent, way)
+        return tangent, None, None
+
     def _flagged(self, tangent: Tangent, flags: Flags, shapes: Sequence[Shape]) -> list[XlaOp]:
         """The flagged elements' tangents, zeros where there is none."""
         parts = tangent if isinstance(tangent, tuple) else (None,) * len(shapes)
@@ -137,7 +153,7 @@ class Forward(Replay):
 
     def _same_op(self, instruction: Instruction, values: list[Value], tangents: list[Tangent]) -> Tangent:
         """What moves elements moves tangents: the op itself, of tangents (zeros where there is none) and the places given."""
-        reached = differentiable_operands(instruction)
+        reached = [k for k in differentiable_operands(instruction) if any_of(differentiable(instruction.operands[k].shape))]
         moved = [materialised(self.builder, t, o.shape.without_layout()) if k in reached else v
                  for k, (t, v, o) in enumerate(zip(tangents, values, instruction.operands, strict=True))]
         tangent = self.copy(instruction, moved)
@@ -151,13 +167,15 @@ class _Transposed:
     def __init__(self, instruction: Instruction, moving: Sequence[int]):
         self._shape, self._count = instruction.shape, len(list(_differentiable_leaves(instruction.shape)))
         rules, self._parts = self._written(instruction, moving)
-        self._builder = SharingBuilder(rules.name)
-        parameters = [self._builder.parameter(k, p.shape) for k, p in enumerate(rules.parameters)]
-        tape = Tape(self._builder, rules, [elements_of(p) for p in parameters],
+        builder = SharingBuilder(rules.name)
+        parameters = [builder.parameter(k, p.shape) for k, p in enumerate(rules.parameters)]
+        tape = Tape(builder, rules, [elements_of(p) for p in parameters],
                     [k < self._count for k in range(len(parameters))])
-        self._known = parameters[self._count:]
-        self._seeds = [self._builder.parameter(len(parameters) + k, s) for k, s in enumerate(rules.root.shape.tuple_shapes)]
-        self._result = tape.backward(tuple(self._seeds))[:self._count]
+        seeds = [builder.parameter(len(parameters) + k, s) for k, s in enumerate(rules.root.shape.tuple_shapes)]
+        found = tape.backward(frozen([elements_of(s) for s in seeds]))[:self._count]
+        self._present = [isinstance(t, XlaOp) for t in found]
+        whole = make_tuple(builder, [t for t in found if isinstance(t, XlaOp)])
+        self._transposed = without_dead_carries(builder.finish(whole))
 
     def _written(self, instruction: Instruction, moving: Sequence[int]) -> tuple[Computation, list[int]]:
         """The rules as a computation and the operands that it gives a cotangent: from the cotangents of the result's leaves,
@@ -174,14 +192,15 @@ class _Transposed:
 
     def emit(self, builder: XlaBuilder, operands: Sequence[Value], out: Value, tangents: Sequence[Tangent]) -> Tangent:
         """The tangent of the result for those of the operands, in `builder`."""
-        known = {p.instruction: as_op(builder, v) for p, v in zip(self._known, [*operands, out], strict=True)}
-        known |= {s.instruction: as_op(builder, materialised(builder, tangents[k], s.shape))
-                  for s, k in zip(self._seeds, self._parts, strict=True)}
-        targets = [t.instruction for t in self._result if isinstance(t, XlaOp)]
-        if any(p not in known for p in needs(targets, [p for p in self._builder.instructions if p.opcode == "parameter"])):
+        parameters, targets = self._transposed.parameters, self._transposed.root.operands
+        if needs(targets, parameters[:self._count]):
             raise DifferentiationError("the gradient rule is not linear in its cotangent")
-        built = iter(rebuild(builder, self._builder.instructions, known, targets))
-        return _grouped(self._shape, [next(built) if isinstance(t, XlaOp) else None for t in self._result])
+        given = [as_op(builder, v) for v in (*operands, out)]
+        seeds = parameters[self._count + len(given):]
+        given += [as_op(builder, materialised(builder, tangents[k], s.shape)) for s, k in zip(seeds, self._parts, strict=True)]
+        known = dict(zip(parameters[self._count:], given, strict=True))
+        built = iter(rebuild(builder, self._transposed.instructions, known, targets))
+        return _grouped(self._shape, [next(built) if there else None for there in self._present])
 
 
 def _only_moves(instruction: Instruction) -> bool:
@@ -222,7 +241,7 @@ def _made_of_constants(instruction: Instruction) -> list[Instruction]:
     waiting = [instruction]
     while waiting:
         current = waiting.pop()
-        if current.opcode == "parameter" or len(found) == _MOST or not definition_of(current.opcode).pure:
+        if current.opcode == "parameter" or len(found) == _MOST or not is_pure(current):
             return []
         found.append(current)
         waiting += current.operands

@@ -11,8 +11,9 @@ from grad_rules._table import revision
 from ..builder import XlaBuilder, XlaOp
 from ..computation import XlaComputation
 from ..errors import DifferentiationError, InvalidArgument
-from ..hlo.ir import Computation
+from ..hlo.ir import Computation, Module
 from ..shape import Shape
+from ..transform.dead_carries import without_dead_carries
 from ..transform.dynamic_sizes import settle
 from ..transform.expand_custom_calls import expand
 from ..transform.inline import Value, as_op, elements_of, leaves, regrouped
@@ -50,7 +51,7 @@ def vjp(computation: XlaComputation, argnums: Argnums | None = None, with_output
     joint = _joint(f"vjp_{computation.name}", computation, numbers, options=options)
     given = joint.cotangent_parameters([leaf.element_type.is_differentiable for leaf in joint.outputs])
     gradients = _gradients(joint, given, numbers)
-    return _closed(joint.builder, [*joint.outputs, *gradients] if with_outputs else gradients, computation)
+    return closed(joint.builder, [*joint.outputs, *gradients] if with_outputs else gradients, computation)
 
 
 def jvp(computation: XlaComputation, argnums: Argnums | None = None) -> XlaComputation:
@@ -71,7 +72,7 @@ def jvp(computation: XlaComputation, argnums: Argnums | None = None) -> XlaCompu
         tangents[k] = frozen(elements_of(given))
     run = Forward(builder, entry, [elements_of(p) for p in parameters], tangents)
     found = list(tangent_leaves(builder, run.tangent, entry.root.shape))
-    return _closed(builder, [run.result, found if entry.root.shape.is_tuple else found[0] if found else []], computation)
+    return closed(builder, [run.result, found if entry.root.shape.is_tuple else found[0] if found else []], computation)
 
 
 def tangent_leaves(builder: XlaBuilder, tangent: Cotangent, shape: Shape) -> Iterator[XlaOp]:
@@ -94,7 +95,7 @@ def _with_gradients(computation: XlaComputation, argnums: Argnums, with_value: b
     one = full(joint.builder, 1, value.shape)
     found = _gradients(joint, [one, *[None] * (len(joint.outputs) - 1)], numbers)
     gradients: Value = found[0] if isinstance(argnums, int) else found
-    return _closed(joint.builder, [value, gradients] if with_value else gradients, computation)
+    return closed(joint.builder, [value, gradients] if with_value else gradients, computation)
 
 
 def _joint(name: str, computation: XlaComputation, numbers: Sequence[int], demanded: Flags = True,
@@ -107,13 +108,17 @@ def _joint(name: str, computation: XlaComputation, numbers: Sequence[int], deman
                  options or computation.gradient_options or DEFAULT)
 
 
-def _closed(builder: XlaBuilder, result: Value, computation: XlaComputation) -> XlaComputation:
+def closed(builder: XlaBuilder, result: Value, computation: XlaComputation) -> XlaComputation:
     """The derived program, for as many participants as the program it comes from."""
-    derived = builder.build(as_op(builder, result))
+    derived = finished(builder, as_op(builder, result))
     derived.gradient_options = computation.gradient_options
-    header = computation.module.header
-    derived.module.header.update({k: header[k] for k in ("replica_count", "num_partitions") if k in header})
+    derived.module.header.update(computation.participants)
     return derived
+
+
+def finished(builder: XlaBuilder, root: XlaOp) -> XlaComputation:
+    """The program that a builder holds, without what nothing reads."""
+    return XlaComputation(Module(builder.name, without_dead_carries(builder.finish(root))))
 
 
 def _gradients(joint: Joint, cotangents: Sequence[XlaOp | None], numbers: Sequence[int]) -> list[Value]:
@@ -125,7 +130,7 @@ def _gradients(joint: Joint, cotangents: Sequence[XlaOp | None], numbers: Sequen
 
 def plain_entry(computation: XlaComputation) -> Computation:
     """The program as the engine differentiates it: plain, known custom calls written out as ops, dynamic sizes settled."""
-    return computation.derived(("differentiable", revision()), lambda: settle(expand(computation.entry)))
+    return computation.derived(("differentiable", revision()), lambda: settle(expand(computation.meant_entry())))
 
 
 def _checked_argnums(computation: XlaComputation, argnums: Argnums | None) -> list[int]:

@@ -14,7 +14,8 @@ from ..builder import XlaBuilder, XlaOp
 from ..errors import DifferentiationError
 from ..hlo.ir import Computation, Instruction, reachable
 from ..interop.tapes import is_tape_call
-from ..opcodes.inference import definition_of
+from ..lowering.memory import LARGE
+from ..opcodes.inference import definition_of, is_pure
 from ..shape import Shape
 
 
@@ -22,10 +23,11 @@ from ..shape import Shape
 class Policy:
     """What may be computed again: a value whose ops cost at most `budget` together, counted from saved and free values.
 
-    A value of unknown size (a tape) is always computed again, with the loop that wrote it, unless it is kept `unsized`.
+    Arithmetic is done again on arrays of at least `arithmetic` elements. A value of unknown size (a tape) is always
+    computed again, with the loop that wrote it, unless it is kept `unsized`.
     """
 
-    arithmetic: bool
+    arithmetic: int
     budget: int
     unsized: bool
 
@@ -40,7 +42,7 @@ class Policy:
             return 0
         if opcode in _CHEAP:
             return 1
-        if not self.arithmetic:
+        if self.arithmetic and instruction.shape.element_count < self.arithmetic:
             return float("inf")
         if opcode in _MOVES:
             return 1
@@ -57,10 +59,12 @@ _COSTLY = frozenset({
     "exponential", "exponential-minus-one", "log", "log-plus-one", "tanh", "logistic", "sine", "cosine", "tan", "power",
     "atan2", "erf", "cbrt", "sqrt", "rsqrt"})
 
-WHOLE_PROGRAM = Policy(arithmetic=False, budget=2, unsized=True)
-"""Between a program's forward and backward: saving costs no time, so only what moves or narrows elements is done again."""
+WHOLE_PROGRAM = Policy(arithmetic=LARGE, budget=6, unsized=True)
+"""Between a program's forward and backward: what is small is saved, which costs no time, unless it only moves or narrows
+elements. Large arrays are slow to write and to read back: there, a little arithmetic is done again, mostly in the same blocks
+as the arithmetic that uses it."""
 
-LOOP_BODY = Policy(arithmetic=True, budget=4, unsized=False)
+LOOP_BODY = Policy(arithmetic=0, budget=4, unsized=False)
 """Between a loop's forward and backward: saving is a copy into a stack, so a little arithmetic is done again."""
 
 
@@ -132,10 +136,6 @@ def is_repeatable(computation: Computation) -> bool:
     return all(is_pure(i) for c in reachable([computation]) for i in c.instructions)
 
 
-def is_pure(instruction: Instruction) -> bool:
-    return definition_of(instruction.opcode).pure or is_tape_call(instruction)
-
-
 def _require_repeatable(instruction: Instruction) -> None:
     """What must run again on the way back must do the same."""
     if instruction.opcode == "parameter" or not is_pure(instruction) or not all(
@@ -160,20 +160,41 @@ def _needed(targets: Iterable[Instruction], stop: set[Instruction]) -> set[Instr
 
 
 def rebuild(builder: XlaBuilder, instructions: Sequence[Instruction], given: Mapping[Instruction, XlaOp],
-            targets: Sequence[Instruction], updates_last: bool = False) -> list[XlaOp]:
+            targets: Sequence[Instruction], updates_last: bool = False, pace: Sequence[Instruction] = ()) -> list[XlaOp]:
     """Emit what the targets need that is not given; the targets' ops in `builder`.
 
     `updates_last` puts dynamic-update-slices behind all that may still read their buffers, so that a loop can update its
-    carries in place.
+    carries in place. With a `pace`, what depends on none of these is emitted where it is first used.
     """
     needed = _needed(targets, stop=set(given))
     built: dict[Instruction, XlaOp] = dict(given)
-    for instruction in _with_updates_last(instructions) if updates_last else instructions:
-        if instruction in needed and instruction not in built:
-            built[instruction] = builder.append(Instruction(
-                instruction.opcode, instruction.shape, [built[o].instruction for o in instruction.operands],
-                instruction.attributes, instruction.name, instruction.common, instruction.line, instruction.column))
+    order = [i for i in instructions if i in needed and i not in built]
+    if updates_last:
+        order = _with_updates_last(order)
+    for instruction in _as_needed(order, pace) if pace else order:
+        built[instruction] = builder.append(Instruction(
+            instruction.opcode, instruction.shape, [built[o].instruction for o in instruction.operands],
+            instruction.attributes, instruction.name, instruction.common, instruction.line, instruction.column))
     return [built[t] for t in targets]
+
+
+def _as_needed(instructions: Sequence[Instruction], pace: Iterable[Instruction]) -> list[Instruction]:
+    """An order in which what does not depend on `pace` comes just before its first use, so that it lives no longer."""
+    paced = set(pace)
+    for instruction in instructions:
+        if any(o in paced for o in instruction.operands):
+            paced.add(instruction)
+    waiting = {i for i in instructions if i not in paced}
+    order: dict[Instruction, None] = {}
+    for instruction in instructions:
+        stack = [instruction] if instruction in paced else []
+        while stack:
+            missing = [o for o in stack[-1].operands if o in waiting and o not in order]
+            if missing:
+                stack += missing
+            else:
+                order[stack.pop()] = None
+    return [*order, *(i for i in instructions if i not in order)]
 
 
 def _with_updates_last(instructions: Sequence[Instruction]) -> list[Instruction]:
@@ -194,9 +215,14 @@ def unchanging(instructions: Sequence[Instruction], sources: Iterable[Instructio
     """The sources, and what is computed from them and constants alone."""
     known = set(sources)
     for instruction in instructions:
-        if instruction.opcode != "parameter" and is_pure(instruction) and all(o in known for o in instruction.operands):
+        if instruction.opcode != "parameter" and _is_certain(instruction) and all(o in known for o in instruction.operands):
             known.add(instruction)
     return [i for i in instructions if i in known]
+
+
+def _is_certain(instruction: Instruction) -> bool:
+    """Whether running an instruction again gives the same. Of a custom call only its program says so: it runs once, if it can."""
+    return is_pure(instruction) and (not definition_of(instruction.opcode).effect or is_tape_call(instruction))
 
 
 def effects(forward: Iterable[Instruction]) -> list[Instruction]:

@@ -36,7 +36,8 @@ class SharingBuilder(XlaBuilder):
 
 def _key(instruction: Instruction) -> Hashable | None:
     """What makes two instructions the same; None for those that are never shared."""
-    if instruction.opcode == "parameter" or not definition_of(instruction.opcode).pure:
+    definition = definition_of(instruction.opcode)
+    if instruction.opcode == "parameter" or not definition.pure or definition.effect:
         return None
     if instruction.opcode == "constant" and instruction.shape.element_count > _SMALL:
         return None

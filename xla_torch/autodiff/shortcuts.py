@@ -1,6 +1,8 @@
 """Gradients that several ops have together and that are simpler than theirs one by one.
 
 - Softmax, ``e / sum(e)`` with ``e = exp(x)``, needs nothing but its result: ``y * (ct - sum(y * ct))``.
+- ``1 / (x * x)``, which is what JAX makes of ``x ** -2``, is a power: ``-2 * ct * out / x``. The products' own gradients
+  multiply what has become zero with what is infinite.
 - A shift that cancels, as the maximum that softmax and logsumexp subtract, has gradient zero. (In JAX such a maximum stands
   under `stop_gradient`, of which a lowered program shows nothing.)
 """
@@ -10,29 +12,31 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
+from grad_rules._calculus import conj
 from grad_rules._table import TABLE
 
 from .. import ops
 from ..builder import XlaOp
 from ..hlo.ir import Computation, Instruction
 from ..transform.recognise import reducer_kind
+from .masks import outside
 
 # ------------------------------------------------------------------------------------------------ softmax
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Shortcut:
-    """The result's whole dependence on `source`: `rule(ct, out)` is the cotangent of `source`, and there is no other."""
+    """The result's whole dependence on `source`: `rule(ct, out, source)` is the cotangent of `source`, and there is no other."""
 
     source: Instruction
-    rule: Callable[[XlaOp, XlaOp], XlaOp]
+    rule: Callable[[XlaOp, XlaOp, XlaOp], XlaOp | None]
 
 
 def shortcut(instruction: Instruction) -> Shortcut | None:
     """The way around an instruction's own rules, if there is one."""
-    if instruction.opcode != "divide" or any(TABLE[opcode].own for opcode in ("divide", "exponential", "reduce")):
+    if instruction.opcode != "divide" or any(TABLE[opcode].own for opcode in ("divide", "exponential", "reduce", "multiply")):
         return None  # rules that a user has put in the place of the table's are not gone around
-    return _softmax(instruction)
+    return _softmax(instruction) or _negative_power(instruction)
 
 
 def _softmax(instruction: Instruction) -> Shortcut | None:
@@ -45,7 +49,7 @@ def _softmax(instruction: Instruction) -> Shortcut | None:
     if any(place.get(k) != d for k, d in enumerate(kept) if exponential.shape.dimensions[d] != 1):
         return None
 
-    def rule(ct: XlaOp, out: XlaOp) -> XlaOp:
+    def rule(ct: XlaOp, out: XlaOp, source: XlaOp) -> XlaOp:
         along = ops.Reduce(ct.builder, [ops.Mul(out, ct)], [ct.builder.constant(0, ct.element_type)], reducer, summed)
         return ops.Mul(out, ops.Sub(ct, ops.BroadcastInDim(along, ct.shape.dimensions, kept)))
 
@@ -71,6 +75,38 @@ def _is_sum(instruction: Instruction) -> bool:
     start = instruction.operands[1]
     return (reducer_kind(instruction.attributes["to_apply"]) == "add" and start.opcode == "constant"
             and not start.attributes["literal"].elided and start.attributes["literal"].array == 0)
+
+
+# ------------------------------------------------------------------------------------------------ negative powers
+
+
+def _negative_power(instruction: Instruction) -> Shortcut | None:
+    one, product = instruction.operands
+    base, exponent = _power(product)
+    if exponent < 2 or not _is_one(one):
+        return None
+
+    def rule(ct: XlaOp, out: XlaOp, source: XlaOp) -> XlaOp | None:
+        return outside(instruction, base, ct, lambda inner: inner * conj(-float(exponent) * (out / source)))
+
+    return Shortcut(base, rule)
+
+
+def _power(instruction: Instruction) -> tuple[Instruction, int]:
+    """The value that a product is a power of, and the exponent."""
+    if instruction.opcode != "multiply":
+        return instruction, 1
+    left, right = instruction.operands
+    base, exponent = _power(left)
+    other, more = (base, exponent) if left is right else _power(right)
+    return (base, exponent + more) if base is other else (instruction, 1)
+
+
+def _is_one(instruction: Instruction) -> bool:
+    while instruction.opcode == "broadcast":
+        instruction = instruction.operands[0]
+    literal = instruction.attributes.get("literal")
+    return literal is not None and not literal.elided and literal.array.shape == () and literal.array == 1
 
 
 # ------------------------------------------------------------------------------------------------ shifts that cancel

@@ -67,9 +67,10 @@ class Courier:
         while (ticket := self._tasks.get()) is not None:
             ticket.run()
 
-    def close(self) -> None:
-        """End the thread, after what was submitted."""
+    def close(self, wait: bool = True) -> None:
+        """End the thread, after what was submitted. Without `wait` it may still be at that."""
         if self._thread is not None:
             self._tasks.put(None)
-            self._thread.join()
+            if wait:
+                self._thread.join()
             self._thread = None

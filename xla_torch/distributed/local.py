@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..errors import DifferentiationError, InvalidArgument, XlaError
-from .participants import TIMEOUT, Aborted, Exchange, Participants, installed
+from ..errors import DifferentiationError, InvalidArgument
+from .buffers import BUFFERS
+from .participants import TIMEOUT, Aborted, Exchange, Participants, check_counts, installed
 
 
 class _Slot:
@@ -179,14 +180,20 @@ def run_replicas(computation: Any, arguments: Sequence[Sequence[Any]], *, num_re
     For gradients run `value_and_grad(computation)`: results carry no autograd history, because torch would run the
     participants' backward passes one after another, and they have to meet.
 
-    Raises InvalidArgument for another number of argument tuples, DifferentiationError for arguments that require grad (unless
+    Raises InvalidArgument for another number of argument tuples and for a program that says that it is for other numbers of
+    replicas or partitions, DifferentiationError for arguments that require grad (unless
     in `torch.no_grad()`), and otherwise the error of the participant that failed first, ExecutionError where one waited
     longer than `timeout` seconds for the others.
     """
     count = num_replicas * num_partitions
+    if not callable(computation):
+        raise InvalidArgument("not a program", subject="run_replicas", got=type(computation).__name__,
+                              expected="one program, which all participants run")
     if num_replicas < 1 or num_partitions < 1 or len(arguments) != count:
         raise InvalidArgument("wrong number of participants", subject="run_replicas", got=f"{len(arguments)} tuples of arguments",
                               expected=f"num_replicas * num_partitions = {count}, one tuple for each")
+    check_arguments(arguments, "run_replicas")
+    check_counts(computation, num_replicas, num_partitions, hint="say as many with num_replicas= and num_partitions=")
     if torch.is_grad_enabled() and any(isinstance(a, torch.Tensor) and a.requires_grad for given in arguments for a in given):
         raise DifferentiationError("autograd does not go through run_replicas", subject="run_replicas",
                                    hint="run value_and_grad(computation) with run_replicas, or call it in torch.no_grad()")
@@ -194,7 +201,19 @@ def run_replicas(computation: Any, arguments: Sequence[Sequence[Any]], *, num_re
     call = computation.run_numpy if in_numpy else computation
     meeting = Meeting(timeout)
     participants = [ThreadParticipant(meeting, number, num_replicas, num_partitions) for number in range(count)]
-    return in_threads(call, arguments, participants, meeting.fail)
+    try:
+        return in_threads(call, arguments, participants, meeting.fail)
+    finally:
+        BUFFERS.clear()
+
+
+def check_arguments(arguments: Sequence[Any], subject: str) -> None:
+    """Raise InvalidArgument where a participant's arguments are no tuple: of a tensor, the rows would be taken for them."""
+    for place, given in enumerate(arguments):
+        if not isinstance(given, (tuple, list)):
+            raise InvalidArgument("a participant's arguments are not a tuple", subject=subject,
+                                  got=f"{type(given).__name__} at place {place}", expected="one tuple for each participant",
+                                  hint="write (x,) for a single argument")
 
 
 def in_threads(call: Callable[..., Any], arguments: Sequence[Sequence[Any]], participants: Sequence[Participants],
@@ -220,7 +239,6 @@ def in_threads(call: Callable[..., Any], arguments: Sequence[Sequence[Any]], par
         thread.join()
     if failures:
         number, error = next(((n, e) for n, e in failures if not isinstance(e, Aborted)), failures[0])
-        if isinstance(error, XlaError):
-            error.add_note(f"raised by participant {number} of {participants[0].count}")
+        error.add_note(f"raised by participant {number} of {participants[0].count}")
         raise error
     return results

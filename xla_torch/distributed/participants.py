@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import torch
 
-from ..errors import ExecutionError
+from ..errors import ExecutionError, InvalidArgument
 
 CROSS_REPLICA = "cross_replica"
 CROSS_PARTITION = "cross_partition"
@@ -39,13 +39,15 @@ class Exchange(abc.ABC):
     """What the members of a group do together once, as one of them sees it.
 
     `group` lists participants by number, this one among them; `value` are the tensors that this one gives. `detail` is what
-    else all members must agree on. Until the exchange has ended nobody writes to `value`.
+    else all members must agree on. `narrow` names the element type where it is a float of 8 bits or fewer in a wider carrier
+    and the exchange only moves elements. Until the exchange has ended nobody writes to `value`.
     """
 
-    __slots__ = ("detail", "group", "site", "value")
+    __slots__ = ("detail", "group", "narrow", "site", "value")
 
     def __init__(self, site: Site, group: tuple[int, ...], value: tuple[torch.Tensor, ...], *detail: Any):
         self.site, self.group, self.value, self.detail = site, group, value, detail
+        self.narrow = ""
 
     @abc.abstractmethod
     def combine(self, values: Sequence[Any], places: Sequence[int]) -> list[Any]:
@@ -173,11 +175,22 @@ def _find(groups: Groups, own: int, count: int, kind: str) -> tuple[int, ...] | 
     return next((tuple(g) for g in groups if own in g), None)
 
 
+def check_counts(computation: Any, num_replicas: int, num_partitions: int, where: str = "", hint: str = "") -> None:
+    """Raise InvalidArgument where a program says that it is for other numbers of replicas and partitions than there are."""
+    said: dict[str, int] = getattr(computation, "participants", {})
+    replicas, partitions = said.get("replica_count", num_replicas), said.get("num_partitions", num_partitions)
+    if (replicas, partitions) != (num_replicas, num_partitions):
+        raise InvalidArgument(
+            "the program is made for other numbers of participants", subject=computation.name,
+            got=f"{num_replicas} replicas x {num_partitions} partitions{where}",
+            expected=f"{replicas} replicas x {partitions} partitions, {replicas * partitions} participants", hint=hint)
+
+
 class Solo(Participants):
     """A program that runs alone."""
 
     def begin(self, exchange: Exchange) -> Pending:
-        return Done(exchange.combine([exchange.value], [0])[0])
+        return Done(exchange.for_all([exchange])[0])
 
 
 _SOLO = Solo()

@@ -20,9 +20,12 @@ import torch
 import torch.distributed as dist
 
 from ..errors import ExecutionError, InvalidArgument
-from .courier import Courier
+from .buffers import BUFFERS
+from .courier import Courier, Ticket
 from .exchanges import General
-from .local import Meeting, ThreadParticipant, in_threads
+from .group import as_bytes
+from .local import Meeting, ThreadParticipant, check_arguments, in_threads
+from .narrow import in_bytes
 from .participants import (
     TIMEOUT,
     Aborted,
@@ -31,9 +34,10 @@ from .participants import (
     Participants,
     Pending,
     Site,
+    check_counts,
     installed_for_process,
 )
-from .torch_groups import TorchGroups, as_bytes
+from .torch_groups import TorchGroups
 from .wires import Wires
 
 INLINE = 1 << 13
@@ -56,7 +60,7 @@ class ProcessParticipant(Participants):
 
     def begin(self, exchange: Exchange) -> Pending:
         if len(exchange.group) == 1:
-            return Done(exchange.combine([exchange.value], [0])[0])
+            return Done(exchange.for_all([exchange])[0])
         if exchange.value[0].is_cuda:
             return self.session.begin_on_device(self._courier, self.number, exchange)
         return self._courier.submit(lambda: self.session.perform(self.number, exchange))
@@ -84,15 +88,14 @@ class Processes:
         self.num_replicas, self.num_partitions, self.timeout = num_replicas, num_partitions, timeout
         self.rank, self._ranks = rank, tuple(ranks)
         self._wires = Wires(store, self.rank, size, timeout)
-        self._groups = TorchGroups(self._wires, timeout, nccl, self._check)
-        # Messages between participants have a group of their own, named by no participants: both ends must have it before
-        # either knows of the other.
+        self._groups = TorchGroups(self._wires, timeout, nccl, self._check, self._of_ranks)
         try:
-            self._mail = self._groups.of(tuple(range(-size, 0)), self.rank, "cpu") if size > 1 else None
+            self._mail = self._groups.mail(self.rank, size) if size > 1 else None
         except BaseException:
             self._wires.close()
             raise
-        self._sent: list[tuple[Any, torch.Tensor]] = []
+        self._sent: list[Ticket] = []
+        self._postman = Courier("xla_torch postman")
         self.numbers = tuple(number for number, rank in enumerate(ranks) if rank == self.rank)
         # Longer than the exchanges between processes may take, whose errors end the waiting for them.
         self._meeting = Meeting(1.5 * timeout)
@@ -111,6 +114,7 @@ class Processes:
         if len(arguments) != len(self.numbers):
             raise InvalidArgument("wrong number of participants", subject="run", got=f"{len(arguments)} tuples of arguments",
                                   expected=f"{len(self.numbers)}: this process runs participants {list(self.numbers)}")
+        check_arguments(arguments, "run")
         in_numpy = any(isinstance(a, (np.ndarray, np.generic)) for given in arguments for a in given)
         call = computation.run_numpy if in_numpy else computation
         if len(self.numbers) > 1:
@@ -120,16 +124,8 @@ class Processes:
 
     def check(self, computation: Any) -> None:
         """Raise InvalidArgument where the program says that it is for other numbers of replicas and partitions."""
-        module = computation.module
-        declared = module.replica_count, module.num_partitions
-        written = "replica_count" in module.header, "num_partitions" in module.header
-        here = self.num_replicas, self.num_partitions
-        if any(w and d != h for w, d, h in zip(written, declared, here, strict=True)):
-            raise InvalidArgument(
-                "the program is made for other numbers of participants", subject=computation.name,
-                got=f"{here[0]} replicas x {here[1]} partitions on {self._wires.size} processes",
-                expected=f"{declared[0]} replicas x {declared[1]} partitions, {declared[0] * declared[1]} participants",
-                hint="start as many processes, or name the process of each participant with device_assignment=")
+        check_counts(computation, self.num_replicas, self.num_partitions, f" on {self._wires.size} processes",
+                     "start as many processes, or name the process of each participant with device_assignment=")
 
     # ------------------------------------------------------------------------------------------- failing and ending
 
@@ -182,12 +178,14 @@ class Processes:
                 participant.close()
         try:
             if self._wires.failure is None:
-                for work, _ in self._sent:  # what was posted is delivered first
-                    self._groups.finish(work)
+                self._look_after_sent(wait=True)
         finally:
             self._wires.close()
+            failed = self._wires.failure is not None
+            self._postman.close(wait=not failed)
             self._mail = None
-            self._groups.close(self._wires.failure is not None)
+            self._groups.close(failed)
+            BUFFERS.clear()
 
     # ------------------------------------------------------------------------------------------- exchanging
 
@@ -196,7 +194,8 @@ class Processes:
         try:
             with torch.no_grad():
                 group = exchange.group
-                return self._perform(exchange, number, group, [self._ranks[n] for n in group])
+                ranks = [self._ranks[n] for n in group]
+                return in_bytes(exchange, lambda e: self._perform(e, number, group, ranks))
         except BaseException as error:
             if isinstance(error, ExecutionError):
                 error.located(exchange.subject)
@@ -264,7 +263,7 @@ class Processes:
         ranks = [self._ranks[n] for n in exchange.group]
         agreed = courier.submit(lambda: self._agree(exchange, number, exchange.group, ranks, b""))
         group = self._groups.of(exchange.group, exchange.group.index(number), "cuda")
-        return _OnDevice(agreed, exchange, lambda: group.perform(exchange))
+        return _OnDevice(agreed, exchange, lambda: in_bytes(exchange, group.perform))
 
     def gather_hosted(self, exchange: Exchange, number: int, leaders: Sequence[int], counts: Sequence[int],
                       own: torch.Tensor) -> list[torch.Tensor]:
@@ -290,8 +289,16 @@ class Processes:
             return
         self._wires.send(rank, source, target, channel, text)
         assert self._mail is not None
-        self._sent = [(work, kept) for work, kept in self._sent if not work.is_completed()]
-        self._sent.append((self._mail.send(data, rank, self._tag(channel, source, target)), data))
+        self._look_after_sent(wait=False)
+        work = self._mail.send(data, rank, self._tag(channel, source, target))
+        self._sent.append(self._postman.submit(lambda: self._groups.delivered(work)))
+
+    def _look_after_sent(self, wait: bool) -> None:
+        """Raise where something that was posted could not be delivered, as far as that is known or, with `wait`, at last."""
+        for ticket in self._sent:
+            if wait or ticket.done:
+                ticket.wait()
+        self._sent = [ticket for ticket in self._sent if not ticket.done]
 
     def take(self, site: Site, source: int, target: int, dims: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
         """What a participant has sent. Raises ExecutionError where nothing comes in time or it has another shape."""
@@ -319,7 +326,7 @@ class Processes:
             if payload or not result.numel():
                 return _unpacked(payload, (result,))[0]
             assert self._mail is not None
-            self._mail.receive(as_bytes(result), self._ranks[source], self._tag(channel, source, target))
+            self._groups.delivered(self._mail.receive(as_bytes(result), self._ranks[source], self._tag(channel, source, target)))
             return result
 
     def _tag(self, channel: int, source: int, target: int) -> int:

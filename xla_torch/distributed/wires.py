@@ -26,7 +26,7 @@ _T = TypeVar("_T")
 _FRAME = struct.Struct("!IB")
 _ROUTE = struct.Struct("!IIiH")
 _HELLO = struct.Struct("!16sI")
-_MESSAGE, _NOTE, _FAILURE, _LEFT = range(4)
+_MESSAGE, _NOTE, _FAILURE, _LEFT, _PING, _PONG = range(6)
 
 SLICE = 0.2
 """Seconds after which a waiting thread looks whether another thread of its process has failed."""
@@ -44,6 +44,7 @@ class Wires:
         self.failure: dict[str, Any] | None = None
         self.gone: set[int] = set()
         self.left: set[int] = set()
+        self._heard: dict[int, float] = {}
         self._inbox: defaultdict[Hashable, deque[tuple[bytes, bytes]]] = defaultdict(deque)
         self._notes: dict[str, bytes] = {}
         self._state = threading.Condition()
@@ -181,6 +182,19 @@ class Wires:
             if not self._reading:
                 self._read(0)
 
+    def silent(self, seconds: float) -> set[int]:
+        """The processes that do not answer within so many seconds. Those that wait for something do; one that computes, or
+        was stopped, does not."""
+        start = time.monotonic()
+        for rank in self._sockets:
+            self._send(rank, _PING, b"")
+
+        def missing() -> set[int]:
+            return {rank for rank in self._sockets if rank not in self.gone and self._heard.get(rank, 0.0) < start}
+
+        self.wait(lambda: None if missing() else True, seconds)
+        return missing()
+
     def _read(self, seconds: float) -> None:
         """Read for all threads; the state is unlocked while nothing comes."""
         self._reading = True
@@ -203,6 +217,7 @@ class Wires:
             self._selector.unregister(connection)
             self.gone.add(peer)
             return
+        self._heard[peer] = time.monotonic()
         buffer = self._buffers[peer]
         buffer += data
         start = 0
@@ -225,7 +240,9 @@ class Wires:
             self._notes[body[2:2 + length].decode()] = body[2 + length:]
         elif kind == _FAILURE:
             self.failure = self.failure or json.loads(body)
-        else:
+        elif kind == _PING:
+            self._send(peer, _PONG, b"")
+        elif kind == _LEFT:
             self.left.add(peer)
 
 

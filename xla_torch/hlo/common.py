@@ -1,7 +1,7 @@
 """Attributes that are no opcode's own: those that any instruction may carry, and those of the module's header.
 
-Each is a codec like the opcodes' attributes. What nothing here computes with (shardings, aliasing, ...) is kept as balanced
-text and printed back.
+Each is a codec like the opcodes' attributes. What nothing here computes with (aliasing, origins, ...) is kept as balanced text
+and printed back.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..opcodes.attributes import BoolCodec, Codec, IntCodec, RawCodec
 from .ir import Instruction
 from .scanner import quote, unescape
+from .sharding import Sharding, parse_sharding
 
 if TYPE_CHECKING:
     from .parser import Parser
@@ -108,6 +109,19 @@ class BracedCodec(RawCodec):
         return parser.balanced()
 
 
+class ShardingCodec(Codec):
+    """``{devices=[2,1]<=[2]}`` and the like: a `Sharding`."""
+
+    def parse(self, parser: Parser) -> Sharding:
+        return parse_sharding(parser)
+
+    def format(self, value: Sharding) -> str:
+        return str(value)
+
+    def normalise(self, value: Any) -> Sharding:
+        return value if isinstance(value, Sharding) else Sharding.parse(str(value))
+
+
 class BoolsCodec(RawCodec):
     """``true`` or ``{true,false}``, kept as text."""
 
@@ -190,7 +204,7 @@ def _reads_as_dictionary(text: str) -> bool:
 COMMON: dict[str, Codec] = {
     "frontend_attributes": FrontendAttributesCodec(),
     "parameter_replication": BoolsCodec(),
-    "sharding": BracedCodec(),
+    "sharding": ShardingCodec(),
     "control-predecessors": PredecessorsCodec(),
     "metadata": MetadataCodec(),
     "backend_config": ConfigCodec(),

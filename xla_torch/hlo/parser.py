@@ -330,6 +330,8 @@ class Parser(Scanner):
         inferred = shape
         if inferred is None:
             inferred = self._infer(plan.definition, name, operands, attributes, opcode_at)
+        if inferred.is_tuple and "sharding" in common:
+            common["sharding"] = common["sharding"].spread(inferred)
         return self._add(Instruction(opcode, inferred, operands, attributes, name, common), start)
 
     def _add(self, instruction: Instruction, start: int) -> Instruction:

@@ -14,7 +14,7 @@ Groups = tuple[tuple[int, ...], ...]
 
 _mesh_axis = re.compile(r"['\"]([^'\"]+)['\"]\s*=\s*(\d+)")
 _group_axis = re.compile(r"['\"]([^'\"]+)['\"](?:\s*:\s*\((\d+)\)(\d+))?")
-_MOST_DEVICES = 2**24
+MOST_DEVICES = 2**24
 _device_ids = re.compile(r"device_ids\s*=\s*")
 
 
@@ -48,7 +48,7 @@ def _mesh_groups(scanner: Scanner, start: int) -> Groups:
     ids = _consecutive(scanner, start, list(axes.values()))
     if scanner.accept(","):
         scanner.match(_device_ids, "device_ids=")
-        ids = _listed_devices(scanner)
+        ids = parse_devices(scanner)
     chosen = scanner.listed(chosen_axis)
     if ids.size != math.prod(axes.values()):
         raise scanner.error("the mesh's device ids do not fill its axes", start, f"{math.prod(axes.values())} ids")
@@ -66,9 +66,9 @@ def _mesh_groups(scanner: Scanner, start: int) -> Groups:
 
 def _consecutive(scanner: Scanner, start: int, dims: Sequence[int]) -> np.ndarray:
     """The ids of so many devices as are in a grid of these sizes."""
-    if min(dims, default=1) < 1 or math.prod(dims) > _MOST_DEVICES:
+    if min(dims, default=1) < 1 or math.prod(dims) > MOST_DEVICES:
         raise scanner.error("a grid of devices has a wrong size", start,
-                            f"sizes of 1 or more, and {_MOST_DEVICES} devices at most")
+                            f"sizes of 1 or more, and {MOST_DEVICES} devices at most")
     return np.arange(math.prod(dims))
 
 
@@ -88,7 +88,7 @@ def _split_axes(scanner: Scanner, start: int, axes: Mapping[str, int],
     return parts
 
 
-def _listed_devices(scanner: Scanner) -> np.ndarray:
+def parse_devices(scanner: Scanner) -> np.ndarray:
     """``(3,1,2,0)`` or ``([2,2]T(1,0))``."""
     scanner.expect("(")
     if not scanner.looking_at("["):

@@ -35,14 +35,16 @@ _SECOND = frozenset({*_BEGUN_BY, *_CHANNELS})
 
 def verify(module: Module, allow_mixed_precision: bool = False) -> None:
     """Check every instruction of a module: known opcode, operand count, attributes, operand shapes and types by the op's
-    own rules, and the declared shape against the inferred one (layouts do not matter, element types do). Floating operands
-    of one instruction must be of one width, as XLA's verifier asks by default, unless `allow_mixed_precision`.
+    own rules, the declared shape against the inferred one (layouts do not matter, element types do), and the sharding
+    against the shape and the number of partitions. Floating operands of one instruction must be of one width, as XLA's
+    verifier asks by default, unless `allow_mixed_precision`.
 
     Raises InvalidArgument or UnsupportedError that names the instruction and where it stands.
     """
     checked: set[tuple[object, ...]] = set()
     for computation in module.computations:
         _verify_computation(computation, checked, allow_mixed_precision)
+        _verify_shardings(computation, checked, module.num_partitions)
 
 
 def _verify_computation(computation: Computation, checked: set[tuple[object, ...]], allow_mixed_precision: bool) -> None:
@@ -56,6 +58,18 @@ def _verify_computation(computation: Computation, checked: set[tuple[object, ...
             checked.add(facts)
         if instruction.opcode in _SECOND:
             _verify_halves(instruction)
+
+
+def _verify_shardings(computation: Computation, checked: set[tuple[object, ...]], partitions: int) -> None:
+    for instruction in computation.instructions:
+        sharding = instruction.common.get("sharding")
+        if sharding is None or (id(sharding), id(instruction.shape)) in checked:
+            continue
+        try:
+            sharding.check(instruction.shape, partitions)
+        except XlaError as error:
+            raise error.located(instruction.subject, instruction.where) from None
+        checked.add((id(sharding), id(instruction.shape)))
 
 
 def verify_instruction(instruction: Instruction, allow_mixed_precision: bool = False) -> None:

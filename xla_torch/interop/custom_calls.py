@@ -26,8 +26,27 @@ from . import c_calls, tapes
 if TYPE_CHECKING:
     from ..hlo.ir import Instruction
 
-VJP_PREFIX = "xla_torch.vjp."
-"""In front of a target: the custom call that computes its gradient, from the operands and the result's cotangents."""
+_VJP = re.compile(r"xla_torch\.vjp(?:\[([\d,]+)\])?\.")
+
+
+def vjp_target(target: str, wanted: Sequence[bool]) -> str:
+    """The target of the custom call that computes a target's gradient, from the operands and the result's cotangents.
+    `wanted` flags the floating and complex operands that get one: in brackets stand their numbers, if those are not all."""
+    numbers = "" if all(wanted) else f"[{','.join(str(k) for k, flag in enumerate(wanted) if flag)}]"
+    return f"xla_torch.vjp{numbers}.{target}"
+
+
+def is_vjp_target(target: str) -> bool:
+    """Whether a target is that of a gradient: of what `vjp_target` gives."""
+    return _VJP.match(target) is not None
+
+
+def _of_vjp(target: str) -> tuple[str, tuple[int, ...] | None] | None:
+    """For the target of a gradient: the target that it is the gradient of, and the numbers of the wanted operands (None: all)."""
+    match = _VJP.match(target)
+    if match is None:
+        return None
+    return target[match.end():], tuple(map(int, match.group(1).split(","))) if match.group(1) else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +74,8 @@ class _Entry:
     function: Callable[..., Any]
     vjp: Callable[..., Any] | None
     takes_call: bool
+    own: bool = True
+    """Whether it is a user's, of which nothing is known."""
 
 
 _registered: dict[str, _Entry] = {}
@@ -65,7 +86,10 @@ def register_custom_call(target: str, function: Callable[..., Any] | int, vjp: C
 
     It gets the operands as tensors (a tuple operand as a tuple) and returns a tensor, or a tuple for a tuple result. If it has
     a keyword-only parameter ``call``, it gets the `CustomCall` there. Gradients come from ``vjp(cotangent, result, *operands)``,
-    which returns one cotangent (or None) for each operand; without `vjp` from torch's autograd through `function`.
+    which returns one cotangent (or None) for each operand; without `vjp` from torch's autograd through `function`. What that
+    cannot follow, because `function` detaches an operand or leaves torch, is an ExecutionError where a gradient is wanted.
+
+    A call that a program does not mark with custom_call_has_side_effect is left out where its result is not used, as in XLA.
 
     A function in C, ``void name(void* out, void** in)``, is given as a function pointer of ctypes (``library.name``) or as its
     address; it runs on the CPU and has no gradient (see `c_calls.py`).
@@ -108,22 +132,30 @@ def _find(target: str) -> _Entry | None:
 
     if target in _registered:
         return _registered[target]
-    if target.startswith(VJP_PREFIX):
-        entry = _find(target.removeprefix(VJP_PREFIX))
-        return entry and _Entry(functools.partial(_gradients, entry), None, True)
+    gradient = _of_vjp(target)
+    if gradient is not None:
+        entry = _find(gradient[0])
+        return entry and _Entry(functools.partial(_gradients, entry, gradient[1]), None, True, own=False)
     routine = lapack.routine(target)
-    return routine and _Entry(routine, None, True)
+    return routine and _Entry(routine, None, True, own=False)
 
 
-def is_differentiable(target: str) -> bool:
-    """Whether custom calls of the target have a gradient, as far as is known without running one."""
+def why_no_gradient(target: str) -> tuple[str, str] | None:
+    """Why custom calls of the target have no gradient and what to do instead, as far as is known without running one; None
+    where they may have one."""
     from . import lapack
 
+    own = f"register_gradient({target!r}, rule)"
     if target in _registered:
-        return not isinstance(_registered[target].function, c_calls.CFunction)
-    if target.startswith(VJP_PREFIX):
-        return is_differentiable(target.removeprefix(VJP_PREFIX))
-    return lapack.is_differentiable(target)
+        is_c = isinstance(_registered[target].function, c_calls.CFunction)
+        return ("it is a function in C, into which torch does not see", own) if is_c else None
+    gradient = _of_vjp(target)
+    if gradient is not None:
+        return why_no_gradient(gradient[0])
+    if lapack.routine(target) is None:
+        return "no function is known for it", f"register_custom_call({target!r}, function), or {own}"
+    known = lapack.why_no_gradient(target)
+    return known and (known[0], f"{known[1]}, or {own}")
 
 
 def is_known(instruction: Instruction) -> bool:
@@ -212,8 +244,8 @@ def invoke(target: str, operands: Sequence[Any], operand_shapes: str, shape: str
 
 @functools.lru_cache(maxsize=1024)
 def _described(target: str, shape: str, opaque: str, operand_shapes: str) -> CustomCall:
-    while target.startswith(VJP_PREFIX):  # a function sees its own target, also where its gradient is wanted
-        target = target.removeprefix(VJP_PREFIX)
+    while (gradient := _of_vjp(target)) is not None:  # a function sees its own target, also where its gradient is wanted
+        target = gradient[0]
     return CustomCall(target, parse_shape(shape), opaque, parse_shape(operand_shapes).tuple_shapes)
 
 
@@ -227,24 +259,71 @@ def _flat(value: Any) -> list[torch.Tensor]:
     return [] if value is None else [leaf for part in value for leaf in _flat(part)]
 
 
-def _gradients(entry: _Entry, given: Any, cotangents: Sequence[torch.Tensor], *, call: CustomCall) -> list[torch.Tensor]:
-    """Cotangents of the floating and complex operands, for the cotangents of all results. `call` declares the tuple of the
-    floating operands' shapes. Where torch records a graph, so that these gradients are differentiated again, they are
-    part of it."""
+def _gradients(entry: _Entry, wanted: Sequence[int] | None, given: Any, cotangents: Sequence[Any], *,
+               call: CustomCall) -> list[torch.Tensor]:
+    """Cotangents of the floating and complex operands number `wanted` (None: all), for the results' cotangents; an empty tuple
+    is no cotangent. Where torch records a graph, so that these gradients are differentiated again, they are part of it."""
     again = torch.is_grad_enabled()
     inputs = [t for t in _flat(given) if t.is_floating_point() or t.is_complex()]
+    chosen = range(len(inputs)) if wanted is None else wanted
     with torch.enable_grad():
         leaves = [t if again and t.requires_grad else t.detach().requires_grad_() for t in inputs]
         operands = _replaced(given, iter(leaves))
         results = _flat(_run(entry, call, operands) if entry.vjp is None else _Ruled.apply(entry, call, operands, *leaves))
-        pairs = [(r, ct) for r, ct in zip(results, cotangents, strict=True) if r.requires_grad]
-        found = _pulled_back(pairs, leaves, again) if pairs else [None] * len(leaves)
-    return [torch.zeros_like(t) if ct is None else ct for t, ct in zip(inputs, found, strict=True)]
+        pairs = [(r, ct) for r, ct in zip(results, cotangents, strict=True) if isinstance(ct, torch.Tensor)]
+        sources = [leaves[k] for k in chosen]
+        found = _pulled_back([p for p in pairs if p[0].requires_grad], sources, again)
+    if entry.vjp is None and entry.own:
+        _require_followed(call, pairs, results, dict(zip(chosen, sources, strict=True)), found)
+        if again:
+            _require_followed_again(call, pairs, found)
+    return [torch.zeros_like(t) if ct is None else ct for t, ct in zip(sources, found, strict=True)]
 
 
 def _pulled_back(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]], leaves: Sequence[torch.Tensor],
                  again: bool) -> Sequence[Any]:
+    if not pairs:
+        return [None] * len(leaves)
     return torch.autograd.grad([r for r, _ in pairs], leaves, [ct for _, ct in pairs], create_graph=again, allow_unused=True)
+
+
+def _require_followed(call: CustomCall, pairs: Sequence[tuple[torch.Tensor, Any]], results: Sequence[torch.Tensor],
+                      sources: Mapping[int, torch.Tensor], found: Sequence[Any]) -> None:
+    """Raise ExecutionError where torch's autograd has lost the way from a result to an operand, and would say zero."""
+    lost = any(not r.requires_grad for r, _ in pairs)
+    missing = [k for (k, _), ct in zip(sources.items(), found, strict=True) if ct is None]
+    if missing and not lost:
+        behind = set(_behind(results))
+        missing = [k for k in missing if torch.autograd.graph.get_gradient_edge(sources[k]).node not in behind]
+    if lost or missing:
+        raise ExecutionError(
+            "torch's autograd does not see how the result comes from the operands, so the gradient is not known",
+            subject=f"gradient of custom call {call.target!r}",
+            got="a result without a graph" if lost else f"no way to floating operand {', '.join(map(str, missing))}",
+            expected="a function of torch functions, without detach(), no_grad() or numpy()",
+            hint=f"register_custom_call({call.target!r}, function, vjp=rule); the rule returns None where the gradient is zero")
+
+
+def _require_followed_again(call: CustomCall, pairs: Sequence[tuple[torch.Tensor, Any]], found: Sequence[Any]) -> None:
+    """Raise ExecutionError where the backward of somebody's own autograd.Function has left torch, and the second derivative
+    would be zero. Gradients by torch's functions follow their cotangents, or are zero."""
+    if any(ct.requires_grad for _, ct in pairs) and any(g is not None and not g.requires_grad for g in found) and any(
+            isinstance(node, torch.autograd.function.BackwardCFunction) for node in _behind([r for r, _ in pairs])):
+        raise ExecutionError("torch cannot differentiate the backward of an autograd.Function, of which the second derivative "
+                             "is wanted", subject=f"gradient of custom call {call.target!r}",
+                             expected="a backward of torch functions")
+
+
+def _behind(results: Sequence[torch.Tensor]) -> list[Any]:
+    """The nodes of autograd's graph that results come from."""
+    waiting: list[Any] = [r.grad_fn for r in results]
+    found: dict[Any, None] = {}
+    while waiting:
+        node = waiting.pop()
+        if node is not None and node not in found:
+            found[node] = None
+            waiting += [before for before, _ in node.next_functions]
+    return list(found)
 
 
 class _Ruled(torch.autograd.Function):

@@ -67,7 +67,7 @@ def _jax(what: str) -> Any:
     try:
         import jax
     except ImportError as error:
-        raise MissingDependency(f"{what} needs jax", got=error, expected="jax 0.10 or newer",
+        raise MissingDependency(f"{what} needs jax", got=error, expected="jax 0.10.2 or newer",
                                 hint="pip install 'xla_torch[jax]'") from None
     return jax
 

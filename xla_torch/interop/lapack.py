@@ -14,11 +14,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import householder, schur, tridiagonal
+from . import householder, phases, schur, tridiagonal
 from .custom_calls import CustomCall
 
 _TARGET = re.compile(r"lapack_[sdcz](\w+?)_ffi")
-_NOT_DIFFERENTIABLE = frozenset({"gees"})
+_NOT_DIFFERENTIABLE = {
+    "gees": ("the Schur form and its vectors are not unique: what they are is the routine's choice, which has jumps where "
+             "eigenvalues meet or swap (JAX differentiates them neither)",
+             "use the eigenvalues of lax.linalg.eig, or eigh for a symmetric matrix"),
+}
 
 
 def _name(target: str) -> str:
@@ -33,7 +37,12 @@ def routine(target: str) -> Callable[..., Any] | None:
 
 def is_differentiable(target: str) -> bool:
     """Whether torch's autograd goes through the routine of a target."""
-    return routine(target) is not None and _name(target) not in _NOT_DIFFERENTIABLE
+    return routine(target) is not None and why_no_gradient(target) is None
+
+
+def why_no_gradient(target: str) -> tuple[str, str] | None:
+    """Why a routine has no gradient, and what to do instead; None where it has one."""
+    return _NOT_DIFFERENTIABLE.get(_name(target))
 
 
 # ------------------------------------------------------------------------------------------- failures
@@ -100,7 +109,7 @@ def _gesdd(a: Tensor, *, call: CustomCall) -> Any:
         # For a gradient the call is the gradient's, whose shape says nothing of U and V.
         unused = [a.new_zeros(part.dimensions) for part in call.shape.tuple_shapes[2:4]] or [torch.zeros_like(a)] * 2
         return a, values, *unused, info
-    left, values, right = torch.linalg.svd(sound, full_matrices=mode == "A")
+    left, values, right = phases.svd(sound, mode == "A")
     left, values, right = _unless(failed, left, values, right)
     return a, values, left, right, info
 
@@ -115,7 +124,7 @@ def _syevd(a: Tensor, *, call: CustomCall) -> Any:
     sound = torch.where(a.isfinite() & ~failed[..., None, None], a, 0)
     if call.letter("mode", "V") == "N":
         return a, *_unless(failed, torch.linalg.eigvalsh(sound, UPLO=uplo)), _info(failed)
-    values, vectors = torch.linalg.eigh(sound, UPLO=uplo)
+    values, vectors = phases.eigh(sound, uplo)
     return *_unless(failed, vectors, values), _info(failed)
 
 

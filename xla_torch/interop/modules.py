@@ -14,18 +14,18 @@ from typing import Any
 from jaxlib import _jax  # pyright: ignore[reportAttributeAccessIssue]
 from jaxlib.mlir import ir
 from jaxlib.mlir._mlir_libs import _jax_mlir_ext
-from jaxlib.mlir.dialects import chlo, mhlo, stablehlo
+from jaxlib.mlir.dialects import chlo, mhlo, sdy, stablehlo
 
 from ..errors import HloSyntaxError
 
 
 def new_context() -> Any:
-    """An MLIR context that knows StableHLO, what stands beside it, and quantized types."""
+    """An MLIR context that knows StableHLO, what stands beside it (shardings by Shardy), and quantized types."""
     context, dialects = ir.Context(), ir.DialectRegistry()
     _jax_mlir_ext.register_dialects(dialects)
     context.append_dialect_registry(dialects)
     context.load_all_available_dialects()
-    for dialect in (stablehlo, chlo):
+    for dialect in (stablehlo, chlo, sdy):
         dialect.register_dialect(context)
     mhlo.register_mhlo_dialect(context)
     # The dialect of quantized types has no name in these bindings, but reading an artifact loads it.

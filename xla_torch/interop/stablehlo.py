@@ -125,7 +125,7 @@ def _jaxlib(what: str) -> tuple[ModuleType, ModuleType]:
         from jaxlib import _hlo, _jax  # pyright: ignore[reportAttributeAccessIssue]
     except ImportError as error:
         raise MissingDependency(
-            f"reading {what} needs jaxlib", got=error, expected="jaxlib 0.10 or newer",
+            f"reading {what} needs jaxlib", got=error, expected="jaxlib 0.10.2 or newer",
             hint="pip install 'xla_torch[jax]', or convert the program to HLO text where JAX is installed") from None
     return _jax.mlir, _hlo
 

@@ -80,23 +80,27 @@ def _meta_tensor(node: Node) -> torch.Tensor:
 
 
 def _find_chains(graph: Graph) -> list[_Chain]:
-    """Chains of at least two nodes. A node joins its operand's chain unless another way leads from the chain to it."""
+    """Chains of at least two nodes. A node joins its operand's chain, or a recent one, unless another way leads from the
+    chain to it or something has used a result of the chain before: one of the two would then wait for the other, or be made
+    long before it is used."""
     chain_of: dict[Node, _Chain] = {}
     above: dict[Node, frozenset[_Chain]] = {}
     chains: list[_Chain] = []
+    used: set[_Chain] = set()
     for node in graph.nodes:
         inputs = node.all_input_nodes
         above[node] = frozenset().union(*(above[i] | ({chain_of[i]} if i in chain_of else frozenset()) for i in inputs))
         if not _can_block(node):
+            used.update(chain_of[i] for i in inputs if i in chain_of)
             continue
         size = node.meta["array"][0]
-        options = [chain_of[i] for i in inputs if i in chain_of and chain_of[i].dims == size]
-        options += [c for c in chains[-4:] if c.dims == size]
+        options = [c for c in (*(chain_of[i] for i in inputs if i in chain_of), *chains[-4:]) if c.dims == size and c not in used]
         chain = next((c for c in options if all(chain_of.get(i) is c or c not in above[i] for i in inputs)
                       and _outside_clear(node, c, chain_of, above)), None)
         if chain is None:
             chain = _Chain(size)
             chains.append(chain)
+        used.update(chain_of[i] for i in inputs if chain_of.get(i, chain) is not chain)
         chain.nodes.append(node)
         chain_of[node] = chain
         above[node] -= {chain}
@@ -146,6 +150,7 @@ def _extract(root: torch.nn.Module, graph: Graph, chain: _Chain, name: str) -> N
         cut = (dimension, chain.dims[dimension], rows)
         call = graph.call_function(blocked, (module, cut, specs, tuple(arrays), tuple(scalars)))
         call.meta["owned"] = frozenset(range(len(results)))
+        call.meta["may_overwrite"] = [_read_before(body, targets[n], [inside[a] for a in arrays]) for n in results]
         for number, node in enumerate(results):
             piece = graph.call_function(operator.getitem, (call, number))
             piece.meta.update({k: v for k, v in node.meta.items() if k in ("hlo", "array")})
@@ -161,6 +166,13 @@ def _write_into(body: Graph, node: Node, target: Node) -> None:
         node.target, node.kwargs = function, {**node.kwargs, "out": target}
     else:
         body.call_method("copy_", (target, node))
+
+
+def _read_before(body: Graph, target: Node, inputs: list[Node]) -> list[int]:
+    """The numbers of the inputs that the block has read when it writes into the target."""
+    place = {node: number for number, node in enumerate(body.nodes)}
+    written = min(place[user] for user in target.users)
+    return [k for k, node in enumerate(inputs) if all(place[user] <= written for user in node.users)]
 
 
 def _cut(dims: Dims) -> tuple[int, int]:

@@ -184,11 +184,12 @@ _FACTORIES = frozenset({torch.arange, torch.full, torch.zeros, torch.ones, torch
 
 def _is_impure(node: torch.fx.Node) -> bool:
     from ..opcodes.definition import OPS
+    from ..opcodes.inference import is_pure
 
     if node.op in ("placeholder", "output"):
         return True
     instruction = node.meta.get("hlo")
-    return instruction is not None and instruction.opcode in OPS and not OPS[instruction.opcode].pure
+    return instruction is not None and instruction.opcode in OPS and not is_pure(instruction)
 
 
 def _has_proxy(value: Any) -> bool:
@@ -213,6 +214,19 @@ def lower(computation: Computation, device: torch.device, blocks: bool = True) -
     result = tracer.run(computation, arguments)
     outputs = tuple(_output(tracer, value, shape) for value, shape in flatten(result, computation.root.shape))
     return tracer.finish(outputs, "Program", fresh_outputs=True, blocks=blocks)
+
+
+def freeing(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """The same program, which takes one list of its inputs and empties it. Python cannot free an argument of a call while
+    the call runs; what is taken out of a list is freed after its last use."""
+    graph = torch.fx.Graph()
+    given = graph.placeholder("inputs")
+    inputs = [n for n in module.graph.nodes if n.op == "placeholder"]
+    inside = {n: graph.create_node("call_method", "pop", (given,), {}, n.name) for n in reversed(inputs)}
+    for node in module.graph.nodes:
+        if node.op != "placeholder":
+            inside[node] = graph.node_copy(node, inside.__getitem__)
+    return torch.fx.GraphModule(module, graph, "Program")
 
 
 def tracer_argument(tracer: Tracer, name: str, shape: Shape) -> Any:

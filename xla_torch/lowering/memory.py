@@ -16,7 +16,8 @@ import torch
 import torch.fx
 from torch.fx import Graph, Node
 
-from .kernels import indexing
+from .kernels import collective, indexing
+from .kernels.blocked import blocked
 from .kernels.marks import FRESH, FRESH_TUPLES
 
 LARGE = 1 << 15
@@ -50,7 +51,11 @@ def out_variant(node: Node) -> Callable[..., Any] | None:
     return function
 
 
-_FRESH = frozenset(OUT_VARIANTS) | frozenset({
+_CONVOLUTIONS = frozenset({torch.conv1d, torch.conv2d, torch.conv3d, torch.conv_transpose1d, torch.conv_transpose2d,
+                           torch.conv_transpose3d})
+"""Calls whose result shares memory with nothing, in an order of dimensions that torch chooses."""
+
+_FRESH = frozenset(OUT_VARIANTS) | _CONVOLUTIONS | frozenset({
     torch.matmul, torch.mm, torch.bmm, torch.addmm, torch.baddbmm, operator.matmul, torch.cat, torch.clone, torch.full,
     torch.arange, torch.zeros,
     torch.sum, torch.amax, torch.amin, torch.prod, torch.cumsum, torch.index_select, torch.gather, torch.convolution,
@@ -60,6 +65,10 @@ _FRESH = frozenset(OUT_VARIANTS) | frozenset({
     torch.mean, torch.clamp, torch.isfinite, torch.sign, torch.trunc, torch.cumprod, torch.complex, torch.flip,
 })
 """Calls whose result shares memory with nothing. Everything else is taken to share memory with its operands."""
+
+_IN_PLACE: dict[Any, Callable[..., Any]] = {**indexing.IN_PLACE, **collective.IN_PLACE}
+_BEGUN_IN_PLACE = {plain.__name__: in_place.__name__ for plain, in_place in collective.IN_PLACE.items()}
+"""Calls that may write over their first operand, also where they are begun and awaited later."""
 
 _FRESH_METHODS = frozenset({"clone", "sum", "amax", "amin", "prod", "exp", "matmul"})
 _FRESH_TUPLES = frozenset({torch.sort, torch.topk, torch.max, torch.min, torch.cummax, torch.cummin})
@@ -113,7 +122,7 @@ class _Storage:
                 whole = node.args[0]
                 owned = node.args[1] in whole.meta.get("owned", ())
                 return owned or whole.target in _FRESH_TUPLES or whole.target in FRESH_TUPLES
-            return (node.target in _FRESH and "out" not in node.kwargs) or node.target in FRESH
+            return (node.target in _FRESH and "out" not in node.kwargs) or node.target in FRESH or node.target is blocked
         return node.op == "call_method" and node.target in _FRESH_METHODS
 
     def owned(self, node: Node) -> bool:
@@ -121,14 +130,15 @@ class _Storage:
         roots = self.roots[node]
         return len(roots) == 1 and not roots & self.external
 
-    def dies_at(self, node: Node, user: Node) -> bool:
-        """No node that may share memory with `node` is used after `user`, or by `user` under another name."""
+    def dies_at(self, node: Node, user: Node, end: Node | None = None) -> bool:
+        """No node that may share memory with `node` is used after `user`, or by `user` under another name. `end` only waits
+        for what `user` began."""
         limit = self.place[user]
         for root in self.roots[node]:
             for member in self.members[root]:
                 for reader in member.users:
                     place = self.place[reader]
-                    if place > limit or (reader is user and member is not node):
+                    if (place > limit and reader is not end) or (reader is user and member is not node):
                         return False
         return True
 
@@ -136,10 +146,16 @@ class _Storage:
 def _overwrite_operand(node: Node, storage: _Storage, large: int) -> None:
     if node.op != "call_function" or "out" in node.kwargs:
         return
-    if node.target in indexing.IN_PLACE:
+    if node.target is blocked:
+        _overwrite_blocked(node, storage)
+        return
+    if node.target is collective.begin:
+        _overwrite_begun(node, storage)
+        return
+    if node.target in _IN_PLACE:
         operand = node.args[0]
         if isinstance(operand, Node) and storage.owned(operand) and storage.dies_at(operand, node):
-            node.target = indexing.IN_PLACE[node.target]
+            node.target = _IN_PLACE[node.target]
             storage.move(node, storage.roots[operand])
         return
     array = node.meta.get("array")
@@ -153,6 +169,33 @@ def _overwrite_operand(node: Node, storage: _Storage, large: int) -> None:
             node.kwargs = {**node.kwargs, "out": operand}
             storage.move(node, storage.roots[operand])
             return
+
+
+def _overwrite_blocked(node: Node, storage: _Storage) -> None:
+    """Results of a chain that runs block by block are written over arrays that die there, each over another one."""
+    call: Any = node.args
+    _, _, results, arrays, _ = call
+    pieces = {piece.args[1]: piece for piece in node.users}
+    into: list[int | None] = []
+    for number, (result, candidates) in enumerate(zip(results, node.meta["may_overwrite"], strict=True)):
+        free = (k for k in candidates if k not in into and arrays[k].meta.get("array") == result and _is_dense(arrays[k])
+                and storage.owned(arrays[k]) and storage.dies_at(arrays[k], node))
+        over = next(free, None)
+        into.append(over)
+        if over is not None and number in pieces:
+            storage.move(pieces[number], storage.roots[arrays[over]])
+    if any(k is not None for k in into):
+        node.kwargs = {"into": tuple(into)}
+
+
+def _overwrite_begun(node: Node, storage: _Storage) -> None:
+    """An exchange that is begun here and awaited by its only user may store its result in an operand that dies here."""
+    name, operand, *rest = node.args
+    in_place, end = _BEGUN_IN_PLACE.get(str(name)), next(iter(node.users), None)
+    if in_place and isinstance(operand, Node) and end is not None and storage.owned(operand) \
+            and storage.dies_at(operand, node, end):
+        node.args = (in_place, operand, *rest)
+        storage.move(end, storage.roots[operand])
 
 
 def _is_dense(node: Node) -> bool:
@@ -182,7 +225,7 @@ def _separate_outputs(graph: Graph, storage: _Storage) -> None:
             if roots & (storage.external | given):
                 with graph.inserting_before(output):
                     value = graph.call_function(torch.clone, (value,), {"memory_format": torch.contiguous_format})
-            elif not _is_dense(value):
+            elif not _is_dense(value) or value.target in _CONVOLUTIONS:
                 given |= roots
                 with graph.inserting_before(output):
                     value = graph.call_method("contiguous", (value,))

@@ -38,6 +38,12 @@ def _site(inst: Instruction, channel_id: int | None) -> Site:
     return inst.subject, channel_id or 0
 
 
+def _narrow(shape: Shape) -> tuple[str, ...]:
+    """For what only moves elements: the name of their type where between processes it needs less than its carrier."""
+    element_type = shape.element_type
+    return (element_type.text,) if element_type.is_narrow and element_type.is_floating else ()
+
+
 # ------------------------------------------------------------------------------------------- checks
 
 
@@ -134,8 +140,8 @@ def all_gather(inst, *operands, dimensions: Dims, replica_groups: Groups = ALL, 
                use_global_device_ids: Bool = False, constrain_layout: Bool = False):
     dim, mode = dimensions[0], group_mode(channel_id, use_global_device_ids)
     shards = gathered_shards(next(inst.shape.leaves()), inst.operands[0].shape, dim)
-    return _each(inst, operands, lambda value, _: values.emit(
-        kernels.all_gather, value, dim, shards, replica_groups.groups, mode, _site(inst, channel_id)))
+    return _each(inst, operands, lambda value, shape: values.emit(
+        kernels.all_gather, value, dim, shards, replica_groups.groups, mode, _site(inst, channel_id), *_narrow(shape)))
 
 
 def all_gather_start_shape(declared: Shape | None, *operands: Shape, **attributes: Any) -> Shape:
@@ -155,7 +161,8 @@ def all_gather_start(inst, *operands, dimensions: Dims, replica_groups: Groups =
     gathered = inst.shape.tuple_shapes[1]
     shards = gathered_shards(next(gathered.leaves()), inst.operands[0].shape, dim)
     site = _site(inst, channel_id)
-    results = tuple(values.emit(kernels.all_gather, v, dim, shards, replica_groups.groups, mode, site) for v in operands)
+    results = tuple(values.emit(kernels.all_gather, v, dim, shards, replica_groups.groups, mode, site, *_narrow(o.shape))
+                    for v, o in zip(operands, inst.operands, strict=True))
     return (operands, results) if gathered.is_tuple else (operands[0], results[0])
 
 
@@ -166,7 +173,7 @@ def second_element_shape(declared: Shape | None, operand: Shape, **_: Any) -> Sh
     return operand.tuple_shapes[1].without_layout()
 
 
-@op("all-gather-done", infer=second_element_shape, inferable=False, movement=True)
+@op("all-gather-done", infer=second_element_shape, inferable=False, movement=True, pure=False)
 def all_gather_done(inst, operand):
     return operand[1]
 
@@ -223,7 +230,7 @@ def whole_shape(declared: Shape | None, operand: Shape, **_: Any) -> Shape:
     return operand.without_layout()
 
 
-@op("all-reduce-done", infer=whole_shape, inferable=False, movement=True, view=True)
+@op("all-reduce-done", infer=whole_shape, inferable=False, movement=True, view=True, pure=False)
 def all_reduce_done(inst, operand):
     return operand
 
@@ -295,10 +302,10 @@ def all_to_all_shape(declared: Shape | None, *operands: Shape, dimensions: Seque
 @op("all-to-all", infer=all_to_all_shape, stablehlo="all_to_all", inferable=False, pure=False)
 def all_to_all(inst, *operands, dimensions: Dims = (), replica_groups: Groups = ALL, channel_id: Int | None = None,
                constrain_layout: Bool = False):
-    mode, site = group_mode(channel_id, across=CROSS_PARTITION), _site(inst, channel_id)
+    mode, site, narrow = group_mode(channel_id, across=CROSS_PARTITION), _site(inst, channel_id), _narrow(inst.operands[0].shape)
     if dimensions:
-        return values.emit(kernels.all_to_all, operands[0], dimensions[0], replica_groups.groups, mode, site)
-    results = values.emit(kernels.all_to_all_tuple, operands, replica_groups.groups, mode, site)
+        return values.emit(kernels.all_to_all, operands[0], dimensions[0], replica_groups.groups, mode, site, *narrow)
+    results = values.emit(kernels.all_to_all_tuple, operands, replica_groups.groups, mode, site, *narrow)
     return tuple(results[i] for i in range(len(operands)))
 
 
@@ -340,8 +347,8 @@ def collective_broadcast_shape(declared: Shape | None, *operands: Shape, replica
 @op("collective-broadcast", infer=collective_broadcast_shape, stablehlo="collective_broadcast", inferable=False, pure=False)
 def collective_broadcast(inst, *operands, replica_groups: Groups = ALL, channel_id: Int | None = None):
     mode = group_mode(channel_id, across=CROSS_PARTITION)
-    return _each(inst, operands, lambda value, _: values.emit(
-        kernels.broadcast, value, replica_groups.groups, mode, _site(inst, channel_id)))
+    return _each(inst, operands, lambda value, shape: values.emit(
+        kernels.broadcast, value, replica_groups.groups, mode, _site(inst, channel_id), *_narrow(shape)))
 
 
 def collective_permute_shape(declared: Shape | None, *operands: Shape, source_target_pairs: Sequence[Sequence[int]],
@@ -350,7 +357,7 @@ def collective_permute_shape(declared: Shape | None, *operands: Shape, source_ta
     for pair in source_target_pairs:
         require(len(pair) == 2, "a source-target pair is not a pair", list(pair), "{source,target}")
     if slice_sizes:
-        _check_slices(operands, slice_sizes, _turns(source_target_pairs))
+        _check_slices(operands, slice_sizes, turns(source_target_pairs))
         return operands[1].without_layout()
     _check_operands(operands)
     for place, kind in enumerate(("source", "target")):
@@ -364,7 +371,7 @@ def collective_permute_shape(declared: Shape | None, *operands: Shape, source_ta
 # k-th of its slices, the k-th pair with the same target writes at the k-th of its output starts.
 
 
-def _turns(pairs: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
+def turns(pairs: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
     """For each pair, how many pairs before it have its source, and how many its target."""
     sources, targets = [p[0] for p in pairs], [p[1] for p in pairs]
     return [(sources[:k].count(sources[k]), targets[:k].count(targets[k])) for k in range(len(pairs))]
@@ -374,7 +381,7 @@ def _arrays(buffer: Shape) -> tuple[Shape, ...]:
     return buffer.tuple_shapes if buffer.is_tuple else (buffer,)
 
 
-def _starts(buffer: Shape, shape: Shape, value: Any) -> list[tuple[Any, ...]]:
+def starts_of(buffer: Shape, shape: Shape, value: Any) -> list[tuple[Any, ...]]:
     """For each array of a buffer the starts of its slices. One start may stand for a tuple of one."""
     each = zip(shape.tuple_shapes, value, strict=True) if buffer.is_tuple else [(shape, value)]
     return [tuple(v) if s.tuple_shapes and s.tuple_shapes[0].is_tuple else (v,) for s, v in each]
@@ -412,7 +419,7 @@ def _check_starts(buffer: Shape, starts: Shape, count: int) -> None:
     each = starts.tuple_shapes if buffer.is_tuple else (starts,)
     require(len(each) == len(_arrays(buffer)) and all(s.is_tuple for s in each), "start indices do not fit their array",
             f"{starts} for {buffer}", wanted)
-    for array, given in zip(_arrays(buffer), _starts(buffer, starts, _nested(starts)), strict=True):
+    for array, given in zip(_arrays(buffer), starts_of(buffer, starts, _nested(starts)), strict=True):
         scalars = [s for start in given for s in start]
         require(len(given) == count and all(len(start) == array.rank for start in given)
                 and all(isinstance(s, Shape) and s.is_scalar and s.element_type.is_integral for s in scalars),
@@ -429,13 +436,14 @@ def _permuted(inst: Instruction, operands: Sequence[Any], pairs: Sequence[Sequen
               slice_sizes: Sequence[Sequence[int]]) -> tuple[Any, ...]:
     mode, site = group_mode(channel_id, across=CROSS_PARTITION), _site(inst, channel_id)
     if not slice_sizes:
-        return tuple(values.emit(kernels.permute, value, pairs, mode, site) for value in operands)
+        return tuple(values.emit(kernels.permute, value, pairs, mode, site, *_narrow(o.shape))
+                     for value, o in zip(operands, inst.operands, strict=True))
     shapes = [o.shape for o in inst.operands]
     inputs, outputs = (v if s.is_tuple else (v,) for v, s in zip(operands[:2], shapes[:2], strict=True))
-    read, written = (_starts(shapes[k], shapes[k + 2], operands[k + 2]) for k in range(2))
-    count, turns = len(slice_sizes) // len(inputs), tuple(_turns(pairs))
+    read, written = (starts_of(shapes[k], shapes[k + 2], operands[k + 2]) for k in range(2))
+    count, each = len(slice_sizes) // len(inputs), tuple(turns(pairs))
     return tuple(values.emit(kernels.permute_slices, value, output, read[k], written[k],
-                             tuple(slice_sizes[k * count:(k + 1) * count]), pairs, turns, mode, site)
+                             tuple(slice_sizes[k * count:(k + 1) * count]), pairs, each, mode, site)
                  for k, (value, output) in enumerate(zip(inputs, outputs, strict=True)))
 
 
@@ -462,7 +470,7 @@ def collective_permute_start(inst, *operands, source_target_pairs: Pairs, channe
     return (operands if inst.shape.tuple_shapes[0].is_tuple else operands[0], result, *contexts)
 
 
-@op("collective-permute-done", infer=second_element_shape, inferable=False, movement=True)
+@op("collective-permute-done", infer=second_element_shape, inferable=False, movement=True, pure=False)
 def collective_permute_done(inst, operand):
     return operand[1]
 

@@ -268,8 +268,9 @@ def _extreme(inst: Instruction, lhs: Any, rhs: Any, largest: bool) -> Any:
         return values.emit(integers.unsigned_extreme, lhs, rhs, largest)
     if element_type.is_floating and not isinstance(rhs, Number):
         return torch.maximum(lhs, rhs) if largest else torch.minimum(lhs, rhs)
-    # A number, or an integer that may be one on the host when the program runs: clamp takes numbers and tensors.
-    return torch.clamp(lhs, min=rhs) if largest else torch.clamp(lhs, max=rhs)
+    # A number, or an integer that may be one on the host when the program runs: these take numbers and tensors. clamp with one
+    # bound, a number, does not pass NaN on before torch 2.12.
+    return torch.clamp_min(lhs, rhs) if largest else torch.clamp_max(lhs, rhs)
 
 
 @_binary("power", *ARITHMETIC, numbers="lhs rhs")

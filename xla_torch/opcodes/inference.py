@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import InvalidArgument, UnsupportedError
+from ..hlo.ir import Instruction
 from ..shape import Shape
 from .definition import OPS, OpDefinition
 
@@ -20,6 +21,12 @@ def definition_of(opcode: str) -> OpDefinition:
         raise UnsupportedError(f"unknown opcode {opcode!r}", expected="an opcode of XLA",
                                hint=f"did you mean {near}?" if near else "")
     return definition
+
+
+def is_pure(instruction: Instruction) -> bool:
+    """Whether an instruction does no more than compute its value: it may be left out where nothing reads that, and run again."""
+    definition = definition_of(instruction.opcode)
+    return definition.pure and not (definition.effect and instruction.attributes.get(definition.effect))
 
 
 def infer_shape(opcode: str, declared: Shape | None, operands: Sequence[Shape], attributes: dict[str, Any]) -> Shape:

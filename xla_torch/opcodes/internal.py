@@ -181,7 +181,7 @@ def custom_call_shape(declared: Shape | None, *operands: Shape, custom_call_targ
     return require_declared(declared)
 
 
-@op("custom-call", infer=custom_call_shape, stablehlo="custom_call", inferable=False, pure=False)
+@op("custom-call", infer=custom_call_shape, stablehlo="custom_call", inferable=False, effect="custom_call_has_side_effect")
 def custom_call(inst, *operands, custom_call_target: Text, api_version: CustomCallApiVersion = "API_VERSION_ORIGINAL",
                 custom_call_has_side_effect: Bool = False, operand_layout_constraints: Raw = "", to_apply: OptionalRegion = None,
                 called_computations: Regions = (), output_to_operand_aliasing: Raw = "",

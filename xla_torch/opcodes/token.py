@@ -112,17 +112,19 @@ def send_shape(declared: Shape | None, operand: Shape, token: Shape, **_: Any) -
     return Shape.tuple([operand.without_layout(), Shape(U32), Shape.token()])
 
 
-def _pairs(inst: Instruction) -> tuple[tuple[int, int], ...]:
-    """Who sends to whom, where the frontend attributes say it."""
+def source_target_pairs(inst: Instruction) -> tuple[tuple[int, int], ...]:
+    """Who sends to whom, where the frontend attributes of a send or recv say it, or of a done those of what it completes."""
     attributes = inst.common.get("frontend_attributes") or {}
     written = attributes.get("_xla_send_recv_source_target_pairs", "")
+    if not written and inst.opcode == "recv-done":
+        return source_target_pairs(inst.operands[0])
     return tuple((int(a), int(b)) for a, b in re.findall(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}", written))
 
 
 @op("send", infer=send_shape, stablehlo="send", inferable=False, pure=False)
 def send(inst, operand, token, *, channel_id: Int = 0, is_host_transfer: Bool = False):
     given = numerics.from_carrier(operand, inst.operands[0].shape.element_type)
-    values.emit(feeds.put_channel, given, channel_id, is_host_transfer, _pairs(inst))
+    values.emit(feeds.put_channel, given, channel_id, is_host_transfer, source_target_pairs(inst))
     return operand, Splat(0), Token()
 
 
@@ -165,7 +167,6 @@ def recv_done_shape(declared: Shape | None, operand: Shape, **_: Any) -> Shape:
 @op("recv-done", infer=recv_done_shape, inferable=False, pure=False)
 def recv_done(inst, operand, *, channel_id: Int = 0, is_host_transfer: Bool = False):
     shape = inst.shape.tuple_shapes[0]
-    pairs = _pairs(inst) or (_pairs(inst.operands[0]) if inst.operands else ())
     data = values.emit(feeds.take_channel, channel_id, is_host_transfer, shape.dimensions, shape.element_type.torch,
-                       values.device(), pairs)
+                       values.device(), source_target_pairs(inst))
     return numerics.to_carrier(data, shape.element_type), Token()

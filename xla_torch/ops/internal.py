@@ -11,7 +11,7 @@ from typing import Any
 
 from ..builder import XlaBuilder, XlaOp, documented, region_of, renamed
 from ..hlo.literal import Literal
-from ..interop.custom_calls import VJP_PREFIX
+from ..interop.custom_calls import vjp_target
 from ..opcodes.attributes import ConvolutionDimensionNumbers, WindowDimension
 from ..opcodes.shapes import require
 from ..shape import Shape
@@ -87,13 +87,17 @@ def _aliasing(pairs: Sequence[Any]) -> str:
     return "{" + listed + "}" if pairs else ""
 
 
-def CustomCallVjp(operands: Sequence[XlaOp], cotangents: Sequence[XlaOp], target: str, opaque: str = "") -> XlaOp:
-    """The cotangents of a custom call's floating and complex operands, as a tuple; `cotangents` are of all arrays in its
-    result, in order. This is the custom call that gradients of custom calls are made of."""
-    builder = cotangents[0].builder
+def CustomCallVjp(operands: Sequence[XlaOp], cotangents: Sequence[XlaOp | None], wanted: Sequence[bool], target: str,
+                  opaque: str = "") -> XlaOp:
+    """The cotangents of a custom call's floating and complex operand arrays, of those that `wanted` flags, as a tuple;
+    `cotangents` are of all arrays in its result, in order, None for zero. This is the custom call that gradients of custom
+    calls are made of."""
+    builder = operands[0].builder
     shapes = [leaf.without_layout() for o in operands for leaf in o.shape.leaves() if leaf.element_type.is_differentiable]
-    return builder.add("custom-call", [builder.add("tuple", operands), builder.add("tuple", cotangents)],
-                       {"custom_call_target": VJP_PREFIX + target}, Shape.tuple(shapes),
+    given = [builder.add("tuple", []) if ct is None else ct for ct in cotangents]
+    return builder.add("custom-call", [builder.add("tuple", operands), builder.add("tuple", given)],
+                       {"custom_call_target": vjp_target(target, wanted)},
+                       Shape.tuple([s for s, flag in zip(shapes, wanted, strict=True) if flag]),
                        common={"backend_config": opaque} if opaque else None)
 
 

@@ -20,7 +20,7 @@ from . import _chebyshev as chebyshev
 from ._broadcast import broadcast_scalars, lift_operands
 from .comparison import Clamp, Eq, Ge, Gt, Le, Lt, Ne, Select
 from .convert import ConvertElementType, ReducePrecision
-from .elementwise import Abs, And, Cos, Erf, Exp, Floor, Log, Log1p, Max, Min, Or, Pow, Sin, Sqrt
+from .elementwise import Abs, And, Cos, Erf, Exp, Floor, Log, Log1p, Max, Min, Or, Pow, Sign, Sin, Sqrt
 
 __all__ = ["BesselI0e", "BesselI1e", "Digamma", "ErfInv", "Erfc", "Lgamma", "Polygamma", "Zeta"]
 
@@ -186,7 +186,7 @@ def _far(series: chebyshev.Series, magnitude: XlaOp) -> XlaOp:
 @floating
 def BesselI0e(operand: XlaOp) -> XlaOp:
     """The modified Bessel function of order 0, scaled: ``exp(-|x|) I0(x)``."""
-    magnitude = Abs(operand)
+    magnitude = operand * Sign(operand)  # the slope of |x| at 0 is taken for 0, in the middle of the kink
     near = chebyshev.I0E_SMALL(Min(magnitude, 8.0) / 4.0 - 1.0)
     return Select(Le(magnitude, 8.0), near, _far(chebyshev.I0E_LARGE, magnitude))
 

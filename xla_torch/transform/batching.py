@@ -62,6 +62,10 @@ class Batch(Replay):
                 self.values[instruction], self.mapped[instruction] = self._run(instruction)
         self.result, self.result_mapped = self.values[computation.root], self.mapped[computation.root]
 
+    def again(self, builder: XlaBuilder, computation: Computation, arguments: Sequence[Value], mapped: Sequence[Mapped]) -> Batch:
+        """A run of another computation, for the same examples and by the same rules."""
+        return type(self)(builder, computation, self.size, arguments, mapped)
+
     def _run(self, instruction: Instruction) -> tuple[Value, Mapped]:
         values, mapped = [self.values[o] for o in instruction.operands], [self.mapped[o] for o in instruction.operands]
         if instruction.opcode == "tuple":
@@ -147,17 +151,17 @@ class Batch(Replay):
         flags, shapes, differs = list(mapped), instruction.shape.tuple_shapes, False
         while True:
             carry = _batched_tuple(shapes, flags, self.size)
-            differs = differs or _condition_differs(condition, carry, flags, self.size)
+            differs = differs or _condition_differs(self, condition, carry, flags)
             after = [True] * len(flags) if differs else [
-                a or b for a, b in zip(flags, _body_flags(body, carry, flags, self.size), strict=True)]
+                a or b for a, b in zip(flags, _body_flags(self, body, carry, flags), strict=True)]
             if after == flags:
                 break
             flags = after
         if differs and not all(s.is_array for s in shapes):
             raise UnsupportedError("a loop with a token cannot run a different number of times for each example")
         operand = make_tuple(self.builder, list(leaves(self.filled(initial, mapped, flags))))
-        attributes = {"condition": _batched_condition(condition, carry, flags, self.size, differs),
-                      "body": _batched_body(body, condition if differs else None, carry, flags, self.size)}
+        attributes = {"condition": _batched_condition(self, condition, carry, flags, differs),
+                      "body": _batched_body(self, body, condition if differs else None, carry, flags)}
         whole = self.builder.append(Instruction("while", carry, [operand.instruction], attributes, instruction.name,
                                                 kept_facts(instruction)))
         return elements_of(whole), flags
@@ -168,9 +172,9 @@ class Batch(Replay):
             return self._every_branch(instruction, values, mapped), [True] * len(instruction.shape.tuple_shapes)
         shapes = [_batched_tuple(b.parameters[0].shape.tuple_shapes, m, self.size)
                   for b, m in zip(branches, mapped[1:], strict=True)]
-        each = [_body_flags(b, s, m, self.size) for b, s, m in zip(branches, shapes, mapped[1:], strict=True)]
+        each = [_body_flags(self, b, s, m) for b, s, m in zip(branches, shapes, mapped[1:], strict=True)]
         flags = [any(column) for column in zip(*each, strict=True)]
-        regions = [_branch(b, s, m, self.size, flags) for b, s, m in zip(branches, shapes, mapped[1:], strict=True)]
+        regions = [_branch(self, b, s, m, flags) for b, s, m in zip(branches, shapes, mapped[1:], strict=True)]
         several = bool(instruction.attributes.get("branch_computations"))
         attributes = {"branch_computations": tuple(regions)} if several else {
             "true_computation": regions[0], "false_computation": regions[1]}
@@ -181,7 +185,7 @@ class Batch(Replay):
 
     def _every_branch(self, instruction: Instruction, values: list[Value], mapped: list[Mapped]) -> Value:
         """All branches, and for each example the elements of its own."""
-        runs = [Batch(self.builder, branch, self.size, [value], [flags]) for branch, value, flags in
+        runs = [self.again(self.builder, branch, [value], [flags]) for branch, value, flags in
                 zip(instruction.called_computations, values[1:], mapped[1:], strict=True)]
         found = [list(leaves(run.filled(run.result, run.result_mapped, _everywhere(instruction.shape, True)))) for run in runs]
         if not all(leaf.shape.is_array for leaf in found[0]):
@@ -199,29 +203,29 @@ class Batch(Replay):
 # ------------------------------------------------------------------------------------------------ regions
 
 
-def _inside(name: str, computation: Computation, carry: Shape, flags: Sequence[Mapped], size: int) -> Batch:
+def _inside(batch: Batch, computation: Computation, carry: Shape, flags: Sequence[Mapped]) -> Batch:
     """A region run on a batched flat tuple, in a builder of its own."""
-    builder = XlaBuilder(name)
+    builder = XlaBuilder(computation.name)
     whole = builder.parameter(0, carry, computation.parameters[0].name)
-    return Batch(builder, computation, size, [elements_of(whole)], [list(flags)])
+    return batch.again(builder, computation, [elements_of(whole)], [list(flags)])
 
 
-def _condition_differs(condition: Computation, carry: Shape, flags: Sequence[Mapped], size: int) -> bool:
-    return any_mapped(_inside(condition.name, condition, carry, flags, size).result_mapped)
+def _condition_differs(batch: Batch, condition: Computation, carry: Shape, flags: Sequence[Mapped]) -> bool:
+    return any_mapped(_inside(batch, condition, carry, flags).result_mapped)
 
 
-def _body_flags(body: Computation, carry: Shape, flags: Any, size: int) -> list[bool]:
-    return list(_flag_leaves(_inside(body.name, body, carry, flags, size).result_mapped))
+def _body_flags(batch: Batch, body: Computation, carry: Shape, flags: Any) -> list[bool]:
+    return list(_flag_leaves(_inside(batch, body, carry, flags).result_mapped))
 
 
-def _branch(branch: Computation, given: Shape, mapped: Any, size: int, flags: Sequence[bool]) -> Computation:
-    run = _inside(branch.name, branch, given, mapped, size)
+def _branch(batch: Batch, branch: Computation, given: Shape, mapped: Any, flags: Sequence[bool]) -> Computation:
+    run = _inside(batch, branch, given, mapped)
     return run.builder.finish(as_op(run.builder, run.filled(run.result, run.result_mapped, list(flags))))
 
 
-def _batched_condition(condition: Computation, carry: Shape, flags: Sequence[bool], size: int, differs: bool) -> Computation:
+def _batched_condition(batch: Batch, condition: Computation, carry: Shape, flags: Sequence[bool], differs: bool) -> Computation:
     """Whether any example goes on."""
-    run = _inside(condition.name, condition, carry, flags, size)
+    run = _inside(batch, condition, carry, flags)
     result = as_op(run.builder, run.result)
     if differs:
         go_on = XlaBuilder("any")
@@ -231,14 +235,14 @@ def _batched_condition(condition: Computation, carry: Shape, flags: Sequence[boo
     return run.builder.finish(result)
 
 
-def _batched_body(body: Computation, condition: Computation | None, carry: Shape, flags: Sequence[bool],
-                  size: int) -> Computation:
+def _batched_body(batch: Batch, body: Computation, condition: Computation | None, carry: Shape,
+                  flags: Sequence[bool]) -> Computation:
     """The body for all examples; where a condition is given, examples that are done keep what they have."""
-    run = _inside(body.name, body, carry, flags, size)
+    run = _inside(batch, body, carry, flags)
     found = list(leaves(run.filled(run.result, run.result_mapped, list(flags))))
     if condition is not None:
         whole = list(leaves(run.values[body.parameters[0]]))
-        goes_on = Batch(run.builder, condition, size, [whole], [list(flags)]).result
+        goes_on = batch.again(run.builder, condition, [whole], [list(flags)]).result
         assert isinstance(goes_on, XlaOp)
         found = [chosen(goes_on, new, old) for new, old in zip(found, whole, strict=True)]
     return run.builder.finish(make_tuple(run.builder, found))

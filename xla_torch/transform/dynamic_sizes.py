@@ -4,7 +4,8 @@ An array with a bounded dimension has its actual size at run time. XLA lets such
 bound: the static operand then counts only as far as the dynamic one goes. Here that is written out with get-dimension-size
 and set-dimension-size, which op bodies and gradient rules know:
 
-- where dimensions must agree (elementwise, dot, sort, ...), static operands are cut to the dynamic one's size;
+- where dimensions must agree (elementwise, dot, sort, ...), static operands are cut to the dynamic one's size, and of several
+  dynamic ones that differ at run time the smallest counts, or the last, as in XLA;
 - where positions are counted up to the bound (gather, dynamic-update-slice, scatter, ...), the operand is filled up with
   zeros to its bound, and what has the operand's dimensions is cut to the operand's size again;
 - a result is dynamic where its operands make it so, whatever the program declares; only the entry's result and what a
@@ -34,6 +35,9 @@ from .inline import Replay, Value, as_op, elements_of, kept_facts, leaves, regro
 
 Place = tuple[int, int]
 """An operand's number and one of its dimensions."""
+
+_Origins = frozenset[tuple[int, int]]
+"""Identities of what a size comes from: an instruction and its dimension, or -1 where the instruction is the size."""
 
 
 def settle(computation: Computation) -> Computation:
@@ -65,6 +69,7 @@ class _Settler(Replay):
     def __init__(self, builder: XlaBuilder):
         super().__init__(builder)
         self._sizes: dict[tuple[int, int], XlaOp] = {}
+        self._known_origins: dict[tuple[int, int], _Origins] = {}
 
     def visit(self, instruction: Instruction, operands: list[Value], arguments: Sequence[Value]) -> Value:
         given = [leaf for o in operands for leaf in leaves(o)]
@@ -126,15 +131,48 @@ class _Settler(Replay):
             filled = ops.Select(*self.follow([there, filled, other], 1, (0, 2)))
         return filled
 
-    def agree(self, operands: Sequence[XlaOp], groups: Iterable[Sequence[Place]]) -> list[XlaOp]:
-        """The operands, static ones cut: in each group the dimensions get the size of the first dynamic one."""
+    def agree(self, operands: Sequence[XlaOp], groups: Iterable[Sequence[Place]], last: bool = False) -> list[XlaOp]:
+        """The operands, where a group of their dimensions has dynamic ones with one size in all of it: the smallest of the
+        dynamic ones or, if `last`, that of the last one. What then lacks elements is filled up with zeros."""
         result = list(operands)
         for group in groups:
-            leader = next(((k, d) for k, d in group if _bounded(operands[k].shape, d)), None)
-            for k, d in group if leader else ():
-                if leader and not operands[k].shape.dynamic_flags[d]:
-                    result[k] = self.cut(result[k], d, operands[leader[0]], leader[1])
+            dynamic = [(operands[k], d) for k, d in group if _bounded(operands[k].shape, d)]
+            if not dynamic:
+                continue
+            origins = [self._origins(o.instruction, d) for o, d in dynamic]
+            wanted = origins[-1] if last else frozenset().union(*origins)
+            size = self._smallest(dict(zip(origins, dynamic, strict=True)), wanted)
+            for k, d in group:
+                given = operands[k]
+                if not given.shape.dynamic_flags[d] or (
+                        _bounded(given.shape, d) and self._origins(given.instruction, d) != wanted):
+                    result[k] = self.builder.add("set-dimension-size", [result[k], size], {"dimensions": (d,)})
         return result
+
+    def _smallest(self, known: dict[_Origins, tuple[XlaOp, int]], wanted: _Origins) -> XlaOp:
+        """The size with the origins `wanted`, which are those of a known dimension or of several together."""
+        if wanted in known:
+            return self.size(*known[wanted])
+        return functools.reduce(ops.Min, (self.size(*place) for place in known.values()))
+
+    def _origins(self, instruction: Instruction, dimension: int) -> _Origins:
+        """What the size of a dynamic dimension comes from: it is the smallest of these. Equal origins make equal sizes."""
+        key = (id(instruction), dimension)
+        if key not in self._known_origins:
+            same = _same_size(instruction, dimension)
+            if instruction.opcode == "set-dimension-size" and instruction.attributes["dimensions"] == (dimension,):
+                found = self._size_origins(instruction.operands[1])
+            else:
+                found = self._origins(*same) if same else frozenset([key])
+            self._known_origins[key] = found
+        return self._known_origins[key]
+
+    def _size_origins(self, size: Instruction) -> _Origins:
+        if size.opcode == "get-dimension-size":
+            return self._origins(size.operands[0], size.attributes["dimensions"][0])
+        if size.opcode == "minimum":
+            return self._size_origins(size.operands[0]) | self._size_origins(size.operands[1])
+        return frozenset([(id(size), -1)])
 
     def follow(self, operands: Sequence[XlaOp], leader: int, others: Iterable[int]) -> list[XlaOp]:
         """The operands, the others with the leader's sizes: cut where it is dynamic, filled up where it is static."""
@@ -164,6 +202,29 @@ def _bounded(shape: Shape, dimension: int) -> bool:
 def _dynamic(shape: Shape) -> list[int]:
     """The bounded dynamic dimensions of an array."""
     return [d for d in range(shape.rank) if _bounded(shape, d)] if shape.is_array else []
+
+
+def _same_size(inst: Instruction, dimension: int) -> tuple[Instruction, int] | None:
+    """An operand and its dimension that has the size of the result's dimension, where the op makes them the same."""
+    if not inst.operands or not inst.shape.is_array:
+        return None
+    operand, attributes = inst.operands[0], inst.attributes
+    if inst.opcode in ("set-dimension-size", "reverse", "map"):
+        return operand, dimension
+    if definition_of(inst.opcode).elementwise:
+        return next(((o, dimension) for o in inst.operands if o.shape.rank), None)
+    if inst.opcode == "transpose":
+        return operand, attributes["dimensions"][dimension]
+    if inst.opcode == "broadcast" and dimension in attributes["dimensions"]:
+        return operand, attributes["dimensions"].index(dimension)
+    if inst.opcode == "reduce":
+        return operand, [d for d in range(operand.shape.rank) if d not in attributes["dimensions"]][dimension]
+    if inst.opcode == "reshape":
+        for old, new in common_factors(operand.shape.dimensions, inst.shape.dimensions):
+            wide = [d for d in old if operand.shape.dimensions[d] != 1]
+            if dimension in new and len(wide) == 1 and operand.shape.dimensions[wide[0]] == inst.shape.dimensions[dimension]:
+                return operand, wide[0]
+    return None
 
 
 def _with_flags(declared: Shape, inferred: Shape) -> Shape:
@@ -204,21 +265,27 @@ def _columns(operands: Sequence[XlaOp], numbers: Iterable[int], without: Iterabl
     return [[(k, d) for k in numbers] for d in range(operands[numbers[0]].shape.rank) if d not in left_out]
 
 
-_LEADERS = {"clamp": (1,), "select": (1, 2)}
-"""Elementwise ops whose result takes its sizes from some of the operands only."""
-
-
 def _elementwise(s: _Settler, inst: Instruction, operands: list[XlaOp]) -> Value:
-    whole = [k for k, o in enumerate(operands) if o.shape.rank]
-    leaders = [k for k in _LEADERS.get(inst.opcode, whole) if k in whole]
-    operands = s.agree(operands, _columns(operands, leaders))
-    return s.again(inst, s.follow(operands, leaders[0], [k for k in whole if k not in leaders]))
+    return s.again(inst, s.agree(operands, _columns(operands, [k for k, o in enumerate(operands) if o.shape.rank])))
+
+
+def _clamp(s: _Settler, inst: Instruction, operands: list[XlaOp]) -> Value:
+    """The result is dynamic where the operand is: there the last dynamic size counts, elsewhere bounds are filled up."""
+    static = [d for d, dynamic in enumerate(operands[1].shape.dynamic_flags) if not dynamic]
+    bounds = [k for k in (0, 2) if operands[k].shape.rank]
+    operands = [s.filled(o, static) if k in bounds else o for k, o in enumerate(operands)]
+    return s.again(inst, s.agree(operands, _columns(operands, sorted([1, *bounds])), last=True))
 
 
 def _alike(s: _Settler, inst: Instruction, operands: list[XlaOp]) -> Value:
-    """All operands have the same dimensions; concatenate's differ in the one that it joins them along."""
-    joined = inst.attributes["dimensions"] if inst.opcode == "concatenate" else ()
-    return s.again(inst, s.agree(operands, _columns(operands, range(len(operands)), joined)))
+    """All operands have the same dimensions."""
+    return s.again(inst, s.agree(operands, _columns(operands, range(len(operands)))))
+
+
+def _concatenate(s: _Settler, inst: Instruction, operands: list[XlaOp]) -> Value:
+    """Operands may differ in the dimension that they are joined along."""
+    columns = _columns(operands, range(len(operands)), inst.attributes["dimensions"])
+    return s.again(inst, s.agree(operands, columns, last=True))
 
 
 def _scan(s: _Settler, inst: Instruction, operands: list[XlaOp]) -> Value:
@@ -238,9 +305,10 @@ def _reduce(s: _Settler, inst: Instruction, operands: list[XlaOp]) -> Value:
 
 def _dot(s: _Settler, inst: Instruction, operands: list[XlaOp]) -> Value:
     numbers = _dot_numbers(inst)
-    pairs = [*zip(numbers.lhs_contracting_dimensions, numbers.rhs_contracting_dimensions, strict=True),
-             *zip(numbers.lhs_batch_dimensions, numbers.rhs_batch_dimensions, strict=True)]
-    return s.again(inst, s.agree(operands, [[(0, i), (1, j)] for i, j in pairs]))
+    contracted = zip(numbers.lhs_contracting_dimensions, numbers.rhs_contracting_dimensions, strict=True)
+    batch = zip(numbers.lhs_batch_dimensions, numbers.rhs_batch_dimensions, strict=True)
+    operands = s.agree(operands, [[(0, i), (1, j)] for i, j in contracted])
+    return s.again(inst, s.agree(operands, [[(0, i), (1, j)] for i, j in batch], last=True))
 
 
 def _dot_numbers(inst: Instruction) -> DotDimensionNumbers:
@@ -289,7 +357,7 @@ def _dynamic_update_slice(s: _Settler, inst: Instruction, operands: list[XlaOp])
     """Places are counted up to the bounds. An update that can be as large as the operand gives the result its size, of a
     smaller one what it has is written."""
     whole = [d for d, n in enumerate(operands[0].shape.dimensions) if operands[1].shape.dimensions[d] == n]
-    given, update, *starts = s.agree(operands, [[(0, d), (1, d)] for d in whole])
+    given, update, *starts = s.agree(operands, [[(0, d), (1, d)] for d in whole], last=True)
     parts = [d for d in range(given.shape.rank) if d not in whole]
     operand, written = s.filled(given, parts), [d for d in parts if _bounded(update.shape, d)]
     if written:
@@ -447,9 +515,10 @@ def _conditional(s: _Settler, inst: Instruction, operands: list[XlaOp]) -> Value
 
 _RULES: dict[str, Callable[[_Settler, Instruction, list[XlaOp]], Value]] = {
     "batch-norm-grad": _batch_norm, "batch-norm-inference": _batch_norm, "batch-norm-training": _batch_norm,
-    "bitcast": _reshape, "broadcast": _broadcast, "cholesky": _matrices, "concatenate": _alike, "conditional": _conditional,
-    "convolution": _convolution, "dot": _dot, "dynamic-slice": _dynamic_slice, "dynamic-update-slice": _dynamic_update_slice,
-    "fft": _fft, "gather": _gather, "get-dimension-size": _get_size, "map": _alike, "ragged-dot": _ragged_dot,
-    "reduce": _reduce, "reduce-window": _reduce, "reshape": _reshape, "scan": _scan, "scatter": _scatter,
+    "bitcast": _reshape, "broadcast": _broadcast, "cholesky": _matrices, "clamp": _clamp, "concatenate": _concatenate,
+    "conditional": _conditional, "convolution": _convolution, "dot": _dot, "dynamic-slice": _dynamic_slice,
+    "dynamic-update-slice": _dynamic_update_slice, "fft": _fft, "gather": _gather, "get-dimension-size": _get_size,
+    "map": _alike, "ragged-dot": _ragged_dot, "reduce": _reduce, "reduce-window": _reduce, "reshape": _reshape, "scan": _scan,
+    "scatter": _scatter,
     "select-and-scatter": _select_and_scatter, "set-dimension-size": _set_size, "slice": _slice, "sort": _alike,
     "topk": _topk, "triangular-solve": _matrices, "while": _while}

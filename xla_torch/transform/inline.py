@@ -9,12 +9,12 @@ surviving name, stays.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ..builder import XlaBuilder, XlaOp
 from ..hlo.ir import Computation, Instruction, live_instructions
-from ..opcodes.inference import definition_of
+from ..opcodes.inference import is_pure
 from ..shape import Shape
 from .recognise_logistic import logistic_argument
 
@@ -27,7 +27,7 @@ def inline(computation: Computation) -> Computation:
     return rebuilt(computation, Inliner)
 
 
-def rebuilt(computation: Computation, inliner: type[Inliner]) -> Computation:
+def rebuilt(computation: Computation, inliner: Callable[[XlaBuilder], Replay]) -> Computation:
     """The computation in plain form as an `Inliner`, or a subclass that treats more opcodes in its own way, makes it."""
     builder = XlaBuilder(computation.name)
     parameters = [builder.parameter(k, p.shape, p.name) for k, p in enumerate(computation.parameters)]
@@ -66,7 +66,7 @@ class Replay:
         constrained = "operand_layout_constraints" in instruction.attributes
         clone = Instruction(
             instruction.opcode, instruction.shape if constrained else instruction.shape.without_layout(),
-            [as_op(self.builder, o).instruction for o in operands],
+            [(_taken_apart(o) or as_op(self.builder, o).instruction) for o in operands],
             instruction.attributes if attributes is None else attributes, instruction.name, kept_facts(instruction),
             instruction.line, instruction.column)
         return elements_of(self.builder.append(clone))
@@ -138,12 +138,16 @@ class Inliner(Replay):
     def _append(self, opcode: str, shape: Shape, operand: XlaOp, attributes: dict[str, Any], origin: Instruction) -> XlaOp:
         return self.builder.append(Instruction(opcode, shape, [operand.instruction], attributes, origin.name, kept_facts(origin)))
 
+    def within(self, builder: XlaBuilder) -> Inliner:
+        """One like this for a region, which has a builder of its own."""
+        return type(self)(builder)
+
     def region(self, computation: Computation, flat_result: bool = True) -> Computation:
         """A loop's or branch's computation in plain form: one flat tuple in and, unless it is a condition, one out."""
         builder = XlaBuilder(computation.name)
         (original,) = computation.parameters
         whole = builder.parameter(0, _flat(original.shape), original.name)
-        result = type(self)(builder).run(computation, [regrouped(list(leaves(elements_of(whole))), original.shape)])
+        result = self.within(builder).run(computation, [regrouped(list(leaves(elements_of(whole))), original.shape)])
         return builder.finish(as_op(builder, list(leaves(result)) if flat_result else result))
 
 
@@ -152,6 +156,18 @@ _SPECIAL = {"call": Inliner.call, "fusion": Inliner.call, "async-start": Inliner
             "conditional": Inliner.branches, "bitcast": Inliner.bitcast, "divide": Inliner.divide}
 
 # ------------------------------------------------------------------------------------------------ tuples as lists
+
+
+def _taken_apart(value: Value) -> Instruction | None:
+    """The tuple whose elements are all of a list, in their order: an operation's second half must get its first half itself,
+    and not a tuple of its elements."""
+    if isinstance(value, XlaOp):
+        return value.instruction
+    parts = [_taken_apart(v) for v in value]
+    wholes = {p.operands[0] if p is not None and p.opcode == "get-tuple-element" else None for p in parts}
+    whole = wholes.pop() if len(wholes) == 1 else None
+    numbers = [p.attributes["index"] for p in parts if p is not None] if whole is not None else []
+    return whole if whole is not None and numbers == list(range(len(whole.shape.tuple_shapes))) else None
 
 
 def as_op(builder: XlaBuilder, value: Value) -> XlaOp:
@@ -222,12 +238,14 @@ def named(value: Value, instruction: Instruction) -> Value:
 
 def needed_instructions(computation: Computation) -> list[Instruction]:
     """Those that the root depends on, those with effects, and the parameters."""
-    kept = [i for i in computation.instructions if i.opcode == "parameter" or not definition_of(i.opcode).pure]
+    kept = [i for i in computation.instructions if i.opcode == "parameter" or not is_pure(i)]
     return live_instructions(computation, [computation.root, *kept])
 
 
 def kept_facts(instruction: Instruction) -> dict[str, Any]:
-    """Metadata and the like for a rebuilt instruction: not an order among old instructions, and not what a compiler
-    noted about its own choices, except where that is the op's own meaning."""
-    dropped = {"control_predecessors"} if instruction.opcode == "custom-call" else {"control_predecessors", "backend_config"}
+    """Metadata and the like for a rebuilt instruction: not an order among old instructions, not where a partitioner should
+    put the old result, and not what a compiler noted about its own choices, except where that is the op's own meaning."""
+    dropped = {"control_predecessors", "sharding"}
+    if instruction.opcode != "custom-call":
+        dropped.add("backend_config")
     return {k: v for k, v in instruction.common.items() if k not in dropped}

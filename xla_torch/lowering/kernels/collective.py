@@ -18,8 +18,9 @@ from ...distributed.exchanges import (
     AllReduce,
     AllToAll,
     AllToAllTuple,
-    General,
     Permute,
+    Pieces,
+    Plans,
     Reducer,
     ReduceScatter,
     ReduceToFirst,
@@ -76,6 +77,12 @@ def begin(name: str, *arguments: Any) -> Pending:
     return planned if isinstance(planned, Done) else participants.current().begin(planned)
 
 
+def _moving(exchange: Exchange, narrow: str) -> Exchange:
+    """An exchange that moves elements, of a type in a wider carrier if `narrow` names one."""
+    exchange.narrow = narrow
+    return exchange
+
+
 @fresh
 def wait(pending: Pending) -> torch.Tensor:
     """The result of an exchange that was begun."""
@@ -90,9 +97,10 @@ def wait_all(pending: Pending) -> tuple[torch.Tensor, ...]:
 
 @fresh
 @_exchange
-def all_gather(operand: torch.Tensor, dim: int, shards: int, groups: Groups, mode: str, site: Site = NOWHERE) -> Exchange:
+def all_gather(operand: torch.Tensor, dim: int, shards: int, groups: Groups, mode: str, site: Site = NOWHERE,
+               narrow: str = "") -> Exchange:
     """The group's operands one after another along `dim`."""
-    return AllGather(site, _own_group(groups, mode, site, shards), (operand,), dim)
+    return _moving(AllGather(site, _own_group(groups, mode, site, shards), (operand,), dim), narrow)
 
 
 @fresh
@@ -100,6 +108,12 @@ def all_gather(operand: torch.Tensor, dim: int, shards: int, groups: Groups, mod
 def all_reduce(operand: torch.Tensor, reducer: Reducer, groups: Groups, mode: str, site: Site = NOWHERE) -> Exchange:
     """The group's operands reduced, in the group's order where the reducer is a region."""
     return AllReduce(site, _own_group(groups, mode, site), (operand,), reducer)
+
+
+@_exchange
+def all_reduce_(operand: torch.Tensor, reducer: Reducer, groups: Groups, mode: str, site: Site = NOWHERE) -> Exchange:
+    """`all_reduce` that may store the result in the operand's memory."""
+    return AllReduce(site, _own_group(groups, mode, site), (operand,), reducer, overwrite=True)
 
 
 @fresh
@@ -122,39 +136,41 @@ def reduce_scatter(operand: torch.Tensor, reducer: Reducer, dim: int, shards: in
 
 @fresh
 @_exchange
-def all_to_all(operand: torch.Tensor, dim: int, groups: Groups, mode: str, site: Site = NOWHERE) -> Exchange:
+def all_to_all(operand: torch.Tensor, dim: int, groups: Groups, mode: str, site: Site = NOWHERE, narrow: str = "") -> Exchange:
     """Block i of the operand along `dim` goes to member i; what comes is put one after another along `dim`."""
     group = _own_group(groups, mode, site)
     if operand.shape[dim] % len(group):
         raise ExecutionError("the split dimension is no multiple of the group's size", subject=site[0],
                              got=f"{operand.shape[dim]} in {len(group)}", expected="a multiple")
-    return AllToAll(site, group, (operand,), dim)
+    return _moving(AllToAll(site, group, (operand,), dim), narrow)
 
 
 @fresh_tuple
 @_exchange
-def all_to_all_tuple(operands: Sequence[torch.Tensor], groups: Groups, mode: str, site: Site = NOWHERE) -> Exchange:
+def all_to_all_tuple(operands: Sequence[torch.Tensor], groups: Groups, mode: str, site: Site = NOWHERE,
+                     narrow: str = "") -> Exchange:
     """Operand i goes to member i; result i came from member i."""
-    return AllToAllTuple(site, _own_group(groups, mode, site, len(operands)), tuple(operands))
+    return _moving(AllToAllTuple(site, _own_group(groups, mode, site, len(operands)), tuple(operands)), narrow)
 
 
 @fresh
 @_exchange
-def broadcast(operand: torch.Tensor, groups: Groups, mode: str, site: Site = NOWHERE) -> Exchange | Done:
+def broadcast(operand: torch.Tensor, groups: Groups, mode: str, site: Site = NOWHERE, narrow: str = "") -> Exchange | Done:
     """The operand of the group's first member; zeros for a participant in no group."""
     group = participants.current().group(groups, mode)
     if group is None:
         return Done(torch.zeros_like(operand))
-    return Permute(site, group, (operand,), (0,) * len(group))
+    return _moving(Permute(site, group, (operand,), (0,) * len(group)), narrow)
 
 
 @fresh
 @_exchange
-def permute(operand: torch.Tensor, pairs: Sequence[tuple[int, int]], mode: str, site: Site = NOWHERE) -> Exchange:
+def permute(operand: torch.Tensor, pairs: Sequence[tuple[int, int]], mode: str, site: Site = NOWHERE,
+            narrow: str = "") -> Exchange:
     """What the source of the pair with this participant as target gave; zeros where there is none."""
     everybody, _ = _everybody(pairs, mode, site)
     sources = {target: source for source, target in pairs}
-    return Permute(site, everybody, (operand,), tuple(sources.get(k, -1) for k in range(len(everybody))))
+    return _moving(Permute(site, everybody, (operand,), tuple(sources.get(k, -1) for k in range(len(everybody)))), narrow)
 
 
 def _everybody(pairs: Sequence[tuple[int, int]], mode: str, site: Site) -> tuple[tuple[int, ...], int]:
@@ -175,7 +191,7 @@ def permute_slices(operand: torch.Tensor, output: torch.Tensor, input_starts: Se
                    site: Site = NOWHERE) -> Exchange:
     """The output, in which slices of operands replace its own: for each pair with this participant as target, and its turn
     (i, j), slice i of the source's operand is written at output start j."""
-    everybody, _ = _everybody(pairs, mode, site)
+    everybody, own = _everybody(pairs, mode, site)
     sent = tuple(dynamic_slice(operand, starts, size) for starts, size in zip(input_starts, sizes, strict=True))
 
     def written(values: Sequence[Any], place: int) -> torch.Tensor:
@@ -185,7 +201,14 @@ def permute_slices(operand: torch.Tensor, output: torch.Tensor, input_starts: Se
                 result = dynamic_update_slice_(result, values[source][i], output_starts[j])
         return result
 
-    return General(site, everybody, sent, written, "collective-permute of slices", tuple(pairs))
+    def between(source: int, target: int) -> list[int]:
+        return [i for pair, (i, _) in zip(pairs, turns, strict=True) if tuple(pair) == (source, target)]
+
+    def put(_: Plans, pieces: list[list[torch.Tensor]]) -> torch.Tensor:
+        return written([dict(zip(between(k, own), own_pieces, strict=True)) for k, own_pieces in enumerate(pieces)], own)
+
+    return Pieces(site, everybody, sent, written, lambda _, k: [sent[i] for i in between(own, k)],
+                  lambda _, k: [tuple(sizes[i]) for i in between(k, own)], put, "collective-permute of slices", tuple(pairs))
 
 
 @fresh
@@ -212,8 +235,46 @@ def ragged_all_to_all(operand: torch.Tensor, output: torch.Tensor, input_offsets
                 result = torch.where(mask, taken, result)
         return result.clone() if result is output else result
 
-    return General(site, group, (operand, input_offsets, send_sizes, output_offsets), written, "ragged-all-to-all")
+    own, sizes = group.index(participants.current().number), (operand.shape[0], output.shape[0])
 
+    def given(plans: Plans, k: int) -> list[torch.Tensor]:
+        return [_rows(operand, start, last - first) for start, first, last in _spans(plans[own], k, *sizes)]
+
+    def dims(plans: Plans, k: int) -> list[tuple[int, ...]]:
+        return [(last - first, *operand.shape[1:]) for _, first, last in _spans(plans[k], own, *sizes)]
+
+    def put(plans: Plans, pieces: list[list[torch.Tensor]]) -> torch.Tensor:
+        result = output.clone(memory_format=torch.contiguous_format)
+        for plan, own_pieces in zip(plans, pieces, strict=True):
+            for (_, first, last), piece in zip(_spans(plan, own, *sizes), own_pieces, strict=True):
+                result[first:last] = piece
+        return result
+
+    return Pieces(site, group, (operand, input_offsets, send_sizes, output_offsets), written, given, dims, put,
+                  "ragged-all-to-all", planned=3)
+
+
+def _spans(plan: Sequence[torch.Tensor], target: int, source_rows: int, target_rows: int) -> list[tuple[int, int, int]]:
+    """For each piece that a member with this plan sends to a target: its first row, and the rows that it replaces, from the
+    first to behind the last."""
+    found = []
+    for start, size, place in zip(*(p[target].reshape(-1).tolist() for p in plan), strict=True):
+        first = max(place, 0)
+        last = max(first, min(place + size, target_rows)) if source_rows else first
+        found.append((start + first - place, first, last))
+    return found
+
+
+def _rows(operand: torch.Tensor, start: int, count: int) -> torch.Tensor:
+    """So many rows of the operand from a start on, the first or last one for those that there are not."""
+    if start >= 0 and start + count <= operand.shape[0]:
+        return operand.narrow(0, start, count)
+    rows = torch.arange(start, start + count, device=operand.device)
+    return operand.index_select(0, rows.clamp(0, operand.shape[0] - 1))
+
+
+IN_PLACE = {all_reduce: all_reduce_}
+"""What may be called instead where the operand dies."""
 
 SINGLE = frozenset({all_gather, all_reduce, reduce_to_first, reduce_scatter, all_to_all, broadcast, permute, permute_slices,
                     ragged_all_to_all})

@@ -114,12 +114,11 @@ def _infinite_units(x: torch.Tensor) -> torch.Tensor:
 
 @elementwise
 def complex_power(base: Operand, exponent: Operand) -> torch.Tensor:
-    """The power; 0 to a positive real exponent is 0, 0^0 is 1, and 0 to any other exponent is NaN."""
+    """The power; of any number to 0, and of 1, it is 1; 0 to a positive real exponent is 0, to any other exponent NaN."""
     base, exponent = as_tensors(base, exponent)
-    real_exponent = exponent.imag == 0
-    of_zero = torch.where(real_exponent & (exponent.real > 0), torch.zeros_like(exponent.real), math.nan)
-    of_zero = torch.where(real_exponent & (exponent.real == 0), 1.0, of_zero)
-    return torch.where(base == 0, torch.complex(of_zero, of_zero * 0.0), torch.pow(base, exponent))
+    of_zero = torch.where((exponent.imag == 0) & (exponent.real > 0), torch.zeros_like(exponent.real), math.nan)
+    result = torch.where(base == 0, torch.complex(of_zero, of_zero), torch.pow(base, exponent))
+    return torch.where((base == 1) | (exponent == 0), 1.0, result)
 
 
 @elementwise

@@ -1,0 +1,436 @@
+"""What ``sharding={...}`` says: which part of an array each partition holds (spec `hlo_text.md`, section 7).
+
+`parse_sharding` reads it in the form that XLA would print it in; `Sharding.grid` is its meaning. Text that names the axes of
+a mesh is read by `mesh_sharding.py`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..errors import InvalidArgument
+from ..shape import Shape
+from .mesh_sharding import MeshSharding, parse_mesh_sharding
+from .replica_groups import MOST_DEVICES
+from .scanner import Scanner, nearest
+
+KINDS = ("replicated", "manual", "unknown", "unreduced", "maximal")
+_SUBGROUPS = ("manual", "unreduced", "replicated")
+"""What a dimension of a tiling beyond the array's may be, in the order in which XLA writes them."""
+
+_WORDS = (*KINDS, "devices", "device", "last_tile_dim_replicate", "last_tile_dims", "shard_as", "shard_like", "metadata", "mesh")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Grid:
+    """An array cut in `counts` tiles along its dimensions: the number (row-major) of the tile that each partition holds, and
+    the number of the group in which it does: partitions of one group hold the whole array together."""
+
+    counts: tuple[int, ...]
+    tiles: np.ndarray
+    groups: np.ndarray
+
+    @property
+    def partitions(self) -> int:
+        return len(self.tiles)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Iota:
+    """0, 1, ... over these dimensions, transposed: ``[4,2]T(1,0)``."""
+
+    dims: tuple[int, ...]
+    permutation: tuple[int, ...]
+
+    @property
+    def ids(self) -> np.ndarray:
+        return np.arange(math.prod(self.dims)).reshape(self.dims).transpose(self.permutation).reshape(-1)
+
+    def simplified(self) -> Iota:
+        """The same numbers without dimensions of 1, and with neighbours that stay together as one."""
+        order = [d for d in self.permutation if self.dims[d] != 1]
+        kept = sorted(order)
+        runs: list[list[int]] = []
+        for place in map(kept.index, order):
+            if runs and place == runs[-1][-1] + 1:
+                runs[-1].append(place)
+            else:
+                runs.append([place])
+        firsts = sorted(run[0] for run in runs)
+        sizes = {run[0]: math.prod(self.dims[kept[k]] for k in run) for run in runs}
+        return Iota(tuple(sizes[f] for f in firsts) or (1,), tuple(firsts.index(run[0]) for run in runs) or (0,))
+
+    def transposed(self, tile_dims: Sequence[int], order: Sequence[int], ascending: Sequence[int]) -> Iota | None:
+        """These numbers in a grid of `tile_dims`, transposed to `order` and then, along the dimensions `ascending`, which
+        come last, in ascending order; None where that is no iota."""
+        given = [self.dims[d] for d in self.permutation]
+        parts = _common_parts(given, tile_dims)
+        if parts is None:
+            return None
+        # Each part stands in one given dimension and in one of the grid.
+        of_given, of_tile = ([k for k, group in enumerate(groups) for _ in group] for groups in parts)
+        sizes = [size for group in parts[0] for size in group]
+        in_iota = sorted(range(len(sizes)), key=lambda p: (self.permutation[of_given[p]], p))
+        after = [p for d in order for p in range(len(sizes)) if of_tile[p] == d and d not in ascending]
+        after += [p for p in in_iota if of_tile[p] in ascending]
+        return Iota(tuple(sizes[p] for p in in_iota), tuple(in_iota.index(p) for p in after)).simplified()
+
+    def __str__(self) -> str:
+        text = "[" + ",".join(map(str, self.dims)) + "]"
+        return text if len(self.dims) == 1 else f"{text}T({','.join(map(str, self.permutation))})"
+
+
+def _common_parts(a: Sequence[int], b: Sequence[int]) -> tuple[list[list[int]], list[list[int]]] | None:
+    """The sizes of both lists cut into the same row of factors, grouped as in each list; None where they do not fit."""
+    ends_a, ends_b = ([1, *itertools.accumulate(reversed(sizes), int.__mul__)] for sizes in (a, b))
+    ends = sorted({*ends_a, *ends_b})
+    if ends_a[-1] != ends_b[-1] or any(high % low for low, high in itertools.pairwise(ends)):
+        return None
+
+    def groups(bounds: list[int]) -> list[list[int]]:
+        cuts = [[high // low for low, high in itertools.pairwise(ends) if start <= low < end]
+                for start, end in itertools.pairwise(bounds)]
+        return [cut[::-1] for cut in reversed(cuts)]
+
+    return groups(ends_a), groups(ends_b)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sharding:
+    """How an array lies on the partitions of a program.
+
+    ``replicated``: all have the whole; ``maximal``: one has it; ``tiled``: each has a tile; ``mesh``: the same in terms of a
+    mesh's axes; ``manual``: each has an array of its own; ``unknown`` and ``unreduced`` as XLA says them; ``tuple``: `elements`
+    say it for each array of a tuple. Of a tiling, `tile_dims` are the numbers of tiles along each dimension, followed by one
+    number for each of `subgroups`, and `devices` which partition has which tile. `group` is ``("shard_as", 1)`` and the like.
+    """
+
+    kind: str
+    tile_dims: tuple[int, ...] = ()
+    devices: Iota | tuple[int, ...] = ()
+    subgroups: tuple[str, ...] = ()
+    elements: tuple[Sharding, ...] = ()
+    mesh: MeshSharding | None = None
+    group: tuple[str, int] | None = None
+    metadata: str = ""
+
+    @staticmethod
+    def parse(text: str) -> Sharding:
+        """A sharding from its HLO text, with its braces. Raises HloSyntaxError."""
+        scanner = Scanner(text)
+        found = parse_sharding(scanner)
+        if not scanner.at_end():
+            raise scanner.error("something follows the sharding")
+        return found
+
+    # ---- meaning
+
+    @property
+    def device_count(self) -> int:
+        """How many partitions the sharding speaks of, 0 where it does not say."""
+        if self.kind == "tuple":
+            return max((element.device_count for element in self.elements), default=0)
+        return self.mesh.device_count if self.mesh is not None else math.prod(self.tile_dims) if self.kind == "tiled" else 0
+
+    @property
+    def is_manual(self) -> bool:
+        """Whether partitions, or groups of them, have arrays of their own."""
+        return self.kind == "manual" or "manual" in self.subgroups or (self.mesh is not None and bool(self.mesh.manual))
+
+    def spread(self, shape: Shape) -> Sharding:
+        """The sharding of a tuple: this one for each of its arrays, unless it is one of a tuple already."""
+        return self if self.kind == "tuple" else Sharding("tuple", elements=(self,) * max(1, sum(1 for _ in shape.leaves())))
+
+    def leaves(self, shape: Shape) -> tuple[Sharding, ...]:
+        """The sharding of each array in a shape."""
+        return self.spread(shape).elements
+
+    def grid(self, rank: int, partitions: int) -> Grid:
+        """What each partition has of an array of this rank. Raises InvalidArgument where the sharding does not say."""
+        if self.mesh is not None:
+            return Grid(*self.mesh.tiles())
+        if self.kind == "tiled":
+            return self._tiled_grid()
+        if self.kind in ("tuple", "unknown", "unreduced"):
+            raise InvalidArgument("the sharding does not say what each partition has", got=str(self))
+        alone = self.kind == "maximal"
+        none = np.zeros(partitions, np.int64)
+        groups = np.arange(partitions) if self.kind == "manual" else none
+        tiles = np.where(np.arange(partitions) == self.devices, 0, -1) if alone else none
+        return Grid((1,) * rank, tiles, groups)
+
+    def _tiled_grid(self) -> Grid:
+        ids = self.devices.ids if isinstance(self.devices, Iota) else np.array(self.devices)
+        places = np.empty(ids.size, np.int64)
+        places[ids] = np.arange(ids.size)
+        coordinates = np.unravel_index(places, self.tile_dims)
+        rank = len(self.tile_dims) - len(self.subgroups)
+        groups = np.zeros(ids.size, np.int64)
+        for size, kind, at in zip(self.tile_dims[rank:], self.subgroups, coordinates[rank:], strict=True):
+            groups = groups * size + at if kind == "manual" else groups
+        return Grid(self.tile_dims[:rank], _flat(coordinates[:rank], self.tile_dims[:rank], ids.size), groups)
+
+    def slices(self, sizes: Sequence[int], partitions: int = 0) -> list[tuple[tuple[slice, ...] | None, tuple[int, ...]]]:
+        """For each partition where its tile lies in an array of these sizes, and the tile's size.
+
+        Tiles are of one size; what sticks out of the array is not in the slice. Where one partition has the whole, the
+        others have None for a slice. Raises InvalidArgument where the sharding does not say.
+        """
+        partitions = partitions or self.device_count
+        if not partitions:
+            raise InvalidArgument("the sharding does not say how many partitions there are", got=str(self))
+        if self.is_manual:
+            raise InvalidArgument("the sharding does not say what each partition has", got=str(self))
+        grid = self.grid(len(sizes), partitions)
+        local = tuple(-(-n // count) for n, count in zip(sizes, grid.counts, strict=True))
+        found = []
+        for tile in grid.tiles.tolist():
+            if tile < 0:
+                found.append((None, local))
+                continue
+            at = np.unravel_index(tile, grid.counts) if sizes else ()
+            starts = [min(int(k) * n, size) for k, n, size in zip(at, local, sizes, strict=True)]
+            ends = [min(start + n, size) for start, n, size in zip(starts, local, sizes, strict=True)]
+            found.append((tuple(map(slice, starts, ends)), local))
+        return found
+
+    def check(self, shape: Shape, partitions: int = 1) -> None:
+        """Raise InvalidArgument where the sharding does not fit a shape or the number of partitions (1: not known)."""
+        if self.kind == "tuple":
+            shapes = list(shape.leaves()) if shape.is_tuple else []
+            if not shape.is_tuple or len(self.elements) not in (len(shapes), len(shapes) or 1):
+                raise InvalidArgument("the sharding of a tuple does not fit the shape", got=f"{self} for {shape}",
+                                      expected="one sharding for each array of the tuple")
+            for element, leaf in zip(self.elements, shapes, strict=False):
+                element.check(leaf, partitions)
+            return
+        if shape.is_array:
+            self.check_rank(shape.rank)
+        self.check_devices(partitions)
+
+    def check_rank(self, rank: int) -> None:
+        """Raise InvalidArgument where this cuts arrays of another rank."""
+        own = len(self.mesh.dimensions) if self.mesh is not None else len(self.tile_dims) - len(self.subgroups)
+        if (self.mesh is not None or self.kind == "tiled") and own != rank:
+            raise InvalidArgument("the sharding is for an array of another rank", got=f"{self} of rank {own}", expected=rank)
+
+    def check_devices(self, partitions: int) -> None:
+        """Raise InvalidArgument where this names devices that are not there. `partitions` up to 1 are not known."""
+        ids = list(self.devices) if isinstance(self.devices, tuple) else []
+        if min(ids, default=0) < 0 or len(set(ids)) < len(ids):
+            raise InvalidArgument("a device of the sharding is negative, or there twice", got=str(self))
+        if partitions > 1 and self.device_count not in (0, partitions):
+            raise InvalidArgument("the sharding is for another number of partitions", got=f"{self}: {self.device_count}",
+                                  expected=f"{partitions}, as the program has")
+        if partitions > 1 and max(ids, default=0) >= partitions:
+            raise InvalidArgument("the sharding names a device that is not there", got=str(self),
+                                  expected=f"0 to {partitions - 1}")
+
+    # ---- text
+
+    def __str__(self) -> str:
+        if self.kind == "tuple":
+            return "{" + ", ".join(map(str, self.elements)) + "}"
+        if self.mesh is not None:
+            return "{" + str(self.mesh) + (f", metadata={self.metadata}" if self.metadata else "") + "}"
+        words = [self._head()]
+        if self.subgroups == ("replicated",):
+            words.append("last_tile_dim_replicate")
+        elif self.subgroups:
+            words.append(f"last_tile_dims={{{', '.join(self.subgroups)}}}")
+        if self.group is not None:
+            words.append(f"{self.group[0]} {self.group[1]}")
+        if self.metadata:
+            words.append(f"metadata={self.metadata}")
+        return "{" + " ".join(words) + "}"
+
+    def _head(self) -> str:
+        if self.kind == "maximal":
+            return f"maximal device={self.devices[0]}" if isinstance(self.devices, tuple) else self.kind
+        if self.kind != "tiled":
+            return self.kind
+        listed = f"<={self.devices}" if isinstance(self.devices, Iota) else ",".join(map(str, self.devices))
+        return f"devices=[{','.join(map(str, self.tile_dims))}]{listed}"
+
+    def __repr__(self) -> str:
+        return f"Sharding.parse({str(self)!r})"
+
+
+def _flat(coordinates: Sequence[np.ndarray], dims: Sequence[int], count: int) -> np.ndarray:
+    return np.ravel_multi_index(tuple(coordinates), tuple(dims)) if dims else np.zeros(count, np.int64)
+
+
+# ------------------------------------------------------------------------------------------------ reading
+
+
+def parse_sharding(scanner: Scanner) -> Sharding:
+    """Read a sharding in braces. Raises HloSyntaxError."""
+    start = scanner.skip()
+    scanner.expect("{")
+    if not (scanner.looking_at("{") or scanner.looking_at("}")):
+        scanner.pos = start
+        return _single(scanner)
+    scanner.pos = start
+    return Sharding("tuple", elements=tuple(scanner.listed(lambda: _single(scanner))))
+
+
+class _Fields:
+    """What was written between the braces."""
+
+    def __init__(self) -> None:
+        self.kind = ""
+        self.tile_dims: tuple[int, ...] | None = None
+        self.devices: Iota | tuple[int, ...] = ()
+        self.subgroups: tuple[str, ...] = ()
+        self.group: tuple[str, int] | None = None
+        self.metadata = ""
+
+
+def _single(scanner: Scanner) -> Sharding:
+    start = scanner.skip()
+    scanner.expect("{")
+    if scanner.accept_word("mesh"):
+        return _by_mesh(scanner)
+    fields, seen = _Fields(), set()
+    while not scanner.accept("}"):
+        at = scanner.skip()
+        word = scanner.name("a word of a sharding")
+        if word in seen or (word in KINDS and fields.kind):
+            raise scanner.error("the sharding says this twice", at)
+        seen.add(word)
+        _field(scanner, fields, word, at)
+    return _made(scanner, fields, start)
+
+
+def _by_mesh(scanner: Scanner) -> Sharding:
+    mesh, metadata = parse_mesh_sharding(scanner), ""
+    if scanner.accept(","):
+        scanner.expect("metadata=")
+        metadata = _metadata(scanner)
+        metadata = metadata if metadata.startswith("{{") else f"{{{metadata}}}"
+    scanner.expect("}")
+    return Sharding("mesh", mesh=mesh, metadata=metadata)
+
+
+def _field(scanner: Scanner, fields: _Fields, word: str, at: int) -> None:
+    if word in KINDS:
+        fields.kind = word
+    elif word in ("shard_as", "shard_like"):
+        fields.group = word, scanner.integer()
+    elif word == "last_tile_dim_replicate":
+        fields.subgroups = ("replicated",)
+    elif word == "device":
+        scanner.expect("=")
+        fields.devices = (scanner.integer(),)
+    elif word == "devices":
+        scanner.expect("=")
+        fields.tile_dims = tuple(scanner.listed(scanner.integer, "[", "]"))
+        fields.devices = _devices(scanner, fields.tile_dims, at)
+    elif word == "last_tile_dims":
+        scanner.expect("=")
+        fields.subgroups = tuple(scanner.listed(lambda: _subgroup(scanner)))
+    elif word == "metadata":
+        scanner.expect("=")
+        fields.metadata = _metadata(scanner)
+    else:
+        raise scanner.error(f"a sharding has no {word!r}", at, " ".join(_WORDS), nearest(word, _WORDS))
+
+
+def _subgroup(scanner: Scanner) -> str:
+    at = scanner.skip()
+    word = scanner.name("a kind of subgroup")
+    if word not in _SUBGROUPS:
+        raise scanner.error(f"no kind of subgroup is called {word!r}", at, ", ".join(_SUBGROUPS))
+    return word
+
+
+def _metadata(scanner: Scanner) -> str:
+    """Metadata as it is written, or a list of it."""
+    at = scanner.skip()
+    scanner.expect("{")
+    is_list = scanner.looking_at("{")
+    scanner.pos = at
+    return "{" + ", ".join(scanner.listed(scanner.balanced)) + "}" if is_list else scanner.balanced()
+
+
+def _devices(scanner: Scanner, tile_dims: tuple[int, ...], at: int) -> Iota | tuple[int, ...]:
+    """``<=[2,2]T(1,0)``, or numbers; as many as there are tiles."""
+    count = math.prod(tile_dims)
+    if min(tile_dims, default=1) < 1 or count > MOST_DEVICES:
+        raise scanner.error("the sharding has a wrong number of tiles", at, f"1 to {MOST_DEVICES}")
+    if not scanner.accept("<="):
+        ids = [scanner.integer()]
+        while scanner.accept(","):
+            ids.append(scanner.integer())
+        if len(ids) != count:
+            raise scanner.error("the sharding does not have a device for each tile", at, f"{count} devices")
+        return tuple(ids)
+    dims = tuple(scanner.listed(scanner.integer, "[", "]"))
+    permutation = (0,)
+    if len(dims) > 1:
+        scanner.expect("T")
+        permutation = tuple(scanner.listed(scanner.integer, "(", ")"))
+    if min(dims, default=0) < 1 or math.prod(dims) != count:
+        raise scanner.error("the sharding does not have a device for each tile", at, f"{count} devices")
+    if sorted(permutation) != list(range(len(dims))):
+        raise scanner.error("the transpose of an iota list is not a permutation of its dimensions", at)
+    return Iota(dims, permutation).simplified()
+
+
+def _made(scanner: Scanner, fields: _Fields, start: int) -> Sharding:
+    """The sharding in the form in which XLA keeps it."""
+    kind, tile_dims, devices = fields.kind, fields.tile_dims, fields.devices
+    extra = {"group": fields.group, "metadata": fields.metadata}
+    if kind == "maximal":
+        if tile_dims is not None or not devices:
+            raise scanner.error("a maximal sharding has one device", start, "{maximal device=0}")
+        return Sharding(kind, devices=devices, **extra)
+    if kind:
+        if tile_dims is not None or devices or fields.subgroups:
+            raise scanner.error(f"a {kind} sharding has no devices", start, f"{{{kind}}}")
+        return Sharding(kind, **extra)
+    if tile_dims is None:
+        raise scanner.error("the sharding says neither its kind nor its tiles", start, "{replicated} or {devices=[2,1]<=[2]}")
+    if devices == (0,):
+        raise scanner.error("a tiling has more than one device", start)
+    if len(fields.subgroups) > len(tile_dims):
+        raise scanner.error("the tiling has fewer dimensions than subgroups", start)
+    return _in_order(Sharding("tiled", tile_dims, devices, fields.subgroups, **extra))
+
+
+def _in_order(given: Sharding) -> Sharding:
+    """Subgroups of one kind as one, in XLA's order, and only those that have more than one member."""
+    if not given.subgroups:
+        return given
+    rank = len(given.tile_dims) - len(given.subgroups)
+    data, sizes, kinds = given.tile_dims[:rank], list(given.tile_dims[:rank]), [""] * rank
+    for kind, size in zip(given.subgroups, given.tile_dims[rank:], strict=True):
+        if size > 1 and kinds and kinds[-1] == kind:
+            sizes[-1] *= size
+        elif size > 1:
+            sizes.append(size)
+            kinds.append(kind)
+    members = {kind: [k for k, own in enumerate(kinds) if own == kind] for kind in ("", *_SUBGROUPS)}
+    kept = [kind for kind in _SUBGROUPS if members[kind]]
+    if math.prod(data) == 1 and len(kept) <= 1 and (kept != ["unreduced"] or set(given.subgroups) == {"unreduced"}):
+        return Sharding(kept[0] if kept else "replicated", group=given.group, metadata=given.metadata)
+    devices = _arranged(given.devices, sizes, [k for places in members.values() for k in places], members["replicated"])
+    tile_dims = (*data, *(math.prod(sizes[k] for k in members[kind]) for kind in kept))
+    return dataclasses.replace(given, tile_dims=tile_dims, devices=devices, subgroups=tuple(kept))
+
+
+def _arranged(devices: Iota | tuple[int, ...], sizes: list[int], order: list[int], replicas: list[int]) -> Iota | tuple[int, ...]:
+    """Devices in a grid of these sizes, with its dimensions in another order, and those that hold the same ascending."""
+    if order == sorted(order) and not replicas:
+        return devices
+    found = devices.transposed(sizes, order, replicas) if isinstance(devices, Iota) else None
+    if found is not None:
+        return found
+    ids = devices.ids if isinstance(devices, Iota) else np.array(devices)
+    ids = ids.reshape(sizes).transpose(order).reshape(-1, math.prod(sizes[k] for k in replicas))
+    return tuple(np.sort(ids, axis=1).reshape(-1).tolist())
