@@ -188,6 +188,33 @@ def test_drawn_collectives(row: Row, kind: str) -> None:
     drawn_examples(example, 2)
 
 
+@pytest.mark.parametrize("linear", [
+    "all-gather(x), dimensions={0}, replica_groups={{0,1}}",
+    "all-reduce(y), to_apply=add, replica_groups={{0,1}}",
+    "collective-permute(y), source_target_pairs={{0,1},{1,0}}",
+    "all-to-all(y), dimensions={0}, replica_groups={{0,1}}",
+])
+def test_what_nobody_reads_is_not_exchanged(linear: str) -> None:
+    """The way back of a linear exchange is one exchange, without the one on the way there, and a dead one is left out."""
+    program = xla_torch.parse_hlo(f"""HloModule m, replica_count=2
+add {{
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}}
+ENTRY e {{
+  x = f32[2] parameter(0)
+  y = f32[4] concatenate(x, x), dimensions={{0}}
+  dead = f32[4] {linear}
+  g = f32[4] {linear}
+  ROOT r = f32[4] add(g, y)
+}}""")
+    opcode = linear.partition("(")[0]
+    back = xla_torch.vjp(program).to_hlo_text()
+    assert sum(f" {name}(" in line for line in back.splitlines() for name in (opcode, "reduce-scatter")) == 1
+    assert program.python_code().count("collective.") == 1
+
+
 def test_product_of_zeros() -> None:
     """Where one factor is zero it alone has a gradient, where two are nobody has."""
     factors = [np.array([2.0, 0.0, 0.0]), np.array([3.0, 5.0, 0.0]), np.array([0.5, 7.0, 1.0])]

@@ -17,7 +17,7 @@ import torch
 from .errors import InvalidArgument, XlaError
 from .hlo.ir import Computation, Instruction, Module, Token, live_instructions, unique_names
 from .hlo.literal import Literal
-from .opcodes.inference import definition_of, infer_shape, is_pure
+from .opcodes.inference import definition_of, has_effect, infer_shape
 from .shape import Shape
 from .types import S32, S64, PrimitiveType, type_from_torch
 
@@ -209,7 +209,7 @@ class XlaBuilder:
         return computation
 
     def _kept(self) -> list[Instruction]:
-        return [i for i in self.instructions if i.opcode == "parameter" or not is_pure(i)]
+        return [i for i in self.instructions if i.opcode == "parameter" or has_effect(i)]
 
 
 def _dtype_of(value: Liftable, element_type: PrimitiveType | None) -> np.dtype | None:

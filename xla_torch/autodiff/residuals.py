@@ -15,7 +15,7 @@ from ..errors import DifferentiationError
 from ..hlo.ir import Computation, Instruction, reachable
 from ..interop.tapes import is_tape_call
 from ..lowering.memory import LARGE
-from ..opcodes.inference import definition_of, is_pure
+from ..opcodes.inference import definition_of, has_effect, is_pure
 from ..shape import Shape
 
 
@@ -227,4 +227,4 @@ def _is_certain(instruction: Instruction) -> bool:
 
 def effects(forward: Iterable[Instruction]) -> list[Instruction]:
     """The instructions that do more than compute a value (feeds, random states, calls to the outside)."""
-    return [i for i in forward if i.opcode != "parameter" and not is_pure(i)]
+    return [i for i in forward if i.opcode != "parameter" and has_effect(i)]

@@ -184,12 +184,12 @@ _FACTORIES = frozenset({torch.arange, torch.full, torch.zeros, torch.ones, torch
 
 def _is_impure(node: torch.fx.Node) -> bool:
     from ..opcodes.definition import OPS
-    from ..opcodes.inference import is_pure
+    from ..opcodes.inference import has_effect
 
     if node.op in ("placeholder", "output"):
         return True
     instruction = node.meta.get("hlo")
-    return instruction is not None and instruction.opcode in OPS and not is_pure(instruction)
+    return instruction is not None and instruction.opcode in OPS and has_effect(instruction)
 
 
 def _has_proxy(value: Any) -> bool:

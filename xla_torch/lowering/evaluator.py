@@ -20,7 +20,7 @@ from ..errors import ExecutionError, XlaError
 from ..hlo.ir import Computation, Instruction, Token, live_instructions
 from ..hlo.literal import Literal
 from ..opcodes.definition import OPS, OpDefinition
-from ..opcodes.inference import definition_of, is_pure
+from ..opcodes.inference import definition_of, has_effect
 from ..shape import Shape
 from ..types import PrimitiveType
 from . import host, numerics, regions
@@ -90,7 +90,7 @@ class Evaluator:
     # ---- one instruction
 
     def _order(self, computation: Computation) -> list[Instruction]:
-        effects = [i for i in computation.instructions if i.opcode in OPS and not is_pure(i)]
+        effects = [i for i in computation.instructions if i.opcode in OPS and has_effect(i)]
         return live_instructions(computation, [computation.root, *effects])
 
     def _instruction(self, instruction: Instruction, operands: list[Any]) -> Any:

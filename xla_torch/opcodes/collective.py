@@ -135,7 +135,7 @@ def gathered_shards(result: Shape, operand: Shape, dim: int) -> int:
     return large // small if small else 0
 
 
-@op("all-gather", infer=all_gather_shape, stablehlo="all_gather", inferable=False, pure=False)
+@op("all-gather", infer=all_gather_shape, stablehlo="all_gather", inferable=False, exchange=True)
 def all_gather(inst, *operands, dimensions: Dims, replica_groups: Groups = ALL, channel_id: Int | None = None,
                use_global_device_ids: Bool = False, constrain_layout: Bool = False):
     dim, mode = dimensions[0], group_mode(channel_id, use_global_device_ids)
@@ -154,7 +154,7 @@ def all_gather_start_shape(declared: Shape | None, *operands: Shape, **attribute
     return shape.without_layout()
 
 
-@op("all-gather-start", infer=all_gather_start_shape, inferable=False, pure=False)
+@op("all-gather-start", infer=all_gather_start_shape, inferable=False, exchange=True)
 def all_gather_start(inst, *operands, dimensions: Dims, replica_groups: Groups = ALL, channel_id: Int | None = None,
                      use_global_device_ids: Bool = False, constrain_layout: Bool = False):
     dim, mode = dimensions[0], group_mode(channel_id, use_global_device_ids)
@@ -173,7 +173,7 @@ def second_element_shape(declared: Shape | None, operand: Shape, **_: Any) -> Sh
     return operand.tuple_shapes[1].without_layout()
 
 
-@op("all-gather-done", infer=second_element_shape, inferable=False, movement=True, pure=False)
+@op("all-gather-done", infer=second_element_shape, inferable=False, movement=True, exchange=True)
 def all_gather_done(inst, operand):
     return operand[1]
 
@@ -210,7 +210,7 @@ def _reducer(to_apply: Computation, element_type: PrimitiveType) -> Any:
     return regions.function(to_apply)
 
 
-@op("all-reduce", infer=all_reduce_shape, stablehlo="all_reduce", inferable=False, pure=False)
+@op("all-reduce", infer=all_reduce_shape, stablehlo="all_reduce", inferable=False, exchange=True)
 def all_reduce(inst, *operands, to_apply: Region, replica_groups: Groups = ALL, channel_id: Int | None = None,
                use_global_device_ids: Bool = False, constrain_layout: Bool = False, mode: Raw = ""):
     how = mode or group_mode(channel_id, use_global_device_ids)
@@ -218,7 +218,7 @@ def all_reduce(inst, *operands, to_apply: Region, replica_groups: Groups = ALL, 
         kernels.all_reduce, value, _reducer(to_apply, shape.element_type), replica_groups.groups, how, _site(inst, channel_id)))
 
 
-@op("all-reduce-start", infer=all_reduce_shape, inferable=False, pure=False)
+@op("all-reduce-start", infer=all_reduce_shape, inferable=False, exchange=True)
 def all_reduce_start(inst, *operands, to_apply: Region, replica_groups: Groups = ALL, channel_id: Int | None = None,
                      use_global_device_ids: Bool = False, constrain_layout: Bool = False, mode: Raw = ""):
     return all_reduce(inst, *operands, to_apply=to_apply, replica_groups=replica_groups, channel_id=channel_id,
@@ -230,7 +230,7 @@ def whole_shape(declared: Shape | None, operand: Shape, **_: Any) -> Shape:
     return operand.without_layout()
 
 
-@op("all-reduce-done", infer=whole_shape, inferable=False, movement=True, view=True, pure=False)
+@op("all-reduce-done", infer=whole_shape, inferable=False, movement=True, view=True, exchange=True)
 def all_reduce_done(inst, operand):
     return operand
 
@@ -249,7 +249,7 @@ def reduce_scatter_shape(declared: Shape | None, *operands: Shape, dimensions: S
     return shape
 
 
-@op("reduce-scatter", infer=reduce_scatter_shape, stablehlo="reduce_scatter", inferable=False, pure=False)
+@op("reduce-scatter", infer=reduce_scatter_shape, stablehlo="reduce_scatter", inferable=False, exchange=True)
 def reduce_scatter(inst, *operands, dimensions: Dims, to_apply: Region, replica_groups: Groups = ALL,
                    channel_id: Int | None = None, use_global_device_ids: Bool = False, constrain_layout: Bool = False):
     dim, mode = dimensions[0], group_mode(channel_id, use_global_device_ids)
@@ -266,7 +266,7 @@ def collective_reduce_shape(declared: Shape | None, *operands: Shape, to_apply: 
     return all_reduce_shape(declared, *operands, to_apply=to_apply, channel_id=channel_id)
 
 
-@op("collective-reduce", infer=collective_reduce_shape, stablehlo="collective_reduce", inferable=False, pure=False)
+@op("collective-reduce", infer=collective_reduce_shape, stablehlo="collective_reduce", inferable=False, exchange=True)
 def collective_reduce(inst, *operands, to_apply: Region, replica_groups: Groups = ALL, channel_id: Int | None = None):
     mode = group_mode(channel_id, across=CROSS_PARTITION)
     return _each(inst, operands, lambda value, shape: values.emit(
@@ -299,7 +299,7 @@ def all_to_all_shape(declared: Shape | None, *operands: Shape, dimensions: Seque
     return Shape.tuple([o.without_layout() for o in operands])
 
 
-@op("all-to-all", infer=all_to_all_shape, stablehlo="all_to_all", inferable=False, pure=False)
+@op("all-to-all", infer=all_to_all_shape, stablehlo="all_to_all", inferable=False, exchange=True)
 def all_to_all(inst, *operands, dimensions: Dims = (), replica_groups: Groups = ALL, channel_id: Int | None = None,
                constrain_layout: Bool = False):
     mode, site, narrow = group_mode(channel_id, across=CROSS_PARTITION), _site(inst, channel_id), _narrow(inst.operands[0].shape)
@@ -328,7 +328,7 @@ def ragged_all_to_all_shape(declared: Shape | None, operand: Shape, output: Shap
     return output.without_layout()
 
 
-@op("ragged-all-to-all", infer=ragged_all_to_all_shape, inferable=False, pure=False)
+@op("ragged-all-to-all", infer=ragged_all_to_all_shape, inferable=False, exchange=True)
 def ragged_all_to_all(inst, operand, output, input_offsets, send_sizes, output_offsets, recv_sizes, *,
                       replica_groups: Groups = ALL, channel_id: Int | None = None, dimensions: Dims = ()):
     mode = group_mode(channel_id, across=CROSS_PARTITION)
@@ -344,7 +344,7 @@ def collective_broadcast_shape(declared: Shape | None, *operands: Shape, replica
     return _packed(operands)
 
 
-@op("collective-broadcast", infer=collective_broadcast_shape, stablehlo="collective_broadcast", inferable=False, pure=False)
+@op("collective-broadcast", infer=collective_broadcast_shape, stablehlo="collective_broadcast", inferable=False, exchange=True)
 def collective_broadcast(inst, *operands, replica_groups: Groups = ALL, channel_id: Int | None = None):
     mode = group_mode(channel_id, across=CROSS_PARTITION)
     return _each(inst, operands, lambda value, shape: values.emit(
@@ -426,7 +426,7 @@ def _check_starts(buffer: Shape, starts: Shape, count: int) -> None:
                 "start indices do not fit their array", f"{starts} for {buffer}", wanted)
 
 
-@op("collective-permute", infer=collective_permute_shape, stablehlo="collective_permute", inferable=False, pure=False)
+@op("collective-permute", infer=collective_permute_shape, stablehlo="collective_permute", inferable=False, exchange=True)
 def collective_permute(inst, *operands, source_target_pairs: Pairs, channel_id: Int | None = None, slice_sizes: Pairs = ()):
     results = _permuted(inst, operands, source_target_pairs, channel_id, slice_sizes)
     return results if inst.shape.is_tuple else results[0]
@@ -460,7 +460,7 @@ def collective_permute_start_shape(declared: Shape | None, *operands: Shape, **a
     return declared.without_layout()
 
 
-@op("collective-permute-start", infer=collective_permute_start_shape, inferable=False, pure=False)
+@op("collective-permute-start", infer=collective_permute_start_shape, inferable=False, exchange=True)
 def collective_permute_start(inst, *operands, source_target_pairs: Pairs, channel_id: Int | None = None, slice_sizes: Pairs = ()):
     results = _permuted(inst, operands, source_target_pairs, channel_id, slice_sizes)
     contexts = tuple(Splat(0, s.dimensions) for s in inst.shape.tuple_shapes[2:])
@@ -470,7 +470,7 @@ def collective_permute_start(inst, *operands, source_target_pairs: Pairs, channe
     return (operands if inst.shape.tuple_shapes[0].is_tuple else operands[0], result, *contexts)
 
 
-@op("collective-permute-done", infer=second_element_shape, inferable=False, movement=True, pure=False)
+@op("collective-permute-done", infer=second_element_shape, inferable=False, movement=True, exchange=True)
 def collective_permute_done(inst, operand):
     return operand[1]
 
@@ -484,11 +484,11 @@ def id_shape(declared: Shape | None, **_: Any) -> Shape:
     return Shape(U32)
 
 
-@op("replica-id", infer=id_shape, stablehlo="replica_id", pure=False)
+@op("replica-id", infer=id_shape, stablehlo="replica_id", exchange=True)
 def replica_id(inst):
     return values.emit(kernels.replica_id, values.device())
 
 
-@op("partition-id", infer=id_shape, stablehlo="partition_id", pure=False)
+@op("partition-id", infer=id_shape, stablehlo="partition_id", exchange=True)
 def partition_id(inst):
     return values.emit(kernels.partition_id, values.device())

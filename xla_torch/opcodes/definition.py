@@ -68,6 +68,8 @@ class OpDefinition:
     """The result may share memory with operand 0, so it is never overwritten."""
     pure: bool = True
     """Equal operands give equal results and nothing else happens; False for random numbers and feeds."""
+    exchange: bool = False
+    """Not pure, as all participants must do it equally often, but nothing is lost where none of them does it."""
     effect: str = ""
     """The attribute that says of one instruction of an op whether it has an effect all the same (see `inference.is_pure`)."""
     inferable: bool = True
@@ -103,8 +105,8 @@ OPS: dict[str, OpDefinition] = {}
 
 
 def op(opcode: str, *, infer: Callable[..., Shape], stablehlo: str = "", elementwise: bool = False,
-       numbers: str = "", movement: bool = False, view: bool = False, pure: bool = True, effect: str = "",
-       inferable: bool = True, control: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+       numbers: str = "", movement: bool = False, view: bool = False, pure: bool = True, exchange: bool = False,
+       effect: str = "", inferable: bool = True, control: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Define an opcode. Fails at import for a duplicate, a missing `infer` or an attribute without a codec."""
 
     def define(body: Callable[..., Any]) -> Callable[..., Any]:
@@ -132,7 +134,8 @@ def op(opcode: str, *, infer: Callable[..., Shape], stablehlo: str = "", element
                 optional += parameter.default is not REQUIRED
         OPS[opcode] = OpDefinition(
             opcode, body, infer, tuple(operands), variadic, optional, attributes, body.__module__.rpartition(".")[2],
-            stablehlo, elementwise, tuple(numbers.split()), movement, view, pure, effect, inferable, control)
+            stablehlo, elementwise, tuple(numbers.split()), movement, view, pure and not exchange, exchange, effect, inferable,
+            control)
         return body
 
     return define

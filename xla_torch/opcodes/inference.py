@@ -29,6 +29,12 @@ def is_pure(instruction: Instruction) -> bool:
     return definition.pure and not (definition.effect and instruction.attributes.get(definition.effect))
 
 
+def has_effect(instruction: Instruction) -> bool:
+    """Whether an instruction is carried out though nothing reads its value. An exchange is not: what nobody reads, nobody
+    gives, as all participants run one program."""
+    return not is_pure(instruction) and not definition_of(instruction.opcode).exchange
+
+
 def infer_shape(opcode: str, declared: Shape | None, operands: Sequence[Shape], attributes: dict[str, Any]) -> Shape:
     """The result shape of an instruction. Raises InvalidArgument for a wrong number of operands, unknown or missing
     attributes, and whatever the op's own shape function refuses."""

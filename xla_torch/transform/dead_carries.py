@@ -11,7 +11,7 @@ from typing import Any
 
 from ..builder import XlaBuilder
 from ..hlo.ir import Computation, Instruction, reachable
-from ..opcodes.inference import is_pure
+from ..opcodes.inference import has_effect
 from .inline import Replay, Value, as_op, element, elements_of, kept_facts, make_tuple, rebuilt
 
 
@@ -87,7 +87,7 @@ def _initial(loop: Instruction, values: dict[Instruction, Value]) -> list[Any]:
 def _live(computation: Computation, targets: Iterable[Instruction]) -> list[Instruction]:
     """What the targets and the effects are computed from, through loops by way of the carries that are read only."""
     found: dict[Instruction, None] = {}
-    waiting = [*targets, *(i for i in computation.instructions if not is_pure(i))]
+    waiting = [*targets, *(i for i in computation.instructions if has_effect(i))]
     while waiting:
         inst = waiting.pop()
         if inst not in found:

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..builder import XlaBuilder, XlaOp
 from ..hlo.ir import Computation, Instruction, live_instructions
-from ..opcodes.inference import is_pure
+from ..opcodes.inference import has_effect
 from ..shape import Shape
 from .recognise_logistic import logistic_argument
 
@@ -238,7 +238,7 @@ def named(value: Value, instruction: Instruction) -> Value:
 
 def needed_instructions(computation: Computation) -> list[Instruction]:
     """Those that the root depends on, those with effects, and the parameters."""
-    kept = [i for i in computation.instructions if i.opcode == "parameter" or not is_pure(i)]
+    kept = [i for i in computation.instructions if i.opcode == "parameter" or has_effect(i)]
     return live_instructions(computation, [computation.root, *kept])
 
 
