@@ -42,11 +42,12 @@ def program(instruction: str, kind: str, given: int, taken: int) -> XlaComputati
 
 HAND: dict[str, tuple[str, Callable[..., Any]]] = {
     "AllReduce": ("all-reduce(p), to_apply=add", lambda out, x: dist.all_reduce(out)),
-    "AllGather": ("all-gather(p), dimensions={0}", dist.all_gather_into_tensor),
-    "ReduceScatter": ("reduce-scatter(p), dimensions={0}, to_apply=add", dist.reduce_scatter_tensor),
+    "AllGather": ("all-gather(p), dimensions={0}", getattr(dist, "all_gather_single", dist.all_gather_into_tensor)),
+    "ReduceScatter": ("reduce-scatter(p), dimensions={0}, to_apply=add",
+                      getattr(dist, "reduce_scatter_single", dist.reduce_scatter_tensor)),
     "AllToAll": ("all-to-all(p), dimensions={0}", dist.all_to_all_single),
 }
-"""Each op in HLO, and what a user of torch calls, which writes into a given tensor."""
+"""Each op in HLO, and what a user of torch calls, which writes into a given tensor. Newer torch has newer names for some."""
 
 
 def in_turns(calls: Sequence[Callable[[], Any]], runs: int) -> list[list[float]]:
