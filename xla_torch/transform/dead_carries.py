@@ -6,6 +6,7 @@ Computations are in plain form (see `inline`).
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -14,14 +15,17 @@ from ..hlo.ir import Computation, Instruction, reachable
 from ..opcodes.inference import has_effect
 from .inline import Replay, Value, as_op, element, elements_of, kept_facts, make_tuple, rebuilt
 
+Read = dict[Instruction, set[int]]
+"""Which carries of each loop are read behind it."""
+
 
 def without_dead_carries(computation: Computation) -> Computation:
     """The computation, each loop with the carries that are read, or itself where all are."""
     for each in reachable([computation]):
-        loops = [i for i in each.instructions if i.opcode == "while"]
-        live = dict.fromkeys(_live(each, [each.root])) if loops else {}
-        if any(len(_needed_carries(i, _read_of(i, live))) < len(i.shape.tuple_shapes) for i in loops if i in live):
-            return rebuilt(computation, _Slimmer)
+        if any(i.opcode == "while" for i in each.instructions):
+            _, read = _live(each, [each.root])
+            if any(len(_needed_carries(loop, carries)) < len(loop.shape.tuple_shapes) for loop, carries in read.items()):
+                return rebuilt(computation, _Slimmer)
     return computation
 
 
@@ -29,14 +33,14 @@ class _Slimmer(Replay):
     """Rebuilds a computation and the loops in it."""
 
     def run(self, computation: Computation, arguments: Sequence[Value]) -> Value:
-        wanted = dict.fromkeys([*computation.parameters, *_live(computation, [computation.root])])
-        return self.results(list(wanted), arguments)[computation.root]
+        live, read = _live(computation, [computation.root])
+        return self.results(dict.fromkeys([*computation.parameters, *live]), read, arguments)[computation.root]
 
-    def results(self, instructions: Sequence[Instruction], arguments: Sequence[Value]) -> dict[Instruction, Value]:
+    def results(self, instructions: Iterable[Instruction], read: Read, arguments: Sequence[Value]) -> dict[Instruction, Value]:
         values: dict[Instruction, Value] = {}
         for inst in instructions:
             if inst.opcode == "while":
-                values[inst] = self.loop(inst, _initial(inst, values), _read_of(inst, instructions))
+                values[inst] = self.loop(inst, _initial(inst, values), read[inst])
                 continue
             operands = [values[o] for o in inst.operands]
             if inst.opcode == "conditional":
@@ -69,7 +73,7 @@ class _Slimmer(Replay):
         carry: list[Any] = [element(given, kept.index(k)) if k in kept else None for k in range(len(shapes))]
         root = computation.root
         targets = [root.operands[k] for k in kept] if whole and root.opcode == "tuple" else [root]
-        values = type(self)(builder).results(_live(computation, targets), [carry])
+        values = type(self)(builder).results(*_live(computation, targets), [carry])
         results = [values[t] for t in targets]
         return builder.finish(as_op(builder, results[0] if targets == [root] else results))
 
@@ -84,20 +88,31 @@ def _initial(loop: Instruction, values: dict[Instruction, Value]) -> list[Any]:
     return whole
 
 
-def _live(computation: Computation, targets: Iterable[Instruction]) -> list[Instruction]:
-    """What the targets and the effects are computed from, through loops by way of the carries that are read only."""
-    found: dict[Instruction, None] = {}
+def _live(computation: Computation, targets: Iterable[Instruction]) -> tuple[list[Instruction], Read]:
+    """What the targets and the effects are computed from, through loops by way of the carries that are read only, and which
+    those are. Loops are entered last one first, so that all readers of one are known before it."""
+    place = {inst: number for number, inst in enumerate(computation.instructions)}
     waiting = [*targets, *(i for i in computation.instructions if has_effect(i))]
-    while waiting:
-        inst = waiting.pop()
-        if inst not in found:
-            found[inst] = None
-            waiting += () if _is_open(inst) else inst.operands
+    read: Read = {i: _all_of(i) for i in waiting if i.opcode == "while"}
+    found: set[Instruction] = set()
+    loops: list[int] = []
+    while waiting or loops:
         if not waiting:
-            first = [loop.operands[0].operands[k] for loop in found if _is_open(loop)
-                     for k in _needed_carries(loop, _read_of(loop, found))]
-            waiting = [part for part in first if part not in found]
-    return [i for i in computation.instructions if i in found]
+            loop = computation.instructions[-heapq.heappop(loops)]
+            waiting = [loop.operands[0].operands[k] for k in _needed_carries(loop, read[loop])]
+            continue
+        inst = waiting.pop()
+        if inst in found:
+            continue
+        found.add(inst)
+        for operand in inst.operands:
+            if operand.opcode == "while":
+                read[operand] = read.get(operand, set()) | _read_by(inst, operand)
+        if _is_open(inst):
+            heapq.heappush(loops, -place[inst])
+        else:
+            waiting += inst.operands
+    return [i for i in computation.instructions if i in found], read
 
 
 def _is_open(inst: Instruction) -> bool:
@@ -105,22 +120,29 @@ def _is_open(inst: Instruction) -> bool:
     return inst.opcode == "while" and inst.operands[0].opcode == "tuple"
 
 
-def _read_of(value: Instruction, instructions: Iterable[Instruction]) -> set[int]:
-    """Which elements of a tuple some instructions read; all, where one takes it whole or it is the result."""
-    readers = [i for i in instructions if value in i.operands]
-    if any(i.opcode != "get-tuple-element" for i in readers) or not (readers or value.opcode == "parameter"):
-        return set(range(len(value.shape.tuple_shapes)))
-    return {i.attributes["index"] for i in readers}
+def _all_of(value: Instruction) -> set[int]:
+    return set(range(len(value.shape.tuple_shapes)))
+
+
+def _read_by(reader: Instruction, value: Instruction) -> set[int]:
+    """Which elements of a tuple an instruction reads."""
+    return {reader.attributes["index"]} if reader.opcode == "get-tuple-element" else _all_of(value)
+
+
+def _carries_read(computation: Computation, targets: Iterable[Instruction]) -> set[int]:
+    """Which carries a loop's condition or body needs for these targets and its effects."""
+    (carry,) = computation.parameters
+    return set().union(*(_read_by(i, carry) for i in _live(computation, targets)[0] if carry in i.operands))
 
 
 def _needed_carries(loop: Instruction, wanted: set[int]) -> list[int]:
     """The carries that the wanted ones, the condition and effects are computed from."""
     condition, body = loop.attributes["condition"], loop.attributes["body"]
-    needed = wanted | _read_of(condition.parameters[0], _live(condition, [condition.root]))
+    needed = wanted | _carries_read(condition, [condition.root])
     if body.root.opcode != "tuple":
         return list(range(len(loop.shape.tuple_shapes)))
     while True:
-        more = needed | _read_of(body.parameters[0], _live(body, [body.root.operands[k] for k in needed]))
+        more = needed | _carries_read(body, [body.root.operands[k] for k in needed])
         if more == needed:
             return sorted(needed)
         needed = more
