@@ -12,18 +12,24 @@ from . import (  # noqa: F401
                convolution,
                dynamic,
                elementwise,
+               functions,
+               fused,
                indexing,
                internal,
                linalg,
                movement,
                random,
                reduction,
+               reflections,
+               shifts,
                sorting,
                token,
                window,
 )
+from ._functions import FUNCTIONS, FunctionRules
+from ._fused import FUSED, FusedRule
 from ._table import TABLE, Entry, GradientKind, linear, refuse, replace, revision, structural, vjp, zero
 from ._user import Registration, register_gradient
 
-__all__ = ["TABLE", "Entry", "GradientKind", "Registration", "linear", "refuse", "register_gradient", "replace", "revision",
-           "structural", "vjp", "zero"]
+__all__ = ["FUNCTIONS", "FUSED", "TABLE", "Entry", "FunctionRules", "FusedRule", "GradientKind", "Registration", "linear",
+           "refuse", "register_gradient", "replace", "revision", "structural", "vjp", "zero"]

@@ -10,12 +10,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xla_torch import ops
-from xla_torch.builder import XlaBuilder, XlaOp
-from xla_torch.computation import XlaComputation
-from xla_torch.hlo.ir import Instruction
+from xla_torch import functions as ops
+from xla_torch.hlo.ir import Computation
+from xla_torch.hlo_builder import Builder, XlaOp
 from xla_torch.shape import UNBOUNDED, Shape
-from xla_torch.types import PRED, S32, PrimitiveType
+from xla_torch.types import PRED, S32, PrimitiveType, has_zero
 
 
 def conj(x: XlaOp) -> XlaOp:
@@ -35,8 +34,15 @@ def convert(x: XlaOp, element_type: PrimitiveType) -> XlaOp:
     return ops.ConvertElementType(x if element_type.is_complex else real_part(x), element_type)
 
 
-def full(builder: XlaBuilder, value: complex, shape: Shape) -> XlaOp:
-    """An array of `shape` whose elements all equal `value`; size 1, which stretches, stands for an unknown size."""
+def nothing(element_type: PrimitiveType) -> float:
+    """Zero; of the type of scales, which has none, the least number."""
+    return 0 if has_zero(element_type) else 2.0**-127
+
+
+def full(builder: Builder, value: complex, shape: Shape) -> XlaOp:
+    """An array of `shape` whose elements all equal `value` (0 is the least number where a type has no zero); size 1, which
+    stretches, stands for an unknown size."""
+    value = nothing(shape.element_type) if value == 0 else value
     return ops.Broadcast(builder.constant(value, shape.element_type), _known(shape.dimensions))
 
 
@@ -55,20 +61,20 @@ def iota(like: XlaOp, dimensions: Sequence[int], dimension: int, element_type: P
     return ops.Iota(like.builder, Shape.array(element_type, dimensions), dimension)
 
 
-def scalar_computation(function: str, element_type: PrimitiveType) -> XlaComputation:
+def scalar_computation(function: str, element_type: PrimitiveType) -> Computation:
     """The reducer ``(a, b) -> function(a, b)`` on scalars; `function` is a documented name such as ``"Add"``."""
-    builder = XlaBuilder(f"{function.lower()}_{element_type.text}")
+    builder = Builder(f"{function.lower()}_{element_type.text}")
     scalar = Shape.array(element_type)
     lhs, rhs = builder.parameter(0, scalar, "lhs"), builder.parameter(1, scalar, "rhs")
-    return builder.build(getattr(ops, function)(lhs, rhs))
+    return builder.finish(getattr(ops, function)(lhs, rhs))
 
 
-def second_computation(element_type: PrimitiveType) -> XlaComputation:
+def second_computation(element_type: PrimitiveType) -> Computation:
     """The combiner ``(old, new) -> new``, which makes a scatter overwrite."""
-    builder = XlaBuilder(f"overwrite_{element_type.text}")
+    builder = Builder(f"overwrite_{element_type.text}")
     scalar = Shape.array(element_type)
     builder.parameter(0, scalar, "old")
-    return builder.build(builder.parameter(1, scalar, "new"))
+    return builder.finish(builder.parameter(1, scalar, "new"))
 
 
 def sum_over(x: XlaOp, dimensions: Sequence[int]) -> XlaOp:
@@ -117,6 +123,16 @@ def _known(dimensions: Sequence[int]) -> list[int]:
     return [1 if n == UNBOUNDED else n for n in dimensions]
 
 
+def present(x: XlaOp, dimensions: Sequence[int]) -> XlaOp | None:
+    """Where an array has an element, up to the bounds of `dimensions`; None where these are static."""
+    found: XlaOp | None = None
+    for d in dimensions:
+        if x.shape.dynamic_flags[d] and x.shape.dimensions[d] != UNBOUNDED:
+            here = ops.Lt(iota(x, x.shape.dimensions, d), ops.GetDimensionSize(x, d))
+            found = here if found is None else ops.And(found, here)
+    return found
+
+
 def filled(x: XlaOp, dimensions: Sequence[int], value: XlaOp) -> XlaOp:
     """`x` with these dimensions, where they are dynamic, filled up to their bounds with the scalar `value`."""
     for d in dimensions:
@@ -144,19 +160,33 @@ def reshape(x: XlaOp, dimensions: Sequence[int]) -> XlaOp:
     return x if tuple(dimensions) == x.shape.dimensions else ops.Reshape(x, list(dimensions))
 
 
+def in_sizes_of(x: XlaOp, array: XlaOp) -> XlaOp:
+    """A reshape to the sizes that an array has at run time."""
+    sizes = [ops.GetDimensionSize(array, d) for d in range(array.shape.rank)]
+    return ops.DynamicReshape(x, sizes, array.shape.dimensions, array.shape.dynamic_flags)
+
+
+def at_bounds(x: XlaOp) -> XlaOp:
+    """An array with zeros up to the bounds of its dynamic sizes."""
+    for d, bound in enumerate(x.shape.dimensions):
+        if x.shape.dynamic_flags[d] and bound != UNBOUNDED:
+            x = ops.RemoveDynamicDimension(x, d)
+    return x
+
+
+def cut_like(x: XlaOp, array: XlaOp) -> XlaOp:
+    """The part of an array of static sizes that another one has, whose sizes are dynamic."""
+    for d, bound in enumerate(array.shape.dimensions):
+        if array.shape.dynamic_flags[d] and bound != UNBOUNDED:
+            x = ops.SetDimensionSize(x, ops.GetDimensionSize(array, d), d)
+    return x
+
+
 def pad(x: XlaOp, config: Sequence[tuple[int, int, int]], value: complex = 0) -> XlaOp:
     """A pad with (low, high, interior) for each dimension, or `x` itself where nothing changes."""
     if all(edges == (0, 0, 0) for edges in config):
         return x
     return ops.Pad(x, x.builder.constant(value, x.element_type), list(config))
-
-
-def is_iota_along(instruction: Instruction, dimension: int) -> bool:
-    """True for an array of positions along `dimension`, as argmax and argsort carry beside their values."""
-    if instruction.opcode == "broadcast" and instruction.operands[0].opcode == "iota":
-        inner = instruction.operands[0]
-        return instruction.attributes["dimensions"][inner.attributes["iota_dimension"]] == dimension
-    return instruction.opcode == "iota" and instruction.attributes["iota_dimension"] == dimension
 
 
 def put_along(updates: XlaOp, positions: XlaOp, dimension: int, size: int) -> XlaOp:

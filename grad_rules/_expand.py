@@ -14,57 +14,158 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xla_torch.builder import XlaBuilder, XlaOp
+from xla_torch.analysis.associativity import is_associative
 from xla_torch.errors import DifferentiationError
+from xla_torch.functions import (
+    Broadcast,
+    BroadcastInDim,
+    ConcatInDim,
+    Gather,
+    GetTupleElement,
+    Or,
+    Pad,
+    Scan,
+    Select,
+    SliceInDim,
+    Tuple,
+)
+from xla_torch.hlo.attributes import WindowDimension
 from xla_torch.hlo.ir import Computation
-from xla_torch.lowering.associative import is_associative
-from xla_torch.lowering.kernels.reduction import IN_ORDER
-from xla_torch.lowering.kernels.window import FEW, SIDE
-from xla_torch.opcodes.attributes import WindowDimension
-from xla_torch.ops import Broadcast, BroadcastInDim, ConcatInDim, GetTupleElement, Pad, Scan, Select, SliceInDim, Tuple
+from xla_torch.hlo_builder import Builder, XlaOp
+from xla_torch.opcodes.reduction_order import IN_ORDER_IN_WINDOW, ROW, SIDE, running_dimension
+from xla_torch.types import PRED
 
 from ._calculus import constant, others, reshape, size_of, transpose
-from ._regions import apply
+from ._compositions import apply
 
 Arrays = list[XlaOp]
 
 
-def reduce_by_halves(operands: Sequence[XlaOp], inits: Sequence[XlaOp], dimensions: Sequence[int],
-                     reducer: Computation) -> Arrays:
-    """reduce: join neighbours until one element is left, then combine with init, once."""
+def reduce_by_halves(operands: Sequence[XlaOp], inits: Sequence[XlaOp], dimensions: Sequence[int], reducer: Computation,
+                     present: XlaOp | None = None) -> Arrays:
+    """reduce: join neighbours until one element is left, then combine with init, once; a reducer that is not associative in the
+    op's own order. Where `present` is false there is no element."""
     shape = operands[0].shape
     kept = others(dimensions, shape.rank)
     sizes = [shape.dimensions[d] for d in kept]
     count, last = size_of(shape, dimensions), len(kept)
-    inits = [Broadcast(init, sizes) for init in inits]
     if count == 0:
-        return inits
-    lines = [reshape(transpose(x, [*kept, *sorted(dimensions)]), [*sizes, count]) for x in operands]
+        return [Broadcast(init, sizes) for init in inits]
     if not is_associative(reducer):
-        in_pieces = len(operands) == 1 and any(shape.dimensions[d] > SIDE for d in dimensions)
-        return _folded(lines, inits, reducer, count > IN_ORDER or in_pieces)
+        return _reduced_in_order(operands, inits, dimensions, reducer, present)
+    inits = [Broadcast(init, sizes) for init in inits]
+    masks = [] if present is None else [present]
+    arrays = [_in_lines(x, dimensions) for x in (*operands, *masks)]
+    lines, masks = arrays[:len(operands)], arrays[len(operands):]
     while count > 1:
-        pairs = [SliceInDim(x, start, count - count % 2, 2, last) for start in (0, 1) for x in lines]
-        joined = apply(reducer, pairs)
+        halves = [[SliceInDim(x, start, count - count % 2, 2, last) for x in (*lines, *masks)] for start in (0, 1)]
+        joined = _joined(halves, len(lines), reducer)
         if count % 2:
-            rest = [_cut(x, count - 1, count, last) for x in lines]
+            rest = [_cut(x, count - 1, count, last) for x in (*lines, *masks)]
             joined = [ConcatInDim(x.builder, [x, r], last) for x, r in zip(joined, rest, strict=True)]
-        lines, count = joined, count // 2 + count % 2
-    return apply(reducer, [*inits, *(reshape(x, sizes) for x in lines)])
+        lines, masks, count = joined[:len(lines)], joined[len(lines):], count // 2 + count % 2
+    one = [reshape(x, sizes) for x in lines]
+    met = apply(reducer, [*inits, *one])
+    return [Select(reshape(masks[0], sizes), m, i) for m, i in zip(met, inits, strict=True)] if masks else met
 
 
-def _folded(lines: Arrays, inits: Arrays, reducer: Computation, in_pieces: bool) -> Arrays:
-    """Elements along the last dimension combined one after another, from the inits on. `in_pieces` if the op does not do
-    that for so many."""
-    if in_pieces:
-        raise DifferentiationError("a reduction of so many elements by a computation that is not associative has no gradient",
-                                   got=f"{lines[0].shape.dimensions[-1]} elements", expected="an associative computation",
-                                   hint="write it as a scan that carries the result")
-    builder, shapes = XlaBuilder("step"), [i.shape for i in inits]
-    values = [builder.parameter(k, s) for k, s in enumerate([*shapes, *shapes])]
-    step = builder.finish(Tuple(builder, apply(reducer, [*values[len(inits):], *values[:len(inits)]])))
-    found = Scan(lines, inits, step, lines[0].shape.rank - 1)
+def _joined(sides: list[Arrays], count: int, reducer: Computation) -> Arrays:
+    """Two sides combined: the first `count` arrays of each by the reducer; then there may be a mask of where elements are."""
+    left, right = sides
+    met = apply(reducer, [*left[:count], *right[:count]])
+    if len(left) == count:
+        return met
+    here, there = left[-1], right[-1]
+    return [*(Select(there, Select(here, m, b), a) for m, a, b in zip(met, left[:count], right[:count], strict=True)),
+            Or(here, there)]
+
+
+def _in_lines(x: XlaOp, dimensions: Sequence[int]) -> XlaOp:
+    """The array with these dimensions as one, the last, in row-major order."""
+    kept = others(dimensions, x.shape.rank)
+    return reshape(transpose(x, [*kept, *sorted(dimensions)]),
+                   [*(x.shape.dimensions[d] for d in kept), size_of(x.shape, dimensions)])
+
+
+def _reduced_in_order(operands: Sequence[XlaOp], inits: Sequence[XlaOp], dimensions: Sequence[int], reducer: Computation,
+                      present: XlaOp | None) -> Arrays:
+    """reduce as XLA's CPU code does it: element after element, but one array along more than `SIDE` elements in pieces of so
+    many, whose results replace it, until no dimension is longer."""
+    arrays = list(operands)
+    while len(arrays) == 1 and any(arrays[0].shape.dimensions[d] > SIDE for d in dimensions):
+        if present is not None:
+            raise DifferentiationError(
+                "a reduction of a dynamic dimension by a computation that is not associative has no gradient",
+                got=f"up to {max(arrays[0].shape.dimensions)} elements", expected=f"an associative computation, or up to {SIDE}",
+                hint="write it as a scan that carries the result")
+        arrays = [_pieces_folded(arrays[0], inits[0], dimensions, reducer)]
+    lines, masks = ([_in_lines(x, dimensions) for x in group] for group in (arrays, [] if present is None else [present]))
+    return _folded(lines, masks, [Broadcast(init, lines[0].shape.dimensions[:-1]) for init in inits], reducer)
+
+
+def _pieces_folded(array: XlaOp, init: XlaOp, dimensions: Sequence[int], reducer: Computation) -> XlaOp:
+    """The array cut along these dimensions into pieces of up to `SIDE`, each of them reduced."""
+    sizes, pieces, config, split, present = array.shape.dimensions, [], [], [], np.ones((), bool)
+    for d, n in enumerate(sizes):
+        side = min(n, SIDE) if d in dimensions else 1
+        spare = -n % side
+        config.append((spare // 2, spare - spare // 2, 0))
+        split += [(n + spare) // side, side]
+        pieces.append((n + spare) // side)
+        places = np.arange(n + spare) - spare // 2
+        present = np.logical_and.outer(present, (places >= 0) & (places < n))
+    inner = range(1, 2 * len(sizes), 2)
+    line = _in_lines(reshape(_padded(array, config), split), inner)
+    mask = [] if present.all() else [_in_lines(reshape(constant(array, present), split), inner)]
+    result, = _folded([line], mask, [Broadcast(init, pieces)], reducer)
+    return result
+
+
+def _padded(array: XlaOp, config: Sequence[tuple[int, int, int]]) -> XlaOp:
+    """With ones where there is no element: what fills the rest is combined and then left out, and 1 keeps quotients and
+    logarithms finite, whose NaN would not stay out."""
+    return array if not any(map(any, config)) else Pad(array, array.builder.constant(1, array.element_type), config)
+
+
+def _folded(lines: Arrays, masks: Arrays, inits: Arrays, reducer: Computation) -> Arrays:
+    """Elements along the last dimension combined one after another, from the inits on; where there is a mask, those in it."""
+    builder, count = Builder("step"), len(inits)
+    carried = [i.shape for i in inits]
+    shapes = [*carried, *(s.with_element_type(PRED) for s in carried[:len(masks)]), *carried]
+    values = [builder.parameter(k, s) for k, s in enumerate(shapes)]
+    new, present, old = values[:count], values[count:-count], values[-count:]
+    results = apply(reducer, [*old, *new])
+    if present:
+        results = [Select(present[0], r, o) for r, o in zip(results, old, strict=True)]
+    found = Scan([*lines, *masks], inits, builder.finish(Tuple(builder, results)), lines[0].shape.rank - 1)
     return [GetTupleElement(found, k) for k in range(len(inits))]
+
+
+def scan_by_pairs(x: XlaOp, dimension: int, reducer: Computation) -> XlaOp:
+    """All elements up to each one combined, by an associative reducer: pairs of neighbours first, what they give is scanned, and
+    every second result joined with the element after it. (So does JAX's `associative_scan`: where elements tie, and share, which
+    pairs are formed decides their shares.)"""
+    count = x.shape.dimensions[dimension]
+    if count < 2:
+        return x
+    (joined,) = apply(reducer, [SliceInDim(x, 0, count - 1, 2, dimension), SliceInDim(x, 1, count, 2, dimension)])
+    odd, even = scan_by_pairs(joined, dimension, reducer), [_cut(x, 0, 1, dimension)]
+    if count > 2:
+        before = _cut(odd, 0, (count - 1) // 2, dimension)
+        even += apply(reducer, [before, SliceInDim(x, 2, count, 2, dimension)])
+    return _interleaved(ConcatInDim(x.builder, even, dimension), odd, dimension)
+
+
+def _interleaved(even: XlaOp, odd: XlaOp, dimension: int) -> XlaOp:
+    """The elements of two arrays in turns; the first one may have one more."""
+    sizes, rest = list(odd.shape.dimensions), even.shape.dimensions[dimension] - odd.shape.dimensions[dimension]
+    apart = [*sizes[:dimension + 1], 1, *sizes[dimension + 1:]]
+    pairs = [reshape(x, apart) for x in (_cut(even, 0, sizes[dimension], dimension), odd)]
+    sizes[dimension] *= 2
+    turns = reshape(ConcatInDim(even.builder, pairs, dimension + 1), sizes)
+    if not rest:
+        return turns
+    return ConcatInDim(even.builder, [turns, _cut(even, sizes[dimension] // 2, sizes[dimension] // 2 + 1, dimension)], dimension)
 
 
 def reduce_window_by_doubling(operands: Sequence[XlaOp], inits: Sequence[XlaOp], window: Sequence[WindowDimension],
@@ -74,11 +175,14 @@ def reduce_window_by_doubling(operands: Sequence[XlaOp], inits: Sequence[XlaOp],
     `sizes` are the result's. Padding and the holes of a dilated base are no elements: a mask keeps them out, so that init
     counts once for each window whatever it is.
     """
-    inits = [Broadcast(init, sizes) for init in inits]
     if 0 in sizes:
-        return inits
-    if math.prod(w.size for w in window) <= FEW and not is_associative(reducer):
-        return _windows_in_order(operands, inits, window, sizes, reducer)
+        return [Broadcast(init, sizes) for init in inits]
+    if not is_associative(reducer):
+        along = running_dimension(operands[0].shape, window)
+        if along is None:
+            return _windows_in_order(operands, inits, window, sizes, reducer)
+        return _running_in_order(list(operands), list(inits), *along, reducer)
+    inits = [Broadcast(init, sizes) for init in inits]
     arrays, somewhere = list(operands), np.ones((1,) * len(sizes), bool)
     for dimension, w in reversed(list(enumerate(window))):  # the last one first: that keeps the order of elements
         arrays, present = _windows_along(arrays, dimension, w, sizes[dimension], reducer)
@@ -90,14 +194,45 @@ def reduce_window_by_doubling(operands: Sequence[XlaOp], inits: Sequence[XlaOp],
     return [Select(mask, c, i) for c, i in zip(combined, inits, strict=True)]
 
 
-def _windows_in_order(operands: Sequence[XlaOp], inits: Arrays, window: Sequence[WindowDimension], sizes: Sequence[int],
+def _running_in_order(operands: Arrays, inits: Arrays, dimension: int, reverse: bool, exclusive: bool,
+                      reducer: Computation) -> Arrays:
+    """A running reduction as the op does it (`lowering/kernels/window.py`): rows, each of whose results meets those before it."""
+    sizes = operands[0].shape.dimensions
+    count, last = sizes[dimension], len(sizes) - 1
+    if count <= ROW:
+        outside = (0, count - 1 + exclusive) if reverse else (count - 1 + exclusive, 0)
+        window = [WindowDimension(1)] * len(sizes)
+        window[dimension] = WindowDimension(count, 1, *outside)
+        results = [*sizes[:dimension], count + exclusive, *sizes[dimension + 1:]]
+        return _windows_in_order(operands, inits, window, results, reducer)
+
+    def filled_up(arrays: Arrays, low: int, high: int) -> Arrays:
+        config = [(low, high, 0) if d == dimension else (0, 0, 0) for d in range(last + 1)]
+        return [Pad(x, init, config) for x, init in zip(arrays, inits, strict=True)] if low or high else arrays
+
+    number = -(-count // ROW)
+    tiled = [*sizes[:dimension], number, ROW, *sizes[dimension + 1:]]
+    rows = [reshape(x, tiled) for x in filled_up(operands, 0, number * ROW - count)]
+    within = _running_in_order(rows, inits, dimension + 1, reverse, False, reducer)
+    end = 0 if reverse else ROW - 1
+    ends = [reshape(_cut(x, end, end + 1, dimension + 1), [*sizes[:dimension], number, *sizes[dimension + 1:]]) for x in within]
+    before = [BroadcastInDim(_cut(x, int(reverse), int(reverse) + number, dimension), tiled, others([dimension + 1], last + 2))
+              for x in _running_in_order(ends, inits, dimension, reverse, True, reducer)]
+    whole = [*sizes[:dimension], number * ROW, *sizes[dimension + 1:]]
+    results = [_cut(reshape(x, whole), 0, count, dimension) for x in apply(reducer, [*within, *before])]
+    return filled_up(results, int(not reverse), int(reverse)) if exclusive else results
+
+
+def _windows_in_order(operands: Sequence[XlaOp], inits: Sequence[XlaOp], window: Sequence[WindowDimension], sizes: Sequence[int],
                       reducer: Computation) -> Arrays:
     """The windows' elements combined one after another, from the inits on."""
     arrays, everywhere = list(operands), []
     for dimension, w in enumerate(window):
         arrays, present = _spread_out(arrays, dimension, w)
         everywhere.append(present)
-    results = inits
+    if math.prod(w.size for w in window) > IN_ORDER_IN_WINDOW:
+        return _windows_folded(arrays, everywhere, inits, window, sizes, reducer)
+    results = [Broadcast(init, sizes) for init in inits]
     for place in itertools.product(*(range(w.size) for w in window)):
         pieces, masks = arrays, []
         for d, (k, w, count) in enumerate(zip(place, window, sizes, strict=True)):
@@ -110,6 +245,26 @@ def _windows_in_order(operands: Sequence[XlaOp], inits: Arrays, window: Sequence
         met = apply(reducer, [*results, *pieces])
         results = met if present.all() else [Select(constant(m, present), m, r) for m, r in zip(met, results, strict=True)]
     return results
+
+
+def _windows_folded(arrays: Arrays, everywhere: Sequence[np.ndarray], inits: Sequence[XlaOp], window: Sequence[WindowDimension],
+                    sizes: Sequence[int], reducer: Computation) -> Arrays:
+    """As `_windows_in_order`, of windows too large to be written out: their elements are gathered into lines."""
+    present, inner = np.ones((), bool), range(1, 2 * len(sizes), 2)
+    for dimension, (w, count, elements) in enumerate(zip(window, sizes, everywhere, strict=True)):
+        places = np.add.outer(np.arange(count) * w.stride, np.arange(w.size) * w.window_dilation)
+        arrays = [_gathered(x, places, 2 * dimension) for x in arrays]
+        present = np.logical_and.outer(present, elements[places])
+    mask = [] if present.all() else [_in_lines(constant(arrays[0], present), inner)]
+    return _folded([_in_lines(x, inner) for x in arrays], mask, [Broadcast(init, sizes) for init in inits], reducer)
+
+
+def _gathered(x: XlaOp, places: np.ndarray, dimension: int) -> XlaOp:
+    """The array with the elements at these places along a dimension, which become two dimensions."""
+    rank = x.shape.rank
+    slices = [1 if d == dimension else n for d, n in enumerate(x.shape.dimensions)]
+    return Gather(x, constant(x, places.astype(np.int32)), slice_sizes=slices, start_index_map=(dimension,), index_vector_dim=2,
+                  offset_dims=tuple(others([dimension, dimension + 1], rank + 1)), collapsed_slice_dims=(dimension,))
 
 
 def _windows_along(arrays: Arrays, dimension: int, w: WindowDimension, count: int,
@@ -147,10 +302,7 @@ def _spread_out(arrays: Arrays, dimension: int, w: WindowDimension) -> tuple[Arr
     total = w.padding_low + ((size - 1) * w.base_dilation + 1 if size else 0) + w.padding_high
     present = np.zeros(total, bool)
     present[places[(places >= 0) & (places < total)]] = True
-    if config[dimension] == (0, 0, 0):
-        return arrays, present
-    # What fills the rest is combined and then left out: 1 keeps quotients and logarithms finite, whose NaN would not stay out.
-    return [Pad(x, x.builder.constant(1, x.element_type), config) for x in arrays], present
+    return [_padded(x, config) for x in arrays], present
 
 
 def _shifted(piece: tuple[Arrays, np.ndarray], start: int, count: int, dimension: int) -> tuple[Arrays, np.ndarray]:

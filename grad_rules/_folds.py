@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from xla_torch.builder import XlaBuilder, XlaOp
-from xla_torch.hlo.ir import Computation
-from xla_torch.ops import (
+from xla_torch.functions import (
     And,
     Eq,
     Gather,
@@ -28,11 +26,13 @@ from xla_torch.ops import (
     Tuple,
     While,
 )
+from xla_torch.hlo.ir import Computation
+from xla_torch.hlo_builder import Builder, XlaOp
 from xla_torch.shape import Shape
 from xla_torch.types import S32
 
 from ._calculus import full, inverse, iota, masked, pad, put_along, reshape, scalar_computation, transpose, zeros
-from ._regions import Cotangents, apply, gradient_of
+from ._compositions import Cotangents, apply, gradient_of
 
 Arrays = list[XlaOp]
 
@@ -95,7 +95,7 @@ def _in_line(targets: XlaOp, size: int) -> _Line:
 
 def _first_less() -> Computation:
     """The comparator of pairs that looks at the first of each."""
-    builder = XlaBuilder("first_less")
+    builder = Builder("first_less")
     left, right, *_ = (builder.parameter(k, Shape.array(S32)) for k in range(4))
     return builder.finish(Lt(left, right))
 
@@ -167,13 +167,13 @@ def _rounds(line: _Line, changing: Arrays, fixed: Arrays, step: Callable[[XlaOp,
     start, stop = (builder.constant(0, S32), last) if forward else (last, builder.constant(0, S32))
     whole = Tuple(builder, [start, stop, *changing, *fixed])
 
-    condition = XlaBuilder("rounds_left")
+    condition = Builder("rounds_left")
     carry = condition.parameter(0, whole.shape)
     number, limit = GetTupleElement(carry, 0), GetTupleElement(carry, 1)
     within = Lt(number, condition.constant(line.number.shape.dimensions[0], S32))  # always: it says that the loop ends
     left = And(Not(Lt(limit, number)), within) if forward else Lt(limit, number)
 
-    body = XlaBuilder("round")
+    body = Builder("round")
     carry = body.parameter(0, whole.shape)
     number, limit, *arrays = (GetTupleElement(carry, k) for k in range(len(whole.shape.tuple_shapes)))
     changed = step(number, arrays[:len(changing)], arrays[len(changing):])

@@ -1,7 +1,8 @@
 """The gradient-rule table and the four words that fill it: `vjp`, `linear`, `zero`, `refuse`.
 
 A fifth, `structural`, names the few opcodes that are the program's structure (tuples, calls, loops): the engine itself
-knows how to go back through them, and the entry says where.
+knows how to go back through them, and the entry says where. What several ops have together is in the table of fused rules
+(`_fused.py`).
 
 A rule is an ordinary function (mostly a lambda of one line) written in the documented functions of `xla_torch.ops`. It says
 what one operand's cotangent is, and asks for what it needs by parameter name:
@@ -24,10 +25,12 @@ from __future__ import annotations
 import dataclasses
 import enum
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from typing import Any
 
-from xla_torch.opcodes.definition import OPS, OpDefinition
+from xla_torch.hlo.ir import Instruction
+from xla_torch.hlo.rules import RuleTable
+from xla_torch.hlo.schema import OPS, OpSchema
 
 Rule = Callable[..., Any]
 
@@ -60,7 +63,17 @@ class Entry:
     """Whether a user has replaced the table's rules."""
 
 
-TABLE: dict[str, Entry] = {}
+class GradientTable(RuleTable[Entry], MutableMapping[str, Entry]):
+    """A rule table whose entries users may put others in the place of, and put back."""
+
+    def __setitem__(self, opcode: str, entry: Entry) -> None:
+        self._rules[opcode] = entry
+
+    def __delitem__(self, opcode: str) -> None:
+        del self._rules[opcode]
+
+
+TABLE = GradientTable("gradient", serves=lambda _: True)
 """Every op's entry by opcode. Filled by importing `grad_rules`."""
 
 
@@ -104,6 +117,7 @@ def replace(opcode: str, **rules: Rule) -> None:
 
 
 _changes = 0
+"""How often a rule was changed. Rules belong to the whole process, as the table does."""
 
 
 def changed() -> None:
@@ -125,7 +139,7 @@ def _enter(opcode: str, kind: GradientKind, rules: dict[str, Rule], because: str
     if opcode in TABLE:
         raise TypeError(f"{opcode!r} stands in the gradient table twice: in {TABLE[opcode].where} and in {_caller()}")
     asks = {operand: _asks(definition, operand, rule) for operand, rule in rules.items()}
-    TABLE[opcode] = Entry(opcode, kind, rules, asks, because, instead, by, _caller(), own)
+    TABLE.add(opcode, Entry(opcode, kind, rules, asks, because, instead, by, _caller(), own))
     changed()
 
 
@@ -137,7 +151,7 @@ def _caller() -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "an unknown place"
 
 
-def _asks(definition: OpDefinition, operand: str, rule: Rule) -> tuple[str, ...]:
+def _asks(definition: OpSchema, operand: str, rule: Rule) -> tuple[str, ...]:
     """The words a rule asks for, checked against what the op has."""
     operands = set(definition.operands) | ({definition.variadic} if definition.variadic else set())
     known = operands | set(definition.attributes) | {"ct", "out", "inst", "wanted", "acc"}
@@ -149,3 +163,12 @@ def _asks(definition: OpDefinition, operand: str, rule: Rule) -> tuple[str, ...]
         raise TypeError(f"gradient rule of {definition.opcode!r} for {operand!r} asks for {unknown}; "
                         f"known words are {sorted(known)}")
     return words
+
+
+def operand_positions(instruction: Instruction, name: str) -> range:
+    """Where the operand called `name` stands; a variadic one takes the rest."""
+    schema = instruction.schema
+    if name == schema.variadic:
+        return range(len(schema.operands), len(instruction.operands))
+    position = schema.operands.index(name)
+    return range(position, min(position + 1, len(instruction.operands)))

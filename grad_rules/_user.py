@@ -7,14 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from xla_torch.builder import XlaOp
 from xla_torch.errors import DifferentiationError, InvalidArgument
 from xla_torch.hlo.ir import Instruction
-from xla_torch.opcodes.definition import OPS, OpDefinition
+from xla_torch.hlo.schema import OPS, OpSchema
+from xla_torch.hlo_builder import XlaOp
 
-from ._table import TABLE, GradientKind, Rule, changed, replace
+from ._table import TABLE, Entry, GradientKind, Rule, changed, operand_positions, replace
 
 _targets: dict[str, Rule] = {}
+"""Users' rules by the target of a custom call, for the whole process."""
 
 
 class Registration:
@@ -69,10 +70,15 @@ def target_rule(target: str) -> Rule | None:
     return _targets.get(target)
 
 
+def has_target_rule(target: str) -> bool:
+    """Whether custom calls of a target have a registered rule."""
+    return target in _targets
+
+
 # --------------------------------------------------------------------------------------------------------- opcodes
 
 
-def _of_opcode(definition: OpDefinition, rules: Mapping[str, Rule]) -> Callable[[], None]:
+def _of_opcode(definition: OpSchema, rules: Mapping[str, Rule]) -> Callable[[], None]:
     opcode = definition.opcode
     before = TABLE.get(opcode)
     if before is not None and before.kind is GradientKind.STRUCTURAL:
@@ -88,14 +94,14 @@ def _of_opcode(definition: OpDefinition, rules: Mapping[str, Rule]) -> Callable[
     return lambda: _put_back(opcode, before)
 
 
-def _put_back(opcode: str, entry: Any) -> None:
+def _put_back(opcode: str, entry: Entry | None) -> None:
     if entry is None:
         TABLE.pop(opcode, None)
     else:
         TABLE[opcode] = entry
 
 
-def _only_operand(definition: OpDefinition) -> str:
+def _only_operand(definition: OpSchema) -> str:
     names = _names(definition)
     if len(names) != 1:
         raise InvalidArgument("a rule alone is for an op with one operand", subject=_subject(definition.opcode),
@@ -103,7 +109,7 @@ def _only_operand(definition: OpDefinition) -> str:
     return names[0]
 
 
-def _names(definition: OpDefinition) -> list[str]:
+def _names(definition: OpSchema) -> list[str]:
     return [*definition.operands, *([definition.variadic] if definition.variadic else [])]
 
 
@@ -111,10 +117,8 @@ def _subject(name: str) -> str:
     return f"register_gradient({name!r})"
 
 
-def _checked(definition: OpDefinition, operand: str, rule: Rule) -> Rule:
+def _checked(definition: OpSchema, operand: str, rule: Rule) -> Rule:
     """The rule, with a look at what it returns. It asks for the instruction, too, to know the shapes."""
-    from xla_torch.autodiff.activity import operand_positions
-
     words = inspect.signature(rule).parameters
 
     def checked(**given: Any) -> Any:

@@ -14,13 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from xla_torch.builder import XlaBuilder, XlaOp
-from xla_torch.distributed.participants import CROSS_BOTH
+from xla_torch.analysis.reducers import reducer_kind
 from xla_torch.errors import DifferentiationError
-from xla_torch.hlo.ir import Computation, Instruction
-from xla_torch.opcodes.collective import group_mode, starts_of, turns
-from xla_torch.opcodes.definition import OPS
-from xla_torch.ops import (
+from xla_torch.functions import (
     And,
     Conditional,
     DynamicSlice,
@@ -38,8 +34,15 @@ from xla_torch.ops import (
     SliceInDim,
     Tuple,
 )
+from xla_torch.hlo import tree
+from xla_torch.hlo.ir import Computation, Instruction
+from xla_torch.hlo.schema import schema_of
+from xla_torch.hlo_builder import Builder, XlaOp
+from xla_torch.opcodes import collective
+from xla_torch.opcodes.collective import group_mode, starts_of, turns
+from xla_torch.opcodes.reducer_kinds import ReducerKind
+from xla_torch.participants.groups import GroupMode
 from xla_torch.shape import Shape
-from xla_torch.transform.recognise import reducer_kind
 from xla_torch.types import S32, S64
 
 from ._calculus import (
@@ -56,7 +59,7 @@ from ._calculus import (
     sum_over,
     zeros,
 )
-from ._regions import Cotangents, apply, derived
+from ._compositions import Cotangents, apply, derived
 from ._table import linear, vjp, zero
 
 _WHO = ("replica_groups", "channel_id", "use_global_device_ids", "mode")
@@ -64,14 +67,14 @@ _WHO = ("replica_groups", "channel_id", "use_global_device_ids", "mode")
 
 def _exchange(opcode: str, inst: Instruction, operands: Sequence[XlaOp], shape: Shape, **attributes: Any) -> XlaOp:
     """A collective among the participants of `inst`. Built from its attributes, so that none of them is lost."""
-    known = OPS[opcode].attributes
+    known = schema_of(opcode).attributes
     who = {name: inst.attributes[name] for name in _WHO if name in inst.attributes and name in known}
     return operands[0].builder.add(opcode, operands, who | attributes, shape)
 
 
 def _added(x: XlaOp, inst: Instruction) -> XlaOp:
-    reducer = scalar_computation("Add", x.element_type).module.entry
-    return _exchange("all-reduce", inst, [x], x.shape, to_apply=reducer)
+    reducer = scalar_computation("Add", x.element_type)
+    return _exchange(collective.all_reduce, inst, [x], x.shape, to_apply=reducer)
 
 
 def _for_each(inst: Instruction, ct: Any, rule: Callable[[XlaOp, int], XlaOp | None]) -> Cotangents:
@@ -88,7 +91,7 @@ def _operand_shape(inst: Instruction, number: int) -> Shape:
 
 
 def _all_reduce(ct: Any, out: Any, operands: tuple[XlaOp, ...], inst: Instruction, to_apply: Computation) -> Cotangents:
-    outs, rule = out if isinstance(out, tuple) else (out,), _KNOWN.get(reducer_kind(to_apply) or "")
+    outs, rule = out if isinstance(out, tuple) else (out,), _KNOWN.get(reducer_kind(to_apply))
     if rule is None:
         size = _group_size(inst)
         return _for_each(inst, ct, lambda c, k: _composed(c, operands[k], lambda x: _folded(_parts(x, inst, size), to_apply)))
@@ -110,25 +113,25 @@ def _product(total: XlaOp, out: XlaOp, operand: XlaOp, inst: Instruction) -> Xla
     """Times the product of the others. Where factors are zero it is told by how many are."""
     is_zero = Eq(operand, zeros(operand))
     factor = Select(is_zero, zeros(operand) + 1, operand)
-    reducer = scalar_computation("Mul", operand.element_type).module.entry
-    product = _exchange("all-reduce", inst, [factor], factor.shape, to_apply=reducer)
+    reducer = scalar_computation("Mul", operand.element_type)
+    product = _exchange(collective.all_reduce, inst, [factor], factor.shape, to_apply=reducer)
     own = convert(is_zero, operand.element_type)
     return total * conj(masked(Eq(_added(own, inst), own), product / factor))
 
 
-_KNOWN: dict[str, Callable[[XlaOp, XlaOp, XlaOp, Instruction], XlaOp]] = {
-    "add": _sum, "maximum": _extreme, "minimum": _extreme, "multiply": _product}
+_KNOWN: dict[ReducerKind | None, Callable[[XlaOp, XlaOp, XlaOp, Instruction], XlaOp]] = {
+    ReducerKind.ADD: _sum, ReducerKind.MAXIMUM: _extreme, ReducerKind.MINIMUM: _extreme, ReducerKind.MULTIPLY: _product}
 """From the sum of all members' cotangents, the result and the operand to the operand's cotangent."""
 
 
 def _reduce_scatter(ct: Any, out: Any, operands: tuple[XlaOp, ...], inst: Instruction, dimensions: Sequence[int],
                     to_apply: Computation) -> Cotangents:
     """As of an all-reduce whose result has the members' cotangents one after another."""
-    outs, rule = out if isinstance(out, tuple) else (out,), _KNOWN.get(reducer_kind(to_apply) or "")
+    outs, rule = out if isinstance(out, tuple) else (out,), _KNOWN.get(reducer_kind(to_apply))
     dim = dimensions[0]
 
     def whole(shard: XlaOp, k: int) -> XlaOp:
-        return _exchange("all-gather", inst, [shard], _operand_shape(inst, k), dimensions=(dim,))
+        return _exchange(collective.all_gather, inst, [shard], _operand_shape(inst, k), dimensions=(dim,))
 
     if rule is None:
         return _for_each(inst, ct, lambda c, k: _composed(
@@ -146,9 +149,9 @@ def _composed(ct: XlaOp, operand: XlaOp, function: Callable[[XlaOp], XlaOp]) -> 
 def _group_size(inst: Instruction) -> int:
     """How many members each group has, where the groups alone say it."""
     sizes = {len(group) for group in inst.attributes["replica_groups"].groups} if "replica_groups" in inst.attributes else set()
-    mode = inst.attributes.get("mode") or group_mode(
-        inst.attributes.get("channel_id"), inst.attributes.get("use_global_device_ids", False))
-    if len(sizes) != 1 or mode == CROSS_BOTH or "mode" in inst.attributes:
+    said = group_mode(inst.attributes.get("channel_id"), inst.attributes.get("use_global_device_ids", False))
+    mode = inst.attributes.get("mode") or said
+    if len(sizes) != 1 or mode == GroupMode.CROSS_BOTH or mode != said:  # an all-gather has none of its own
         raise DifferentiationError(
             "an all-reduce with this computation has a gradient for listed groups of one size only",
             got=f"groups of {sorted(sizes) or 'everybody'}, {mode}", expected="add, multiply, maximum, minimum, or such groups",
@@ -160,7 +163,7 @@ def _parts(x: XlaOp, inst: Instruction, size: int) -> list[XlaOp]:
     """What each member gives, in the group's order."""
     dims = x.shape.dimensions
     row = x.shape.with_dimensions([size, *dims])
-    rows = _exchange("all-gather", inst, [reshape(x, [1, *dims])], row, dimensions=(0,))
+    rows = _exchange(collective.all_gather, inst, [reshape(x, [1, *dims])], row, dimensions=(0,))
     return [reshape(SliceInDim(rows, k, k + 1, 1, 0), dims) for k in range(size)]
 
 
@@ -168,8 +171,8 @@ def _blocks(x: XlaOp, inst: Instruction, dim: int, width: int) -> list[XlaOp]:
     """What each member gives of the block along `dim` that this participant keeps."""
     size = x.shape.dimensions[dim] // width
     # The largest of equal numbers, of which this participant keeps its own: its place in the group.
-    place = _exchange("reduce-scatter", inst, [iota(x, [size], 0)], Shape.array(S32, [1]), dimensions=(0,),
-                      to_apply=scalar_computation("Max", S32).module.entry)
+    place = _exchange(collective.reduce_scatter, inst, [iota(x, [size], 0)], Shape.array(S32, [1]), dimensions=(0,),
+                      to_apply=scalar_computation("Max", S32))
     return [DynamicSliceInDim(part, reshape(place, []) * width, width, dim) for part in _parts(x, inst, size)]
 
 
@@ -190,8 +193,9 @@ vjp("reduce-scatter", operands=_reduce_scatter)
 
 def _all_gather(ct: Any, inst: Instruction, dimensions: Sequence[int]) -> Cotangents:
     def rule(c: XlaOp, k: int) -> XlaOp:
-        reducer = scalar_computation("Add", c.element_type).module.entry
-        return _exchange("reduce-scatter", inst, [c], _operand_shape(inst, k), dimensions=tuple(dimensions), to_apply=reducer)
+        reducer = scalar_computation("Add", c.element_type)
+        return _exchange(
+            collective.reduce_scatter, inst, [c], _operand_shape(inst, k), dimensions=tuple(dimensions), to_apply=reducer)
 
     return _for_each(inst, ct, rule)
 
@@ -199,11 +203,11 @@ def _all_gather(ct: Any, inst: Instruction, dimensions: Sequence[int]) -> Cotang
 def _all_to_all(ct: Any, inst: Instruction, dimensions: Sequence[int]) -> Cotangents:
     """Its own transpose: what came from j goes back to j. Along a dimension one array is cut up; else there is one for each."""
     if dimensions:
-        return [_exchange("all-to-all", inst, [ct], _operand_shape(inst, 0), dimensions=tuple(dimensions))]
+        return [_exchange(collective.all_to_all, inst, [ct], _operand_shape(inst, 0), dimensions=tuple(dimensions))]
     builder = next(c for c in ct if c is not None).builder
     parts = [full(builder, 0, _operand_shape(inst, k)) if c is None else c for k, c in enumerate(ct)]
-    back = _exchange("all-to-all", inst, parts, inst.shape.without_layout())
-    return [builder.add("get-tuple-element", [back], {"index": k}) for k in range(len(parts))]
+    back = _exchange(collective.all_to_all, inst, parts, inst.shape.without_layout())
+    return [GetTupleElement(back, k) for k in range(len(parts))]
 
 
 def _permute(ct: Any, inst: Instruction, source_target_pairs: Sequence[Sequence[int]]) -> Cotangents:
@@ -212,7 +216,7 @@ def _permute(ct: Any, inst: Instruction, source_target_pairs: Sequence[Sequence[
 
 def _undone(c: XlaOp, inst: Instruction, pairs: Sequence[Sequence[int]]) -> XlaOp:
     """What each pair's target has, at its source."""
-    return _exchange("collective-permute", inst, [c], c.shape, source_target_pairs=tuple((b, a) for a, b in pairs))
+    return _exchange(collective.collective_permute, inst, [c], c.shape, source_target_pairs=tuple((b, a) for a, b in pairs))
 
 
 def _permute_any(ct: Any, inst: Instruction, operands: tuple[Any, ...], source_target_pairs: Sequence[Sequence[int]],
@@ -277,9 +281,7 @@ def _permute_start(ct: Any, inst: Instruction, operands: tuple[Any, ...], source
 
 def _both(a: Any, b: Any) -> Any:
     """The sum of two cotangents of a value, which may be a tuple."""
-    if a is None or b is None:
-        return b if a is None else a
-    return tuple(map(_both, a, b)) if isinstance(a, tuple) else a + b
+    return tree.combined(lambda x, y: y if x is None else x if y is None else x + y, a, b)
 
 
 def _of_done(ct: Any, inst: Instruction) -> tuple[Any, ...]:
@@ -302,13 +304,13 @@ linear("collective-permute-done", operand=_of_done)
 def _to_first(ct: Any, inst: Instruction) -> Cotangents:
     """The first of each group had sent its value to all, and collects the sum of their cotangents."""
     return _for_each(inst, ct, lambda c, k: _exchange(
-        "collective-reduce", inst, [c], c.shape, to_apply=scalar_computation("Add", c.element_type).module.entry))
+        collective.collective_reduce, inst, [c], c.shape, to_apply=scalar_computation("Add", c.element_type)))
 
 
 def _from_first(ct: Any, inst: Instruction, to_apply: Computation) -> Cotangents:
-    if reducer_kind(to_apply) != "add":
+    if reducer_kind(to_apply) is not ReducerKind.ADD:
         raise DifferentiationError("collective-reduce has a gradient for adding only", expected="computation add")
-    return _for_each(inst, ct, lambda c, k: _exchange("collective-broadcast", inst, [c], c.shape))
+    return _for_each(inst, ct, lambda c, k: _exchange(collective.collective_broadcast, inst, [c], c.shape))
 
 
 linear("collective-broadcast", operands=_to_first)
@@ -319,7 +321,7 @@ linear("collective-reduce", operands=_from_first)
 
 def _swapped(plan: XlaOp, inst: Instruction) -> XlaOp:
     """Entry j of each participant's offsets, at participant j."""
-    return _exchange("all-to-all", inst, [plan], plan.shape, dimensions=(0,))
+    return _exchange(collective.all_to_all, inst, [plan], plan.shape, dimensions=(0,))
 
 
 def _wide(plan: XlaOp) -> XlaOp:
@@ -341,7 +343,7 @@ def _ragged_source(ct: XlaOp, inst: Instruction, input_offsets: XlaOp, send_size
 
 
 def _branch(operands: Sequence[XlaOp], function: Callable[[list[XlaOp]], XlaOp]) -> Computation:
-    builder = XlaBuilder("returned")
+    builder = Builder("returned")
     given = builder.parameter(0, Shape.tuple([o.shape for o in operands]))
     return builder.finish(function([GetTupleElement(given, k) for k in range(len(operands))]))
 
@@ -350,7 +352,7 @@ def _returned(given: Sequence[XlaOp], inst: Instruction) -> XlaOp:
     """Each piece straight to where it was read."""
     ct, places, got, reads, sent = given
     start = full(ct.builder, 0, _operand_shape(inst, 0))
-    return _exchange("ragged-all-to-all", inst, [ct, start, places, got, _swapped(reads, inst), sent], start.shape)
+    return _exchange(collective.ragged_all_to_all, inst, [ct, start, places, got, _swapped(reads, inst), sent], start.shape)
 
 
 def _returned_apart(given: Sequence[XlaOp], inst: Instruction) -> XlaOp:
@@ -361,7 +363,7 @@ def _returned_apart(given: Sequence[XlaOp], inst: Instruction) -> XlaOp:
     start = full(ct.builder, 0, shape.with_dimensions([count * rows, *shape.dimensions[1:]]))
     number = reshape(iota(reads, [count], 0, reads.element_type), reads.shape.dimensions)
     operands = [ct, start, places, got, _swapped(reads + number * rows, inst), sent]
-    apart = _exchange("ragged-all-to-all", inst, operands, start.shape)
+    apart = _exchange(collective.ragged_all_to_all, inst, operands, start.shape)
     return sum_over(reshape(apart, [count, *shape.dimensions]), [0])
 
 

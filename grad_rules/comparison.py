@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xla_torch.ops import And, Gt, Lt, Max, Select
+from xla_torch.functions import And, Gt, Lt, Max, Select
 
 from ._calculus import masked, sum_to, zeros
 from ._table import vjp, zero

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from xla_torch.builder import XlaOp
+from xla_torch.functions import BroadcastInDim, DotDimensionNumbers, DotGeneral, RaggedDot, RaggedDotDimensionNumbers
 from xla_torch.hlo.ir import Instruction
-from xla_torch.ops import BroadcastInDim, DotDimensionNumbers, DotGeneral, RaggedDot, RaggedDotDimensionNumbers
+from xla_torch.hlo_builder import XlaOp
 from xla_torch.types import F32
 
 from ._calculus import conj, convert, reshape, transpose
-from ._regions import derived
+from ._compositions import derived
 from ._table import vjp
 
 Labels = tuple[str, ...]

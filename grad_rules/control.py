@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ._table import structural
 
-structural("call", "fusion", "async-start", "async-update", "async-done", by="xla_torch.transform.inline")
-structural("tuple", "get-tuple-element", by="xla_torch.autodiff.engine")
+structural("call", "fusion", "async-start", "async-update", "async-done", by="xla_torch.transform.canonical")
+structural("tuple", "get-tuple-element", by="xla_torch.autodiff.structure")
 structural("while", by="xla_torch.autodiff.loops")
 structural("conditional", by="xla_torch.autodiff.branches")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from xla_torch.builder import XlaOp
+from xla_torch.functions import ReducePrecision
 from xla_torch.hlo.ir import Instruction
-from xla_torch.ops import ReducePrecision
+from xla_torch.hlo_builder import XlaOp
 
 from ._calculus import convert
 from ._table import vjp, zero

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 
-from xla_torch.builder import XlaOp
+from xla_torch.functions import DynamicReshape, GetDimensionSize, Lt, SetDimensionSize
 from xla_torch.hlo.ir import Instruction
-from xla_torch.ops import DynamicReshape, GetDimensionSize, Lt, SetDimensionSize
+from xla_torch.hlo_builder import XlaOp
+from xla_torch.shape import common_factors
 
-from ._calculus import iota, masked, reshape
+from ._calculus import in_sizes_of, iota, masked, reshape
 from ._table import linear, zero
 
 
@@ -26,15 +27,18 @@ def _reshaped(ct: XlaOp, inst: Instruction, operand: XlaOp) -> XlaOp:
     """dynamic-reshape: the same elements in the operand's sizes; those that it left out get zero."""
     shape = inst.operands[0].shape
     if shape.dynamic_dimensions:
-        sizes = [GetDimensionSize(operand, d) for d in range(shape.rank)]
-        return DynamicReshape(ct, sizes, shape.dimensions, shape.dynamic_flags)
-    count = ct.builder.constant(1)
-    for d in range(ct.shape.rank):
-        count = count * GetDimensionSize(ct, d)
-    total = math.prod(shape.dimensions)
-    line = SetDimensionSize(DynamicReshape(ct, [count], [total], [True]), ct.builder.constant(total), 0)
-    kept = masked(Lt(iota(line, line.shape.dimensions, 0), count), line)
-    return reshape(kept, shape.dimensions)
+        return in_sizes_of(ct, operand)
+    # A line for each group of dimensions that make each other, filled up with zeros.
+    groups = common_factors(shape.dimensions, ct.shape.dimensions)
+    bounds = [math.prod(shape.dimensions[d] for d in old) for old, _ in groups]
+    counts = [math.prod((GetDimensionSize(ct, d) for d in new), start=ct.builder.constant(1)) for _, new in groups]
+    dynamic = [any(ct.shape.dynamic_flags[d] for d in new) for _, new in groups]
+    lines = DynamicReshape(ct, counts, bounds, dynamic)
+    for k, (count, bound) in enumerate(zip(counts, bounds, strict=True)):
+        if dynamic[k]:
+            whole = SetDimensionSize(lines, ct.builder.constant(bound), k)
+            lines = masked(Lt(iota(whole, whole.shape.dimensions, k), count), whole)
+    return reshape(lines, shape.dimensions)
 
 
 linear("set-dimension-size", operand=_restored)

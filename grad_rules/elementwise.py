@@ -9,10 +9,7 @@ from __future__ import annotations
 
 import math
 
-from xla_torch.builder import XlaOp
-from xla_torch.hlo.ir import Instruction
-from xla_torch.opcodes.definition import OPS
-from xla_torch.ops import (
+from xla_torch.functions import (
     Abs,
     And,
     Complex,
@@ -33,9 +30,10 @@ from xla_torch.ops import (
     Sin,
     Sinh,
 )
+from xla_torch.hlo_builder import XlaOp
 
 from ._calculus import conj, masked, zeros
-from ._table import vjp, zero
+from ._table import Rule, vjp, zero
 
 # ---------------------------------------------------------------------------------------- exponentials and roots
 
@@ -62,8 +60,8 @@ vjp("cosh", operand=lambda ct, operand: ct * conj(Sinh(operand)))
 # (1 + out) * (1 - out), factored so that the small factor of a saturated tanh is exact
 vjp("tanh", operand=lambda ct, out: (ct + ct * conj(out)) * conj(1 - out))
 vjp("asinh", operand=lambda ct, operand: ct * conj(Rsqrt(operand * operand + 1)))
-vjp("acosh", operand=lambda ct, operand: ct * (
-    conj(Rsqrt(operand - 1) * Rsqrt(operand + 1)) if operand.element_type.is_complex else Rsqrt((operand - 1) * (operand + 1))))
+vjp("acosh", operand=lambda ct, operand: ct * (conj(Rsqrt(operand - 1) * Rsqrt(operand + 1)) if operand.element_type.is_complex
+    else Select(Gt(operand, zeros(operand)), Rsqrt(operand - 1) * Rsqrt(operand + 1), Rsqrt((operand - 1) * (operand + 1)))))
 vjp("atanh", operand=lambda ct, operand: ct / conj((1 + operand) * (1 - operand)))
 vjp("atan2",
     lhs=lambda ct, lhs, rhs: ct * conj(rhs / (lhs * lhs + rhs * rhs)),
@@ -74,34 +72,7 @@ vjp("atan2",
 vjp("negate", operand=lambda ct: -ct)
 vjp("add", lhs=lambda ct: ct, rhs=lambda ct: ct)
 vjp("subtract", lhs=lambda ct: ct, rhs=lambda ct: -ct)
-
-
-def _factor(other: XlaOp, this: XlaOp) -> XlaOp:
-    """What a product's cotangent is multiplied by. In sign(x) f(|x|), an odd function in two parts, the sign counts as 1 at 0:
-    its 0 is there for the value, and would take away the slope."""
-    sign = other.instruction
-    if sign.opcode != "sign" or other.element_type.is_complex or not _is_even_in(this.instruction, sign.operands[0]):
-        return conj(other)
-    x = XlaOp(other.builder, sign.operands[0])
-    return Select(Eq(x, zeros(x)), zeros(x) + 1, other)
-
-
-def _is_even_in(value: Instruction, x: Instruction) -> bool:
-    """Whether elementwise ops make `value` of |x| and not of x."""
-    seen, left, found = set(), [value], False
-    while left:
-        inst = left.pop()
-        if inst is x or len(seen) > 256:
-            return False
-        if inst.opcode == "abs" and inst.operands[0] is x:
-            found = True
-        elif inst not in seen and OPS[inst.opcode].elementwise:
-            seen.add(inst)
-            left += inst.operands
-    return found
-
-
-vjp("multiply", lhs=lambda ct, lhs, rhs: ct * _factor(rhs, lhs), rhs=lambda ct, lhs, rhs: ct * _factor(lhs, rhs))
+vjp("multiply", lhs=lambda ct, rhs: ct * conj(rhs), rhs=lambda ct, lhs: ct * conj(lhs))
 vjp("divide", lhs=lambda ct, rhs: ct / conj(rhs), rhs=lambda ct, out, rhs: -(ct * conj(out / rhs)))
 
 
@@ -135,9 +106,10 @@ def _chosen(ct: XlaOp, out: XlaOp, this: XlaOp, that: XlaOp) -> XlaOp:
     return masked(Eq(this, out), Select(Eq(this, that), ct * 0.5, ct))
 
 
-for _opcode in ("maximum", "minimum"):
-    vjp(_opcode, lhs=lambda ct, out, lhs, rhs: _chosen(ct, out, lhs, rhs),
-        rhs=lambda ct, out, lhs, rhs: _chosen(ct, out, rhs, lhs))
+_EXTREME: dict[str, Rule] = {
+    "lhs": lambda ct, out, lhs, rhs: _chosen(ct, out, lhs, rhs), "rhs": lambda ct, out, lhs, rhs: _chosen(ct, out, rhs, lhs)}
+vjp("maximum", **_EXTREME)
+vjp("minimum", **_EXTREME)
 
 # -------------------------------------------------------------------------------------- size, direction and parts
 

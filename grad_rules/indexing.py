@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from xla_torch.builder import XlaOp
-from xla_torch.hlo.ir import Computation, Instruction
-from xla_torch.ops import (
+from xla_torch.analysis.integer_bounds import bounds_of
+from xla_torch.analysis.reducers import reducer_kinds
+from xla_torch.functions import (
     And,
     BroadcastInDim,
     Clamp,
+    ConcatInDim,
     DynamicSlice,
     DynamicUpdateSlice,
     Eq,
@@ -30,8 +31,11 @@ from xla_torch.ops import (
     ScatterDimensionNumbers,
     Select,
 )
+from xla_torch.hlo.ir import Computation, Instruction
+from xla_torch.hlo_builder import XlaOp
+from xla_torch.opcodes.reducer_kinds import ReducerKind
 from xla_torch.shape import Shape
-from xla_torch.transform.recognise import reducer_kinds
+from xla_torch.sizes import Size
 from xla_torch.types import S32
 
 from ._calculus import (
@@ -48,8 +52,8 @@ from ._calculus import (
     second_computation,
     zeros,
 )
+from ._compositions import Cotangents, apply, derived
 from ._folds import fold_gradient
-from ._regions import Cotangents, apply, derived
 from ._table import linear, vjp
 
 # --------------------------------------------------------------------------------------- cutting at run-time places
@@ -135,41 +139,25 @@ def windows_of_scatter(inst: Instruction) -> Windows:
 # ------------------------------------------------------------------------------------------------ out of bounds
 
 
-def _least_and_greatest(index: Instruction) -> tuple[int, int] | None:
-    """Bounds that every element of an integer array is known to keep, or None."""
-    inputs = index.operands
-    match index.opcode:
-        case "constant":
-            value = index.attributes["literal"].value
-            return (int(value.min()), int(value.max())) if isinstance(value, np.ndarray) and value.size else None
-        case "iota":
-            return 0, max(index.shape.dimensions[index.attributes["iota_dimension"]] - 1, 0)
-        case "clamp":
-            low, high = _least_and_greatest(inputs[0]), _least_and_greatest(inputs[2])
-            return (min(low[0], high[0]), high[1]) if low and high else None
-        case "broadcast" | "reshape" | "transpose" | "slice" | "copy" | "reverse" | "bitcast":
-            return _least_and_greatest(inputs[0])
-        case "concatenate":
-            bounds = [_least_and_greatest(i) for i in inputs]
-            known = [b for b in bounds if b]
-            return (min(b[0] for b in known), max(b[1] for b in known)) if len(known) == len(bounds) else None
-    return None
-
-
 def _always_inside(indices: Instruction, windows: Windows) -> bool:
     if 0 in indices.shape.dimensions:
         return True
-    bounds = _least_and_greatest(indices)
+    bounds = bounds_of(indices)
     return bounds is not None and bounds[0] >= 0 and bounds[1] <= min(windows.limits, default=bounds[1])
 
 
 def _limits_like(indices: XlaOp, windows: Windows) -> XlaOp:
     """The greatest allowed start of each component, in the shape of the indices."""
     most = np.iinfo(indices.element_type.numpy).max if indices.element_type.bits >= 8 else 2**indices.element_type.bits - 1
-    limits = np.array([min(limit, int(most)) for limit in windows.limits]).astype(indices.element_type.numpy)
+    limits = [min(limit, int(most)) for limit in windows.limits]
     if windows.index_vector_dim == indices.shape.rank:
-        return full(indices.builder, int(limits[0]), indices.shape)
-    return BroadcastInDim(constant(indices, limits), indices.shape.dimensions, [windows.index_vector_dim])
+        return full(indices.builder, limits[0], indices.shape)
+    if any(isinstance(limit, Size) for limit in limits):
+        vector = ConcatInDim(indices.builder, [full(indices.builder, limit, Shape.array(indices.element_type, [1]))
+                                               for limit in limits], 0)
+    else:
+        vector = constant(indices, np.array(limits).astype(indices.element_type.numpy))
+    return BroadcastInDim(vector, indices.shape.dimensions, [windows.index_vector_dim])
 
 
 def _clamped(indices: XlaOp, windows: Windows, given: Instruction) -> XlaOp:
@@ -202,7 +190,7 @@ vjp("gather", operand=_gather)
 # ------------------------------------------------------------------------------------------------------ scatter
 
 
-class _Channel(NamedTuple):
+class _Written(NamedTuple):
     """One operand of a scatter with its updates, its result and the result's cotangent."""
 
     ct: XlaOp
@@ -228,15 +216,15 @@ Pair = tuple[XlaOp, XlaOp]
 """The cotangents of a scatter's operand and of its updates."""
 
 
-def _add(c: _Channel) -> Pair:
+def _add(c: _Written) -> Pair:
     return c.ct, c.taken(c.ct)
 
 
-def _subtract(c: _Channel) -> Pair:
+def _subtract(c: _Written) -> Pair:
     return c.ct, -c.taken(c.ct)
 
 
-def _overwrite(c: _Channel) -> Pair:
+def _overwrite(c: _Written) -> Pair:
     """The operand keeps what was not overwritten. Of several updates of one element the last one counts."""
     kept = c.put(c.ct, zeros(c.updates), None)
     if c.windows.unique:
@@ -246,7 +234,7 @@ def _overwrite(c: _Channel) -> Pair:
     return kept, masked(Eq(c.windows.gather(stamped, c.indices), count), c.windows.gather(c.ct, c.indices))
 
 
-def _multiply(c: _Channel) -> Pair:
+def _multiply(c: _Written) -> Pair:
     """The product of the other factors. Where factors are zero it is told by how many are."""
     kept = c.put(c.ct, conj(c.updates), "Mul")
     if c.windows.unique:
@@ -260,7 +248,7 @@ def _multiply(c: _Channel) -> Pair:
     return kept, c.taken(c.ct) * conj(rest)
 
 
-def _extreme(c: _Channel) -> Pair:
+def _extreme(c: _Written) -> Pair:
     """Everyone who is the extreme has an equal share."""
     is_array, is_update = Eq(c.array, c.out), Eq(c.updates, c.windows.gather(c.out, c.indices))
     number = c.put(convert(is_array, c.ct.element_type), convert(is_update, c.ct.element_type))
@@ -268,8 +256,9 @@ def _extreme(c: _Channel) -> Pair:
     return masked(is_array, share), masked(is_update, c.taken(share))
 
 
-_SCATTERS: dict[str, Callable[[_Channel], Pair]] = {
-    "add": _add, "subtract": _subtract, "second": _overwrite, "multiply": _multiply, "maximum": _extreme, "minimum": _extreme}
+_SCATTERS: dict[ReducerKind | None, Callable[[_Written], Pair]] = {
+    ReducerKind.ADD: _add, ReducerKind.SUBTRACT: _subtract, ReducerKind.SECOND: _overwrite, ReducerKind.MULTIPLY: _multiply,
+    ReducerKind.MAXIMUM: _extreme, ReducerKind.MINIMUM: _extreme}
 
 
 def _scatter(ct: Any, out: Any, operands: tuple[XlaOp, ...], inst: Instruction, to_apply: Computation) -> Cotangents:
@@ -280,10 +269,10 @@ def _scatter(ct: Any, out: Any, operands: tuple[XlaOp, ...], inst: Instruction, 
             size > n for size, n in zip(windows.sizes, windows.array.dimensions, strict=True)):
         return [*cts, None, *[None] * count]  # nothing is written
     kinds = reducer_kinds(to_apply)
-    rules = [_SCATTERS.get(kind or "") for kind in kinds]
+    rules = [_SCATTERS.get(kind) for kind in kinds]
     if None in rules:
         return _any_scatter(cts, operands, windows, inst, to_apply)
-    pairs = [(None, None) if c is None or rule is None else rule(_Channel(c, o, a, u, indices, windows, inst))
+    pairs = [(None, None) if c is None or rule is None else rule(_Written(c, o, a, u, indices, windows, inst))
              for rule, c, o, a, u in zip(rules, cts, outs, arrays, updates, strict=True)]
     return [*(a for a, _ in pairs), None, *(u for _, u in pairs)]
 

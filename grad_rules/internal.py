@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
 from typing import Any
 
-from xla_torch.builder import XlaBuilder, XlaOp
 from xla_torch.errors import DifferentiationError
+from xla_torch.functions import CustomCallVjp, GetTupleElement, Tuple
+from xla_torch.hlo import tree
+from xla_torch.hlo.custom_calls import is_vjp_target, registered, why_no_gradient
 from xla_torch.hlo.ir import Instruction
-from xla_torch.interop.custom_calls import is_vjp_target, why_no_gradient
-from xla_torch.interop.tapes import is_tape_call
-from xla_torch.ops import CustomCallVjp, GetTupleElement, Tuple
+from xla_torch.hlo.stacks import is_stack_call
+from xla_torch.hlo_builder import Builder, XlaOp
 from xla_torch.shape import Shape
 
 from ._calculus import inverse, reshape, transpose, zeros
+from ._stacks import pull
 from ._table import linear, vjp
 from ._user import apply_target_rule, target_rule
+from .lapack import Call, RoutineRule, rule_of
 
 # ------------------------------------------------------------------------------------------------------ identities
 
@@ -44,76 +47,61 @@ linear("copy-done", operand=lambda ct, inst: (ct, *(None,) * (len(inst.operands[
 
 def _custom_call(ct: Any, out: Any, operands: tuple[Any, ...], inst: Instruction, custom_call_target: str,
                  wanted: tuple[Any, ...]) -> list[Any]:
-    """The user's rule for the target; else another custom call, which knows what `register_custom_call` was told, or goes
-    by torch's autograd through the target's function. Tapes know themselves."""
+    """The user's rule for the target, or the formula of a routine; else another custom call, which knows what
+    `register_custom_call` was told, or goes by torch's autograd through the target's function. Stacks know themselves."""
     rule = target_rule(custom_call_target)
     if rule is not None:
-        return apply_target_rule(rule, _whole(out, ct), out, operands, inst)
-    if is_tape_call(inst):
-        from xla_torch.autodiff import tape  # which is written in rules itself
-
-        return tape.pull(inst, ct, operands)
+        return apply_target_rule(rule, _whole(out, ct, inst.shape), out, operands, inst)
+    if is_stack_call(inst):
+        return pull(inst, ct, operands)
     refused = why_no_gradient(custom_call_target)
     if refused is not None:
         raise DifferentiationError(f"this custom call has no gradient: {refused[0]}", got=custom_call_target, hint=refused[1])
-    builder = next(_leaves(operands)).builder
-    if is_vjp_target(custom_call_target) and not any(_flags(operands[0], wanted[0])):
+    routine = rule_of(inst) if registered(custom_call_target) is None else None
+    if routine is None:
+        return _by_another_call(ct, operands, inst, custom_call_target, wanted)
+    return _by_formula(routine, ct, out, operands, inst, custom_call_target, wanted)
+
+
+def _by_formula(routine: RoutineRule, ct: Any, out: Any, operands: tuple[XlaOp, ...], inst: Instruction, target: str,
+                wanted: tuple[Any, ...]) -> list[Any]:
+    """What a routine's formula says, and for the results that it does not know, which hardly anybody reads, another call."""
+    results, cts = (out, ct) if inst.shape.is_tuple else ((out,), (ct,))
+    known = [c if k in routine.results else None for k, c in enumerate(cts)]
+    rest = [None if k in routine.results else c for k, c in enumerate(cts)]
+    found = list(routine.rule(Call(inst, operands, results, known)))
+    if all(c is None for c in rest):
+        return found
+    others = _by_another_call(tuple(rest), operands, inst, target, wanted)
+    return [b if a is None else a if b is None else a + b for a, b in zip(found, others, strict=True)]
+
+
+def _by_another_call(ct: Any, operands: tuple[Any, ...], inst: Instruction, custom_call_target: str,
+                     wanted: tuple[Any, ...]) -> list[Any]:
+    """The custom call that is the gradient of a target."""
+    shapes = [o.shape for o in inst.operands]
+    builder = next(leaf for value, shape in zip(operands, shapes, strict=True) for leaf, _ in tree.leaves(value, shape)).builder
+    flags = [[flag for flag, own in tree.leaves(part, shape) if own.element_type.is_differentiable]
+             for part, shape in zip(wanted, shapes, strict=True)]
+    if is_vjp_target(custom_call_target) and not any(flags[0]):
         # A gradient is linear in its cotangents: if only they move, it does not matter what they are. So tangents are found.
-        operands = (operands[0], _zeros(operands[1]))
-    flags = [flag for operand, part in zip(operands, wanted, strict=True) for flag in _flags(operand, part)]
-    found = CustomCallVjp([_packed(builder, o) for o in operands], list(_cotangents(ct, inst.shape)), flags,
+        operands = (operands[0], tree.mapped(lambda _, leaf: zeros(leaf), shapes[1], operands[1]))
+    cotangents = [leaf for leaf, _ in tree.arrays(tree.filled(ct, inst.shape), inst.shape)]
+    found = CustomCallVjp([_packed(builder, o) for o in operands], cotangents, list(itertools.chain(*flags)),
                           custom_call_target, str(inst.common.get("backend_config", "")))
     parts = iter([GetTupleElement(found, k) for k in range(len(found.shape.tuple_shapes))])
-    return [_distributed(operand, part, parts) for operand, part in zip(operands, wanted, strict=True)]
+    return [tree.mapped(lambda own, flag: next(parts) if flag and own.element_type.is_differentiable else None, shape, part)
+            for part, shape in zip(wanted, shapes, strict=True)]
 
 
-def _zeros(value: Any) -> Any:
-    return zeros(value) if isinstance(value, XlaOp) else tuple(map(_zeros, value))
-
-
-def _whole(out: Any, ct: Any) -> Any:
+def _whole(out: Any, ct: Any, shape: Shape) -> Any:
     """The cotangent of a result with zeros where there is none."""
-    if isinstance(out, XlaOp):
-        return zeros(out) if ct is None else ct
-    return tuple(_whole(o, c) for o, c in zip(out, ct or (None,) * len(out), strict=True))
+    return tree.mapped(lambda _, o, c: zeros(o) if c is None else c, shape, out, tree.filled(ct, shape))
 
 
-def _leaves(value: Any) -> Iterator[XlaOp]:
-    if isinstance(value, XlaOp):
-        yield value
-    else:
-        for part in value:
-            yield from _leaves(part)
-
-
-def _packed(builder: XlaBuilder, value: Any) -> XlaOp:
+def _packed(builder: Builder, value: Any) -> XlaOp:
     """Nested Python tuples as one op."""
     return value if isinstance(value, XlaOp) else Tuple(builder, [_packed(builder, part) for part in value])
-
-
-def _flags(operand: Any, wanted: Any) -> Iterator[bool]:
-    """Of the floating and complex arrays in an operand, which are wanted."""
-    if not isinstance(operand, XlaOp):
-        for part, flag in zip(operand, wanted, strict=True):
-            yield from _flags(part, flag)
-    elif operand.element_type.is_differentiable:
-        yield wanted
-
-
-def _cotangents(ct: Any, shape: Shape) -> Iterator[XlaOp | None]:
-    """The cotangents of all arrays in a result."""
-    if shape.is_tuple:
-        for part, inner in zip(ct or (None,) * len(shape.tuple_shapes), shape.tuple_shapes, strict=True):
-            yield from _cotangents(part, inner)
-    elif shape.is_array:
-        yield ct
-
-
-def _distributed(operand: Any, wanted: Any, parts: Iterator[XlaOp]) -> Any:
-    """The next cotangents for an operand, in its own form."""
-    if not isinstance(operand, XlaOp):
-        return tuple(_distributed(part, flag, parts) for part, flag in zip(operand, wanted, strict=True))
-    return next(parts) if wanted and operand.element_type.is_differentiable else None
 
 
 vjp("custom-call", operands=_custom_call)

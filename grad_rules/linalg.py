@@ -7,40 +7,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xla_torch.builder import XlaOp
+from xla_torch.functions import BroadcastInDim, Fft, Neg, TriangularSolve
 from xla_torch.hlo.ir import Instruction
-from xla_torch.ops import BroadcastInDim, DotDimensionNumbers, DotGeneral, Fft, Ge, Gt, Neg, TriangularSolve
+from xla_torch.hlo_builder import XlaOp
 
-from ._calculus import conj, constant, iota, masked, transpose
+from ._calculus import conj, constant
+from ._matrices import adjoint, halved_diagonal, matmul, mirrored, triangle, turned
 from ._table import vjp
-
-# ------------------------------------------------------------------------------------------------------- matrices
-
-
-def _matmul(x: XlaOp, y: XlaOp) -> XlaOp:
-    """The product of the matrices in the last two dimensions."""
-    rank = x.shape.rank
-    batch = tuple(range(rank - 2))
-    return DotGeneral(x, y, DotDimensionNumbers((rank - 1,), (rank - 2,), batch, batch))
-
-
-def _turned(x: XlaOp) -> XlaOp:
-    """The matrices transposed."""
-    rank = x.shape.rank
-    return transpose(x, [*range(rank - 2), rank - 1, rank - 2])
-
-
-def _adjoint(x: XlaOp) -> XlaOp:
-    return conj(_turned(x))
-
-
-def _triangle(x: XlaOp, lower: bool, diagonal: bool = True) -> XlaOp:
-    """One triangle of the matrices, zeros elsewhere."""
-    rank = x.shape.rank
-    rows, columns = (iota(x, x.shape.dimensions, d) for d in (rank - 2, rank - 1))
-    inner, outer = (rows, columns) if lower else (columns, rows)
-    return masked(Ge(inner, outer) if diagonal else Gt(inner, outer), x)
-
 
 # ------------------------------------------------------------------------------------------------------- cholesky
 
@@ -48,20 +21,13 @@ def _triangle(x: XlaOp, lower: bool, diagonal: bool = True) -> XlaOp:
 def _cholesky(ct: XlaOp, out: XlaOp, lower: bool) -> XlaOp:
     """A = L L^H gives ``S = L^-H tril'(L^H ct) L^-1``, tril' with half the diagonal. The op reads one triangle of A and
     takes the other one as its mirror image, so that triangle receives both halves of the symmetric cotangent."""
-    factor, ct = (out, ct) if lower else (_adjoint(out), _adjoint(ct))
-    factor, ct = _triangle(factor, True), _triangle(ct, True)
-    inner = _halved_diagonal(_triangle(_matmul(_adjoint(factor), ct), True))
+    factor, ct = (out, ct) if lower else (adjoint(out), adjoint(ct))
+    factor, ct = triangle(factor, True), triangle(ct, True)
+    inner = halved_diagonal(triangle(matmul(adjoint(factor), ct), True))
     left = TriangularSolve(factor, inner, True, True, False, "ADJOINT")
     whole = TriangularSolve(factor, left, False, True, False, "NO_TRANSPOSE")
-    mirrored = _halved_diagonal(_triangle(whole + _adjoint(whole), True))
-    return mirrored if lower else _adjoint(mirrored)
-
-
-def _halved_diagonal(x: XlaOp) -> XlaOp:
-    size = x.shape.dimensions[-1]
-    weights = (np.ones((size, size)) - np.eye(size) / 2).astype(x.element_type.numpy)
-    rank = x.shape.rank
-    return x * BroadcastInDim(constant(x, weights), x.shape.dimensions, [rank - 2, rank - 1])
+    found = mirrored(whole, True)
+    return found if lower else adjoint(found)
 
 
 vjp("cholesky", a=_cholesky)
@@ -79,9 +45,9 @@ def _right_side(ct: XlaOp, a: XlaOp, left_side: bool, lower: bool, unit_diagonal
 def _matrix(ct: XlaOp, out: XlaOp, a: XlaOp, left_side: bool, lower: bool, unit_diagonal: bool, transpose_a: str) -> XlaOp:
     """op(A) X = B gives op(A) the cotangent -B' X^H, B' the right side's; the op reads one triangle of A."""
     right = _right_side(ct, a, left_side, lower, unit_diagonal, transpose_a)
-    product = _matmul(right, _adjoint(out)) if left_side else _matmul(_adjoint(out), right)
-    undone = {"NO_TRANSPOSE": product, "TRANSPOSE": _turned(product), "ADJOINT": _adjoint(product)}[transpose_a]
-    return _triangle(Neg(undone), lower, diagonal=not unit_diagonal)
+    product = matmul(right, adjoint(out)) if left_side else matmul(adjoint(out), right)
+    undone = {"NO_TRANSPOSE": product, "TRANSPOSE": turned(product), "ADJOINT": adjoint(product)}[transpose_a]
+    return triangle(Neg(undone), lower, diagonal=not unit_diagonal)
 
 
 vjp("triangular-solve", a=_matrix, b=_right_side)
@@ -91,7 +57,7 @@ vjp("triangular-solve", a=_matrix, b=_right_side)
 
 def _fft(ct: XlaOp, inst: Instruction, fft_type: str, fft_length: Sequence[int]) -> XlaOp:
     """The adjoint of each transform. Half a spectrum stands for a whole one, in which all but its ends count twice."""
-    count = max(math.prod(fft_length), 1)
+    count = float(max(math.prod(fft_length), 1))
     if fft_type == "FFT":
         return Fft(ct, "IFFT", fft_length) * count
     if fft_type == "IFFT":

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xla_torch.builder import XlaOp
+from xla_torch.functions import DynamicSlice, DynamicUpdateSlice, GetDimensionSize, Pad, Rev, Select, Slice
 from xla_torch.hlo.ir import Instruction
-from xla_torch.ops import DynamicSlice, DynamicUpdateSlice, GetDimensionSize, Pad, Rev, Select, Slice
+from xla_torch.hlo_builder import XlaOp
+from xla_torch.shape import UNBOUNDED, common_factors
 
-from ._calculus import full, inverse, others, pad, reshape, sum_all, sum_over, transpose, zeros
+from ._calculus import full, in_sizes_of, inverse, others, pad, reshape, sum_all, sum_over, transpose, zeros
 from ._table import linear, zero
 
 # ----------------------------------------------------------------------------------------- reordering and repeating
@@ -21,7 +22,21 @@ def _sum_new(ct: XlaOp, dimensions: Sequence[int]) -> XlaOp:
 
 
 linear("broadcast", operand=_sum_new)
-linear("reshape", operand=lambda ct, inst: reshape(ct, inst.operands[0].shape.dimensions))
+
+
+def _reshaped(ct: XlaOp, operand: XlaOp) -> XlaOp:
+    """reshape: back again. What the bounds say of dynamic sizes is only how they are where no two dimensions became one."""
+    shape = operand.shape
+    if UNBOUNDED in (*shape.dimensions, *ct.shape.dimensions):
+        return reshape(ct, shape.dimensions)
+    for old, new in common_factors(shape.dimensions, ct.shape.dimensions):
+        wide = [[d for d in run if s.dimensions[d] != 1] for run, s in ((old, shape), (new, ct.shape))]
+        if any(shape.dynamic_flags[d] for d in old) and any(len(run) > 1 for run in wide):
+            return in_sizes_of(ct, operand)
+    return reshape(ct, shape.dimensions)
+
+
+linear("reshape", operand=_reshaped)
 linear("transpose", operand=lambda ct, dimensions: transpose(ct, inverse(dimensions)))
 linear("reverse", operand=lambda ct, dimensions: Rev(ct, dimensions))
 linear("copy", operand=lambda ct: ct)

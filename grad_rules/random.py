@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from xla_torch.builder import XlaOp
-from xla_torch.ops import Eq, Not, Select
+from xla_torch.functions import Eq, Not, Select
+from xla_torch.hlo_builder import XlaOp
 
 from ._calculus import masked, sum_all, zeros
 from ._table import vjp, zero

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from xla_torch.builder import XlaBuilder, XlaOp
+from xla_torch.analysis.patterns import counts_along
+from xla_torch.functions import Call, GetTupleElement, Sort
 from xla_torch.hlo.ir import Computation, Instruction
-from xla_torch.ops import Call, GetTupleElement, Sort
+from xla_torch.hlo_builder import Builder, XlaOp
 from xla_torch.shape import Shape
 from xla_torch.types import S32, PrimitiveType
 
-from ._calculus import iota, is_iota_along, put_along
-from ._regions import Cotangents
+from ._calculus import iota, put_along
+from ._compositions import Cotangents
 from ._table import vjp
 
 
@@ -22,7 +23,7 @@ def _sort(ct: Any, out: Any, operands: tuple[XlaOp, ...], inst: Instruction, dim
     (dimension,) = dimensions
     cts = ct if inst.shape.is_tuple else (ct,)
     size = operands[0].shape.dimensions[dimension]
-    counting = next((k for k, o in enumerate(inst.operands) if is_iota_along(o, dimension)), None)
+    counting = next((k for k, o in enumerate(inst.operands) if counts_along(o, dimension)), None)
     if counting is not None:
         origin = out[counting] if inst.shape.is_tuple else out
     else:
@@ -34,7 +35,7 @@ def _sort(ct: Any, out: Any, operands: tuple[XlaOp, ...], inst: Instruction, dim
 
 def _with_passenger(comparator: Computation, element_type: PrimitiveType) -> Computation:
     """The comparator for one more operand, which it does not look at."""
-    builder = XlaBuilder(f"{comparator.name}_with_positions")
+    builder = Builder(f"{comparator.name}_with_positions")
     shapes = comparator.program_shape.parameters
     scalars = [*shapes, Shape.array(element_type), Shape.array(element_type)]
     values = [builder.parameter(i, s) for i, s in enumerate(scalars)]

@@ -6,4 +6,4 @@ from __future__ import annotations
 from ._table import structural, zero
 
 zero("after-all", "infeed", "outfeed")
-structural("send", "send-done", "recv", "recv-done", by="xla_torch.autodiff.channels")
+structural("send", "send-done", "recv", "recv-done", by="xla_torch.autodiff.transfers")

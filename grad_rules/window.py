@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from xla_torch.builder import XlaBuilder, XlaOp
-from xla_torch.hlo.ir import Computation, Instruction
-from xla_torch.opcodes.attributes import WindowDimension
-from xla_torch.ops import (
+from xla_torch.analysis.reducers import reducer_kind, reducer_kinds
+from xla_torch.functions import (
     And,
     Broadcast,
     Call,
@@ -23,44 +21,27 @@ from xla_torch.ops import (
     Not,
     Or,
     ReduceWindowWithGeneralPadding,
+    Rev,
     Scatter,
     Select,
     SelectAndScatterWithGeneralPadding,
     Tuple,
 )
+from xla_torch.functions.convolution_ways_back import backward_window
+from xla_torch.hlo.attributes import WindowDimension
+from xla_torch.hlo.inference import splat_of
+from xla_torch.hlo.ir import Computation, Instruction
+from xla_torch.hlo_builder import Builder, XlaOp
+from xla_torch.opcodes.reducer_kinds import ReducerKind
 from xla_torch.shape import Shape
-from xla_torch.transform.recognise import reducer_kind, reducer_kinds
 from xla_torch.types import S32, PrimitiveType
 
 from ._calculus import iota, masked, reshape, scalar_computation, sum_all, zeros
-from ._expand import reduce_window_by_doubling
-from ._regions import Cotangents, derived
+from ._compositions import Cotangents, derived
+from ._expand import reduce_window_by_doubling, scan_by_pairs
 from ._table import vjp
 
 Window = Sequence[WindowDimension]
-
-# ------------------------------------------------------------------------------------------- windows and their ways back
-
-
-def dilated(size: int, dilation: int) -> int:
-    """How long `size` elements are with holes between them."""
-    return (size - 1) * dilation + 1 if size else 0
-
-
-def backward_window(window: Window, base: Sequence[int], result: Sequence[int]) -> list[WindowDimension]:
-    """The window that takes a result's cotangent back to the base.
-
-    Result o and window element k meet at base position ``o * stride + k * dilation - low``. Read the other way round: the
-    base dilation is the stride, the stride is the base dilation, and the window is turned around.
-    """
-    back = []
-    for w, size, count in zip(window, base, result, strict=True):
-        length = dilated(w.size, w.window_dilation)
-        low = length - 1 - w.padding_low
-        high = (size - 1) * w.base_dilation + length - low - dilated(count, w.stride)
-        back.append(WindowDimension(w.size, w.base_dilation, low, high, w.stride, w.window_dilation, not w.reversal))
-    return back
-
 
 # ------------------------------------------------------------------------------------------------- reduce-window
 
@@ -71,10 +52,13 @@ def _reduce_window(ct: Any, out: Any, operands: tuple[XlaOp, ...], inst: Instruc
     arrays, inits = operands[:count], operands[count:]
     kinds = reducer_kinds(to_apply)
     if count == 1 and not inst.shape.is_tuple:
-        if kinds[0] == "add":
+        if kinds[0] is ReducerKind.ADD:
             return [_window_sum(ct, window, arrays[0].shape), sum_all(ct)]
-        if kinds[0] in ("maximum", "minimum") and _selects(window):
-            return _window_extreme(ct, out, arrays[0], inits[0], window, "Ge" if kinds[0] == "maximum" else "Le",
+        running = _running(window, arrays[0].shape)
+        if kinds[0] in (ReducerKind.MAXIMUM, ReducerKind.MINIMUM) and running and _is_infinite(inst.operands[1]):
+            return [*derived(lambda x: [_scanned(x, *running, to_apply)], arrays, [ct]), None]
+        if kinds[0] in (ReducerKind.MAXIMUM, ReducerKind.MINIMUM) and _selects(window):
+            return _window_extreme(ct, out, arrays[0], inits[0], window, "Ge" if kinds[0] is ReducerKind.MAXIMUM else "Le",
                                    _is_infinite(inst.operands[1]))
     cts = ct if inst.shape.is_tuple else (ct,)
     sizes = (inst.shape.tuple_shapes or (inst.shape,))[0].dimensions
@@ -86,6 +70,25 @@ def _selects(window: Window) -> bool:
     """Whether select-and-scatter can say where the extremes stood: it has no dilations, and it looks at every element of
     every window, which is too much where large windows overlap (a running maximum)."""
     return all(w.base_dilation == w.window_dilation == 1 and (w.stride >= w.size or w.size <= 64) for w in window)
+
+
+def _running(window: Window, base: Shape) -> tuple[int, bool] | None:
+    """The dimension along which each window reaches from the first element to its own, or, if the flag is set, from its own to
+    the last one; None for other windows."""
+    long = [d for d, w in enumerate(window) if w != WindowDimension(1)]
+    if len(long) != 1:
+        return None
+    (d,), w, reach = long, window[long[0]], base.dimensions[long[0]] - 1
+    pads = w.padding_low, w.padding_high
+    if pads not in ((reach, 0), (0, reach)) or w != WindowDimension(reach + 1, padding_low=pads[0], padding_high=pads[1]):
+        return None
+    return d, pads[0] == 0
+
+
+def _scanned(x: XlaOp, dimension: int, backwards: bool, reducer: Computation) -> XlaOp:
+    if backwards:
+        return Rev(_scanned(Rev(x, [dimension]), dimension, False, reducer), [dimension])
+    return scan_by_pairs(x, dimension, reducer)
 
 
 def _window_sum(ct: XlaOp, window: Window, base: Shape) -> XlaOp:
@@ -112,7 +115,8 @@ def _window_extreme(ct: XlaOp, out: XlaOp, array: XlaOp, init: XlaOp, window: Wi
 
 def _is_infinite(init: Instruction) -> bool:
     """A constant that no element exceeds: the usual init of max and min, which then never is the result."""
-    return init.opcode == "constant" and bool(np.isinf(init.attributes["literal"].array.astype(np.float64)).all())
+    literal = splat_of(init)
+    return literal is not None and bool(np.isinf(literal.array.astype(np.float64)))
 
 
 vjp("reduce-window", operands=_reduce_window)
@@ -134,7 +138,7 @@ def _places(operand: XlaOp, window: Window, select: Computation) -> XlaOp:
 
 def _selecting(select: Computation, element_type: PrimitiveType) -> Computation:
     """The reducer of (value, place) pairs that keeps the selected pair; a place below zero is no element."""
-    builder = XlaBuilder(f"{select.name}_with_place")
+    builder = Builder(f"{select.name}_with_place")
     types = (element_type, S32, element_type, S32)
     value, place, new_value, new_place = (builder.parameter(i, Shape.array(t)) for i, t in enumerate(types))
     stays = And(Ge(place, zeros(place)), Or(Lt(new_place, zeros(new_place)), Call(builder, select, [value, new_value])))
@@ -145,7 +149,7 @@ def _source(ct: XlaOp, operand: XlaOp, source: XlaOp, init_value: XlaOp, window:
             scatter: Computation) -> XlaOp | None:
     """Of a sum, what the cotangent is at the element that each window selected; zero where a window selected none."""
     place = _places(operand, window, select)
-    if reducer_kind(scatter) != "add":
+    if reducer_kind(scatter) is not ReducerKind.ADD:
         return _scattered(ct, source, init_value, place, scatter)[0]
     numbers = GatherDimensionNumbers(offset_dims=(), collapsed_slice_dims=(0,), start_index_map=(0,),
                                      index_vector_dim=place.shape.rank)
@@ -154,7 +158,7 @@ def _source(ct: XlaOp, operand: XlaOp, source: XlaOp, init_value: XlaOp, window:
 
 def _start(ct: XlaOp, operand: XlaOp, source: XlaOp, init_value: XlaOp, window: Window, select: Computation,
            scatter: Computation) -> XlaOp | None:
-    if reducer_kind(scatter) != "add":
+    if reducer_kind(scatter) is not ReducerKind.ADD:
         return _scattered(ct, source, init_value, _places(operand, window, select), scatter)[1]
     return sum_all(ct)
 

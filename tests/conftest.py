@@ -2,11 +2,47 @@
 
 from __future__ import annotations
 
+import math
+import os
+import random
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
+import torch
 
-from distributed_workers import Workers, workers
+from support.distributed_workers import Workers, workers
+from xla_torch import tuning
+
+pytest_plugins = ["support.answers", "support.executed_opcodes"]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def loops_stay_in_torch() -> None:
+    """Which loops have run long enough to become native code, and which find some on disk, would depend on the machine.
+    `XLA_TORCH_NATIVE_AFTER=0` makes native code of all that can be, before the first step."""
+    if "XLA_TORCH_NATIVE_AFTER" not in os.environ:
+        tuning.NATIVE_AFTER = math.inf
+
+
+def seed() -> None:
+    """What is drawn without a generator of its own is the same whatever ran before, and in whichever process."""
+    random.seed(0)
+    np.random.seed(0)
+    torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def draws_are_the_same() -> None:
+    seed()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
+    """Modules draw when they are imported."""
+    if isinstance(collector, pytest.Module):
+        seed()
+    return (yield)
 
 
 @pytest.fixture(scope="module")
@@ -14,3 +50,10 @@ def four() -> Iterator[Workers]:
     """Four processes, joined by torch.distributed."""
     with workers(4) as made:
         yield made
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The first two notebooks are in the fast suite, the longer ones are slow tests."""
+    for item in items:
+        if item.path.suffix == ".ipynb" and not item.path.name.startswith(("00", "01")):
+            item.add_marker(pytest.mark.slow)

@@ -19,8 +19,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from op_rows import FAMILIES, ROWS, Outcome, Row, check
-from op_rows.kinds import EVERYTHING
+from support.op_rows import FAMILIES, ROWS, Outcome, Row, check
+from support.op_rows.kinds import EVERYTHING
 
 PAGE = Path(__file__).parent.parent / "xla_torch" / "ops" / "README.md"
 COMMAND = "make sweep"

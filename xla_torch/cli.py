@@ -2,10 +2,13 @@
 
     python -m xla_torch run FILE [--args data.npz | --random SEED] [--save out.npz] [--device cuda]
     torchrun --nproc-per-node 4 -m xla_torch run FILE --args 'data.{participant}.npz'
-    python -m xla_torch show FILE
+    python -m xla_torch show FILE | DIR
+    python -m xla_torch diff FILE FILE | DIR
     python -m xla_torch code FILE
     python -m xla_torch grad FILE [--argnums 0,1] [--value] [--out FILE]
-    python -m xla_torch ops [--markdown | --gradients | --write]
+    python -m xla_torch ops
+
+Programs of unknown sizes are shown, and run on random arguments, for those of ``--sizes b=4,s=16`` and small ones for all others.
 
 Under torchrun each process runs one participant of the program; ``{participant}`` in a file's name is its number.
 
@@ -17,29 +20,29 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import os
 import sys
 import time
 import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+import torch.distributed as dist
 
-from . import optable, progress
-from .autodiff import grad, value_and_grad
+from . import distributed, progress
 from .computation import XlaComputation
-from .distributed.participants import TIMEOUT
+from .dumps import compared, listing, stages, stored_run
 from .errors import InvalidArgument, XlaError
+from .gradients import grad, value_and_grad
 from .loading import load
+from .polymorphic import of_unknown_sizes
 from .shape import Shape
-from .sharding import shard_arguments
-from .summary import summary
-
-if TYPE_CHECKING:
-    from .distributed import Processes
+from .shards import shard_arguments
+from .summary import ops_table, summary
+from .tuning import EXCHANGE_TIMEOUT
 
 FAILED = 2
 """Exit status after an error, the same as for a wrong command line."""
@@ -85,18 +88,26 @@ def _parser() -> argparse.ArgumentParser:
                      "the process's own)")
     run.add_argument("--replicas", type=int, metavar="N", help="under torchrun: replicas (default: as the program says, or all)")
     run.add_argument("--partitions", type=int, metavar="N", help="under torchrun: partitions (default: as the program says)")
-    run.add_argument("--timeout", type=float, default=TIMEOUT, metavar="S",
+    run.add_argument("--timeout", type=float, default=EXCHANGE_TIMEOUT, metavar="S",
                      help="under torchrun: seconds that processes wait for each other (default: %(default)g)")
     run.set_defaults(command=_run)
 
-    show = commands.add_parser("show", help="parameters, results, ops, cost, constants, what cannot run")
+    show = commands.add_parser("show", help="parameters, results, ops, cost, constants, what cannot run; of a "
+                               "folder of --xla_dump_to its modules and stages")
     show.add_argument("file", type=Path, metavar="FILE")
-    show.set_defaults(command=lambda options: print(summary(load(options.file))))
+    show.set_defaults(command=_show)
+
+    diff = commands.add_parser("diff", help="compare the results of two programs, or of the stages of a folder of "
+                               "--xla_dump_to, on drawn arguments")
+    diff.add_argument("file", type=Path, metavar="FILE")
+    diff.add_argument("other", type=Path, nargs="?", metavar="FILE")
+    diff.add_argument("--random", type=int, default=0, metavar="SEED", help="what the arguments are drawn from (default: 0)")
+    diff.set_defaults(command=_diff)
 
     code = commands.add_parser("code", help="the PyTorch that the program becomes")
     code.add_argument("file", type=Path, metavar="FILE")
     code.add_argument("--device", default="cpu", help="the device it is made for (default: cpu)")
-    code.set_defaults(command=lambda options: print(load(options.file).python_code(_device(options.device))))
+    code.set_defaults(command=_code)
 
     derive = commands.add_parser("grad", help="the gradient program, as HLO text")
     derive.add_argument("file", type=Path, metavar="FILE")
@@ -105,13 +116,17 @@ def _parser() -> argparse.ArgumentParser:
     derive.add_argument("--out", type=Path, metavar="FILE", help="write there instead of printing")
     derive.set_defaults(command=_grad)
 
-    ops = commands.add_parser("ops", help="every op: functions, element types, gradient")
-    form = ops.add_mutually_exclusive_group()
-    form.add_argument("--markdown", action="store_true", help=f"all that is known of them, as in {optable.PAGE}")
-    form.add_argument("--gradients", action="store_true", help=f"the gradient rules, as in {optable.GRADIENT_PAGE}")
-    form.add_argument("--write", action="store_true", help="bring both files of a checkout up to date")
+    for command in (run, show, code, derive):
+        command.add_argument("--sizes", type=_sizes, metavar="NAME=N,...", default={}, help="sizes of a program of unknown ones")
+
+    ops = commands.add_parser("ops", help="every op: operands, gradient, and in which tables of rules it is")
     ops.set_defaults(command=_ops)
     return parser
+
+
+def _sizes(text: str) -> dict[str, int]:
+    parts = (part.partition("=") for part in text.split(","))
+    return {name.strip(): int(number) for name, _, number in parts}
 
 
 def _numbers(text: str) -> tuple[int, ...]:
@@ -121,18 +136,77 @@ def _numbers(text: str) -> tuple[int, ...]:
 # ---------------------------------------------------------------------------------------------------- commands
 
 
-def _run(options: argparse.Namespace) -> None:
+def _program(options: argparse.Namespace) -> XlaComputation:
+    """The program of the file. Raises InvalidArgument for sizes of one that knows its own."""
     computation = load(options.file)
+    if options.sizes and of_unknown_sizes(computation) is None:
+        raise InvalidArgument("the program has no unknown sizes", subject="--sizes", got=computation.program_shape)
+    return computation
+
+
+def _of_sizes(options: argparse.Namespace, computation: XlaComputation) -> XlaComputation:
+    """The program that is run: that for the arguments' sizes, where those are unknown, or for the sizes that are said."""
+    unknown = of_unknown_sizes(computation)
+    if unknown is None:
+        return computation
+    if options.args is None:
+        return unknown.at(options.sizes)
+    return unknown.specialised(*_arguments(options, unknown, int(os.environ.get("RANK", "0"))))
+
+
+def _code(options: argparse.Namespace) -> None:
+    computation, device = _program(options), _device(options.device)
+    unknown = of_unknown_sizes(computation)
+    print(computation.python_code(device) if unknown is None else unknown.python_code(device, options.sizes))
+
+
+def _show(options: argparse.Namespace) -> None:
+    if options.file.is_dir():
+        print(listing(options.file))
+    else:
+        print(summary(_program(options), options.sizes))
+
+
+def _diff(options: argparse.Namespace) -> None:
+    """Results of two programs, or of each stage and the next of a dump's modules, on the same drawn arguments."""
+    if options.other is None and not options.file.is_dir():
+        raise InvalidArgument("one file has nothing to differ from", subject="diff", got=options.file,
+                              expected="two files, or a folder of --xla_dump_to")
+    if options.other is not None:
+        print(_difference(options.file, options.other, options.random))
+        return
+    for before, after in itertools.pairwise(stages(options.file)):
+        if before.module == after.module:
+            said = _difference(before.path, after.path, options.random)
+            print(f"module {after.module}: {before.stage} -> {after.stage}\n{said}")
+
+
+def _difference(first: Path, second: Path, seed: int) -> str:
+    try:
+        a, b = load(first), load(second)
+        shapes = a.program_shape.parameters
+        if [str(s) for s in shapes] != [str(s) for s in b.program_shape.parameters]:
+            return f"the parameters differ: {a.program_shape} and {b.program_shape}"
+        random = np.random.default_rng(seed)
+        arguments = [_random(random, shape) for shape in shapes]
+        return compared(b.run_numpy(*arguments), a.run_numpy(*arguments), str(first.name))
+    except XlaError as error:
+        return f"not compared: {error}"
+
+
+def _run(options: argparse.Namespace) -> None:
+    computation = _of_sizes(options, _program(options))
     with _joined(options, computation) if "TORCHELASTIC_RUN_ID" in os.environ else contextlib.nullcontext() as session:
         _run_as(options, computation, session)
 
 
-def _run_as(options: argparse.Namespace, computation: XlaComputation, session: Processes | None) -> None:
+def _run_as(options: argparse.Namespace, computation: XlaComputation, session: distributed.Processes | None) -> None:
     device = _device(options.device)
     number = 0 if session is None else session.numbers[0]
     if computation.partitioning.about and number == 0:
         print(computation.partitioning, file=sys.stderr)
-    arguments = _arguments(options, computation, number)
+    stored = stored_run(options.file, number) if options.args is None and options.random is None else None
+    arguments = _arguments(options, computation, number) if stored is None else stored[0]
     if options.whole:
         arguments = _own_part(options, computation, arguments, session.participants[0].partition_id if session else 0)
     start = time.perf_counter()
@@ -143,6 +217,8 @@ def _run_as(options: argparse.Namespace, computation: XlaComputation, session: P
     for place, (result, shape) in enumerate(zip(results, shapes, strict=True)):
         text = np.array2string(result, threshold=20, edgeitems=3, separator=", ", max_line_width=110)
         lines.append(f"out{place}  {shape}\n{text}")
+    if stored is not None and stored[1] is not None:
+        lines.append(compared(results, stored[1]))
     # In one piece: the processes of a program share the terminal.
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     print(f"lowered and run in {seconds:.3f} s on {device}", file=sys.stderr)
@@ -151,12 +227,8 @@ def _run_as(options: argparse.Namespace, computation: XlaComputation, session: P
 
 
 @contextlib.contextmanager
-def _joined(options: argparse.Namespace, computation: XlaComputation) -> Iterator[Processes]:
+def _joined(options: argparse.Namespace, computation: XlaComputation) -> Iterator[distributed.Processes]:
     """Take part in the program with the other processes that torchrun has started."""
-    import torch.distributed as dist
-
-    from .distributed import of_process_group
-
     if options.device == "cuda":
         options.device = f"cuda:{int(os.environ['LOCAL_RANK']) % max(1, torch.cuda.device_count())}"
     on_cuda = _device(options.device).type == "cuda"
@@ -166,8 +238,8 @@ def _joined(options: argparse.Namespace, computation: XlaComputation) -> Iterato
     replicas = options.replicas or (module.replica_count if "replica_count" in module.header else None)
     dist.init_process_group("cpu:gloo,cuda:nccl" if on_cuda else "gloo")
     try:
-        with of_process_group(num_replicas=replicas, num_partitions=options.partitions or module.num_partitions,
-                              timeout=options.timeout) as session:
+        with distributed.of_process_group(num_replicas=replicas, num_partitions=options.partitions or module.num_partitions,
+                                         timeout=options.timeout) as session:
             session.check(computation)
             yield session
     finally:
@@ -179,11 +251,13 @@ def _own_path(path: Path, number: int) -> Path:
 
 
 def _grad(options: argparse.Namespace) -> None:
-    computation = load(options.file)
+    computation = _program(options)
     parameters = computation.program_shape.parameters
     every = tuple(n for n, shape in enumerate(parameters) if shape.element_type.is_differentiable)
     derive = value_and_grad if options.value else grad
-    text = derive(computation, argnums=every if options.argnums is None else options.argnums).to_hlo_text()
+    found = derive(computation, argnums=every if options.argnums is None else options.argnums)
+    unknown = of_unknown_sizes(found)
+    text = found.to_hlo_text() if unknown is None else unknown.to_hlo_text(options.sizes)
     if options.out is None:
         print(text)
     else:
@@ -191,12 +265,7 @@ def _grad(options: argparse.Namespace) -> None:
 
 
 def _ops(options: argparse.Namespace) -> None:
-    if options.write:
-        for path in optable.write():
-            print(f"wrote {path.relative_to(optable.ROOT)}")
-        return
-    render = optable.markdown if options.markdown else optable.gradients if options.gradients else optable.text
-    print(render().removesuffix("\n"))
+    print(ops_table())
 
 
 def _device(name: str) -> torch.device:

@@ -1,33 +1,40 @@
-"""XlaComputation: a program to call, print, differentiate and look into. Builders and files both end here."""
+"""XlaComputation: a program to call, print, differentiate and look into. Builders and files both end here.
+
+It is the face of a `Program`, which knows flat and checked tensors only: here arguments are checked, trees of them taken apart,
+and results put together.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import logging
-import re
-import threading
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 import torch.fx
-from torch.autograd import forward_ad
 
+from .autodiff.options import GradientOptions
+from .dtypes import torch_dtype, type_from_torch
 from .errors import DeviceError, InvalidArgument
+from .front import parse_module, print_module, verify
+from .hlo.derivatives import Lost, Stored
 from .hlo.ir import Computation, Module
-from .interop.custom_calls import check_custom_calls
+from .hlo.numbers import constant_of
+from .hlo.tree import arrays, from_arrays
 from .lowering import numerics
-from .lowering.emit import check_devices, comment, flatten, freeing, lower, unflatten
+from .lowering.emit import comment
+from .lowering.programs import check_devices
+from .partitioning.state import Partitioning
+from .proto.writing import serialized
+from .running import dynamo
+from .running.annotated_code import annotated_code
+from .running.autograd_bridge import call_with_autograd, is_differentiated
+from .running.members import Member
+from .running.program import EAGER, Backend, Program
 from .shape import ProgramShape, Shape
-from .types import type_from_numpy, type_from_torch
-
-if TYPE_CHECKING:
-    from .autodiff.options import GradientOptions
-    from .sharding import Partitioning
-
-
-_log = logging.getLogger(__name__)
+from .torch_private import is_wrapped, unwrapped
+from .transform.other_readers import for_other_readers
+from .types import PrimitiveType, type_from_numpy
 
 
 class XlaComputation:
@@ -37,24 +44,24 @@ class XlaComputation:
     result is a tensor, or a tuple for a tuple root. If an argument requires grad, so does the result.
     """
 
-    def __init__(self, module: Module):
-        self.module = module
-        self._lock = threading.RLock()
-        self._lowered: dict[torch.device, torch.fx.GraphModule] = {}
-        self._derived: dict[Any, Any] = {}
-        self._inputs = [leaf for p in module.entry.parameters for leaf in p.shape.leaves() if leaf.is_array]
-        self._flat = all(p.shape.is_array for p in module.entry.parameters)
-        self._result = module.entry.root.shape
-        self._accepts = [(s.dimensions, s.element_type.torch, s) for s in self._inputs]
-        self.gradient_options: GradientOptions | None = None
+    def __init__(self, module: Module | Program):
+        self.program = module if isinstance(module, Program) else Program(module)
+        self._runs: Program | Member = self.program
+        self._check_for(self.entry.program_shape)
 
-    def with_gradient_options(self, options: GradientOptions) -> XlaComputation:
-        """The same program, whose gradients are found in another way, through every door: `backward`, torch.func, `grad`."""
-        computation = XlaComputation(self.module)
-        computation.gradient_options = options
-        return computation
+    def _check_for(self, shape: ProgramShape) -> None:
+        """Arguments must be of this shape."""
+        self._inputs = [leaf for p in shape.parameters for leaf in p.leaves() if leaf.is_array]
+        self._flat = all(p.is_array for p in shape.parameters)
+        self._result = shape.result
+        self._accepts = [(s.dimensions, torch_dtype(s.element_type), s) for s in self._inputs]
+        self._wider = any(_comes_wider(s.element_type) for s in self._inputs)
 
     # ---- looking
+
+    @property
+    def module(self) -> Module:
+        return self.program.module
 
     @property
     def name(self) -> str:
@@ -70,37 +77,57 @@ class XlaComputation:
         return self.module.entry.program_shape
 
     @property
+    def gradient_options(self) -> GradientOptions | None:
+        """How gradients are found; None where that is as by default."""
+        return self.program.options
+
+    @property
     def partitioning(self) -> Partitioning:
         """Whether an annotated program for several partitions is about whole arrays, and runs with its global meaning, or
         has been partitioned, and is about one partition's."""
-        from .sharding import partitioning_of
-
-        return self.derived("partitioning", lambda: partitioning_of(self.module))
+        return self.program.partitioning
 
     @property
     def participants(self) -> dict[str, int]:
-        """How many the program is for, where its header says so, and as a program derived from it should say. One about whole
-        arrays needs no other partition."""
-        names = ["replica_count"] if self.partitioning.is_whole else ["replica_count", "num_partitions"]
-        return {name: self.module.header[name] for name in names if name in self.module.header}
+        """How many the program is for, where its header says so, and as a program derived from it should say."""
+        return self.program.participants
 
     def to_hlo_text(self) -> str:
-        """The program as HLO text, with all constants. XLA's own parser reads it."""
-        from .hlo.printer import print_module
+        """The program as HLO text, with all constants. XLA reads it. Opcodes that older XLAs do not know, and stacks in gradients
+        of loops of unknown length, are in the words of plain HLO there."""
+        return print_module(for_other_readers(self.program.elsewhere.stated))
 
-        return print_module(self.module)
+    def to_hlo_proto(self) -> bytes:
+        """The program as a serialised HloModuleProto, with all constants, in the words of `to_hlo_text`. XLA reads it, and so
+        does `load`."""
+        return b"".join(serialized(for_other_readers(self.program.elsewhere.stated)))
 
     def python_code(self, device: torch.device | str = "cpu") -> str:
         """The PyTorch that runs: one line for each call, with the HLO instruction it comes from."""
         return annotated_code(self.lowered(device))
 
+    def lowered(self, device: torch.device | str = "cpu") -> torch.fx.GraphModule:
+        """The program as a torch.fx GraphModule for a device: flat array inputs to a flat tuple of arrays. Cached."""
+        return self.program.lowered(torch.device(device))
+
     def __repr__(self) -> str:
         stated = f"; {self.partitioning}" if self.partitioning.about else ""
-        return f"XlaComputation({comment(self.name)}: {self.program_shape}{stated})"
+        backend = getattr(self.program.backend, "__name__", self.program.backend)
+        compiled = "" if backend == EAGER else f"; compiled by {backend}"
+        return f"XlaComputation({comment(self.name)}: {self.program_shape}{stated}{compiled})"
+
+    # ---- the same program in another way
+
+    def with_gradient_options(self, options: GradientOptions) -> XlaComputation:
+        """The same program, whose gradients are found in another way, through every door: `backward`, torch.func, `grad`."""
+        return XlaComputation(self.program.again(options, self.program.backend))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled as its text: what was derived from the program is derived again."""
-        return _unpickled, (self.to_hlo_text(), self.gradient_options)
+        """Pickled as its text, with the derivatives that it brings: what else was derived from the program is derived again."""
+        by_calls = self.program.by_calls
+        calls = None if by_calls is None else Stored.of_computation(by_calls)
+        return _unpickled, (Stored.of(self.module), self.gradient_options, self.program.backend, calls, self.program.by_ops,
+                             self.program.lost_before)
 
     def __copy__(self) -> XlaComputation:
         return self
@@ -110,107 +137,44 @@ class XlaComputation:
 
     # ---- running
 
-    def lowered(self, device: torch.device | str = "cpu") -> torch.fx.GraphModule:
-        """The program as a torch.fx GraphModule for a device: flat array inputs to a flat tuple of arrays. Cached."""
-        device = torch.device(device)
-        module = self._lowered.get(device)
-        if module is None:
-            with self._lock:
-                module = self._lowered.get(device)
-                if module is None:
-                    with _undisturbed():
-                        check_custom_calls(self.prepared())
-                        if self.partitioning.about:
-                            _log.info("%s: %s", self.name, self.partitioning)
-                        module = lower(self.prepared(), device)
-                    self._lowered[device] = module
-        return module
-
-    def prepared(self) -> Computation:
-        """The entry as the lowering sees it: calls and fusions inlined, dead code gone, dynamic sizes settled."""
-        from .transform.dynamic_sizes import settle
-        from .transform.inline import inline
-
-        return self.derived("inlined", lambda: settle(inline(self.meant_entry())))
-
-    def meant_entry(self) -> Computation:
-        """The entry as one participant runs it: where regions of it are about one partition's arrays, but the program is
-        about whole ones, those of all partitions."""
-        if not self.partitioning.manual_regions:
-            return self.module.entry
-        from .transform.partitions import without_regions
-
-        return self.derived("meant", lambda: without_regions(self.module, self.partitioning.partitions))
-
-    def derived(self, key: Any, make: Any) -> Any:
-        """Something computed from this program once and kept with it. Safe to call from several threads."""
-        if key not in self._derived:
-            with self._lock:
-                if key not in self._derived:
-                    with _undisturbed():
-                        self._derived[key] = make()
-        return self._derived[key]
-
     def __call__(self, *arguments: Any, device: torch.device | str | None = None) -> Any:
         """Run on torch tensors. `device` is for programs without arguments; raises InvalidArgument for a wrong number,
         shape or dtype of arguments and DeviceError for arguments on several devices."""
         if torch.compiler.is_compiling():
-            from .dynamo import one_call
-
-            return one_call(self, *arguments, device=device)
+            return dynamo.one_call(self, *arguments, device=device)
         tensors = list(arguments) if self._flat else self._flatten(arguments)
         self._check(tensors)
         if is_differentiated(tensors):
-            from .autodiff.bridge import call_with_autograd
-
-            return self.unflatten(call_with_autograd(self, tensors))
+            return self._unflatten(call_with_autograd(self._runs, tensors))
         where = tensors[0].device if tensors else torch.device(device or "cpu")
         if device is not None and torch.device(device) != where:
             raise DeviceError("arguments are not on the requested device", got=where, expected=torch.device(device),
                               hint="a program runs where its arguments are")
-        return self.unflatten(self.run_flat(tensors, where))
+        return self._unflatten(self._runs.run(tensors, where))
 
-    def run_flat(self, tensors: Sequence[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]:
-        """Run without autograd on flat arguments that were checked; the flat results."""
-        module = self._lowered.get(device) or self.lowered(device)
-        if torch.is_autocast_enabled(device.type):  # XLA's types are what the program says
-            with torch.autocast(device.type, enabled=False):
-                return self.run_flat(tensors, device)
-        with torch.no_grad():
-            return module.forward(*tensors)
-
-    def run_freeing(self, tensors: list[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]:
-        """Like `run_flat`, on a list that is emptied: what nobody else holds is freed after its last use, during the run."""
-        module = self.derived(("freeing", device), lambda: freeing(self.lowered(device)))
-        if torch.is_autocast_enabled(device.type):
-            with torch.autocast(device.type, enabled=False):
-                return self.run_freeing(tensors, device)
-        with torch.no_grad():
-            return module.forward(tensors)
-
-    def unflatten(self, results: Sequence[torch.Tensor]) -> Any:
-        """Flat results in the structure of the root."""
-        return unflatten(iter(results), self._result)
-
-    def run_numpy(self, *arrays: Any, device: torch.device | str = "cpu") -> tuple[np.ndarray, ...]:
+    def run_numpy(self, *arguments: Any, device: torch.device | str = "cpu") -> tuple[np.ndarray, ...]:
         """Run on NumPy arrays (ml_dtypes for narrow types); the flat results as arrays, always a tuple."""
-        leaves = [leaf for a, p in zip(arrays, self.program_shape.parameters, strict=False) for leaf, _ in flatten(a, p)]
+        leaves = [leaf for a, p in zip(arguments, self.program_shape.parameters, strict=False) for leaf, _ in arrays(a, p)]
         if len(leaves) != len(self._inputs):
             raise self._wrong_count(len(leaves))
         tensors = [tensor_from_numpy(a, s, number).to(device)
                    for number, (a, s) in enumerate(zip(leaves, self._inputs, strict=True))]
-        results = self.run_flat(tensors, torch.device(device))
+        results = self._runs.run(tensors, torch.device(device))
         shapes = [leaf for leaf in self._result.leaves() if leaf.is_array]
-        return tuple(numerics.numpy_from_carrier(numerics.to_carrier(r, s.element_type), s.element_type)
+        return tuple(numerics.numpy_from_storage(numerics.to_storage(r, s.element_type), s.element_type)
                      for r, s in zip(results, shapes, strict=True))
 
     # ---- at the door
+
+    def _unflatten(self, results: Sequence[torch.Tensor]) -> Any:
+        """Flat results in the structure of the root."""
+        return from_arrays(results, self._result)
 
     def _flatten(self, arguments: Sequence[Any]) -> list[torch.Tensor]:
         parameters = self.program_shape.parameters
         if len(arguments) != len(parameters):
             raise self._wrong_count(len(arguments))
-        return [leaf for a, p in zip(arguments, parameters, strict=True) for leaf, _ in flatten(a, p)]
+        return [leaf for a, p in zip(arguments, parameters, strict=True) for leaf, _ in arrays(a, p)]
 
     def _check(self, tensors: list[Any]) -> None:
         if len(tensors) != len(self._accepts):
@@ -218,8 +182,11 @@ class XlaComputation:
         for number, (tensor, (dims, dtype, shape)) in enumerate(zip(tensors, self._accepts, strict=True)):
             if not isinstance(tensor, torch.Tensor):
                 tensors[number] = tensor = self._tensor(tensor, number, shape, tensors)
-            if tensor.dtype is not dtype or (tensor.shape != dims and not _fits(tensor.shape, shape)):
+            if tensor.dtype is not dtype or (tensor.shape != dims and not fits(tensor.shape, shape)):
                 raise self._wrong_argument(tensor, number, shape)
+        if self._wider:
+            for number, (tensor, shape) in enumerate(zip(tensors, self._inputs, strict=True)):
+                require_in_range(tensor, shape, lambda number=number: f"argument {number} of {self.name}")
         if len({t.device for t in tensors}) > 1:
             check_devices(tensors)
 
@@ -228,7 +195,12 @@ class XlaComputation:
             raise InvalidArgument(f"argument {number} is not a tensor", subject=self.name, got=type(value).__name__,
                                   expected=f"a torch.Tensor of {shape}", hint="run_numpy takes NumPy arrays")
         device = next((t.device for t in tensors if isinstance(t, torch.Tensor)), None)
-        return torch.tensor(value, dtype=shape.element_type.torch, device=device)
+        try:
+            array = constant_of(value, shape.element_type)
+        except InvalidArgument as error:
+            error.what = f"argument {number}: {error.what}"
+            raise error.located(self.name) from None
+        return tensor_from_numpy(array, shape, number).to(device)
 
     def _wrong_count(self, count: int) -> InvalidArgument:
         return InvalidArgument("wrong number of arguments", subject=self.name, got=count,
@@ -241,39 +213,60 @@ class XlaComputation:
         return InvalidArgument(
             f"argument {number}{label} has the wrong shape or dtype", subject=self.name,
             got=f"{have.text if have else tensor.dtype}{list(tensor.shape)}",
-            expected=f"{shape} as {shape.element_type.torch}", hint=self.partitioning.hint)
+            expected=f"{shape} as {torch_dtype(shape.element_type)}", hint=self.partitioning.hint)
 
 
-def _unpickled(text: str, options: GradientOptions | None) -> XlaComputation:
-    from .loading import parse_hlo
-
-    computation = parse_hlo(text)
-    computation.gradient_options = options
-    return computation
+def _unpickled(stored: Stored | str, options: GradientOptions | None, backend: Backend = EAGER,
+               calls: Stored | None = None, by_ops: bool = False, lost: Sequence[Lost] | None = None) -> XlaComputation:
+    by_calls = None if calls is None else calls.entry()
+    return XlaComputation(Program(_restored(stored), options, backend, by_calls, by_ops, lost))
 
 
-@contextlib.contextmanager
-def _undisturbed() -> Iterator[None]:
-    """What is kept with a program is made in the same way wherever it is first called: under no transform of torch.func, no
-    mode that makes other tensors, and not as inference tensors."""
-    from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
-    from torch.utils._python_dispatch import _disable_current_modes
-
-    with temporarily_clear_interpreter_stack(), _disable_current_modes(), torch.inference_mode(False):
-        yield
+def _restored(stored: Stored | str) -> Module:
+    if isinstance(stored, Stored):
+        return stored.restored()
+    module = parse_module(stored)
+    verify(module)
+    return module
 
 
-def is_differentiated(tensors: Sequence[torch.Tensor]) -> bool:
-    """Whether a call is more than a run: autograd records it, tangents go through it, or a torch.func transform is on."""
-    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
-        return True
-    return bool(tensors) and (forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active())
+def _comes_wider(element_type: PrimitiveType) -> bool:
+    """Whether tensors of this type come in a torch dtype that holds more than the type does."""
+    return type_from_torch(torch_dtype(element_type)) is not element_type
 
 
-def _fits(sizes: Sequence[int], shape: Shape) -> bool:
-    """Sizes for a shape with dynamic dimensions: at most the bound, or anything where there is none."""
+def require_in_range(tensor: torch.Tensor, shape: Shape, what: Callable[[], str]) -> None:
+    """Raise InvalidArgument where a tensor in a wider dtype holds what its element type does not: an integer out of range, a
+    float that would become infinite or NaN, or stay at the type's largest. Tensors without data, as in torch's fake mode, are not
+    asked."""
+    while is_wrapped(tensor):
+        tensor = unwrapped(tensor)
+    if not _comes_wider(shape.element_type) or tensor.numel() == 0 or tensor.is_meta or type(tensor) not in (
+            torch.Tensor, torch.nn.Parameter):
+        return
+    ends = torch.aminmax(tensor.detach())
+    for end in (float(v) if shape.element_type.is_floating else int(v) for v in ends):
+        try:
+            constant_of(end, shape.element_type)
+        except InvalidArgument as error:
+            raise InvalidArgument(f"{what()} has numbers that do not fit", got=end,
+                                  expected=f"{error.expected}, for {shape}") from None
+
+
+def require_computation(value: Any, subject: str) -> None:
+    """Raise InvalidArgument for what is no program."""
+    if not isinstance(value, XlaComputation):
+        hint = ""
+        if callable(value):
+            hint = "trace a JAX function with from_jax(function, *arguments); torch.func differentiates a torch function"
+        raise InvalidArgument("not a computation", subject=subject, got=type(value).__name__,
+                              expected="an XlaComputation (of load, from_jax or XlaBuilder.build())", hint=hint)
+
+
+def fits(sizes: Sequence[int], shape: Shape) -> bool:
+    """Whether sizes are those of a shape; of dynamic dimensions at most the bound, or anything where there is none."""
     if shape.is_static or len(sizes) != shape.rank:
-        return False
+        return tuple(sizes) == shape.dimensions
     return all(have == size or (dynamic and (size < 0 or have <= size))
                for have, size, dynamic in zip(sizes, shape.dimensions, shape.dynamic_flags, strict=True))
 
@@ -282,41 +275,8 @@ def tensor_from_numpy(array: Any, shape: Shape, number: int) -> torch.Tensor:
     """A NumPy argument as a tensor of the parameter's boundary dtype. Raises InvalidArgument for another type or shape."""
     array = np.asarray(array)
     if type_from_numpy(array.dtype) is not shape.element_type or (
-            array.shape != shape.dimensions and not _fits(array.shape, shape)):
+            array.shape != shape.dimensions and not fits(array.shape, shape)):
         raise InvalidArgument(f"argument {number} has the wrong shape or dtype", got=f"{array.dtype}{list(array.shape)}",
                               expected=str(shape))
-    carrier = numerics.carrier_from_numpy(array, shape.element_type)
-    return numerics.from_carrier(carrier, shape.element_type)
-
-
-_SLICE = re.compile(r"slice\((None|-?\d+), (None|-?\d+), (None|-?\d+)\)")
-_INDEX = re.compile(r"\[\(((?:[-\d:]+(?:, )?)+),?\)\]|\[\(?([-\d:]+),?\)?\]$")
-_KERNEL = re.compile(r"= xla_torch_lowering_kernels_([a-z]+)_(\w+)\(")
-
-
-def _readable(code: str) -> str:
-    """What torch.fx prints as ``x[(slice(None, None, None), slice(0, 3, None))]`` the way people write it, ``x[:, 0:3]``,
-    and our own kernels by their name below `xla_torch.lowering`."""
-    def colon(match: re.Match[str]) -> str:
-        start, stop, step = ("" if word == "None" else word for word in match.groups())
-        return f"{start}:{stop}" + (f":{step}" if step else "")
-
-    code = _KERNEL.sub(r"= kernels.\1.\2(", code)
-    if "slice(" not in code:
-        return code
-    return _INDEX.sub(lambda m: f"[{m.group(1) or m.group(2)}]", _SLICE.sub(colon, code))
-
-
-def annotated_code(module: torch.fx.GraphModule, indent: str = "") -> str:
-    """The source of a GraphModule and its sub-programs, each line with the name of its HLO instruction."""
-    origin = {n.name: n.meta["hlo"] for n in module.graph.nodes if "hlo" in n.meta}
-    lines: list[str] = []
-    for line in module.code.strip().splitlines():
-        instruction = origin.get(line.split("=", 1)[0].strip().split(":")[0])
-        code = _readable(line.split(";  ")[0])
-        note = f"  # %{comment(instruction.name)}" if instruction is not None else ""
-        lines.append(f"{indent}{code}{note}".rstrip())
-    for name, child in module.named_children():
-        if isinstance(child, torch.fx.GraphModule):
-            lines += ["", f"{indent}# self.{name}:", annotated_code(child, indent)]
-    return "\n".join(lines)
+    stored = numerics.storage_from_numpy(array, shape.element_type)
+    return numerics.from_storage(stored, shape.element_type)

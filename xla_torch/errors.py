@@ -71,5 +71,29 @@ class ExecutionError(XlaError, RuntimeError):
     """A failure while a program runs."""
 
 
+class InternalError(XlaError, RuntimeError):
+    """A defect of xla_torch itself; the error behind it is chained."""
+
+    def __init__(self, what: str, *, subject: str = "", got: object = "", expected: object = "", where: str = "",
+                 hint: str = "this is a defect of xla_torch: please report it with this message and the program"):
+        super().__init__(what, subject=subject, got=got, expected=expected, where=where, hint=hint)
+
+
+class XlaWarning(UserWarning):
+    """Base of xla_torch's warnings. They print as the errors do."""
+
+    def __init__(self, what: str, *, subject: str = "", got: object = "", expected: object = "", where: str = "",
+                 hint: str = ""):
+        super().__init__(str(XlaError(what, subject=subject, got=got, expected=expected, where=where, hint=hint)))
+
+
+class LostDerivatives(XlaWarning):
+    """A program is differentiated by its ops' rules, and shows that its author wrote others."""
+
+
+class PerhapsLostDerivatives(LostDerivatives):
+    """A program is differentiated by its ops' rules, and its author may have written others: JAX wrote it, and does not say."""
+
+
 class MissingDependency(XlaError, ImportError):
     """A front end that needs an optional library; the hint says what to install."""

@@ -1,6 +1,6 @@
 """Arrays in their physical buffers: `pack` lays a tensor out as its shape's layout says, `unpack` reads it back.
 
-Document: spec `shapes.md`, sections 3 to 5. The layout's order is a permutation, and each level of tiles is a padding, a split
+Specification: hlo/SPEC.md, Tiling. The layout's order is a permutation, and each level of tiles is a padding, a split
 of every tiled dimension into (tile, place in the tile), and a permutation that moves the places inside to the end. Where
 `Shape.linear_index` gives the place of one element, these move all of them at once.
 """
@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 import torch
 
+from .dtypes import torch_dtype
 from .errors import InvalidArgument, UnsupportedError
 from .shape import UNBOUNDED, Shape
 
@@ -43,9 +44,9 @@ def unpack(buffer: torch.Tensor, shape: Shape) -> torch.Tensor:
     The result may share memory with the buffer. Raises InvalidArgument for a buffer of another size or dtype.
     """
     bounds = _checked(shape)
-    if buffer.shape != (shape.buffer_size,) or buffer.dtype != shape.element_type.torch:
+    if buffer.shape != (shape.buffer_size,) or buffer.dtype != torch_dtype(shape.element_type):
         raise InvalidArgument("the buffer does not fit the shape", subject="unpack", got=_described(buffer),
-                              expected=f"{shape.element_type.torch}[{shape.buffer_size}] for {shape.to_text()}")
+                              expected=f"{torch_dtype(shape.element_type)}[{shape.buffer_size}] for {shape.to_text()}")
     order, levels = shape.minor_to_major[::-1], _levels(shape)
     stored = levels[-1].tiled if levels else [bounds[d] for d in order]
     tensor = buffer[:math.prod(stored)].reshape(stored)
@@ -130,8 +131,6 @@ def _checked(shape: Shape) -> tuple[int, ...]:
     if not shape.is_array or UNBOUNDED in shape.dimensions:
         raise InvalidArgument("only arrays of known size have a buffer", got=shape, expected="an array without '?'")
     layout = shape.layout
-    for tile in layout.tiles if layout else ():
-        tile.check()
     if any(not _is_dense(*attribute) for attribute in (layout.other if layout else ())):
         raise UnsupportedError("only dense layouts are laid out", got=shape.to_text(),
                                expected="an order, tiles and a tail alignment")
@@ -147,9 +146,9 @@ def _check_tensor(tensor: torch.Tensor, shape: Shape) -> None:
     fits = tensor.dim() == shape.rank and all(
         n == size or (dynamic and n < size)
         for n, size, dynamic in zip(tensor.shape, shape.dimensions, shape.dynamic_flags, strict=True))
-    if not fits or tensor.dtype != shape.element_type.torch:
+    if not fits or tensor.dtype != torch_dtype(shape.element_type):
         raise InvalidArgument("the tensor does not fit the shape", subject="pack", got=_described(tensor),
-                              expected=f"{shape.element_type.torch}{list(shape.dimensions)} for {shape.to_text()}")
+                              expected=f"{torch_dtype(shape.element_type)}{list(shape.dimensions)} for {shape.to_text()}")
 
 
 def _described(tensor: torch.Tensor) -> str:

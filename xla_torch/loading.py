@@ -1,109 +1,166 @@
-"""Programs from files and text, whatever their form, and compiled callables."""
+"""Programs from files and text, whatever their form."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
-import pathlib
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
-import torch
-
+from .analysis.author_rules import note_author
 from .computation import XlaComputation
-from .errors import HloSyntaxError, InvalidArgument
-from .hlo.parser import parse_hlo as parse_module
-from .hlo.verifier import verify
-from .lowering.emit import lower
+from .errors import HloSyntaxError, InvalidArgument, XlaError
+from .exported_function import from_exported
+from .front import parse_module, verify
+from .hlo.cut_text import CutText, cut_text
+from .hlo.literal_text import LARGE_LITERALS as LARGE_HLO
+from .hlo.memory import mapped, unmapped
+from .interop.exported import is_exported, read_exported
+from .interop.exported_main import module_of
+from .interop.recognition import Form, form_of_text, recognise
+from .library import Library
+from .mlir import bytecode
+from .mlir.ir import Elements, Operation, walk
+from .mlir.text_elements import LARGE_LITERALS as LARGE_MLIR
+from .polymorphic import PolymorphicComputation
+from .proto.containers import read_proto
+from .stablehlo.convert import Functions, UnknownSizes, to_module
+from .stablehlo.reading import read_mlir
 
-_MLIR = re.compile(r"(?:\s|//[^\n]*\n)*(?:module(?: @| \{| attributes)|func\.func|#loc)")
-"""How MLIR text begins, perhaps after comments."""
+T = TypeVar("T")
 
 
 def load(path: str | os.PathLike[str], entry: str | None = None) -> XlaComputation:
-    """A program from a file: HLO text (.hlo, .txt), StableHLO text or bytecode (.mlir, .mlirbc), HLO proto (.pb).
+    """A program from a file: HLO text, MLIR text or bytecode (StableHLO, portable artifacts), an HLO proto (a module, an HloProto
+    or a snapshot), or a file of jax.export.
 
     The content decides, not the name. `entry` is the function to run of a StableHLO module, see `from_stablehlo`. Raises
-    HloSyntaxError, InvalidArgument or UnsupportedError with the place in the file; StableHLO and protos need jaxlib
-    (MissingDependency says what to install).
+    InvalidArgument, which names what it seems to be, for a file that is no program; HloSyntaxError, InvalidArgument or
+    UnsupportedError with the place in the file for one that is not right.
     """
-    path = pathlib.Path(path)
-    data = path.read_bytes()
-    if data[:4] == b"ML\xefR" or path.suffix == ".mlirbc":
-        return from_stablehlo(data, entry)
+    name = os.fspath(path)
+    if os.path.isdir(name):
+        raise InvalidArgument("this is a folder", subject=name, expected="a file", hint="python -m xla_torch show DIR lists what "
+                              "is in a folder of --xla_dump_to")
+    with mapped(path) as data:
+        form = recognise(data, name)
+        if form is Form.HLO_PROTO:
+            return from_hlo_proto(data)
+        if form is Form.HLO_TEXT:
+            return _read_text(data, name, LARGE_HLO, lambda text, cuts: _parsed(text, name, cuts))
+        return from_stablehlo(data, entry, name)
+
+
+def _read_text(data: memoryview, name: str, large_literals: re.Pattern[bytes], read: Callable[[str, CutText | None], T]) -> T:
+    """What `read` makes of a text, without holding large literals as text if that can be."""
+    cut = cut_text(data, large_literals)
+    if cut is not None:
+        with contextlib.suppress(XlaError):  # which would be about the shortened text
+            found = read(cut.text, cut)
+            if cut.all_taken:
+                return found
+    return read(_decoded(data, name), None)
+
+
+def _decoded(data: bytes | memoryview, name: str) -> str:
     try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        return from_hlo_proto(data)
-    if path.suffix == ".pb":
-        return from_hlo_proto(data)
-    return from_stablehlo(text, entry) if _is_mlir(text, path) else parse_hlo(text, str(path))
-
-
-def _is_mlir(text: str, path: pathlib.Path) -> bool:
-    return path.suffix == ".mlir" or _MLIR.match(text) is not None
+        return str(data, "utf-8")
+    except UnicodeDecodeError as error:
+        raise HloSyntaxError("the text is not UTF-8", subject=name, got=f"{bytes(data[error.start:error.start + 8])!r}",
+                             where=f"byte {error.start}") from None
 
 
 def parse_hlo(text: str, filename: str = "") -> XlaComputation:
     """A program from HLO text. Every instruction's shape is checked."""
     if not isinstance(text, str):
-        raise InvalidArgument("HLO text must be a string", got=type(text).__name__)
-    module = parse_module(text, filename)
+        raise _wrong_kind("HLO text must be a string", text, Form.HLO_TEXT)
+    return _parsed(text, filename)
+
+
+def _parsed(text: str, filename: str, cuts: CutText | None = None) -> XlaComputation:
+    try:
+        module = parse_module(text, filename, cuts)
+    except HloSyntaxError:
+        if form_of_text(text) is Form.MLIR_TEXT:
+            raise InvalidArgument("this is MLIR, not HLO text", subject=filename, got=repr(text[:1000].strip()[:40]),
+                                  hint="xla_torch.from_stablehlo reads it") from None
+        raise
     verify(module)
-    return XlaComputation(module)
+    return XlaComputation(note_author(module))
 
 
-def from_stablehlo(program: str | bytes, entry: str | None = None) -> XlaComputation:
-    """A program from StableHLO (or MHLO) text or bytecode, by XLA's own converter. Needs jaxlib.
+def from_stablehlo(program: Any, entry: str | None = None, filename: str = "") -> XlaComputation:
+    """A program from StableHLO (with CHLO or MHLO): text, bytecode, a file of jax.export, or what holds it: a
+    ``jax.export.Exported``, a ``jax.stages.Lowered``, a module of MLIR's Python bindings.
 
-    `entry` names the function to run; without it that is ``main``, or the only public function. Of a module with several
-    and no ``main``, a mapping from names to computations is returned. Quantized parameters and results are arrays of their
-    storage type. A program with dimensions of unknown size becomes a PolymorphicComputation, which is called in the same
-    way; for everything else its `specialised` gives an XlaComputation. Raises HloSyntaxError for what XLA's reader refuses,
-    InvalidArgument for an entry that does not exist.
+    `entry` names the function to run; without it that is ``main``, or the only public function. Of a module with several and no
+    ``main``, a mapping from names to computations is returned. Quantized parameters and results are arrays of their storage
+    type. What jax.export wrote, as bytes or in memory, is a function over trees (`from_exported`). What else JAX lowered does not
+    have the derivatives that its author wrote, which is said when it is differentiated (LostDerivatives). A program with
+    dimensions of unknown size becomes a PolymorphicComputation, which is called in the same way; for everything else its
+    `specialised` gives an XlaComputation.
+    Raises HloSyntaxError for text and bytes that are no MLIR, InvalidArgument for other objects and for HLO, for an entry that
+    does not exist and for operations that do not fit their types, UnsupportedError for those that HLO has nothing for.
+    `filename` is for messages.
     """
-    from .interop.stablehlo import as_mlir, has_quantized_types, load_stablehlo, lost_promotions
-
-    program, computation, refused = as_mlir(program), None, None
-    try:
-        if entry in (None, "main") and not has_quantized_types(program):
-            computation = parse_hlo(load_stablehlo(program))
-    except (HloSyntaxError, InvalidArgument) as error:
-        refused = error
-    if computation is not None and not lost_promotions(computation.module):
-        return computation
-    from .interop.rewriting import rewritten
-
-    try:
-        return rewritten(program, entry)  # pyright: ignore[reportReturnType]
-    except HloSyntaxError as error:
-        raise refused or error from None
+    in_memory = hasattr(program, "mlir_module_serialized") and hasattr(program, "has_vjp")  # jax.export.Exported
+    if entry is None and (in_memory or (isinstance(program, (bytes, bytearray, memoryview)) and is_exported(program))):
+        return from_exported(program)
+    return _converted(_read_mlir(program, filename), entry)
 
 
-def from_hlo_proto(data: bytes) -> XlaComputation:
-    """A program from a serialized HloModuleProto (or an HloProto around one). Needs jaxlib."""
-    from .interop.stablehlo import hlo_text_from_proto
+def _read_mlir(program: Any, filename: str) -> Operation:
+    if not isinstance(program, (bytes, bytearray, memoryview)):
+        return read_mlir(program, filename)
+    program = memoryview(program)
+    if bytes(program[:len(bytecode.MAGIC)]) == bytecode.MAGIC:
+        return _unmapped(bytecode.parse(program))
+    form = recognise(program, filename)
+    if form is Form.EXPORTED:
+        return _unmapped(module_of(read_exported(program)))
+    if form is not Form.MLIR_TEXT:
+        raise InvalidArgument(f"this is {form.title}, not StableHLO", subject=filename, got=repr(bytes(program[:16])),
+                              hint=f"xla_torch.{form.function} reads it")
+    return _read_text(program, filename or "StableHLO", LARGE_MLIR, lambda text, cuts: read_mlir(text, filename, cuts))
 
-    return parse_hlo(hlo_text_from_proto(data))
+
+def _unmapped(operation: Operation) -> Operation:
+    """The operation, with constants in memory of their own where they lie in a mapped file."""
+    for found in walk(operation):
+        for name, value in found.attributes.items():
+            if isinstance(value, Elements):
+                found.attributes[name] = Elements(value.type, unmapped(value.value))
+    return operation
 
 
-def compile(computation: XlaComputation, backend: str = "eager") -> Callable[..., Any]:
-    """A callable for repeated runs. ``eager`` is the program itself; any other backend is one of torch.compile's
-    (``inductor``), which fuses it. Raises InvalidArgument for something that is no computation."""
-    if not isinstance(computation, XlaComputation):
-        raise InvalidArgument("not a computation", subject="compile", got=type(computation).__name__)
-    if backend == "eager":
-        return computation
-    compiled: dict[torch.device, Callable[..., Any]] = {}
+def _converted(operation: Operation, entry: str | None) -> XlaComputation:
+    found = to_module(operation, entry)
+    if isinstance(found, Functions):
+        return Library(found.names, functools.partial(_converted, operation))  # pyright: ignore[reportReturnType]
+    if isinstance(found, UnknownSizes):
+        return PolymorphicComputation(found)
+    return XlaComputation(note_author(found))
 
-    def call(*arguments: torch.Tensor) -> Any:
-        device = arguments[0].device if arguments else torch.device("cpu")
-        if torch.is_autocast_enabled(device.type):  # XLA's types are what the program says
-            with torch.autocast(device.type, enabled=False):
-                return call(*arguments)
-        if device not in compiled:
-            compiled[device] = torch.compile(lower(computation.prepared(), device, blocks=False), backend=backend)
-        with torch.no_grad():
-            return computation.unflatten(compiled[device](*arguments))
 
-    return call
+def _wrong_kind(what: str, given: object, wanted: Form) -> InvalidArgument:
+    """The error of an argument of another kind, with the function that takes it."""
+    hint = ""
+    if isinstance(given, (bytes, bytearray, memoryview)):
+        try:
+            form = recognise(bytes(given))
+            hint = "decode it" if form is wanted else f"this is {form.title}: xla_torch.{form.function} reads it"
+        except XlaError as error:
+            hint = error.what
+    return InvalidArgument(what, got=type(given).__name__, hint=hint)
+
+
+def from_hlo_proto(data: bytes | memoryview) -> XlaComputation:
+    """A program from a serialised HloModuleProto, or from what holds one: HloProto, HloSnapshot, HloUnoptimizedSnapshot.
+
+    Raises HloSyntaxError for bytes that are none of them, and whatever `parse_hlo` does.
+    """
+    module = read_proto(data).module()
+    verify(module)
+    return XlaComputation(note_author(module))

@@ -2,82 +2,372 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import functools
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
+import numpy as np
 import torch
 
-from .computation import XlaComputation
+from . import weights
+from .arguments import tensor_of
+from .autodiff.options import GradientOptions
+from .computation import XlaComputation, require_computation
 from .errors import InvalidArgument
+from .interop import flax
+from .interop import jax as jax_arrays
+from .jax_function import from_jax
+from .lowering import numerics
+from .parameter_paths import paths
+from .polymorphic import of_unknown_sizes
+from .running import dynamo
+from .torch_private import transforms_are_active
+from .tree_function import JaxFunction
+from .trees import Leaves, Path, dotted, nested
 
-if TYPE_CHECKING:
-    from .autodiff.options import GradientOptions
+Weights = Mapping[Any, Any] | Sequence[Any] | str | os.PathLike[str]
+"""Values by argument number, for the first arguments, by name, in a tree, or in a file of them."""
 
 
 class XlaModule(torch.nn.Module):
     """A computation some of whose arguments live in the module.
 
-    `parameters` gives their initial values, by argument number or as a list for the first arguments. Floating and
-    complex tensors become parameters, all others buffers; so do those numbered in `buffers`, which are kept but not
-    trained. The remaining arguments are passed to the call, in order::
+    `parameters` gives their initial values (tensors, NumPy or JAX arrays): by argument number, as a list for the first arguments,
+    by name (``params.Conv_0.bias``), as a tree, or as the path of a file (`weights.py` has which). Floating and complex arrays
+    become parameters, all others buffers; so do those whose numbers or names (or the beginnings of names, ``batch_stats``) are in
+    `buffers`, which are kept but not trained. The remaining arguments are passed to the call, in order::
 
         model = XlaModule(load("loss.hlo"), parameters=weights)      # loss(weights..., tokens, targets)
         optimizer = torch.optim.Adam(model.parameters())
         model(tokens, targets).backward()
 
-    Names in `state_dict` are the program's parameter names, with anything but letters, digits and ``_`` replaced.
-    `gradient_options` say how loops are walked back.
-    Raises InvalidArgument for an argument number that the program does not have, and for a value of another shape.
+    Of a `JaxFunction` (see also `XlaModule.from_jax`), arguments are trees: a tree is the first argument, a list the first ones.
+    Names in `state_dict` are places in these trees with dots; those of other programs are what JAX wrote of such places, or the
+    parameter names, with anything but letters, digits and ``_`` replaced. One `torch.nn.Parameter` given in two places is one
+    parameter. `gradient_options` say how loops are walked back. Unless `narrows`, 64-bit arguments are refused where the program
+    has 32 bits; otherwise integers must fit.
+
+    Raises InvalidArgument for an argument or name that the program does not have, and for a value of another shape or dtype,
+    which it names.
     """
 
-    def __init__(self, computation: XlaComputation,
-                 parameters: Mapping[int, torch.Tensor] | Sequence[torch.Tensor] = (), buffers: Sequence[int] = (),
-                 gradient_options: GradientOptions | None = None):
+    def __init__(self, computation: XlaComputation, parameters: Weights = (), buffers: Sequence[int | str] = (),
+                 gradient_options: GradientOptions | None = None, narrows: bool = True):
         super().__init__()
-        self.computation = computation if gradient_options is None else computation.with_gradient_options(gradient_options)
-        held = dict(parameters if isinstance(parameters, Mapping) else enumerate(parameters))
-        shape = computation.program_shape
-        self._names: list[str | None] = [None] * len(shape.parameters)
+        require_computation(computation, "XlaModule")
+        computation = computation if gradient_options is None else computation.with_gradient_options(gradient_options)
+        self.computation = computation.with_narrowing(narrows) if isinstance(computation, JaxFunction) else computation
+        self.narrows = narrows
+        self._replaced: tuple[str, ...] | None = None
+        given = weights.read(parameters) if isinstance(parameters, (str, os.PathLike)) else parameters
+        door = _Trees(self.computation) if isinstance(self.computation, JaxFunction) else _Flat(computation)
+        held = door.held(given)
+        places = _named(self, {number: door.path(number) for number in held}, door.strips)
+        self._names: list[str | None] = [places.get(k) for k in range(len(door.shapes))]
+        untrained = _untrained(buffers, places, door)
+        tied: dict[int, torch.nn.Parameter] = {}
         for number, value in sorted(held.items()):
-            self._check(number, value)
-            written = shape.parameter_names[number] if shape.parameter_names else ""
-            name = self._names[number] = self._free_name(written or f"arg{number}")
-            trained = (value.is_floating_point() or value.is_complex()) and number not in buffers
-            if trained:
-                self.register_parameter(name, torch.nn.Parameter(value.detach().clone()))
-            else:
-                self.register_buffer(name, value.detach().clone())
+            tensor = door.tensor(number, value, places[number])
+            self._keep(places[number], tensor, number not in untrained, value, tied)
 
-    def forward(self, *arguments: torch.Tensor) -> Any:
+    @classmethod
+    def from_jax(cls, function: Callable[..., Any], parameters: Any, *example_args: Any, buffers: Sequence[int | str] = (),
+                 gradient_options: GradientOptions | None = None, narrows: bool = True, **example_kwargs: Any) -> XlaModule:
+        """A JAX function whose first argument is the tree `parameters`, as a module that holds it and takes the rest::
+
+            model = XlaModule.from_jax(network.apply, variables, images, buffers=["batch_stats"])
+
+        `example_args` and `example_kwargs` are as for `xla_torch.from_jax`; other arguments as for the class. Variables of
+        flax.nnx that are not of its class Param become buffers.
+        """
+        traced = from_jax(function, parameters, *example_args, **example_kwargs)
+        return cls(traced, [parameters], buffers, gradient_options, narrows)
+
+    @classmethod
+    def from_nnx(cls, model: Any, *example_args: Any, buffers: Sequence[int | str] = (),
+                 gradient_options: GradientOptions | None = None, narrows: bool = True, **example_kwargs: Any) -> XlaModule:
+        """A model of flax.nnx as a module that holds its state: Params as parameters, all other variables as buffers.
+
+        What a call changes in the model, such as running means and the counters of random generators, it changes in the buffers.
+        So `example_args` and `example_kwargs` are those of ``model(...)``, and the model should be as it is to run: in training
+        or in evaluation. ``nnx.update(model, module.to_jax())`` brings the state back.
+        """
+        function, state, replaced = flax.as_function(model)
+        module = cls.from_jax(function, state, *example_args, buffers=buffers, gradient_options=gradient_options,
+                              narrows=narrows, **example_kwargs)
+        module._replaced = tuple(str(module._names[k]) for k in replaced)
+        return module
+
+    def forward(self, *arguments: Any, **named: Any) -> Any:
         """The program's result, with `arguments` in the places that the module does not hold."""
-        missing = self._names.count(None)
-        if len(arguments) != missing:
+        if torch.compiler.is_compiling():
+            return dynamo.one_call(self.forward, *arguments, **named)
+        held = self._held()
+        if isinstance(self.computation, JaxFunction):
+            return self._after(self.computation(*_Trees(self.computation).filled(held, arguments), **named))
+        missing = held.count(None)
+        if len(arguments) != missing or named:
             raise InvalidArgument("wrong number of arguments", subject="XlaModule", got=len(arguments),
                                   expected=f"{missing}: {self.extra_repr()}")
-        rest = iter(arguments)
-        return self.computation(*(next(rest) if name is None else getattr(self, name) for name in self._names))
+        return self.computation(*self._filled(held, iter(arguments)))
+
+    def _after(self, result: Any) -> Any:
+        """The result proper, of one that also has what the call replaces. Inside a transform of torch.func nothing is kept,
+        because there it would be one example's or a tangent's."""
+        if self._replaced is None:
+            return result
+        result, state = result
+        for name, tensor in zip(self._replaced, () if transforms_are_active() else state, strict=False):
+            group, _, last = name.rpartition(".")
+            # In a new tensor: the way back may still read the old one.
+            setattr(self.get_submodule(group), last, tensor.detach())
+        return result
+
+    def _filled(self, held: Sequence[Any], rest: Iterator[Any]) -> Iterator[Any]:
+        """The program's arguments: what the module holds, and between that the rest, narrowed to the program's types."""
+        device = next((t.device for t in held if t is not None), None)
+        shape = self.computation.program_shape
+        for number, (own, part) in enumerate(zip(held, shape.parameters, strict=True)):
+            if own is not None:
+                yield own
+            elif not part.is_array:
+                yield next(rest)
+            else:
+                called = functools.partial(_argument, number, shape.parameter_names)
+                yield tensor_of(next(rest), part, called, device, self.narrows)
 
     def extra_repr(self) -> str:
         """The arguments of `forward` and the result, as in ``(tokens: s32[8,32]) -> f32[]``."""
         shape = self.computation.program_shape
-        names = shape.parameter_names or [f"arg{i}" for i in range(len(self._names))]
+        names = [dotted(path) for path in _places(self.computation)]
         passed = (f"{name}: {part}" for name, part, held in zip(names, shape.parameters, self._names, strict=True)
                   if held is None)
         return f"({', '.join(passed)}) -> {shape.result}"
 
-    def _check(self, number: int, value: torch.Tensor) -> None:
-        expected = self.computation.program_shape.parameters
-        if not 0 <= number < len(expected):
-            raise InvalidArgument("no such argument", subject="XlaModule", got=number,
-                                  expected=f"0 to {len(expected) - 1}")
-        shape = expected[number]
-        if shape.is_static and tuple(value.shape) != shape.dimensions:
-            raise InvalidArgument(f"argument {number} has another shape", subject="XlaModule", got=list(value.shape),
-                                  expected=shape)
+    def to_numpy(self) -> Any:
+        """What the module holds, as the tree that it was given as, of NumPy arrays (ml_dtypes for narrow types). Of a
+        `JaxFunction` with several such arguments, the tuple of them; of other programs, dicts and lists by name."""
+        return self._tree(lambda array, _: array)
 
-    def _free_name(self, written: str) -> str:
-        name = re.sub(r"\W", "_", written, flags=re.ASCII)
-        while hasattr(self, name):
-            name += "_"
-        return name
+    def to_jax(self) -> Any:
+        """As `to_numpy`, of JAX arrays (and typed PRNG keys) where jax is installed."""
+        return self._tree(jax_arrays.as_jax_array)
+
+    def _tree(self, make: Callable[[np.ndarray, str | None], Any]) -> Any:
+        shapes = self.computation.program_shape.parameters
+        named = [(k, name, shapes[k].element_type) for k, name in enumerate(self._names) if name is not None]
+        arrays = {k: numerics.numpy_from_storage(numerics.to_storage(self._at(name).detach(), kind), kind)
+                  for k, name, kind in named}
+        if isinstance(self.computation, JaxFunction):
+            return _Trees(self.computation).trees(arrays, make)
+        return nested({tuple(name.split(".")): make(arrays[k], None) for k, name, _ in named})
+
+    def _held(self) -> list[Any]:
+        """For each of the program's parameters what the module holds of it, or None."""
+        parts = [None if name is None else name.rpartition(".") for name in self._names]
+        groups = {group: self._at(group) for group in {part[0] for part in parts if part is not None}}
+        return [None if part is None else getattr(groups[part[0]], part[2]) for part in parts]
+
+    def _at(self, name: str) -> Any:
+        return functools.reduce(getattr, name.split("."), self) if name else self
+
+    def _keep(self, name: str, tensor: torch.Tensor, trained: bool, given: Any, tied: dict[int, torch.nn.Parameter]) -> None:
+        """Keep a tensor under a name with dots, in modules that are named as its parts."""
+        *groups, last = name.split(".")
+        place: torch.nn.Module = self
+        for group in groups:
+            if group not in dict(place.named_children()):
+                place.add_module(group, Group())
+            place = place.get_submodule(group)
+        if not (trained and (tensor.is_floating_point() or tensor.is_complex())):
+            place.register_buffer(last, tensor)
+        elif isinstance(given, torch.nn.Parameter):
+            place.register_parameter(last, tied.setdefault(id(given), torch.nn.Parameter(tensor)))
+        else:
+            place.register_parameter(last, torch.nn.Parameter(tensor))
+
+
+class Group(torch.nn.Module):
+    """Weights whose names begin alike."""
+
+    def extra_repr(self) -> str:
+        own = {**self._parameters, **self._buffers}
+        return ", ".join(f"{n}: {str(t.dtype).removeprefix('torch.')}{list(t.shape)}" for n, t in own.items() if t is not None)
+
+
+def _as_weight(path: Path) -> str:
+    return f"weight {dotted(path)}" if path else "the tree of weights"
+
+
+def _argument(number: int, names: Sequence[str]) -> str:
+    return f"argument {number} ({names[number]})" if names and names[number] else f"argument {number}"
+
+
+def _places(computation: XlaComputation) -> list[Path]:
+    """Where each parameter of a program stood in the arguments of its function."""
+    unknown = of_unknown_sizes(computation)
+    one = computation if unknown is None else unknown.at()
+    parameters = one.entry.parameters
+    return paths(computation.program_shape.parameter_names or [""] * len(parameters), [p.op_name for p in parameters])
+
+
+class _Flat:
+    """The arguments of a program that is called with arrays."""
+
+    strips = True
+    """Whether the name of the one argument that all weights are parts of is left out."""
+
+    def __init__(self, computation: XlaComputation):
+        self.shapes, self._written = computation.program_shape.parameters, computation.program_shape.parameter_names
+        self._paths = _places(computation)
+
+    def path(self, number: int) -> Path:
+        return self._paths[number]
+
+    def untrained(self) -> set[int]:
+        return set()
+
+    def numbers_of(self, argument: int) -> list[int]:
+        return [argument]
+
+    def held(self, given: Any) -> dict[int, Any]:
+        """The values that are given, by the numbers of the program's parameters."""
+        if not isinstance(given, Mapping):
+            given = dict(enumerate(given))
+        if given and not all(isinstance(key, int) for key in given):
+            return weights.for_names(given, self._known())
+        for number in given:
+            if not 0 <= number < len(self.shapes):
+                raise InvalidArgument("no such argument", subject="XlaModule", got=number,
+                                      expected=f"0 to {len(self.shapes) - 1}")
+        return dict(given)
+
+    def _known(self) -> dict[str, int]:
+        """Each parameter by its name in the program and by its place, with and, where that is one parameter's, without the name
+        of the argument."""
+        inner = [dotted(path[1:]) for path in self._paths]
+        known = {name: k for k, name in enumerate(inner) if name and inner.count(name) == 1}
+        known |= {dotted(path): k for k, path in enumerate(self._paths)}
+        return known | {name: k for k, name in enumerate(self._written) if name}
+
+    def tensor(self, number: int, value: Any, name: str) -> torch.Tensor:
+        return _own(tensor_of(value, self.shapes[number], lambda: f"argument {number}" if "." not in name else f"weight {name}",
+                              narrow=False))
+
+
+class _Trees:
+    """The arguments of a function over trees. What the module holds are whole positional arguments."""
+
+    strips = False
+
+    def __init__(self, function: JaxFunction):
+        self._function = function
+        self._trees = function.in_tree.children[0].children
+        self.shapes = function.program_shape.parameters
+        self._numbers = [function.parameters_of(k) for k in range(len(self._trees))]
+        self._paths: dict[int, Path] = {}
+
+    def path(self, number: int) -> Path:
+        return self._paths[number]
+
+    def held(self, given: Any) -> dict[int, Any]:
+        found: dict[int, Any] = {}
+        trees = self._by_argument(given)
+        for argument, tree in trees.items():
+            structure = self._function.argument(argument)
+            leaves = weights.for_tree(tree, structure, _as_weight)
+            own = (self._function.signature.describe((0, argument)).removeprefix("argument "),)
+            for number, path, leaf in zip(self._numbers[argument], structure.plain_paths(), leaves, strict=True):
+                self._paths[number] = path if len(trees) == 1 and path else (*own, *path)
+                found[number] = leaf
+        return found
+
+    def _by_argument(self, given: Any) -> dict[int, Any]:
+        if isinstance(given, (list, tuple)) and type(given) in (list, tuple):
+            return dict(enumerate(given))
+        if isinstance(given, Mapping) and given and all(isinstance(key, int) for key in given):
+            return dict(given)
+        return {0: given}
+
+    def untrained(self) -> set[int]:
+        """The program's parameters that are variables of flax.nnx but not its Params."""
+        return {number for tree, numbers in zip(self._trees, self._numbers, strict=True)
+                for number, trained in zip(numbers, tree.trained(), strict=True) if not trained}
+
+    def tensor(self, number: int, value: Any, name: str) -> torch.Tensor:
+        return _own(self._function.weight(value, number, lambda: f"weight {name}"))
+
+    def numbers_of(self, argument: int) -> list[int]:
+        return self._function.parameters_of(argument)
+
+    def filled(self, held: Sequence[Any], arguments: Sequence[Any]) -> Iterator[Any]:
+        """The positional arguments of a call: what is held, as leaves, and between that the rest."""
+        rest = iter(arguments)
+        for numbers in self._numbers:
+            own = [held[k] for k in numbers]
+            if own and own[0] is not None:
+                yield Leaves(own)
+            else:
+                yield from (argument for argument in (next(rest, _ENDED),) if argument is not _ENDED)
+        yield from rest
+
+    def trees(self, arrays: Mapping[int, Any], make: Callable[[np.ndarray, str | None], Any]) -> Any:
+        kinds = dict(self._function.signature.key_inputs)
+        found = []
+        for tree, numbers in zip(self._trees, self._numbers, strict=True):
+            if numbers and numbers[0] in arrays:
+                found.append(tree.unflatten(make(arrays[k], kinds.get(k)) for k in numbers))
+        return found[0] if len(found) == 1 else tuple(found)
+
+
+_ENDED = object()
+
+
+def _own(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor in memory of its own."""
+    return tensor.detach().clone()
+
+
+def _untrained(buffers: Sequence[int | str], places: Mapping[int, str], door: _Flat | _Trees) -> set[int]:
+    """The numbers of those that are not trained. Raises InvalidArgument for names that nothing has."""
+    found = door.untrained()
+    for buffer in buffers:
+        if isinstance(buffer, int):
+            found |= set(door.numbers_of(buffer))
+            continue
+        own = {k for k, name in places.items() if name == buffer or name.startswith(f"{buffer}.")}
+        if not own:
+            raise InvalidArgument("no weight has this name", subject="buffers", got=buffer,
+                                  expected=", ".join([*places.values()][:6]))
+        found |= own
+    return found
+
+
+def _named(module: torch.nn.Module, found: Mapping[int, Path], strips: bool) -> dict[int, str]:
+    """Names with dots for what stands at these places: parts of names hold no dots, none is taken twice, and none is a name that
+    a module has already."""
+    if strips and all(len(path) > 1 for path in found.values()) and len({path[0] for path in found.values()}) == 1:
+        found = {k: path[1:] for k, path in found.items()}
+    blank = torch.nn.Module()
+    names: dict[int, str] = {}
+    groups = {tuple(map(_clean, path[:n])) for path in found.values() for n in range(1, len(path))}
+    taken: set[tuple[str, ...]] = set()
+    for number, path in sorted(found.items()):
+        parts = [_clean(part) for part in path]
+        inner = [_free(part, module if k == 0 else blank) for k, part in enumerate(parts)]
+        while tuple(inner) in taken or (tuple(parts) in groups and inner == parts):
+            inner[-1] += "_"
+        taken.add(tuple(inner))
+        names[number] = ".".join(inner)
+    return names
+
+
+def _clean(part: Any) -> str:
+    return str(part).replace(".", "_") or "_"
+
+
+def _free(part: str, module: torch.nn.Module) -> str:
+    while hasattr(module, part):
+        part += "_"
+    return part

@@ -1,18 +1,22 @@
 """Shapes, layouts and tiles: what XLA's text writes as ``bf16[8,1]{1,0:T(8,128)S(1)}``.
 
-Document: spec `shapes.md`. Everything here is immutable, hashable and free of torch. `parse_shape` and `str` are inverses.
+Specification: hlo/SPEC.md, Shapes and layouts. Everything here is immutable, hashable and free of torch. `parse_shape` and
+`to_text` are inverses.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from functools import cached_property
+from typing import Any
 
 from .errors import HloSyntaxError, InvalidArgument
-from .types import BUFFER, OPAQUE_TYPE, TOKEN, TUPLE, PrimitiveType, type_from_text
+from .sizes import Size, index_of, unnamed
+from .types import BUFFER, OPAQUE_TYPE, TOKEN, TUPLE, PrimitiveType, require_element_type, type_from_text
 
 UNBOUNDED = -(2**63)
 """Size of a dimension written ``?``: nothing is known about it."""
@@ -20,12 +24,13 @@ UNBOUNDED = -(2**63)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tile:
-    """One tiling level. A dimension of -1 (printed ``*``) is combined with the next more-minor one."""
+    """One tiling level. A dimension of -1 (printed ``*``) is combined with the next more-minor one. Raises InvalidArgument for a
+    tile that nothing can be laid out in."""
 
     dimensions: tuple[int, ...]
 
-    def check(self) -> None:
-        """Raise InvalidArgument for a tile that nothing can be laid out in."""
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dimensions", _whole(self.dimensions, "the sizes of a tile"))
         if not self.dimensions or self.dimensions[-1] == -1 or any(d < 1 and d != -1 for d in self.dimensions):
             raise InvalidArgument("a tile has no size", got=f"T{self}", expected="positive sizes, and '*' not at the end")
 
@@ -38,7 +43,9 @@ class Layout:
     """How an array lies in memory. `minor_to_major` lists dimensions from fastest to slowest varying.
 
     `other` keeps, as text and in order, the rare attributes that nothing here computes with: dim level types ``D(..)``,
-    index and pointer types, split configs ``SC(..)``, physical shape ``P(..)`` and metadata prefix ``M(..)``.
+    index and pointer types, split configs ``SC(..)``, physical shape ``P(..)`` and metadata prefix ``M(..)``. Raises
+    InvalidArgument for what cannot be laid out: an order that is no permutation, a tail padding under 1, a negative memory space
+    or element size.
     """
 
     minor_to_major: tuple[int, ...]
@@ -47,6 +54,20 @@ class Layout:
     element_size_in_bits: int = 0
     memory_space: int = 0
     other: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        order = _whole(self.minor_to_major, "minor_to_major")
+        if sorted(order) != list(range(len(order))):
+            raise InvalidArgument("minor_to_major is not a permutation", subject="Layout", got=list(order),
+                                  expected=f"each of 0..{len(order) - 1} once")
+        if not all(isinstance(tile, Tile) for tile in self.tiles):
+            raise InvalidArgument("tiles are no Tiles", subject="Layout", got=self.tiles, expected="Tile((8, 128)), ...")
+        for name, least in (("tail_padding_alignment", 1), ("element_size_in_bits", 0), ("memory_space", 0)):
+            (number,) = _whole((getattr(self, name),), name)
+            if number < least:
+                raise InvalidArgument(f"{name} is out of range", subject="Layout", got=number, expected=f"{least} or more")
+        object.__setattr__(self, "minor_to_major", order)
+        object.__setattr__(self, "tiles", tuple(self.tiles))
 
     def __str__(self) -> str:
         kept = dict(self.other)
@@ -66,12 +87,30 @@ class Layout:
         return "{" + ",".join(map(str, self.minor_to_major)) + (":" + text if text else "") + "}"
 
 
-@dataclasses.dataclass(frozen=True)
+def _whole(numbers: Sequence[int], what: str) -> tuple[int, ...]:
+    """Integers as a tuple. Raises InvalidArgument for anything else."""
+    try:
+        if not isinstance(numbers, (str, bytes)) and not any(isinstance(n, bool) for n in numbers):
+            return tuple(map(index_of, numbers))
+    except TypeError:
+        pass
+    raise InvalidArgument(f"{what}: no integers", got=repr(numbers), expected="a sequence of integers")
+
+
+@functools.cache
+def default_layout(rank: int) -> Layout:
+    """The layout that an array has where none is given: the last dimension varies fastest."""
+    return Layout(tuple(range(rank - 1, -1, -1)))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
 class Shape:
     """An array, tuple, token or opaque shape.
 
     `dimensions` holds sizes (for a bounded dynamic dimension its bound, for an unbounded one `UNBOUNDED`);
-    `dynamic_dimensions` is empty where every dimension is static, else one flag for each dimension.
+    `dynamic_dimensions` is empty where every dimension is static, else one flag for each dimension. Where no layout is given,
+    the array lies in the default layout: two shapes are equal where their layouts are, given or not. `repr` and
+    `to_text` write every layout, default ones too, and `str` none, as XLA's own do.
     """
 
     element_type: PrimitiveType
@@ -80,22 +119,48 @@ class Shape:
     dynamic_dimensions: tuple[bool, ...] = ()
     tuple_shapes: tuple[Shape, ...] = ()
 
+    def __post_init__(self) -> None:
+        if self.layout is not None and len(self.layout.minor_to_major) != len(self.dimensions):
+            count = len(self.layout.minor_to_major)
+            raise InvalidArgument(f"Dimensions size is {len(self.dimensions)}, but minor to major size is {count}",
+                                  got=str(self.layout), expected="one entry for each dimension")
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return (isinstance(other, Shape) and self.element_type is other.element_type and self.dimensions == other.dimensions
+                and self.dynamic_dimensions == other.dynamic_dimensions and self.tuple_shapes == other.tuple_shapes
+                and (self.layout is other.layout or self._laid_out == other._laid_out))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.element_type, self.dimensions, self.dynamic_dimensions, self.tuple_shapes))
+
+    @property
+    def _laid_out(self) -> Layout | None:
+        return self.layout or (default_layout(len(self.dimensions)) if self.dimensions else Layout(()))
+
     # ---- making shapes
 
     @staticmethod
-    def array(element_type: PrimitiveType, dimensions: Sequence[int] = (), dynamic: Sequence[bool] = (),
+    def array(element_type: PrimitiveType | Any, dimensions: Sequence[int] = (), dynamic: Sequence[bool] = (),
               layout: Layout | None = None) -> Shape:
-        """An array shape; `dynamic` may be empty. Raises InvalidArgument for negative sizes and non-array types."""
-        dims = tuple(map(int, dimensions))
-        if not element_type.is_array:
-            raise InvalidArgument(f"{element_type} is not an element type of arrays")
-        if any(d < 0 and d != UNBOUNDED for d in dims):
-            raise InvalidArgument("a dimension is negative", got=list(dims), expected="sizes of 0 or more")
-        flags = tuple(bool(f) or d == UNBOUNDED for f, d in zip(dynamic or [False] * len(dims), dims, strict=True))
-        return Shape(element_type, dims, layout, flags if any(flags) else ())
+        """An array shape, in XLA's default layout unless another is given; `dynamic` may be empty. The element type may be
+        spelt as NumPy and torch do. Raises InvalidArgument for negative sizes, a layout of another rank and non-array types."""
+        kind = require_element_type(element_type)
+        if layout is not None and not isinstance(layout, Layout):
+            raise InvalidArgument("not a layout", subject="Shape", got=repr(layout), expected="a Layout, as Layout((1, 0))")
+        shape = _array(kind, dimensions, dynamic, layout)
+        return dataclasses.replace(shape, layout=default_layout(shape.rank)) if layout is None else shape
 
     @staticmethod
     def tuple(shapes: Sequence[Shape]) -> Shape:
+        """A tuple of shapes. Raises InvalidArgument for what are none."""
+        if not all(isinstance(shape, Shape) for shape in shapes):
+            raise InvalidArgument("not a tuple of shapes", subject="Shape", got=", ".join(type(s).__name__ for s in shapes))
         return Shape(TUPLE, tuple_shapes=tuple(shapes))
 
     @staticmethod
@@ -111,7 +176,7 @@ class Shape:
 
     def with_dimensions(self, dimensions: Sequence[int], dynamic: Sequence[bool] = ()) -> Shape:
         """The same element type over other dimensions, static unless `dynamic` says otherwise; no layout."""
-        return Shape.array(self.element_type, dimensions, dynamic)
+        return _array(self.element_type, dimensions, dynamic, None)
 
     def without_layout(self) -> Shape:
         return self if self.layout is None and not self.tuple_shapes else self._bare
@@ -143,6 +208,16 @@ class Shape:
     def rank(self) -> int:
         return len(self.dimensions)
 
+    @property
+    def true_number_of_dimensions(self) -> int:
+        """How many dimensions have a size greater than 1 (an unbounded one may have)."""
+        return sum(d > 1 or d == UNBOUNDED for d in self.dimensions)
+
+    @property
+    def true_rank(self) -> int:
+        """The older name of the true number of dimensions."""
+        return self.true_number_of_dimensions
+
     @cached_property
     def is_static(self) -> bool:
         return not self.dynamic_dimensions and all(s.is_static for s in self.tuple_shapes)
@@ -156,6 +231,16 @@ class Shape:
     def element_count(self) -> int:
         """Number of elements of an array at its bounds; an unbounded dimension counts as 1."""
         return math.prod(1 if d == UNBOUNDED else d for d in self.dimensions)
+
+    @cached_property
+    def key(self) -> Hashable:
+        """What stands for it in a dictionary of what was made for equal shapes: of sizes that stand for many nothing is told by
+        that (see `sizes.unnamed`)."""
+        if self.tuple_shapes:
+            return (self.element_type, *(s.key for s in self.tuple_shapes))
+        if not any(isinstance(n, Size) for n in self.dimensions):
+            return self
+        return self.element_type, unnamed(self.dimensions), self.layout, self.dynamic_dimensions
 
     @property
     def byte_size(self) -> int:
@@ -244,7 +329,6 @@ class Shape:
         order = self.minor_to_major[::-1]
         bounds, place = [self.dimensions[d] for d in order], [index[d] for d in order]
         for tile in self.layout.tiles if self.layout else ():
-            tile.check()
             bounds, place = _apply_tile(bounds, place, tile.dimensions)
         return bounds, place
 
@@ -274,7 +358,22 @@ class Shape:
     def __str__(self) -> str:
         return self._text
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return self.to_text()
+
+
+def _array(element_type: PrimitiveType, dimensions: Sequence[int], dynamic: Sequence[bool], layout: Layout | None) -> Shape:
+    """The shape of an array, in the layout that is given or in none."""
+    dims = _whole(dimensions, "dimensions")
+    if any((d < 0 and d != UNBOUNDED) or d >= 2**63 for d in dims):
+        raise InvalidArgument("a dimension is negative" if min(dims) < 0 else "a dimension does not fit in 64 bits",
+                              got=list(dims), expected="sizes of 0 or more, less than 2**63")
+    if not dynamic and UNBOUNDED not in dims:
+        return Shape(element_type, dims, layout)
+    if dynamic and len(dynamic) != len(dims):
+        raise InvalidArgument("not one flag for each dimension", got=list(dynamic), expected=f"{len(dims)} flags")
+    flags = tuple(bool(f) or d == UNBOUNDED for f, d in zip(dynamic or [False] * len(dims), dims, strict=True))
+    return Shape(element_type, dims, layout, flags if any(flags) else ())
 
 
 def _apply_tile(bounds: list[int], place: list[int], tile: tuple[int, ...]) -> tuple[list[int], list[int]]:
@@ -313,8 +412,17 @@ class ProgramShape:
 
 # ---------------------------------------------------------------------------------------------------- parsing
 
-_LAYOUT = re.compile(r"\s*\{(?=\s*(?:\d|:))([^{}]*(?:\{[^{}]*\}[^{}]*)*)\}|\{\}")
-_LAYOUT_PIECE = re.compile(r"\s*(SC|[DTLESPM#*])\s*((?:\([^()]*(?:\([^()]*\)[^()]*)*\)\s*)+)")
+BLANK = r"(?:[ \t\n\r]++|/\*(?s:.*?)\*/|//[^\n\r]*+)*+"
+"""What XLA's lexer skips: no other blanks of Unicode, and comments."""
+
+_LAYOUT = re.compile(rf"{BLANK}\{{(?={BLANK}(?:[0-9]|:))([^{{}}]*+(?:\{{[^{{}}]*+\}}[^{{}}]*+)*+)\}}|\{{\}}")
+_GROUP = r"\(([^()]*+(?:\([^()]*+\)[^()]*+)*+)\)"
+_LAYOUT_PIECE = re.compile(rf"[ \t\n\r]*+(SC|[DTLESPM#*])[ \t\n\r]*+((?:{_GROUP}[ \t\n\r]*+)++)")
+_DIGITS = re.compile(r"[0-9]++")
+_OTHER_FACTS = {key: re.compile(pattern) for key, pattern in {
+    "D": r"\s*+[DCSH]?[+~]*+\s*+(?:,\s*+[DCSH]?[+~]*+\s*+)*+", "#": r"\s*+[us][0-9]++\s*+", "*": r"\s*+[us][0-9]++\s*+",
+    "SC": r"\s*+[0-9]++\s*+:[0-9,\s]*+", "P": r"(?s:.)++", "M": r"\s*+-?[0-9]++\s*+"}.items()}
+"""How the attributes of a layout are written that are kept as text."""
 _LAYOUT_ORDER = ("D", "T", "L", "#", "*", "E", "S", "SC", "P", "M")
 
 
@@ -326,7 +434,9 @@ def parse_shape(text: str) -> Shape:
     return shape
 
 
-_ARRAY = re.compile(r"([a-z][a-z0-9]*)\[([^\]]*)\]")
+_ARRAY = re.compile(rf"([a-z][a-z0-9]*+){BLANK}\[([^\]]*+)\]")
+_BUFFER = re.compile(rf"b{BLANK}(?=\()")
+_SIZE = re.compile(rf"{BLANK}(?:\?|(<=)?{BLANK}(-?[0-9]++)){BLANK}")
 _CACHE: dict[str, Shape] = {}
 
 
@@ -339,8 +449,10 @@ def scan_shape(text: str, start: int) -> tuple[Shape, int]:
     pos = _skip(text, start)
     if text.startswith("(", pos):
         return _scan_tuple(text, pos)
-    if text.startswith("b(", pos):
-        inner, end = _scan_tuple(text, pos + 1)
+    if buffer := _BUFFER.match(text, pos):
+        inner, end = _scan_tuple(text, buffer.end())
+        if len(inner.tuple_shapes) != 1 or not inner.tuple_shapes[0].is_array:
+            raise _syntax(text, pos, "a buffer holds one array", "b(f32[2])", str(inner))
         return Shape(BUFFER, tuple_shapes=inner.tuple_shapes), end
     match = _ARRAY.match(text, pos)
     if not match:
@@ -383,11 +495,13 @@ def _scan_tuple(text: str, pos: int) -> tuple[Shape, int]:
     if flat and (known := _CACHE.get(flat.group())):
         return known, flat.end()
     pos = _skip(text, pos + 1)
-    while not text.startswith(")", pos):
+    more = not text.startswith(")", pos)
+    while more:
         shape, pos = scan_shape(text, pos)
         parts.append(shape)
         pos = _skip(text, pos)
-        if text.startswith(",", pos):
+        more = text.startswith(",", pos)
+        if more:
             pos = _skip(text, pos + 1)
         elif not text.startswith(")", pos):
             raise _syntax(text, pos, "a tuple shape goes on wrongly", "',' or ')'", _word_at(text, pos))
@@ -397,8 +511,8 @@ def _scan_tuple(text: str, pos: int) -> tuple[Shape, int]:
     return shape, pos + 1
 
 
-_FLAT_TUPLE = re.compile(r"\([^()]*\)")
-_SPACE = re.compile(r"(?:\s+|/\*.*?\*/|//[^\n]*)*", re.S)
+_FLAT_TUPLE = re.compile(r"\([^()]*+\)")
+_SPACE = re.compile(BLANK)
 
 
 def _word_at(text: str, pos: int) -> str:
@@ -414,24 +528,24 @@ def _skip(text: str, pos: int) -> int:
 
 def _dimensions(text: str, pos: int, dims: str) -> tuple[tuple[int, ...], tuple[bool, ...]]:
     sizes, flags = [], []
-    for part in dims.split(",") if dims.strip() else []:
-        word = part.strip()
-        try:
-            sizes.append(UNBOUNDED if word == "?" else int(word.removeprefix("<=")))
-        except ValueError:
-            raise _syntax(text, pos, "a dimension is not a size", "N, <=N or ?", got=repr(word)) from None
+    for part in dims.split(",") if _skip(dims, 0) < len(dims) else []:
+        word = _SIZE.fullmatch(part)
+        if word is None:
+            raise _syntax(text, pos, "a dimension is not a size", "N, <=N or ?", got=repr(part[:80]))
+        bounded, size = word.groups()
+        sizes.append(UNBOUNDED if size is None else int(size))
         if sizes[-1] >= 2**63:
-            raise _syntax(text, pos, "a dimension does not fit in 64 bits", "less than 2**63", got=word)
-        if sizes[-1] < 0 and word != "?":
-            raise _syntax(text, pos, "a dimension is negative", "0 or more", got=word)
-        flags.append(word == "?" or word.startswith("<="))
+            raise _syntax(text, pos, "a dimension does not fit in 64 bits", "less than 2**63", got=part[:80])
+        if sizes[-1] < 0 and size is not None:
+            raise _syntax(text, pos, "a dimension is negative", "0 or more", got=part[:80])
+        flags.append(size is None or bounded is not None)
     return tuple(sizes), tuple(flags)
 
 
 def _layout(text: str, pos: int, body: str, rank: int) -> Layout:
     order_text, _, rest = body.partition(":")
     words = [w.strip() for w in order_text.split(",")] if order_text.strip() else []
-    if not all(w.isdigit() for w in words):
+    if not all(_DIGITS.fullmatch(w) for w in words):
         raise _syntax(text, pos, "minor_to_major is not a list of dimensions", "integers", repr(order_text))
     order = tuple(map(int, words))
     if len(order) != rank:
@@ -446,23 +560,37 @@ def _layout(text: str, pos: int, body: str, rank: int) -> Layout:
         piece = _LAYOUT_PIECE.match(rest, at)
         if not piece or _LAYOUT_ORDER.index(piece.group(1)) <= place:
             raise _syntax(text, pos, "wrong layout attribute", " ".join(_LAYOUT_ORDER) + ", in this order", repr(rest[at:]))
-        key, groups = piece.group(1), re.findall(r"\(([^()]*(?:\([^()]*\)[^()]*)*)\)", piece.group(2))
+        key, groups = piece.group(1), re.findall(_GROUP, piece.group(2))
         place = _LAYOUT_ORDER.index(key)
         try:
             _layout_fact(key, groups, facts, other)
+        except InvalidArgument as error:
+            raise _syntax(text, pos, error.what, str(error.expected), str(error.got)) from None
         except ValueError:
             raise _syntax(text, pos, f"malformed layout attribute {key}", "integers in parentheses", repr(rest[at:])) from None
         at = piece.end()
-    return Layout(order, other=tuple(other), **facts)  # pyright: ignore[reportArgumentType]
+    try:
+        return Layout(order, other=tuple(other), **facts)  # pyright: ignore[reportArgumentType]
+    except InvalidArgument as error:
+        raise _syntax(text, pos, error.what, str(error.expected), str(error.got)) from None
 
 
 def _layout_fact(key: str, groups: list[str], facts: dict[str, object], other: list[tuple[str, str]]) -> None:
     if key == "T":
-        facts["tiles"] = tuple(Tile(tuple(-1 if w.strip() == "*" else int(w) for w in g.split(","))) for g in groups)
+        facts["tiles"] = tuple(Tile(tuple(-1 if w.strip() == "*" else _whole_number(w) for w in g.split(","))) for g in groups)
     elif key in ("L", "E", "S"):
-        facts[{"L": "tail_padding_alignment", "E": "element_size_in_bits", "S": "memory_space"}[key]] = int(groups[0])
+        facts[{"L": "tail_padding_alignment", "E": "element_size_in_bits", "S": "memory_space"}[key]] = _whole_number(groups[0])
     else:
+        if not all(_OTHER_FACTS[key].fullmatch(g) for g in groups):
+            raise ValueError(key)
         other.append((key, ")(".join(groups)))
+
+
+def _whole_number(text: str) -> int:
+    """Raises ValueError for what is none, as ``1_0`` or ``+3``."""
+    if not re.fullmatch(r"\s*+-?[0-9]++\s*+", text):
+        raise ValueError(text)
+    return int(text)
 
 
 def _syntax(text: str, pos: int, what: str, expected: str, got: str = "") -> HloSyntaxError:
@@ -471,3 +599,22 @@ def _syntax(text: str, pos: int, what: str, expected: str, got: str = "") -> Hlo
     error = HloSyntaxError(what, subject="shape", got=got, expected=expected, where=f"line {line}, column {column}")
     error.line, error.column = line, column
     return error
+
+
+def common_factors(old: Sequence[int], new: Sequence[int]) -> list[tuple[range, range]]:
+    """The finest split of both lists into runs of equal product, in order."""
+    runs, i, j = [], 0, 0
+    while i < len(old) or j < len(new):
+        start_i, start_j = i, j
+        product_i = product_j = 1
+        while True:
+            if i < len(old) and (product_i <= product_j or j == len(new)):
+                product_i *= old[i]
+                i += 1
+            elif j < len(new):
+                product_j *= new[j]
+                j += 1
+            if product_i == product_j or (i == len(old) and j == len(new)):
+                break
+        runs.append((range(start_i, i), range(start_j, j)))
+    return runs

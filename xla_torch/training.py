@@ -18,22 +18,30 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import torch
 
-from . import ops
-from .autodiff import value_and_grad
-from .autodiff.program import closed
-from .builder import XlaBuilder, XlaOp
-from .computation import XlaComputation
+from . import functions as ops
+from . import tree_gradients
+from .autodiff.derivatives import finished
+from .computation import XlaComputation, require_computation
 from .errors import InvalidArgument
+from .gradients import value_and_grad
+from .hlo_builder import Builder, XlaOp
+from .polymorphic import for_every_size
 from .shape import Shape
-from .transform.inline import Value, elements_of, leaves, regrouped
+from .transform.rewriter import Rewriter
+from .transform.values import Value, elements_of, leaves, regrouped
+from .tree_function import JaxFunction
+from .trees import flattened
 from .types import F32, S32, PrimitiveType
 
 Rule = Callable[[XlaOp, XlaOp, Sequence[XlaOp], XlaOp], tuple[XlaOp, Sequence[XlaOp]]]
 """From an array of parameters, its gradient, the arrays kept for it and the number of steps made so far (a float scalar) to
 its new value and the new arrays kept. All are of one type, at least F32."""
+
+C = TypeVar("C", bound=XlaComputation)
 
 LearningRate = float | Callable[[XlaOp], XlaOp]
 """A number, or a schedule: a function of ops from the number of steps made so far to the rate, both float scalars."""
@@ -46,10 +54,12 @@ class Optimizer:
     rule: Rule
     slots: int
 
-    def init(self, parameters: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-        """The state before the first step for these arrays: the number of steps (s32[]), and zeros."""
-        device = parameters[0].device if parameters else None
-        kept = [torch.zeros_like(p, requires_grad=False) for p in parameters for _ in range(self.slots)]
+    def init(self, parameters: Any) -> tuple[torch.Tensor, ...]:
+        """The state before the first step for these arrays, a sequence or any other tree: the number of steps (s32[]), and
+        zeros."""
+        arrays: list[torch.Tensor] = flattened(parameters)[0]
+        device = arrays[0].device if arrays else None
+        kept = [torch.zeros_like(p, requires_grad=False) for p in arrays for _ in range(self.slots)]
         return torch.zeros((), dtype=torch.int32, device=device), *kept
 
     def update(self, parameters: Sequence[XlaOp], gradients: Sequence[XlaOp], state: Sequence[XlaOp]) -> tuple[
@@ -77,26 +87,34 @@ def _as(x: XlaOp, element_type: PrimitiveType) -> XlaOp:
     return x if x.element_type is element_type else ops.ConvertElementType(x, element_type)
 
 
-def training_step(loss: XlaComputation, optimizer: Optimizer, argnums: int | Sequence[int] = 0) -> XlaComputation:
+@for_every_size()
+def training_step(loss: C, optimizer: Optimizer, argnums: int | Sequence[int] = 0) -> C:
     """The program of one training step.
 
     Takes the arguments of `loss`, then the optimizer's state (see `Optimizer.init`, for the arrays of the parameters
-    `argnums` in order). Returns ``(loss, parameters, state)``: the value of the (first) result, the updated parameter
+    `argnums` in order). Of a function over trees (`JaxFunction`), `argnums` are its positional arguments, which the state
+    follows. Returns ``(loss, parameters, state)``: the value of the (first) result, the updated parameter
     `argnums` (for a sequence the tuple of them), and the tuple of the new state. Raises as `value_and_grad` does.
     """
+    if isinstance(loss, JaxFunction):
+        return tree_gradients.stepped(loss, argnums, lambda flat, own: training_step(flat, optimizer, own))
+    require_computation(loss, "training_step")
     numbers = [argnums] if isinstance(argnums, int) else list(argnums)
-    differentiated = value_and_grad(loss, numbers)
-    builder = XlaBuilder(f"train_{loss.name}")
+    differentiated = value_and_grad(loss, numbers).program.differentiable
+    builder = Builder(f"train_{loss.name}")
     shape = loss.program_shape
     arguments = [builder.parameter(k, s.without_layout(), name) for k, (s, name) in enumerate(
         zip(shape.parameters, shape.parameter_names, strict=True))]
-    value, gradients = _pair(elements_of(ops.Call(builder, differentiated, arguments)))
-    parameters = [leaf for k in numbers for leaf in leaves(elements_of(arguments[k]))]
+    given = [elements_of(argument) for argument in arguments]
+    value, gradients = _pair(Rewriter(builder).run(differentiated, given))
+    parameters = [leaf for k in numbers for leaf in leaves(given[k])]
     state = _state_parameters(builder, len(arguments), parameters, optimizer.slots)
     after, state_after = optimizer.update(parameters, list(leaves(gradients)), state)
     rest = iter(after)
     updated: list[Value] = [regrouped([next(rest) for _ in shape.parameters[k].leaves()], shape.parameters[k]) for k in numbers]
-    return closed(builder, [value, updated[0] if isinstance(argnums, int) else updated, list(state_after)], loss)
+    result: Value = [value, updated[0] if isinstance(argnums, int) else updated, list(state_after)]
+    step: Any = XlaComputation(loss.program.derived(finished(builder, result)))
+    return step
 
 
 def _pair(value: Value) -> tuple[Value, Value]:
@@ -105,7 +123,7 @@ def _pair(value: Value) -> tuple[Value, Value]:
     return first, second
 
 
-def _state_parameters(builder: XlaBuilder, first: int, parameters: Sequence[XlaOp], slots: int) -> list[XlaOp]:
+def _state_parameters(builder: Builder, first: int, parameters: Sequence[XlaOp], slots: int) -> list[XlaOp]:
     kept = [(p.shape, f"kept_{n}_{p.instruction.name}") for p in parameters for n in range(slots)]
     return [builder.parameter(first + k, shape.without_layout(), name)
             for k, (shape, name) in enumerate([(Shape.array(S32), "step"), *kept])]

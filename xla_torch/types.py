@@ -1,12 +1,7 @@
-"""Element types: XLA's names and numbers, and how each is held in NumPy and in torch.
+"""Element types: XLA's names and numbers, and how each is held in NumPy (how in torch, `dtypes.py` says).
 
-Document: spec `shapes.md`, section 1. Every type has up to three torch faces:
-
-- `torch`: the dtype that users see at the boundary of a program, torch's own where torch has one;
-- `carrier`: the dtype that travels inside a lowered program. Torch lacks arithmetic for uint16, uint32 and uint64 (they
-  travel as the signed integer of the same bits), for integers under 8 bits (they travel in int8 or uint8 and wrap), and
-  for floats of 8 bits and fewer (they travel as float32 values that lie on the narrow grid).
-- `numpy`: the dtype of literals and of `run_numpy`, from ml_dtypes where NumPy has none.
+Specification: hlo/SPEC.md, Element types. `numpy` is the dtype of literals and of `run_numpy`, from ml_dtypes where NumPy has
+none.
 """
 
 from __future__ import annotations
@@ -17,7 +12,8 @@ from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
-import torch
+
+from .errors import InvalidArgument
 
 
 class Kind(enum.Enum):
@@ -36,53 +32,50 @@ class _Facts(NamedTuple):
     kind: Kind
     bits: int
     numpy: np.dtype | None
-    torch: torch.dtype | None
-    carrier: torch.dtype | None
 
 
-def _facts(number: int, kind: Kind, bits: int, numpy: Any = None, boundary: torch.dtype | None = None,
-           carrier: torch.dtype | None = None) -> _Facts:
-    return _Facts(number, kind, bits, None if numpy is None else np.dtype(numpy), boundary, carrier or boundary)
+def _facts(number: int, kind: Kind, bits: int, numpy: Any = None) -> _Facts:
+    return _Facts(number, kind, bits, None if numpy is None else np.dtype(numpy))
 
 
 _S, _U, _F, _C, _O = Kind.SIGNED, Kind.UNSIGNED, Kind.FLOAT, Kind.COMPLEX, Kind.OTHER
-_f32 = torch.float32
-_t = torch  # inside the enumeration `torch` is the name of an attribute
 
 
 class PrimitiveType(enum.Enum):
     """An XLA element type. The member's name in lower case is its HLO text (`PrimitiveType.BF16` is ``bf16``)."""
 
-    PRED = _facts(1, Kind.PRED, 8, np.bool_, _t.bool)
-    S1 = _facts(30, _S, 1, ml_dtypes.int1, _t.int8)
-    S2 = _facts(26, _S, 2, ml_dtypes.int2, _t.int8)
-    S4 = _facts(21, _S, 4, ml_dtypes.int4, _t.int8)
-    S8 = _facts(2, _S, 8, np.int8, _t.int8)
-    S16 = _facts(3, _S, 16, np.int16, _t.int16)
-    S32 = _facts(4, _S, 32, np.int32, _t.int32)
-    S64 = _facts(5, _S, 64, np.int64, _t.int64)
-    U1 = _facts(31, _U, 1, ml_dtypes.uint1, _t.uint8)
-    U2 = _facts(27, _U, 2, ml_dtypes.uint2, _t.uint8)
-    U4 = _facts(22, _U, 4, ml_dtypes.uint4, _t.uint8)
-    U8 = _facts(6, _U, 8, np.uint8, _t.uint8)
-    U16 = _facts(7, _U, 16, np.uint16, _t.uint16, _t.int16)
-    U32 = _facts(8, _U, 32, np.uint32, _t.uint32, _t.int32)
-    U64 = _facts(9, _U, 64, np.uint64, _t.uint64, _t.int64)
-    F16 = _facts(10, _F, 16, np.float16, _t.float16)
-    F32 = _facts(11, _F, 32, np.float32, _t.float32)
-    F64 = _facts(12, _F, 64, np.float64, _t.float64)
-    BF16 = _facts(16, _F, 16, ml_dtypes.bfloat16, _t.bfloat16)
-    F8E5M2 = _facts(19, _F, 8, ml_dtypes.float8_e5m2, _t.float8_e5m2, _f32)
-    F8E4M3 = _facts(28, _F, 8, ml_dtypes.float8_e4m3, _f32)
-    F8E4M3FN = _facts(20, _F, 8, ml_dtypes.float8_e4m3fn, _t.float8_e4m3fn, _f32)
-    F8E4M3B11FNUZ = _facts(23, _F, 8, ml_dtypes.float8_e4m3b11fnuz, _f32)
-    F8E4M3FNUZ = _facts(25, _F, 8, ml_dtypes.float8_e4m3fnuz, _t.float8_e4m3fnuz, _f32)
-    F8E5M2FNUZ = _facts(24, _F, 8, ml_dtypes.float8_e5m2fnuz, _t.float8_e5m2fnuz, _f32)
-    F8E3M4 = _facts(29, _F, 8, ml_dtypes.float8_e3m4, _f32)
-    F8E8M0FNU = _facts(33, _F, 8, ml_dtypes.float8_e8m0fnu, _t.float8_e8m0fnu, _f32)
-    F4E2M1FN = _facts(32, _F, 4, ml_dtypes.float4_e2m1fn, _f32)
-    C64 = _facts(15, _C, 64, np.complex64, _t.complex64)
-    C128 = _facts(18, _C, 128, np.complex128, _t.complex128)
+    PRED = _facts(1, Kind.PRED, 8, np.bool_)
+    S1 = _facts(30, _S, 1, ml_dtypes.int1)
+    S2 = _facts(26, _S, 2, ml_dtypes.int2)
+    S4 = _facts(21, _S, 4, ml_dtypes.int4)
+    S8 = _facts(2, _S, 8, np.int8)
+    S16 = _facts(3, _S, 16, np.int16)
+    S32 = _facts(4, _S, 32, np.int32)
+    S64 = _facts(5, _S, 64, np.int64)
+    U1 = _facts(31, _U, 1, ml_dtypes.uint1)
+    U2 = _facts(27, _U, 2, ml_dtypes.uint2)
+    U4 = _facts(22, _U, 4, ml_dtypes.uint4)
+    U8 = _facts(6, _U, 8, np.uint8)
+    U16 = _facts(7, _U, 16, np.uint16)
+    U32 = _facts(8, _U, 32, np.uint32)
+    U64 = _facts(9, _U, 64, np.uint64)
+    F16 = _facts(10, _F, 16, np.float16)
+    F32 = _facts(11, _F, 32, np.float32)
+    F64 = _facts(12, _F, 64, np.float64)
+    BF16 = _facts(16, _F, 16, ml_dtypes.bfloat16)
+    F8E5M2 = _facts(19, _F, 8, ml_dtypes.float8_e5m2)
+    F8E4M3 = _facts(28, _F, 8, ml_dtypes.float8_e4m3)
+    F8E4M3FN = _facts(20, _F, 8, ml_dtypes.float8_e4m3fn)
+    F8E4M3B11FNUZ = _facts(23, _F, 8, ml_dtypes.float8_e4m3b11fnuz)
+    F8E4M3FNUZ = _facts(25, _F, 8, ml_dtypes.float8_e4m3fnuz)
+    F8E5M2FNUZ = _facts(24, _F, 8, ml_dtypes.float8_e5m2fnuz)
+    F8E3M4 = _facts(29, _F, 8, ml_dtypes.float8_e3m4)
+    F8E8M0FNU = _facts(33, _F, 8, ml_dtypes.float8_e8m0fnu)
+    F4E2M1FN = _facts(32, _F, 4, ml_dtypes.float4_e2m1fn)
+    F6E3M2FN = _facts(35, _F, 6, ml_dtypes.float6_e3m2fn)
+    F6E2M3FN = _facts(36, _F, 6, ml_dtypes.float6_e2m3fn)
+    C64 = _facts(15, _C, 64, np.complex64)
+    C128 = _facts(18, _C, 128, np.complex128)
     TUPLE = _facts(13, _O, 0)
     OPAQUE_TYPE = _facts(14, _O, 0)
     TOKEN = _facts(17, _O, 0)
@@ -93,12 +86,10 @@ class PrimitiveType(enum.Enum):
     kind: Kind
     bits: int
     numpy: np.dtype | None
-    torch: _t.dtype | None
-    carrier: _t.dtype | None
     text: str
 
     def __init__(self, *facts: object):
-        self.number, self.kind, self.bits, self.numpy, self.torch, self.carrier = facts  # pyright: ignore
+        self.number, self.kind, self.bits, self.numpy = facts  # pyright: ignore
         self.text = {"OPAQUE_TYPE": "opaque"}.get(self.name, self.name.lower())
         self._hash = hash(self.name)
 
@@ -146,12 +137,12 @@ class PrimitiveType(enum.Enum):
 
     @property
     def is_narrow(self) -> bool:
-        """Travels in a wider carrier, so results must be wrapped or rounded to its grid."""
+        """Stored in a wider dtype, so results must be wrapped or rounded to its grid."""
         return 0 < self.bits < 8 or (self.kind is Kind.FLOAT and self.bits == 8)
 
     @property
     def hides_sign(self) -> bool:
-        """An unsigned type that travels in a signed carrier of the same width (U16, U32, U64)."""
+        """An unsigned type that is stored in the signed dtype of the same width (U16, U32, U64)."""
         return self.kind is Kind.UNSIGNED and self.bits > 8
 
     @property
@@ -163,9 +154,6 @@ class PrimitiveType(enum.Enum):
 _BY_TEXT = {t.text: t for t in PrimitiveType if t not in (PrimitiveType.TUPLE, PrimitiveType.BUFFER)}
 _BY_NUMBER = {t.number: t for t in PrimitiveType}
 _BY_NUMPY = {t.numpy: t for t in PrimitiveType if t.numpy is not None}
-# Where several types share a torch dtype, the type whose own dtype it is comes first in the enumeration's widths.
-_BY_TORCH = {t.torch: t for t in reversed(PrimitiveType) if t.torch is not None} | {
-    torch.int8: PrimitiveType.S8, torch.uint8: PrimitiveType.U8, torch.float32: PrimitiveType.F32}
 
 PRED = PrimitiveType.PRED
 S1 = PrimitiveType.S1
@@ -195,6 +183,8 @@ F8E5M2FNUZ = PrimitiveType.F8E5M2FNUZ
 F8E3M4 = PrimitiveType.F8E3M4
 F8E8M0FNU = PrimitiveType.F8E8M0FNU
 F4E2M1FN = PrimitiveType.F4E2M1FN
+F6E3M2FN = PrimitiveType.F6E3M2FN
+F6E2M3FN = PrimitiveType.F6E2M3FN
 C64 = PrimitiveType.C64
 C128 = PrimitiveType.C128
 TUPLE = PrimitiveType.TUPLE
@@ -218,9 +208,54 @@ def type_from_numpy(dtype: object) -> PrimitiveType | None:
     return _BY_NUMPY.get(np.dtype(dtype))  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
-def type_from_torch(dtype: torch.dtype) -> PrimitiveType | None:
-    """The type that a torch dtype stands for, or None. `torch.int8` is S8, never a narrower type."""
-    return _BY_TORCH.get(dtype)
+_BY_WORD = _BY_TEXT | {t.numpy.name: t for t in PrimitiveType if t.numpy is not None}
+"""Types by the names that HLO, NumPy and torch give them, which do not contradict each other."""
+_BY_SCALAR = {dtype.type: t for dtype, t in _BY_NUMPY.items()}
+
+
+def element_type_of(spelling: object) -> PrimitiveType | None:
+    """The type of arrays that is meant, or None: a PrimitiveType, its name (``"f32"``, ``"float32"``, ``"torch.float32"``), a
+    dtype of NumPy, ml_dtypes or torch, or the class of NumPy's, ml_dtypes' or JAX's scalars. ``int`` and ``float`` name no
+    width."""
+    if isinstance(spelling, PrimitiveType):
+        return spelling if spelling.is_array else None
+    if isinstance(spelling, str):
+        found = _BY_WORD.get(spelling.removeprefix("torch.").lower())
+        return found if found is not None and found.is_array else None
+    if isinstance(spelling, np.dtype):
+        return _BY_NUMPY.get(spelling)
+    if spelling is bool:
+        return PrimitiveType.PRED
+    if isinstance(spelling, type) and issubclass(spelling, np.generic):
+        return _BY_SCALAR.get(spelling)
+    inner = getattr(spelling, "dtype", None)
+    if isinstance(inner, np.dtype) and callable(spelling):  # JAX's scalar types
+        return _BY_NUMPY.get(inner)
+    if type(spelling).__module__ == "torch" and type(spelling).__name__ == "dtype":  # known by its name: no torch here
+        return _BY_WORD.get(str(spelling).removeprefix("torch."))
+    return None
+
+
+def require_element_type(spelling: object, subject: str = "") -> PrimitiveType:
+    """As `element_type_of`. Raises InvalidArgument for what names no element type of arrays."""
+    found = element_type_of(spelling)
+    if found is None:
+        no_width = any(spelling is known for known in (int, float, complex))
+        hint = "a width belongs to it: s32 or s64, f32 or f64" if no_width else ""
+        raise InvalidArgument(f"{spelling} is not an element type of arrays" if isinstance(spelling, PrimitiveType)
+                              else "not an element type of arrays", subject=subject, got=repr(spelling),
+                              expected='an element type, as F32, "f32", numpy.float32 or torch.float32', hint=hint)
+    return found
+
+
+def has_infinity(t: PrimitiveType) -> bool:
+    """Whether a floating type has infinities; what is too large becomes NaN or the largest number in those without."""
+    return t.is_floating and bool(np.isinf(np.asarray(np.inf).astype(t.numpy).astype(np.float32)))
+
+
+def has_zero(t: PrimitiveType) -> bool:
+    """Whether a type has a zero: all but that of scales do."""
+    return t is not F8E8M0FNU
 
 
 def complex_part(t: PrimitiveType) -> PrimitiveType:

@@ -77,7 +77,7 @@ def paired_runs(computation: XlaComputation, runs: int) -> list[tuple[float, flo
     """Seconds of ours and of XLA's, one after the other, after two runs to warm up."""
     import jax
 
-    from oracle import executable
+    from support.oracle import executable
 
     rng = np.random.default_rng(0)
     arrays = [rng.normal(size=s.dimensions).astype(np.float32) if s.element_type.is_floating

@@ -21,7 +21,7 @@ import torch.distributed as dist
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from distributed_workers import workers  # the helpers stand beside the tests
+from support.distributed_workers import workers  # the helpers stand beside the tests
 from xla_torch import XlaComputation, parse_hlo, run_replicas
 from xla_torch.distributed import of_process_group
 

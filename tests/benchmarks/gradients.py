@@ -26,7 +26,7 @@ import torch
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 import xla_torch
-from counting import Counted
+from support.counting import Counted
 from xla_torch import XlaComputation, demo
 from xla_torch.errors import DifferentiationError
 

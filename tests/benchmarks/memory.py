@@ -13,7 +13,7 @@ import torch
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from benchmarks.models import MODELS, Model
-from counting import Counted
+from support.counting import Counted
 
 
 def measure(model: Model) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from torch.nn.functional import conv2d, conv_transpose2d, cross_entropy, gelu, m
 
 from xla_torch import from_jax
 from xla_torch.demo import gpt
-from xla_torch.interop.jax import JaxFunction
+from xla_torch.jax_function import JaxFunction
 
 Tree = Any
 
@@ -40,10 +40,11 @@ class Model:
 
 
 def model(function: Callable[..., Any], by_hand: Callable[..., torch.Tensor], parameters: Tree, *batch: np.ndarray) -> Model:
-    """A JAX function of NumPy parameters and a NumPy batch, with what computes the same in torch."""
+    """A JAX function of NumPy parameters and a NumPy batch, with what computes the same in torch. Its gradients are ours: of
+    a scan JAX's own keep rows of their choice."""
     tensors = jax.tree_util.tree_map(lambda array: torch.from_numpy(np.asarray(array)), (parameters, *batch))
     with jax.enable_x64(False):
-        return Model(tensors[0], tensors[1:], from_jax(function, parameters, *batch), by_hand)
+        return Model(tensors[0], tensors[1:], from_jax(function, parameters, *batch, derivatives="xla"), by_hand)
 
 
 def normal(*dims: int, seed: int = 0) -> np.ndarray:

@@ -1,9 +1,10 @@
-"""Differentiation: programs in, programs out (`grad`, `value_and_grad`, `vjp`, `jvp`), and the bridge to torch.autograd."""
+"""Differentiation of computations: reverse mode, forward mode, and what is kept between the ways forward and back.
 
-from grad_rules._user import register_gradient
+Computations go in and come out; no opcode is known by name here but by the handlers of loops, branches and channels. What an
+op's gradient is stands in `grad_rules`.
+"""
 
-from . import branches, channels, loops
+from . import branches, calls, loops, transfers  # noqa: F401  (each enters what it handles)
 from .options import GradientOptions
-from .program import grad, jvp, value_and_grad, vjp
 
-__all__ = ["GradientOptions", "branches", "channels", "grad", "jvp", "loops", "register_gradient", "value_and_grad", "vjp"]
+__all__ = ["GradientOptions"]

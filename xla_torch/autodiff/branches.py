@@ -1,67 +1,89 @@
-"""Conditionals in reverse mode: the gradient of a `conditional` is a `conditional` on the same selector.
+"""Branches in derivatives: the gradient of a conditional is a conditional on the same selector.
 
 Each branch of the way back runs its own forward branch once more and walks it back, so nothing is kept for the branches
-that were not taken.
+that were not taken. In forward mode the branches return tangents beside their results.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
-from ..builder import XlaBuilder, XlaOp
 from ..errors import DifferentiationError
+from ..hlo.inference import is_pure
 from ..hlo.ir import Computation, Instruction, reachable
-from ..opcodes.inference import is_pure
+from ..hlo.regions import branches_of, with_regions
+from ..hlo.schema import Control
+from ..hlo_builder import Builder, XlaOp
 from ..shape import Shape
-from ..transform.inline import Value, as_op, element, kept_facts, leaves, make_tuple
-from .activity import Control, Flags, activity, analyse, both, control, either
-from .engine import Cotangent, Tape, add, materialised
+from ..transform.rewriter import kept_facts
+from ..transform.values import Value, as_op, element, leaves, make_tuple
+from .activity import activity, analyse
+from .cotangents import Cotangent, add, materialised, parts_of
+from .engine import Recording
+from .flags import Flags, both, differentiable, either, flags_of, present, spread
+from .forward import flagged, tangent_shapes, values_and_tangents, with_tangents
 from .options import GradientOptions
 from .sharing import SharingBuilder
+from .structure import ForwardPass, ReversePass, Structural, Tangent, region_kind
 
 
-@control("conditional")
-class _Conditional(Control):
-    """A conditional in plain form: a selector and one flat tuple for each branch; the result is a flat tuple."""
+@region_kind(Control.BRANCHES)
+class _Branches(Structural):
+    """In canonical form: a selector and one flat tuple for each branch; the result is a flat tuple."""
 
     def active(self, instruction: Instruction, operands: list[Flags]) -> Flags:
         found: Flags = False
-        for branch, flags in zip(instruction.called_computations, operands[1:], strict=True):
+        for branch, flags in zip(branches_of(instruction), operands[1:], strict=True):
             found = either(found, activity(branch, [flags])[branch.root])
         return found
 
     def demand(self, instruction: Instruction, wanted: Flags, operands: list[Flags]) -> list[Flags]:
         found: list[Flags] = [False]
-        for branch, flags in zip(instruction.called_computations, operands[1:], strict=True):
+        for branch, flags in zip(branches_of(instruction), operands[1:], strict=True):
             demanded = analyse(branch, [flags], wanted).demanded.get(branch.parameters[0], False)
             found.append(both(demanded, flags))
         return found
 
-    def backward(self, tape: Tape, instruction: Instruction, ct: Cotangent) -> Sequence[Cotangent]:
+    def backward(self, run: ReversePass, instruction: Instruction, ct: Cotangent) -> Sequence[Cotangent]:
         _require_repeatable(instruction)
         assert isinstance(ct, tuple)
         wanted = tuple(part is not None for part in ct)
-        active = [tape.facts.active[o] for o in instruction.operands]
-        taken = [list(leaves(tape.values[o])) for o in instruction.operands[1:]]
+        active = [run.facts.active[o] for o in instruction.operands]
+        taken = [list(leaves(run.values[o])) for o in instruction.operands[1:]]
         flags = self.demand(instruction, wanted, active)[1:]
         sources = {value.instruction: None for values, flag in zip(taken, flags, strict=True)
-                   for value, chosen in zip(values, _parts(flag, values), strict=True) if chosen}
+                   for value, chosen in zip(values, flags_of(flag, len(values)), strict=True) if chosen}
         if not sources:
             return [None] * len(instruction.operands)
-        back = _Back(instruction, ct, list(sources), tape.builder, tape.options)
-        found = back.emit(tape.values[instruction.operands[0]], taken, active[1:])
+        back = _Back(instruction, ct, list(sources), run.builder, run.options)
+        found = back.emit(run.values[instruction.operands[0]], taken, active[1:])
         return [None, *back.shared_out(found, taken)]
 
+    def tangent(self, run: ForwardPass, instruction: Instruction, operands: list[Value],
+                tangents: list[Tangent]) -> tuple[Value, Tangent]:
+        builder, flags, shapes = run.builder, run.active[instruction], instruction.shape.tuple_shapes
+        taken, branches = [as_op(builder, operands[0])], []
+        for branch, value, tangent in zip(branches_of(instruction), operands[1:], tangents[1:], strict=True):
+            inside = branch.parameters[0].shape
+            active = differentiable(inside, spread(inside, present(tangent)))
+            taken.append(make_tuple(builder, [*leaves(value), *flagged(builder, tangent, active, inside.tuple_shapes)]))
+            branches.append(with_tangents(branch, active, flags))
+        shape = Shape.tuple([*shapes, *tangent_shapes(flags, shapes)])
+        return values_and_tangents(_emit(builder, instruction, taken, branches, shape), flags)
 
-def _parts(flags: Flags, values: Sequence[Any]) -> tuple[Any, ...]:
-    return flags if isinstance(flags, tuple) else (flags,) * len(values)
+
+def _emit(builder: Builder, original: Instruction, operands: Sequence[XlaOp], branches: Sequence[Computation],
+          shape: Shape) -> XlaOp:
+    """The instruction with other operands, branches and results."""
+    rest = iter(branches)
+    return builder.append(Instruction(original.opcode, shape, [o.instruction for o in operands],
+                                      with_regions(original, lambda _: next(rest)), original.name, kept_facts(original)))
 
 
 def _require_repeatable(instruction: Instruction) -> None:
     """Branches are run again on the way back, which must do the same."""
-    for computation in reachable(instruction.called_computations):
+    for computation in reachable(branches_of(instruction)):
         for inner in computation.instructions:
             if not is_pure(inner):
                 raise DifferentiationError(
@@ -75,24 +97,19 @@ class _Back:
     branches may take it as an operand."""
 
     instruction: Instruction
-    ct: tuple[Any, ...]
+    ct: tuple[Cotangent, ...]
     sources: list[Instruction]
-    builder: XlaBuilder
+    builder: Builder
     options: GradientOptions
 
     def emit(self, selector: Value, taken: list[list[XlaOp]], active: list[Flags]) -> list[XlaOp]:
         """Emit it; the cotangents of `sources`."""
-        given = [part for part in self.ct if part is not None]
+        given = [part for part in self.ct if isinstance(part, XlaOp)]
         operands = [make_tuple(self.builder, [*values, *given]) for values in taken]
         branches = [self._branch(branch, operand.shape, values, flags) for branch, operand, values, flags in
-                    zip(self.instruction.called_computations, operands, taken, active, strict=True)]
-        rest = iter(branches)
-        regions = {name: tuple(next(rest) for _ in value) if isinstance(value, tuple) else next(rest)
-                   for name, value in self.instruction.attributes.items() if value}
+                    zip(branches_of(self.instruction), operands, taken, active, strict=True)]
         shape = Shape.tuple([s.shape.without_layout() for s in self.sources])
-        chosen = self.builder.append(Instruction(
-            "conditional", shape, [as_op(self.builder, selector).instruction, *(o.instruction for o in operands)], regions,
-            self.instruction.name, kept_facts(self.instruction)))
+        chosen = _emit(self.builder, self.instruction, [as_op(self.builder, selector), *operands], branches, shape)
         return [element(chosen, k) for k in range(len(self.sources))]
 
     def _branch(self, branch: Computation, shape: Shape, values: list[XlaOp], active: Flags) -> Computation:
@@ -101,17 +118,16 @@ class _Back:
         whole = builder.parameter(0, shape, "operands")
         inside = [element(whole, k) for k in range(len(shape.tuple_shapes))]
         forward, given = inside[:len(values)], iter(inside[len(values):])
-        tape = Tape(builder, branch, [list(forward)], [active], tuple(part is not None for part in self.ct),
-                    self.options)
-        (found,) = tape.backward(tuple(None if part is None else next(given) for part in self.ct))
-        parts = _parts(found if isinstance(found, tuple) else (None,) * len(values), values)
+        recording = Recording(builder, branch, [list(forward)], [active], tuple(part is not None for part in self.ct),
+                              self.options)
+        (found,) = recording.backward(tuple(None if part is None else next(given) for part in self.ct))
         sums: dict[Instruction, Cotangent] = {}
-        for value, part in zip(values, parts, strict=True):
+        for value, part in zip(values, parts_of(found, len(values)), strict=True):
             sums[value.instruction] = add(sums.get(value.instruction), part)
         results = [materialised(builder, sums.get(s), s.shape.without_layout()) for s in self.sources]
         return builder.finish(as_op(builder, results))
 
     def shared_out(self, found: list[XlaOp], taken: list[list[XlaOp]]) -> list[Cotangent]:
         """The sources' cotangents as cotangents of the branches' operands, each handed over once."""
-        left = dict(zip(self.sources, found, strict=True))
+        left: dict[Instruction, Cotangent] = dict(zip(self.sources, found, strict=True))
         return [tuple(left.pop(value.instruction, None) for value in values) for values in taken]

@@ -10,15 +10,20 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TypeVar
 
-from .. import ops
-from ..builder import XlaBuilder, XlaOp
+from .. import functions as ops
+from ..analysis.loops import CountedLoop
 from ..hlo.ir import Computation, Instruction
+from ..hlo.regions import loop_of
+from ..hlo_builder import Builder, XlaOp
+from ..opcodes import control
 from ..shape import Shape
-from ..transform.inline import Replay, Value, as_op, element, kept_facts, leaves, make_tuple
-from ..transform.loop_analysis import CountedLoop
+from ..transform.rewriter import Rewriter, kept_facts
+from ..transform.values import Value, as_op, element, leaves, make_tuple
 from ..types import S32
+
+T = TypeVar("T")
 
 _MARK = "xla_torch_segments"
 """The frontend attribute of loops that were cut, and of their segments: they are not cut again."""
@@ -31,7 +36,7 @@ def is_cut(loop: Instruction) -> bool:
 
 @dataclasses.dataclass
 class Segments:
-    """A loop in plain form, cut into segments of `length` iterations; where `length` is None, segment s has s + 1 of them.
+    """A loop in canonical form, cut into segments of `length` iterations; where `length` is None, segment s has s + 1 of them.
 
     A counted loop's counter is no carry any more, but computed from the segment's number and the place in the segment.
     """
@@ -59,13 +64,13 @@ class Segments:
         builder = initial[0].builder
         first = make_tuple(builder, [*(initial[k] for k in self.kept), builder.constant(0, S32)])
         regions = {"condition": self._outer_condition(), "body": self._outer_body()}
-        return Instruction("while", self.shape, [first.instruction], regions, self.loop.name, self.common)
+        return Instruction(control.while_, self.shape, [first.instruction], regions, self.loop.name, self.common)
 
-    def chosen(self, values: Sequence[Any], number: Any) -> tuple[Any, ...]:
+    def chosen(self, values: Sequence[T], number: T) -> tuple[T, ...]:
         """What belongs to the loop's carries, for the outer loop's; `number` for the segment's number."""
         return (*(values[k] for k in self.kept), number)
 
-    def restored(self, values: Sequence[Any], counter: Any) -> list[Any]:
+    def restored(self, values: Sequence[T], counter: T) -> list[T]:
         """What belongs to the outer loop's carries, for the loop's own; `counter` for a counter that is no carry any more."""
         whole = [counter] * len(self.loop.shape.tuple_shapes)
         for k, value in zip(self.kept, values, strict=False):
@@ -75,28 +80,28 @@ class Segments:
     # ---- the outer loop
 
     def _outer_condition(self) -> Computation:
-        builder = XlaBuilder(self.loop.attributes["condition"].name)
+        builder = Builder(loop_of(self.loop).condition.name)
         carry = _elements(builder, self.shape)
         if self.counted is None:
             return builder.finish(self._goes_on(builder, carry[:-1]))
         return builder.finish(ops.Lt(carry[-1], builder.constant(self.count, S32)))
 
     def _outer_body(self) -> Computation:
-        builder = XlaBuilder(f"{self.loop.attributes['body'].name}_segments")
+        builder = Builder(f"{loop_of(self.loop).body.name}_segments")
         carry = _elements(builder, self.shape)
         segment = carry[-1]
         inner = Shape.tuple([*self.shape.tuple_shapes, _NUMBER])
         first = make_tuple(builder, [*carry, builder.constant(0, S32)])
+        regions = {"condition": self._inner_condition(inner), "body": self._inner_body(inner)}
         loop = builder.append(Instruction(
-            "while", inner, [first.instruction], {"condition": self._inner_condition(inner), "body": self._inner_body(inner)},
-            f"{self.loop.name}_segment", self.common))
+            control.while_, inner, [first.instruction], regions, f"{self.loop.name}_segment", self.common))
         after = [element(loop, n) for n in range(len(self.kept))]
         return builder.finish(make_tuple(builder, [*after, ops.Add(segment, builder.constant(1, S32))]))
 
     # ---- the inner loop, over (carries, segment number, place in the segment)
 
     def _inner_condition(self, shape: Shape) -> Computation:
-        builder = XlaBuilder(f"{self.loop.attributes['condition'].name}_segment")
+        builder = Builder(f"{loop_of(self.loop).condition.name}_segment")
         *carry, segment, place = _elements(builder, shape)
         inside = ops.Lt(place, self._size(segment))
         return builder.finish(inside if self.counted else ops.And(inside, self._goes_on(builder, carry)))
@@ -113,10 +118,10 @@ class Segments:
         return ops.Min(length, ops.Sub(builder.constant(self.counted.trip_count, S32), before))
 
     def _inner_body(self, shape: Shape) -> Computation:
-        builder = XlaBuilder(self.loop.attributes["body"].name)
+        builder = Builder(loop_of(self.loop).body.name)
         *carry, segment, place = _elements(builder, shape)
         arguments = self.restored(carry, self._counter(segment, place) if self.counted else None)
-        after = list(leaves(Replay(builder).run(self.loop.attributes["body"], [arguments])))
+        after = list(leaves(Rewriter(builder).run(loop_of(self.loop).body, [arguments])))
         following = ops.Add(place, builder.constant(1, S32))
         return builder.finish(make_tuple(builder, [*(after[k] for k in self.kept), segment, following]))
 
@@ -128,13 +133,20 @@ class Segments:
         number = ops.Add(ops.Mul(segment, builder.constant(self.length, S32)), place)
         return counter_at(number, self.loop.shape.tuple_shapes[self.counted.index], self.counted.start, self.counted.step)
 
-    def _goes_on(self, builder: XlaBuilder, carry: Sequence[XlaOp]) -> XlaOp:
+    def _goes_on(self, builder: Builder, carry: Sequence[XlaOp]) -> XlaOp:
         """The loop's own condition."""
-        value: Value = Replay(builder).run(self.loop.attributes["condition"], [list(carry)])
+        value: Value = Rewriter(builder).run(loop_of(self.loop).condition, [list(carry)])
         return as_op(builder, value)
 
 
 _NUMBER = Shape.array(S32)
+
+
+def emitted_loop(original: Instruction, carry: XlaOp, shape: Shape, condition: Computation, body: Computation) -> XlaOp:
+    """A loop in the builder of `carry`, named after the one that it comes from."""
+    return carry.builder.append(Instruction(
+        control.while_, shape, [carry.instruction], {"condition": condition, "body": body}, original.name,
+        kept_facts(original)))
 
 
 def counter_at(row: XlaOp, shape: Shape, start: int | XlaOp, step: int) -> XlaOp:
@@ -152,6 +164,6 @@ def square_root(count: int) -> int:
     return max(1, math.isqrt(max(0, count - 1)) + 1)
 
 
-def _elements(builder: XlaBuilder, shape: Shape) -> list[XlaOp]:
+def _elements(builder: Builder, shape: Shape) -> list[XlaOp]:
     whole = builder.parameter(0, shape, "carry")
     return [element(whole, k) for k in range(len(shape.tuple_shapes))]

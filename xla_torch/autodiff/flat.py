@@ -1,41 +1,48 @@
-"""A program as torch.autograd sees it: flat array arguments, flat array results, and the way back between them."""
+"""A computation as torch.autograd sees it: flat array arguments, flat array results, and the way back between them.
+
+Tuples are taken apart and tokens are left out, as where a program runs on tensors.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
-from ..builder import XlaBuilder, XlaOp
-from ..computation import XlaComputation
+from ..hlo import tree
 from ..hlo.ir import Computation
+from ..hlo_builder import Builder, XlaOp
+from ..opcodes import token
 from ..shape import Shape
-from ..transform.inline import Value, as_op, make_tuple, regrouped
-from .activity import Flags
-from .engine import Cotangent, materialised
-from .forward import Forward, frozen
-from .options import DEFAULT, GradientOptions
-from .program import Joint, finished, plain_entry, tangent_leaves
+from ..transform.values import Value, as_op, regrouped
+from .calls import OpeningBuilder
+from .cotangents import Cotangent, materialised
+from .derivatives import Joint, finished, tangent_leaves
+from .flags import Flags
+from .forward import Forward
+from .options import GradientOptions
 from .sharing import SharingBuilder
+
+T = TypeVar("T")
 
 
 class FlatJoint:
-    """A plain program's forward part, with one parameter for each array leaf of its own parameters.
+    """A computation's forward part, with one parameter for each array leaf of its own parameters.
 
     `needs` flags the arguments that are differentiated and `demanded` the results that will have a cotangent (None: all
-    that may). `arguments` and `results` are the array leaves, `varying` flags the results that depend on what is
-    differentiated. Tuples are taken apart and tokens left out, as in `XlaComputation.run_flat`.
+    that may). If it `opens` calls, what is called stands in their places. `arguments` and `results` are the array leaves,
+    `varying` flags the results that depend on what is differentiated.
     """
 
-    def __init__(self, name: str, entry: Computation, needs: Sequence[bool], demanded: Sequence[bool] | None = None,
-                 options: GradientOptions | None = None):
-        self.builder = SharingBuilder(name)
+    def __init__(self, name: str, entry: Computation, needs: Sequence[bool], demanded: Sequence[bool] | None,
+                 options: GradientOptions, opens: bool = False):
+        self.builder = (OpeningBuilder if opens else SharingBuilder)(name)
         self._shapes = [p.shape for p in entry.parameters]
         self.arguments, values = flat_parameters(self.builder, self._shapes)
         flags = iter(needs)
         active: list[Flags] = [_grouped(shape, flags, False) for shape in self._shapes]
         asked: Flags = True if demanded is None else _grouped(entry.root.shape, iter(demanded), False)
-        self._joint = Joint(self.builder, entry, values, active, asked, options or DEFAULT)
+        self._joint = Joint(self.builder, entry, values, active, asked, options)
         self._arrays = [k for k, leaf in enumerate(self._joint.outputs) if leaf.shape.is_array]
         self.results = [self._joint.outputs[k] for k in self._arrays]
         self.varying = [self._joint.varying[k] for k in self._arrays]
@@ -55,12 +62,12 @@ class FlatJoint:
             whole[k] = ct
         found: list[Cotangent] = []
         for ct, shape in zip(self._joint.backward(whole), self._shapes, strict=True):
-            found += _leaves(ct, shape)
+            found += [leaf for leaf, _ in tree.arrays(tree.filled(ct, shape), shape)]
         return [as_op(self.builder, materialised(self.builder, found[k], self.arguments[k].shape.without_layout()))
                 for k in wanted]
 
 
-def flat_parameters(builder: XlaBuilder, shapes: Sequence[Shape],
+def flat_parameters(builder: Builder, shapes: Sequence[Shape],
                     given: Callable[[Shape], Shape] | None = None) -> tuple[list[XlaOp], list[Value]]:
     """New parameters, one for each array leaf of these shapes (of the shape that `given` makes of it), and the values that
     they make up; tokens are made anew."""
@@ -71,34 +78,23 @@ def flat_parameters(builder: XlaBuilder, shapes: Sequence[Shape],
         for leaf in shape.leaves():
             if leaf.is_array:
                 arguments.append(builder.parameter(len(arguments), given(leaf) if given else leaf))
-            parts.append(arguments[-1] if leaf.is_array else builder.add("after-all"))
+            parts.append(arguments[-1] if leaf.is_array else builder.add(token.after_all))
         values.append(regrouped(parts, shape))
     return arguments, values
 
 
-def _grouped(shape: Shape, arrays: Any, other: Any) -> Any:
+def _grouped(shape: Shape, arrays: Iterator[T], other: T) -> Any:
     """What array leaves have, from an iterator, in the form of the shape; `other` for tokens."""
-    return frozen(regrouped([next(arrays) if leaf.is_array else other for leaf in shape.leaves()], shape))
+    return tree.grouped((next(arrays) if leaf.is_array else other for leaf in shape.leaves()), shape)
 
 
-def _leaves(ct: Cotangent, shape: Shape) -> list[Cotangent]:
-    """The cotangents of a parameter's array leaves."""
-    if shape.is_tuple:
-        parts = ct if isinstance(ct, tuple) else (None,) * len(shape.tuple_shapes)
-        return [leaf for c, s in zip(parts, shape.tuple_shapes, strict=True) for leaf in _leaves(c, s)]
-    return [ct] if shape.is_array else []
-
-
-def flat_jvp(computation: XlaComputation, present: Sequence[bool]) -> XlaComputation:
-    """The program from flat array arguments, and tangents for those of them that `present` flags, to the tangents of the
-    floating and complex ones among the flat array results."""
-    entry, builder = plain_entry(computation), SharingBuilder(f"{computation.name}_jvp")
-    shapes = [p.shape for p in entry.parameters]
+def flat_tangents(name: str, entry: Computation, present: Sequence[bool]) -> Computation:
+    """From flat array arguments, and tangents for those of them that `present` flags, to the tangents of the floating and
+    complex ones among the flat array results."""
+    builder, shapes = SharingBuilder(name), [p.shape for p in entry.parameters]
     arguments, values = flat_parameters(builder, shapes)
     numbers = itertools.count(len(arguments))
     given = iter([builder.parameter(next(numbers), a.shape.without_layout(), f"t_{k}") if flag else None
                   for k, (a, flag) in enumerate(zip(arguments, present, strict=True))])
     run = Forward(builder, entry, values, [_grouped(shape, given, None) for shape in shapes])
-    derived = finished(builder, make_tuple(builder, list(tangent_leaves(builder, run.tangent, entry.root.shape))))
-    derived.gradient_options = computation.gradient_options
-    return derived
+    return finished(builder, list(tangent_leaves(builder, run.tangent, entry.root.shape)))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+from typing import Final, Literal
 
 from ..errors import InvalidArgument
 
+SQRT: Final = "sqrt"
+AUTO: Final = "auto"
 Checkpoint = int | Literal["sqrt", "auto"] | None
 
 
@@ -23,16 +25,21 @@ class GradientOptions:
     `loop_bound`: the most iterations that any loop of unknown length runs. Residuals then stand in arrays of that many rows,
     so that the gradient is plain HLO for XLA to run. A loop that runs longer has NaN as its gradients.
 
+    `portable`: gradients are plain HLO also where no bound is known: what a loop of unknown length keeps on stacks, which only
+    xla_torch has, is computed again, n iterations in n log n steps. Texts and protos of `grad`, `value_and_grad` and `vjp` are
+    written so in any case.
+
     Raises InvalidArgument for a number of iterations below 1.
     """
 
-    loop_checkpoint: Checkpoint = "auto"
+    loop_checkpoint: Checkpoint = AUTO
     memory_bound: int = 1 << 30
     loop_bound: int | None = None
+    portable: bool = False
 
     def __post_init__(self) -> None:
         checkpoint = self.loop_checkpoint
-        if not (checkpoint is None or checkpoint in ("sqrt", "auto") or _is_count(checkpoint)):
+        if not (checkpoint is None or checkpoint in (SQRT, AUTO) or _is_count(checkpoint)):
             raise InvalidArgument("loop_checkpoint is no way to keep carries", got=repr(checkpoint),
                                   expected="'auto', 'sqrt', None, or every how many iterations (1 or more)")
         if self.loop_bound is not None and not _is_count(self.loop_bound):

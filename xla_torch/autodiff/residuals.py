@@ -10,20 +10,22 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
-from ..builder import XlaBuilder, XlaOp
 from ..errors import DifferentiationError
+from ..hlo.inference import has_effect, is_pure
 from ..hlo.ir import Computation, Instruction, reachable
-from ..interop.tapes import is_tape_call
-from ..lowering.memory import LARGE
-from ..opcodes.inference import definition_of, has_effect, is_pure
+from ..hlo.schema import Trait
+from ..hlo.stacks import is_stack_call
+from ..hlo_builder import Builder, XlaOp
+from ..opcodes import indexing
 from ..shape import Shape
+from ..tuning import LARGE
 
 
 @dataclasses.dataclass(frozen=True)
 class Policy:
     """What may be computed again: a value whose ops cost at most `budget` together, counted from saved and free values.
 
-    Arithmetic is done again on arrays of at least `arithmetic` elements. A value of unknown size (a tape) is always
+    Arithmetic is done again on arrays of at least `arithmetic` elements. A value of unknown size (a stack) is always
     computed again, with the loop that wrote it, unless it is kept `unsized`.
     """
 
@@ -37,27 +39,19 @@ class Policy:
 
     def cost(self, instruction: Instruction) -> float:
         """The cost of one op; infinite where it is never computed again."""
-        opcode = instruction.opcode
-        if opcode in _VIEWS:
+        if instruction.has(Trait.FREE):
             return 0
-        if opcode in _CHEAP:
+        if instruction.has(Trait.CHEAP):
             return 1
         if self.arithmetic and instruction.shape.element_count < self.arithmetic:
             return float("inf")
-        if opcode in _MOVES:
+        if instruction.has(Trait.STREAMS):
             return 1
-        definition = definition_of(opcode)
-        if not definition.elementwise or not definition.pure:
+        schema = instruction.schema
+        if not schema.elementwise or not schema.pure:
             return float("inf")
-        return 3 if opcode in _COSTLY else 1
+        return 3 if instruction.has(Trait.TRANSCENDENTAL) else 1
 
-
-_VIEWS = frozenset({"constant", "broadcast", "reshape", "transpose", "slice", "bitcast", "tuple"})
-_CHEAP = frozenset({"iota", "convert", "compare", "copy"})
-_MOVES = frozenset({"dynamic-slice", "reverse", "pad", "concatenate"})
-_COSTLY = frozenset({
-    "exponential", "exponential-minus-one", "log", "log-plus-one", "tanh", "logistic", "sine", "cosine", "tan", "power",
-    "atan2", "erf", "cbrt", "sqrt", "rsqrt"})
 
 WHOLE_PROGRAM = Policy(arithmetic=LARGE, budget=6, unsized=True)
 """Between a program's forward and backward: what is small is saved, which costs no time, unless it only moves or narrows
@@ -114,9 +108,9 @@ class _Choice:
         """What computing the value again costs, counted up to a limit."""
         if instruction in self.free or instruction in self.saved or instruction in self.again:
             return 0
-        if instruction.opcode == "get-tuple-element" and instruction.operands[0] in self.again:
+        if instruction.is_element and instruction.operands[0] in self.again:
             return 0
-        total = float("inf") if instruction.opcode == "parameter" else self.policy.cost(instruction)
+        total = float("inf") if instruction.is_parameter else self.policy.cost(instruction)
         for operand in instruction.operands:
             if total > limit:
                 break
@@ -128,7 +122,7 @@ def repeated_from(forward: Sequence[Instruction], results: Iterable[Instruction]
                   free: Iterable[Instruction]) -> list[Instruction]:
     """The parameters from which the forward values can all be computed again that the results need."""
     needed = _needed(results, stop=set(free)) - set(free)
-    return [i for i in forward if i.opcode == "parameter" and i in needed]
+    return [i for i in forward if i.is_parameter and i in needed]
 
 
 def is_repeatable(computation: Computation) -> bool:
@@ -138,7 +132,7 @@ def is_repeatable(computation: Computation) -> bool:
 
 def _require_repeatable(instruction: Instruction) -> None:
     """What must run again on the way back must do the same."""
-    if instruction.opcode == "parameter" or not is_pure(instruction) or not all(
+    if instruction.is_parameter or not is_pure(instruction) or not all(
             map(is_repeatable, instruction.called_computations)):
         raise DifferentiationError(
             "a value of unknown size cannot be kept from one iteration of a loop to its way back, and running this again "
@@ -159,7 +153,7 @@ def _needed(targets: Iterable[Instruction], stop: set[Instruction]) -> set[Instr
     return found
 
 
-def rebuild(builder: XlaBuilder, instructions: Sequence[Instruction], given: Mapping[Instruction, XlaOp],
+def rebuild(builder: Builder, instructions: Sequence[Instruction], given: Mapping[Instruction, XlaOp],
             targets: Sequence[Instruction], updates_last: bool = False, pace: Sequence[Instruction] = ()) -> list[XlaOp]:
     """Emit what the targets need that is not given; the targets' ops in `builder`.
 
@@ -200,7 +194,7 @@ def _as_needed(instructions: Sequence[Instruction], pace: Iterable[Instruction])
 def _with_updates_last(instructions: Sequence[Instruction]) -> list[Instruction]:
     late: set[Instruction] = set()
     for instruction in instructions:
-        if instruction.opcode == "dynamic-update-slice" or any(o in late for o in instruction.operands):
+        if instruction.opcode == indexing.dynamic_update_slice or any(o in late for o in instruction.operands):
             late.add(instruction)
     return [i for i in instructions if i not in late] + [i for i in instructions if i in late]
 
@@ -215,16 +209,16 @@ def unchanging(instructions: Sequence[Instruction], sources: Iterable[Instructio
     """The sources, and what is computed from them and constants alone."""
     known = set(sources)
     for instruction in instructions:
-        if instruction.opcode != "parameter" and _is_certain(instruction) and all(o in known for o in instruction.operands):
+        if not instruction.is_parameter and _is_certain(instruction) and all(o in known for o in instruction.operands):
             known.add(instruction)
     return [i for i in instructions if i in known]
 
 
 def _is_certain(instruction: Instruction) -> bool:
     """Whether running an instruction again gives the same. Of a custom call only its program says so: it runs once, if it can."""
-    return is_pure(instruction) and (not definition_of(instruction.opcode).effect or is_tape_call(instruction))
+    return is_pure(instruction) and (not instruction.schema.effect or is_stack_call(instruction))
 
 
 def effects(forward: Iterable[Instruction]) -> list[Instruction]:
     """The instructions that do more than compute a value (feeds, random states, calls to the outside)."""
-    return [i for i in forward if i.opcode != "parameter" and has_effect(i)]
+    return [i for i in forward if not i.is_parameter and has_effect(i)]

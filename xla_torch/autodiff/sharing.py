@@ -8,16 +8,17 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
-from ..builder import XlaBuilder, XlaOp
+from .. import tuning
+from ..analysis.named_functions import clipped_part
 from ..hlo.ir import Computation, Instruction
-from ..opcodes.inference import definition_of
+from ..hlo.literal import SizeLiteral
+from ..hlo.structure import CONSTANT
+from ..hlo_builder import Builder, XlaOp
+from ..sizes import unnamed
 
-_SMALL = 64
-"""Up to how many elements constants are compared by value."""
 
-
-class SharingBuilder(XlaBuilder):
-    """Equal pure ops of equal operands are one op."""
+class SharingBuilder(Builder):
+    """Equal pure ops of equal operands are one op, unless they are parts of functions that differ in their derivatives."""
 
     def __init__(self, name: str = "computation"):
         super().__init__(name)
@@ -36,17 +37,19 @@ class SharingBuilder(XlaBuilder):
 
 def _key(instruction: Instruction) -> Hashable | None:
     """What makes two instructions the same; None for those that are never shared."""
-    definition = definition_of(instruction.opcode)
-    if instruction.opcode == "parameter" or not definition.pure or definition.effect:
+    schema = instruction.schema
+    if instruction.is_parameter or not schema.pure or schema.effect:
         return None
-    if instruction.opcode == "constant" and instruction.shape.element_count > _SMALL:
+    if instruction.opcode == CONSTANT and instruction.shape.element_count > tuning.COMPARED_CONSTANTS:
         return None
     attributes = tuple((name, _comparable(value)) for name, value in sorted(instruction.attributes.items()))
-    return instruction.opcode, instruction.shape, tuple(map(id, instruction.operands)), attributes
+    return instruction.opcode, instruction.shape.key, tuple(map(id, instruction.operands)), attributes, clipped_part(instruction)
 
 
 def _comparable(value: Any) -> Hashable:
     """Attribute values are compared by value, computations by identity."""
     if isinstance(value, Computation):
         return id(value)
-    return tuple(map(_comparable, value)) if isinstance(value, tuple) else value
+    if isinstance(value, SizeLiteral):
+        return value.shape.key, unnamed(value.size)
+    return tuple(map(_comparable, value)) if isinstance(value, tuple) else unnamed(value)

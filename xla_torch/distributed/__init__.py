@@ -26,20 +26,14 @@ as it is.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import torch.distributed
 
-from .local import run_replicas
+from ..participants import feeds
+from .threads import run_replicas
 
-if TYPE_CHECKING:
+__all__ = ["feeds", "run_replicas"]
+
+if torch.distributed.is_available():  # some builds of torch lack it
     from .processes import Processes, of_process_group, run_on_processes
 
-__all__ = ["Processes", "of_process_group", "run_on_processes", "run_replicas"]
-
-
-def __getattr__(name: str) -> Any:
-    """What needs torch.distributed, which some builds of torch lack, is imported when it is asked for."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from . import processes
-
-    return getattr(processes, name)
+    __all__ += ["Processes", "of_process_group", "run_on_processes"]

@@ -1,10 +1,10 @@
-"""Exchanges of large arrays by gloo: data go from where they are to where they shall be, piece by piece.
+"""Exchanges of large arrays by gloo: data go from where they are to where they shall be, chunk by chunk.
 
 Gloo's own collectives copy more than they must: gathering and reducing pass through memory of gloo's. Its all-to-all does not,
 so everything here is made of that: in step r each member gives something to the one r places after it, and takes something
 from the one r places before it. Reductions are ours, so every reducer and element type is reduced, in the group's order.
 
-While one piece travels others are packed, reduced and put where they belong. All members begin the same steps in the same
+While one chunk travels others are packed, reduced and put where they belong. All members begin the same steps in the same
 order.
 """
 
@@ -17,29 +17,22 @@ from typing import Any
 
 import torch
 
-from .buffers import BUFFERS
-from .exchanges import Pieces, Reducer, fold, fold_into
-from .group import TorchGroup, as_bytes, plain
-
-PIECE = 1 << 22
-"""Bytes that travel between two members at once."""
-
-AHEAD = 3
-"""Pieces on their way at once: gloo works on two things at a time."""
-
-DIRECT = 1 << 20
-"""Bytes of all members' data up to which they are swapped in one go: what counts then is how often members wait."""
+from .. import tuning
+from ..participants.buffers import BUFFERS
+from ..participants.exchanges import AllToAllV
+from ..participants.reductions import Reducer, fold, fold_into
+from .backend import Backend, as_bytes, plain
 
 Ends = list[Callable[[], None]]
 """What waits for the steps that were begun."""
 
-Piece = Iterator[Ends]
-"""What becomes of a piece, from one wait to the next."""
+Chunk = Iterator[Ends]
+"""What becomes of a chunk, from one wait to the next."""
 
 Area = tuple[slice, slice]
 
 
-class GlooGroup(TorchGroup):
+class GlooBackend(Backend):
     """A process group of gloo. `finish` waits for an operation as long as all participants are there."""
 
     def __init__(self, group: Any, size: int, place: int, finish: Callable[[Any], None]):
@@ -49,7 +42,7 @@ class GlooGroup(TorchGroup):
     def _finish(self, work: Any) -> None:
         self._wait(work)
 
-    # ------------------------------------------------------------------------------------------- steps and pieces
+    # ------------------------------------------------------------------------------------------- steps and chunks
 
     def _step(self, distance: int, given: torch.Tensor, taken: torch.Tensor) -> Callable[[], None]:
         """Give something to the member `distance` places after this one, and take from the one as far before; returns what
@@ -73,41 +66,41 @@ class GlooGroup(TorchGroup):
         return [self._step(r, given((self.place + r) % self.size), taken((self.place - r) % self.size))
                 for r in range(1, self.size)]
 
-    def _run(self, pieces: Iterable[Piece]) -> None:
-        """Carry pieces out, several at a time. Their number, and that of their steps, is the same at all members."""
-        begun: deque[tuple[Piece, Ends]] = deque()
-        for piece in pieces:
-            begun.append((piece, next(piece)))
-            while len(begun) >= AHEAD:
+    def _run(self, chunks: Iterable[Chunk]) -> None:
+        """Carry chunks out, several at a time. Their number, and that of their steps, is the same at all members."""
+        begun: deque[tuple[Chunk, Ends]] = deque()
+        for chunk in chunks:
+            begun.append((chunk, next(chunk)))
+            while len(begun) >= tuning.CHUNKS_AHEAD:
                 self._advance(begun)
         while begun:
             self._advance(begun)
 
     @staticmethod
-    def _advance(begun: deque[tuple[Piece, Ends]]) -> None:
-        """Wait for the oldest steps, and let their piece begin its next."""
-        piece, ends = begun.popleft()
+    def _advance(begun: deque[tuple[Chunk, Ends]]) -> None:
+        """Wait for the oldest steps, and let their chunk begin its next."""
+        chunk, ends = begun.popleft()
         for end in ends:
             end()
-        following = next(piece, None)
+        following = next(chunk, None)
         if following is not None:
-            begun.append((piece, following))
+            begun.append((chunk, following))
 
     # ------------------------------------------------------------------------------------------- movement
 
     def gather_bytes(self, own: torch.Tensor) -> torch.Tensor:
-        if self.size * own.nbytes <= DIRECT:
+        if self.size * own.nbytes <= tuning.DIRECT_BYTES:
             return self._swap(own.expand(self.size, -1))
         return self.all_gather(own, 0).view(self.size, own.numel())
 
     def all_gather(self, tensor: torch.Tensor, dim: int) -> torch.Tensor:
-        if self.size * tensor.nbytes <= DIRECT:
+        if self.size * tensor.nbytes <= tuning.DIRECT_BYTES:
             return super().all_gather(tensor, dim)
         own = _rows(tensor, dim)
         result = BUFFERS.empty(_resized(tensor, dim, self.size * tensor.shape[dim]), tensor.dtype, tensor.device)
         blocks = result.view(own.shape[0], self.size, own.shape[1])
 
-        def gather(area: Area) -> Piece:
+        def gather(area: Area) -> Chunk:
             rows, columns = area
             ends = self._steps(lambda _: own[area], lambda k: blocks[rows, k, columns])
             blocks[rows, self.place, columns] = own[area]
@@ -118,7 +111,7 @@ class GlooGroup(TorchGroup):
         return result
 
     def all_to_all(self, tensor: torch.Tensor, dim: int) -> torch.Tensor:
-        if tensor.nbytes <= DIRECT:
+        if tensor.nbytes <= tuning.DIRECT_BYTES:
             return super().all_to_all(tensor, dim)
         blocks = self._blocks(tensor, dim)
         result = BUFFERS.like(tensor)
@@ -127,7 +120,7 @@ class GlooGroup(TorchGroup):
             return result
         placed = result.view(blocks.shape)
 
-        def swap(area: Area) -> Piece:
+        def swap(area: Area) -> Chunk:
             rows, columns = area
             ends = self._steps(lambda k: blocks[rows, k, columns], lambda k: placed[rows, k, columns])
             placed[rows, self.place, columns] = blocks[rows, self.place, columns]
@@ -137,12 +130,12 @@ class GlooGroup(TorchGroup):
         return result
 
     def all_to_all_tuple(self, tensors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
-        if self.size * tensors[0].nbytes <= DIRECT:
+        if self.size * tensors[0].nbytes <= tuning.DIRECT_BYTES:
             return super().all_to_all_tuple(tensors)
         results = tuple(map(BUFFERS.like, tensors))
         given, taken = [_rows(t, 0) for t in tensors], [_rows(t, 0) for t in results]
 
-        def swap(area: Area) -> Piece:
+        def swap(area: Area) -> Chunk:
             ends = self._steps(lambda k: given[k][area], lambda k: taken[k][area])
             taken[self.place][area] = given[self.place][area]
             yield ends
@@ -161,14 +154,14 @@ class GlooGroup(TorchGroup):
             self._broadcast(as_bytes(result), source)
             return result
 
-        def move(area: Area) -> Piece:
+        def move(area: Area) -> Chunk:
             yield self._steps(lambda k: own[area] if sources[k] == self.place else own[:0],
                               lambda k: taken[area] if k == source else taken[:0])
 
         self._run(map(move, _areas(own)))
         return result
 
-    def pieces(self, exchange: Pieces) -> torch.Tensor:
+    def all_to_all_v(self, exchange: AllToAllV) -> torch.Tensor:
         value, members = exchange.value, range(self.size)
         plans = self.gather_all(value[len(value) - exchange.planned:])
         given = [_packed(exchange.given(plans, k)) for k in members]
@@ -187,13 +180,13 @@ class GlooGroup(TorchGroup):
     # ------------------------------------------------------------------------------------------- reductions
 
     def reduce_scatter(self, tensor: torch.Tensor, reducer: Reducer, dim: int) -> torch.Tensor:
-        if tensor.nbytes <= DIRECT:
+        if tensor.nbytes <= tuning.DIRECT_BYTES:
             return super().reduce_scatter(tensor, reducer, dim)
         blocks = self._blocks(tensor, dim)
         result = BUFFERS.empty(_resized(tensor, dim, tensor.shape[dim] // self.size), tensor.dtype, tensor.device)
         out = _rows(result, dim)
 
-        def reduce(area: Area) -> Piece:
+        def reduce(area: Area) -> Chunk:
             rows, columns = area
             parts = self._parts(blocks[rows, self.place, columns])
             yield self._steps(lambda k: blocks[rows, k, columns], parts.__getitem__)
@@ -209,15 +202,15 @@ class GlooGroup(TorchGroup):
 
     def all_reduce(self, tensor: torch.Tensor, reducer: Reducer, overwrite: bool = False) -> torch.Tensor:
         """Each member reduces one block, and gives what it has of it to all."""
-        if self.size * tensor.nbytes <= DIRECT:
+        if self.size * tensor.nbytes <= tuning.DIRECT_BYTES:
             return fold(self._swap(tensor.expand(self.size, *tensor.shape)).unbind(0), reducer)
         own = plain(tensor)
         result = own if overwrite else BUFFERS.like(own)
         given, taken = own.view(-1), result.view(-1)
         count = given.numel()
-        width, size = -(-count // self.size), PIECE // given.element_size()
+        width, size = -(-count // self.size), tuning.CHUNK_BYTES // given.element_size()
 
-        def reduce(start: int) -> Piece:
+        def reduce(start: int) -> Chunk:
             def of_block(flat: torch.Tensor, place: int) -> torch.Tensor:
                 first = place * width
                 return flat[min(first + start, count):min(first + start + size, first + width, count)]
@@ -263,9 +256,9 @@ def _resized(tensor: torch.Tensor, dim: int, size: int) -> tuple[int, ...]:
 
 
 def _areas(rows: torch.Tensor) -> Iterator[Area]:
-    """Pieces of [rows, elements]: several whole rows, or a part of one."""
+    """Chunks of [rows, elements]: several whole rows, or a part of one."""
     count, width = rows.shape
-    size = PIECE // rows.element_size()
+    size = tuning.CHUNK_BYTES // rows.element_size()
     if not width:
         return
     if width <= size:

@@ -12,17 +12,18 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from .exchanges import Reducer, fold, top_bit
-from .group import TorchGroup, as_bytes, plain
+from ..participants.reductions import Reducer, Reduction, fold, top_bit
+from ..torch_private import all_gather_into
+from .backend import Backend, as_bytes, plain
 
-_OPERATIONS = {"add": dist.ReduceOp.SUM, "multiply": dist.ReduceOp.PRODUCT, "minimum": dist.ReduceOp.MIN,
-               "maximum": dist.ReduceOp.MAX}
-_OF_BOOLS = {"add": dist.ReduceOp.MAX, "or": dist.ReduceOp.MAX, "maximum": dist.ReduceOp.MAX,
-             "multiply": dist.ReduceOp.MIN, "and": dist.ReduceOp.MIN, "minimum": dist.ReduceOp.MIN}
+_OPERATIONS = {Reduction.ADD: dist.ReduceOp.SUM, Reduction.MULTIPLY: dist.ReduceOp.PRODUCT,
+               Reduction.MINIMUM: dist.ReduceOp.MIN, Reduction.MAXIMUM: dist.ReduceOp.MAX}
+_OF_BOOLS = {Reduction.ADD: dist.ReduceOp.MAX, Reduction.OR: dist.ReduceOp.MAX, Reduction.MAXIMUM: dist.ReduceOp.MAX,
+             Reduction.MULTIPLY: dist.ReduceOp.MIN, Reduction.AND: dist.ReduceOp.MIN, Reduction.MINIMUM: dist.ReduceOp.MIN}
 _KEYS = {torch.float16: torch.int16, torch.bfloat16: torch.int16, torch.float32: torch.int32, torch.float64: torch.int64}
 
 
-class NcclGroup(TorchGroup):
+class NcclBackend(Backend):
     """A process group of NCCL. Its operations are only put into the current stream."""
 
     def _finish(self, work: Any) -> None:
@@ -36,7 +37,7 @@ class NcclGroup(TorchGroup):
 
     def gather_bytes(self, own: torch.Tensor) -> torch.Tensor:
         result = own.new_empty(self.size, own.numel())
-        self._finish(self._group._allgather_base(result.reshape(-1), own))
+        self._finish(all_gather_into(self._group, result.reshape(-1), own))
         return result
 
     def permute(self, tensor: torch.Tensor, sources: tuple[int, ...]) -> torch.Tensor:
@@ -56,7 +57,7 @@ class NcclGroup(TorchGroup):
 
     def all_reduce(self, tensor: torch.Tensor, reducer: Reducer, overwrite: bool = False) -> torch.Tensor:
         own = plain(tensor)
-        if not isinstance(reducer, str) or not has_form(own.dtype, reducer):
+        if not isinstance(reducer, Reduction) or not has_form(own.dtype, reducer):
             return self._fold_all(own, reducer)
         buffer, operation, back = form_of(own, reducer, own if overwrite else torch.empty_like(own))
         options = dist.AllreduceOptions()
@@ -74,29 +75,27 @@ class NcclGroup(TorchGroup):
         return self.all_gather(block, 0)[:flat.numel()].reshape(tensor.shape)
 
 
-def has_form(dtype: torch.dtype, reducer: str) -> bool:
+def has_form(dtype: torch.dtype, reducer: Reduction) -> bool:
     """Whether a reduction of NCCL gives what the reducer gives, in some form."""
-    name = reducer.rpartition(" ")[2]
     if dtype is torch.bool:
-        return name in _OF_BOOLS
-    return name == "add" if dtype.is_complex else name in _OPERATIONS
+        return reducer.signed in _OF_BOOLS
+    return reducer is Reduction.ADD if dtype.is_complex else reducer.signed in _OPERATIONS
 
 
-def form_of(own: torch.Tensor, reducer: str, out: torch.Tensor) -> tuple[torch.Tensor, Any, Callable[[Any], torch.Tensor]]:
+def form_of(own: torch.Tensor, reducer: Reduction, out: torch.Tensor) -> tuple[torch.Tensor, Any, Callable[[Any], torch.Tensor]]:
     """An array as a tensor that NCCL can reduce in place, the operation, and the way back to the array's type. `out` is
     memory that may be used, perhaps the array's own."""
     dtype = own.dtype
-    unsigned, _, name = reducer.rpartition(" ")
     if dtype is torch.bool:
-        return own.to(torch.uint8), _OF_BOOLS[name], lambda t: t.to(torch.bool)
-    operation = _OPERATIONS[name]
+        return own.to(torch.uint8), _OF_BOOLS[reducer.signed], lambda t: t.to(torch.bool)
+    operation = _OPERATIONS[reducer.signed]
     if dtype.is_complex:
         return torch.view_as_real(out.copy_(own)), operation, torch.view_as_complex
-    if dtype.is_floating_point and name in ("minimum", "maximum"):
+    if dtype.is_floating_point and reducer in (Reduction.MINIMUM, Reduction.MAXIMUM):
         # NCCL lets a NaN lose. Integers in the numbers' order do not.
-        keys = _ordered(own, name == "maximum")
+        keys = _ordered(own, largest=reducer is Reduction.MAXIMUM)
         return _wide(keys), operation, lambda t: _flipped(t.to(keys.dtype)).view(dtype)
-    if unsigned:
+    if reducer.is_unsigned:
         bit = top_bit(dtype)
         return _wide(own ^ bit), operation, lambda t: t.to(dtype) ^ bit
     if dtype is torch.int16:

@@ -8,50 +8,70 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..opcodes.attributes import BoolCodec, Codec, IntCodec, RawCodec
+from ..errors import HloSyntaxError
+from .attributes import BoolCodec, Codec, IntCodec, RawCodec, alias, aliased
 from .ir import Instruction
-from .scanner import quote, unescape
+from .reader import Reader
+from .scanner import Scanner, quote, unescape
 from .sharding import Sharding, parse_sharding
 
-if TYPE_CHECKING:
-    from .parser import Parser
-    from .scanner import Scanner
-
-_field = re.compile(r"(\w+)=")
-_fields = re.compile(r'[\s,]*(\w+)=(?:"((?:[^"\\]|\\.)*)"|(-?\d+)(?=[\s,}])|(\w+)(?=[\s,}]))')
-_word = re.compile(r"[^\s,{}\"]+")
-_key = re.compile(r'([A-Za-z_][\w.\-/]*)\s*=|"((?:[^"\\]|\\.)*)"\s*=')
+_field = re.compile(r"(\w++)=")
+_fields = re.compile(r'[ \t\r\n]*+,?[ \t\r\n]*+(\w++)=(?:"([^"\\]*+(?:\\.[^"\\]*+)*+)"|(-?[0-9]++)(?=[\s,}]))', re.S)
+_word = re.compile(r"[^\s,{}\"]++")
+_number = re.compile(r"-?[0-9]{1,18}")
+_key = re.compile(r'([A-Za-z_][\w.\-/]*+)\s*+=|"([^"\\]*+(?:\\.[^"\\]*+)*+)"\s*+=', re.S)
+_result_place = re.compile(r"\{([0-9,\s]*+)\}\s*+:")
+_plain_key = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*+")
 
 
 class MetadataCodec(Codec):
-    """``{op_type="t" op_name="n" source_line=3}``: a dict; strings and integers as such, other values as text."""
+    """``{op_type="t" op_name="n" source_line=3}``: a dict; strings and integers as such, other values as text. Fields that other
+    versions of XLA write are kept as text, too."""
 
     strings = ("op_type", "op_name", "source_file", "deduplicated_name", "scheduling_name")
+    numbers = ("source_line", "source_end_line", "source_column", "source_end_column", "stack_frame_id")
 
-    def parse(self, parser: Parser) -> dict[str, Any]:
-        parser.expect("{")
+    def parse(self, reader: Reader) -> dict[str, Any]:
+        reader.expect("{")
         found: dict[str, Any] = {}
-        text, pos = parser.text, parser.pos
+        text, pos = reader.text, reader.pos
         while match := _fields.match(text, pos):
-            key, string, number, word = match.groups()
-            found[key] = unescape(string) if string is not None else int(number) if number is not None else word
+            key, string, number = match.groups()
+            expected = self.strings if number is None else self.numbers
+            if key in found or key not in expected or len(number or "") > 9 or "\\" in (string or ""):
+                break
+            found[key] = string if number is None else int(number)
             pos = match.end()
-        parser.pos = pos
-        while not parser.accept("}"):
-            parser.accept(",")
-            key = parser.match(_field, "a field of the metadata, as in op_name=\"...\"").group(1)
-            found[key] = self._value(parser)
+        reader.pos = pos
+        while not reader.accept("}"):
+            reader.accept(",")
+            start = reader.skip()
+            key = reader.match(_field, "a field of the metadata, as in op_name=\"...\"").group(1)
+            if key in found:
+                raise reader.error(f"attribute {key} already exists", start)
+            found[key] = self._value(reader, key)
         return found
 
-    def _value(self, parser: Parser) -> Any:
-        if parser.looking_at('"'):
-            return parser.string()
-        if parser.looking_at("{"):
-            return parser.balanced()
-        word = parser.match(_word, "a value").group()
-        return int(word) if word.removeprefix("-").isdigit() else word
+    def _value(self, reader: Reader, key: str) -> Any:
+        start = reader.skip()
+        if key in self.strings or reader.text.startswith('"', start):
+            if key in self.numbers:
+                raise reader.error("expects an integer", start, f"{key}=1")
+            return reader.string()
+        if key in self.numbers:
+            value = reader.integer()
+            if not -(2**31) <= value < 2**31:
+                raise reader.error("the number does not fit in 32 bits", start)
+            return value
+        if key == "profile_type":
+            reader.listed(reader.integer)
+            return reader.text[start:reader.pos]
+        if reader.looking_at("{"):
+            return reader.balanced()
+        word = reader.match(_word, "a value").group()
+        return int(word) if _number.fullmatch(word) else word
 
     def format(self, value: Mapping[str, Any]) -> str:
         def text(key: str, field: Any) -> str:
@@ -63,8 +83,8 @@ class MetadataCodec(Codec):
 class ConfigCodec(Codec):
     """``"opaque"`` or ``{"a": 1}``: a string; quotes are left away where it reads as a dictionary."""
 
-    def parse(self, parser: Parser) -> str:
-        return parser.balanced() if parser.looking_at("{") else parser.string()
+    def parse(self, reader: Reader) -> str:
+        return reader.balanced() if reader.looking_at("{") else reader.string()
 
     def format(self, value: str) -> str:
         return value if _reads_as_dictionary(value) else quote(value)
@@ -73,17 +93,22 @@ class ConfigCodec(Codec):
 class FrontendAttributesCodec(Codec):
     """``{key="value",key={...}}``: a dict of strings, printed in the order of the keys."""
 
-    def parse(self, parser: Parser) -> dict[str, str]:
+    def parse(self, reader: Reader) -> dict[str, str]:
         def entry() -> tuple[str, str]:
-            match = parser.match(_key, "key=")
+            match = reader.match(_key, "key=")
             key = match.group(1) if match.group(1) is not None else unescape(match.group(2))
-            return key, parser.balanced() if parser.looking_at("{") else parser.string()
+            return key, reader.balanced() if reader.looking_at("{") else reader.string()
 
-        return dict(parser.listed(entry))
+        return dict(reader.listed(entry))
 
     def format(self, value: Mapping[str, str]) -> str:
-        return "{" + ",".join(f"{key}={text if _reads_as_dictionary(text) else quote(text)}"
+        return "{" + ",".join(f"{_key_text(key)}={text if _reads_as_dictionary(text) else quote(text)}"
                               for key, text in sorted(value.items())) + "}"
+
+
+def _key_text(key: str) -> str:
+    """In quotes where XLA cannot read the key anyway: so it is one key to us."""
+    return key if _plain_key.fullmatch(key) else quote(key)
 
 
 class PredecessorsCodec(Codec):
@@ -91,10 +116,10 @@ class PredecessorsCodec(Codec):
 
     context_free = False
 
-    def parse(self, parser: Parser) -> list[Instruction]:
-        if parser.looking_at("{"):
-            return parser.listed(parser.instruction_reference)
-        return [parser.instruction_reference()]
+    def parse(self, reader: Reader) -> list[Instruction]:
+        if not (found := reader.listed(reader.instruction_reference)):
+            raise reader.error("expects the name of an instruction", expected="{name, ...}")
+        return found
 
     def format(self, value: Sequence[Instruction]) -> str:
         return "{" + ", ".join(f"%{instruction.name}" for instruction in value) + "}"
@@ -103,17 +128,44 @@ class PredecessorsCodec(Codec):
 class BracedCodec(RawCodec):
     """A value in braces, kept as text."""
 
-    def parse(self, parser: Parser) -> str:
-        if not parser.looking_at("{"):
-            raise parser.error("expects '{'", expected="a value in braces")
-        return parser.balanced()
+    def parse(self, reader: Reader) -> str:
+        if not reader.looking_at("{"):
+            raise reader.error("expects '{'", expected="a value in braces")
+        return reader.balanced()
+
+
+class OriginCodec(BracedCodec):
+    """``{{"a" {0}}}`` or ``{({"a"}, {"b"})}``: the arrays that an array was made of; kept as text."""
+
+    def parse(self, reader: Reader) -> str:
+        start = reader.skip()
+        reader.expect("{", "before the origin of a value")
+        if reader.text[reader.skip():reader.pos + 1] not in ("{", "(", "[", "}"):
+            raise reader.error("expects a tree of original arrays", expected='{{"name" {0}}}')
+        reader.pos = start
+        return super().parse(reader)
+
+
+class StatisticsCodec(RawCodec):
+    """``{visualizing_index=0,stat=1.5}``, kept as text."""
+
+    def parse(self, reader: Reader) -> str:
+        def field() -> str:
+            key = reader.match(_field, "a statistic, as in stat=1.5").group(1)
+            reader.number()
+            return key
+
+        start = reader.skip()
+        if (keys := reader.listed(field)) and keys[0] != "visualizing_index":
+            raise reader.error("statistics begin with the index of that which is shown", start, "{visualizing_index=0,stat=1.5}")
+        return reader.text[start:reader.pos]
 
 
 class ShardingCodec(Codec):
     """``{devices=[2,1]<=[2]}`` and the like: a `Sharding`."""
 
-    def parse(self, parser: Parser) -> Sharding:
-        return parse_sharding(parser)
+    def parse(self, reader: Reader) -> Sharding:
+        return parse_sharding(reader)
 
     def format(self, value: Sharding) -> str:
         return str(value)
@@ -125,72 +177,63 @@ class ShardingCodec(Codec):
 class BoolsCodec(RawCodec):
     """``true`` or ``{true,false}``, kept as text."""
 
-    def parse(self, parser: Parser) -> str:
-        start = parser.skip()
-        if parser.looking_at("{"):
-            parser.listed(parser.boolean)
+    def parse(self, reader: Reader) -> str:
+        start = reader.skip()
+        if reader.looking_at("{"):
+            reader.listed(reader.boolean)
         else:
-            parser.boolean()
-        return parser.text[start:parser.pos]
+            reader.boolean()
+        return reader.text[start:reader.pos]
+
+
+class BracedBoolsCodec(BoolsCodec):
+    """``{true,false}``, kept as text."""
+
+    def parse(self, reader: Reader) -> str:
+        if not reader.looking_at("{"):
+            raise reader.error("expects '{'", expected="{true,false}")
+        return super().parse(reader)
 
 
 class EntryLayoutCodec(RawCodec):
     """``{(f32[2]{0})->f32[2]{0}}``, kept as text."""
 
-    def parse(self, parser: Parser) -> str:
-        start = parser.skip()
-        parser.expect("{")
-        parser.listed(parser.shape, "(", ")")
-        parser.expect("->", "in a program shape")
-        parser.shape()
-        parser.expect("}")
-        return parser.text[start:parser.pos]
+    def parse(self, reader: Reader) -> str:
+        start = reader.skip()
+        reader.expect("{")
+        reader.listed(reader.shape, "(", ")")
+        reader.expect("->", "in a program shape")
+        reader.shape()
+        reader.expect("}")
+        return reader.text[start:reader.pos]
 
 
 class AliasCodec(RawCodec):
     """``{ {0}: (1, {}, may-alias) }``: which result reuses which parameter; kept as text."""
 
-    def parse(self, parser: Parser) -> str:
-        def entry() -> None:
-            parser.listed(parser.integer)
-            parser.expect(":", "after the index of a result")
-            _parameter_place(parser, with_kind=True)
+    def parse(self, reader: Reader) -> str:
+        start = reader.skip()
+        reader.listed(lambda: alias(reader, ("may-alias", "must-alias")))
+        return reader.text[start:reader.pos]
 
-        start = parser.skip()
-        parser.listed(entry)
-        return parser.text[start:parser.pos]
+    @staticmethod
+    def results(text: str) -> list[tuple[int, ...]]:
+        """The places in the result that the text speaks of."""
+        found = _result_place.findall(text)
+        return [tuple(int(step) for step in place.split(",") if step.strip()) for place in found]
 
 
 class DonorCodec(RawCodec):
     """``{ (0, {}), (1, {0}) }``: parameters whose buffers may be reused; kept as text."""
 
-    def parse(self, parser: Parser) -> str:
-        start = parser.skip()
-        parser.listed(lambda: _parameter_place(parser, with_kind=False))
-        return parser.text[start:parser.pos]
-
-
-def _parameter_place(scanner: Scanner, with_kind: bool) -> None:
-    """``(1, {0})``, with ``, may-alias`` or ``, must-alias`` where allowed."""
-    if scanner.looking_at("(") or not with_kind:
-        scanner.expect("(")
-        scanner.integer()
-        scanner.expect(",")
-        scanner.listed(scanner.integer)
-        if with_kind and scanner.accept(","):
-            start = scanner.skip()
-            if scanner.name("may-alias or must-alias") not in ("may-alias", "must-alias"):
-                raise scanner.error("unknown kind of alias", start, "may-alias or must-alias")
-        scanner.expect(")")
-    else:
-        scanner.integer()
+    def parse(self, reader: Reader) -> str:
+        start = reader.skip()
+        reader.listed(lambda: aliased(reader))
+        return reader.text[start:reader.pos]
 
 
 def _reads_as_dictionary(text: str) -> bool:
-    """True where the parser reads `text` as one value in braces."""
-    from ..errors import HloSyntaxError
-    from .scanner import Scanner
-
+    """True where the reader reads `text` as one value in braces."""
     if not (text.startswith("{") and text.endswith("}")):
         return False
     scanner = Scanner(text)
@@ -203,13 +246,13 @@ def _reads_as_dictionary(text: str) -> bool:
 
 COMMON: dict[str, Codec] = {
     "frontend_attributes": FrontendAttributesCodec(),
-    "parameter_replication": BoolsCodec(),
+    "parameter_replication": BracedBoolsCodec(),
     "sharding": ShardingCodec(),
     "control-predecessors": PredecessorsCodec(),
     "metadata": MetadataCodec(),
     "backend_config": ConfigCodec(),
-    "statistics": BracedCodec(),
-    "origin": BracedCodec(),
+    "statistics": StatisticsCodec(),
+    "origin": OriginCodec(),
 }
 """What any instruction may carry, by HLO name and in the order of printing. Instructions keep a value under its name with
 underscores."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..opcodes import OPS
 from .ir import Computation, Instruction, Module
 from .literal import Literal
+from .schema import OPS
 
 
 def modules_equal(a: Module, b: Module) -> str | None:

@@ -8,10 +8,13 @@ points at its entry; computations are those reachable from it. Nothing here know
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from ..shape import ProgramShape, Shape
+from .schema import OpSchema, Trait, schema_of
+from .structure import GET_TUPLE_ELEMENT, PARAMETER, TUPLE
 
 
 class Instruction:
@@ -33,6 +36,29 @@ class Instruction:
         self.attributes: dict[str, Any] = dict(attributes or {})
         self.common: dict[str, Any] = common or {}
         self.line, self.column = line, column
+
+    @property
+    def schema(self) -> OpSchema:
+        """What is known of the opcode. Raises UnsupportedError for an unknown one."""
+        return schema_of(self.opcode)
+
+    def has(self, trait: Trait) -> bool:
+        """Whether the op has this trait."""
+        return trait in schema_of(self.opcode).traits
+
+    @property
+    def is_parameter(self) -> bool:
+        return self.opcode == PARAMETER
+
+    @property
+    def is_tuple(self) -> bool:
+        """Whether it makes a tuple of its operands."""
+        return self.opcode == TUPLE
+
+    @property
+    def is_element(self) -> bool:
+        """Whether it takes one element out of a tuple."""
+        return self.opcode == GET_TUPLE_ELEMENT
 
     @property
     def called_computations(self) -> tuple[Computation, ...]:
@@ -68,9 +94,14 @@ class Instruction:
 
 
 class Computation:
-    """A named list of instructions in an order where operands come first, with one root."""
+    """A named list of instructions in an order where operands come first, with one root.
 
-    __slots__ = ("execution_thread", "instructions", "name", "root")
+    `is_canonical` notes that it is known to be in canonical form (see `transform.canonical`, which sets it and asks it);
+    `findings` what analyses found of it (see `kept_with_computation`). `derivatives` are those that it brings, where its ops
+    alone do not say what its author wants (see `derivatives.py`).
+    """
+
+    __slots__ = ("derivatives", "execution_thread", "findings", "instructions", "is_canonical", "name", "root")
 
     def __init__(self, name: str, instructions: Iterable[Instruction], root: Instruction | None = None,
                  execution_thread: str = ""):
@@ -78,11 +109,14 @@ class Computation:
         self.instructions = list(instructions)
         self.root = root if root is not None else self.instructions[-1]
         self.execution_thread = execution_thread
+        self.is_canonical = False
+        self.findings: dict[Callable[..., Any], Any] = {}
+        self.derivatives: Any = None
 
     @property
     def parameters(self) -> tuple[Instruction, ...]:
         """Parameter instructions ordered by parameter number."""
-        found = [i for i in self.instructions if i.opcode == "parameter"]
+        found = [i for i in self.instructions if i.opcode == PARAMETER]
         return tuple(sorted(found, key=lambda i: i.attributes["parameter_number"]))
 
     @property
@@ -92,6 +126,23 @@ class Computation:
 
     def __repr__(self) -> str:
         return f"%{self.name} {self.program_shape}"
+
+
+_Found = TypeVar("_Found")
+
+
+def kept_with_computation(analysis: Callable[[Computation], _Found]) -> Callable[[Computation], _Found]:
+    """Ask an analysis once of each computation, and keep what it finds as long as the computation lives.
+
+    Only for computations that are complete: nobody changes their instructions any more.
+    """
+    @functools.wraps(analysis)
+    def asked(computation: Computation) -> _Found:
+        findings = computation.findings
+        if analysis not in findings:
+            findings[analysis] = analysis(computation)
+        return findings[analysis]
+    return asked
 
 
 class Module:

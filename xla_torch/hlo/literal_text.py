@@ -1,38 +1,42 @@
-"""Literals in HLO text: ``{ {1, 2}, {3, nan} }`` to NumPy and back.
+"""Literals in HLO text: ``{ {1, 2}, {3, nan} }`` to NumPy. They are printed in `literal_printing.py`.
 
-Reading has two ways. Clean text, however long, is checked and converted as a whole by regular expressions and NumPy. What
-does not pass there (NaN payloads, odd spellings, mistakes) is read element by element, which also finds the exact place and
-reason of a mistake.
+Reading has two ways. Clean text, however long, is checked and converted a large piece at a time by NumPy. A piece that does not
+pass there (odd spellings, mistakes) is read element by element, which also finds the exact place and reason of a mistake.
 """
 
 from __future__ import annotations
 
+import enum
 import re
-from collections.abc import Sequence
-from functools import lru_cache
 
 import numpy as np
 
-from ..shape import Shape
-from ..types import F8E8M0FNU, PrimitiveType, complex_part, mantissa_bits
+from ..shape import UNBOUNDED, Shape
+from ..types import PrimitiveType, complex_part, mantissa_bits
 from .literal import Literal
-from .scanner import Scanner
+from .number_lists import CAREFUL, ListReader, Stretch
+from .number_text import decimals, integers, places, rounded_to_odd
+from .scanner import INT64_MIN, UINT64_MAX, Scanner
 
-_elision = re.compile(r"\{\s*\.\.\.\s*\}|\.\.\.")
-_body = re.compile(r"\{[^()=]*\}")
-_comment = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
-_split_value = re.compile(r"[^\s,{}]\s+[^\s,{}]")
-_pair = re.compile(r"\(([^(),]*),([^(),]*)\)")
-_integers = re.compile(rb"-?\d+(?:,-?\d+)*+")
-_decimal = r"-?(?:\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|inf|nan)"
-_decimals = re.compile(rf"{_decimal}(?:,{_decimal})*+".encode())
-_bits = re.compile(rb"[01](?:,[01])*+")
-_element = re.compile(r"(-?)(nan(?:\(0x([0-9a-fA-F]+)\))?|inf|true|false|\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)(?![\w.])")
-_not_structure = bytes(set(range(256)) - set(b"{},"))
-_layout_characters = b"{} \t\r\n\f\v"
+LARGE_LITERALS = re.compile(rb"constant\(\s*+(?=\{[-+0-9.eE,{}()\sinfatrulsx/*=]{65536})")
+"""What stands in front of the literals that are cut out of a text (`cut_text.py`). Those are read in the first way only."""
+
+_elision = re.compile(r"\{\s*+\.\.\.\s*+\}")
+_end = re.compile(r"\}\s*(?:\)|\Z|,\s*[A-Za-z])")
+_comment = re.compile(rb"/\*.*?\*/", re.S)
+_digits = re.compile(r"[0-9]++")
+_payload = re.compile(rb"nan\(0x([0-9a-fA-F]++)\)")
+_word = re.compile(rb"-?(?:inf|nan(?:x[0-9a-fA-F]++)?)\b")
+_negative_nan = re.compile(rb"-nan(?:x[0-9a-fA-F]++)?\b")
+_element = re.compile(
+    r"(-?)(nan(?:\(0x([0-9a-fA-F]++)\))?|inf|true|false|(?:[0-9]++(?:\.[0-9]*+)?|(?<=-)\.[0-9]++)(?:[eE][+-]?[0-9]++)?)(?![\w.])")
 
 
-# ----------------------------------------------------------------------------------------------------- reading
+_SHORT = 512
+"""Up to how much text a row of numbers is read at once."""
+
+_BACKWARDS = 1 << 18
+"""How much text is searched at once for braces that are open."""
 
 
 def parse_literal(scanner: Scanner, shape: Shape) -> Literal:
@@ -48,15 +52,29 @@ def parse_literal(scanner: Scanner, shape: Shape) -> Literal:
     start = scanner.skip()
     if shape.byte_size >= 2**63:
         raise scanner.error(f"a constant of {shape} is larger than memory can be")
-    if shape.dimensions and (elision := _elision.match(scanner.text, start)):
+    if not shape.dimensions:
+        return Literal(shape, _parse_element(scanner, shape.element_type).reshape(()))
+    if UNBOUNDED in shape.dimensions:
+        raise scanner.error("a constant has a size in each dimension", start, "sizes, or bounds <=N")
+    if elision := _elision.match(scanner.text, start):
         scanner.pos = elision.end()
-        nothing = np.zeros((), _dtype(shape.element_type))
+        nothing = np.zeros((), dtype_of(shape.element_type))
         return Literal(shape, np.broadcast_to(nothing, shape.dimensions), elided=True)
-    value = _parse_whole(scanner, shape) if shape.dimensions else None
-    if value is None or value.size != shape.element_count:  # complex elements written as numbers, for example
-        scanner.pos = start
-        value = _parse_elements(scanner, shape)
-    return Literal(shape, value.reshape(shape.dimensions))
+    if shape.element_count and not shape.element_type.is_complex and not scanner.looking_at("{"):
+        return Literal(shape, _parse_first(scanner, shape))
+    flat = _parse_list(scanner, shape)
+    return Literal(shape, flat.view(dtype_of(shape.element_type)).reshape(shape.dimensions))
+
+
+def _parse_first(scanner: Scanner, shape: Shape) -> np.ndarray:
+    """One number without braces: XLA takes it for the first element, and zeros for all others. Whoever writes anything but a zero
+    so means something else."""
+    start = scanner.skip()
+    element = _parse_element(scanner, shape.element_type).reshape(())
+    if shape.element_count > 1 and element != 0:
+        raise scanner.error("one number for several elements is not a zero", start, f"a literal of {shape} in braces",
+                            "XLA would read zeros behind the first element; broadcast a scalar to fill an array")
+    return np.broadcast_to(element, shape.dimensions)
 
 
 def _parse_tuple(scanner: Scanner, shape: Shape) -> Literal:
@@ -70,105 +88,110 @@ def _parse_tuple(scanner: Scanner, shape: Shape) -> Literal:
     return Literal(shape, tuple(parts), elided=any(p.elided for p in parts))
 
 
-def _parse_whole(scanner: Scanner, shape: Shape) -> np.ndarray | None:
-    """A clean body at once, or None (the cursor is then anywhere)."""
+# ------------------------------------------------------------------------------------------- reading in large pieces
+
+
+def _parse_list(scanner: Scanner, shape: Shape) -> np.ndarray:
+    """The elements in order; of complex numbers the parts."""
+    start = scanner.pos
+    cut = scanner.cuts.take(start) if scanner.cuts is not None else None
+    if cut is not None:
+        reader = _reader(Stretch(cut, 0, len(cut)), shape)
+        if reader.read() is not None:
+            raise scanner.error("the literal is not clean")  # so that the whole text is read instead
+        scanner.pos = start + len("{}")
+        return reader.values
+    end = _end.search(scanner.text, start)
+    stop = end.start() + 1 if end else len(scanner.text)
+    if stop - start <= _SHORT and len(shape.dimensions) == 1 and (row := _short_row(scanner.text[start:stop], shape)) is not None:
+        scanner.pos = stop
+        return row
+    reader = _reader(Stretch(scanner.text, start, stop), shape)
+    scanner.pos, unclean = stop, reader.read()
+    while unclean is not None:
+        done = _read_elements(scanner, shape, reader, start, unclean)
+        if done:
+            break
+        unclean = reader.read(scanner.pos)
+        scanner.pos = stop
+    return reader.values
+
+
+def _short_row(text: str, shape: Shape) -> np.ndarray | None:
+    """A clean row of a few real numbers, without what reading of many needs; None for anything else."""
+    if shape.element_type.is_complex or not (text.startswith("{") and text.endswith("}") and text.isascii() and "/" not in text):
+        return None
+    values = text[1:-1].encode()
+    if values.count(b",") + 1 != shape.element_count or b"{" in values or b"x" in values:
+        return None
+    found = _convert(values, shape.element_type)
+    return found if found is not None and len(found) == shape.element_count else None
+
+
+def _reader(text: Stretch, shape: Shape) -> ListReader:
     element_type = shape.element_type
-    if element_type.is_complex:
-        if not scanner.looking_at("{"):
+    return ListReader(text, shape.dimensions, "{}", dtype_of(complex_part(element_type)),
+                      lambda values: _convert(values, element_type), _plain, pairs=element_type.is_complex)
+
+
+def _plain(piece: bytes) -> bytes | None:
+    """A piece of a list without comments, NaN payloads in words without brackets; None where that is not all."""
+    if b"/" in piece:
+        piece = _comment.sub(b" ", piece)
+        if b"/" in piece:
             return None
-        body, pairs = _pair.subn(r"\1;\2", scanner.balanced())
-        if pairs != shape.element_count:
+    if b"x" in piece:
+        if b"nanx" in piece:
             return None
-    else:
-        match = _body.match(scanner.text, scanner.pos)
-        if not match:
-            return None
-        scanner.pos = match.end()
-        body = match.group()
-    if "/" in body:
-        body = _comment.sub(" ", body)
-    if not body.isascii() or _split_value.search(body.replace(";", ",")):
-        return None
-    raw = body.encode()
-    structure = raw.translate(None, _not_structure)
-    if len(structure) != _skeleton_length(shape.dimensions) or structure != _skeleton(shape.dimensions):
-        return None
-    values = raw.translate(None, _layout_characters).replace(b";", b",")
-    if not shape.element_count:
-        return np.zeros(0, _dtype(element_type)) if not values.strip(b",") else None
-    return _convert(values, element_type)
-
-
-def _skeleton_length(dimensions: tuple[int, ...]) -> int:
-    """How long `_skeleton` is, without making it."""
-    length = 0
-    for size in reversed(dimensions):
-        length = 2 + size * length + max(size - 1, 0)
-    return length
-
-
-@lru_cache(maxsize=16)
-def _skeleton(dimensions: tuple[int, ...]) -> bytes:
-    """The braces and commas of a literal with these dimensions."""
-    text, seen = b"", dimensions[:dimensions.index(0) + 1] if 0 in dimensions else dimensions
-    for size in reversed(seen):
-        text = b"{" + b",".join([text] * size) + b"}"
-    return text
+        piece = _payload.sub(rb"nanx\1", piece)
+    return piece
 
 
 def _convert(values: bytes, element_type: PrimitiveType) -> np.ndarray | None:
     """Comma-separated values as an array, or None if one of them is out of range or malformed."""
     if element_type.is_pred:
         values = values.replace(b"true", b"1").replace(b"false", b"0")
-        return np.frombuffer(values, np.uint8)[::2] == ord("1") if _bits.fullmatch(values) else None
+        found = integers(values, 0, 1) if b"-" not in values and b"x" not in values else None
+        return None if found is None else found != 0
     if element_type.is_integral:
-        return _convert_integers(values, element_type) if _integers.fullmatch(values) else None
-    if not _decimals.fullmatch(values):
+        found = integers(values, *integer_range(element_type)) if b"x" not in values else None
+        return None if found is None else found.astype(dtype_of(element_type))
+    words = _word.findall(values) if b"n" in values else []
+    numbers = decimals(_word.sub(b"0", values) if words else values)
+    if numbers is None or np.isinf(numbers).any():
         return None
-    numbers = np.fromstring(values.decode(), np.float64, sep=",")
-    if np.count_nonzero(np.isinf(numbers)) != values.count(b"inf"):
-        return None  # a finite number beyond what a double holds
-    if b"-nan" in values:
-        negative = np.array([v.startswith(b"-nan") for v in values.split(b",")])
-        numbers[negative] = -np.nan
     part = complex_part(element_type)
-    converted = _round(numbers, part)
-    if converted is None:
+    if not words:
+        return _round(numbers, part)
+    where = places(values, _word)
+    numbers[where] = np.array([float(word.partition(b"x")[0]) for word in words])
+    numbers[places(values, _negative_nan)] = -np.nan
+    rounded = _round(numbers, part)
+    return rounded if rounded is None or b"x" not in values else _with_payloads(rounded, where, words, part)
+
+
+def _with_payloads(rounded: np.ndarray, where: np.ndarray, words: list[bytes], element_type: PrimitiveType) -> np.ndarray | None:
+    """With the payloads of NaNs, or None where one does not fit."""
+    width, has_one = mantissa_bits(element_type), np.array([b"x" in word for word in words])
+    payloads = [int(word.partition(b"x")[2], 16) for word in words if b"x" in word]
+    if not has_nan_payload(element_type) or not 0 < min(payloads) <= max(payloads) < 2**width:
         return None
-    return converted.view(_dtype(element_type)) if element_type.is_complex else converted
-
-
-def _convert_integers(values: bytes, element_type: PrimitiveType) -> np.ndarray | None:
-    low, high = integer_range(element_type)
-    if re.search(rb"\d{19}", values):
-        exact = [int(v) for v in values.split(b",")]
-        return np.array(exact, _dtype(element_type)) if low <= min(exact) and max(exact) <= high else None
-    numbers = np.fromstring(values.decode(), np.int64, sep=",")
-    return numbers.astype(_dtype(element_type)) if low <= int(numbers.min()) and int(numbers.max()) <= high else None
+    bits = rounded.view(f"u{element_type.itemsize}")
+    bits[where[has_one]] = (bits[where[has_one]] >> width << width) | np.array(payloads, bits.dtype)
+    return rounded
 
 
 def _round(numbers: np.ndarray, element_type: PrimitiveType) -> np.ndarray | None:
     """Doubles rounded to a floating type, or None where a finite value is out of its range. What the type has no value
     for becomes what XLA makes of it: an infinity its NaN, or its greatest value where it has neither."""
     with np.errstate(all="ignore"):
-        exact = _rounded_to_odd(numbers) if element_type.bits <= 8 else numbers
-        converted = exact.astype(_dtype(element_type))
+        exact = rounded_to_odd(numbers) if element_type.bits <= 8 else numbers
+        converted = exact.astype(dtype_of(element_type))
         lost = np.isfinite(numbers) & ~np.isfinite(converted.astype(np.float64))
     return None if lost.any() else converted
 
 
-def _rounded_to_odd(numbers: np.ndarray) -> np.ndarray:
-    """Doubles as floats from which rounding once more gives what rounding the doubles would: inexact ones become odd.
-    The conversions to the 8-bit types go by way of float, and so would round twice."""
-    floats = numbers.astype(np.float32)
-    bits = floats.view(np.uint32)
-    inexact = np.isfinite(floats) & (floats.astype(np.float64) != numbers)
-    bits[inexact & (np.abs(floats.astype(np.float64)) > np.abs(numbers))] -= 1
-    bits[inexact] |= 1
-    return floats
-
-
-def _dtype(element_type: PrimitiveType) -> np.dtype:
+def dtype_of(element_type: PrimitiveType) -> np.dtype:
     """The NumPy dtype of an array's element type."""
     assert element_type.numpy is not None
     return element_type.numpy
@@ -183,29 +206,104 @@ def integer_range(element_type: PrimitiveType) -> tuple[int, int]:
 # ------------------------------------------------------------------------------------- reading, element by element
 
 
-def _parse_elements(scanner: Scanner, shape: Shape) -> np.ndarray:
-    """The general way: any spelling, and located errors."""
+def _read_elements(scanner: Scanner, shape: Shape, reader: ListReader, start: int, piece: int) -> bool:
+    """Read elements from the piece on that is not clean. Whether the list is at its end; the cursor is then behind it, and behind
+    a comma otherwise. `start` is where the list begins."""
+    element_type = shape.element_type
+    levels = _Levels(scanner, shape, start)
     values: list[np.ndarray] = []
-    _parse_level(scanner, shape, 0, values)
-    return np.concatenate(values) if values else np.zeros(0, _dtype(shape.element_type))
+    if reader.filled:
+        levels.resume(reader.filled // (2 if element_type.is_complex else 1), piece - 1)
+    else:
+        scanner.pos = start
+        levels.open()
+    at = levels.to_next(None)
+    while at is _At.ELEMENT:
+        values.append(_parse_element(scanner, element_type))
+        levels.counts[-1] += 1
+        at = levels.to_next(piece + CAREFUL)
+    if values:
+        numbers = np.concatenate(values)
+        reader.put(numbers.view(dtype_of(complex_part(element_type))))
+    return at is _At.END
 
 
-def _parse_level(scanner: Scanner, shape: Shape, depth: int, into: list[np.ndarray]) -> None:
-    if depth == shape.rank:
-        into.append(_parse_element(scanner, shape.element_type))
-        return
-    size, count, start = shape.dimensions[depth], 0, scanner.skip()
-    scanner.expect("{", f"at level {depth + 1} of a literal of {shape}")
-    while not scanner.accept("}"):
-        if count and not scanner.accept(","):
-            raise scanner.error("the literal goes on wrongly", expected="',' or '}'")
-        if count == size:
-            raise scanner.error(f"the literal has more than {size} elements in dimension {depth}", expected=str(shape))
-        _parse_level(scanner, shape, depth + 1, into)
-        count += 1
-    if count != size:
-        raise scanner.error(f"expects {size} elements in dimension {depth} of the literal, but sees {count}", start,
-                            expected=str(shape))
+class _At(enum.Enum):
+    """Where a list is read on from: its end, an element, or behind a comma at which the reading may stop."""
+
+    END = enum.auto()
+    ELEMENT = enum.auto()
+    COMMA = enum.auto()
+
+
+class _Levels:
+    """The braces that are open where a list is read."""
+
+    def __init__(self, scanner: Scanner, shape: Shape, start: int):
+        self._scanner, self._shape, self._start = scanner, shape, start
+        self.counts: list[int] = []  # items that are read behind each
+        self._opened: list[int] = []
+
+    def resume(self, number: int, comma: int) -> None:
+        """As they are behind so many elements, in front of the comma there."""
+        self._scanner.pos = comma
+        sizes = self._shape.dimensions
+        self.counts = [int(at) for at in np.unravel_index(number - 1, sizes)]
+        self.counts[-1] += 1
+        self._opened = _open_braces(self._scanner.text, self._start, comma, len(sizes))
+
+    def open(self) -> None:
+        """Open the next level."""
+        self._opened.append(self._scanner.skip())
+        self._scanner.expect("{", f"at level {len(self._opened)} of a literal of {self._shape}")
+        self.counts.append(0)
+
+    def to_next(self, until: int | None) -> _At:
+        """Read on to the next element, or to the first comma behind `until`."""
+        scanner, sizes = self._scanner, self._shape.dimensions
+        while True:
+            size = sizes[len(self.counts) - 1]
+            if scanner.accept("}"):
+                self._close(size)
+                if not self.counts:
+                    return _At.END
+                self.counts[-1] += 1
+                continue
+            if scanner.accept(","):  # XLA overlooks commas, and that there is none
+                if until is not None and self.counts[-1] and scanner.pos > until and self.counts[-1] < size:
+                    return _At.COMMA
+                continue
+            if self.counts[-1] == size:
+                raise scanner.error(f"the literal has more than {size} elements in dimension {len(self.counts) - 1}",
+                                    expected=str(self._shape))
+            if len(self.counts) == len(sizes):
+                return _At.ELEMENT
+            self.open()
+
+    def _close(self, size: int) -> None:
+        count, start = self.counts.pop(), self._opened.pop()
+        if count != size:
+            raise self._scanner.error(f"expects {size} elements in dimension {len(self.counts)} of the literal, but sees {count}",
+                                      start, expected=str(self._shape))
+
+
+def _open_braces(text: str, start: int, end: int, count: int) -> list[int]:
+    """Where the braces stand that are open at `end`, so many, outermost first."""
+    found: list[int] = []
+    open_behind = 0
+    while end > start and len(found) < count:
+        begin = max(start, end - _BACKWARDS)
+        letters = np.frombuffer(text[begin:end].encode("ascii", "replace"), np.uint8)[::-1]
+        steps = (letters == ord("{")).astype(np.int64) - (letters == ord("}"))
+        depths = np.cumsum(steps) + open_behind
+        highest = np.maximum.accumulate(depths)
+        for depth in range(len(found) + 1, count + 1):
+            at = int(np.searchsorted(highest, depth))
+            if at == len(highest):
+                break
+            found.insert(0, end - 1 - at)
+        open_behind, end = int(depths[-1]), begin
+    return [start] * (count - len(found)) + found
 
 
 def _parse_element(scanner: Scanner, element_type: PrimitiveType) -> np.ndarray:
@@ -219,7 +317,7 @@ def _parse_element(scanner: Scanner, element_type: PrimitiveType) -> np.ndarray:
         scanner.expect(",", "between the real and the imaginary part")
         imaginary = _parse_element(scanner, part)
         scanner.expect(")", "after the imaginary part")
-        return np.concatenate([real, imaginary]).view(_dtype(element_type))
+        return np.concatenate([real, imaginary]).view(dtype_of(element_type))
     start = scanner.skip()
     match = scanner.match(_element, f"a value of type {element_type.text}")
     sign, word, payload = match.groups()
@@ -231,25 +329,36 @@ def _parse_element(scanner: Scanner, element_type: PrimitiveType) -> np.ndarray:
         number = float(sign + word)
         value = _round(np.array([number]), element_type)
         if value is None or (np.isinf(number) and word != "inf"):
-            raise scanner.error(f"value {sign}{word} is out of range for literal's primitive type {element_type}", start)
+            raise scanner.error(f"value {sign}{word[:40]} is out of range for literal's primitive type {element_type}", start)
         return value
     if word in ("true", "false") and not sign and element_type.is_pred:
         return np.array([word == "true"])
-    if not word.isdigit():
+    if not _digits.fullmatch(word):
         raise scanner.error(f"expects an integer of type {element_type.text}", start)
-    number = int(sign + word)
+    number = _as_int64(int(sign + word))
+    if number is None:
+        raise scanner.error(f"value {sign}{word[:40]} is out of range: it does not fit in 64 bits", start)
+    if element_type.bits == 64 and element_type.is_unsigned:
+        number %= 2**64
     if element_type.is_pred:
         return np.array([number != 0])
     low, high = integer_range(element_type)
     if not low <= number <= high:
         raise scanner.error(f"value {number} is out of range for literal's primitive type {element_type} "
                             f"namely [{low}, {high}]", start)
-    return np.array([number], _dtype(element_type))
+    return np.array([number], dtype_of(element_type))
+
+
+def _as_int64(number: int) -> int | None:
+    """As XLA's lexer keeps an integer: in 64 bits, of which the highest is a sign. None where it does not fit."""
+    if not INT64_MIN <= number <= UINT64_MAX:
+        return None
+    return number - 2**64 if number >= 2**63 else number
 
 
 def _nan(scanner: Scanner, start: int, element_type: PrimitiveType, negative: bool, payload: str | None) -> np.ndarray:
     """A NaN by sign and payload (its mantissa bits)."""
-    value = np.array([-np.nan if negative else np.nan]).astype(_dtype(element_type))
+    value = np.array([-np.nan if negative else np.nan]).astype(dtype_of(element_type))
     if payload is None:
         return value
     number, width = int(payload, 16), mantissa_bits(element_type)
@@ -265,85 +374,4 @@ def _nan(scanner: Scanner, start: int, element_type: PrimitiveType, negative: bo
 
 def has_nan_payload(element_type: PrimitiveType) -> bool:
     """Whether the type has more NaNs than one of each sign: the types that also have infinities."""
-    return bool(np.isinf(np.array(np.inf).astype(_dtype(element_type)).astype(np.float64)))
-
-
-# ----------------------------------------------------------------------------------------------------- printing
-
-
-def format_literal(literal: Literal) -> str:
-    """The body of a literal as ``constant(...)`` takes it: every element, in text that reads back to the same bits."""
-    if isinstance(literal.value, tuple):
-        return "(" + ", ".join(map(format_literal, literal.value)) + ")"
-    if literal.elided:
-        return "{...}"
-    array, element_type = literal.value, literal.shape.element_type
-    if element_type.is_pred and not array.ndim:
-        return "true" if array else "false"
-    return _nest(element_texts(array.reshape(-1), element_type), array.shape)
-
-
-def _nest(texts: Sequence[str], dimensions: tuple[int, ...]) -> str:
-    """Elements in row-major order with braces around each row; innermost without blanks, as XLA writes them."""
-    if not dimensions:
-        return texts[0]
-    separator, opening, closing = ",", "{", "}"
-    for depth, size in reversed(list(enumerate(dimensions))):
-        rows = int(np.prod(dimensions[:depth], dtype=np.int64))
-        texts = [opening + separator.join(texts[r * size:(r + 1) * size]) + closing for r in range(rows)]
-        separator, opening, closing = ", ", "{ ", " }"
-    return texts[0] if texts else "{}"
-
-
-def element_texts(flat: np.ndarray, element_type: PrimitiveType) -> list[str]:
-    """The text of each element of a one-dimensional array."""
-    if element_type.is_pred:
-        return ["1" if v else "0" for v in flat.tolist()]
-    if element_type.is_integral:
-        return list(map(str, flat.astype(np.int64 if element_type.is_signed else np.uint64).tolist()))
-    if element_type.is_complex:
-        parts = element_texts(np.ascontiguousarray(flat).view(_dtype(complex_part(element_type))), complex_part(element_type))
-        return [f"({real}, {imaginary})" for real, imaginary in zip(parts[::2], parts[1::2], strict=True)]
-    if element_type.bits >= 32 or flat.size == 1:
-        return _float_texts(flat, element_type)
-    # A narrow type has few values, so each is spelt once however many elements there are.
-    bits, places = np.unique(np.ascontiguousarray(flat).view(f"u{element_type.itemsize}"), return_inverse=True)
-    texts = _float_texts(bits.view(_dtype(element_type)), element_type)
-    return [texts[place] for place in places.tolist()]
-
-
-def _float_texts(flat: np.ndarray, element_type: PrimitiveType) -> list[str]:
-    """Shortest texts that read back to the same value: ``0.001``, ``1e+10``. A negative zero keeps its point, because XLA
-    reads ``-0`` as the integer 0."""
-    with np.errstate(invalid="ignore"):  # signaling NaNs
-        if flat.dtype in (np.float16, np.float32, np.float64):
-            texts = [text if text == "-0.0" else text.removesuffix(".0") for text in flat.astype(str).tolist()]
-        else:
-            texts = _shortest_texts(flat.astype(np.float64), element_type)
-        nans = np.flatnonzero(np.isnan(flat))
-    for place in nans.tolist():
-        texts[place] = _nan_text(flat[place:place + 1], element_type)
-    return texts
-
-
-def _shortest_texts(values: np.ndarray, element_type: PrimitiveType) -> list[str]:
-    """For types whose values NumPy spells as doubles: the fewest digits that still round to the value."""
-    texts = [f"{value:.17g}" for value in values.tolist()]
-    open_places = np.arange(len(texts))
-    for digits in range(1, 9):
-        shorter = [f"{value:.{digits}g}" for value in values[open_places].tolist()]
-        found = np.array(shorter, np.float64).astype(_dtype(element_type)).astype(np.float64) == values[open_places]
-        for place, text, good in zip(open_places.tolist(), shorter, found.tolist(), strict=True):
-            if good and len(text) < len(texts[place]):
-                texts[place] = text
-        open_places = open_places[~found]
-    return ["-0.0" if text == "-0" else text for text in texts]
-
-
-def _nan_text(value: np.ndarray, element_type: PrimitiveType) -> str:
-    """``nan``, ``-nan``, or with the payload where it is not that of the quiet NaN."""
-    bits, width = int(value.view(f"u{element_type.itemsize}")[0]), mantissa_bits(element_type)
-    sign = "-" if bits >> (element_type.bits - 1) and element_type is not F8E8M0FNU else ""
-    payload = bits & (2**width - 1)
-    quiet = not has_nan_payload(element_type) or payload == 2 ** (width - 1)
-    return f"{sign}nan" if quiet else f"{sign}nan({payload:#x})"
+    return bool(np.isinf(np.array(np.inf).astype(dtype_of(element_type)).astype(np.float64)))

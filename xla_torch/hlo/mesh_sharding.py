@@ -16,12 +16,12 @@ import numpy as np
 from .replica_groups import MOST_DEVICES, parse_devices
 from .scanner import Scanner
 
-_axis_size = re.compile(r"['\"]([^'\"]+)['\"]\s*=\s*(\d+)")
-_axis_name = re.compile(r"['\"]([^'\"]+)['\"](?:\s*:\s*\((\d+)\)(\d+))?")
-_symbol = re.compile(r"@([\w.$-]+|\"[^\"]*\")")
-_priority = re.compile(r"p\d+")
-_entry = re.compile(r"([\w.$-]+|\"[^\"]*\")\s*=\s*#sdy\.mesh<")
-_device_ids = re.compile(r"device_ids\s*=\s*")
+_axis_size = re.compile(r"['\"]([^'\"]++)['\"]\s*+=\s*+([0-9]{1,18})")
+_axis_name = re.compile(r"['\"]([^'\"]++)['\"](?:\s*+:\s*+\(([0-9]{1,18})\)([0-9]{1,18}))?")
+_symbol = re.compile(r"@([\w.$-]++|\"[^\"]*+\")")
+_priority = re.compile(r"p[0-9]++")
+_entry = re.compile(r"([\w.$-]++|\"[^\"]*+\")\s*+=\s*+#sdy\.mesh<")
+_device_ids = re.compile(r"device_ids\s*+=\s*+")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -124,12 +124,17 @@ def parse_mesh_sharding(scanner: Scanner) -> MeshSharding:
         scanner.match(_device_ids, "device_ids=")
         devices = tuple(parse_devices(scanner).reshape(-1).tolist())
         scanner.expect(",")
-    return _placed(scanner, _mesh(scanner, axes, devices, start))
+    return _placed(scanner, _mesh(scanner, axes, devices, start), with_priorities=False)
+
+
+def _attribute_scanner(text: str) -> Scanner:
+    """A scanner of a frontend attribute, whose quotes JAX escaped twice in 2024 and early 2025."""
+    return Scanner(text.replace('\\"', '"'))
 
 
 def parse_meshes(text: str) -> dict[str, Mesh]:
     """The meshes of a Shardy module, as the frontend attribute ``xla.sdy.meshes`` has them. Raises HloSyntaxError."""
-    scanner = Scanner(text)
+    scanner = _attribute_scanner(text)
 
     def entry() -> tuple[str, Mesh]:
         start = scanner.skip()
@@ -147,7 +152,7 @@ def parse_meshes(text: str) -> dict[str, Mesh]:
 
 def parse_sdy_shardings(text: str, meshes: Mapping[str, Mesh]) -> list[MeshSharding]:
     """The shardings in ``#sdy.sharding_per_value<[<@mesh, [{"x"}, {}]>]>``. Raises HloSyntaxError."""
-    scanner = Scanner(text)
+    scanner = _attribute_scanner(text)
     scanner.expect("#sdy.sharding_per_value<")
     found = scanner.listed(lambda: _sdy_sharding(scanner, meshes), "[", "]")
     scanner.expect(">")
@@ -156,7 +161,7 @@ def parse_sdy_shardings(text: str, meshes: Mapping[str, Mesh]) -> list[MeshShard
 
 def parse_manual_axes(text: str) -> tuple[str, ...]:
     """The axes in ``#sdy<manual_axes{"x", "y"}>``. Raises HloSyntaxError."""
-    scanner = Scanner(text)
+    scanner = _attribute_scanner(text)
     scanner.expect("#sdy<manual_axes")
     return tuple(scanner.listed(scanner.string))
 
@@ -195,8 +200,8 @@ def _mesh(scanner: Scanner, axes: tuple[tuple[str, int], ...], devices: tuple[in
     return Mesh(axes, devices)
 
 
-def _placed(scanner: Scanner, mesh: Mesh) -> MeshSharding:
-    """``[{'x'}, {?}], replicated={'y'}``: behind the mesh."""
+def _placed(scanner: Scanner, mesh: Mesh, with_priorities: bool = True) -> MeshSharding:
+    """``[{'x'}, {?}], replicated={'y'}``: behind the mesh. Shardy writes ``{'x'}p1`` too."""
     sizes, seen, further = dict(mesh.axes), set(), []
     start = scanner.skip()
 
@@ -215,7 +220,7 @@ def _placed(scanner: Scanner, mesh: Mesh) -> MeshSharding:
 
     def dimension() -> tuple[Axis, ...]:
         listed = scanner.listed(axis)
-        if scanner.text.startswith("p", scanner.pos):
+        if with_priorities and scanner.text.startswith("p", scanner.pos):
             scanner.match(_priority, "a priority, as in p1")
         further.append(None in listed)
         return tuple(a for a in listed if a is not None)

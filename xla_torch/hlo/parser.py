@@ -1,4 +1,4 @@
-"""HLO text to the IR. Document: spec `hlo_text.md`.
+"""HLO text to the IR. Specification: hlo/SPEC.md, HLO text.
 
 `Parser` knows the grammar of modules, computations and instructions; what attributes an opcode has and how they are written
 it learns from the op definitions. Programs are long and their instructions alike, so the common form of an instruction
@@ -16,44 +16,46 @@ from typing import Any
 
 from .. import progress
 from ..errors import HloSyntaxError, InvalidArgument, UnknownOpcodeError, XlaError
-from ..opcodes import OPS
-from ..opcodes.attributes import Codec, RawCodec
-from ..opcodes.definition import OpDefinition
-from ..opcodes.inference import infer_shape
-from ..shape import Shape
+from ..shape import BLANK, Shape
 from . import sugar
+from .attributes import Codec, RawCodec
 from .common import COMMON, HEADER, TABLES
+from .cut_text import CutText
+from .inference import infer_shape
 from .ir import Computation, Instruction, Module, reachable
-from .literal import Literal
 from .literal_text import parse_literal
-from .scanner import BLANK, NAME, Scanner, nearest
+from .reader import COMPUTATION_NAMED, Reader
+from .scanner import NAME, is_reserved, names_type, nearest
+from .schema import OPS, OpSchema
+from .structure import ASYNC_START, CONSTANT, GET_TUPLE_ELEMENT, PARAMETER
 
-_head = re.compile(
-    rf"\s*(ROOT\s+)?%?({NAME})\s+=\s+([a-z][a-z0-9]*\[[^\]\s]*\](?:\{{[^{{}}\s]*\}})?)\s+([a-z][a-z0-9\-]*)\(")
-_flat_operands = re.compile(r'([^()\[\]{}"]*)\)')
-_index_comment = re.compile(r"/\*[^*]*\*/")
-_attribute = re.compile(rf"\s*,\s*({NAME})=")
-_value = re.compile(r'\{[^{}"]*(?:"[^"\\]*"[^{}"]*)*\}|[^\s,(){}\[\]"]+')
-_opcode = re.compile(r"[A-Za-z][\w\-]*")
-_shape_start = re.compile(r"\(|b\(|[a-z][a-z0-9]*\[")
-_parameter_name = re.compile(rf"%?({NAME}):")
-_computation_start = re.compile(rf"{BLANK}(?:ENTRY\b|%?{NAME}{BLANK}(?:\{{|\({BLANK}(?:\)|%?{NAME}:)))", re.S)
-_row = re.compile(r'(\d+)\s*("(?:[^"\\]|\\.)*"|\{[^{}]*\})')
-_definition = r"(?m)^\s*(?:ROOT\s+)?%?{}\s+="
-_computation_named = r"(?m)^\s*(?:ENTRY\s+)?%?{}\s*[({{]"
+_SPACE = r"[ \t\r\n]"
+_head = re.compile(rf"{_SPACE}*+(ROOT{_SPACE}++)?%?({NAME}){_SPACE}++={_SPACE}++"
+                   rf"([a-z][a-z0-9]*+\[[^\]\s]*+\](?:\{{[^{{}}\s]*+\}})?){_SPACE}++([a-z][a-z0-9\-]*+)\(")
+_flat_operands = re.compile(r'([^()\[\]{}"]*+)\)')
+_index_comment = re.compile(r"/\*[^*]*+\*/")
+_attribute = re.compile(rf"{_SPACE}*+,{_SPACE}*+({NAME})=")
+_value = re.compile(r'\{[^{}"]*+(?:"[^"\\]*+"[^{}"]*+)*+\}|[^\s,(){}\[\]"\']++')
+_opcode = re.compile(r"[A-Za-z][A-Za-z0-9_\-]*+")
+_shape_start = re.compile(rf"\(|b{BLANK}\(|[a-z][a-z0-9]*+{BLANK}\[")
+_computation_start = re.compile(rf"{BLANK}(?:ENTRY\b|%?{NAME}{BLANK}(?:\{{|\({BLANK}(?:\)|%?{NAME}:?{BLANK}[a-z(])))")
+_instruction_start = re.compile(rf"{BLANK}(?:ROOT{BLANK})?(?:%({NAME}){BLANK}|({NAME}):?{BLANK}(?<=[\s:/]))=")
+_row = re.compile(r'([0-9]++)\s*+("[^"\\]*+(?:\\.[^"\\]*+)*+"|\{[^{}]*+\})')
 
 _raw = RawCodec()
-_positional = {"parameter": "parameter_number", "constant": "literal"}
+_positional = {PARAMETER: "parameter_number", CONSTANT: "literal"}
 """Opcodes whose parentheses hold an attribute, not operands."""
 
 
-def parse_hlo(text: str, filename: str = "") -> Module:
-    """Parse HLO text: a module, bare computations, or a single instruction. Nothing is verified; see `verify`.
+def parse_hlo(text: str, filename: str = "", cuts: CutText | None = None) -> Module:
+    """Parse HLO text: a module, bare computations, or a single instruction. Nothing is verified; see `verify`. `cuts` is what was
+    cut out of the text.
 
     Raises HloSyntaxError with line, column and a caret (`UnknownOpcodeError`, which lists all of them, for opcodes that are
     not known), and InvalidArgument where a shape that was left out cannot be inferred.
     """
     parser = Parser(text, filename)
+    parser.cuts = cuts
     # A parse makes millions of objects and no garbage; the collector would walk all of them again and again.
     collecting = gc.isenabled()
     gc.disable()
@@ -77,7 +79,7 @@ def parse_hlo(text: str, filename: str = "") -> Module:
 class _Plan:
     """What the parser asks of an opcode's definition, laid out for speed."""
 
-    definition: OpDefinition
+    definition: OpSchema
     codecs: dict[str, tuple[Codec, bool, bool]]
     """By attribute name: the codec, whether it is context-free, and whether the attribute is the opcode's own."""
     required: tuple[str, ...]
@@ -85,14 +87,12 @@ class _Plan:
     most: float
 
 
-class Parser(Scanner):
-    """A scanner that knows the grammar. The codecs of attributes are handed the parser itself."""
+class Parser(Reader):
+    """A reader that knows the grammar. The codecs of attributes are handed the parser itself."""
 
     def __init__(self, text: str, filename: str = ""):
         super().__init__(text, filename)
         self._reached = progress.meter(len(text), "parsing")
-        self._computations: dict[str, Computation] = {}
-        self._names: dict[str, Instruction] = {}
         self._instructions: list[Instruction] = []
         self._plans: dict[str, _Plan] = {}
         self._shapes: dict[str, Shape] = {}
@@ -100,37 +100,10 @@ class Parser(Scanner):
         self._unknown: collections.Counter[str] = collections.Counter()
         self._first_unknown = 0
         self._taken: set[str] | None = None
+        self._reserved = False
+        """Whether an instruction of the computation has a name that only ``%`` makes a name."""
         self._operands_declare = False
         self._line, self._counted, self._newline = 1, 0, -1
-
-    # ------------------------------------------------------------------------------------------ what codecs use
-
-    def computation_reference(self) -> Computation:
-        """The computation whose name comes next; it must stand earlier in the text."""
-        start = self.skip()
-        name = self.name("the name of a computation")
-        found = self._computations.get(name)
-        if found is None:
-            later = re.compile(_computation_named.format(re.escape(name))).search(self.text, self.pos)
-            below = "it is defined below; a computation must stand before its callers"
-            hint = below if later else nearest(name, self._computations)
-            raise self.error(f"computation does not exist: {name}", start, "the name of an earlier computation", hint)
-        return found
-
-    def instruction_reference(self) -> Instruction:
-        """The instruction whose name comes next; it must stand earlier in the same computation."""
-        start = self.skip()
-        name = self.name("the name of an instruction")
-        found = self._names.get(name)
-        if found is None:
-            later = re.compile(_definition.format(re.escape(name))).search(self.text, self.pos)
-            hint = "it is defined below; an instruction must stand before its users" if later else nearest(name, self._names)
-            raise self.error(f"instruction does not exist: {name}", start, "the name of an earlier instruction", hint)
-        return found
-
-    def literal(self, shape: Shape) -> Literal:
-        """The body of a literal of this shape."""
-        return parse_literal(self, shape)
 
     # ------------------------------------------------------------------------------------------ module
 
@@ -161,7 +134,7 @@ class Parser(Scanner):
         if unknown := self.unknown_opcodes():
             raise unknown
         reached = set(map(id, reachable([entry])))
-        unreachable = [c for c in self._computations.values() if id(c) not in reached]
+        unreachable = [c for c in self.computations.values() if id(c) not in reached]
         return Module(name or f"module_{entry.name}", entry, header, tables, unreachable)
 
     def _header(self) -> dict[str, Any]:
@@ -178,7 +151,7 @@ class Parser(Scanner):
 
     def _attribute_name(self) -> str:
         """``name=`` with nothing between."""
-        name = self.name("an attribute")
+        name = self.word("an attribute")
         if not self.text.startswith("=", self.pos):
             raise self.error(f"expects '=' right after {name}", expected=f"{name}=")
         self.pos += 1
@@ -186,18 +159,20 @@ class Parser(Scanner):
 
     def _tables(self) -> dict[str, dict[int, str]]:
         tables: dict[str, dict[int, str]] = {}
-        while (title := self.token()) in TABLES:
+        for title in TABLES if self.token() == TABLES[0] else ():
+            if self.token() != title:
+                raise self.error(f"expects {title}", expected="the tables " + ", ".join(TABLES))
             self.pos += len(title)
             rows: dict[int, str] = {}
             while match := _row.match(self.text, self.skip()):
-                rows[int(match.group(1))] = match.group(2)
+                rows.setdefault(int(match.group(1)[:20]), match.group(2))
                 self.pos = match.end()
             tables[title] = rows
         return tables
 
     def _single_instruction(self) -> Module:
         """A module of one instruction; its typed operands become the parameters."""
-        named = re.compile(rf"{BLANK}(?:ROOT\s+)?%?({NAME})\s+=", re.S).match(self.text)
+        named = _instruction_start.match(self.text)
         start = self.skip()
         if named:
             self.pos = named.end()
@@ -208,7 +183,7 @@ class Parser(Scanner):
             raise self.error("this is neither a module nor a computation nor an instruction", start,
                              "HloModule, ENTRY, a computation or one instruction")
         self._operands_declare = True
-        instruction = self._rest(named.group(1) if named else opcode, opcode, shape, at)
+        instruction = self._rest(self._fresh((named.group(1) or named.group(2)) if named else opcode), opcode, shape, at)
         if not self.at_end():
             raise self.error("text after the end of the instruction", expected="the end of the text")
         if unknown := self.unknown_opcodes():
@@ -221,11 +196,31 @@ class Parser(Scanner):
     def _computation(self) -> Computation:
         start = self.skip()
         name = self.name("the name of a computation")
-        if name in self._computations:
+        if name in self.computations:
             raise self.error(f"computation {name} already exists", start, "another name")
         result = self._signature()
         self.expect("{", "to open a computation")
-        self._names, self._instructions = {}, []
+        computation = self._instruction_list(name, start)
+        computation.execution_thread = self._execution_thread()
+        if result is not None and not self._unknown and not result.compatible(computation.root.shape):
+            raise self.error(f"the signature's result {result} is not the root's shape {computation.root.shape}", start)
+        self.computations[name] = computation
+        return computation
+
+    def nested_computation(self) -> Computation:
+        """``{ x = f32[] parameter(0) ... }`` in place of a computation's name."""
+        start = self.skip()
+        self.expect("{")
+        outer = self.names, self._instructions, self._reserved, self._operands_declare
+        self._operands_declare = False
+        computation = self._instruction_list(self._fresh_computation("nested"), start)
+        self.names, self._instructions, self._reserved, self._operands_declare = outer
+        self.computations[computation.name] = computation
+        return computation
+
+    def _instruction_list(self, name: str, start: int) -> Computation:
+        """Instructions up to the brace that ends the computation of this name, which stands at `start`."""
+        self.names, self._instructions, self._reserved = {}, [], False
         root: Instruction | None = None
         while not self.accept("}"):
             at = self.pos
@@ -238,11 +233,8 @@ class Parser(Scanner):
             root = instruction if is_root else root
         if not self._instructions:
             raise self.error("the computation is empty", start, "at least one instruction")
-        computation = Computation(name, self._instructions, root, self._execution_thread())
-        if result is not None and not self._unknown and not result.compatible(computation.root.shape):
-            raise self.error(f"the signature's result {result} is not the root's shape {computation.root.shape}", start)
+        computation = Computation(name, self._instructions, root)
         self._check_parameters(computation, start)
-        self._computations[name] = computation
         return computation
 
     def _signature(self) -> Shape | None:
@@ -251,7 +243,10 @@ class Parser(Scanner):
             return None
 
         def parameter() -> Shape:
-            self.match(_parameter_name, "a parameter as in p: f32[2]")
+            start, what = self.skip(), "a parameter as in p: f32[2]"
+            self.name(what)
+            if self.looking_at(":"):
+                raise self.error(f"expects {what}", start, what, "no blank, and no '%', in front of the colon")
             return self.shape()
 
         self.listed(parameter, "(", ")")
@@ -267,7 +262,7 @@ class Parser(Scanner):
         return self.string()
 
     def _check_parameters(self, computation: Computation, start: int) -> None:
-        numbers = sorted(i.attributes.get("parameter_number", 0) for i in computation.instructions if i.opcode == "parameter")
+        numbers = sorted(i.attributes.get("parameter_number", 0) for i in computation.instructions if i.is_parameter)
         if numbers != list(range(len(numbers))):
             raise self.error(f"the parameter numbers of {computation.name} are not dense", start,
                              f"each of 0..{len(numbers) - 1} once, not {numbers}")
@@ -288,8 +283,11 @@ class Parser(Scanner):
                 self.pos = match.start()
                 return self._instruction_in_general()
             self._shapes[shape_text] = shape
-        if name in self._names:
+        if name in self.names:
             raise self.error(f"instruction {name} already exists", match.start(2), "another name")
+        if is_reserved(name):
+            self.pos = match.start()
+            return self._instruction_in_general()
         self.pos = match.end() - 1
         return self._rest(name, opcode, shape, match.start(4), match.start(2)), root is not None
 
@@ -297,10 +295,10 @@ class Parser(Scanner):
         is_root = self.accept_word("ROOT")
         start = self.skip()
         name = self.name("an instruction")
-        if self.text.startswith("=", self.pos):
-            raise self.error("expects a name; with '=' right behind it this is an attribute", start,
-                             hint=f"put a blank between {name} and '='")
-        if name in self._names:
+        if names_type(name):
+            raise self.error(f"an instruction cannot have the name of an element type, {name}", start, "another name", f"{name}_")
+        self._reserved |= is_reserved(name)
+        if name in self.names:
             raise self.error(f"instruction {name} already exists", start, "another name")
         self.expect("=", "after the name of an instruction")
         shape = self.shape() if _shape_start.match(self.text, self.skip()) else None
@@ -332,7 +330,18 @@ class Parser(Scanner):
             inferred = self._infer(plan.definition, name, operands, attributes, opcode_at)
         if inferred.is_tuple and "sharding" in common:
             common["sharding"] = common["sharding"].spread(inferred)
+        if "parameter_replication" in common:
+            self._check_replication(common["parameter_replication"], inferred, opcode_at)
+        if plan.definition.returns_tuple and not inferred.is_tuple:
+            whole = Instruction(opcode, Shape.tuple([inferred]), operands, attributes, self._fresh(f"{name}.tuple"))
+            self._add(whole, start)
+            return self._add(Instruction(GET_TUPLE_ELEMENT, inferred, (whole,), {"index": 0}, name, common), start)
         return self._add(Instruction(opcode, inferred, operands, attributes, name, common), start)
+
+    def _check_replication(self, written: str, shape: Shape, at: int) -> None:
+        said, has = len(re.findall("true|false", written)), sum(1 for _ in shape.leaves())
+        if said != has:
+            raise self.error(f"parameter has {has} leaf buffers, but parameter_replication has {said} elements", at)
 
     def _add(self, instruction: Instruction, start: int) -> Instruction:
         # Lines are counted on from the last instruction, so that positions cost nothing that grows with the text.
@@ -344,11 +353,13 @@ class Parser(Scanner):
                 self._newline = text.rfind("\n", self._counted, start)
             self._counted = start
         instruction.line, instruction.column = self._line, start - self._newline
-        self._names[instruction.name] = instruction
+        if self.cuts is not None:
+            instruction.line, instruction.column = self.cuts.place(start, self._line, start - self._newline)
+        self.names[instruction.name] = instruction
         self._instructions.append(instruction)
         return instruction
 
-    def _infer(self, definition: OpDefinition, name: str, operands: list[Instruction], attributes: dict[str, Any],
+    def _infer(self, definition: OpSchema, name: str, operands: list[Instruction], attributes: dict[str, Any],
                at: int) -> Shape:
         if not definition.inferable:
             raise self.error(f"the shape of {definition.opcode} must be written", at, f"{name} = shape {definition.opcode}(...)")
@@ -385,7 +396,7 @@ class Parser(Scanner):
 
     def _positional_attribute(self, opcode: str, shape: Shape | None) -> Any:
         self.expect("(")
-        if opcode == "parameter":
+        if opcode == PARAMETER:
             start = self.skip()
             value = self.integer()
             if value < 0:
@@ -398,9 +409,9 @@ class Parser(Scanner):
         return value
 
     def _operands(self) -> list[Instruction]:
-        text, names = self.text, self._names
+        text, names = self.text, self.names
         match = _flat_operands.match(text, self.pos + 1) if text.startswith("(", self.pos) else None
-        if match:
+        if match and not self._reserved:
             body = match.group(1)
             if not body:
                 self.pos = match.end()
@@ -414,7 +425,22 @@ class Parser(Scanner):
             else:
                 self.pos = match.end()
                 return operands
-        return self.listed(self._operand, "(", ")")
+        return self._listed_operands()
+
+    def _listed_operands(self) -> list[Instruction]:
+        """Operands in parentheses. XLA overlooks commas with nothing between them."""
+        self.expect("(")
+        operands: list[Instruction] = []
+        separated = True
+        while not self.accept(")"):
+            if self.accept(","):
+                separated = True
+                continue
+            if not separated:
+                raise self.error("expects ',' or ')'", expected="',' or ')'")
+            operands.append(self._operand())
+            separated = False
+        return operands
 
     def _operand(self) -> Instruction:
         """``%a``, ``f32[2] %a``, or another instruction in place."""
@@ -431,13 +457,16 @@ class Parser(Scanner):
         return found
 
     def _declared_operand(self, shape: Shape) -> Instruction:
-        """In a text of one instruction, a typed operand is a parameter."""
+        """In a text of one instruction, a typed operand is a parameter, with a name or without."""
         start = self.skip()
-        name = self.name("the name of an operand")
-        if name in self._names:
-            return self._names[name]
-        number = sum(i.opcode == "parameter" for i in self._instructions)
-        return self._add(Instruction("parameter", shape, (), {"parameter_number": number}, name), start)
+        named = not (self.looking_at(",") or self.looking_at(")"))
+        name = self.name("the name of an operand") if named else self._fresh("operand")
+        if known := self.names.get(name):
+            if not shape.compatible(known.shape):
+                raise self.error(f"the operand has the shape {known.shape}, not {shape}", start, str(known.shape))
+            return known
+        number = sum(i.is_parameter for i in self._instructions)
+        return self._add(Instruction(PARAMETER, shape, (), {"parameter_number": number}, name), start)
 
     def _nested(self, opcode: str, shape: Shape | None, at: int) -> Instruction:
         """An instruction written as an operand: without a name and without attributes."""
@@ -451,13 +480,13 @@ class Parser(Scanner):
         if opcode in _positional:
             attributes[_positional[opcode]] = self._positional_attribute(opcode, shape)
         else:
-            operands = self.listed(self._operand, "(", ")")
+            operands = self._listed_operands()
         self._check(plan, operands, attributes, at)
         return self._finish(plan, name, shape, operands, attributes, {}, at, at)
 
     def _fresh(self, name: str) -> str:
         count, fresh = 0, name
-        while fresh in self._names:
+        while fresh in self.names:
             count += 1
             fresh = f"{name}.{count}"
         return fresh
@@ -525,10 +554,11 @@ class Parser(Scanner):
         given = {n: attributes.pop(n) for n in list(attributes) if n not in inner.definition.attributes}
         if shape is None:
             raise self.error(f"the shape of {opcode} must be written", at, f"{name} = shape {opcode}(...)")
-        if kind == "async-start":
+        if kind == ASYNC_START:
             self._check(inner, operands, attributes, at)
             try:
-                given["calls"] = sugar.wrap(wrapped, shape, operands, attributes, self._fresh_computation(f"{wrapped}_async"))
+                given["calls"] = sugar.wrap(wrapped, shape, operands, attributes, self._fresh_computation(f"{wrapped}_async"),
+                                            common)
             except InvalidArgument as error:
                 raise error.located(f"{opcode} (%{name})", self.place(at)[0]) from None
         self._check(outer, operands, given, at)
@@ -537,7 +567,7 @@ class Parser(Scanner):
     def _fresh_computation(self, name: str) -> str:
         """A name that no computation of the text has."""
         if self._taken is None:
-            self._taken = set(re.findall(_computation_named.format(f"({NAME})"), self.text))
+            self._taken = set(re.findall(COMPUTATION_NAMED.format(f"({NAME})"), self.text))
         count, fresh = 0, name
         while fresh in self._taken:
             count += 1

@@ -7,21 +7,24 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..opcodes import OPS
-from ..opcodes.definition import Attribute
 from ..shape import Shape
 from . import sugar
 from .common import COMMON, HEADER, TABLES
 from .ir import Computation, Instruction, Module
 from .literal import Literal
-from .literal_text import format_literal
+from .literal_printing import format_literal
+from .scanner import is_reserved, names_type, quote
+from .schema import OPS, Attribute
+from .structure import ASYNC_START, CONSTANT, PARAMETER
 
 _always = ("dimensions",)
 """Attributes that are printed where they are written though they have their default, as XLA does."""
-_valid_name = re.compile(r"[A-Za-z_][\w.\-]*", re.A)
+_SMALL = 64
+"""The most elements of a constant that always stands in the text."""
+_valid_name = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*+")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +39,21 @@ class PrintOptions:
 def print_module(module: Module, options: PrintOptions | None = None) -> str:
     """The module as HLO text: header, tables, and computations with callees before callers, the entry last."""
     return _Printer(options or PrintOptions()).module(module)
+
+
+def print_apart(module: Module) -> tuple[str, list[Literal]]:
+    """The module as HLO text in which large constants are left out, and these constants in the order of the text. `put_back` is
+    the inverse, for the module that is read from the text."""
+    printer = _Printer(PrintOptions())
+    printer.apart = []
+    return printer.module(module), printer.apart
+
+
+def put_back(module: Module, apart: Sequence[Literal]) -> None:
+    """Give a module that was read from such a text its large constants again, the very same objects."""
+    elided = [i for c in module.computations for i in c.instructions if i.opcode == CONSTANT and i.attributes["literal"].elided]
+    for instruction, literal in zip(sorted(elided, key=lambda i: (i.line, i.column)), apart, strict=True):
+        instruction.attributes["literal"] = literal
 
 
 def print_computation(computation: Computation, options: PrintOptions | None = None, entry: bool = False) -> str:
@@ -54,6 +72,7 @@ class _Printer:
         self._instruction_names: dict[int, str] = {}
         self._computation_names: dict[int, str] = {}
         self._inlined: set[int] = set()
+        self.apart: list[Literal] | None = None
 
     # ---- modules and computations
 
@@ -61,7 +80,8 @@ class _Printer:
         self._find_inlined(module.computations)
         printed = self._in_text_order([c for c in module.computations if id(c) not in self._inlined])
         self._computation_names = _unique((c, c.name or "computation") for c in printed)
-        parts = [f"HloModule {_sanitised(module.name or 'module')}" + "".join(self._header(module)) + "\n"]
+        name = _sanitised(module.name or "module")
+        parts = [f"HloModule {name + '_' if is_reserved(name) else name}" + "".join(self._header(module)) + "\n"]
         parts += [self._table(title, module.tables[title]) for title in TABLES if title in module.tables]
         parts += [self.computation(c, c is module.entry) for c in printed]
         return "\n".join(parts)
@@ -71,7 +91,7 @@ class _Printer:
         callers: dict[int, list[bool]] = {}
         for computation in computations:
             for instruction in computation.instructions:
-                short = instruction.opcode == "async-start" and sugar.wrapped(instruction) is not None
+                short = instruction.opcode == ASYNC_START and sugar.wrapped(instruction) is not None
                 for callee in instruction.called_computations:
                     callers.setdefault(id(callee), []).append(short)
         self._inlined = {callee for callee, uses in callers.items() if uses == [True]}
@@ -105,7 +125,7 @@ class _Printer:
         return f"{title}\n" + "".join(f"{number} {row}\n" for number, row in sorted(rows.items()))
 
     def computation(self, computation: Computation, entry: bool = False) -> str:
-        self._instruction_names = _unique((i, i.name or i.opcode) for i in computation.instructions)
+        self._instruction_names = _unique((i, _instruction_name(i)) for i in computation.instructions)
         shape = computation.program_shape
         parameters = ", ".join(f"{self._instruction_names[id(p)]}: {p.shape.to_text(with_layout=False)}"
                                for p in computation.parameters)
@@ -114,7 +134,7 @@ class _Printer:
         for instruction in computation.instructions:
             lines.append(f"  {'ROOT ' if instruction is computation.root else ''}{self.instruction(instruction)}")
         thread = computation.execution_thread
-        lines.append("}" + (f', execution_thread="{thread}"' if thread and thread != "main" else ""))
+        lines.append("}" + (f", execution_thread={quote(thread)}" if thread and thread != "main" else ""))
         return "\n".join(lines) + "\n"
 
     def _name_of(self, computation: Computation) -> str:
@@ -125,14 +145,14 @@ class _Printer:
     def instruction(self, instruction: Instruction) -> str:
         attributes = dict(instruction.attributes)
         opcode, operands = instruction.opcode, self._operands(instruction)
-        if opcode == "parameter":
+        if opcode == PARAMETER:
             operands = str(attributes.pop("parameter_number"))
-        elif opcode == "constant":
-            operands = self._literal(attributes.pop("literal"))
+        elif opcode == CONSTANT:
+            operands = self._constant(attributes.pop("literal"))
         elif opcode.startswith("async-") and (inner := self._short(instruction)):
             opcode = inner.opcode + opcode.removeprefix("async")
             attributes.pop("calls", None)
-            attributes = (inner.attributes if instruction.opcode == "async-start" else {}) | attributes
+            attributes = (inner.attributes if instruction.opcode == ASYNC_START else {}) | attributes
         definitions = self._definitions(instruction)
         texts = [f"{name}={self._attribute(definitions.get(name), value)}" for name, value in attributes.items()
                  if value is not None and (name in _always or name not in definitions or value != definitions[name].default)]
@@ -143,7 +163,7 @@ class _Printer:
     def _short(self, instruction: Instruction) -> Instruction | None:
         inner = sugar.wrapped(instruction)
         start = instruction
-        while start.opcode != "async-start" and start.operands:
+        while start.opcode != ASYNC_START and start.operands:
             start = start.operands[0]
         return inner if inner is not None and id(start.attributes["calls"]) in self._inlined else None
 
@@ -152,7 +172,7 @@ class _Printer:
         return ", ".join(f"/*index={i}*/{name}" if i and i % 5 == 0 else name for i, name in enumerate(names))
 
     def _operand_name(self, instruction: Instruction) -> str:
-        return self._instruction_names.get(id(instruction)) or _sanitised(instruction.name or instruction.opcode)
+        return self._instruction_names.get(id(instruction)) or _instruction_name(instruction)
 
     def _definitions(self, instruction: Instruction) -> Mapping[str, Attribute]:
         """The attributes that an instruction's text may have; in the short spelling of a wrapper also the wrapped opcode's."""
@@ -179,6 +199,13 @@ class _Printer:
             else:
                 yield f"{name}={codec.format(value)}"
 
+    def _constant(self, literal: Literal) -> str:
+        is_large = literal.elided or (literal.shape.rank and literal.shape.element_count > _SMALL)
+        if self.apart is None or literal.shape.is_tuple or not is_large:
+            return self._literal(literal)
+        self.apart.append(literal)
+        return "{...}"
+
     def _literal(self, literal: Literal) -> str:
         limit = self.options.elide_above
         if limit is not None and not literal.shape.is_tuple and literal.shape.rank and literal.shape.element_count > limit:
@@ -200,6 +227,12 @@ def _sanitised(name: str) -> str:
         return name
     name = re.sub(r"[^A-Za-z0-9_.\-]", "_", name)
     return name if _valid_name.fullmatch(name) else f"_{name}"
+
+
+def _instruction_name(instruction: Instruction) -> str:
+    """No instruction may have the name of an element type."""
+    name = _sanitised(instruction.name or instruction.opcode)
+    return f"{name}_" if names_type(name) else name
 
 
 def _unique(named: Iterable[tuple[Any, str]]) -> dict[int, str]:

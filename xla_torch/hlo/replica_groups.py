@@ -1,4 +1,4 @@
-"""The three spellings of replica groups in HLO text (spec `hlo_text.md`, section 8)."""
+"""The three spellings of replica groups in HLO text (hlo/SPEC.md, Replica groups in text)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from .scanner import Scanner, nearest
 
 Groups = tuple[tuple[int, ...], ...]
 
-_mesh_axis = re.compile(r"['\"]([^'\"]+)['\"]\s*=\s*(\d+)")
-_group_axis = re.compile(r"['\"]([^'\"]+)['\"](?:\s*:\s*\((\d+)\)(\d+))?")
+_mesh_axis = re.compile(r"['\"]([^'\"]++)['\"]\s*+=\s*+([0-9]{1,18})")
+_group_axis = re.compile(r"['\"]([^'\"]++)['\"](?:\s*+:\s*+\(([0-9]{1,18})\)([0-9]{1,18}))?")
 MOST_DEVICES = 2**24
-_device_ids = re.compile(r"device_ids\s*=\s*")
+_device_ids = re.compile(r"device_ids\s*+=\s*+")
 
 
 def parse_replica_groups(scanner: Scanner) -> Groups:
@@ -27,7 +27,10 @@ def parse_replica_groups(scanner: Scanner) -> Groups:
         return _mesh_groups(scanner, start)
     shape = scanner.listed(scanner.integer, "[", "]")
     scanner.expect("<=", "in an iota list of replica groups")
+    at = scanner.skip()
     ids = _iota(scanner)
+    if (ids.ndim > 1) != (scanner.text.find("T", at, scanner.pos) >= 0):
+        raise scanner.error("ids over several dimensions, and only they, are transposed", at, "[4] or [2,2]T(1,0)")
     if len(shape) != 2 or min(shape) < 1 or shape[0] * shape[1] != ids.size:
         raise scanner.error("the replica groups do not hold all ids", start, f"[groups,size] whose product is {ids.size}")
     return _rows(ids.reshape(shape))
@@ -58,6 +61,8 @@ def _mesh_groups(scanner: Scanner, start: int) -> Groups:
     if unknown:
         raise scanner.error(f"the mesh has no axis {unknown[0]!r}", start, hint=nearest(unknown[0], axes))
     parts = _split_axes(scanner, start, axes, chosen)
+    if math.prod(size for size, order in parts if order is not None) < 2:
+        raise scanner.error("a group along axes of a mesh has more than one member", start)
     fixed = [place for place, (_, order) in enumerate(parts) if order is None]
     varying = [place for _, place in sorted((order, place) for place, (_, order) in enumerate(parts) if order is not None)]
     grid = ids.reshape([size for size, _ in parts]).transpose(fixed + varying)

@@ -12,29 +12,45 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from ..errors import HloSyntaxError
-from ..shape import Shape, scan_shape
+from ..shape import BLANK, Shape, scan_shape
+from ..types import BUFFER, TUPLE, type_from_text
+from .cut_text import CutText
 
 T = TypeVar("T")
 
-BLANK = r"(?:[\s]+|/\*.*?\*/|//[^\n]*)*"
-NAME = r"[A-Za-z_][A-Za-z0-9_.\-]*"
+NAME = r"[A-Za-z_][A-Za-z0-9_.\-]*+"
+KEYWORDS = frozenset({
+    "HloModule", "ENTRY", "ROOT", "true", "false", "nan", "inf", "maximal", "replicated", "manual", "unreduced", "unknown",
+    "last_tile_dim_replicate", "shard_as", "shard_like"})
+"""Words of XLA's lexer, which are names only with ``%`` in front."""
 
-_blank = re.compile(BLANK, re.S)
-_name = re.compile(rf"%?({NAME})")
-_integer = re.compile(r"-?\d+(?![\d.eExX])")
-_number = re.compile(r"-?(?:\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|inf\b|nan\b)")
-_string = re.compile(r'"((?:[^"\\]|\\.)*)"', re.S)
-_token = re.compile(rf'%?{NAME}|-?\d[\w.+\-]*|"(?:[^"\\\n]|\\.)*"?|->|<=|\.\.\.|\S')
-_balance = re.compile(r'[^(){}\[\]"]*(?:"(?:[^"\\]|\\.)*"[^(){}\[\]"]*)*', re.S)
-_escape = re.compile(r"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]{1,2})|(.))", re.S)
-_simple_escapes = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+_blank = re.compile(BLANK)
+_name = re.compile(rf"%({NAME})|({NAME})(:?)")
+_word = re.compile(NAME)
+_integer = re.compile(r"-?[0-9]++(?![.eExX])")
+_number = re.compile(r"-?(?:(?:[0-9]++(?:\.[0-9]*+)?|(?<=-)\.[0-9]++)(?:[eE][+-]?[0-9]++)?|inf\b|nan\b)")
+_string = re.compile(r""""([^"\\]*+(?:\\.[^"\\]*+)*+)"|'([^'\\]*+(?:\\.[^'\\]*+)*+)'""", re.S)
+_token = re.compile(rf'%?{NAME}|-?[0-9][\w.+\-]*+|"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"?|->|<=|\.\.\.|\S')
+_visible = re.compile(r"\S")
+_balance = re.compile(r'[^(){}\[\]"]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^(){}\[\]"]*+)*+', re.S)
+_escape = re.compile(r"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]++)|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.?))", re.S)
+_simple_escapes = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "\\": "\\", "?": "?", "'": "'",
+                   '"': '"'}
 _closing = {"(": ")", "{": "}", "[": "]"}
+
+_TOKEN = 200
+"""How much of a token an error shows."""
 
 INT64_MIN, UINT64_MAX = -(2**63), 2**64 - 1
 
 
 class Scanner:
-    """A position in a text. `filename` is only for messages."""
+    """A position in a text. `filename` is only for messages. Other texts have another `subject` there and other tokens. `cuts` is
+    what was cut out of the text, if anything was."""
+
+    subject = "HLO text"
+    token_pattern = _token
+    cuts: CutText | None = None
 
     def __init__(self, text: str, filename: str = ""):
         self.text, self.pos, self.filename = text, 0, filename
@@ -55,7 +71,7 @@ class Scanner:
 
     def token(self) -> str:
         """The next token as it is written, for messages; "" at the end."""
-        match = _token.match(self.text, self.skip())
+        match = self.token_pattern.match(self.text, self.skip())
         return match.group() if match else ""
 
     # ---- taking
@@ -82,20 +98,34 @@ class Scanner:
 
     def accept_word(self, word: str) -> bool:
         """Consume the bare word `word` if it comes next as a whole."""
-        match = _name.match(self.text, self.skip())
+        match = _word.match(self.text, self.skip())
         if not match or match.group() != word:
             return False
         self.pos = match.end()
         return True
 
     def name(self, what: str = "a name") -> str:
-        """An identifier, with or without ``%``; returned without."""
-        return self.match(_name, what).group(1)
+        """An identifier: after ``%`` any, and returned without it. A bare one is no word that means something else to XLA's lexer
+        (`is_reserved`), unless a colon stands right behind it, and then the colon belongs to it."""
+        start = self.skip()
+        marked, bare, colon = self.match(_name, what).groups()
+        if bare is not None and not colon:
+            if self.text.startswith("=", self.pos):
+                raise self.error("expects a name; with '=' right behind it this is an attribute", start, what,
+                                 f"put a blank between {bare} and '='")
+            if is_reserved(bare):
+                raise self.error(f"{bare!r} is a word of the grammar, and no name", start, what, f"write %{bare}")
+        return marked if bare is None else bare
+
+    def word(self, what: str) -> str:
+        """A bare word, of the grammar or of an attribute's values."""
+        return self.match(_word, what).group()
 
     def integer(self) -> int:
         """An integer that fits in int64 or uint64."""
         start = self.skip()
-        value = int(self.match(_integer, "an integer").group())
+        digits = self.match(_integer, "an integer").group()
+        value = int(digits) if len(digits) < 100 else UINT64_MAX + 1
         if not INT64_MIN <= value <= UINT64_MAX:
             raise self.error("the integer does not fit in 64 bits", start)
         return value
@@ -114,8 +144,13 @@ class Scanner:
         return word == "true"
 
     def string(self) -> str:
-        """A double-quoted string; returns its contents with the C escapes resolved."""
-        return unescape(self.match(_string, "a string in double quotes").group(1))
+        """A string in quotes; returns its contents with the C escapes resolved."""
+        start = self.skip()
+        double, single = self.match(_string, "a string in double quotes").groups()
+        try:
+            return unescape(single if double is None else double)
+        except ValueError as error:
+            raise self.error(f"the string has an escape that C does not know: {error}", start) from None
 
     def shape(self) -> Shape:
         """A shape, with its layout if one is written."""
@@ -163,8 +198,9 @@ class Scanner:
         if pos is not None:
             self.pos = pos
         got = self.token()
+        got = got if len(got) <= _TOKEN else f"{got[:_TOKEN]}..."
         where, line, column = self.place(self.pos)
-        error = kind(what, subject="HLO text", got=got if got.startswith('"') else repr(got) if got else "the end of the text",
+        error = kind(what, subject=self.subject, got=got if got.startswith('"') else repr(got) if got else "the end of the text",
                      expected=expected, where=where, hint=hint)
         error.line, error.column = line, column
         return error
@@ -172,18 +208,23 @@ class Scanner:
     def place(self, pos: int) -> tuple[str, int, int]:
         """Where `pos` is: text for a message (file, line, column, the source line and a caret), line, column."""
         line, column = self.line_and_column(pos)
-        start = pos - column + 1
-        end = self.text.find("\n", pos)
-        source = self.text[start:end if end >= 0 else len(self.text)].replace("\t", " ").rstrip()
-        left = max(0, column - 61)
-        shown = ("..." if left else "") + source[left:left + 110] + ("..." if len(source) > left + 110 else "")
-        caret = " " * (column - 1 - left + (3 if left else 0)) + "^"
+        start, end = self.text.rfind("\n", 0, pos) + 1, self.text.find("\n", pos)
+        end = end if end >= 0 else len(self.text)
+        left = max(0, pos - start - 60)
+        shown = self.text[start + left:min(start + left + 110, end)].replace("\t", " ")
+        more = _visible.search(self.text, start + left + 110, end)
+        shown = ("..." if left else "") + (shown + "..." if more else shown.rstrip())
+        caret = " " * (pos - start - left + (3 if left else 0)) + "^"
         file = f"{self.filename}, " if self.filename else ""
         return f"{file}line {line}, column {column}\n{'':12}{shown}\n{'':12}{caret}", line, column
 
     def line_and_column(self, pos: int) -> tuple[int, int]:
         """Both from 1."""
-        return self.text.count("\n", 0, pos) + 1, pos - self.text.rfind("\n", 0, pos)
+        return self.in_whole_text(pos, self.text.count("\n", 0, pos) + 1, pos - self.text.rfind("\n", 0, pos))
+
+    def in_whole_text(self, pos: int, line: int, column: int) -> tuple[int, int]:
+        """The line and column of a position, given those in this text, from which literals may have been cut out."""
+        return self.cuts.place(pos, line, column) if self.cuts is not None else (line, column)
 
     def _position(self, error: HloSyntaxError) -> int:
         """The offset of an error that a scan of this same text raised."""
@@ -193,16 +234,32 @@ class Scanner:
         return pos + error.column - 1
 
 
+def is_reserved(name: str) -> bool:
+    """Whether XLA's lexer sees something else than a name: a keyword, or an element type."""
+    return name in KEYWORDS or names_type(name)
+
+
+def names_type(name: str) -> bool:
+    """Whether it is what XLA calls an element type; no instruction may be called so."""
+    return type_from_text(name) not in (None, TUPLE, BUFFER)
+
+
 def unescape(text: str) -> str:
-    """Resolve C escapes. Bytes given in octal or hexadecimal are UTF-8, as XLA prints non-ASCII text."""
+    """Resolve C escapes. Bytes given in octal or hexadecimal are UTF-8, as XLA prints non-ASCII text. Raises ValueError for an
+    escape that is none."""
     if "\\" not in text:
         return text
 
     def replace(match: re.Match[str]) -> str:
-        octal, hexadecimal, simple = match.groups()
+        octal, hexadecimal, short, long, simple = match.groups()
         if simple is not None:
-            return _simple_escapes.get(simple, simple)
-        return chr(0xDC00 + byte) if (byte := int(octal, 8) & 255 if octal else int(hexadecimal, 16)) > 127 else chr(byte)
+            if simple not in _simple_escapes:
+                raise ValueError(match.group())
+            return _simple_escapes[simple]
+        byte = int(octal, 8) if octal else int((hexadecimal or short or long)[-9:], 16)
+        if byte > (255 if octal or hexadecimal else 0x10FFFF) or (not octal and len(hexadecimal or "") > 9):
+            raise ValueError(match.group()[:20])
+        return chr(0xDC00 + byte) if (octal or hexadecimal) and byte > 127 else chr(byte)
 
     return _escape.sub(replace, text).encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")
 

@@ -1,4 +1,4 @@
-"""What ``sharding={...}`` says: which part of an array each partition holds (spec `hlo_text.md`, section 7).
+"""What ``sharding={...}`` says: which part of an array each partition holds (hlo/SPEC.md, Shardings).
 
 `parse_sharding` reads it in the form that XLA would print it in; `Sharding.grid` is its meaning. Text that names the axes of
 a mesh is read by `mesh_sharding.py`.
@@ -7,8 +7,10 @@ a mesh is read by `mesh_sharding.py`.
 from __future__ import annotations
 
 import dataclasses
+import enum
 import itertools
 import math
+import operator
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,8 +21,30 @@ from .mesh_sharding import MeshSharding, parse_mesh_sharding
 from .replica_groups import MOST_DEVICES
 from .scanner import Scanner, nearest
 
-KINDS = ("replicated", "manual", "unknown", "unreduced", "maximal")
-_SUBGROUPS = ("manual", "unreduced", "replicated")
+
+class ShardingKind(enum.StrEnum):
+    """How an array lies on the partitions of a program."""
+
+    REPLICATED = enum.auto()
+    """All have the whole array."""
+    MANUAL = enum.auto()
+    """Each has an array of its own."""
+    UNKNOWN = enum.auto()
+    UNREDUCED = enum.auto()
+    MAXIMAL = enum.auto()
+    """One has it."""
+    TILED = enum.auto()
+    """Each has a tile."""
+    MESH = enum.auto()
+    """Each has a tile, said in terms of a mesh's axes."""
+    TUPLE = enum.auto()
+    """Said for each array of a tuple."""
+
+
+KINDS = (ShardingKind.REPLICATED, ShardingKind.MANUAL, ShardingKind.UNKNOWN, ShardingKind.UNREDUCED, ShardingKind.MAXIMAL)
+"""The kinds that text says in a word of their own."""
+
+_SUBGROUPS = (ShardingKind.MANUAL, ShardingKind.UNREDUCED, ShardingKind.REPLICATED)
 """What a dimension of a tiling beyond the array's may be, in the order in which XLA writes them."""
 
 _WORDS = (*KINDS, "devices", "device", "last_tile_dim_replicate", "last_tile_dims", "shard_as", "shard_like", "metadata", "mesh")
@@ -87,7 +111,7 @@ class Iota:
 
 def _common_parts(a: Sequence[int], b: Sequence[int]) -> tuple[list[list[int]], list[list[int]]] | None:
     """The sizes of both lists cut into the same row of factors, grouped as in each list; None where they do not fit."""
-    ends_a, ends_b = ([1, *itertools.accumulate(reversed(sizes), int.__mul__)] for sizes in (a, b))
+    ends_a, ends_b = ([1, *itertools.accumulate(reversed(sizes), operator.mul)] for sizes in (a, b))
     ends = sorted({*ends_a, *ends_b})
     if ends_a[-1] != ends_b[-1] or any(high % low for low, high in itertools.pairwise(ends)):
         return None
@@ -102,18 +126,16 @@ def _common_parts(a: Sequence[int], b: Sequence[int]) -> tuple[list[list[int]], 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sharding:
-    """How an array lies on the partitions of a program.
+    """How an array, or each array of a tuple (`elements`), lies on the partitions of a program.
 
-    ``replicated``: all have the whole; ``maximal``: one has it; ``tiled``: each has a tile; ``mesh``: the same in terms of a
-    mesh's axes; ``manual``: each has an array of its own; ``unknown`` and ``unreduced`` as XLA says them; ``tuple``: `elements`
-    say it for each array of a tuple. Of a tiling, `tile_dims` are the numbers of tiles along each dimension, followed by one
+    Of a tiling, `tile_dims` are the numbers of tiles along each dimension, followed by one
     number for each of `subgroups`, and `devices` which partition has which tile. `group` is ``("shard_as", 1)`` and the like.
     """
 
-    kind: str
+    kind: ShardingKind
     tile_dims: tuple[int, ...] = ()
     devices: Iota | tuple[int, ...] = ()
-    subgroups: tuple[str, ...] = ()
+    subgroups: tuple[ShardingKind, ...] = ()
     elements: tuple[Sharding, ...] = ()
     mesh: MeshSharding | None = None
     group: tuple[str, int] | None = None
@@ -133,18 +155,24 @@ class Sharding:
     @property
     def device_count(self) -> int:
         """How many partitions the sharding speaks of, 0 where it does not say."""
-        if self.kind == "tuple":
+        if self.kind == ShardingKind.TUPLE:
             return max((element.device_count for element in self.elements), default=0)
-        return self.mesh.device_count if self.mesh is not None else math.prod(self.tile_dims) if self.kind == "tiled" else 0
+        if self.mesh is not None:
+            return self.mesh.device_count
+        return math.prod(self.tile_dims) if self.kind == ShardingKind.TILED else 0
 
     @property
     def is_manual(self) -> bool:
         """Whether partitions, or groups of them, have arrays of their own."""
-        return self.kind == "manual" or "manual" in self.subgroups or (self.mesh is not None and bool(self.mesh.manual))
+        if self.mesh is not None and self.mesh.manual:
+            return True
+        return self.kind == ShardingKind.MANUAL or ShardingKind.MANUAL in self.subgroups
 
     def spread(self, shape: Shape) -> Sharding:
         """The sharding of a tuple: this one for each of its arrays, unless it is one of a tuple already."""
-        return self if self.kind == "tuple" else Sharding("tuple", elements=(self,) * max(1, sum(1 for _ in shape.leaves())))
+        if self.kind == ShardingKind.TUPLE:
+            return self
+        return Sharding(ShardingKind.TUPLE, elements=(self,) * max(1, sum(1 for _ in shape.leaves())))
 
     def leaves(self, shape: Shape) -> tuple[Sharding, ...]:
         """The sharding of each array in a shape."""
@@ -154,13 +182,13 @@ class Sharding:
         """What each partition has of an array of this rank. Raises InvalidArgument where the sharding does not say."""
         if self.mesh is not None:
             return Grid(*self.mesh.tiles())
-        if self.kind == "tiled":
+        if self.kind == ShardingKind.TILED:
             return self._tiled_grid()
-        if self.kind in ("tuple", "unknown", "unreduced"):
+        if self.kind in (ShardingKind.TUPLE, ShardingKind.UNKNOWN, ShardingKind.UNREDUCED):
             raise InvalidArgument("the sharding does not say what each partition has", got=str(self))
-        alone = self.kind == "maximal"
+        alone = self.kind == ShardingKind.MAXIMAL
         none = np.zeros(partitions, np.int64)
-        groups = np.arange(partitions) if self.kind == "manual" else none
+        groups = np.arange(partitions) if self.kind == ShardingKind.MANUAL else none
         tiles = np.where(np.arange(partitions) == self.devices, 0, -1) if alone else none
         return Grid((1,) * rank, tiles, groups)
 
@@ -172,7 +200,7 @@ class Sharding:
         rank = len(self.tile_dims) - len(self.subgroups)
         groups = np.zeros(ids.size, np.int64)
         for size, kind, at in zip(self.tile_dims[rank:], self.subgroups, coordinates[rank:], strict=True):
-            groups = groups * size + at if kind == "manual" else groups
+            groups = groups * size + at if kind == ShardingKind.MANUAL else groups
         return Grid(self.tile_dims[:rank], _flat(coordinates[:rank], self.tile_dims[:rank], ids.size), groups)
 
     def slices(self, sizes: Sequence[int], partitions: int = 0) -> list[tuple[tuple[slice, ...] | None, tuple[int, ...]]]:
@@ -201,7 +229,7 @@ class Sharding:
 
     def check(self, shape: Shape, partitions: int = 1) -> None:
         """Raise InvalidArgument where the sharding does not fit a shape or the number of partitions (1: not known)."""
-        if self.kind == "tuple":
+        if self.kind == ShardingKind.TUPLE:
             shapes = list(shape.leaves()) if shape.is_tuple else []
             if not shape.is_tuple or len(self.elements) not in (len(shapes), len(shapes) or 1):
                 raise InvalidArgument("the sharding of a tuple does not fit the shape", got=f"{self} for {shape}",
@@ -216,7 +244,7 @@ class Sharding:
     def check_rank(self, rank: int) -> None:
         """Raise InvalidArgument where this cuts arrays of another rank."""
         own = len(self.mesh.dimensions) if self.mesh is not None else len(self.tile_dims) - len(self.subgroups)
-        if (self.mesh is not None or self.kind == "tiled") and own != rank:
+        if (self.mesh is not None or self.kind == ShardingKind.TILED) and own != rank:
             raise InvalidArgument("the sharding is for an array of another rank", got=f"{self} of rank {own}", expected=rank)
 
     def check_devices(self, partitions: int) -> None:
@@ -234,12 +262,12 @@ class Sharding:
     # ---- text
 
     def __str__(self) -> str:
-        if self.kind == "tuple":
+        if self.kind == ShardingKind.TUPLE:
             return "{" + ", ".join(map(str, self.elements)) + "}"
         if self.mesh is not None:
             return "{" + str(self.mesh) + (f", metadata={self.metadata}" if self.metadata else "") + "}"
         words = [self._head()]
-        if self.subgroups == ("replicated",):
+        if self.subgroups == (ShardingKind.REPLICATED,):
             words.append("last_tile_dim_replicate")
         elif self.subgroups:
             words.append(f"last_tile_dims={{{', '.join(self.subgroups)}}}")
@@ -250,9 +278,9 @@ class Sharding:
         return "{" + " ".join(words) + "}"
 
     def _head(self) -> str:
-        if self.kind == "maximal":
+        if self.kind == ShardingKind.MAXIMAL:
             return f"maximal device={self.devices[0]}" if isinstance(self.devices, tuple) else self.kind
-        if self.kind != "tiled":
+        if self.kind != ShardingKind.TILED:
             return self.kind
         listed = f"<={self.devices}" if isinstance(self.devices, Iota) else ",".join(map(str, self.devices))
         return f"devices=[{','.join(map(str, self.tile_dims))}]{listed}"
@@ -276,17 +304,17 @@ def parse_sharding(scanner: Scanner) -> Sharding:
         scanner.pos = start
         return _single(scanner)
     scanner.pos = start
-    return Sharding("tuple", elements=tuple(scanner.listed(lambda: _single(scanner))))
+    return Sharding(ShardingKind.TUPLE, elements=tuple(scanner.listed(lambda: _single(scanner))))
 
 
 class _Fields:
     """What was written between the braces."""
 
     def __init__(self) -> None:
-        self.kind = ""
+        self.kind: ShardingKind | None = None
         self.tile_dims: tuple[int, ...] | None = None
         self.devices: Iota | tuple[int, ...] = ()
-        self.subgroups: tuple[str, ...] = ()
+        self.subgroups: tuple[ShardingKind, ...] = ()
         self.group: tuple[str, int] | None = None
         self.metadata = ""
 
@@ -299,7 +327,7 @@ def _single(scanner: Scanner) -> Sharding:
     fields, seen = _Fields(), set()
     while not scanner.accept("}"):
         at = scanner.skip()
-        word = scanner.name("a word of a sharding")
+        word = scanner.word("a word of a sharding")
         if word in seen or (word in KINDS and fields.kind):
             raise scanner.error("the sharding says this twice", at)
         seen.add(word)
@@ -314,16 +342,16 @@ def _by_mesh(scanner: Scanner) -> Sharding:
         metadata = _metadata(scanner)
         metadata = metadata if metadata.startswith("{{") else f"{{{metadata}}}"
     scanner.expect("}")
-    return Sharding("mesh", mesh=mesh, metadata=metadata)
+    return Sharding(ShardingKind.MESH, mesh=mesh, metadata=metadata)
 
 
 def _field(scanner: Scanner, fields: _Fields, word: str, at: int) -> None:
     if word in KINDS:
-        fields.kind = word
+        fields.kind = ShardingKind(word)
     elif word in ("shard_as", "shard_like"):
         fields.group = word, scanner.integer()
     elif word == "last_tile_dim_replicate":
-        fields.subgroups = ("replicated",)
+        fields.subgroups = (ShardingKind.REPLICATED,)
     elif word == "device":
         scanner.expect("=")
         fields.devices = (scanner.integer(),)
@@ -341,12 +369,12 @@ def _field(scanner: Scanner, fields: _Fields, word: str, at: int) -> None:
         raise scanner.error(f"a sharding has no {word!r}", at, " ".join(_WORDS), nearest(word, _WORDS))
 
 
-def _subgroup(scanner: Scanner) -> str:
+def _subgroup(scanner: Scanner) -> ShardingKind:
     at = scanner.skip()
-    word = scanner.name("a kind of subgroup")
+    word = scanner.word("a kind of subgroup")
     if word not in _SUBGROUPS:
         raise scanner.error(f"no kind of subgroup is called {word!r}", at, ", ".join(_SUBGROUPS))
-    return word
+    return ShardingKind(word)
 
 
 def _metadata(scanner: Scanner) -> str:
@@ -386,7 +414,7 @@ def _made(scanner: Scanner, fields: _Fields, start: int) -> Sharding:
     """The sharding in the form in which XLA keeps it."""
     kind, tile_dims, devices = fields.kind, fields.tile_dims, fields.devices
     extra = {"group": fields.group, "metadata": fields.metadata}
-    if kind == "maximal":
+    if kind == ShardingKind.MAXIMAL:
         if tile_dims is not None or not devices:
             raise scanner.error("a maximal sharding has one device", start, "{maximal device=0}")
         return Sharding(kind, devices=devices, **extra)
@@ -400,7 +428,7 @@ def _made(scanner: Scanner, fields: _Fields, start: int) -> Sharding:
         raise scanner.error("a tiling has more than one device", start)
     if len(fields.subgroups) > len(tile_dims):
         raise scanner.error("the tiling has fewer dimensions than subgroups", start)
-    return _in_order(Sharding("tiled", tile_dims, devices, fields.subgroups, **extra))
+    return _in_order(Sharding(ShardingKind.TILED, tile_dims, devices, fields.subgroups, **extra))
 
 
 def _in_order(given: Sharding) -> Sharding:
@@ -417,9 +445,11 @@ def _in_order(given: Sharding) -> Sharding:
             kinds.append(kind)
     members = {kind: [k for k, own in enumerate(kinds) if own == kind] for kind in ("", *_SUBGROUPS)}
     kept = [kind for kind in _SUBGROUPS if members[kind]]
-    if math.prod(data) == 1 and len(kept) <= 1 and (kept != ["unreduced"] or set(given.subgroups) == {"unreduced"}):
-        return Sharding(kept[0] if kept else "replicated", group=given.group, metadata=given.metadata)
-    devices = _arranged(given.devices, sizes, [k for places in members.values() for k in places], members["replicated"])
+    if math.prod(data) == 1 and len(kept) <= 1 and (
+            kept != [ShardingKind.UNREDUCED] or set(given.subgroups) == {ShardingKind.UNREDUCED}):
+        return Sharding(kept[0] if kept else ShardingKind.REPLICATED, group=given.group, metadata=given.metadata)
+    order = [k for places in members.values() for k in places]
+    devices = _arranged(given.devices, sizes, order, members[ShardingKind.REPLICATED])
     tile_dims = (*data, *(math.prod(sizes[k] for k in members[kind]) for kind in kept))
     return dataclasses.replace(given, tile_dims=tile_dims, devices=devices, subgroups=tuple(kept))
 

@@ -1,1 +1,1 @@
-"""Doors to and from other tools. Each imports its library only when it is used."""
+"""Programs in other formats (StableHLO, HLO protos, JAX functions) to HLO modules. Knows neither torch nor how a module runs."""

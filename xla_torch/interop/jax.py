@@ -1,99 +1,117 @@
-"""JAX functions as torch functions: trees of arrays become trees of tensors. The only file that imports jax.
-
-jax is needed to trace and to flatten trees; what runs is the traced program, in PyTorch.
-"""
+"""JAX functions traced to StableHLO. jax is needed to trace; what runs is the traced program."""
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import io
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 
-from ..computation import XlaComputation, tensor_from_numpy
-from ..errors import InvalidArgument, MissingDependency
-from ..loading import from_stablehlo
-from ..shape import Shape
-from ..types import C64, C128, F32, F64, S32, S64, U32, U64, type_from_torch
-
-if TYPE_CHECKING:
-    from jax.stages import Lowered
-
-_NARROWED = {F64: F32, S64: S32, U64: U32, C128: C64}
+from ..errors import InvalidArgument
+from ..signatures import Signature
+from ..tree_nodes import Static
+from .bindings import jax, require
 
 
-def from_jax(function: Callable[..., Any], *example_args: Any, **example_kwargs: Any) -> JaxFunction:
-    """Trace a JAX function once, for arguments like the examples, and return it as a function of torch tensors.
+class Traced(NamedTuple):
+    """A traced function: StableHLO bytecode over flat leaves, its name and the jaxpr it was lowered from, JAX's trees of its
+    arguments and of its result, and how it is called."""
 
-    Arguments may be trees (tuples, lists, dicts, registered classes) whose leaves are torch tensors, NumPy or JAX
-    arrays, `jax.ShapeDtypeStruct`s or Python numbers; only shapes and dtypes of the examples count. `function` may be
-    jitted. Raises MissingDependency where jax is not installed; whatever JAX raises while it traces passes through.
+    program: bytes
+    name: str
+    jaxpr: Any
+    in_tree: Any
+    out_tree: Any
+    signature: Signature
+
+
+def trace(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], abstract: Callable[[Any], Any],
+          static_argnums: int | Sequence[int] = (), static_argnames: str | Sequence[str] = ()) -> Traced:
+    """Trace a function, which may be jitted, once. `abstract` says of every leaf of the arguments what JAX may see; those that
+    are static, by place or name, stay as they are.
+
+    Raises MissingDependency where jax is not installed; whatever JAX raises while it traces passes through.
     """
-    jax = _jax("from_jax")
-    args, kwargs = jax.tree_util.tree_map(_abstract, (example_args, example_kwargs))
+    require("jax", "from_jax")
+    names = _argument_names(function)
+    static = _static_values(args, kwargs, names, static_argnums, static_argnames)
+    args = [a if k in static else jax.tree_util.tree_map(abstract, a) for k, a in enumerate(args)]
+    kwargs = {n: a if n in static else jax.tree_util.tree_map(abstract, a) for n, a in kwargs.items()}
     # Unused arguments are kept, so that the program takes all that the function takes.
-    lowered = jax.jit(function, keep_unused=True).lower(*args, **kwargs)
-    return JaxFunction(from_stablehlo(_bytecode(lowered)), lowered.in_tree, lowered.out_tree)
+    jitted = jax.jit(function, keep_unused=True, static_argnums=tuple(k for k in static if isinstance(k, int)),
+                     static_argnames=tuple(k for k in static if isinstance(k, str)))
+    traced = jitted.trace(*args, **kwargs)
+    lowered = traced.lower()
+    signature = Signature(names, tuple((k, Static(v)) for k, v in static.items()),
+                          _keys(lowered.in_avals), _keys(lowered.out_info))
+    return Traced(bytecode_of(lowered), traced.fun_name, traced.jaxpr, lowered.in_tree, lowered.out_tree, signature)
 
 
-class JaxFunction:
-    """What `from_jax` returns. Call it with trees of tensors; `computation` is the program over the flat leaves.
-
-    As in JAX without 64-bit mode, a 64-bit argument is narrowed where the traced parameter has 32 bits. Gradients flow
-    to every floating leaf, as for any torch function.
-    """
-
-    def __init__(self, computation: XlaComputation, in_tree: Any, out_tree: Any):
-        self.computation, self.in_tree, self.out_tree = computation, in_tree, out_tree
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        leaves, tree = _jax("from_jax").tree_util.tree_flatten((args, kwargs))
-        if tree != self.in_tree:
-            raise InvalidArgument("arguments are not the tree that was traced", subject="from_jax", got=tree,
-                                  expected=self.in_tree, hint="trace once for each structure of arguments")
-        device = next((leaf.device for leaf in leaves if isinstance(leaf, torch.Tensor)), torch.device("cpu"))
-        shapes = self.computation.program_shape.parameters
-        result = self.computation(*(_tensor(leaf, number, shape, device)
-                                    for number, (leaf, shape) in enumerate(zip(leaves, shapes, strict=True))))
-        return self.out_tree.unflatten(result if isinstance(result, tuple) else (result,))
-
-    def __repr__(self) -> str:
-        return f"JaxFunction({self.computation.program_shape})"
-
-
-def _jax(what: str) -> Any:
+def _argument_names(function: Callable[..., Any]) -> tuple[str, ...]:
+    """The names of the arguments that may be given by place, as far as Python knows."""
     try:
-        import jax
-    except ImportError as error:
-        raise MissingDependency(f"{what} needs jax", got=error, expected="jax 0.10.2 or newer",
-                                hint="pip install 'xla_torch[jax]'") from None
-    return jax
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return ()
+    return tuple(p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
 
 
-def _abstract(leaf: Any) -> Any:
-    """An example as JAX may see it: a tensor by its shape and dtype, all else as it is."""
-    if not isinstance(leaf, torch.Tensor):
-        return leaf
-    element_type = type_from_torch(leaf.dtype)
-    if element_type is None or element_type.numpy is None:
-        raise InvalidArgument("JAX has no dtype for this tensor", subject="from_jax", got=leaf.dtype)
-    jax = _jax("from_jax")
-    return jax.ShapeDtypeStruct(tuple(leaf.shape), jax.dtypes.canonicalize_dtype(element_type.numpy))
+def _static_values(args: Sequence[Any], kwargs: Mapping[str, Any], names: Sequence[str], static_argnums: int | Sequence[int],
+                   static_argnames: str | Sequence[str]) -> dict[int | str, Any]:
+    """The static arguments of a call, by place where they are given so, and otherwise by name. As for jax.jit, a place also
+    names an argument, and the other way round."""
+    numbers = [static_argnums] if isinstance(static_argnums, int) else list(static_argnums)
+    by_name = [static_argnames] if isinstance(static_argnames, str) else list(static_argnames)
+    places = [n + len(names or args) if n < 0 else n for n in numbers]
+    places += [names.index(n) for n in by_name if n in names]
+    found: dict[int | str, Any] = {k: args[k] for k in sorted({*places}) if k < len(args)}
+    called = {*by_name, *(names[k] for k in places if k < len(names))}
+    return found | {n: a for n, a in kwargs.items() if n in called}
 
 
-def _bytecode(lowered: Lowered) -> bytes:
+def _keys(described: Any) -> tuple[tuple[int, str], ...]:
+    """Which leaves are typed PRNG keys, by number, and of which kind."""
+    leaves = jax.tree_util.tree_leaves(described)
+    return tuple((k, leaf.dtype._impl.name) for k, leaf in enumerate(leaves)
+                 if jax.dtypes.issubdtype(getattr(leaf, "dtype", None), jax.dtypes.prng_key))
+
+
+def key_data(key: Any, kind: str, dimensions: tuple[int, ...]) -> Any:
+    """The data of a PRNG key of this kind, which has these dimensions: of a typed key of JAX's, or of the key that an integer
+    seeds. Everything else is data already. Raises InvalidArgument for a key of another kind."""
+    if isinstance(key, int) and not isinstance(key, bool) and len(dimensions) == 1:
+        # As `jax.random.key` without 64-bit mode, for threefry2x32 and for rbg, whose key is two of the former.
+        return np.array([0, key & 0xFFFFFFFF] * (dimensions[-1] // 2), np.uint32).reshape(dimensions)
+    implementation = getattr(getattr(key, "dtype", None), "_impl", None)
+    if implementation is None:
+        return key
+    if implementation.name != kind:
+        raise InvalidArgument("a PRNG key of another kind", got=implementation.name, expected=kind)
+    return np.asarray(sys.modules["jax"].random.key_data(key))
+
+
+def as_jax_array(array: np.ndarray, kind: str | None) -> Any:
+    """An array of JAX's, or a typed PRNG key of a kind from its data; the array itself where jax is not installed."""
+    try:
+        arrays = importlib.import_module("jax.numpy")
+    except ImportError:
+        return array
+    made = arrays.asarray(array)
+    return made if kind is None else jax.random.wrap_key_data(made, impl=kind)
+
+
+def abstract_array(dimensions: tuple[int, ...], dtype: Any) -> Any:
+    """What stands for an array of which only dimensions and NumPy dtype are known. As everywhere in JAX, 64-bit types are
+    narrowed unless its 64-bit mode is on."""
+    return jax.ShapeDtypeStruct(dimensions, jax.dtypes.canonicalize_dtype(dtype))
+
+
+def bytecode_of(lowered: Any) -> bytes:
     """The traced module with its locations, from which the HLO gets its op_name metadata."""
     buffer = io.BytesIO()
-    lowered.compiler_ir("stablehlo").operation.write_bytecode(buffer)  # pyright: ignore[reportOptionalMemberAccess]
+    lowered.compiler_ir("stablehlo").operation.write_bytecode(buffer)
     return buffer.getvalue()
-
-
-def _tensor(leaf: Any, number: int, shape: Shape, device: torch.device) -> torch.Tensor:
-    """Leaf `number` as a tensor of the parameter's type, narrowed from 64 bits where the trace was."""
-    if not isinstance(leaf, torch.Tensor):
-        return tensor_from_numpy(np.asarray(leaf, shape.element_type.numpy), shape, number).to(device)
-    given = type_from_torch(leaf.dtype)
-    narrowed = given is not None and _NARROWED.get(given) is shape.element_type
-    return leaf.to(shape.element_type.torch) if narrowed else leaf

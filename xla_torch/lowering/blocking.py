@@ -1,30 +1,33 @@
-"""Fusion for the CPU: chains of elementwise calls on large arrays become one call that runs them block by block.
+"""Fusion for the CPU: chains of calls on large arrays, elementwise and along rows, become one call that runs them block by block.
 
-Torch runs each elementwise call over the whole array. Once arrays outgrow the cache, a chain of ten calls moves ten times
-the memory that a fused loop would. Here such chains are found in the finished graph and moved into a small sub-program
-that `kernels.blocked` runs on pieces of the arrays; between two calls of the chain the piece is still in the cache.
+Torch runs each call over the whole array. Once arrays outgrow the cache, a chain of ten calls moves ten times the memory that
+a fused loop would. Here such chains are found in the finished graph and moved into a small sub-program that `kernels.blocked`
+runs on pieces of the arrays; between two calls of the chain the piece is still in the cache.
+
+A chain is cut along one dimension. What belongs to it computes each of that dimension's places from the same place of its
+operands: elementwise calls, reductions of later dimensions (a softmax's maximum and sum, the moments of a norm), and the views
+that bring their results back to full size. Operands that do not have the dimension (a norm's weights) are given whole.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import operator
+from typing import Any
 
 import torch
 import torch.fx
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
+from .. import tuning
+from ..native.compiled import is_available
+from ..sizes import Size
 from .kernels.blocked import blocked
 from .kernels.marks import ELEMENTWISE
 from .memory import OUT_VARIANTS, out_variant, plan_memory
-
-MINIMUM = 1 << 19
-"""Elements of an array from which a chain on it is run in blocks."""
-
-BLOCK = 1 << 17
-"""Elements of a block: half of it for each of two cores fits a private cache with room for a few intermediates."""
+from .pieces import gather_pieces, has_pieces, is_piece, write_into
+from .simplify import put_in_order
 
 _COMPARISONS = {operator.lt: torch.lt, operator.le: torch.le, operator.gt: torch.gt, operator.ge: torch.ge,
                 operator.eq: torch.eq, operator.ne: torch.ne}
@@ -33,12 +36,57 @@ _ELEMENTWISE = frozenset(OUT_VARIANTS) | frozenset(_COMPARISONS) | frozenset({to
 Dims = tuple[int, ...]
 
 
-@dataclasses.dataclass(eq=False)
-class _Chain:
-    """Elementwise nodes over arrays of the same dimensions that can run as one."""
+_REDUCTIONS = frozenset({torch.sum, torch.amax, torch.amin, torch.prod, torch.mean, torch.all, torch.any})
+_VIEWS = (torch.Tensor.reshape.__name__, torch.Tensor.expand.__name__, torch.Tensor.unsqueeze.__name__)
 
-    dims: Dims
-    nodes: list[Node] = dataclasses.field(default_factory=list)
+
+class _Chain:
+    """Nodes that can run as one on blocks of the dimension `cut`: elementwise ones over arrays of the same dimensions, and those
+    that follow from them row by row."""
+
+    def __init__(self, dims: Dims):
+        self.dims, self.nodes, self.members = dims, list[Node](), set[Node]()
+        self.cut, self.rows = _cut(dims)
+        self._whole: dict[Node, bool] = {}
+
+    @property
+    def prefix(self) -> Dims:
+        return self.dims[:self.cut + 1]
+
+    def fits(self, node: Node) -> bool:
+        """Whether the node computes each place of the cut dimension from the same place of its operands."""
+        return self._roles(node) is not None
+
+    def add(self, node: Node) -> None:
+        self.nodes.append(node)
+        self.members.add(node)
+        self._whole.update(self._roles(node) or {})
+
+    def inputs(self) -> tuple[list[Node], list[Node]]:
+        """What the chain is computed from: what is cut into blocks, and what each block gets whole."""
+        self._whole.clear()  # earlier chains stand in the place of some operands by now
+        for node in self.nodes:
+            self._whole.update(self._roles(node) or {})
+        outside = [i for i in self._whole if i not in self.members]
+        return [i for i in outside if not self._whole[i]], [i for i in outside if self._whole[i]]
+
+    def _roles(self, node: Node) -> dict[Node, bool] | None:
+        """For each operand whether a block needs all of it; None where the node cannot belong to the chain."""
+        if "array" not in node.meta or node.meta["array"][0][:self.cut + 1] != self.prefix or not _is_rowwise(node, self.cut):
+            return None
+        roles: dict[Node, bool] = {}
+        for operand in node.all_input_nodes:
+            dims: Dims | None = operand.meta["array"][0] if "array" in operand.meta else None
+            if dims is None:
+                return None
+            along = self.cut - (len(node.meta["array"][0]) - len(dims) if _is_elementwise(node) else 0)
+            whole = along < 0 or dims[along] == 1
+            if (not whole and (along != self.cut or dims[along] != self.prefix[-1])) or self._whole.get(operand, whole) != whole:
+                return None
+            if whole and operand in self.members:
+                return None
+            roles[operand] = whole
+        return roles
 
 
 def block_elementwise(root: torch.nn.Module, graph: Graph) -> None:
@@ -49,7 +97,7 @@ def block_elementwise(root: torch.nn.Module, graph: Graph) -> None:
         return
     for number, chain in enumerate(chains):
         _extract(root, graph, chain, f"block_{number}")
-    _sort(graph)
+    put_in_order(graph)
 
 
 def _is_elementwise(node: Node) -> bool:
@@ -60,14 +108,48 @@ def _is_elementwise(node: Node) -> bool:
     return node.op == "call_function" and (node.target in _ELEMENTWISE or node.target in ELEMENTWISE)
 
 
+def _is_view(node: Node) -> bool:
+    return node.op == "call_method" and node.target in _VIEWS and len(node.args) == 2 and not node.kwargs
+
+
+def _is_of_sizes(view: Node) -> bool:
+    """Whether its own or its operand's dimensions hold sizes that stand for many."""
+    source, how = view.args
+    assert isinstance(source, Node)
+    return any(isinstance(n, Size) for n in (*source.meta["array"][0], *(how if isinstance(how, (tuple, list)) else (how,))))
+
+
+def _is_reduction(node: Node) -> bool:
+    return node.op == "call_function" and node.target in _REDUCTIONS and len(node.args) == 2 and not node.kwargs
+
+
+def _is_rowwise(node: Node, cut: int) -> bool:
+    """Whether a node treats the places of its dimension `cut`, and those of the dimensions before it, one by one."""
+    if _is_elementwise(node):
+        return True
+    args: Any = node.args
+    if not (_is_reduction(node) or _is_view(node)) or "array" not in args[0].meta:
+        return False
+    (before, _), how = args[0].meta["array"], args[1]
+    if _is_reduction(node):
+        return isinstance(how, tuple) and min(how, default=-1) > cut
+    if isinstance(how, int):
+        return how > cut
+    same = before[:cut + 1] == tuple(how)[:cut + 1]
+    return same if node.target != _VIEWS[1] else same and len(before) == len(how)
+
+
 def _describe(graph: Graph) -> None:
     """Find dimensions and dtype of the intermediate calls inside op bodies, which no instruction describes."""
+    least = _least()
     for node in graph.nodes:
-        if "array" in node.meta or not _is_elementwise(node):
+        if "array" in node.meta or not (_is_elementwise(node) or _is_view(node)):
             continue
         inputs = [i.meta.get("array") for i in node.all_input_nodes]
-        if None in inputs or max((math.prod(i[0]) for i in inputs), default=0) < MINIMUM:
+        if None in inputs or (_is_elementwise(node) and max((math.prod(i[0]) for i in inputs), default=0) < least):
             continue
+        if _is_view(node) and _is_of_sizes(node):
+            continue  # views of small arrays are described as well: that would tell sizes that stand for many
         stand_in = map_arg((node.args, node.kwargs), _meta_tensor)
         function = getattr(torch.Tensor, node.target) if node.op == "call_method" else node.target
         result = function(*stand_in[0], **stand_in[1])
@@ -80,9 +162,9 @@ def _meta_tensor(node: Node) -> torch.Tensor:
 
 
 def _find_chains(graph: Graph) -> list[_Chain]:
-    """Chains of at least two nodes. A node joins its operand's chain, or a recent one, unless another way leads from the
-    chain to it or something has used a result of the chain before: one of the two would then wait for the other, or be made
-    long before it is used."""
+    """Chains with at least two calls on large arrays. A node joins its operand's chain, or a recent one, unless another way leads
+    from the chain to it or something has used a result of the chain before: one of the two would then wait for the other, or be
+    made long before it is used."""
     chain_of: dict[Node, _Chain] = {}
     above: dict[Node, frozenset[_Chain]] = {}
     chains: list[_Chain] = []
@@ -90,21 +172,37 @@ def _find_chains(graph: Graph) -> list[_Chain]:
     for node in graph.nodes:
         inputs = node.all_input_nodes
         above[node] = frozenset().union(*(above[i] | ({chain_of[i]} if i in chain_of else frozenset()) for i in inputs))
-        if not _can_block(node):
-            used.update(chain_of[i] for i in inputs if i in chain_of)
-            continue
-        size = node.meta["array"][0]
-        options = [c for c in (*(chain_of[i] for i in inputs if i in chain_of), *chains[-4:]) if c.dims == size and c not in used]
+        grid = _large_grid(node)
+        recent = [c for c in chains[-4:] if c.dims == grid and _is_elementwise(node)]
+        options = [c for c in (*(chain_of[i] for i in inputs if i in chain_of), *recent) if c not in used and c.fits(node)]
         chain = next((c for c in options if all(chain_of.get(i) is c or c not in above[i] for i in inputs)
                       and _outside_clear(node, c, chain_of, above)), None)
-        if chain is None:
-            chain = _Chain(size)
+        if chain is None and grid is not None and _Chain(grid).fits(node):
+            chain = _Chain(grid)
             chains.append(chain)
-        used.update(chain_of[i] for i in inputs if chain_of.get(i, chain) is not chain)
-        chain.nodes.append(node)
-        chain_of[node] = chain
-        above[node] -= {chain}
-    return [c for c in chains if len(c.nodes) > 1]
+        used.update(chain_of[i] for i in inputs if i in chain_of and chain_of[i] is not chain)
+        if chain is not None:
+            chain.add(node)
+            chain_of[node] = chain
+            above[node] -= {chain}
+    return [c for c in chains if sum(_large_grid(n) is not None for n in c.nodes) > 1
+            and (math.prod(c.dims) >= tuning.BLOCKED_FROM or has_pieces(c.nodes))]
+
+
+def _large_grid(node: Node) -> Dims | None:
+    """The dimensions of the large array that a node computes something for each element of; None where there is no such."""
+    of = node if _is_elementwise(node) else node.args[0] if _is_reduction(node) else None
+    dims = of.meta["array"][0] if isinstance(of, Node) and "array" in of.meta else ()
+    return dims if math.prod(dims) >= _least() else None
+
+
+def _least() -> int:
+    """Elements from which chains are looked for: fewer where there is native code, which takes them at once."""
+    return min(tuning.BLOCKED_FROM, tuning.PIECES_FROM) if _is_native() else tuning.BLOCKED_FROM
+
+
+def _is_native() -> bool:
+    return is_available() and not math.isinf(tuning.NATIVE_AFTER)
 
 
 def _outside_clear(node: Node, chain: _Chain, chain_of: dict[Node, _Chain], above: dict[Node, frozenset[_Chain]]) -> bool:
@@ -113,41 +211,39 @@ def _outside_clear(node: Node, chain: _Chain, chain_of: dict[Node, _Chain], abov
     return not any(other is not chain and any(chain in above[m] for m in other.nodes) for other in waiting)
 
 
-def _can_block(node: Node) -> bool:
-    if "array" not in node.meta or not _is_elementwise(node):
-        return False
-    size = node.meta["array"][0]
-    if math.prod(size) < MINIMUM:
-        return False
-    # Operands are arrays of the same dimensions or scalars; of anything else nothing is known.
-    return all("array" in i.meta and i.meta["array"][0] in (size, ()) for i in node.all_input_nodes)
-
-
 def _extract(root: torch.nn.Module, graph: Graph, chain: _Chain, name: str) -> None:
-    members = set(chain.nodes)
-    inputs = list(dict.fromkeys(i for n in chain.nodes for i in n.all_input_nodes if i not in members))
-    arrays = [i for i in inputs if i.meta["array"][0] == chain.dims]
-    scalars = [i for i in inputs if i.meta["array"][0] != chain.dims]
+    _copy_views(graph, chain)
+    members = chain.members
+    arrays, scalars = chain.inputs()
     results = [n for n in chain.nodes if any(u not in members for u in n.users)]
     body = Graph()
     inside: dict[Node, Node] = {}
     for outer in (*arrays, *scalars):
         inside[outer] = body.placeholder(outer.name)
+        if not (outer.op == "call_method" and outer.target == "expand"):
+            inside[outer].meta["array"] = outer.meta["array"]
     targets = {n: body.placeholder(f"into_{n.name}") for n in results}
     for node in chain.nodes:
         inside[node] = body.node_copy(node, lambda n: inside[n])
-    for node in results:
-        _write_into(body, inside[node], targets[node])
+        if _is_view(node):
+            inside[node].args = _of_blocks(inside[node].args, chain.cut)
+    outputs = body.output(tuple(inside[n] for n in results))
+    inner = torch.nn.Module()
+    if _is_native():
+        gather_pieces(inner, body)
+    made: Any = outputs.args[0]
+    body.erase_node(outputs)
+    for node, result in zip(results, made, strict=True):
+        _write_into(body, result, targets[node])
     body.output(())
     plan_memory(body, fresh_outputs=False, large=1)
     while hasattr(root, name):
         name += "_"
-    root.add_module(name, GraphModule(torch.nn.Module(), body, "Block"))
-    dimension, rows = _cut(chain.dims)
+    root.add_module(name, GraphModule(inner, body, "Block"))
     with graph.inserting_before(chain.nodes[-1]):
         module = graph.create_node("get_attr", name)
         specs = tuple(n.meta["array"] for n in results)
-        cut = (dimension, chain.dims[dimension], rows)
+        cut = (chain.cut, chain.dims[chain.cut], chain.rows)
         call = graph.call_function(blocked, (module, cut, specs, tuple(arrays), tuple(scalars)))
         call.meta["owned"] = frozenset(range(len(results)))
         call.meta["may_overwrite"] = [_read_before(body, targets[n], [inside[a] for a in arrays]) for n in results]
@@ -159,8 +255,32 @@ def _extract(root: torch.nn.Module, graph: Graph, chain: _Chain, name: str) -> N
         graph.erase_node(node)
 
 
+def _of_blocks(args: Any, cut: int) -> tuple[Any, Any]:
+    """A view's arguments where there are fewer places of the dimension `cut`."""
+    source, sizes = args
+    return source, sizes if isinstance(sizes, int) else [-1 if d == cut else n for d, n in enumerate(sizes)]
+
+
+def _copy_views(graph: Graph, chain: _Chain) -> None:
+    """Views that are also used outside are made there again, rather than written out as results."""
+    for node in reversed(chain.nodes):
+        outside = [user for user in node.users if user not in chain.members]
+        if _is_view(node) and outside:
+            with graph.inserting_after(node):
+                twin = graph.node_copy(node)
+            for user in outside:
+                user.replace_input_with(node, twin)
+    for node in [n for n in chain.nodes if not n.users]:
+        chain.nodes.remove(node)
+        chain.members.remove(node)
+        graph.erase_node(node)
+
+
 def _write_into(body: Graph, node: Node, target: Node) -> None:
     """Make a result of the block end in its target, without a copy where torch can write it there."""
+    if is_piece(node):
+        write_into(node, target)
+        return
     function = _COMPARISONS.get(node.target) or out_variant(node)
     if function is not None and isinstance(node.args[0], Node):
         node.target, node.kwargs = function, {**node.kwargs, "out": target}
@@ -172,36 +292,17 @@ def _read_before(body: Graph, target: Node, inputs: list[Node]) -> list[int]:
     """The numbers of the inputs that the block has read when it writes into the target."""
     place = {node: number for number, node in enumerate(body.nodes)}
     written = min(place[user] for user in target.users)
-    return [k for k, node in enumerate(inputs) if all(place[user] <= written for user in node.users)]
+    return [k for k, node in enumerate(inputs) if all(place[user] <= written for user in _readers(node))]
+
+
+def _readers(node: Node) -> list[Node]:
+    """What reads a node's memory, also through views."""
+    return [reader for user in node.users for reader in ([user, *_readers(user)] if _is_view(user) else [user])]
 
 
 def _cut(dims: Dims) -> tuple[int, int]:
     """The dimension to cut and the rows of a block: the slowest dimension that has enough rows, else the largest."""
     total = math.prod(dims)
-    wanted = max(1, total // BLOCK)
+    wanted = max(1, total // tuning.BLOCK)
     dimension = next((d for d, n in enumerate(dims) if n >= wanted), max(range(len(dims)), key=dims.__getitem__))
-    return dimension, max(1, BLOCK * dims[dimension] // total)
-
-
-def _sort(graph: Graph) -> None:
-    """Put nodes after their inputs again, otherwise in the order they had."""
-    nodes = [n for n in graph.nodes if n.op != "output"]
-    done: set[Node] = set()
-    order: list[Node] = []
-    for node in nodes:
-        stack = [node]
-        while stack:
-            top = stack[-1]
-            if top in done:
-                stack.pop()
-                continue
-            missing = [i for i in top.all_input_nodes if i not in done]
-            if missing:
-                stack.extend(missing)
-            else:
-                stack.pop()
-                done.add(top)
-                order.append(top)
-    anchor = next(iter(reversed(graph.nodes)))
-    for node in order:
-        anchor.prepend(node)
+    return dimension, max(1, tuning.BLOCK * dims[dimension] // total)

@@ -9,20 +9,28 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
 
 import torch
 import torch.fx
 
+from .. import tuning
+from ..analysis.loops import CountedLoop, Limit, counted_loop, counters, invariant_carries, limits
 from ..errors import UnsupportedError
 from ..hlo.ir import Computation, Instruction
+from ..hlo.schema import Trait
+from ..hlo.structure import CONSTANT
+from ..hlo.tree import arrays, from_arrays
+from ..native.compiled import is_available
+from ..native.elements import Unfit
+from ..native.loops import Source, loop_source
 from ..shape import Shape
-from ..transform.loop_analysis import CountedLoop, Limit, counted_loop, counters, invariant_carries, limits
+from ..sizes import MARK, Size
 from ..types import S32, S64
-from .emit import Tracer, flatten, unflatten
+from .emit import Tracer, is_of_sizes
 from .kernels import loops
-from .values import Host, Number, Splat, evaluator
+from .kernels.native import NativeLoop
+from .values import Host, Number, Splat, Value, evaluator
 
 
 def _tracer(instruction: Instruction) -> Tracer:
@@ -37,9 +45,9 @@ class _Inputs:
 
     def __init__(self, outer: Tracer, name: str):
         self.outer, self.inner, self.name = outer, Tracer(outer.device), name
-        self.passed: list[Any] = []
+        self.passed: list[Value] = []
 
-    def bind(self, value: Any, shape: Shape, label: str) -> Any:
+    def bind(self, value: Value, shape: Shape, label: str) -> Value:
         """The inside value for an outer leaf that does not change: constants as they are, others as an input."""
         if isinstance(value, torch.Tensor) or (isinstance(value, Splat) and isinstance(value.scalar, Number)):
             return value
@@ -54,23 +62,25 @@ class _Inputs:
         return self.inner.placeholder(label, shape)
 
 
-def lower_while(instruction: Instruction, init: Any, condition: Computation, body: Computation) -> Any:
+def lower_while(instruction: Instruction, init: Value, condition: Computation, body: Computation) -> Value:
     """The value of a while instruction."""
     outer = _tracer(instruction)
     counted = counted_loop(instruction)
     if counted is not None and counted.trip_count == 0:
         return init
     loop = _Loop(outer, instruction, init, counted)
+    if counted is not None and loop.source is None and _is_short_chain(instruction, counted, body):
+        return loop.unrolled(body)
     inputs, result = loop.trace(body, "body")
     results = tuple(result) if instruction.shape.is_tuple else (result,)
-    outputs = tuple(inputs.inner.materialise(v, s) for k in loop.varying for v, s in flatten(results[k], loop.shapes[k]))
+    outputs = tuple(inputs.inner.materialise(v, s) for k in loop.varying for v, s in arrays(results[k], loop.shapes[k]))
     first = len(loop.counters)
     module, overwritten = inputs.inner.finish_loop_body(outputs, f"{instruction.name}_body", first)
     carried = tuple(_owned(outer, v, slot in overwritten) for slot, v in enumerate(loop.carried()))
     step = outer.submodule(f"{instruction.name}_body", module)
     if counted is not None:
         counter = (counted.start, counted.start + counted.step * counted.trip_count, counted.step)
-        final = outer.emit(loops.counted_loop, step, counter, carried, tuple(inputs.passed))
+        final = outer.emit(loops.counted_loop, step, counter, carried, tuple(inputs.passed), *loop.native(overwritten))
         first = 0
     else:
         tests, holds = loop.trace(condition, "condition")
@@ -79,7 +89,7 @@ def lower_while(instruction: Instruction, init: Any, condition: Computation, bod
         test = outer.submodule(f"{instruction.name}_condition", tests.inner.finish((holds,), "Condition"))
         # Both sub-programs bind the same outer values in the same order, so one list serves both.
         starts, steps = tuple(c.start for c in loop.counters), tuple((c.step, c.bits) for c in loop.counters)
-        final = outer.emit(loops.while_loop, test, step, starts, steps, carried, tuple(inputs.passed))
+        final = outer.emit(loops.while_loop, test, step, starts, steps, carried, tuple(inputs.passed), *loop.native(overwritten))
     final.node.meta["owned"] = frozenset(first + slot for slot in overwritten)
     return loop.result(final, first)
 
@@ -90,7 +100,7 @@ class _Counter:
     adds, its width, and the values that the condition sees, and the body."""
 
     index: int
-    start: Any
+    start: Value
     step: int
     bits: int
     seen: tuple[int, int]
@@ -101,7 +111,7 @@ class _Loop:
     """A while being lowered: which of its carries stay as they are, which are counted on the host, and which are passed
     from iteration to iteration."""
 
-    def __init__(self, outer: Tracer, instruction: Instruction, init: Any, counted: CountedLoop | None):
+    def __init__(self, outer: Tracer, instruction: Instruction, init: Value, counted: CountedLoop | None):
         self.outer, self.instruction, self.counted = outer, instruction, counted
         self.tuple = instruction.shape.is_tuple
         self.shapes = instruction.shape.tuple_shapes if self.tuple else (instruction.shape,)
@@ -115,6 +125,7 @@ class _Loop:
             self.counters = self._counters()
         on_host = {counter.index for counter in self.counters}
         self.varying = [k for k in range(len(self.shapes)) if k not in self.fixed and k not in on_host]
+        self.source = self._native_source()
 
     def _counters(self) -> list[_Counter]:
         """The counters of a loop whose trip count is not known. Their first values, and the bound that the condition compares
@@ -154,34 +165,67 @@ class _Loop:
         number = self.outer.emit(loops.on_host, self.outer.materialise(value, self.shapes[index]))
         return Splat(Host(number, -(1 << bits - 1), (1 << bits - 1) - 1))
 
-    def carried(self) -> list[Any]:
+    def carried(self) -> list[Value]:
         """The first values of what is passed from iteration to iteration."""
-        return [self.outer.materialise(leaf, s) for k in self.varying for leaf, s in flatten(self.elements[k], self.shapes[k])]
+        return [self.outer.materialise(leaf, s) for k in self.varying for leaf, s in arrays(self.elements[k], self.shapes[k])]
 
-    def trace(self, computation: Computation, what: str) -> tuple[_Inputs, Any]:
+    def trace(self, computation: Computation, what: str) -> tuple[_Inputs, Value]:
         """The inputs and the value of the body or the condition, as a program of its own."""
         inputs = _Inputs(self.outer, what)
-        inside: list[Any] = [None] * len(self.shapes)
+        inside: list[Value] = [None] * len(self.shapes)
         names = ["i"] if len(self.counters) == 1 else [f"i_{counter.index}" for counter in self.counters]
         for counter, name in zip(self.counters, names, strict=True):
             low, high = counter.inside if what == "body" else counter.seen
             inside[counter.index] = Splat(Host(inputs.inner.placeholder(name, self.shapes[counter.index]), low, high))
         for k in self.varying:
-            leaves = [inputs.inner.placeholder(f"carry_{k}", s) for _, s in flatten(self.elements[k], self.shapes[k])]
-            inside[k] = unflatten(iter(leaves), self.shapes[k])
+            leaves = [inputs.inner.placeholder(f"carry_{k}", s) for _, s in arrays(self.elements[k], self.shapes[k])]
+            inside[k] = from_arrays(leaves, self.shapes[k])
         for k in sorted(self.fixed):
             if inside[k] is None:
-                leaves = [inputs.bind(v, s, f"fixed_{k}") for v, s in flatten(self.inside[k], self.shapes[k])]
-                inside[k] = unflatten(iter(leaves), self.shapes[k])
+                leaves = [inputs.bind(v, s, f"fixed_{k}") for v, s in arrays(self.inside[k], self.shapes[k])]
+                inside[k] = from_arrays(leaves, self.shapes[k])
         return inputs, inputs.inner.run(computation, [tuple(inside) if self.tuple else inside[0]])
 
-    def result(self, final: Any, first: int) -> Any:
+    def unrolled(self, body: Computation) -> Value:
+        """The loop's value, its steps written one after another."""
+        assert self.counted is not None
+        state = list(self.elements)
+        for step in range(self.counted.trip_count):
+            state[self.counted.index] = Splat(self.counted.start + self.counted.step * step)
+            result = self.outer.run(body, [tuple(state) if self.tuple else state[0]])
+            state = list(result) if self.tuple else [result]
+        return tuple(state) if self.tuple else state[0]
+
+    def _native_source(self) -> Source | None:
+        """The loop as native code; None where it is better left to torch."""
+        if is_of_sizes(self.instruction):  # its source would be about one size
+            return None
+        if self.outer.device.type != "cpu" or not self.tuple or not is_available():
+            return None
+        try:
+            source = loop_source(self.instruction, frozenset(self.fixed))
+        except Unfit:
+            return None
+        return None if source.work > source.calls * tuning.NATIVE_UNDER or MARK in str(source) else source
+
+    def native(self, owned: Collection[int]) -> tuple[Value, ...]:
+        """What runs the loop as native code, and those of its carries that stay as they are; nothing where torch runs it. Of
+        what is passed on, the loop owns the values at the places `owned`."""
+        if self.source is None:
+            return ()
+        widths = [-(-s.element_type.bits // 8) for s in self.shapes]
+        counters = [counter.index for counter in self.counters]
+        module = NativeLoop(self.source, widths, [s.dimensions for s in self.shapes], counters, self.varying, owned)
+        fixed = [self.outer.materialise(v, s) for k in module.fixed for v, s in arrays(self.elements[k], self.shapes[k])]
+        return self.outer.submodule(f"{self.instruction.name}_native", module), tuple(fixed)
+
+    def result(self, final: Value, first: int) -> Value:
         """The loop's value, where what it passed on stands in `final` from place `first` on, behind its counters."""
         values = list(self.elements)
         places = itertools.count(first)
         for k in self.varying:
-            leaves = [final[next(places)] for _ in flatten(self.elements[k], self.shapes[k])]
-            values[k] = unflatten(iter(leaves), self.shapes[k])
+            leaves = [final[next(places)] for _ in arrays(self.elements[k], self.shapes[k])]
+            values[k] = from_arrays(leaves, self.shapes[k])
         for place, counter in enumerate(self.counters):
             if self.counted is None:
                 values[counter.index] = Splat(Host(final[place], *counter.seen))
@@ -190,13 +234,26 @@ class _Loop:
         return tuple(values) if self.tuple else values[0]
 
 
+def _is_short_chain(instruction: Instruction, counted: CountedLoop, body: Computation) -> bool:
+    """Whether a loop is a chain of elementwise ops written as a few steps. Written out, what depends on the step is a number,
+    and the whole of it runs in blocks with what stands before and after it."""
+    if isinstance(counted.trip_count, Size) or is_of_sizes(instruction):
+        return False
+    ops = [i for i in body.instructions if not (i.is_parameter or i.is_element or i.is_tuple or i.opcode == CONSTANT)]
+    return (counted.trip_count <= tuning.UNROLLED_STEPS and len(ops) * counted.trip_count <= tuning.UNROLLED_OPS
+            and all(i.schema.traits & _OF_CHAINS for i in ops))
+
+
+_OF_CHAINS = Trait.ELEMENTWISE | Trait.REARRANGES | Trait.STREAMS
+
+
 def _stops(limit: Limit, step: int, ends: tuple[int, int]) -> bool:
     """Whether a counter with steps of one ends at its limit, so that it never wraps around."""
     strict, other = ("LT", "LE") if step > 0 else ("GT", "GE")
     return limit.direction == strict or (limit.direction == other and limit.bound is not None and limit.bound not in ends)
 
 
-def _owned(outer: Tracer, value: Any, overwritten: bool) -> Any:
+def _owned(outer: Tracer, value: Value, overwritten: bool) -> Value:
     """A carry's first value; the body may overwrite it only if nothing else holds it (the memory plan drops the copy
     where the value dies here)."""
     if not overwritten:
@@ -206,7 +263,8 @@ def _owned(outer: Tracer, value: Any, overwritten: bool) -> Any:
     return torch.clone(value, memory_format=torch.contiguous_format)
 
 
-def lower_conditional(instruction: Instruction, selector: Any, operands: Sequence[Any], branches: Sequence[Computation]) -> Any:
+def lower_conditional(instruction: Instruction, selector: Value, operands: Sequence[Value],
+                      branches: Sequence[Computation]) -> Value:
     """The value of a conditional; only the chosen branch runs. A selector known at lowering time leaves no branch."""
     if isinstance(selector, Splat) and isinstance(selector.scalar, Number):
         index = loops.branch_index(selector.scalar, len(branches))
@@ -216,9 +274,9 @@ def lower_conditional(instruction: Instruction, selector: Any, operands: Sequenc
     for number, (operand, branch) in enumerate(zip(operands, branches, strict=True)):
         shape = branch.parameters[0].shape
         inputs = _Inputs(outer, "branch")
-        leaves = [inputs.bind(v, s, f"operand_{k}") for k, (v, s) in enumerate(flatten(operand, shape))]
-        result = inputs.inner.run(branch, [unflatten(iter(leaves), shape)])
-        outputs = tuple(inputs.inner.materialise(v, s) for v, s in flatten(result, instruction.shape))
+        leaves = [inputs.bind(v, s, f"operand_{k}") for k, (v, s) in enumerate(arrays(operand, shape))]
+        result = inputs.inner.run(branch, [from_arrays(leaves, shape)])
+        outputs = tuple(inputs.inner.materialise(v, s) for v, s in arrays(result, instruction.shape))
         module = inputs.inner.finish(outputs, "Branch")
         modules.append(outer.submodule(f"{instruction.name}_branch_{number}", module))
         passed.append(tuple(inputs.passed))
@@ -226,4 +284,4 @@ def lower_conditional(instruction: Instruction, selector: Any, operands: Sequenc
         selector, instruction.operands[0].shape)
     result = outer.emit(loops.conditional, test, tuple(modules), tuple(passed))
     count = sum(leaf.is_array for leaf in instruction.shape.leaves())
-    return unflatten(iter([result[k] for k in range(count)]), instruction.shape)
+    return from_arrays([result[k] for k in range(count)], instruction.shape)

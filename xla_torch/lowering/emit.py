@@ -7,6 +7,7 @@ become buffers of the module, built once. Nothing from a file reaches generated 
 from __future__ import annotations
 
 import keyword
+import math
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -16,21 +17,23 @@ import torch
 import torch.fx
 from torch.fx.proxy import TracerBase
 
-from ..errors import DeviceError
-from ..hlo.ir import Computation, Instruction, Token
-from ..shape import UNBOUNDED, Shape
+from .. import tuning
+from ..dtypes import storage_dtype, torch_dtype
+from ..hlo.inference import has_effect
+from ..hlo.ir import Computation, Instruction
+from ..hlo.schema import OPS
+from ..hlo.structure import CONSTANT
+from ..shape import Shape
+from ..sizes import Size
 from ..types import PrimitiveType
 from . import numerics
 from .blocking import block_elementwise
 from .evaluator import Evaluator
-from .kernels import tape
 from .memory import overwrite_carries, plan_memory
 from .overlap import overlap_exchanges
 from .simplify import drop_needless_views
-from .values import Host, Splat
-
-LARGE = 1 << 16
-"""Elements from which a foldable result without operands (iota) is made at run time instead of being kept as a constant."""
+from .sized import hold_sizes
+from .values import Runner, Splat, Value
 
 _NOT_WORD = re.compile(r"[^A-Za-z0-9_]+")
 
@@ -61,6 +64,8 @@ class _Graph(TracerBase):
     def create_arg(self, a: Any) -> Any:
         if isinstance(a, torch.Tensor):
             return self.buffer(a)
+        if isinstance(a, Size):
+            return a  # until the graph is finished: see `sized.py`
         return super().create_arg(a)
 
     def create_node(self, kind: str, target: Any, args: Any, kwargs: Any, name: str | None = None,
@@ -77,7 +82,7 @@ class _Graph(TracerBase):
         known = self._buffers.get(id(tensor))
         if known is not None:
             return known[1]
-        name = self.attribute(self.hint or "constant")
+        name = self.attribute(self.hint or CONSTANT)
         # Constants are data of the program, never parameters: they are not saved or trained.
         self.root.register_buffer(name, tensor, persistent=False)
         instruction, self.instruction = self.instruction, None
@@ -107,28 +112,58 @@ class Tracer(Evaluator):
     def placeholder(self, name: str, shape: Shape) -> torch.fx.Proxy:
         node = self.trace.graph.placeholder(identifier(name))
         node.target = node.name  # unique, also where HLO names differ in punctuation only
-        describe(node, shape, shape.element_type.torch)
+        describe(node, shape, torch_dtype)
         return torch.fx.Proxy(node, self.trace)
 
     def emit(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        if function in _FACTORIES and not _has_proxy((args, kwargs)) and self._is_small():
+        if function in _FACTORIES and not _is_traced((args, kwargs)) and self._is_small():
             return function(*args, **kwargs)
         return self.trace.create_proxy("call_function", function, args, kwargs)
 
     def _is_small(self) -> bool:
         instruction = self.trace.instruction
-        return instruction is not None and instruction.shape.element_count <= LARGE
+        return (instruction is not None and not is_of_sizes(instruction)
+                and instruction.shape.element_count <= tuning.CONSTANT_UP_TO)
 
-    def instruction(self, instruction: Instruction, operands: Sequence[Any]) -> Any:
+    def computed(self, instruction: Instruction, operands: Sequence[Value]) -> Value:
         before = self.trace.hint, self.trace.instruction
         self.trace.hint, self.trace.instruction = identifier(instruction.name), instruction
         try:
-            result = super().instruction(instruction, operands)
+            if is_of_sizes(instruction):
+                operands = [self._proxy(v) for v in operands]
+            result = super().computed(instruction, operands)
         finally:
             self.trace.hint, self.trace.instruction = before
         if isinstance(result, torch.fx.Proxy) and self.shapes_hold:
-            describe(result.node, instruction.shape, instruction.shape.element_type.carrier)
-        return result
+            describe(result.node, instruction.shape, storage_dtype)
+        return self._as_number(result, instruction.shape) if isinstance(result, torch.Tensor) else result
+
+    def _as_number(self, value: torch.Tensor, shape: Shape) -> Value:
+        """A constant integer as a number, which other ops then know: an element of a table of constants, for one."""
+        if shape.rank or not shape.element_type.is_integral or value.device.type != "cpu":
+            return value
+        array = numerics.numpy_from_storage(value, shape.element_type)
+        return Splat(numerics.number_from_numpy(array[()], shape.element_type))
+
+    def _proxy(self, value: Value) -> Value:
+        """A constant as a value of the program: what is done with it depends on sizes that torch cannot take now."""
+        if isinstance(value, tuple):
+            return tuple(map(self._proxy, value))
+        return torch.fx.Proxy(self.trace.buffer(value), self.trace) if isinstance(value, torch.Tensor) else value
+
+    def materialise(self, value: Value, shape: Shape) -> Value:
+        if isinstance(value, Splat) and isinstance(math.prod(value.dims), Size):
+            scalar = self._scalar_operand(value.scalar, shape.element_type, False)
+            return self._proxy(scalar).expand(value.dims)
+        return super().materialise(value, shape)
+
+    def subprogram(self, computation: Computation, run: Callable[[Runner, Sequence[Value]], tuple[Value, ...]]) -> Value:
+        """`run` traced as a program of its own; the value that stands for it."""
+        inner = Tracer(self.device)
+        inputs = [inner.placeholder(p.name, leaf) for p in computation.parameters for leaf in p.shape.leaves() if leaf.is_array]
+        with inner.installed():
+            module = inner.finish(run(inner, inputs), "Region")
+        return self.submodule(computation.name, module)
 
     def submodule(self, name: str, module: torch.nn.Module) -> torch.fx.Proxy:
         """Register a sub-program (a loop body, a branch) and return the value that stands for it."""
@@ -149,6 +184,7 @@ class Tracer(Evaluator):
         if blocks:
             self._block(graph)
         plan_memory(graph, fresh_outputs)
+        hold_sizes(self.root, graph)
         return torch.fx.GraphModule(self.root, graph, class_name)
 
     def finish_loop_body(self, outputs: tuple[Any, ...], class_name: str, first: int) -> tuple[torch.fx.GraphModule, set[int]]:
@@ -158,6 +194,7 @@ class Tracer(Evaluator):
         overwritten = overwrite_carries(graph, first, len(outputs))
         self._block(graph)
         plan_memory(graph, fresh_outputs=False)
+        hold_sizes(self.root, graph)
         return torch.fx.GraphModule(self.root, graph, identifier(class_name)), overwritten
 
     def _block(self, graph: torch.fx.Graph) -> None:
@@ -173,112 +210,32 @@ class Tracer(Evaluator):
         return self.trace.graph
 
 
-def describe(node: torch.fx.Node, shape: Shape, dtype: torch.dtype | None) -> None:
+def describe(node: torch.fx.Node, shape: Shape, dtype_of: Callable[[PrimitiveType], torch.dtype]) -> None:
     """Note on a node what array it is, ``(dimensions, dtype)``, for the passes that plan memory."""
     if shape.is_array and shape.is_static:
-        node.meta.setdefault("array", (shape.dimensions, dtype))
+        node.meta.setdefault("array", (shape.dimensions, dtype_of(shape.element_type)))
 
 
 _FACTORIES = frozenset({torch.arange, torch.full, torch.zeros, torch.ones, torch.eye})
 
 
 def _is_impure(node: torch.fx.Node) -> bool:
-    from ..opcodes.definition import OPS
-    from ..opcodes.inference import has_effect
-
     if node.op in ("placeholder", "output"):
         return True
     instruction = node.meta.get("hlo")
     return instruction is not None and instruction.opcode in OPS and has_effect(instruction)
 
 
-def _has_proxy(value: Any) -> bool:
-    if isinstance(value, torch.fx.Proxy):
+def is_of_sizes(instruction: Instruction) -> bool:
+    """Whether sizes that stand for many are among those of the instruction's operands and result."""
+    leaves = (leaf for i in (instruction, *instruction.operands) for leaf in i.shape.leaves())
+    return any(isinstance(n, Size) for leaf in leaves for n in leaf.dimensions)
+
+
+def _is_traced(value: Any) -> bool:
+    """Whether there is anything in it that is only known when the program runs."""
+    if isinstance(value, (torch.fx.Proxy, Size)):
         return True
     if isinstance(value, dict):
-        return any(_has_proxy(v) for v in value.values())
-    return isinstance(value, (list, tuple)) and any(_has_proxy(v) for v in value)
-
-
-# ----------------------------------------------------------------------------------------------- whole programs
-
-
-def lower(computation: Computation, device: torch.device, blocks: bool = True) -> torch.fx.GraphModule:
-    """The computation as a GraphModule for one device.
-
-    Its inputs are the flattened parameters (tuples depth first, tokens left out) and its output the flat tuple of the
-    root's leaves, all in the boundary dtypes of their element types.
-    """
-    tracer = Tracer(device)
-    arguments = [tracer_argument(tracer, p.name, p.shape) for p in computation.parameters]
-    result = tracer.run(computation, arguments)
-    outputs = tuple(_output(tracer, value, shape) for value, shape in flatten(result, computation.root.shape))
-    return tracer.finish(outputs, "Program", fresh_outputs=True, blocks=blocks)
-
-
-def freeing(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
-    """The same program, which takes one list of its inputs and empties it. Python cannot free an argument of a call while
-    the call runs; what is taken out of a list is freed after its last use."""
-    graph = torch.fx.Graph()
-    given = graph.placeholder("inputs")
-    inputs = [n for n in module.graph.nodes if n.op == "placeholder"]
-    inside = {n: graph.create_node("call_method", "pop", (given,), {}, n.name) for n in reversed(inputs)}
-    for node in module.graph.nodes:
-        if node.op != "placeholder":
-            inside[node] = graph.node_copy(node, inside.__getitem__)
-    return torch.fx.GraphModule(module, graph, "Program")
-
-
-def tracer_argument(tracer: Tracer, name: str, shape: Shape) -> Any:
-    """Placeholders for a parameter, converted to carriers."""
-    if shape.is_tuple:
-        return tuple(tracer_argument(tracer, f"{name}_{i}", s) for i, s in enumerate(shape.tuple_shapes))
-    if not shape.is_array:
-        return Token()
-    value = tracer.placeholder(name, shape)
-    return numerics.to_carrier(value, shape.element_type) if _needs_carrier(shape.element_type) else value
-
-
-def _needs_carrier(element_type: PrimitiveType) -> bool:
-    return element_type.carrier is not element_type.torch
-
-
-def _output(tracer: Tracer, value: Any, shape: Shape) -> Any:
-    """A leaf of the result as a tensor that nothing else holds."""
-    if isinstance(value, Splat):
-        scalar = value.scalar.value if isinstance(value.scalar, Host) else value.scalar
-        if isinstance(scalar, torch.fx.Proxy) and not isinstance(value.scalar, Host):
-            value = scalar.expand(value.dims).clone(memory_format=torch.contiguous_format)
-        elif isinstance(scalar, complex):  # not every one survives being printed: see `Evaluator._scalar_operand`
-            value = tracer.trace.create_proxy("call_method", "clone", (tracer.materialise(value, shape),),
-                                              {"memory_format": torch.contiguous_format})
-        else:
-            value = tracer.trace.create_proxy("call_function", torch.full, (value.dims, scalar),
-                                              {"dtype": shape.element_type.carrier, "device": tracer.device})
-    if UNBOUNDED in shape.dimensions:
-        value = tracer.emit(tape.packed, value, shape.dimensions[1:], shape.element_type.carrier, tracer.device)
-    if _needs_carrier(shape.element_type):
-        value = numerics.from_carrier(value, shape.element_type)
-    return value
-
-
-def flatten(value: Any, shape: Shape) -> list[tuple[Any, Shape]]:
-    """The array leaves of a value with their shapes, depth first; tokens are left out."""
-    if shape.is_tuple:
-        return [leaf for v, s in zip(value, shape.tuple_shapes, strict=True) for leaf in flatten(v, s)]
-    return [(value, shape)] if shape.is_array else []
-
-
-def unflatten(leaves: Any, shape: Shape) -> Any:
-    """The inverse of `flatten`, from an iterator of leaves."""
-    if shape.is_tuple:
-        return tuple(unflatten(leaves, s) for s in shape.tuple_shapes)
-    return next(leaves) if shape.is_array else Token()
-
-
-def check_devices(tensors: Sequence[torch.Tensor]) -> None:
-    """Raise DeviceError, naming the devices, unless all tensors are on one."""
-    devices = sorted({str(t.device) for t in tensors})
-    if len(devices) > 1:
-        raise DeviceError("arguments are on several devices", got=", ".join(devices), expected="one device",
-                          hint="move them with tensor.to(device)")
+        return any(_is_traced(v) for v in value.values())
+    return isinstance(value, (list, tuple)) and any(_is_traced(v) for v in value)

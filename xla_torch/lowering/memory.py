@@ -16,12 +16,10 @@ import torch
 import torch.fx
 from torch.fx import Graph, Node
 
+from .. import tuning
 from .kernels import collective, indexing
 from .kernels.blocked import blocked
 from .kernels.marks import FRESH, FRESH_TUPLES
-
-LARGE = 1 << 15
-"""Elements from which an elementwise result is written over an operand that dies."""
 
 OUT_VARIANTS: dict[Any, Callable[..., Any]] = {
     operator.add: torch.add, operator.sub: torch.sub, operator.mul: torch.mul, operator.truediv: torch.div,
@@ -67,20 +65,20 @@ _FRESH = frozenset(OUT_VARIANTS) | _CONVOLUTIONS | frozenset({
 """Calls whose result shares memory with nothing. Everything else is taken to share memory with its operands."""
 
 _IN_PLACE: dict[Any, Callable[..., Any]] = {**indexing.IN_PLACE, **collective.IN_PLACE}
-_BEGUN_IN_PLACE = {plain.__name__: in_place.__name__ for plain, in_place in collective.IN_PLACE.items()}
+_BEGUN_IN_PLACE: dict[Any, Callable[..., Any]] = {**collective.BEGUN_IN_PLACE}
 """Calls that may write over their first operand, also where they are begun and awaited later."""
 
 _FRESH_METHODS = frozenset({"clone", "sum", "amax", "amin", "prod", "exp", "matmul"})
 _FRESH_TUPLES = frozenset({torch.sort, torch.topk, torch.max, torch.min, torch.cummax, torch.cummin})
 
 
-def plan_memory(graph: Graph, fresh_outputs: bool, large: int = LARGE) -> None:
-    """Rewrite the graph in place: overwrite operands that die (from `large` elements on), copy results that are not the
-    caller's alone."""
+def plan_memory(graph: Graph, fresh_outputs: bool, large: int | None = None) -> None:
+    """Rewrite the graph in place: overwrite operands that die (from `large` elements on, `tuning.LARGE` by default), copy results
+    that are not the caller's alone."""
     storage = _Storage(graph)
     for node in list(graph.nodes):
         _drop_copy(node, storage)
-        _overwrite_operand(node, storage, large)
+        _overwrite_operand(node, storage, tuning.LARGE if large is None else large)
     if fresh_outputs:
         _separate_outputs(graph, storage)
 
@@ -149,7 +147,7 @@ def _overwrite_operand(node: Node, storage: _Storage, large: int) -> None:
     if node.target is blocked:
         _overwrite_blocked(node, storage)
         return
-    if node.target is collective.begin:
+    if node.target in _BEGUN_IN_PLACE:
         _overwrite_begun(node, storage)
         return
     if node.target in _IN_PLACE:
@@ -190,11 +188,9 @@ def _overwrite_blocked(node: Node, storage: _Storage) -> None:
 
 def _overwrite_begun(node: Node, storage: _Storage) -> None:
     """An exchange that is begun here and awaited by its only user may store its result in an operand that dies here."""
-    name, operand, *rest = node.args
-    in_place, end = _BEGUN_IN_PLACE.get(str(name)), next(iter(node.users), None)
-    if in_place and isinstance(operand, Node) and end is not None and storage.owned(operand) \
-            and storage.dies_at(operand, node, end):
-        node.args = (in_place, operand, *rest)
+    operand, end = node.args[0], next(iter(node.users), None)
+    if isinstance(operand, Node) and end is not None and storage.owned(operand) and storage.dies_at(operand, node, end):
+        node.target = _BEGUN_IN_PLACE[node.target]
         storage.move(end, storage.roots[operand])
 
 
@@ -236,10 +232,6 @@ def _separate_outputs(graph: Graph, storage: _Storage) -> None:
 
 
 # ------------------------------------------------------------------------------------------------ loop bodies
-
-ACCUMULATED = 1 << 12
-"""Elements from which a sum that a loop carries is added to in place."""
-
 
 def overwrite_carries(graph: Graph, first: int, count: int) -> set[int]:
     """Loop bodies: let dynamic-update-slice, scatter and additions write into a carried buffer that leaves the body as the
@@ -288,7 +280,7 @@ def _accumulates(node: Node, carry: Node) -> bool:
     """Whether a node is a sum of large arrays of the carry's form."""
     array = carry.meta.get("array")
     return (node.target in (operator.add, torch.add) and not node.kwargs and array is not None
-            and node.meta.get("array") == array and math.prod(array[0]) >= ACCUMULATED)
+            and node.meta.get("array") == array and math.prod(array[0]) >= tuning.ACCUMULATED_FROM)
 
 
 def _write_over(link: Node, before: Node, is_constant: Callable[[Node], bool]) -> None:

@@ -1,6 +1,6 @@
-"""Element types and their carriers: between the boundary's tensors, NumPy arrays, numbers and what travels in a program.
+"""Element types as they are stored: between the boundary's tensors, NumPy arrays, numbers and what travels in a program.
 
-See `types.py` for what a carrier is. Everything that takes a `value` here works on torch tensors and on fx proxies alike:
+See `dtypes.py` for what a storage dtype is. Everything that takes a `value` here works on torch tensors and on fx proxies alike:
 what to do follows from the element type, never from the tensor.
 """
 
@@ -13,10 +13,14 @@ import numpy as np
 import torch
 import torch.fx
 
+from ..dtypes import storage_dtype, torch_dtype
 from ..errors import InvalidArgument
+from ..nan_codes import SEVERAL
 from ..types import (
     BF16,
     F4E2M1FN,
+    F6E2M3FN,
+    F6E3M2FN,
     F8E3M4,
     F8E4M3,
     F8E4M3B11FNUZ,
@@ -29,7 +33,8 @@ from ..types import (
     Kind,
     PrimitiveType,
 )
-from .kernels import narrow
+from .kernels import grids
+from .values import Value
 
 Number = bool | int | float | complex
 
@@ -41,8 +46,12 @@ _GRIDS: dict[PrimitiveType, tuple[Any, ...]] = {
     F8E4M3FN: (3, -6, 448.0, _NAN),
     F8E4M3B11FNUZ: (3, -10, 30.0, _NAN, False),
 }
-"""Arguments of `narrow.round_to_grid` for the types that torch cannot round to as XLA does."""
+"""Arguments of `grids.round_to_grid` for the types that torch cannot round to as XLA does."""
 
+
+_FINITE_GRIDS: dict[PrimitiveType, tuple[int, int, float]] = {
+    F4E2M1FN: (1, 0, 6.0), F6E2M3FN: (3, 0, 7.5), F6E3M2FN: (2, -2, 28.0)}
+"""Arguments of `grids.round_to_finite_grid`."""
 
 _UNSIGNED_ZERO = (F8E4M3B11FNUZ, F8E4M3FNUZ, F8E5M2FNUZ)
 
@@ -50,7 +59,7 @@ _UNSIGNED_ZERO = (F8E4M3B11FNUZ, F8E4M3FNUZ, F8E5M2FNUZ)
 # ------------------------------------------------------------------------------- wrapping and rounding
 
 
-def normalise(value: Any, element_type: PrimitiveType) -> Any:
+def normalise(value: Value, element_type: PrimitiveType) -> Value:
     """`value` brought onto the grid of a narrow type. Tensors and proxies of other types pass unchanged.
 
     Integers of under 8 bits wrap; floats of 8 bits and fewer round to nearest even and overflow to infinity, to NaN or to
@@ -66,15 +75,17 @@ def normalise(value: Any, element_type: PrimitiveType) -> Any:
         spare = 8 - element_type.bits
         return (value << spare) >> spare
     if element_type in _GRIDS:
-        return _call(narrow.round_to_grid, value, *_GRIDS[element_type])
+        return _call(grids.round_to_grid, value, *_GRIDS[element_type])
     if element_type is F8E8M0FNU:
-        return _call(narrow.round_to_power_of_two, value)
-    if element_type is F4E2M1FN:
-        return _call(narrow.round_to_f4e2m1fn, value)
-    return value.to(element_type.torch).to(torch.float32)
+        return _call(grids.round_to_power_of_two, value)
+    if element_type in _FINITE_GRIDS:
+        return _call(grids.round_to_finite_grid, value, *_FINITE_GRIDS[element_type])
+    if element_type in SEVERAL:
+        return _call(grids.round_to_dtype, value, torch_dtype(element_type))
+    return value.to(torch_dtype(element_type)).to(torch.float32)
 
 
-def _call(function: Callable[..., Any], value: Any, *arguments: Any) -> Any:
+def _call(function: Callable[..., Any], value: Value, *arguments: Any) -> Value:
     """Call a kernel; on a proxy as one call in the traced program."""
     if isinstance(value, torch.fx.Proxy):
         return value.tracer.create_proxy("call_function", function, (value, *arguments), {})
@@ -84,28 +95,41 @@ def _call(function: Callable[..., Any], value: Any, *arguments: Any) -> Any:
 # ------------------------------------------------------------------------------- the boundary of a program
 
 
-def to_carrier(value: Any, element_type: PrimitiveType) -> Any:
-    """A boundary tensor (dtype `element_type.torch`) as a carrier. Types without a torch dtype of their own come in
-    their carrier's dtype and are brought onto their grid."""
-    if element_type.torch is element_type.carrier:
+def to_storage(value: Value, element_type: PrimitiveType) -> Value:
+    """A boundary tensor (dtype `element_type.torch`) in its storage dtype. Types without a torch dtype of their own come in
+    their storage dtype and are brought onto their grid."""
+    if torch_dtype(element_type) is storage_dtype(element_type):
         return normalise(value, element_type)
-    return value.view(element_type.carrier) if element_type.hides_sign else value.to(element_type.carrier)
+    if element_type.hides_sign:
+        return value.view(storage_dtype(element_type))
+    stored = value.to(storage_dtype(element_type))
+    return _call(grids.with_payloads, stored, value.view(torch.uint8)) if element_type in SEVERAL else stored
 
 
-def from_carrier(value: Any, element_type: PrimitiveType) -> Any:
-    """The inverse of `to_carrier`."""
-    if element_type.torch is element_type.carrier:
+def from_storage(value: Value, element_type: PrimitiveType) -> Value:
+    """The inverse of `to_storage`."""
+    if torch_dtype(element_type) is storage_dtype(element_type):
         return value
-    return value.view(element_type.torch) if element_type.hides_sign else value.to(element_type.torch)
+    if element_type.hides_sign:
+        return value.view(torch_dtype(element_type))
+    plain = value.to(torch_dtype(element_type))
+    if element_type not in SEVERAL:
+        return plain
+    return _call(grids.to_codes, value, plain.view(torch.uint8), *SEVERAL[element_type]).view(torch_dtype(element_type))
+
+
+def known_payloads(value: Value, element_type: PrimitiveType) -> Value:
+    """A stored value whose NaNs all have a payload that says which they are, if the type has several."""
+    return _call(grids.with_known_payloads, value, *SEVERAL[element_type]) if element_type in SEVERAL else value
 
 
 # ------------------------------------------------------------------------------- NumPy and numbers
 
 
-def carrier_from_numpy(array: np.ndarray, element_type: PrimitiveType) -> torch.Tensor:
-    """A carrier tensor on the CPU with the array's values (of dtype `element_type.numpy`).
+def storage_from_numpy(array: np.ndarray, element_type: PrimitiveType) -> torch.Tensor:
+    """A tensor on the CPU in the storage dtype, with the array's values (of dtype `element_type.numpy`).
 
-    Shares the array's memory where it is writable and the carrier has the same bits; otherwise copies, so that nothing
+    Shares the array's memory where it is writable and what is stored has the same bits; otherwise copies, so that nothing
     done to the tensor can write to read-only memory.
     """
     dtype = numpy_dtype(element_type)
@@ -113,7 +137,10 @@ def carrier_from_numpy(array: np.ndarray, element_type: PrimitiveType) -> torch.
         raise InvalidArgument("the array's dtype does not fit its element type", got=array.dtype, expected=dtype)
     if element_type.is_narrow:
         with np.errstate(all="ignore"):  # NumPy warns of NaN
-            return torch.from_numpy(np.asarray(array.astype(_numpy_carrier(element_type))))
+            stored = torch.from_numpy(np.asarray(array.astype(_numpy_storage(element_type))))
+        if element_type not in SEVERAL:
+            return stored
+        return grids.with_payloads(stored, torch.from_numpy(np.array(array, order="C").view(np.uint8)))
     shareable = array.flags.writeable and all(stride >= 0 for stride in array.strides)
     array = array if shareable else np.array(array, order="C")
     if element_type is BF16:
@@ -121,8 +148,8 @@ def carrier_from_numpy(array: np.ndarray, element_type: PrimitiveType) -> torch.
     return torch.from_numpy(array.view(f"i{array.itemsize}") if element_type.hides_sign else array)
 
 
-def numpy_from_carrier(tensor: torch.Tensor, element_type: PrimitiveType) -> np.ndarray:
-    """The inverse of `carrier_from_numpy`; shares memory with a CPU tensor where the bits are the same."""
+def numpy_from_storage(tensor: torch.Tensor, element_type: PrimitiveType) -> np.ndarray:
+    """The inverse of `storage_from_numpy`; shares memory with a CPU tensor where the bits are the same."""
     dtype = numpy_dtype(element_type)
     tensor = tensor.detach().cpu().resolve_conj().resolve_neg()
     if element_type is BF16:
@@ -130,11 +157,14 @@ def numpy_from_carrier(tensor: torch.Tensor, element_type: PrimitiveType) -> np.
     if not element_type.is_narrow:
         return tensor.numpy().view(dtype)
     with np.errstate(all="ignore"):  # NumPy warns of NaN
-        return tensor.numpy().astype(dtype)
+        plain = tensor.numpy().astype(dtype)
+    if element_type not in SEVERAL:
+        return plain
+    return grids.to_codes(tensor, torch.from_numpy(np.array(plain).view(np.uint8)), *SEVERAL[element_type]).numpy().view(dtype)
 
 
 def number_from_numpy(scalar: Any, element_type: PrimitiveType) -> Number:
-    """A NumPy scalar or 0-dimensional array of the type as a Python number in carrier terms.
+    """A NumPy scalar or 0-dimensional array of the type as a Python number as it is stored.
 
     U16, U32 and U64 become the signed number with the same bits. F32 becomes the number with the fewest digits that is the
     same float32, so that generated code reads ``0.1`` and not ``0.10000000149011612``.
@@ -174,12 +204,7 @@ def signed_number(number: int, bits: int) -> int:
     return ((number + (1 << (bits - 1))) & ((1 << bits) - 1)) - (1 << (bits - 1))
 
 
-def unsigned_number(number: int, bits: int) -> int:
-    """`number` wrapped to an unsigned integer of so many bits."""
-    return number & ((1 << bits) - 1)
-
-
-def _numpy_carrier(element_type: PrimitiveType) -> type[np.generic]:
+def _numpy_storage(element_type: PrimitiveType) -> type[np.generic]:
     if element_type.is_floating:
         return np.float32
     return np.uint8 if element_type.is_unsigned else np.int8
@@ -195,32 +220,31 @@ def numpy_dtype(element_type: PrimitiveType) -> np.dtype:
 # ------------------------------------------------------------------------------- order
 
 
-def sign_flip(value: Any, element_type: PrimitiveType) -> Any:
-    """A carrier (tensor, proxy or number) mapped so that the carrier's own order is the element type's.
+def sign_flip(value: Value, element_type: PrimitiveType) -> Value:
+    """A stored value (tensor, proxy or number) mapped so that the storage dtype's own order is the element type's.
 
-    U16, U32 and U64 travel in signed carriers: flipping the top bit puts them in order, and flipping it again restores
+    U16, U32 and U64 travel in signed storage: flipping the top bit puts them in order, and flipping it again restores
     them. All other types are in order already.
     """
     return value ^ -(1 << (element_type.bits - 1)) if element_type.hides_sign else value
 
 
-def unsigned_less(lhs: Any, rhs: Any, element_type: PrimitiveType) -> Any:
-    """``lhs < rhs`` of two carriers in the element type's own order."""
+def unsigned_less(lhs: Value, rhs: Value, element_type: PrimitiveType) -> Value:
+    """``lhs < rhs`` of two stored values in the element type's own order."""
     return sign_flip(lhs, element_type) < sign_flip(rhs, element_type)
 
 
-def total_order_key(value: Any, element_type: PrimitiveType) -> Any:
+def total_order_key(value: Value, element_type: PrimitiveType) -> Value:
     """Signed integers (for PRED: bool) in the type's total order: for floats -NaN < -inf < ... < -0 < +0 < ... < inf < NaN.
 
-    Equal keys mean equal bits, but for NaNs of the narrow types, which are all alike in their carrier. Raises InvalidArgument
-    for complex types, which have no such order.
+    Equal keys mean equal bits. Raises InvalidArgument for complex types, which have no such order.
     """
     if element_type is PRED or element_type.is_integral:
         return sign_flip(value, element_type)
     if not element_type.is_floating:
         raise InvalidArgument(f"{element_type} has no total order", expected="an integer, PRED or floating type")
     width = 32 if element_type.is_narrow else element_type.bits
-    bits = value.view({16: torch.int16, 32: torch.int32, 64: torch.int64}[width])
+    bits = known_payloads(value, element_type).view({16: torch.int16, 32: torch.int32, 64: torch.int64}[width])
     # Negative floats have their magnitude in reverse: the shift gives all ones exactly where the sign is set.
     key = bits ^ ((bits >> (width - 1)) & ((1 << (width - 1)) - 1))
     # The one NaN of these formats has the bits of -0.

@@ -15,7 +15,7 @@ def overlap_exchanges(graph: Graph) -> None:
     """Rewrite the graph in place: exchanges after which something else is computed first become a begin and a wait."""
     place = {node: position for position, node in enumerate(graph.nodes)}
     for node in list(graph.nodes):
-        if node.op == "call_function" and (node.target in collective.SINGLE or node.target is collective.all_to_all_tuple):
+        if node.op == "call_function" and node.target in collective.BEGINS:
             users = [user for user in node.users if not _is_part(user)] + [u for p in node.users if _is_part(p) for u in p.users]
             first = min(users, key=place.__getitem__, default=None)
             if first is not None and any(_computes(between) for between in _between(node, first)):
@@ -48,5 +48,4 @@ def _split(graph: Graph, node: Node, first: Node) -> None:
     awaited.meta.update(node.meta)
     node.meta.pop("array", None)
     node.replace_all_uses_with(awaited, delete_user_cb=lambda user: user is not awaited)
-    node.args = (node.target.__name__, *node.args)  # pyright: ignore[reportAttributeAccessIssue, reportFunctionMemberAccess]
-    node.target = collective.begin
+    node.target = collective.BEGINS[node.target]  # pyright: ignore[reportArgumentType]

@@ -1,5 +1,10 @@
-"""THE op definitions: one decorated function for each HLO opcode, a file for each family. Importing fills `OPS`."""
+"""The op schemas: one decorated signature for each HLO opcode, a file for each family. Importing fills `hlo.schema.OPS`.
 
+No torch in here. A module's constants are its opcodes: ``movement.reverse == "reverse"``, with an underscore behind the names
+that Python has taken (``control.while_``).
+"""
+
+from ..hlo.schema import OPS
 from . import (  # noqa: F401
     collective,
     comparison,
@@ -19,4 +24,5 @@ from . import (  # noqa: F401
     token,
     window,
 )
-from .definition import OPS, OpDefinition, op  # noqa: F401
+
+__all__ = ["OPS"]

@@ -1,24 +1,21 @@
-"""Op definitions: collectives. Document: spec `ops.md`, sections 12, 13 and rule C1.
+"""Schemas: collectives.
 
-Bodies make one call each, to a kernel that asks the current participant to exchange. A start does the same as the whole, and
-its done takes the result out: the lowering begins every exchange where it stands and awaits it where its result is used.
+Documents: XLA's operation semantics, the sections AllGather, AllReduce, AllToAll, CollectiveBroadcast, CollectivePermute,
+RaggedAllToAll, ReduceScatter, PartitionId and ReplicaId. A start has the attributes of the whole, and its done takes the
+result out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from ..distributed.participants import CROSS_BOTH, CROSS_PARTITION, CROSS_REPLICA, FLATTENED, Site
-from ..hlo.ir import Computation, Instruction
-from ..lowering import regions, values
-from ..lowering.kernels import collective as kernels
-from ..lowering.monoids import kind_of_reducer
-from ..lowering.values import Splat
+from ..hlo.attributes import Bool, CollectiveMode, Dims, Groups, Int, Pairs, Region, ReplicaGroups
+from ..hlo.ir import Computation
+from ..hlo.schema import Trait, op
+from ..participants.groups import GroupMode
 from ..shape import Shape
-from ..types import U32, PrimitiveType
-from .attributes import Bool, Dims, Groups, Int, Pairs, Raw, Region, ReplicaGroups
-from .definition import op
+from ..types import U32
 from .reduction import check_reducer
 from .shapes import has_parts, require, require_arrays, require_declared
 
@@ -26,22 +23,13 @@ ALL = ReplicaGroups(())
 """No groups written: one of everybody."""
 
 
-def group_mode(channel_id: int | None, use_global_device_ids: bool = False, across: str = CROSS_BOTH) -> str:
-    """What the ids in replica groups mean (rule C1). `across` is the meaning with a channel and without global ids."""
+def group_mode(channel_id: int | None, use_global_device_ids: bool = False,
+               across: GroupMode = GroupMode.CROSS_BOTH) -> GroupMode:
+    """What the ids in replica groups mean: GetCollectiveOpGroupMode of XLA's source, which its documents of AllReduce and
+    AllToAll describe. `across` is the meaning with a channel and without global ids."""
     if not channel_id:
-        return CROSS_REPLICA
-    return FLATTENED if use_global_device_ids else across
-
-
-def _site(inst: Instruction, channel_id: int | None) -> Site:
-    """What errors at run time say of the place."""
-    return inst.subject, channel_id or 0
-
-
-def _narrow(shape: Shape) -> tuple[str, ...]:
-    """For what only moves elements: the name of their type where between processes it needs less than its carrier."""
-    element_type = shape.element_type
-    return (element_type.text,) if element_type.is_narrow and element_type.is_floating else ()
+        return GroupMode.CROSS_REPLICA
+    return GroupMode.FLATTENED if use_global_device_ids else across
 
 
 # ------------------------------------------------------------------------------------------- checks
@@ -86,20 +74,13 @@ def _results(declared: Shape | None, operands: Sequence[Shape]) -> tuple[Shape, 
     return shape.without_layout(), parts
 
 
-def _same_sizes(a: Shape, b: Shape, apart: int = -1) -> bool:
+def same_sizes(a: Shape, b: Shape, apart: int = -1) -> bool:
     return all(x == y for d, (x, y) in enumerate(zip(a.dimensions, b.dimensions, strict=True)) if d != apart)
 
 
 def _packed(operands: Sequence[Shape]) -> Shape:
     shapes = [o.without_layout() for o in operands]
     return shapes[0] if len(shapes) == 1 else Shape.tuple(shapes)
-
-
-def _each(inst: Any, operands: Sequence[Any], function: Callable[[Any, Shape], Any]) -> Any:
-    """The function of each operand: one value, or a tuple where the result is one."""
-    shapes = [o.shape for o in inst.operands]
-    results = [function(value, shape) for value, shape in zip(operands, shapes, strict=True)]
-    return tuple(results) if inst.shape.is_tuple else results[0]
 
 
 # ------------------------------------------------------------------------------------------- all-gather
@@ -120,7 +101,7 @@ def all_gather_shape(declared: Shape | None, *operands: Shape, dimensions: Seque
 
 def _check_shards(shards: int, groups: ReplicaGroups, channel_id: int | None, use_global_device_ids: bool) -> None:
     """So many participants are in each group, where the groups alone say how many; an empty array says nothing."""
-    if shards and groups.groups and group_mode(channel_id, use_global_device_ids) != CROSS_BOTH:
+    if shards and groups.groups and group_mode(channel_id, use_global_device_ids) != GroupMode.CROSS_BOTH:
         sizes = sorted({len(group) for group in groups.groups})
         require(sizes == [shards], "the result is not of as many shards as a group has members",
                 f"{shards} for groups of {sizes}", "equal numbers")
@@ -129,19 +110,16 @@ def _check_shards(shards: int, groups: ReplicaGroups, channel_id: int | None, us
 def gathered_shards(result: Shape, operand: Shape, dim: int) -> int:
     """From how many participants a result is gathered along `dim`."""
     small, large = operand.dimensions[dim], result.dimensions[dim]
-    require(_same_sizes(result, operand, dim) and (large > 0 and large % small == 0 if small else large == 0),
+    require(same_sizes(result, operand, dim) and (large > 0 and large % small == 0 if small else large == 0),
             "the result is not a whole number of operands", f"{result} from {operand} along dimension {dim}",
             "equal sizes but in the gathered dimension, which is a multiple")
     return large // small if small else 0
 
 
-@op("all-gather", infer=all_gather_shape, stablehlo="all_gather", inferable=False, exchange=True)
-def all_gather(inst, *operands, dimensions: Dims, replica_groups: Groups = ALL, channel_id: Int | None = None,
-               use_global_device_ids: Bool = False, constrain_layout: Bool = False):
-    dim, mode = dimensions[0], group_mode(channel_id, use_global_device_ids)
-    shards = gathered_shards(next(inst.shape.leaves()), inst.operands[0].shape, dim)
-    return _each(inst, operands, lambda value, shape: values.emit(
-        kernels.all_gather, value, dim, shards, replica_groups.groups, mode, _site(inst, channel_id), *_narrow(shape)))
+@op("all-gather", infer=all_gather_shape, stablehlo="all_gather", traits=Trait.MIXED_PRECISION, exchange=True,
+    inferable=False)
+def all_gather(*operands, dimensions: Dims, replica_groups: Groups = ALL, channel_id: Int | None = None,
+               use_global_device_ids: Bool = False, constrain_layout: Bool = False): ...
 
 
 def all_gather_start_shape(declared: Shape | None, *operands: Shape, **attributes: Any) -> Shape:
@@ -154,16 +132,9 @@ def all_gather_start_shape(declared: Shape | None, *operands: Shape, **attribute
     return shape.without_layout()
 
 
-@op("all-gather-start", infer=all_gather_start_shape, inferable=False, exchange=True)
-def all_gather_start(inst, *operands, dimensions: Dims, replica_groups: Groups = ALL, channel_id: Int | None = None,
-                     use_global_device_ids: Bool = False, constrain_layout: Bool = False):
-    dim, mode = dimensions[0], group_mode(channel_id, use_global_device_ids)
-    gathered = inst.shape.tuple_shapes[1]
-    shards = gathered_shards(next(gathered.leaves()), inst.operands[0].shape, dim)
-    site = _site(inst, channel_id)
-    results = tuple(values.emit(kernels.all_gather, v, dim, shards, replica_groups.groups, mode, site, *_narrow(o.shape))
-                    for v, o in zip(operands, inst.operands, strict=True))
-    return (operands, results) if gathered.is_tuple else (operands[0], results[0])
+@op("all-gather-start", infer=all_gather_start_shape, traits=Trait.MIXED_PRECISION, exchange=True, inferable=False)
+def all_gather_start(*operands, dimensions: Dims, replica_groups: Groups = ALL, channel_id: Int | None = None,
+                     use_global_device_ids: Bool = False, constrain_layout: Bool = False): ...
 
 
 def second_element_shape(declared: Shape | None, operand: Shape, **_: Any) -> Shape:
@@ -173,9 +144,9 @@ def second_element_shape(declared: Shape | None, operand: Shape, **_: Any) -> Sh
     return operand.tuple_shapes[1].without_layout()
 
 
-@op("all-gather-done", infer=second_element_shape, inferable=False, movement=True, exchange=True)
-def all_gather_done(inst, operand):
-    return operand[1]
+@op("all-gather-done", infer=second_element_shape, traits=Trait.MOVES_DATA | Trait.MIXED_PRECISION, exchange=True,
+    inferable=False, completes=(all_gather_start,))
+def all_gather_done(operand): ...
 
 
 # ------------------------------------------------------------------------------------------- reductions
@@ -196,33 +167,16 @@ def _check_scalar_reducer(operands: Sequence[Shape], to_apply: Computation) -> N
         check_reducer(to_apply, [operand], [Shape(operand.element_type)])
 
 
-_PLAIN = ("add", "multiply", "and", "or", "xor")
-_ORDERED = ("minimum", "maximum")
+@op("all-reduce", infer=all_reduce_shape, stablehlo="all_reduce", traits=Trait.MIXED_PRECISION, exchange=True,
+    inferable=False, element_region=0)
+def all_reduce(*operands, to_apply: Region, replica_groups: Groups = ALL, channel_id: Int | None = None,
+               use_global_device_ids: Bool = False, constrain_layout: Bool = False, mode: CollectiveMode | None = None): ...
 
 
-def _reducer(to_apply: Computation, element_type: PrimitiveType) -> Any:
-    """The reducer as kernels take it: a word where torch has a function for it, else the region as a function."""
-    kind = kind_of_reducer(to_apply)
-    if kind in _ORDERED and not element_type.is_complex:
-        return f"unsigned {kind}" if element_type.hides_sign else kind
-    if kind in _PLAIN:
-        return kind
-    return regions.function(to_apply)
-
-
-@op("all-reduce", infer=all_reduce_shape, stablehlo="all_reduce", inferable=False, exchange=True)
-def all_reduce(inst, *operands, to_apply: Region, replica_groups: Groups = ALL, channel_id: Int | None = None,
-               use_global_device_ids: Bool = False, constrain_layout: Bool = False, mode: Raw = ""):
-    how = mode or group_mode(channel_id, use_global_device_ids)
-    return _each(inst, operands, lambda value, shape: values.emit(
-        kernels.all_reduce, value, _reducer(to_apply, shape.element_type), replica_groups.groups, how, _site(inst, channel_id)))
-
-
-@op("all-reduce-start", infer=all_reduce_shape, inferable=False, exchange=True)
-def all_reduce_start(inst, *operands, to_apply: Region, replica_groups: Groups = ALL, channel_id: Int | None = None,
-                     use_global_device_ids: Bool = False, constrain_layout: Bool = False, mode: Raw = ""):
-    return all_reduce(inst, *operands, to_apply=to_apply, replica_groups=replica_groups, channel_id=channel_id,
-                      use_global_device_ids=use_global_device_ids, mode=mode)
+@op("all-reduce-start", infer=all_reduce_shape, traits=Trait.MIXED_PRECISION, exchange=True, inferable=False,
+    element_region=0)
+def all_reduce_start(*operands, to_apply: Region, replica_groups: Groups = ALL, channel_id: Int | None = None,
+                     use_global_device_ids: Bool = False, constrain_layout: Bool = False, mode: CollectiveMode | None = None): ...
 
 
 def whole_shape(declared: Shape | None, operand: Shape, **_: Any) -> Shape:
@@ -230,15 +184,18 @@ def whole_shape(declared: Shape | None, operand: Shape, **_: Any) -> Shape:
     return operand.without_layout()
 
 
-@op("all-reduce-done", infer=whole_shape, inferable=False, movement=True, view=True, exchange=True)
-def all_reduce_done(inst, operand):
-    return operand
+@op("all-reduce-done", infer=whole_shape, traits=Trait.MOVES_DATA | Trait.MIXED_PRECISION, exchange=True,
+    inferable=False, completes=(all_reduce_start,))
+def all_reduce_done(operand): ...
 
 
 def reduce_scatter_shape(declared: Shape | None, *operands: Shape, dimensions: Sequence[int], to_apply: Computation,
                          replica_groups: ReplicaGroups = ALL, channel_id: int | None = None,
-                         use_global_device_ids: bool = False, **_: Any) -> Shape:
-    """The declared shape: the operands with the scattered dimension divided by some whole number."""
+                         use_global_device_ids: bool = False, mode: GroupMode | None = None, **_: Any) -> Shape:
+    """The declared shape: the operands with the scattered dimension divided by some whole number. A `mode` may only say what
+    the channel and the kind of ids say: XLA reads it, and goes by those."""
+    said = group_mode(channel_id, use_global_device_ids)
+    require(mode in (None, said), "the mode is not what channel_id and use_global_device_ids say, by which XLA goes", mode, said)
     _check_operands(operands)
     _check_groups(replica_groups, channel_id, use_global_device_ids)
     _check_scalar_reducer(operands, to_apply)
@@ -249,14 +206,11 @@ def reduce_scatter_shape(declared: Shape | None, *operands: Shape, dimensions: S
     return shape
 
 
-@op("reduce-scatter", infer=reduce_scatter_shape, stablehlo="reduce_scatter", inferable=False, exchange=True)
-def reduce_scatter(inst, *operands, dimensions: Dims, to_apply: Region, replica_groups: Groups = ALL,
-                   channel_id: Int | None = None, use_global_device_ids: Bool = False, constrain_layout: Bool = False):
-    dim, mode = dimensions[0], group_mode(channel_id, use_global_device_ids)
-    shards = gathered_shards(inst.operands[0].shape, next(inst.shape.leaves()), dim)
-    return _each(inst, operands, lambda value, shape: values.emit(
-        kernels.reduce_scatter, value, _reducer(to_apply, shape.element_type), dim, shards, replica_groups.groups, mode,
-        _site(inst, channel_id)))
+@op("reduce-scatter", infer=reduce_scatter_shape, stablehlo="reduce_scatter", traits=Trait.MIXED_PRECISION,
+    exchange=True, inferable=False, element_region=0)
+def reduce_scatter(*operands, dimensions: Dims, to_apply: Region, replica_groups: Groups = ALL,
+                   channel_id: Int | None = None, use_global_device_ids: Bool = False, constrain_layout: Bool = False,
+                   mode: CollectiveMode | None = None): ...
 
 
 def collective_reduce_shape(declared: Shape | None, *operands: Shape, to_apply: Computation, replica_groups: ReplicaGroups = ALL,
@@ -266,12 +220,9 @@ def collective_reduce_shape(declared: Shape | None, *operands: Shape, to_apply: 
     return all_reduce_shape(declared, *operands, to_apply=to_apply, channel_id=channel_id)
 
 
-@op("collective-reduce", infer=collective_reduce_shape, stablehlo="collective_reduce", inferable=False, exchange=True)
-def collective_reduce(inst, *operands, to_apply: Region, replica_groups: Groups = ALL, channel_id: Int | None = None):
-    mode = group_mode(channel_id, across=CROSS_PARTITION)
-    return _each(inst, operands, lambda value, shape: values.emit(
-        kernels.reduce_to_first, value, _reducer(to_apply, shape.element_type), replica_groups.groups, mode,
-        _site(inst, channel_id)))
+@op("collective-reduce", infer=collective_reduce_shape, stablehlo="collective_reduce", exchange=True, inferable=False,
+    element_region=0)
+def collective_reduce(*operands, to_apply: Region, replica_groups: Groups = ALL, channel_id: Int | None = None): ...
 
 
 # ------------------------------------------------------------------------------------------- moving
@@ -299,14 +250,10 @@ def all_to_all_shape(declared: Shape | None, *operands: Shape, dimensions: Seque
     return Shape.tuple([o.without_layout() for o in operands])
 
 
-@op("all-to-all", infer=all_to_all_shape, stablehlo="all_to_all", inferable=False, exchange=True)
-def all_to_all(inst, *operands, dimensions: Dims = (), replica_groups: Groups = ALL, channel_id: Int | None = None,
-               constrain_layout: Bool = False):
-    mode, site, narrow = group_mode(channel_id, across=CROSS_PARTITION), _site(inst, channel_id), _narrow(inst.operands[0].shape)
-    if dimensions:
-        return values.emit(kernels.all_to_all, operands[0], dimensions[0], replica_groups.groups, mode, site, *narrow)
-    results = values.emit(kernels.all_to_all_tuple, operands, replica_groups.groups, mode, site, *narrow)
-    return tuple(results[i] for i in range(len(operands)))
+@op("all-to-all", infer=all_to_all_shape, stablehlo="all_to_all", traits=Trait.MIXED_PRECISION, exchange=True,
+    inferable=False)
+def all_to_all(*operands, dimensions: Dims = (), replica_groups: Groups = ALL, channel_id: Int | None = None,
+               constrain_layout: Bool = False): ...
 
 
 def ragged_all_to_all_shape(declared: Shape | None, operand: Shape, output: Shape, input_offsets: Shape, send_sizes: Shape,
@@ -317,7 +264,7 @@ def ragged_all_to_all_shape(declared: Shape | None, operand: Shape, output: Shap
     _check_groups(replica_groups, channel_id, False)
     require(len({len(group) for group in replica_groups.groups}) <= 1, "replica groups have different sizes",
             [list(group) for group in replica_groups.groups], "equal sizes")
-    require(operand.rank == output.rank >= 1 and operand.element_type is output.element_type and _same_sizes(operand, output, 0),
+    require(operand.rank == output.rank >= 1 and operand.element_type is output.element_type and same_sizes(operand, output, 0),
             "operand and output do not fit", f"{operand} and {output}", "equal but for dimension 0")
     plans = (input_offsets, send_sizes, output_offsets, recv_sizes)
     for plan in plans:
@@ -328,12 +275,9 @@ def ragged_all_to_all_shape(declared: Shape | None, operand: Shape, output: Shap
     return output.without_layout()
 
 
-@op("ragged-all-to-all", infer=ragged_all_to_all_shape, inferable=False, exchange=True)
-def ragged_all_to_all(inst, operand, output, input_offsets, send_sizes, output_offsets, recv_sizes, *,
-                      replica_groups: Groups = ALL, channel_id: Int | None = None, dimensions: Dims = ()):
-    mode = group_mode(channel_id, across=CROSS_PARTITION)
-    return values.emit(kernels.ragged_all_to_all, operand, output, input_offsets, send_sizes, output_offsets,
-                       replica_groups.groups, mode, _site(inst, channel_id))
+@op("ragged-all-to-all", infer=ragged_all_to_all_shape, traits=Trait.MIXED_PRECISION, exchange=True, inferable=False)
+def ragged_all_to_all(operand, output, input_offsets, send_sizes, output_offsets, recv_sizes, *,
+                      replica_groups: Groups = ALL, channel_id: Int | None = None, dimensions: Dims = ()): ...
 
 
 def collective_broadcast_shape(declared: Shape | None, *operands: Shape, replica_groups: ReplicaGroups = ALL,
@@ -344,11 +288,9 @@ def collective_broadcast_shape(declared: Shape | None, *operands: Shape, replica
     return _packed(operands)
 
 
-@op("collective-broadcast", infer=collective_broadcast_shape, stablehlo="collective_broadcast", inferable=False, exchange=True)
-def collective_broadcast(inst, *operands, replica_groups: Groups = ALL, channel_id: Int | None = None):
-    mode = group_mode(channel_id, across=CROSS_PARTITION)
-    return _each(inst, operands, lambda value, shape: values.emit(
-        kernels.broadcast, value, replica_groups.groups, mode, _site(inst, channel_id), *_narrow(shape)))
+@op("collective-broadcast", infer=collective_broadcast_shape, stablehlo="collective_broadcast",
+    traits=Trait.MIXED_PRECISION, exchange=True, inferable=False)
+def collective_broadcast(*operands, replica_groups: Groups = ALL, channel_id: Int | None = None): ...
 
 
 def collective_permute_shape(declared: Shape | None, *operands: Shape, source_target_pairs: Sequence[Sequence[int]],
@@ -426,25 +368,9 @@ def _check_starts(buffer: Shape, starts: Shape, count: int) -> None:
                 "start indices do not fit their array", f"{starts} for {buffer}", wanted)
 
 
-@op("collective-permute", infer=collective_permute_shape, stablehlo="collective_permute", inferable=False, exchange=True)
-def collective_permute(inst, *operands, source_target_pairs: Pairs, channel_id: Int | None = None, slice_sizes: Pairs = ()):
-    results = _permuted(inst, operands, source_target_pairs, channel_id, slice_sizes)
-    return results if inst.shape.is_tuple else results[0]
-
-
-def _permuted(inst: Instruction, operands: Sequence[Any], pairs: Sequence[Sequence[int]], channel_id: int | None,
-              slice_sizes: Sequence[Sequence[int]]) -> tuple[Any, ...]:
-    mode, site = group_mode(channel_id, across=CROSS_PARTITION), _site(inst, channel_id)
-    if not slice_sizes:
-        return tuple(values.emit(kernels.permute, value, pairs, mode, site, *_narrow(o.shape))
-                     for value, o in zip(operands, inst.operands, strict=True))
-    shapes = [o.shape for o in inst.operands]
-    inputs, outputs = (v if s.is_tuple else (v,) for v, s in zip(operands[:2], shapes[:2], strict=True))
-    read, written = (starts_of(shapes[k], shapes[k + 2], operands[k + 2]) for k in range(2))
-    count, each = len(slice_sizes) // len(inputs), tuple(turns(pairs))
-    return tuple(values.emit(kernels.permute_slices, value, output, read[k], written[k],
-                             tuple(slice_sizes[k * count:(k + 1) * count]), pairs, each, mode, site)
-                 for k, (value, output) in enumerate(zip(inputs, outputs, strict=True)))
+@op("collective-permute", infer=collective_permute_shape, stablehlo="collective_permute", traits=Trait.MIXED_PRECISION,
+    exchange=True, inferable=False)
+def collective_permute(*operands, source_target_pairs: Pairs, channel_id: Int | None = None, slice_sizes: Pairs = ()): ...
 
 
 def collective_permute_start_shape(declared: Shape | None, *operands: Shape, **attributes: Any) -> Shape:
@@ -460,19 +386,15 @@ def collective_permute_start_shape(declared: Shape | None, *operands: Shape, **a
     return declared.without_layout()
 
 
-@op("collective-permute-start", infer=collective_permute_start_shape, inferable=False, exchange=True)
-def collective_permute_start(inst, *operands, source_target_pairs: Pairs, channel_id: Int | None = None, slice_sizes: Pairs = ()):
-    results = _permuted(inst, operands, source_target_pairs, channel_id, slice_sizes)
-    contexts = tuple(Splat(0, s.dimensions) for s in inst.shape.tuple_shapes[2:])
-    result = results if inst.shape.tuple_shapes[1].is_tuple else results[0]
-    if slice_sizes:
-        return (operands[0], result, *contexts)
-    return (operands if inst.shape.tuple_shapes[0].is_tuple else operands[0], result, *contexts)
+@op("collective-permute-start", infer=collective_permute_start_shape, traits=Trait.MIXED_PRECISION, exchange=True,
+    inferable=False)
+def collective_permute_start(*operands, source_target_pairs: Pairs, channel_id: Int | None = None,
+                             slice_sizes: Pairs = ()): ...
 
 
-@op("collective-permute-done", infer=second_element_shape, inferable=False, movement=True, exchange=True)
-def collective_permute_done(inst, operand):
-    return operand[1]
+@op("collective-permute-done", infer=second_element_shape, traits=Trait.MOVES_DATA | Trait.MIXED_PRECISION,
+    exchange=True, inferable=False, completes=(collective_permute_start,))
+def collective_permute_done(operand): ...
 
 
 # ------------------------------------------------------------------------------------------- ids
@@ -484,11 +406,9 @@ def id_shape(declared: Shape | None, **_: Any) -> Shape:
     return Shape(U32)
 
 
-@op("replica-id", infer=id_shape, stablehlo="replica_id", exchange=True)
-def replica_id(inst):
-    return values.emit(kernels.replica_id, values.device())
+@op("replica-id", infer=id_shape, stablehlo="replica_id", traits=Trait.NO_TRAFFIC, exchange=True)
+def replica_id(): ...
 
 
-@op("partition-id", infer=id_shape, stablehlo="partition_id", exchange=True)
-def partition_id(inst):
-    return values.emit(kernels.partition_id, values.device())
+@op("partition-id", infer=id_shape, stablehlo="partition_id", traits=Trait.NO_TRAFFIC, exchange=True)
+def partition_id(): ...

@@ -1,25 +1,17 @@
-"""Op definitions: contraction (dot, ragged-dot, scaled-dot). Convolution is in `convolution.py`.
-
-Document: spec `ops.md`, section 7. The torch calls are chosen from static shapes so that a plain matrix product becomes
-``lhs @ rhs`` and operands are transposed and flattened as views where they can be.
-"""
+"""Schemas: dot, ragged-dot and scaled-dot. Specification: hlo/SPEC.md, Linear algebra."""
 
 from __future__ import annotations
 
 import dataclasses
-import string
-from collections.abc import Iterable, Sequence
+import functools
+from collections.abc import Sequence
 from typing import Any
 
-import torch
-
-from ..lowering import values
-from ..lowering.kernels import contraction as kernels
+from ..hlo.attributes import Dims, DotAlgorithm, Precision
+from ..hlo.canonical_values import canonical_numbers
+from ..hlo.schema import Trait, op
 from ..shape import Shape
-from ..types import C128, F64, PrimitiveType, higher_precision
-from .attributes import Dims, Precision, Raw
-from .convert import float_to_integer
-from .definition import op
+from ..types import PrimitiveType, higher_precision
 from .shapes import require, require_arrays
 
 
@@ -32,16 +24,19 @@ class DotDimensionNumbers:
     lhs_batch_dimensions: tuple[int, ...] = ()
     rhs_batch_dimensions: tuple[int, ...] = ()
 
+    def __post_init__(self) -> None:
+        canonical_numbers(self)
+
     def lhs_free(self, rank: int) -> tuple[int, ...]:
         """Dimensions of a lhs of this rank that are neither contracted nor batch."""
-        return _others(rank, self.lhs_contracting_dimensions, self.lhs_batch_dimensions)
+        return free_dimensions(rank, self.lhs_contracting_dimensions, self.lhs_batch_dimensions)
 
     def rhs_free(self, rank: int) -> tuple[int, ...]:
         """Dimensions of a rhs of this rank that are neither contracted nor batch."""
-        return _others(rank, self.rhs_contracting_dimensions, self.rhs_batch_dimensions)
+        return free_dimensions(rank, self.rhs_contracting_dimensions, self.rhs_batch_dimensions)
 
 
-def _others(rank: int, *taken: tuple[int, ...]) -> tuple[int, ...]:
+def free_dimensions(rank: int, *taken: tuple[int, ...]) -> tuple[int, ...]:
     used = {d for dims in taken for d in dims}
     return tuple(d for d in range(rank) if d not in used)
 
@@ -53,9 +48,15 @@ def contraction_type(declared: Shape | None, lhs: Shape, rhs: Shape) -> Primitiv
     """Element type of a dot or convolution: the declared (preferred) one, whatever it is, else the higher precision of the
     operands."""
     if declared is None:
-        return _higher_type(lhs.element_type, rhs.element_type)
+        return highest_type(lhs.element_type, rhs.element_type)
     require(declared.is_array, "the result is not an array", declared, "an array shape")
     return declared.element_type
+
+
+def highest_type(*types: PrimitiveType) -> PrimitiveType:
+    """The type of highest precision, among equals the first. That of operands and result is the one in which a dot or convolution
+    multiplies: operands are converted to it, and its rounded sums to the result's type, as XLA's compilers do."""
+    return functools.reduce(_higher_type, types)
 
 
 def _higher_type(a: PrimitiveType, b: PrimitiveType) -> PrimitiveType:
@@ -66,46 +67,6 @@ def _higher_type(a: PrimitiveType, b: PrimitiveType) -> PrimitiveType:
         return t.is_complex, t.is_floating, 1 if t.is_pred else t.bits, t.is_signed
 
     return a if rank(a) >= rank(b) else b
-
-
-def compute_dtype(result: PrimitiveType, *operands: PrimitiveType) -> torch.dtype:
-    """The dtype in which a sum of products of such operands is formed: no narrower than any of them, and exact for
-    integers modulo the result's width. PRED (an OR of ANDs) is summed in float32."""
-    types = (result, *operands)
-    if any(t.is_complex for t in types):
-        return torch.complex128 if C128 in types or F64 in types else torch.complex64
-    if any(t.is_floating for t in types):
-        floats = {t.carrier for t in types if t.is_floating}
-        if torch.float64 in floats:
-            return torch.float64
-        same = len(floats) == 1 and all(t.is_floating for t in types)
-        return next(iter(floats)) if same else torch.float32  # pyright: ignore[reportReturnType]
-    if result.is_pred:
-        return torch.float32
-    return torch.int64 if result.bits > 32 else torch.int32
-
-
-def to_compute(value: Any, element_type: PrimitiveType, dtype: torch.dtype) -> Any:
-    """A carrier as the dtype that products are formed in."""
-    if element_type.carrier is dtype:
-        return value
-    if element_type.hides_sign and element_type.bits < 64:
-        value = value.to(torch.int64) & ((1 << element_type.bits) - 1)
-        return value if dtype is torch.int64 else value.to(dtype)
-    return value.to(dtype)
-
-
-def from_compute(value: Any, dtype: torch.dtype, element_type: PrimitiveType) -> Any:
-    """A sum of products as the result's carrier, converted as `convert` does; integers wrap, PRED is true where any product
-    was."""
-    if element_type.is_pred:
-        return value != 0
-    if dtype.is_complex and not element_type.is_complex:
-        value = torch.real(value)
-        dtype = torch.float64 if dtype is torch.complex128 else torch.float32
-    if dtype.is_floating_point and element_type.is_integral:
-        return float_to_integer(value, element_type)
-    return value if element_type.carrier is dtype else value.to(element_type.carrier)
 
 
 # ------------------------------------------------------------------------------------------- dot
@@ -156,131 +117,9 @@ def dot_dimensions(lhs: Shape, rhs: Shape, numbers: DotDimensionNumbers) -> tupl
     return [size for size, _ in picked], [flag for _, flag in picked]
 
 
-@op("dot", infer=dot_shape, stablehlo="dot_general")
-def dot(inst, lhs, rhs, *, lhs_contracting_dims: Dims = (), rhs_contracting_dims: Dims = (), lhs_batch_dims: Dims = (),
-        rhs_batch_dims: Dims = (), operand_precision: Precision = (), algorithm: Raw = ""):
-    """Products and sums are of the precision of the compute type, whatever less `operand_precision` and `algorithm` allow.
-
-    On CUDA torch's own switches hold: float32 is not reduced to TF32 unless `torch.set_float32_matmul_precision` allows
-    it, and sums of float16 and bfloat16, formed in float32, may be split and rounded in between unless
-    `torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction` (or `allow_bf16_...`) is off.
-    """
-    left, right = (o.shape for o in inst.operands)
-    numbers = DotDimensionNumbers(lhs_contracting_dims, rhs_contracting_dims, lhs_batch_dims, rhs_batch_dims)
-    dtype = compute_dtype(inst.shape.element_type, left.element_type, right.element_type)
-    product = contract(to_compute(lhs, left.element_type, dtype), to_compute(rhs, right.element_type, dtype),
-                       _sizes(left), _sizes(right), numbers, _integer_bits(dtype, left, right))
-    return from_compute(product, dtype, inst.shape.element_type)
-
-
-def _integer_bits(dtype: torch.dtype, *operands: Shape) -> int:
-    """0 for sums of products that are no integers, else the width of the widest operand."""
-    return 0 if dtype.is_floating_point or dtype.is_complex else max(o.element_type.bits for o in operands)
-
-
-def _sizes(shape: Shape) -> tuple[int, ...]:
-    """The sizes of a shape, -1 for dimensions that are known at run time only."""
-    return tuple(-1 if dynamic else d for d, dynamic in zip(shape.dimensions, shape.dynamic_flags, strict=True))
-
-
-# ------------------------------------------------------------------------------------------- how torch does it
-
-
-def contract(lhs: Any, rhs: Any, lhs_sizes: Sequence[int], rhs_sizes: Sequence[int], numbers: DotDimensionNumbers,
-             integer_bits: int = 0) -> Any:
-    """A general dot of two values of one dtype, as few torch calls as it takes. Sizes are -1 where dynamic; for integers
-    `integer_bits` is the width of their values."""
-    batch = len(numbers.lhs_batch_dimensions)
-    lhs_free, rhs_free = numbers.lhs_free(len(lhs_sizes)), numbers.rhs_free(len(rhs_sizes))
-    if not numbers.lhs_contracting_dimensions:
-        return _outer(lhs, rhs, numbers, lhs_free, rhs_free)
-    if any(sum(sizes[d] < 0 for d in free) > 1 for sizes, free in ((lhs_sizes, lhs_free), (rhs_sizes, rhs_free))):
-        return _einsum(lhs, rhs, numbers, lhs_free, rhs_free, integer_bits)
-    # Contracted pairs in the order of the lhs, so that at least its flattening can be a view.
-    pairs = sorted(zip(numbers.lhs_contracting_dimensions, numbers.rhs_contracting_dimensions, strict=True))
-    lhs_summed, rhs_summed = tuple(i for i, _ in pairs), tuple(j for _, j in pairs)
-    # Without batch dimensions torch.matmul takes several dimensions of rows as they are, if the summed ones come last.
-    rows_kept = not batch and len(lhs_free) > 1 and max(lhs_free) < min(lhs_summed)
-    left = _matrix(lhs, numbers.lhs_batch_dimensions, lhs_free, lhs_summed, rows_kept)
-    right = _matrix(rhs, numbers.rhs_batch_dimensions, rhs_summed, rhs_free, False)
-    if batch and not lhs_free:
-        left = left.unsqueeze(-2)
-    if batch and not rhs_free:
-        right = right.unsqueeze(-1)
-    result = _matmul(left, right, integer_bits)
-    if batch and not rhs_free:
-        result = result.squeeze(-1)
-    if batch and not lhs_free:
-        result = result.squeeze(batch)
-    if len(rhs_free) > 1:
-        result = result.unflatten(-1, tuple(rhs_sizes[d] for d in rhs_free))
-    if len(lhs_free) > 1 and not rows_kept:
-        result = result.unflatten(batch, tuple(lhs_sizes[d] for d in lhs_free))
-    return result
-
-
-def _matmul(left: Any, right: Any, integer_bits: int) -> Any:
-    if integer_bits and values.device().type != "cpu":
-        return values.emit(kernels.integer_matmul, left, right, integer_bits)
-    return left @ right
-
-
-def _matrix(value: Any, batch: tuple[int, ...], rows: tuple[int, ...], columns: tuple[int, ...], keep_rows: bool) -> Any:
-    """`value` as [batch..., rows, columns], each of the two flattened (absent where empty); rows stay apart if asked.
-
-    Where the columns' dimensions come first in the operand they are flattened in that order and the result is transposed,
-    so that nothing is copied.
-    """
-    count = len(batch)
-    crossed = len(rows) + len(columns) > 2 and bool(rows) and bool(columns) and max(columns) < min(rows)
-    first, second = (columns, rows) if crossed else (rows, columns)
-    value = permuted(value, (*batch, *first, *second))
-    if len(second) > 1:
-        value = value.flatten(count + len(first))
-    if len(first) > 1 and not keep_rows:
-        value = value.flatten(count, count + len(first) - 1)
-    if not crossed:
-        return value
-    return value.transpose(-2, -1) if count else value.t()
-
-
-def permuted(value: Any, order: Sequence[int]) -> Any:
-    """The value with its dimensions in this order, by the plainest call there is."""
-    order, unchanged = tuple(order), tuple(range(len(order)))
-    if order == unchanged:
-        return value
-    if order == (1, 0):
-        return value.t()
-    return value.transpose(-2, -1) if order == (*unchanged[:-2], *unchanged[:-3:-1]) else value.permute(order)
-
-
-def _outer(lhs: Any, rhs: Any, numbers: DotDimensionNumbers, lhs_free: tuple[int, ...], rhs_free: tuple[int, ...]) -> Any:
-    """No contracted dimension: every pair of elements is multiplied."""
-    left = permuted(lhs, (*numbers.lhs_batch_dimensions, *lhs_free))
-    right = permuted(rhs, (*numbers.rhs_batch_dimensions, *rhs_free))
-    for _ in rhs_free if lhs_free or numbers.lhs_batch_dimensions else ():
-        left = left.unsqueeze(-1)
-    for _ in lhs_free if numbers.lhs_batch_dimensions else ():
-        right = right.unsqueeze(len(numbers.lhs_batch_dimensions))
-    return left * right
-
-
-def _einsum(lhs: Any, rhs: Any, numbers: DotDimensionNumbers, lhs_free: Iterable[int], rhs_free: Iterable[int],
-            integer_bits: int) -> Any:
-    """For several dynamic sizes in one flattened dimension, whose split would have to be known."""
-    letters = iter(string.ascii_letters)
-    left: dict[int, str] = {}
-    right: dict[int, str] = {}
-    for i, j in (*zip(numbers.lhs_contracting_dimensions, numbers.rhs_contracting_dimensions, strict=True),
-                 *zip(numbers.lhs_batch_dimensions, numbers.rhs_batch_dimensions, strict=True)):
-        left[i] = right[j] = next(letters)
-    left |= {i: next(letters) for i in lhs_free}
-    right |= {j: next(letters) for j in rhs_free}
-    result = "".join([left[i] for i in (*numbers.lhs_batch_dimensions, *lhs_free)] + [right[j] for j in rhs_free])
-    equation = f"{''.join(left[i] for i in sorted(left))},{''.join(right[j] for j in sorted(right))}->{result}"
-    if integer_bits and values.device().type != "cpu":
-        return values.emit(kernels.integer_einsum, equation, lhs, rhs, integer_bits)
-    return torch.einsum(equation, lhs, rhs)
+@op("dot", infer=dot_shape, stablehlo="dot_general", traits=Trait.MIXED_PRECISION)
+def dot(lhs, rhs, *, lhs_contracting_dims: Dims = (), rhs_contracting_dims: Dims = (), lhs_batch_dims: Dims = (),
+        rhs_batch_dims: Dims = (), operand_precision: Precision = (), algorithm: DotAlgorithm = ""): ...
 
 
 # ------------------------------------------------------------------------------------------- ragged dot
@@ -299,7 +138,7 @@ def ragged_dot_shape(declared: Shape | None, lhs: Shape, rhs: Shape, group_sizes
     ragged = lhs_ragged_dims[0]
     require(0 <= ragged < lhs.rank, "the ragged dimension is out of range", ragged, f"0 to {lhs.rank - 1}")
     require(group_sizes.element_type.is_integral, "group sizes are not integers", group_sizes, "an integer array")
-    prefix = _group_prefix(lhs.rank, ragged, numbers)
+    prefix = group_prefix(lhs.rank, ragged, numbers)
     _check_group_sizes(lhs, group_sizes, prefix)
     groups = group_sizes.dimensions[-1]
     free_rhs = numbers.rhs_free(rhs.rank)
@@ -322,7 +161,7 @@ def ragged_dot_shape(declared: Shape | None, lhs: Shape, rhs: Shape, group_sizes
     return Shape.array(contraction_type(declared, lhs, rhs), dims, flags)
 
 
-def _group_prefix(rank: int, ragged: int, numbers: DotDimensionNumbers) -> tuple[int, ...]:
+def group_prefix(rank: int, ragged: int, numbers: DotDimensionNumbers) -> tuple[int, ...]:
     """The lhs dimensions that a group_sizes of more than one dimension has in front: those outside the ragged one."""
     batch, summed = numbers.lhs_batch_dimensions, numbers.lhs_contracting_dimensions
     if ragged in batch:
@@ -340,43 +179,10 @@ def _check_group_sizes(lhs: Shape, group_sizes: Shape, prefix: tuple[int, ...]) 
                 "the leading dimensions of group_sizes differ from the lhs", group_sizes, f"{[*expected, 'groups']}")
 
 
-@op("ragged-dot", infer=ragged_dot_shape, stablehlo="chlo.ragged_dot")
-def ragged_dot(inst, lhs, rhs, group_sizes, *, lhs_contracting_dims: Dims = (), rhs_contracting_dims: Dims = (),
+@op("ragged-dot", infer=ragged_dot_shape, stablehlo="chlo.ragged_dot", traits=Trait.MIXED_PRECISION)
+def ragged_dot(lhs, rhs, group_sizes, *, lhs_contracting_dims: Dims = (), rhs_contracting_dims: Dims = (),
                lhs_batch_dims: Dims = (), rhs_batch_dims: Dims = (), lhs_ragged_dims: Dims, rhs_group_dims: Dims = (),
-               operand_precision: Precision = (), algorithm: Raw = ""):
-    left, right, sizes = (o.shape for o in inst.operands)
-    numbers = DotDimensionNumbers(lhs_contracting_dims, rhs_contracting_dims, lhs_batch_dims, rhs_batch_dims)
-    dtype = compute_dtype(inst.shape.element_type, left.element_type, right.element_type)
-    ragged = lhs_ragged_dims[0]
-    prefix = _group_prefix(left.rank, ragged, numbers) if sizes.rank > 1 else ()
-    # [group, lhs...]: the lhs with all but one group's elements zero, so that groups become an ordinary dimension.
-    members = values.emit(kernels.group_members, group_sizes, left.dimensions[ragged])
-    for _ in range(left.rank - len(prefix) - 1):
-        members = members.unsqueeze(-1)
-    members = members.permute(len(prefix), *_placed(left.rank, (*prefix, ragged)))
-    one, other = to_compute(lhs, left.element_type, dtype), to_compute(rhs, right.element_type, dtype)
-    spread = torch.where(members, one, 0)
-    groups = sizes.dimensions[-1]
-    moved = DotDimensionNumbers(tuple(d + 1 for d in lhs_contracting_dims), rhs_contracting_dims,
-                                tuple(d + 1 for d in lhs_batch_dims), rhs_batch_dims)
-    integer = _integer_bits(dtype, left, right)
-    if ragged in lhs_batch_dims:
-        result = contract(spread.sum(0, dtype=dtype), other, _sizes(left), _sizes(right), numbers, integer)
-    elif ragged in lhs_contracting_dims:
-        result = contract(spread, other, (groups, *_sizes(left)), _sizes(right), moved, integer)
-        result = result.movedim(len(lhs_batch_dims), 0)
-    else:
-        grouped = dataclasses.replace(moved, lhs_contracting_dimensions=(0, *moved.lhs_contracting_dimensions),
-                                      rhs_contracting_dimensions=(*rhs_group_dims, *rhs_contracting_dims))
-        result = contract(spread, other, (groups, *_sizes(left)), _sizes(right), grouped, integer)
-    return from_compute(result, dtype, inst.shape.element_type)
-
-
-def _placed(rank: int, present: tuple[int, ...]) -> list[int]:
-    """Where each of `rank` dimensions is found in an array [present[:-1]..., group, present[-1], 1, 1, ...]."""
-    spare = iter(range(len(present) + 1, rank + 1))
-    at = {d: k if k < len(present) - 1 else k + 1 for k, d in enumerate(present)}
-    return [at[d] if d in at else next(spare) for d in range(rank)]
+               operand_precision: Precision = (), algorithm: DotAlgorithm = ""): ...
 
 
 # ------------------------------------------------------------------------------------------- scaled dot
@@ -396,30 +202,7 @@ def scaled_dot_shape(declared: Shape | None, lhs: Shape, rhs: Shape, lhs_scale: 
     return dot_shape(declared, lhs, rhs, **dims)
 
 
-@op("scaled-dot", infer=scaled_dot_shape, inferable=False)
-def scaled_dot(inst, lhs, rhs, lhs_scale, rhs_scale, *, lhs_contracting_dims: Dims = (), rhs_contracting_dims: Dims = (),
-               lhs_batch_dims: Dims = (), rhs_batch_dims: Dims = (), operand_precision: Precision = (), algorithm: Raw = ""):
-    left, right, left_scale, right_scale = (o.shape for o in inst.operands)
-    numbers = DotDimensionNumbers(lhs_contracting_dims, rhs_contracting_dims, lhs_batch_dims, rhs_batch_dims)
-    types = [o.shape.element_type for o in inst.operands]
-    dtype = torch.float64 if F64 in types or inst.shape.element_type is F64 else torch.float32
-    if any(t.is_complex for t in types):
-        dtype = torch.complex128 if C128 in types else torch.complex64
-    one = _scaled(lhs, lhs_scale, left, left_scale, dtype)
-    other = _scaled(rhs, rhs_scale, right, right_scale, dtype)
-    return from_compute(contract(one, other, _sizes(left), _sizes(right), numbers), dtype, inst.shape.element_type)
-
-
-def _scaled(value: Any, scale: Any, shape: Shape, scales: Shape, dtype: torch.dtype) -> Any:
-    """`value` times `scale`, each entry of which stands for a block of elements."""
-    value, scale = to_compute(value, shape.element_type, dtype), to_compute(scale, scales.element_type, dtype)
-    if all(s in (1, n) for n, s in zip(shape.dimensions, scales.dimensions, strict=False)):
-        return value * scale
-    for dim, (n, s) in reversed(list(enumerate(zip(shape.dimensions, scales.dimensions, strict=True)))):
-        if s not in (1, n):
-            value, scale = value.unflatten(dim, (s, n // s)), scale.unsqueeze(dim + 1)
-    value = value * scale
-    for dim, (n, s) in enumerate(zip(shape.dimensions, scales.dimensions, strict=True)):
-        if s not in (1, n):
-            value = value.flatten(dim, dim + 1)
-    return value
+@op("scaled-dot", infer=scaled_dot_shape, traits=Trait.MIXED_PRECISION, inferable=False)
+def scaled_dot(lhs, rhs, lhs_scale, rhs_scale, *, lhs_contracting_dims: Dims = (), rhs_contracting_dims: Dims = (),
+               lhs_batch_dims: Dims = (), rhs_batch_dims: Dims = (), operand_precision: Precision = (),
+               algorithm: DotAlgorithm = ""): ...

@@ -1,14 +1,14 @@
-"""Op definitions: calls, loops, branches, tuples, asynchronous wrappers. Their bodies hand computations to the lowering."""
+"""Schemas: calls, loops, branches, tuples, asynchronous wrappers. Their bodies hand computations to the lowering."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..lowering.values import evaluator
+from ..hlo.attributes import Bool, FusionKind, Int, OperandAliases, Region, Regions, Text
+from ..hlo.schema import Control, Trait, op
+from ..hlo.structure import ASYNC_DONE, ASYNC_START, ASYNC_UPDATE, GET_TUPLE_ELEMENT, TUPLE
 from ..shape import Shape
 from ..types import PRED, S32
-from .attributes import Bool, FusionKind, Int, Raw, Region, Regions, Text
-from .definition import op
 from .shapes import require, require_declared
 
 
@@ -28,9 +28,8 @@ def _tuple_shape(declared: Shape | None, *elements: Shape) -> Shape:
     return Shape.tuple([e if e.is_tuple else e.without_layout() for e in elements])
 
 
-@op("tuple", infer=_tuple_shape, stablehlo="tuple", control=True)
-def tuple_(inst: Any, *elements: Any) -> Any:
-    return tuple(elements)
+@op(TUPLE, infer=_tuple_shape, stablehlo="tuple", traits=Trait.FREE | Trait.NO_TRAFFIC | Trait.MIXED_PRECISION)
+def tuple_(*elements): ...
 
 
 def _element_shape(declared: Shape | None, operand: Shape, *, index: int) -> Shape:
@@ -40,9 +39,9 @@ def _element_shape(declared: Shape | None, operand: Shape, *, index: int) -> Sha
     return operand.tuple_shapes[index]
 
 
-@op("get-tuple-element", infer=_element_shape, stablehlo="get_tuple_element", control=True)
-def get_tuple_element(inst: Any, operand: Any, *, index: Int) -> Any:
-    return operand[index]
+@op(GET_TUPLE_ELEMENT, infer=_element_shape, stablehlo="get_tuple_element",
+    traits=Trait.NO_TRAFFIC | Trait.MIXED_PRECISION)
+def get_tuple_element(operand, *, index: Int): ...
 
 
 # ------------------------------------------------------------------------------------------------ calls
@@ -53,9 +52,8 @@ def _call_shape(declared: Shape | None, *operands: Shape, to_apply: Any, **_: An
     return to_apply.root.shape
 
 
-@op("call", infer=_call_shape, stablehlo="call", control=True)
-def call(inst: Any, *operands: Any, to_apply: Region, is_composite: Bool = False, output_to_operand_aliasing: Raw = "") -> Any:
-    return evaluator().run(to_apply, operands)
+@op("call", infer=_call_shape, stablehlo="call", traits=Trait.MIXED_PRECISION, control=Control.CALL)
+def call(*operands, to_apply: Region, is_composite: Bool = False, output_to_operand_aliasing: OperandAliases = ""): ...
 
 
 def _fusion_shape(declared: Shape | None, *operands: Shape, calls: Any, **_: Any) -> Shape:
@@ -66,9 +64,8 @@ def _fusion_shape(declared: Shape | None, *operands: Shape, calls: Any, **_: Any
     return declared if declared is not None else root
 
 
-@op("fusion", infer=_fusion_shape, control=True, inferable=False)
-def fusion(inst: Any, *operands: Any, kind: FusionKind, calls: Region, output_to_operand_aliasing: Raw = "") -> Any:
-    return evaluator().run(calls, operands)
+@op("fusion", infer=_fusion_shape, traits=Trait.MIXED_PRECISION, inferable=False, control=Control.CALL)
+def fusion(*operands, kind: FusionKind, calls: Region, output_to_operand_aliasing: OperandAliases = ""): ...
 
 
 # ------------------------------------------------------------------------------------------------ branches and loops
@@ -98,13 +95,9 @@ def _conditional_shape(declared: Shape | None, selector: Shape, *operands: Shape
     return branches[0].root.shape
 
 
-@op("conditional", infer=_conditional_shape, stablehlo="case", control=True)
-def conditional(inst: Any, selector: Any, *operands: Any, true_computation: Region | None = None,
-                false_computation: Region | None = None, branch_computations: Regions = ()) -> Any:
-    from ..lowering.control import lower_conditional
-
-    branches = branch_computations or (true_computation, false_computation)
-    return lower_conditional(inst, selector, operands, [b for b in branches if b is not None])
+@op("conditional", infer=_conditional_shape, stablehlo="case", traits=Trait.MIXED_PRECISION, control=Control.BRANCHES)
+def conditional(selector, *operands, true_computation: Region | None = None, false_computation: Region | None = None,
+                branch_computations: Regions = ()): ...
 
 
 def _while_shape(declared: Shape | None, init: Shape, *, condition: Any, body: Any) -> Shape:
@@ -118,11 +111,8 @@ def _while_shape(declared: Shape | None, init: Shape, *, condition: Any, body: A
     return init
 
 
-@op("while", infer=_while_shape, stablehlo="while", control=True)
-def while_(inst: Any, init: Any, *, condition: Region, body: Region) -> Any:
-    from ..lowering.control import lower_while
-
-    return lower_while(inst, init, condition, body)
+@op("while", infer=_while_shape, stablehlo="while", traits=Trait.MIXED_PRECISION, control=Control.LOOP)
+def while_(init, *, condition: Region, body: Region): ...
 
 
 # ------------------------------------------------------------------------------------------------ async wrappers
@@ -139,11 +129,8 @@ def _async_start_shape(declared: Shape | None, *operands: Shape, calls: Any, **_
     return shape
 
 
-@op("async-start", infer=_async_start_shape, control=True, inferable=False)
-def async_start(inst: Any, *operands: Any, calls: Region, async_execution_thread: Text = "",
-                output_to_operand_aliasing: Raw = "") -> Any:
-    contexts = len(inst.shape.tuple_shapes) - 2
-    return (tuple(operands), evaluator().run(calls, operands), *(None,) * contexts)
+@op(ASYNC_START, infer=_async_start_shape, traits=Trait.MIXED_PRECISION, inferable=False, control=Control.START)
+def async_start(*operands, calls: Region, async_execution_thread: Text = "", output_to_operand_aliasing: OperandAliases = ""): ...
 
 
 def _async_update_shape(declared: Shape | None, operand: Shape, **_: Any) -> Shape:
@@ -151,9 +138,9 @@ def _async_update_shape(declared: Shape | None, operand: Shape, **_: Any) -> Sha
     return operand
 
 
-@op("async-update", infer=_async_update_shape, control=True, inferable=False)
-def async_update(inst: Any, operand: Any, *, calls: Region | None = None, async_execution_thread: Text = "") -> Any:
-    return operand
+@op(ASYNC_UPDATE, infer=_async_update_shape, traits=Trait.MIXED_PRECISION, inferable=False,
+    completes=(ASYNC_START, ASYNC_UPDATE))
+def async_update(operand, *, calls: Region | None = None, async_execution_thread: Text = ""): ...
 
 
 def _async_done_shape(declared: Shape | None, operand: Shape, **_: Any) -> Shape:
@@ -162,6 +149,6 @@ def _async_done_shape(declared: Shape | None, operand: Shape, **_: Any) -> Shape
     return parts[1]
 
 
-@op("async-done", infer=_async_done_shape, control=True, inferable=False)
-def async_done(inst: Any, operand: Any, *, calls: Region | None = None, async_execution_thread: Text = "") -> Any:
-    return operand[1]
+@op(ASYNC_DONE, infer=_async_done_shape, traits=Trait.MIXED_PRECISION, inferable=False,
+    completes=(ASYNC_START, ASYNC_UPDATE))
+def async_done(operand, *, calls: Region | None = None, async_execution_thread: Text = ""): ...

@@ -1,4 +1,4 @@
-"""Op definitions: dynamic sizes.
+"""Schemas: dynamic sizes.
 
 At run time a tensor has its actual size; the bound stands in the Shape only.
 """
@@ -7,23 +7,20 @@ from __future__ import annotations
 
 import math
 
-from ..lowering.kernels import movement as kernels
-from ..lowering.values import Host, Number, Splat, emit
+from ..hlo.attributes import Dims
+from ..hlo.schema import Trait, op
 from ..shape import UNBOUNDED, Shape
 from ..types import S32
-from .attributes import Dims
-from .definition import op
-from .movement import host_value
 from .shapes import require, require_arrays, require_declared_array
 
-_INT32_MAX = 2**31 - 1
+INT32_MAX = 2**31 - 1
 
 
 def get_dimension_size_shape(declared: Shape | None, operand: Shape, *, dimensions: tuple[int, ...]) -> Shape:
     """s32[]; the size must fit."""
     require_arrays(operand)
     _require_one_dimension(operand, dimensions)
-    require(operand.dimensions[dimensions[0]] <= _INT32_MAX, "the dimension's size does not fit in s32", got=operand)
+    require(operand.dimensions[dimensions[0]] <= INT32_MAX, "the dimension's size does not fit in s32", got=operand)
     return Shape(S32)
 
 
@@ -57,26 +54,13 @@ def _require_one_dimension(operand: Shape, dimensions: tuple[int, ...]) -> None:
 
 
 @op("get-dimension-size", infer=get_dimension_size_shape, stablehlo="get_dimension_size")
-def get_dimension_size(inst, operand, *, dimensions: Dims):
-    shape, dimension = inst.operands[0].shape, dimensions[0]
-    if not shape.dynamic_flags[dimension]:
-        return Splat(shape.dimensions[dimension])
-    bound = shape.dimensions[dimension]
-    high = _INT32_MAX if bound == UNBOUNDED else bound
-    return Splat(Host(emit(kernels.dimension_size, operand, dimension), 0, high))
+def get_dimension_size(operand, *, dimensions: Dims): ...
 
 
-@op("set-dimension-size", infer=set_dimension_size_shape, stablehlo="set_dimension_size", numbers="val", movement=True,
-    view=True)
-def set_dimension_size(inst, operand, val, *, dimensions: Dims):
-    dimension, given = dimensions[0], inst.operands[0].shape
-    bound = inst.shape.dimensions[dimension]
-    if isinstance(val, Number) and val == bound and not given.dynamic_flags[dimension]:
-        return operand
-    return emit(kernels.set_dimension_size, operand, host_value(val), dimension, _INT32_MAX if bound == UNBOUNDED else bound)
+@op("set-dimension-size", infer=set_dimension_size_shape, stablehlo="set_dimension_size", traits=Trait.MOVES_DATA)
+def set_dimension_size(operand, val, *, dimensions: Dims): ...
 
 
-@op("dynamic-reshape", infer=dynamic_reshape_shape, stablehlo="dynamic_reshape", inferable=False, numbers="dim_sizes",
-    movement=True, view=True)
-def dynamic_reshape(inst, operand, *dim_sizes):
-    return emit(kernels.dynamic_reshape, operand, tuple(host_value(s) for s in dim_sizes))
+@op("dynamic-reshape", infer=dynamic_reshape_shape, stablehlo="dynamic_reshape", traits=Trait.MOVES_DATA,
+    inferable=False)
+def dynamic_reshape(operand, *dim_sizes): ...

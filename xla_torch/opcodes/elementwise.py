@@ -1,355 +1,107 @@
-"""Op definitions: elementwise arithmetic of one and of two operands. Comparisons, clamp and select stand in `comparison.py`.
+"""Schemas: elementwise arithmetic of one and of two operands. Comparisons, clamp and select stand in `comparison.py`.
 
-Document: spec ops.md, sections 1 and 2. The plain cases are one torch call each; what torch leaves open or does otherwise
-(unsigned types in signed carriers, division by zero, complex numbers) goes to a kernel that stands in the program as one call.
+Specification: hlo/SPEC.md, Elementwise ops.
 """
 
 from __future__ import annotations
 
-import functools
-import math
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
-from ..hlo.ir import Instruction
-from ..lowering import values
-from ..lowering.kernels import elementwise as kernels
-from ..lowering.kernels import integers
-from ..lowering.values import Number
-from ..types import PRED, Kind, PrimitiveType, complex_part
-from .attributes import Accuracy
-from .definition import op
+from ..hlo.attributes import Accuracy
+from ..hlo.schema import Trait, op
+from ..shape import Shape
+from ..types import PRED, Kind, complex_part
 from .shapes import ANY, ARITHMETIC, FLOATING, INEXACT, INTEGRAL, LOGICAL, binary, complex_shape, unary
 
 _SIGNED = (Kind.SIGNED, Kind.FLOAT, Kind.COMPLEX)
+_DEAR = Trait.TRANSCENDENTAL
+_STEEP = Trait.SINGULAR_DERIVATIVE
+_MONOID = Trait.COMMUTATIVE | Trait.ASSOCIATIVE
 
 
 # ------------------------------------------------------------------------------------------- one operand
 
 
-def _unary(opcode: str, function: Callable[..., Any], *kinds: Kind, stablehlo: str = "",
-           of_complex: Callable[..., Any] | None = None, single: bool = False) -> None:
-    """Define an opcode whose body is one call of `function` (for complex operands of the kernel `of_complex`, if any), with
-    the attribute for the accuracy of its result. With `single`, floats of 16 bits are computed in F32: torch's own function
-    of these rounds on the way."""
+def _unary(opcode: str, *kinds: Kind, stablehlo: str = "", traits: Trait = Trait.NONE,
+           infer: Callable[..., Shape] | None = None) -> str:
+    def signature(operand: Any) -> None: ...
 
-    def body(inst: Instruction, operand: Any, *, result_accuracy: Accuracy = None) -> Any:
-        element_type = inst.shape.element_type
-        if of_complex is not None and element_type.is_complex:
-            return values.emit(of_complex, operand)
-        if single and element_type.bits == 16:
-            return function(operand.to(torch.float32)).to(element_type.carrier)
-        return function(operand)
-
-    op(opcode, infer=unary(*kinds), elementwise=True, stablehlo=stablehlo)(body)
+    return op(opcode, infer=infer or unary(*kinds), stablehlo=stablehlo, traits=Trait.ELEMENTWISE | traits)(signature)
 
 
-def _cube_root(operand: Any) -> Any:
-    return values.emit(kernels.cube_root, operand)
+def _function(opcode: str, *kinds: Kind, stablehlo: str = "", traits: Trait = Trait.NONE) -> str:
+    """A function that takes an attribute for the accuracy of its result."""
+
+    def signature(operand: Any, *, result_accuracy: Accuracy = None) -> None: ...
+
+    return op(opcode, infer=unary(*kinds), stablehlo=stablehlo, traits=Trait.ELEMENTWISE | traits)(signature)
 
 
-_unary("cbrt", _cube_root, *FLOATING, stablehlo="cbrt")
-_unary("cosine", torch.cos, *INEXACT, stablehlo="cosine")
-_unary("erf", torch.erf, *FLOATING, single=True)
-_unary("exponential", torch.exp, *INEXACT, stablehlo="exponential")
-_unary("exponential-minus-one", torch.expm1, *INEXACT, stablehlo="exponential_minus_one", of_complex=kernels.complex_expm1)
-_unary("log", torch.log, *INEXACT, stablehlo="log")
-_unary("log-plus-one", torch.log1p, *INEXACT, stablehlo="log_plus_one")
-_unary("logistic", torch.sigmoid, *INEXACT, stablehlo="logistic", of_complex=kernels.complex_logistic)
-_unary("rsqrt", torch.rsqrt, *INEXACT, stablehlo="rsqrt", of_complex=kernels.complex_rsqrt, single=True)
-_unary("sine", torch.sin, *INEXACT, stablehlo="sine")
-_unary("sqrt", torch.sqrt, *INEXACT, stablehlo="sqrt")
-_unary("tan", torch.tan, *INEXACT, stablehlo="tan")
-_unary("tanh", torch.tanh, *INEXACT, stablehlo="tanh")
+cbrt = _function("cbrt", *FLOATING, stablehlo="cbrt", traits=_DEAR | _STEEP)
+cosine = _function("cosine", *INEXACT, stablehlo="cosine", traits=_DEAR)
+erf = _function("erf", *FLOATING, traits=_DEAR)
+exponential = _function("exponential", *INEXACT, stablehlo="exponential", traits=_DEAR | _STEEP)
+exponential_minus_one = _function("exponential-minus-one", *INEXACT, stablehlo="exponential_minus_one", traits=_DEAR | _STEEP)
+log = _function("log", *INEXACT, stablehlo="log", traits=_DEAR | _STEEP)
+log_plus_one = _function("log-plus-one", *INEXACT, stablehlo="log_plus_one", traits=_DEAR | _STEEP)
+logistic = _function("logistic", *INEXACT, stablehlo="logistic", traits=_DEAR)
+rsqrt = _function("rsqrt", *INEXACT, stablehlo="rsqrt", traits=_DEAR | _STEEP)
+sine = _function("sine", *INEXACT, stablehlo="sine", traits=_DEAR)
+sqrt = _function("sqrt", *INEXACT, stablehlo="sqrt", traits=_DEAR | _STEEP)
+tan = _function("tan", *INEXACT, stablehlo="tan", traits=_DEAR | _STEEP)
+tanh = _function("tanh", *INEXACT, stablehlo="tanh", traits=_DEAR)
 # XLA's inference takes real operands only here, but its builder and StableHLO's chlo have complex ones: so have we.
-_unary("acos", torch.acos, *INEXACT)
-_unary("acosh", torch.acosh, *INEXACT)
-_unary("asin", torch.asin, *INEXACT)
-_unary("asinh", torch.asinh, *INEXACT)
-_unary("atan", torch.atan, *INEXACT)
-_unary("atanh", torch.atanh, *INEXACT)
-_unary("cosh", torch.cosh, *INEXACT)
-_unary("sinh", torch.sinh, *INEXACT)
+acos = _function("acos", *INEXACT, traits=_STEEP)
+acosh = _function("acosh", *INEXACT, traits=_STEEP)
+asin = _function("asin", *INEXACT, traits=_STEEP)
+asinh = _function("asinh", *INEXACT)
+atan = _function("atan", *INEXACT)
+atanh = _function("atanh", *INEXACT, traits=_STEEP)
+cosh = _function("cosh", *INEXACT)
+sinh = _function("sinh", *INEXACT)
 
-
-@op("abs", infer=unary(*_SIGNED, result=complex_part), elementwise=True, stablehlo="abs")
-def absolute(inst: Instruction, operand: Any) -> Any:
-    """Magnitude; of the smallest integer, that integer itself."""
-    return torch.abs(operand)
-
-
-@op("ceil", infer=unary(*FLOATING), elementwise=True, stablehlo="ceil")
-def ceil(inst: Instruction, operand: Any) -> Any:
-    return torch.ceil(operand)
-
-
-@op("floor", infer=unary(*FLOATING), elementwise=True, stablehlo="floor")
-def floor(inst: Instruction, operand: Any) -> Any:
-    return torch.floor(operand)
-
-
-@op("round-nearest-even", infer=unary(*FLOATING), elementwise=True, stablehlo="round_nearest_even")
-def round_nearest_even(inst: Instruction, operand: Any) -> Any:
-    return torch.round(operand)
-
-
-@op("round-nearest-afz", infer=unary(*FLOATING), elementwise=True, stablehlo="round_nearest_afz")
-def round_nearest_afz(inst: Instruction, operand: Any) -> Any:
-    return values.emit(kernels.round_half_away, operand)
-
-
-@op("sign", infer=unary(*_SIGNED), elementwise=True, stablehlo="sign")
-def sign(inst: Instruction, operand: Any) -> Any:
-    kind = inst.shape.element_type.kind
-    if kind is Kind.SIGNED:
-        return torch.sign(operand)
-    return values.emit(kernels.complex_sign if kind is Kind.COMPLEX else kernels.sign, operand)
-
-
-@op("negate", infer=unary(*ARITHMETIC), elementwise=True, stablehlo="negate")
-def negate(inst: Instruction, operand: Any) -> Any:
-    return values.emit(kernels.complex_negate, operand) if inst.shape.element_type.is_complex else -operand
-
-
-@op("not", infer=unary(*LOGICAL), elementwise=True, stablehlo="not")
-def logical_not(inst: Instruction, operand: Any) -> Any:
-    """Bitwise; logical for PRED."""
-    return ~operand
-
-
-@op("popcnt", infer=unary(*INTEGRAL), elementwise=True, stablehlo="popcnt")
-def popcnt(inst: Instruction, operand: Any) -> Any:
-    return values.emit(integers.population_count, operand, inst.shape.element_type.bits)
-
-
-@op("count-leading-zeros", infer=unary(*INTEGRAL), elementwise=True, stablehlo="count_leading_zeros")
-def count_leading_zeros(inst: Instruction, operand: Any) -> Any:
-    return values.emit(integers.count_leading_zeros, operand, inst.shape.element_type.bits)
-
-
-@op("is-finite", infer=unary(*FLOATING, result=lambda _: PRED), elementwise=True, stablehlo="is_finite")
-def is_finite(inst: Instruction, operand: Any) -> Any:
-    return torch.isfinite(operand)
-
-
-@op("real", infer=unary(*INEXACT, result=complex_part), elementwise=True, view=True, stablehlo="real")
-def real(inst: Instruction, operand: Any) -> Any:
-    """Real part; a real operand is its own."""
-    return torch.real(operand) if inst.operands[0].shape.element_type.is_complex else operand
-
-
-@op("imag", infer=unary(*INEXACT, result=complex_part), elementwise=True, view=True, stablehlo="imag")
-def imag(inst: Instruction, operand: Any) -> Any:
-    """Imaginary part; zeros for a real operand."""
-    return torch.imag(operand) if inst.operands[0].shape.element_type.is_complex else torch.zeros_like(operand)
+abs_ = _unary("abs", infer=unary(*_SIGNED, result=complex_part), stablehlo="abs")
+ceil = _unary("ceil", *FLOATING, stablehlo="ceil")
+floor = _unary("floor", *FLOATING, stablehlo="floor")
+round_nearest_even = _unary("round-nearest-even", *FLOATING, stablehlo="round_nearest_even")
+round_nearest_afz = _unary("round-nearest-afz", *FLOATING, stablehlo="round_nearest_afz")
+sign = _unary("sign", *_SIGNED, stablehlo="sign")
+negate = _unary("negate", *ARITHMETIC, stablehlo="negate")
+not_ = _unary("not", *LOGICAL, stablehlo="not")
+popcnt = _unary("popcnt", *INTEGRAL, stablehlo="popcnt")
+count_leading_zeros = _unary("count-leading-zeros", *INTEGRAL, stablehlo="count_leading_zeros")
+is_finite = _unary("is-finite", infer=unary(*FLOATING, result=lambda _: PRED), stablehlo="is_finite")
+real = _unary("real", infer=unary(*INEXACT, result=complex_part), stablehlo="real")
+imag = _unary("imag", infer=unary(*INEXACT, result=complex_part), stablehlo="imag")
 
 
 # ------------------------------------------------------------------------------------------- two operands
 
 
-def _binary(opcode: str, *kinds: Kind, numbers: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Define an opcode of two operands. Floats of different widths are brought to the result's before the body runs."""
+def _binary(opcode: str, *kinds: Kind, traits: Trait = Trait.NONE) -> str:
+    def signature(lhs: Any, rhs: Any) -> None: ...
 
-    def define(body: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(body)
-        def aligned(inst: Instruction, lhs: Any, rhs: Any) -> Any:
-            return body(inst, *at_one_width(inst, inst.shape.element_type.carrier, lhs, rhs))
-
-        op(opcode, infer=binary(*kinds), elementwise=True, numbers=numbers, stablehlo=opcode.replace("-", "_"))(aligned)
-        return body
-
-    return define
+    return op(opcode, infer=binary(*kinds), stablehlo=opcode.replace("-", "_"), traits=Trait.ELEMENTWISE | traits)(signature)
 
 
-def at_one_width(inst: Instruction, carrier: torch.dtype | None, *operands: Any) -> tuple[Any, ...]:
-    """The operands in this carrier where they are floats of different widths; unchanged where all types are equal."""
-    types = [o.shape.element_type for o in inst.operands[-len(operands):]]
-    if all(t is types[0] for t in types):
-        return operands
-    return tuple(v if isinstance(v, Number) or t.carrier is carrier else v.to(carrier)
-                 for v, t in zip(operands, types, strict=True))
+add = _binary("add", *ANY, traits=_MONOID)
+subtract = _binary("subtract", *ARITHMETIC)
+multiply = _binary("multiply", *ANY, traits=_MONOID)
+divide = _binary("divide", *ARITHMETIC, traits=_STEEP)
+remainder = _binary("remainder", *ARITHMETIC[:-1])
+maximum = _binary("maximum", *ANY, traits=_MONOID)
+minimum = _binary("minimum", *ANY, traits=_MONOID)
+power = _binary("power", *ARITHMETIC, traits=_DEAR | _STEEP)
+atan2 = _binary("atan2", *INEXACT, traits=_DEAR | _STEEP)
+and_ = _binary("and", *LOGICAL, traits=_MONOID)
+or_ = _binary("or", *LOGICAL, traits=_MONOID)
+xor = _binary("xor", *LOGICAL, traits=_MONOID)
+shift_left = _binary("shift-left", *INTEGRAL)
+shift_right_arithmetic = _binary("shift-right-arithmetic", *INTEGRAL)
+shift_right_logical = _binary("shift-right-logical", *INTEGRAL)
+mulhi = _binary("mulhi", *INTEGRAL, traits=Trait.COMMUTATIVE)
 
 
-@_binary("add", *ANY, numbers="lhs rhs")
-def add(inst: Instruction, lhs: Any, rhs: Any) -> Any:
-    """Integers wrap; the sum of PREDs is their disjunction."""
-    if inst.shape.element_type.is_complex:
-        return values.emit(kernels.complex_add, lhs, rhs)
-    return lhs | rhs if inst.shape.element_type is PRED else lhs + rhs
-
-
-@_binary("subtract", *ARITHMETIC, numbers="lhs rhs")
-def subtract(inst: Instruction, lhs: Any, rhs: Any) -> Any:
-    if inst.shape.element_type.is_complex:
-        return values.emit(kernels.complex_subtract, lhs, rhs)
-    return lhs - rhs
-
-
-@_binary("multiply", *ANY, numbers="lhs rhs")
-def multiply(inst: Instruction, lhs: Any, rhs: Any) -> Any:
-    """Integers wrap; the product of PREDs is their conjunction."""
-    return lhs & rhs if inst.shape.element_type is PRED else lhs * rhs
-
-
-@_binary("divide", *ARITHMETIC, numbers="lhs rhs")
-def divide(inst: Instruction, lhs: Any, rhs: Any) -> Any:
-    """Integers truncate toward zero; x / 0 is -1 or, unsigned, has all bits set; MIN / -1 is MIN."""
-    element_type = inst.shape.element_type
-    if element_type.is_complex:
-        return values.emit(kernels.complex_divide, lhs, rhs)
-    if element_type.is_floating:
-        return _float_quotient(lhs, rhs, element_type)
-    if element_type.is_signed:
-        return values.emit(integers.divide_signed, lhs, rhs)
-    shift = _log2(rhs)
-    if shift is None:
-        return values.emit(integers.divide_unsigned, lhs, rhs, element_type.bits)
-    return _shift_right_by(lhs, shift, element_type)
-
-
-@_binary("remainder", *ARITHMETIC[:-1], numbers="lhs rhs")
-def remainder(inst: Instruction, lhs: Any, rhs: Any) -> Any:
-    """The dividend's sign. Integers: x % 0 is x, MIN % -1 is 0. Floats: C's fmod."""
-    element_type = inst.shape.element_type
-    if element_type.is_floating:
-        return values.emit(kernels.float_remainder, lhs, rhs)
-    if element_type.is_signed:
-        return values.emit(integers.remainder_signed, lhs, rhs)
-    return values.emit(integers.remainder_unsigned, lhs, rhs, element_type.bits) if _log2(rhs) is None else lhs & (rhs - 1)
-
-
-def _float_quotient(lhs: Any, rhs: Any, element_type: PrimitiveType) -> Any:
-    """The quotient, rounded once. Of a number and a tensor torch would multiply the number with the reciprocal, and CUDA
-    divides by a number in the same way."""
-    if isinstance(lhs, Number):
-        return torch.reciprocal(rhs) if lhs == 1.0 else values.emit(kernels.quotient, lhs, rhs)
-    if isinstance(rhs, Number) and values.device().type != "cpu" and not _has_exact_inverse(rhs):
-        rhs = as_tensor(rhs, element_type)
-    return lhs / rhs
-
-
-def _has_exact_inverse(number: Any) -> bool:
-    """Whether 1 / number is a normal float: powers of two have one, if they are not too large or too small."""
-    return abs(math.frexp(number)[0]) == 0.5 and 2.0**-14 <= abs(number) <= 2.0**14
-
-
-def _log2(number: Any) -> int | None:
-    """The exponent of a Python number that is a power of two (and positive in its carrier), else None."""
-    is_power = isinstance(number, int) and number > 0 and number & (number - 1) == 0
-    return number.bit_length() - 1 if is_power else None
-
-
-def as_tensor(operand: Any, element_type: PrimitiveType) -> Any:
-    """A Python number as a 0-dimensional tensor, for torch functions that take none; other operands as they are."""
-    return values.constant(torch.tensor(operand, dtype=element_type.carrier)) if isinstance(operand, Number) else operand
-
-
-@_binary("maximum", *ANY, numbers="rhs")
-def maximum(inst: Instruction, lhs: Any, rhs: Any) -> Any:
-    """NaN where either operand is NaN. Of two zeros of different sign either may be the result, as in XLA's evaluator."""
-    return _extreme(inst, lhs, rhs, largest=True)
-
-
-@_binary("minimum", *ANY, numbers="rhs")
-def minimum(inst: Instruction, lhs: Any, rhs: Any) -> Any:
-    """NaN where either operand is NaN. Of two zeros of different sign either may be the result, as in XLA's evaluator."""
-    return _extreme(inst, lhs, rhs, largest=False)
-
-
-def _extreme(inst: Instruction, lhs: Any, rhs: Any, largest: bool) -> Any:
-    element_type = inst.shape.element_type
-    if element_type is PRED:
-        return lhs | rhs if largest else lhs & rhs
-    if element_type.is_complex:
-        return values.emit(kernels.complex_extreme, lhs, rhs, largest)
-    if element_type.hides_sign:
-        return values.emit(integers.unsigned_extreme, lhs, rhs, largest)
-    if element_type.is_floating and not isinstance(rhs, Number):
-        return torch.maximum(lhs, rhs) if largest else torch.minimum(lhs, rhs)
-    # A number, or an integer that may be one on the host when the program runs: these take numbers and tensors. clamp with one
-    # bound, a number, does not pass NaN on before torch 2.12.
-    return torch.clamp_min(lhs, rhs) if largest else torch.clamp_max(lhs, rhs)
-
-
-@_binary("power", *ARITHMETIC, numbers="lhs rhs")
-def power(inst: Instruction, lhs: Any, rhs: Any) -> Any:
-    """C's pow. Integers wrap; a negative exponent gives 0 but for the bases 1 and -1."""
-    element_type = inst.shape.element_type
-    if element_type.is_integral:
-        return values.emit(integers.power, lhs, rhs, element_type.hides_sign)
-    if element_type.is_complex:
-        return values.emit(kernels.complex_power, lhs, rhs)
-    if isinstance(rhs, Number) and rhs in (0.5, -0.5):
-        # torch takes such a number for a square root, which differs from pow at -0 and -inf.
-        rhs = as_tensor(rhs, element_type)
-    return torch.pow(lhs, rhs)
-
-
-@_binary("atan2", *INEXACT)
-def atan2(inst: Instruction, lhs: Any, rhs: Any) -> Any:
-    if inst.shape.element_type.is_complex:
-        return values.emit(kernels.complex_atan2, lhs, rhs)
-    return torch.atan2(lhs, rhs)
-
-
-@_binary("and", *LOGICAL, numbers="lhs rhs")
-def logical_and(inst: Instruction, lhs: Any, rhs: Any) -> Any:
-    return lhs & rhs
-
-
-@_binary("or", *LOGICAL, numbers="lhs rhs")
-def logical_or(inst: Instruction, lhs: Any, rhs: Any) -> Any:
-    return lhs | rhs
-
-
-@_binary("xor", *LOGICAL, numbers="lhs rhs")
-def logical_xor(inst: Instruction, lhs: Any, rhs: Any) -> Any:
-    return lhs ^ rhs
-
-
-@_binary("shift-left", *INTEGRAL, numbers="rhs")
-def shift_left(inst: Instruction, lhs: Any, rhs: Any) -> Any:
-    """The amount counts as unsigned; one of the width or more gives 0, which is torch's meaning as well."""
-    return lhs << rhs
-
-
-@_binary("shift-right-arithmetic", *INTEGRAL, numbers="rhs")
-def shift_right_arithmetic(inst: Instruction, lhs: Any, rhs: Any) -> Any:
-    """Copies of the top bit come in, in unsigned types as well; an amount of the width or more leaves only these."""
-    element_type = inst.shape.element_type
-    if element_type.is_signed or element_type.hides_sign:
-        return lhs >> rhs
-    return values.emit(integers.shift_right_arithmetic_unsigned, lhs, rhs, element_type.bits)
-
-
-@_binary("shift-right-logical", *INTEGRAL, numbers="rhs")
-def shift_right_logical(inst: Instruction, lhs: Any, rhs: Any) -> Any:
-    """Zeros come in. The amount counts as unsigned; one of the width or more gives 0."""
-    element_type = inst.shape.element_type
-    if isinstance(rhs, Number) and 0 <= rhs < element_type.bits:  # pyright: ignore[reportOperatorIssue]
-        return _shift_right_by(lhs, int(rhs), element_type)  # pyright: ignore[reportArgumentType]
-    return values.emit(integers.shift_right_logical, lhs, rhs, element_type.bits)
-
-
-def _shift_right_by(operand: Any, amount: int, element_type: PrimitiveType) -> Any:
-    """A logical shift by an amount that is known and in range."""
-    if amount == 0 or not (element_type.is_signed or element_type.hides_sign):
-        return operand >> amount
-    if element_type.is_narrow:
-        return (operand & ((1 << element_type.bits) - 1)) >> amount
-    return (operand >> amount) & ((1 << (element_type.bits - amount)) - 1)
-
-
-@_binary("mulhi", *INTEGRAL, numbers="lhs rhs")
-def mulhi(inst: Instruction, lhs: Any, rhs: Any) -> Any:
-    """The upper half of the product of twice the width."""
-    element_type = inst.shape.element_type
-    return values.emit(integers.high_product, lhs, rhs, element_type.bits, element_type.is_unsigned)
-
-
-@op("complex", infer=complex_shape, elementwise=True, stablehlo="complex")
-def complex_of(inst: Instruction, lhs: Any, rhs: Any) -> Any:
-    """Real part `lhs`, imaginary part `rhs`."""
-    return torch.complex(lhs, rhs)
+@op("complex", infer=complex_shape, stablehlo="complex", traits=Trait.ELEMENTWISE)
+def complex_(lhs, rhs): ...

@@ -1,20 +1,13 @@
-"""Op definitions: what appears in compiled programs only (bitcast, copies in two halves, barriers, custom calls).
+"""Schemas: what appears in compiled programs only (bitcast, copies in two halves, barriers, custom calls).
 
-Document: spec `ops.md`, sections 9 and 12.
+Specification: hlo/SPEC.md, Compiled programs.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-from ..hlo.ir import Computation
-from ..hlo.literal import Literal
-from ..interop import custom_calls
-from ..lowering.kernels import internal as kernels
-from ..lowering.values import Splat, emit
-from ..shape import Shape
-from ..types import PrimitiveType
-from .attributes import (
+from ..hlo.attributes import (
     Bool,
     ConvDimsCodec,
     ConvolutionDimensionNumbers,
@@ -22,37 +15,38 @@ from .attributes import (
     CustomCallSchedule,
     Int,
     LiteralCodec,
+    OperandAliases,
     PaddingType,
     Precision,
     Raw,
     RawCodec,
     RegionCodec,
     Regions,
+    ShapeTexts,
     Text,
     Window,
 )
-from .contraction import permuted
-from .convert import reinterpreted
-from .definition import op
+from ..hlo.ir import Computation
+from ..hlo.literal import Literal
+from ..hlo.reader import Reader
+from ..hlo.schema import Trait, op
+from ..shape import Shape
 from .shapes import has_parts, require, require_arrays, require_declared, require_declared_array
-
-if TYPE_CHECKING:
-    from ..hlo.parser import Parser
 
 
 class DomainCodec(RawCodec):
     """``{kind="sharding", entry={...}, exit={...}}``, kept as text."""
 
-    def parse(self, parser: Parser) -> str:
-        start = parser.skip()
+    def parse(self, reader: Reader) -> str:
+        start = reader.skip()
         for mark in ("{", "kind", "=", '"sharding"', ",", "entry", "="):
-            parser.expect(mark, "in a domain")
-        parser.balanced()
+            reader.expect(mark, "in a domain")
+        reader.balanced()
         for mark in (",", "exit", "="):
-            parser.expect(mark, "in a domain")
-        parser.balanced()
-        parser.expect("}", "at the end of a domain")
-        return parser.text[start:parser.pos]
+            reader.expect(mark, "in a domain")
+        reader.balanced()
+        reader.expect("}", "at the end of a domain")
+        return reader.text[start:reader.pos]
 
 
 Domain = Annotated[str, DomainCodec()]
@@ -73,43 +67,10 @@ def bitcast_shape(declared: Shape | None, operand: Shape, **_: Any) -> Shape:
     return shape
 
 
-@op("bitcast", infer=bitcast_shape, inferable=False, movement=True, view=True)
-def bitcast(inst, operand, *, result_layout: Raw = ""):
-    source, target = inst.operands[0].shape, inst.shape
-    same_type = source.element_type is target.element_type
-    if _keeps_order(source, target) and (same_type or source.dimensions == target.dimensions):
-        value = operand if same_type else _viewed(operand, source.element_type, target.element_type)
-        return value if source.dimensions == target.dimensions else value.reshape(target.dimensions)
-    # To the order in memory, to the result's sizes in memory, and to the result's order.
-    value = permuted(operand, source.minor_to_major[::-1])
-    stored = [target.dimensions[d] for d in reversed(target.minor_to_major)]
-    if not same_type:
-        value = _viewed(value, source.element_type, target.element_type)
-    value = value.reshape(stored)
-    order = target.minor_to_major[::-1]
-    return permuted(value, [order.index(d) for d in range(target.rank)])
-
-
-def _keeps_order(source: Shape, target: Shape) -> bool:
-    """Row-major on both sides, or the same dimensions in the same layout."""
-    row_major = all(_significant(s) == sorted(_significant(s), reverse=True) for s in (source, target))
-    return row_major or (source.dimensions == target.dimensions and source.minor_to_major == target.minor_to_major)
-
-
-def _significant(shape: Shape) -> list[int]:
-    """The layout without dimensions of size 1, whose place does not matter."""
-    return [d for d in shape.minor_to_major if shape.dimensions[d] != 1]
-
-
-def _viewed(value: Any, source: PrimitiveType, target: PrimitiveType) -> Any:
-    """The elements' bits as elements of another type; of another width, flat and in the order of memory."""
-    if source.is_narrow or target.is_narrow:
-        if target.bits > source.bits:
-            value = value.reshape(-1, target.bits // source.bits)
-        return reinterpreted(value, source, target)
-    if source.bits == target.bits:
-        return value.view(target.carrier)
-    return emit(kernels.reinterpret, value, target.carrier)
+@op("bitcast", infer=bitcast_shape,
+    traits=(Trait.MOVES_DATA | Trait.REARRANGES | Trait.FORWARDS | Trait.READS_LAYOUT | Trait.FREE | Trait.NO_TRAFFIC),
+    inferable=False)
+def bitcast(operand, *, result_layout: Raw = ""): ...
 
 
 # ------------------------------------------------------------------------------------------- copies in two halves
@@ -126,9 +87,8 @@ def copy_start_shape(declared: Shape | None, operand: Shape, *, cross_program_pr
     return shape
 
 
-@op("copy-start", infer=copy_start_shape, inferable=False, movement=True, view=True)
-def copy_start(inst, operand, *, cross_program_prefetch_index: Int | None = None):
-    return (operand, operand, *(Splat(0, s.dimensions) for s in inst.shape.tuple_shapes[2:]))
+@op("copy-start", infer=copy_start_shape, traits=Trait.MOVES_DATA | Trait.MIXED_PRECISION, inferable=False)
+def copy_start(operand, *, cross_program_prefetch_index: Int | None = None): ...
 
 
 def copy_done_shape(declared: Shape | None, operand: Shape, **_: Any) -> Shape:
@@ -138,9 +98,9 @@ def copy_done_shape(declared: Shape | None, operand: Shape, **_: Any) -> Shape:
     return operand.tuple_shapes[0].without_layout()
 
 
-@op("copy-done", infer=copy_done_shape, inferable=False, movement=True, view=True)
-def copy_done(inst, operand):
-    return operand[0]
+@op("copy-done", infer=copy_done_shape, traits=Trait.MOVES_DATA | Trait.MIXED_PRECISION, inferable=False,
+    completes=("copy-start",))
+def copy_done(operand): ...
 
 
 # ------------------------------------------------------------------------------------------- order and placement
@@ -151,14 +111,13 @@ def operand_shape(declared: Shape | None, operand: Shape, *_others: Shape, **_: 
     return operand.without_layout()
 
 
-@op("opt-barrier", infer=operand_shape, stablehlo="optimization_barrier", inferable=False, movement=True, view=True)
-def opt_barrier(inst, operand):
-    return operand
+@op("opt-barrier", infer=operand_shape, stablehlo="optimization_barrier",
+    traits=Trait.MOVES_DATA | Trait.FORWARDS | Trait.NO_TRAFFIC | Trait.MIXED_PRECISION, inferable=False)
+def opt_barrier(operand): ...
 
 
-@op("domain", infer=operand_shape, movement=True, view=True)
-def domain(inst, operand, *, domain: Domain):
-    return operand
+@op("domain", infer=operand_shape, traits=Trait.MOVES_DATA | Trait.FORWARDS | Trait.MIXED_PRECISION)
+def domain(operand, *, domain: Domain): ...
 
 
 def add_dependency_shape(declared: Shape | None, operand: Shape, token: Shape, **_: Any) -> Shape:
@@ -167,25 +126,32 @@ def add_dependency_shape(declared: Shape | None, operand: Shape, token: Shape, *
     return operand.without_layout()
 
 
-@op("add-dependency", infer=add_dependency_shape, movement=True, view=True)
-def add_dependency(inst, operand, token):
-    return operand
+@op("add-dependency", infer=add_dependency_shape, traits=Trait.MOVES_DATA | Trait.FORWARDS | Trait.NO_TRAFFIC)
+def add_dependency(operand, token): ...
 
 
 # ------------------------------------------------------------------------------------------- custom calls
 
 
-def custom_call_shape(declared: Shape | None, *operands: Shape, custom_call_target: str, **_: Any) -> Shape:
+def custom_call_shape(declared: Shape | None, *operands: Shape, custom_call_target: str, operand_layout_constraints: str = "",
+                      **_: Any) -> Shape:
     """The declared shape."""
     require(bool(custom_call_target), "the custom call has no target", repr(custom_call_target), "a name")
+    if operand_layout_constraints:
+        given = Shape.parse(f"({operand_layout_constraints.strip()[1:-1]})").tuple_shapes
+        require(len(given) == len(operands), "not one layout constraint for each operand", operand_layout_constraints,
+                f"{len(operands)} shapes")
+        for shape, operand in zip(given, operands, strict=True):
+            require(shape.compatible(operand), "a layout constraint is for another shape than the operand's", shape, operand)
     return require_declared(declared)
 
 
-@op("custom-call", infer=custom_call_shape, stablehlo="custom_call", inferable=False, effect="custom_call_has_side_effect")
-def custom_call(inst, *operands, custom_call_target: Text, api_version: CustomCallApiVersion = "API_VERSION_ORIGINAL",
-                custom_call_has_side_effect: Bool = False, operand_layout_constraints: Raw = "", to_apply: OptionalRegion = None,
-                called_computations: Regions = (), output_to_operand_aliasing: Raw = "",
-                schedule: CustomCallSchedule = "SCHEDULE_NONE", window: Window = (), dim_labels: OptionalConvDims = None,
-                feature_group_count: Int = 1, batch_group_count: Int = 1, padding_type: PaddingType = "PADDING_VALID",
-                literal: OptionalLiteral = None, operand_precision: Precision = ()):
-    return custom_calls.call(inst, operands)
+@op("custom-call", infer=custom_call_shape, stablehlo="custom_call", traits=Trait.MIXED_PRECISION,
+    effect="custom_call_has_side_effect", inferable=False)
+def custom_call(*operands, custom_call_target: Text, api_version: CustomCallApiVersion = "API_VERSION_ORIGINAL",
+                custom_call_has_side_effect: Bool = False, operand_layout_constraints: ShapeTexts = "",
+                to_apply: OptionalRegion = None, called_computations: Regions = (),
+                output_to_operand_aliasing: OperandAliases = "", schedule: CustomCallSchedule = "SCHEDULE_NONE",
+                window: Window = (), dim_labels: OptionalConvDims = None, feature_group_count: Int = 1,
+                batch_group_count: Int = 1, padding_type: PaddingType = "PADDING_INVALID",
+                literal: OptionalLiteral = None, operand_precision: Precision = ()): ...

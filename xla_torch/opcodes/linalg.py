@@ -1,31 +1,16 @@
-"""Op definitions: linalg (cholesky, triangular-solve, fft). Document: spec `ops.md`, section 7."""
+"""Schemas: linalg (cholesky, triangular-solve, fft). Specification: hlo/SPEC.md, Linear algebra."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
-from ..lowering import values
-from ..lowering.kernels import linalg as kernels
+from ..hlo.attributes import Bool, Dims, FftType, TransposeKind
+from ..hlo.schema import op
 from ..shape import Shape
-from ..types import C64, C128, F32, F64, PrimitiveType, complex_part
-from .attributes import Bool, Dims, FftType, TransposeKind
+from ..types import C64, C128, F32, F64, complex_part
 from .contraction import same_size
-from .definition import op
 from .shapes import require, require_arrays
-
-
-def _wide(value: Any, element_type: PrimitiveType) -> Any:
-    """torch factorises float32, float64 and complex only: smaller floats are computed in float32."""
-    return value.to(torch.float32) if element_type.bits < 32 and element_type.carrier is not torch.float32 else value
-
-
-def _back(value: Any, element_type: PrimitiveType) -> Any:
-    return value.to(element_type.carrier) if element_type.bits < 32 and element_type.carrier is not torch.float32 else value
-
 
 # ------------------------------------------------------------------------------------------- cholesky
 
@@ -40,12 +25,7 @@ def cholesky_shape(declared: Shape | None, a: Shape, **_: Any) -> Shape:
 
 
 @op("cholesky", infer=cholesky_shape, stablehlo="cholesky")
-def cholesky(inst, a, *, lower: Bool = False):
-    element_type = inst.shape.element_type
-    # The factor of a matrix that is not positive definite is NaN, decided on the device.
-    factor = torch.linalg.cholesky_ex(_wide(a, element_type), upper=not lower)
-    failed = (factor[1] != 0).unsqueeze(-1).unsqueeze(-1)
-    return _back(torch.where(failed, math.nan, factor[0]), element_type)
+def cholesky(a, *, lower: Bool = False): ...
 
 
 # ------------------------------------------------------------------------------------------- triangular solve
@@ -69,17 +49,8 @@ def triangular_solve_shape(declared: Shape | None, a: Shape, b: Shape, *, left_s
 
 
 @op("triangular-solve", infer=triangular_solve_shape, stablehlo="triangular_solve")
-def triangular_solve(inst, a, b, *, left_side: Bool = False, lower: Bool = False, unit_diagonal: Bool = False,
-                     transpose_a: TransposeKind):
-    element_type = inst.shape.element_type
-    a, b = _wide(a, element_type), _wide(b, element_type)
-    if transpose_a == "NO_TRANSPOSE":
-        upper = not lower
-    else:
-        upper, a = lower, a.transpose(-2, -1)
-        if transpose_a == "ADJOINT" and element_type.is_complex:
-            a = a.conj()
-    return _back(torch.linalg.solve_triangular(a, b, upper=upper, left=left_side, unitriangular=unit_diagonal), element_type)
+def triangular_solve(a, b, *, left_side: Bool = False, lower: Bool = False, unit_diagonal: Bool = False,
+                     transpose_a: TransposeKind): ...
 
 
 # ------------------------------------------------------------------------------------------- fft
@@ -101,7 +72,7 @@ def fft_shape(declared: Shape | None, operand: Shape, *, fft_type: str, fft_leng
     require(fitting, f"{fft_type} does not take this element type", operand, "f32 or f64" if real_input else "c64 or c128")
     expected = list(fft_length)
     if fft_type == "IRFFT":
-        expected[-1] = _half(fft_length[-1])
+        expected[-1] = _half(fft_length[-1]) or min(operand.dimensions[-1], 1)  # nothing is made of one value, or of none
     require(all(map(same_size, operand.dimensions[-count:], expected)), f"the operand does not fit the fft_length of {fft_type}",
             f"{operand}, fft_length {list(fft_length)}", f"last dimensions {expected}")
     element_type, dims = operand.element_type, list(operand.dimensions)
@@ -118,16 +89,4 @@ def _half(length: int) -> int:
 
 
 @op("fft", infer=fft_shape, stablehlo="fft")
-def fft(inst, operand, *, fft_type: FftType, fft_length: Dims):
-    if 0 in inst.shape.dimensions or 0 in inst.operands[0].shape.dimensions:
-        return values.emit(torch.zeros, inst.shape.dimensions, dtype=inst.shape.element_type.carrier, device=values.device())
-    dims = list(range(-len(fft_length), 0))
-    if fft_type == "FFT":
-        return torch.fft.fftn(operand, dim=dims)
-    if fft_type == "IFFT":
-        return torch.fft.ifftn(operand, dim=dims)
-    if fft_type == "RFFT":
-        return torch.fft.rfftn(operand, dim=dims)
-    if values.device().type != "cpu":
-        return values.emit(kernels.inverse_real_fft, operand, tuple(fft_length))
-    return torch.fft.irfftn(operand, s=list(fft_length), dim=dims)
+def fft(operand, *, fft_type: FftType, fft_length: Dims): ...

@@ -1,21 +1,15 @@
-"""Op definitions: data movement and constants."""
+"""Schemas: data movement and constants."""
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Sequence
-from typing import Any
 
-import torch
-
-from ..errors import ExecutionError
+from ..hlo.attributes import Dims, Int, LiteralWithShape, Padding, SliceBounds
 from ..hlo.literal import Literal
-from ..lowering.kernels import movement as kernels
-from ..lowering.values import Host, Number, device, emit
+from ..hlo.schema import Trait, op
+from ..hlo.structure import CONSTANT, PARAMETER
 from ..shape import UNBOUNDED, Shape
 from ..types import PRED, PrimitiveType, higher_precision, same_type_ignoring_precision
-from .attributes import Dims, Int, LiteralWithShape, Padding, SliceBounds
-from .definition import op
 from .shapes import merge_size, require, require_arrays, require_declared, require_declared_array
 
 # --------------------------------------------------------------------------------------------- shapes
@@ -184,111 +178,51 @@ def _common_type(a: Shape, b: Shape) -> PrimitiveType:
     return a.element_type if same else higher_precision(a.element_type, b.element_type)
 
 
-# --------------------------------------------------------------------------------------------- bodies
+# --------------------------------------------------------------------------------------------- schemas
 
 
-@op("broadcast", infer=broadcast_shape, stablehlo="broadcast_in_dim", movement=True, view=True)
-def broadcast(inst, operand, *, dimensions: Dims = ()):
-    given = inst.operands[0].shape
-    order = sorted(range(given.rank), key=dimensions.__getitem__)
-    if order != list(range(given.rank)):
-        operand = operand.permute(order)
-    mapped = {dimensions[d]: d for d in order}
-    missing = [d for d in range(inst.shape.rank) if d not in mapped]
-    leading = missing == list(range(len(missing)))  # expand prepends dimensions by itself
-    for d in () if leading else missing:
-        operand = operand.unsqueeze(d)
-    # A dynamic dimension keeps the size that the operand has at run time.
-    sizes = [-1 if d in mapped and given.dynamic_flags[mapped[d]] else size for d, size in enumerate(inst.shape.dimensions)]
-    return operand.expand(sizes) if missing else operand
+@op("broadcast", infer=broadcast_shape, stablehlo="broadcast_in_dim",
+    traits=Trait.MOVES_DATA | Trait.REARRANGES | Trait.FREE)
+def broadcast(operand, *, dimensions: Dims = ()): ...
 
 
-@op("reshape", infer=reshape_shape, stablehlo="reshape", inferable=False, movement=True, view=True)
-def reshape(inst, operand, *, inferred_dimension: Int = -1):
-    given = inst.operands[0].shape
-    if given.is_static and inst.shape.is_static:
-        return operand.reshape(inst.shape.dimensions)
-    return emit(kernels.reshape_dynamic, operand, given.dimensions, inst.shape.dimensions, inst.shape.dynamic_flags)
+@op("reshape", infer=reshape_shape, stablehlo="reshape",
+    traits=Trait.MOVES_DATA | Trait.REARRANGES | Trait.FORWARDS | Trait.FREE, inferable=False)
+def reshape(operand, *, inferred_dimension: Int = -1): ...
 
 
-@op("transpose", infer=transpose_shape, stablehlo="transpose", movement=True, view=True)
-def transpose(inst, operand, *, dimensions: Dims):
-    return operand if list(dimensions) == list(range(len(dimensions))) else operand.permute(dimensions)
+@op("transpose", infer=transpose_shape, stablehlo="transpose", traits=Trait.MOVES_DATA | Trait.REARRANGES | Trait.FREE)
+def transpose(operand, *, dimensions: Dims): ...
 
 
-@op("reverse", infer=reverse_shape, stablehlo="reverse", movement=True, view=True)
-def reverse(inst, operand, *, dimensions: Dims):
-    return operand.flip(dimensions) if dimensions else operand
+@op("reverse", infer=reverse_shape, stablehlo="reverse", traits=Trait.MOVES_DATA | Trait.REARRANGES | Trait.STREAMS)
+def reverse(operand, *, dimensions: Dims): ...
 
 
-@op("slice", infer=slice_shape, stablehlo="slice", inferable=False, movement=True, view=True)
-def slice_(inst, operand, *, slice: SliceBounds):
-    full = [(0, size, 1) for size in inst.operands[0].shape.dimensions]
-    index: list[builtins.slice] = [
-        builtins.slice(None) if bounds == whole else builtins.slice(bounds[0], bounds[1], bounds[2] if bounds[2] != 1 else None)
-        for bounds, whole in zip(slice, full, strict=True)]
-    while index and index[-1] == builtins.slice(None):
-        index.pop()
-    if not index:
-        return operand
-    return operand[tuple(index)] if len(index) > 1 else operand[index[0]]
+@op("slice", infer=slice_shape, stablehlo="slice",
+    traits=Trait.MOVES_DATA | Trait.REARRANGES | Trait.FREE | Trait.PARTIAL_READ, inferable=False)
+def slice_(operand, *, slice: SliceBounds): ...
 
 
-@op("concatenate", infer=concatenate_shape, stablehlo="concatenate", movement=True)
-def concatenate(inst, *operands, dimensions: Dims):
-    return torch.cat([_as_result_type(inst, v, o.shape) for v, o in zip(operands, inst.operands, strict=True)], dimensions[0])
+@op("concatenate", infer=concatenate_shape, stablehlo="concatenate", traits=Trait.MOVES_DATA | Trait.STREAMS)
+def concatenate(*operands, dimensions: Dims): ...
 
 
-@op("pad", infer=pad_shape, stablehlo="pad", numbers="padding_value", movement=True)
-def pad(inst, operand, padding_value, *, padding: Padding):
-    operand, padding_value = _as_result_type(inst, operand, inst.operands[0].shape), host_value(padding_value)
-    sizes = inst.operands[0].shape.dimensions
-    # torch crops before it pads, so it cannot crop from what it pads on the other side.
-    croppable = all(n == UNBOUNDED or n + min(low, 0) + min(high, 0) >= 0
-                    for n, (low, high, _) in zip(sizes, padding, strict=True))
-    if isinstance(padding_value, Number) and croppable and not any(interior for _, _, interior in padding):
-        edges = [edge for low, high, _ in reversed(padding) for edge in (low, high)]
-        return torch.constant_pad_nd(operand, edges, padding_value)
-    return emit(kernels.pad, operand, padding_value, padding)
+@op("pad", infer=pad_shape, stablehlo="pad", traits=Trait.MOVES_DATA | Trait.STREAMS)
+def pad(operand, padding_value, *, padding: Padding): ...
 
 
-def host_value(value: Any) -> Any:
-    """The number (at run time a Python int) that a `Host` stands for; other values unchanged."""
-    return value.value if isinstance(value, Host) else value
+@op("iota", infer=iota_shape, stablehlo="iota", traits=Trait.CHEAP, inferable=False)
+def iota(*, iota_dimension: Int): ...
 
 
-def _as_result_type(inst: Any, value: Any, given: Shape) -> Any:
-    """`value` in the result's carrier, where operands are floats of different widths."""
-    return value if given.element_type is inst.shape.element_type else value.to(inst.shape.element_type.carrier)
+@op(CONSTANT, infer=constant_shape, stablehlo="constant", traits=Trait.FREE | Trait.NO_TRAFFIC, inferable=False)
+def constant(*, literal: LiteralWithShape): ...
 
 
-_EXACT_IOTA_FLOATS = {torch.float16: 2**11, torch.bfloat16: 2**8}
+@op(PARAMETER, infer=parameter_shape, traits=Trait.NO_TRAFFIC, inferable=False)
+def parameter(*, parameter_number: Int): ...
 
 
-@op("iota", infer=iota_shape, stablehlo="iota", inferable=False)
-def iota(inst, *, iota_dimension: Int):
-    element_type, sizes = inst.shape.element_type, inst.shape.dimensions
-    size = sizes[iota_dimension]
-    # Where counting in the type itself would saturate or round, count in int64 and convert, which wraps integers.
-    limit = 2 ** (element_type.bits - 1) if element_type.is_integral else _EXACT_IOTA_FLOATS.get(element_type.carrier, 2**24)
-    direct = size <= limit and not element_type.is_complex
-    line = emit(torch.arange, size, dtype=element_type.carrier if direct else torch.int64, device=device())
-    line = line if direct else line.to(element_type.carrier)
-    if len(sizes) == 1:
-        return line
-    return line.view([size if d == iota_dimension else 1 for d in range(len(sizes))]).expand(sizes)
-
-
-@op("constant", infer=constant_shape, stablehlo="constant", inferable=False)
-def constant(inst, *, literal: LiteralWithShape):
-    raise ExecutionError("constants are values of the evaluator, not computed by an op body")
-
-
-@op("parameter", infer=parameter_shape, inferable=False)
-def parameter(inst, *, parameter_number: Int):
-    raise ExecutionError("a parameter outside of its computation has no value")
-
-
-@op("copy", infer=copy_shape, movement=True, view=True)
-def copy(inst, operand):
-    return operand
+@op("copy", infer=copy_shape, traits=Trait.MOVES_DATA | Trait.REARRANGES | Trait.FORWARDS | Trait.CHEAP)
+def copy(operand): ...

@@ -1,17 +1,13 @@
-"""Op definitions: random (rng, rng-bit-generator, rng-get-and-update-state). Document: spec `rng.md`."""
+"""Schemas: random (rng, rng-bit-generator, rng-get-and-update-state). Specification: hlo/SPEC.md, Random bits."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import torch
-
-from ..lowering import numerics, values
-from ..lowering.kernels import random as kernels
+from ..hlo.attributes import Int, RngAlgorithm, RngDistribution
+from ..hlo.schema import Trait, op
 from ..shape import Shape
 from ..types import U64
-from .attributes import Int, RngAlgorithm, RngDistribution
-from .definition import op
 from .shapes import require, require_arrays, require_declared, require_declared_array
 
 
@@ -31,21 +27,8 @@ def rng_shape(declared: Shape | None, *parameters: Shape, distribution: str) -> 
     return shape.without_layout()
 
 
-@op("rng", infer=rng_shape, stablehlo="rng", inferable=False, pure=False)
-def rng(inst, low, high, *, distribution: RngDistribution):
-    element_type, dims = inst.shape.element_type, inst.shape.dimensions
-    if distribution == "rng_normal":
-        return values.emit(kernels.normal, low, high, dims)
-    if element_type.is_pred:
-        return values.emit(kernels.booleans, low, dims)
-    if element_type.is_floating:
-        drawn = values.emit(kernels.uniform, low, high, dims)
-        if not element_type.is_narrow:
-            return drawn
-        drawn = numerics.normalise(drawn, element_type)
-        return torch.where(drawn < high, drawn, low)  # rounding may reach the open end
-    mask = (1 << element_type.bits) - 1 if element_type.hides_sign and element_type.bits < 64 else 0
-    return values.emit(kernels.uniform_integers, low, high, dims, mask)
+@op("rng", infer=rng_shape, stablehlo="rng", traits=Trait.TRANSCENDENTAL, pure=False, inferable=False)
+def rng(low, high, *, distribution: RngDistribution): ...
 
 
 def rng_bit_generator_shape(declared: Shape | None, initial_state: Shape, *, algorithm: str) -> Shape:
@@ -64,14 +47,9 @@ def rng_bit_generator_shape(declared: Shape | None, initial_state: Shape, *, alg
     return shape.without_layout()
 
 
-@op("rng-bit-generator", infer=rng_bit_generator_shape, stablehlo="rng_bit_generator", inferable=False)
-def rng_bit_generator(inst, initial_state, *, algorithm: RngAlgorithm):
-    data = inst.shape.tuple_shapes[1]
-    # XLA's default algorithm on the CPU is Philox.
-    kernel = kernels.threefry_bits if algorithm == "rng_three_fry" else kernels.philox_bits
-    result = values.emit(kernel, initial_state, data.dimensions, data.element_type.bits)
-    state, bits = result[0], result[1]
-    return state, bits if data.element_type.bits > 8 else bits.to(data.element_type.carrier)
+@op("rng-bit-generator", infer=rng_bit_generator_shape, stablehlo="rng_bit_generator", traits=Trait.TRANSCENDENTAL,
+    inferable=False)
+def rng_bit_generator(initial_state, *, algorithm: RngAlgorithm): ...
 
 
 def rng_state_shape(declared: Shape | None, **_: Any) -> Shape:
@@ -81,6 +59,5 @@ def rng_state_shape(declared: Shape | None, **_: Any) -> Shape:
     return shape
 
 
-@op("rng-get-and-update-state", infer=rng_state_shape, inferable=False, pure=False)
-def rng_get_and_update_state(inst, *, delta: Int):
-    return values.emit(kernels.next_counter, delta, values.device())
+@op("rng-get-and-update-state", infer=rng_state_shape, pure=False, inferable=False)
+def rng_get_and_update_state(*, delta: Int): ...

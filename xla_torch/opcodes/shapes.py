@@ -42,12 +42,6 @@ def has_parts(shape: Shape, least: int) -> bool:
     return shape.is_tuple and len(shape.tuple_shapes) >= least
 
 
-def same_as_operand(declared: Shape | None, operand: Shape, **_: Any) -> Shape:
-    """Unary ops on any array: the operand's shape without its layout."""
-    require_arrays(operand)
-    return operand.without_layout()
-
-
 def merge_dynamic(shapes: Sequence[Shape]) -> tuple[bool, ...]:
     """A dimension is dynamic where it is dynamic in any of the shapes (all of one rank)."""
     return tuple(any(flags) for flags in zip(*(s.dynamic_flags for s in shapes), strict=True))

@@ -1,26 +1,22 @@
-"""Op definitions: tokens, and talk with the host and along channels. Document: spec `ops.md`, section 11.
+"""Schemas: tokens, and talk with the host and along channels.
 
-A token orders side effects and carries nothing. A recv only announces; its recv-done waits for the data.
+Documents: XLA's operation semantics, the sections AfterAll, Infeed, Outfeed, Recv and Send. A token orders side effects and
+carries nothing. A recv only announces; its recv-done waits for the data.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-from ..distributed import feeds
-from ..hlo.ir import Instruction, Token
-from ..lowering import numerics, values
-from ..lowering.values import Splat
+from ..hlo.attributes import Bool, Int, RawCodec, Text
+from ..hlo.ir import Instruction
+from ..hlo.reader import Reader
+from ..hlo.schema import Trait, op
 from ..shape import Shape
 from ..types import U32
-from .attributes import Bool, Int, RawCodec, Text
-from .definition import op
 from .shapes import require, require_declared
-
-if TYPE_CHECKING:
-    from ..hlo.parser import Parser
 
 
 def _require_token(shape: Shape, position: int) -> None:
@@ -37,9 +33,8 @@ def after_all_shape(declared: Shape | None, *tokens: Shape) -> Shape:
     return Shape.token()
 
 
-@op("after-all", infer=after_all_shape, stablehlo="after_all")
-def after_all(inst, *tokens):
-    return Token()
+@op("after-all", infer=after_all_shape, stablehlo="after_all", traits=Trait.NO_TRAFFIC | Trait.MIXED_PRECISION)
+def after_all(*tokens): ...
 
 
 # ------------------------------------------------------------------------------------------- infeed and outfeed
@@ -51,33 +46,26 @@ def infeed_shape(declared: Shape | None, token: Shape, **_: Any) -> Shape:
     shape = require_declared(declared)
     require(shape.is_tuple and len(shape.tuple_shapes) == 2 and shape.tuple_shapes[1].is_token, "the result is not a pair", shape,
             "(data, token[])")
-    require(all(part.is_array for part in _parts(shape.tuple_shapes[0])), "infeed data is no array and no flat tuple of arrays",
+    require(all(part.is_array for part in parts(shape.tuple_shapes[0])), "infeed data is no array and no flat tuple of arrays",
             shape, "(data, token[])")
     return shape
 
 
-def _parts(data: Shape) -> Sequence[Shape]:
+def parts(data: Shape) -> Sequence[Shape]:
     return data.tuple_shapes if data.is_tuple else (data,)
 
 
-@op("infeed", infer=infeed_shape, stablehlo="infeed", inferable=False, pure=False)
-def infeed(inst, token, *, infeed_config: Text = ""):
-    data = inst.shape.tuple_shapes[0]
-    parts = _parts(data)
-    if not parts:
-        return (), Token()
-    given = values.emit(feeds.take_infeed, tuple((p.dimensions, p.element_type.torch) for p in parts), values.device())
-    taken = tuple(numerics.to_carrier(given[k], p.element_type) for k, p in enumerate(parts))
-    return (taken if data.is_tuple else taken[0]), Token()
+@op("infeed", infer=infeed_shape, stablehlo="infeed", traits=Trait.MIXED_PRECISION, pure=False, inferable=False)
+def infeed(token, *, infeed_config: Text = ""): ...
 
 
 class ShapeCodec(RawCodec):
     """A shape, kept as text."""
 
-    def parse(self, parser: Parser) -> str:
-        start = parser.skip()
-        parser.shape()
-        return parser.text[start:parser.pos]
+    def parse(self, reader: Reader) -> str:
+        start = reader.skip()
+        reader.shape()
+        return reader.text[start:reader.pos]
 
 
 ShapeText = Annotated[str, ShapeCodec()]
@@ -88,18 +76,14 @@ def outfeed_shape_of(declared: Shape | None, operand: Shape, token: Shape, *, ou
     _require_token(token, 1)
     require(operand.is_array or (operand.is_tuple and all(p.is_array for p in operand.tuple_shapes)),
             "what is outfed is no array and no flat tuple of arrays", operand)
-    require(not outfeed_shape or Shape.parse(outfeed_shape).compatible(operand), "outfeed_shape is not the operand's",
-            outfeed_shape, operand)
+    if outfeed_shape:  # XLA does not compare: what is outfed are the arrays, in one tuple or another
+        given, arrays = (Shape.tuple(list(shape.leaves())) for shape in (Shape.parse(outfeed_shape), operand))
+        require(given.compatible(arrays), "outfeed_shape is not the operand's", outfeed_shape, operand)
     return Shape.token()
 
 
-@op("outfeed", infer=outfeed_shape_of, stablehlo="outfeed", inferable=False, pure=False)
-def outfeed(inst, operand, token, *, outfeed_config: Text = "", outfeed_shape: ShapeText = ""):
-    shape = inst.operands[0].shape
-    given = operand if shape.is_tuple else (operand,)
-    leaves = tuple(numerics.from_carrier(v, p.element_type) for v, p in zip(given, _parts(shape), strict=True))
-    values.emit(feeds.put_outfeed, leaves)
-    return Token()
+@op("outfeed", infer=outfeed_shape_of, stablehlo="outfeed", traits=Trait.MIXED_PRECISION, pure=False, inferable=False)
+def outfeed(operand, token, *, outfeed_config: Text = "", outfeed_shape: ShapeText = ""): ...
 
 
 # ------------------------------------------------------------------------------------------- channels
@@ -112,20 +96,8 @@ def send_shape(declared: Shape | None, operand: Shape, token: Shape, **_: Any) -
     return Shape.tuple([operand.without_layout(), Shape(U32), Shape.token()])
 
 
-def source_target_pairs(inst: Instruction) -> tuple[tuple[int, int], ...]:
-    """Who sends to whom, where the frontend attributes of a send or recv say it, or of a done those of what it completes."""
-    attributes = inst.common.get("frontend_attributes") or {}
-    written = attributes.get("_xla_send_recv_source_target_pairs", "")
-    if not written and inst.opcode == "recv-done":
-        return source_target_pairs(inst.operands[0])
-    return tuple((int(a), int(b)) for a, b in re.findall(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}", written))
-
-
-@op("send", infer=send_shape, stablehlo="send", inferable=False, pure=False)
-def send(inst, operand, token, *, channel_id: Int = 0, is_host_transfer: Bool = False):
-    given = numerics.from_carrier(operand, inst.operands[0].shape.element_type)
-    values.emit(feeds.put_channel, given, channel_id, is_host_transfer, source_target_pairs(inst))
-    return operand, Splat(0), Token()
+@op("send", infer=send_shape, stablehlo="send", traits=Trait.MIXED_PRECISION, pure=False, inferable=False)
+def send(operand, token, *, channel_id: Int = 0, is_host_transfer: Bool = False): ...
 
 
 def send_done_shape(declared: Shape | None, operand: Shape, **_: Any) -> Shape:
@@ -136,9 +108,8 @@ def send_done_shape(declared: Shape | None, operand: Shape, **_: Any) -> Shape:
     return Shape.token()
 
 
-@op("send-done", infer=send_done_shape, inferable=False, pure=False)
-def send_done(inst, operand, *, channel_id: Int = 0, is_host_transfer: Bool = False):
-    return Token()
+@op("send-done", infer=send_done_shape, traits=Trait.MIXED_PRECISION, pure=False, inferable=False, channel_of=send)
+def send_done(operand, *, channel_id: Int = 0, is_host_transfer: Bool = False): ...
 
 
 def recv_shape(declared: Shape | None, token: Shape, **_: Any) -> Shape:
@@ -151,9 +122,8 @@ def recv_shape(declared: Shape | None, token: Shape, **_: Any) -> Shape:
     return shape
 
 
-@op("recv", infer=recv_shape, stablehlo="recv", inferable=False, pure=False)
-def recv(inst, token, *, channel_id: Int = 0, is_host_transfer: Bool = False):
-    return Splat(0, inst.shape.tuple_shapes[0].dimensions), Splat(0), Token()
+@op("recv", infer=recv_shape, stablehlo="recv", traits=Trait.MIXED_PRECISION, pure=False, inferable=False)
+def recv(token, *, channel_id: Int = 0, is_host_transfer: Bool = False): ...
 
 
 def recv_done_shape(declared: Shape | None, operand: Shape, **_: Any) -> Shape:
@@ -164,9 +134,14 @@ def recv_done_shape(declared: Shape | None, operand: Shape, **_: Any) -> Shape:
     return Shape.tuple([parts[0].without_layout(), parts[2]])
 
 
-@op("recv-done", infer=recv_done_shape, inferable=False, pure=False)
-def recv_done(inst, operand, *, channel_id: Int = 0, is_host_transfer: Bool = False):
-    shape = inst.shape.tuple_shapes[0]
-    data = values.emit(feeds.take_channel, channel_id, is_host_transfer, shape.dimensions, shape.element_type.torch,
-                       values.device(), source_target_pairs(inst))
-    return numerics.to_carrier(data, shape.element_type), Token()
+@op("recv-done", infer=recv_done_shape, traits=Trait.MIXED_PRECISION, pure=False, inferable=False, channel_of=recv)
+def recv_done(operand, *, channel_id: Int = 0, is_host_transfer: Bool = False): ...
+
+
+def source_target_pairs(inst: Instruction) -> tuple[tuple[int, int], ...]:
+    """Who sends to whom, where the frontend attributes of a send or recv say it, or of a done those of what it completes."""
+    attributes = inst.common.get("frontend_attributes") or {}
+    written = attributes.get("_xla_send_recv_source_target_pairs", "")
+    if not written and inst.opcode == recv_done:
+        return source_target_pairs(inst.operands[0])
+    return tuple((int(a), int(b)) for a, b in re.findall(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}", written))

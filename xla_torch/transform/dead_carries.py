@@ -1,7 +1,7 @@
 """Loops without the carries that nothing reads: no value behind the loop, not its condition, no carry that is read itself.
 
 Derivatives make such loops: of what a loop computed, the way back may need some, and a tangent that is wanted alone none.
-Computations are in plain form (see `inline`).
+Computations are in canonical form (see `transform.canonical`).
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ import heapq
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..builder import XlaBuilder
+from ..hlo.inference import has_effect
 from ..hlo.ir import Computation, Instruction, reachable
-from ..opcodes.inference import has_effect
-from .inline import Replay, Value, as_op, element, elements_of, kept_facts, make_tuple, rebuilt
+from ..hlo.regions import Region, is_branching, is_loop, loop_of, with_regions
+from ..hlo_builder import Builder
+from .rewriter import Rewriter, kept_facts, rebuilt
+from .values import Value, as_op, element, elements_of, make_tuple
 
 Read = dict[Instruction, set[int]]
 """Which carries of each loop are read behind it."""
@@ -22,14 +24,14 @@ Read = dict[Instruction, set[int]]
 def without_dead_carries(computation: Computation) -> Computation:
     """The computation, each loop with the carries that are read, or itself where all are."""
     for each in reachable([computation]):
-        if any(i.opcode == "while" for i in each.instructions):
+        if any(map(is_loop, each.instructions)):
             _, read = _live(each, [each.root])
             if any(len(_needed_carries(loop, carries)) < len(loop.shape.tuple_shapes) for loop, carries in read.items()):
                 return rebuilt(computation, _Slimmer)
     return computation
 
 
-class _Slimmer(Replay):
+class _Slimmer(Rewriter):
     """Rebuilds a computation and the loops in it."""
 
     def run(self, computation: Computation, arguments: Sequence[Value]) -> Value:
@@ -39,40 +41,38 @@ class _Slimmer(Replay):
     def results(self, instructions: Iterable[Instruction], read: Read, arguments: Sequence[Value]) -> dict[Instruction, Value]:
         values: dict[Instruction, Value] = {}
         for inst in instructions:
-            if inst.opcode == "while":
+            if is_loop(inst):
                 values[inst] = self.loop(inst, _initial(inst, values), read[inst])
                 continue
             operands = [values[o] for o in inst.operands]
-            if inst.opcode == "conditional":
-                values[inst] = self.copy(inst, operands, {
-                    name: tuple(map(self.region, found)) if isinstance(found, tuple) else self.region(found)
-                    for name, found in inst.attributes.items() if found})
+            if is_branching(inst):
+                values[inst] = self.copy(inst, operands, with_regions(inst, self.branch))
             else:
                 values[inst] = self.visit(inst, operands, arguments)
         return values
 
-    def region(self, computation: Computation) -> Computation:
-        return rebuilt(computation, type(self))
+    def branch(self, region: Region) -> Computation:
+        return rebuilt(region.computation, type(self))
 
     def loop(self, loop: Instruction, initial: list[Any], wanted: set[int]) -> Value:
         """The loop with the carries that are read; the others have their first values, or none."""
         kept = _needed_carries(loop, wanted)
-        regions = {"condition": self._slim(loop.attributes["condition"], kept, whole=False),
-                   "body": self._slim(loop.attributes["body"], kept, whole=True)}
+        regions = with_regions(loop, lambda region: self._slim(region, kept))
         carry = make_tuple(self.builder, [as_op(self.builder, initial[k]) for k in kept])
         found = elements_of(self.builder.append(Instruction(
-            "while", carry.shape, [carry.instruction], regions, loop.name, kept_facts(loop), loop.line, loop.column)))
+            loop.opcode, carry.shape, [carry.instruction], regions, loop.name, kept_facts(loop), loop.line, loop.column)))
         assert isinstance(found, list)
         return [found[kept.index(k)] if k in kept else first for k, first in enumerate(initial)]
 
-    def _slim(self, computation: Computation, kept: Sequence[int], whole: bool) -> Computation:
+    def _slim(self, region: Region, kept: Sequence[int]) -> Computation:
         """A loop's condition or body over the kept carries."""
-        builder, (parameter,) = XlaBuilder(computation.name), computation.parameters
+        computation = region.computation
+        builder, (parameter,) = Builder(computation.name), computation.parameters
         shapes = parameter.shape.tuple_shapes
         given = builder.parameter(0, parameter.shape.tuple([shapes[k] for k in kept]), parameter.name)
         carry: list[Any] = [element(given, kept.index(k)) if k in kept else None for k in range(len(shapes))]
         root = computation.root
-        targets = [root.operands[k] for k in kept] if whole and root.opcode == "tuple" else [root]
+        targets = [root.operands[k] for k in kept] if region.gives_result and root.is_tuple else [root]
         values = type(self)(builder).results(*_live(computation, targets), [carry])
         results = [values[t] for t in targets]
         return builder.finish(as_op(builder, results[0] if targets == [root] else results))
@@ -81,7 +81,7 @@ class _Slimmer(Replay):
 def _initial(loop: Instruction, values: dict[Instruction, Value]) -> list[Any]:
     """The carries' first values; None for those that nothing has needed."""
     (operand,) = loop.operands
-    if operand.opcode == "tuple":
+    if operand.is_tuple:
         return [values.get(part) for part in operand.operands]
     whole = values[operand]
     assert isinstance(whole, list)
@@ -93,7 +93,7 @@ def _live(computation: Computation, targets: Iterable[Instruction]) -> tuple[lis
     those are. Loops are entered last one first, so that all readers of one are known before it."""
     place = {inst: number for number, inst in enumerate(computation.instructions)}
     waiting = [*targets, *(i for i in computation.instructions if has_effect(i))]
-    read: Read = {i: _all_of(i) for i in waiting if i.opcode == "while"}
+    read: Read = {i: _all_of(i) for i in waiting if is_loop(i)}
     found: set[Instruction] = set()
     loops: list[int] = []
     while waiting or loops:
@@ -106,7 +106,7 @@ def _live(computation: Computation, targets: Iterable[Instruction]) -> tuple[lis
             continue
         found.add(inst)
         for operand in inst.operands:
-            if operand.opcode == "while":
+            if is_loop(operand):
                 read[operand] = read.get(operand, set()) | _read_by(inst, operand)
         if _is_open(inst):
             heapq.heappush(loops, -place[inst])
@@ -117,7 +117,7 @@ def _live(computation: Computation, targets: Iterable[Instruction]) -> tuple[lis
 
 def _is_open(inst: Instruction) -> bool:
     """Whether a loop's carries are known one by one."""
-    return inst.opcode == "while" and inst.operands[0].opcode == "tuple"
+    return is_loop(inst) and inst.operands[0].is_tuple
 
 
 def _all_of(value: Instruction) -> set[int]:
@@ -126,7 +126,7 @@ def _all_of(value: Instruction) -> set[int]:
 
 def _read_by(reader: Instruction, value: Instruction) -> set[int]:
     """Which elements of a tuple an instruction reads."""
-    return {reader.attributes["index"]} if reader.opcode == "get-tuple-element" else _all_of(value)
+    return {reader.attributes["index"]} if reader.is_element else _all_of(value)
 
 
 def _carries_read(computation: Computation, targets: Iterable[Instruction]) -> set[int]:
@@ -137,9 +137,9 @@ def _carries_read(computation: Computation, targets: Iterable[Instruction]) -> s
 
 def _needed_carries(loop: Instruction, wanted: set[int]) -> list[int]:
     """The carries that the wanted ones, the condition and effects are computed from."""
-    condition, body = loop.attributes["condition"], loop.attributes["body"]
+    condition, body = loop_of(loop)
     needed = wanted | _carries_read(condition, [condition.root])
-    if body.root.opcode != "tuple":
+    if not body.root.is_tuple:
         return list(range(len(loop.shape.tuple_shapes)))
     while True:
         more = needed | _carries_read(body, [body.root.operands[k] for k in needed])

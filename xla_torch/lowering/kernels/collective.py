@@ -1,7 +1,7 @@
 """Kernels of the collective family. Each says what its group exchanges and leaves the rest to the current participant.
 
-`site` is the instruction and its channel, for errors. Where something else is to be computed meanwhile, the lowering calls
-`begin` with a kernel's name and arguments, and `wait`; until then nobody may write to the operands.
+`site` is the instruction and its channel, for errors. Where something else is to be computed meanwhile, the lowering calls the
+kernel's twin that only begins the exchange (`BEGINS`) and later `wait`; until then nobody may write to the operands.
 """
 
 from __future__ import annotations
@@ -12,21 +12,23 @@ from typing import Any
 
 import torch
 
-from ...distributed import participants
-from ...distributed.exchanges import (
+from ...errors import ExecutionError
+from ...participants.exchange import NOWHERE, Completed, Exchange, Future, Given, Result, Site
+from ...participants.exchanges import (
     AllGather,
     AllReduce,
     AllToAll,
     AllToAllTuple,
+    AllToAllV,
     Permute,
-    Pieces,
     Plans,
-    Reducer,
     ReduceScatter,
     ReduceToFirst,
 )
-from ...distributed.participants import NOWHERE, Done, Exchange, Groups, Pending, Site
-from ...errors import ExecutionError
+from ...participants.groups import GroupMode, Groups
+from ...participants.participant import current_participant
+from ...participants.reductions import Reducer
+from ...types import PrimitiveType
 from .indexing import dynamic_slice, dynamic_update_slice_
 from .marks import fresh, fresh_tuple
 
@@ -35,17 +37,17 @@ _HINT = "run the program with as many participants as it is made for: run_replic
 
 def replica_id(device: torch.device) -> torch.Tensor:
     """This participant's replica as a u32 scalar."""
-    return torch.full((), participants.current().replica_id, dtype=torch.int32, device=device)
+    return torch.full((), current_participant().replica_id, dtype=torch.int32, device=device)
 
 
 def partition_id(device: torch.device) -> torch.Tensor:
     """This participant's partition as a u32 scalar."""
-    return torch.full((), participants.current().partition_id, dtype=torch.int32, device=device)
+    return torch.full((), current_participant().partition_id, dtype=torch.int32, device=device)
 
 
-def _own_group(groups: Groups, mode: str, site: Site, size: int = 0) -> tuple[int, ...]:
+def _own_group(groups: Groups, mode: GroupMode, site: Site, size: int = 0) -> tuple[int, ...]:
     """The current participant's group, which must exist and, where given, have this size."""
-    me = participants.current()
+    me = current_participant()
     group = me.group(groups, mode)
     if group is None:
         raise ExecutionError(f"participant {me.number} is in no replica group", subject=site[0], got=[list(g) for g in groups],
@@ -56,87 +58,100 @@ def _own_group(groups: Groups, mode: str, site: Site, size: int = 0) -> tuple[in
     return group
 
 
-_PLANS: dict[str, Callable[..., Exchange | Done]] = {}
+_Plan = Callable[..., Exchange | Completed]
+
+BEGINS: dict[Callable[..., Result], Callable[..., Future]] = {}
+"""For each kernel that exchanges, the one that only begins it and returns its future."""
 
 
-def _exchange(function: Callable[..., Exchange | Done]) -> Callable[..., Any]:
+def _kernel(plan: _Plan) -> Callable[..., Result]:
     """A kernel out of the function that says what is exchanged: it also waits for the result."""
-    _PLANS[function.__name__] = function
 
-    @functools.wraps(function)
-    def kernel(*arguments: Any) -> Any:
-        planned = function(*arguments)
-        return planned.result if isinstance(planned, Done) else participants.current().meet(planned)
+    @functools.wraps(plan)
+    def kernel(*arguments: Any) -> Result:
+        planned = plan(*arguments)
+        return planned.result() if isinstance(planned, Completed) else current_participant().perform(planned)
 
     return kernel
 
 
-def begin(name: str, *arguments: Any) -> Pending:
-    """Begin the exchange of the kernel with this name."""
-    planned = _PLANS[name](*arguments)
-    return planned if isinstance(planned, Done) else participants.current().begin(planned)
+def _beginning(kernel: Callable[..., Result]) -> Callable[..., Future]:
+    """The kernel that begins the exchange which `kernel` performs. Its name in this module is ``begin_`` and the kernel's."""
+    plan: _Plan = kernel.__wrapped__  # pyright: ignore[reportFunctionMemberAccess]
+
+    def begin(*arguments: Any) -> Future:
+        planned = plan(*arguments)
+        return planned if isinstance(planned, Completed) else current_participant().begin(planned)
+
+    # Generated code calls it by this name, and finds it there after it was stored.
+    begin.__name__ = begin.__qualname__ = f"begin_{plan.__name__}"
+    begin.__doc__ = f"Begin the exchange of `{plan.__name__}`, without waiting for its result."
+    BEGINS[kernel] = begin
+    return begin
 
 
-def _moving(exchange: Exchange, narrow: str) -> Exchange:
-    """An exchange that moves elements, of a type in a wider carrier if `narrow` names one."""
-    exchange.narrow = narrow
+def _moving(exchange: Exchange, narrow: PrimitiveType | None) -> Exchange:
+    """An exchange that only moves elements, of a narrow float in a wider storage dtype if `narrow` is one."""
+    exchange.narrow_type = narrow
     return exchange
 
 
 @fresh
-def wait(pending: Pending) -> torch.Tensor:
+def wait(future: Future) -> torch.Tensor:
     """The result of an exchange that was begun."""
-    return pending.wait()
+    return future.result()
 
 
 @fresh_tuple
-def wait_all(pending: Pending) -> tuple[torch.Tensor, ...]:
+def wait_all(future: Future) -> tuple[torch.Tensor, ...]:
     """The results of an exchange of several that was begun."""
-    return pending.wait()
+    return future.result()
 
 
 @fresh
-@_exchange
-def all_gather(operand: torch.Tensor, dim: int, shards: int, groups: Groups, mode: str, site: Site = NOWHERE,
-               narrow: str = "") -> Exchange:
+@_kernel
+def all_gather(operand: torch.Tensor, dim: int, shards: int, groups: Groups, mode: GroupMode, site: Site = NOWHERE,
+               narrow: PrimitiveType | None = None) -> Exchange:
     """The group's operands one after another along `dim`."""
     return _moving(AllGather(site, _own_group(groups, mode, site, shards), (operand,), dim), narrow)
 
 
 @fresh
-@_exchange
-def all_reduce(operand: torch.Tensor, reducer: Reducer, groups: Groups, mode: str, site: Site = NOWHERE) -> Exchange:
+@_kernel
+def all_reduce(operand: torch.Tensor, reducer: Reducer, groups: Groups, mode: GroupMode, site: Site = NOWHERE) -> Exchange:
     """The group's operands reduced, in the group's order where the reducer is a region."""
     return AllReduce(site, _own_group(groups, mode, site), (operand,), reducer)
 
 
-@_exchange
-def all_reduce_(operand: torch.Tensor, reducer: Reducer, groups: Groups, mode: str, site: Site = NOWHERE) -> Exchange:
+@_kernel
+def all_reduce_(operand: torch.Tensor, reducer: Reducer, groups: Groups, mode: GroupMode, site: Site = NOWHERE) -> Exchange:
     """`all_reduce` that may store the result in the operand's memory."""
     return AllReduce(site, _own_group(groups, mode, site), (operand,), reducer, overwrite=True)
 
 
 @fresh
-@_exchange
-def reduce_to_first(operand: torch.Tensor, reducer: Reducer, groups: Groups, mode: str, site: Site = NOWHERE) -> Exchange | Done:
+@_kernel
+def reduce_to_first(operand: torch.Tensor, reducer: Reducer, groups: Groups, mode: GroupMode,
+                    site: Site = NOWHERE) -> Exchange | Completed:
     """The group's operands reduced for its first member; zeros for all others."""
-    group = participants.current().group(groups, mode)
+    group = current_participant().group(groups, mode)
     if group is None:
-        return Done(torch.zeros_like(operand))
+        return Completed(torch.zeros_like(operand))
     return ReduceToFirst(site, group, (operand,), reducer)
 
 
 @fresh
-@_exchange
-def reduce_scatter(operand: torch.Tensor, reducer: Reducer, dim: int, shards: int, groups: Groups, mode: str,
+@_kernel
+def reduce_scatter(operand: torch.Tensor, reducer: Reducer, dim: int, shards: int, groups: Groups, mode: GroupMode,
                    site: Site = NOWHERE) -> Exchange:
     """This participant's shard, along `dim`, of the group's operands reduced."""
     return ReduceScatter(site, _own_group(groups, mode, site, shards), (operand,), reducer, dim)
 
 
 @fresh
-@_exchange
-def all_to_all(operand: torch.Tensor, dim: int, groups: Groups, mode: str, site: Site = NOWHERE, narrow: str = "") -> Exchange:
+@_kernel
+def all_to_all(operand: torch.Tensor, dim: int, groups: Groups, mode: GroupMode, site: Site = NOWHERE,
+               narrow: PrimitiveType | None = None) -> Exchange:
     """Block i of the operand along `dim` goes to member i; what comes is put one after another along `dim`."""
     group = _own_group(groups, mode, site)
     if operand.shape[dim] % len(group):
@@ -146,55 +161,56 @@ def all_to_all(operand: torch.Tensor, dim: int, groups: Groups, mode: str, site:
 
 
 @fresh_tuple
-@_exchange
-def all_to_all_tuple(operands: Sequence[torch.Tensor], groups: Groups, mode: str, site: Site = NOWHERE,
-                     narrow: str = "") -> Exchange:
+@_kernel
+def all_to_all_tuple(operands: Sequence[torch.Tensor], groups: Groups, mode: GroupMode, site: Site = NOWHERE,
+                     narrow: PrimitiveType | None = None) -> Exchange:
     """Operand i goes to member i; result i came from member i."""
     return _moving(AllToAllTuple(site, _own_group(groups, mode, site, len(operands)), tuple(operands)), narrow)
 
 
 @fresh
-@_exchange
-def broadcast(operand: torch.Tensor, groups: Groups, mode: str, site: Site = NOWHERE, narrow: str = "") -> Exchange | Done:
+@_kernel
+def broadcast(operand: torch.Tensor, groups: Groups, mode: GroupMode, site: Site = NOWHERE,
+              narrow: PrimitiveType | None = None) -> Exchange | Completed:
     """The operand of the group's first member; zeros for a participant in no group."""
-    group = participants.current().group(groups, mode)
+    group = current_participant().group(groups, mode)
     if group is None:
-        return Done(torch.zeros_like(operand))
+        return Completed(torch.zeros_like(operand))
     return _moving(Permute(site, group, (operand,), (0,) * len(group)), narrow)
 
 
 @fresh
-@_exchange
-def permute(operand: torch.Tensor, pairs: Sequence[tuple[int, int]], mode: str, site: Site = NOWHERE,
-            narrow: str = "") -> Exchange:
+@_kernel
+def permute(operand: torch.Tensor, pairs: Sequence[tuple[int, int]], mode: GroupMode, site: Site = NOWHERE,
+            narrow: PrimitiveType | None = None) -> Exchange:
     """What the source of the pair with this participant as target gave; zeros where there is none."""
     everybody, _ = _everybody(pairs, mode, site)
     sources = {target: source for source, target in pairs}
     return _moving(Permute(site, everybody, (operand,), tuple(sources.get(k, -1) for k in range(len(everybody)))), narrow)
 
 
-def _everybody(pairs: Sequence[tuple[int, int]], mode: str, site: Site) -> tuple[tuple[int, ...], int]:
+def _everybody(pairs: Sequence[tuple[int, int]], mode: GroupMode, site: Site) -> tuple[tuple[int, ...], int]:
     """Whom the numbers in pairs count, and this participant's number. Raises ExecutionError for numbers of nobody."""
     everybody = _own_group((), mode, site)
     for pair in pairs:
         if not all(0 <= i < len(everybody) for i in pair):
             raise ExecutionError("a source-target pair names a participant that does not exist", subject=site[0],
                                  got=list(pair), expected=f"numbers from 0 to {len(everybody) - 1}", hint=_HINT)
-    return everybody, everybody.index(participants.current().number)
+    return everybody, everybody.index(current_participant().number)
 
 
 @fresh
-@_exchange
+@_kernel
 def permute_slices(operand: torch.Tensor, output: torch.Tensor, input_starts: Sequence[Sequence[torch.Tensor]],
                    output_starts: Sequence[Sequence[torch.Tensor]], sizes: Sequence[Sequence[int]],
-                   pairs: Sequence[tuple[int, int]], turns: Sequence[tuple[int, int]], mode: str,
+                   pairs: Sequence[tuple[int, int]], turns: Sequence[tuple[int, int]], mode: GroupMode,
                    site: Site = NOWHERE) -> Exchange:
     """The output, in which slices of operands replace its own: for each pair with this participant as target, and its turn
     (i, j), slice i of the source's operand is written at output start j."""
     everybody, own = _everybody(pairs, mode, site)
     sent = tuple(dynamic_slice(operand, starts, size) for starts, size in zip(input_starts, sizes, strict=True))
 
-    def written(values: Sequence[Any], place: int) -> torch.Tensor:
+    def written(values: Sequence[Given] | Sequence[dict[int, torch.Tensor]], place: int) -> torch.Tensor:
         result = output.clone(memory_format=torch.contiguous_format)
         for (source, target), (i, j) in zip(pairs, turns, strict=True):
             if target == place:
@@ -207,14 +223,14 @@ def permute_slices(operand: torch.Tensor, output: torch.Tensor, input_starts: Se
     def put(_: Plans, pieces: list[list[torch.Tensor]]) -> torch.Tensor:
         return written([dict(zip(between(k, own), own_pieces, strict=True)) for k, own_pieces in enumerate(pieces)], own)
 
-    return Pieces(site, everybody, sent, written, lambda _, k: [sent[i] for i in between(own, k)],
-                  lambda _, k: [tuple(sizes[i]) for i in between(k, own)], put, "collective-permute of slices", tuple(pairs))
+    return AllToAllV(site, everybody, sent, written, lambda _, k: [sent[i] for i in between(own, k)],
+                  lambda _, k: [tuple(sizes[i]) for i in between(k, own)], put, "of slices", tuple(pairs))
 
 
 @fresh
-@_exchange
+@_kernel
 def ragged_all_to_all(operand: torch.Tensor, output: torch.Tensor, input_offsets: torch.Tensor, send_sizes: torch.Tensor,
-                      output_offsets: torch.Tensor, groups: Groups, mode: str, site: Site = NOWHERE) -> Exchange:
+                      output_offsets: torch.Tensor, groups: Groups, mode: GroupMode, site: Site = NOWHERE) -> Exchange:
     """Rows ``[input_offsets[i] : +send_sizes[i]]`` of the operand are written at ``output_offsets[i]`` of member i's output.
 
     Offsets and sizes are [members] or [members, updates]. Nothing is read back from the device: every row of the output
@@ -222,7 +238,7 @@ def ragged_all_to_all(operand: torch.Tensor, output: torch.Tensor, input_offsets
     """
     group = _own_group(groups, mode, site, input_offsets.shape[0])
 
-    def written(values: Sequence[Any], place: int) -> torch.Tensor:
+    def written(values: Sequence[Given], place: int) -> torch.Tensor:
         rows = torch.arange(output.shape[0], device=output.device)
         result = output
         for given, *plan in values:
@@ -235,7 +251,7 @@ def ragged_all_to_all(operand: torch.Tensor, output: torch.Tensor, input_offsets
                 result = torch.where(mask, taken, result)
         return result.clone() if result is output else result
 
-    own, sizes = group.index(participants.current().number), (operand.shape[0], output.shape[0])
+    own, sizes = group.index(current_participant().number), (operand.shape[0], output.shape[0])
 
     def given(plans: Plans, k: int) -> list[torch.Tensor]:
         return [_rows(operand, start, last - first) for start, first, last in _spans(plans[own], k, *sizes)]
@@ -250,8 +266,8 @@ def ragged_all_to_all(operand: torch.Tensor, output: torch.Tensor, input_offsets
                 result[first:last] = piece
         return result
 
-    return Pieces(site, group, (operand, input_offsets, send_sizes, output_offsets), written, given, dims, put,
-                  "ragged-all-to-all", planned=3)
+    return AllToAllV(site, group, (operand, input_offsets, send_sizes, output_offsets), written, given, dims, put,
+                  "of ragged rows", planned=3)
 
 
 def _spans(plan: Sequence[torch.Tensor], target: int, source_rows: int, target_rows: int) -> list[tuple[int, int, int]]:
@@ -273,9 +289,20 @@ def _rows(operand: torch.Tensor, start: int, count: int) -> torch.Tensor:
     return operand.index_select(0, rows.clamp(0, operand.shape[0] - 1))
 
 
+begin_all_gather = _beginning(all_gather)
+begin_all_reduce = _beginning(all_reduce)
+begin_all_reduce_ = _beginning(all_reduce_)
+begin_reduce_to_first = _beginning(reduce_to_first)
+begin_reduce_scatter = _beginning(reduce_scatter)
+begin_all_to_all = _beginning(all_to_all)
+begin_all_to_all_tuple = _beginning(all_to_all_tuple)
+begin_broadcast = _beginning(broadcast)
+begin_permute = _beginning(permute)
+begin_permute_slices = _beginning(permute_slices)
+begin_ragged_all_to_all = _beginning(ragged_all_to_all)
+
 IN_PLACE = {all_reduce: all_reduce_}
 """What may be called instead where the operand dies."""
 
-SINGLE = frozenset({all_gather, all_reduce, reduce_to_first, reduce_scatter, all_to_all, broadcast, permute, permute_slices,
-                    ragged_all_to_all})
-"""The kernels that can be begun and return one tensor; `all_to_all_tuple` returns several."""
+BEGUN_IN_PLACE = {begin_all_reduce: begin_all_reduce_}
+"""What may be begun instead where the operand dies before the exchange is awaited."""

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 import torch
 import torch.nn.functional as functional
 
+from .movement import pad
+
 _LIMB = 16
 _CHUNK = 1 << 20
 
@@ -79,7 +81,7 @@ def unfolded_convolution(x: torch.Tensor, weight: torch.Tensor, stride: Sequence
     `x` is [batch, features, spatial...], `weight` [out features, features / groups, spatial...]; the result is
     [batch, out features, spatial...]. Negative padding crops.
     """
-    x = functional.pad(dilate(x, base_dilation), [p for pair in reversed(padding) for p in pair])
+    x = pad(x, 0, [(0, 0, 0), (0, 0, 0), *((low, high, d - 1) for (low, high), d in zip(padding, base_dilation, strict=True))])
     for dim, (step, spread) in enumerate(zip(stride, window_dilation, strict=True), start=2):
         x = x.unfold(dim, (weight.shape[dim] - 1) * spread + 1, step)[..., ::spread]
     rank = len(stride)

@@ -35,13 +35,13 @@ def _largest_float_below(bound: int, dtype: torch.dtype) -> int:
 
 
 def _wide_enough(high: int, dtype: torch.dtype) -> torch.dtype:
-    """The dtype itself, or for an unsigned type in a signed carrier one that holds all of its values."""
+    """The dtype itself, or for an unsigned type in signed storage one that holds all of its values."""
     return dtype if high <= torch.iinfo(dtype).max else torch.int64
 
 
 @elementwise
 def float_to_u64(x: torch.Tensor) -> torch.Tensor:
-    """Saturating conversion to U64 in its carrier."""
+    """Saturating conversion to U64 in its storage dtype."""
     if x.dtype in (torch.float16, torch.bfloat16):
         x = x.float()
     low = float_to_integer(x, 0, _INT64_MAX, torch.int64)
@@ -51,7 +51,7 @@ def float_to_u64(x: torch.Tensor) -> torch.Tensor:
 
 @elementwise
 def u64_to_float(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """The value of a U64 carrier, rounded once."""
+    """The value of a U64 as it is stored, rounded once."""
     # The top half is halved to fit; the lost bit is kept in the last place, so that rounding sees it.
     halved = ((x >> 1) & _INT64_MAX) | (x & 1)
     return torch.where(x < 0, halved.to(dtype) * 2, x.to(dtype))
@@ -88,9 +88,9 @@ def stochastic_convert(x: torch.Tensor, random: torch.Tensor, bits: int, low: in
 def reduce_precision(x: torch.Tensor, exponent_bits: int, mantissa_bits: int) -> torch.Tensor:
     """Round to a format with these widths, kept in the dtype of x: to nearest even; overflow is infinite, and what is
     below the smallest normal number becomes zero. NaN stays NaN."""
-    own_exponent, own_mantissa, carrier = _LAYOUTS[x.dtype]
+    own_exponent, own_mantissa, storage = _LAYOUTS[x.dtype]
     width = 1 + own_exponent + own_mantissa
-    bits = x.view(carrier)
+    bits = x.view(storage)
     if mantissa_bits < own_mantissa:
         spare = own_mantissa - mantissa_bits
         odd = (bits >> spare) & 1
@@ -137,12 +137,13 @@ def join_units(x: torch.Tensor, unit: int, width: int) -> torch.Tensor:
     return torch.stack(parts).sum(0, dtype=torch.uint8)
 
 
-def encode_by_table(x: torch.Tensor, keys: torch.Tensor, codes: torch.Tensor) -> torch.Tensor:
+def encode_by_table(x: torch.Tensor, keys: torch.Tensor, codes: torch.Tensor, nan: int | None = None) -> torch.Tensor:
     """The bits of float32 values on a narrow grid: `keys` are the total-order keys of all values, ascending, and `codes`
-    the bits of each."""
+    the bits of each. `nan` has the bits of the NaN, where there is but one."""
     raw = x.view(torch.int32)
     place = torch.searchsorted(keys, raw ^ ((raw >> 31) & 0x7FFFFFFF))
-    return codes[place.clamp_(max=codes.numel() - 1)]  # above the last key lie only other NaNs
+    found = codes[place.clamp_(max=codes.numel() - 1)]
+    return found if nan is None else torch.where(x.isnan(), nan, found)
 
 
 def decode_by_table(codes: torch.Tensor, values: torch.Tensor) -> torch.Tensor:

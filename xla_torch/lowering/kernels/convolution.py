@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import torch
 
+from ... import torch_private
+
 
 def convolve(x: torch.Tensor, weight: torch.Tensor, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int],
              groups: int, output_padding: Sequence[int] | None = None, highest: bool = False) -> torch.Tensor:
@@ -17,6 +19,6 @@ def convolve(x: torch.Tensor, weight: torch.Tensor, stride: Sequence[int], paddi
     """
     cudnn = torch.backends.cudnn
     tf32 = not highest and torch.backends.cuda.matmul.fp32_precision == "tf32"
-    return torch._convolution(x, weight, None, stride, padding, dilation, output_padding is not None,
-                              output_padding or [0] * len(stride), groups, cudnn.benchmark, cudnn.deterministic,
-                              cudnn.enabled, tf32)
+    return torch_private.convolution(x, weight, None, stride, padding, dilation, output_padding is not None,
+                                     output_padding or [0] * len(stride), groups, cudnn.benchmark, cudnn.deterministic,
+                                     cudnn.enabled, tf32)

@@ -6,6 +6,7 @@ Integer kernels stand in `integers.py`, conversions in `convert.py`.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 
@@ -142,6 +143,39 @@ def complex_sign(x: torch.Tensor) -> torch.Tensor:
 def complex_expm1(x: torch.Tensor) -> torch.Tensor:
     """exp(x) - 1; real for real x, also where that is infinite."""
     return torch.where(x.imag == 0, torch.complex(torch.expm1(x.real), x.imag), torch.expm1(x))
+
+
+def complex_log1p(z: torch.Tensor) -> torch.Tensor:
+    """log(1 + z) as XLA has it: exact to rounding where |1 + z| is near 1 or beyond the range of squares."""
+    x, y = z.real, z.imag
+    larger, smaller = torch.maximum(x.abs(), y.abs()), torch.minimum(x.abs(), y.abs())
+    ratio = torch.where(smaller == larger, 1, smaller / larger)
+    far = torch.log(larger) + torch.log1p(ratio * ratio) / 2
+    near_zero = torch.log((1 + x) * (1 + x) + y * y) / 2
+    near_one = torch.log1p(_compensated_sum([x + x, *_square(y), *_square(x)])) / 2
+    real = torch.where((1 + x).abs() + y.abs() < 0.2, near_zero, near_one)
+    real = torch.where(larger > math.sqrt(torch.finfo(x.dtype).max) * 0.01, far, real)
+    return torch.complex(real, torch.atan2(y, 1 + x))
+
+
+def _square(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The square and its rounding error (Dekker)."""
+    scaled = x * (2.0 ** (27 if x.dtype == torch.float64 else 12) + 1)
+    high = scaled - (scaled - x)
+    low, square = x - high, x * x
+    return square, ((high * high - square) + 2 * (high * low)) + low * low
+
+
+def _compensated_sum(terms: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The sum, with the rounding errors of its steps added at the end; squares stand before the errors of squares."""
+    first, *others = [terms[0], terms[1], terms[3], terms[2], terms[4]]
+    total, error = first, torch.zeros_like(first)
+    for term in others:
+        new = total + term
+        part = new - total
+        error = error + ((total - (new - part)) + (term - part))
+        total = new
+    return total + error
 
 
 def complex_rsqrt(x: torch.Tensor) -> torch.Tensor:

@@ -15,6 +15,9 @@ from typing import NamedTuple, NotRequired, TypedDict, Unpack
 
 import torch
 
+from ... import torch_private, tuning
+from ...opcodes.reducer_kinds import ReducerKind
+
 Index = torch.Tensor | int
 Region = Callable[..., tuple[torch.Tensor, ...]]
 
@@ -22,7 +25,7 @@ _INT64_MAX = 2**63 - 1
 
 
 def widen_index(index: Index, bits: int) -> Index:
-    """An unsigned index that travels in a signed carrier of so many bits, as an int64 of the same or a huge value."""
+    """An unsigned index that travels in signed storage of so many bits, as an int64 of the same or a huge value."""
     if isinstance(index, int):
         return index & ((1 << bits) - 1)
     wide = index.to(torch.int64)
@@ -32,7 +35,7 @@ def widen_index(index: Index, bits: int) -> Index:
 def on_host(tensor: torch.Tensor) -> bool:
     """Whether the tensor's values can be read without waiting: a real CPU tensor outside of a compiler's trace and a map."""
     return (type(tensor) is torch.Tensor and tensor.device.type == "cpu" and not torch.compiler.is_compiling()
-            and not torch._C._functorch.is_functorch_wrapped_tensor(tensor))  # pyright: ignore[reportAttributeAccessIssue]
+            and not torch_private.is_wrapped(tensor))
 
 
 # --------------------------------------------------------------------------------------------- dynamic slices
@@ -205,11 +208,8 @@ def gather(operand: torch.Tensor, indices: torch.Tensor, *, offset_dims: Sequenc
 
 # --------------------------------------------------------------------------------------------- scatter
 
-_REDUCTIONS = {"multiply": "prod", "minimum": "amin", "maximum": "amax"}
-MANY = 16
-"""Updates of one element from which an associative combiner combines updates with each other."""
-
-COMBINERS = frozenset({"add", "subtract", "second", *_REDUCTIONS})
+_REDUCTIONS = {ReducerKind.MULTIPLY: "prod", ReducerKind.MINIMUM: "amin", ReducerKind.MAXIMUM: "amax"}
+COMBINERS = frozenset({ReducerKind.ADD, ReducerKind.SUBTRACT, ReducerKind.SECOND, *_REDUCTIONS})
 """What `scatter` can do: add, subtract, overwrite, multiply, min, max."""
 
 
@@ -241,19 +241,19 @@ class ScatterDims(TypedDict):
     scatter_indices_batching_dims: NotRequired[Sequence[int]]
 
 
-def scatter(operand: torch.Tensor, indices: torch.Tensor, updates: torch.Tensor, combiner: str, unique_indices: bool = False,
-            **dims: Unpack[ScatterDims]) -> torch.Tensor:
+def scatter(operand: torch.Tensor, indices: torch.Tensor, updates: torch.Tensor, combiner: ReducerKind,
+            unique_indices: bool = False, **dims: Unpack[ScatterDims]) -> torch.Tensor:
     """XLA's scatter of one operand with one of `COMBINERS`.
 
     A window that is not wholly in bounds is dropped. Updates of one element are combined in row-major order of the
-    indices ("second": the last one stays), except that sums and products on an accelerator come in any order. Those of half
+    indices (SECOND: the last one stays), except that sums and products on an accelerator come in any order. Those of half
     precision may be accumulated in single precision.
     """
     return scatter_(operand.clone(memory_format=torch.contiguous_format), indices, updates, combiner, unique_indices, **dims)
 
 
-def scatter_(operand: torch.Tensor, indices: torch.Tensor, updates: torch.Tensor, combiner: str, unique_indices: bool = False,
-             **dims: Unpack[ScatterDims]) -> torch.Tensor:
+def scatter_(operand: torch.Tensor, indices: torch.Tensor, updates: torch.Tensor, combiner: ReducerKind,
+             unique_indices: bool = False, **dims: Unpack[ScatterDims]) -> torch.Tensor:
     """`scatter` in place (of an expanded operand: in a copy)."""
     if operand.numel() == 0 or updates.numel() == 0:
         return operand
@@ -261,11 +261,11 @@ def scatter_(operand: torch.Tensor, indices: torch.Tensor, updates: torch.Tensor
     if not operand.is_contiguous():
         return operand.copy_(scatter_(operand.contiguous(), indices, updates, combiner, unique_indices, **dims))
     target = _target(operand, indices, updates, dims)
-    if combiner == "second":
+    if combiner == ReducerKind.SECOND:
         _overwrite(target, unique_indices or target.rows.numel() == 1)
-    elif combiner in ("add", "subtract"):
-        _add(target, combiner == "subtract")
-    elif operand.is_floating_point() and combiner != "multiply":
+    elif combiner in (ReducerKind.ADD, ReducerKind.SUBTRACT):
+        _add(target, combiner == ReducerKind.SUBTRACT)
+    elif operand.is_floating_point() and combiner != ReducerKind.MULTIPLY:
         _float_extreme(target, combiner)
     else:
         _reduce(target, combiner)
@@ -277,7 +277,7 @@ def scatter_by_rounds(region: Region, operands: Sequence[torch.Tensor], indices:
     """XLA's scatter with any combiner: round r applies, on whole arrays, the r-th update of each element.
 
     `region` takes the N current values, then the N updates, and returns the N new values. If it is `associative`, more than
-    `MANY` updates of one element are first combined with each other, neighbours first, so that few rounds do.
+    `tuning.MANY_UPDATES` updates of one element are first combined with each other, neighbours first, so that few rounds do.
     """
     results = [o.clone(memory_format=torch.contiguous_format) for o in operands]
     if results[0].numel() == 0 or updates[0].numel() == 0:
@@ -286,7 +286,7 @@ def scatter_by_rounds(region: Region, operands: Sequence[torch.Tensor], indices:
     order, repeat = _repeats(targets[0].rows, targets[0].inside)
     if order.numel() == 0:
         return tuple(results)
-    if associative and int(repeat.max()) >= MANY:
+    if associative and int(repeat.max()) >= tuning.MANY_UPDATES:
         targets = _combined(region, targets, order, repeat)
         rounds: Sequence[torch.Tensor] = [torch.arange(targets[0].rows.numel(), device=order.device)]
     else:
@@ -384,24 +384,24 @@ def _add(target: _Target, negated: bool) -> None:
     target.array.index_add_(target.dimension, rows, -values if negated else values)
 
 
-def _reduce(target: _Target, combiner: str) -> None:
+def _reduce(target: _Target, combiner: ReducerKind) -> None:
     array = target.array
     if array.dtype is torch.bool:
         target = target._replace(array=array.view(torch.uint8), updates=target.updates.view(torch.uint8))
     neutral = 1
-    if combiner != "multiply":
+    if combiner != ReducerKind.MULTIPLY:
         limits = torch.iinfo(target.array.dtype)
-        neutral = limits.max if combiner == "minimum" else limits.min
+        neutral = limits.max if combiner == ReducerKind.MINIMUM else limits.min
     rows, values = _masked(target, neutral)
     target.array.scatter_reduce_(target.dimension, target.spread(rows).expand_as(values), values, _REDUCTIONS[combiner])
 
 
-def _float_extreme(target: _Target, combiner: str) -> None:
+def _float_extreme(target: _Target, combiner: ReducerKind) -> None:
     """Min or max of floats as of integers in the same order, in which -0 < +0 and a NaN beats everything."""
     floats = target.array
     bits = {16: torch.int16, 32: torch.int32, 64: torch.int64}[torch.finfo(floats.dtype).bits]
     limits = torch.iinfo(bits)
-    nan_key = limits.max if combiner == "maximum" else limits.min
+    nan_key = limits.max if combiner == ReducerKind.MAXIMUM else limits.min
 
     def key(x: torch.Tensor) -> torch.Tensor:
         raw = x.view(bits)

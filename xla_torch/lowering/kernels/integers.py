@@ -1,7 +1,7 @@
 """Integer kernels: division, powers, shifts and bit counts with XLA's meaning in the cases that torch leaves open.
 
-Operands are carriers (see `types.py`). One of two operands may be a Python number in carrier terms instead of a tensor.
-`bits` is the width of the element type, which is smaller than the carrier's for types of 1, 2 and 4 bits.
+Operands come in storage dtypes (see `dtypes.py`). One of two operands may be a Python number as it is stored instead of a tensor.
+`bits` is the width of the element type, which is smaller than the storage dtype's for types of 1, 2 and 4 bits.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _divide_unsigned_64(lhs: torch.Tensor, rhs: torch.Tensor) -> tuple[torch.Ten
 
 @elementwise
 def zero_extended(x: torch.Tensor, bits: int) -> torch.Tensor:
-    """An unsigned carrier of at most 32 bits as int64 values."""
+    """An unsigned value of at most 32 bits as int64 values."""
     return x.to(torch.int64) & ((1 << bits) - 1)
 
 
@@ -109,7 +109,7 @@ def power(base: Operand, exponent: Operand, unsigned: bool) -> torch.Tensor:
     if not unsigned:
         # torch.pow refuses negative exponents only where they are numbers, and has the meaning above for tensors.
         return torch.pow(base, exponent)
-    # Half of an unsigned exponent is positive in a signed carrier, too.
+    # Half of an unsigned exponent is positive in signed storage, too.
     root = torch.pow(base, shift_right_logical(exponent, 1, exponent.dtype.itemsize * 8))
     return root * root * torch.where((exponent & 1) == 1, base, 1)
 
@@ -163,7 +163,7 @@ def shift_right_arithmetic_unsigned(x: torch.Tensor, amount: Operand, bits: int)
 
 @elementwise
 def unsigned_extreme(lhs: Operand, rhs: Operand, largest: bool) -> torch.Tensor:
-    """The larger (or smaller) of unsigned integers in signed carriers."""
+    """The larger (or smaller) of unsigned integers in signed storage."""
     lhs, rhs = as_tensors(lhs, rhs)
     flip = torch.iinfo(lhs.dtype).min
     return (torch.maximum if largest else torch.minimum)(lhs ^ flip, rhs ^ flip) ^ flip
@@ -171,7 +171,7 @@ def unsigned_extreme(lhs: Operand, rhs: Operand, largest: bool) -> torch.Tensor:
 
 @elementwise
 def unsigned_clamp(low: Operand, x: Operand, high: Operand) -> torch.Tensor:
-    """The smaller of `high` and the larger of `low` and x, of unsigned integers in signed carriers."""
+    """The smaller of `high` and the larger of `low` and x, of unsigned integers in signed storage."""
     return unsigned_extreme(unsigned_extreme(x, low, True), high, False)
 
 

@@ -3,47 +3,77 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from ... import progress
+from .native import NativeLoop
 
 Tensors = tuple[torch.Tensor, ...]
 
 
-def counted_loop(body: torch.nn.Module, counter: tuple[int, int, int], carried: Tensors, invariant: Tensors) -> Tensors:
+def counted_loop(body: torch.nn.Module, counter: tuple[int, int, int], carried: Tensors, invariant: Tensors,
+                 native: NativeLoop | None = None, fixed: Tensors = ()) -> Tensors:
     """Run `body(i, *carried, *invariant)` for i in range(*counter); each result is the next `carried`.
 
-    The counter is a Python integer and nothing waits for the device.
+    The counter is a Python integer and nothing waits for the device. A `native` loop takes over when it is due; `fixed` are all
+    of its carries that do not change.
     """
     step = body.forward
+    watch = None if native is None else native.watch(carried, fixed, len(range(*counter)))
     for i in progress.steps(range(*counter), "loop"):
+        if watch is not None and watch.is_due():
+            assert native is not None
+            return native.finish((i,), carried, fixed)[1]
         carried = step(i, *carried, *invariant)
+    if watch is not None:
+        watch.end()
     return carried
 
 
 def while_loop(condition: torch.nn.Module, body: torch.nn.Module, counters: tuple[int, ...], steps: tuple[tuple[int, int], ...],
-               carried: Tensors, invariant: Tensors) -> tuple[Any, ...]:
+               carried: Tensors, invariant: Tensors, native: NativeLoop | None = None, fixed: Tensors = ()) -> tuple[Any, ...]:
     """Run `body(*counters, *carried, *invariant)` while the condition of the same values holds; each result is the next
     `carried`. Returns the last counters and carried values.
 
     `steps` are what is added to the counters, with their widths in bits. A condition on tensors waits for the device once in
-    each iteration, one on Python integers never does.
+    each iteration, one on Python integers never does. A `native` loop takes over as in `counted_loop`.
     """
     holds, step = condition.forward, body.forward
+    watch = None if native is None else native.watch(carried, fixed)
     for _ in progress.steps(itertools.count(), "loop"):
+        if watch is not None and watch.is_due():
+            assert native is not None
+            counters, carried = native.finish(counters, carried, fixed)
+            return *counters, *carried
         if not holds(*counters, *carried, *invariant)[0]:
             break
         carried = step(*counters, *carried, *invariant)
         counters = tuple([_wrapped(i + by, bits) for i, (by, bits) in zip(counters, steps, strict=True)])
+    if watch is not None:
+        watch.end()
     return *counters, *carried
 
 
 def _wrapped(number: int, bits: int) -> int:
     half = 1 << bits - 1
     return (number + half) % (2 * half) - half
+
+
+def masked_while(condition: Callable[..., Tensors], body: Callable[..., Tensors], carried: Tensors) -> Tensors:
+    """A while loop that runs for every element at once: an element's carry stays as it is once its condition fails.
+
+    The carried arrays broadcast against each other. The loop ends when no element goes on; each step waits for the device once.
+    """
+    carried = tuple(torch.broadcast_tensors(*carried))
+    active = condition(*carried)[0].expand(carried[0].shape)
+    while active.any():
+        moved = body(*carried)
+        carried = tuple(torch.where(active, new, old) for new, old in zip(moved, carried, strict=True))
+        active = active & condition(*carried)[0]
+    return carried
 
 
 def on_host(number: torch.Tensor) -> int:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 import torch
 
+from ...shape import UNBOUNDED, common_factors
+
 Number = bool | int | float | complex
 
 
@@ -46,7 +48,7 @@ def reshape_dynamic(operand: torch.Tensor, bounds: Sequence[int], new_bounds: Se
     if sum(dynamic) == 1:
         known = math.prod(size for size, flag in zip(sizes, dynamic, strict=True) if not flag)
         sizes[list(dynamic).index(True)] = -(-operand.numel() // known) if known else 0
-        return _first_elements(operand, sizes)
+        return regrouped(operand, sizes, groups_of(bounds, new_bounds))
     for old, new in common_factors(bounds, new_bounds):
         unknown = [d for d in new if dynamic[d]]
         if unknown:
@@ -57,26 +59,7 @@ def reshape_dynamic(operand: torch.Tensor, bounds: Sequence[int], new_bounds: Se
                 sizes[d] = new_bounds[d]
                 known *= sizes[d]
             sizes[unknown[0]] = -(-total // known) if known else 0
-    return _first_elements(operand, sizes)
-
-
-def common_factors(old: Sequence[int], new: Sequence[int]) -> list[tuple[range, range]]:
-    """The finest split of both lists into runs of equal product, in order."""
-    runs, i, j = [], 0, 0
-    while i < len(old) or j < len(new):
-        start_i, start_j = i, j
-        product_i = product_j = 1
-        while True:
-            if i < len(old) and (product_i <= product_j or j == len(new)):
-                product_i *= old[i]
-                i += 1
-            elif j < len(new):
-                product_j *= new[j]
-                j += 1
-            if product_i == product_j or (i == len(old) and j == len(new)):
-                break
-        runs.append((range(start_i, i), range(start_j, j)))
-    return runs
+    return regrouped(operand, sizes, groups_of(bounds, new_bounds))
 
 
 def dimension_size(operand: torch.Tensor, dimension: int) -> int:
@@ -95,14 +78,30 @@ def set_dimension_size(operand: torch.Tensor, size: torch.Tensor | int, dimensio
     return torch.constant_pad_nd(operand, edges)
 
 
-def dynamic_reshape(operand: torch.Tensor, sizes: Sequence[torch.Tensor | int]) -> torch.Tensor:
-    """The operand's first elements in row-major order, as many as the product of `sizes`, in that shape. Negative sizes
-    count as 0, and zeros stand for the elements that there are not."""
-    return _first_elements(operand, [max(int(s), 0) for s in sizes])
+def dynamic_reshape(operand: torch.Tensor, sizes: Sequence[torch.Tensor | int], groups: Groups) -> torch.Tensor:
+    """The operand in the shape `sizes`, of which negative ones count as 0 (see `regrouped`)."""
+    return regrouped(operand, [max(int(s), 0) for s in sizes], groups)
 
 
-def _first_elements(operand: torch.Tensor, sizes: Sequence[int]) -> torch.Tensor:
-    count, line = math.prod(sizes), operand.reshape(-1)
-    if count > line.shape[0]:
-        line = torch.constant_pad_nd(line, [0, count - line.shape[0]])
-    return line[:count].reshape(sizes) if count < line.shape[0] else line.reshape(sizes)
+Groups = Sequence[tuple[Sequence[int], Sequence[int]]]
+"""Dimensions of an operand and those of the result that are made of them, in order."""
+
+
+def groups_of(bounds: Sequence[int], new_bounds: Sequence[int]) -> Groups:
+    """The dimensions of an array with these bounds and those that a reshape to others makes of them: the common factors."""
+    if UNBOUNDED in (*bounds, *new_bounds):
+        return [(range(len(bounds)), range(len(new_bounds)))]
+    return common_factors(bounds, new_bounds)
+
+
+def regrouped(operand: torch.Tensor, sizes: Sequence[int], groups: Groups) -> torch.Tensor:
+    """The operand in other sizes: for each group its elements in row-major order, as many as the group's new sizes have.
+    Zeros stand for those that there are not."""
+    lines = operand.reshape([math.prod(operand.shape[d] for d in old) for old, _ in groups])
+    for k, (_, new) in enumerate(groups):
+        count = math.prod(sizes[d] for d in new)
+        if count < lines.shape[k]:
+            lines = lines.narrow(k, 0, count)
+        elif count > lines.shape[k]:
+            lines = torch.constant_pad_nd(lines, [0, 0] * (lines.dim() - 1 - k) + [0, count - lines.shape[k]])
+    return lines.reshape(list(sizes))

@@ -1,7 +1,7 @@
 """Kernels of the random family: counter-based generators, bit for bit as XLA's, and draws from torch's generators.
 
-Document: spec `rng.md`. u64 words travel as int64 and u32 words as int32 of the same bits; Philox multiplies 32-bit words
-kept in int64. All arithmetic wraps, and nothing is read back from the device.
+Specification: hlo/SPEC.md, Random bits. u64 words travel as int64 and u32 words as int32 of the same bits; Philox multiplies
+32-bit words kept in int64. All arithmetic wraps, and nothing is read back from the device.
 """
 
 from __future__ import annotations
@@ -13,25 +13,24 @@ from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
+from ... import tuning
+
 _LOW = 0xFFFFFFFF
 _SIGN = -(1 << 63)
-
-_BLOCK = 1 << 15
-"""Counters that are worked on at a time on a CPU, so that the many passes stay in its cache."""
 
 Words = tuple[torch.Tensor, ...]
 
 
 def _words(blocks: Callable[[torch.Tensor], Words], count: int, device: torch.device) -> torch.Tensor:
     """[count, words]: the int32 words of the blocks number 0 to count - 1, which `blocks` gives for some of the numbers."""
-    if count <= _BLOCK or device.type != "cpu" or torch.compiler.is_compiling():
+    if count <= tuning.COUNTERS_AT_ONCE or device.type != "cpu" or torch.compiler.is_compiling():
         return torch.stack(blocks(torch.arange(count, device=device)), -1)
     made: torch.Tensor | None = None
-    for start in range(0, count, _BLOCK):
-        words = blocks(torch.arange(start, min(start + _BLOCK, count), device=device))
+    for start in range(0, count, tuning.COUNTERS_AT_ONCE):
+        words = blocks(torch.arange(start, min(start + tuning.COUNTERS_AT_ONCE, count), device=device))
         if made is None:
             made = torch.empty(count, len(words), dtype=words[0].dtype, device=device)
-        torch.stack(words, -1, out=made[start: start + _BLOCK])
+        torch.stack(words, -1, out=made[start: start + tuning.COUNTERS_AT_ONCE])
     assert made is not None
     return made
 

@@ -1,7 +1,8 @@
-"""Reductions and scans by any combining function, in few calls on large tensors, never one for each element.
+"""Reductions and scans by any combining function, in few calls on large tensors.
 
 A combiner takes 2N tensors (N accumulated, N new) that broadcast and returns a tuple of N. It is taken to be associative,
-unless a function says otherwise; that it is commutative is not assumed, so elements are combined in row-major order.
+unless a function says otherwise, which then takes as many calls as elements meet; that it is commutative is not assumed, so
+elements are combined in row-major order.
 """
 
 from __future__ import annotations
@@ -11,17 +12,12 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from ... import tuning
 from .marks import fresh
 
 Tensors = tuple[torch.Tensor, ...]
 Combiner = Callable[..., Tensors]
 Number = bool | int | float | complex
-
-CHUNK = 1 << 18
-"""Elements that a reduction on the CPU works on at a time: what it writes then stays in the processor's cache."""
-
-IN_ORDER = 1024
-"""Elements up to which a combiner that is not associative takes one after another."""
 
 
 # ------------------------------------------------------------------------------------------------ reductions
@@ -39,36 +35,17 @@ def reduce_by(combine: Combiner, operands: Sequence[torch.Tensor], inits: Sequen
 
 def fold_by(combine: Combiner, operands: Sequence[torch.Tensor], inits: Sequence[torch.Tensor | Number],
             dims: Sequence[int]) -> Tensors:
-    """Reduce dimensions with a combiner that may not be associative: from the inits on, one element after another.
-
-    More than `IN_ORDER` elements are cut into pieces of so many, each of which is reduced so, and then their results are.
-    """
+    """Reduce dimensions with a combiner that may not be associative: from the inits on, one element after another."""
     starts, blocks = _as_blocks(operands, inits, dims)
-    while blocks[0].shape[1] > IN_ORDER:
-        blocks = _fold_pieces(shaped(combine), inits, blocks)
-    flat = tuple(s.reshape(b.shape[0], b.shape[2]) for s, b in zip(starts, blocks, strict=True))
-    return tuple(r.reshape(s.shape) for r, s in zip(_fold(shaped(combine), flat, blocks), starts, strict=True))
+    combine, results = shaped(combine), tuple(s.reshape(b.shape[0], b.shape[2]) for s, b in zip(starts, blocks, strict=True))
+    for pieces in zip(*(b.split(_AT_ONCE, 1) for b in blocks), strict=True):
+        for elements in zip(*(p.unbind(1) for p in pieces), strict=True):
+            results = combine(*results, *elements)
+    return tuple(r.reshape(s.shape) for r, s in zip(results, starts, strict=True))
 
 
-def _fold_pieces(combine: Combiner, inits: Sequence[torch.Tensor | Number], blocks: Tensors) -> Tensors:
-    """Cut dimension 1 of [outer, size, inner] into pieces and fold each."""
-    outer, size, inner = blocks[0].shape
-    done: list[Tensors] = []
-    for at, length in ((0, IN_ORDER), (size // IN_ORDER * IN_ORDER, size % IN_ORDER)):
-        if not length:
-            continue
-        count = size // IN_ORDER if at == 0 else 1
-        pieces = tuple(b.narrow(1, at, count * length).reshape(outer * count, length, inner) for b in blocks)
-        starts = tuple(filled(init, b, (outer * count, inner)) for init, b in zip(inits, blocks, strict=True))
-        done.append(tuple(r.reshape(outer, count, inner) for r in _fold(combine, starts, pieces)))
-    return tuple(torch.cat(parts, 1) for parts in zip(*done, strict=True))
-
-
-def _fold(combine: Combiner, results: Tensors, blocks: Tensors) -> Tensors:
-    """Combine `results` with the elements along dimension 1, one after another."""
-    for i in range(blocks[0].shape[1]):
-        results = combine(*results, *(b.select(1, i) for b in blocks))
-    return results
+_AT_ONCE = 1024
+"""Elements that are views of their own at a time: making many is one call, and keeping them takes memory."""
 
 
 def _as_blocks(operands: Sequence[torch.Tensor], inits: Sequence[torch.Tensor | Number], dims: Sequence[int]) -> tuple[
@@ -95,19 +72,19 @@ def shaped(combine: Combiner) -> Combiner:
 def reduce_blocks(combine: Combiner, operands: Tensors) -> Tensors:
     """Reduce dimension 1 of tensors [outer, size, inner] to [outer, inner], a cache-sized piece at a time."""
     outer, size, inner = operands[0].shape
-    if operands[0].numel() <= CHUNK or operands[0].device.type != "cpu" or torch.compiler.is_compiling():
+    if operands[0].numel() <= tuning.COMBINED_AT_ONCE or operands[0].device.type != "cpu" or torch.compiler.is_compiling():
         return _reduce_pairwise(combine, operands)
     if outer > 1:
-        rows = max(1, CHUNK // max(1, size * inner))
+        rows = max(1, tuning.COMBINED_AT_ONCE // max(1, size * inner))
         pieces = [reduce_blocks(combine, tuple(o.narrow(0, at, min(rows, outer - at)) for o in operands))
                   for at in range(0, outer, rows)]
         return tuple(torch.cat(parts) for parts in zip(*pieces, strict=True))
-    if 2 * inner > CHUNK:
-        columns = max(1, CHUNK // size)
+    if 2 * inner > tuning.COMBINED_AT_ONCE:
+        columns = max(1, tuning.COMBINED_AT_ONCE // size)
         pieces = [_reduce_pairwise(combine, tuple(o.narrow(2, at, min(columns, inner - at)) for o in operands))
                   for at in range(0, inner, columns)]
         return tuple(torch.cat(parts, 1) for parts in zip(*pieces, strict=True))
-    length = CHUNK // inner
+    length = tuning.COMBINED_AT_ONCE // inner
     if size <= length:
         return _reduce_pairwise(combine, operands)
     pieces = [_reduce_pairwise(combine, tuple(o.narrow(1, at, min(length, size - at)) for o in operands))
@@ -137,10 +114,10 @@ def filled(value: torch.Tensor | Number, like: torch.Tensor, dims: Sequence[int]
     return torch.full(dims, value, dtype=like.dtype, device=like.device)
 
 
-def product(operand: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
-    """Product over several dimensions, in the operand's dtype."""
+def product(operand: torch.Tensor, dims: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    """Product over several dimensions, in a dtype."""
     kept = [d for d in range(operand.dim()) if d not in dims]
-    return operand.permute(*kept, *dims).flatten(len(kept)).prod(-1, dtype=operand.dtype)
+    return operand.permute(*kept, *dims).flatten(len(kept)).prod(-1, dtype=dtype)
 
 
 def extreme(operand: torch.Tensor, dims: Sequence[int], largest: bool, identity: Number) -> torch.Tensor:

@@ -7,14 +7,11 @@ from typing import NamedTuple
 
 import torch
 
+from ... import tuning
 from .indexing import on_host
 
 Tensors = tuple[torch.Tensor, ...]
 Comparator = Callable[..., Tensors]
-
-FEW = 32
-"""Elements up to which an exchange network sorts them in fewer calls than partitions do."""
-
 
 def sort_vector(vector: torch.Tensor, descending: bool) -> tuple[torch.Tensor, torch.Tensor]:
     """``torch.sort(vector, descending=descending, stable=True)`` for long vectors on the CPU, where torch has a fast (radix)
@@ -45,7 +42,7 @@ def sort_by_comparator(less: Comparator, operands: Sequence[torch.Tensor], dimen
         return tuple(operands)
     last = [o.movedim(dimension, -1) for o in operands]
     # Partitions are read back in every round, which a compiler and torch.vmap cannot do.
-    sort = _sort_by_exchange if size <= FEW or not all(map(on_host, operands)) else _sort_by_partition
+    sort = _sort_by_exchange if size <= tuning.SORTED_BY_NETWORK or not all(map(on_host, operands)) else _sort_by_partition
     return tuple(c.movedim(-1, dimension) for c in sort(less, last))
 
 

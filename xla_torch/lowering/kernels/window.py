@@ -1,4 +1,4 @@
-"""Windows that slide over arrays (rule W1 of the operation semantics): reduced by any combiner, or selecting elements.
+"""Windows that slide over arrays (hlo/SPEC.md, Windows): reduced by any combiner, or selecting elements.
 
 A window is given as one tuple of integers for each dimension: size, stride, low and high padding, base dilation, window
 dilation. Padding may be negative.
@@ -15,22 +15,16 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from ... import tuning
+from ...opcodes.reducer_kinds import ReducerKind
+from ...opcodes.reduction_order import IN_ORDER_IN_WINDOW, ROW, SIDE
 from . import indexing
 from .marks import fresh_tuple
 from .movement import pad
-from .reduction import IN_ORDER, Combiner, Number, Tensors, filled, fold_by, reduce_blocks, shaped
+from .reduction import Combiner, Number, Tensors, filled, fold_by, reduce_blocks, shaped
 
 Window = Sequence[tuple[int, ...]]
 TRIVIAL = (1, 1, 0, 0, 1)
-
-SHORT = 8
-"""Size of a window's side up to which its elements are combined one after another."""
-
-FEW = 64
-"""Elements of a window up to which they are looked at one after another, as XLA does, where the order may matter."""
-
-SIDE = 32
-"""Extent of the pieces in which XLA's CPU code reduces an array."""
 
 
 def is_trivial(dimension: tuple[int, ...]) -> bool:
@@ -60,12 +54,12 @@ def positions(size: int, dimension: tuple[int, ...]) -> int:
 # ------------------------------------------------------------------------------------------------ reductions
 
 
-def reduce_windows(operand: torch.Tensor, kind: str, neutral: Number, window: Window) -> torch.Tensor:
+def reduce_windows(operand: torch.Tensor, kind: ReducerKind, neutral: Number, window: Window) -> torch.Tensor:
     """Reduce each window with a reducer of this kind (a key of `_KNOWN`); `neutral` fills the padding."""
     combine, fold = _KNOWN[kind]
     whole = padded(operand, neutral, window)
     # Sums and products of narrow floats are made in float32 and rounded once.
-    widen = kind in ("add", "multiply") and whole.dtype in (torch.bfloat16, torch.float16)
+    widen = kind in (ReducerKind.ADD, ReducerKind.MULTIPLY) and whole.dtype in (torch.bfloat16, torch.float16)
     result, = _slide_all(lambda a, b: (combine(a, b),), (whole.float() if widen else whole,), window, fold)
     return result.to(operand.dtype)
 
@@ -112,6 +106,32 @@ def reduce_windows_in_order(combine: Combiner, operands: Sequence[torch.Tensor],
     return results
 
 
+def running_in_order(combine: Combiner, operands: Sequence[torch.Tensor], inits: Sequence[torch.Tensor | Number], dim: int,
+                     reverse: bool, exclusive: bool) -> Tensors:
+    """A running reduction, written as a window as long as the array, by a combiner that is not associative, as XLA's CPU code
+    does it: an array of more than `ROW` elements, filled up with inits, is cut into rows, and each result in a row is combined
+    with the running reduction of the rows before it (in reverse: behind it). `exclusive` leaves out the element itself, and has
+    one place more."""
+    count, rank = operands[0].shape[dim], operands[0].dim()
+    if count <= ROW:
+        low, high = (0, count - 1 + exclusive) if reverse else (count - 1 + exclusive, 0)
+        window = [(count, 1, low, high, 1, 1) if d == dim else (*TRIVIAL, 1) for d in range(rank)]
+        return reduce_windows_in_order(combine, operands, inits, window)
+
+    def filled_up(arrays: Sequence[torch.Tensor], low: int, high: int) -> Tensors:
+        config = [(low, high, 0) if d == dim else (0, 0, 0) for d in range(rank)]
+        return tuple(pad(a, init, config) for a, init in zip(arrays, inits, strict=True))
+
+    rows = tuple(o.unflatten(dim, (-1, ROW)) for o in filled_up(operands, 0, -count % ROW))
+    within = running_in_order(combine, rows, inits, dim + 1, reverse, False)
+    ends = tuple(w.select(dim + 1, 0 if reverse else ROW - 1) for w in within)
+    before = (b.narrow(dim, int(reverse), rows[0].shape[dim]).unsqueeze(dim + 1)
+              for b in running_in_order(combine, ends, inits, dim, reverse, True))
+    met = shaped(combine)(*within, *(b.expand_as(w) for b, w in zip(before, within, strict=True)))
+    results = tuple(m.flatten(dim, dim + 1).narrow(dim, 0, count) for m in met)
+    return filled_up(results, int(not reverse), int(reverse)) if exclusive else results
+
+
 def reduce_in_order(combine: Combiner, operands: Sequence[torch.Tensor], inits: Sequence[torch.Tensor | Number],
                     dims: Sequence[int]) -> Tensors:
     """Reduce dimensions with a combiner that is not associative, in the order of XLA's CPU code.
@@ -121,8 +141,6 @@ def reduce_in_order(combine: Combiner, operands: Sequence[torch.Tensor], inits: 
     """
     while len(operands) == 1 and operands[0].numel() and any(operands[0].shape[d] > SIDE for d in dims):
         sizes = [min(n, SIDE) if d in dims else 1 for d, n in enumerate(operands[0].shape)]
-        if math.prod(sizes) > IN_ORDER:
-            break
         spare = [-n % size for n, size in zip(operands[0].shape, sizes, strict=True)]
         operands = reduce_windows_in_order(combine, operands, inits, [
             (size, size, low // 2, low - low // 2, 1, 1) for size, low in zip(sizes, spare, strict=True)])
@@ -131,13 +149,13 @@ def reduce_in_order(combine: Combiner, operands: Sequence[torch.Tensor], inits: 
 
 Fold = Callable[[torch.Tensor, int], torch.Tensor]
 
-_KNOWN: dict[str, tuple[Callable[..., torch.Tensor], Fold]] = {
-    "add": (torch.add, lambda x, dim: x.sum(dim, dtype=x.dtype)),
-    "multiply": (torch.mul, lambda x, dim: x.prod(dim, dtype=x.dtype)),
-    "maximum": (torch.maximum, torch.amax),
-    "minimum": (torch.minimum, torch.amin),
-    "or": (torch.logical_or, torch.any),
-    "and": (torch.logical_and, torch.all),
+_KNOWN: dict[ReducerKind, tuple[Callable[..., torch.Tensor], Fold]] = {
+    ReducerKind.ADD: (torch.add, lambda x, dim: x.sum(dim, dtype=x.dtype)),
+    ReducerKind.MULTIPLY: (torch.mul, lambda x, dim: x.prod(dim, dtype=x.dtype)),
+    ReducerKind.MAXIMUM: (torch.maximum, torch.amax),
+    ReducerKind.MINIMUM: (torch.minimum, torch.amin),
+    ReducerKind.OR: (torch.logical_or, torch.any),
+    ReducerKind.AND: (torch.logical_and, torch.all),
 }
 """For each kind of reducer, how two arrays and how one dimension of an array are combined."""
 
@@ -156,7 +174,7 @@ def _slide(combine: Combiner, operands: Tensors, dim: int, size: int, stride: in
     if count == 0:
         return tuple(o.narrow(dim, 0, 0) for o in operands)
     span = (count - 1) * stride + 1
-    if size <= SHORT:
+    if size <= tuning.SHORT_WINDOW:
         result = _steps(operands, dim, 0, span, stride)
         for k in range(1, size):
             result = combine(*result, *_steps(operands, dim, k * dilation, span, stride))
@@ -217,16 +235,19 @@ _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def select_and_scatter(select: Combiner, combine: Combiner, operand: torch.Tensor, source: torch.Tensor,
-                       init: torch.Tensor | Number, window: Window, associative: bool = False) -> torch.Tensor:
+                       init: torch.Tensor | Number, window: Window, transitive: bool = False,
+                       but_for_nan: bool = False, associative: bool = False) -> torch.Tensor:
     """XLA's select-and-scatter: each source element is combined into the element that its window of the operand selects.
 
     `select(selected, candidate)` says whether the selected element stays, `combine(current, update)` gives the new value;
-    each returns a tuple of one. A window's elements are looked at, and windows' updates combined, in row-major order (in
-    windows of more than `FEW` elements, `select` is taken to be transitive, and `combine` may be `associative`). Padding is
-    never selected.
+    each returns a tuple of one. A window's elements are looked at, and windows' updates combined, in row-major order, unless
+    `select` is `transitive` (perhaps only `but_for_nan`) or `combine` is `associative`, which counts in windows of more than
+    `IN_ORDER_IN_WINDOW` elements. Padding is never selected.
     """
-    if math.prod([size for size, *_ in window]) > FEW:
-        places = _selected_places(select, operand, window).reshape(-1)
+    if math.prod([size for size, *_ in window]) > IN_ORDER_IN_WINDOW:
+        if but_for_nan and not transitive and indexing.on_host(operand):
+            transitive = not bool(operand.isnan().any())
+        places = _selected_places(select, operand, window, transitive).reshape(-1)
         flat = filled(init, source, (operand.numel(),))
         result, = indexing.scatter_by_rounds(
             combine, [flat], places, [source.reshape(-1)], associative, update_window_dims=(), inserted_window_dims=(0,),
@@ -273,7 +294,7 @@ def _selected_elements(select: Combiner, whole: torch.Tensor, present: torch.Ten
     return chosen
 
 
-def _selected_places(select: Combiner, operand: torch.Tensor, window: Window) -> torch.Tensor:
+def _selected_places(select: Combiner, operand: torch.Tensor, window: Window, transitive: bool) -> torch.Tensor:
     """For each window the row-major index of the element that it selects, -1 where it has none."""
     numbers = torch.arange(operand.numel(), device=operand.device).reshape(operand.shape)
 
@@ -281,4 +302,8 @@ def _selected_places(select: Combiner, operand: torch.Tensor, window: Window) ->
         stays = (select(best, candidate)[0] & (place >= 0)) | (at < 0)
         return choose(stays, best, candidate), choose(stays, place, at)
 
-    return _slide_all(better, (padded(operand, 0, window), padded(numbers, -1, window)), window)[1]
+    wholes = padded(operand, 0, window), padded(numbers, -1, window)
+    if transitive:
+        return _slide_all(better, wholes, window)[1]
+    inside = [(size, stride, 0, 0, 1, dilation) for size, stride, *_, dilation in window]
+    return reduce_windows_in_order(better, wholes, (0, -1), inside)[1]

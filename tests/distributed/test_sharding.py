@@ -1,0 +1,549 @@
+"""Shardings, annotated programs, manual regions, and programs that XLA has partitioned: against XLA's own printing, and against
+what JAX computes on four devices."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import random
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import xla_torch
+from support.distributed_programs import on_processes
+from support.distributed_workers import Workers
+from support.jax_oracle import evaluated
+from support.oracle import HAS_XLA, needs_xla, run_xla_replicas, xla_accepts, xla_canonical
+from support.sharding_rows import BY_NAME, ROWS, Row, floats, mesh, placed
+from xla_torch import Sharding, run_replicas, shard, shard_arguments, unshard
+from xla_torch.cli import main
+from xla_torch.errors import HloSyntaxError, InvalidArgument, UnsupportedError, XlaError
+
+if HAS_XLA:
+    import jax
+
+# ------------------------------------------------------------------------------------------------ text
+
+TEXTS = [
+    "{replicated}", "{manual}", "{unknown}", "{unreduced}", "{maximal device=0}", "{maximal device=7}", "{ /*all*/ replicated }",
+    "{devices=[2,1]0,1}", "{devices=[2,1]1,0}", "{devices=[2,2]3,1,2,0}", "{devices=[2, 2] <= [4]}", "{devices=[2,1]5,7}",
+    "{devices=[2,2]<=[2,2]T(1,0)}", "{devices=[2,2]<=[2,2]T(0,1)}", "{devices=[2,2]<=[1,4]T(1,0)}", "{devices=[1,1]<=[1]}",
+    "{devices=[4,2]<=[2,2,2]T(2,0,1)}", "{devices=[4,2]<=[2,2,2]T(0,2,1)}", "{devices=[8,1]<=[2,2,2]T(2,1,0)}",
+    "{devices=[2,1,2]<=[4] last_tile_dim_replicate}", "{devices=[2,1,1]<=[2] last_tile_dim_replicate}",
+    "{devices=[1,1,4]<=[4] last_tile_dim_replicate}", "{devices=[2,1,2]1,0,3,2 last_tile_dim_replicate}",
+    "{devices=[1,1,2,2]<=[4] last_tile_dims={manual,replicated}}", "{devices=[1,1,2,2]<=[4] last_tile_dims={replicated, manual}}",
+    "{devices=[1,1,2,2]<=[4] last_tile_dims={manual, manual}}", "{devices=[2,1,2,1]<=[4] last_tile_dims={manual, replicated}}",
+    "{devices=[2,1,2]<=[4] last_tile_dims={unreduced}}", "{devices=[2,1,2]<=[4] last_tile_dims={}}",
+    "{devices=[1,1,2,1,2]<=[4] last_tile_dims={replicated, manual, replicated}}",
+    "{devices=[2,1,2,2]<=[8] last_tile_dims={manual, replicated} shard_as 4}", "{devices=[1024,4]<=[4096]}",
+    "{devices=[2,1]<=[2] shard_as 1}", "{manual shard_like 2}", "{shard_as 2 replicated}",
+    '{replicated metadata={op_name="x"}}', '{replicated metadata={{op_name="x"},{op_name="y"}}}', "{replicated metadata={}}",
+    '{devices=[2,1]<=[2] last_tile_dim_replicate metadata={op_name="x"}}', '{replicated metadata={op_name="x"} shard_as 1}',
+    "{}", "{{replicated}}", "{{replicated},{manual}}", "{{devices=[2,1]<=[2]}, {maximal device=1}}",
+    "{mesh['a'=2], [{'a'}, {}]}", "{mesh['a'=2,'b'=2], [{'a', ?},{?}]}", "{mesh['a'=2,'b'=2], [{'a'},{}], replicated={'b'}}",
+    "{mesh['a'=2,'b'=2], [{},{}], manual={'b'}}", "{mesh['a'=2,'b'=2], [{},{}], unreduced={'b'}}",
+    "{mesh['a'=4,'b'=2], [{'a':(1)2},{}]}", "{mesh['a'=2,'b'=2], [{'a','b'},{}], metadata={op_name=\"x\"}}",
+    "{mesh['a'=2], device_ids=(1,0), [{'a'},{}]}", "{mesh['a'=2], device_ids=([2]), [{'a'},{}]}", "{mesh[], [{},{}]}",
+]
+
+
+def program_with(sharding: str, shape: str = "f32[8,4]", header: str = "") -> str:
+    return f"HloModule m{header}\nENTRY e {{\n  p = {shape} parameter(0)\n  ROOT r = {shape} negate(p), sharding={sharding}\n}}"
+
+
+def as_xla_prints(sharding: str) -> str:
+    printed = re.search(r"ROOT.*?negate\(.*?\), sharding=(.*)", xla_canonical(program_with(sharding)))
+    assert printed is not None
+    return printed[1]
+
+
+@needs_xla
+@pytest.mark.parametrize("text", TEXTS)
+def test_text_is_printed_as_xla_prints_it(text: str) -> None:
+    assert str(Sharding.parse(text)) == as_xla_prints(text)
+
+
+def drawn(rng: random.Random) -> str:
+    """A tiling of two dimensions, with subgroups and devices in any order."""
+    count = rng.choice([2, 4, 6, 8, 12, 16, 24])
+    factors, grid = _factors(rng, count), _factors(rng, count)
+    cut = rng.randint(0, len(factors))
+    dims = [1, 1]
+    for factor in factors[:cut]:
+        dims[rng.randint(0, 1)] *= factor
+    permutation = rng.sample(range(len(grid)), len(grid))
+    devices = f"<=[{','.join(map(str, grid))}]" + (f"T({','.join(map(str, permutation))})" if len(grid) > 1 else "")
+    if rng.random() < 0.3:
+        devices = ",".join(map(str, rng.sample(range(count), count)))
+    kinds = [rng.choice(["manual", "replicated", "unreduced"]) for _ in factors[cut:]]
+    last = f" last_tile_dims={{{', '.join(kinds)}}}" if kinds else ""
+    return f"{{devices=[{','.join(map(str, dims + factors[cut:]))}]{devices}{last}}}"
+
+
+def _factors(rng: random.Random, count: int) -> list[int]:
+    found = []
+    while count > 1:
+        found.append(rng.choice([d for d in range(2, count + 1) if count % d == 0]))
+        count //= found[-1]
+    return found
+
+
+@needs_xla
+def test_drawn_tilings_are_printed_as_xla_prints_them() -> None:
+    rng = random.Random(5)
+    for text in {drawn(rng) for _ in range(300)}:
+        assert str(Sharding.parse(text)) == as_xla_prints(text), text
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("{maximal}", "a maximal sharding has one device"),
+    ("{device=3}", "neither its kind nor its tiles"),
+    ("{foo}", "a sharding has no 'foo'"),
+    ("{replicated,}", "expects a word of a sharding"),
+    ("{replicated devices=[2,1]0,1}", "a replicated sharding has no devices"),
+    ("{manual devices=[2,1]0,1}", "a manual sharding has no devices"),
+    ("{maximal devices=[2,1]0,1}", "a maximal sharding has one device"),
+    ("{devices=[2,1]}", "expects an integer"),
+    ("{devices=[2,1]0}", "does not have a device for each tile"),
+    ("{devices=[1,1]0}", "a tiling has more than one device"),
+    ("{devices=[2,2]<=[1,4]}", "expects 'T'"),
+    ("{devices=[2,1]<=[2]T(0)}", "expects a word|a sharding has no 'T'"),
+    ("{last_tile_dim_replicate}", "neither its kind nor its tiles"),
+    ("{devices=[2,1,2]<=[4] last_tile_dims={unknown}}", "no kind of subgroup is called 'unknown'"),
+    ("{mesh['a'=2], [{'b'}, {}]}", "the mesh has no axis 'b'"),
+    ("{mesh['a'=2], [{'a'}, {'a'}]}", "an axis is used twice"),
+])
+def test_what_xla_does_not_read_is_refused(text: str, message: str) -> None:
+    with pytest.raises(HloSyntaxError, match=message):
+        Sharding.parse(text)
+    if HAS_XLA and "mesh" not in text:
+        assert xla_accepts(program_with(text)) is not None
+
+
+@pytest.mark.parametrize(("text", "message"), [  # these XLA reads, and overlooks what does not fit
+    ("{devices=[2,1]0,1,2}", "does not have a device for each tile"),
+    ("{devices=[2,1]<=[3]}", "does not have a device for each tile"),
+    ("{devices=[0,1]<=[0]}", "a wrong number of tiles"),
+    ("{devices=[2,1]<=[2,1]T(1,1)}", "not a permutation"),
+    ("{replicated manual}", "says this twice"),
+    ("{maximal device=0 device=1}", "says this twice"),
+    ("{devices=[2,1,2]<=[4] last_tile_dims={maximal}}", "no kind of subgroup"),
+    ("{devices=[65536,65536]<=[4294967296]}", "a wrong number of tiles"),
+])
+def test_what_says_nothing_is_refused(text: str, message: str) -> None:
+    with pytest.raises(HloSyntaxError, match=message):
+        Sharding.parse(text)
+
+
+@pytest.mark.parametrize(("shape", "text", "header", "message"), [
+    ("f32[8,4]", "{devices=[2,2,1]<=[4]}", "", "for an array of another rank"),
+    ("f32[8,4]", "{devices=[4]<=[4]}", "", "for an array of another rank"),
+    ("f32[8,4]", "{devices=[3,1]0,1,2}", ", num_partitions=4", "for another number of partitions"),
+    ("f32[8,4]", "{devices=[16,1]<=[16]}", ", num_partitions=4", "for another number of partitions"),
+    ("f32[8,4]", "{devices=[4,1]0,0,1,2}", "", "negative, or there twice"),
+    ("f32[8,4]", "{devices=[4,1]5,7,1,2}", ", num_partitions=4", "a device that is not there"),
+    ("f32[8,4]", "{maximal device=7}", ", num_partitions=4", "a device that is not there"),
+    ("f32[8,4]", "{maximal device=-1}", "", "negative, or there twice"),
+    ("f32[8,4]", "{{replicated}}", "", "does not fit the shape"),
+])
+def test_shardings_that_do_not_fit_are_refused(shape: str, text: str, header: str, message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message) as caught:
+        xla_torch.parse_hlo(program_with(text, shape, header))
+    assert caught.value.subject == "negate (%r)"
+    assert "line 4" in caught.value.where
+
+
+def test_the_sharding_of_a_tuple_is_one_for_each_array() -> None:
+    text = "HloModule m\nENTRY e {\n  p = f32[8] parameter(0)\n  ROOT r = (f32[8], f32[8]) tuple(p, p), sharding={}\n}}"
+    module = xla_torch.parse_hlo(text.replace("={}", "={devices=[2]<=[2]}")[:-1]).module
+    assert str(module.entry.root.common["sharding"]) == "{{devices=[2]<=[2]}, {devices=[2]<=[2]}}"
+    with pytest.raises(InvalidArgument, match="of a tuple does not fit"):
+        xla_torch.parse_hlo(text.replace("={}", "={{replicated}}")[:-1])
+
+
+# ------------------------------------------------------------------------------------------------ arrays
+
+SPECS = [(None, None), ("x", None), (None, "y"), ("x", "y"), ("y", "x"), (("x", "y"), None), (("y", "x"), None)]
+
+
+@needs_xla
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (2, 0, 3, 1)])
+@pytest.mark.parametrize("spec", SPECS, ids=str)
+def test_tiles_are_where_jax_has_them(spec: tuple[Any, ...], order: tuple[int, ...]) -> None:
+    theirs = placed(mesh("x", "y", order=order), *spec)
+    sharding = Sharding.parse(str(theirs._to_xla_hlo_sharding(2)))
+    places = sharding.slices((8, 4), 4)
+    for device, index in theirs.devices_indices_map((8, 4)).items():
+        place, _ = places[list(theirs.mesh.devices.flat).index(device)]
+        assert place is not None
+        assert [s.indices(n) for s, n in zip(place, (8, 4), strict=True)] == [
+            s.indices(n) for s, n in zip(index, (8, 4), strict=True)]
+
+
+@pytest.mark.parametrize("kind", ["numpy", "torch"])
+@pytest.mark.parametrize(("text", "sizes"), [
+    ("{replicated}", (3,)), ("{devices=[4,1]<=[4]}", (8, 3)), ("{devices=[2,2]<=[2,2]T(1,0)}", (4, 6)),
+    ("{devices=[4]<=[4]}", (7,)), ("{devices=[4]<=[4]}", (2,)), ("{devices=[2,1,2]<=[4] last_tile_dim_replicate}", (6, 5)),
+    ("{maximal device=2}", (3, 2)),
+    ("{devices=[2,2]3,1,2,0}", (5, 3)), ("{mesh['x'=2,'y'=2], [{'y'}, {'x'}]}", (4, 6)), ("{replicated}", ()),
+    ("{maximal device=1}", ()),
+    ("{mesh['x'=4], [{'x':(2)2}, {'x':(1)2}]}", (4, 6)), ("{mesh['x'=2,'y'=2], device_ids=(3,1,2,0), [{'x','y'}]}", (8,)),
+])
+def test_unshard_undoes_shard(text: str, sizes: tuple[int, ...], kind: str) -> None:
+    whole: Any = np.arange(math.prod(sizes), dtype=np.float32).reshape(sizes)
+    whole = torch.from_numpy(whole) if kind == "torch" else whole
+    parts = shard(whole, text, 4)
+    assert len(parts) == 4
+    np.testing.assert_array_equal(unshard(parts, text, sizes), whole)
+
+
+def test_tiles_at_the_end_are_filled_with_zeros() -> None:
+    parts = shard(np.arange(1, 8), "{devices=[4]<=[4]}")
+    assert [p.tolist() for p in parts] == [[1, 2], [3, 4], [5, 6], [7, 0]]
+    assert unshard(parts, "{devices=[4]<=[4]}").tolist() == [1, 2, 3, 4, 5, 6, 7, 0]
+    assert [p.tolist() for p in shard(np.arange(1, 3), "{maximal device=1}", 2)] == [[0, 0], [1, 2]]
+
+
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda: shard(np.zeros(4), "{replicated}"), "does not say how many partitions"),
+    (lambda: shard(np.zeros(4), "{manual}", 2), "does not say what each partition has"),
+    (lambda: shard(np.zeros(4), "{unknown}", 2), "does not say what each partition has"),
+    (lambda: shard(np.zeros(4), "{devices=[2,1]<=[2]}"), "for an array of another rank"),
+    (lambda: shard(np.zeros(4), "{devices=[2]<=[2]}", 4), "for another number of partitions"),
+    (lambda: unshard([], "{replicated}"), "there are no arrays"),
+    (lambda: unshard([np.zeros(2), np.zeros(3)], "{devices=[2]<=[2]}"), "not the tiles"),
+    (lambda: unshard([np.zeros(2)] * 2, "{devices=[2]<=[2]}", (5,)), "not the tiles"),
+])
+def test_arrays_that_do_not_fit_are_refused(call: Any, message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        call()
+
+
+# ------------------------------------------------------------------------------------------------ programs of JAX
+
+
+@pytest.fixture(params=["shardy", "gspmd"])
+def partitioner(request: pytest.FixtureRequest) -> Iterator[str]:
+    before = jax.config.jax_use_shardy_partitioner  # pyright: ignore[reportAttributeAccessIssue]
+    jax.config.update("jax_use_shardy_partitioner", request.param == "shardy")
+    yield request.param
+    jax.config.update("jax_use_shardy_partitioner", before)
+
+
+def close(got: Any, want: Any, rtol: float) -> None:
+    for own, theirs in zip(got, jax.tree_util.tree_leaves(want), strict=True):
+        assert own.shape == theirs.shape
+        np.testing.assert_allclose(np.asarray(own, np.float64), np.asarray(theirs, np.float64), rtol=rtol, atol=1e-5)
+
+
+@needs_xla
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_programs_run_with_their_global_meaning(row: Row, partitioner: str) -> None:
+    """On whole arrays, without other participants."""
+    function = row.make()
+    program = xla_torch.from_stablehlo(jax.jit(function).lower(*row.arguments).as_text())
+    assert program.partitioning.is_whole
+    assert "runs with its global meaning" in repr(program)
+    assert xla_torch.parse_hlo(program.to_hlo_text()).partitioning == program.partitioning
+    close(program.run_numpy(*row.arguments), evaluated(function, *row.arguments), row.rtol)
+
+
+@needs_xla
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_partitioned_programs_run_as_they_are(row: Row) -> None:
+    """What XLA made of a program for each partition, on four participants."""
+    compiled = jax.jit(row.make(), keep_unused=True).lower(*row.arguments).compile()
+    program = xla_torch.parse_hlo(compiled.as_text() or "")
+    assert not program.partitioning.is_whole
+    results = run_replicas(program, shard_arguments(program, row.arguments), num_partitions=4)
+    for k, sharding in enumerate(jax.tree_util.tree_leaves(compiled.output_shardings)):
+        want = jax.tree_util.tree_leaves(compiled(*row.arguments))[k]
+        close([unshard([r[k] for r in results], str(sharding._to_xla_hlo_sharding(want.ndim)))], want, row.rtol)
+
+
+@needs_xla
+def test_partitioned_programs_run_on_processes(four: Workers) -> None:
+    row = BY_NAME["annotated"]
+    compiled = jax.jit(row.make()).lower(*row.arguments).compile()
+    text = compiled.as_text() or ""
+    parts = shard_arguments(xla_torch.parse_hlo(text), row.arguments)
+    results = on_processes(four, text, parts, num_partitions=4)
+    close([results[3][0], unshard([r[1] for r in results], "{devices=[2,2]<=[4]}")], compiled(*row.arguments), row.rtol)
+
+
+@needs_xla
+def test_each_participant_of_a_program_about_whole_arrays_has_them(four: Workers) -> None:
+    row = BY_NAME["some axes manual"]
+    text: Any = jax.jit(row.make()).lower(*row.arguments).compiler_ir("hlo").as_hlo_text()  # pyright: ignore
+    want = xla_torch.parse_hlo(text).run_numpy(*row.arguments)
+    for results in (run_replicas(xla_torch.parse_hlo(text), [row.arguments] * 4, num_partitions=4),
+                    on_processes(four, text, [row.arguments] * 4, num_partitions=4)):
+        assert [r[0].tobytes() for r in results] == [want[0].tobytes()] * 4
+
+
+@needs_xla
+@pytest.mark.parametrize("name", [
+    "network", "product", "annotated", "ring", "reduce-scatter along an axis", "all-to-all", "branch", "region within a region",
+    "region within a loop", "all-gather", "permute"])
+def test_gradients_are_those_of_the_whole_program(name: str, partitioner: str) -> None:
+    row = BY_NAME[name]
+    function = row.make()
+    numbers = tuple(range(len(row.arguments)))
+
+    def loss(*arguments: Any) -> Any:
+        leaves = jax.tree_util.tree_leaves(function(*arguments))
+        return sum((leaf * leaf).sum() for leaf in leaves)
+
+    program = xla_torch.from_stablehlo(jax.jit(loss).lower(*row.arguments).as_text())
+    want = evaluated(jax.value_and_grad(loss, numbers), *row.arguments)
+    derived = xla_torch.value_and_grad(program, numbers)
+    close(derived.run_numpy(*row.arguments), want, 1e-4)
+    assert not derived.partitioning.about
+    assert "num_partitions" not in derived.module.header
+    tensors = [torch.tensor(a, requires_grad=True) for a in row.arguments]
+    program(*tensors).backward()
+    close([t.grad for t in tensors], want[1], 1e-4)
+
+
+@needs_xla
+def test_a_serialized_program_of_shardy_is_read() -> None:
+    import jax.export
+
+    row = BY_NAME["network"]
+    data = jax.export.export(jax.jit(row.make()))(*row.arguments).mlir_module_serialized
+    close(xla_torch.from_stablehlo(bytes(data)).run_numpy(*row.arguments), jax.jit(row.make())(*row.arguments), row.rtol)
+
+
+@needs_xla
+def test_a_mesh_of_one_device(partitioner: str) -> None:
+    from jax.sharding import PartitionSpec
+
+    alone = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("i",))
+    function = jax.shard_map(lambda a, b: jax.lax.psum(a @ b + jax.lax.axis_index("i"), "i"), mesh=alone,
+                             in_specs=(PartitionSpec(None, "i"), PartitionSpec("i")), out_specs=PartitionSpec())
+    given = floats(2, 4), floats(4, 3)
+    program = xla_torch.from_stablehlo(jax.jit(function).lower(*given).as_text())
+    close(program.run_numpy(*given), jax.jit(function)(*given), 1e-5)
+    assert not program.partitioning.about
+
+
+@needs_xla
+def test_vmap_of_a_region() -> None:
+    row = BY_NAME["network"]
+    program = xla_torch.from_stablehlo(jax.jit(row.make()).lower(*row.arguments).as_text())
+    xs, ws = floats(3, 8, 4), floats(3, 4, 4)
+    close(xla_torch.vmap(program, 3).run_numpy(xs, ws), [np.stack([row.make()(x, w) for x, w in zip(xs, ws, strict=True)])], 1e-5)
+
+
+# ------------------------------------------------------------------------------------------------ programs written out
+
+ADD = "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }\n"
+HALF = ("half { a = f32[] parameter(0) b = f32[] parameter(1) c = f32[] constant(0.5) h = f32[] multiply(a, c) "
+        "ROOT s = f32[] add(h, b) }\n")
+
+
+def region(instruction: str, local: str = "f32[2]", whole: str = "f32[8]", result: str = "", leaving: str = "",
+           header: str = ", num_partitions=4", entering: str = "{devices=[4]<=[4]}", inside: str = "{manual}") -> str:
+    """A program with one instruction on `x` in a manual region over four partitions."""
+    return (f"HloModule m{header}\n{ADD}{HALF}ENTRY e {{\n  p = {whole} parameter(0)\n"
+            f'  s = {whole} custom-call(p), custom_call_target="Sharding", sharding={entering}\n'
+            f'  x = {local} custom-call(s), custom_call_target="SPMDFullToShardShape", sharding={inside}\n'
+            f"  y = {instruction}, sharding={inside}\n"
+            f'  ROOT r = {result or whole} custom-call(y), custom_call_target="SPMDShardToFullShape", '
+            f"sharding={leaving or entering}\n}}")
+
+
+X = np.arange(1, 9, dtype=np.float32)
+QUARTERS = X.reshape(4, 2)
+ALL = "replica_groups={{0,1,2,3}}, channel_id=1, use_global_device_ids=true"
+
+
+REGIONS = [
+    (region(f"f32[2] all-reduce(x), to_apply=add, {ALL}"), np.tile(QUARTERS.sum(0), 4)),
+    (region("f32[2] all-reduce(x), to_apply=add, replica_groups={}, channel_id=1"), np.tile(QUARTERS.sum(0), 4)),
+    (region("f32[2] all-reduce(x), to_apply=add, replica_groups={{0}}, channel_id=1"), np.tile(QUARTERS.sum(0), 4)),
+    (region("f32[2] all-reduce(x), to_apply=add, replica_groups={}"), X),  # of replicas, of which there is one
+    (region("f32[2] all-reduce(x), to_apply=add, replica_groups={{3,0,1},{2}}, channel_id=1, use_global_device_ids=true"),
+     np.concatenate([*[QUARTERS[[0, 1, 3]].sum(0)] * 2, QUARTERS[2], QUARTERS[[0, 1, 3]].sum(0)])),
+    (region(f"f32[2] all-reduce(x), to_apply=half, {ALL.replace('0,1,2,3', '2,0,3,1')}"),
+     np.tile(((QUARTERS[2] / 2 + QUARTERS[0]) / 2 + QUARTERS[3]) / 2 + QUARTERS[1], 4)),
+    (region(f"f32[8] all-gather(x), dimensions={{0}}, {ALL}", leaving="{replicated}"), X),
+    (region("f32[4] all-gather(x), dimensions={0}, replica_groups={{3,0},{1,2}}, channel_id=1, use_global_device_ids=true",
+            result="f32[16]"), QUARTERS[[3, 0, 1, 2, 1, 2, 3, 0]].reshape(-1)),
+    (region("f32[2] collective-permute(x), source_target_pairs={{0,1},{3,3}}, channel_id=1"),
+     np.concatenate([[0, 0], QUARTERS[0], [0, 0], QUARTERS[3]])),
+    (region("f32[2] collective-broadcast(x), replica_groups={{2,0,1}}, channel_id=1"),
+     np.concatenate([QUARTERS[2], QUARTERS[2], QUARTERS[2], [0, 0]])),
+    (region("f32[2] all-to-all(x), dimensions={0}, replica_groups={{1,0},{2,3}}, channel_id=1"),
+     np.array([4, 2, 3, 1, 5, 7, 6, 8])),
+    (region("f32[1] reduce-scatter(x), dimensions={0}, to_apply=add, replica_groups={{0,2},{3,1}}, channel_id=1, "
+            "use_global_device_ids=true", result="f32[4]"), np.array([6, 12, 8, 10])),
+    (region("f32[2] negate(x)", whole="f32[7]"), -X[:7]),
+    (region("f32[2] negate(x)", leaving="{maximal device=2}", result="f32[2]"), -QUARTERS[2]),
+    (region("f32[2] negate(x)", leaving="{replicated}", result="f32[2]"), -QUARTERS[0]),
+    (region("f32[2] negate(x)", leaving="{devices=[4]3,2,1,0}"), -QUARTERS[::-1].reshape(-1)),
+    (region("f32[8] negate(x)", local="f32[8]", entering="{replicated}", header=""), -X),
+    (region("(f32[2], f32[2]) all-reduce(x, x), to_apply=add, " + ALL + "\n  z = f32[2] get-tuple-element(y), index=1").replace(
+        "custom-call(y), custom_call_target=\"SPMDShard", "custom-call(z), custom_call_target=\"SPMDShard"),
+     np.tile(QUARTERS.sum(0), 4)),
+    (region("(f32[2], f32[2]) all-to-all(x, x), replica_groups={{0,1},{2,3}}, channel_id=1\n"
+            "  z = f32[2] get-tuple-element(y), index=1").replace(
+        "custom-call(y), custom_call_target=\"SPMDShard", "custom-call(z), custom_call_target=\"SPMDShard"),
+     QUARTERS[[1, 1, 3, 3]].reshape(-1)),
+    # Some axes of a mesh are manual, and along the other the array of the region is cut too: manual ones first, and last.
+    (region("f32[4] reverse(x), dimensions={0}", local="f32[4]", inside="{devices=[2,2]<=[2,2]T(1,0) last_tile_dims={manual}}"),
+     np.concatenate([X[3::-1], X[:3:-1]])),
+    (region("f32[4] reverse(x), dimensions={0}", local="f32[4]", inside="{devices=[2,2]<=[4] last_tile_dims={manual}}"),
+     QUARTERS[[2, 3, 0, 1], ::-1].reshape(-1)),
+    (region("f32[4] all-reduce(x), to_apply=add, replica_groups={{0,2},{1,3}}, channel_id=1, use_global_device_ids=true",
+            local="f32[4]", inside="{devices=[2,2]<=[2,2]T(1,0) last_tile_dims={manual}}"), np.tile(X[:4] + X[4:], 2)),
+]
+
+
+@pytest.mark.parametrize(("text", "want"), REGIONS)
+def test_exchanges_in_a_region(text: str, want: np.ndarray) -> None:
+    program = xla_torch.parse_hlo(text)
+    (parameter,) = program.program_shape.parameters
+    (got,) = program.run_numpy(X[:parameter.dimensions[0]])
+    np.testing.assert_array_equal(got, want.astype(np.float32))
+
+
+UNKNOWN_TO_XLA = re.compile(r"to_apply=half|collective-broadcast\(|y = \(")
+"""What XLA's CPU compiler does not do, and annotated tuples, which the way through StableHLO loses."""
+
+
+@needs_xla
+@pytest.mark.parametrize(("text", "want"), [row for row in REGIONS if not UNKNOWN_TO_XLA.search(row[0])])
+def test_xla_makes_the_same_of_a_region(text: str, want: np.ndarray) -> None:
+    entering, *_, leaving = re.findall(r"sharding=(\{[^}]*\}\}?)", text)
+    size = xla_torch.parse_hlo(text).program_shape.parameters[0].dimensions[0]
+    text = text.replace("parameter(0)\n  s", f"parameter(0), sharding={entering}\n  s")
+    results = run_xla_replicas(text, [[part] for part in shard(X[:size], entering, 4)], 1, 4)
+    np.testing.assert_array_equal(unshard([r[0] for r in results], leaving, want.shape), want.astype(np.float32))
+
+
+@pytest.mark.parametrize(("text", "kind", "message"), [
+    (region("f32[2] negate(x)", whole="f32[9]"), InvalidArgument, "does not have the size of a tile"),
+    (region("f32[2] negate(x)", result="f32[9]"), InvalidArgument, "does not have the size of a tile"),
+    (region("f32[2] negate(x)", entering="{manual}"), InvalidArgument, "sharding of the whole array is missing"),
+    (region("f32[2] negate(x)", entering="{unknown}"), InvalidArgument, "does not say what each partition has"),
+    (region("f32[2] collective-permute(x), source_target_pairs={{0,7}}, channel_id=1"), InvalidArgument, "names partition 7"),
+    (region("f32[2] all-reduce(x), to_apply=add, replica_groups={{0,1}}, channel_id=1, use_global_device_ids=true"),
+     InvalidArgument, "in no replica group"),
+    (region(f"f32[2] all-reduce(x), to_apply=add, {ALL}", header=", replica_count=2, num_partitions=4"), UnsupportedError,
+     "partitions of several replicas"),
+    (region("f32[2] negate(x)").replace("ROOT r", "q").replace("\n}", "\n  ROOT t = f32[2] negate(y)\n}"), UnsupportedError,
+     "each partition's own"),
+])
+def test_regions_that_cannot_run_say_why(text: str, kind: type[XlaError], message: str) -> None:
+    program = xla_torch.parse_hlo(text)
+    with pytest.raises(kind, match=message):
+        program.run_numpy(np.zeros(program.program_shape.parameters[0].dimensions, np.float32))
+
+
+# ------------------------------------------------------------------------------------------------ what a program says of itself
+
+
+def torchrun(processes: int, *command: str) -> subprocess.CompletedProcess:
+    root = Path(__file__).parents[2]
+    return subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes),
+                           "-m", "xla_torch", *command], capture_output=True, text=True, timeout=120, check=False, cwd=root,
+                          env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(root)})
+
+
+PARTITIONED = ("HloModule m, num_partitions=2\n" + ADD +
+               "ENTRY main_spmd {\n  p = f32[4] parameter(0), sharding={devices=[2]<=[2]}\n"
+               "  w = f32[2] parameter(1), sharding={replicated}\n  ROOT r = f32[4] all-reduce(p), to_apply=add, "
+               "replica_groups={{0,1}}, channel_id=1, use_global_device_ids=true\n}")
+
+STATES = [
+    ("HloModule m\nENTRY e { ROOT p = f32[8] parameter(0) }", "", 1),
+    ("HloModule m\nENTRY e { ROOT p = f32[8] parameter(0), sharding={replicated} }", "", 1),
+    ("HloModule m, num_partitions=2\nENTRY e { ROOT p = f32[8] parameter(0) }", "", 1),
+    ("HloModule m, num_partitions=2\nENTRY e { ROOT p = f32[8] parameter(0), sharding={replicated} }", "whole arrays", 2),
+    ("HloModule m\nENTRY e { ROOT p = f32[8] parameter(0), sharding={devices=[2]<=[2]} }", "whole arrays", 2),
+    ("HloModule m\nENTRY e_spmd { ROOT p = f32[8] parameter(0), sharding={devices=[2]<=[2]} }", "one partition's arrays", 2),
+    (PARTITIONED, "one partition's arrays", 2),
+    (PARTITIONED.replace("main_spmd", "main"), "one partition's arrays", 2),
+    (region("f32[2] negate(x)"), "whole arrays", 4),
+    (region(f"f32[2] all-reduce(x), to_apply=add, {ALL}", header=""), "whole arrays", 4),
+]
+
+
+@pytest.mark.parametrize(("text", "about", "partitions"), STATES)
+def test_a_program_knows_what_it_is_about(text: str, about: str, partitions: int) -> None:
+    program = xla_torch.parse_hlo(text)
+    assert (program.partitioning.about, program.partitioning.partitions) == (about, partitions)
+    assert bool(str(program.partitioning)) == bool(about)
+    assert str(program.partitioning) in repr(program)
+
+
+def test_arguments_of_the_other_kind_are_refused_with_a_hint() -> None:
+    with pytest.raises(InvalidArgument, match="every participant gives and gets whole arrays"):
+        xla_torch.parse_hlo(region("f32[2] negate(x)"))(torch.zeros(2))
+    with pytest.raises(InvalidArgument, match="shard_arguments cuts whole arrays"):
+        xla_torch.parse_hlo(PARTITIONED)(torch.zeros(8), torch.zeros(2))
+    with pytest.raises(InvalidArgument, match="has not been partitioned"):
+        shard_arguments(xla_torch.parse_hlo(region("f32[2] negate(x)")), [X])
+    with pytest.raises(InvalidArgument, match="the tiles of the whole array have another size") as caught:
+        shard_arguments(xla_torch.parse_hlo(PARTITIONED), [np.zeros(4, "f"), np.zeros(2, "f")])
+    assert caught.value.subject == "argument 0 (p)"
+    with pytest.raises(InvalidArgument, match="wrong number of arguments"):
+        shard_arguments(xla_torch.parse_hlo(PARTITIONED), [X])
+
+
+def test_arguments_are_cut_as_parameters_say() -> None:
+    program = xla_torch.parse_hlo(PARTITIONED)
+    parts = shard_arguments(program, [X, np.ones(2, "f")])
+    results = run_replicas(program, parts, num_partitions=2)
+    assert [r[0].tolist() for r in results] == [[6, 8, 10, 12]] * 2
+    pair = ("HloModule m, num_partitions=2\nENTRY e_spmd {\n  p = (f32[4], (f32[2])) parameter(0), "
+            "sharding={{devices=[2]<=[2]}, {replicated}}\n  ROOT r = f32[4] get-tuple-element(p), index=0\n}")
+    (first, second) = shard_arguments(xla_torch.parse_hlo(pair), [(torch.tensor(X), (torch.ones(2),))])
+    assert [first[0][0].tolist(), second[0][0].tolist(), second[0][1][0].tolist()] == [[1, 2, 3, 4], [5, 6, 7, 8], [1, 1]]
+
+
+def test_the_command_line_and_the_log_say_so(tmp_path: Path, capsys: pytest.CaptureFixture[str],
+                                             caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "region.hlo"
+    path.write_text(region("f32[2] negate(x)"))
+    stated = "annotated for 4 partitions, not partitioned: runs with its global meaning, on whole arrays"
+    assert main(["show", str(path)]) == 0
+    assert capsys.readouterr().out.splitlines()[1] == stated
+    with caplog.at_level(logging.INFO, "xla_torch"):
+        assert main(["run", str(path), "--random", "0"]) == 0
+    assert capsys.readouterr().err.startswith(stated)
+    assert [r.getMessage() for r in caplog.records] == [f"m: {stated}"]
+
+
+def test_processes_take_their_parts_of_whole_arrays(tmp_path: Path) -> None:
+    (tmp_path / "sum.hlo").write_text(PARTITIONED)
+    np.savez(tmp_path / "data.npz", allow_pickle=False, p=X, w=np.ones(2, "f"))
+    done = torchrun(2, "run", str(tmp_path / "sum.hlo"), "--args", str(tmp_path / "data.npz"), "--whole")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.count("out0  f32[4]\n[ 6.,  8., 10., 12.]\n") == 2
+    assert done.stderr.count("partitioned: one of 2 partitions' part, on that partition's arrays") == 1
+
+
+def test_random_arguments_are_not_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "sum.hlo").write_text(PARTITIONED)
+    assert main(["run", str(tmp_path / "sum.hlo"), "--random", "0", "--whole"]) != 0
+    assert "--whole: random arguments are not whole" in capsys.readouterr().err
+
+
+def test_derived_programs_have_no_shardings_left() -> None:
+    text = ("HloModule m, num_partitions=2\nENTRY e {\n  p = f32[8] parameter(0), sharding={devices=[2]<=[2]}\n"
+            "  c = f32[8] cosine(p), sharding={devices=[2]<=[2]}\n  ROOT r = f32[8] multiply(c, p)\n}")
+    program = xla_torch.parse_hlo(text)
+    for derived in (xla_torch.grad(program), xla_torch.vmap(program, 3), xla_torch.vjp(program)):
+        assert "sharding" not in derived.to_hlo_text()
+        assert "num_partitions" not in derived.to_hlo_text()

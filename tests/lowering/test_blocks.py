@@ -1,0 +1,97 @@
+"""Chains of calls on large arrays, elementwise and along rows, give the same in blocks as one after another."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import xla_torch
+from xla_torch import tuning
+
+REDUCERS = """sum {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = f32[] add(a, b)
+}
+most {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = f32[] maximum(a, b)
+}
+"""
+PARAMETERS = {"x": "f32[16,8]", "q": "f32[8,8]", "h": "f32[2,3,16,8]", "w": "f32[8]", "v": "f32[8,16]", "r": "f32[16]"}
+
+SOFTMAX = ["m = f32[16] reduce(x, low), dimensions={1}, to_apply=most", "mb = f32[16,8] broadcast(m), dimensions={0}",
+           "d = f32[16,8] subtract(x, mb)", "e = f32[16,8] exponential(d)",
+           "s = f32[16] reduce(e, zero), dimensions={1}, to_apply=sum", "sb = f32[16,8] broadcast(s), dimensions={0}",
+           "p = f32[16,8] divide(e, sb)"]
+NORM = ["s = f32[16] reduce(x, zero), dimensions={1}, to_apply=sum", "n = f32[16,1] reshape(s)",
+        "cs = f32[16,1] broadcast(eight), dimensions={}", "mean = f32[16,1] divide(n, cs)", "mr = f32[16] reshape(mean)",
+        "mb = f32[16,8] broadcast(mr), dimensions={0}", "c = f32[16,8] subtract(x, mb)", "cc = f32[16,8] multiply(c, c)",
+        "t = f32[16] reduce(cc, zero), dimensions={1}, to_apply=sum", "i = f32[16] rsqrt(t)",
+        "ib = f32[16,8] broadcast(i), dimensions={0}", "scaled = f32[16,8] multiply(c, ib)",
+        "wb = f32[16,8] broadcast(w), dimensions={1}", "y = f32[16,8] multiply(scaled, wb)"]
+ATTENTION = ["m = f32[2,3,16] reduce(h, low), dimensions={3}, to_apply=most",
+             "mb = f32[2,3,16,8] broadcast(m), dimensions={0,1,2}", "d = f32[2,3,16,8] subtract(h, mb)",
+             "e = f32[2,3,16,8] exponential(d)", "s = f32[2,3,16] reduce(e, zero), dimensions={3}, to_apply=sum",
+             "sb = f32[2,3,16,8] broadcast(s), dimensions={0,1,2}", "p = f32[2,3,16,8] divide(e, sb)"]
+SQUARE = ["s = f32[8] reduce(q, zero), dimensions={1}, to_apply=sum", "sb = f32[8,8] broadcast(s), dimensions={0}",
+          "a = f32[8,8] add(q, sb)", "wb = f32[8,8] broadcast(w), dimensions={1}", "b = f32[8,8] multiply(a, wb)",
+          "sc = f32[8,8] broadcast(s), dimensions={1}", "c = f32[8,8] multiply(b, sc)"]
+COLUMNS = ["e = f32[16,8] exponential(x)", "t = f32[16,8] tanh(e)", "s = f32[8] reduce(t, zero), dimensions={0}, to_apply=sum",
+           "sb = f32[16,8] broadcast(s), dimensions={1}", "u = f32[16,8] multiply(t, sb)", "y = f32[16,8] add(u, x)"]
+OUTSIDE = [*SOFTMAX, "o = f32[16,16] dot(sb, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+           "k = f32[16,1] reshape(s)"]
+READ_LATE = ["y = f32[16] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+             "yb = f32[16,8] broadcast(y), dimensions={0}", "a = f32[16,8] multiply(x, yb)", "e = f32[16,8] exponential(a)",
+             "s = f32[16] reduce(e, zero), dimensions={1}, to_apply=sum", "sb = f32[16,8] broadcast(s), dimensions={0}",
+             "b = f32[16,8] add(e, sb)", "z = f32[16,8] multiply(b, yb)"]
+ROWS_ALONE = ["e = f32[16,8] exponential(x)", "s = f32[16] reduce(e, zero), dimensions={1}, to_apply=sum", "l = f32[16] log(s)",
+              "t = f32[16] add(l, r)"]
+
+
+def text_of(lines: list[str], results: str) -> str:
+    shapes = {line.split(" = ")[0]: line.split(" = ")[1].split(" ")[0] for line in lines}
+    parameters = "\n".join(f"  {n} = {s} parameter({k})" for k, (n, s) in enumerate(PARAMETERS.items()))
+    body = "\n".join(f"  {line}" for line in lines)
+    made = ", ".join(shapes[n] for n in results.split(", "))
+    return f"""HloModule rows
+{REDUCERS}ENTRY main {{
+{parameters}
+  zero = f32[] constant(0)
+  low = f32[] constant(-inf)
+  eight = f32[] constant(8)
+{body}
+  ROOT made = ({made}) tuple({results})
+}}
+"""
+
+
+@pytest.mark.parametrize("after", [math.inf, 0.0])
+@pytest.mark.parametrize(("lines", "results", "blocks", "reductions_outside"), [
+    (SOFTMAX, "p", 1, 0), (SOFTMAX, "p, s, m", 1, 0), (NORM, "y", 1, 0), (NORM, "y, mean, i", 1, 0), (ATTENTION, "p", 1, 0),
+    (SQUARE, "c", 1, 0), (COLUMNS, "y", 2, 1), (OUTSIDE, "p, o, k", 1, 0), (READ_LATE, "s, z", 1, 0),
+    (ROWS_ALONE, "t, s", 1, 0),
+])
+def test_rows_in_blocks(lines: list[str], results: str, blocks: int, reductions_outside: int, after: float,
+                        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where pieces of them are native code from the first call on."""
+    text, rng = text_of(lines, results), np.random.default_rng(0)
+    arguments = [rng.normal(size=[int(n) for n in s[4:-1].split(",")]).astype("f4") for s in PARAMETERS.values()]
+    want = xla_torch.parse_hlo(text).run_numpy(*arguments)
+    monkeypatch.setattr(tuning, "BLOCKED_FROM", 64)
+    monkeypatch.setattr(tuning, "BLOCK", 32)
+    monkeypatch.setattr(tuning, "NATIVE_AFTER", after)
+    monkeypatch.setenv("XLA_TORCH_CACHE", str(tmp_path))
+    program = xla_torch.parse_hlo(text)
+    got = program.run_numpy(*arguments)
+    code = program.lowered().code
+    assert code.count("_blocked(") == blocks
+    assert code.count("torch.sum(") + code.count("torch.amax(") == reductions_outside
+    for mine, theirs in zip(got, want, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=2e-6, atol=1e-6)
+    for mine, theirs in zip(program.run_numpy(*arguments), got, strict=True):
+        assert np.array_equal(mine, theirs)

@@ -1,0 +1,185 @@
+"""Pieces of blocks as native code: the same bits as torch's calls, whichever of the two runs."""
+
+from __future__ import annotations
+
+import operator
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.fx import Graph, GraphModule
+
+from xla_torch import tuning
+from xla_torch.lowering.kernels import elementwise
+from xla_torch.lowering.kernels.pieces import NativePiece
+from xla_torch.lowering.kernels.pieces import piece as run_piece
+from xla_torch.lowering.pieces import gather_pieces
+from xla_torch.native.compiled import MachineCode, is_available
+
+needs_compiler = pytest.mark.skipif(not is_available(), reason="there is no C compiler")
+
+FLOATS = [torch.float32, torch.float64]
+INTEGERS = [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8]
+NUMBERS = [*FLOATS, *INTEGERS]
+
+
+@pytest.fixture(autouse=True)
+def at_once(tmp_path: Path) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tuning, "NATIVE_AFTER", 0.0)
+        patch.setenv("XLA_TORCH_CACHE", str(tmp_path))
+        yield
+
+
+Call = tuple[Any, tuple[Any, ...]]
+"""What is called, or the name of a method, with operands: names of inputs, and numbers."""
+
+TABLE: list[tuple[list[Call], list[torch.dtype]]] = [
+    ([(f, ("x", "y")) for f in (operator.add, operator.sub, operator.mul, torch.add, torch.maximum, torch.minimum)], NUMBERS),
+    ([(f, ("x", "s")) for f in (operator.add, torch.mul, torch.maximum)] + [(operator.sub, (3, "x"))], NUMBERS),
+    ([(f, ("x",)) for f in (operator.neg, torch.abs, torch.square)] + [(torch.add, ("x", 1))], NUMBERS[:-1]),
+    ([(torch.clamp_min, ("x", 1)), (torch.clamp_max, ("x", 2)), (torch.where, ("c", "x", 1)), (torch.where, ("c", "x", "y"))],
+     NUMBERS),
+    ([(f, ("x",)) for f in (torch.sqrt, torch.reciprocal, torch.floor, torch.ceil, torch.round, torch.rsqrt)], FLOATS),
+    ([(torch.div, ("x", "y")), (operator.truediv, ("x", 3.0)), (operator.mul, ("x", 0.1)), (elementwise.quotient, (0.3, "x"))],
+     FLOATS),
+    ([(f, ("x", "y")) for f in (operator.and_, operator.or_, operator.xor, torch.bitwise_xor)], [*INTEGERS, torch.bool]),
+    ([(operator.lshift, ("x", 3)), (operator.rshift, ("x", 5)), (operator.lshift, ("x", 0)), (torch.bitwise_not, ("x",))],
+     INTEGERS),
+    ([(torch.logical_and, ("x", "y")), (torch.logical_or, ("x", "y")), (torch.logical_not, ("x",)), (torch.bitwise_not, ("x",))],
+     [torch.bool]),
+    ([(f, ("x", "y")) for f in (operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne)], NUMBERS),
+    ([(f, ("x", 1)) for f in (operator.lt, operator.ge, operator.eq)] + [(operator.gt, ("x", "s"))], NUMBERS),
+    ([("to", ("x", d)) for d in (torch.float32, torch.float64, torch.bool)] + [(operator.ne, ("x", 0))], NUMBERS),
+    ([("to", ("x", d)) for d in (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)], [*INTEGERS, torch.bool]),
+]
+
+
+def values(dtype: torch.dtype, count: int, seed: int) -> torch.Tensor:
+    rng = np.random.default_rng(seed)
+    if dtype is torch.bool:
+        return torch.from_numpy(rng.random(count) > 0.5)
+    if dtype.is_floating_point:
+        drawn = torch.from_numpy(rng.normal(size=count) * 3).to(dtype)
+        drawn[:8] = torch.tensor([0.0, -0.0, np.inf, -np.inf, np.nan, 0.5, 2.5, -1.5], dtype=dtype).roll(seed)
+        return drawn
+    limits = torch.iinfo(dtype)
+    drawn = torch.from_numpy(rng.integers(limits.min, limits.max, count, dtype=np.int64, endpoint=True)).to(dtype)
+    drawn[:3] = torch.tensor([limits.min, limits.max, 0], dtype=dtype).roll(seed)
+    return drawn
+
+
+def inputs_of(dtype: torch.dtype, count: int) -> dict[str, torch.Tensor]:
+    return {"x": values(dtype, count, 0), "y": values(dtype, count, 1), "s": values(dtype, 9, 2)[8],
+            "c": values(torch.bool, count, 3)}
+
+
+def plainly(calls: list[Call], inputs: dict[str, torch.Tensor]) -> list[torch.Tensor]:
+    made = []
+    for target, names in calls:
+        operands: list[Any] = [inputs.get(n, n) if isinstance(n, str) else n for n in names]
+        made.append(operands[0].to(operands[1]) if target == "to" else target(*operands))
+    return made
+
+
+def block(calls: list[Call], inputs: dict[str, torch.Tensor]) -> GraphModule:
+    """A module whose results are those of the calls, gathered in pieces."""
+    graph, root, results = Graph(), torch.nn.Module(), []
+    inside = {name: graph.placeholder(name) for name in inputs}
+    for name, node in inside.items():
+        node.meta["array"] = (tuple(inputs[name].shape), inputs[name].dtype)
+    for (target, names), made in zip(calls, plainly(calls, inputs), strict=True):
+        operands = tuple(inside.get(n, n) if isinstance(n, str) else n for n in names)
+        node = graph.call_method(target, operands) if target == "to" else graph.call_function(target, operands)
+        node.meta["array"] = (tuple(made.shape), made.dtype)
+        results.append(node)
+    graph.output(tuple(results))
+    gather_pieces(root, graph)
+    return GraphModule(root, graph)
+
+
+def assert_same_bits(got: torch.Tensor, want: torch.Tensor, call: Call) -> None:
+    """But for what torch leaves open itself: which of two zeros is the larger one, which its own loops answer differently, and
+    how a root is rounded, which depends on the library that it was built with."""
+    assert got.dtype == want.dtype
+    if call[0] in (torch.maximum, torch.minimum):
+        got, want = got + 0, want + 0
+    if call[0] in (torch.sqrt, torch.rsqrt):
+        torch.testing.assert_close(got, want, rtol=torch.finfo(got.dtype).eps, atol=0, equal_nan=True)
+        return
+    if not got.dtype.is_floating_point:
+        assert torch.equal(got, want), call
+        return
+    assert torch.equal(got.isnan(), want.isnan()), call
+    bits = torch.int32 if got.dtype is torch.float32 else torch.int64
+    assert torch.equal(got.nan_to_num().view(bits), want.nan_to_num().view(bits)), call
+
+
+@needs_compiler
+@pytest.mark.parametrize("calls", [pytest.param(calls, id=str(k)) for k, (calls, _) in enumerate(TABLE)])
+def test_pieces_compute_torch_s_bits(calls: list[Call]) -> None:
+    for dtype in next(dtypes for c, dtypes in TABLE if c is calls):
+        inputs = inputs_of(dtype, 1000)
+        module = block(calls, inputs)
+        assert {n.target for n in module.graph.nodes if n.op == "call_function"} == {run_piece, operator.getitem}
+        for call, got, want in zip(calls, module(*inputs.values()), plainly(calls, inputs), strict=True):
+            assert_same_bits(got, want, call)
+        (native,) = [m for m in module.modules() if isinstance(m, NativePiece)]
+        assert native.seconds == 0
+
+
+@needs_compiler
+@pytest.mark.parametrize(("spoil", "is_native"), [
+    (lambda x: x, True), (lambda x: x.repeat_interleave(2)[::2], False),
+    (lambda x: torch.nn.Parameter(x, requires_grad=False), False),
+])
+@pytest.mark.parametrize(("count", "threads"), [(100_000, 3), (7, 1)])
+def test_whoever_computes_a_piece(spoil: Callable[[torch.Tensor], torch.Tensor], is_native: bool, count: int,
+                                  threads: int) -> None:
+    calls, _ = TABLE[0]
+    inputs = inputs_of(torch.float32, max(count, 9))
+    module, before = block(calls, inputs), torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        found = module(*map(spoil, inputs.values()))
+    finally:
+        torch.set_num_threads(before)
+    for call, got, want in zip(calls, found, plainly(calls, inputs), strict=True):
+        assert_same_bits(got.detach(), want, call)
+    (native,) = [m for m in module.modules() if isinstance(m, NativePiece)]
+    assert (native.seconds == 0) == is_native
+
+
+@pytest.mark.parametrize("calls", [
+    [(operator.add, ("x", "y"))] * 3,
+    [(torch.exp, ("x",)), (torch.tanh, ("x",)), (torch.pow, ("x", 3)), (torch.add, ("x", 1j))],
+    [("to", ("x", torch.int32)), ("to", ("x", torch.bfloat16)), (operator.lshift, ("i", 32)), (operator.lshift, ("i", "i"))],
+])
+def test_what_torch_computes(calls: list[Call]) -> None:
+    inputs = inputs_of(torch.float32, 1000)
+    inputs["i"] = values(torch.int32, 1000, 4) & 15
+    module = block(calls, inputs)
+    assert not any(isinstance(m, NativePiece) for m in module.modules())
+
+
+def test_a_piece_that_does_not_compile_is_told_and_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(text: str, options: tuple[str, ...]) -> MachineCode:
+        return MachineCode(text, (sys.executable, "-c", "raise SystemExit('no compiler today')"), tmp_path)
+
+    monkeypatch.setattr("xla_torch.lowering.kernels.pieces.machine_code", broken)
+    calls, _ = TABLE[0]
+    inputs = inputs_of(torch.float32, 1000)
+    module = block(calls, inputs)
+    with pytest.warns(RuntimeWarning, match="no compiler today"):
+        first = module(*inputs.values())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        second = module(*inputs.values())
+    for call, one, other, want in zip(calls, first, second, plainly(calls, inputs), strict=True):
+        assert_same_bits(one, want, call)
+        assert_same_bits(other, want, call)

@@ -1,0 +1,305 @@
+"""Sort and top-k: against real XLA, the recogniser of comparators, any comparator, refusals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import xla_torch
+from support.agreement import FLOATS, INTS
+from support.oracle import needs_xla
+from support.same_bits import assert_same, filled, program
+from xla_torch.analysis.comparators import comparator_keys
+from xla_torch.builder import XlaBuilder
+from xla_torch.errors import InvalidArgument
+from xla_torch.hlo_builder import XlaOp
+from xla_torch.shape import Shape
+from xla_torch.types import F32, S32
+
+ops: Any = xla_torch.ops  # which take tensors for XlaOps
+
+
+def comparator(*parameters: str, body: str) -> str:
+    """A comparator's text; parameters are element types, two for each operand, called a0 b0 a1 b1 ... ."""
+    names = [f"{side}{k}" for k in range(len(parameters) // 2) for side in "ab"]
+    lines = [f"  {n} = {t}[] parameter({i})" for i, (n, t) in enumerate(zip(names, parameters, strict=True))]
+    return "\n".join(["less {", *lines, *(f"  {line.strip()}" for line in body.strip().splitlines()), "}", ""])
+
+
+def sort_program(shape: str, types: list[str], body: str, dimension: int = 0) -> str:
+    names = [f"p{k}" for k in range(len(types))]
+    result = ", ".join(f"{t}{shape}" for t in types)
+    return program(*(f"{n} = {t}{shape} parameter({k})" for k, (n, t) in enumerate(zip(names, types, strict=True))),
+                   f"r = {f'({result})' if len(types) > 1 else result} sort({', '.join(names)}), dimensions={{{dimension}}}, "
+                   "is_stable=true, to_apply=less",
+                   regions=comparator(*(t for t in types for _ in "ab"), body=body))
+
+
+def keys_of(text: str):
+    return comparator_keys(xla_torch.parse_hlo(text).entry.root.attributes["to_apply"])
+
+
+# --------------------------------------------------------------------------------------------- known comparators
+
+PLAIN = "ROOT r = pred[] compare(a0, b0), direction={}"
+CANONICAL = """
+    za = pred[] compare(a0, zero), direction=EQ
+    ca = {t}[] select(za, zero, a0)
+    na = pred[] compare(a0, a0), direction=NE
+    ka = {t}[] select(na, notanumber, ca)
+    zb = pred[] compare(b0, zero), direction=EQ
+    cb = {t}[] select(zb, zero, b0)
+    nb = pred[] compare(b0, b0), direction=NE
+    kb = {t}[] select(nb, notanumber, cb)
+"""
+
+
+def canonical(element_type: str, ending: str = "ROOT r = pred[] compare(ka, kb), direction=LT, type=TOTALORDER") -> str:
+    constants = f"zero = {element_type}[] constant(0)\nnotanumber = {element_type}[] constant(nan)"
+    return constants + CANONICAL.format(t=element_type) + ending
+
+
+def without_nan(values: np.ndarray) -> np.ndarray:
+    return np.where(np.isnan(values), values.dtype.type(0.25), values)
+
+
+@needs_xla
+@pytest.mark.parametrize("direction", ["LT", "GT"])
+@pytest.mark.parametrize("element_type", [*INTS, "pred", *FLOATS])
+def test_one_key(element_type: str, direction: str) -> None:
+    keys = filled(element_type, 60)
+    if element_type in FLOATS:
+        keys = without_nan(keys)  # with NaN the comparison is no order
+    text = sort_program("[60]", [element_type, "s32"], PLAIN.format(direction))
+    assert keys_of(text)
+    assert_same(text, keys, np.arange(60, dtype=np.int32))
+
+
+@needs_xla
+@pytest.mark.parametrize("direction", ["LT", "GT"])
+@pytest.mark.parametrize("element_type", FLOATS)
+def test_total_order(element_type: str, direction: str) -> None:
+    keys = filled(element_type, 2, 50)
+    negative_nan = np.array(np.nan, keys.dtype)
+    keys[1, :2] = np.copysign(negative_nan, np.array(-1, keys.dtype))
+    text = sort_program("[2,50]", [element_type, "s32"], PLAIN.format(direction) + ", type=TOTALORDER", 1)
+    found = keys_of(text)
+    assert found
+    assert found[0].total_order
+    assert_same(text, keys, np.arange(100, dtype=np.int32).reshape(2, 50))
+
+
+@needs_xla
+@pytest.mark.parametrize("element_type", FLOATS)
+def test_canonical_order_of_jax(element_type: str) -> None:
+    text = sort_program("[2,50]", [element_type, "s32"], canonical(element_type), 1)
+    found = keys_of(text)
+    assert found
+    assert (found[0].operand, found[0].canonical) == (0, True)
+    assert_same(text, filled(element_type, 2, 50), np.arange(100, dtype=np.int32).reshape(2, 50))
+
+
+def test_canonical_order_is_one_sort_and_one_gather() -> None:
+    code = xla_torch.parse_hlo(sort_program("[2,50]", ["f32", "s32"], canonical("f32"), 1)).python_code()
+    assert code.count("torch.sort(") == 1
+    assert code.count("gather(") == 1
+
+
+@needs_xla
+@pytest.mark.parametrize("direction", ["LT", "GT"])
+@pytest.mark.parametrize("element_type", ["f32", "f64", "bf16", "s32", "u16", "pred"])
+def test_long_vectors(element_type: str, direction: str) -> None:
+    ending = f"ROOT r = pred[] compare(ka, kb), direction={direction}, type=TOTALORDER"
+    body = canonical(element_type, ending) if element_type in FLOATS else PLAIN.format(direction)
+    text = sort_program("[40000]", [element_type, "s32"], body)
+    assert "sort_vector(" in xla_torch.parse_hlo(text).python_code()
+    assert_same(text, filled(element_type, 40000), np.arange(40000, dtype=np.int32))
+
+
+LEXICOGRAPHIC = {
+    "or-and": """
+        l0 = pred[] compare(a0, b0), direction=LT
+        e0 = pred[] compare(a0, b0), direction=EQ
+        l1 = pred[] compare(a1, b1), direction=GT
+        t = pred[] and(e0, l1)
+        ROOT r = pred[] or(l0, t)""",
+    "and-or": """
+        l0 = pred[] compare(b0, a0), direction=GT
+        e0 = pred[] compare(b0, a0), direction=EQ
+        l1 = pred[] compare(b1, a1), direction=LT
+        t = pred[] and(l1, e0)
+        ROOT r = pred[] or(t, l0)""",
+    "select": """
+        l0 = pred[] compare(a0, b0), direction=LT
+        e0 = pred[] compare(a0, b0), direction=EQ
+        l1 = pred[] compare(a1, b1), direction=GT
+        ROOT r = pred[] select(e0, l1, l0)""",
+    "select-ne": """
+        l0 = pred[] compare(a0, b0), direction=LT
+        e0 = pred[] compare(a0, b0), direction=NE
+        l1 = pred[] compare(a1, b1), direction=GT
+        ROOT r = pred[] select(e0, l0, l1)""",
+    "tie": """
+        l0 = pred[] compare(a0, b0), direction=LT
+        g0 = pred[] compare(b0, a0), direction=LT
+        e0 = pred[] compare(l0, g0), direction=EQ
+        l1 = pred[] compare(a1, b1), direction=GT
+        ROOT r = pred[] select(e0, l1, l0)""",
+}
+
+
+@needs_xla
+@pytest.mark.parametrize("types", [["s32", "f32", "s32"], ["u8", "u32", "s32"], ["pred", "s64", "f32"]], ids=str)
+@pytest.mark.parametrize("form", LEXICOGRAPHIC)
+def test_several_keys(form: str, types: list[str]) -> None:
+    text = sort_program("[90]", types, LEXICOGRAPHIC[form])
+    found = keys_of(text)
+    assert found
+    assert [(k.operand, k.descending) for k in found] == [(0, False), (1, True)]
+    rng = np.random.default_rng(1)
+    first = rng.choice(filled(types[0], 4, seed=2), 90)
+    second = rng.choice(np.array([1, 5, 200 if types[1] == "u32" else 7], filled(types[1]).dtype), 90)
+    assert_same(text, first, second, np.arange(90).astype(filled(types[2]).dtype))
+
+
+@needs_xla
+def test_key_is_an_expression_of_several_operands() -> None:
+    text = sort_program("[40]", ["s32", "s32"], """
+        ka = s32[] add(a0, a1)
+        kb = s32[] add(b0, b1)
+        ROOT r = pred[] compare(ka, kb), direction=LT""")
+    found = keys_of(text)
+    assert found
+    assert found[0].operand is None
+    rng = np.random.default_rng(3)
+    assert_same(text, rng.integers(0, 9, 40, np.int32), rng.integers(0, 9, 40, np.int32))
+
+
+@needs_xla
+def test_complex_keys_compare_real_parts_first() -> None:
+    text = sort_program("[12]", ["c64"], """
+        ra = f32[] real(a0)
+        rb = f32[] real(b0)
+        ia = f32[] imag(a0)
+        ib = f32[] imag(b0)
+        l0 = pred[] compare(ra, rb), direction=LT
+        e0 = pred[] compare(ra, rb), direction=EQ
+        l1 = pred[] compare(ia, ib), direction=LT
+        t = pred[] and(e0, l1)
+        ROOT r = pred[] or(l0, t)""")
+    parts = np.random.default_rng(4).integers(-2, 3, (2, 12))
+    assert_same(text, (parts[0] + 1j * parts[1]).astype(np.complex64))
+
+
+def test_own_places_are_neither_sorted_nor_gathered() -> None:
+    body = LEXICOGRAPHIC["or-and"].replace("direction=GT", "direction=LT")
+    text = program("p = f32[3,40] parameter(0)", "i = s32[3,40] iota(), iota_dimension=1",
+                   "r = (f32[3,40], s32[3,40]) sort(p, i), dimensions={1}, to_apply=less",
+                   regions=comparator("f32", "f32", "s32", "s32", body=body))
+    computation = xla_torch.parse_hlo(text)
+    assert computation.python_code().count("torch.sort(") == 1
+    assert "gather(" not in computation.python_code()
+    values, order = computation(torch.tensor([[3.0, 1.0, 1.0, 0.0] * 10] * 3))
+    assert order[0, :20].tolist() == [*range(3, 40, 4), 1, 2, 5, 6, 9, 10, 13, 14, 17, 18]
+    assert values[2].tolist() == sorted([3.0, 1.0, 1.0, 0.0] * 10)
+
+
+# --------------------------------------------------------------------------------------------- any comparator
+
+ODD = {
+    "last-digit": """
+        ten = s32[] constant(10)
+        ra = s32[] remainder(a0, ten)
+        rb = s32[] remainder(b0, ten)
+        d = s32[] subtract(ra, rb)
+        zero = s32[] constant(0)
+        ROOT r = pred[] compare(d, zero), direction=LT""",
+    "even-before-odd": """
+        one = s32[] constant(1)
+        oa = s32[] and(a0, one)
+        ob = s32[] and(b0, one)
+        d = s32[] subtract(ob, oa)
+        zero = s32[] constant(0)
+        ROOT r = pred[] compare(d, zero), direction=GT""",
+    "nothing-before-anything": "ROOT r = pred[] constant(false)",
+}
+
+
+@needs_xla
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 8, 33, 100])
+@pytest.mark.parametrize("form", ODD)
+def test_any_comparator(form: str, size: int) -> None:
+    text = sort_program(f"[3,{size},2]", ["s32", "s32"], ODD[form], 1)
+    assert keys_of(text) is None
+    keys = np.random.default_rng(size).integers(0, 1000, (3, size, 2), np.int32)
+    assert_same(text, keys, np.arange(keys.size, dtype=np.int32).reshape(keys.shape))
+
+
+def test_documented_example() -> None:
+    builder = XlaBuilder("less")
+    sides = [builder.parameter(k, Shape(t)) for k, t in enumerate([S32, S32, S32, S32, F32, F32])]
+    less = builder.build(ops.Lt(sides[0], sides[1]))
+    columns = [torch.tensor([3, 1], dtype=torch.int32), torch.tensor([42, 50], dtype=torch.int32), torch.tensor([-3.0, 1.1])]
+    got: Any = ops.Sort(columns, less)
+    assert [g.tolist() for g in got] == [[1, 3], [50, 42], [torch.tensor(1.1).item(), -3.0]]
+
+
+# --------------------------------------------------------------------------------------------- top-k
+
+
+def topk_program(element_type: str, size: int, k: int, largest: bool) -> str:
+    return program(f"p = {element_type}[2,{size}] parameter(0)",
+                   f"r = ({element_type}[2,{k}], s32[2,{k}]) topk(p), k={k}, largest={str(largest).lower()}")
+
+
+@needs_xla
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("element_type", ["f32", "bf16", "s32", "s8", "u8", "u32", "s64", "u64", "f64", "f16", "pred"])
+def test_topk(element_type: str, largest: bool) -> None:
+    for k in (0, 1, 7, 40):
+        assert_same(topk_program(element_type, 40, k, largest), filled(element_type, 2, 40))
+
+
+@pytest.mark.parametrize(("values", "k", "largest", "want"), [
+    ([1, float("nan"), 3, 3, 2], 2, True, [1, 2]),
+    ([1, float("nan"), 3, 1, 2], 2, False, [0, 3]),
+    ([-0.0, 0.0, -0.0, 0.0], 3, True, [1, 3, 0]),
+])
+def test_topk_examples(values: list[float], k: int, largest: bool, want: list[int]) -> None:
+    found: Any = ops.TopK(torch.tensor(values), k, largest)
+    assert found[1].tolist() == want
+
+
+# --------------------------------------------------------------------------------------------- refusals
+
+
+def _p(*dims: int, element_type=F32) -> XlaOp:
+    return XlaBuilder("refused").parameter(0, Shape.array(element_type, dims))
+
+
+def _compare(*types, result=None):
+    builder = XlaBuilder("less")
+    sides = [builder.parameter(k, Shape(t)) for k, t in enumerate(types)]
+    return builder.build(result(sides) if result else ops.Lt(sides[0], sides[1]))
+
+
+REFUSALS = [
+    (lambda: ops.Sort(_p(2, 3), _compare(F32, F32), 2), "out of range"),
+    (lambda: ops.Sort(_p(), _compare(F32, F32), 0), "out of range"),
+    (lambda: ops.Sort(_p(3), _compare(F32, F32, F32, F32)), "another number of parameters"),
+    (lambda: ops.Sort(_p(3), _compare(S32, S32)), "does not fit operand 0"),
+    (lambda: ops.Sort(_p(3), _compare(F32, F32, result=lambda s: s[0] + s[1])), "does not return a PRED scalar"),
+    (lambda: ops.Sort([(x := _p(3)), ops.Reshape(x, [3, 1])], _compare(F32, F32, F32, F32), 0), "other dimensions"),
+    (lambda: ops.TopK(_p(), 0), "topk of a scalar"),
+    (lambda: ops.TopK(_p(3), 4), "k is out of range"),
+    (lambda: ops.TopK(_p(3), -1), "k is out of range"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), REFUSALS, ids=[m for _, m in REFUSALS])
+def test_refusals(call, message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        call()

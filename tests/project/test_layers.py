@@ -1,0 +1,129 @@
+"""The walls of the house: no import points upwards, none goes round in a circle, and programs are read without torch.
+
+The layers are the contracts in `pyproject.toml`, which `make lint` checks; this checks what they cannot say.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+OPTIONAL = {"jax", "jaxlib", "tqdm"}
+"""Libraries that are imported only where they are needed, since a user may not have them."""
+
+PATHS = {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): p
+         for folder in ("xla_torch", "grad_rules") for p in sorted((ROOT / folder).rglob("*.py"))}
+
+
+def imports(module: str) -> Iterator[tuple[str, bool]]:
+    """What a module imports, wherever it stands (also for types alone), and whether inside a function."""
+    path = PATHS[module]
+    package = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
+
+    def visit(node: ast.AST, inside: bool) -> Iterator[tuple[str, bool]]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.Import):
+                yield from ((alias.name, inside) for alias in child.names)
+            elif isinstance(child, ast.ImportFrom):
+                base = package[:len(package) - child.level + 1] if child.level else []
+                whole = ".".join([*base, *([child.module] if child.module else [])])
+                yield from ((f"{whole}.{alias.name}" if f"{whole}.{alias.name}" in PATHS else whole, inside)
+                            for alias in child.names)
+            else:
+                yield from visit(child, inside or isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)))
+
+    yield from visit(ast.parse(path.read_text(encoding="utf-8")), False)
+
+
+def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """The groups of modules that import each other, by Tarjan's way of finding strongly connected components."""
+    number: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(node: str) -> None:
+        number[node] = low[node] = len(number)
+        stack.append(node)
+        for other in graph[node]:
+            if other not in number:
+                visit(other)
+                low[node] = min(low[node], low[other])
+            elif other in stack:
+                low[node] = min(low[node], number[other])
+        if low[node] == number[node]:
+            group = [stack.pop()]
+            while group[-1] != node:
+                group.append(stack.pop())
+            if len(group) > 1:
+                found.append(sorted(group))
+
+    for node in graph:
+        if node not in number:
+            visit(node)
+    return found
+
+
+def test_a_circle_is_found() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set()}) == [["a", "b", "c"]]
+
+
+def test_no_imports_go_round() -> None:
+    """Not at import, not inside functions, not for types alone. The package's own door names all rooms, so it is left out."""
+    graph = {module: {name for name, _ in imports(module) if name in PATHS and name not in (module, "xla_torch")}
+             for module in PATHS if module != "xla_torch"}
+    assert circles(graph) == []
+
+
+def test_only_optional_libraries_are_imported_inside_functions() -> None:
+    found = [(module, name) for module in PATHS for name, inside in imports(module)
+             if inside and name.partition(".")[0] not in OPTIONAL]
+    assert found == []
+
+
+def test_the_contracts_hold() -> None:
+    done = subprocess.run([sys.executable, "-c", "import sys; from importlinter.cli import lint_imports_command; "
+                           "sys.exit(lint_imports_command())"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+
+
+WITHOUT_TORCH = {
+    "the front": "import xla_torch.front",
+    "the package": "import xla_torch",
+    "reading, checking and printing": (
+        "from xla_torch import front\n"
+        "text = 'HloModule m\\nENTRY e { p = f32[2]{0} parameter(0) ROOT r = f32[2]{0} negate(p) }'\n"
+        "module = front.parse_module(text)\n"
+        "front.verify(module)\n"
+        "assert 'negate' in front.print_module(module)"),
+    "analyses": "import xla_torch.analysis.loops, xla_torch.analysis.reducers",
+    "gradient rules": "import grad_rules",
+}
+
+
+@pytest.mark.parametrize("code", WITHOUT_TORCH.values(), ids=WITHOUT_TORCH.keys())
+def test_torch_is_not_imported_for(code: str) -> None:
+    check = f"{code}\nimport sys\nassert 'torch' not in sys.modules, 'torch was imported'"
+    done = subprocess.run([sys.executable, "-W", "error", "-c", check], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_door_names_what_is_there() -> None:
+    """What the package's door says for type checkers is what it gives at run time."""
+    import xla_torch
+
+    tree = ast.parse(PATHS["xla_torch"].read_text(encoding="utf-8"))
+    (stated,) = [n for n in tree.body if isinstance(n, ast.If)]
+    names = {alias.name for n in stated.body if isinstance(n, ast.ImportFrom) for alias in n.names}
+    assert names | {"PrimitiveType"} == set(xla_torch.__all__)
+    for name in xla_torch.__all__:
+        assert getattr(xla_torch, name) is not None
+    assert set(xla_torch.__all__) <= set(dir(xla_torch))
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = xla_torch.no_such_name

@@ -1,0 +1,88 @@
+"""An opcode's text stands in its schema, in rules, and in tests. Everything else asks for traits, or names the schema.
+
+A string literal that equals an opcode counts, whatever it is meant for: a word that only looks like one ("add" for a kind of
+reducer) should be a member of an enumeration as well.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from pathlib import Path
+
+from xla_torch import front
+
+ROOT = Path(__file__).parents[2]
+
+SCHEMAS = ("xla_torch/opcodes/", "xla_torch/hlo/structure.py")
+RULES = ("xla_torch/lowering/bodies/", "grad_rules/", "xla_torch/batching/rules.py",
+         "xla_torch/native/arrays.py", "xla_torch/rebatching/rules.py", "xla_torch/transform/dynamic_sizes/rules.py")
+"""Files of rules by opcode: a table's entries, and what they are made of."""
+
+ELSEWHERE: dict[str, dict[str, str]] = {
+    "xla_torch/hlo/attributes.py": {"pad": "a field of a window in HLO text"},
+    "xla_torch/autodiff/options.py": {"sqrt": "how many iterations a segment has"},
+    "xla_torch/custom_calls.py": {"call": "a keyword that a registered function may ask for"},
+    "xla_torch/demo/__init__.py": {"parameter": "what arrays are called in the model's file"},
+    "xla_torch/demo/gpt.py": {"parameter": "what arrays are called in the model's file"},
+    "xla_torch/functions/internal.py": {"domain": "an attribute of domain"},
+    "xla_torch/functions/movement.py": {"slice": "the attribute of slice"},
+    "xla_torch/functions/window.py": {"select": "an attribute of select-and-scatter", "scatter": "the other one"},
+    "xla_torch/lowering/kernels/lapack.py": {"transpose": "a configuration entry of LAPACK's routines"},
+    "xla_torch/mlir/bytecode_dialects.py": {"dot": "an attribute of StableHLO", "gather": "as above", "scatter": "as above",
+                                            "transpose": "an enumeration of StableHLO"},
+    "xla_torch/mlir/bytecode_vhlo.py": {"transpose": "an enumeration of StableHLO"},
+    "xla_torch/mlir/pretty.py": {"pad": "a field of a window in MLIR's text", "reverse": "another one"},
+    "xla_torch/mlir/text_types.py": {"complex": "the word of a type", "tuple": "another one"},
+    "xla_torch/mlir/text_vhlo.py": {"complex": "the word of a type", "tuple": "another one"},
+    "xla_torch/stablehlo/dynamic.py": {"slice": "the attribute of slice"},
+    "xla_torch/stablehlo/folding.py": {"slice": "the attribute of slice"},
+    "xla_torch/stablehlo/movement.py": {"slice": "the attribute of slice"},
+    "xla_torch/stablehlo/reduction.py": {"select": "an attribute of select-and-scatter", "scatter": "the other one"},
+    "xla_torch/proto/links.py": {"domain": "an attribute of domain", "select": "an attribute of select-and-scatter",
+                                 "scatter": "the other one", "slice": "the attribute of slice"},
+    "xla_torch/tree_nodes.py": {"tuple": "a kind of Python container"},
+    "xla_torch/types.py": {"complex": "a kind of element types"},
+    "xla_torch/summary.py": {"call": "a keyword that a registered function may ask for"},
+    "xla_torch/transform/custom_targets/convolutions.py": {"add": "an op of cuDNN's graphs"},
+    "xla_torch/transform/custom_targets/solvers.py": {"transpose": "a configuration entry of LAPACK's routines"},
+    "xla_torch/transform/expansions/matching.py": {"slice": "the attribute of slice"},
+}
+"""Literals that equal an opcode and are none: file, literal, what it is."""
+
+
+def literals(path: Path) -> Counter[str]:
+    """The string literals of a file, docstrings left out."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return Counter(n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str))
+
+
+def test_opcodes_are_written_in_schemas_and_rules_only() -> None:
+    found = {}
+    for folder in ("xla_torch", "grad_rules"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            name = path.relative_to(ROOT).as_posix()
+            if not name.startswith((*SCHEMAS, *RULES)):
+                here = {text for text in literals(path) if text in front.OPS} - ELSEWHERE.get(name, {}).keys()
+                found |= {name: sorted(here)} if here else {}
+    assert found == {}, f"{sum(map(len, found.values()))} in {len(found)} files"
+
+
+def test_exceptions_occur() -> None:
+    """What is excused stands where it is said to stand."""
+    gone = [(name, text) for name, excused in ELSEWHERE.items() for text in excused if not literals(ROOT / name)[text]]
+    assert gone == []
+
+
+def test_schemas_write_an_opcode_once() -> None:
+    """In its own schema, and where an op is said to complete another."""
+    counts: Counter[object] = Counter()
+    for place in SCHEMAS:
+        for path in [ROOT / place] if place.endswith(".py") else sorted((ROOT / place).glob("*.py")):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            counts.update(n.args[0].value for n in ast.walk(tree)
+                          if isinstance(n, ast.Call) and n.args and isinstance(n.args[0], ast.Constant)
+                          and isinstance(n.func, ast.Name) and n.func.id in ("op", "_unary", "_binary", "_function"))
+            counts.update(n.value.value for n in tree.body if path.name == "structure.py" and isinstance(n, ast.Assign)
+                          and isinstance(n.value, ast.Constant))
+    assert [opcode for opcode in front.OPS if counts[opcode] != 1] == []

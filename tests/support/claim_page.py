@@ -1,0 +1,97 @@
+"""The generated page of the claims: each with its check and the doors in which it holds, and the stated differences."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from pathlib import Path
+
+from support.claim_doors import DOORS, doors
+from support.claims import DOCUMENTS, Claim, claims, differences
+from support.value_differences import KINDS, value_differences
+
+PAGE = Path("tests/documents/README.md")
+
+_PREFACE = """\
+# What the documents say, claim by claim
+
+Each line is a sentence of XLA's documents in short and the check that it holds. Every check is a test
+(`test_documents.py`), so each line that stands here holds. The lines are kept in the `*.claims` files of this folder, whose
+format `tests/support/claims.py` says; `make pages` writes this page anew.
+
+- **in**: the documents with the sentence: {documents}.
+- **check**: a call and its result (`==`), shape (`->`), a property of its result `r` (`where`), its text (`prints`) or the
+  refusal (`!`). `f32[1, 2]` is an argument, `f32.of(2, 3)` some array of these sizes, `@2` two replicas.
+- **doors**: **e** eager, on torch tensors; **b** built and run; **t** printed, parsed and run; **x** real XLA says the same. A
+  door that is missing does not apply, for the reason that stands beside.
+- **differs**: see the stated differences below. Where values differ from XLA's beyond the documents, the section after it says.
+
+"""
+
+
+def of_functions(names: Iterable[str]) -> list[str]:
+    """The sections of these functions; the halves of an operation are in its own, as variants for tuples and participants are."""
+    known = {claim.section for claim in claims()}
+    short = (name if name in known else _VARIANT.sub("", name) for name in names)
+    return [section for section in dict.fromkeys(short) if section in known]
+
+
+_VARIANT = re.compile(r"Start$|Done$|Update$|Tuple$|With\w*$|InDim$|R\d$")
+
+
+def anchor(section: str) -> str:
+    """The section's place on the page."""
+    return "".join(c for c in section.lower().replace(" ", "-") if c.isalnum() or c in "-_")
+
+
+def markdown() -> str:
+    """The page."""
+    found = claims()
+    documents = "; ".join(f"**{d}** {name}" for d, name in DOCUMENTS.items())
+    parts = [_PREFACE.format(documents=documents), _counts(found), _differences(), _value_differences()]
+    ordered = sorted(found, key=lambda claim: (claim.section.casefold(), claim.number))
+    for section, members in groupby(ordered, key=lambda claim: claim.section):
+        parts.append(f"## {section}\n\n" + _table(("claim", "in", "check", "doors"), map(_cells, members)))
+    return "\n".join(parts)
+
+
+def _counts(found: Sequence[Claim]) -> str:
+    holds = Counter(door for claim in found for door, state in doors(claim).items() if state == "yes")
+    of_documents = Counter(d for claim in found for d in claim.documents)
+    return (f"{len(found)} claims in {len({c.section for c in found})} sections. They hold "
+            + ", ".join(f"{holds[door]} times {words}" for door, words in zip(
+                DOORS, ("eagerly", "built", "as text", "with real XLA beside"), strict=True))
+            + ". By document: " + ", ".join(f"{d} {of_documents[d]}" for d in sorted(of_documents)) + ".\n")
+
+
+def _differences() -> str:
+    lines = [(key, *difference) for key, difference in differences().items()]
+    return "## Stated differences\n\n" + _table(("key", "the documents", "real XLA", "followed", "why"), lines)
+
+
+def _value_differences() -> str:
+    lines = [(KINDS[d.kind], d.title, d.xla, d.here, "<br>".join(f"`{e.call}`: {_side(e.here)}, XLA {_side(e.there)}"
+                                                                 for e in d.examples)) for d in value_differences()]
+    return ("## Values that differ from XLA's\n\nWhere programs give other values than XLA's CPU code. Each example is a test "
+            "(`tests/hlo/test_values_as_xla.py`) of both sides, so that a line falls when XLA changes.\n\n"
+            + _table(("", "where", "real XLA", "here", "examples"), lines))
+
+
+def _side(side: str) -> str:
+    return "refused" if side.startswith("! ") else side if side == "taken" else f"`{side}`"
+
+
+def _cells(claim: Claim) -> tuple[str, ...]:
+    state = doors(claim)
+    marks = "".join(door[0] for door in DOORS if state[door] == "yes")
+    reasons = dict.fromkeys(f"{door[0]}: {why}" for door, why in state.items() if why not in ("yes", "text", "shapes"))
+    if "differs" in claim.marks:
+        reasons[f"**differs** {claim.marks['differs']}"] = None
+    return claim.words, claim.documents, f"`{claim.check}`", "; ".join([f"**{marks}**", *reasons])
+
+
+def _table(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    made = [header, ["---"] * len(header), *lines]
+    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in made)

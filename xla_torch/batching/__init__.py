@@ -1,0 +1,3 @@
+"""A program for one example as a program for a batch: the engine, and the rules by opcode."""
+
+from . import calls, rules  # noqa: F401  (importing fills the table)

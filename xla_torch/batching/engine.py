@@ -1,0 +1,292 @@
+"""A program for one example becomes a program for a batch of them.
+
+A batched value has the batch as its dimension 0; values that do not depend on batched ones stay as they are and are
+computed once. How an op runs on a batch stands in `rules`: mostly it is the same op with its dimensions moved by
+one. A loop whose trip count differs between examples runs until the last one is done, and a branch that differs becomes a
+select. An op without rule runs in a loop over the batch, so every program can be batched; only dynamic sizes and tokens
+that depend on the batch cannot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .. import functions as ops
+from ..errors import UnsupportedError, XlaError
+from ..hlo import tree
+from ..hlo.inference import forwarded
+from ..hlo.ir import Computation, Instruction
+from ..hlo.regions import Role, branches_of, is_branching, is_loop, loop_of, with_regions
+from ..hlo_builder import Builder, XlaOp
+from ..opcodes import control
+from ..shape import Shape
+from ..transform.rewriter import Rewriter, kept_facts, needed_instructions
+from ..transform.values import Value, as_op, element, elements_of, leaves, make_tuple, regrouped
+from ..types import S32
+from .table import RULES
+
+Mapped = bool | list[Any]
+"""Whether a value has the batch dimension; for a tuple a list, element by element."""
+
+
+class Batch(Rewriter):
+    """One run of a plain computation inside a builder, for `size` examples.
+
+    `arguments` are the parameters' values, of which `mapped` says which are batched. `result` is the computation's value and
+    `result_mapped` says which parts of it are batched. Raises UnsupportedError.
+    """
+
+    def __init__(self, builder: Builder, computation: Computation, size: int, arguments: Sequence[Value],
+                 mapped: Sequence[Mapped]):
+        super().__init__(builder)
+        self.size = size
+        self.values: dict[Instruction, Value] = {}
+        self.mapped: dict[Instruction, Mapped] = {}
+        for instruction in needed_instructions(computation):
+            if instruction.is_parameter:
+                number = instruction.attributes["parameter_number"]
+                self.values[instruction], self.mapped[instruction] = arguments[number], mapped[number]
+            else:
+                self.values[instruction], self.mapped[instruction] = self._run(instruction)
+        self.result, self.result_mapped = self.values[computation.root], self.mapped[computation.root]
+
+    def again(self, builder: Builder, computation: Computation, arguments: Sequence[Value], mapped: Sequence[Mapped]) -> Batch:
+        """A run of another computation, for the same examples and by the same rules."""
+        return type(self)(builder, computation, self.size, arguments, mapped)
+
+    def _run(self, instruction: Instruction) -> tuple[Value, Mapped]:
+        values, mapped = [self.values[o] for o in instruction.operands], [self.mapped[o] for o in instruction.operands]
+        if instruction.is_tuple:
+            return list(values), list(mapped)
+        if instruction.shape.is_tuple and forwarded(instruction) is not None:
+            return values[0], mapped[0]
+        if instruction.is_element:
+            (whole,) = mapped
+            assert isinstance(whole, list)
+            return self.visit(instruction, values, ()), whole[instruction.attributes["index"]]
+        if not any(map(any_mapped, mapped)):
+            value = self.visit(instruction, values, ())
+            return value, tree.everywhere(False, instruction.shape, list)
+        try:
+            if is_loop(instruction):
+                return self._loop(instruction, values[0], mapped[0])
+            if is_branching(instruction):
+                return self._branches(instruction, values, mapped)
+            return self._by_rule(instruction, values, mapped), _arrays_mapped(instruction.shape)
+        except XlaError as error:
+            raise error.located(subject=instruction.subject, where=instruction.where) from error.__cause__
+
+    # ---- ops
+
+    def _by_rule(self, instruction: Instruction, values: list[Value], mapped: list[Mapped]) -> Value:
+        for shape in (instruction.shape, *(o.shape for o in instruction.operands)):
+            if not all(leaf.is_static for leaf in shape.leaves()):
+                raise UnsupportedError("an op on arrays of dynamic size cannot be batched", got=shape,
+                                       hint="pad it to its bound")
+        rule = RULES.find(instruction.opcode)
+        flat = not any(isinstance(flag, list) for flag in mapped)
+        found = rule(self, instruction, values, [bool(m) for m in mapped]) if rule is not None and flat else None
+        return self._one_by_one(instruction, values, mapped) if found is None else found
+
+    def same(self, instruction: Instruction, operands: Sequence[XlaOp], **changed: Any) -> Value:
+        """The op on batched operands with some attributes changed; its result has the batch in front."""
+        shape = with_batch(instruction.shape, self.size)
+        clone = Instruction(instruction.opcode, shape, [o.instruction for o in operands],
+                            {**instruction.attributes, **changed}, instruction.name, kept_facts(instruction))
+        return elements_of(self.builder.append(clone))
+
+    def full(self, value: XlaOp, mapped: bool) -> XlaOp:
+        """The value with a batch dimension, repeated if it has none."""
+        if mapped:
+            return value
+        return ops.BroadcastInDim(value, [self.size, *value.shape.dimensions], range(1, value.shape.rank + 1))
+
+    def all(self, values: Sequence[XlaOp], mapped: Sequence[bool]) -> list[XlaOp]:
+        """The values, each with a batch dimension."""
+        return [self.full(v, m) for v, m in zip(values, mapped, strict=True)]
+
+    def filled(self, value: Value, shape: Shape, mapped: Mapped, wanted: Mapped) -> Value:
+        """The value, of this shape in one example, with a batch dimension wherever one is wanted."""
+        return tree.mapped(lambda _, v, has, wants: self.full(v, has) if wants else v, shape, value, mapped, wanted, kind=list)
+
+    def _one_by_one(self, instruction: Instruction, values: list[Value], mapped: list[Mapped]) -> Value:
+        """The op in a loop over the batch."""
+        given = [leaf for value in values for leaf in leaves(value)]
+        flags = [flag for m in mapped for flag in leaves(m)]
+        results = list(instruction.shape.without_layout().leaves())
+        if not all(s.is_array for s in (*results, *(g.shape for g in given))):
+            raise UnsupportedError("an op on tokens cannot depend on what is batched")
+        stacks = [ops.Broadcast(self.builder.constant(0, s.element_type), [self.size, *s.dimensions]) for s in results]
+        if self.size == 0:
+            return regrouped(stacks, instruction.shape)
+        carry = make_tuple(self.builder, [self.builder.constant(0, S32), *given, *stacks])
+        body = _row_body(instruction, flags, carry.shape)
+        loop = Instruction(control.while_, carry.shape, [carry.instruction],
+                           {"condition": _below(self.size, carry.shape), "body": body}, f"{instruction.name}_rows")
+        whole = self.builder.append(loop)
+        first = 1 + len(given)
+        return regrouped([element(whole, first + k) for k in range(len(results))], instruction.shape)
+
+    # ---- loops and branches: flat tuples in and out, since computations are in plain form
+
+    def _loop(self, instruction: Instruction, initial: Value, mapped: Mapped) -> tuple[Value, Mapped]:
+        assert isinstance(mapped, list)
+        condition, body = loop_of(instruction)
+        flags, shapes, differs = list(mapped), instruction.shape.tuple_shapes, False
+        while True:
+            carry = _batched_tuple(shapes, flags, self.size)
+            differs = differs or _condition_differs(self, condition, carry, flags)
+            after = [True] * len(flags) if differs else [
+                a or b for a, b in zip(flags, _body_flags(self, body, carry, flags), strict=True)]
+            if after == flags:
+                break
+            flags = after
+        if differs and not all(s.is_array for s in shapes):
+            raise UnsupportedError("a loop with a token cannot run a different number of times for each example")
+        operand = make_tuple(self.builder, list(leaves(self.filled(initial, instruction.shape, mapped, flags))))
+        batched = {Role.CONDITION: _batched_condition(self, condition, carry, flags, differs),
+                   Role.BODY: _batched_body(self, body, condition if differs else None, carry, flags)}
+        whole = self.builder.append(Instruction(
+            instruction.opcode, carry, [operand.instruction], with_regions(instruction, lambda region: batched[region.role]),
+            instruction.name, kept_facts(instruction)))
+        return elements_of(whole), flags
+
+    def _branches(self, instruction: Instruction, values: list[Value], mapped: list[Mapped]) -> tuple[Value, Mapped]:
+        branches = branches_of(instruction)
+        if mapped[0]:
+            return self._every_branch(instruction, values, mapped), [True] * len(instruction.shape.tuple_shapes)
+        shapes = [_batched_tuple(b.parameters[0].shape.tuple_shapes, m, self.size)
+                  for b, m in zip(branches, mapped[1:], strict=True)]
+        each = [_body_flags(self, b, s, m) for b, s, m in zip(branches, shapes, mapped[1:], strict=True)]
+        flags = [any(column) for column in zip(*each, strict=True)]
+        batched = iter([_branch(self, b, s, m, flags) for b, s, m in zip(branches, shapes, mapped[1:], strict=True)])
+        operands = [as_op(self.builder, v).instruction for v in values]
+        whole = self.builder.append(Instruction(
+            instruction.opcode, _batched_tuple(instruction.shape.tuple_shapes, flags, self.size), operands,
+            with_regions(instruction, lambda _: next(batched)), instruction.name, kept_facts(instruction)))
+        return elements_of(whole), flags
+
+    def _every_branch(self, instruction: Instruction, values: list[Value], mapped: list[Mapped]) -> Value:
+        """All branches, and for each example the elements of its own."""
+        runs = [self.again(self.builder, branch, [value], [flags]) for branch, value, flags in
+                zip(branches_of(instruction), values[1:], mapped[1:], strict=True)]
+        wanted = _arrays_mapped(instruction.shape)
+        found = [list(leaves(run.filled(run.result, instruction.shape, run.result_mapped, wanted))) for run in runs]
+        if not all(leaf.shape.is_array for leaf in found[0]):
+            raise UnsupportedError("a branch with a token cannot be taken by some examples only")
+        (selector,) = leaves(values[0])
+        if selector.element_type.is_pred:
+            return [chosen(selector, yes, no) for yes, no in zip(*found, strict=True)]
+        result = found[-1]
+        for k, branch in enumerate(found[:-1]):
+            here = ops.Eq(selector, ops.Broadcast(self.builder.constant(k, selector.element_type), [self.size]))
+            result = [chosen(here, own, other) for own, other in zip(branch, result, strict=True)]
+        return list(result)
+
+
+# ------------------------------------------------------------------------------------------------ regions
+
+
+def _inside(batch: Batch, computation: Computation, carry: Shape, flags: Sequence[Mapped]) -> Batch:
+    """A region run on a batched flat tuple, in a builder of its own."""
+    builder = Builder(computation.name)
+    whole = builder.parameter(0, carry, computation.parameters[0].name)
+    return batch.again(builder, computation, [elements_of(whole)], [list(flags)])
+
+
+def _condition_differs(batch: Batch, condition: Computation, carry: Shape, flags: Sequence[Mapped]) -> bool:
+    return any_mapped(_inside(batch, condition, carry, flags).result_mapped)
+
+
+def _body_flags(batch: Batch, body: Computation, carry: Shape, flags: Any) -> list[bool]:
+    return list(leaves(_inside(batch, body, carry, flags).result_mapped))
+
+
+def _branch(batch: Batch, branch: Computation, given: Shape, mapped: Any, flags: Sequence[bool]) -> Computation:
+    run = _inside(batch, branch, given, mapped)
+    return run.builder.finish(as_op(run.builder, run.filled(run.result, branch.root.shape, run.result_mapped, list(flags))))
+
+
+def _batched_condition(batch: Batch, condition: Computation, carry: Shape, flags: Sequence[bool], differs: bool) -> Computation:
+    """Whether any example goes on."""
+    run = _inside(batch, condition, carry, flags)
+    result = as_op(run.builder, run.result)
+    if differs:
+        go_on = Builder("any")
+        scalar = Shape.array(result.element_type)
+        either = ops.Or(go_on.parameter(0, scalar, "a"), go_on.parameter(1, scalar, "b"))
+        result = ops.Reduce(run.builder, [result], [run.builder.constant(False)], go_on.finish(either), [0])
+    return run.builder.finish(result)
+
+
+def _batched_body(batch: Batch, body: Computation, condition: Computation | None, carry: Shape,
+                  flags: Sequence[bool]) -> Computation:
+    """The body for all examples; where a condition is given, examples that are done keep what they have."""
+    run = _inside(batch, body, carry, flags)
+    found = list(leaves(run.filled(run.result, body.root.shape, run.result_mapped, list(flags))))
+    if condition is not None:
+        whole = list(leaves(run.values[body.parameters[0]]))
+        goes_on = batch.again(run.builder, condition, [whole], [list(flags)]).result
+        assert isinstance(goes_on, XlaOp)
+        found = [chosen(goes_on, new, old) for new, old in zip(found, whole, strict=True)]
+    return run.builder.finish(make_tuple(run.builder, found))
+
+
+def _below(count: int, shape: Shape) -> Computation:
+    builder = Builder("rows_left")
+    row = element(builder.parameter(0, shape, "carry"), 0)
+    return builder.finish(ops.Lt(row, builder.constant(count, S32)))
+
+
+def _row_body(instruction: Instruction, flags: Sequence[bool], carry: Shape) -> Computation:
+    """One example: its rows of the batched operands, the op, and its rows of the results."""
+    builder = Builder(f"{instruction.name}_row")
+    whole = builder.parameter(0, carry, "carry")
+    row, *rest = [element(whole, k) for k in range(len(carry.tuple_shapes))]
+    given, stacks = rest[:len(flags)], rest[len(flags):]
+    rows = iter([_row(g, row) if flag else g for g, flag in zip(given, flags, strict=True)])
+    operands = [regrouped(rows, o.shape) for o in instruction.operands]
+    found = leaves(Rewriter(builder).copy(instruction, operands))
+    written = [ops.DynamicUpdateSlice(stack, ops.Reshape(value, [1, *value.shape.dimensions]), _starts(stack, row))
+               for stack, value in zip(stacks, found, strict=True)]
+    return builder.finish(make_tuple(builder, [ops.Add(row, builder.constant(1, S32)), *given, *written]))
+
+
+def _row(stack: XlaOp, row: XlaOp) -> XlaOp:
+    sizes = stack.shape.dimensions[1:]
+    return ops.Reshape(ops.DynamicSlice(stack, _starts(stack, row), [1, *sizes]), sizes)
+
+
+def _starts(stack: XlaOp, row: XlaOp) -> list[XlaOp]:
+    return [row, *[row.builder.constant(0, S32)] * (stack.shape.rank - 1)]
+
+
+# ------------------------------------------------------------------------------------------------ shapes and flags
+
+
+def with_batch(shape: Shape, size: int) -> Shape:
+    """The shape of a batch of such values; layouts are free."""
+    return tree.mapped(
+        lambda own: Shape.array(own.element_type, (size, *own.dimensions)) if own.is_array else own, shape, kind=Shape.tuple)
+
+
+def _batched_tuple(shapes: Sequence[Shape], flags: Any, size: int) -> Shape:
+    return Shape.tuple([with_batch(s, size) if f else s.without_layout() for s, f in zip(shapes, flags, strict=True)])
+
+
+def chosen(pred: XlaOp, yes: XlaOp, no: XlaOp) -> XlaOp:
+    """A select by a predicate for each example."""
+    if yes.shape.rank > 1:
+        pred = ops.BroadcastInDim(pred, yes.shape.dimensions, [0])
+    return ops.Select(pred, yes, no)
+
+
+def any_mapped(mapped: Mapped) -> bool:
+    """Whether any part of a value has the batch dimension."""
+    return any(leaves(mapped))
+
+
+def _arrays_mapped(shape: Shape) -> Mapped:
+    """All arrays of a value batched; tokens never are."""
+    return tree.mapped(lambda own: own.is_array, shape, kind=list)

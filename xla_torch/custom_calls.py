@@ -1,0 +1,50 @@
+"""The door for users' custom calls: which function runs for a target."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from .errors import InvalidArgument
+from .hlo.custom_calls import Function, register, unregister
+from .lowering.c_functions import CFunction, check_c_call, is_c_function
+
+
+def register_custom_call(target: str, function: Callable[..., Any] | int, vjp: Callable[..., Any] | None = None) -> None:
+    """Let `function` run for custom calls of `target`.
+
+    It gets the operands as tensors (a tuple operand as a tuple) and returns a tensor, or a tuple for a tuple result. If it has
+    a keyword-only parameter ``call``, it gets the `CustomCall` there. Gradients come from ``vjp(cotangent, result, *operands)``,
+    which returns one cotangent (or None) for each operand; without `vjp` from torch's autograd through `function`. What that
+    cannot follow, because `function` detaches an operand or leaves torch, is an ExecutionError where a gradient is wanted.
+
+    A call that a program does not mark with custom_call_has_side_effect is left out where its result is not used, as in XLA.
+
+    A function in C, ``void name(void* out, void** in)``, is given as a function pointer of ctypes (``library.name``) or as its
+    address; it runs on the CPU and has no gradient (see `lowering/c_functions.py`).
+
+    An earlier registration of the target is replaced. Raises InvalidArgument for what is no function, and for a `vjp` beside
+    a function in C.
+    """
+    if is_c_function(function):
+        if vjp is not None:
+            raise InvalidArgument("a C function takes no vjp", subject=f"register_custom_call({target!r})",
+                                  hint="register a Python function that calls it, with its vjp")
+        register(target, Function(CFunction(function), check=check_c_call,
+                                  no_gradient="it is a function in C, into which torch does not see"))
+        return
+    if not callable(function):
+        raise InvalidArgument("this is no function", subject=f"register_custom_call({target!r})", got=type(function).__name__,
+                              expected="a Python function, or a function pointer of ctypes")
+    try:
+        parameter = inspect.signature(function).parameters.get("call")
+    except ValueError:  # torch's own functions have no signature
+        parameter = None
+    takes_call = parameter is not None and parameter.kind is parameter.KEYWORD_ONLY
+    register(target, Function(function, vjp, takes_call))
+
+
+def unregister_custom_call(target: str) -> None:
+    """Forget a registration. Raises KeyError where there is none."""
+    unregister(target)

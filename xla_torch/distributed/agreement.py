@@ -1,0 +1,62 @@
+"""Agreement: before data move, the members of an exchange tell each other what they are about to do.
+
+So a member that does something else, or does not come, ends in an error that names it, and not in a hang.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..errors import ExecutionError
+from ..participants.exchange import Exchange
+from .control_plane import ControlPlane
+from .failures import Failures
+from .placement import Placement
+
+_CHANNEL = -1
+"""The control plane's channel for agreements; those of programs are not negative."""
+
+
+class Agreement:
+    """Where the participants of this process agree with others on exchanges, waiting `timeout` seconds at most."""
+
+    def __init__(self, control_plane: ControlPlane, failures: Failures, placement: Placement, timeout: float):
+        self._control_plane, self._failures, self._placement, self._timeout = control_plane, failures, placement, timeout
+
+    def reach(self, exchange: Exchange, number: int, members: Sequence[int], payload: bytes = b"") -> list[bytes]:
+        """The members' payloads, in their order, after all have said that they are at this exchange.
+
+        `number` is this participant's. Raises ExecutionError that names the members which are at another exchange, have ended
+        or do not come, and Aborted where a participant has failed.
+        """
+        own, plane = str(exchange).encode(), self._control_plane
+        others = [other for other in members if other != number]
+        for other in others:
+            plane.send(self._placement.rank_of(other), number, other, _CHANNEL, own, payload)
+
+        def ready() -> list[bytes] | None:
+            told = {other: plane.peek(other, number, _CHANNEL) for other in others}
+            clashing = [(other, message[0].decode()) for other, message in told.items() if message and message[0] != own]
+            if clashing:
+                raise exchange.clash(clashing)
+            payloads = {other: message[1] for other, message in told.items() if message}
+            if len(payloads) < len(others):
+                self._check_absent(exchange, [other for other in others if other not in payloads])
+                return None
+            for other in others:
+                plane.pop(other, number, _CHANNEL)
+            return [payload if member == number else payloads[member] for member in members]
+
+        found = plane.wait_for(ready, self._timeout)
+        if found is None:
+            raise exchange.missing([other for other in others if plane.peek(other, number, _CHANNEL) is None], self._timeout)
+        return found
+
+    def _check_absent(self, exchange: Exchange, absent: Sequence[int]) -> None:
+        """Raise where members that have not come will not come any more."""
+        self._failures.check(exchange.subject)
+        left = [number for number in absent if self._placement.rank_of(number) in self._control_plane.left]
+        if left:
+            raise ExecutionError(f"participants {left} have ended before this exchange", subject=exchange.subject,
+                                 got=str(exchange), expected=f"every member of the group {list(exchange.group)}",
+                                 hint="all members must run the same collectives in the same order")

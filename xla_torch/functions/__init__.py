@@ -1,0 +1,26 @@
+"""The documented functions on XlaOps, a file for each op family. `xla_torch.ops` has the same ones, which take tensors too.
+
+Each makes one or a few HLO instructions, and raises InvalidArgument at once for what XLA's shape inference refuses. A function
+follows the section of its own name in the operation semantics documents; parameters have the newest document's names, and take
+older ones too. A builder need not be given: it is that of the operands.
+"""
+
+from .collective import *
+from .comparison import *
+from .contraction import *
+from .control import *
+from .convert import *
+from .decompositions import *
+from .dynamic import *
+from .elementwise import *
+from .incomplete import *
+from .indexing import *
+from .internal import *
+from .linalg import *
+from .movement import *
+from .random import *
+from .reduction import *
+from .sorting import *
+from .special import *
+from .token import *
+from .window import *

@@ -1,0 +1,222 @@
+"""Matrix products and convolutions under their documented names.
+
+Documents: operation semantics, the sections of the functions' own names. `precision_config` holds a word for each operand,
+"default", "high" or "highest"; it is a hint.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from ..errors import InvalidArgument
+from ..hlo.attributes import ConvolutionDimensionNumbers, WindowDimension
+from ..hlo.canonical_values import integers_of
+from ..hlo.choices import Precision, PrecisionConfig
+from ..hlo_builder import XlaOp
+from ..opcodes import contraction, convolution
+from ..opcodes.contraction import DotDimensionNumbers, dot_shape, ragged_dot_shape, scaled_dot_shape
+from ..opcodes.convolution import convolution_shape
+from ..opcodes.shapes import require
+from ..shape import Shape
+from ..types import PrimitiveType
+from ._documented import documented, renamed
+from .window import MakePadding, Padding
+
+__all__ = ["Conv", "ConvGeneral", "ConvGeneralDilated", "ConvWithGeneralDimensions", "ConvWithGeneralPadding",
+           "ConvolutionDimensionNumbers", "Dot", "DotDimensionNumbers", "DotGeneral", "Precision", "PrecisionConfig", "RaggedDot",
+           "RaggedDotDimensionNumbers",
+           "ScaledDot"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RaggedDotDimensionNumbers:
+    """A dot's dimension numbers, the one ragged dimension of the lhs, and the rhs dimension that counts the groups (for a
+    ragged dimension that is neither contracting nor batch)."""
+
+    dot_dimension_numbers: DotDimensionNumbers
+    lhs_ragged_dimensions: tuple[int, ...]
+    rhs_group_dimensions: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.dot_dimension_numbers, DotDimensionNumbers):
+            raise InvalidArgument("no dot dimension numbers", subject="RaggedDotDimensionNumbers",
+                                  got=type(self.dot_dimension_numbers).__name__, expected="a DotDimensionNumbers")
+        object.__setattr__(self, "lhs_ragged_dimensions", integers_of(self.lhs_ragged_dimensions))
+        object.__setattr__(self, "rhs_group_dimensions", integers_of(self.rhs_group_dimensions))
+
+
+def _attributes(numbers: DotDimensionNumbers, precision_config: Sequence[str] | None) -> dict[str, Any]:
+    given = {"lhs_contracting_dims": numbers.lhs_contracting_dimensions,
+             "rhs_contracting_dims": numbers.rhs_contracting_dimensions,
+             "lhs_batch_dims": numbers.lhs_batch_dimensions, "rhs_batch_dims": numbers.rhs_batch_dimensions,
+             "operand_precision": precision_config}
+    return {name: tuple(value) for name, value in given.items() if value}
+
+
+def _preferred(shape: Shape, element_type: PrimitiveType | None) -> Shape | None:
+    """The declared shape, where an element type for the result is asked for."""
+    return None if element_type is None else shape.with_element_type(element_type)
+
+
+@documented
+def Dot(lhs: XlaOp, rhs: XlaOp, precision_config: Sequence[str] | None = None,
+        preferred_element_type: PrimitiveType | None = None) -> XlaOp:
+    """The product of vectors and matrices: [n]·[n] -> [], [m,k]·[k] -> [m], [m,k]·[k,n] -> [m,n].
+
+    Contracts dimension 1 of the lhs (0 of a vector) with dimension 0 of the rhs. The result has the higher precision of the
+    operands, or `preferred_element_type`. Raises InvalidArgument where the contracted sizes differ.
+    """
+    numbers = DotDimensionNumbers((0 if lhs.shape.rank == 1 else 1,), (0,))
+    return DotGeneral(lhs, rhs, numbers, precision_config, preferred_element_type)
+
+
+@documented
+def DotGeneral(lhs: XlaOp, rhs: XlaOp, dimension_numbers: DotDimensionNumbers, precision_config: Sequence[str] | None = None,
+               preferred_element_type: PrimitiveType | None = None) -> XlaOp:
+    """The sum of products over the contracting dimensions, for each index of the batch dimensions.
+
+    The result has the batch dimensions, the lhs's other dimensions, then the rhs's. Raises InvalidArgument for dimension
+    numbers that are out of range, repeated, or of different sizes in lhs and rhs.
+    """
+    attributes = _attributes(dimension_numbers, precision_config)
+    declared = preferred_element_type and _preferred(dot_shape(None, lhs.shape, rhs.shape, **attributes), preferred_element_type)
+    return lhs.builder.add(contraction.dot, [lhs, rhs], attributes, declared)
+
+
+@documented
+def RaggedDot(lhs: XlaOp, rhs: XlaOp, group_sizes: XlaOp, dimension_numbers: RaggedDotDimensionNumbers,
+              precision_config: Sequence[str] | None = None, preferred_element_type: PrimitiveType | None = None) -> XlaOp:
+    """A dot in which consecutive blocks of one lhs dimension, of the sizes in `group_sizes`, belong to different groups.
+
+    A ragged free dimension, [m,k]·[g,k,n] -> [m,n]: each row is multiplied by its group's matrix, rows beyond the groups
+    give 0. A ragged contracting dimension, [m,k]·[k,n] -> [g,m,n]: one sum for each group. A ragged batch dimension is an
+    ordinary dot. Raises InvalidArgument for anything but one ragged dimension and for sizes that do not fit.
+    """
+    numbers = dimension_numbers
+    attributes = _attributes(numbers.dot_dimension_numbers, precision_config)
+    attributes["lhs_ragged_dims"] = tuple(numbers.lhs_ragged_dimensions)
+    if numbers.rhs_group_dimensions:
+        attributes["rhs_group_dims"] = tuple(numbers.rhs_group_dimensions)
+    shapes = (lhs.shape, rhs.shape, group_sizes.shape)
+    declared = preferred_element_type and _preferred(ragged_dot_shape(None, *shapes, **attributes), preferred_element_type)
+    return lhs.builder.add(contraction.ragged_dot, [lhs, rhs, group_sizes], attributes, declared)
+
+
+@renamed(dimension_numbers="dimension_number")
+@documented
+def ScaledDot(lhs: XlaOp, lhs_scale: XlaOp, rhs: XlaOp, rhs_scale: XlaOp, dimension_number: DotDimensionNumbers,
+              precision_config: Sequence[str] | None = None, preferred_element_type: PrimitiveType | None = None) -> XlaOp:
+    """The dot of ``lhs * lhs_scale`` and ``rhs * rhs_scale``.
+
+    A scale has its operand's rank; each of its entries stands for a block of the operand, so its sizes divide the operand's.
+    A scalar scale is for the whole operand. The operands stand in the newest document's order; in HLO they are
+    (lhs, rhs, lhs_scale, rhs_scale). Raises InvalidArgument where a scale does not fit its operand, and as `DotGeneral` does.
+    """
+    attributes = _attributes(dimension_number, precision_config)
+    operands = [lhs, rhs, lhs_scale, rhs_scale]
+    shape = scaled_dot_shape(None, *(o.shape for o in operands), **attributes)
+    return lhs.builder.add(contraction.scaled_dot, operands, attributes, _preferred(shape, preferred_element_type) or shape)
+
+
+# ------------------------------------------------------------------------------------------- convolution
+
+
+def _default_numbers(lhs: XlaOp, rhs: XlaOp) -> ConvolutionDimensionNumbers:
+    """[batch, feature, spatial...], [output feature, input feature, spatial...], [batch, feature, spatial...]."""
+    require(lhs.shape.rank == rhs.shape.rank >= 3, "wrong number of dimensions for a convolution", f"{lhs.shape} and {rhs.shape}",
+            "equal numbers, 3 or more")
+    spatial = tuple(range(2, lhs.shape.rank))
+    return ConvolutionDimensionNumbers(0, 1, spatial, 1, 0, spatial, 0, 1, spatial)
+
+
+def _made_padding(lhs: XlaOp, rhs: XlaOp, window_strides: Sequence[int], padding: Padding,
+                  numbers: ConvolutionDimensionNumbers) -> list[tuple[int, int]]:
+    def sizes(operand: XlaOp, spatial: Sequence[int]) -> list[int]:
+        require(all(0 <= d < operand.shape.rank for d in spatial), "a spatial dimension is out of range", list(spatial),
+                f"0 to {operand.shape.rank - 1}")
+        return [operand.shape.dimensions[d] for d in spatial]
+
+    return MakePadding(sizes(lhs, numbers.input_spatial_dimensions), sizes(rhs, numbers.kernel_spatial_dimensions),
+                       window_strides, padding)
+
+
+@documented
+def Conv(lhs: XlaOp, rhs: XlaOp, window_strides: Sequence[int], padding: Padding, feature_group_count: int = 1,
+         batch_group_count: int = 1, precision_config: Sequence[str] | None = None,
+         preferred_element_type: PrimitiveType | None = None) -> XlaOp:
+    """Convolution of [batch, feature, spatial...] by [output feature, input feature, spatial...], padded VALID or SAME.
+
+    The result is [batch, output feature, spatial...]. This and the next three raise InvalidArgument as `ConvGeneralDilated`.
+    """
+    numbers = _default_numbers(lhs, rhs)
+    return ConvWithGeneralDimensions(lhs, rhs, window_strides, padding, numbers, feature_group_count, batch_group_count,
+                                     precision_config, preferred_element_type)
+
+
+@documented
+def ConvWithGeneralPadding(lhs: XlaOp, rhs: XlaOp, window_strides: Sequence[int], padding: Sequence[tuple[int, int]],
+                           feature_group_count: int = 1, batch_group_count: int = 1,
+                           precision_config: Sequence[str] | None = None,
+                           preferred_element_type: PrimitiveType | None = None, *, lhs_dilation: Sequence[int] = (),
+                           rhs_dilation: Sequence[int] = ()) -> XlaOp:
+    """`Conv` with low and high padding for each spatial dimension; negative padding crops.
+
+    Older documents list dilations among its parameters; newer ones have `ConvGeneralDilated` for them.
+    """
+    numbers = _default_numbers(lhs, rhs)
+    return ConvGeneralDilated(lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation, numbers, feature_group_count,
+                              batch_group_count, precision_config, preferred_element_type)
+
+
+@documented
+def ConvWithGeneralDimensions(lhs: XlaOp, rhs: XlaOp, window_strides: Sequence[int], padding: Padding,
+                              dimension_numbers: ConvolutionDimensionNumbers, feature_group_count: int = 1,
+                              batch_group_count: int = 1, precision_config: Sequence[str] | None = None,
+                              preferred_element_type: PrimitiveType | None = None) -> XlaOp:
+    """`Conv` with dimensions in any order, which `dimension_numbers` gives for lhs, rhs and result."""
+    pairs = _made_padding(lhs, rhs, window_strides, padding, dimension_numbers)
+    return ConvGeneral(lhs, rhs, window_strides, pairs, dimension_numbers, feature_group_count, batch_group_count,
+                       precision_config, preferred_element_type)
+
+
+@documented
+def ConvGeneral(lhs: XlaOp, rhs: XlaOp, window_strides: Sequence[int], padding: Sequence[tuple[int, int]],
+                dimension_numbers: ConvolutionDimensionNumbers, feature_group_count: int = 1, batch_group_count: int = 1,
+                precision_config: Sequence[str] | None = None, preferred_element_type: PrimitiveType | None = None) -> XlaOp:
+    """`ConvWithGeneralPadding` with dimensions in any order, which `dimension_numbers` gives for lhs, rhs and result."""
+    return ConvGeneralDilated(lhs, rhs, window_strides, padding, (), (), dimension_numbers, feature_group_count,
+                              batch_group_count, precision_config, preferred_element_type)
+
+
+@documented
+def ConvGeneralDilated(lhs: XlaOp, rhs: XlaOp, window_strides: Sequence[int], padding: Sequence[tuple[int, int]],
+                       lhs_dilation: Sequence[int], rhs_dilation: Sequence[int],
+                       dimension_numbers: ConvolutionDimensionNumbers, feature_group_count: int = 1,
+                       batch_group_count: int = 1, precision_config: Sequence[str] | None = None,
+                       preferred_element_type: PrimitiveType | None = None,
+                       window_reversal: Sequence[bool] | None = None) -> XlaOp:
+    """The general convolution: a sliding sum of products, without turning the window round unless `window_reversal` says so.
+
+    Strides, padding (low, high) and dilations are given for each spatial dimension; empty dilations mean 1. With feature
+    groups, each block of input features goes to its own block of output features; with batch groups, each block of the
+    batch does. Raises InvalidArgument for lists of another length and for sizes and groups that do not fit.
+    """
+    spatial = dimension_numbers.kernel_spatial_dimensions
+    count = len(spatial)
+    lists = {"window_strides": list(window_strides), "padding": list(padding), "lhs_dilation": list(lhs_dilation) or [1] * count,
+             "rhs_dilation": list(rhs_dilation) or [1] * count, "window_reversal": list(window_reversal or ()) or [False] * count}
+    for name, given in lists.items():
+        require(len(given) == count, f"{name} has another length than there are spatial dimensions", len(given), str(count))
+    require(all(0 <= d < rhs.shape.rank for d in spatial), "a kernel spatial dimension is out of range", list(spatial),
+            f"0 to {rhs.shape.rank - 1}")
+    window = tuple(WindowDimension(rhs.shape.dimensions[d], stride, low, high, base, spread, bool(turned))
+                   for d, stride, (low, high), base, spread, turned in zip(spatial, *lists.values(), strict=True))
+    attributes: dict[str, Any] = {"window": window, "dim_labels": dimension_numbers, "feature_group_count": feature_group_count,
+                                  "batch_group_count": batch_group_count}
+    if precision_config:
+        attributes["operand_precision"] = tuple(precision_config)
+    declared = preferred_element_type and _preferred(convolution_shape(None, lhs.shape, rhs.shape, **attributes),
+                                                     preferred_element_type)
+    return lhs.builder.add(convolution.convolution, [lhs, rhs], attributes, declared)

@@ -1,0 +1,53 @@
+"""Random numbers under their documented names.
+
+Documents: operation semantics, the sections of the functions' own names.
+"""
+
+from __future__ import annotations
+
+from ..hlo.choices import RandomAlgorithm
+from ..hlo_builder import Builder, Liftable, XlaOp, lift
+from ..opcodes import random
+from ..opcodes.shapes import require
+from ..shape import Shape
+from ..types import U8, U16, U32, U64
+from ._documented import documented, renamed
+
+__all__ = ["RandomAlgorithm", "RngBitGenerator", "RngNormal", "RngUniform"]
+
+_BITS = {t.bits: t for t in (U8, U16, U32, U64)}
+
+
+@documented
+def RngUniform(a: XlaOp | Liftable, b: XlaOp | Liftable, shape: Shape, *, builder: Builder) -> XlaOp:
+    """Uniform numbers of [a, b) (integers or floats; for PRED random booleans) of the given shape.
+
+    `a` and `b` are scalars of the shape's element type, or numbers; the builder need be given only to build from two numbers.
+    Which numbers are drawn is not specified: `xla_torch.random.seed` or `torch.manual_seed` makes them repeatable. Raises
+    InvalidArgument for bounds that are no such scalars.
+    """
+    return builder.add(random.rng, [lift(builder, a, shape), lift(builder, b, shape)], {"distribution": "rng_uniform"}, shape)
+
+
+@documented
+def RngNormal(mu: XlaOp | Liftable, sigma: XlaOp | Liftable, shape: Shape, *, builder: Builder) -> XlaOp:
+    """Normal floats of mean `mu` and standard deviation `sigma`, both as the bounds of `RngUniform`.
+
+    Raises InvalidArgument for anything but floats.
+    """
+    return builder.add(random.rng, [lift(builder, mu, shape), lift(builder, sigma, shape)], {"distribution": "rng_normal"}, shape)
+
+
+@renamed(key="initial_state")
+@documented
+def RngBitGenerator(algorithm: str, initial_state: XlaOp, shape: Shape) -> XlaOp:
+    """(new state, random bits): the bits are a function of the state alone, the same on every machine.
+
+    `algorithm` is "rng_three_fry" (state u64[2]), "rng_philox" (u64[2] or u64[3]) or "rng_default". The bits have the shape's
+    dimensions and the unsigned integer type of its element type's width. Raises InvalidArgument where there is none.
+    """
+    element_type = None if shape.element_type.is_complex or not shape.is_array else _BITS.get(shape.element_type.bits)
+    require(element_type is not None, "unsupported shape", shape, "an element type of 8, 16, 32 or 64 bits, not complex")
+    assert element_type is not None
+    pair = Shape.tuple([initial_state.shape.without_layout(), Shape.array(element_type, shape.dimensions)])
+    return initial_state.builder.add(random.rng_bit_generator, [initial_state], {"algorithm": algorithm}, pair)

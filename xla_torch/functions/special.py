@@ -1,0 +1,201 @@
+"""Special functions, as XLA's client library has them: error functions, the gamma family, Bessel functions, zeta.
+
+They are programs of documented ops, so they print, run on real XLA and differentiate. Operands are floats of one type, and
+broadcast as scalars do; narrow floats are computed in F32. All raise InvalidArgument for other element types. The incomplete
+functions stand in `incomplete.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..errors import InvalidArgument
+from ..hlo_builder import Operand, XlaOp, broadcast_scalars, lift_operands
+from ..types import F32, F64
+from . import _chebyshev as chebyshev
+from ._documented import documented
+from .comparison import Clamp, Eq, Ge, Gt, Le, Lt, Ne, Select
+from .convert import ConvertElementType, ReducePrecision
+from .elementwise import Abs, And, Cos, Erf, Exp, Floor, Log, Log1p, Max, Min, Or, Pow, Sign, Sin, Sqrt
+
+__all__ = ["BesselI0e", "BesselI1e", "Digamma", "ErfInv", "Erfc", "Lgamma", "Polygamma", "Zeta"]
+
+
+def floating(function: Callable[..., XlaOp]) -> Callable[..., Any]:
+    """A documented function of floats: its operands (the parameters without default) made equal in shape, and wide."""
+    signature = inspect.signature(function)
+    names = [name for name, p in signature.parameters.items() if p.default is p.empty]
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> XlaOp:
+        bound = signature.bind(*args, **kwargs).arguments
+        operands = broadcast_scalars(*lift_operands(function.__name__, *(bound.pop(name) for name in names)))
+        given = operands[0].element_type
+        _check(function.__name__, operands)
+        if given.bits >= 32:
+            return function(*operands, **bound)
+        return ConvertElementType(function(*(ConvertElementType(o, F32) for o in operands), **bound), given)
+
+    call.__annotations__ = function.__annotations__ | dict.fromkeys(names, Operand)  # numbers are lifted here
+    return documented(call)
+
+
+def _check(subject: str, operands: Sequence[XlaOp]) -> None:
+    got = ", ".join(str(o.shape) for o in operands)
+    if not all(o.element_type.is_floating for o in operands):
+        raise InvalidArgument("operands that are not floats", subject=subject, got=got, expected="floats")
+    first = operands[0].shape.without_layout()
+    if any(o.shape.without_layout() != first for o in operands):
+        raise InvalidArgument("operands of different shapes", subject=subject, got=got, expected="one shape, or scalars")
+
+
+# ------------------------------------------------------------------------------------------- error functions
+
+
+@floating
+def Erfc(operand: XlaOp) -> XlaOp:
+    """``1 - erf(x)``, of full relative accuracy for large x also."""
+    magnitude = Clamp(0.5, Abs(operand), 30.0)  # below 1, where it is chosen, so that its slope at 1 is no bound's
+    # Squares of half the digits are exact; exp(-x^2) of a rounded square would lose digits where x^2 is large.
+    rounded = ReducePrecision(magnitude, *((11, 25) if operand.element_type is F64 else (8, 11)))
+    power = Exp(-(rounded * rounded)) * Exp((rounded - magnitude) * (rounded + magnitude))
+    shifted = magnitude + 2.5
+    tail = power * chebyshev.ERFCX(1.0 - 7.0 / shifted) / shifted
+    return Select(Lt(Abs(operand), 1.0), 1.0 - Erf(operand), Select(Lt(operand, 0.0), 2.0 - tail, tail))
+
+
+@floating
+def ErfInv(operand: XlaOp) -> XlaOp:
+    """The x whose ``erf(x)`` is the operand: infinite for -1 and 1, NaN beyond."""
+    w = -Log((1.0 - operand) * (1.0 + operand))
+    s = Sqrt(Max(w, 6.25))
+    scale = chebyshev.ERFINV_TAIL(Min(s, 4.25) / 0.875 - 27 / 7)
+    if operand.element_type is F64:  # in F32 no number but 1 is as near to 1 as that
+        scale = Select(Gt(s, 4.25), chebyshev.ERFINV_FAR_TAIL(Max(s, 4.25) - 5.25), scale)
+    scale = Select(Lt(w, 6.25), chebyshev.ERFINV_CENTRE(Min(w, 6.25) / 3.125 - 1.0), scale)
+    return operand * Select(Eq(Abs(operand), 1.0), math.inf, scale)
+
+
+# ------------------------------------------------------------------------------------------- gamma family
+
+_LANCZOS = (0.99999999999980993, 676.5203681218851, -1259.1392167224028, 771.32342877765313, -176.61502916214059,
+            12.507343278686905, -0.13857109526572012, 9.9843695780195716e-6, 1.5056327351493116e-7)
+"""Gamma(z + 1) = sqrt(2 pi) t^(z + 1/2) exp(-t) (c[0] + sum c[k] / (z + k)), where t = z + 7.5."""
+
+
+def _lanczos(operand: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp, XlaOp]:
+    """(whether the operand is reflected to 1 - x; z, t and log t of the formula for that)."""
+    reflected = Lt(operand, 0.5)
+    z = Select(reflected, -operand, operand - 1.0)
+    return reflected, z, z + 7.5, Log1p(z / 7.5) + math.log(7.5)
+
+
+def lanczos_sum(z: XlaOp) -> XlaOp:
+    """``c[0] + sum c[k] / (z + k)`` of the formula."""
+    total = _LANCZOS[1] / (z + 1.0) + _LANCZOS[0]
+    for k, c in enumerate(_LANCZOS[2:], 2):
+        total = total + c / (z + float(k))
+    return total
+
+
+@floating
+def Lgamma(operand: XlaOp) -> XlaOp:
+    """The logarithm of ``|gamma(x)|``; infinite for 0, negative integers and infinities."""
+    reflected, z, t, log_t = _lanczos(operand)
+    # (z + 1/2) log t - t, which does not overflow before the result does
+    value = (z + 0.5 - t / log_t) * log_t + 0.5 * math.log(2 * math.pi) + Log(lanczos_sum(z))
+    fraction = Abs(operand) - Floor(Abs(operand))
+    nearest = Select(reflected, Min(fraction, 1.0 - fraction), 0.5)
+    value = Select(reflected, math.log(math.pi) - Log(Sin(nearest * math.pi)) - value, value)
+    return Select(Eq(Abs(operand), math.inf), math.inf, value)
+
+
+@floating
+def Digamma(operand: XlaOp) -> XlaOp:
+    """The derivative of `Lgamma`; NaN for 0 and negative integers."""
+    reflected, z, t, log_t = _lanczos(operand)
+    part = _LANCZOS[1] / (z + 1.0)
+    total, slope = part + _LANCZOS[0], -part / (z + 1.0)
+    for k, c in enumerate(_LANCZOS[2:], 2):
+        shifted = z + float(k)
+        part = c / shifted
+        total, slope = total + part, slope - part / shifted
+    value = log_t + slope / total - 7.0 / t
+    turn = Select(reflected, operand - Floor(operand + 0.5), 0.25) * math.pi
+    value = Select(reflected, value - math.pi * Cos(turn) / Sin(turn), value)
+    return Select(And(Le(operand, 0.0), Eq(operand, Floor(operand))), math.nan, value)
+
+
+@floating
+def Polygamma(n: XlaOp, x: XlaOp) -> XlaOp:
+    """The n-th derivative of `Digamma` at x. NaN where n is no integer from 0 on."""
+    magnitude = Exp(Lgamma(n + 1.0)) * Zeta(n + 1.0, x)
+    value = Select(Eq(n, 0.0), Digamma(x), Select(_is_even(n), -magnitude, magnitude))
+    return Select(Or(Lt(n, 0.0), Ne(n, Floor(n))), math.nan, value)
+
+
+def _is_even(x: XlaOp) -> XlaOp:
+    return Eq(x * 0.5, Floor(x * 0.5))
+
+
+# ------------------------------------------------------------------------------------------- zeta
+
+_EULER_MACLAURIN = (1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000, 1 / 74724249600,
+                    -3617 / 10670622842880000, 43867 / 5109094217170944000, -174611 / 802857662698291200000,
+                    77683 / 14101100039391805440000, -236364091 / 1693824136731743669452800000)
+"""Bernoulli numbers: B[2j] / (2j)! for j from 1 on."""
+
+_SUMMED = 10
+
+
+@floating
+def Zeta(x: XlaOp, q: XlaOp) -> XlaOp:
+    """Hurwitz zeta, the sum of ``(q + k)^-x`` over k from 0 on, for q above -10.
+
+    Infinite for x = 1. Where q is 0 or a negative integer it is infinite for even x and else NaN; NaN for x below 1.
+    """
+    total = Pow(q, -x)
+    for k in range(1, _SUMMED):
+        total = total + Pow(q + float(k), -x)
+    # The rest of the sum is an integral, and its corrections at the end.
+    base = q + float(_SUMMED)
+    power = Pow(base, -x)
+    total = total + power * (base / (x - 1.0) + 0.5)
+    factor = x * power / base
+    for j, c in enumerate(_EULER_MACLAURIN, 1):
+        total = total + c * factor
+        factor = factor * ((x + (2.0 * j - 1.0)) / base) * ((x + 2.0 * j) / base)
+    pole = And(Le(q, 0.0), Eq(q, Floor(q)))
+    total = Select(Or(Eq(x, 1.0), And(pole, _is_even(x))), math.inf, Select(pole, math.nan, total))
+    total = Select(Eq(q, math.inf), 0.0, total)
+    return Select(Lt(x, 1.0), math.nan, Select(Eq(x, 1.0), math.inf, total))
+
+
+# ------------------------------------------------------------------------------------------- bessel functions
+
+
+def _far(series: chebyshev.Series, magnitude: XlaOp) -> XlaOp:
+    """A scaled Bessel function from 8 on."""
+    clamped = Max(magnitude, 8.0)
+    return series(16.0 / clamped - 1.0) / Sqrt(clamped)
+
+
+@floating
+def BesselI0e(operand: XlaOp) -> XlaOp:
+    """The modified Bessel function of order 0, scaled: ``exp(-|x|) I0(x)``."""
+    magnitude = operand * Sign(operand)  # the slope of |x| at 0 is taken for 0, in the middle of the kink
+    near = chebyshev.I0E_SMALL(Min(magnitude, 8.0) / 4.0 - 1.0)
+    return Select(Le(magnitude, 8.0), near, _far(chebyshev.I0E_LARGE, magnitude))
+
+
+@floating
+def BesselI1e(operand: XlaOp) -> XlaOp:
+    """The modified Bessel function of order 1, scaled: ``exp(-|x|) I1(x)``."""
+    magnitude = Abs(operand)
+    near = operand * chebyshev.I1E_SMALL(Min(magnitude, 8.0) / 4.0 - 1.0)
+    far = _far(chebyshev.I1E_LARGE, magnitude)
+    return Select(Le(magnitude, 8.0), near, Select(Ge(operand, 0.0), far, -far))

@@ -1,0 +1,614 @@
+"""Attribute values of HLO instructions and their codecs: how each is checked, parsed from text and printed.
+
+An op definition annotates its keyword-only parameters with the names at the end of this file (`Dims`, `Region`, ...), which
+are ordinary types for a type checker and carry the codec for the op table.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+
+from ..errors import InvalidArgument
+from ..participants.groups import GroupMode
+from .canonical_values import canonical_numbers, index_of, integers_of, sequence_of, text_of, triples_of, wrong
+from .ir import Computation
+from .literal import Literal
+from .literal_printing import format_literal
+from .reader import Reader
+from .replica_groups import parse_replica_groups
+from .scanner import nearest, quote
+
+# ------------------------------------------------------------------------------------------------ values
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WindowDimension:
+    """One dimension of a window (hlo/SPEC.md, Windows). Dilations are the base's (lhs) and the window's own (rhs)."""
+
+    size: int
+    stride: int = 1
+    padding_low: int = 0
+    padding_high: int = 0
+    base_dilation: int = 1
+    window_dilation: int = 1
+    reversal: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ConvolutionDimensionNumbers:
+    """Which dimension of lhs, rhs and output plays which part. ``b01f_01io->b01f`` in text."""
+
+    input_batch_dimension: int
+    input_feature_dimension: int
+    input_spatial_dimensions: tuple[int, ...]
+    kernel_input_feature_dimension: int
+    kernel_output_feature_dimension: int
+    kernel_spatial_dimensions: tuple[int, ...]
+    output_batch_dimension: int
+    output_feature_dimension: int
+    output_spatial_dimensions: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        canonical_numbers(self)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ReplicaGroups:
+    """Groups of participants, and the text they were written as (v1 braces, v2 iota or v3 mesh) for printing back."""
+
+    groups: tuple[tuple[int, ...], ...]
+    text: str = dataclasses.field(default="", compare=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ResultAccuracy:
+    """A hint on accuracy: a mode (``default``, ``highest``) or tolerances (of which the mode is ``tolerance``)."""
+
+    mode: str = "default"
+    atol: float | None = None
+    rtol: float | None = None
+    ulps: int | None = None
+
+    def __post_init__(self) -> None:
+        given = [n for n in (self.atol, self.rtol, self.ulps) if n is not None]
+        mode = "tolerance" if given and self.mode == "default" else str(self.mode).lower()
+        if mode not in ("default", "highest", "tolerance") or (given and mode != "tolerance"):
+            raise InvalidArgument("no such accuracy", subject="ResultAccuracy", got=self, expected="a mode or tolerances")
+        if not all(isinstance(n, (int, float)) and not isinstance(n, bool) and n >= 0 for n in given):
+            raise InvalidArgument("a tolerance is no number of 0 or more", subject="ResultAccuracy", got=self)
+        object.__setattr__(self, "mode", mode)
+
+
+# ------------------------------------------------------------------------------------------------ codecs
+
+
+class Codec:
+    """How one kind of attribute value is parsed from HLO text, printed, and normalised when given from Python."""
+
+    context_free: ClassVar[bool] = True
+    """The value depends on nothing but its text, so the reader may reuse what it read for the same text before."""
+
+    def parse(self, reader: Reader) -> Any:
+        """The value that stands where the reader's cursor is. Raises HloSyntaxError."""
+        raise NotImplementedError(type(self).__name__)
+
+    def format(self, value: Any) -> str:
+        """The value's HLO text, which `parse` reads back."""
+        raise NotImplementedError(type(self).__name__)
+
+    def normalise(self, value: Any) -> Any:
+        """The value in canonical form (lists become tuples of int); raises InvalidArgument for another kind of value."""
+        return value
+
+
+class DimsCodec(Codec):
+    """``{0,2}``: a tuple of integers."""
+
+    def parse(self, reader: Reader) -> tuple[int, ...]:
+        return tuple(reader.listed(reader.integer))
+
+    def format(self, value: Sequence[int]) -> str:
+        return _braced(map(str, value))
+
+    def normalise(self, value: Any) -> tuple[int, ...]:
+        return integers_of(value)
+
+
+class IntCodec(Codec):
+    """``3``."""
+
+    def parse(self, reader: Reader) -> int:
+        return reader.integer()
+
+    def format(self, value: int) -> str:
+        return str(value)
+
+    def normalise(self, value: Any) -> int:
+        return index_of(value)
+
+
+class BoolCodec(Codec):
+    """``true`` or ``false``."""
+
+    def parse(self, reader: Reader) -> bool:
+        return reader.boolean()
+
+    def format(self, value: bool) -> str:
+        return "true" if value else "false"
+
+    def normalise(self, value: Any) -> bool:
+        if not isinstance(value, (bool, np.bool_)) and not (type(value) is int and value in (0, 1)):
+            raise wrong("a truth value", value)
+        return bool(value)
+
+
+class FloatCodec(Codec):
+    """``0.001``: a float32, as XLA stores it, held as the Python float of the same value. Infinities are out of its range."""
+
+    largest: ClassVar[float] = float(np.finfo(np.float32).max)
+
+    def parse(self, reader: Reader) -> float:
+        start = reader.skip()
+        number = reader.number()
+        if abs(number) > self.largest:
+            raise reader.error("the number is out of range for a float32", start, f"at most {self.largest:g}")
+        return self.normalise(number)
+
+    def format(self, value: float) -> str:
+        return str(np.float32(value)).removesuffix(".0")
+
+    def normalise(self, value: Any) -> float:
+        try:
+            number = float(value)
+        except (TypeError, ValueError, OverflowError):
+            raise wrong("a number", value) from None
+        if math.isfinite(number) and abs(number) > self.largest:
+            raise wrong(f"a number that float32 holds, at most {self.largest:g}", value)
+        return float(np.float32(number))
+
+
+class TextCodec(Codec):
+    """A quoted string with C escapes."""
+
+    def parse(self, reader: Reader) -> str:
+        return reader.string()
+
+    def format(self, value: str) -> str:
+        return quote(value)
+
+    def normalise(self, value: Any) -> str:
+        return text_of(value)
+
+
+@dataclasses.dataclass(frozen=True)
+class ChoiceCodec(Codec):
+    """A bare word out of a fixed set, perhaps the members of an enum. The case of its letters matters, unless `any_case` is
+    set."""
+
+    words: tuple[str, ...]
+    any_case: bool = False
+
+    def parse(self, reader: Reader) -> str:
+        start = reader.skip()
+        word = reader.word("one of " + " ".join(self.words))
+        for known in self.words:
+            if known == word or (self.any_case and known.lower() == word.lower()):
+                return known
+        raise reader.error("unknown value of an attribute", start, "one of " + " ".join(self.words), nearest(word, self.words))
+
+    def format(self, value: str) -> str:
+        return value
+
+    def normalise(self, value: Any) -> str:
+        for word in self.words:
+            if isinstance(value, str) and value.lower() == word.lower():
+                return word
+        raise wrong("one of " + " ".join(self.words), value)
+
+
+class RegionCodec(Codec):
+    """The name of one computation."""
+
+    context_free = False
+
+    def parse(self, reader: Reader) -> Computation:
+        return reader.computation_reference()
+
+    def format(self, value: Computation) -> str:
+        return f"%{value.name}"
+
+    def normalise(self, value: Any) -> Computation:
+        if not isinstance(value, Computation):
+            raise wrong("a computation", value)
+        return value
+
+
+class RegionsCodec(Codec):
+    """``{a, b}``: names of computations."""
+
+    context_free = False
+
+    def parse(self, reader: Reader) -> tuple[Computation, ...]:
+        return tuple(reader.listed(reader.computation_reference))
+
+    def format(self, value: Sequence[Computation]) -> str:
+        return "{" + ", ".join(f"%{computation.name}" for computation in value) + "}"
+
+    def normalise(self, value: Any) -> tuple[Computation, ...]:
+        return tuple(map(RegionCodec().normalise, sequence_of(value, "a sequence of computations")))
+
+
+class WindowCodec(Codec):
+    """``{size=2x2 stride=2x2 pad=0_0x0_1 lhs_dilate=.. rhs_dilate=.. rhs_reversal=..}``."""
+
+    fields: ClassVar[dict[str, tuple[str, str]]] = {
+        "size": ("size", ""), "stride": ("stride", "1"), "pad": ("", "0_0"), "lhs_dilate": ("base_dilation", "1"),
+        "rhs_dilate": ("window_dilation", "1"), "rhs_reversal": ("reversal", "0")}
+
+    def parse(self, reader: Reader) -> tuple[WindowDimension, ...]:
+        start = reader.skip()
+        reader.expect("{")
+        lists: dict[str, list[tuple[int, ...]]] = {}
+        while not reader.accept("}"):
+            at = reader.skip()
+            key = reader.match(_window_key, "a field of the window: " + " ".join(self.fields)).group(1)
+            if key not in self.fields or key in lists:
+                raise reader.error("a window has no such field" if key not in self.fields else "a window's field is given twice",
+                                   at, "fields " + " ".join(self.fields), nearest(key, self.fields))
+            lists[key] = _crossed(reader)
+            reader.skip()
+            if any(len(entry) != (2 if key == "pad" else 1) or (key != "pad" and entry[0] < 0) for entry in lists[key]):
+                raise reader.error(f"the window's {key} is malformed", at, "low_high for each dimension" if key == "pad"
+                                   else "one integer for each dimension, not negative, as in 3x3")
+        rank = len(lists.get("size", ()))
+        for key, entries in lists.items():
+            if len(entries) != rank:
+                raise reader.error(f"the window's {key} has {len(entries)} entries and its size {rank}", start,
+                                   "one entry for each window dimension")
+        return tuple(self._dimension({k: v[d] for k, v in lists.items()}) for d in range(rank))
+
+    def _dimension(self, entries: dict[str, tuple[int, ...]]) -> WindowDimension:
+        low, high = entries.pop("pad", (0, 0))
+        reversal = entries.pop("rhs_reversal", (0,))[0] == 1
+        numbers = {self.fields[key][0]: entry[0] for key, entry in entries.items()}
+        return WindowDimension(**numbers, padding_low=low, padding_high=high, reversal=reversal)
+
+    def format(self, value: Sequence[WindowDimension]) -> str:
+        columns = {key: [f"{w.padding_low}_{w.padding_high}" if key == "pad" else str(int(getattr(w, name))) for w in value]
+                   for key, (name, _) in self.fields.items()}
+        kept = (f"{key}={'x'.join(texts)}" for key, texts in columns.items()
+                if any(text != self.fields[key][1] for text in texts))
+        return "{" + " ".join(kept) + "}"
+
+    def normalise(self, value: Any) -> tuple[WindowDimension, ...]:
+        dimensions = sequence_of(value, "a sequence of WindowDimension")
+        for dimension in dimensions:
+            if not isinstance(dimension, WindowDimension):
+                raise wrong("a WindowDimension", dimension)
+        return dimensions
+
+
+class ConvDimsCodec(Codec):
+    """``b01f_01io->b01f``."""
+
+    def parse(self, reader: Reader) -> ConvolutionDimensionNumbers:
+        start = reader.skip()
+        match = reader.match(_conv_dims, "dimension labels, as in b01f_01io->b01f")
+        try:
+            return self._read(*match.groups())
+        except InvalidArgument as error:
+            raise reader.error(error.what, start, error.expected) from None
+
+    def _read(self, lhs: str, rhs: str, out: str) -> ConvolutionDimensionNumbers:
+        spatial = len(lhs) - 2 - lhs.count("?")
+
+        def places(labels: str, first: str, second: str) -> tuple[int, int, tuple[int, ...]]:
+            words = [first, second, *map(str, range(spatial))]
+            used = labels.replace("?", "")
+            if sorted(used) != sorted(words):
+                raise InvalidArgument(f"the dimension labels {labels!r} are not right for {spatial} spatial dimensions",
+                                      expected=f"each of {' '.join(words)} once")
+            return labels.index(first), labels.index(second), tuple(labels.index(w) for w in words[2:])
+
+        return ConvolutionDimensionNumbers(*places(lhs, "b", "f"), *places(rhs, "i", "o"), *places(out, "b", "f"))
+
+    def format(self, value: ConvolutionDimensionNumbers) -> str:
+        def labels(named: dict[int, str], spatial: Sequence[int]) -> str:
+            placed = named | {place: str(d) for d, place in enumerate(spatial)}
+            return "".join(placed.get(d, "?") for d in range(max(placed) + 1))
+
+        v = value
+        return (labels({v.input_batch_dimension: "b", v.input_feature_dimension: "f"}, v.input_spatial_dimensions) + "_"
+                + labels({v.kernel_input_feature_dimension: "i", v.kernel_output_feature_dimension: "o"},
+                         v.kernel_spatial_dimensions) + "->"
+                + labels({v.output_batch_dimension: "b", v.output_feature_dimension: "f"}, v.output_spatial_dimensions))
+
+    def normalise(self, value: Any) -> ConvolutionDimensionNumbers:
+        if isinstance(value, str) and (match := _conv_dims.fullmatch(value)):
+            return self._read(*match.groups())
+        if not isinstance(value, ConvolutionDimensionNumbers):
+            raise wrong("ConvolutionDimensionNumbers, or labels as b01f_01io->b01f", value)
+        return value
+
+
+class PaddingCodec(Codec):
+    """``1_2x0_-1_3``: (low, high, interior) for each dimension."""
+
+    def parse(self, reader: Reader) -> tuple[tuple[int, int, int], ...]:
+        start = reader.skip()
+        if reader.token() in ("", ",", "}"):  # a scalar's, as XLA prints it (and cannot read)
+            return ()
+        entries = _crossed(reader)
+        if not all(2 <= len(entry) <= 3 for entry in entries):
+            raise reader.error("the padding is malformed", start, "low_high or low_high_interior for each dimension")
+        return tuple((e[0], e[1], e[2] if len(e) > 2 else 0) for e in entries)
+
+    def format(self, value: Sequence[tuple[int, int, int]]) -> str:
+        interior = any(entry[2] for entry in value)
+        return "x".join(f"{low}_{high}" + (f"_{inner}" if interior else "") for low, high, inner in value)
+
+    def normalise(self, value: Any) -> tuple[tuple[int, int, int], ...]:
+        return triples_of(value, "(low, high) or (low, high, interior) for each dimension", 0)
+
+
+class SliceCodec(Codec):
+    """``{[0:4:2], [1:3]}``: (start, limit, stride) for each dimension."""
+
+    def parse(self, reader: Reader) -> tuple[tuple[int, int, int], ...]:
+        def bounds() -> tuple[int, int, int]:
+            match = reader.match(_bounds, "[start:limit] or [start:limit:stride]")
+            return int(match.group(1)), int(match.group(2)), int(match.group(3) or 1)
+
+        return tuple(reader.listed(bounds))
+
+    def format(self, value: Sequence[tuple[int, int, int]]) -> str:
+        strided = any(stride != 1 for _, _, stride in value)
+        return "{" + ", ".join(f"[{start}:{limit}" + (f":{stride}]" if strided else "]")
+                               for start, limit, stride in value) + "}"
+
+    def normalise(self, value: Any) -> tuple[tuple[int, int, int], ...]:
+        return triples_of(value, "(start, limit) or (start, limit, stride) for each dimension", 1)
+
+
+class PairsCodec(Codec):
+    """``{{0,1},{1,0}}``: tuples of integers."""
+
+    def parse(self, reader: Reader) -> tuple[tuple[int, ...], ...]:
+        return tuple(reader.listed(lambda: tuple(reader.listed(reader.integer))))
+
+    def format(self, value: Sequence[Sequence[int]]) -> str:
+        return _braced(_braced(map(str, group)) for group in value)
+
+    def normalise(self, value: Any) -> tuple[tuple[int, ...], ...]:
+        return tuple(map(integers_of, sequence_of(value, "a sequence of integer sequences")))
+
+
+class ReplicaGroupsCodec(Codec):
+    """v1 ``{{0,1},{2,3}}``, v2 ``[2,2]<=[4]`` or v3 ``mesh[...] {...}``."""
+
+    def parse(self, reader: Reader) -> ReplicaGroups:
+        start = reader.skip()
+        groups = parse_replica_groups(reader)
+        return ReplicaGroups(groups, reader.text[start:reader.pos])
+
+    def format(self, value: ReplicaGroups) -> str:
+        return value.text or PairsCodec().format(value.groups)
+
+    def normalise(self, value: Any) -> ReplicaGroups:
+        if isinstance(value, ReplicaGroups):
+            return value
+        return ReplicaGroups(PairsCodec().normalise(value))
+
+
+class PrecisionCodec(Codec):
+    """``{highest,default}``: one word for each operand."""
+
+    words: ClassVar[tuple[str, ...]] = ("default", "high", "highest", "packed_nibble")
+
+    def parse(self, reader: Reader) -> tuple[str, ...]:
+        word = ChoiceCodec(self.words, any_case=True)
+        return tuple(reader.listed(lambda: word.parse(reader)))
+
+    def format(self, value: Sequence[str]) -> str:
+        return _braced(value)
+
+    def normalise(self, value: Any) -> tuple[str, ...]:
+        return tuple(map(ChoiceCodec(self.words).normalise, sequence_of(value, "a word for each operand")))
+
+
+class ResultAccuracyCodec(Codec):
+    """``{mode=highest}`` or ``{tolerance={atol=1e-3,rtol=0,ulps=2}}``."""
+
+    modes: ClassVar[ChoiceCodec] = ChoiceCodec(("default", "highest"), any_case=True)
+
+    def parse(self, reader: Reader) -> ResultAccuracy:
+        reader.expect("{")
+        key = reader.match(_field, "mode= or tolerance=").group(1)
+        if key == "mode":
+            value = ResultAccuracy(self.modes.parse(reader))
+        elif key == "tolerance":
+            value = self._tolerance(reader)
+        else:
+            raise reader.error("a result accuracy has no such field", expected="mode= or tolerance=")
+        reader.expect("}")
+        return value
+
+    def _tolerance(self, reader: Reader) -> ResultAccuracy:
+        def field() -> tuple[str, float]:
+            key = reader.match(_field, "atol=, rtol= or ulps=").group(1)
+            if key not in ("atol", "rtol", "ulps"):
+                raise reader.error("a tolerance has no such field", expected="atol=, rtol= or ulps=")
+            return key, reader.integer() if key == "ulps" else reader.number()
+
+        return ResultAccuracy("tolerance", **dict(reader.listed(field)))  # pyright: ignore[reportArgumentType]
+
+    def format(self, value: ResultAccuracy) -> str:
+        if value.mode != "tolerance":
+            return f"{{mode={value.mode}}}"
+        return f"{{tolerance={{atol={value.atol or 0:g},rtol={value.rtol or 0:g},ulps={value.ulps or 0}}}}}"
+
+    def normalise(self, value: Any) -> ResultAccuracy | None:
+        if value is None or isinstance(value, ResultAccuracy):
+            return value
+        return ResultAccuracy(self.modes.normalise(value))
+
+
+class LiteralCodec(Codec):
+    """``literal=s32[] 4``: a literal with its shape in front."""
+
+    context_free = False
+
+    def parse(self, reader: Reader) -> Literal:
+        return reader.literal(reader.shape())
+
+    def format(self, value: Literal) -> str:
+        return f"{value.shape.to_text(with_layout=True)} {format_literal(value)}"
+
+    def normalise(self, value: Any) -> Literal:
+        return value if isinstance(value, Literal) else Literal.of(value)
+
+
+class AlgorithmCodec(ChoiceCodec):
+    """How precisely a dot multiplies and adds; ``unset`` leaves that to its precision."""
+
+
+class RawCodec(Codec):
+    """Any balanced value, kept as text and printed back; for what the executor has no use for."""
+
+    def parse(self, reader: Reader) -> str:
+        start = reader.skip()
+        while True:
+            if reader.text.startswith(("{", "[", "("), reader.pos):
+                reader.balanced()
+            elif reader.pos == start or _bare.match(reader.text, reader.pos):
+                reader.match(_bare, "a value")
+            else:
+                return reader.text[start:reader.pos]
+
+    def format(self, value: str) -> str:
+        return value
+
+    def normalise(self, value: Any) -> str:
+        return text_of(value)
+
+
+class ShapesCodec(RawCodec):
+    """``{f32[2]{0}, f32[]}``, kept as text."""
+
+    def parse(self, reader: Reader) -> str:
+        start = reader.skip()
+        reader.listed(reader.shape)
+        return reader.text[start:reader.pos]
+
+
+class OperandAliasesCodec(RawCodec):
+    """``{ {0}: (1, {}) }``: which part of the result is which part of an operand; kept as text."""
+
+    def parse(self, reader: Reader) -> str:
+        start = reader.skip()
+        reader.listed(lambda: alias(reader))
+        return reader.text[start:reader.pos]
+
+
+def alias(reader: Reader, kinds: Sequence[str] = ()) -> None:
+    """``{0}: (1, {})``, where a kind may follow."""
+    shape_index(reader)
+    reader.expect(":", "after the index of a result")
+    aliased(reader, kinds)
+
+
+def aliased(reader: Reader, kinds: Sequence[str] = ()) -> None:
+    """``(1, {0})``, or with a kind."""
+    reader.expect("(")
+    _natural(reader)
+    reader.expect(",")
+    shape_index(reader)
+    if kinds and reader.accept(","):
+        start = reader.skip()
+        if reader.word(" or ".join(kinds)) not in kinds:
+            raise reader.error("unknown kind of alias", start, " or ".join(kinds))
+    reader.expect(")")
+
+
+def shape_index(reader: Reader) -> list[int]:
+    """``{0,1}``"""
+    return reader.listed(lambda: _natural(reader))
+
+
+def _natural(reader: Reader) -> int:
+    start = reader.skip()
+    value = reader.integer()
+    if value < 0:
+        raise reader.error("the number is negative", start, "0 or more")
+    return value
+
+
+# ------------------------------------------------------------------------------------------------ parts of codecs
+
+_window_key = re.compile(r"(\w++)=")
+_field = re.compile(r"(\w++)=")
+_entry = re.compile(r"-?[0-9]++(?:_-?[0-9]++)*+")
+_conv_dims = re.compile(r"([0-9bf?]{2,})_([0-9io?]{2,})->([0-9bf?]{2,})")
+_bounds = re.compile(r"\[\s*+([0-9]++)\s*+:\s*+(-?[0-9]++)\s*+(?::\s*+([0-9]++)\s*+)?\]")
+_bare = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[^\s,(){}\[\]"]++', re.S)
+
+
+def _braced(texts: Iterable[str]) -> str:
+    return "{" + ",".join(texts) + "}"
+
+
+def _crossed(reader: Reader) -> list[tuple[int, ...]]:
+    """``1_2x0_-1``: entries joined by ``x``, each of integers joined by ``_``."""
+    entries = []
+    while True:
+        entries.append(tuple(map(int, reader.match(_entry, "integers joined by x and _").group().split("_"))))
+        if not reader.text.startswith("x", reader.pos):
+            return entries
+        reader.pos += 1
+
+
+# ------------------------------------------------------------------------------------------------ annotations
+
+Dims = Annotated[tuple[int, ...], DimsCodec()]
+Int = Annotated[int, IntCodec()]
+Bool = Annotated[bool, BoolCodec()]
+Float = Annotated[float, FloatCodec()]
+Text = Annotated[str, TextCodec()]
+Region = Annotated[Computation, RegionCodec()]
+Regions = Annotated[tuple[Computation, ...], RegionsCodec()]
+Window = Annotated[tuple[WindowDimension, ...], WindowCodec()]
+ConvDims = Annotated[ConvolutionDimensionNumbers, ConvDimsCodec()]
+Padding = Annotated[tuple[tuple[int, int, int], ...], PaddingCodec()]
+SliceBounds = Annotated[tuple[tuple[int, int, int], ...], SliceCodec()]
+Pairs = Annotated[tuple[tuple[int, ...], ...], PairsCodec()]
+Groups = Annotated[ReplicaGroups, ReplicaGroupsCodec()]
+Precision = Annotated[tuple[str, ...], PrecisionCodec()]
+Accuracy = Annotated[ResultAccuracy | None, ResultAccuracyCodec()]
+LiteralWithShape = Annotated[Literal, LiteralCodec()]
+Raw = Annotated[str, RawCodec()]
+ShapeTexts = Annotated[str, ShapesCodec()]
+OperandAliases = Annotated[str, OperandAliasesCodec()]
+
+Direction = Annotated[str, ChoiceCodec(("EQ", "NE", "GE", "GT", "LE", "LT"))]
+CompareType = Annotated[str, ChoiceCodec(("FLOAT", "TOTALORDER", "SIGNED", "UNSIGNED"))]
+DotAlgorithm = Annotated[str, AlgorithmCodec((
+    "unset", "dot_any_f8_any_f8_f32", "dot_any_f8_any_f8_f32_fast_accum", "dot_f16_f16_f16", "dot_f16_f16_f32",
+    "dot_bf16_bf16_bf16", "dot_bf16_bf16_f32", "dot_bf16_bf16_f32_x3", "dot_bf16_bf16_f32_x6", "dot_tf32_tf32_f32",
+    "dot_tf32_tf32_f32_x3", "dot_f32_f32_f32", "dot_f64_f64_f64", "dot_bf16_bf16_f32_x9"), any_case=True)]
+FftType = Annotated[str, ChoiceCodec(("FFT", "IFFT", "RFFT", "IRFFT"))]
+TransposeKind = Annotated[str, ChoiceCodec(("NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"))]
+RngDistribution = Annotated[str, ChoiceCodec(("rng_uniform", "rng_normal"), any_case=True)]
+RngAlgorithm = Annotated[str, ChoiceCodec(("rng_default", "rng_three_fry", "rng_philox"), any_case=True)]
+FusionKind = Annotated[str, ChoiceCodec(("kLoop", "kInput", "kOutput", "kCustom"))]
+CustomCallSchedule = Annotated[str, ChoiceCodec(("SCHEDULE_NONE", "SCHEDULE_LATEST", "SCHEDULE_EARLIEST"), any_case=True)]
+CustomCallApiVersion = Annotated[str, ChoiceCodec((
+    "API_VERSION_ORIGINAL", "API_VERSION_STATUS_RETURNING", "API_VERSION_STATUS_RETURNING_UNIFIED",
+    "API_VERSION_TYPED_FFI"), any_case=True)]
+CollectiveMode = Annotated[GroupMode, ChoiceCodec(tuple(GroupMode))]
+PaddingType = Annotated[str, ChoiceCodec(("PADDING_INVALID", "PADDING_VALID", "PADDING_SAME"))]

@@ -1,0 +1,144 @@
+"""Derivatives that a computation brings: programs that its author gives in the place of what its ops' rules would make.
+
+A function traced by JAX brings those that JAX has of it, since what `stop_gradient`, `custom_jvp` and `custom_vjp` say is not in
+its ops. `autodiff.calls` uses them; here is what they are, and how they are stored.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from ..errors import LostDerivatives, PerhapsLostDerivatives
+from .ir import Computation, Module
+from .literal import Literal
+from .parser import parse_hlo
+from .printer import print_apart, put_back
+from .verifier import verify
+
+Mask = tuple[bool, ...]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Pullback:
+    """The way back from the results that `demanded` flags to the arguments that `needed` flags, all of them arrays.
+
+    `forward` takes the arguments and returns one flat tuple: the results, then residuals. `backward` takes the arguments number
+    `read`, the residuals and a cotangent for each demanded result, and returns the flat tuple of the needed arguments'
+    gradients, in torch's convention for complex ones. Both may bring derivatives again.
+    """
+
+    needed: Mask
+    demanded: Mask
+    read: tuple[int, ...]
+    forward: Computation
+    backward: Computation
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Pushforward:
+    """The way forward of the tangents that `present` flags: `program` takes the arguments and these tangents, and returns one
+    flat tuple: the results, then the tangents of the floating and complex ones."""
+
+    present: Mask
+    program: Computation
+
+
+class Derivatives(Protocol):
+    """What a computation from flat arrays to flat arrays may bring. None says that the rules of its ops are as good. Flags set
+    in what is returned beyond those asked for do no harm. Both raise DifferentiationError for what there is not to be had.
+    `rules` are the names of what an author wrote that the ops do not say."""
+
+    @property
+    def rules(self) -> Sequence[str]: ...
+
+    def pullback(self, needed: Mask, demanded: Mask) -> Pullback | None: ...
+
+    def pushforward(self, present: Mask) -> Pushforward | None: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Lost:
+    """What a computation has instead of derivatives where its author's did not come with it: the names of his rules (none where
+    it is only known that there may be some), what shows them, and what to do. It is `sure` if what shows them says so itself."""
+
+    rules: tuple[str, ...]
+    where: str = ""
+    hint: str = ""
+    sure: bool = True
+
+    def warn(self, subject: str = "") -> None:
+        """Say that derivatives are those of the ops: LostDerivatives, or PerhapsLostDerivatives where that is not sure. Where no
+        rule is known that is always the same, so that Python shows it once."""
+        kind = LostDerivatives if self.rules and self.sure else PerhapsLostDerivatives
+        if self.rules:
+            what = f"its derivatives are those of its ops, and not what {', '.join(self.rules)} says"
+        else:
+            what, subject = _UNKNOWN, ""
+        warnings.warn(kind(what, subject=subject, where=self.where, hint=self.hint), stacklevel=3)
+
+    def pullback(self, needed: Mask, demanded: Mask) -> None:
+        """There is none; asked for, it says so."""
+        self.warn()
+
+    def pushforward(self, present: Mask) -> None:
+        """As `pullback`."""
+        self.warn()
+
+
+_UNKNOWN = ("derivatives are those of the ops: a program that JAX wrote does not say what its author wrote of them, if he did "
+            "(stop_gradient, custom_jvp, custom_vjp)")
+
+
+def brings(computation: Computation) -> bool:
+    """Whether a computation brings derivatives."""
+    return computation.derivatives is not None and not isinstance(computation.derivatives, Lost)
+
+
+def rules_of(derivatives: Derivatives | Lost | None) -> Sequence[str]:
+    """The names of the rules that an author wrote."""
+    return () if derivatives is None else derivatives.rules
+
+
+def bringing(computation: Computation, derivatives: Derivatives | Lost | None) -> Computation:
+    """The computation with these derivatives: another one of the same instructions."""
+    same = Computation(computation.name, computation.instructions, computation.root, computation.execution_thread)
+    same.is_canonical, same.derivatives = computation.is_canonical, derivatives
+    return same
+
+
+@dataclasses.dataclass(frozen=True)
+class Stored:
+    """A module as what can be pickled: its text, the derivatives that its computations bring, by their places in it, and its
+    large constants, which are arrays: programs that share them share them in a pickle, and after it."""
+
+    text: str
+    derivatives: dict[int, Any]
+    constants: tuple[Literal, ...] = ()
+
+    @classmethod
+    def of(cls, module: Module) -> Stored:
+        """What is stored of a module."""
+        text, constants = print_apart(module)
+        return cls(text, {k: c.derivatives for k, c in enumerate(module.computations) if c.derivatives is not None},
+                   tuple(constants))
+
+    @classmethod
+    def of_computation(cls, computation: Computation) -> Stored:
+        """What is stored of a computation, as the entry of a module."""
+        return cls.of(Module(computation.name, computation))
+
+    def restored(self) -> Module:
+        """The module again, checked as any that is read."""
+        module = parse_hlo(self.text)
+        put_back(module, self.constants)
+        for k, computation in enumerate(module.computations):
+            computation.derivatives = self.derivatives.get(k)
+        verify(module)
+        return module
+
+    def entry(self) -> Computation:
+        """The entry of the module that is `restored`."""
+        return self.restored().entry

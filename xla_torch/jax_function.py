@@ -1,0 +1,63 @@
+"""JAX functions as torch functions: trees of arrays become trees of tensors, and what runs is the traced program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import torch
+
+from .dtypes import type_from_torch
+from .errors import InvalidArgument
+from .hlo.derivatives import Lost
+from .hlo.ir import Computation
+from .interop.jax import abstract_array, trace
+from .interop.jax_derivatives import JaxDerivatives, has_arrays_only, lost_rules
+from .loading import from_stablehlo
+from .tree_function import JaxFunction
+from .trees import Structure
+
+__all__ = ["JaxFunction", "from_jax"]
+
+
+def from_jax(function: Callable[..., Any], *example_args: Any, static_argnums: int | Sequence[int] = (),
+             static_argnames: str | Sequence[str] = (), derivatives: Literal["jax", "xla"] = "jax",
+             **example_kwargs: Any) -> JaxFunction:
+    """Trace a JAX function once, for arguments like the examples, and return it as a function of torch tensors.
+
+    Arguments may be trees (tuples, lists, dicts, registered classes, flax modules and their states) whose leaves are torch
+    tensors, NumPy or JAX arrays, typed PRNG keys, `jax.ShapeDtypeStruct`s or Python numbers; only shapes and dtypes of the
+    examples count. `static_argnums` and `static_argnames` are those of `jax.jit`: such arguments are part of the program.
+    `function` may be jitted; that it donates arguments is of no consequence here.
+
+    Its derivatives are JAX's, with all that `stop_gradient`, `custom_jvp` and `custom_vjp` say: they are traced when they are
+    first asked for. With `derivatives="xla"` they are those of its ops instead. Raises MissingDependency where jax is not
+    installed; whatever JAX raises while it traces passes through.
+    """
+    traced = trace(function, example_args, example_kwargs, _abstract, static_argnums, static_argnames)
+    computation = from_stablehlo(traced.program)
+    if derivatives == "xla":
+        computation.program.by_ops = True
+    elif has_arrays_only(traced.jaxpr, computation.entry):
+        computation.entry.derivatives = JaxDerivatives(traced.name, traced.jaxpr, _canonical)
+    else:
+        rules = tuple(lost_rules(traced.jaxpr))
+        computation.entry.derivatives = Lost(rules, "a function with ordered effects", _UNORDERED) if rules else None
+    return JaxFunction(computation, Structure.from_jax(traced.in_tree), Structure.from_jax(traced.out_tree), traced.signature)
+
+
+_UNORDERED = "JAX's derivatives are kept of functions whose effects have no order (ordered=False)"
+
+
+def _canonical(program: bytes) -> Computation:
+    return from_stablehlo(program).program.canonical
+
+
+def _abstract(leaf: Any) -> Any:
+    """An example as JAX may see it: a tensor by its shape and dtype, all else as it is."""
+    if not isinstance(leaf, torch.Tensor):
+        return leaf
+    element_type = type_from_torch(leaf.dtype)
+    if element_type is None or element_type.numpy is None:
+        raise InvalidArgument("JAX has no dtype for this tensor", subject="from_jax", got=leaf.dtype)
+    return abstract_array(tuple(leaf.shape), element_type.numpy)

@@ -1,0 +1,106 @@
+"""Op bodies: sort and topk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from ... import tuning
+from ...analysis.comparators import SortKey, comparator_keys
+from ...analysis.patterns import counts_along
+from ...dtypes import storage_dtype
+from ...hlo.attributes import Bool, Dims, Int, Region
+from ...hlo.ir import Instruction
+from ...transform.canonical import without_calls
+from .. import numerics
+from ..kernels import sorting as kernels
+from ..table import body
+from ..values import Value, apply_region, device, emit, region_function
+
+# --------------------------------------------------------------------------------------------- bodies
+
+@body("sort")
+def sort(inst: Instruction, *operands: Value, dimensions: Dims, to_apply: Region, is_stable: Bool) -> Value:
+    dimension = dimensions[0]
+    keys = comparator_keys(without_calls(to_apply))
+    if keys is None:
+        found = emit(kernels.sort_by_comparator, region_function(to_apply), tuple(operands), dimension)
+        results = [found[k] for k in range(len(operands))]
+    else:
+        results = _sort_by_keys(inst, operands, _deciding(inst, keys, dimension), dimension)
+    return tuple(results) if len(results) > 1 else results[0]
+
+
+def _deciding(inst: Instruction, keys: tuple[SortKey, ...], dimension: int) -> tuple[SortKey, ...]:
+    """The keys before the first one that is each element's own place: a stable sort needs no such key, nor any after it."""
+    for number, key in enumerate(keys):
+        if key.operand is not None and not key.descending and _counts(inst.operands[key.operand], dimension):
+            return keys[:number]
+    return keys
+
+
+def _counts(instruction: Instruction, dimension: int) -> bool:
+    """Whether an array of integers is 0, 1, 2, ... along a dimension."""
+    return instruction.shape.element_type.is_integral and counts_along(instruction, dimension)
+
+
+def _sort_by_keys(inst: Instruction, operands: Sequence[Value], keys: Sequence[SortKey], dimension: int) -> list[Value]:
+    if not keys:
+        return list(operands)
+    columns = [(column, key.descending) for key in keys for column in _columns(inst, operands, key)]
+    order: Value = None
+    values: Value = None
+    for column, descending in reversed(columns):  # stable sorts by ever more significant keys
+        column = column if order is None else torch.gather(column, dimension, order)
+        values, places = _sorted(inst, column, dimension, descending)
+        order = places if order is None else torch.gather(order, dimension, places)
+    itself = keys[0].operand if len(columns) == 1 and columns[0][0] is operands[keys[0].operand or 0] else None
+    results = []
+    for number, (operand, source) in enumerate(zip(operands, inst.operands, strict=True)):
+        if number == itself:
+            results.append(values)
+        elif _counts(source, dimension):
+            results.append(order.to(storage_dtype(source.shape.element_type)))
+        else:
+            results.append(torch.gather(operand, dimension, order))
+    return results
+
+
+def _sorted(inst: Instruction, column: Value, dimension: int, descending: bool) -> tuple[Value, Value]:
+    shape = inst.operands[0].shape
+    if shape.rank == 1 and shape.dimensions[0] >= tuning.RADIX_SORTED_FROM and device().type == "cpu":
+        found = emit(kernels.sort_vector, column, descending)
+    else:
+        found = torch.sort(column, dim=dimension, descending=descending, stable=True)
+    return found[0], found[1]
+
+
+def _columns(inst: Instruction, operands: Sequence[Value], key: SortKey) -> list[Value]:
+    """A key as tensors that torch sorts in the key's order; most significant first."""
+    if key.operand is not None:
+        value, element_type = operands[key.operand], inst.operands[key.operand].shape.element_type
+    else:
+        given = inst.operands[0].shape
+        dims = [-1 if flag else n for n, flag in zip(given.dimensions, given.dynamic_flags, strict=True)]
+        value, element_type = apply_region(key.computation(), [operands[k] for k in key.operands], dims)[0], key.element_type
+    if element_type.is_complex:
+        return [_sortable(value.real), _sortable(value.imag)]
+    if element_type.is_pred:
+        return [value.to(torch.uint8)]
+    # Torch sorts floats as XLA does canonical ones: -0 equal to +0, NaN last.
+    if element_type.is_floating and (key.canonical or not key.total_order):
+        return [_sortable(value)]
+    return [numerics.total_order_key(value, element_type)]
+
+
+def _sortable(value: Value) -> Value:
+    """Floats, as they are or as integers, such that torch sorts NaNs last on this device."""
+    return value if device().type == "cpu" else emit(kernels.order_key, value)
+
+
+@body("topk")
+def topk(inst: Instruction, operand: Value, *, k: Int, largest: Bool) -> Value:
+    keys = numerics.total_order_key(operand, inst.operands[0].shape.element_type)
+    places = emit(kernels.top_positions, keys, k, largest)
+    return torch.gather(operand, -1, places), places.to(torch.int32)

@@ -1,0 +1,135 @@
+"""Loops that go on as native code (`xla_torch/native`) as soon as there is any, and are made into it once that is worth it.
+
+A loop begins in torch, unless its code is on disk. When its steps, in this call and those before, have taken some time, or are so
+many that they will, it is compiled beside them, and goes on natively from the state that it has reached by then. The native
+function runs for a fraction of a second at a time, so that users can interrupt it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import time
+import warnings
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import torch
+
+from ... import torch_private, tuning
+from ...native.compiled import MachineCode, machine_code
+from ...native.loops import Source
+
+Tensors = tuple[torch.Tensor, ...]
+
+_CHECK_EVERY = 16
+_SECONDS_AT_ONCE = 0.05
+_COUNTERS = {1: ctypes.c_int8, 2: ctypes.c_int16, 4: ctypes.c_int32, 8: ctypes.c_int64}
+
+
+class NativeLoop(torch.nn.Module):
+    """A loop's source, and what has been made of it. `widths` are the bytes of an element of each carry and `dims` their sizes,
+    `counters` and `varying` say which of them the loop passes on, as integers and as tensors; the others are `fixed`. Tensors at
+    the places `owned` among those passed on are the loop's own to write to."""
+
+    def __init__(self, source: Source, widths: Sequence[int], dims: Sequence[tuple[int, ...]], counters: Sequence[int],
+                 varying: Sequence[int], owned: Collection[int]):
+        super().__init__()
+        self.source, self.widths, self.counters, self.varying = source, tuple(widths), tuple(counters), tuple(varying)
+        self.owned = frozenset(owned)
+        self.fixed = tuple(k for k in range(len(dims)) if k not in {*counters, *varying})
+        self.bytes = [width * math.prod(sizes) for width, sizes in zip(widths, dims, strict=True)]
+        self.seconds = 0.0
+        self.code: MachineCode | None = None
+        self.refused = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "code": None}
+
+    def watch(self, carried: Tensors, fixed: Tensors, steps: int = 0) -> Watch | None:
+        """What says in a run of the loop, of so many steps if that is known, when to go on natively; None where that cannot be,
+        for these tensors or at all."""
+        after = tuning.NATIVE_AFTER
+        if self.refused or after == math.inf or torch.compiler.is_compiling() or torch_private.is_watched():
+            return None
+        if not all(map(self._fits, (*self.varying, *self.fixed), (*carried, *fixed))):
+            return None
+        if self.code is None:
+            self.code = machine_code(self.source.text, options())
+        if self.code.function is None and steps * self.source.calls * tuning.NATIVE_CALL >= after:
+            self.code.make()
+        if after == 0:
+            self.code.make()
+            self.code.wait()
+        self.refused = told_once(self.code, "a loop")
+        return None if self.refused else Watch(self)
+
+    def is_ready(self, seconds: float) -> bool:
+        """Whether to go on natively, after so many seconds in torch."""
+        assert self.code is not None
+        if self.code.function is None and seconds >= tuning.NATIVE_AFTER:
+            self.code.make()
+        return self.code.function is not None
+
+    def _fits(self, k: int, tensor: torch.Tensor) -> bool:
+        return (type(tensor) is torch.Tensor and tensor.device.type == "cpu" and not tensor.requires_grad and not tensor.is_neg()
+                and tensor.numel() * tensor.element_size() == self.bytes[k])
+
+    def finish(self, counters: Sequence[int], carried: Tensors, fixed: Tensors) -> tuple[tuple[int, ...], Tensors]:
+        """The last counters and carried values of the loop from this state on."""
+        numbers = [_COUNTERS[self.widths[k]](number) for k, number in zip(self.counters, counters, strict=True)]
+        results = [t if slot in self.owned and t.is_contiguous() else t.clone(memory_format=torch.contiguous_format)
+                   for slot, t in enumerate(carried)]
+        still = [tensor.contiguous() for tensor in fixed]
+        places = (ctypes.c_void_p * (len(self.bytes) + len(self.source.constants) + 1))()
+        for k, number in zip(self.counters, numbers, strict=True):
+            places[k] = ctypes.addressof(number)
+        for k, tensor in zip((*self.varying, *self.fixed), (*results, *still), strict=True):
+            places[k] = tensor.data_ptr()
+        for k, constant in enumerate(self.source.constants, len(self.bytes)):
+            places[k] = constant.ctypes.data
+        scratch = torch.empty(self.source.scratch, dtype=torch.uint8)
+        places[-1] = scratch.data_ptr()
+        self._run(places)
+        return tuple([number.value for number in numbers]), tuple(results)
+
+    def _run(self, places: ctypes.Array[ctypes.c_void_p]) -> None:
+        """All the steps that are left."""
+        assert self.code is not None
+        assert self.code.function is not None
+        steps, begun = 1 << 8, time.perf_counter()
+        while self.code.function(steps, places):
+            now = time.perf_counter()
+            steps <<= now - begun < _SECONDS_AT_ONCE
+            begun = now
+
+
+class Watch:
+    """How long one run of a loop has gone on in torch."""
+
+    def __init__(self, loop: NativeLoop):
+        self.loop, self.begun, self.steps = loop, time.perf_counter(), 0
+
+    def is_due(self) -> bool:
+        """Whether to go on natively; asked before each step."""
+        self.steps += 1
+        return self.steps % _CHECK_EVERY == 1 and self.loop.is_ready(self.loop.seconds + time.perf_counter() - self.begun)
+
+    def end(self) -> None:
+        self.loop.seconds += time.perf_counter() - self.begun
+
+
+def told_once(code: MachineCode, what: str) -> bool:
+    """Whether there will be no native code; whoever asks does so until then."""
+    if code.error:
+        warnings.warn(f"{what} stays in torch, because {code.command[0]} does not compile it: {code.error}", RuntimeWarning,
+                      stacklevel=4)
+    return bool(code.error)
+
+
+def options() -> tuple[str, ...]:
+    """What the compiler may use of this processor; nothing that contracts or reorders."""
+    return _OPTIONS.get(torch.backends.cpu.get_cpu_capability(), ())
+
+
+_OPTIONS = {"AVX2": ("-mavx2",), "AVX512": ("-mavx2", "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl")}

@@ -1,0 +1,88 @@
+"""Whole programs lowered: a computation becomes a GraphModule for one device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.fx
+
+from ..dtypes import storage_dtype, torch_dtype
+from ..errors import DeviceError
+from ..hlo.ir import Computation, Token
+from ..hlo.tree import arrays, grouped, places
+from ..shape import UNBOUNDED, Shape
+from ..types import PrimitiveType
+from . import bodies, numerics  # noqa: F401  (importing `bodies` fills the lowering table)
+from .emit import Tracer
+from .kernels import stack
+from .values import Host, Splat, Value
+
+
+def lower(computation: Computation, device: torch.device, blocks: bool = True) -> torch.fx.GraphModule:
+    """The computation as a GraphModule for one device.
+
+    Its inputs are the flattened parameters (tuples depth first, tokens left out) and its output the flat tuple of the
+    root's leaves, all in the boundary dtypes of their element types.
+    """
+    tracer = Tracer(device)
+    arguments = [_argument(tracer, p.name, p.shape) for p in computation.parameters]
+    result = tracer.run(computation, arguments)
+    outputs = tuple(_output(tracer, value, shape) for value, shape in arrays(result, computation.root.shape))
+    return tracer.finish(outputs, "Program", fresh_outputs=True, blocks=blocks)
+
+
+def freeing(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """The same program, which takes one list of its inputs and empties it. Python cannot free an argument of a call while
+    the call runs; what is taken out of a list is freed after its last use."""
+    graph = torch.fx.Graph()
+    given = graph.placeholder("inputs")
+    inputs = [n for n in module.graph.nodes if n.op == "placeholder"]
+    inside = {n: graph.create_node("call_method", "pop", (given,), {}, n.name) for n in reversed(inputs)}
+    for node in module.graph.nodes:
+        if node.op != "placeholder":
+            inside[node] = graph.node_copy(node, inside.__getitem__)
+    return torch.fx.GraphModule(module, graph, "Program")
+
+
+def _argument(tracer: Tracer, name: str, shape: Shape) -> Value:
+    """Placeholders for a parameter's leaves, converted to storage dtypes."""
+    return grouped((_leaf(tracer, "_".join([name, *map(str, place)]), own) for place, own in places(shape)), shape)
+
+
+def _leaf(tracer: Tracer, name: str, shape: Shape) -> Value:
+    if not shape.is_array:
+        return Token()
+    value = tracer.placeholder(name, shape)
+    return numerics.to_storage(value, shape.element_type) if _needs_conversion(shape.element_type) else value
+
+
+def _needs_conversion(element_type: PrimitiveType) -> bool:
+    return storage_dtype(element_type) is not torch_dtype(element_type)
+
+
+def _output(tracer: Tracer, value: Value, shape: Shape) -> Value:
+    """A leaf of the result as a tensor that nothing else holds."""
+    if isinstance(value, Splat):
+        scalar = value.scalar.value if isinstance(value.scalar, Host) else value.scalar
+        if isinstance(scalar, torch.fx.Proxy) and not isinstance(value.scalar, Host):
+            value = scalar.expand(value.dims).clone(memory_format=torch.contiguous_format)
+        elif isinstance(scalar, complex):  # not every one survives being printed: see `Evaluator._scalar_operand`
+            value = tracer.trace.create_proxy("call_method", "clone", (tracer.materialise(value, shape),),
+                                              {"memory_format": torch.contiguous_format})
+        else:
+            value = tracer.trace.create_proxy("call_function", torch.full, (value.dims, scalar),
+                                              {"dtype": storage_dtype(shape.element_type), "device": tracer.device})
+    if UNBOUNDED in shape.dimensions:
+        value = tracer.emit(stack.packed, value, shape.dimensions[1:], storage_dtype(shape.element_type), tracer.device)
+    if _needs_conversion(shape.element_type):
+        value = numerics.from_storage(value, shape.element_type)
+    return value
+
+
+def check_devices(tensors: Sequence[torch.Tensor]) -> None:
+    """Raise DeviceError, naming the devices, unless all tensors are on one."""
+    devices = sorted({str(t.device) for t in tensors})
+    if len(devices) > 1:
+        raise DeviceError("arguments are on several devices", got=", ".join(devices), expected="one device",
+                          hint="move them with tensor.to(device)")

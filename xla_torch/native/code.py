@@ -1,0 +1,157 @@
+"""Source text while it is written: lines with their depth, names, buffers; and what stands for an array in it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from ..shape import Shape
+from ..types import PrimitiveType
+from .elements import name_of
+
+Index = Sequence[str]
+
+_LOCAL = 32
+"""Elements up to which an array is a local one, which a compiler may keep in registers."""
+_ALIGNED = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class Array:
+    """An array in native code: the expression of its element at given indices.
+
+    `stored` arrays can be read many times at no cost: locals, buffers and views of them. Others compute at each reading.
+    `buffer` names the memory that holds all of it, row by row.
+    """
+
+    shape: Shape
+    at: Callable[[Index], str]
+    stored: bool = True
+    buffer: str = ""
+
+    @property
+    def is_single(self) -> bool:
+        return self.shape.element_count == 1
+
+    def spread(self, index: Index) -> str:
+        """The element that an array of another shape has at `index`: of a scalar always the one."""
+        return self.at(index if self.shape.rank else ())
+
+
+def single(shape: Shape, name: str) -> Array:
+    """An array of one element, which is a local."""
+    return Array(shape, lambda _: name)
+
+
+def held(shape: Shape, name: str) -> Array:
+    """An array in a buffer."""
+    return Array(shape, lambda index: element_of(shape, name, index), buffer=name)
+
+
+def element_of(shape: Shape, name: str, index: Index) -> str:
+    """An element of a buffer that holds an array of this shape, to be read or written."""
+    place = "0"
+    for i, size in zip(index, shape.dimensions, strict=True):
+        place = i if place == "0" else f"{place} * {size}" if i == "0" else f"({place} * {size} + {i})"
+    return f"{name}[{place}]"
+
+
+def is_local(shape: Shape) -> bool:
+    """Whether an array of several elements is a local one: it is copied, where others change places."""
+    return shape.element_count <= _LOCAL
+
+
+class Code:
+    """The lines of one function. What is allocated once stands before the loop."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.allocations: list[str] = []
+        self.constants: list[np.ndarray] = []
+        self.constant_types: list[PrimitiveType] = []
+        self.buffers: set[str] = set()
+        self.scratch = 0
+        """Bytes of the buffers that are no local arrays."""
+        self.work = 0.0
+        """Nanoseconds of one step, roughly."""
+        self._depth, self._numbers = 2, itertools.count()
+
+    def name(self, stem: str) -> str:
+        return f"{stem}{next(self._numbers)}"
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self._depth + text)
+
+    @contextlib.contextmanager
+    def block(self, header: str) -> Iterator[None]:
+        self.line(header + " {")
+        self._depth += 1
+        yield
+        self._depth -= 1
+        self.line("}")
+
+    @contextlib.contextmanager
+    def loops(self, dims: Sequence[int]) -> Iterator[list[str]]:
+        """Nested loops over the indices of an array; those of size one need none."""
+        with contextlib.ExitStack() as stack:
+            index: list[str] = []
+            for size in dims:
+                i = self.name("i") if size != 1 else "0"
+                index.append(i)
+                if size != 1:
+                    stack.enter_context(self.block(f"for (s64 {i} = 0; {i} < {size}; {i}++)"))
+            yield index
+
+    def buffer(self, shape: Shape) -> str:
+        """New memory for an array, kept through all steps."""
+        name, of = self.name("b"), name_of(shape.element_type)
+        self.buffers.add(name)
+        if is_local(shape):
+            self.allocations.append(f"    {of} {name}[{shape.element_count}];")
+            return name
+        self.allocations.append(f"    {of} *{name} = ({of} *)(scratch + {self.scratch});")
+        self.scratch += -(-shape.element_count * shape.element_type.bits // 8 // _ALIGNED) * _ALIGNED + _ALIGNED
+        return name
+
+    def local(self, shape: Shape, stem: str, value: str = "") -> str:
+        """A new local for one element."""
+        name = self.name(stem)
+        self.line(f"{name_of(shape.element_type)} {name}{' = ' * bool(value)}{value};")
+        return name
+
+    def constant(self, value: np.ndarray, element_type: PrimitiveType) -> str:
+        """An array of constants, which the function gets as an argument."""
+        self.constants.append(np.ascontiguousarray(value))
+        self.constant_types.append(element_type)
+        return f"k{len(self.constants) - 1}"
+
+    def store(self, array: Array) -> Array:
+        """The array where it can be read many times."""
+        return array if array.stored else self.copy(array)
+
+    def owned(self, array: Array) -> Array:
+        """The array in memory that nothing but this body's own instructions write to."""
+        return array if array.buffer in self.buffers else self.copy(array)
+
+    def copy(self, array: Array) -> Array:
+        """The array in memory of its own."""
+        if array.is_single:
+            return single(array.shape, self.local(array.shape, "v", array.at(["0"] * array.shape.rank)))
+        name = self.buffer(array.shape)
+        self.fill(name, array)
+        return held(array.shape, name)
+
+    def fill(self, name: str, array: Array) -> None:
+        """Write the array into memory of its size."""
+        self.work += array.shape.element_count
+        with self.loops(array.shape.dimensions) as index:
+            self.line(f"{element_of(array.shape, name, index)} = {array.at(index)};")
+
+    def filled(self, shape: Shape, name: str) -> Array:
+        """The array that was written into a buffer; a local where it is one element."""
+        array = held(shape, name)
+        return self.copy(array) if array.is_single else array

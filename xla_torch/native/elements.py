@@ -1,0 +1,137 @@
+"""Native code of one element: what an elementwise op computes from the elements of its operands, as an expression of C.
+
+Each op has a pattern for each kind of element, with ``{0}``, ``{1}`` for its operands; what an op cannot be here (complex
+numbers, narrow floats) is `Unfit`, and the loop stays torch's. Every expression is brought to its type at once: C widens
+narrow integers, and a number must be rounded at each step as XLA rounds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ..hlo.ir import Instruction
+from ..hlo.rules import RuleTable
+from ..opcodes import comparison, convert, elementwise
+from ..types import F32, F64, PRED, S8, S16, S32, S64, U8, U16, U32, U64, Kind, PrimitiveType
+from .functions import integer
+
+NAMES = {PRED: "pred", S8: "s8", S16: "s16", S32: "s32", S64: "s64", U8: "u8", U16: "u16", U32: "u32", U64: "u64",
+         F32: "f32", F64: "f64"}
+"""The element types that native code has, by their names in it."""
+
+Rule = Callable[[Instruction, Sequence[str]], str]
+
+ELEMENTS: RuleTable[Rule] = RuleTable("native element")
+
+
+class Unfit(Exception):
+    """A loop that cannot be native code, or is better not."""
+
+
+def name_of(element_type: PrimitiveType) -> str:
+    """The type's name in native code. Raises Unfit for types that are not there."""
+    if element_type not in NAMES:
+        raise Unfit(f"{element_type.text} is no type of native code")
+    return NAMES[element_type]
+
+
+def typed(element_type: PrimitiveType, code: str) -> str:
+    """An expression brought to a type."""
+    return f"(({name_of(element_type)})({code}))"
+
+
+def number(value: np.generic, element_type: PrimitiveType) -> str:
+    """A constant."""
+    if not element_type.is_floating:
+        return typed(element_type, integer(int(value.item())))
+    real = float(value)  # pyright: ignore[reportArgumentType]
+    special = '__builtin_nan("")' if np.isnan(real) else f"{'-' * (real < 0)}__builtin_inf()"
+    return typed(element_type, real.hex() if np.isfinite(real) else special)
+
+
+def element(instruction: Instruction, operands: Sequence[str]) -> str:
+    """The code of an element of the result. Raises Unfit where there is no rule for these types."""
+    rule = ELEMENTS.get(instruction.opcode)
+    if rule is None:
+        raise Unfit(f"{instruction.opcode} is no op of native code")
+    return typed(instruction.shape.element_type, rule(instruction, operands))
+
+
+def _patterns(opcode: str, any: str = "", **kinds: str) -> None:
+    """An op with a pattern for each kind (``float``, ``signed``, ``unsigned``, ``pred``), or with one for all numbers.
+
+    ``{t}`` is the element type, ``{s}`` and ``{u}`` the integers of its width, and ``{f}`` the ending of C's functions for it."""
+
+    def rule(instruction: Instruction, operands: Sequence[str]) -> str:
+        element_type = instruction.operands[0].shape.element_type
+        pattern = kinds.get(element_type.kind.value, any if element_type is not PRED else "")
+        if not pattern or element_type not in NAMES:
+            raise Unfit(f"{opcode} of {element_type.text} is not in native code")
+        return pattern.format(*operands, t=NAMES[element_type], s=f"s{element_type.bits}", u=f"u{element_type.bits}",
+                              f="f" * (element_type is F32))
+
+    ELEMENTS.add(opcode, rule)
+
+
+for _opcode, _function in {
+    elementwise.exponential: "exp{f}", elementwise.exponential_minus_one: "expm1{f}", elementwise.log: "log{f}",
+    elementwise.log_plus_one: "log1p{f}", elementwise.sqrt: "sqrt{f}", elementwise.cbrt: "cbrt{f}", elementwise.sine: "sin{f}",
+    elementwise.cosine: "cos{f}", elementwise.tan: "tan{f}", elementwise.tanh: "tanh{f}", elementwise.sinh: "sinh{f}",
+    elementwise.cosh: "cosh{f}", elementwise.erf: "erf{f}", elementwise.floor: "floor{f}", elementwise.ceil: "ceil{f}",
+    elementwise.round_nearest_even: "rint{f}", elementwise.round_nearest_afz: "round{f}",
+    elementwise.asin: "asin{f}", elementwise.acos: "acos{f}", elementwise.atan: "atan{f}",
+    elementwise.asinh: "asinh{f}", elementwise.acosh: "acosh{f}", elementwise.atanh: "atanh{f}",
+}.items():
+    _patterns(_opcode, float=f"__builtin_{_function}({{0}})")
+
+_patterns(elementwise.is_finite, float="__builtin_isfinite({0})")
+_patterns(elementwise.rsqrt, float="1 / __builtin_sqrt{f}({0})")
+_patterns(elementwise.logistic, float="1 / (1 + __builtin_exp{f}(-{0}))")
+_patterns(elementwise.abs_, float="__builtin_fabs{f}({0})", signed="abs_{t}({0})", unsigned="{0}")
+_patterns(elementwise.negate, "-{0}")
+_patterns(elementwise.sign, float="sign_{t}({0})", signed="sign_{t}({0})")
+_patterns(elementwise.not_, "~{0}", pred="!{0}")
+_patterns(elementwise.add, "{0} + {1}", pred="{0} | {1}")
+_patterns(elementwise.subtract, "{0} - {1}")
+_patterns(elementwise.multiply, "{0} * {1}", pred="{0} & {1}")
+_patterns(elementwise.divide, float="{0} / {1}", signed="divide_signed_{t}({0}, {1})", unsigned="divide_unsigned_{t}({0}, {1})")
+_patterns(elementwise.remainder, float="__builtin_fmod{f}({0}, {1})", signed="remainder_signed_{t}({0}, {1})",
+          unsigned="remainder_unsigned_{t}({0}, {1})")
+_patterns(elementwise.maximum, "maximum_{t}({0}, {1})", pred="{0} | {1}")
+_patterns(elementwise.minimum, "minimum_{t}({0}, {1})", pred="{0} & {1}")
+_patterns(elementwise.power, float="__builtin_pow{f}({0}, {1})")
+_patterns(elementwise.atan2, float="__builtin_atan2{f}({0}, {1})")
+_patterns(elementwise.and_, signed="{0} & {1}", unsigned="{0} & {1}", pred="{0} & {1}")
+_patterns(elementwise.or_, signed="{0} | {1}", unsigned="{0} | {1}", pred="{0} | {1}")
+_patterns(elementwise.xor, signed="{0} ^ {1}", unsigned="{0} ^ {1}", pred="{0} ^ {1}")
+_patterns(elementwise.shift_left, signed="shift_left_{t}({0}, {1})", unsigned="shift_left_{t}({0}, {1})")
+_patterns(elementwise.shift_right_arithmetic, signed="shift_right_arithmetic_{s}({0}, {1})",
+          unsigned="shift_right_arithmetic_{s}({0}, {1})")
+_patterns(elementwise.shift_right_logical, signed="shift_right_logical_{u}({0}, {1})",
+          unsigned="shift_right_logical_{u}({0}, {1})")
+_patterns(comparison.clamp, "minimum_{t}(maximum_{t}({0}, {1}), {2})")
+
+_DIRECTIONS = {"EQ": "==", "NE": "!=", "GE": ">=", "GT": ">", "LE": "<=", "LT": "<"}
+
+
+@ELEMENTS.rule(comparison.compare)
+def _compare(instruction: Instruction, operands: Sequence[str]) -> str:
+    if instruction.attributes.get("type") == "TOTALORDER" or instruction.operands[0].shape.element_type not in NAMES:
+        raise Unfit("this comparison is not in native code")
+    return f"{operands[0]} {_DIRECTIONS[instruction.attributes['direction']]} {operands[1]}"
+
+
+@ELEMENTS.rule(comparison.select)
+def _select(instruction: Instruction, operands: Sequence[str]) -> str:
+    return f"{operands[0]} ? {operands[1]} : {operands[2]}"
+
+
+@ELEMENTS.rule(convert.convert)
+def _convert(instruction: Instruction, operands: Sequence[str]) -> str:
+    (operand,), source, target = operands, instruction.operands[0].shape.element_type, instruction.shape.element_type
+    name_of(source)
+    if target is PRED:
+        return f"{operand} != 0"
+    return f"truncated_{name_of(target)}({operand})" if source.kind is Kind.FLOAT and target.is_integral else operand

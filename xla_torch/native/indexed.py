@@ -1,0 +1,122 @@
+"""Native code of ops that compute where they read or write, or what for each element: gather, scatter, map.
+
+Specification: hlo/SPEC.md. A gather moves its windows to where they are inside, a scatter leaves those out that are not; both
+take their points in the order of the indices.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+from ..hlo.ir import Computation, Instruction
+from ..opcodes import indexing, reduction
+from ..shape import Shape
+from .arrays import ARRAYS, Value, Writer
+from .code import Array, Code, Index, element_of
+from .elements import Unfit
+
+
+@ARRAYS.rule(reduction.map_)
+def map_(writer: Writer, inst: Instruction, operands: list[Array]) -> Array:
+    code, name = writer.code, writer.code.buffer(inst.shape)
+    before = code.work
+    with code.loops(inst.shape.dimensions) as at:
+        (value,) = _region(writer, inst.attributes["to_apply"], [_element(code, o, at) for o in operands])
+        code.line(f"{element_of(inst.shape, name, at)} = {value};")
+    code.work = before + 2 * inst.shape.element_count
+    return code.filled(inst.shape, name)
+
+
+@ARRAYS.rule(indexing.gather)
+def gather(writer: Writer, inst: Instruction, operands: list[Array]) -> Array:
+    code, given = writer.code, inst.attributes
+    operand, indices = map(code.store, operands)
+    points = _Points(given, indices, operand.shape, given["start_index_map"], given["slice_sizes"],
+                     {*given["collapsed_slice_dims"], *given.get("operand_batching_dims", ())}, given["offset_dims"],
+                     given.get("operand_batching_dims", ()), given.get("start_indices_batching_dims", ()))
+    name = code.buffer(inst.shape)
+    with code.loops(inst.shape.dimensions) as at:
+        starts = points.starts(at)
+        moved = {d: f"clamped_s64({s}, {points.limits[d]})" for d, s in starts.items()}
+        code.line(f"{element_of(inst.shape, name, at)} = {operand.at(points.places(at, moved))};")
+    code.work += inst.shape.element_count * (1 + len(points.index_map))
+    return code.filled(inst.shape, name)
+
+
+@ARRAYS.rule(indexing.scatter)
+def scatter(writer: Writer, inst: Instruction, operands: list[Array]) -> Value:
+    code, given = writer.code, inst.attributes
+    inputs, indices, updates = indexing.split_scatter(operands)
+    if inputs[0].is_single:
+        raise Unfit("a scatter into one element")
+    indices, shape = code.store(indices), updates[0].shape
+    dropped = {*given["inserted_window_dims"], *given.get("input_batching_dims", ())}
+    sizes = iter(shape.dimensions[d] for d in given["update_window_dims"])
+    window = [1 if d in dropped else next(sizes) for d in range(inputs[0].shape.rank)]
+    points = _Points(given, indices, inputs[0].shape, given["scatter_dims_to_operand_dims"], window, dropped,
+                     given["update_window_dims"], given.get("input_batching_dims", ()),
+                     given.get("scatter_indices_batching_dims", ()))
+    results = [code.copy(i) for i in inputs]
+    before = code.work
+    with contextlib.ExitStack() as stack:
+        at = stack.enter_context(code.loops(shape.dimensions))
+        starts = {d: code.name("s") for d in points.index_map}
+        for d, start in points.starts(at).items():
+            code.line(f"s64 {starts[d]} = {start};")
+        if starts:
+            inside = " && ".join(f"0 <= {s} && {s} <= {points.limits[d]}" for d, s in starts.items())
+            stack.enter_context(code.block(f"if ({inside})"))
+        places = points.places(at, starts)
+        found = _region(writer, given["to_apply"], [*(_element(code, r, places) for r in results),
+                                                    *(_element(code, u, at) for u in updates)])
+        for result, value in zip(results, found, strict=True):
+            code.line(f"{element_of(result.shape, result.buffer, places)} = {value};")
+    code.work = before + 4 * shape.element_count
+    return results if inst.shape.is_tuple else results[0]
+
+
+class _Points:
+    """Where the windows of a gather or scatter begin, for the indices of a loop over all elements of all windows."""
+
+    def __init__(self, given: dict[str, Any], indices: Array, whole: Shape, index_map: Sequence[int], window: Sequence[int],
+                 dropped: set[int], window_dims: Sequence[int], batching: Sequence[int], index_batching: Sequence[int]):
+        self.indices, self.index_map, self.window_dims = indices, tuple(index_map), tuple(window_dims)
+        self.vector_dim: int = given["index_vector_dim"]
+        self.rank, self.kept = whole.rank, [d for d in range(whole.rank) if d not in dropped]
+        self.limits = [n - w for n, w in zip(whole.dimensions, window, strict=True)]
+        self.batching = list(zip(batching, index_batching, strict=True))
+
+    def starts(self, at: Index) -> dict[int, str]:
+        """For each indexed dimension where the window begins, as the index says."""
+        point = self._point(at)
+        vectors = [[*point[:self.vector_dim], str(k), *point[self.vector_dim:]] if self.vector_dim < self.indices.shape.rank
+                   else point for k in range(len(self.index_map))]
+        return {d: f"(s64){self.indices.at(v)}" for d, v in zip(self.index_map, vectors, strict=True)}
+
+    def places(self, at: Index, starts: dict[int, str]) -> list[str]:
+        """The indices of the element of the whole array."""
+        point, places = self._point(at), ["0"] * self.rank
+        for d, own in zip(self.kept, self.window_dims, strict=True):
+            places[d] = at[own]
+        for d, own in self.batching:
+            places[d] = point[own - (own > self.vector_dim)]
+        for d, start in starts.items():
+            places[d] = start if places[d] == "0" else f"({start} + {places[d]})"
+        return places
+
+    def _point(self, at: Index) -> list[str]:
+        return [i for d, i in enumerate(at) if d not in self.window_dims]
+
+
+def _element(code: Code, array: Array, at: Index) -> Array:
+    """A local with an element of an array."""
+    scalar = Shape.array(array.shape.element_type)
+    return code.copy(Array(scalar, lambda _: array.at(at)))
+
+
+def _region(writer: Writer, region: Computation, elements: Sequence[Array]) -> list[str]:
+    """Locals with the results of a region of scalars."""
+    made = writer.run(region, elements)
+    return [writer.code.copy(m).at(()) for m in (made if isinstance(made, list) else [made])]

@@ -1,0 +1,179 @@
+"""A while instruction as the source of one function that takes steps until the condition fails.
+
+The function gets the addresses of the carry and changes it there; a carry of one element is a local while it runs. What an
+elementwise op computes is written where it is read, once; what is read more often goes to a local or to a buffer. All results of
+a body are there before a carry is written; large ones are then exchanged with it by their addresses. A carry that the body only
+updates in part (the rows of a stack) is updated in place.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..hlo.ir import Computation, Instruction
+from ..hlo.regions import Loop, loop_of
+from ..opcodes import indexing
+from ..shape import Shape
+from . import indexed  # noqa: F401  (its rules belong to the table)
+from .arrays import ARRAYS, Value, starts, write_update
+from .code import Array, Code, held, is_local, single
+from .elements import ELEMENTS, NAMES, Unfit, element, name_of
+from .functions import used_in
+
+TYPES = """typedef _Bool pred; typedef signed char s8; typedef short s16; typedef int s32; typedef long long s64;
+typedef unsigned char u8; typedef unsigned short u16; typedef unsigned u32; typedef unsigned long long u64;
+typedef float f32; typedef double f64;"""
+"""What sources begin with."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """`text` defines ``int run(s64 steps, char **places)``. The places are those of the carries, of the constants, and of
+    `scratch` bytes of memory. It takes up to so many steps and returns whether the loop goes on."""
+
+    text: str
+    constants: tuple[np.ndarray, ...]
+    scratch: int
+    work: float
+    calls: int
+
+
+def loop_source(instruction: Instruction, fixed: frozenset[int]) -> Source:
+    """The source for a loop in canonical form, of which the carries `fixed` do not change. Raises Unfit."""
+    shapes, loop = instruction.shape.tuple_shapes, loop_of(instruction)
+    if not all(s.is_array and s.is_static and s.element_type in NAMES and s.element_count for s in shapes):
+        raise Unfit("a carry that is no array of a native type")
+    writer = _Writer()
+    carries = [single(s, f"a{k}") if s.element_count == 1 else held(s, f"a{k}") for k, s in enumerate(shapes)]
+    writer.iterate(loop, carries, "going = 0;")
+    code = writer.code
+    constants = [f"    const {name_of(t)} *k{k} = (const {name_of(t)} *)places[{len(shapes) + k}];"
+                 for k, t in enumerate(code.constant_types)]
+    lines = [*(_first(k, s, k in fixed) for k, s in enumerate(shapes)), *constants,
+             f"    char *scratch = places[{len(shapes) + len(constants)}];", *code.allocations, "    int going = 1;",
+             "    for (s64 step = 0; step < steps; step++) {", *code.lines, "    }",
+             *(_last(k, s) for k, s in enumerate(shapes) if k not in fixed), "    return going;", "}", ""]
+    body = "\n".join(lines)
+    text = "\n".join([TYPES, *used_in(body, NAMES), "int run(s64 steps, char **places) {", body])
+    return Source(text, tuple(code.constants), code.scratch, code.work, writer.calls)
+
+
+def _first(k: int, shape: Shape, fixed: bool) -> str:
+    """What makes a carry known in the function."""
+    of = name_of(shape.element_type)
+    if shape.element_count == 1:
+        return f"    {of} a{k} = *({of} *)places[{k}];"
+    if is_local(shape) and not fixed:
+        return f"    {of} a{k}[{shape.element_count}]; __builtin_memcpy(a{k}, places[{k}], sizeof a{k});"
+    return f"    {of} *a{k} = ({of} *)places[{k}];"
+
+
+def _last(k: int, shape: Shape) -> str:
+    """What brings a carry back to its place."""
+    of = name_of(shape.element_type)
+    if shape.element_count == 1:
+        return f"    *({of} *)places[{k}] = a{k};"
+    if is_local(shape):
+        return f"    __builtin_memcpy(places[{k}], a{k}, sizeof a{k});"
+    return f"    if ((char *)a{k} != places[{k}]) __builtin_memcpy(places[{k}], a{k}, {shape.element_count} * sizeof({of}));"
+
+
+class _Writer:
+    """Writes computations one instruction after another."""
+
+    def __init__(self) -> None:
+        self.code, self.calls = Code(), 0
+
+    def iterate(self, loop: Loop, carries: list[Array], ended: str = "") -> None:
+        """One step of a loop, or its end, where the line `ended` stands."""
+        holds = self.run(loop.condition, [carries])
+        assert isinstance(holds, Array)
+        with self.code.block(f"if (!{holds.at(())})"):
+            if ended:
+                self.code.line(ended)
+            self.code.line("break;")
+        updates = _Updates(loop.body, carries)
+        results = self.run(loop.body, [carries], updates)
+        assert isinstance(results, list)
+        self._advance(carries, results, updates)
+
+    def _advance(self, carries: Sequence[Array], results: Sequence[Array], updates: _Updates) -> None:
+        ready: list[tuple[Array, Array]] = []
+        for carry, result in zip(carries, results, strict=True):
+            if carry is result:
+                continue
+            taken = result.buffer in {r.buffer for _, r in ready}
+            ready.append((carry, self.code.copy(result) if taken or result.is_single else self.code.owned(result)))
+        for buffer, update, begin in updates.pending:
+            write_update(self.code, buffer, update, begin)
+        for carry, result in ready:
+            if carry.is_single:
+                self.code.line(f"{carry.at(())} = {result.at(())};")
+            elif is_local(carry.shape):
+                self.code.line(f"__builtin_memcpy({carry.buffer}, {result.buffer}, sizeof {carry.buffer});")
+            else:
+                self.code.line(f"{{ void *other = {carry.buffer}; {carry.buffer} = {result.buffer}; {result.buffer} = other; }}")
+
+    def run(self, computation: Computation, arguments: Sequence[Value], updates: _Updates | None = None) -> Value:
+        """The value of a computation, whose code is written behind what there is."""
+        values: dict[Instruction, Value] = dict(zip(computation.parameters, arguments, strict=True))
+        uses = Counter(o for i in computation.instructions for o in i.operands)
+        for instruction in computation.instructions:
+            if instruction not in values:
+                values[instruction] = self._value(instruction, values, uses[instruction], updates)
+        return values[computation.root]
+
+    def _value(self, instruction: Instruction, values: dict[Instruction, Value], uses: int, updates: _Updates | None) -> Value:
+        operands = [values[o] for o in instruction.operands]
+        if instruction.is_tuple:
+            return operands  # pyright: ignore[reportReturnType]
+        if instruction.is_element:
+            whole = operands[0]
+            assert isinstance(whole, list)
+            return whole[instruction.attributes["index"]]
+        if not all(s.is_static and s.element_count for s in instruction.shape.leaves()):
+            raise Unfit("an array without elements, or of dynamic size")
+        self.calls += 1
+        if updates is not None and instruction in updates.carries:
+            return updates.update(self.code, instruction, operands)
+        made = self._array(instruction, operands)
+        if isinstance(made, Array) and not made.stored and (made.is_single or uses > 1):
+            return self.code.copy(made)
+        return made
+
+    def _array(self, instruction: Instruction, operands: list[Value]) -> Value:
+        if instruction.opcode in ELEMENTS:
+            arrays = [o for o in operands if isinstance(o, Array)]
+            self.code.work += 0 if instruction.shape.element_count == 1 else instruction.shape.element_count
+            return Array(instruction.shape, lambda index: element(instruction, [a.spread(index) for a in arrays]), stored=False)
+        rule = ARRAYS.get(instruction.opcode)
+        if rule is None:
+            raise Unfit(f"{instruction.opcode} is no op of native code")
+        return rule(self, instruction, operands)
+
+
+class _Updates:
+    """The updates of a body that can be made where its carries are: a chain of them from a carry to the same one, which nothing
+    else follows on. They are written when all else has been computed, so that whatever reads the carry reads the old one."""
+
+    def __init__(self, body: Computation, carries: Sequence[Array]):
+        self.carries: dict[Instruction, Array] = {}
+        self.pending: list[tuple[Array, Array, list[str]]] = []
+        uses = Counter(o for i in body.instructions for o in i.operands)
+        for k, (carry, result) in enumerate(zip(carries, body.root.operands, strict=True)):
+            chain: list[Instruction] = []
+            while result.opcode == indexing.dynamic_update_slice and uses[result] == 1:
+                chain.append(result)
+                result = result.operands[0]
+            if carry.buffer and result.is_element and result.operands[0].is_parameter and result.attributes["index"] == k:
+                self.carries.update(dict.fromkeys(chain, carry))
+
+    def update(self, code: Code, instruction: Instruction, operands: Sequence[Value]) -> Array:
+        carry, (_, update, *indices) = self.carries[instruction], [o for o in operands if isinstance(o, Array)]
+        begin = starts(code, indices, carry.shape, update.shape)
+        self.pending.append((carry, code.copy(update) if update.is_single else code.owned(update), begin))
+        return carry

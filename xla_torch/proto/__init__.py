@@ -1,0 +1,1 @@
+"""HLO protos (`HloModuleProto`, `HloProto`, snapshots) to modules and back, on a schema of our own. Knows no torch."""

@@ -1,0 +1,187 @@
+"""Programs of unknown sizes that are made once: one program for many combinations of sizes.
+
+A `General` was made with sizes that stand for many (`sizes.py`). For each combination of sizes of which all holds that was told
+while it was made, its modules run as a `Member` with these sizes: the same code with other numbers. Anything that cannot be had
+so is asked of the member's `own` program, which is made for these sizes alone, as if there were no other.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import threading
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import TypeVar
+
+import torch
+import torch.fx
+
+from grad_rules._table import revision
+
+from ..lowering.programs import freeing
+from ..lowering.sized import with_sizes
+from ..shape import ProgramShape, Shape
+from ..sizes import Size, Unknowns
+from .kept import Kept, KeptByRules
+from .program import EAGER, FreeingRun, Mask, Plan, Program, Run, plainly
+
+_T = TypeVar("_T")
+
+
+class General:
+    """A program for many sizes. `unknowns` holds what was told of them."""
+
+    def __init__(self, program: Program, unknowns: Unknowns):
+        self.program, self.unknowns = program, unknowns
+        self._lock = threading.RLock()
+        self._refused: set[Hashable] = set()
+        self._freeing: Kept[tuple[Program, torch.device], torch.fx.GraphModule] = Kept(self._lock)
+
+    @property
+    def runs(self) -> bool:
+        """Whether modules of it can be shared: those that a compiler makes are its own affair."""
+        return self.program.backend == EAGER
+
+    def made(self, what: Hashable, make: Callable[[], _T], values: Mapping[str, int]) -> _T | None:
+        """What `make` makes of the program, where it is right for these sizes as well; otherwise None. `what` names it: what
+        cannot be made for many sizes is not tried again."""
+        with self._lock:
+            if what in self._refused or not self.unknowns.holds(values):
+                return None
+            try:
+                found = make()
+            except Exception:  # whatever it is: the member's own program says it, if it is wrong with the program
+                self._refused.add(what)
+                return None
+            return found if self.unknowns.holds(values) else None
+
+    def freeing_module(self, program: Program, device: torch.device) -> torch.fx.GraphModule:
+        """What runs on a list that it empties (see `Program.run_freeing`)."""
+        return self._freeing.get((program, device), lambda _: freeing(program.lowered(device)))
+
+    def shape(self, values: Mapping[str, int]) -> ProgramShape:
+        """The program's shape for these sizes."""
+        found = self.program.module.entry.program_shape
+        return ProgramShape(tuple(_sized(p, values) for p in found.parameters), _sized(found.result, values),
+                            found.parameter_names)
+
+
+def _sized(shape: Shape, values: Mapping[str, int]) -> Shape:
+    return dataclasses.replace(shape, dimensions=tuple(n.at(values) if isinstance(n, Size) else n for n in shape.dimensions),
+                               tuple_shapes=tuple(_sized(s, values) for s in shape.tuple_shapes))
+
+
+class Member:
+    """A general program with certain sizes: it runs, and is differentiated. `make` makes the program for these sizes alone."""
+
+    def __init__(self, general: General, values: Mapping[str, int], make: Callable[[], Program]):
+        self.general, self.values, self._make = general, values, make
+        lock = threading.RLock()
+        self._runs: Kept[torch.device, Run] = Kept(lock)
+        self._plans: KeptByRules[Mask, MemberPlan | None] = KeptByRules(lock)
+
+    @functools.cached_property
+    def own(self) -> Program:
+        return self._make()
+
+    def run(self, tensors: Sequence[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]:
+        """See `Program.run`."""
+        return plainly(self._runs, self._make_run, device, *tensors)
+
+    def _make_run(self, device: torch.device) -> Run:
+        program = self.general.program
+        module = self.general.made((program, device), lambda: program.lowered(device), self.values)
+        if module is None:
+            return lambda *tensors: self.own.run(tensors, device)
+        return with_sizes(module, self.values).forward
+
+    def plan(self, needed: Mask, sized: bool) -> Plan | MemberPlan:
+        """See `Program.plan`. Under transforms of torch.func it is that of the own program."""
+        shared = self._plans.get(needed, self._make_plan) if any(needed) and not sized else None
+        return shared or self.own.plan(needed, sized)
+
+    def _make_plan(self, needed: Mask) -> MemberPlan | None:
+        program = self.general.program
+        plan = self.general.made((program, needed, revision()), lambda: program.plan(needed, False), self.values)
+        return None if plan is None else MemberPlan(self, plan, needed)
+
+
+class MemberPlan:
+    """How a member is run and walked back (see `Plan`, whose names these are). All inputs are kept, so that a way back that
+    cannot be shared goes through the member's own program; so does a way back that is differentiated itself."""
+
+    def __init__(self, member: Member, plan: Plan, needed: Mask):
+        self.member, self.plan, self._needed = member, plan, needed
+        self.inputs, self.outputs, self.returned = plan.inputs, plan.outputs, plan.returned
+        self.wanted, self.kept, self.read = plan.wanted, plan.kept, list(range(plan.inputs))
+        beyond = range(plan.outputs, plan.returned)
+        self.integral = [*(k for k in plan.integral if k < plan.outputs), *beyond]
+        self.constant = [*(k for k in plan.constant if k < plan.outputs), *beyond]
+        lock = threading.RLock()
+        self._runs: Kept[torch.device, Run] = Kept(lock)
+        self._shared: set[torch.device] = set()
+        self._backward: KeptByRules[tuple[Mask, tuple[int, ...]], WayBack] = KeptByRules(lock)
+
+    @property
+    def forward(self) -> MemberPlan:
+        return self
+
+    @functools.cached_property
+    def again(self) -> Plan:
+        """The plan of the own program that keeps inputs only."""
+        return Plan(self.member.own, self._needed)
+
+    def run(self, tensors: Sequence[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]:
+        """The results and what else is kept."""
+        return plainly(self._runs, self._make_run, device, *tensors)
+
+    def _make_run(self, device: torch.device) -> Run:
+        member, program = self.member, self.plan.forward
+        module = member.general.made((program, device), lambda: program.lowered(device), member.values)
+        if module is not None:
+            self._shared.add(device)
+            return with_sizes(module, member.values).forward
+        nothing = (torch.empty(0, device=device),) * (self.returned - self.outputs)
+        return lambda *tensors: (*member.own.run(tensors, device), *nothing)
+
+    def is_shared(self, device: torch.device) -> bool:
+        """Whether what the way back reads was kept on this device."""
+        return device in self._shared
+
+    def backward(self, present: Mask, wanted: tuple[int, ...]) -> WayBack:
+        """See `Plan.backward`."""
+        return self._backward.get((present, wanted), lambda key: WayBack(self, *key))
+
+
+class WayBack:
+    """The program from what a `MemberPlan` keeps, and the present cotangents, to the gradients of the inputs number `wanted`."""
+
+    def __init__(self, plan: MemberPlan, present: Mask, wanted: tuple[int, ...]):
+        self._plan, self._present, self._wanted = plan, present, wanted
+        self._runs: Kept[torch.device, FreeingRun] = Kept(threading.RLock())
+
+    def run_freeing(self, tensors: list[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]:
+        """See `Program.run_freeing`."""
+        return plainly(self._runs, self._make_run, device, tensors)
+
+    def _make_run(self, device: torch.device) -> FreeingRun:
+        whole, general, values = self._plan, self._plan.member.general, self._plan.member.values
+        module = None
+        if whole.is_shared(device):
+            what = (whole.plan, self._present, self._wanted, device, revision())
+            module = general.made(what, lambda: general.freeing_module(
+                whole.plan.backward(self._present, self._wanted), device), values)
+        if module is None:
+            return lambda tensors: self._alone(tensors, device)
+        run, read = with_sizes(module, values).forward, whole.plan.read
+
+        def call(tensors: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+            tensors[:whole.inputs] = [tensors[k] for k in read]
+            return run(tensors)
+
+        return call
+
+    def _alone(self, tensors: list[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]:
+        plan = self._plan
+        del tensors[plan.inputs:plan.inputs + len(plan.kept)]
+        return plan.again.backward(self._present[:plan.outputs], self._wanted).run_freeing(tensors, device)

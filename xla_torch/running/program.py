@@ -1,0 +1,432 @@
+"""A program, and what is derived from it and kept with it: its canonical form, the modules that run, and its derivatives.
+
+A derivative is a program again, which has derivatives of its own. A `Plan` says how a program is run where some of its inputs
+are differentiated, and what the way back reads.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+import torch
+import torch.fx
+from torch.autograd import forward_ad
+
+from grad_rules._user import has_target_rule
+
+from ..analysis.author_rules import lost_rules, stated
+from ..autodiff.calls import calling, has_calls, opened
+from ..autodiff.derivatives import finished
+from ..autodiff.flat import FlatJoint, flat_tangents
+from ..autodiff.functions import with_functions
+from ..autodiff.options import DEFAULT, GradientOptions
+from ..autodiff.residuals import WHOLE_PROGRAM, effects, needs, rebuild, saved_values, unchanging
+from ..batching.embedded import with_calls
+from ..batching.programs import flat_batched
+from ..errors import DifferentiationError
+from ..hlo.derivatives import Lost, bringing, brings, rules_of
+from ..hlo.ir import Computation, Instruction, Module, reachable
+from ..hlo.stacks import is_stack_call
+from ..hlo_builder import Builder, XlaOp
+from ..lowering.custom_calls import check_custom_calls
+from ..lowering.programs import freeing, lower
+from ..partitioning.manual_regions import without_manual_regions
+from ..partitioning.state import Partitioning, partitioning_of
+from ..shape import Shape
+from ..torch_private import forward_mode_is_on
+from ..transform.dynamic_sizes import settle
+from ..transform.expand_custom_calls import expand
+from .kept import Kept, KeptByRules
+
+_T = TypeVar("_T")
+
+_log = logging.getLogger(__name__)
+
+Mask = tuple[bool, ...]
+Axes = tuple[int | None, ...]
+Run = Callable[..., tuple[torch.Tensor, ...]]
+"""Flat tensors in, flat tensors out."""
+FreeingRun = Callable[[list[torch.Tensor]], tuple[torch.Tensor, ...]]
+"""The same from a list, which it empties."""
+
+Backend = str | Callable[..., Any]
+EAGER = "eager"
+"""The backend that is the lowered program itself; every other one is torch.compile's, by its name or as a function."""
+
+
+def plainly(kept: Kept[torch.device, Callable[..., _T]], make: Callable[[torch.device], Callable[..., _T]],
+            device: torch.device, *given: Any) -> _T:
+    """Call what is kept for the device, without autograd and autocast: XLA's types are what the program says."""
+    if torch.is_autocast_enabled(device.type):
+        with torch.autocast(device.type, enabled=False):
+            return plainly(kept, make, device, *given)
+    run = kept.get(device, make)
+    with torch.no_grad():
+        return run(*given)
+
+
+class Program:
+    """A module, how its gradients are found, and how it runs; all else is made of these once and kept. It does not change.
+
+    Arguments and results are flat here: the array leaves of parameters and root, depth first. Whoever calls has checked them.
+    `by_calls` is the entry with calls of computations that bring derivatives, where it was made of such. `lost` is what was lost
+    of derivatives that an author wrote before the program was derived from others; None has it found in the module.
+    """
+
+    def __init__(self, module: Module, options: GradientOptions | None = None, backend: Backend = EAGER,
+                 by_calls: Computation | None = None, by_ops: bool = False, lost: Sequence[Lost] | None = None,
+                 elsewhere: Callable[[], Program] | None = None):
+        self.by_ops = by_ops
+        """Whether its user knows that it is differentiated by its ops' rules."""
+        self.module, self.options, self.backend, self.by_calls = module, options, backend, by_calls
+        self.lost_before, self._warned = lost, False
+        self._made_elsewhere = elsewhere
+        lock = threading.RLock()
+        self._canonical: KeptByRules[None, Computation] = KeptByRules(lock)
+        self._differentiable: KeptByRules[None, Computation] = KeptByRules(lock)
+        self._lowered: Kept[torch.device, torch.fx.GraphModule] = Kept(lock)
+        self._runs: Kept[torch.device, Run] = Kept(lock)
+        self._freeing_runs: Kept[torch.device, FreeingRun] = Kept(lock)
+        self._plans: KeptByRules[tuple[Mask, bool], Plan] = KeptByRules(lock)
+        self._tangents: KeptByRules[Mask, Program] = KeptByRules(lock)
+        self._batched: KeptByRules[tuple[int, Axes], tuple[Program, list[int | None]]] = KeptByRules(lock)
+
+    @property
+    def name(self) -> str:
+        return self.module.name
+
+    @functools.cached_property
+    def partitioning(self) -> Partitioning:
+        """Whether an annotated program for several partitions is about whole arrays, or about one partition's."""
+        return partitioning_of(self.module)
+
+    @property
+    def participants(self) -> dict[str, int]:
+        """How many the program is for, where its header says so, and as a program derived from it should say. One about whole
+        arrays needs no other partition."""
+        names = ["replica_count"] if self.partitioning.is_whole else ["replica_count", "num_partitions"]
+        return {name: self.module.header[name] for name in names if name in self.module.header}
+
+    def derived(self, entry: Computation, by_calls: Computation | None = None, loses: bool = False,
+                elsewhere: Callable[[], Program] | None = None) -> Program:
+        """A program made of this one: for as many participants, with the same gradient options, run in the same way. Calls
+        that the entry was made with are opened where it runs, and stay where it is differentiated: then `by_calls` takes its
+        place, which is the entry itself unless given. `loses` says that what this program brings of derivatives is lost, and
+        `elsewhere` makes the same program in plain HLO, should it have what only this package runs."""
+        if by_calls is None and has_calls(entry):
+            by_calls, entry = entry, opened(entry)
+        lost = () if self._warned else self.lost
+        if loses and self._rules:
+            lost = (*lost, Lost(self._rules, "examples meet in a program that was made for another batch",
+                                "differentiate the program for the batch that it was traced for"))
+        return Program(Module(entry.name, entry, self.participants), self.options, self.backend, by_calls, self.by_ops, lost,
+                       elsewhere)
+
+    def again(self, options: GradientOptions | None, backend: Backend) -> Program:
+        """The same program with other gradient options, or run in another way."""
+        lost = () if self._warned else self.lost_before
+        return Program(self.module, options, backend, self.by_calls, self.by_ops, lost, self._made_elsewhere)
+
+    # ---- the form that everything starts from
+
+    @property
+    def canonical(self) -> Computation:
+        """The entry as lowering, gradients and batching take it: in canonical form (see `transform/canonical.py`), with ops in
+        the place of custom calls that are such ops by another name, with settled dynamic sizes, and with the meaning that it
+        has for one participant. The entry itself where it is so already, as that of a derived program is."""
+        return self._canonical.get(None, self._make_canonical)
+
+    def _make_canonical(self, _: None) -> Computation:
+        entry, partitioning = self.module.entry, self.partitioning
+        if partitioning.manual_regions:  # about one partition's arrays, in a program about whole ones: those of all partitions
+            entry = without_manual_regions(self.module, partitioning.partitions)
+        return settle(expand(entry, stays=has_target_rule))
+
+    @property
+    def differentiable(self) -> Computation:
+        """The entry as gradients, tangents and batches are derived from it: the canonical form, but with a call of each
+        computation that brings its derivatives, also where that is the entry as a whole, and of each function that is spelled
+        out in ops."""
+        return self._differentiable.get(None, self._make_differentiable)
+
+    @property
+    def authored(self) -> Computation:
+        """The canonical form with calls of the computations that bring derivatives which an author wrote, itself where there
+        are none."""
+        if self.by_calls is not None or self.by_ops:
+            return self.by_calls or self.canonical
+        if brings(self.module.entry):
+            return calling(bringing(self.canonical, self.module.entry.derivatives))
+        return self._embedding[0] or self.canonical
+
+    @property
+    def brings_derivatives(self) -> bool:
+        """Whether some of its derivatives are what an author wrote."""
+        return self.authored is not self.canonical
+
+    def _make_differentiable(self, _: None) -> Computation:
+        return with_functions(self.authored)
+
+    @functools.cached_property
+    def _embedding(self) -> tuple[Computation | None, list[Lost]]:
+        """The entry with calls of the computations inside it that bring derivatives, and what is lost of them."""
+        def canonical(computation: Computation) -> Computation:
+            return settle(expand(computation, stays=has_target_rule))
+
+        return with_calls(self.module.entry, has_target_rule, canonical, bool(self.partitioning.manual_regions))
+
+    @property
+    def embedded(self) -> Computation:
+        """The entry as other programs have it inside: with the derivatives that it brings, or what is lost of them."""
+        if self.by_calls is not None:
+            return self.by_calls
+        entry, lost = self.module.entry, self.lost_before
+        return entry if not lost or entry.derivatives is not None else bringing(entry, lost[0])
+
+    @property
+    def _rules(self) -> tuple[str, ...]:
+        """The names of the rules that computations bring which derivatives are found by."""
+        found = (rule for c in reachable([self.differentiable]) for rule in rules_of(c.derivatives))
+        return tuple(dict.fromkeys(found))
+
+    @property
+    def stated(self) -> Module:
+        """The module for printing, whose header says which rules of its author the text does not have."""
+        return stated(self.module, self.by_calls)
+
+    @functools.cached_property
+    def elsewhere(self) -> Program:
+        """The program as others run it, who have no stacks that grow: itself where it needs none, or where there is no other way
+        (random numbers in a loop of unknown length)."""
+        if self._made_elsewhere is None or not any(is_stack_call(i) for c in self.module.computations for i in c.instructions):
+            return self
+        try:
+            return self._made_elsewhere()
+        except DifferentiationError:
+            return self
+
+    @functools.cached_property
+    def lost(self) -> Sequence[Lost]:
+        """What is known to be lost of derivatives that an author wrote."""
+        if self.lost_before is not None:
+            return self.lost_before
+        if brings(self.module.entry):
+            return ()
+        return (*lost_rules(self.module), *self._embedding[1])
+
+    def to_differentiate(self) -> Computation:
+        """`differentiable`, for gradients and tangents. Warns, once, of derivatives that an author wrote and that are lost
+        (LostDerivatives; PerhapsLostDerivatives where it is not known that there were any)."""
+        entry = self.differentiable
+        if not (self.by_ops or self._warned):
+            self._warned = True
+            for lost in self.lost:
+                lost.warn(self.name)
+        return entry
+
+    # ---- running
+
+    def lowered(self, device: torch.device) -> torch.fx.GraphModule:
+        """The program as a GraphModule for a device."""
+        return self._lowered.get(device, self._lower)
+
+    def run(self, tensors: Sequence[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]:
+        """The results, without autograd."""
+        return plainly(self._runs, self._make_run, device, *tensors)
+
+    def run_freeing(self, tensors: list[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]:
+        """Like `run`, on a list that is emptied: what nobody else holds is freed after its last use, during the run."""
+        return plainly(self._freeing_runs, self._make_freeing_run, device, tensors)
+
+    def _lower(self, device: torch.device) -> torch.fx.GraphModule:
+        check_custom_calls(self.canonical)
+        if self.partitioning.about:
+            _log.info("%s: %s", self.name, self.partitioning)
+        return lower(self.canonical, device)
+
+    def _make_run(self, device: torch.device) -> Run:
+        if self.backend == EAGER:
+            return self.lowered(device).forward
+        check_custom_calls(self.canonical)
+        # Blocks of elementwise calls are for running call by call; a compiler fuses the calls themselves. A module's `forward`
+        # is called without the hooks that a module may have.
+        compiled = torch.compile(lower(self.canonical, device, blocks=False).forward, backend=self.backend)
+        return lambda *tensors: compiled(*map(_primal, tensors))
+
+    def _make_freeing_run(self, device: torch.device) -> FreeingRun:
+        if self.backend == EAGER:
+            return freeing(self.lowered(device)).forward
+        run = self._runs.get(device, self._make_run)
+
+        def consume(tensors: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+            given = tuple(tensors)
+            tensors.clear()
+            return run(*given)
+
+        return consume
+
+    # ---- derivatives
+
+    def plan(self, needed: Mask, sized: bool) -> Plan:
+        """How the program is run and walked back where these inputs are differentiated. Under transforms of torch.func what is
+        kept must be `sized`, so that it can be batched."""
+        return self._plans.get((needed, sized), self._make_plan)
+
+    def tangents(self, present: Mask) -> Program:
+        """The program from the inputs and their present tangents to the tangents of the floating and complex results."""
+        return self._tangents.get(present, self._make_tangents)
+
+    def batched(self, size: int, axes: Axes) -> tuple[Program, list[int | None]]:
+        """The program for a batch, from inputs that have it at these axes, and the results' axes. Raises UnsupportedError."""
+        return self._batched.get((size, axes), self._make_batched)
+
+    def _make_plan(self, key: tuple[Mask, bool]) -> Plan:
+        needed, sized = key
+        if not any(needed):
+            return Plan(self, needed)
+        self.to_differentiate()
+        try:
+            plan = SplitPlan(self, needed, differentiated_again=sized)
+        except DifferentiationError:
+            return Plan(self, needed)
+        return plan if plan.is_sized or not sized else Plan(self, needed)
+
+    def _make_tangents(self, present: Mask) -> Program:
+        return self.derived(flat_tangents(f"{self.name}_jvp", self.to_differentiate(), present))
+
+    def _make_batched(self, key: tuple[int, Axes]) -> tuple[Program, list[int | None]]:
+        entry, axes = flat_batched(f"vmap_{self.name}", self.differentiable, *key)
+        return self.derived(entry), axes
+
+
+class Runs(Protocol):
+    """What runs: a program, or one that shares its code with others."""
+
+    def run(self, tensors: Sequence[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]: ...
+    def run_freeing(self, tensors: list[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]: ...
+
+
+class Plan:
+    """How a program with one set of inputs that require grad is run and walked back. Here: run as it is, and computed
+    once more on the way back, which is derived only then and only from the results that are used.
+
+    `forward` is the program that runs; it returns `returned` arrays: the results and what else is kept. Autograd keeps the
+    inputs number `read` and of those arrays the ones number `kept`. `constant` are the arrays without gradient (`integral`
+    those without one by their type) and `wanted` the inputs with one. `again` is the plan by which a way back that is
+    differentiated itself goes, and tangents.
+    """
+
+    def __init__(self, program: Program, needed: Mask):
+        self.program, self.entry, self.options = program, program.differentiable, program.options or DEFAULT
+        inputs, results = _array_leaves(p.shape for p in self.entry.parameters), _array_leaves([self.entry.root.shape])
+        self.inputs, self.outputs = len(inputs), len(results)
+        self.wanted = [k for k, leaf in enumerate(inputs) if needed[k] and leaf.element_type.is_differentiable]
+        self.integral = [k for k, leaf in enumerate(results) if not leaf.element_type.is_differentiable]
+        self.constant = self.integral
+        self.read, self.kept = list(range(self.inputs)), []
+        self.forward, self.returned = program, self.outputs
+        self.again: Plan = self
+        self._backward: KeptByRules[tuple[Mask, tuple[int, ...]], Program] = KeptByRules(threading.RLock())
+
+    def backward(self, present: Mask, wanted: tuple[int, ...]) -> Program:
+        """The program from what autograd keeps, and the present cotangents of the forward program's results, to the gradients
+        of the inputs number `wanted`."""
+        return self._backward.get((present, wanted), self._make_backward)
+
+    def _make_backward(self, key: tuple[Mask, tuple[int, ...]]) -> Program:
+        present, wanted = key
+        joint = FlatJoint(f"{self.program.name}_vjp", self.entry, self._flags(wanted), present, self.options)
+        gradients = joint.gradients(joint.cotangents(present), wanted)
+        return self._closed(joint.builder, gradients)
+
+    def _flags(self, numbers: Sequence[int]) -> Mask:
+        return tuple(k in numbers for k in range(self.inputs))
+
+    def _closed(self, builder: Builder, results: Sequence[XlaOp]) -> Program:
+        return self.program.derived(finished(builder, list(results)))
+
+
+class SplitPlan(Plan):
+    """A plan whose forward program also returns what the way back needs. Raises DifferentiationError.
+
+    Where the program brings derivatives and the way back will be `differentiated_again`, both parts keep them, and residuals are
+    what these derivatives say. Otherwise both are made of ops alone, of which what is kept is chosen: `again` is then the plan
+    to walk back by where the way back is differentiated after all.
+    """
+
+    def __init__(self, program: Program, needed: Mask, differentiated_again: bool):
+        super().__init__(program, needed)
+        opens = program.differentiable is not program.canonical and not differentiated_again
+        if opens:
+            self.again = Plan(program, needed)
+        self.joint = FlatJoint(program.name, self.entry, needed, None, self.options, opens)
+        self.cotangents = self.joint.cotangents(self.joint.varying)
+        arguments = [a.instruction for a in self.joint.arguments]
+        gradients = [g.instruction for g in self.joint.gradients(self.cotangents, self.wanted)]
+        # What is made of constants alone is made again: the lowering folds it.
+        free = [*arguments, *unchanging(self.joint.forward_part, [])]
+        self.saved = saved_values(self.joint.forward_part, gradients, free, WHOLE_PROGRAM)
+        results = [r.instruction for r in self.joint.results]
+        returned = [*results, *(s for s in self.saved if s not in results)]
+        self.kept = [returned.index(s) for s in self.saved]
+        if not self.kept and self.again is self:  # all derivatives are functions of what the backward part reads
+            used = needs(gradients, arguments)
+            self.read = [k for k, a in enumerate(arguments) if a in used]
+        self.integral = [k for k, r in enumerate(returned) if not r.shape.element_type.is_differentiable]
+        if opens:  # nor have residuals a gradient or tangent, since `again` does not keep them
+            self.integral = [k for k in self.integral if k < len(results)] + list(range(len(results), len(returned)))
+        varying = [ct is not None for ct in self.cotangents] + [True] * (len(returned) - len(results))
+        self.constant = [k for k, flag in enumerate(varying) if not flag or k in self.integral]
+        self.returned = len(returned)
+        self.forward = self._cut(program.name, arguments, [*returned, *effects(self.joint.forward_part)], len(returned))
+
+    @property
+    def is_sized(self) -> bool:
+        """Whether all that is kept has a size that is known beforehand."""
+        return all(s.shape.is_static for s in self.saved)
+
+    def _make_backward(self, key: tuple[Mask, tuple[int, ...]]) -> Program:
+        present, wanted = key
+        if any(present[self.outputs:]):
+            return self._backward_of_all(present, wanted)
+        seeds = [ct if there else None for ct, there in zip(self.cotangents, present, strict=False)]
+        gradients = self.joint.gradients(seeds, wanted)
+        return self._from_kept(self.joint, self.saved, seeds, gradients)
+
+    def _backward_of_all(self, present: Mask, wanted: tuple[int, ...]) -> Program:
+        """The way back where what was kept has cotangents too: where the way back is itself walked back."""
+        name = f"{self.program.name}_again"
+        joint = FlatJoint(name, self.forward.differentiable, self._flags(wanted), present, self.options)
+        seeds = joint.cotangents(present)
+        gradients = joint.gradients(seeds, wanted)
+        return self._from_kept(joint, [joint.results[k].instruction for k in self.kept], seeds, gradients)
+
+    def _from_kept(self, joint: FlatJoint, kept: Sequence[Instruction], seeds: Sequence[XlaOp | None],
+                   gradients: Sequence[XlaOp]) -> Program:
+        pace = [s.instruction for s in seeds if s is not None]
+        inputs = [*(joint.arguments[k].instruction for k in self.read), *kept, *pace]
+        targets = [g.instruction for g in gradients]
+        return self._cut(f"{self.program.name}_backward", inputs, targets, len(gradients), joint, pace)
+
+    def _cut(self, name: str, inputs: Sequence[Instruction], targets: Sequence[Instruction], count: int,
+             joint: FlatJoint | None = None, pace: Sequence[Instruction] = ()) -> Program:
+        """A program of its own out of a joint one, returning the first `count` targets."""
+        builder = Builder(name)
+        given = {i: builder.parameter(k, i.shape.without_layout(), i.name) for k, i in enumerate(inputs)}
+        built = rebuild(builder, (joint or self.joint).builder.instructions, given, targets, pace=pace)
+        return self._closed(builder, built[:count])
+
+
+def _primal(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor without graph and tangent: nothing is compiled anew for them."""
+    if forward_mode_is_on():
+        tensor = forward_ad.unpack_dual(tensor).primal
+    return tensor.detach() if tensor.requires_grad else tensor
+
+
+def _array_leaves(shapes: Any) -> list[Shape]:
+    return [leaf for shape in shapes for leaf in shape.leaves() if leaf.is_array]

@@ -1,0 +1,123 @@
+"""What stands beside an operation and is no part of what it computes: locations, shardings, frontend attributes, layouts."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from ..errors import InvalidArgument
+from ..hlo.ir import Instruction
+from ..hlo.mesh_sharding import Mesh
+from ..hlo.sharding import Sharding, ShardingKind
+from ..hlo_builder import XlaOp
+from ..mlir.ir import Location, Opaque, Operation
+from ..proto.context import Reading
+from ..proto.devices import read_sharding
+from ..proto.schema import message_class
+from .tilings import per_value, tilings_of
+
+SHARDING = "mhlo.sharding"
+FRONTEND = "mhlo.frontend_attributes"
+SDY_SHARDING = "sdy.sharding"
+SDY_RULE = "sdy.sharding_rule"
+
+
+def annotate(instructions: Sequence[Instruction], operation: Operation, results: Sequence[XlaOp],
+             meshes: Mapping[str, Mesh]) -> None:
+    """Give the instructions that an operation became what stands beside it. `meshes` are those of Shardy's shardings; without
+    any their tilings are left away."""
+    metadata = metadata_of(operation.location)
+    attributes = operation.attributes
+    frontend = frontend_of(attributes)
+    text = attributes.get(SHARDING)
+    for instruction in instructions:
+        instruction.line, instruction.column = operation.line, operation.column
+        if metadata:
+            instruction.common["metadata"] = metadata
+        if frontend:
+            instruction.common["frontend_attributes"] = instruction.common.get("frontend_attributes", {}) | frontend
+    if text is not None and instructions:
+        _shard(instructions, sharding_of(text), results)
+    elif meshes and instructions and SDY_SHARDING in attributes:
+        tilings = tilings_of(attributes[SDY_SHARDING], meshes)
+        whole = tilings[0] if len(tilings) == 1 else Sharding(ShardingKind.TUPLE, elements=tuple(tilings))
+        _shard(instructions, whole, results)
+
+
+def _shard(instructions: Sequence[Instruction], sharding: Sharding, results: Sequence[XlaOp]) -> None:
+    """A sharding on all instructions of an operation; of a tuple's, each element has its own."""
+    if not sharding.elements:
+        for instruction in instructions:
+            instruction.common["sharding"] = sharding.spread(instruction.shape) if instruction.shape.is_tuple else sharding
+        return
+    for number, result in enumerate(results):
+        if result.instruction.is_element and number < len(sharding.elements):
+            result.instruction.common["sharding"] = sharding.elements[number]
+    for instruction in instructions:
+        if instruction.shape.is_tuple:
+            instruction.common["sharding"] = sharding
+
+
+def metadata_of(location: Location | None) -> dict[str, Any] | None:
+    """A location as HLO's metadata: the named scope, and the innermost place in a file."""
+    if location is None:
+        return None
+    found: dict[str, Any] = {}
+    if location.name:
+        found["op_name"] = location.name
+    if location.frames:
+        found["source_file"], found["source_line"] = location.frames[0][:2]
+    return found or None
+
+
+def frontend_of(attributes: Mapping[str, Any]) -> dict[str, str]:
+    """Frontend attributes as written, and Shardy's among them, as XLA's converter hands them on."""
+    given = attributes.get(FRONTEND)
+    found = {k: v if isinstance(v, str) else attribute_text(v) for k, v in given.items()} if isinstance(given, dict) else {}
+    sharding, rule = attributes.get(SDY_SHARDING), attributes.get(SDY_RULE)
+    if isinstance(sharding, Opaque):
+        found[f"xla.{SDY_SHARDING}"] = per_value(sharding.text)
+    if isinstance(rule, Opaque):
+        found[f"xla.{SDY_RULE}"] = rule.text
+    return found
+
+
+def attribute_text(value: Any) -> str:
+    """An attribute as MLIR writes it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(attribute_text, value))}]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k} = {attribute_text(v)}" for k, v in value.items()) + "}"
+    return value.text if isinstance(value, Opaque) else str(value)
+
+
+@functools.lru_cache(maxsize=1024)
+def _parsed(text: str) -> Sharding:
+    return Sharding.parse(text)
+
+
+def sharding_of(text: Any) -> Sharding:
+    """The sharding in an ``mhlo.sharding`` attribute."""
+    if isinstance(text, str) and text.startswith("{"):
+        return _parsed(text)
+    if not isinstance(text, (str, bytes)):
+        raise InvalidArgument("the sharding is no text", got=repr(text)[:80], expected='as "{replicated}"')
+    return _of_proto(text.encode() if isinstance(text, str) else text)
+
+
+@functools.lru_cache(maxsize=1024)
+def _of_proto(data: bytes) -> Sharding:
+    """The sharding of a serialised OpSharding."""
+    proto = message_class("OpSharding")()
+    try:
+        proto.ParseFromString(data)
+    except DecodeError:
+        raise InvalidArgument("the sharding is neither text nor a proto", got=repr(data)[:80]) from None
+    return read_sharding(proto, Reading((), ()))

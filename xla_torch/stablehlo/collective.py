@@ -1,0 +1,140 @@
+"""Rules: what participants do together."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..errors import InvalidArgument
+from ..functions.collective import AllToAll, CrossReplicaSum
+from ..hlo.attributes import ReplicaGroups
+from ..hlo.ir import Computation
+from ..hlo_builder import XlaOp
+from ..mlir.ir import Operation
+from ..opcodes import collective
+from ..shape import UNBOUNDED, Shape
+from ..types import U32
+from .attributes import boolean, fields, integer, rows_of
+from .reduction import element_shapes, promoted
+from .scope import Scope
+from .table import Results, rule
+from .types import refined
+
+
+def groups_of(operation: Operation) -> tuple[tuple[int, ...], ...]:
+    """The replica groups. Shorter ones are filled up with -1."""
+    if operation.attributes.get("replica_groups") is None:
+        return ()
+    return tuple(tuple(n for n in row if n >= 0) for row in rows_of(operation, "replica_groups"))
+
+
+def _attributes(operation: Operation) -> dict[str, Any]:
+    """Groups, channel and how ids are meant, where they are written."""
+    found: dict[str, Any] = {}
+    groups = groups_of(operation)
+    if groups:
+        found["replica_groups"] = ReplicaGroups(groups)
+    channel = fields(operation, "channel_handle", {}).get("handle", 0)
+    if channel > 0:
+        found["channel_id"] = channel
+    if boolean(operation, "use_global_device_ids"):
+        found["use_global_device_ids"] = True
+    return found
+
+
+def _resized(scope: Scope, operation: Operation, shapes: Sequence[Shape], dimension: int,
+             resize: Callable[[int, int], int]) -> Shape:
+    """The operands' shapes with the written sizes along one dimension, or what `resize` makes of the size and the number of
+    members of a group; of several operands their tuple."""
+    found = []
+    for number, shape in enumerate(shapes):
+        declared = scope.declared(operation, number)
+        sizes = [declared.dimensions[d] if d == dimension else n for d, n in enumerate(shape.dimensions)]
+        if len(sizes) != declared.rank or not 0 <= dimension < declared.rank:
+            raise InvalidArgument("the dimension or the result does not fit", got=f"dimension {dimension}, {shape} to {declared}")
+        if sizes[dimension] == UNBOUNDED:
+            groups = groups_of(operation)
+            if not groups:
+                raise InvalidArgument("the size of the result is not known", got=declared, expected="replica groups, or its size")
+            sizes[dimension] = resize(shape.dimensions[dimension], len(groups[0]))
+        found.append(refined(shape.with_dimensions(sizes, shape.dynamic_flags), declared))
+    return found[0] if len(found) == 1 else Shape.tuple(found)
+
+
+def _exchanged(scope: Scope, operation: Operation, opcode: str, operands: Sequence[XlaOp], attributes: dict[str, Any],
+               shape: Shape | None = None) -> Results:
+    shape = shape or (Shape.tuple([o.shape.without_layout() for o in operands]) if len(operands) > 1 else operands[0].shape)
+    return scope.several(scope.add(opcode, operands, attributes, shape), operation)
+
+
+@rule("stablehlo.all_gather")
+def all_gather(scope: Scope, operation: Operation, operands: Sequence[XlaOp]) -> Results:
+    dimension = integer(operation, "all_gather_dim")
+    attributes = {"dimensions": (dimension,), **_attributes(operation)}
+    shape = _resized(scope, operation, [o.shape for o in operands], dimension, operator.mul)
+    return _exchanged(scope, operation, collective.all_gather, operands, attributes, shape)
+
+
+def _combined(scope: Scope, operation: Operation, operands: Sequence[XlaOp]) -> tuple[list[XlaOp], Computation]:
+    """The operands with the elements of the results, and the computation."""
+    region = operation.regions[0]
+    return ([promoted(o, scope.declared(operation, k).element_type) for k, o in enumerate(operands)],
+            scope.region(region, element_shapes(scope, region)))
+
+
+@rule("stablehlo.all_reduce")
+def all_reduce(scope: Scope, operation: Operation, operands: Sequence[XlaOp]) -> Results:
+    arrays, computation = _combined(scope, operation, operands)
+    attributes = {"to_apply": computation, **_attributes(operation)}
+    return _exchanged(scope, operation, collective.all_reduce, arrays, attributes)
+
+
+@rule("stablehlo.reduce_scatter")
+def reduce_scatter(scope: Scope, operation: Operation, operands: Sequence[XlaOp]) -> Results:
+    arrays, computation = _combined(scope, operation, operands)
+    dimension = integer(operation, "scatter_dimension")
+    attributes = {"dimensions": (dimension,), "to_apply": computation, **_attributes(operation)}
+    shape = _resized(scope, operation, [a.shape for a in arrays], dimension, operator.floordiv)
+    return _exchanged(scope, operation, collective.reduce_scatter, arrays, attributes, shape)
+
+
+@rule("stablehlo.all_to_all")
+def all_to_all(scope: Scope, operation: Operation, operands: Sequence[XlaOp]) -> Results:
+    attributes = _attributes(operation)
+    if operation.attributes.get("split_dimension") is None:
+        return _exchanged(scope, operation, collective.all_to_all, operands, attributes)
+    return [AllToAll(o, integer(operation, "split_dimension"), integer(operation, "concat_dimension"),
+                     integer(operation, "split_count"), attributes.get("replica_groups", ()), None, attributes.get("channel_id"))
+            for o in operands]
+
+
+@rule("stablehlo.collective_permute")
+def collective_permute(scope: Scope, operation: Operation, operands: Sequence[XlaOp]) -> Results:
+    attributes = {"source_target_pairs": rows_of(operation, "source_target_pairs"), **_attributes(operation)}
+    return _exchanged(scope, operation, collective.collective_permute, operands, attributes)
+
+
+@rule("stablehlo.collective_broadcast")
+def collective_broadcast(scope: Scope, operation: Operation, operands: Sequence[XlaOp]) -> Results:
+    return _exchanged(scope, operation, collective.collective_broadcast, operands, _attributes(operation))
+
+
+@rule("mhlo.ragged_all_to_all")
+def ragged_all_to_all(scope: Scope, operation: Operation, operands: Sequence[XlaOp]) -> Results:
+    return scope.add(collective.ragged_all_to_all, operands, _attributes(operation), operands[1].shape)
+
+
+@rule("stablehlo.cross-replica-sum")
+def cross_replica_sum(scope: Scope, operation: Operation, operands: Sequence[XlaOp]) -> Results:
+    return CrossReplicaSum(operands[0], groups_of(operation))
+
+
+@rule("stablehlo.replica_id")
+def replica_id(scope: Scope, operation: Operation, operands: Sequence[XlaOp]) -> Results:
+    return scope.add(collective.replica_id, [], {}, Shape(U32))
+
+
+@rule("stablehlo.partition_id")
+def partition_id(scope: Scope, operation: Operation, operands: Sequence[XlaOp]) -> Results:
+    return scope.add(collective.partition_id, [], {}, Shape(U32))

@@ -1,0 +1,147 @@
+"""Every private interface of torch that the library uses, and nothing else: the one file to look at for a new torch.
+
+torch has no public way to ask whether a transform of torch.func is on, to leave all modes, or to choose the precision of
+one convolution. Each name is looked up here when the library is imported, so that a torch without it is an error that says
+so, and not an AttributeError in the middle of a program. `tests/project/test_torch_private.py` sees to it that no other
+module names a private part of torch, and that the versions here are those of pyproject.toml.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import torch.distributed
+from torch.autograd import forward_ad
+
+from .errors import MissingDependency
+
+OLDEST, NEWEST = (2, 11), (2, 13)
+"""The versions of torch that the tests run with, and all between them."""
+
+
+def version(text: str) -> tuple[int, ...]:
+    """The first two numbers of a version: ``(2, 13)`` of ``2.13.0+cpu``."""
+    return tuple(int(part) for part in text.split(".")[:2])
+
+
+def _tested() -> str:
+    return f"torch {'.'.join(map(str, OLDEST))} to {'.'.join(map(str, NEWEST))}"
+
+
+def check_version(text: str) -> None:
+    """Raise MissingDependency for a torch that is older than those tested, warn of one that is newer."""
+    if version(text) < OLDEST:
+        raise MissingDependency("this torch is too old", got=f"torch {text}", expected=_tested(), hint="pip install -U torch")
+    if version(text) > NEWEST:
+        warnings.warn(f"xla_torch is tested with {_tested()}; this is torch {text}", stacklevel=2)
+
+
+def private(root: Any, path: str) -> Any:
+    """What stands at a path of attributes below a module of torch. Raises MissingDependency where this torch lacks it."""
+    try:
+        return functools.reduce(getattr, path.split("."), root)
+    except AttributeError:
+        name = f"{root.__name__}.{path}"
+        raise MissingDependency(f"this torch has no {name}, which xla_torch needs", got=f"torch {torch.__version__}",
+                                expected=_tested(), hint="install one of these, or mend xla_torch/torch_private.py") from None
+
+
+check_version(torch.__version__)
+
+# ------------------------------------------------------------------------------------------------ transforms of torch.func
+
+transforms_are_active: Callable[[], bool] = private(torch, "_C._are_functorch_transforms_active")
+"""Whether a call happens inside torch.func.grad, vmap, jvp or the like."""
+
+is_wrapped: Callable[[torch.Tensor], bool] = private(torch, "_C._functorch.is_functorch_wrapped_tensor")
+"""Whether a tensor stands for another one inside a transform of torch.func."""
+
+is_batched: Callable[[torch.Tensor], bool] = private(torch, "_C._functorch.is_batchedtensor")
+"""Whether a wrapped tensor is one example's part of a batch."""
+
+unwrapped: Callable[[torch.Tensor], torch.Tensor] = private(torch, "_C._functorch.get_unwrapped")
+"""The tensor that a wrapped one stands for."""
+
+without_dead_wrappers: Callable[[tuple[Any, ...]], tuple[Any, ...]] = private(torch, "_functorch.utils.unwrap_dead_wrappers")
+"""Tensors without the wrappers of transforms that have ended."""
+
+_interpreters: Callable[[], Any] = private(torch, "_C._functorch.get_interpreter_stack")
+_VMAP: Any = private(torch, "_C._functorch.TransformType.Vmap")
+_no_transforms: Callable[[], Any] = private(torch, "_functorch.pyfunctorch.temporarily_clear_interpreter_stack")
+
+
+def innermost_is_vmap() -> bool:
+    """Whether the innermost transform that is on is torch.func.vmap."""
+    stack = _interpreters()
+    return bool(stack) and stack[-1].key() == _VMAP
+
+
+# ------------------------------------------------------------------------------------------------ modes
+
+_current_mode: Callable[[], Any] = private(torch, "utils._python_dispatch._get_current_dispatch_mode")
+_no_modes: Callable[[], Any] = private(torch, "utils._python_dispatch._disable_current_modes")
+private(forward_ad, "_current_level")
+
+
+def forward_mode_is_on() -> bool:
+    """Whether a level of forward-mode differentiation is open, so that tensors may have tangents."""
+    return forward_ad._current_level >= 0
+
+
+def is_watched() -> bool:
+    """Whether a transform of torch.func or a dispatch mode sees what torch computes."""
+    return transforms_are_active() or _current_mode() is not None
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """Within the block no transform of torch.func is on, no mode that makes other tensors, and no inference mode: what is made
+    there once and kept is made in the same way wherever it is first asked for."""
+    with _no_transforms(), _no_modes(), torch.inference_mode(False):
+        yield
+
+
+# ------------------------------------------------------------------------------------------------ calls
+
+
+def plain_apply(function: type[torch.autograd.Function]) -> Callable[..., Any]:
+    """What `function.apply` does where no transform is on, without looking at the signature of its `forward` each time."""
+    return super(torch.autograd.Function, function).apply  # pyright: ignore[reportAttributeAccessIssue]
+
+
+convolution: Callable[..., torch.Tensor] = private(torch, "_convolution")
+"""torch's convolutions with every choice as an argument, among them TF32, for which there is a global switch only."""
+
+
+# ------------------------------------------------------------------------------------------------ torch.distributed
+
+
+default_store: Any = (
+    private(torch.distributed, "distributed_c10d._get_default_store") if torch.distributed.is_available() else None)
+"""The key-value store of the processes that `torch.distributed.init_process_group` has joined. None where torch was built
+without torch.distributed, and so no process can have joined."""
+
+
+def set_timeout(options: Any, limit: Any) -> None:
+    """Let a process group that is made with these options wait so long, a `datetime.timedelta`."""
+    options._timeout = limit
+
+
+def all_gather_into(group: Any, output: torch.Tensor, given: torch.Tensor) -> Any:
+    """Begin to gather every process's array, one after another, in one output; returns the work to wait for."""
+    return group._allgather_base(output, given)
+
+
+def of_same_code(module: torch.nn.Module, changed: Callable[[Any], Any]) -> torch.nn.Module:
+    """A module with the same code and the same parameters and buffers, whose other attributes are what `changed` makes of them,
+    and so in all modules within it."""
+    made = object.__new__(module.__class__)  # a GraphModule would make a class of its own for each
+    made.__dict__.update({name: changed(given) for name, given in module.__dict__.items()})
+    inner = module._modules.items()
+    made.__dict__["_modules"] = {name: None if own is None else of_same_code(own, changed) for name, own in inner}
+    return made

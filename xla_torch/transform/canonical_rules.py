@@ -1,0 +1,66 @@
+"""The rewrites of single ops into canonical form.
+
+A rule takes an instruction and the operands it has by now. It gives the instructions that stand for it, each behind its
+operands and the result last, or None where the instruction is in canonical form already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..analysis.patterns import logistic_argument
+from ..hlo.ir import Instruction
+from ..hlo.rules import RuleTable
+from ..opcodes import elementwise, internal, movement
+from ..shape import Shape
+from .rewriter import kept_facts
+
+Rewrite = Callable[[Instruction, Sequence[Instruction]], list[Instruction] | None]
+
+REWRITES: RuleTable[Rewrite] = RuleTable("canonical form")
+
+
+@REWRITES.rule(elementwise.divide)
+def _written_out_logistic(instruction: Instruction, operands: Sequence[Instruction]) -> list[Instruction] | None:
+    """``1 / (1 + exp(-x))`` is ``logistic(x)``."""
+    x = logistic_argument(*operands)
+    return None if x is None else [_instead(instruction, elementwise.logistic, instruction.shape, x)]
+
+
+@REWRITES.rule(internal.bitcast)
+def _row_major_bitcast(instruction: Instruction, operands: Sequence[Instruction]) -> list[Instruction] | None:
+    """Memory read in another order, said without layouts: into the operand's memory order, and out of the result's."""
+    before, after = instruction.operands[0].shape.minor_to_major[::-1], instruction.shape.minor_to_major[::-1]
+    if _in_order(before) and _in_order(after) and not instruction.attributes:
+        return None
+    made: list[Instruction] = []
+    value = operands[0]
+    if not _in_order(before):
+        value = _transposed(instruction, value, before)
+        made.append(value)
+    value = _instead(instruction, internal.bitcast, _permuted(instruction.shape, after), value)
+    made.append(value)
+    if not _in_order(after):
+        made.append(_transposed(instruction, value, [after.index(d) for d in range(len(after))]))
+    return made
+
+
+def _transposed(origin: Instruction, value: Instruction, order: Sequence[int]) -> Instruction:
+    return _instead(origin, movement.transpose, _permuted(value.shape, order), value, {"dimensions": tuple(order)})
+
+
+def _in_order(order: Sequence[int]) -> bool:
+    return list(order) == sorted(order)
+
+
+def _permuted(shape: Shape, order: Sequence[int]) -> Shape:
+    """An array shape with its dimensions in another order."""
+    return shape.with_dimensions([shape.dimensions[d] for d in order], [shape.dynamic_flags[d] for d in order])
+
+
+def _instead(origin: Instruction, opcode: str, shape: Shape, operand: Instruction,
+             attributes: dict[str, Any] | None = None) -> Instruction:
+    """An instruction in the place of another one, with its name and facts."""
+    return Instruction(opcode, shape.without_layout(), [operand], attributes, origin.name, kept_facts(origin), origin.line,
+                       origin.column)

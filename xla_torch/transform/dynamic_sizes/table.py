@@ -1,0 +1,19 @@
+"""The tables of dynamic sizes: how an op is settled, and which sizes it keeps. `rules` fills them, the engine asks them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...hlo.ir import Instruction
+from ...hlo.rules import RuleTable
+from ..values import Value
+
+Rule = Callable[..., Value]
+"""From (settler, instruction, operands), where operands have settled sizes, to the instruction's value. An op without a rule
+is repeated over its operands as it is."""
+
+Source = Callable[[Instruction, int], tuple[Instruction, int] | None]
+"""From an instruction and a dimension of its result to an operand and the dimension of it that has the same size."""
+
+RULES: RuleTable[Rule] = RuleTable("dynamic size")
+SOURCES: RuleTable[Source] = RuleTable("source of a size")

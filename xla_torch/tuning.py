@@ -1,0 +1,155 @@
+"""Constants that decide when and how much, and never what: a program gives the same results whatever they are.
+
+Each says what it was weighed against, and which benchmark of `tests/benchmarks` shows it. Milliseconds are those of one thread
+of a server's CPU with other load on it: their ratios count.
+"""
+
+from __future__ import annotations
+
+import os
+
+# ------------------------------------------------------------------------------------------- exchanges between participants
+
+EXCHANGE_TIMEOUT = 60.0
+"""Seconds that a participant waits for the others of its group, and a program and its host for each other, unless users say
+otherwise. Chosen, not measured: members may still be compiling, and nobody watches a hang for longer."""
+
+POLL_INTERVAL = 0.2
+"""Seconds after which a thread that waits for other processes looks whether anybody has failed. Errors come as much later."""
+
+ANSWER_TIMEOUT = 3.0
+"""Seconds in which a process says that it is there, before an error names it as silent. Those that wait for an exchange look
+every `POLL_INTERVAL`."""
+
+INLINE_BYTES = 1 << 13
+"""Bytes up to which data travel with the message that announces them, and cost no operation of gloo (`collectives.py`: 4 KiB
+against 64 KiB between two processes)."""
+
+DIRECT_BYTES = 1 << 20
+"""Bytes of all members' data up to which they are swapped in one go. What counts then is how often members wait, and above it
+how often data are copied (`collectives.py`: 1 MiB)."""
+
+CHUNK_BYTES = 1 << 22
+"""Bytes that travel between two members at once: small enough for one chunk to be reduced while others travel, and large
+enough that beginning one costs nothing beside it (`collectives.py`: 64 MiB)."""
+
+CHUNKS_AHEAD = 3
+"""Chunks on their way at once: gloo works on two things at a time, and a third is ready when one of them ends."""
+
+COPIED_AT_ONCE = 1 << 14
+"""Elements up to which results for all members are made in one call and not one for each (`collectives.py`: 8 threads)."""
+
+REDUCED_AT_ONCE = 1 << 15
+"""Elements that are reduced and then copied to each result while they are in the processor's cache; too few for torch to wake
+its threads (`collectives.py`: 8 threads, 16 MiB)."""
+
+POOLED_BYTES = 1 << 20
+"""Bytes from which memory is used again: smaller memory comes from the allocator's own stores, which has pages already."""
+
+POOL_KEEPS = 1 << 28
+"""Bytes of unused memory that are kept at most: what one exchange of 64 MiB between four leaves behind."""
+
+# ------------------------------------------------------------------------------------------- memory
+
+LARGE = 1 << 15
+"""Elements from which an array costs more to write and to read back than to compute again: from here an elementwise result is
+written over an operand that dies, and arithmetic is done again on the way back instead of being kept (`constants.py`: four ops
+take 0.05 ms either way at 32 Ki elements, and 0.04 to 0.06 instead of 0.085 at 64 Ki)."""
+
+ACCUMULATED_FROM = 1 << 12
+"""Elements from which a sum that a loop carries is added to in place (`constants.py`: 200 sums take 0.63 ms instead of 0.51 at
+4 Ki elements, 0.59 instead of 0.94 at 16 Ki, 2.1 instead of 3.6 at 64 Ki)."""
+
+CONSTANT_UP_TO = 1 << 16
+"""Elements up to which what needs no operands (iota) is made once, with the program, and kept; larger ones are made in each run.
+Chosen, not measured: it weighs memory for as long as the program is kept against microseconds."""
+
+# ------------------------------------------------------------------------------------------- elementwise chains on the CPU
+
+BLOCKED_FROM = 1 << 19
+"""Elements of an array from which a chain of elementwise ops on it runs block by block (`constants.py`: ten ops take 2.3 ms whole
+and 2.9 in blocks at 512 Ki elements, 4.8 and 5.0 at 1 Mi, 30 and 20 at 4 Mi)."""
+
+BLOCK = 1 << 17
+"""Elements of a block: half of it for each of two cores fits a private cache with room for a few intermediates (`constants.py`:
+ten ops on 16 Mi elements take 110 to 140 ms with blocks of 2^14 to 2^20, the differences within what other load makes)."""
+
+LARGE_PAGES_FROM = 1 << 23
+"""Bytes of a result in blocks from which its memory is asked for in large pages: filling 64 MiB takes 11 ms then, and 26 in pages
+of 4 KiB, most of it until the system has given them."""
+
+# ------------------------------------------------------------------------------------------- regions on whole arrays
+
+COMBINED_AT_ONCE = 1 << 18
+"""Elements that a reduction by any combiner works on at a time on the CPU: what it writes then stays in the cache
+(`constants.py`: 4 Mi pairs of floats take 23 ms, 36 all at once, 32 by 2^17, 12 to 18 by 2^19 and 2^20)."""
+
+SHORT_WINDOW = 8
+"""Size of a window's side up to which its elements are combined one after another, and from which windows are put together of
+halves (`constants.py`: 0.6 to 1 ms at size 4 either way, 1.3 to 1.9 at 6; at 16, 4.1 against 1.3)."""
+
+MANY_UPDATES = 16
+"""Updates of one element from which a scatter by an associative combiner combines updates with each other first (`constants.py`:
+on the CPU the two ways cost the same, 6 ms for 16 updates of 4096 elements each. On an accelerator, each of the rounds that are
+saved waits for the device)."""
+
+SORTED_BY_NETWORK = 32
+"""Elements up to which an exchange network sorts them by any comparator, and above which partitions do (`constants.py`: 1000 rows
+of 32 take 13 ms against 25, of 128 55 against 113; for few long rows the network's n log^2 n elements count)."""
+
+RADIX_SORTED_FROM = 1 << 15
+"""Elements of a vector from which floats are sorted as integers on the CPU: torch then has a radix sort (`constants.py`: 1.5 ms
+against 1.1 at 16 Ki elements, 2.9 against 0.5 at 32 Ki, 121 against 28 at 1 Mi)."""
+
+COUNTERS_AT_ONCE = 1 << 15
+"""Counters that a random generator works on at a time on a CPU, so that its many passes stay in the cache (`constants.py`: 4 Mi
+words of Threefry take 75 ms, 98 by 2^14, 51 by 2^16 and 2^17, 133 all at once)."""
+
+# ------------------------------------------------------------------------------------------- programs of gradients
+
+BOUNDED_ROWS_BYTES = 1 << 20
+"""Bytes up to which what a loop keeps of its iterations stands in arrays where its condition only says how many there are at
+most; above it is kept on stacks, as long as they must be. Chosen, not measured: what may be reserved in vain."""
+
+SEGMENT = 32
+"""Iterations of which all rows are kept at once where a loop of unknown length is walked back in plain HLO. Chosen: about as many
+as there are snapshots, so that neither takes more memory than the other."""
+
+COMPARED_CONSTANTS = 64
+"""Elements up to which constants are compared by value when equal ops are made one. Chosen, not measured."""
+
+CONSTANT_OPERANDS = 16
+"""Instructions up to which rules look at an operand that is made of constants. Chosen, not measured."""
+
+SEARCHED_FOR_SYMMETRY = 256
+"""Instructions up to which it is looked whether a value depends on |x| only. Chosen, not measured."""
+
+# ------------------------------------------------------------------------------------------- native loops
+
+NATIVE_AFTER = float(os.environ.get("XLA_TORCH_NATIVE_AFTER", "0.005"))
+"""Seconds that a loop's steps take in torch, or will by their number, before it is compiled beside them; ``inf`` keeps loops in
+torch, and with ``0`` they wait for their code before the first step. A tenth of what compiling takes of another core: whoever
+runs a loop once so long is likely to do it again."""
+
+NATIVE_CALL = 2e-6
+"""Seconds that an op of a loop's body takes in torch at least."""
+
+NATIVE_UNDER = 2000.0
+"""Nanoseconds of work for each op of a loop's body up to which native code is faster: torch needs about 4 us for a call, and then
+computes several elements at once."""
+
+PIECES_FROM = 1 << 14
+"""Elements of an array from which arithmetic on it becomes native code, in one block with what stands around it. Torch needs 2 us
+for a call, and then as long again for 16 Ki elements."""
+
+# ------------------------------------------------------------------------------------------- loops of a few steps
+
+UNROLLED_STEPS = 8
+"""Steps up to which a loop of elementwise ops is written out, so that its ops run in blocks with those around it."""
+
+UNROLLED_OPS = 512
+"""Ops of all its steps up to which it is."""
+
+FOLDED_BY_A_LOOP_FROM = 1 << 12
+"""Elements from which several arrays are reduced to scalars by a loop, if the reducer is not associative: native code takes over
+a loop. Chosen, not measured: torch takes 30 us for each of them, and compiling about as long as 4 Ki of them."""
