@@ -6,6 +6,7 @@ import hashlib
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from support.distributed_programs import (
 from support.distributed_workers import Workers
 from xla_torch import Shape, ops, run_replicas
 from xla_torch.distributed import of_process_group, run_on_processes
+from xla_torch.distributed.control_plane import ControlPlane
 from xla_torch.errors import InvalidArgument
 from xla_torch.participants.exchange import NOWHERE
 from xla_torch.participants.exchanges import AllReduce
@@ -420,6 +422,26 @@ def test_numbers_that_do_not_fit_are_named(four: Workers) -> None:
     three = text_of("f32[2] negate(p)", "f32[2]", header=", num_partitions=3")
     four.start(program_for, [(three, {})] * 4)
     assert all("4 processes" in o[2] and "3 partitions" in o[2] for o in four.outcomes())
+
+
+def program_for_while_others_connect(text: str) -> None:
+    send = ControlPlane._send
+
+    def late(plane: ControlPlane, rank: int, kind: int, body: bytes) -> None:
+        if plane.rank == 3 and rank > 0 and b"connected" in body:
+            time.sleep(0.2)
+        send(plane, rank, kind, body)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ControlPlane, "_send", late)
+        program_for(text, {})
+
+
+def test_a_failure_while_others_still_connect(four: Workers) -> None:
+    # Process 0 is connected first, refuses the program and tells so before process 1 hears that process 3 is there.
+    text = text_of("f32[2] negate(p)", "f32[2]", header=", replica_count=2")
+    four.start(program_for_while_others_connect, [(text,)] * 4)
+    assert {kind for _, kind, _ in four.outcomes()} == {"InvalidArgument"}
 
 
 def test_without_a_process_group() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -30,9 +30,10 @@ class _ControlPlaneStore(dist.Store):
     A store that is a connection with a server serves one thread at a time, and one that waits keeps the others waiting.
     """
 
-    def __init__(self, control_plane: ControlPlane, failures: Failures, timeout: float):
+    def __init__(self, control_plane: ControlPlane, check: Callable[[], None], timeout: float):
+        """`check` raises where what is waited for will not come."""
         super().__init__()
-        self._control_plane, self._failures, self._seconds = control_plane, failures, timeout
+        self._control_plane, self._check, self._seconds = control_plane, check, timeout
 
     def set(self, key: str, value: bytes | str) -> None:
         self._control_plane.publish(key, value.encode() if isinstance(value, str) else bytes(value))
@@ -41,7 +42,7 @@ class _ControlPlaneStore(dist.Store):
         def ready() -> bytes | None:
             found = self._control_plane.published(key)
             if found is None:
-                self._failures.check()
+                self._check()
             return found
 
         value = self._control_plane.wait_for(ready, self._seconds)
@@ -58,14 +59,28 @@ class _ControlPlaneStore(dist.Store):
         return all(self._control_plane.published(key) is not None for key in keys)
 
 
+def _all_processes(size: int) -> tuple[int, ...]:
+    # No participants have these numbers.
+    return tuple(range(-size, 0))
+
+
+def _prefix(members: tuple[int, ...], kind: str) -> str:
+    return f"{kind} {members}"
+
+
+def _connected_key(place: int) -> str:
+    return f"connected {place}"
+
+
 class ProcessGroups:
     """The process groups of one process, made when they are first needed. CUDA tensors travel with NCCL if `nccl` is set, and
     through the CPU if not."""
 
     def __init__(self, control_plane: ControlPlane, failures: Failures, timeout: float, nccl: bool):
-        self._failures, self._timeout, self._nccl = failures, timeout, nccl
+        self._control_plane, self._failures, self._timeout, self._nccl = control_plane, failures, timeout, nccl
         # Kept here: torch.distributed holds its own part of the object only.
-        self._store = _ControlPlaneStore(control_plane, failures, timeout)
+        self._store = _ControlPlaneStore(control_plane, failures.check, timeout)
+        self._first_store = _ControlPlaneStore(control_plane, self._check_unconnected, timeout)
         self._backends: dict[Any, Backend] = {}
         self._lock = threading.Lock()
 
@@ -80,7 +95,7 @@ class ProcessGroups:
             found = self._backends.get(key)
         if found is None:
             size, place = len(members), members.index(number)
-            made = self._make(members, place, kind)
+            made = self._make(members, place, kind, self._store)
             found = (NcclBackend(made, size, place) if kind == "cuda" else
                      GlooBackend(made, size, place, lambda work: self._await(work, members)))
             with self._lock:
@@ -88,20 +103,31 @@ class ProcessGroups:
         return found
 
     def of_all(self, rank: int, size: int) -> GlooBackend:
-        """The backend of all processes, for transfers between two of them. Its group is named by no participants: both ends
-        must have it before either knows of the other."""
-        return GlooBackend(self._make(tuple(range(-size, 0)), rank, "cpu"), size, rank, self.await_transfer)
+        """The backend of all processes, for transfers between two of them: both ends must have it before either knows of the
+        other.
 
-    def _make(self, members: tuple[int, ...], place: int, kind: str) -> Any:
+        All processes make it before they do anything else. A participant that fails as soon as it has it stops none of those
+        that still wait for others: they connect, and where they refuse a program for the same reason, each says so itself.
+        """
+        made = self._make(_all_processes(size), rank, "cpu", self._first_store)
+        return GlooBackend(made, size, rank, self.await_transfer)
+
+    def _check_unconnected(self) -> None:
+        plane = self._control_plane
+        prefix = _prefix(_all_processes(plane.size), "cpu")
+        if any(plane.published(f"{prefix}/{_connected_key(rank)}") is None for rank in plane.gone):
+            self._failures.check()
+
+    def _make(self, members: tuple[int, ...], place: int, kind: str, store: _ControlPlaneStore) -> Any:
         try:
-            return self._connected(members, place, kind)
+            return self._connected(members, place, kind, store)
         except RuntimeError as error:
             self._failures.poll()
             raise ExecutionError(f"torch.distributed made no process group of participants {list(members)}",
                                  got=str(error).partition("\n")[0]) from None
 
-    def _connected(self, members: tuple[int, ...], place: int, kind: str) -> Any:
-        store = dist.PrefixStore(f"{kind} {members}", self._store)
+    def _connected(self, members: tuple[int, ...], place: int, kind: str, own: _ControlPlaneStore) -> Any:
+        store = dist.PrefixStore(_prefix(members, kind), own)
         limit = datetime.timedelta(seconds=self._timeout)
         if kind == "cuda":
             options = dist.ProcessGroupNCCL.Options()
@@ -110,8 +136,8 @@ class ProcessGroups:
         else:
             made = dist.ProcessGroupGloo(store, place, len(members), limit)
         # Who is connected may have nothing to do and leave, while others still connect, for whom its connection would break.
-        store.set(f"connected {place}", "")
-        store.wait([f"connected {other}" for other in range(len(members))], limit)
+        store.set(_connected_key(place), "")
+        store.wait([_connected_key(other) for other in range(len(members))], limit)
         return made
 
     def await_transfer(self, work: Any) -> None:
