@@ -2,18 +2,21 @@
 
 A documented function that gets tensors instead of XlaOps becomes a computation of this one op, with the tensors as its
 parameters. It is built once for each set of other arguments, shapes and dtypes, and run at once; gradients flow through it.
+A call with plain tensors alone that has been seen before goes straight to what it comes to, a few torch calls.
 """
 
 from __future__ import annotations
 
 import enum
 import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
+from . import torch_private
 from .computation import XlaComputation
 from .dtypes import type_from_torch
 from .errors import InvalidArgument
@@ -21,6 +24,7 @@ from .functions._documented import run_at_once_with
 from .hlo.ir import Module, Token
 from .hlo_builder import Builder, XlaOp
 from .opcodes import control
+from .running.program import Run
 from .shape import Shape
 
 
@@ -49,7 +53,46 @@ def run_at_once(build: Callable[..., Any], name: str, args: Sequence[Any], kwarg
         computation, several = _one_op(build, name, frozen[0], frozen[1], specs)
     anywhere = not any(isinstance(v, torch.Tensor) for v in values)
     result = computation(*values, device=torch.get_default_device() if anywhere else None)
+    if values and len(values) == len(args) and not kwargs and not several:
+        _remember(build, args, computation)
     return list(result) if several else result
+
+
+# ------------------------------------------------------------------------------------------- calls that have been seen
+
+
+_MOST_READY = 4096
+
+_ready: dict[tuple[Any, ...], Run] = {}
+
+_facts = operator.attrgetter("__class__", "dtype", "shape", "device", "requires_grad")
+"""What a call on a tensor depends on, besides the modes of torch."""
+
+
+def run_ready(build: Callable[..., Any], args: Sequence[Any]) -> torch.Tensor | None:
+    """The result of a call that has been seen before, with plain tensors alone and where torch does nothing but compute; None
+    for any other. What a call costs beside torch's own is here."""
+    if not args or type(args[0]) is not torch.Tensor or torch.compiler.is_compiling():
+        return None
+    try:
+        run = _ready.get((build, *map(_facts, args)))
+    except (AttributeError, TypeError):  # something else than a tensor, or of unknown size
+        return None
+    if run is None or torch_private.does_more_than_compute():
+        return None
+    return run(*args)[0]
+
+
+def _remember(build: Callable[..., Any], args: Sequence[torch.Tensor], computation: XlaComputation) -> None:
+    # Subclasses compute in ways of their own, and what requires grad is recorded.
+    if any(type(value) is not torch.Tensor or value.requires_grad for value in args) or torch.compiler.is_compiling():
+        return
+    run = computation.bare_run(args[0].device)
+    if run is None:
+        return
+    if len(_ready) >= _MOST_READY:
+        _ready.clear()
+    _ready[build, *map(_facts, args)] = run
 
 
 class _Mark(int):
@@ -119,4 +162,4 @@ def _parameter_shape(name: str, spec: tuple[tuple[int, ...], torch.dtype] | None
 
 _one_op_cached = functools.lru_cache(maxsize=4096)(_one_op)
 
-run_at_once_with(run_at_once, torch.Tensor, Token)
+run_at_once_with(run_at_once, run_ready, torch.Tensor, Token)

@@ -30,7 +30,7 @@ from .running import dynamo
 from .running.annotated_code import annotated_code
 from .running.autograd_bridge import call_with_autograd, is_differentiated
 from .running.members import Member
-from .running.program import EAGER, Backend, Program
+from .running.program import EAGER, Backend, Program, Run
 from .shape import ProgramShape, Shape
 from .torch_private import is_wrapped, unwrapped
 from .transform.other_readers import for_other_readers
@@ -163,6 +163,13 @@ class XlaComputation:
         shapes = [leaf for leaf in self._result.leaves() if leaf.is_array]
         return tuple(numerics.numpy_from_storage(numerics.to_storage(r, s.element_type), s.element_type)
                      for r, s in zip(results, shapes, strict=True))
+
+    def bare_run(self, device: torch.device) -> Run | None:
+        """What a call comes to where nothing is differentiated: flat tensors, whose number, shapes and types are as they must
+        be, to a tuple with the result. None where a call does more: it looks at values, or its result is no array."""
+        if self._wider or not self._result.is_array or not isinstance(self._runs, Program):
+            return None
+        return self._runs.runner(device)
 
     # ---- at the door
 

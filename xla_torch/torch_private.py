@@ -86,11 +86,18 @@ def innermost_is_vmap() -> bool:
 _current_mode: Callable[[], Any] = private(torch, "utils._python_dispatch._get_current_dispatch_mode")
 _no_modes: Callable[[], Any] = private(torch, "utils._python_dispatch._disable_current_modes")
 private(forward_ad, "_current_level")
+_any_autocast: Callable[[], bool] = private(torch, "_C._is_any_autocast_enabled")
 
 
 def forward_mode_is_on() -> bool:
     """Whether a level of forward-mode differentiation is open, so that tensors may have tangents."""
     return forward_ad._current_level >= 0
+
+
+def does_more_than_compute() -> bool:
+    """Whether a call on tensors that do not require grad is more than that: tangents go through it, a transform of torch.func is
+    on, or autocast."""
+    return forward_ad._current_level >= 0 or _any_autocast() or transforms_are_active()
 
 
 def is_watched() -> bool:

@@ -9,6 +9,7 @@ import torch
 import xla_torch
 from xla_torch import F32, S32, U32, Shape, XlaBuilder, ops
 from xla_torch.errors import InvalidArgument
+from xla_torch.functions import _documented
 from xla_torch.hlo_builder import lift, region_of
 
 F = Shape.array(F32, [3])
@@ -166,3 +167,65 @@ def test_gradients_flow_through_functions_on_tensors():
 def test_errors_of_functions_on_tensors_are_the_same():
     with pytest.raises(InvalidArgument, match="add"):
         ops.Add(torch.zeros(2), torch.zeros(3))
+
+
+# ------------------------------------------------------------------------------------------- calls that have been seen
+
+X = torch.tensor([[1.001, 2.0], [3.0, 4.0]])
+W = torch.tensor([[0.5, 1.25], [2.0, -1.0]])
+
+
+def product(x):
+    return ops.Dot(x, W)
+
+
+def gradient():
+    x = X.clone().requires_grad_()
+    product(x).sum().backward()
+    return x.grad
+
+
+def tangent():
+    return torch.func.jvp(product, (X,), (torch.ones(2, 2),))[1]
+
+
+def under(context, function):
+    with context:
+        return function()
+
+
+SUMS = W.sum(1).expand(2, 2)
+
+
+SEEN_CALLS = {
+    "again": (lambda: product(X), X @ W),
+    "other values": (lambda: product(X + 1), (X + 1) @ W),
+    "another shape": (lambda: product(X[:1]), X[:1] @ W),
+    "another type": (lambda: ops.Dot(X.double(), W.double()), X.double() @ W.double()),
+    "a number": (lambda: ops.Mul(X, 2.0), X * 2),
+    "requires grad": (gradient, SUMS),
+    "tangents": (tangent, torch.ones(2, 2) @ W),
+    "torch.func.grad": (lambda: torch.func.grad(lambda x: product(x).sum())(X), SUMS),
+    "torch.func.vmap": (lambda: torch.func.vmap(product)(torch.stack([X, X + 1])), torch.stack([X, X + 1]) @ W),
+    "autocast": (lambda: under(torch.autocast("cpu", torch.bfloat16), lambda: product(X)), X @ W),
+    "inference mode": (lambda: under(torch.inference_mode(), lambda: product(X)), X @ W),
+    "no grad": (lambda: under(torch.no_grad(), lambda: product(X.clone().requires_grad_())), X @ W),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*")  # torch's own, in forward mode
+@pytest.mark.parametrize("name", SEEN_CALLS)
+def test_a_call_that_has_been_seen_is_the_same_in_every_mode(name):
+    call, want = SEEN_CALLS[name]
+    for _ in range(2):
+        product(X)
+        torch.testing.assert_close(call(), want)
+    torch.testing.assert_close(product(X), X @ W)
+
+
+def test_a_call_that_has_been_seen_goes_straight_to_torch(monkeypatch):
+    product(X)
+    monkeypatch.setattr(_documented._immediate, "run", None)
+    torch.testing.assert_close(product(X), X @ W)
+    with pytest.raises(TypeError, match="NoneType"):
+        product(X.double())

@@ -31,21 +31,28 @@ def _nothing_runs(build: Build, name: str, args: Sequence[Any], kwargs: dict[str
                           expected="an XlaOp, or a builder", hint="xla_torch.ops has the functions that take tensors too")
 
 
+def _nothing_is_ready(build: Build, args: Sequence[Any]) -> Any:
+    return None
+
+
 @dataclasses.dataclass
 class _Immediate:
     """What runs a documented function at once, and the types of the values that it runs on."""
 
     types: tuple[type, ...] = ()
+    run_ready: Callable[[Build, Sequence[Any]], Any] = _nothing_is_ready
     run: Callable[[Build, str, Sequence[Any], dict[str, Any], Sequence[Any]], Any] = _nothing_runs
 
 
 _immediate = _Immediate()
 
 
-def run_at_once_with(run: Callable[[Build, str, Sequence[Any], dict[str, Any], Sequence[Any]], Any], *types: type) -> None:
-    """Install what runs documented functions on values of these types: `run(build, name, args, kwargs, values)`. What can
-    only build programs stands below what can run them, and so does not know it."""
-    _immediate.run, _immediate.types = run, types
+def run_at_once_with(run: Callable[[Build, str, Sequence[Any], dict[str, Any], Sequence[Any]], Any],
+                     run_ready: Callable[[Build, Sequence[Any]], Any], *types: type) -> None:
+    """Install what runs documented functions on values of these types: `run(build, name, args, kwargs, values)`, and before
+    that `run_ready(build, args)`, which gives the result of a call that it knows, and else None. What can only build programs
+    stands below what can run them, and so does not know it."""
+    _immediate.run, _immediate.run_ready, _immediate.types = run, run_ready, types
 
 
 # ------------------------------------------------------------------------------------------- the door
@@ -176,6 +183,10 @@ def documented(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        if not kwargs:
+            result = _immediate.run_ready(build, args)
+            if result is not None:
+                return result
         builder = None
         if args and (isinstance(args[0], Builder) or (leads and args[0] is None)):
             builder, args = args[0], args[1:]

@@ -238,6 +238,10 @@ class Program:
         """The results, without autograd."""
         return plainly(self._runs, self._make_run, device, *tensors)
 
+    def runner(self, device: torch.device) -> Run:
+        """What `run` calls, which must be called without autograd and autocast."""
+        return self._runs.get(device, self._make_run)
+
     def run_freeing(self, tensors: list[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]:
         """Like `run`, on a list that is emptied: what nobody else holds is freed after its last use, during the run."""
         return plainly(self._freeing_runs, self._make_freeing_run, device, tensors)
