@@ -71,6 +71,10 @@ class ExecutionError(XlaError, RuntimeError):
     """A failure while a program runs."""
 
 
+class LimitError(XlaError, RuntimeError):
+    """More than a limit allows: of this package (`tuning.py`), of the machine's memory, or set by the user (`limits`)."""
+
+
 class InternalError(XlaError, RuntimeError):
     """A defect of xla_torch itself; the error behind it is chained."""
 

@@ -20,6 +20,7 @@ from .hlo.ir import Computation, Instruction, live_instructions, unique_names
 from .hlo.literal import Literal, SizeLiteral
 from .hlo.numbers import constant_of
 from .hlo.schema import schema_of
+from .limits import charge
 from .opcodes import comparison, control, elementwise, movement
 from .opcodes.shapes import merge_size, require_arrays
 from .shape import UNBOUNDED, Shape
@@ -176,6 +177,7 @@ class Builder:
             if number in self._parameters:
                 raise InvalidArgument(f"parameter {number} already registered", subject=movement.parameter)
             self._parameters[number] = instruction
+        charge()
         self.instructions.append(instruction)
         return XlaOp(self, instruction)
 

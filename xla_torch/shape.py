@@ -14,7 +14,8 @@ from collections.abc import Hashable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
-from .errors import HloSyntaxError, InvalidArgument
+from . import tuning
+from .errors import HloSyntaxError, InvalidArgument, LimitError
 from .sizes import Size, index_of, unnamed
 from .types import BUFFER, OPAQUE_TYPE, TOKEN, TUPLE, PrimitiveType, require_element_type, type_from_text
 
@@ -120,6 +121,9 @@ class Shape:
     tuple_shapes: tuple[Shape, ...] = ()
 
     def __post_init__(self) -> None:
+        if self.tuple_shapes and (self.leaf_count > tuning.TUPLE_LEAVES or self.depth > tuning.TUPLE_DEPTH):
+            raise LimitError("a tuple is too large", subject="Shape", got=f"{self.leaf_count} arrays, {self.depth} tuples deep",
+                             expected=f"at most {tuning.TUPLE_LEAVES} arrays, {tuning.TUPLE_DEPTH} deep")
         if self.layout is not None and len(self.layout.minor_to_major) != len(self.dimensions):
             count = len(self.layout.minor_to_major)
             raise InvalidArgument(f"Dimensions size is {len(self.dimensions)}, but minor to major size is {count}",
@@ -217,6 +221,16 @@ class Shape:
     def true_rank(self) -> int:
         """The older name of the true number of dimensions."""
         return self.true_number_of_dimensions
+
+    @cached_property
+    def leaf_count(self) -> int:
+        """How many shapes in it are no tuples."""
+        return sum(s.leaf_count for s in self.tuple_shapes) if self.is_tuple else 1
+
+    @cached_property
+    def depth(self) -> int:
+        """How many tuples stand in each other."""
+        return 1 + max((s.depth for s in self.tuple_shapes), default=0) if self.is_tuple else 0
 
     @cached_property
     def is_static(self) -> bool:

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import linecache
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 import torch.distributed
+import torch.fx.graph_module
 from torch.autograd import forward_ad
 
 from .errors import MissingDependency
@@ -152,3 +155,31 @@ def of_same_code(module: torch.nn.Module, changed: Callable[[Any], Any]) -> torc
     inner = module._modules.items()
     made.__dict__["_modules"] = {name: None if own is None else of_same_code(own, changed) for name, own in inner}
     return made
+
+
+# ------------------------------------------------------------------------------------------------ modules of torch.fx
+
+_sources: dict[str, str] = private(torch.fx.graph_module, "_loader.eval_cache")
+_lines: dict[str, Any] = linecache.cache
+
+
+class LoweredModule(torch.fx.GraphModule):
+    """A GraphModule whose modules inside are complete, and which leaves nothing behind.
+
+    torch compiles all modules inside once more with each that is made around them: in time quadratic in how deep they stand, and
+    exponential where they are shared. And it keeps the source of every module for as long as the process lives.
+    """
+
+    def _recompile_submodules(self) -> list[Any]:
+        return []
+
+    def recompile(self) -> Any:
+        code = super().recompile()
+        forward = type(self).forward
+        weakref.finalize(forward, _forget, forward.__code__.co_filename).atexit = False
+        return code
+
+
+def _forget(filename: str) -> None:
+    _sources.pop(filename, None)
+    _lines.pop(filename, None)

@@ -124,6 +124,26 @@ CONSTANT_OPERANDS = 16
 SEARCHED_FOR_SYMMETRY = 256
 """Instructions up to which it is looked whether a value depends on |x| only. Chosen, not measured."""
 
+# ------------------------------------------------------------------------------------------- how large programs may become
+
+OPENED_INSTRUCTIONS = 1 << 19
+"""Instructions that a program may have once its calls are opened. Chosen: ten times the largest training steps, and a minute of
+lowering. Calls of calls grow exponentially with the text, and what takes longer than anybody waits must say so."""
+
+MADE_INSTRUCTIONS = 1 << 21
+"""Instructions that are made in one piece of work: one gradient, one lowering. Chosen: several times the above."""
+
+NATIVE_INSTRUCTIONS = 1 << 12
+"""Instructions of a loop's body, with all loops and branches inside, up to which it may become native code. Chosen: the C
+compiler
+takes seconds from here."""
+
+TUPLE_LEAVES = 1 << 16
+"""Arrays in a tuple. Chosen: tuples of tuples grow exponentially with the text, and arguments of large models are thousands."""
+
+TUPLE_DEPTH = 100
+"""Tuples in tuples. Chosen: far from where Python ends recursion."""
+
 # ------------------------------------------------------------------------------------------- native loops
 
 NATIVE_AFTER = float(os.environ.get("XLA_TORCH_NATIVE_AFTER", "0.005"))

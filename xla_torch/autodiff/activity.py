@@ -15,12 +15,18 @@ from grad_rules._table import TABLE, GradientKind, operand_positions
 from ..analysis.channel_pairs import channel_pairs
 from ..hlo.ir import Computation, Instruction
 from .flags import Facts, Flags, any_of, both, differentiable, either, spread
+from .once import kept_by_rules
 from .structure import structural
 
 
 def analyse(computation: Computation, arguments: Sequence[Flags], result: Flags = True) -> Facts:
     """Facts where the flagged arguments are differentiated and the flagged parts of the result have a cotangent
     (True stands for all parts)."""
+    return _analysed(computation, tuple(arguments), result)
+
+
+@kept_by_rules
+def _analysed(computation: Computation, arguments: tuple[Flags, ...], result: Flags) -> Facts:
     active, pairs = activity(computation, arguments), channel_pairs(computation)
     facts = Facts(active, _demanded(computation, active, result, []), pairs)
     sent: list[Instruction] = []
@@ -47,8 +53,13 @@ def _demanded(computation: Computation, active: dict[Instruction, Flags], result
 
 def activity(computation: Computation, arguments: Sequence[Flags]) -> dict[Instruction, Flags]:
     """For each instruction, which of its parts depend on the flagged parts of the arguments by way of rules and channels."""
+    return _activities(computation, tuple(arguments))
+
+
+@kept_by_rules
+def _activities(computation: Computation, arguments: tuple[Flags, ...]) -> dict[Instruction, Flags]:
     pairs = channel_pairs(computation)
-    came = {p.done for p in pairs if p.send is None and any_of(tuple(arguments))}  # who knows what that depends on
+    came = {p.done for p in pairs if p.send is None and any_of(arguments)}  # who knows what that depends on
     while True:
         active = _activity(computation, arguments, came)
         more = came | {p.done for p in pairs if p.send is not None and p.done is not None and any_of(active[p.send])}

@@ -23,6 +23,7 @@ from .cotangents import Cotangent, add, materialised, parts_of
 from .engine import Recording
 from .flags import Flags, both, differentiable, either, flags_of, present, spread
 from .forward import flagged, tangent_shapes, values_and_tangents, with_tangents
+from .once import kept_by_rules
 from .options import GradientOptions
 from .sharing import SharingBuilder
 from .structure import ForwardPass, ReversePass, Structural, Tangent, region_kind
@@ -106,28 +107,35 @@ class _Back:
         """Emit it; the cotangents of `sources`."""
         given = [part for part in self.ct if isinstance(part, XlaOp)]
         operands = [make_tuple(self.builder, [*values, *given]) for values in taken]
-        branches = [self._branch(branch, operand.shape, values, flags) for branch, operand, values, flags in
+        number = {source: k for k, source in enumerate(self.sources)}
+        wanted, shapes = tuple(part is not None for part in self.ct), tuple(s.shape.without_layout() for s in self.sources)
+        branches = [_walked_back(branch, operand.shape, tuple(number.get(v.instruction) for v in values), shapes, flags, wanted,
+                                 self.options)
+                    for branch, operand, values, flags in
                     zip(branches_of(self.instruction), operands, taken, active, strict=True)]
-        shape = Shape.tuple([s.shape.without_layout() for s in self.sources])
+        shape = Shape.tuple(shapes)
         chosen = _emit(self.builder, self.instruction, [as_op(self.builder, selector), *operands], branches, shape)
         return [element(chosen, k) for k in range(len(self.sources))]
-
-    def _branch(self, branch: Computation, shape: Shape, values: list[XlaOp], active: Flags) -> Computation:
-        """One branch: its forward computation again, then back."""
-        builder = SharingBuilder(f"{branch.name}_backward")
-        whole = builder.parameter(0, shape, "operands")
-        inside = [element(whole, k) for k in range(len(shape.tuple_shapes))]
-        forward, given = inside[:len(values)], iter(inside[len(values):])
-        recording = Recording(builder, branch, [list(forward)], [active], tuple(part is not None for part in self.ct),
-                              self.options)
-        (found,) = recording.backward(tuple(None if part is None else next(given) for part in self.ct))
-        sums: dict[Instruction, Cotangent] = {}
-        for value, part in zip(values, parts_of(found, len(values)), strict=True):
-            sums[value.instruction] = add(sums.get(value.instruction), part)
-        results = [materialised(builder, sums.get(s), s.shape.without_layout()) for s in self.sources]
-        return builder.finish(as_op(builder, results))
 
     def shared_out(self, found: list[XlaOp], taken: list[list[XlaOp]]) -> list[Cotangent]:
         """The sources' cotangents as cotangents of the branches' operands, each handed over once."""
         left: dict[Instruction, Cotangent] = dict(zip(self.sources, found, strict=True))
         return [tuple(left.pop(value.instruction, None) for value in values) for values in taken]
+
+
+@kept_by_rules
+def _walked_back(branch: Computation, shape: Shape, numbers: tuple[int | None, ...], shapes: tuple[Shape, ...], active: Flags,
+                 wanted: tuple[bool, ...], options: GradientOptions) -> Computation:
+    """One branch: its forward computation again, then back, from its operands and the cotangents that are `wanted`, a tuple of
+    this shape, to the cotangents of values of these `shapes`. `numbers` says which of these the operands are."""
+    builder = SharingBuilder(f"{branch.name}_backward")
+    whole = builder.parameter(0, shape, "operands")
+    inside = [element(whole, k) for k in range(len(shape.tuple_shapes))]
+    forward, given = inside[:len(numbers)], iter(inside[len(numbers):])
+    recording = Recording(builder, branch, [list(forward)], [active], wanted, options)
+    (found,) = recording.backward(tuple(next(given) if there else None for there in wanted))
+    sums: dict[int, Cotangent] = {}
+    for number, part in zip(numbers, parts_of(found, len(numbers)), strict=True):
+        if number is not None:
+            sums[number] = add(sums.get(number), part)
+    return builder.finish(as_op(builder, [materialised(builder, sums.get(k), s) for k, s in enumerate(shapes)]))

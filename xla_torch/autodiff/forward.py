@@ -34,6 +34,7 @@ from .activity import activity, differentiable_operands
 from .cotangents import fitted, frozen, is_zero, materialised, parts_of
 from .engine import Recording
 from .flags import Flags, any_of, differentiable, flags_of, present
+from .once import kept_by_rules
 from .residuals import needs, rebuild
 from .sharing import SharingBuilder
 from .structure import Tangent, structural
@@ -223,6 +224,7 @@ def _made_of_constants(instruction: Instruction) -> list[Instruction]:
 # ------------------------------------------------------------------------------------------------ regions and tuples
 
 
+@kept_by_rules
 def with_tangents(computation: Computation, inside: Flags, outside: Flags) -> Computation:
     """A loop's body or a branch with the flagged elements' tangents behind the values, in its operand (`inside`) and its result
     (`outside`), which are flat tuples."""
@@ -237,6 +239,7 @@ def with_tangents(computation: Computation, inside: Flags, outside: Flags) -> Co
     return builder.finish(make_tuple(builder, [*values, *tangents]))
 
 
+@kept_by_rules
 def on_values(condition: Computation, shape: Shape, count: int) -> Computation:
     """A loop's condition for a carry with tangents behind its first `count` elements."""
     builder = Builder(condition.name)

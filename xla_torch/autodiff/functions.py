@@ -48,9 +48,14 @@ class _Spelled(NamedTuple):
 
 
 class _Outlining(Rewriter):
-    """Puts calls in the place of spellings. `found` says whether there were any."""
+    """Puts calls in the place of spellings. `found` says whether there were any, `made` what regions became, which may be
+    shared."""
 
     found = False
+
+    def __init__(self, builder: Builder):
+        super().__init__(builder)
+        self.made: dict[Computation, tuple[Computation, bool]] = {}
 
     def rebuilt(self, computation: Computation) -> Computation:
         parameters = [self.builder.parameter(k, p.shape, p.name) for k, p in enumerate(computation.parameters)]
@@ -77,10 +82,15 @@ class _Outlining(Rewriter):
         return super().visit(instruction, operands, arguments)
 
     def _region(self, region: Region) -> Computation:
-        inner = _Outlining(SharingBuilder(region.computation.name))
-        found = inner.rebuilt(region.computation)
-        self.found |= inner.found
-        return found if inner.found else region.computation
+        computation = region.computation
+        if computation not in self.made:
+            inner = _Outlining(SharingBuilder(computation.name))
+            inner.made = self.made
+            made = inner.rebuilt(computation)
+            self.made[computation] = (made if inner.found else computation), inner.found
+        made, found = self.made[computation]
+        self.found |= found
+        return made
 
     def _call(self, computation: Computation, root: Instruction, spelled: _Spelled, operands: Sequence[Value]) -> Value:
         alone = _outlined(computation, root, spelled)

@@ -18,6 +18,7 @@ from ..hlo_builder import XlaOp
 from .activity import activity
 from .cotangents import Cotangent
 from .flags import Flags, any_of
+from .once import kept_by_rules
 
 Dimensions = tuple[int, ...]
 
@@ -32,12 +33,13 @@ def shielded(computation: Computation, active: Callable[[], Sequence[Flags]], ct
     if not shared:
         return list(found)
     dimensions = given[0].shape.dimensions
-    if any(ct.shape.dimensions != dimensions for ct in given) or not keeps_places(computation, active(), dimensions):
+    if any(ct.shape.dimensions != dimensions for ct in given) or not keeps_places(computation, tuple(active()), dimensions):
         return list(found)
     return [joined(shared, part) if isinstance(part, XlaOp) and part.shape.dimensions == dimensions else part for part in found]
 
 
-def keeps_places(computation: Computation, active: Sequence[Flags], dimensions: Dimensions) -> bool:
+@kept_by_rules
+def keeps_places(computation: Computation, active: tuple[Flags, ...], dimensions: Dimensions) -> bool:
     """Whether everything that is differentiated in a computation is an array of these dimensions, each element of which depends
     on elements at its own place only."""
     flags = activity(computation, active)
@@ -50,8 +52,8 @@ def _keeps(instruction: Instruction, sources: Sequence[Instruction], flags: dict
     if instruction.is_parameter or instruction.is_tuple or instruction.is_element or forwarded(instruction) is not None:
         return True
     if is_loop(instruction):
-        return keeps_places(loop_of(instruction).body, [flags[instruction]], dimensions)
+        return keeps_places(loop_of(instruction).body, (flags[instruction],), dimensions)
     if is_call(instruction):
-        return keeps_places(callee(instruction), [flags[o] for o in instruction.operands], dimensions)
+        return keeps_places(callee(instruction), tuple(flags[o] for o in instruction.operands), dimensions)
     return instruction.schema.elementwise and all(
         i.shape.is_array and i.shape.dimensions == dimensions for i in (instruction, *sources))

@@ -9,8 +9,8 @@ that depend on the batch cannot.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, TypeVar
 
 from .. import functions as ops
 from ..errors import UnsupportedError, XlaError
@@ -26,6 +26,8 @@ from ..transform.values import Value, as_op, element, elements_of, leaves, make_
 from ..types import S32
 from .table import RULES
 
+_Made = TypeVar("_Made")
+
 Mapped = bool | list[Any]
 """Whether a value has the batch dimension; for a tuple a list, element by element."""
 
@@ -38,9 +40,11 @@ class Batch(Rewriter):
     """
 
     def __init__(self, builder: Builder, computation: Computation, size: int, arguments: Sequence[Value],
-                 mapped: Sequence[Mapped]):
+                 mapped: Sequence[Mapped], made: dict[Hashable, Any] | None = None):
         super().__init__(builder)
         self.size = size
+        self.made: dict[Hashable, Any] = {} if made is None else made
+        """What became of regions: of one that is shared, once."""
         self.values: dict[Instruction, Value] = {}
         self.mapped: dict[Instruction, Mapped] = {}
         for instruction in needed_instructions(computation):
@@ -53,7 +57,15 @@ class Batch(Rewriter):
 
     def again(self, builder: Builder, computation: Computation, arguments: Sequence[Value], mapped: Sequence[Mapped]) -> Batch:
         """A run of another computation, for the same examples and by the same rules."""
-        return type(self)(builder, computation, self.size, arguments, mapped)
+        return type(self)(builder, computation, self.size, arguments, mapped, self.made)
+
+    def once(self, make: Callable[..., _Made], computation: Computation, carry: Shape, flags: Mapped | Sequence[Mapped],
+             *others: Any) -> _Made:
+        """What `make` makes of a region with this carry, of which these parts are batched: once, however many run it."""
+        key = make, computation, carry.key, *map(_frozen, (flags, *others))
+        if key not in self.made:
+            self.made[key] = make(self, computation, carry, flags, *others)
+        return self.made[key]
 
     def _run(self, instruction: Instruction) -> tuple[Value, Mapped]:
         values, mapped = [self.values[o] for o in instruction.operands], [self.mapped[o] for o in instruction.operands]
@@ -136,17 +148,17 @@ class Batch(Rewriter):
         flags, shapes, differs = list(mapped), instruction.shape.tuple_shapes, False
         while True:
             carry = _batched_tuple(shapes, flags, self.size)
-            differs = differs or _condition_differs(self, condition, carry, flags)
+            differs = differs or self.once(_condition_differs, condition, carry, flags)
             after = [True] * len(flags) if differs else [
-                a or b for a, b in zip(flags, _body_flags(self, body, carry, flags), strict=True)]
+                a or b for a, b in zip(flags, self.once(_body_flags, body, carry, flags), strict=True)]
             if after == flags:
                 break
             flags = after
         if differs and not all(s.is_array for s in shapes):
             raise UnsupportedError("a loop with a token cannot run a different number of times for each example")
         operand = make_tuple(self.builder, list(leaves(self.filled(initial, instruction.shape, mapped, flags))))
-        batched = {Role.CONDITION: _batched_condition(self, condition, carry, flags, differs),
-                   Role.BODY: _batched_body(self, body, condition if differs else None, carry, flags)}
+        batched = {Role.CONDITION: self.once(_batched_condition, condition, carry, flags, differs),
+                   Role.BODY: self.once(_batched_body, body, carry, flags, condition if differs else None)}
         whole = self.builder.append(Instruction(
             instruction.opcode, carry, [operand.instruction], with_regions(instruction, lambda region: batched[region.role]),
             instruction.name, kept_facts(instruction)))
@@ -158,9 +170,9 @@ class Batch(Rewriter):
             return self._every_branch(instruction, values, mapped), [True] * len(instruction.shape.tuple_shapes)
         shapes = [_batched_tuple(b.parameters[0].shape.tuple_shapes, m, self.size)
                   for b, m in zip(branches, mapped[1:], strict=True)]
-        each = [_body_flags(self, b, s, m) for b, s, m in zip(branches, shapes, mapped[1:], strict=True)]
+        each = [self.once(_body_flags, b, s, m) for b, s, m in zip(branches, shapes, mapped[1:], strict=True)]
         flags = [any(column) for column in zip(*each, strict=True)]
-        batched = iter([_branch(self, b, s, m, flags) for b, s, m in zip(branches, shapes, mapped[1:], strict=True)])
+        batched = iter([self.once(_branch, b, s, m, flags) for b, s, m in zip(branches, shapes, mapped[1:], strict=True)])
         operands = [as_op(self.builder, v).instruction for v in values]
         whole = self.builder.append(Instruction(
             instruction.opcode, _batched_tuple(instruction.shape.tuple_shapes, flags, self.size), operands,
@@ -220,8 +232,8 @@ def _batched_condition(batch: Batch, condition: Computation, carry: Shape, flags
     return run.builder.finish(result)
 
 
-def _batched_body(batch: Batch, body: Computation, condition: Computation | None, carry: Shape,
-                  flags: Sequence[bool]) -> Computation:
+def _batched_body(batch: Batch, body: Computation, carry: Shape, flags: Sequence[bool],
+                  condition: Computation | None) -> Computation:
     """The body for all examples; where a condition is given, examples that are done keep what they have."""
     run = _inside(batch, body, carry, flags)
     found = list(leaves(run.filled(run.result, body.root.shape, run.result_mapped, list(flags))))
@@ -285,6 +297,10 @@ def chosen(pred: XlaOp, yes: XlaOp, no: XlaOp) -> XlaOp:
 def any_mapped(mapped: Mapped) -> bool:
     """Whether any part of a value has the batch dimension."""
     return any(leaves(mapped))
+
+
+def _frozen(value: Any) -> Hashable:
+    return tuple(map(_frozen, value)) if isinstance(value, (list, tuple)) else value
 
 
 def _arrays_mapped(shape: Shape) -> Mapped:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from ..shape import ProgramShape, Shape
+from ..sizes import unnamed
 from .schema import OpSchema, Trait, schema_of
 from .structure import GET_TUPLE_ELEMENT, PARAMETER, TUPLE
 
@@ -143,6 +144,24 @@ def kept_with_computation(analysis: Callable[[Computation], _Found]) -> Callable
             findings[analysis] = analysis(computation)
         return findings[analysis]
     return asked
+
+
+def kept_with_arguments(analysis: Callable[..., _Found]) -> Callable[..., _Found]:
+    """The same for an analysis of a computation and of other hashable arguments. Computations that many others use are walked
+    once then, and not once for each way to them, of which there may be exponentially many."""
+    @functools.wraps(analysis)
+    def asked(computation: Computation, *arguments: Any) -> _Found:
+        findings, key = computation.findings.setdefault(asked, {}), _key(arguments)
+        if key not in findings:
+            findings[key] = analysis(computation, *arguments)
+        return findings[key]
+    return asked
+
+
+def _key(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_key, value))
+    return value.key if isinstance(value, Shape) else unnamed(value)
 
 
 class Module:

@@ -17,12 +17,13 @@ from typing import Any
 
 import torch
 import torch.fx
-from torch.fx import Graph, GraphModule, Node
+from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 
 from .. import tuning
 from ..native.compiled import is_available
 from ..sizes import Size
+from ..torch_private import LoweredModule
 from .kernels.blocked import blocked
 from .kernels.marks import ELEMENTWISE
 from .memory import OUT_VARIANTS, out_variant, plan_memory
@@ -239,7 +240,7 @@ def _extract(root: torch.nn.Module, graph: Graph, chain: _Chain, name: str) -> N
     plan_memory(body, fresh_outputs=False, large=1)
     while hasattr(root, name):
         name += "_"
-    root.add_module(name, GraphModule(inner, body, "Block"))
+    root.add_module(name, LoweredModule(inner, body, "Block"))
     with graph.inserting_before(chain.nodes[-1]):
         module = graph.create_node("get_attr", name)
         specs = tuple(n.meta["array"] for n in results)

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Sequence
 
 import torch
 import torch.fx
 
 from .. import tuning
 from ..analysis.loops import CountedLoop, Limit, counted_loop, counters, invariant_carries, limits
+from ..analysis.opened import size_with_regions
 from ..errors import UnsupportedError
 from ..hlo.ir import Computation, Instruction
+from ..hlo.regions import loop_of
 from ..hlo.schema import Trait
 from ..hlo.structure import CONSTANT
 from ..hlo.tree import arrays, from_arrays
@@ -25,7 +27,7 @@ from ..native.compiled import is_available
 from ..native.elements import Unfit
 from ..native.loops import Source, loop_source
 from ..shape import Shape
-from ..sizes import MARK, Size
+from ..sizes import MARK, Size, unnamed
 from ..types import S32, S64
 from .emit import Tracer, is_of_sizes
 from .kernels import loops
@@ -44,22 +46,55 @@ class _Inputs:
     """The flat inputs of a sub-program: what stands for each inside, and which outer values are passed for them."""
 
     def __init__(self, outer: Tracer, name: str):
-        self.outer, self.inner, self.name = outer, Tracer(outer.device), name
+        self.outer, self.inner, self.name = outer, outer.inside(), name
         self.passed: list[Value] = []
 
     def bind(self, value: Value, shape: Shape, label: str) -> Value:
         """The inside value for an outer leaf that does not change: constants as they are, others as an input."""
-        if isinstance(value, torch.Tensor) or (isinstance(value, Splat) and isinstance(value.scalar, Number)):
+        passed = _passed(value)
+        if not passed:
             return value
-        if isinstance(value, Splat) and isinstance(value.scalar, Host):
-            inside = self.inner.placeholder(label, shape)
-            self.passed.append(value.scalar.value)
-            return Splat(Host(inside, value.scalar.low, value.scalar.high), value.dims)
-        if isinstance(value, Splat):
-            self.passed.append(value.scalar)
-            return Splat(self.inner.placeholder(label, shape), value.dims)
-        self.passed.append(value)
-        return self.inner.placeholder(label, shape)
+        self.passed += passed
+        inside = self.inner.placeholder(label, shape)
+        if not isinstance(value, Splat):
+            return inside
+        scalar = value.scalar
+        return Splat(Host(inside, scalar.low, scalar.high) if isinstance(scalar, Host) else inside, value.dims)
+
+
+def _passed(value: Value) -> list[Value]:
+    """What of an outer leaf that does not change is handed to a sub-program: nothing of a constant, see `_Inputs.bind`."""
+    if isinstance(value, torch.Tensor) or (isinstance(value, Splat) and isinstance(value.scalar, Number)):
+        return []
+    if isinstance(value, Splat):
+        return [value.scalar.value if isinstance(value.scalar, Host) else value.scalar]
+    return [value]
+
+
+class _Same:
+    """An object as a part of a key: itself and no equal one."""
+
+    def __init__(self, held: object):
+        self.held = held
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.held is other.held
+
+    def __hash__(self) -> int:
+        return id(self.held)
+
+
+def _bound(value: Value) -> Hashable:
+    """What a sub-program is made for when this leaf is bound in it: a constant's value, and how any other is given."""
+    if isinstance(value, torch.Tensor):
+        return _Same(value)
+    if not isinstance(value, Splat):
+        return None
+    scalar = value.scalar
+    if isinstance(scalar, Host):
+        return "host", unnamed(scalar.low), unnamed(scalar.high), unnamed(value.dims)
+    kind = (type(scalar), repr(scalar)) if isinstance(scalar, Number) and not isinstance(scalar, Size) else None
+    return kind, _Same(scalar) if isinstance(scalar, Size) else None, unnamed(value.dims)
 
 
 def lower_while(instruction: Instruction, init: Value, condition: Computation, body: Computation) -> Value:
@@ -71,25 +106,18 @@ def lower_while(instruction: Instruction, init: Value, condition: Computation, b
     loop = _Loop(outer, instruction, init, counted)
     if counted is not None and loop.source is None and _is_short_chain(instruction, counted, body):
         return loop.unrolled(body)
-    inputs, result = loop.trace(body, "body")
-    results = tuple(result) if instruction.shape.is_tuple else (result,)
-    outputs = tuple(inputs.inner.materialise(v, s) for k in loop.varying for v, s in arrays(results[k], loop.shapes[k]))
+    module, overwritten, tests = outer.once(loop.key(), loop.modules)
     first = len(loop.counters)
-    module, overwritten = inputs.inner.finish_loop_body(outputs, f"{instruction.name}_body", first)
     carried = tuple(_owned(outer, v, slot in overwritten) for slot, v in enumerate(loop.carried()))
     step = outer.submodule(f"{instruction.name}_body", module)
     if counted is not None:
         counter = (counted.start, counted.start + counted.step * counted.trip_count, counted.step)
-        final = outer.emit(loops.counted_loop, step, counter, carried, tuple(inputs.passed), *loop.native(overwritten))
+        final = outer.emit(loops.counted_loop, step, counter, carried, loop.passed(), *loop.native(overwritten))
         first = 0
     else:
-        tests, holds = loop.trace(condition, "condition")
-        on_host = isinstance(holds, Splat) and isinstance(holds.scalar, Host)
-        holds = holds.scalar.value if on_host else tests.inner.materialise(holds, condition.root.shape)
-        test = outer.submodule(f"{instruction.name}_condition", tests.inner.finish((holds,), "Condition"))
-        # Both sub-programs bind the same outer values in the same order, so one list serves both.
+        test = outer.submodule(f"{instruction.name}_condition", tests)
         starts, steps = tuple(c.start for c in loop.counters), tuple((c.step, c.bits) for c in loop.counters)
-        final = outer.emit(loops.while_loop, test, step, starts, steps, carried, tuple(inputs.passed), *loop.native(overwritten))
+        final = outer.emit(loops.while_loop, test, step, starts, steps, carried, loop.passed(), *loop.native(overwritten))
     final.node.meta["owned"] = frozenset(first + slot for slot in overwritten)
     return loop.result(final, first)
 
@@ -125,6 +153,7 @@ class _Loop:
             self.counters = self._counters()
         on_host = {counter.index for counter in self.counters}
         self.varying = [k for k in range(len(self.shapes)) if k not in self.fixed and k not in on_host]
+        self.bound = sorted(self.fixed - on_host)
         self.source = self._native_source()
 
     def _counters(self) -> list[_Counter]:
@@ -169,6 +198,30 @@ class _Loop:
         """The first values of what is passed from iteration to iteration."""
         return [self.outer.materialise(leaf, s) for k in self.varying for leaf, s in arrays(self.elements[k], self.shapes[k])]
 
+    def passed(self) -> tuple[Value, ...]:
+        """What is handed to both sub-programs as it is, in the order in which they bind it."""
+        return tuple(p for k in self.bound for v, _ in arrays(self.inside[k], self.shapes[k]) for p in _passed(v))
+
+    def key(self) -> Hashable:
+        """What the sub-programs are made of: loops that agree in it share them."""
+        bound = tuple(_bound(v) for k in self.bound for v, _ in arrays(self.inside[k], self.shapes[k]))
+        counters = tuple((c.index, c.step, c.bits, unnamed(c.seen), unnamed(c.inside)) for c in self.counters)
+        return loop_of(self.instruction), self.instruction.shape.key, self.counted is None, tuple(self.varying), counters, bound
+
+    def modules(self) -> tuple[torch.nn.Module, set[int], torch.nn.Module | None]:
+        """The body, which carries it overwrites, and the condition where the loop needs one, as programs of their own."""
+        condition, body = loop_of(self.instruction)
+        inputs, result = self.trace(body, "body")
+        results = tuple(result) if self.tuple else (result,)
+        outputs = tuple(inputs.inner.materialise(v, s) for k in self.varying for v, s in arrays(results[k], self.shapes[k]))
+        step = inputs.inner.finish_loop_body(outputs, f"{self.instruction.name}_body", len(self.counters))
+        if self.counted is not None:
+            return *step, None
+        tests, holds = self.trace(condition, "condition")
+        on_host = isinstance(holds, Splat) and isinstance(holds.scalar, Host)
+        holds = holds.scalar.value if on_host else tests.inner.materialise(holds, condition.root.shape)
+        return *step, tests.inner.finish((holds,), "Condition")
+
     def trace(self, computation: Computation, what: str) -> tuple[_Inputs, Value]:
         """The inputs and the value of the body or the condition, as a program of its own."""
         inputs = _Inputs(self.outer, what)
@@ -180,10 +233,9 @@ class _Loop:
         for k in self.varying:
             leaves = [inputs.inner.placeholder(f"carry_{k}", s) for _, s in arrays(self.elements[k], self.shapes[k])]
             inside[k] = from_arrays(leaves, self.shapes[k])
-        for k in sorted(self.fixed):
-            if inside[k] is None:
-                leaves = [inputs.bind(v, s, f"fixed_{k}") for v, s in arrays(self.inside[k], self.shapes[k])]
-                inside[k] = from_arrays(leaves, self.shapes[k])
+        for k in self.bound:
+            leaves = [inputs.bind(v, s, f"fixed_{k}") for v, s in arrays(self.inside[k], self.shapes[k])]
+            inside[k] = from_arrays(leaves, self.shapes[k])
         return inputs, inputs.inner.run(computation, [tuple(inside) if self.tuple else inside[0]])
 
     def unrolled(self, body: Computation) -> Value:
@@ -201,6 +253,8 @@ class _Loop:
         if is_of_sizes(self.instruction):  # its source would be about one size
             return None
         if self.outer.device.type != "cpu" or not self.tuple or not is_available():
+            return None
+        if max(map(size_with_regions, loop_of(self.instruction))) > tuning.NATIVE_INSTRUCTIONS:
             return None
         try:
             source = loop_source(self.instruction, frozenset(self.fixed))
@@ -270,18 +324,26 @@ def lower_conditional(instruction: Instruction, selector: Value, operands: Seque
         index = loops.branch_index(selector.scalar, len(branches))
         return evaluator().run(branches[index], [operands[index]])
     outer = _tracer(instruction)
-    modules, passed = [], []
+    modules: list[Value] = []
+    passed: list[tuple[Value, ...]] = []
     for number, (operand, branch) in enumerate(zip(operands, branches, strict=True)):
-        shape = branch.parameters[0].shape
-        inputs = _Inputs(outer, "branch")
-        leaves = [inputs.bind(v, s, f"operand_{k}") for k, (v, s) in enumerate(arrays(operand, shape))]
-        result = inputs.inner.run(branch, [from_arrays(leaves, shape)])
-        outputs = tuple(inputs.inner.materialise(v, s) for v, s in arrays(result, instruction.shape))
-        module = inputs.inner.finish(outputs, "Branch")
+        given = [v for v, _ in arrays(operand, branch.parameters[0].shape)]
+        key = branch, instruction.shape.key, tuple(map(_bound, given))
+        module = outer.once(key, lambda branch=branch, given=given: _branch(outer, branch, given, instruction.shape))
         modules.append(outer.submodule(f"{instruction.name}_branch_{number}", module))
-        passed.append(tuple(inputs.passed))
+        passed.append(tuple(p for v in given for p in _passed(v)))
     test = selector.scalar.value if isinstance(selector, Splat) and isinstance(selector.scalar, Host) else outer.materialise(
         selector, instruction.operands[0].shape)
     result = outer.emit(loops.conditional, test, tuple(modules), tuple(passed))
     count = sum(leaf.is_array for leaf in instruction.shape.leaves())
     return from_arrays([result[k] for k in range(count)], instruction.shape)
+
+
+def _branch(outer: Tracer, branch: Computation, given: Sequence[Value], result: Shape) -> torch.fx.GraphModule:
+    """A branch as a program of its own, for operands that are given as these leaves."""
+    shape = branch.parameters[0].shape
+    inputs = _Inputs(outer, "branch")
+    shapes = [leaf for leaf in shape.leaves() if leaf.is_array]
+    leaves = [inputs.bind(v, s, f"operand_{k}") for k, (v, s) in enumerate(zip(given, shapes, strict=True))]
+    found = inputs.inner.run(branch, [from_arrays(leaves, shape)])
+    return inputs.inner.finish(tuple(inputs.inner.materialise(v, s) for v, s in arrays(found, result)), "Branch")

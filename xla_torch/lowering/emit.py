@@ -10,7 +10,7 @@ import keyword
 import math
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import torch
@@ -25,6 +25,7 @@ from ..hlo.schema import OPS
 from ..hlo.structure import CONSTANT
 from ..shape import Shape
 from ..sizes import Size
+from ..torch_private import LoweredModule
 from ..types import PrimitiveType
 from . import numerics
 from .blocking import block_elementwise
@@ -108,6 +109,20 @@ class Tracer(Evaluator):
         super().__init__(device)
         self.root = root or torch.nn.Module()
         self.trace = _Graph(self.root)
+        self.made: dict[Hashable, Any] = {}
+        """Sub-programs by what they are made of: those of shared computations are made once (`inside`)."""
+
+    def inside(self) -> Tracer:
+        """A tracer for a sub-program."""
+        inner = Tracer(self.device)
+        inner.made = self.made
+        return inner
+
+    def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """What was made for the key in this program or one inside it, or what `make` makes now."""
+        if key not in self.made:
+            self.made[key] = make()
+        return self.made[key]
 
     def placeholder(self, name: str, shape: Shape) -> torch.fx.Proxy:
         node = self.trace.graph.placeholder(identifier(name))
@@ -159,7 +174,7 @@ class Tracer(Evaluator):
 
     def subprogram(self, computation: Computation, run: Callable[[Runner, Sequence[Value]], tuple[Value, ...]]) -> Value:
         """`run` traced as a program of its own; the value that stands for it."""
-        inner = Tracer(self.device)
+        inner = self.inside()
         inputs = [inner.placeholder(p.name, leaf) for p in computation.parameters for leaf in p.shape.leaves() if leaf.is_array]
         with inner.installed():
             module = inner.finish(run(inner, inputs), "Region")
@@ -185,7 +200,7 @@ class Tracer(Evaluator):
             self._block(graph)
         plan_memory(graph, fresh_outputs)
         hold_sizes(self.root, graph)
-        return torch.fx.GraphModule(self.root, graph, class_name)
+        return LoweredModule(self.root, graph, class_name)
 
     def finish_loop_body(self, outputs: tuple[Any, ...], class_name: str, first: int) -> tuple[torch.fx.GraphModule, set[int]]:
         """Close a loop body whose carries are the inputs from number `first` on; also returns which of them the body
@@ -195,7 +210,7 @@ class Tracer(Evaluator):
         self._block(graph)
         plan_memory(graph, fresh_outputs=False)
         hold_sizes(self.root, graph)
-        return torch.fx.GraphModule(self.root, graph, identifier(class_name)), overwritten
+        return LoweredModule(self.root, graph, identifier(class_name)), overwritten
 
     def _block(self, graph: torch.fx.Graph) -> None:
         if self.device.type == "cpu":

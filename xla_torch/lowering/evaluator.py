@@ -25,6 +25,7 @@ from ..hlo.literal import Literal, SizeLiteral
 from ..hlo.schema import OPS, OpSchema, Trait
 from ..hlo.structure import CONSTANT
 from ..hlo.tree import mapped
+from ..limits import charge
 from ..opcodes.dynamic import INT32_MAX
 from ..shape import Shape
 from ..types import PrimitiveType
@@ -64,8 +65,11 @@ class Evaluator:
         Errors are raised with the instruction's name and place: torch's as ExecutionError, any other than XlaError as
         InternalError, both chained.
         """
+        charge()
         try:
             return self.computed(instruction, operands)
+        except (RecursionError, MemoryError):
+            raise
         except XlaError as error:
             raise error.located(instruction.subject, instruction.where) from error.__cause__
         except Exception as error:

@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 import torch
 import torch.fx
-from torch.fx import Graph, GraphModule, Node
+from torch.fx import Graph, Node
 
 from ..native.elements import NAMES, number
 from ..native.functions import used_in
 from ..native.loops import TYPES
+from ..torch_private import LoweredModule
 from ..types import F32, F64, PRED, S8, S16, S32, S64, U8, PrimitiveType
 from .kernels import elementwise
 from .kernels.pieces import NativePiece, piece
@@ -106,7 +107,7 @@ def _extract(root: torch.nn.Module, graph: Graph, nodes: list[Node], name: str) 
     plan_memory(body, fresh_outputs=False, large=1)
     dtypes = tuple(n.meta["array"][1] for n in results)
     arrays = [bool(i.meta["array"][0]) for i in inputs]
-    module = GraphModule(torch.nn.Module(), body, "Piece")
+    module = LoweredModule(torch.nn.Module(), body, "Piece")
     root.add_module(name, NativePiece(_source(nodes, inputs, results), module, arrays, dtypes))
     with graph.inserting_after(nodes[-1]):
         call = graph.call_function(piece, (graph.create_node("get_attr", name), tuple(inputs), (None,) * len(results)))

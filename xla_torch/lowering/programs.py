@@ -12,6 +12,7 @@ from ..errors import DeviceError
 from ..hlo.ir import Computation, Token
 from ..hlo.tree import arrays, grouped, places
 from ..shape import UNBOUNDED, Shape
+from ..torch_private import LoweredModule
 from ..types import PrimitiveType
 from . import bodies, numerics  # noqa: F401  (importing `bodies` fills the lowering table)
 from .emit import Tracer
@@ -42,7 +43,7 @@ def freeing(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
     for node in module.graph.nodes:
         if node.op != "placeholder":
             inside[node] = graph.node_copy(node, inside.__getitem__)
-    return torch.fx.GraphModule(module, graph, "Program")
+    return LoweredModule(module, graph, "Program")
 
 
 def _argument(tracer: Tracer, name: str, shape: Shape) -> Value:

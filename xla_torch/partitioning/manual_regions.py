@@ -18,7 +18,7 @@ import numpy as np
 
 from ..batching.engine import Batch, Mapped, any_mapped
 from ..errors import InvalidArgument, UnsupportedError, XlaError
-from ..hlo.ir import Computation, Instruction, Module
+from ..hlo.ir import Computation, Instruction, Module, kept_with_computation
 from ..hlo.mesh_sharding import Mesh, parse_manual_axes, parse_sdy_shardings
 from ..hlo.regions import has_regions_of_values, is_loop
 from ..hlo.replica_groups import Groups
@@ -262,6 +262,7 @@ def _holder(holders: Mapping[tuple[int, int], int], group: int, tile: int) -> in
     return holders[group, tile]
 
 
+@kept_with_computation
 def _differs_within(computation: Computation) -> bool:
     """Whether partitions that begin with the same may have different values inside."""
     return any(i.opcode == partition_id or i.opcode in COLLECTIVES or is_border(i)

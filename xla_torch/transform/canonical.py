@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..analysis.named_functions import say_where_from
+from ..analysis.opened import check_size
 from ..hlo.ir import Computation, Instruction
 from ..hlo.regions import (
     Region,
@@ -42,6 +43,8 @@ from .values import Value, as_op, elements_of, flat_shape, leaves, regrouped
 
 def canonicalize(computation: Computation) -> Computation:
     """The computation in canonical form, itself where it has it. Parameters and result keep their shapes, also tuple shapes."""
+    if not computation.is_canonical:
+        check_size(computation)
     if is_canonical(computation):
         return computation
     result = rebuilt(computation, Canonicalizer)
@@ -55,7 +58,14 @@ def without_calls(computation: Computation) -> Computation:
 
 
 class Canonicalizer(Rewriter):
-    """Opens calls, brings loops and branches into canonical form, and applies the rewrites of single ops."""
+    """Opens calls, brings loops and branches into canonical form, and applies the rewrites of single ops.
+
+    A computation that several loops or branches run has one canonical form, which they share: `made`.
+    """
+
+    def __init__(self, builder: Builder):
+        super().__init__(builder)
+        self.made: dict[tuple[Computation, bool], Computation] = {}
 
     def visit(self, instruction: Instruction, operands: list[Value], arguments: Sequence[Value]) -> Value:
         if is_call(instruction):
@@ -107,11 +117,19 @@ class Canonicalizer(Rewriter):
 
     def region(self, region: Region) -> Computation:
         """A loop's or branch's computation: one flat tuple in and, unless it is a condition, one out."""
+        key = region.computation, region.gives_result
+        if key not in self.made:
+            self.made[key] = self._region(region)
+        return self.made[key]
+
+    def _region(self, region: Region) -> Computation:
         computation = region.computation
         builder = Builder(computation.name)
         (original,) = computation.parameters
         whole = builder.parameter(0, flat_shape(original.shape), original.name)
-        result = self.within(builder).entered(computation, [regrouped(leaves(elements_of(whole)), original.shape)])
+        inside = self.within(builder)
+        inside.made = self.made
+        result = inside.entered(computation, [regrouped(leaves(elements_of(whole)), original.shape)])
         return builder.finish(as_op(builder, list(leaves(result)) if region.gives_result else result))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..hlo.inference import has_effect
-from ..hlo.ir import Computation, Instruction, reachable
+from ..hlo.ir import Computation, Instruction, kept_with_arguments, reachable
 from ..hlo.regions import Region, is_branching, is_loop, loop_of, with_regions
 from ..hlo_builder import Builder
 from .rewriter import Rewriter, kept_facts, rebuilt
@@ -32,7 +32,11 @@ def without_dead_carries(computation: Computation) -> Computation:
 
 
 class _Slimmer(Rewriter):
-    """Rebuilds a computation and the loops in it."""
+    """Rebuilds a computation and the loops in it. What is made of a region is `made` once, though several may run it."""
+
+    def __init__(self, builder: Builder):
+        super().__init__(builder)
+        self.made: dict[tuple[Computation, bool, tuple[int, ...] | None], Computation] = {}
 
     def run(self, computation: Computation, arguments: Sequence[Value]) -> Value:
         live, read = _live(computation, [computation.root])
@@ -52,20 +56,31 @@ class _Slimmer(Rewriter):
         return values
 
     def branch(self, region: Region) -> Computation:
-        return rebuilt(region.computation, type(self))
+        return self._once(region, None)
 
     def loop(self, loop: Instruction, initial: list[Any], wanted: set[int]) -> Value:
         """The loop with the carries that are read; the others have their first values, or none."""
         kept = _needed_carries(loop, wanted)
-        regions = with_regions(loop, lambda region: self._slim(region, kept))
+        regions = with_regions(loop, lambda region: self._once(region, tuple(kept)))
         carry = make_tuple(self.builder, [as_op(self.builder, initial[k]) for k in kept])
         found = elements_of(self.builder.append(Instruction(
             loop.opcode, carry.shape, [carry.instruction], regions, loop.name, kept_facts(loop), loop.line, loop.column)))
         assert isinstance(found, list)
         return [found[kept.index(k)] if k in kept else first for k, first in enumerate(initial)]
 
+    def _once(self, region: Region, kept: tuple[int, ...] | None) -> Computation:
+        """A branch, or a loop's condition or body over the kept carries."""
+        key = region.computation, region.gives_result, kept
+        if key not in self.made:
+            self.made[key] = rebuilt(region.computation, self._within) if kept is None else self._slim(region, kept)
+        return self.made[key]
+
+    def _within(self, builder: Builder) -> _Slimmer:
+        inside = type(self)(builder)
+        inside.made = self.made
+        return inside
+
     def _slim(self, region: Region, kept: Sequence[int]) -> Computation:
-        """A loop's condition or body over the kept carries."""
         computation = region.computation
         builder, (parameter,) = Builder(computation.name), computation.parameters
         shapes = parameter.shape.tuple_shapes
@@ -73,7 +88,7 @@ class _Slimmer(Rewriter):
         carry: list[Any] = [element(given, kept.index(k)) if k in kept else None for k in range(len(shapes))]
         root = computation.root
         targets = [root.operands[k] for k in kept] if region.gives_result and root.is_tuple else [root]
-        values = type(self)(builder).results(*_live(computation, targets), [carry])
+        values = self._within(builder).results(*_live(computation, targets), [carry])
         results = [values[t] for t in targets]
         return builder.finish(as_op(builder, results[0] if targets == [root] else results))
 
@@ -129,20 +144,21 @@ def _read_by(reader: Instruction, value: Instruction) -> set[int]:
     return {reader.attributes["index"]} if reader.is_element else _all_of(value)
 
 
-def _carries_read(computation: Computation, targets: Iterable[Instruction]) -> set[int]:
+@kept_with_arguments
+def _carries_read(computation: Computation, targets: tuple[Instruction, ...]) -> frozenset[int]:
     """Which carries a loop's condition or body needs for these targets and its effects."""
     (carry,) = computation.parameters
-    return set().union(*(_read_by(i, carry) for i in _live(computation, targets)[0] if carry in i.operands))
+    return frozenset().union(*(_read_by(i, carry) for i in _live(computation, targets)[0] if carry in i.operands))
 
 
 def _needed_carries(loop: Instruction, wanted: set[int]) -> list[int]:
     """The carries that the wanted ones, the condition and effects are computed from."""
     condition, body = loop_of(loop)
-    needed = wanted | _carries_read(condition, [condition.root])
+    needed = wanted | _carries_read(condition, (condition.root,))
     if not body.root.is_tuple:
         return list(range(len(loop.shape.tuple_shapes)))
     while True:
-        more = needed | _carries_read(body, [body.root.operands[k] for k in needed])
+        more = needed | _carries_read(body, tuple(body.root.operands[k] for k in sorted(needed)))
         if more == needed:
             return sorted(needed)
         needed = more

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+from ..analysis.opened import check_size
 from ..errors import UnsupportedError, XlaError
 from ..hlo.custom_calls import registered, target_of
 from ..hlo.ir import Computation, Instruction, reachable
@@ -28,6 +29,7 @@ def expand(computation: Computation, stays: Callable[[str], bool]) -> Computatio
     target `stays` a custom call, since the caller has a rule of its own for it. The computation itself where it is so."""
     if not any(_meaning(i, stays) for c in reachable([computation]) for i in c.instructions):
         return canonicalize(computation)
+    check_size(computation)
     result = rebuilt(computation, lambda builder: Expander(builder, stays))
     result.is_canonical = True
     return result

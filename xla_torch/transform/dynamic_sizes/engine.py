@@ -17,7 +17,7 @@ Unbounded dimensions need none of this: whatever meets one has its size, or size
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 from ... import functions as ops
@@ -65,6 +65,7 @@ class Settler(Rewriter):
         super().__init__(builder)
         self._sizes: dict[tuple[int, int], XlaOp] = {}
         self._known_origins: dict[tuple[int, int], _Origins] = {}
+        self._regions: dict[tuple[Computation, Hashable], Computation] = {}
 
     def visit(self, instruction: Instruction, operands: list[Value], arguments: Sequence[Value]) -> Value:
         if instruction.is_parameter or instruction.is_tuple or instruction.is_element:
@@ -203,10 +204,15 @@ class Settler(Rewriter):
         return self.append(instruction, operands, shape, attributes)
 
     def region(self, computation: Computation, shape: Shape) -> Computation:
-        """A computation of one parameter, which now has this shape."""
-        builder = Builder(computation.name)
-        whole = builder.parameter(0, shape, computation.parameters[0].name)
-        return builder.finish(as_op(builder, type(self)(builder).run(computation, [elements_of(whole)])))
+        """A computation of one parameter, which now has this shape. Those who share it, share the result."""
+        key = computation, shape.key
+        if key not in self._regions:
+            builder = Builder(computation.name)
+            whole = builder.parameter(0, shape, computation.parameters[0].name)
+            inside = type(self)(builder)
+            inside._regions = self._regions
+            self._regions[key] = builder.finish(as_op(builder, inside.run(computation, [elements_of(whole)])))
+        return self._regions[key]
 
 
 # ------------------------------------------------------------------------------------------------ shapes
