@@ -159,8 +159,7 @@ def of_same_code(module: torch.nn.Module, changed: Callable[[Any], Any]) -> torc
 
 # ------------------------------------------------------------------------------------------------ modules of torch.fx
 
-_sources: dict[str, str] = private(torch.fx.graph_module, "_loader.eval_cache")
-_lines: dict[str, Any] = linecache.cache
+_loader: Any = private(torch.fx.graph_module, "_loader")
 
 
 class LoweredModule(torch.fx.GraphModule):
@@ -181,5 +180,5 @@ class LoweredModule(torch.fx.GraphModule):
 
 
 def _forget(filename: str) -> None:
-    _sources.pop(filename, None)
-    _lines.pop(filename, None)
+    _loader.eval_cache.pop(filename, None)
+    linecache.cache.pop(filename, None)

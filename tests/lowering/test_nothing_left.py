@@ -47,10 +47,10 @@ def test_memory_is_flat() -> None:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
     for number in range(2_000):
-        load_run_discard(number % 50)
+        load_run_discard(number % 50, 1)
     gc.collect()
     before = peak()
     for number in range(20_000):
-        load_run_discard(number % 50)
+        load_run_discard(number % 50, 1)
     gc.collect()
     assert peak() - before < 8 << 10, "KiB"  # it was 6.6 KiB and more for each of them

@@ -94,13 +94,40 @@ def test_large_tuples_are_refused() -> None:
 
 
 def test_what_is_made_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each piece of work has an account of its own, also within another one's, which has the larger."""
-    few(30, monkeypatch)
-    program = xla_torch.parse_hlo(programs.calls(2))
-    program(X)
-    with pytest.raises(LimitError, match="too many instructions"), counting("this"):
+    """Each piece of work has an account of its own, and parts of another one are on that one's."""
+    few(60, monkeypatch)
+    for _ in range(5):
         xla_torch.parse_hlo(programs.calls(3))(X)
-        xla_torch.parse_hlo(programs.calls(3))(X)
+
+    def often() -> None:
+        for _ in range(5):
+            xla_torch.parse_hlo(programs.calls(3))(X)
+
+    with counting("this"), pytest.raises(LimitError, match="too many instructions"):
+        often()
+
+
+def test_deep_calls() -> None:
+    """Ten thousand calls in each other run, print, and have gradients."""
+    program = xla_torch.parse_hlo(programs.chain(10_000))
+    x = X.clone().requires_grad_()
+    found = program(x)
+    found.sum().backward()
+    torch.testing.assert_close(found, torch.sin(X))
+    torch.testing.assert_close(x.grad, torch.cos(X))
+    assert summary(program)
+    assert len(xla_torch.parse_hlo(program.to_hlo_text()).module.computations) == 10_002
+
+
+@pytest.mark.parametrize("depth", [400, 2000])
+@pytest.mark.parametrize("build", [programs.nested_loops, programs.conditionals])
+def test_deep_regions_are_refused(build: Callable[[int], str], depth: int) -> None:
+    with pytest.raises(LimitError, match="too deep"):
+        xla_torch.parse_hlo(build(depth))(X)
+
+
+def test_nested_loops() -> None:
+    torch.testing.assert_close(xla_torch.parse_hlo(programs.nested_loops(30))(X), -X)
 
 
 def test_places_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

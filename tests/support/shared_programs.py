@@ -64,12 +64,19 @@ def loops(n: int) -> str:
     return _program(WHILE, [_twice(k, op) for k in range(1, n + 1)], f"call(%x), to_apply=%f{n}")
 
 
+def nested_loops(n: int) -> str:
+    """One loop in each other."""
+    deeper = [f"%f{k} (x: f32[4]) -> f32[4] {{\n  %x = f32[4] parameter(0)\n"
+              f"  ROOT %r = f32[4] while(%x), condition=%goes_on, body=%f{k - 1}\n}}" for k in range(1, n + 1)]
+    return _program(WHILE, deeper, f"call(%x), to_apply=%f{n}")
+
+
 def reductions(n: int) -> str:
     """One reduction, whose combiner calls combiners."""
     head = "(x: f32[], y: f32[]) -> f32[] {\n  %x = f32[] parameter(0)\n  %y = f32[] parameter(1)\n"
     combiners = [f"%f0 {head}  ROOT %r = f32[] add(%x, %y)\n}}"]
-    combiners += [f"%f{k} {head}  %a = f32[] call(%x, %y), to_apply=%f{k - 1}\n  ROOT %r = f32[] call(%a, %x), to_apply=%f{k - 1}\n}}"
-                  for k in range(1, n + 1)]
+    combiners += [f"%f{k} {head}  %a = f32[] call(%x, %y), to_apply=%f{k - 1}\n"
+                  f"  ROOT %r = f32[] call(%a, %x), to_apply=%f{k - 1}\n}}" for k in range(1, n + 1)]
     main = (f"ENTRY %main (x: f32[4]) -> f32[] {{\n  %x = f32[4] parameter(0)\n  %zero = f32[] constant(0)\n"
             f"  ROOT %r = f32[] reduce(%x, %zero), dimensions={{0}}, to_apply=%f{n}\n}}")
     return "\n".join(["HloModule shared", *combiners, main])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..hlo.ir import Computation, Instruction
+from ..hlo.ir import Computation, Instruction, reachable
 from ..hlo.regions import is_branching, is_loop, regions
 from ..hlo.schema import Trait
 from ..opcodes.control import fusion
@@ -22,7 +22,9 @@ def computation_cost(computation: Computation, known: dict[int, Cost] | None = N
     """The cost of running a computation once. `known` keeps called computations' costs, by id, between calls."""
     known = {} if known is None else known
     if id(computation) not in known:
-        known[id(computation)] = total(instruction_cost(i, known) for i in computation.instructions)
+        for each in reachable([computation]):  # callees first, which may call each other thousands deep
+            if id(each) not in known:
+                known[id(each)] = total(instruction_cost(i, known) for i in each.instructions)
     return known[id(computation)]
 
 

@@ -28,6 +28,8 @@ def size_with_calls(computation: Computation) -> int:
 def check_size(computation: Computation) -> None:
     """Raise LimitError where opening the calls of a program, or writing out what its ops run for elements, takes too much."""
     found = reachable([computation])
+    for kind in (size_with_regions, size_with_calls):
+        kind(computation)  # and so of all in it, callees first
     for each in found:
         for instruction in each.instructions:
             if not instruction.called_computations:

@@ -37,6 +37,7 @@ from ..hlo.structure import ASYNC_DONE, ASYNC_UPDATE
 from ..hlo_builder import Builder
 from ..shape import Shape
 from .canonical_rules import REWRITES
+from .deep_calls import shallow
 from .rewriter import Rewriter, kept_facts, needed_instructions, rebuilt
 from .values import Value, as_op, elements_of, flat_shape, leaves, regrouped
 
@@ -86,7 +87,7 @@ class Canonicalizer(Rewriter):
     def call(self, instruction: Instruction, operands: list[Value]) -> Value:
         """What a call or start computes, in its place."""
         start = len(self.builder.instructions)
-        result = self.entered(callee(instruction), operands)
+        result = self.entered(shallow(callee(instruction)), operands)
         say_where_from(self.builder.instructions[start:], callee(instruction))
         return result
 
