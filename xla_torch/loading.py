@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from .analysis.author_rules import note_author
+from .collection import put_off
 from .computation import XlaComputation
 from .errors import HloSyntaxError, InvalidArgument, XlaError
 from .exported_function import from_exported
@@ -32,6 +33,7 @@ from .stablehlo.reading import read_mlir
 T = TypeVar("T")
 
 
+@put_off()
 def load(path: str | os.PathLike[str], entry: str | None = None) -> XlaComputation:
     """A program from a file: HLO text, MLIR text or bytecode (StableHLO, portable artifacts), an HLO proto (a module, an HloProto
     or a snapshot), or a file of jax.export.
@@ -72,6 +74,7 @@ def _decoded(data: bytes | memoryview, name: str) -> str:
                              where=f"byte {error.start}") from None
 
 
+@put_off()
 def parse_hlo(text: str, filename: str = "") -> XlaComputation:
     """A program from HLO text. Every instruction's shape is checked."""
     if not isinstance(text, str):
@@ -91,6 +94,7 @@ def _parsed(text: str, filename: str, cuts: CutText | None = None) -> XlaComputa
     return XlaComputation(note_author(module))
 
 
+@put_off()
 def from_stablehlo(program: Any, entry: str | None = None, filename: str = "") -> XlaComputation:
     """A program from StableHLO (with CHLO or MHLO): text, bytecode, a file of jax.export, or what holds it: a
     ``jax.export.Exported``, a ``jax.stages.Lowered``, a module of MLIR's Python bindings.
@@ -156,6 +160,7 @@ def _wrong_kind(what: str, given: object, wanted: Form) -> InvalidArgument:
     return InvalidArgument(what, got=type(given).__name__, hint=hint)
 
 
+@put_off()
 def from_hlo_proto(data: bytes | memoryview) -> XlaComputation:
     """A program from a serialised HloModuleProto, or from what holds one: HloProto, HloSnapshot, HloUnoptimizedSnapshot.
 

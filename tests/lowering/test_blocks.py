@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -95,3 +97,26 @@ def test_rows_in_blocks(lines: list[str], results: str, blocks: int, reductions_
         np.testing.assert_allclose(mine, theirs, rtol=2e-6, atol=1e-6)
     for mine, theirs in zip(program.run_numpy(*arguments), got, strict=True):
         assert np.array_equal(mine, theirs)
+
+
+WITHOUT_A_COMPILER = """
+import sys
+import torch, xla_torch
+program = xla_torch.parse_hlo('''HloModule m
+ENTRY e {
+  p = u32[4000000] parameter(0)
+  a = u32[4000000] shift-right-logical(p, p)
+  b = u32[4000000] xor(a, p)
+  c = f32[4000000] convert(b)
+  s = f32[4000000] sign(c)
+  ROOT t = f32[4000000] tanh(s)
+}''')
+assert "_blocked(" in program.lowered().code
+program(torch.ones(4_000_000, dtype=torch.uint32))
+assert not {"sympy", "torch._dynamo"} & set(sys.modules)
+"""
+
+
+def test_lowering_brings_in_no_compiler() -> None:
+    # Torch's functions on tensors without values do, and with it sympy, which takes longer than lowering.
+    subprocess.run([sys.executable, "-c", WITHOUT_A_COMPILER], check=True, timeout=100)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -33,7 +34,6 @@ from .simplify import put_in_order
 _COMPARISONS = {operator.lt: torch.lt, operator.le: torch.le, operator.gt: torch.gt, operator.ge: torch.ge,
                 operator.eq: torch.eq, operator.ne: torch.ne}
 _ELEMENTWISE = frozenset(OUT_VARIANTS) | frozenset(_COMPARISONS) | frozenset({torch.clamp, torch.isfinite, torch.sign})
-
 Dims = tuple[int, ...]
 
 
@@ -151,15 +151,31 @@ def _describe(graph: Graph) -> None:
             continue
         if _is_view(node) and _is_of_sizes(node):
             continue  # views of small arrays are described as well: that would tell sizes that stand for many
-        stand_in = map_arg((node.args, node.kwargs), _meta_tensor)
-        function = getattr(torch.Tensor, node.target) if node.op == "call_method" else node.target
-        result = function(*stand_in[0], **stand_in[1])
-        node.meta["array"] = (tuple(result.shape), result.dtype)
+        result = _called(node, _meta_tensor if _is_view(node) else _empty_tensor)
+        node.meta["array"] = (tuple(result.shape) if _is_view(node) else _broadcast([i[0] for i in inputs]), result.dtype)
+
+
+def _called(node: Node, stand_in: Callable[[Node], torch.Tensor]) -> torch.Tensor:
+    args, kwargs = map_arg((node.args, node.kwargs), stand_in)
+    function: Any = getattr(torch.Tensor, str(node.target)) if node.op == "call_method" else node.target
+    return function(*args, **kwargs)
 
 
 def _meta_tensor(node: Node) -> torch.Tensor:
     dims, dtype = node.meta["array"]
     return torch.empty(dims, dtype=dtype, device="meta")
+
+
+def _empty_tensor(node: Node) -> torch.Tensor:
+    # For the dtype alone. On the meta device torch answers many functions in Python, and imports its compiler for that.
+    dims, dtype = node.meta["array"]
+    return torch.ones((0,) * len(dims), dtype=dtype)
+
+
+def _broadcast(shapes: Sequence[Dims]) -> Dims:
+    rank = max(map(len, shapes))
+    padded = [(1,) * (rank - len(dims)) + tuple(dims) for dims in shapes]
+    return tuple(next((n for n in ns if n != 1), 1) for ns in zip(*padded, strict=True))
 
 
 def _find_chains(graph: Graph) -> list[_Chain]:

@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 
 from grad_rules._table import revision
 
+from ..collection import put_off
 from ..limits import counting
 from ..torch_private import undisturbed
 
@@ -33,7 +34,7 @@ class Kept(Generic[K, V]):
             pass
         with self._lock:
             if key not in self.found:
-                with undisturbed(), counting("making the program ready"):
+                with undisturbed(), put_off(), counting("making the program ready"):
                     self.found[key] = make(key)
             return self.found[key]
 
