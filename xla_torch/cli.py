@@ -80,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     given = run.add_mutually_exclusive_group()
     given.add_argument("--args", type=Path, metavar="NPZ",
                        help="arguments: arrays named arg0, arg1, ... or as the parameters, else in the file's order")
-    given.add_argument("--random", type=int, metavar="SEED", help="random arguments, the same for the same seed")
+    given.add_argument("--random", type=_seed, metavar="SEED", help="random arguments, the same for the same seed")
     run.add_argument("--whole", action="store_true", help="the arrays of --args are whole ones: each process takes its own part, "
                      "as the annotations of a partitioned program say")
     run.add_argument("--save", type=Path, metavar="NPZ", help="write the results as out0, out1, ...")
@@ -101,7 +101,7 @@ def _parser() -> argparse.ArgumentParser:
                                "--xla_dump_to, on drawn arguments")
     diff.add_argument("file", type=Path, metavar="FILE")
     diff.add_argument("other", type=Path, nargs="?", metavar="FILE")
-    diff.add_argument("--random", type=int, default=0, metavar="SEED", help="what the arguments are drawn from (default: 0)")
+    diff.add_argument("--random", type=_seed, default=0, metavar="SEED", help="what the arguments are drawn from (default: 0)")
     diff.set_defaults(command=_diff)
 
     code = commands.add_parser("code", help="the PyTorch that the program becomes")
@@ -127,6 +127,13 @@ def _parser() -> argparse.ArgumentParser:
 def _sizes(text: str) -> dict[str, int]:
     parts = (part.partition("=") for part in text.split(","))
     return {name.strip(): int(number) for name, _, number in parts}
+
+
+def _seed(text: str) -> int:
+    seed = int(text)
+    if seed < 0:
+        raise argparse.ArgumentTypeError(f"{seed} is no seed: 0 or more")
+    return seed
 
 
 def _numbers(text: str) -> tuple[int, ...]:
@@ -272,6 +279,8 @@ def _device(name: str) -> torch.device:
     try:
         device = torch.device(name)
         torch.empty(0, device=device)
+        if device.type == "meta":
+            raise RuntimeError("tensors there have no values")
     except (RuntimeError, AssertionError) as error:  # torch asserts that it was built with CUDA
         raise InvalidArgument("no such device here", subject="--device", got=name,
                               hint=str(error).partition("\n")[0]) from None
@@ -304,7 +313,10 @@ def _own_part(options: argparse.Namespace, computation: XlaComputation, arrays: 
 def _stored(path: Path, shapes: Sequence[Shape], names: Sequence[str]) -> list[np.ndarray]:
     """Arguments from an .npz file: by number, by parameter name, or in the file's order."""
     try:
-        with np.load(path) as data:
+        data = np.load(path)
+        if not isinstance(data, np.lib.npyio.NpzFile):
+            raise ValueError("it holds one array: np.savez writes several by name")
+        with data:
             by_number = [f"arg{number}" for number in range(len(shapes))]
             keys = next((k for k in (by_number, list(names)) if set(k) <= set(data.files)), data.files)
             arrays = [data[key] for key in keys]

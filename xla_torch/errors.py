@@ -12,6 +12,11 @@ what was got, what was expected, where in the program it stands, and what to do:
 
 from __future__ import annotations
 
+from .printable import printable, within_bytes
+
+_HEADLINE, _LABELLED, _MOST_BYTES = 800, 480, 2048
+"""Characters of an error's parts, and bytes of the whole."""
+
 
 class XlaError(Exception):
     """Base of all errors raised by xla_torch.
@@ -34,10 +39,12 @@ class XlaError(Exception):
         return self
 
     def __str__(self) -> str:
-        lines = [f"{self.subject}: {self.what}" if self.subject else self.what]
+        """At most 2 KB, of which a terminal obeys nothing: much of it is from files (`printable.py`)."""
+        what = printable(self.what, _HEADLINE)
+        lines = [f"{printable(self.subject, _LABELLED)}: {what}" if self.subject else what]
         labelled = (("got", self.got), ("expected", self.expected), ("from", self.where), ("hint", self.hint))
-        lines += [f"  {label:<9} {text}" for label, text in labelled if text != ""]
-        return "\n".join(lines)
+        lines += [f"  {label:<9} {printable(str(text), _LABELLED)}" for label, text in labelled if text != ""]
+        return within_bytes("\n".join(lines), _MOST_BYTES)
 
 
 class InvalidArgument(XlaError, ValueError):

@@ -15,6 +15,9 @@ import numpy as np
 
 from .errors import InvalidArgument
 
+MAX_RANK = 64
+"""Dimensions that an array of NumPy may have, and so a constant."""
+
 
 class Kind(enum.Enum):
     """What family of values a type holds."""

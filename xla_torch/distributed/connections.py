@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import hashlib
+import hmac
 import json
 import os
+import select
 import socket
 import struct
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +19,9 @@ from ..errors import ExecutionError
 
 _HELLO = struct.Struct("!16sI")
 """How a process greets the one it connects with: the session's token and its own rank."""
+
+_STRANGERS = 64
+"""Connections of which it is not known yet whose they are, beside those that are expected: more are closed, the oldest first."""
 
 
 def connected(store: Any, rank: int, size: int, timeout: float) -> dict[int, socket.socket]:
@@ -37,27 +44,69 @@ def connected(store: Any, rank: int, size: int, timeout: float) -> dict[int, soc
 def _connect(store: Any, rank: int, size: int, timeout: float, sockets: dict[int, socket.socket]) -> None:
     address = _own_address(store)
     with socket.create_server((address, 0), family=socket.AF_INET6 if ":" in address else socket.AF_INET,
-                              backlog=size) as listener:
+                              backlog=size + 2 * _STRANGERS) as listener:
         if rank == 0:
             store.set("token", os.urandom(16).hex())
         store.set(f"process {rank}", json.dumps([address, listener.getsockname()[1]]))
         addresses = _addresses(store, size, timeout)
-        token = bytes.fromhex(store.get("token").decode())
+        token = _token(store.get("token"))
         for peer in range(rank):
             connection = socket.create_connection(addresses[peer], timeout)
             connection.sendall(_HELLO.pack(token, rank))
             sockets[peer] = _prepared(connection, timeout)
-        listener.settimeout(timeout)
-        while len(sockets) < size - 1:
-            _accept(listener, token, timeout, sockets)
+        _accept(listener, set(range(rank + 1, size)), token, timeout, sockets)
 
 
-def _accept(listener: socket.socket, token: bytes, timeout: float, sockets: dict[int, socket.socket]) -> None:
-    connection, _ = listener.accept()
-    connection.settimeout(timeout)
-    hello = connection.recv(_HELLO.size, socket.MSG_WAITALL)
-    if len(hello) == _HELLO.size and hello[:16] == token:
-        sockets[_HELLO.unpack(hello)[1]] = _prepared(connection, timeout)
+def _token(said: bytes) -> bytes:
+    """What the processes of the session know: what the store says, and where users set one, a secret that it does not know."""
+    return hashlib.sha256(bytes.fromhex(said.decode()) + os.environ.get("XLA_TORCH_SECRET", "").encode()).digest()[:16]
+
+
+def _accept(listener: socket.socket, expected: set[int], token: bytes, timeout: float, sockets: dict[int, socket.socket]) -> None:
+    """Connections from the expected processes. Others may connect too, say anything or nothing: nobody waits for them."""
+    strangers: dict[socket.socket, bytes] = {}
+    listener.setblocking(False)
+    end = time.monotonic() + timeout
+    try:
+        while not expected <= sockets.keys():
+            left = end - time.monotonic()
+            if left <= 0:
+                raise TimeoutError(f"processes {sorted(expected - sockets.keys())} did not connect within {timeout:g} seconds")
+            ready, _, _ = select.select([listener, *strangers], [], [], left)
+            for connection in ready:
+                if connection is listener:
+                    _meet(listener, strangers, len(expected))
+                else:
+                    _listen(connection, strangers, expected, token, timeout, sockets)
+    finally:
+        for connection in strangers:
+            connection.close()
+
+
+def _meet(listener: socket.socket, strangers: dict[socket.socket, bytes], expected: int) -> None:
+    with contextlib.suppress(BlockingIOError, ConnectionError):
+        connection, _ = listener.accept()
+        connection.setblocking(False)
+        strangers[connection] = b""
+    if len(strangers) > expected + _STRANGERS:  # the first that came
+        first = next(iter(strangers))
+        del strangers[first]
+        first.close()
+
+
+def _listen(connection: socket.socket, strangers: dict[socket.socket, bytes], expected: set[int], token: bytes, timeout: float,
+            sockets: dict[int, socket.socket]) -> None:
+    try:
+        said = connection.recv(_HELLO.size - len(strangers[connection]))
+    except OSError:
+        said = b""
+    hello = strangers[connection] = strangers[connection] + said
+    if said and len(hello) < _HELLO.size:
+        return
+    del strangers[connection]
+    known, number = _HELLO.unpack(hello) if len(hello) == _HELLO.size else (b"", 0)
+    if hmac.compare_digest(known, token) and number in expected - sockets.keys():
+        sockets[number] = _prepared(connection, timeout)
     else:
         connection.close()
 

@@ -12,7 +12,7 @@ import re
 import numpy as np
 
 from ..shape import UNBOUNDED, Shape
-from ..types import PrimitiveType, complex_part, mantissa_bits
+from ..types import MAX_RANK, PrimitiveType, complex_part, mantissa_bits
 from .literal import Literal
 from .number_lists import CAREFUL, ListReader, Stretch
 from .number_text import decimals, integers, places, rounded_to_odd
@@ -52,6 +52,8 @@ def parse_literal(scanner: Scanner, shape: Shape) -> Literal:
     start = scanner.skip()
     if shape.byte_size >= 2**63:
         raise scanner.error(f"a constant of {shape} is larger than memory can be")
+    if shape.rank > MAX_RANK:
+        raise scanner.error(f"a constant has more than {MAX_RANK} dimensions", start, "so many as arrays of NumPy have")
     if not shape.dimensions:
         return Literal(shape, _parse_element(scanner, shape.element_type).reshape(()))
     if UNBOUNDED in shape.dimensions:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ..printable import without_controls
 from ..shape import Shape
 from . import sugar
 from .common import COMMON, HEADER, TABLES
@@ -84,7 +85,7 @@ class _Printer:
         parts = [f"HloModule {name + '_' if is_reserved(name) else name}" + "".join(self._header(module)) + "\n"]
         parts += [self._table(title, module.tables[title]) for title in TABLES if title in module.tables]
         parts += [self.computation(c, c is module.entry) for c in printed]
-        return "\n".join(parts)
+        return without_controls("\n".join(parts))
 
     def _find_inlined(self, computations: Iterable[Computation]) -> None:
         """Computations that the short spelling of an asynchronous wrapper says in place."""

@@ -12,11 +12,11 @@ from typing import NoReturn
 
 import numpy as np
 
-from ..errors import HloSyntaxError
+from ..errors import HloSyntaxError, UnsupportedError
 from ..hlo.hex_text import unhexed
 from ..hlo.number_lists import CAREFUL, ListReader, Stretch
 from ..hlo.number_text import decimals, integers, places, round_to
-from ..types import PrimitiveType, complex_part
+from ..types import MAX_RANK, PrimitiveType, complex_part
 from .ir import INDEX, Elements, Quantized, Tensor, Type
 from .text_scanner import BLANK, TextScanner
 from .text_types import type_text
@@ -103,7 +103,9 @@ def _kind(scanner: TextScanner, type: Type, start: int) -> _Kind:
 
 
 def _sizes(type: Tensor) -> tuple[int, ...]:
-    """The sizes of a type that has no unknown ones."""
+    """The sizes of a type that has no unknown ones. Raises UnsupportedError for more than arrays of NumPy have."""
+    if len(type.dimensions or ()) > MAX_RANK:
+        raise UnsupportedError(f"a constant has more than {MAX_RANK} dimensions", got=type_text(type))
     return type.dimensions  # pyright: ignore[reportReturnType]
 
 

@@ -16,7 +16,7 @@ from ..errors import HloSyntaxError, UnsupportedError, XlaError
 from ..hlo.literal import Literal
 from ..hlo.memory import owned
 from ..shape import Shape
-from ..types import PRED, PrimitiveType, complex_part
+from ..types import MAX_RANK, PRED, PrimitiveType, complex_part
 from .schema import fields_of
 from .shapes import Shapes, write_shape
 from .wire import LARGE, Bytes, decoded, encoded
@@ -62,6 +62,8 @@ def _literal(proto: Any, shape: Shape, blobs: Sequence[memoryview], shapes: Shap
 def _placed(flat: np.ndarray, shape: Shape) -> Literal:
     """The literal of elements in the order of their layout."""
     order = shape.minor_to_major
+    if shape.rank > MAX_RANK:
+        raise _wrong(f"a constant has more than {MAX_RANK} dimensions", str(shape))
     physical = flat.reshape([shape.dimensions[d] for d in reversed(order)])
     array = physical.transpose(np.argsort(order[::-1])) if shape.rank else physical
     return Literal(shape.without_layout(), array if array.flags.c_contiguous else np.ascontiguousarray(array))

@@ -86,7 +86,7 @@ class Member:
 
     def run(self, tensors: Sequence[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]:
         """See `Program.run`."""
-        return plainly(self._runs, self._make_run, device, *tensors)
+        return plainly(self.general.program.name, self._runs, self._make_run, device, *tensors)
 
     def _make_run(self, device: torch.device) -> Run:
         program = self.general.program
@@ -133,7 +133,7 @@ class MemberPlan:
 
     def run(self, tensors: Sequence[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]:
         """The results and what else is kept."""
-        return plainly(self._runs, self._make_run, device, *tensors)
+        return plainly(self.member.general.program.name, self._runs, self._make_run, device, *tensors)
 
     def _make_run(self, device: torch.device) -> Run:
         member, program = self.member, self.plan.forward
@@ -162,7 +162,7 @@ class WayBack:
 
     def run_freeing(self, tensors: list[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]:
         """See `Program.run_freeing`."""
-        return plainly(self._runs, self._make_run, device, tensors)
+        return plainly(self._plan.member.general.program.name, self._runs, self._make_run, device, tensors)
 
     def _make_run(self, device: torch.device) -> FreeingRun:
         whole, general, values = self._plan, self._plan.member.general, self._plan.member.values

@@ -27,7 +27,7 @@ from ..autodiff.options import DEFAULT, GradientOptions
 from ..autodiff.residuals import WHOLE_PROGRAM, effects, needs, rebuild, saved_values, unchanging
 from ..batching.embedded import with_calls
 from ..batching.programs import flat_batched
-from ..errors import DifferentiationError
+from ..errors import DifferentiationError, XlaError
 from ..hlo.derivatives import Lost, bringing, brings, rules_of
 from ..hlo.ir import Computation, Instruction, Module, reachable
 from ..hlo.stacks import is_stack_call
@@ -41,6 +41,7 @@ from ..torch_private import forward_mode_is_on
 from ..transform.dynamic_sizes import settle
 from ..transform.expand_custom_calls import expand
 from .kept import Kept, KeptByRules
+from .run_errors import in_house_form
 
 _T = TypeVar("_T")
 
@@ -54,19 +55,30 @@ FreeingRun = Callable[[list[torch.Tensor]], tuple[torch.Tensor, ...]]
 """The same from a list, which it empties."""
 
 Backend = str | Callable[..., Any]
+_WITHOUT_AUTOCAST = ("meta",)
+
 EAGER = "eager"
 """The backend that is the lowered program itself; every other one is torch.compile's, by its name or as a function."""
 
 
-def plainly(kept: Kept[torch.device, Callable[..., _T]], make: Callable[[torch.device], Callable[..., _T]],
+def plainly(name: str, kept: Kept[torch.device, Callable[..., _T]], make: Callable[[torch.device], Callable[..., _T]],
             device: torch.device, *given: Any) -> _T:
-    """Call what is kept for the device, without autograd and autocast: XLA's types are what the program says."""
-    if torch.is_autocast_enabled(device.type):
+    """Call what is kept for the device, without autograd and autocast: XLA's types are what the program says. `name` is for
+    errors."""
+    if device.type not in _WITHOUT_AUTOCAST and torch.is_autocast_enabled(device.type):
         with torch.autocast(device.type, enabled=False):
-            return plainly(kept, make, device, *given)
+            return plainly(name, kept, make, device, *given)
     run = kept.get(device, make)
-    with torch.no_grad():
-        return run(*given)
+    try:
+        with torch.no_grad():
+            return run(*given)
+    except XlaError:
+        raise
+    except (RuntimeError, IndexError, MemoryError) as error:
+        found = in_house_form(error, name)
+        if found is None:
+            raise
+        raise found from error
 
 
 class Program:
@@ -236,7 +248,7 @@ class Program:
 
     def run(self, tensors: Sequence[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]:
         """The results, without autograd."""
-        return plainly(self._runs, self._make_run, device, *tensors)
+        return plainly(self.name, self._runs, self._make_run, device, *tensors)
 
     def runner(self, device: torch.device) -> Run:
         """What `run` calls, which must be called without autograd and autocast."""
@@ -244,7 +256,7 @@ class Program:
 
     def run_freeing(self, tensors: list[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]:
         """Like `run`, on a list that is emptied: what nobody else holds is freed after its last use, during the run."""
-        return plainly(self._freeing_runs, self._make_freeing_run, device, tensors)
+        return plainly(self.name, self._freeing_runs, self._make_freeing_run, device, tensors)
 
     def _lower(self, device: torch.device) -> torch.fx.GraphModule:
         check_custom_calls(self.canonical)

@@ -1,0 +1,85 @@
+"""What goes wrong on this machine or with these sizes is said in the house form: too little memory, sizes that do not fit."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import xla_torch
+from xla_torch import cli
+from xla_torch.custom_calls import register_custom_call, unregister_custom_call
+from xla_torch.errors import ExecutionError, HloSyntaxError, LimitError, UnsupportedError, XlaError
+
+LARGE = "HloModule m\nENTRY e {{ p = f32[] parameter(0)\n "\
+        "b = f32[{size}] broadcast(p), dimensions={{}}\n ROOT grown = f32[{size}] sine(b) }}"
+UNKNOWN = "HloModule m\nENTRY e {{ p = f32[?,?] parameter(0)\n q = f32[?,?] parameter(1)\n ROOT r = f32[?,?] {op} }}"
+ONES = "1," * 64 + "1"
+
+
+@pytest.mark.parametrize("size", ["1048576,1048576,1024", "9223372036854775807,4"])
+def test_too_little_memory(size: str) -> None:
+    with pytest.raises(LimitError, match=r"m: there is not enough memory[\s\S]*from +\w+ = "):
+        xla_torch.parse_hlo(LARGE.format(size=size))(torch.tensor(1.0))
+
+
+@pytest.mark.parametrize("op", [
+    "add(p, q)", "dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}", "concatenate(p, q), dimensions={1}"])
+def test_unknown_sizes_that_do_not_fit(op: str) -> None:
+    program = xla_torch.parse_hlo(UNKNOWN.format(op=op))
+    with pytest.raises(ExecutionError, match=r"m: torch refused: [\s\S]*from +r = [\s\S]*hint +sizes"):
+        program(torch.ones(3, 4), torch.ones(5, 3))
+
+
+def test_errors_of_users_functions_are_theirs() -> None:
+    def refused(*_: object) -> None:
+        raise RuntimeError("mine")
+
+    text = ('HloModule m\nENTRY e { p = f32[2] parameter(0)\n ROOT r = f32[2] custom-call(p), custom_call_target="of_the_test" }')
+    register_custom_call("of_the_test", refused)
+    try:
+        with pytest.raises(RuntimeError, match="mine") as raised:
+            xla_torch.parse_hlo(text)(torch.ones(2))
+    finally:
+        unregister_custom_call("of_the_test")
+    assert not isinstance(raised.value, LimitError)
+
+
+@pytest.mark.parametrize(("read", "text"), [
+    (xla_torch.parse_hlo, f"HloModule m\nENTRY e {{ ROOT c = f32[{ONES}] constant({'{' * 65}1{'}' * 65}) }}"),
+    (xla_torch.parse_hlo, f"HloModule m\nENTRY e {{ ROOT c = f32[{ONES}] constant({{...}}) }}"),
+    (xla_torch.from_stablehlo, f"func.func @main() -> tensor<{'1x' * 65}f32> {{ %0 = stablehlo.constant dense<1.0> : "
+     f"tensor<{'1x' * 65}f32>\n return %0 : tensor<{'1x' * 65}f32> }}")])
+def test_constants_of_too_many_dimensions(read: object, text: str) -> None:
+    with pytest.raises((HloSyntaxError, UnsupportedError), match="more than 64 dimensions"):
+        read(text)  # pyright: ignore[reportCallIssue]
+
+
+@pytest.mark.parametrize("shape", ["f32[2]{0²}", "f32[2²]", "f32[2]{0:T(2²)}", "f32[2]{0:E(2²)}", "f32[٢]"])
+def test_digits_are_ascii(shape: str) -> None:
+    with pytest.raises(HloSyntaxError):
+        xla_torch.parse_hlo(f"HloModule m\nENTRY e {{ p = {shape} parameter(0)\n ROOT r = f32[2] sine(p) }}")
+
+
+@pytest.mark.parametrize(("options", "said"), [
+    (["--args", "{folder}/one.npy"], "it holds one array"), (["--device", "meta", "--random", "0"], "no values"),
+    (["--random", "-1"], "-1 is no seed"), (["--args", "{folder}"], "directory"),
+    (["--args", "{folder}/program.hlo"], "not an .npz file")])
+def test_command_line(options: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.save(tmp_path / "one.npy", np.ones(3, np.float32))
+    program = tmp_path / "program.hlo"
+    program.write_text("HloModule m\nENTRY e { p = f32[3] parameter(0)\n ROOT r = f32[3] negate(p) }")
+    try:
+        status = cli.main(["run", str(program), *[o.replace("{folder}", str(tmp_path)) for o in options]])
+    except SystemExit as ended:  # argparse's own way
+        status = ended.code
+    assert status == 2
+    assert re.search(said, capsys.readouterr().err, re.IGNORECASE)
+
+
+def test_all_are_house_errors() -> None:
+    assert issubclass(LimitError, XlaError)
+    assert issubclass(LimitError, RuntimeError)
