@@ -7,6 +7,7 @@ import ctypes
 import os
 import subprocess
 import sys
+import time
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -505,6 +506,26 @@ def test_a_process_that_ends_leaves_its_code_to_the_next(tmp_path: Path) -> None
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XLA_TORCH_CACHE", str(tmp_path))
         assert added(machine_code(SOURCE)) == 7
+
+
+@needs_compiler
+def test_what_was_loaded_longest_ago_makes_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, command = tmp_path / "native", (*compiler(), *OPTIONS)
+    first = MachineCode(SOURCE, command, folder)
+    first.make()
+    first.wait()
+    size = first.path.stat().st_size
+    for name, age in (("loop_a.so", 300), ("loop_b.123", 200), ("loop_c.so", 100), ("other", 400)):
+        (folder / name).write_bytes(bytes(size))
+        os.utime(folder / name, (time.time() - age,) * 2)
+    os.utime(first.path, (time.time() - 250,) * 2)
+    monkeypatch.setenv("XLA_TORCH_CACHE_LIMIT", str(4 * size + size // 2))
+    assert added(MachineCode(SOURCE, command, folder)) == 7  # it is as new as any from now on
+    second = MachineCode(SOURCE.replace("+=", "-="), command, folder)
+    second.make()
+    second.wait()
+    assert added(second) == 3
+    assert {path.name for path in folder.iterdir()} == {first.path.name, second.path.name, "loop_b.123", "loop_c.so", "other"}
 
 
 @needs_compiler

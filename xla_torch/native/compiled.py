@@ -2,11 +2,13 @@
 
 The compiler is ``$CC``, or the first of `cc`, `gcc` and `clang` that is there. It runs as a process of its own, so that its
 caller goes on. The folder is ``$XLA_TORCH_CACHE`` or ``~/.cache/xla_torch``; it belongs to the user alone. A library stands
-there under the digest of its source and of the command that made it.
+there under the digest of its source and of the command that made it. Where a new one makes the folder larger than
+``$XLA_TORCH_CACHE_LIMIT`` bytes, 256 MiB if that is not set, those that were loaded longest ago go.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import hashlib
@@ -26,6 +28,8 @@ OPTIONS = ("-x", "c", "-w", "-O3", "-shared", "-fPIC", "-fwrapv", "-ffp-contract
 contracted or reordered."""
 
 _TIMEOUT = 60.0
+
+_LIMIT = 256 << 20
 
 _one_at_a_time = threading.Lock()
 
@@ -66,6 +70,9 @@ class MachineCode:
                 self.function = _loaded(self.path)
             except (OSError, AttributeError):  # not what was written here
                 self.function = None
+            else:
+                with contextlib.suppress(OSError):
+                    os.utime(self.path)
 
     def make(self) -> None:
         """Begin to compile, if nobody has."""
@@ -118,7 +125,31 @@ def _kept(made: Path, path: Path) -> Path:
         written.replace(path)
     except OSError:
         return made
+    _make_room(path)
     return path
+
+
+def _make_room(kept: Path) -> None:
+    """Remove the libraries of a folder that were loaded longest ago, until those that are left fit: all but `kept`, which is new.
+    Who has loaded one keeps it."""
+    found = []
+    for path in kept.parent.glob("loop_*"):
+        with contextlib.suppress(OSError):  # another process makes room as well
+            state = path.stat()
+            found.append((state.st_mtime_ns, state.st_size, path))
+    excess = sum(size for _, size, _ in found) - _limit()
+    for _, size, path in sorted(found):
+        if excess <= 0:
+            return
+        if path != kept:
+            with contextlib.suppress(OSError):
+                path.unlink()
+            excess -= size
+
+
+def _limit() -> int:
+    given = os.environ.get("XLA_TORCH_CACHE_LIMIT", "")
+    return int(given) if given.isdecimal() else _LIMIT
 
 
 def _is_private(folder: Path) -> bool:
