@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from .budget import charge
 from .errors import InvalidArgument, XlaError
 from .hlo.canonical_values import index_of
 from .hlo.inference import check_precision, has_effect, infer_shape
@@ -20,7 +21,6 @@ from .hlo.ir import Computation, Instruction, live_instructions, unique_names
 from .hlo.literal import Literal, SizeLiteral
 from .hlo.numbers import constant_of
 from .hlo.schema import schema_of
-from .limits import charge
 from .opcodes import comparison, control, elementwise, movement
 from .opcodes.shapes import merge_size, require_arrays
 from .shape import UNBOUNDED, Shape

@@ -10,12 +10,14 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from .analysis.author_rules import note_author
+from .budget import running
 from .collection import put_off
 from .computation import XlaComputation
 from .errors import HloSyntaxError, InvalidArgument, XlaError
 from .exported_function import from_exported
 from .front import parse_module, verify
 from .hlo.cut_text import CutText, cut_text
+from .hlo.ir import Module
 from .hlo.literal_text import LARGE_LITERALS as LARGE_HLO
 from .hlo.memory import mapped, unmapped
 from .interop.exported import is_exported, read_exported
@@ -91,7 +93,7 @@ def _parsed(text: str, filename: str, cuts: CutText | None = None) -> XlaComputa
                                   hint="xla_torch.from_stablehlo reads it") from None
         raise
     verify(module)
-    return XlaComputation(note_author(module))
+    return _computation(module)
 
 
 @put_off()
@@ -145,7 +147,13 @@ def _converted(operation: Operation, entry: str | None) -> XlaComputation:
         return Library(found.names, functools.partial(_converted, operation))  # pyright: ignore[reportReturnType]
     if isinstance(found, UnknownSizes):
         return PolymorphicComputation(found)
-    return XlaComputation(note_author(found))
+    return _computation(found)
+
+
+def _computation(module: Module) -> XlaComputation:
+    if (block := running()) is not None:
+        block.has_instructions(lambda: sum(len(c.instructions) for c in module.computations))
+    return XlaComputation(note_author(module))
 
 
 def _wrong_kind(what: str, given: object, wanted: Form) -> InvalidArgument:
@@ -168,4 +176,4 @@ def from_hlo_proto(data: bytes | memoryview) -> XlaComputation:
     """
     module = read_proto(data).module()
     verify(module)
-    return XlaComputation(note_author(module))
+    return _computation(module)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from .. import tuning
+from ..budget import running
 from ..errors import LimitError
 from ..hlo.ir import Computation, Instruction, reachable
 from ..hlo.regions import Role, callee, is_call, is_start, regions
@@ -27,6 +28,8 @@ def size_with_calls(computation: Computation) -> int:
 
 def check_size(computation: Computation) -> None:
     """Raise LimitError where opening the calls of a program, or writing out what its ops run for elements, takes too much."""
+    if (block := running()) is not None:
+        block.has_instructions(lambda: size_with_calls(computation))
     found = reachable([computation])
     for kind in (size_with_regions, size_with_calls):
         kind(computation)  # and so of all in it, callees first

@@ -15,6 +15,7 @@ import re
 from typing import Any
 
 from .. import progress
+from ..budget import running
 from ..errors import HloSyntaxError, InvalidArgument, UnknownOpcodeError, XlaError
 from ..shape import BLANK, Shape
 from . import sugar
@@ -104,6 +105,7 @@ class Parser(Reader):
         """Whether an instruction of the computation has a name that only ``%`` makes a name."""
         self._operands_declare = False
         self._line, self._counted, self._newline = 1, 0, -1
+        self._read, self._limits = 0, running()
 
     # ------------------------------------------------------------------------------------------ module
 
@@ -345,6 +347,9 @@ class Parser(Reader):
 
     def _add(self, instruction: Instruction, start: int) -> Instruction:
         # Lines are counted on from the last instruction, so that positions cost nothing that grows with the text.
+        if self._limits is not None:
+            self._read += 1
+            self._limits.has_instructions(lambda: self._read)
         text = self.text
         if start >= self._counted:
             lines = text.count("\n", self._counted, start)

@@ -17,6 +17,7 @@ import torch
 import torch.fx
 
 from .. import progress
+from ..budget import charge
 from ..dtypes import storage_dtype
 from ..errors import ExecutionError, InternalError, XlaError
 from ..hlo.inference import has_effect
@@ -25,7 +26,6 @@ from ..hlo.literal import Literal, SizeLiteral
 from ..hlo.schema import OPS, OpSchema, Trait
 from ..hlo.structure import CONSTANT
 from ..hlo.tree import mapped
-from ..limits import charge
 from ..opcodes.dynamic import INT32_MAX
 from ..shape import Shape
 from ..types import PrimitiveType

@@ -8,8 +8,8 @@ from typing import Generic, TypeVar
 
 from grad_rules._table import revision
 
+from ..budget import counting
 from ..collection import put_off
-from ..limits import counting
 from ..torch_private import undisturbed
 
 K = TypeVar("K", bound=Hashable)

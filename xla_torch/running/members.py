@@ -18,6 +18,8 @@ import torch.fx
 
 from grad_rules._table import revision
 
+from ..analysis.peak import peak_bytes
+from ..budget import running
 from ..lowering.programs import freeing
 from ..lowering.sized import with_sizes
 from ..shape import ProgramShape, Shape
@@ -86,6 +88,8 @@ class Member:
 
     def run(self, tensors: Sequence[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]:
         """See `Program.run`."""
+        if (block := running()) is not None:
+            block.takes_bytes(self.own.name, lambda: peak_bytes(self.own.canonical))
         return plainly(self.general.program.name, self._runs, self._make_run, device, *tensors)
 
     def _make_run(self, device: torch.device) -> Run:

@@ -19,6 +19,7 @@ from torch.autograd import forward_ad
 from grad_rules._user import has_target_rule
 
 from ..analysis.author_rules import lost_rules, stated
+from ..analysis.peak import peak_bytes
 from ..autodiff.calls import calling, has_calls, opened
 from ..autodiff.derivatives import finished
 from ..autodiff.flat import FlatJoint, flat_tangents
@@ -27,6 +28,7 @@ from ..autodiff.options import DEFAULT, GradientOptions
 from ..autodiff.residuals import WHOLE_PROGRAM, effects, needs, rebuild, saved_values, unchanging
 from ..batching.embedded import with_calls
 from ..batching.programs import flat_batched
+from ..budget import running
 from ..errors import DifferentiationError, XlaError
 from ..hlo.derivatives import Lost, bringing, brings, rules_of
 from ..hlo.ir import Computation, Instruction, Module, reachable
@@ -68,6 +70,8 @@ def plainly(name: str, kept: Kept[torch.device, Callable[..., _T]], make: Callab
     if device.type not in _WITHOUT_AUTOCAST and torch.is_autocast_enabled(device.type):
         with torch.autocast(device.type, enabled=False):
             return plainly(name, kept, make, device, *given)
+    if (block := running()) is not None:
+        block.look()
     run = kept.get(device, make)
     try:
         with torch.no_grad():
@@ -248,6 +252,7 @@ class Program:
 
     def run(self, tensors: Sequence[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]:
         """The results, without autograd."""
+        self._within_limits()
         return plainly(self.name, self._runs, self._make_run, device, *tensors)
 
     def runner(self, device: torch.device) -> Run:
@@ -256,7 +261,12 @@ class Program:
 
     def run_freeing(self, tensors: list[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]:
         """Like `run`, on a list that is emptied: what nobody else holds is freed after its last use, during the run."""
+        self._within_limits()
         return plainly(self.name, self._freeing_runs, self._make_freeing_run, device, tensors)
+
+    def _within_limits(self) -> None:
+        if (block := running()) is not None:
+            block.takes_bytes(self.name, lambda: peak_bytes(self.canonical))
 
     def _lower(self, device: torch.device) -> torch.fx.GraphModule:
         check_custom_calls(self.canonical)

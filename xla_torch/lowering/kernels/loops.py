@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from ... import progress
+from ...budget import running, stepwise
 from .native import NativeLoop
 
 Tensors = tuple[torch.Tensor, ...]
@@ -22,8 +23,8 @@ def counted_loop(body: torch.nn.Module, counter: tuple[int, int, int], carried: 
     of its carries that do not change.
     """
     step = body.forward
-    watch = None if native is None else native.watch(carried, fixed, len(range(*counter)))
-    for i in progress.steps(range(*counter), "loop"):
+    watch = None if native is None or running() else native.watch(carried, fixed, len(range(*counter)))
+    for i in stepwise(progress.steps(range(*counter), "loop")):
         if watch is not None and watch.is_due():
             assert native is not None
             return native.finish((i,), carried, fixed)[1]
@@ -42,8 +43,8 @@ def while_loop(condition: torch.nn.Module, body: torch.nn.Module, counters: tupl
     each iteration, one on Python integers never does. A `native` loop takes over as in `counted_loop`.
     """
     holds, step = condition.forward, body.forward
-    watch = None if native is None else native.watch(carried, fixed)
-    for _ in progress.steps(itertools.count(), "loop"):
+    watch = None if native is None or running() else native.watch(carried, fixed)
+    for _ in stepwise(progress.steps(itertools.count(), "loop")):
         if watch is not None and watch.is_due():
             assert native is not None
             counters, carried = native.finish(counters, carried, fixed)
@@ -69,7 +70,9 @@ def masked_while(condition: Callable[..., Tensors], body: Callable[..., Tensors]
     """
     carried = tuple(torch.broadcast_tensors(*carried))
     active = condition(*carried)[0].expand(carried[0].shape)
-    while active.any():
+    for _ in stepwise(itertools.count()):
+        if not active.any():
+            break
         moved = body(*carried)
         carried = tuple(torch.where(active, new, old) for new, old in zip(moved, carried, strict=True))
         active = active & condition(*carried)[0]
