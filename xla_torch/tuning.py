@@ -162,6 +162,11 @@ PIECES_FROM = 1 << 14
 """Elements of an array from which arithmetic on it becomes native code, in one block with what stands around it. Torch needs 2 us
 for a call, and then as long again for 16 Ki elements."""
 
+FUNCTIONS_FROM = 1 << 20
+"""Elements of an array from which exponentials and their like become native code too, for which the first run waits, 0.1 to 0.3
+seconds: 64 Ki exponentials take 30 us instead of 54, tanh 73 instead of 165. Other pieces of such arrays are compiled when a
+program is lowered, beside whatever comes next, and not only when they have taken torch some time."""
+
 # ------------------------------------------------------------------------------------------- loops of a few steps
 
 UNROLLED_STEPS = 8

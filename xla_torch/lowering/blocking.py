@@ -237,7 +237,10 @@ def _extract(root: torch.nn.Module, graph: Graph, chain: _Chain, name: str) -> N
     inside: dict[Node, Node] = {}
     for outer in (*arrays, *scalars):
         inside[outer] = body.placeholder(outer.name)
-        if not (outer.op == "call_method" and outer.target == "expand"):
+        spread = _spread(outer)
+        if spread:
+            inside[outer].meta["spread"] = spread
+        if spread or not _is_expansion(outer):
             inside[outer].meta["array"] = outer.meta["array"]
     targets = {n: body.placeholder(f"into_{n.name}") for n in results}
     for node in chain.nodes:
@@ -270,6 +273,21 @@ def _extract(root: torch.nn.Module, graph: Graph, chain: _Chain, name: str) -> N
             node.replace_all_uses_with(piece)
     for node in reversed(chain.nodes):
         graph.erase_node(node)
+
+
+def _is_expansion(node: Node) -> bool:
+    return node.op == "call_method" and node.target == "expand"
+
+
+def _spread(node: Node) -> str | None:
+    """Whether an array shows each row the same values, or each place of a row the same."""
+    source: Any = node.args[0] if _is_expansion(node) else None
+    if source is None or "array" not in source.meta or "array" not in node.meta:
+        return None
+    dims, shown = source.meta["array"][0], node.meta["array"][0]
+    if len(shown) > 1 and dims == (*shown[:-1], 1):
+        return "row"
+    return "column" if len(shown) > 1 and dims == (*[1] * (len(dims) - 1), shown[-1]) else None
 
 
 def _of_blocks(args: Any, cut: int) -> tuple[Any, Any]:

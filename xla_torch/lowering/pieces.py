@@ -1,84 +1,87 @@
-"""Pieces of a block as native code: calls that cost less than reading their operands, made one pass over them.
+"""Pieces of a block as native code: calls that a C compiler makes vector code of, made one pass over their operands.
 
 Inside a block (`blocking.py`) torch still reads and writes every intermediate array, if only in the cache. Arithmetic, bits,
-comparisons and selects can be one loop that a C compiler makes vector code of. What torch has better code for than a C library
-(exponentials, reductions) stays torch's, and divides the others into pieces. A piece computes the same bits as torch: each
-operation is rounded as IEEE 754 says. (A root may differ in its last bit, where torch's library rounds it otherwise, and so may
-the sign of a zero that is the larger of two, on which torch's own loops do not agree.)
+comparisons, selects, and sums, largest and smallest elements of rows can be one loop over rows. What torch has better code for
+divides the others into pieces. A piece computes the same bits as torch: each operation is rounded as IEEE 754 says, and rows are
+summed up in torch's own order. (A root may differ in its last bit, where torch's library rounds it otherwise, and so may the sign
+of a zero that is the larger of two, on which torch's own loops do not agree.)
+
+Exponentials, logarithms and tanh of float32 are in pieces of large arrays: as exact as torch's, but not of the same bits. Such a
+piece waits for its code before it first runs, so that a program gives the same numbers each time.
 """
 
 from __future__ import annotations
 
+import math
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
 import torch
 import torch.fx
-from torch.fx import Graph, Node
+from torch.fx import Graph, GraphModule, Node
 
-from ..native.elements import NAMES, number
-from ..native.functions import used_in
-from ..native.loops import TYPES
-from ..torch_private import LoweredModule
-from ..types import F32, F64, PRED, S8, S16, S32, S64, U8, PrimitiveType
-from .kernels import elementwise
-from .kernels.pieces import NativePiece, piece
-from .memory import OUT_VARIANTS, plan_memory
+from .. import tuning
+from .kernels.native import can_fuse
+from .kernels.pieces import NativePiece, Role, piece
+from .memory import plan_memory
+from .piece_source import Calls, Source, is_rounded
 from .simplify import put_in_order
 
 _LEAST = 4
 """Calls from which a piece is worth compiling."""
 
-_ELEMENT_TYPES = {torch.bool: PRED, torch.int8: S8, torch.int16: S16, torch.int32: S32, torch.int64: S64, torch.uint8: U8,
-                  torch.float32: F32, torch.float64: F64}
-
-_ORDERED = {operator.lt: "<", operator.le: "<=", operator.gt: ">", operator.ge: ">=", operator.eq: "==", operator.ne: "!="}
-
-_SUMS = {torch.add: "{0} + {1}", torch.sub: "{0} - {1}", torch.mul: "{0} * {1}", torch.neg: "-{0}", torch.square: "{0} * {0}",
-         torch.maximum: "maximum_{t}({0}, {1})", torch.minimum: "minimum_{t}({0}, {1})",
-         torch.clamp_min: "{0} < {1} ? {1} : {0}", torch.clamp_max: "{0} > {1} ? {1} : {0}"}
-_FLOATS = {torch.div: "{0} / {1}", elementwise.quotient: "{0} / {1}", torch.abs: "__builtin_fabs{f}({0})",
-           torch.sqrt: "__builtin_sqrt{f}({0})", torch.rsqrt: "1 / __builtin_sqrt{f}({0})",
-           torch.reciprocal: "1 / {0}", torch.floor: "__builtin_floor{f}({0})",
-           torch.ceil: "__builtin_ceil{f}({0})", torch.round: "__builtin_rint{f}({0})"}
-_BITS = {torch.bitwise_and: "{0} & {1}", torch.bitwise_or: "{0} | {1}", torch.bitwise_xor: "{0} ^ {1}"}
-_INTEGERS = {torch.bitwise_not: "~{0}", torch.bitwise_left_shift: "{0} << {1}", torch.bitwise_right_shift: "{0} >> {1}",
-             torch.abs: "abs_{t}({0})"}
-_PREDS = {torch.bitwise_not: "!{0}", torch.logical_not: "!{0}", torch.logical_and: "{0} & {1}", torch.logical_or: "{0} | {1}"}
-
-_PATTERNS: dict[str, dict[Any, str]] = {"float": _SUMS | _FLOATS, "signed": _SUMS | _BITS | _INTEGERS,
-                                        "unsigned": _SUMS | _BITS | _INTEGERS, "pred": _BITS | _PREDS}
-"""What calls are in C, for each kind of their result."""
-
-_SHIFTS = (torch.bitwise_left_shift, torch.bitwise_right_shift)
+_DEAR = 3
+"""Such calls that a function counts for."""
 
 
 def gather_pieces(root: torch.nn.Module, graph: Graph) -> None:
     """Rewrite a block in place, before its results are written anywhere; sub-programs are registered on `root`."""
-    for k, nodes in enumerate(_groups(graph.nodes)):
-        _extract(root, graph, nodes, f"piece_{k}")
+    calls, groups = _groups(graph.nodes)
+    for k, nodes in enumerate(groups):
+        _extract(root, graph, calls, nodes, f"piece_{k}")
     put_in_order(graph)
 
 
 def has_pieces(nodes: Iterable[Node]) -> bool:
     """Whether there is a piece among the nodes of a chain."""
-    return bool(_groups(nodes))
+    return bool(_groups(nodes)[1])
 
 
-def _groups(nodes: Iterable[Node]) -> list[list[Node]]:
+def _groups(nodes: Iterable[Node]) -> tuple[Calls, list[list[Node]]]:
     """The nodes of each piece: those with equally many calls of torch's between them and the inputs."""
+    nodes = list(nodes)
+    grid = max((n.meta["array"][0] for n in nodes if "array" in n.meta), key=math.prod, default=())
+    calls = Calls(nodes, grid, can_fuse() and math.prod(grid) >= tuning.FUNCTIONS_FROM)
     levels: dict[Node, int] = {}
     groups: dict[int, list[Node]] = {}
-    members: set[Node] = set()
     for node in nodes:
-        cheap = _expression(node) is not None
-        levels[node] = max((levels.get(i, 0) + (not cheap and i in members) for i in node.all_input_nodes), default=0)
-        if cheap:
+        is_member = node in calls.is_row
+        levels[node] = max((levels.get(i, 0) + (not is_member and i in calls.is_row) for i in node.all_input_nodes), default=0)
+        if is_member:
             groups.setdefault(levels[node], []).append(node)
-            members.add(node)
-    return [group for group in groups.values() if len(group) >= _LEAST]
+    return calls, [group for group in groups.values() if _is_worth(calls, group)]
+
+
+def _is_worth(calls: Calls, nodes: list[Node]) -> bool:
+    """Whether a group takes torch some calls, and reads arrays."""
+    cost = sum(_DEAR if is_rounded(n) else not _is_view(n) for n in nodes)
+    return cost >= _LEAST and "whole" in _inputs(calls, nodes).values() and not all(map(calls.is_row.__getitem__, nodes))
+
+
+def _inputs(calls: Calls, nodes: list[Node]) -> dict[Node, Role]:
+    members, roles = set(nodes), dict[Node, Role]()
+    for node in nodes:
+        for operand in node.all_input_nodes:
+            if operand not in members:
+                role = calls.role(node, operand)
+                assert role is not None
+                roles[operand] = role
+    return roles
+
+
+def _is_view(node: Node) -> bool:
+    return node.op == "call_method" and node.target != "to"
 
 
 def is_piece(node: Node) -> bool:
@@ -95,139 +98,46 @@ def write_into(node: Node, target: Node) -> None:
     call.meta["owned"] -= {place}
 
 
-def _extract(root: torch.nn.Module, graph: Graph, nodes: list[Node], name: str) -> None:
-    members = set(nodes)
-    inputs = list(dict.fromkeys(i for n in nodes for i in n.all_input_nodes if i not in members))
-    results = [n for n in nodes if not n.users or any(u not in members for u in n.users)]
+def _extract(root: torch.nn.Module, graph: Graph, calls: Calls, nodes: list[Node], name: str) -> None:
+    _copy_views(graph, nodes)
+    members, inputs = set(nodes), _inputs(calls, nodes)
+    results = [n for n in nodes if any(u not in members for u in n.users)]
+    source = Source(calls, nodes, inputs, results)
     body = Graph()
     inside = {i: body.placeholder(i.name) for i in inputs}
     for node in nodes:
         inside[node] = body.node_copy(node, inside.__getitem__)
     body.output(tuple(inside[n] for n in results))
     plan_memory(body, fresh_outputs=False, large=1)
-    dtypes = tuple(n.meta["array"][1] for n in results)
-    arrays = [bool(i.meta["array"][0]) for i in inputs]
-    module = LoweredModule(torch.nn.Module(), body, "Piece")
-    root.add_module(name, NativePiece(_source(nodes, inputs, results), module, arrays, dtypes))
+    module = GraphModule(torch.nn.Module(), body, "Piece")
+    made = [(n.meta["array"][1], len(n.meta["array"][0]) - len(calls.grid) if calls.is_row[n] else None) for n in results]
+    native = NativePiece(source.text(), module, tuple(inputs.values()), made, source.kept_bytes, source.is_flat,
+                         any(map(is_rounded, nodes)))
+    if math.prod(calls.grid) >= tuning.FUNCTIONS_FROM:
+        native.begin()
+    root.add_module(name, native)
     with graph.inserting_after(nodes[-1]):
         call = graph.call_function(piece, (graph.create_node("get_attr", name), tuple(inputs), (None,) * len(results)))
     call.meta["owned"] = frozenset(range(len(results)))
     for k, node in enumerate(results):
         with graph.inserting_after(call):
-            made = graph.call_function(operator.getitem, (call, k))
-        made.meta["array"] = node.meta["array"]
-        node.replace_all_uses_with(made)
+            one = graph.call_function(operator.getitem, (call, k))
+        one.meta["array"] = node.meta["array"]
+        node.replace_all_uses_with(one)
     for node in reversed(nodes):
         graph.erase_node(node)
 
 
-# ------------------------------------------------------------------------------------------- the source
-
-
-def _source(nodes: Sequence[Node], inputs: Sequence[Node], results: Sequence[Node]) -> str:
-    """The source of a piece: ``run(count, places)`` with the addresses of inputs and results, the number of threads, and OpenMP's
-    functions of torch's own threads (`kernels/pieces.py`)."""
-    names = {node: f"v{k}" for k, node in enumerate([*inputs, *nodes])}
-    first, each, last = [], [], []
-    for k, node in enumerate(inputs):
-        of = _type_of(node)
-        if node.meta["array"][0]:
-            first.append(f"    const {of} *a{k} = (const {of} *)places[{k}];")
-            each.append(f"        const {of} {names[node]} = a{k}[i];")
-        else:
-            first.append(f"    const {of} {names[node]} = *(const {of} *)places[{k}];")
-    for node in nodes:
-        each.append(f"        const {_type_of(node)} {names[node]} = {_expression(node, names)};")
-    for k, node in enumerate(results):
-        first.append(f"    {_type_of(node)} *r{k} = ({_type_of(node)} *)places[{len(inputs) + k}];")
-        last.append(f"        r{k}[i] = {names[node]};")
-    lines = ["static void part(s64 from, s64 to, char **places) {", *first, "    #pragma GCC ivdep",
-             "    for (s64 i = from; i < to; i++) {", *each, *last, "    }", "}"]
-    body = "\n".join(lines)
-    return "\n".join([TYPES, *used_in(body, NAMES), body, _THREADS.replace("FIRST", str(len(inputs) + len(results)))])
-
-
-_THREADS = """typedef struct { s64 count, threads; char **places; } job;
-static void share(void *given) {
-    job *of = given;
-    int (*number)(void) = (int (*)(void))of->places[FIRST + 2], (*team)(void) = (int (*)(void))of->places[FIRST + 3];
-    s64 each = ((of->count + of->threads - 1) / of->threads + 63) / 64 * 64;
-    for (s64 k = number(); k * each < of->count; k += team())
-        part(k * each, k * each + each < of->count ? k * each + each : of->count, of->places);
-}
-int run(s64 count, char **places) {
-    job whole = { count, (s64)places[FIRST], places };
-    if (whole.threads < 2) part(0, count, places);
-    else ((void (*)(void (*)(void *), void *, unsigned, unsigned))places[FIRST + 1])(share, &whole, whole.threads, 0);
-    return 0;
-}
-"""
-
-
-def _type_of(node: Node) -> str:
-    return NAMES[_ELEMENT_TYPES[node.meta["array"][1]]]
-
-
-def _expression(node: Node, names: dict[Node, str] | None = None) -> str | None:
-    """A call as an expression of its operands' names; None where it is no part of a piece."""
-    if node.op not in ("call_function", "call_method") or node.kwargs or not _has_one_form(node):
-        return None
-    if node.op == "call_method":
-        return _converted(node, names) if node.target == "to" else None
-    element_type = _ELEMENT_TYPES[node.meta["array"][1]]
-    if node.target in _ORDERED:
-        common = _ELEMENT_TYPES.get(torch.result_type(*map(_stand_in, node.args)))  # pyright: ignore[reportArgumentType]
-        code = None if common is None else f"{{0}} {_ORDERED[node.target]} {{1}}"  # pyright: ignore[reportArgumentType]
-        return code and _formatted(code, node.args, common, names)
-    function = OUT_VARIANTS.get(node.target, node.target)
-    if function is torch.where:
-        condition, *others = node.args
-        if not isinstance(condition, Node) or condition.meta["array"][1] is not torch.bool:
-            return None
-        chosen = _formatted("{0} : {1}", others, element_type, names)
-        return chosen and f"{names[condition] if names else ''} ? {chosen}"
-    code = _PATTERNS[element_type.kind.value].get(function)
-    if code is None or (function in _SHIFTS and node.args[1] not in range(element_type.bits)):
-        return None
-    return _formatted(code, node.args, element_type, names)
-
-
-def _has_one_form(node: Node) -> bool:
-    """Whether operands are numbers, scalars, or dense arrays of the result's dimensions, all of types that are here."""
-    nodes = (node, *node.all_input_nodes)
-    dims = node.meta["array"][0] if "array" in node.meta else ()
-    return bool(dims) and all("array" in n.meta and n.meta["array"][1] in _ELEMENT_TYPES and n.meta["array"][0] in (dims, ())
-                              and not (n.op == "call_method" and n.target == "expand") for n in nodes)
-
-
-def _converted(node: Node, names: dict[Node, str] | None) -> str | None:
-    """A change of type; from a float to an integer each processor does what it likes where the number does not fit."""
-    (operand, _), target = node.args, _ELEMENT_TYPES[node.meta["array"][1]]
-    if not isinstance(operand, Node) or (operand.meta["array"][1].is_floating_point and target.is_integral):
-        return None
-    return f"{names[operand] if names else ''} != 0" if target is PRED else _formatted("{0}", [operand], target, names)
-
-
-def _formatted(code: str, operands: Sequence[Any], element_type: PrimitiveType | None,
-               names: dict[Node, str] | None) -> str | None:
-    """The pattern with its operands in one type; None where one of them is nothing that can be here."""
-    assert element_type is not None
-    if not all(isinstance(o, (Node, bool, int, float)) for o in operands):
-        return None
-    made = [_operand(o, element_type, names or {}) for o in operands]
-    return code.format(*made, t=NAMES[element_type], f="f" * (element_type is F32))
-
-
-def _operand(operand: Any, element_type: PrimitiveType, names: dict[Node, str]) -> str:
-    if not isinstance(operand, Node):
-        wide = np.float64(operand) if element_type.is_floating else np.int64(operand)
-        return number(wide, element_type)
-    name = names.get(operand, "")
-    return name if _ELEMENT_TYPES[operand.meta["array"][1]] is element_type else f"(({NAMES[element_type]}){name})"
-
-
-def _stand_in(operand: Any) -> Any:
-    if not isinstance(operand, Node):
-        return operand
-    dims, dtype = operand.meta["array"]
-    return torch.empty(dims, dtype=dtype, device="meta")
+def _copy_views(graph: Graph, nodes: list[Node]) -> None:
+    """Views that are also used outside are made there again, rather than written out as results."""
+    members = set(nodes)
+    for node in reversed(nodes):
+        outside = [user for user in node.users if user not in members]
+        if _is_view(node) and outside:
+            with graph.inserting_after(node):
+                twin = graph.node_copy(node)
+            for user in outside:
+                user.replace_input_with(node, twin)
+    for node in [n for n in reversed(nodes) if _is_view(n) and not n.users]:
+        nodes.remove(node)
+        graph.erase_node(node)

@@ -132,4 +132,9 @@ def options() -> tuple[str, ...]:
     return _OPTIONS.get(torch.backends.cpu.get_cpu_capability(), ())
 
 
-_OPTIONS = {"AVX2": ("-mavx2",), "AVX512": ("-mavx2", "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl")}
+def can_fuse() -> bool:
+    """Whether the compiler may use a fused multiply-add of this processor, without which C's own is a slow function."""
+    return "-mfma" in options()
+
+
+_OPTIONS = {"AVX2": ("-mavx2", "-mfma"), "AVX512": ("-mavx2", "-mfma", "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl")}
