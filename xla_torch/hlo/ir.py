@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from ..shape import ProgramShape, Shape
@@ -250,6 +250,19 @@ def unique_names(instructions: Iterable[Instruction]) -> None:
             counters[stem] = count
         taken.add(name)
         instruction.name = name
+
+
+def free_name(name: str, taken: Container[str], counts: dict[str, int]) -> str:
+    """The name, or the first of ``name.1``, ``name.2``, ... that is not taken. `counts` holds how far was looked before: names
+    are never given back."""
+    fresh, count = name, counts.get(name, 0)
+    if count:
+        fresh = f"{name}.{count}"
+    while fresh in taken:
+        count += 1
+        fresh = f"{name}.{count}"
+    counts[name] = count
+    return fresh
 
 
 @dataclasses.dataclass(frozen=True)

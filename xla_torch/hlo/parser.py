@@ -23,7 +23,7 @@ from .attributes import Codec, RawCodec
 from .common import COMMON, HEADER, TABLES
 from .cut_text import CutText
 from .inference import infer_shape
-from .ir import Computation, Instruction, Module, reachable
+from .ir import Computation, Instruction, Module, free_name, reachable
 from .literal_text import parse_literal
 from .reader import COMPUTATION_NAMED, Reader
 from .scanner import NAME, is_reserved, names_type, nearest
@@ -101,6 +101,9 @@ class Parser(Reader):
         self._unknown: collections.Counter[str] = collections.Counter()
         self._first_unknown = 0
         self._taken: set[str] | None = None
+        self._counts: dict[str, int] = {}
+        """How often each name was given to an instruction without one, in this computation; for computations in the text."""
+        self._computation_counts: dict[str, int] = {}
         self._reserved = False
         """Whether an instruction of the computation has a name that only ``%`` makes a name."""
         self._operands_declare = False
@@ -213,16 +216,16 @@ class Parser(Reader):
         """``{ x = f32[] parameter(0) ... }`` in place of a computation's name."""
         start = self.skip()
         self.expect("{")
-        outer = self.names, self._instructions, self._reserved, self._operands_declare
+        outer = self.names, self._counts, self._instructions, self._reserved, self._operands_declare
         self._operands_declare = False
         computation = self._instruction_list(self._fresh_computation("nested"), start)
-        self.names, self._instructions, self._reserved, self._operands_declare = outer
+        self.names, self._counts, self._instructions, self._reserved, self._operands_declare = outer
         self.computations[computation.name] = computation
         return computation
 
     def _instruction_list(self, name: str, start: int) -> Computation:
         """Instructions up to the brace that ends the computation of this name, which stands at `start`."""
-        self.names, self._instructions, self._reserved = {}, [], False
+        self.names, self._counts, self._instructions, self._reserved = {}, {}, [], False
         root: Instruction | None = None
         while not self.accept("}"):
             at = self.pos
@@ -490,11 +493,7 @@ class Parser(Reader):
         return self._finish(plan, name, shape, operands, attributes, {}, at, at)
 
     def _fresh(self, name: str) -> str:
-        count, fresh = 0, name
-        while fresh in self.names:
-            count += 1
-            fresh = f"{name}.{count}"
-        return fresh
+        return free_name(name, self.names, self._counts)
 
     # ---- attributes
 
@@ -573,10 +572,7 @@ class Parser(Reader):
         """A name that no computation of the text has."""
         if self._taken is None:
             self._taken = set(re.findall(COMPUTATION_NAMED.format(f"({NAME})"), self.text))
-        count, fresh = 0, name
-        while fresh in self._taken:
-            count += 1
-            fresh = f"{name}.{count}"
+        fresh = free_name(name, self._taken, self._computation_counts)
         self._taken.add(fresh)
         return fresh
 

@@ -14,7 +14,8 @@ Groups = tuple[tuple[int, ...], ...]
 
 _mesh_axis = re.compile(r"['\"]([^'\"]++)['\"]\s*+=\s*+([0-9]{1,18})")
 _group_axis = re.compile(r"['\"]([^'\"]++)['\"](?:\s*+:\s*+\(([0-9]{1,18})\)([0-9]{1,18}))?")
-MOST_DEVICES = 2**24
+MOST_DEVICES = 2**20
+"""Devices that groups may have: ids are kept one by one, and no machine has so many."""
 _device_ids = re.compile(r"device_ids\s*+=\s*+")
 
 
