@@ -162,10 +162,13 @@ PIECES_FROM = 1 << 14
 """Elements of an array from which arithmetic on it becomes native code, in one block with what stands around it. Torch needs 2 us
 for a call, and then as long again for 16 Ki elements."""
 
+PIECE_ELEMENT = 5e-10
+"""Seconds that a call of a piece takes in torch for an element, roughly. What will take `NATIVE_AFTER` in one run is compiled
+while the program is still being lowered."""
+
 FUNCTIONS_FROM = 1 << 20
 """Elements of an array from which exponentials and their like become native code too, for which the first run waits, 0.1 to 0.3
-seconds: 64 Ki exponentials take 30 us instead of 54, tanh 73 instead of 165. Other pieces of such arrays are compiled when a
-program is lowered, beside whatever comes next, and not only when they have taken torch some time."""
+seconds: 64 Ki exponentials take 30 us instead of 54, tanh 73 instead of 165."""
 
 # ------------------------------------------------------------------------------------------- loops of a few steps
 

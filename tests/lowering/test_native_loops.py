@@ -111,7 +111,7 @@ def pairs(name: str) -> list[np.ndarray]:
         some = np.array([False, True])
     elif name.startswith("f"):
         drawn = rng.normal(size=4) * 3
-        some = np.array([0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.5, -2.5, 3.5, 1e-3, 30.0, np.inf, -np.inf, np.nan, *drawn],
+        some = np.array([0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.5, -2.5, 3.5, 1e-3, 30.0, np.inf, -np.inf, np.nan, -np.nan, *drawn],
                         f"f{int(name[1:]) // 8}")
     else:
         dtype = np.dtype(f"{'i' if name[0] == 's' else 'u'}{int(name[1:]) // 8}")
@@ -125,6 +125,7 @@ def rows_of(name: str, size: int) -> list[str]:
     own = PREDS if name == "pred" else FLOATS if name.startswith("f") else INTEGERS + ["abs(x)", "sign(x)"] * (name[0] == "s")
     rows = [f"{name}[{size}] {row}" for row in own]
     rows += [f"pred[{size}] compare(x, y), direction={d}" for d in ("EQ", "NE", "GE", "GT", "LE", "LT")]
+    rows += [f"pred[{size}] compare(x, y), direction={d}, type=TOTALORDER" for d in ("EQ", "GE", "LT") if name[0] == "f"]
     rows += [f"{name}[{size}] select(c, x, y)"] + [f"pred[{size}] is-finite(x)"] * name.startswith("f")
     return rows + [f"{t}[{size}] convert(x)" for t in TYPES]
 
@@ -258,6 +259,37 @@ def test_arrays_as_torch(tmp_path: Path) -> None:
     want, got = run_both(text, operands(), tmp_path)
     for row, mine, theirs in zip(ROWS, got, want, strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6, err_msg=row)
+
+
+SOLVES = [
+    f"f64[{b}] triangular-solve(a, {right}), left_side={left}, lower={lower}, unit_diagonal={unit}, transpose_a={transpose}"
+    for left, b, right in (("true", "2,4,3", "b"), ("false", "2,3,4", "c"))
+    for lower in ("true", "false")
+    for unit, transpose in (("false", "NO_TRANSPOSE"), ("false", "TRANSPOSE"), ("true", "ADJOINT"))]
+SOLVES += ["f32[1,1] triangular-solve(one, one), left_side=true, lower=true, unit_diagonal=false, transpose_a=TRANSPOSE"]
+FACTORS = [f"f64[3,4,4] cholesky(p), lower={lower}" for lower in ("true", "false")]
+
+
+@needs_compiler
+def test_small_linear_algebra_as_torch(tmp_path: Path) -> None:
+    """A factor reads its own triangle only, and of what is not positive definite it is NaN; large matrices stay LAPACK's."""
+    rng = np.random.default_rng(2)
+    a, positive = rng.normal(size=(2, 4, 4)) + 3 * np.eye(4), rng.normal(size=(3, 4, 4))
+    positive[0] = positive[0] @ positive[0].T + np.eye(4)
+    positive[1] += 9 * np.eye(4)
+    positive[2] = positive[0]
+    positive[2, 3, 3] = -1
+    shapes = {"a": "f64[2,4,4]", "b": "f64[2,4,3]", "c": "f64[2,3,4]", "p": "f64[3,4,4]", "one": "f32[1,1]"}
+    given = [a, rng.normal(size=(2, 4, 3)), rng.normal(size=(2, 3, 4)), positive, np.full((1, 1), 3, "f4")]
+    text = loop_of_rows(SOLVES + FACTORS, shapes).replace("one = s32[]", "step = s32[]")
+    text = text.replace("add(i, one)", "add(i, step)")
+    assert natively(text)
+    want, got = run_both(text, given, tmp_path)
+    for row, mine, theirs in zip(SOLVES + FACTORS, got, want, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-10 if row.startswith("f64") else 1e-6, atol=1e-12, err_msg=row)
+    assert np.isnan(got[-1][2]).all()
+    assert not np.isnan(got[-1][:2]).any()
+    assert not natively(loop_of_rows(["f64[9,9] cholesky(a), lower=true"], {"a": "f64[9,9]"}))
 
 
 def natively(text: str) -> bool:

@@ -113,7 +113,7 @@ def _extract(root: torch.nn.Module, graph: Graph, calls: Calls, nodes: list[Node
     made = [(n.meta["array"][1], len(n.meta["array"][0]) - len(calls.grid) if calls.is_row[n] else None) for n in results]
     native = NativePiece(source.text(), module, tuple(inputs.values()), made, source.kept_bytes, source.is_flat,
                          any(map(is_rounded, nodes)))
-    if math.prod(calls.grid) >= tuning.FUNCTIONS_FROM:
+    if native.waits or math.prod(calls.grid) * len(nodes) * tuning.PIECE_ELEMENT >= tuning.NATIVE_AFTER:
         native.begin()
     root.add_module(name, native)
     with graph.inserting_after(nodes[-1]):

@@ -118,8 +118,11 @@ _DIRECTIONS = {"EQ": "==", "NE": "!=", "GE": ">=", "GT": ">", "LE": "<=", "LT": 
 
 @ELEMENTS.rule(comparison.compare)
 def _compare(instruction: Instruction, operands: Sequence[str]) -> str:
-    if instruction.attributes.get("type") == "TOTALORDER" or instruction.operands[0].shape.element_type not in NAMES:
+    element_type = instruction.operands[0].shape.element_type
+    if element_type not in NAMES:
         raise Unfit("this comparison is not in native code")
+    if instruction.attributes.get("type") == "TOTALORDER" and element_type.is_floating:
+        operands = [f"order_{NAMES[element_type]}({o})" for o in operands]
     return f"{operands[0]} {_DIRECTIONS[instruction.attributes['direction']]} {operands[1]}"
 
 

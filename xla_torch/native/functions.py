@@ -36,6 +36,9 @@ _VECTOR_BITS = 256
 """The vectors of torch's sums, whatever the processor has."""
 
 VECTOR_FUNCTIONS = {
+    # Integers in the total order of floating numbers: -NaN, -inf, ..., -0, 0, ..., inf, NaN.
+    "order_f32": "s32 order_f32(f32 x) { s32 b; __builtin_memcpy(&b, &x, 4); return b ^ (b >> 31 & 0x7fffffff); }",
+    "order_f64": "s64 order_f64(f64 x) { s64 b; __builtin_memcpy(&b, &x, 8); return b ^ (b >> 63 & 0x7fffffffffffffffLL); }",
     # 2^k, for k in the range of normal numbers.
     "power_of_two_f32": "f32 power_of_two_f32(s32 k) { s32 b = (k + 127) << 23; f32 r; __builtin_memcpy(&r, &b, 4); return r; }",
     # e^x = 2^k e^r with |r| <= ln(2) / 2, where 1 + r and r are kept with what rounding took from them.
@@ -83,9 +86,9 @@ VECTOR_FUNCTIONS = {
     return x != x ? x : r;
 }""",
 }
-"""Functions that a compiler makes vector code of, where there is a fused multiply-add, each behind those that it calls. Errors in
-units of the last place over all float32 numbers, and torch's own there: exp 0.65 (results below 2^-126: 0.76) and 0.57, tanh
-0.5002 and 0.513, log 0.5 and 0.92, logistic 2.48 and 2.48."""
+"""Functions of one type that a compiler makes vector code of, each behind those that it calls. Those with a fused multiply-add
+are for processors that have one (`can_fuse`). Errors in units of the last place over all float32 numbers, and torch's own there:
+exp 0.65 (results below 2^-126: 0.76) and 0.57, tanh 0.5002 and 0.513, log 0.5 and 0.92, logistic 2.48 and 2.48."""
 
 
 # What a row sums up to in torch's own order: four vectors of partial sums at a time, each in four levels, so that errors grow

@@ -18,7 +18,7 @@ from ..hlo.ir import Computation, Instruction
 from ..hlo.regions import Loop, loop_of
 from ..opcodes import indexing
 from ..shape import Shape
-from . import indexed  # noqa: F401  (its rules belong to the table)
+from . import indexed, linalg  # noqa: F401  (their rules belong to the table)
 from .arrays import ARRAYS, Value, starts, write_update
 from .code import Array, Code, held, is_local, single
 from .elements import ELEMENTS, NAMES, Unfit, element, name_of
