@@ -12,7 +12,7 @@ from .types import *  # noqa: F403
 from .types import PrimitiveType
 
 if TYPE_CHECKING:
-    from . import distributed, errors, nn, ops, training, types
+    from . import debug, distributed, errors, nn, ops, training, types
     from .autodiff.options import GradientOptions
     from .budget import limits
     from .builder import XlaBuilder
@@ -37,7 +37,7 @@ __version__ = "0.1.0"
 __all__ = [
     "GradientOptions", "Layout", "Literal", "PrimitiveType", "ProgramShape", "Shape", "Sharding", "Tile", "XlaBuilder",
     "XlaComputation", "XlaOp", "compile",
-    "distributed", "errors", "from_exported", "from_hlo_proto", "from_jax", "from_stablehlo", "grad", "jvp",
+    "debug", "distributed", "errors", "from_exported", "from_hlo_proto", "from_jax", "from_stablehlo", "grad", "jvp",
     "limits", "load", "nn", "ops", "pack", "parse_hlo",
     "rebatch", "register_custom_call", "register_gradient", "run_replicas", "shard", "shard_arguments", "training",
     "training_step", "types", "unpack", "unshard", "value_and_grad", "vjp", "vmap",

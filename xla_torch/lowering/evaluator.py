@@ -130,9 +130,13 @@ class Evaluator:
         """A region as a function (see `values.region_function`)."""
         return scalar_regions.function(self, computation, elementwise)
 
+    def inside(self) -> Evaluator:
+        """An evaluator for a sub-program."""
+        return Evaluator(self.device)
+
     def subprogram(self, computation: Computation, run: Callable[[Runner, Sequence[Value]], tuple[Value, ...]]) -> Value:
         """`run` as a function of the array leaves of a computation's parameters: on tensors, a function that evaluates it."""
-        inner = Evaluator(self.device)
+        inner = self.inside()
 
         def call(*tensors: Value) -> tuple[Value, ...]:
             with inner.installed():

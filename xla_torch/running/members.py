@@ -26,6 +26,7 @@ from ..shape import ProgramShape, Shape
 from ..sizes import Size, Unknowns
 from .kept import Kept, KeptByRules
 from .program import EAGER, FreeingRun, Mask, Plan, Program, Run, plainly
+from .watching import watching
 
 _T = TypeVar("_T")
 
@@ -88,6 +89,8 @@ class Member:
 
     def run(self, tensors: Sequence[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]:
         """See `Program.run`."""
+        if watching() is not None:
+            return self.own.run(tensors, device)
         if (block := running()) is not None:
             block.takes_bytes(self.own.name, lambda: peak_bytes(self.own.canonical))
         return plainly(self.general.program.name, self._runs, self._make_run, device, *tensors)
@@ -101,7 +104,8 @@ class Member:
 
     def plan(self, needed: Mask, sized: bool) -> Plan | MemberPlan:
         """See `Program.plan`. Under transforms of torch.func it is that of the own program."""
-        shared = self._plans.get(needed, self._make_plan) if any(needed) and not sized else None
+        alone = sized or watching() is not None
+        shared = self._plans.get(needed, self._make_plan) if any(needed) and not alone else None
         return shared or self.own.plan(needed, sized)
 
     def _make_plan(self, needed: Mask) -> MemberPlan | None:

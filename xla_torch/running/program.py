@@ -44,6 +44,7 @@ from ..transform.dynamic_sizes import settle
 from ..transform.expand_custom_calls import expand
 from .kept import Kept, KeptByRules
 from .run_errors import in_house_form
+from .watching import watching
 
 _T = TypeVar("_T")
 
@@ -253,6 +254,8 @@ class Program:
     def run(self, tensors: Sequence[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]:
         """The results, without autograd."""
         self._within_limits()
+        if (watched := watching()) is not None:
+            return watched(self.name, self.canonical, tensors, device)
         return plainly(self.name, self._runs, self._make_run, device, *tensors)
 
     def runner(self, device: torch.device) -> Run:
@@ -262,6 +265,10 @@ class Program:
     def run_freeing(self, tensors: list[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]:
         """Like `run`, on a list that is emptied: what nobody else holds is freed after its last use, during the run."""
         self._within_limits()
+        if (watched := watching()) is not None:
+            given = tuple(tensors)
+            tensors.clear()
+            return watched(self.name, self.canonical, given, device)
         return plainly(self.name, self._freeing_runs, self._make_freeing_run, device, tensors)
 
     def _within_limits(self) -> None:

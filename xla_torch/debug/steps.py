@@ -1,0 +1,164 @@
+"""One evaluated instruction, as an observer sees it: where it stands, its operands, its value, and what can be said of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..hlo.ir import Instruction, Token
+from ..hlo.printer import PrintOptions, print_instruction
+from ..hlo.tree import arrays, mapped
+from ..lowering import numerics
+from ..lowering.values import Runner, Value
+from ..shape import UNBOUNDED, Shape
+
+
+@dataclasses.dataclass(frozen=True)
+class Statistics:
+    """What an array holds: the least, the greatest and the mean of its finite elements (magnitudes, of complex ones; None where
+    there is none), and how many elements are NaN, infinite and zero."""
+
+    count: int
+    least: float | int | None
+    greatest: float | int | None
+    mean: float | None
+    nan: int
+    inf: int
+    zero: int
+
+    def __str__(self) -> str:
+        if self.least is None or self.mean is None:
+            said = "no finite element"
+        else:
+            said = f"min {self.least:.6g}, max {self.greatest:.6g}, mean {self.mean:.6g}"
+        marks = [f"{n} {name}" for name, n in (("NaN", self.nan), ("Inf", self.inf)) if n]
+        return ", ".join([said, *marks, f"{self.zero} of {self.count} zero"])
+
+    @staticmethod
+    def of(tensor: torch.Tensor) -> Statistics:
+        """Those of a tensor in the dtype of the boundary."""
+        array = tensor.detach()
+        if not (array.is_floating_point() or array.is_complex()):
+            return Statistics._of_integers(array.cpu().numpy())
+        zero = int((array == 0).sum()) if array.dtype.itemsize > 1 else int((array.float() == 0).sum())
+        wide = (array.abs() if array.is_complex() else array).to(torch.float64)
+        nan, inf = int(wide.isnan().sum()), int(wide.isinf().sum())
+        finite = wide if not nan + inf else wide[wide.isfinite()]
+        if not finite.numel():
+            return Statistics(array.numel(), None, None, None, nan, inf, zero)
+        return Statistics(array.numel(), float(finite.min()), float(finite.max()), float(finite.mean()), nan, inf, zero)
+
+    @staticmethod
+    def _of_integers(array: np.ndarray) -> Statistics:
+        zero = int(np.count_nonzero(array == 0))
+        if not array.size:
+            return Statistics(0, None, None, None, 0, 0, 0)
+        return Statistics(array.size, int(array.min()), int(array.max()), float(array.mean(dtype=np.float64)), 0, 0, zero)
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """One instruction, evaluated. `place` are the loops around it with the iteration of each, outermost first."""
+
+    program: str
+    instruction: Instruction
+    place: tuple[tuple[str, int], ...]
+    participant: int
+    given: tuple[Value, ...]
+    made: Value
+    runner: Runner
+
+    @property
+    def name(self) -> str:
+        return self.instruction.name
+
+    @property
+    def op_name(self) -> str:
+        return self.instruction.op_name
+
+    @property
+    def source(self) -> str:
+        """The line of the user's program, ``file:line``, or ""."""
+        return source_of(self.instruction)
+
+    @property
+    def hlo(self) -> str:
+        """The instruction as a line of HLO text."""
+        return print_instruction(self.instruction, PrintOptions(elide_above=16))
+
+    @functools.cached_property
+    def value(self) -> Any:
+        """The value, as the program would return it: a tensor, or a tuple for a tuple; None for tokens and growing stacks."""
+        return outside(self.runner, self.made, self.instruction.shape)
+
+    @functools.cached_property
+    def operands(self) -> tuple[Any, ...]:
+        """The operands' values, in the same form."""
+        return tuple(outside(self.runner, v, i.shape) for v, i in zip(self.given, self.instruction.operands, strict=True))
+
+    @functools.cached_property
+    def statistics(self) -> list[Statistics]:
+        """What each array of the value holds."""
+        return [Statistics.of(t) for t, _ in arrays(self.value, self.instruction.shape) if t is not None]
+
+    def __str__(self) -> str:
+        return f"{self.label}: {'; '.join(map(str, self.statistics))}"
+
+    @property
+    def label(self) -> str:
+        """The instruction's name, and where in which loops."""
+        inside = "".join(f"{loop}[{number}]/" for loop, number in self.place)
+        return f"{self.program}: {inside}{self.instruction!r}"
+
+
+def outside(runner: Runner, value: Value, shape: Shape) -> Any:
+    """A value of a program as its boundary shows it."""
+    def leaf(own: Shape, part: Value) -> Any:
+        if not own.is_array or isinstance(part, Token) or UNBOUNDED in own.dimensions:
+            return None
+        return numerics.from_storage(runner.materialise(part, own), own.element_type)
+
+    return mapped(leaf, shape, value)
+
+
+def source_of(instruction: Instruction) -> str:
+    """Where an instruction comes from in the user's program, ``file:line``, or ""."""
+    metadata = instruction.common.get("metadata")
+    if not isinstance(metadata, Mapping) or not metadata.get("source_file"):
+        return ""
+    return f"{metadata['source_file']}:{metadata.get('source_line', 0)}"
+
+
+def is_finite(tensor: torch.Tensor) -> bool:
+    """Whether a tensor of the boundary holds neither NaN nor Inf."""
+    if not (tensor.is_floating_point() or tensor.is_complex()):
+        return True
+    return bool(torch.isfinite(tensor if tensor.dtype.itemsize > 1 else tensor.float()).all())
+
+
+def has_nan(tensor: torch.Tensor) -> bool:
+    """Whether a tensor of the boundary holds a NaN."""
+    if not (tensor.is_floating_point() or tensor.is_complex()):
+        return False
+    return bool(torch.isnan(tensor if tensor.dtype.itemsize > 1 else tensor.float()).any())
+
+
+def far(a: torch.Tensor, b: torch.Tensor, relative: float, absolute: float) -> float:
+    """The greatest difference of two tensors where they are not within the tolerances, NaN equal to NaN; else 0. Infinite
+    where one is NaN or infinite and the other is not the same."""
+    wide = torch.complex128 if a.is_complex() or b.is_complex() else torch.float64
+    x, y = a.detach().cpu().to(wide), b.detach().cpu().to(wide)
+    same = (x == y) | (x.isnan() & y.isnan())
+    difference = torch.where(same, 0.0, (x - y).abs())
+    allowed = absolute + relative * torch.where(y.isfinite(), y.abs(), 0.0)
+    beyond = ~same & ~(difference <= allowed)
+    if not bool(beyond.any()):
+        return 0.0
+    greatest = difference[beyond]
+    return math.inf if not bool(greatest.isfinite().all()) else float(greatest.max())

@@ -1,0 +1,80 @@
+"""The values of a run, kept: statistics of all, and the values themselves up to a number of bytes."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from ..computation import XlaComputation, require_computation
+from ..errors import InvalidArgument
+from ..hlo.tree import arrays, mapped
+from .evaluation import Observer
+from .observing import Names, observed
+from .steps import Statistics, Step
+
+KEEP = 1 << 28
+"""How many bytes of values a trace keeps unless it is told."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One instruction of a trace."""
+
+    program: str
+    name: str
+    op_name: str
+    source: str
+    hlo: str
+    place: tuple[tuple[str, int], ...]
+    participant: int
+    statistics: list[Statistics]
+    kept: Any
+
+    @property
+    def value(self) -> Any:
+        """The value. Raises InvalidArgument where the trace had no room for it."""
+        if self.kept is None:
+            raise InvalidArgument("the value was not kept", subject=self.name, hint="trace with a larger keep=, or fewer names=")
+        return self.kept
+
+    def __str__(self) -> str:
+        inside = "".join(f"{loop}[{number}]/" for loop, number in self.place)
+        return f"{inside}{self.hlo.strip()}\n    {'; '.join(map(str, self.statistics))}"
+
+
+@dataclasses.dataclass
+class Trace:
+    """What a trace saw, in the order of evaluation, and the run's `result`."""
+
+    rows: list[Row]
+    result: Any = None
+    free: int = KEEP
+
+    def __getitem__(self, name: str) -> list[Row]:
+        """All rows of the instructions of this name: several where a loop runs it again."""
+        return [row for row in self.rows if row.name == name]
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.rows))
+
+    def see(self, step: Step) -> None:
+        """Note a step."""
+        size = sum(t.numel() * t.element_size() for t, _ in arrays(step.value, step.instruction.shape) if t is not None)
+        kept = None
+        if size <= self.free:
+            self.free -= size
+            # What others hold may change later: arguments are overwritten by their owners.
+            kept = mapped(lambda _, t: None if t is None else t.clone(), step.instruction.shape, step.value)
+        self.rows.append(Row(step.program, step.name, step.op_name, step.source, step.hlo, step.place, step.participant,
+                             step.statistics, kept))
+
+
+def trace(computation: XlaComputation, *arguments: Any, names: Names = None, keep: int = KEEP, on: Observer | None = None,
+          participant: int | None = None) -> Trace:
+    """Run on arguments and note each instruction that `names` fits (see `observed`): its statistics, and its value up to `keep`
+    bytes in all. With `on` nothing is kept, and each step goes to `on(step)`."""
+    require_computation(computation, "trace")
+    found = Trace([], free=keep)
+    with observed(on or found.see, names, participant):
+        found.result = computation(*arguments)
+    return found
