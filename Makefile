@@ -1,4 +1,4 @@
-# One way in for everything: make demo | test | test-slow | oracle | sweep | pages | lint | bench.
+# One way in for everything: make demo | test | test-slow | oracle | sweep | fuzz | pages | lint | bench.
 #
 # Each target sets up what it needs, once: in the active virtual environment, else in .venv, which is made on first use.
 # `make test PYTHON=/path/to/python` uses that interpreter as it is and installs nothing.
@@ -20,7 +20,7 @@ install := $(PYTHON) -m pip install --quiet --disable-pip-version-check -c const
 # Each pytest worker keeps to one thread; the workers share the cores between them.
 pytest = OMP_NUM_THREADS=1 $(PYTHON) -m pytest -q -n auto --dist worksteal
 
-.PHONY: setup demo test test-slow oracle sweep pages lint bench clean
+.PHONY: setup demo test test-slow oracle sweep fuzz pages lint bench clean
 .DEFAULT_GOAL := test
 
 setup: $(full)
@@ -53,6 +53,12 @@ lint: $(full)
 	$(PYTHON) -m ruff check .
 	$(dir $(PYTHON))lint-imports
 	$(PYTHON) -m pyright --pythonpath $(PYTHON)
+
+# Mutants of programs, in child processes, for TIME seconds from number SEED on.
+TIME ?= 60
+SEED ?= 0
+fuzz: $(full)
+	PYTHONPATH=.:tests OMP_NUM_THREADS=1 $(PYTHON) -m fuzz.fuzz --time $(TIME) --seed $(SEED)
 
 bench: $(full)
 	@for script in tests/benchmarks/*.py; do echo "== $$script"; $(PYTHON) $$script || exit 1; done

@@ -1,0 +1,1 @@
+"""Attacks on what reads files: mutants in child processes (`fuzz.py`)."""
