@@ -144,6 +144,12 @@ TUPLE_LEAVES = 1 << 16
 TUPLE_DEPTH = 100
 """Tuples in tuples. Chosen: far from where Python ends recursion."""
 
+# ------------------------------------------------------------------------------------------- functions of rows
+
+ROW_FUNCTIONS = True
+"""Whether softmax, its logarithm and layer norm are calls of torch's where a program spells them out (`rivals.py`: rows of 1,024
+in 1.2 ms and not 4.8)."""
+
 # ------------------------------------------------------------------------------------------- native loops
 
 NATIVE_AFTER = float(os.environ.get("XLA_TORCH_NATIVE_AFTER", "0.005"))

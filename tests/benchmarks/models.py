@@ -22,12 +22,14 @@ Tree = Any
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """`program` and `by_hand` take a tree of parameters and then the batch, and return the same loss."""
+    """`program`, `by_hand` and the JAX function `source` take a tree of parameters and then the batch, and return the same
+    loss."""
 
     parameters: Tree
     batch: Sequence[torch.Tensor]
     program: JaxFunction
     by_hand: Callable[..., torch.Tensor]
+    source: Callable[..., Any]
 
     def leaves(self) -> list[torch.Tensor]:
         """The parameters in the order in which the program takes them."""
@@ -44,7 +46,7 @@ def model(function: Callable[..., Any], by_hand: Callable[..., torch.Tensor], pa
     a scan JAX's own keep rows of their choice."""
     tensors = jax.tree_util.tree_map(lambda array: torch.from_numpy(np.asarray(array)), (parameters, *batch))
     with jax.enable_x64(False):
-        return Model(tensors[0], tensors[1:], from_jax(function, parameters, *batch, derivatives="xla"), by_hand)
+        return Model(tensors[0], tensors[1:], from_jax(function, parameters, *batch, derivatives="xla"), by_hand, function)
 
 
 def normal(*dims: int, seed: int = 0) -> np.ndarray:

@@ -32,6 +32,7 @@ from .blocking import block_elementwise
 from .evaluator import Evaluator
 from .memory import overwrite_carries, plan_memory
 from .overlap import overlap_exchanges
+from .row_functions import use_row_functions
 from .simplify import drop_needless_views
 from .sized import hold_sizes
 from .values import Runner, Splat, Value
@@ -195,7 +196,7 @@ class Tracer(Evaluator):
         `fresh_outputs` copies results that share memory with inputs, constants or each other; `blocks` lets chains of
         elementwise calls on large arrays run block by block on the CPU.
         """
-        graph = self._close(outputs)
+        graph = self._close(outputs, rows=blocks)
         if blocks:
             self._block(graph)
         plan_memory(graph, fresh_outputs)
@@ -216,9 +217,11 @@ class Tracer(Evaluator):
         if self.device.type == "cpu":
             block_elementwise(self.root, graph)
 
-    def _close(self, outputs: tuple[Any, ...]) -> torch.fx.Graph:
+    def _close(self, outputs: tuple[Any, ...], rows: bool = True) -> torch.fx.Graph:
         self.trace.graph.output(tuple(
             v.node if isinstance(v, torch.fx.Proxy) else self.trace.create_arg(v) for v in outputs))
+        if rows:
+            use_row_functions(self.root, self.trace.graph)
         self.trace.graph.eliminate_dead_code(is_impure_node=_is_impure)
         drop_needless_views(self.trace.graph)
         overlap_exchanges(self.trace.graph)

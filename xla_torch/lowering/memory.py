@@ -61,6 +61,7 @@ _FRESH = frozenset(OUT_VARIANTS) | _CONVOLUTIONS | frozenset({
     indexing.dynamic_update_slice, indexing.scatter, indexing.take, indexing.gather, torch.constant_pad_nd,
     torch.all, torch.any, torch.argmax, torch.argmin,
     torch.mean, torch.clamp, torch.isfinite, torch.sign, torch.trunc, torch.cumprod, torch.complex, torch.flip,
+    torch.softmax, torch.log_softmax, torch.layer_norm,
 })
 """Calls whose result shares memory with nothing. Everything else is taken to share memory with its operands."""
 
