@@ -540,6 +540,11 @@ def test_a_process_that_ends_leaves_its_code_to_the_next(tmp_path: Path) -> None
         assert added(machine_code(SOURCE)) == 7
 
 
+def set_age(path: Path, seconds: int) -> None:
+    then = time.time() - seconds
+    os.utime(path, (then, then))
+
+
 @needs_compiler
 def test_what_was_loaded_longest_ago_makes_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, command = tmp_path / "native", (*compiler(), *OPTIONS)
@@ -549,8 +554,8 @@ def test_what_was_loaded_longest_ago_makes_room(tmp_path: Path, monkeypatch: pyt
     size = first.path.stat().st_size
     for name, age in (("loop_a.so", 300), ("loop_b.123", 200), ("loop_c.so", 100), ("other", 400)):
         (folder / name).write_bytes(bytes(size))
-        os.utime(folder / name, (time.time() - age,) * 2)
-    os.utime(first.path, (time.time() - 250,) * 2)
+        set_age(folder / name, age)
+    set_age(first.path, 250)
     monkeypatch.setenv("XLA_TORCH_CACHE_LIMIT", str(4 * size + size // 2))
     assert added(MachineCode(SOURCE, command, folder)) == 7  # it is as new as any from now on
     second = MachineCode(SOURCE.replace("+=", "-="), command, folder)
