@@ -126,9 +126,9 @@ def test_what_torch_has_whole(name: str, dtype: Any, monkeypatch: pytest.MonkeyP
     with jax.enable_x64(True):
         plain = from_jax(function, *arrays)
     assert calls(plain) == []
-    tolerance = {"rtol": 2e-5, "atol": 2e-6} if dtype == np.float32 else {"rtol": 1e-12, "atol": 1e-13}
+    rtol, atol = (2e-5, 2e-6) if dtype == np.float32 else (1e-12, 1e-13)
     for other in (plain(*tensors).numpy(), theirs):
-        np.testing.assert_allclose(got.numpy(), other, **tolerance)
+        np.testing.assert_allclose(got.numpy(), other, rtol=rtol, atol=atol)
 
 
 @pytest.mark.parametrize("name", NOT_FOUND)
