@@ -1,4 +1,4 @@
-# One way in for everything: make demo | test | test-slow | oracle | sweep | fuzz | pages | lint | bench.
+# One way in for everything: make demo | test | test-slow | oracle | sweep | fuzz | pages | costs | lint | bench.
 #
 # Each target sets up what it needs, once: in the active virtual environment, else in .venv, which is made on first use.
 # `make test PYTHON=/path/to/python` uses that interpreter as it is and installs nothing.
@@ -20,7 +20,7 @@ install := $(PYTHON) -m pip install --quiet --disable-pip-version-check -c const
 # Each pytest worker keeps to one thread; the workers share the cores between them.
 pytest = OMP_NUM_THREADS=1 $(PYTHON) -m pytest -q -n auto --dist worksteal
 
-.PHONY: setup demo test test-slow oracle sweep fuzz pages lint bench clean
+.PHONY: setup demo test test-slow oracle sweep fuzz pages costs lint bench clean
 .DEFAULT_GOAL := test
 
 setup: $(full)
@@ -48,6 +48,10 @@ sweep: $(full)
 # The pages that are generated from the code: xla_torch/opcodes/README.md, and the tables in grad_rules/README.md.
 pages: $(full)
 	PYTHONPATH=$(CURDIR):$(CURDIR)/tests $(PYTHON) -m support.pages
+
+# How many calls, allocations and bytes some programs take: tests/data/costs.txt, which the tests compare.
+costs: $(full)
+	PYTHONPATH=$(CURDIR):$(CURDIR)/tests $(PYTHON) -m support.costs
 
 lint: $(full)
 	$(PYTHON) -m ruff check .

@@ -14,11 +14,12 @@ from torch.utils._pytree import tree_leaves
 
 class Counted(TorchDispatchMode):
     """Counts inside its `with`: `calls` of torch operations, `elements` of their results, the bytes `made` (storage that
-    was not there before; a view makes none), how many of them are `live` and the most that ever were, the `peak`."""
+    was not there before; a view makes none) in how many `allocations`, how many of them are `live` and the most that ever
+    were, the `peak`."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.calls = self.elements = self.made = self.live = self.peak = 0
+        self.calls = self.elements = self.allocations = self.made = self.live = self.peak = 0
         self._sizes: dict[int, int] = {}
 
     @classmethod
@@ -43,6 +44,7 @@ class Counted(TorchDispatchMode):
 
     def _note(self, storage: torch.UntypedStorage) -> None:
         self._sizes[storage._cdata] = storage.nbytes()
+        self.allocations += 1
         self.made += storage.nbytes()
         self.live += storage.nbytes()
         self.peak = max(self.peak, self.live)

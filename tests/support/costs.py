@@ -1,0 +1,133 @@
+"""What programs cost in counted things: torch's calls, the allocations they make and their bytes. `tests/data/costs.txt` keeps
+them, and `tests/lowering/test_costs.py` compares. Where a change means to change them, write them anew and read the difference::
+
+    make costs
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+
+from support.counting import Counted
+from support.stored_programs import DATA, StoredProgram
+from xla_torch import load, parse_hlo, tuning, value_and_grad
+from xla_torch.computation import XlaComputation
+from xla_torch.errors import PerhapsLostDerivatives
+
+TABLE = DATA.parent / "costs.txt"
+STORED = sorted(folder.name for folder in DATA.iterdir() if folder.is_dir())
+
+CHAIN = """HloModule chain
+ENTRY main {
+  x = f32[1048576] parameter(0)
+  negated = f32[1048576] negate(x)
+  squared = f32[1048576] multiply(x, negated)
+  raised = f32[1048576] exponential(squared)
+  bounded = f32[1048576] tanh(x)
+  both = f32[1048576] add(raised, bounded)
+  scaled = f32[1048576] logistic(x)
+  ROOT out = f32[1048576] multiply(both, scaled)
+}"""
+ROWS = """HloModule rows
+larger { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT m = f32[] maximum(a, b) }
+total { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT s = f32[] add(a, b) }
+ENTRY main {
+  x = f32[512,2048] parameter(0)
+  low = f32[] constant(-inf)
+  zero = f32[] constant(0)
+  most = f32[512] reduce(x, low), dimensions={1}, to_apply=larger
+  mosts = f32[512,2048] broadcast(most), dimensions={0}
+  below = f32[512,2048] subtract(x, mosts)
+  raised = f32[512,2048] exponential(below)
+  sum = f32[512] reduce(raised, zero), dimensions={1}, to_apply=total
+  sums = f32[512,2048] broadcast(sum), dimensions={0}
+  ROOT out = f32[512,2048] divide(raised, sums)
+}"""
+LOOP = """HloModule loop
+body {
+  p = (s32[], f32[10]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  x = f32[10] get-tuple-element(p), index=1
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  y = f32[10] sine(x)
+  z = f32[10] add(x, y)
+  ROOT out = (s32[], f32[10]) tuple(next, z)
+}
+goes { p = (s32[], f32[10]) parameter(0)  i = s32[] get-tuple-element(p), index=0  n = s32[] constant(100)
+  ROOT less = pred[] compare(i, n), direction=LT }
+ENTRY main {
+  x = f32[10] parameter(0)
+  zero = s32[] constant(0)
+  start = (s32[], f32[10]) tuple(zero, x)
+  end = (s32[], f32[10]) while(start), condition=goes, body=body
+  ROOT out = f32[10] get-tuple-element(end), index=1
+}"""
+TEXTS = {"elementwise chain of 1 Mi": (CHAIN, (1 << 20,)), "softmax of rows": (ROWS, (512, 2048)),
+         "100 steps over ten": (LOOP, (10,))}
+PROGRAMS = [*STORED, *TEXTS]
+
+
+class Cost(NamedTuple):
+    calls: int
+    allocations: int
+    bytes: int
+
+
+def costs(name: str) -> Iterator[tuple[str, Cost]]:
+    """A program's rows of the table: its call and, if something of it has a gradient, that with the gradients of its sum."""
+    program, arguments, argnums = _opened(name)
+    yield name, cost(program, *arguments)
+    if argnums:
+        yield f"{name}, with gradient", cost(value_and_grad(program, argnums), *arguments)
+
+
+def cost(function: Callable[..., Any], *arguments: torch.Tensor) -> Cost:
+    counted = Counted.of(function, *arguments)
+    return Cost(counted.calls, counted.allocations, counted.made)
+
+
+def _opened(name: str) -> tuple[XlaComputation, list[torch.Tensor], tuple[int, ...]]:
+    if name in TEXTS:
+        text, dims = TEXTS[name]
+        return parse_hlo(text), [torch.linspace(-1, 1, math.prod(dims)).reshape(dims)], ()
+    stored = StoredProgram.load(DATA / name)
+    scalar = len(stored.results) == 1 and stored.results[0].ndim == 0
+    return load(DATA / name / "module.hlo"), stored.tensors, tuple(stored.gradients) if scalar else ()
+
+
+def table(rows: dict[str, Cost]) -> str:
+    width = max(map(len, rows))
+    head = [f"# What programs cost; `make costs` writes it. torch {minor_version()}",
+            f"{'# program':{width}}  {'calls':>6} {'allocations':>11} {'bytes':>10}"]
+    return "\n".join([*head, *(f"{n:{width}}  {c.calls:6} {c.allocations:11} {c.bytes:10}" for n, c in rows.items()), ""])
+
+
+def read() -> tuple[str, dict[str, Cost]]:
+    """The version of torch that the table is of, and its rows."""
+    first, _, *lines = TABLE.read_text(encoding="utf-8").splitlines()
+    parts = [line.rsplit(maxsplit=3) for line in lines]
+    return first.rpartition(" ")[2], {name: Cost(*map(int, numbers)) for name, *numbers in parts}
+
+
+def minor_version() -> str:
+    """What torch makes of its composite functions differs from one of these to the next."""
+    return ".".join(torch.__version__.split(".")[:2])
+
+
+def main() -> None:
+    tuning.NATIVE_AFTER = math.inf  # as in the tests: whether native code is there yet, would count
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore", PerhapsLostDerivatives)
+    found = dict(row for name in PROGRAMS for row in costs(name))
+    TABLE.write_text(table(found), encoding="utf-8")
+    print(table(found), end="")
+
+
+if __name__ == "__main__":
+    main()
