@@ -120,7 +120,7 @@ def limits(*, max_instructions: int | None = None, max_bytes: int | None = None,
     is not in it. `max_seconds` are those of the whole block and `max_loop_steps` the steps of all loops that run in it; time is
     looked at between the steps of loops, while programs are made, and before each run. The block's value can `stop` what runs in
     it, from any thread. Of several blocks in each other, the innermost holds. Loops stay in torch, since native code cannot be
-    stopped.
+    stopped; the steps of loops that torch.compile has compiled are not counted.
     """
     for name, value in (("max_instructions", max_instructions), ("max_bytes", max_bytes), ("max_seconds", max_seconds),
                         ("max_loop_steps", max_loop_steps)):

@@ -53,6 +53,31 @@ def test_results(backend: Counting):
     assert xla_torch.compile(compiled, backend) is compiled
 
 
+LOOP = """HloModule m
+body { t = (s32[], f64[4]) parameter(0)
+  i = s32[] get-tuple-element(t), index=0
+  x = f64[4] get-tuple-element(t), index=1
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  y = f64[4] sine(x)
+  ROOT r = (s32[], f64[4]) tuple(j, y) }
+more { t = (s32[], f64[4]) parameter(0)
+  i = s32[] get-tuple-element(t), index=0
+  n = s32[] constant(12)
+  ROOT l = pred[] compare(i, n), direction=LT }
+ENTRY e { p = f64[4] parameter(0)
+  zero = s32[] constant(0)
+  t = (s32[], f64[4]) tuple(zero, p)
+  w = (s32[], f64[4]) while(t), condition=more, body=body
+  ROOT r = f64[4] get-tuple-element(w), index=1 }"""
+
+
+def test_a_loop_is_compiled_whole(backend: Counting):
+    program = xla_torch.parse_hlo(LOOP)
+    assert_close(xla_torch.compile(program, backend)(X[:, 0]), program(X[:, 0]))
+    assert backend.graphs == 1
+
+
 def test_the_way_back_is_compiled_too(backend: Counting):
     compiled = xla_torch.compile(DENSE, backend)
     x, w = X.clone().requires_grad_(), W.clone().requires_grad_()

@@ -8,7 +8,7 @@ import hashlib
 import hmac
 import json
 import os
-import select
+import selectors
 import socket
 import struct
 import time
@@ -72,15 +72,22 @@ def _accept(listener: socket.socket, expected: set[int], token: bytes, timeout: 
             left = end - time.monotonic()
             if left <= 0:
                 raise TimeoutError(f"processes {sorted(expected - sockets.keys())} did not connect within {timeout:g} seconds")
-            ready, _, _ = select.select([listener, *strangers], [], [], left)
-            for connection in ready:
+            for connection in _ready([listener, *strangers], left):
                 if connection is listener:
                     _meet(listener, strangers, len(expected))
-                else:
+                elif connection in strangers:  # it may have had to go meanwhile
                     _listen(connection, strangers, expected, token, timeout, sockets)
     finally:
         for connection in strangers:
             connection.close()
+
+
+def _ready(connections: Sequence[socket.socket], seconds: float) -> list[Any]:
+    """Those from which something can be read, once there are any or the time is over."""
+    with selectors.DefaultSelector() as selector:
+        for connection in connections:
+            selector.register(connection, selectors.EVENT_READ)
+        return [key.fileobj for key, _ in selector.select(seconds)]
 
 
 def _meet(listener: socket.socket, strangers: dict[socket.socket, bytes], expected: int) -> None:

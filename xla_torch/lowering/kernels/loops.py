@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import torch
 
@@ -13,6 +13,16 @@ from ...budget import running, stepwise
 from .native import NativeLoop
 
 Tensors = tuple[torch.Tensor, ...]
+_T = TypeVar("_T")
+
+
+def _is_limited() -> bool:
+    return not torch.compiler.is_compiling() and running() is not None
+
+
+def _counted(steps: Iterable[_T]) -> Iterable[_T]:
+    # torch.compile follows loops step by step, and stops at what asks for limits.
+    return steps if torch.compiler.is_compiling() else stepwise(steps)
 
 
 def counted_loop(body: torch.nn.Module, counter: tuple[int, int, int], carried: Tensors, invariant: Tensors,
@@ -23,8 +33,8 @@ def counted_loop(body: torch.nn.Module, counter: tuple[int, int, int], carried: 
     of its carries that do not change.
     """
     step = body.forward
-    watch = None if native is None or running() else native.watch(carried, fixed, len(range(*counter)))
-    for i in stepwise(progress.steps(range(*counter), "loop")):
+    watch = None if native is None or _is_limited() else native.watch(carried, fixed, len(range(*counter)))
+    for i in _counted(progress.steps(range(*counter), "loop")):
         if watch is not None and watch.is_due():
             assert native is not None
             return native.finish((i,), carried, fixed)[1]
@@ -43,8 +53,8 @@ def while_loop(condition: torch.nn.Module, body: torch.nn.Module, counters: tupl
     each iteration, one on Python integers never does. A `native` loop takes over as in `counted_loop`.
     """
     holds, step = condition.forward, body.forward
-    watch = None if native is None or running() else native.watch(carried, fixed)
-    for _ in stepwise(progress.steps(itertools.count(), "loop")):
+    watch = None if native is None or _is_limited() else native.watch(carried, fixed)
+    for _ in _counted(progress.steps(itertools.count(), "loop")):
         if watch is not None and watch.is_due():
             assert native is not None
             counters, carried = native.finish(counters, carried, fixed)
@@ -70,7 +80,7 @@ def masked_while(condition: Callable[..., Tensors], body: Callable[..., Tensors]
     """
     carried = tuple(torch.broadcast_tensors(*carried))
     active = condition(*carried)[0].expand(carried[0].shape)
-    for _ in stepwise(itertools.count()):
+    for _ in _counted(itertools.count()):
         if not active.any():
             break
         moved = body(*carried)
