@@ -5,7 +5,8 @@ calls stand views, which bring a number for each row (a maximum, a sum, a mean) 
 results are used elsewhere stays as it is: they have to be computed then, and blocks do that in one pass.
 
 Torch's functions sum in another order, and nothing else differs: rows of infinities and NaN come out as they do spelled out. So a
-variance as the mean of squares less the square of the mean is no layer norm: it loses digits, and may be negative.
+variance as the mean of squares less the square of the mean is no layer norm: it loses digits, and may be negative. Sizes
+that stand for many are compared by what they are, so that a program for many sizes has the calls of a program for one.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import torch
 from torch.fx import Graph, Node
 
 from .. import tuning
-from ..sizes import Size
+from ..sizes import unnamed
 
 Dims = tuple[int, ...]
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -46,7 +47,7 @@ def use_row_functions(root: torch.nn.Module, graph: Graph) -> None:
 
 def _is_of_rows(node: Node) -> bool:
     dims, dtype = node.meta.get("array", ((), None))
-    return node.op == "call_function" and dtype in _DTYPES and len(dims) > 0 and not any(isinstance(n, Size) for n in dims)
+    return node.op == "call_function" and dtype in _DTYPES and len(dims) > 0
 
 
 def _replace(graph: Graph, node: Node, found: Call) -> None:
@@ -93,11 +94,11 @@ class Spelling:
         if not isinstance(node, Node):
             return None
         dims = _dims_of(node)
-        if dims == self.dims and _is_view(node, _EXPAND) and self.size != 1:
+        if _same(dims, self.dims) and _is_view(node, _EXPAND) and not _same(self.size, 1):
             self._seen.add(node)
             node = node.args[0]  # pyright: ignore[reportAssignmentType]
             dims = _dims_of(node)
-        if dims not in ((*self.rows, 1), () if not self.rows else None):
+        if not _same(dims, (*self.rows, 1)) and (dims != () or self.rows):
             return None
         return self.numbers(node)
 
@@ -105,19 +106,20 @@ class Spelling:
         """An array with a number for each row, behind views that leave their order."""
         count = math.prod(self.rows)
         while isinstance(node, Node) and _is_view(node):
-            if math.prod(_dims_of(node) or (-1,)) != count:
+            if not _same(_count(node), count):
                 return None
             self._seen.add(node)
             node = node.args[0]
-        return node if isinstance(node, Node) and math.prod(_dims_of(node) or (1,)) == count else None
+        # What no instruction describes stands within the body of one, and has as many.
+        return node if isinstance(node, Node) and (_dims_of(node) is None or _same(_count(node), count)) else None
 
     def columns(self, node: Any) -> _Flat | None:
         """An array that is the same for all rows."""
-        if isinstance(node, Node) and _dims_of(node) == self.dims and _is_view(node, _EXPAND) and self.rows:
+        if isinstance(node, Node) and _same(_dims_of(node), self.dims) and _is_view(node, _EXPAND) and self.rows:
             self._seen.add(node)
             node = node.args[0]
         dims = _dims_of(node) if isinstance(node, Node) else None
-        if dims is None or len(dims) > len(self.dims) or dims[-1:] != (self.size,) or math.prod(dims) != self.size:
+        if not dims or len(dims) > len(self.dims) or not (_same(dims[-1], self.size) and _same(math.prod(dims), self.size)):
             return None
         return _Flat(node, self.size)
 
@@ -126,7 +128,7 @@ class Spelling:
         left, right = self.call(node, functions) or (None, None)
         for operand, other in ((left, right), (right, left)):
             flat = self.columns(other)
-            if flat is not None and isinstance(operand, Node) and _dims_of(operand) == self.dims:
+            if flat is not None and isinstance(operand, Node) and _same(_dims_of(operand), self.dims):
                 return operand, flat
         return None, None
 
@@ -134,7 +136,7 @@ class Spelling:
         """The array whose rows are reduced to the numbers."""
         found = self.numbers(node)
         args = self.call(found, (function,))
-        if not args or len(args) != 2 or not isinstance(args[0], Node) or _dims_of(args[0]) != self.dims:
+        if not args or len(args) != 2 or not isinstance(args[0], Node) or not _same(_dims_of(args[0]), self.dims):
             return None
         return args[0] if args[1] in ((len(self.dims) - 1,), len(self.dims) - 1) else None
 
@@ -159,10 +161,11 @@ class Spelling:
     def mean(self, node: Any) -> Node | None:
         """`x` of the numbers ``sum(x) / n``."""
         numbers = self.numbers(node)
-        for functions, factor in ((_DIVIDE, self.size), (_MULTIPLY, 1 / self.size)):
-            args = self.call(numbers, functions)
-            if args and args[1] == factor:
-                return self.reduction(args[0], torch.sum)
+        quotient, product = self.call(numbers, _DIVIDE), self.call(numbers, _MULTIPLY)
+        if quotient and not isinstance(quotient[1], Node) and _same(quotient[1], self.size):
+            return self.reduction(quotient[0], torch.sum)
+        if product and type(self.size) is int and product[1] == 1 / max(self.size, 1):
+            return self.reduction(product[0], torch.sum)
         return None
 
     def less_mean(self, node: Any) -> Node | None:
@@ -184,6 +187,16 @@ class Spelling:
         return (left, total[1]) if left is not None and left is right else None
 
 
+def _same(left: Any, right: Any) -> bool:
+    """Whether sizes or dimensions are the same, also where they stand for many: of these nothing is told by that."""
+    return unnamed(left) == unnamed(right)
+
+
+def _count(node: Node) -> Any:
+    dims = _dims_of(node)
+    return None if dims is None else math.prod(dims)
+
+
 def _is_view(node: Node, *names: str) -> bool:
     return node.op == "call_method" and node.target in (names or (_UNSQUEEZE, _EXPAND, _RESHAPE)) and not node.kwargs
 
@@ -196,8 +209,8 @@ def _dims_of(node: Node) -> Dims | None:
         return None
     source, how = node.args
     if isinstance(how, (tuple, list)):
-        sizes = tuple(n for n in how if type(n) is int and n >= 0)
-        return sizes if len(sizes) == len(how) else None
+        sizes: Any = tuple(how)
+        return None if any(isinstance(n, Node) or (type(n) is int and n < 0) for n in sizes) else sizes
     before = _dims_of(source) if isinstance(source, Node) else None
     return None if before is None or not isinstance(how, int) or how < 0 else (*before[:how], 1, *before[how:])
 
