@@ -48,6 +48,22 @@ FORMS = [
     ("f32[2,2,2,2,2,5]", "f32[2,3,3,3,3,3]", "f32[2,2,2,2,3,5]", "size=2x2x2x2", "b0123f_0123io->b0123f", ""),
     ("f32[6,6,2,5]", "f32[6,6,2,3]", "f32[3,3,5,3]", "size=3x3 pad=1_1x1_1", "01bf_01oi->01bf", ""),
     ("f32[2,6,5,6]", IMAGE, KERNEL, "size=3x3 pad=1_1x1_1", "b01f_01io->b0f1", ""),
+    # Gradients of weights: what is summed over lies outermost, and the window is larger than the result.
+    ("f32[3,5,2,2]", "f32[4,3,6,6]", "f32[4,5,5,5]", "size=5x5", "fb01_io01->bf01", ""),
+    ("f32[3,3,3,5]", "f32[4,6,7,3]", "f32[4,6,7,5]", "size=6x7 pad=1_1x1_1", "f01b_i01o->01bf", ""),
+    ("f32[5,3,3,3]", "f32[4,6,6,3]", "f32[4,3,3,5]", "size=3x3 pad=0_1x1_0 rhs_dilate=2x2", "f01b_i01o->f01b", ""),
+    ("f32[3,4,3,5]", "f32[4,8,8,3]", "f32[4,3,4,5]", "size=3x4 pad=0_-1x1_-2 rhs_dilate=2x1", "f01b_i01o->01bf", ""),
+    ("f32[2,2,3,5]", "f32[4,9,9,3]", "f32[4,4,3,5]", "size=4x3 pad=0_0x2_-1 rhs_dilate=1x3 stride=4x2", "f01b_i01o->01bf", ""),
+    ("f32[2,1,3,5]", "f32[4,9,9,3]", "f32[4,3,3,5]", "size=3x3 pad=-1_0x0_-2 rhs_dilate=1x2 stride=5x3", "f01b_i01o->01bf", ""),
+    ("f32[3,2,6]", "f32[4,7,6]", "f32[4,7,6]", "size=7 pad=1_1", "f0b_i0o->0bf", ", batch_group_count=3"),
+    ("f32[3,3,5,1]", "f32[4,3,5,5]", "f32[4,5,8,6]", "size=8x6 pad=0_1x1_0 lhs_dilate=2x1", "fb01_io01->0bf1", ""),
+    ("f32[3,3,5,2]", "f32[4,3,4,5]", "f32[4,5,8,6]", "size=8x6 pad=2_1x1_1 lhs_dilate=2x1", "fb01_io01->0bf1", ""),
+    ("f32[2,2,6]", "f32[4,4,4]", "f32[4,7,6]", "size=7 pad=1_0 lhs_dilate=2", "f0b_i0o->0bf", ", batch_group_count=2"),
+    ("f32[3,4,6]", "f32[4,4,4]", "f32[4,7,6]", "size=7 stride=2 pad=3_2 lhs_dilate=2", "f0b_i0o->0bf", ""),
+    ("f32[2,2,2,3,5]", "f32[4,4,4,5,3]", "f32[4,3,3,4,5]", "size=3x3x4", "f012b_i012o->012bf", ""),
+    ("f32[2,4,6]", "f32[4,5,4]", "f32[4,9,6]", "size=9 pad=8_-3", "f0b_i0o->0bf", ""),  # more is cut than there is
+    ("f32[1,1,3,5]", "f32[4,6,6,3]", "f32[4,6,6,5]", "size=6x6", "f01b_i01o->01bf", ""),
+    ("f32[2,2,3,5]", "f32[4,3,3,3]", "f32[4,7,7,5]", "size=7x7 pad=3_2x2_3", "f01b_i01o->01bf", ""),  # more around than there is
     ("f32[2,0,4,5]", "f32[2,1,6,3]", KERNEL, "size=3x3", NHWC, ""),
     ("f32[2,4,4,5]", "f32[2,6,6,0]", "f32[3,3,0,5]", "size=3x3", NHWC, ""),
     ("f32[0,4,4,5]", "f32[0,6,6,3]", KERNEL, "size=3x3", NHWC, ""),
@@ -74,6 +90,13 @@ def test_every_type(element_type: str, window: str) -> None:
     rows = 3 if "stride=2x2" in window else 8
     assert_agrees(conv(f"{element_type}[2,{rows},3,4]", window, NHWC, ", feature_group_count=2"), f"{element_type}[2,6,6,4]",
                   f"{element_type}[3,3,2,4]")
+
+
+@needs_xla
+@pytest.mark.parametrize("element_type", ["s32", "f16", "bf16", "f64", "c64"])
+def test_gradients_of_weights_of_every_type(element_type: str) -> None:
+    assert_agrees(conv(f"{element_type}[3,3,3,5]", "size=5x5 pad=1_1x1_1", "f01b_i01o->01bf"), f"{element_type}[4,5,5,3]",
+                  f"{element_type}[4,5,5,5]")
 
 
 @needs_xla

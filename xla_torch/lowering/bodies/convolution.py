@@ -1,11 +1,13 @@
 """Op bodies: convolution.
 
 One to three spatial dimensions of floats go to torch's convolutions; input dilation becomes a transposed convolution where no
-stride stands against it. Everything else (integers, complex, more dimensions) gathers windows and multiplies matrices.
+stride stands against it, and windows larger than the result are the gradient of a weight. Everything else (integers, complex,
+more dimensions) gathers windows and multiplies matrices.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -49,6 +51,10 @@ def convolution(inst: Instruction, lhs: Value, rhs: Value, *, window: Window, di
     weight = permuted(to_factors(rhs, kernel.element_type, factors),
                       (dim_labels.kernel_output_feature_dimension, dim_labels.kernel_input_feature_dimension,
                        *dim_labels.kernel_spatial_dimensions))
+    if feature_group_count == 1 and _is_weight_gradient(window, dim_labels, inst, dtype):
+        result = _weight_gradient(x, weight, window, [inst.shape.dimensions[d] for d in dim_labels.output_spatial_dimensions],
+                                  batch_group_count)
+        return from_products(_as_labelled(result, dim_labels), factors, inst.shape.element_type)
     if batch_group_count > 1:  # blocks of the batch become groups of features
         x = x.unflatten(0, (batch_group_count, -1)).transpose(0, 1).flatten(1, 2)
     groups = feature_group_count * batch_group_count
@@ -57,8 +63,13 @@ def convolution(inst: Instruction, lhs: Value, rhs: Value, *, window: Window, di
         result = _convolve(x.unsqueeze(-1), weight.unsqueeze(-1), _POINT, groups, dtype, highest).squeeze(-1)
     else:
         result = _convolve(x, weight, window, groups, dtype, highest)
-    made = (dim_labels.output_batch_dimension, dim_labels.output_feature_dimension, *dim_labels.output_spatial_dimensions)
-    return from_products(permuted(result, [made.index(d) for d in range(len(made))]), factors, inst.shape.element_type)
+    return from_products(_as_labelled(result, dim_labels), factors, inst.shape.element_type)
+
+
+def _as_labelled(result: Value, labels: ConvDims) -> Value:
+    """[batch, features, spatial...] in the order that the op asks for."""
+    made = (labels.output_batch_dimension, labels.output_feature_dimension, *labels.output_spatial_dimensions)
+    return permuted(result, [made.index(d) for d in range(len(made))])
 
 
 def _convolve(x: Value, weight: Value, window: Sequence[WindowDimension], groups: int, dtype: torch.dtype,
@@ -74,6 +85,41 @@ def _convolve(x: Value, weight: Value, window: Sequence[WindowDimension], groups
     if all(w.stride == 1 for w in window):
         return _transposed(call, x, weight, window, groups)
     return _forward(call, values.emit(contractions.dilate, x, [w.base_dilation for w in window]), weight, window, groups)
+
+
+def _is_weight_gradient(window: Sequence[WindowDimension], labels: ConvDims, inst: Instruction, dtype: torch.dtype) -> bool:
+    """Whether this is how gradients of weights are written: the sum goes over what lies outermost, as batches do, and the window
+    is larger than the result. torch's convolutions are made for small windows, and its gradients for this.
+
+    One side at most has holes of its own: the image (base dilation, where the forward convolution was a transposed one) or the
+    window. Its gradients know nothing of TF32, see `kernels.convolve`.
+    """
+    if not 1 <= len(window) <= 3 or not dtype.is_floating_point or any(w.reversal for w in window):
+        return False
+    if labels.input_feature_dimension > labels.input_batch_dimension:
+        return False
+    if dtype is torch.float32 and values.device().type == "cuda":
+        return False
+    sizes = [inst.shape.dimensions[d] for d in labels.output_spatial_dimensions]
+    if math.prod(w.size for w in window) <= math.prod(sizes):
+        return False
+    return all(w.base_dilation == 1 for w in window) or all(w.window_dilation == 1 for w in window)
+
+
+def _weight_gradient(x: Value, weight: Value, window: Sequence[WindowDimension], sizes: Sequence[int], groups: int) -> Value:
+    """[batch, features, spatial...] by [out features, features, spatial...], of a result with these spatial sizes. Blocks of the
+    batch and of the out features are groups."""
+    x, ct = x.transpose(0, 1), weight.transpose(0, 1)
+    dilation = [w.stride for w in window]
+    if all(w.base_dilation == 1 for w in window):
+        found = values.emit(kernels.weight_gradient, x, ct, sizes, [w.window_dilation for w in window],
+                            [w.padding_low for w in window], dilation, groups)
+        return found.transpose(0, 1)
+    # The window is the image and the image its cotangent; seen from there result k lies at -k.
+    padding = [(size - 1) * w.stride - w.padding_low for size, w in zip(sizes, window, strict=True)]
+    found = values.emit(kernels.weight_gradient, ct, x, sizes, [w.base_dilation for w in window], padding, dilation, groups)
+    found = found.flip(list(range(2, 2 + len(sizes))))
+    return found if groups == 1 else found.unflatten(0, (groups, -1)).transpose(0, 1).flatten(1, 2)
 
 
 def _call(dtype: torch.dtype, highest: bool) -> Callable[..., Any]:
