@@ -176,6 +176,10 @@ FUNCTIONS_FROM = 1 << 20
 """Elements of an array from which exponentials and their like become native code too, for which the first run waits, 0.1 to 0.3
 seconds: 64 Ki exponentials take 30 us instead of 54, tanh 73 instead of 165."""
 
+TOP_OF_A_HEAP = 1 << 10
+"""Elements of each row up to which the largest are found by native code, which keeps them in a heap on its stack (4096 rows of
+1024: the 16 largest take 15 ms, 21 in torch and 112 by one sort of elements with their places; all of them 125, 201 and 276)."""
+
 # ------------------------------------------------------------------------------------------- loops of a few steps
 
 UNROLLED_STEPS = 8

@@ -171,7 +171,7 @@ def test_a_piece_that_does_not_compile_is_told_and_left(tmp_path: Path, monkeypa
     def broken(text: str, options: tuple[str, ...]) -> MachineCode:
         return MachineCode(text, (sys.executable, "-c", "raise SystemExit('no compiler today')"), tmp_path)
 
-    monkeypatch.setattr("xla_torch.lowering.kernels.pieces.machine_code", broken)
+    monkeypatch.setattr("xla_torch.lowering.kernels.native.machine_code", broken)
     calls, _ = TABLE[0]
     inputs = inputs_of(torch.float32, 1000)
     module = block(calls, inputs)

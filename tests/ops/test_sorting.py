@@ -11,11 +11,14 @@ import torch
 import xla_torch
 from support.agreement import FLOATS, INTS
 from support.oracle import needs_xla
-from support.same_bits import assert_same, filled, program
+from support.same_bits import assert_same, dtype_of, filled, program
+from xla_torch import tuning
 from xla_torch.analysis.comparators import comparator_keys
 from xla_torch.builder import XlaBuilder
 from xla_torch.errors import InvalidArgument
 from xla_torch.hlo_builder import XlaOp
+from xla_torch.lowering.kernels import sorting
+from xla_torch.native.compiled import is_available
 from xla_torch.shape import Shape
 from xla_torch.types import F32, S32
 
@@ -263,12 +266,54 @@ def test_topk(element_type: str, largest: bool) -> None:
         assert_same(topk_program(element_type, 40, k, largest), filled(element_type, 2, 40))
 
 
+@pytest.fixture(params=[pytest.param(0.0, marks=pytest.mark.skipif(not is_available(), reason="there is no C compiler")), np.inf],
+                ids=["native", "torch"])
+def after(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> float:
+    monkeypatch.setattr(tuning, "NATIVE_AFTER", request.param)
+    return request.param
+
+
+def tied(element_type: str, *dims: int) -> np.ndarray:
+    """Few values, so that most occur several times; of floats, zeros and NaNs of both signs and infinities are half of them."""
+    dtype, draw = dtype_of(element_type), np.random.default_rng(1)
+    values = draw.integers(0, 5, dims).astype(dtype) if element_type in ("pred", "u8", "u32", "u64") else (
+        draw.integers(-3, 4, dims).astype(dtype))
+    if element_type not in FLOATS:
+        return values
+    special = np.array([0.0, -0.0, np.nan, -np.nan, np.inf, -np.inf]).astype(dtype)
+    return np.where(draw.random(dims) < 0.5, draw.choice(special, dims), values)
+
+
+@needs_xla
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("element_type", ["f32", "bf16", "s32", "s8", "u8", "u32", "s64", "u64", "f64", "f16", "pred"])
+def test_topk_of_ties(element_type: str, largest: bool, after: float) -> None:
+    """All bits, from the heaps of native code as from torch."""
+    for k in (9, 40):
+        assert_same(topk_program(element_type, 40, k, largest), tied(element_type, 2, 40))
+
+
+@pytest.mark.parametrize("dims", [(3, 1000), (1000,), (7, 2, 9), (5, 1), (0, 4)])
+def test_heaps_find_what_a_sort_finds(dims: tuple[int, ...], after: float) -> None:
+    """Also where the operand is no contiguous array; and a batch of torch.func.vmap as each of its examples."""
+    x = torch.from_numpy(tied("f32", *dims[:-1], 2 * dims[-1]))[..., ::2]
+    for k in {0, 1, dims[-1] // 3, dims[-1]}:
+        values, places = sorting.top_k(x, k, largest=True)
+        total = torch.where(x.view(torch.int32) < 0, x.view(torch.int32) ^ 0x7FFFFFFF, x.view(torch.int32))
+        want = torch.sort(total, dim=-1, descending=True, stable=True)[1][..., :k]
+        assert torch.equal(places, want.to(torch.int32))
+        assert torch.equal(values.view(torch.int32), torch.gather(x, -1, want).view(torch.int32))
+        if x.dim() > 1 and x.numel():
+            mapped = torch.func.vmap(lambda row, k=k: sorting.top_k(row, k, largest=True)[1])(x)
+            assert torch.equal(mapped, places)
+
+
 @pytest.mark.parametrize(("values", "k", "largest", "want"), [
     ([1, float("nan"), 3, 3, 2], 2, True, [1, 2]),
     ([1, float("nan"), 3, 1, 2], 2, False, [0, 3]),
     ([-0.0, 0.0, -0.0, 0.0], 3, True, [1, 3, 0]),
 ])
-def test_topk_examples(values: list[float], k: int, largest: bool, want: list[int]) -> None:
+def test_topk_examples(values: list[float], k: int, largest: bool, want: list[int], after: float) -> None:
     found: Any = ops.TopK(torch.tensor(values), k, largest)
     assert found[1].tolist() == want
 

@@ -19,6 +19,7 @@ from torch.fx import Node
 from ..native.elements import NAMES, number
 from ..native.functions import used_in
 from ..native.loops import TYPES
+from ..native.threads import shared
 from ..types import F32, F64, PRED, S8, S16, S32, S64, U8, PrimitiveType
 from .kernels import elementwise
 from .kernels.pieces import Role
@@ -187,8 +188,7 @@ class Source:
                           f"    for (s64 r = {'0; r < 1' if self.is_flat else 'from; r < to'}; r++) {{",
                           *self._rows(), *self._steps(), "    }", "}"])
         first = len(self.inputs) + len(self.results)
-        run = _RUN.replace("FIRST", str(first)).replace("KEPT", str(self.kept_bytes))
-        return "\n".join([TYPES, *used_in(body, NAMES), body, run])
+        return "\n".join([TYPES, *used_in(body, NAMES), body, shared(first, self.kept_bytes)])
 
     def _pointers(self) -> list[str]:
         lines = []
@@ -243,25 +243,6 @@ class Source:
             memory = self.kept.get(source) or f"a{list(self.inputs).index(source)} + r * n"
             return f"{_REDUCED[node.target]}_{_name(node)}({memory}, n)"
         return expression(node, self.names, self.calls.rounded) or ""
-
-
-_RUN = """typedef struct { s64 rows, n, threads; char **places; } job;
-static void share(void *given) {
-    job *of = given;
-    int (*number)(void) = (int (*)(void))of->places[FIRST + 4], (*team)(void) = (int (*)(void))of->places[FIRST + 5];
-    s64 each = (of->rows + of->threads - 1) / of->threads;
-    if (of->n == 1) each = (each + 63) / 64 * 64; /* elements, in lines of the cache */
-    for (s64 k = number(); k * each < of->rows; k += team())
-        part(k * each, k * each + each < of->rows ? k * each + each : of->rows, of->places, of->n,
-             of->places[FIRST] + k * KEPT * of->n);
-}
-int run(s64 rows, char **places) {
-    job whole = { rows, (s64)places[FIRST + 1], (s64)places[FIRST + 2], places };
-    if (whole.threads < 2) part(0, rows, places, whole.n, places[FIRST]);
-    else ((void (*)(void (*)(void *), void *, unsigned, unsigned))places[FIRST + 3])(share, &whole, whole.threads, 0);
-    return 0;
-}
-"""
 
 
 def _type(node: Node) -> PrimitiveType:

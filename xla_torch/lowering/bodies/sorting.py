@@ -101,6 +101,10 @@ def _sortable(value: Value) -> Value:
 
 @body("topk")
 def topk(inst: Instruction, operand: Value, *, k: Int, largest: Bool) -> Value:
-    keys = numerics.total_order_key(operand, inst.operands[0].shape.element_type)
-    places = emit(kernels.top_positions, keys, k, largest)
-    return torch.gather(operand, -1, places), places.to(torch.int32)
+    element_type = inst.operands[0].shape.element_type
+    if not element_type.is_narrow:
+        found = emit(kernels.top_k, operand, k, largest, element_type.hides_sign)
+        return found[0], found[1]
+    # Some of these types have NaNs that their stored values do not tell apart, or no negative zero.
+    places = emit(kernels.top_k, numerics.total_order_key(operand, element_type), k, largest)[1]
+    return torch.gather(operand, -1, places.to(torch.int64)), places

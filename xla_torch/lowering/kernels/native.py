@@ -1,4 +1,4 @@
-"""Loops that go on as native code (`xla_torch/native`) as soon as there is any, and are made into it once that is worth it.
+"""Native code (`xla_torch/native`) in the place of torch's calls as soon as there is any, and made once that is worth it.
 
 A loop begins in torch, unless its code is on disk. When its steps, in this call and those before, have taken some time, or are so
 many that they will, it is compiled beside them, and goes on natively from the state that it has reached by then. The native
@@ -8,10 +8,11 @@ function runs for a fraction of a second at a time, so that users can interrupt 
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 import time
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
@@ -102,6 +103,71 @@ class NativeLoop(torch.nn.Module):
             now = time.perf_counter()
             steps <<= now - begun < _SECONDS_AT_ONCE
             begun = now
+
+
+class Awaited:
+    """A source whose function is run once it is there, and torch's calls until then; `what` it is, for a warning. The function
+    `waits` to be made before anything runs where torch's calls have other bits."""
+
+    def __init__(self, text: str, what: str, waits: bool = False):
+        self.text, self.what, self.waits = text, what, waits
+        self.seconds = 0.0
+        """What torch's calls have taken so far."""
+        self.code: MachineCode | None = None
+        self.refused = False
+
+    def begin(self) -> None:
+        """Begin to compile, beside whatever comes next."""
+        if not math.isinf(tuning.NATIVE_AFTER):
+            self.code = machine_code(self.text, options())
+            self.code.make()
+
+    def is_ready(self) -> bool:
+        """Whether there is native code. It is made when torch's calls have taken some time, if not before."""
+        after = tuning.NATIVE_AFTER
+        if self.refused or after == math.inf or torch.compiler.is_compiling() or torch_private.is_watched():
+            return False
+        if self.code is None:
+            self.code = machine_code(self.text, options())
+        if self.code.function is None and (self.waits or self.seconds >= after):
+            self.code.make()
+            if self.waits or after == 0:
+                self.code.wait()
+        if self.code.error:
+            self.refused = told_once(self.code, self.what)
+        return self.code.function is not None
+
+    @property
+    def function(self) -> Callable[..., int]:
+        """The native function, where it `is_ready`."""
+        assert self.code is not None
+        assert self.code.function is not None
+        return self.code.function
+
+
+_FOR_A_THREAD = 1 << 15
+"""Elements that are worth waking a thread for, as torch counts them."""
+
+
+def run_on_threads(function: Callable[..., int], count: int, n: int, places: Sequence[int], kept: int = 0) -> None:
+    """Run a function of `native/threads.py` on so many elements in rows of `n`, with its own places and so many bytes kept for
+    each element of a row."""
+    threads = min(torch.get_num_threads(), -(-count // _FOR_A_THREAD)) if _team() else 1
+    memory = torch.empty(kept * n * threads, dtype=torch.uint8)
+    addresses = (*places, memory.data_ptr(), n, threads, *_team())
+    function(count // max(n, 1), (ctypes.c_void_p * len(addresses))(*addresses))
+
+
+@functools.cache
+def _team() -> tuple[int, ...]:
+    """The functions of the OpenMP library that torch itself computes with: start its threads, a thread's number, how many there
+    are. Empty where it is another library; native functions then run on one thread."""
+    library = ctypes.CDLL(None)
+    try:
+        found = [getattr(library, name) for name in ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")]
+    except AttributeError:
+        return ()
+    return tuple(ctypes.cast(f, ctypes.c_void_p).value or 0 for f in found)
 
 
 class Watch:

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import ctypes
-import functools
-import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import torch
 
-from ... import torch_private, tuning
-from ...native.compiled import MachineCode, machine_code
-from .native import options, told_once
+from .native import Awaited, run_on_threads
 
 Tensors = tuple[torch.Tensor, ...]
-
-_FOR_A_THREAD = 1 << 15
-"""Elements that are worth waking a thread for, as torch counts them."""
-
 
 Role = Literal["whole", "row", "column", "scalar"]
 """What an input has a value for: each place of a grid, each row, each place of a row, or all of it."""
 
 
-class NativePiece(torch.nn.Module):
+class NativePiece(torch.nn.Module, Awaited):
     """A piece's source, and the same as calls of torch. `roles` are those of its inputs; each of `made` is the dtype of a result
     with how many dimensions less than the grid it has, if it has one value for each row, and else None. `kept` are the bytes that
     the code needs for each element of a row; where it `is_flat` there are no rows. It `waits` for its code where torch's calls
@@ -33,36 +24,12 @@ class NativePiece(torch.nn.Module):
 
     def __init__(self, text: str, module: torch.nn.Module, roles: Sequence[Role], made: Sequence[tuple[torch.dtype, int | None]],
                  kept: int, is_flat: bool, waits: bool):
-        super().__init__()
-        self.text, self.module, self.roles, self.made = text, module, tuple(roles), tuple(made)
-        self.kept, self.is_flat, self.waits = kept, is_flat, waits
-        self.seconds = 0.0
-        self.code: MachineCode | None = None
-        self.refused = False
+        torch.nn.Module.__init__(self)
+        Awaited.__init__(self, text, "a chain of elementwise calls", waits)
+        self.module, self.roles, self.made, self.kept, self.is_flat = module, tuple(roles), tuple(made), kept, is_flat
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "code": None}
-
-    def begin(self) -> None:
-        """Begin to compile, beside whatever comes next."""
-        if not math.isinf(tuning.NATIVE_AFTER):
-            self.code = machine_code(self.text, options())
-            self.code.make()
-
-    def is_ready(self) -> bool:
-        """Whether there is native code. It is made when torch's calls have taken some time, if not before."""
-        after = tuning.NATIVE_AFTER
-        if self.refused or after == math.inf or torch.compiler.is_compiling() or torch_private.is_watched():
-            return False
-        if self.code is None:
-            self.code = machine_code(self.text, options())
-        if self.code.function is None and (self.waits or self.seconds >= after):
-            self.code.make()
-            if self.waits or after == 0:
-                self.code.wait()
-        if self.code.error:
-            self.refused = told_once(self.code, "a chain of elementwise calls")
-        return self.code.function is not None
 
     def fits(self, inputs: Tensors) -> torch.Tensor | None:
         """One of the whole arrays, if all inputs lie in memory as their roles say."""
@@ -107,14 +74,8 @@ def piece(module: NativePiece, inputs: Tensors, into: tuple[torch.Tensor | None,
     results = None if like is None else module.new_results(like, into)
     if like is None or results is None:
         return _in_torch(module, inputs, into)
-    count = like.numel()
     n = 1 if module.is_flat else like.shape[-1]
-    threads = min(torch.get_num_threads(), -(-count // _FOR_A_THREAD)) if _team() else 1
-    kept = torch.empty(module.kept * n * threads, dtype=torch.uint8)
-    addresses = (*[t.data_ptr() for t in inputs], *[r.data_ptr() for r in results], kept.data_ptr(), n, threads, *_team())
-    assert module.code is not None
-    assert module.code.function is not None
-    module.code.function(count // max(n, 1), (ctypes.c_void_p * len(addresses))(*addresses))
+    run_on_threads(module.function, like.numel(), n, [t.data_ptr() for t in (*inputs, *results)], module.kept)
     return results
 
 
@@ -126,15 +87,3 @@ def _in_torch(module: NativePiece, inputs: Tensors, into: tuple[torch.Tensor | N
             target.copy_(result)
     module.seconds += time.perf_counter() - begun
     return tuple([m if t is None else t for m, t in zip(made, into, strict=True)])
-
-
-@functools.cache
-def _team() -> tuple[int, ...]:
-    """The functions of the OpenMP library that torch itself computes with: start its threads, a thread's number, how many there
-    are. Empty where it is another library; pieces then run on one thread."""
-    library = ctypes.CDLL(None)
-    try:
-        found = [getattr(library, name) for name in ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")]
-    except AttributeError:
-        return ()
-    return tuple(ctypes.cast(f, ctypes.c_void_p).value or 0 for f in found)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
 
 from ... import tuning
+from ...native import rows as native_rows
 from .indexing import on_host
+from .marks import fresh_tuple
+from .native import Awaited, run_on_threads
 
 Tensors = tuple[torch.Tensor, ...]
 Comparator = Callable[..., Tensors]
@@ -166,7 +171,51 @@ def _exchange(less: Comparator, columns: Tensors, block: int, size: int, mirrore
     return tuple(result)
 
 
-def top_positions(keys: torch.Tensor, k: int, largest: bool) -> torch.Tensor:
+# ------------------------------------------------------------------------------------------------ top k
+
+
+@fresh_tuple
+def top_k(x: torch.Tensor, k: int, largest: bool, hides_sign: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
+    """The k largest (or smallest) elements of each row in their total order, and their places; of equal ones the first.
+    Integers that hide their sign are unsigned ones."""
+    if x.numel() and 0 < k <= tuning.TOP_OF_A_HEAP and type(x) is torch.Tensor and x.device.type == "cpu":
+        native = _native_top_k(x.dtype, hides_sign)
+        if native.is_ready():
+            return _top_k_of_heaps(native, x, k, largest)
+        begun = time.perf_counter()
+        found = _top_k_in_torch(x, k, largest, hides_sign)
+        native.seconds += time.perf_counter() - begun
+        return found
+    return _top_k_in_torch(x, k, largest, hides_sign)
+
+
+@functools.cache
+def _native_top_k(dtype: torch.dtype, hides_sign: bool) -> Awaited:
+    bits = 8 * dtype.itemsize
+    name = f"u{bits}" if dtype in (torch.bool, torch.uint8) else f"s{bits}"
+    order = "float" if dtype.is_floating_point else "unsigned" if hides_sign else "plain"
+    return Awaited(native_rows.top_k(name, bits, order), "the largest elements of rows")
+
+
+def _top_k_of_heaps(native: Awaited, x: torch.Tensor, k: int, largest: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    x = x.contiguous()
+    values, places = x.new_empty((*x.shape[:-1], k)), x.new_empty((*x.shape[:-1], k), dtype=torch.int32)
+    run_on_threads(native.function, x.numel(), x.shape[-1],
+                   [x.data_ptr(), values.data_ptr(), places.data_ptr(), k, 0 if largest else -1])
+    return values, places
+
+
+def _top_k_in_torch(x: torch.Tensor, k: int, largest: bool, hides_sign: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    keys = x
+    if x.is_floating_point() or hides_sign:
+        bits = {2: torch.int16, 4: torch.int32, 8: torch.int64}[x.element_size()]
+        limits, raw = torch.iinfo(bits), x.contiguous().view(bits)
+        keys = raw ^ limits.min if hides_sign else raw ^ ((raw >> (limits.bits - 1)) & limits.max)
+    places = _top_places(keys, k, largest)
+    return torch.gather(x, -1, places), places.to(torch.int32)
+
+
+def _top_places(keys: torch.Tensor, k: int, largest: bool) -> torch.Tensor:
     """Places of the k largest (or smallest) integer or bool keys along the last dimension, in order; of equal keys the
     first ones."""
     if keys.dtype is torch.int64:
