@@ -54,6 +54,7 @@ class XlaComputation:
         self._inputs = [leaf for p in shape.parameters for leaf in p.leaves() if leaf.is_array]
         self._flat = all(p.is_array for p in shape.parameters)
         self._result = shape.result
+        self._is_flat_result = shape.result.is_tuple and all(s.is_array for s in shape.result.tuple_shapes)
         self._accepts = [(s.dimensions, torch_dtype(s.element_type), s) for s in self._inputs]
         self._wider = any(_comes_wider(s.element_type) for s in self._inputs)
 
@@ -175,7 +176,7 @@ class XlaComputation:
 
     def _unflatten(self, results: Sequence[torch.Tensor]) -> Any:
         """Flat results in the structure of the root."""
-        return from_arrays(results, self._result)
+        return tuple(results) if self._is_flat_result else from_arrays(results, self._result)
 
     def _flatten(self, arguments: Sequence[Any]) -> list[torch.Tensor]:
         parameters = self.program_shape.parameters

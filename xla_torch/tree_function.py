@@ -38,6 +38,7 @@ class JaxFunction(XlaComputation):
                  places: Sequence[int] | None = None, narrows: bool = True):
         if isinstance(computation, PolymorphicComputation):  # there is no one program: see `__getattr__`
             self._result = computation.program_shape.result
+            self._is_flat_result = self._result.is_tuple and all(s.is_array for s in self._result.tuple_shapes)
             self._accepts = [(s.dimensions, torch_dtype(s.element_type), s) for s in computation.program_shape.parameters]
         else:
             super().__init__(computation.program)
@@ -59,7 +60,8 @@ class JaxFunction(XlaComputation):
         if torch.compiler.is_compiling():
             return dynamo.one_call(self, *args, **kwargs)
         result = self.computation(*self.tensors(*args, **kwargs))
-        return self.out_tree.unflatten(leaf for leaf, _ in arrays(result, self._result))
+        leaves = result if self._is_flat_result else [leaf for leaf, _ in arrays(result, self._result)]
+        return self.out_tree.unflatten(leaves)
 
     def tensors(self, *args: Any, **kwargs: Any) -> list[torch.Tensor]:
         """The arguments of a call as the program takes them."""

@@ -341,7 +341,7 @@ def is_untrained_variable(structure: Form) -> bool:
 def is_container(node: Any) -> bool:
     """Whether this is no leaf. A subclass of a container that nobody registered is one, as in JAX."""
     cls = type(node)
-    if node is None or cls in _CONTAINERS or _is_named_tuple(node):
+    if node is None or cls in _CONTAINERS or (isinstance(node, tuple) and _is_named_tuple(node)):
         return True
     registry = _registry()
     return registry is not None and registry.is_node(cls)

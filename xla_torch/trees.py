@@ -86,6 +86,9 @@ class Structure(Form):
             leaves.append(tree)
             return
         for number, (child, part) in enumerate(zip(self.children, tree_nodes.taken_apart(tree, self), strict=True)):
+            if child.kind is Kind.LEAF and not tree_nodes.is_container(part):  # as the call below does, for calls of many arrays
+                leaves.append(part)
+                continue
             try:
                 child._take(part, leaves)
             except WrongNode as wrong:
@@ -103,7 +106,8 @@ class Structure(Form):
     def _put(self, leaves: Iterator[Any]) -> Any:
         if self.kind is Kind.LEAF:
             return next(leaves)
-        return tree_nodes.put_together(self, [child._put(leaves) for child in self.children])
+        return tree_nodes.put_together(self, [next(leaves) if child.kind is Kind.LEAF else child._put(leaves)
+                                              for child in self.children])
 
     def spread(self, prefix: Any) -> list[Any]:
         """For each leaf of this form what a tree says of it that may end early: None, or what is no container, stands for all

@@ -172,6 +172,10 @@ PIECE_ELEMENT = 5e-10
 """Seconds that a call of a piece takes in torch for an element, roughly. What will take `NATIVE_AFTER` in one run is compiled
 while the program is still being lowered."""
 
+BUNDLED_CALLS = 24
+"""Calls on small arrays, for results of a program alone, from which they become one native call. It takes about as long as ten.
+"""
+
 FUNCTIONS_FROM = 1 << 20
 """Elements of an array from which exponentials and their like become native code too, for which the first run waits, 0.1 to 0.3
 seconds: 64 Ki exponentials take 30 us instead of 54, tanh 73 instead of 165."""

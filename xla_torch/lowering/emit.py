@@ -29,6 +29,7 @@ from ..torch_private import LoweredModule
 from ..types import PrimitiveType
 from . import numerics
 from .blocking import block_elementwise
+from .bundles import bundle_results
 from .evaluator import Evaluator
 from .memory import overwrite_carries, plan_memory
 from .overlap import overlap_exchanges
@@ -199,6 +200,8 @@ class Tracer(Evaluator):
         graph = self._close(outputs, rows=blocks)
         if blocks:
             self._block(graph)
+            if self.device.type == "cpu":
+                bundle_results(self.root, graph)
         plan_memory(graph, fresh_outputs)
         hold_sizes(self.root, graph)
         return LoweredModule(self.root, graph, class_name)

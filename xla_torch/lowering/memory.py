@@ -24,7 +24,7 @@ from .kernels.marks import FRESH, FRESH_TUPLES
 OUT_VARIANTS: dict[Any, Callable[..., Any]] = {
     operator.add: torch.add, operator.sub: torch.sub, operator.mul: torch.mul, operator.truediv: torch.div,
     operator.neg: torch.neg, operator.and_: torch.bitwise_and, operator.or_: torch.bitwise_or, operator.xor: torch.bitwise_xor,
-    operator.lshift: torch.bitwise_left_shift, operator.rshift: torch.bitwise_right_shift,
+    operator.lshift: torch.bitwise_left_shift, operator.rshift: torch.bitwise_right_shift, operator.invert: torch.bitwise_not,
 } | {f: f for f in (
     torch.add, torch.sub, torch.mul, torch.div, torch.neg, torch.exp, torch.log, torch.sqrt, torch.rsqrt, torch.tanh, torch.sin,
     torch.cos, torch.abs, torch.floor, torch.ceil, torch.round, torch.sigmoid, torch.log1p, torch.expm1, torch.erf,

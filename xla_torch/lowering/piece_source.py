@@ -183,10 +183,14 @@ class Source:
         later = any(u in self.passes and (self.calls.is_row[u] or self.passes[u] > self.passes[node]) for u in node.users)
         return later or (node in self.results and self.passes[node] < self.last)
 
-    def text(self) -> str:
-        body = "\n".join(["static void part(s64 from, s64 to, char **places, s64 n, char *kept) {", *self._pointers(),
+    def body(self, name: str = "part") -> str:
+        """A function for some of the rows."""
+        return "\n".join([f"static void {name}(s64 from, s64 to, char **places, s64 n, char *kept) {{", *self._pointers(),
                           f"    for (s64 r = {'0; r < 1' if self.is_flat else 'from; r < to'}; r++) {{",
                           *self._rows(), *self._steps(), "    }", "}"])
+
+    def text(self) -> str:
+        body = self.body()
         first = len(self.inputs) + len(self.results)
         return "\n".join([TYPES, *used_in(body, NAMES), body, shared(first, self.kept_bytes)])
 
@@ -315,3 +319,22 @@ def _stand_in(operand: Any) -> Any:
         return operand
     dims, dtype = operand.meta["array"]
     return torch.empty(dims, dtype=dtype, device="meta")
+
+
+# ------------------------------------------------------------------------------------------- several sources in one
+
+
+def text_of_bundle(bodies: Sequence[str]) -> str:
+    """The source of ``run(pieces, places)`` for flat pieces with functions ``part_0``, ``part_1``, ...: the first place has three
+    numbers for each piece (its function, where its addresses begin, its elements), and the second one the addresses."""
+    text = "\n".join(bodies)
+    names = ", ".join(f"part_{k}" for k in range(len(bodies)))
+    return "\n".join([TYPES, *used_in(text, NAMES), text, _BUNDLE.replace("NAMES", names), shared(2, 0)])
+
+
+_BUNDLE = """static void (*const kinds[])(s64, s64, char **, s64, char *) = { NAMES };
+static void part(s64 from, s64 to, char **places, s64 n, char *kept) {
+    const s64 *about = (const s64 *)places[0];
+    for (s64 k = from; k < to; k++)
+        kinds[about[3 * k]](0, about[3 * k + 2], (char **)places[1] + about[3 * k + 1], about[3 * k + 2], kept);
+}"""

@@ -149,13 +149,13 @@ _FOR_A_THREAD = 1 << 15
 """Elements that are worth waking a thread for, as torch counts them."""
 
 
-def run_on_threads(function: Callable[..., int], count: int, n: int, places: Sequence[int], kept: int = 0) -> None:
-    """Run a function of `native/threads.py` on so many elements in rows of `n`, with its own places and so many bytes kept for
-    each element of a row."""
-    threads = min(torch.get_num_threads(), -(-count // _FOR_A_THREAD)) if _team() else 1
+def run_on_threads(function: Callable[..., int], rows: int, n: int, places: Sequence[int], kept: int = 0) -> None:
+    """Run a function of `native/threads.py` on rows of `n` elements, with its own places and so many bytes kept for each element
+    of a row."""
+    threads = min(torch.get_num_threads(), -(-rows * n // _FOR_A_THREAD)) if _team() else 1
     memory = torch.empty(kept * n * threads, dtype=torch.uint8)
     addresses = (*places, memory.data_ptr(), n, threads, *_team())
-    function(count // max(n, 1), (ctypes.c_void_p * len(addresses))(*addresses))
+    function(rows, (ctypes.c_void_p * len(addresses))(*addresses))
 
 
 @functools.cache

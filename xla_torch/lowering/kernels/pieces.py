@@ -1,7 +1,10 @@
-"""Pieces of blocks at run time: native code once it is there, the same calls of torch until then and wherever it cannot be."""
+"""Pieces of blocks, and bundles of small ones, at run time: native code once it is there, the same calls of torch until then and
+wherever it cannot be."""
 
 from __future__ import annotations
 
+import array
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
@@ -75,7 +78,7 @@ def piece(module: NativePiece, inputs: Tensors, into: tuple[torch.Tensor | None,
     if like is None or results is None:
         return _in_torch(module, inputs, into)
     n = 1 if module.is_flat else like.shape[-1]
-    run_on_threads(module.function, like.numel(), n, [t.data_ptr() for t in (*inputs, *results)], module.kept)
+    run_on_threads(module.function, like.numel() // max(n, 1), n, [t.data_ptr() for t in (*inputs, *results)], module.kept)
     return results
 
 
@@ -87,3 +90,46 @@ def _in_torch(module: NativePiece, inputs: Tensors, into: tuple[torch.Tensor | N
             target.copy_(result)
     module.seconds += time.perf_counter() - begun
     return tuple([m if t is None else t for m, t in zip(made, into, strict=True)])
+
+
+# ------------------------------------------------------------------------------------------------ bundles
+
+
+class NativeBundle(torch.nn.Module, Awaited):
+    """The source for many small pieces, and the same as calls of torch. `made` are dims and dtype of each result; for each piece
+    `about` says which of the source's functions it is, where its addresses begin, and how many elements it has. `order` are these
+    addresses, as numbers of inputs and behind them of results. It `waits` for its code where torch's calls have other bits."""
+
+    def __init__(self, text: str, module: torch.nn.Module, made: Sequence[tuple[tuple[int, ...], torch.dtype]],
+                 about: Sequence[tuple[int, int, int]], order: Sequence[int], waits: bool):
+        torch.nn.Module.__init__(self)
+        Awaited.__init__(self, text, "arithmetic on many small arrays", waits)
+        self.module, self.order = module, tuple(order)
+        self.made = [(dims, tuple(math.prod(dims[k + 1:]) for k in range(len(dims))), dtype) for dims, dtype in made]
+        self.about = array.array("q", [n for one in about for n in one])
+        self.pieces, self.elements = len(about), sum(n for _, _, n in about)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "code": None}
+
+
+def bundle(module: NativeBundle, inputs: Tensors) -> Tensors:
+    """The results of all pieces of a bundle."""
+    if not (module.is_ready() and _lie_plainly(inputs)):
+        begun = time.perf_counter()
+        made = module.module(*inputs)
+        module.seconds += time.perf_counter() - begun
+        return made
+    empty = torch.empty_strided  # takes half as long as torch.empty
+    results = [empty(dims, strides, dtype=dtype) for dims, strides, dtype in module.made]
+    addresses = [*map(torch.Tensor.data_ptr, inputs), *map(torch.Tensor.data_ptr, results)]
+    table = array.array("q", [addresses[k] for k in module.order])
+    run_on_threads(module.function, module.pieces, module.elements // module.pieces,
+                   [module.about.buffer_info()[0], table.buffer_info()[0]])
+    return tuple(results)
+
+
+def _lie_plainly(tensors: Tensors) -> bool:
+    """Whether all are plain tensors, contiguous in the CPU's memory."""
+    return (set(map(type, tensors)) == {torch.Tensor} and all(map(torch.Tensor.is_contiguous, tensors))
+            and not any(map(torch.Tensor.is_neg, tensors)) and tensors[0].device.type == "cpu")

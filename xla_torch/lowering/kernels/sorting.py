@@ -200,7 +200,7 @@ def _native_top_k(dtype: torch.dtype, hides_sign: bool) -> Awaited:
 def _top_k_of_heaps(native: Awaited, x: torch.Tensor, k: int, largest: bool) -> tuple[torch.Tensor, torch.Tensor]:
     x = x.contiguous()
     values, places = x.new_empty((*x.shape[:-1], k)), x.new_empty((*x.shape[:-1], k), dtype=torch.int32)
-    run_on_threads(native.function, x.numel(), x.shape[-1],
+    run_on_threads(native.function, x.numel() // x.shape[-1], x.shape[-1],
                    [x.data_ptr(), values.data_ptr(), places.data_ptr(), k, 0 if largest else -1])
     return values, places
 
