@@ -168,6 +168,10 @@ PIECES_FROM = 1 << 14
 """Elements of an array from which arithmetic on it becomes native code, in one block with what stands around it. Torch needs 2 us
 for a call, and then as long again for 16 Ki elements."""
 
+SELECT_COST = 8
+"""Plain calls that a select counts for: torch goes by its mask element by element, and each one that was not foreseen costs as
+much as 30 additions (128 Ki elements: 430 us with a mask of no order, 140 us of long runs; a comparison 15 us)."""
+
 PIECE_ELEMENT = 5e-10
 """Seconds that a call of a piece takes in torch for an element, roughly. What will take `NATIVE_AFTER` in one run is compiled
 while the program is still being lowered."""

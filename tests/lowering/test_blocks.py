@@ -12,6 +12,8 @@ import pytest
 
 import xla_torch
 from xla_torch import tuning
+from xla_torch.lowering.kernels.pieces import NativePiece
+from xla_torch.native.compiled import is_available
 
 REDUCERS = """sum {
   a = f32[] parameter(0)
@@ -53,6 +55,11 @@ READ_LATE = ["y = f32[16] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_d
              "b = f32[16,8] add(e, sb)", "z = f32[16,8] multiply(b, yb)"]
 ROWS_ALONE = ["e = f32[16,8] exponential(x)", "s = f32[16] reduce(e, zero), dimensions={1}, to_apply=sum", "l = f32[16] log(s)",
               "t = f32[16] add(l, r)"]
+
+MASKED = ["xb = f32[2,3,16,8] broadcast(x), dimensions={2,3}", "c = pred[2,3,16,8] compare(h, xb), direction=GT",
+          "a = f32[2,3,16,8] multiply(h, xb)", "y = f32[2,3,16,8] select(c, a, h)",
+          "s = f32[2,3,16] reduce(y, zero), dimensions={3}, to_apply=sum", "sb = f32[2,3,16,8] broadcast(s), dimensions={0,1,2}",
+          "z = f32[2,3,16,8] add(y, sb)"]
 
 
 def text_of(lines: list[str], results: str) -> str:
@@ -98,6 +105,29 @@ def test_rows_in_blocks(lines: list[str], results: str, blocks: int, reductions_
         np.testing.assert_allclose(mine, theirs, rtol=2e-6, atol=1e-6)
     for mine, theirs in zip(program.run_numpy(*arguments), got, strict=True):
         assert np.array_equal(mine, theirs)
+
+
+@pytest.mark.skipif(not is_available(), reason="there is no C compiler")
+@pytest.mark.parametrize(("block", "cut"), [
+    (32, "((2, 3, 16), 4)"), (256, "((2, 3), 2)"), (512, "((2,), 1)"), (1024, "((2,), 2)"),
+])
+def test_blocks_lie_in_one_piece_of_memory(block: int, cut: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the first dimensions are small; and rows that come again and again are read where they are."""
+    text, rng = text_of(MASKED, "y, z"), np.random.default_rng(0)
+    arguments = [rng.normal(size=[int(n) for n in s[4:-1].split(",")]).astype("f4") for s in PARAMETERS.values()]
+    want = xla_torch.parse_hlo(text).run_numpy(*arguments)
+    monkeypatch.setattr(tuning, "BLOCKED_FROM", 64)
+    monkeypatch.setattr(tuning, "BLOCK", block)
+    monkeypatch.setattr(tuning, "NATIVE_AFTER", 0.0)
+    monkeypatch.setenv("XLA_TORCH_CACHE", str(tmp_path))
+    program = xla_torch.parse_hlo(text)
+    got = program.run_numpy(*arguments)
+    assert f", {cut}, " in program.lowered().code
+    for mine, theirs in zip(got, want, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=2e-6, atol=1e-6)
+    pieces = [m for m in program.lowered().modules() if isinstance(m, NativePiece)]
+    assert pieces
+    assert all(p.seconds == 0 for p in pieces)
 
 
 WITHOUT_A_COMPILER = """

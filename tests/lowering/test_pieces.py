@@ -167,6 +167,17 @@ def test_what_torch_computes(calls: list[Call]) -> None:
     assert not any(isinstance(m, NativePiece) for m in module.modules())
 
 
+@needs_compiler
+def test_a_select_alone_is_a_piece() -> None:
+    """Torch's own goes by the mask an element at a time."""
+    calls: list[Call] = [(torch.where, ("c", "x", 0.0))]
+    inputs = inputs_of(torch.float32, 1000)
+    module = block(calls, inputs)
+    assert any(isinstance(m, NativePiece) for m in module.modules())
+    (got,), (want,) = module(*inputs.values()), plainly(calls, inputs)
+    assert_same_bits(got, want, calls[0])
+
+
 def test_a_piece_that_does_not_compile_is_told_and_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(text: str, options: tuple[str, ...]) -> MachineCode:
         return MachineCode(text, (sys.executable, "-c", "raise SystemExit('no compiler today')"), tmp_path)

@@ -4,9 +4,10 @@ Torch runs each call over the whole array. Once arrays outgrow the cache, a chai
 a fused loop would. Here such chains are found in the finished graph and moved into a small sub-program that `kernels.blocked`
 runs on pieces of the arrays; between two calls of the chain the piece is still in the cache.
 
-A chain is cut along one dimension. What belongs to it computes each of that dimension's places from the same place of its
-operands: elementwise calls, reductions of later dimensions (a softmax's maximum and sum, the moments of a norm), and the views
-that bring their results back to full size. Operands that do not have the dimension (a norm's weights) are given whole.
+A chain is cut along one dimension, and each dimension before it into single places. What belongs to it computes each of these
+places from the same place of its operands: elementwise calls, reductions of later dimensions (a softmax's maximum and sum, the
+moments of a norm), and the views that bring their results back to full size. Operands without these dimensions (a norm's weights)
+are given whole.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from ..sizes import Size
 from ..torch_private import LoweredModule
 from .kernels.blocked import blocked
 from .kernels.marks import ELEMENTWISE
+from .kernels.pieces import Role
 from .memory import OUT_VARIANTS, out_variant, plan_memory
 from .pieces import gather_pieces, has_pieces, is_piece, write_into
 from .simplify import put_in_order
@@ -80,9 +82,12 @@ class _Chain:
             dims: Dims | None = operand.meta["array"][0] if "array" in operand.meta else None
             if dims is None:
                 return None
-            along = self.cut - (len(node.meta["array"][0]) - len(dims) if _is_elementwise(node) else 0)
-            whole = along < 0 or dims[along] == 1
-            if (not whole and (along != self.cut or dims[along] != self.prefix[-1])) or self._whole.get(operand, whole) != whole:
+            less = len(node.meta["array"][0]) - len(dims) if _is_elementwise(node) else 0
+            first = dims[:max(0, self.cut + 1 - less)]
+            whole = all(n == 1 for n in first)
+            if not whole and (less or any(n not in (1, own) for n, own in zip(first, self.prefix, strict=True))):
+                return None
+            if self._whole.get(operand, whole) != whole:
                 return None
             if whole and operand in self.members:
                 return None
@@ -179,9 +184,9 @@ def _broadcast(shapes: Sequence[Dims]) -> Dims:
 
 
 def _find_chains(graph: Graph) -> list[_Chain]:
-    """Chains with at least two calls on large arrays. A node joins its operand's chain, or a recent one, unless another way leads
-    from the chain to it or something has used a result of the chain before: one of the two would then wait for the other, or be
-    made long before it is used."""
+    """Chains with at least two calls on large arrays, or with a piece. A node joins its operand's chain, or a recent one, unless
+    another way leads from the chain to it or something has used a result of the chain before: one of the two would then wait for
+    the other, or be made long before it is used."""
     chain_of: dict[Node, _Chain] = {}
     above: dict[Node, frozenset[_Chain]] = {}
     chains: list[_Chain] = []
@@ -202,8 +207,8 @@ def _find_chains(graph: Graph) -> list[_Chain]:
             chain.add(node)
             chain_of[node] = chain
             above[node] -= {chain}
-    return [c for c in chains if sum(_large_grid(n) is not None for n in c.nodes) > 1
-            and (math.prod(c.dims) >= tuning.BLOCKED_FROM or has_pieces(c.nodes))]
+    return [c for c in chains if (_is_native() and has_pieces(c.nodes))
+            or (math.prod(c.dims) >= tuning.BLOCKED_FROM and sum(_large_grid(n) is not None for n in c.nodes) > 1)]
 
 
 def _large_grid(node: Node) -> Dims | None:
@@ -237,7 +242,7 @@ def _extract(root: torch.nn.Module, graph: Graph, chain: _Chain, name: str) -> N
     inside: dict[Node, Node] = {}
     for outer in (*arrays, *scalars):
         inside[outer] = body.placeholder(outer.name)
-        spread = _spread(outer)
+        spread = _spread(root, outer)
         if spread:
             inside[outer].meta["spread"] = spread
         if spread or not _is_expansion(outer):
@@ -263,7 +268,7 @@ def _extract(root: torch.nn.Module, graph: Graph, chain: _Chain, name: str) -> N
     with graph.inserting_before(chain.nodes[-1]):
         module = graph.create_node("get_attr", name)
         specs = tuple(n.meta["array"] for n in results)
-        cut = (chain.cut, chain.dims[chain.cut], chain.rows)
+        cut = (chain.prefix, chain.rows)
         call = graph.call_function(blocked, (module, cut, specs, tuple(arrays), tuple(scalars)))
         call.meta["owned"] = frozenset(range(len(results)))
         call.meta["may_overwrite"] = [_read_before(body, targets[n], [inside[a] for a in arrays]) for n in results]
@@ -279,21 +284,42 @@ def _is_expansion(node: Node) -> bool:
     return node.op == "call_method" and node.target == "expand"
 
 
-def _spread(node: Node) -> str | None:
-    """Whether an array shows each row the same values, or each place of a row the same."""
-    source: Any = node.args[0] if _is_expansion(node) else None
-    if source is None or "array" not in source.meta or "array" not in node.meta:
+def _spread(root: torch.nn.Module, node: Node) -> Role | None:
+    """How an array shows fewer values than it has places: each row the same, each place of a row the same, or the same rows again
+    and again (a mask that all members of a batch share)."""
+    dims = _shown(root, node)
+    if dims is None or len(dims) < 2:
         return None
-    dims, shown = source.meta["array"][0], node.meta["array"][0]
-    if len(shown) > 1 and dims == (*shown[:-1], 1):
+    all_of: Dims = node.meta["array"][0]
+    own = [k for k, (n, shown) in enumerate(zip(dims, all_of, strict=True)) if n != 1 or shown == 1]
+    if len(own) == len(dims):
+        return None
+    if dims[:-1] == all_of[:-1]:
         return "row"
-    return "column" if len(shown) > 1 and dims == (*[1] * (len(dims) - 1), shown[-1]) else None
+    if all(n == 1 for n in dims[:-1]) and dims[-1] == all_of[-1]:
+        return "column"
+    return "tail" if dims[-1] == all_of[-1] and own == list(range(len(dims) - len(own), len(dims))) else None
+
+
+def _shown(root: torch.nn.Module, node: Node) -> Dims | None:
+    """The dimensions of what an array shows, 1 where it shows the same in all places; None where that is not known."""
+    if "array" not in node.meta:
+        return None
+    rank = len(node.meta["array"][0])
+    if node.op == "get_attr":
+        tensor: torch.Tensor = getattr(root, str(node.target))
+        return tuple(n if step else 1 for n, step in zip(tensor.shape, tensor.stride(), strict=True))
+    source: Any = node.args[0] if _is_expansion(node) else None
+    if source is None or "array" not in source.meta:
+        return None
+    dims = source.meta["array"][0]
+    return (*[1] * (rank - len(dims)), *dims)
 
 
 def _of_blocks(args: Any, cut: int) -> tuple[Any, Any]:
     """A view's arguments where there are fewer places of the dimension `cut`."""
     source, sizes = args
-    return source, sizes if isinstance(sizes, int) else [-1 if d == cut else n for d, n in enumerate(sizes)]
+    return source, sizes if isinstance(sizes, int) else [1 if d < cut else -1 if d == cut else n for d, n in enumerate(sizes)]
 
 
 def _copy_views(graph: Graph, chain: _Chain) -> None:
@@ -336,8 +362,7 @@ def _readers(node: Node) -> list[Node]:
 
 
 def _cut(dims: Dims) -> tuple[int, int]:
-    """The dimension to cut and the rows of a block: the slowest dimension that has enough rows, else the largest."""
-    total = math.prod(dims)
-    wanted = max(1, total // tuning.BLOCK)
-    dimension = next((d for d, n in enumerate(dims) if n >= wanted), max(range(len(dims)), key=dims.__getitem__))
-    return dimension, max(1, tuning.BLOCK * dims[dimension] // total)
+    """The dimension to cut and the rows of a block: the first dimension that, with those before it, makes enough blocks."""
+    wanted = max(1, math.prod(dims) // tuning.BLOCK)
+    dimension = next(d for d in range(len(dims)) if math.prod(dims[:d + 1]) >= wanted)
+    return dimension, max(1, tuning.BLOCK // max(1, math.prod(dims[dimension + 1:])))

@@ -33,6 +33,7 @@ from .bundles import bundle_results
 from .evaluator import Evaluator
 from .memory import overwrite_carries, plan_memory
 from .overlap import overlap_exchanges
+from .products import turn_products
 from .row_functions import use_row_functions
 from .simplify import drop_needless_views
 from .sized import hold_sizes
@@ -227,6 +228,7 @@ class Tracer(Evaluator):
             use_row_functions(self.root, self.trace.graph)
         self.trace.graph.eliminate_dead_code(is_impure_node=_is_impure)
         drop_needless_views(self.trace.graph)
+        turn_products(self.trace.graph)
         overlap_exchanges(self.trace.graph)
         return self.trace.graph
 

@@ -152,8 +152,9 @@ def _is_typed(node: Node) -> bool:
 
 
 class Source:
-    """The source of a piece: ``run(rows, places)`` with the addresses of inputs and results, of memory for each thread, the
-    elements of a row, the number of threads, and OpenMP's functions of torch's own threads (`kernels/pieces.py`)."""
+    """The source of a piece: ``run(rows, places)`` with the addresses of inputs and results, the rows of each tail, the address
+    of memory for each thread, the elements of a row, the number of threads, and OpenMP's functions of torch's own threads
+    (`kernels/pieces.py`)."""
 
     def __init__(self, calls: Calls, nodes: Sequence[Node], inputs: dict[Node, Role], results: Sequence[Node]):
         self.calls, self.nodes, self.inputs, self.results = calls, nodes, inputs, results
@@ -172,6 +173,7 @@ class Source:
         self.is_flat = set(inputs.values()) <= {"whole", "scalar"} and not any(calls.is_row[n] for n in nodes)
         """Whether the grid may as well be one long row, of which each thread takes a part."""
         self.place = "i" if self.is_flat else "r * n + i"
+        self.tails = [node for node, role in inputs.items() if role == "tail"]
         self.width = max([_type(n).bits // 8 for n in self.kept], default=0)
 
     @property
@@ -191,7 +193,7 @@ class Source:
 
     def text(self) -> str:
         body = self.body()
-        first = len(self.inputs) + len(self.results)
+        first = len(self.inputs) + len(self.results) + len(self.tails)
         return "\n".join([TYPES, *used_in(body, NAMES), body, shared(first, self.kept_bytes)])
 
     def _pointers(self) -> list[str]:
@@ -205,7 +207,10 @@ class Source:
                         for k, (n, t) in enumerate(self.kept.items())]
 
     def _rows(self) -> list[str]:
-        return [f"        const {_name(n)} {self.names[n]} = a{k}[r];"
+        first = len(self.inputs) + len(self.results)
+        tails = [f"        const {_name(n)} *b{k} = a{k} + r % (s64)places[{first + self.tails.index(n)}] * n;"
+                 for k, n in enumerate(self.inputs) if n in self.tails]
+        return tails + [f"        const {_name(n)} {self.names[n]} = a{k}[r];"
                 for k, (n, role) in enumerate(self.inputs.items()) if role == "row"]
 
     def _steps(self) -> list[str]:
@@ -228,8 +233,9 @@ class Source:
         read = dict.fromkeys([o for n in now for o in n.all_input_nodes] + written)
         lines = []
         for k, (node, role) in enumerate(self.inputs.items()):
-            if node in read and role in ("whole", "column"):
-                lines.append(f"const {_name(node)} {self.names[node]} = a{k}[{self.place if role == 'whole' else 'i'}];")
+            if node in read and role in ("whole", "tail", "column"):
+                of = f"b{k}[i]" if role == "tail" else f"a{k}[{self.place if role == 'whole' else 'i'}]"
+                lines.append(f"const {_name(node)} {self.names[node]} = {of};")
         for node, memory in self.kept.items():
             if node in read and self.passes[node] < number_of:
                 lines.append(f"const {_name(node)} {self.names[node]} = {memory}[i];")

@@ -43,6 +43,13 @@ def gather_pieces(root: torch.nn.Module, graph: Graph) -> None:
     put_in_order(graph)
 
 
+def _cost(node: Node) -> int:
+    """What a call takes torch, in plain calls on as many elements."""
+    if is_rounded(node):
+        return _DEAR
+    return tuning.SELECT_COST if node.target is torch.where else not _is_view(node)
+
+
 def has_pieces(nodes: Iterable[Node]) -> bool:
     """Whether there is a piece among the nodes of a chain."""
     return bool(_groups(nodes)[1])
@@ -64,9 +71,11 @@ def _groups(nodes: Iterable[Node]) -> tuple[Calls, list[list[Node]]]:
 
 
 def _is_worth(calls: Calls, nodes: list[Node]) -> bool:
-    """Whether a group takes torch some calls, and reads arrays."""
-    cost = sum(_DEAR if is_rounded(n) else not _is_view(n) for n in nodes)
-    return cost >= _LEAST and "whole" in _inputs(calls, nodes).values() and not all(map(calls.is_row.__getitem__, nodes))
+    """Whether a group takes torch some calls, and reads arrays. A result that is also read inside has to be copied."""
+    members = set(nodes)
+    copied = sum(0 < len(members.intersection(n.users)) < len(n.users) for n in nodes)
+    is_dear = sum(map(_cost, nodes)) + copied >= _LEAST
+    return is_dear and "whole" in _inputs(calls, nodes).values() and not all(map(calls.is_row.__getitem__, nodes))
 
 
 def _inputs(calls: Calls, nodes: list[Node]) -> dict[Node, Role]:
@@ -113,7 +122,7 @@ def _extract(root: torch.nn.Module, graph: Graph, calls: Calls, nodes: list[Node
     made = [(n.meta["array"][1], len(n.meta["array"][0]) - len(calls.grid) if calls.is_row[n] else None) for n in results]
     native = NativePiece(source.text(), module, tuple(inputs.values()), made, source.kept_bytes, source.is_flat,
                          any(map(is_rounded, nodes)))
-    if native.waits or math.prod(calls.grid) * len(nodes) * tuning.PIECE_ELEMENT >= tuning.NATIVE_AFTER:
+    if native.waits or math.prod(calls.grid) * sum(map(_cost, nodes)) * tuning.PIECE_ELEMENT >= tuning.NATIVE_AFTER:
         native.begin()
     root.add_module(name, native)
     with graph.inserting_after(nodes[-1]):

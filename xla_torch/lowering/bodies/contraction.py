@@ -46,7 +46,9 @@ def to_factors(value: Value, element_type: PrimitiveType, factors: PrimitiveType
 def from_products(value: Value, factors: PrimitiveType, element_type: PrimitiveType) -> Value:
     """Sums of products of such factors, rounded to their type (integers wrap, PRED is true where any product was), in the
     result's."""
-    value = value != 0 if factors.is_pred else value.to(storage_dtype(factors)) if factors.is_integral else value
+    value = value != 0 if factors.is_pred else value
+    if factors.is_integral and compute_dtype(factors) is not storage_dtype(factors):
+        value = value.to(storage_dtype(factors))
     if element_type is factors:
         return value
     return converted(numerics.normalise(value, factors), factors, element_type)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import itertools
 import sys
 from collections.abc import Callable
 
@@ -17,22 +18,34 @@ _PAGE = 1 << 21
 _ADVICE = 14  # MADV_HUGEPAGE
 
 
-def blocked(body: torch.nn.Module, cut: tuple[int, int, int], results: tuple[tuple[tuple[int, ...], torch.dtype], ...],
+def blocked(body: torch.nn.Module, cut: tuple[tuple[int, ...], int], results: tuple[tuple[tuple[int, ...], torch.dtype], ...],
             arrays: Tensors, scalars: Tensors, into: tuple[int | None, ...] = ()) -> Tensors:
     """Run `body(*arrays, *scalars, *results)` on blocks; it writes its results into the last arguments.
 
-    `cut` is (dimension, its size, rows of a block), `results` the dimensions and dtype of each result and `into` the number
-    of the array that it is written over, if any. All arrays and results have the same dimensions; scalars are 0-dimensional.
+    `cut` is (sizes of the first dimensions, rows of a block): a block has so many places of the last of these and one of each
+    before it, so that it lies in one piece of memory where the array does. `results` are the dimensions and dtype of each result
+    and `into` the number of the array that it is written over, if any. Arrays and results have these first dimensions, or 1 in
+    their places; `scalars` are given to each block as they are.
     """
-    dimension, size, rows = cut
+    (*before, size), rows = cut
     run, device = body.forward, arrays[0].device
     made = tuple([_empty(dims, dtype, device) if over is None else arrays[over]
                   for (dims, dtype), over in zip(results, into or (None,) * len(results), strict=True)])
-    for start in range(0, size, rows):
-        count = min(rows, size - start)
-        run(*[a.narrow(dimension, start, count) for a in arrays], *scalars,
-            *[m.narrow(dimension, start, count) for m in made])
+    cuts = (*arrays, *made)
+    for place in itertools.product(*map(range, before)):
+        parts = functools.reduce(_parts, enumerate(place), cuts) if before else cuts
+        for start in range(0, size, rows):
+            blocks = [_narrowed(part, len(before), start, min(rows, size - start)) for part in parts]
+            run(*blocks[:len(arrays)], *scalars, *blocks[len(arrays):])
     return made
+
+
+def _parts(arrays: Tensors, at: tuple[int, int]) -> Tensors:
+    return tuple([_narrowed(a, *at, 1) for a in arrays])
+
+
+def _narrowed(array: torch.Tensor, dimension: int, start: int, count: int) -> torch.Tensor:
+    return array if array.shape[dimension] == 1 else array.narrow(dimension, start, count)
 
 
 def _empty(dims: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:

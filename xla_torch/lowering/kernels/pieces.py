@@ -15,8 +15,8 @@ from .native import Awaited, run_on_threads
 
 Tensors = tuple[torch.Tensor, ...]
 
-Role = Literal["whole", "row", "column", "scalar"]
-"""What an input has a value for: each place of a grid, each row, each place of a row, or all of it."""
+Role = Literal["whole", "tail", "row", "column", "scalar"]
+"""What an input has a value for: each place of a grid, or of its last dimensions, each row, each place of a row, or all of it."""
 
 
 class NativePiece(torch.nn.Module, Awaited):
@@ -66,9 +66,22 @@ def _is_column(tensor: torch.Tensor, like: torch.Tensor) -> bool:
     return tensor.stride(-1) == 1 and not any(s for s, n in zip(tensor.stride()[:-1], tensor.shape[:-1], strict=True) if n != 1)
 
 
+def _rows_of_tail(tensor: torch.Tensor) -> int | None:
+    """The rows after which an array shows the same again, if these lie in memory one after the other; None otherwise."""
+    first = next((d for d, (n, step) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)) if step and n != 1), -1)
+    if not 0 <= first < tensor.dim() - 1:
+        return 1 if tensor.stride(-1) == 1 else None
+    tail = tensor[(0,) * first]
+    return math.prod(tail.shape[:-1]) if tail.is_contiguous() else None
+
+
+def _is_tail(tensor: torch.Tensor, like: torch.Tensor) -> bool:
+    return tensor.shape == like.shape and _rows_of_tail(tensor) is not None
+
+
 _LIES: dict[Role, Callable[[torch.Tensor, torch.Tensor], bool]] = {
     "whole": lambda tensor, like: tensor.is_contiguous() and tensor.shape == like.shape,
-    "row": _is_row, "column": _is_column, "scalar": lambda tensor, like: True}
+    "tail": _is_tail, "row": _is_row, "column": _is_column, "scalar": lambda tensor, like: True}
 
 
 def piece(module: NativePiece, inputs: Tensors, into: tuple[torch.Tensor | None, ...]) -> Tensors:
@@ -78,7 +91,9 @@ def piece(module: NativePiece, inputs: Tensors, into: tuple[torch.Tensor | None,
     if like is None or results is None:
         return _in_torch(module, inputs, into)
     n = 1 if module.is_flat else like.shape[-1]
-    run_on_threads(module.function, like.numel() // max(n, 1), n, [t.data_ptr() for t in (*inputs, *results)], module.kept)
+    tails = [_rows_of_tail(t) or 1 for t, role in zip(inputs, module.roles, strict=True) if role == "tail"]
+    places = [*[t.data_ptr() for t in (*inputs, *results)], *tails]
+    run_on_threads(module.function, like.numel() // max(n, 1), n, places, module.kept)
     return results
 
 

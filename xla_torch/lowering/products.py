@@ -1,0 +1,70 @@
+"""Products of matrices made the way round in which they are read.
+
+XLA writes a gradient as a product and then its transpose, which makes a copy wherever somebody needs it in one piece of memory.
+The transpose of a product is the product of the transposes in the other order, and these cost a matrix product nothing.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+
+from ..hlo.ir import Instruction
+from ..opcodes.contraction import dot
+
+_PERMUTE = torch.Tensor.permute.__name__
+_T, _TRANSPOSE = torch.Tensor.t.__name__, torch.Tensor.transpose.__name__
+
+
+def turn_products(graph: Graph) -> None:
+    """Rewrite the graph in place: a product of matrices that all its users read with its rows last is made transposed."""
+    for node in list(graph.nodes):
+        if node.target is operator.matmul and _is_of_matrices(node) and node.users and all(map(_reads_rows_last, node.users)):
+            _turn(graph, node)
+
+
+def _is_of_matrices(node: Node) -> bool:
+    """Whether both operands have a dimension of rows and one of columns behind the dimensions of the batch, as the result has."""
+    instruction: Instruction | None = node.meta.get("hlo")
+    if instruction is None or instruction.opcode != dot:
+        return False
+    lhs, rhs = (len(o.shape.dimensions) for o in instruction.operands)
+    summed, batch = (len(instruction.attributes.get(name, ())) for name in ("lhs_contracting_dims", "lhs_batch_dims"))
+    return lhs - summed - batch == rhs - summed - batch == 1
+
+
+def _reads_rows_last(user: Node) -> bool:
+    if user.op != "call_method" or user.target != _PERMUTE or len(user.args) != 2:
+        return False
+    order: Any = user.args[1]
+    return order[-1] == len(order) - 2
+
+
+def _turn(graph: Graph, node: Node) -> None:
+    left, right = node.args
+    with graph.inserting_before(node):
+        turned = graph.call_function(operator.matmul, (_transposed(graph, right), _transposed(graph, left)))
+    turned.meta["hlo"] = node.meta["hlo"]
+    if "array" in node.meta:
+        (*batch, rows, columns), dtype = node.meta["array"]
+        turned.meta["array"] = ((*batch, columns, rows), dtype)
+    for user in list(node.users):
+        order: Any = user.args[1]
+        last = len(order) - 1
+        swapped = {last: last - 1, last - 1: last}
+        user.args = (turned, tuple(swapped.get(d, d) for d in order))
+        if user.args[1] == tuple(range(len(order))):
+            user.replace_all_uses_with(turned)
+            graph.erase_node(user)
+    graph.erase_node(node)
+
+
+def _transposed(graph: Graph, operand: object) -> Node:
+    """The transpose of a matrix, or of each matrix of a batch; of a transpose what it was made of."""
+    assert isinstance(operand, Node)
+    is_transpose = operand.op == "call_method" and operand.target in (_T, _TRANSPOSE) and operand.args[1:] in ((), (-2, -1))
+    source = operand.args[0] if is_transpose else None
+    return source if isinstance(source, Node) else graph.call_method(_TRANSPOSE, (operand, -2, -1))
