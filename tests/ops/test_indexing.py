@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,13 @@ import xla_torch
 from support.agreement import FLOATS, INTS, dtype_of
 from support.oracle import needs_xla
 from support.same_bits import assert_same, filled, plain, program
+from xla_torch import tuning
 from xla_torch.builder import XlaBuilder
 from xla_torch.errors import InvalidArgument
 from xla_torch.hlo_builder import Builder, XlaOp
 from xla_torch.lowering.kernels import indexing as kernels
+from xla_torch.lowering.kernels import rows as row_kernels
+from xla_torch.native.compiled import is_available
 from xla_torch.shape import Shape
 from xla_torch.types import F32, PRED, S32, U8
 
@@ -454,6 +458,59 @@ def test_a_scatter_that_drops_elements_is_a_program_of_xla() -> None:
     text = builder.build(ops.Scatter(operand, indices, updates, _add(S32), numbers, out_of_bounds="element")).to_hlo_text()
     places = np.array([[3, 2], [0, 0], [2**32 - 1, 0], [2, 2**31], [1, 1]], np.uint32)
     assert_same(text, plain("s32", 4, 3), places, 100 * plain("s32", 5, 2, 2))
+
+
+NATIVE = [(t, c) for t, c in COMBINATIONS
+          if c in ("add", "subtract") and t not in ("f16", "bf16", "c64", "s4", "u4", "f8e5m2", "pred")]
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    if not is_available():
+        pytest.skip("there is no C compiler")
+    monkeypatch.setattr(tuning, "NATIVE_AFTER", 0.0)
+    monkeypatch.setenv("XLA_TORCH_CACHE", str(tmp_path))
+
+
+@needs_xla
+@pytest.mark.parametrize(("element_type", "name"), NATIVE, ids=[f"{t}-{c}" for t, c in NATIVE])
+def test_combiners_in_native_code(element_type: str, name: str, at_once: None) -> None:
+    test_combiners(element_type, name, "host")
+
+
+@needs_xla
+def test_dimension_numbers_in_native_code(at_once: None) -> None:
+    for seed in range(48):
+        dims, index_type = draw(seed), ("s32", "s64", "u8", "u32", "s8")[seed % 5]
+        assert_same(scatter_program(dims, "s32", SIMPLE["add"], index_type), plain("s32", *dims.operand),
+                    indices_for(dims, seed, index_type), 100 * plain("s32", *dims.result))
+
+
+@pytest.mark.parametrize(("rows", "width", "order"), [
+    (9, 5, "drawn"), (300, 1, "drawn"), (40, 33, "sorted"), (7, 16, "equal"), (1000, 3, "sorted"), (50, 2, "outside"),
+    (1, 4, "drawn"),
+])
+def test_rows_are_added_in_order(rows: int, width: int, order: str, at_once: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bits of sums one after another, whatever the threads: each has some of the rows."""
+    monkeypatch.setattr(row_kernels, "_FOR_A_THREAD", 64)
+    draws = np.random.default_rng(3)
+    indices = draws.integers(-3, rows + 3, 200, np.int32)
+    indices = {"drawn": indices, "sorted": np.sort(indices), "equal": np.full_like(indices, 4),
+               "outside": np.where(indices % 2, -(2**31), 2**31 - 1).astype(np.int32)}[order]
+    array, updates = draws.normal(size=(rows, width)).astype("f4"), draws.normal(size=(200, width)).astype("f4")
+    want = array.copy()
+    for row, update in zip(indices, updates, strict=True):
+        if 0 <= row < rows:
+            want[row] += update
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            got = torch.from_numpy(array.copy())
+            row_kernels.add_(got, torch.from_numpy(indices), torch.from_numpy(updates), False, lambda: pytest.fail("in torch"))
+            assert np.array_equal(got.numpy(), want)
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_scatter_in_place_is_the_same() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -268,7 +269,8 @@ def test_topk(element_type: str, largest: bool) -> None:
 
 @pytest.fixture(params=[pytest.param(0.0, marks=pytest.mark.skipif(not is_available(), reason="there is no C compiler")), np.inf],
                 ids=["native", "torch"])
-def after(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> float:
+def after(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> float:
+    monkeypatch.setenv("XLA_TORCH_CACHE", str(tmp_path))
     monkeypatch.setattr(tuning, "NATIVE_AFTER", request.param)
     return request.param
 

@@ -1,4 +1,4 @@
-"""Sources of functions of rows that torch has not, or has slower: the largest elements of each row.
+"""Sources of functions of rows that torch has not, or has slower: the largest elements of each, rows added to those of an array.
 
 Each is the text of a function ``part(from, to, places, n, kept)`` for some of the rows, of `n` elements each, which threads share
 (`threads.py`).
@@ -77,6 +77,55 @@ static void part(s64 from, s64 to, char **places, s64 n, char *kept) {
             const s32 place = (s32)~(u32)best[i];
             ((NAME *)places[1])[r * k + i] = row[place];
             ((s32 *)places[2])[r * k + i] = place;
+        }
+    }
+}"""
+
+
+def add_rows(name: str, index: str, operator: str) -> str:
+    """Adds each row of `updates` to the row of an array that its index says, or subtracts it, in order; an index out of bounds
+    adds to none. The places are those of the array, the indices and the updates, then how many updates there are, the elements of a
+    row, the rows of the array, and the number of parts that threads take.
+
+    A part has the array's rows from one to another, such that of a sample of updates each part has equally many.
+    """
+    text = _ADD_ROWS.replace("NAME", name).replace("INDEX", index).replace("OPERATOR", operator)
+    return "\n".join([TYPES, text, shared(7, 0)])
+
+
+_ADD_ROWS = """static s64 first_of(s64 k, s64 parts, const INDEX *rows, s64 count, s64 size) {
+    s64 sample[64], m = count < 64 ? count : 64;
+    if (k == 0) return 0;
+    if (k == parts) return size;
+    for (s64 i = 0; i < m; i++) {
+        const s64 row = rows[i * (count / m)];
+        s64 at = i;
+        for (; at > 0 && sample[at - 1] > row; at--) sample[at] = sample[at - 1];
+        sample[at] = row;
+    }
+    const s64 found = sample[k * m / parts];
+    return found < 0 ? 0 : found > size ? size : found;
+}
+static void part(s64 from, s64 to, char **places, s64 each, char *kept) {
+    const INDEX *rows = (const INDEX *)places[1];
+    const s64 count = (s64)places[3], n = (s64)places[4], size = (s64)places[5], parts = (s64)places[6];
+    for (s64 k = from; k < to; k++) {
+        const s64 first = first_of(k, parts, rows, count, size);
+        const u64 span = first_of(k + 1, parts, rows, count, size) - first;
+        NAME *own = (NAME *)places[0] + first * n;
+        for (s64 i = 0; i < count; i++) {
+            const u64 ahead = i + 8 < count ? (u64)(rows[i + 8] - first) : span;
+            if (ahead < span) __builtin_prefetch(own + ahead * n, 1);
+            const u64 row = (u64)(rows[i] - first);
+            if (row >= span) continue;
+            NAME *restrict sums = own + row * n;
+            const NAME *restrict update = (const NAME *)places[2] + i * n;
+            if (i + 3 < count && rows[i] == rows[i + 1] && rows[i] == rows[i + 2] && rows[i] == rows[i + 3]) { /* sorted ones */
+                for (s64 c = 0; c < n; c++) sums[c] = sums[c] OPERATOR update[c] OPERATOR update[n + c]
+                                                      OPERATOR update[2 * n + c] OPERATOR update[3 * n + c];
+                i += 3;
+            }
+            else for (s64 c = 0; c < n; c++) sums[c] = sums[c] OPERATOR update[c];
         }
     }
 }"""

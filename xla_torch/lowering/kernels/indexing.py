@@ -17,6 +17,7 @@ import torch
 
 from ... import torch_private, tuning
 from ...opcodes.reducer_kinds import ReducerKind
+from . import rows
 
 Index = torch.Tensor | int
 Region = Callable[..., tuple[torch.Tensor, ...]]
@@ -260,6 +261,25 @@ def scatter_(operand: torch.Tensor, indices: torch.Tensor, updates: torch.Tensor
     operand = _writable(operand)
     if not operand.is_contiguous():
         return operand.copy_(scatter_(operand.contiguous(), indices, updates, combiner, unique_indices, **dims))
+    if combiner in (ReducerKind.ADD, ReducerKind.SUBTRACT) and _is_of_rows(operand, indices, updates, dims):
+        rows.add_(operand, indices, updates, combiner == ReducerKind.SUBTRACT,
+                  lambda: _scatter(operand, indices, updates, combiner, unique_indices, dims))
+    else:
+        _scatter(operand, indices, updates, combiner, unique_indices, dims)
+    return operand
+
+
+def _is_of_rows(operand: torch.Tensor, indices: torch.Tensor, updates: torch.Tensor, dims: ScatterDims) -> bool:
+    """Whether each update is for all of a row (a place of the first dimension) and the index is that row's number."""
+    windows = updates.dim() - (operand.dim() - 1)
+    return (tuple(dims["scatter_dims_to_operand_dims"]) == tuple(dims["inserted_window_dims"]) == (0,)
+            and not dims.get("input_batching_dims") and tuple(dims["update_window_dims"]) == tuple(range(windows, updates.dim()))
+            and updates.shape[windows:] == operand.shape[1:])
+
+
+def _scatter(operand: torch.Tensor, indices: torch.Tensor, updates: torch.Tensor, combiner: ReducerKind, unique_indices: bool,
+             dims: ScatterDims) -> None:
+    """`scatter_` in torch, of a contiguous operand."""
     target = _target(operand, indices, updates, dims)
     if combiner == ReducerKind.SECOND:
         _overwrite(target, unique_indices or target.rows.numel() == 1)
@@ -269,7 +289,6 @@ def scatter_(operand: torch.Tensor, indices: torch.Tensor, updates: torch.Tensor
         _float_extreme(target, combiner)
     else:
         _reduce(target, combiner)
-    return operand
 
 
 def scatter_by_rounds(region: Region, operands: Sequence[torch.Tensor], indices: torch.Tensor, updates: Sequence[torch.Tensor],

@@ -146,13 +146,14 @@ class Awaited:
 
 
 _FOR_A_THREAD = 1 << 15
-"""Elements that are worth waking a thread for, as torch counts them."""
+"""Elements that are worth waking a thread for where each takes some arithmetic, as torch counts them."""
 
 
-def run_on_threads(function: Callable[..., int], rows: int, n: int, places: Sequence[int], kept: int = 0) -> None:
+def run_on_threads(function: Callable[..., int], rows: int, n: int, places: Sequence[int], kept: int = 0,
+                   for_a_thread: int = _FOR_A_THREAD) -> None:
     """Run a function of `native/threads.py` on rows of `n` elements, with its own places and so many bytes kept for each element
-    of a row."""
-    threads = min(torch.get_num_threads(), -(-rows * n // _FOR_A_THREAD)) if _team() else 1
+    of a row. So many elements are worth waking a thread for."""
+    threads = min(torch.get_num_threads(), -(-rows * n // for_a_thread)) if _team() else 1
     memory = torch.empty(kept * n * threads, dtype=torch.uint8)
     addresses = (*places, memory.data_ptr(), n, threads, *_team())
     function(rows, (ctypes.c_void_p * len(addresses))(*addresses))

@@ -178,7 +178,7 @@ def _exchange(less: Comparator, columns: Tensors, block: int, size: int, mirrore
 def top_k(x: torch.Tensor, k: int, largest: bool, hides_sign: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
     """The k largest (or smallest) elements of each row in their total order, and their places; of equal ones the first.
     Integers that hide their sign are unsigned ones."""
-    if x.numel() and 0 < k <= tuning.TOP_OF_A_HEAP and type(x) is torch.Tensor and x.device.type == "cpu":
+    if on_host(x) and not x.is_neg() and x.numel() and 0 < k <= tuning.TOP_OF_A_HEAP:
         native = _native_top_k(x.dtype, hides_sign)
         if native.is_ready():
             return _top_k_of_heaps(native, x, k, largest)
