@@ -180,9 +180,10 @@ BUNDLED_CALLS = 24
 """Calls on small arrays, for results of a program alone, from which they become one native call. It takes about as long as ten.
 """
 
-FUNCTIONS_FROM = 1 << 20
+FUNCTIONS_FROM = 1 << 18
 """Elements of an array from which exponentials and their like become native code too, for which the first run waits, 0.1 to 0.3
-seconds: 64 Ki exponentials take 30 us instead of 54, tanh 73 instead of 165."""
+seconds: 64 Ki exponentials take 30 us instead of 54, tanh 73 instead of 165. Where half of the numbers are masked (-1e9, say)
+torch's exponential takes ten times as long, native code no longer."""
 
 TOP_OF_A_HEAP = 1 << 10
 """Elements of each row up to which the largest are found by native code, which keeps them in a heap on its stack (4096 rows of
