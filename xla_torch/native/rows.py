@@ -84,8 +84,8 @@ static void part(s64 from, s64 to, char **places, s64 n, char *kept) {
 
 def add_rows(name: str, index: str, operator: str) -> str:
     """Adds each row of `updates` to the row of an array that its index says, or subtracts it, in order; an index out of bounds
-    adds to none. The places are those of the array, the indices and the updates, then how many updates there are, the elements of a
-    row, the rows of the array, and the number of parts that threads take.
+    adds to none. The places are those of the array, the indices and the updates, then how many updates there are, the elements
+    of a row, the rows of the array, and the number of parts that threads take.
 
     A part has the array's rows from one to another, such that of a sample of updates each part has equally many.
     """
