@@ -145,6 +145,11 @@ class XlaComputation:
             return dynamo.one_call(self, *arguments, device=device)
         tensors = list(arguments) if self._flat else self._flatten(arguments)
         self._check(tensors)
+        return self._call(tensors, device)
+
+    def _call(self, tensors: Sequence[torch.Tensor], device: torch.device | str | None = None) -> Any:
+        """Run on flat tensors, each of which is what the program takes there."""
+        self._check_together(tensors)
         if is_differentiated(tensors):
             return self._unflatten(call_with_autograd(self._runs, tensors))
         where = tensors[0].device if tensors else torch.device(device or "cpu")
@@ -192,6 +197,8 @@ class XlaComputation:
                 tensors[number] = tensor = self._tensor(tensor, number, shape, tensors)
             if tensor.dtype is not dtype or (tensor.shape != dims and not fits(tensor.shape, shape)):
                 raise self._wrong_argument(tensor, number, shape)
+
+    def _check_together(self, tensors: Sequence[torch.Tensor]) -> None:
         if self._wider:
             for number, (tensor, shape) in enumerate(zip(tensors, self._inputs, strict=True)):
                 require_in_range(tensor, shape, lambda number=number: f"argument {number} of {self.name}")

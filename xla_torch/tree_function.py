@@ -21,6 +21,7 @@ from .polymorphic import PolymorphicComputation
 from .running import dynamo
 from .shape import ProgramShape, Shape
 from .signatures import Signature
+from .tree_nodes import Kind
 from .trees import Path, Structure
 
 
@@ -51,6 +52,7 @@ class JaxFunction(XlaComputation):
             raise InvalidArgument("the tree of arguments does not fit the program", got=f"{in_tree.leaf_count} leaves",
                                   expected=f"{count} parameters")
         self._keys = dict(self.signature.key_inputs)
+        self._is_flat_call = self._is_called_by_place() and not isinstance(computation, PolymorphicComputation)
 
     # ---- calling
 
@@ -59,9 +61,28 @@ class JaxFunction(XlaComputation):
         other trees, shapes or dtypes."""
         if torch.compiler.is_compiling():
             return dynamo.one_call(self, *args, **kwargs)
-        result = self.computation(*self.tensors(*args, **kwargs))
+        if self._is_flat_call and not kwargs and self._fit(args):
+            result = self.computation._call(args)
+        else:
+            result = self.computation(*self.tensors(*args, **kwargs))
         leaves = result if self._is_flat_result else [leaf for leaf, _ in arrays(result, self._result)]
         return self.out_tree.unflatten(leaves)
+
+    def _is_called_by_place(self) -> bool:
+        """Whether the program's parameters are the arguments themselves, in order."""
+        by_place, by_name = self.in_tree.children
+        leaves = by_place.kind is Kind.TUPLE and all(child.kind is Kind.LEAF for child in by_place.children)
+        return (leaves and not by_name.children and not self.signature.static
+                and self.places == tuple(range(len(by_place.children))))
+
+    def _fit(self, args: Sequence[Any]) -> bool:
+        """Whether arguments are tensors as the program takes them, so that nothing is to be done with them."""
+        if len(args) != len(self._accepts):
+            return False
+        for leaf, (dimensions, dtype, _) in zip(args, self._accepts, strict=True):
+            if not isinstance(leaf, torch.Tensor) or leaf.dtype is not dtype or leaf.shape != dimensions:
+                return False
+        return True
 
     def tensors(self, *args: Any, **kwargs: Any) -> list[torch.Tensor]:
         """The arguments of a call as the program takes them."""
