@@ -180,6 +180,10 @@ BUNDLED_CALLS = 24
 """Calls on small arrays, for results of a program alone, from which they become one native call. It takes about as long as ten.
 """
 
+BUNDLED_UP_TO = 1 << 20
+"""Elements of an array up to which it is bundled with others (Adam on 40 arrays of 16 Ki elements takes 1.0 ms, 15 in a block for
+each; on 20 of 256 Ki 15 and 25). Larger ones gain nothing, and what a bundle waits for is kept until then."""
+
 FUNCTIONS_FROM = 1 << 18
 """Elements of an array from which exponentials and their like become native code too, for which the first run waits, 0.1 to 0.3
 seconds: 64 Ki exponentials take 30 us instead of 54, tanh 73 instead of 165. Where half of the numbers are masked (-1e9, say)

@@ -82,7 +82,7 @@ class _Chain:
             dims: Dims | None = operand.meta["array"][0] if "array" in operand.meta else None
             if dims is None:
                 return None
-            less = len(node.meta["array"][0]) - len(dims) if _is_elementwise(node) else 0
+            less = len(node.meta["array"][0]) - len(dims) if is_elementwise(node) else 0
             first = dims[:max(0, self.cut + 1 - less)]
             whole = all(n == 1 for n in first)
             if not whole and (less or any(n not in (1, own) for n, own in zip(first, self.prefix, strict=True))):
@@ -106,7 +106,7 @@ def block_elementwise(root: torch.nn.Module, graph: Graph) -> None:
     put_in_order(graph)
 
 
-def _is_elementwise(node: Node) -> bool:
+def is_elementwise(node: Node) -> bool:
     if "out" in node.kwargs:
         return False
     if node.op == "call_method":
@@ -131,7 +131,7 @@ def _is_reduction(node: Node) -> bool:
 
 def _is_rowwise(node: Node, cut: int) -> bool:
     """Whether a node treats the places of its dimension `cut`, and those of the dimensions before it, one by one."""
-    if _is_elementwise(node):
+    if is_elementwise(node):
         return True
     args: Any = node.args
     if not (_is_reduction(node) or _is_view(node)) or "array" not in args[0].meta:
@@ -149,10 +149,10 @@ def _describe(graph: Graph) -> None:
     """Find dimensions and dtype of the intermediate calls inside op bodies, which no instruction describes."""
     least = _least()
     for node in graph.nodes:
-        if "array" in node.meta or not (_is_elementwise(node) or _is_view(node)):
+        if "array" in node.meta or not (is_elementwise(node) or _is_view(node)):
             continue
         inputs = [i.meta.get("array") for i in node.all_input_nodes]
-        if None in inputs or (_is_elementwise(node) and max((math.prod(i[0]) for i in inputs), default=0) < least):
+        if None in inputs or (is_elementwise(node) and max((math.prod(i[0]) for i in inputs), default=0) < least):
             continue
         if _is_view(node) and _is_of_sizes(node):
             continue  # views of small arrays are described as well: that would tell sizes that stand for many
@@ -195,7 +195,7 @@ def _find_chains(graph: Graph) -> list[_Chain]:
         inputs = node.all_input_nodes
         above[node] = frozenset().union(*(above[i] | ({chain_of[i]} if i in chain_of else frozenset()) for i in inputs))
         grid = _large_grid(node)
-        recent = [c for c in chains[-4:] if c.dims == grid and _is_elementwise(node)]
+        recent = [c for c in chains[-4:] if c.dims == grid and is_elementwise(node)]
         options = [c for c in (*(chain_of[i] for i in inputs if i in chain_of), *recent) if c not in used and c.fits(node)]
         chain = next((c for c in options if all(chain_of.get(i) is c or c not in above[i] for i in inputs)
                       and _outside_clear(node, c, chain_of, above)), None)
@@ -213,7 +213,7 @@ def _find_chains(graph: Graph) -> list[_Chain]:
 
 def _large_grid(node: Node) -> Dims | None:
     """The dimensions of the large array that a node computes something for each element of; None where there is no such."""
-    of = node if _is_elementwise(node) else node.args[0] if _is_reduction(node) else None
+    of = node if is_elementwise(node) else node.args[0] if _is_reduction(node) else None
     dims = of.meta["array"][0] if isinstance(of, Node) and "array" in of.meta else ()
     return dims if math.prod(dims) >= _least() else None
 

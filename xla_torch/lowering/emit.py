@@ -200,9 +200,9 @@ class Tracer(Evaluator):
         """
         graph = self._close(outputs, rows=blocks)
         if blocks:
-            self._block(graph)
             if self.device.type == "cpu":
                 bundle_results(self.root, graph)
+            self._block(graph)
         plan_memory(graph, fresh_outputs)
         hold_sizes(self.root, graph)
         return LoweredModule(self.root, graph, class_name)

@@ -20,6 +20,7 @@ from .. import tuning
 from .kernels import collective, indexing
 from .kernels.blocked import blocked
 from .kernels.marks import FRESH, FRESH_TUPLES
+from .kernels.pieces import bundle
 
 OUT_VARIANTS: dict[Any, Callable[..., Any]] = {
     operator.add: torch.add, operator.sub: torch.sub, operator.mul: torch.mul, operator.truediv: torch.div,
@@ -61,7 +62,7 @@ _FRESH = frozenset(OUT_VARIANTS) | _CONVOLUTIONS | frozenset({
     indexing.dynamic_update_slice, indexing.scatter, indexing.take, indexing.gather, torch.constant_pad_nd,
     torch.all, torch.any, torch.argmax, torch.argmin,
     torch.mean, torch.clamp, torch.isfinite, torch.sign, torch.trunc, torch.cumprod, torch.complex, torch.flip,
-    torch.softmax, torch.log_softmax, torch.layer_norm,
+    torch.softmax, torch.log_softmax, torch.layer_norm, blocked, bundle,
 })
 """Calls whose result shares memory with nothing. Everything else is taken to share memory with its operands."""
 
@@ -121,7 +122,7 @@ class _Storage:
                 whole = node.args[0]
                 owned = node.args[1] in whole.meta.get("owned", ())
                 return owned or whole.target in _FRESH_TUPLES or whole.target in FRESH_TUPLES
-            return (node.target in _FRESH and "out" not in node.kwargs) or node.target in FRESH or node.target is blocked
+            return (node.target in _FRESH and "out" not in node.kwargs) or node.target in FRESH
         return node.op == "call_method" and node.target in _FRESH_METHODS
 
     def owned(self, node: Node) -> bool:
@@ -148,6 +149,9 @@ def _overwrite_operand(node: Node, storage: _Storage, large: int) -> None:
     if node.target is blocked:
         _overwrite_blocked(node, storage)
         return
+    if node.target is bundle:
+        _overwrite_bundle(node, storage)
+        return
     if node.target in _BEGUN_IN_PLACE:
         _overwrite_begun(node, storage)
         return
@@ -173,7 +177,22 @@ def _overwrite_operand(node: Node, storage: _Storage, large: int) -> None:
 def _overwrite_blocked(node: Node, storage: _Storage) -> None:
     """Results of a chain that runs block by block are written over arrays that die there, each over another one."""
     call: Any = node.args
-    _, _, results, arrays, _ = call
+    into = _overwritten(node, storage, call[3], call[2])
+    if any(k is not None for k in into):
+        node.kwargs = {"into": into}
+
+
+def _overwrite_bundle(node: Node, storage: _Storage) -> None:
+    """Results of a bundle likewise."""
+    call: Any = node.args
+    results = {piece.args[1]: piece.meta["array"] for piece in node.users}
+    into = _overwritten(node, storage, call[1], [results.get(k) for k in range(len(node.meta["may_overwrite"]))])
+    if any(k is not None for k in into):
+        node.kwargs = {"into": into}
+
+
+def _overwritten(node: Node, storage: _Storage, arrays: Any, results: Any) -> tuple[int | None, ...]:
+    """For each result of a call the number of the array that it is written over, if any."""
     pieces = {piece.args[1]: piece for piece in node.users}
     into: list[int | None] = []
     for number, (result, candidates) in enumerate(zip(results, node.meta["may_overwrite"], strict=True)):
@@ -183,8 +202,7 @@ def _overwrite_blocked(node: Node, storage: _Storage) -> None:
         into.append(over)
         if over is not None and number in pieces:
             storage.move(pieces[number], storage.roots[arrays[over]])
-    if any(k is not None for k in into):
-        node.kwargs = {"into": tuple(into)}
+    return tuple(into)
 
 
 def _overwrite_begun(node: Node, storage: _Storage) -> None:

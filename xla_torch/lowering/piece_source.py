@@ -331,16 +331,19 @@ def _stand_in(operand: Any) -> Any:
 
 
 def text_of_bundle(bodies: Sequence[str]) -> str:
-    """The source of ``run(pieces, places)`` for flat pieces with functions ``part_0``, ``part_1``, ...: the first place has three
-    numbers for each piece (its function, where its addresses begin, its elements), and the second one the addresses."""
+    """The source of ``run(elements, places)`` for flat pieces with functions ``part_0``, ``part_1``, ...: the first place has
+    four numbers for each piece (its function, where its addresses begin, its first element of all and that after its last), the
+    second one the addresses, the third one the number of pieces."""
     text = "\n".join(bodies)
     names = ", ".join(f"part_{k}" for k in range(len(bodies)))
-    return "\n".join([TYPES, *used_in(text, NAMES), text, _BUNDLE.replace("NAMES", names), shared(2, 0)])
+    return "\n".join([TYPES, *used_in(text, NAMES), text, _BUNDLE.replace("NAMES", names), shared(3, 0)])
 
 
 _BUNDLE = """static void (*const kinds[])(s64, s64, char **, s64, char *) = { NAMES };
 static void part(s64 from, s64 to, char **places, s64 n, char *kept) {
-    const s64 *about = (const s64 *)places[0];
-    for (s64 k = from; k < to; k++)
-        kinds[about[3 * k]](0, about[3 * k + 2], (char **)places[1] + about[3 * k + 1], about[3 * k + 2], kept);
+    const s64 *of = (const s64 *)places[0], *end = of + 4 * (s64)places[2];
+    for (; of < end; of += 4) {
+        const s64 low = from > of[2] ? from : of[2], high = to < of[3] ? to : of[3];
+        if (low < high) kinds[of[0]](low - of[2], high - of[2], (char **)places[1] + of[1], 1, kept);
+    }
 }"""

@@ -111,40 +111,44 @@ def _in_torch(module: NativePiece, inputs: Tensors, into: tuple[torch.Tensor | N
 
 
 class NativeBundle(torch.nn.Module, Awaited):
-    """The source for many small pieces, and the same as calls of torch. `made` are dims and dtype of each result; for each piece
-    `about` says which of the source's functions it is, where its addresses begin, and how many elements it has. `order` are these
-    addresses, as numbers of inputs and behind them of results. It `waits` for its code where torch's calls have other bits."""
+    """The source for many pieces, and the same as calls of torch. `made` are dims and dtype of each result. For each piece
+    `about` says which of the source's functions it is, where its addresses begin, and which elements of all are its own; these
+    addresses are in `order`, as numbers of inputs and behind them of results. It `waits` for its code where torch's calls have
+    other bits."""
 
     def __init__(self, text: str, module: torch.nn.Module, made: Sequence[tuple[tuple[int, ...], torch.dtype]],
-                 about: Sequence[tuple[int, int, int]], order: Sequence[int], waits: bool):
+                 about: Sequence[tuple[int, int, int, int]], order: Sequence[int], waits: bool):
         torch.nn.Module.__init__(self)
-        Awaited.__init__(self, text, "arithmetic on many small arrays", waits)
+        Awaited.__init__(self, text, "arithmetic on many arrays", waits)
         self.module, self.order = module, tuple(order)
         self.made = [(dims, tuple(math.prod(dims[k + 1:]) for k in range(len(dims))), dtype) for dims, dtype in made]
         self.about = array.array("q", [n for one in about for n in one])
-        self.pieces, self.elements = len(about), sum(n for _, _, n in about)
+        self.pieces, self.elements = len(about), about[-1][-1]
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "code": None}
 
 
-def bundle(module: NativeBundle, inputs: Tensors) -> Tensors:
-    """The results of all pieces of a bundle."""
-    if not (module.is_ready() and _lie_plainly(inputs)):
+def bundle(module: NativeBundle, inputs: Tensors, into: Sequence[int | None] = ()) -> Tensors:
+    """The results of all pieces of a bundle; `into` are the numbers of the inputs that each may be written over."""
+    if not (module.is_ready() and _are_plain(inputs)):
         begun = time.perf_counter()
         made = module.module(*inputs)
         module.seconds += time.perf_counter() - begun
         return made
+    if not all(map(torch.Tensor.is_contiguous, inputs)):
+        inputs = tuple([t.contiguous() for t in inputs])
     empty = torch.empty_strided  # takes half as long as torch.empty
-    results = [empty(dims, strides, dtype=dtype) for dims, strides, dtype in module.made]
+    results = [empty(dims, strides, dtype=dtype) if over is None else inputs[over]
+               for (dims, strides, dtype), over in zip(module.made, into or (None,) * len(module.made), strict=True)]
     addresses = [*map(torch.Tensor.data_ptr, inputs), *map(torch.Tensor.data_ptr, results)]
     table = array.array("q", [addresses[k] for k in module.order])
-    run_on_threads(module.function, module.pieces, module.elements // module.pieces,
-                   [module.about.buffer_info()[0], table.buffer_info()[0]])
+    run_on_threads(module.function, module.elements, 1,
+                   [module.about.buffer_info()[0], table.buffer_info()[0], module.pieces])
     return tuple(results)
 
 
-def _lie_plainly(tensors: Tensors) -> bool:
-    """Whether all are plain tensors, contiguous in the CPU's memory."""
-    return (set(map(type, tensors)) == {torch.Tensor} and all(map(torch.Tensor.is_contiguous, tensors))
-            and not any(map(torch.Tensor.is_neg, tensors)) and tensors[0].device.type == "cpu")
+def _are_plain(tensors: Tensors) -> bool:
+    """Whether all are plain tensors in the CPU's memory."""
+    return (set(map(type, tensors)) == {torch.Tensor} and not any(map(torch.Tensor.is_neg, tensors))
+            and tensors[0].device.type == "cpu")
