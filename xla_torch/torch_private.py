@@ -9,11 +9,13 @@ module names a private part of torch, and that the versions here are those of py
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import linecache
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -140,6 +142,20 @@ without torch.distributed, and so no process can have joined."""
 def set_timeout(options: Any, limit: Any) -> None:
     """Let a process group that is made with these options wait so long, a `datetime.timedelta`."""
     options._timeout = limit
+
+
+@functools.cache
+def blas() -> dict[str, int]:
+    """Addresses of the routines of BLAS that torch itself multiplies matrices with, by name, as far as its library shows them."""
+    found: dict[str, int] = {}
+    try:
+        library = ctypes.CDLL(str(Path(torch.__file__).with_name("lib") / "libtorch_cpu.so"))
+    except OSError:
+        return found
+    for name in ("sgemm", "dgemm"):
+        with contextlib.suppress(AttributeError):
+            found[name] = ctypes.cast(getattr(library, f"{name}_"), ctypes.c_void_p).value or 0
+    return found
 
 
 def all_gather_into(group: Any, output: torch.Tensor, given: torch.Tensor) -> Any:

@@ -22,7 +22,7 @@ from xla_torch import tuning
 from xla_torch.hlo.rules import TABLES
 from xla_torch.lowering.kernels.native import NativeLoop
 from xla_torch.native.compiled import OPTIONS, MachineCode, compiler, is_available, machine_code
-from xla_torch.native.loops import loop_source
+from xla_torch.native.loops import Machine, loop_source
 from xla_torch.transform.canonical import canonicalize
 
 needs_compiler = pytest.mark.skipif(not is_available(), reason="there is no C compiler")
@@ -616,7 +616,7 @@ def test_nothing_of_a_program_s_text_stands_in_the_source() -> None:
     text = text.replace("\nbody {", "\nexec_me {").replace("body=body", "body=exec_me")
     computation = canonicalize(xla_torch.parse_hlo(text).module.entry)
     (loop,) = [i for i in computation.instructions if i.opcode == "while"]
-    source = loop_source(loop, frozenset()).text
+    source = loop_source(loop, frozenset(), Machine()).text
     assert "import_os" not in source
     assert "exec_me" not in source
 

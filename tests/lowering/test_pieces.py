@@ -136,7 +136,8 @@ def test_pieces_compute_torch_s_bits(calls: list[Call]) -> None:
 @needs_compiler
 @pytest.mark.parametrize(("spoil", "is_native"), [
     (lambda x: x, True), (lambda x: x.repeat_interleave(2)[::2], False),
-    (lambda x: torch.nn.Parameter(x, requires_grad=False), False),
+    (lambda x: torch.nn.Parameter(x, requires_grad=False), True),
+    (lambda x: x.clone().requires_grad_(x.is_floating_point()), False),
 ])
 @pytest.mark.parametrize(("count", "threads"), [(100_000, 3), (7, 1)])
 def test_whoever_computes_a_piece(spoil: Callable[[torch.Tensor], torch.Tensor], is_native: bool, count: int,

@@ -31,7 +31,7 @@ from ..sizes import MARK, Size, unnamed
 from ..types import S32, S64
 from .emit import Tracer, is_of_sizes
 from .kernels import loops
-from .kernels.native import NativeLoop
+from .kernels.native import NativeLoop, machine
 from .values import Host, Number, Splat, Value, evaluator
 
 
@@ -257,7 +257,7 @@ class _Loop:
         if max(map(size_with_regions, loop_of(self.instruction))) > tuning.NATIVE_INSTRUCTIONS:
             return None
         try:
-            source = loop_source(self.instruction, frozenset(self.fixed))
+            source = loop_source(self.instruction, frozenset(self.fixed), machine())
         except Unfit:
             return None
         return None if source.work > source.calls * tuning.NATIVE_UNDER or MARK in str(source) else source

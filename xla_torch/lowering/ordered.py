@@ -18,6 +18,7 @@ from ..shape import Shape
 from ..transform.canonical import canonicalize
 from ..types import S32
 from .emit import Tracer
+from .kernels.native import machine
 from .values import Number, Splat, Value, evaluator
 
 
@@ -33,7 +34,7 @@ def folded_by_a_loop(reducer: Computation, operands: Sequence[Value], inits: Seq
     computation = _loop(reducer, shape.element_count)
     (loop,) = (i for i in computation.instructions if is_loop(i))
     try:
-        loop_source(loop, frozenset(range(1 + len(inits), len(loop.shape.tuple_shapes))))
+        loop_source(loop, frozenset(range(1 + len(inits), len(loop.shape.tuple_shapes))), machine())
     except Unfit:
         return None
     starts = [Splat(init) if isinstance(init, Number) else init for init in inits]

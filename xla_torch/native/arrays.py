@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from ..hlo.ir import Computation, Instruction
@@ -17,12 +17,19 @@ from ..hlo.rules import RuleTable
 from ..hlo.structure import CONSTANT
 from ..opcodes import contraction, control, indexing, internal, movement, reduction
 from ..shape import Shape
-from ..types import PRED
+from ..types import F32, F64, PRED
 from .code import Array, Code, element_of, held, single
-from .elements import Unfit, number, typed
+from .elements import VECTOR_WORK, Unfit, name_of, number, typed
 
 Value = Array | list[Array]
 """What an instruction has made: an array, or those of a flat tuple."""
+
+
+class Machine(Protocol):
+    """What native code may use (`loops.py`)."""
+
+    @property
+    def routines(self) -> frozenset[str]: ...
 
 
 class Writer(Protocol):
@@ -30,6 +37,12 @@ class Writer(Protocol):
 
     @property
     def code(self) -> Code: ...
+
+    @property
+    def machine(self) -> Machine: ...
+
+    @property
+    def readers(self) -> Mapping[Instruction, Sequence[Instruction]]: ...
 
     def run(self, computation: Computation, arguments: Sequence[Value]) -> Value: ...
 
@@ -121,7 +134,7 @@ def concatenate(writer: Writer, inst: Instruction, operands: list[Array]) -> Arr
     name = code.buffer(inst.shape)
     for operand in operands:
         code.work += operand.shape.element_count
-        with code.loops(operand.shape.dimensions) as index:
+        with code.loops(operand.shape.dimensions, apart=True) as index:
             target = [_affine(i, 1, start) if d == along else i for d, i in enumerate(index)]
             code.line(f"{element_of(inst.shape, name, target)} = {operand.at(index)};")
         start += operand.shape.dimensions[along]
@@ -135,7 +148,7 @@ def pad(writer: Writer, inst: Instruction, operands: list[Array]) -> Array:
     code.fill(name, Array(inst.shape, lambda _: value.at(())))
     code.work += operand.shape.element_count
     with contextlib.ExitStack() as stack:
-        index = stack.enter_context(code.loops(operand.shape.dimensions))
+        index = stack.enter_context(code.loops(operand.shape.dimensions, apart=True))
         target = [_affine(i, interior + 1, low) for i, (low, _, interior) in zip(index, padding, strict=True)]
         inside = [f"0 <= {i} && {i} < {size}"
                   for i, size, (low, high, _) in zip(target, inst.shape.dimensions, padding, strict=True) if low < 0 or high < 0]
@@ -182,8 +195,8 @@ def dynamic_update_slice(writer: Writer, inst: Instruction, operands: list[Array
 
 
 def write_update(code: Code, whole: Array, update: Array, begin: Sequence[str]) -> None:
-    code.work += update.shape.element_count
-    with code.loops(update.shape.dimensions) as index:
+    code.work += update.shape.element_count * VECTOR_WORK
+    with code.loops(update.shape.dimensions, apart=True) as index:
         target = [i if b == "0" else f"({b} + {i})" for b, i in zip(begin, index, strict=True)]
         code.line(f"{element_of(whole.shape, whole.buffer, target)} = {update.at(index)};")
 
@@ -197,9 +210,13 @@ def dot(writer: Writer, inst: Instruction, operands: list[Array]) -> Array:
     given, code, result = inst.attributes, writer.code, inst.shape
     if any(o.shape.element_type is not result.element_type or result.element_type is PRED for o in operands):
         raise Unfit("a product of several types")
-    lhs, rhs = (code.store(o) for o in operands)
     batch = given.get("lhs_batch_dims", ()), given.get("rhs_batch_dims", ())
     inner = given.get("lhs_contracting_dims", ()), given.get("rhs_contracting_dims", ())
+    routine = _GEMM.get(result.element_type)
+    terms = result.element_count * math.prod(operands[0].shape.dimensions[d] for d in inner[0])
+    if routine is not None and routine in writer.machine.routines and terms >= _GEMM_FROM:
+        return _product(writer, routine, inst, operands, batch, inner)
+    lhs, rhs = (code.store(o) for o in operands)
     free = [[d for d in range(o.shape.rank) if d not in (*b, *c)] for o, b, c in zip((lhs, rhs), batch, inner, strict=True)]
     sizes = [lhs.shape.dimensions[d] for d in inner[0]]
     count, of = len(batch[0]), result.element_type
@@ -226,8 +243,56 @@ def dot(writer: Writer, inst: Instruction, operands: list[Array]) -> Array:
             with code.loops(sizes) as along:
                 code.line(f"{total} = {typed(of, f'{total} + {term(outer, along)}')};")
             code.line(f"{element_of(result, name, outer)} = {total};")
-    code.work += result.element_count * math.prod(sizes)
+    code.work += terms
     return code.filled(result, name)
+
+
+_GEMM = {F32: "sgemm", F64: "dgemm"}
+_GEMM_FROM = 1 << 13
+"""Products from which a call of BLAS is faster than loops."""
+
+Pair = tuple[Sequence[int], Sequence[int]]
+
+
+def _product(writer: Writer, routine: str, inst: Instruction, operands: Sequence[Array], batch: Pair, inner: Pair) -> Array:
+    """Matrix products by BLAS, one for each place of the batch. They are no work that torch would save."""
+    code, result, count = writer.code, inst.shape, len(batch[0])
+    if routine not in code.routines:
+        code.routines.append(routine)
+    made = [_as_matrices(code, *o) for o in zip(operands, batch, inner, strict=True)]
+    # Where all who read the result turn it round, it is the product of the two in the other order.
+    is_turned = result.rank == count + 2 and all(_turns(reader) for reader in writer.readers[inst])
+    (a, a_turned, m, k), (b, b_straight, n, _) = reversed(made) if is_turned else made
+    dims = (*result.dimensions[:count], result.dimensions[-1], result.dimensions[-2]) if is_turned else result.dimensions
+    shape = Shape.array(result.element_type, dims)
+    name, of = code.buffer(shape), name_of(result.element_type)
+    with code.loops([math.prod(dims[:count])]) as (at,):
+        places = [f"{p} + {at} * {size}" for p, size in ((a, m * k), (b, n * k), (name, m * n))]
+        turned = f"{int(a_turned)}, {int(not b_straight)}"
+        code.line(f"product_{of}({routine}, {turned}, {m}, {n}, {k}, {', '.join(places)});")
+    if not is_turned:
+        return code.filled(shape, name)
+    return Array(result, lambda index: element_of(shape, name, [*index[:count], index[-1], index[-2]]))
+
+
+def _turns(reader: Instruction) -> bool:
+    dims = reader.attributes.get("dimensions", ())
+    return reader.opcode == movement.transpose and dims[-1] == len(dims) - 2
+
+
+def _as_matrices(code: Code, operand: Array, batch: Sequence[int], inner: Sequence[int]) -> tuple[str, bool, int, int]:
+    """A buffer with the operand's matrices one after the other, whether what is summed over comes first in them, and how many
+    free places and places summed over they have."""
+    dims = operand.shape.dimensions
+    free = [d for d in range(len(dims)) if d not in (*batch, *inner)]
+    straight, lie = [*batch, *free, *inner], [d for d, n in enumerate(dims) if n != 1]
+    sizes = math.prod(dims[d] for d in free), math.prod(dims[d] for d in inner)
+    for order, is_first in ((straight, False), ([*batch, *inner, *free], True)):
+        if [d for d in order if dims[d] != 1] == lie:
+            return (operand if operand.buffer else code.copy(operand)).buffer, is_first, *sizes
+    moved = Array(Shape.array(operand.shape.element_type, [dims[d] for d in straight]),
+                  lambda index: operand.at([index[straight.index(d)] for d in range(len(dims))]))
+    return code.copy(moved).buffer, False, *sizes
 
 
 @ARRAYS.rule(reduction.reduce)
@@ -240,6 +305,11 @@ def reduce(writer: Writer, inst: Instruction, operands: list[Array]) -> Value:
     kept = [d for d in range(len(sizes)) if d not in dims]
     buffers = [code.buffer(s) for s in shapes]
     before = code.work
+    if kept and kept[-1] == len(sizes) - 1 and sizes[-1] > 1 and not any(s.element_count == 1 for s in shapes):
+        _reduce_rows(writer, reducer, arrays, inits, dims, list(zip(shapes, buffers, strict=True)))
+        code.work = before + arrays[0].shape.element_count * VECTOR_WORK
+        made = list(map(code.filled, shapes, buffers))
+        return made if inst.shape.is_tuple else made[0]
     with code.loops([sizes[d] for d in kept]) as outer:
         totals = [code.local(i.shape, "t", i.at(())) for i in inits]
         with code.loops([sizes[d] for d in dims]) as inner:
@@ -257,6 +327,27 @@ def reduce(writer: Writer, inst: Instruction, operands: list[Array]) -> Value:
     code.work = before + 2 * arrays[0].shape.element_count
     made = list(map(code.filled, shapes, buffers))
     return made if inst.shape.is_tuple else made[0]
+
+
+def _reduce_rows(writer: Writer, reducer: Computation, arrays: Sequence[Array], inits: Sequence[Array], dims: Sequence[int],
+                 results: Sequence[tuple[Shape, str]]) -> None:
+    """Each row goes into all results at once, which several elements do together; the order for each of them is the same."""
+    code, sizes = writer.code, arrays[0].shape.dimensions
+    kept = [d for d in range(len(sizes)) if d not in dims]
+    for (shape, name), init in zip(results, inits, strict=True):
+        code.fill(name, Array(shape, lambda _, init=init: init.at(())))
+    with code.loops([sizes[d] for d in kept[:-1]]) as outer, code.loops([sizes[d] for d in dims]) as inner, \
+            code.loops([sizes[kept[-1]]], apart=True) as last:
+        index = ["0"] * len(sizes)
+        for d, i in [*zip(kept, [*outer, *last], strict=True), *zip(dims, inner, strict=True)]:
+            index[d] = i
+        totals = [code.copy(Array(i.shape, lambda _, s=s, n=n: element_of(s, n, [*outer, *last])))
+                  for (s, n), i in zip(results, inits, strict=True)]
+        now = [code.copy(Array(i.shape, lambda _, a=a: a.at(index))) for a, i in zip(arrays, inits, strict=True)]
+        value = writer.run(reducer, [*totals, *now])
+        found = [code.copy(v).at(()) for v in (value if isinstance(value, list) else [value])]
+        for (shape, name), new in zip(results, found, strict=True):
+            code.line(f"{element_of(shape, name, [*outer, *last])} = {new};")
 
 
 # ------------------------------------------------------------------------------------------- loops and branches inside

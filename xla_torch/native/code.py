@@ -11,7 +11,7 @@ import numpy as np
 
 from ..shape import Shape
 from ..types import PrimitiveType
-from .elements import name_of
+from .elements import VECTOR_WORK, name_of
 
 Index = Sequence[str]
 
@@ -74,6 +74,8 @@ class Code:
         self.constants: list[np.ndarray] = []
         self.constant_types: list[PrimitiveType] = []
         self.buffers: set[str] = set()
+        self.routines: list[str] = []
+        """Names of the routines that are called, which the function gets as arguments."""
         self.scratch = 0
         """Bytes of the buffers that are no local arrays."""
         self.work = 0.0
@@ -95,14 +97,18 @@ class Code:
         self.line("}")
 
     @contextlib.contextmanager
-    def loops(self, dims: Sequence[int]) -> Iterator[list[str]]:
-        """Nested loops over the indices of an array; those of size one need none."""
+    def loops(self, dims: Sequence[int], apart: bool = False) -> Iterator[list[str]]:
+        """Nested loops over the indices of an array; those of size one need none. Where what is written lies `apart` from what is
+        read, the compiler is told so."""
         with contextlib.ExitStack() as stack:
             index: list[str] = []
-            for size in dims:
+            last = max((d for d, size in enumerate(dims) if size != 1), default=-1)
+            for d, size in enumerate(dims):
                 i = self.name("i") if size != 1 else "0"
                 index.append(i)
                 if size != 1:
+                    if apart and d == last:
+                        self.line("#pragma GCC ivdep")
                     stack.enter_context(self.block(f"for (s64 {i} = 0; {i} < {size}; {i}++)"))
             yield index
 
@@ -147,8 +153,8 @@ class Code:
 
     def fill(self, name: str, array: Array) -> None:
         """Write the array into memory of its size."""
-        self.work += array.shape.element_count
-        with self.loops(array.shape.dimensions) as index:
+        self.work += array.shape.element_count * VECTOR_WORK
+        with self.loops(array.shape.dimensions, apart=True) as index:
             self.line(f"{element_of(array.shape, name, index)} = {array.at(index)};")
 
     def filled(self, shape: Shape, name: str) -> Array:

@@ -51,12 +51,22 @@ def number(value: np.generic, element_type: PrimitiveType) -> str:
     return typed(element_type, real.hex() if np.isfinite(real) else special)
 
 
-def element(instruction: Instruction, operands: Sequence[str]) -> str:
-    """The code of an element of the result. Raises Unfit where there is no rule for these types."""
+def element(instruction: Instruction, operands: Sequence[str], fused: bool = False) -> str:
+    """The code of an element of the result; `fused` where the processor has a fused multiply-add. Raises Unfit where there is no
+    rule for these types."""
+    if fused and instruction.opcode in VECTOR_ELEMENTS and instruction.shape.element_type is F32:
+        return f"{VECTOR_ELEMENTS[instruction.opcode]}({operands[0]})"
     rule = ELEMENTS.get(instruction.opcode)
     if rule is None:
         raise Unfit(f"{instruction.opcode} is no op of native code")
     return typed(instruction.shape.element_type, rule(instruction, operands))
+
+
+def element_work(instruction: Instruction, fused: bool) -> float:
+    """Nanoseconds that the code of an element takes, roughly."""
+    is_vector = fused and instruction.opcode in VECTOR_ELEMENTS and instruction.shape.element_type is F32
+    is_called = instruction.opcode in _CALLS and instruction.shape.element_type.is_floating
+    return VECTOR_WORK if is_vector or not is_called else _CALL_WORK
 
 
 def _patterns(opcode: str, any: str = "", **kinds: str) -> None:
@@ -112,6 +122,22 @@ _patterns(elementwise.shift_right_arithmetic, signed="shift_right_arithmetic_{s}
 _patterns(elementwise.shift_right_logical, signed="shift_right_logical_{u}({0}, {1})",
           unsigned="shift_right_logical_{u}({0}, {1})")
 _patterns(comparison.clamp, "minimum_{t}(maximum_{t}({0}, {1}), {2})")
+
+_CALLS = frozenset({
+    elementwise.exponential, elementwise.exponential_minus_one, elementwise.log, elementwise.log_plus_one, elementwise.cbrt,
+    elementwise.sine, elementwise.cosine, elementwise.tan, elementwise.tanh, elementwise.sinh, elementwise.cosh, elementwise.erf,
+    elementwise.asin, elementwise.acos, elementwise.atan, elementwise.asinh, elementwise.acosh, elementwise.atanh,
+    elementwise.logistic, elementwise.power, elementwise.atan2, elementwise.remainder,
+})
+"""Ops for which C's library is called, an element at a time."""
+_CALL_WORK = 8.0
+
+VECTOR_WORK = 0.125
+"""Nanoseconds for an element where a compiler makes vector code."""
+
+VECTOR_ELEMENTS = {elementwise.exponential: "exp_f32", elementwise.tanh: "tanh_f32", elementwise.log: "log_f32",
+                   elementwise.logistic: "logistic_f32"}
+"""Functions of float32 that a compiler makes vector code of (`functions.py`); C's library has one call for each element."""
 
 _DIRECTIONS = {"EQ": "==", "NE": "!=", "GE": ">=", "GT": ">", "LE": "<=", "LT": "<"}
 

@@ -21,7 +21,7 @@ from ..shape import Shape
 from . import indexed, linalg  # noqa: F401  (their rules belong to the table)
 from .arrays import ARRAYS, Value, starts, write_update
 from .code import Array, Code, held, is_local, single
-from .elements import ELEMENTS, NAMES, Unfit, element, name_of
+from .elements import ELEMENTS, NAMES, Unfit, element, element_work, name_of
 from .functions import used_in
 
 TYPES = """typedef _Bool pred; typedef signed char s8; typedef short s16; typedef int s32; typedef long long s64;
@@ -32,34 +32,45 @@ typedef float f32; typedef double f64;"""
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """`text` defines ``int run(s64 steps, char **places)``. The places are those of the carries, of the constants, and of
-    `scratch` bytes of memory. It takes up to so many steps and returns whether the loop goes on."""
+    """`text` defines ``int run(s64 steps, char **places)``. The places are those of the carries, of the constants, of `scratch`
+    bytes of memory, and of `routines`. It takes up to so many steps and returns whether the loop goes on."""
 
     text: str
     constants: tuple[np.ndarray, ...]
     scratch: int
     work: float
     calls: int
+    routines: tuple[str, ...] = ()
 
 
-def loop_source(instruction: Instruction, fixed: frozenset[int]) -> Source:
+@dataclasses.dataclass(frozen=True)
+class Machine:
+    """What native code may use: a `fused` multiply-add, and routines of BLAS by name (``sgemm``, ``dgemm``)."""
+
+    fused: bool = False
+    routines: frozenset[str] = frozenset()
+
+
+def loop_source(instruction: Instruction, fixed: frozenset[int], machine: Machine) -> Source:
     """The source for a loop in canonical form, of which the carries `fixed` do not change. Raises Unfit."""
     shapes, loop = instruction.shape.tuple_shapes, loop_of(instruction)
     if not all(s.is_array and s.is_static and s.element_type in NAMES and s.element_count for s in shapes):
         raise Unfit("a carry that is no array of a native type")
-    writer = _Writer()
+    writer = _Writer(machine)
     carries = [single(s, f"a{k}") if s.element_count == 1 else held(s, f"a{k}") for k, s in enumerate(shapes)]
     writer.iterate(loop, carries, "going = 0;")
     code = writer.code
     constants = [f"    const {name_of(t)} *k{k} = (const {name_of(t)} *)places[{len(shapes) + k}];"
                  for k, t in enumerate(code.constant_types)]
-    lines = [*(_first(k, s, k in fixed) for k, s in enumerate(shapes)), *constants,
-             f"    char *scratch = places[{len(shapes) + len(constants)}];", *code.allocations, "    int going = 1;",
+    behind = len(shapes) + len(constants)
+    lines = [*(_first(k, s, k in fixed) for k, s in enumerate(shapes)), *constants, f"    char *scratch = places[{behind}];",
+             *(f"    void *{name} = places[{k}];" for k, name in enumerate(code.routines, behind + 1)),
+             *code.allocations, "    int going = 1;",
              "    for (s64 step = 0; step < steps; step++) {", *code.lines, "    }",
              *(_last(k, s) for k, s in enumerate(shapes) if k not in fixed), "    return going;", "}", ""]
     body = "\n".join(lines)
     text = "\n".join([TYPES, *used_in(body, NAMES), "int run(s64 steps, char **places) {", body])
-    return Source(text, tuple(code.constants), code.scratch, code.work, writer.calls)
+    return Source(text, tuple(code.constants), code.scratch, code.work, writer.calls, tuple(code.routines))
 
 
 def _first(k: int, shape: Shape, fixed: bool) -> str:
@@ -85,8 +96,9 @@ def _last(k: int, shape: Shape) -> str:
 class _Writer:
     """Writes computations one instruction after another."""
 
-    def __init__(self) -> None:
-        self.code, self.calls = Code(), 0
+    def __init__(self, machine: Machine) -> None:
+        self.machine, self.code, self.calls = machine, Code(), 0
+        self.readers: dict[Instruction, list[Instruction]] = {}
 
     def iterate(self, loop: Loop, carries: list[Array], ended: str = "") -> None:
         """One step of a loop, or its end, where the line `ended` stands."""
@@ -121,10 +133,13 @@ class _Writer:
     def run(self, computation: Computation, arguments: Sequence[Value], updates: _Updates | None = None) -> Value:
         """The value of a computation, whose code is written behind what there is."""
         values: dict[Instruction, Value] = dict(zip(computation.parameters, arguments, strict=True))
-        uses = Counter(o for i in computation.instructions for o in i.operands)
+        self.readers.update({i: [] for i in computation.instructions})
+        for instruction in computation.instructions:
+            for operand in instruction.operands:
+                self.readers[operand].append(instruction)
         for instruction in computation.instructions:
             if instruction not in values:
-                values[instruction] = self._value(instruction, values, uses[instruction], updates)
+                values[instruction] = self._value(instruction, values, len(self.readers[instruction]), updates)
         return values[computation.root]
 
     def _value(self, instruction: Instruction, values: dict[Instruction, Value], uses: int, updates: _Updates | None) -> Value:
@@ -148,8 +163,10 @@ class _Writer:
     def _array(self, instruction: Instruction, operands: list[Value]) -> Value:
         if instruction.opcode in ELEMENTS:
             arrays = [o for o in operands if isinstance(o, Array)]
-            self.code.work += 0 if instruction.shape.element_count == 1 else instruction.shape.element_count
-            return Array(instruction.shape, lambda index: element(instruction, [a.spread(index) for a in arrays]), stored=False)
+            fused, count = self.machine.fused, instruction.shape.element_count
+            self.code.work += 0 if count == 1 else count * element_work(instruction, fused)
+            return Array(instruction.shape, lambda index: element(instruction, [a.spread(index) for a in arrays], fused),
+                         stored=False)
         rule = ARRAYS.get(instruction.opcode)
         if rule is None:
             raise Unfit(f"{instruction.opcode} is no op of native code")

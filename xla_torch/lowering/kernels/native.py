@@ -19,7 +19,7 @@ import torch
 
 from ... import torch_private, tuning
 from ...native.compiled import MachineCode, machine_code
-from ...native.loops import Source
+from ...native.loops import Machine, Source
 
 Tensors = tuple[torch.Tensor, ...]
 
@@ -73,8 +73,7 @@ class NativeLoop(torch.nn.Module):
         return self.code.function is not None
 
     def _fits(self, k: int, tensor: torch.Tensor) -> bool:
-        return (type(tensor) is torch.Tensor and tensor.device.type == "cpu" and not tensor.requires_grad and not tensor.is_neg()
-                and tensor.numel() * tensor.element_size() == self.bytes[k])
+        return is_readable(tensor) and tensor.numel() * tensor.element_size() == self.bytes[k]
 
     def finish(self, counters: Sequence[int], carried: Tensors, fixed: Tensors) -> tuple[tuple[int, ...], Tensors]:
         """The last counters and carried values of the loop from this state on."""
@@ -82,7 +81,8 @@ class NativeLoop(torch.nn.Module):
         results = [t if slot in self.owned and t.is_contiguous() else t.clone(memory_format=torch.contiguous_format)
                    for slot, t in enumerate(carried)]
         still = [tensor.contiguous() for tensor in fixed]
-        places = (ctypes.c_void_p * (len(self.bytes) + len(self.source.constants) + 1))()
+        behind = len(self.bytes) + len(self.source.constants)
+        places = (ctypes.c_void_p * (behind + 1 + len(self.source.routines)))()
         for k, number in zip(self.counters, numbers, strict=True):
             places[k] = ctypes.addressof(number)
         for k, tensor in zip((*self.varying, *self.fixed), (*results, *still), strict=True):
@@ -90,7 +90,9 @@ class NativeLoop(torch.nn.Module):
         for k, constant in enumerate(self.source.constants, len(self.bytes)):
             places[k] = constant.ctypes.data
         scratch = torch.empty(self.source.scratch, dtype=torch.uint8)
-        places[-1] = scratch.data_ptr()
+        places[behind] = scratch.data_ptr()
+        for k, name in enumerate(self.source.routines, behind + 1):
+            places[k] = torch_private.blas()[name]
         self._run(places)
         return tuple([number.value for number in numbers]), tuple(results)
 
@@ -103,6 +105,12 @@ class NativeLoop(torch.nn.Module):
             now = time.perf_counter()
             steps <<= now - begun < _SECONDS_AT_ONCE
             begun = now
+
+
+def is_readable(tensor: torch.Tensor) -> bool:
+    """Whether native code may go by a tensor's memory: a plain one or a parameter, on the CPU, whose gradient nobody follows."""
+    return (type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.device.type == "cpu" and not tensor.is_neg()
+            and not (tensor.requires_grad and torch.is_grad_enabled()))
 
 
 class Awaited:
@@ -197,6 +205,11 @@ def told_once(code: MachineCode, what: str) -> bool:
 def options() -> tuple[str, ...]:
     """What the compiler may use of this processor; nothing that contracts or reorders."""
     return _OPTIONS.get(torch.backends.cpu.get_cpu_capability(), ())
+
+
+def machine() -> Machine:
+    """What native code may use here."""
+    return Machine(can_fuse(), frozenset(torch_private.blas()))
 
 
 def can_fuse() -> bool:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import torch
 
-from .native import Awaited, run_on_threads
+from .native import Awaited, is_readable, run_on_threads
 
 Tensors = tuple[torch.Tensor, ...]
 
@@ -38,9 +38,7 @@ class NativePiece(torch.nn.Module, Awaited):
         """One of the whole arrays, if all inputs lie in memory as their roles say."""
         like = inputs[self.roles.index("whole")]
         for tensor, role in zip(inputs, self.roles, strict=True):
-            if type(tensor) is not torch.Tensor or tensor.device.type != "cpu" or tensor.is_neg():
-                return None
-            if not _LIES[role](tensor, like):
+            if not is_readable(tensor) or not _LIES[role](tensor, like):
                 return None
         return like
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 
 from ...native import rows as native_rows
-from .native import Awaited, run_on_threads
+from .native import Awaited, is_readable, run_on_threads
 
 _FOR_A_THREAD = 1 << 21
 """Elements that are worth waking a thread for: one adds as many in 0.4 ms, which waits for memory and not for arithmetic."""
@@ -37,8 +37,8 @@ def add_(array: torch.Tensor, indices: torch.Tensor, updates: torch.Tensor, nega
 
 
 def _lies_plainly(tensor: torch.Tensor) -> bool:
-    """Whether this is a plain tensor, contiguous in the CPU's memory."""
-    return type(tensor) is torch.Tensor and tensor.device.type == "cpu" and tensor.is_contiguous() and not tensor.is_neg()
+    """Whether native code may go by the tensor's memory, and it is contiguous."""
+    return is_readable(tensor) and tensor.is_contiguous()
 
 
 @functools.cache

@@ -1,0 +1,112 @@
+"""Matrix products in loops of native code, which calls torch's own BLAS: every order of dimensions, beside torch's calls."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import xla_torch
+from xla_torch import torch_private, tuning
+from xla_torch.lowering.kernels.native import NativeLoop
+from xla_torch.native.compiled import is_available
+
+pytestmark = pytest.mark.skipif(not (is_available() and torch_private.blas()),
+                                reason="there is no C compiler, or torch shows no BLAS")
+
+LOOP = """HloModule products
+condition {
+  carry = (s32[], LHS, RHS, RESULT) parameter(0)
+  i = s32[] get-tuple-element(carry), index=0
+  n = s32[] constant(3)
+  ROOT r = pred[] compare(i, n), direction=LT
+}
+body {
+  carry = (s32[], LHS, RHS, RESULT) parameter(0)
+  i = s32[] get-tuple-element(carry), index=0
+  a = LHS get-tuple-element(carry), index=1
+  b = RHS get-tuple-element(carry), index=2
+  r = RESULT get-tuple-element(carry), index=3
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  twice = LHS add(a, a)
+  LINES
+  sum = RESULT add(r, made)
+  ROOT all = (s32[], LHS, RHS, RESULT) tuple(next, twice, b, sum)
+}
+ENTRY main {
+  a = LHS parameter(0)
+  b = RHS parameter(1)
+  r = RESULT parameter(2)
+  start = s32[] constant(0)
+  first = (s32[], LHS, RHS, RESULT) tuple(start, a, b, r)
+  done = (s32[], LHS, RHS, RESULT) while(first), condition=condition, body=body
+  ROOT sum = RESULT get-tuple-element(done), index=3
+}
+"""
+
+PLAIN = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+BATCHED = "lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}"
+
+ROWS: list[tuple[str, str, str, list[str], bool]] = [
+    # operands, result, what makes it, whether BLAS does
+    ("f32[32,16]", "f32[16,20]", "f32[32,20]", [f"made = f32[32,20] dot(a, b), {PLAIN}"], True),
+    ("f64[32,16]", "f64[16,20]", "f64[32,20]", [f"made = f64[32,20] dot(a, b), {PLAIN}"], True),
+    ("f32[16,32]", "f32[16,20]", "f32[32,20]", [
+        "made = f32[32,20] dot(a, b), lhs_contracting_dims={0}, rhs_contracting_dims={0}"],
+     True),
+    ("f32[32,16]", "f32[20,16]", "f32[32,20]", [
+        "made = f32[32,20] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={1}"],
+     True),
+    ("f32[16,32]", "f32[20,16]", "f32[32,20]", [
+        "made = f32[32,20] dot(a, b), lhs_contracting_dims={0}, rhs_contracting_dims={1}"],
+     True),
+    ("f32[3,32,16]", "f32[3,16,20]", "f32[3,32,20]", [f"made = f32[3,32,20] dot(a, b), {BATCHED}"], True),
+    ("f32[32,3,16]", "f32[16,20,3]", "f32[3,32,20]", [
+        "made = f32[3,32,20] dot(a, b), lhs_batch_dims={1}, rhs_batch_dims={2}, lhs_contracting_dims={2}, "
+        "rhs_contracting_dims={0}"],
+     True),
+    ("f32[5,32,4,4]", "f32[4,4,20]", "f32[5,32,20]", [
+        "made = f32[5,32,20] dot(a, b), lhs_contracting_dims={2,3}, rhs_contracting_dims={0,1}"], True),
+    ("f32[5,32,4,4]", "f32[4,4,20]", "f32[5,32,20]", [
+        "made = f32[5,32,20] dot(a, b), lhs_contracting_dims={2,3}, rhs_contracting_dims={1,0}"], True),
+    ("f32[600,16]", "f32[16]", "f32[600]", [f"made = f32[600] dot(a, b), {PLAIN}"], True),
+    ("f32[16384]", "f32[16384]", "f32[]", ["made = f32[] dot(a, b), lhs_contracting_dims={0}, rhs_contracting_dims={0}"], True),
+    ("f32[32,16]", "f32[16,20]", "f32[20,32]", [f"d = f32[32,20] dot(a, b), {PLAIN}",
+                                                "made = f32[20,32] transpose(d), dimensions={1,0}"], True),
+    ("f32[3,32,16]", "f32[3,16,20]", "f32[3,20,32]", [f"d = f32[3,32,20] dot(a, b), {BATCHED}",
+                                                      "made = f32[3,20,32] transpose(d), dimensions={0,2,1}"], True),
+    ("f32[32,16]", "f32[16,32]", "f32[32,32]", [f"d = f32[32,32] dot(a, b), {PLAIN}",
+                                                "t = f32[32,32] transpose(d), dimensions={1,0}",
+                                                "made = f32[32,32] subtract(t, d)"], True),
+    ("f32[8,16]", "f32[16,20]", "f32[8,20]", [f"made = f32[8,20] dot(a, b), {PLAIN}"], False),
+    ("s32[32,16]", "s32[16,20]", "s32[32,20]", [f"made = s32[32,20] dot(a, b), {PLAIN}"], False),
+]
+
+
+def drawn(shape: str, seed: int) -> np.ndarray:
+    kind, _, dims = shape[:-1].partition("[")
+    values = np.random.default_rng(seed).normal(size=[int(n) for n in dims.split(",") if n]) * 3
+    return values.astype(np.dtype({"f": "f", "s": "i"}[kind[0]] + str(int(kind[1:]) // 8)))
+
+
+@pytest.mark.parametrize(("lhs", "rhs", "result", "lines", "by_blas"), ROWS, ids=[str(k) for k in range(len(ROWS))])
+def test_products_as_torch(lhs: str, rhs: str, result: str, lines: list[str], by_blas: bool, tmp_path: Path,
+                           monkeypatch: pytest.MonkeyPatch) -> None:
+    text = LOOP.replace("LINES", "\n  ".join(lines)).replace("LHS", lhs).replace("RHS", rhs).replace("RESULT", result)
+    arguments = [drawn(lhs, 0), drawn(rhs, 1), drawn(result, 2)]
+    monkeypatch.setenv("XLA_TORCH_CACHE", str(tmp_path))
+    monkeypatch.setattr(tuning, "NATIVE_UNDER", math.inf)
+    monkeypatch.setattr(tuning, "UNROLLED_STEPS", 0)
+    monkeypatch.setattr(tuning, "NATIVE_AFTER", math.inf)
+    want = xla_torch.parse_hlo(text).run_numpy(*arguments)
+    monkeypatch.setattr(tuning, "NATIVE_AFTER", 0.0)
+    program = xla_torch.parse_hlo(text)
+    got = program.run_numpy(*arguments)
+    (loop,) = [m for m in program.lowered().modules() if isinstance(m, NativeLoop)]
+    assert bool(loop.source.routines) == by_blas
+    assert loop.code is not None
+    assert loop.code.function is not None
+    np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-4)
