@@ -65,7 +65,10 @@ class _Flat:
         self.node, self.size = node, size
 
     def __call__(self, graph: Graph) -> Node:
-        return graph.call_method(_RESHAPE, (self.node, (self.size,)))
+        node: Any = self.node
+        while _is_view(node) and isinstance(node.args[0], Node) and _same(_count(node.args[0]), self.size):
+            node = node.args[0]
+        return node if len(_dims_of(node) or ()) == 1 else graph.call_method(_RESHAPE, (node, (self.size,)))
 
 
 class Spelling:
