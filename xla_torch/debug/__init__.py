@@ -1,4 +1,4 @@
-"""See inside programs while they run: values, the first NaN, where two programs part, breakpoints and checks.
+"""See inside programs while they run: values, the first NaN, where two programs part, breakpoints, checks, the time.
 
 All of it is one evaluator with an observer (`evaluation.py`): the op bodies that a program is lowered with run on tensors, one
 instruction after another. Derived programs (forward and backward parts, tangents, batches) are seen as any other.
@@ -9,8 +9,10 @@ from __future__ import annotations
 from .divergence import Divergence, first_divergence
 from .nans import Finding, find_nan
 from .observing import CheckFailed, break_at, check, observed
+from .profile_rows import Machine
+from .profiling import Profile, profile
 from .steps import Statistics, Step
 from .tracing import Row, Trace, trace
 
-__all__ = ["CheckFailed", "Divergence", "Finding", "Row", "Statistics", "Step", "Trace", "break_at", "check", "find_nan",
-           "first_divergence", "observed", "trace"]
+__all__ = ["CheckFailed", "Divergence", "Finding", "Machine", "Profile", "Row", "Statistics", "Step", "Trace", "break_at",
+           "check", "find_nan", "first_divergence", "observed", "profile", "trace"]

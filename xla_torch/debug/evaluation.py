@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import time
 from collections.abc import Callable, Sequence
 
 import torch
@@ -37,14 +38,16 @@ class Watched(Evaluator):
         self._literals: dict[int, tuple[Literal, Value]] = {}
 
     def instruction(self, instruction: Instruction, operands: Sequence[Value]) -> Value:
+        began = time.perf_counter()
         value = self._evaluated(instruction, operands)
-        self.show(instruction, operands, value)
+        self.show(instruction, operands, value, began)
         return value
 
-    def show(self, instruction: Instruction, operands: Sequence[Value], value: Value) -> None:
+    def show(self, instruction: Instruction, operands: Sequence[Value], value: Value, began: float) -> None:
         """Let the observer see it, unless it is of a region that is evaluated on arrays."""
         if self.observer is not None and self.shapes_hold:
-            self.observer(Step(self.program, instruction, self.place, current_participant().number, tuple(operands), value, self))
+            participant = current_participant().number
+            self.observer(Step(self.program, instruction, self.place, participant, tuple(operands), value, self, began))
 
     def _evaluated(self, instruction: Instruction, operands: Sequence[Value]) -> Value:
         # What runs computations is not left to op bodies: an observer's errors would be taken for theirs.
@@ -94,9 +97,10 @@ def run_watched(program: str, computation: Computation, tensors: Sequence[torch.
     with torch.no_grad(), torch.autocast(device.type, enabled=False) if autocast else contextlib.nullcontext():
         arguments: list[Value] = []
         for parameter in computation.parameters:
+            began = time.perf_counter()
             leaves = [numerics.to_storage(next(flat), leaf.element_type) for leaf in parameter.shape.leaves() if leaf.is_array]
             arguments.append(from_arrays(leaves, parameter.shape))
-            evaluator.show(parameter, (), arguments[-1])
+            evaluator.show(parameter, (), arguments[-1], began)
         result = evaluator.run(computation, arguments)
         return tuple(_own(evaluator, v, s) for v, s in arrays(result, computation.root.shape))
 

@@ -64,7 +64,8 @@ class Statistics:
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One instruction, evaluated. `place` are the loops around it with the iteration of each, outermost first."""
+    """One instruction, evaluated. `place` are the loops around it with the iteration of each, outermost first;
+    `began` is when its evaluation began, by `time.perf_counter`."""
 
     program: str
     instruction: Instruction
@@ -73,6 +74,7 @@ class Step:
     given: tuple[Value, ...]
     made: Value
     runner: Runner
+    began: float
 
     @property
     def name(self) -> str:
