@@ -33,8 +33,8 @@ body {
   next = s32[] add(i, one)
   twice = LHS add(a, a)
   LINES
-  sum = RESULT add(r, made)
-  ROOT all = (s32[], LHS, RHS, RESULT) tuple(next, twice, b, sum)
+  TOTAL
+  ROOT all = (s32[], LHS, RHS, RESULT) tuple(next, twice, b, ROOT)
 }
 ENTRY main {
   a = LHS parameter(0)
@@ -49,6 +49,13 @@ ENTRY main {
 
 PLAIN = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
 BATCHED = "lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}"
+
+SUMS = {  # what is added to the carry
+    "by BLAS": ("sum = RESULT add(r, made)", "sum"),
+    "from the right": ("sum = RESULT add(made, r)", "sum"),
+    "read before": ("half = RESULT add(r, r)\n  again = RESULT subtract(half, made)\n  sum = RESULT add(r, again)", "sum"),
+    "read behind": ("sum = RESULT add(r, made)\n  more = RESULT add(sum, made)", "more"),
+}
 
 ROWS: list[tuple[str, str, str, list[str], bool]] = [
     # operands, result, what makes it, whether BLAS does
@@ -92,21 +99,25 @@ def drawn(shape: str, seed: int) -> np.ndarray:
     return values.astype(np.dtype({"f": "f", "s": "i"}[kind[0]] + str(int(kind[1:]) // 8)))
 
 
+@pytest.mark.parametrize("total", SUMS)
 @pytest.mark.parametrize(("lhs", "rhs", "result", "lines", "by_blas"), ROWS, ids=[str(k) for k in range(len(ROWS))])
-def test_products_as_torch(lhs: str, rhs: str, result: str, lines: list[str], by_blas: bool, tmp_path: Path,
+def test_products_as_torch(lhs: str, rhs: str, result: str, lines: list[str], by_blas: bool, total: str, tmp_path: Path,
                            monkeypatch: pytest.MonkeyPatch) -> None:
-    text = LOOP.replace("LINES", "\n  ".join(lines)).replace("LHS", lhs).replace("RHS", rhs).replace("RESULT", result)
+    text = LOOP.replace("LINES", "\n  ".join(lines)).replace("TOTAL", SUMS[total][0]).replace("ROOT)", f"{SUMS[total][1]})")
+    text = text.replace("LHS", lhs).replace("RHS", rhs).replace("RESULT", result)
     arguments = [drawn(lhs, 0), drawn(rhs, 1), drawn(result, 2)]
     monkeypatch.setenv("XLA_TORCH_CACHE", str(tmp_path))
     monkeypatch.setattr(tuning, "NATIVE_UNDER", math.inf)
     monkeypatch.setattr(tuning, "UNROLLED_STEPS", 0)
     monkeypatch.setattr(tuning, "NATIVE_AFTER", math.inf)
-    want = xla_torch.parse_hlo(text).run_numpy(*arguments)
+    (want,) = xla_torch.parse_hlo(text).run_numpy(*arguments)
     monkeypatch.setattr(tuning, "NATIVE_AFTER", 0.0)
     program = xla_torch.parse_hlo(text)
-    got = program.run_numpy(*arguments)
+    (got,) = program.run_numpy(*arguments)
     (loop,) = [m for m in program.lowered().modules() if isinstance(m, NativeLoop)]
     assert bool(loop.source.routines) == by_blas
     assert loop.code is not None
     assert loop.code.function is not None
+    is_added = by_blas and total in ("by BLAS", "from the right") and got.ndim > 0 and len(lines) < 3
+    assert (", 1, a3 + " in loop.source.text) == is_added
     np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-4)

@@ -212,10 +212,8 @@ def dot(writer: Writer, inst: Instruction, operands: list[Array]) -> Array:
         raise Unfit("a product of several types")
     batch = given.get("lhs_batch_dims", ()), given.get("rhs_batch_dims", ())
     inner = given.get("lhs_contracting_dims", ()), given.get("rhs_contracting_dims", ())
-    routine = _GEMM.get(result.element_type)
-    terms = result.element_count * math.prod(operands[0].shape.dimensions[d] for d in inner[0])
-    if routine is not None and routine in writer.machine.routines and terms >= _GEMM_FROM:
-        return _product(writer, routine, inst, operands, batch, inner)
+    if blas_routine(writer.machine, inst):
+        return product(writer, inst, operands)
     lhs, rhs = (code.store(o) for o in operands)
     free = [[d for d in range(o.shape.rank) if d not in (*b, *c)] for o, b, c in zip((lhs, rhs), batch, inner, strict=True)]
     sizes = [lhs.shape.dimensions[d] for d in inner[0]]
@@ -243,7 +241,7 @@ def dot(writer: Writer, inst: Instruction, operands: list[Array]) -> Array:
             with code.loops(sizes) as along:
                 code.line(f"{total} = {typed(of, f'{total} + {term(outer, along)}')};")
             code.line(f"{element_of(result, name, outer)} = {total};")
-    code.work += terms
+    code.work += _terms(inst)
     return code.filled(result, name)
 
 
@@ -251,31 +249,46 @@ _GEMM = {F32: "sgemm", F64: "dgemm"}
 _GEMM_FROM = 1 << 13
 """Products from which a call of BLAS is faster than loops."""
 
-Pair = tuple[Sequence[int], Sequence[int]]
 
 
-def _product(writer: Writer, routine: str, inst: Instruction, operands: Sequence[Array], batch: Pair, inner: Pair) -> Array:
-    """Matrix products by BLAS, one for each place of the batch. They are no work that torch would save."""
-    code, result, count = writer.code, inst.shape, len(batch[0])
+def blas_routine(machine: Machine, inst: Instruction) -> str:
+    """The routine of BLAS that computes a dot; empty where loops do."""
+    routine = _GEMM.get(inst.shape.element_type, "")
+    return routine if routine in machine.routines and _terms(inst) >= _GEMM_FROM else ""
+
+
+def _terms(inst: Instruction) -> int:
+    dims = inst.operands[0].shape.dimensions
+    return inst.shape.element_count * math.prod(dims[d] for d in inst.attributes.get("lhs_contracting_dims", ()))
+
+
+def product(writer: Writer, inst: Instruction, operands: Sequence[Array], into: str = "") -> Array:
+    """Matrix products by BLAS, one for each place of the batch. They are no work that torch would save. With `into` they are
+    added to what stands in a buffer, turned round if those who read the result do that."""
+    given, code, result = inst.attributes, writer.code, inst.shape
+    batch = given.get("lhs_batch_dims", ()), given.get("rhs_batch_dims", ())
+    inner = given.get("lhs_contracting_dims", ()), given.get("rhs_contracting_dims", ())
+    routine, count = blas_routine(writer.machine, inst), len(batch[0])
     if routine not in code.routines:
         code.routines.append(routine)
     made = [_as_matrices(code, *o) for o in zip(operands, batch, inner, strict=True)]
     # Where all who read the result turn it round, it is the product of the two in the other order.
-    is_turned = result.rank == count + 2 and all(_turns(reader) for reader in writer.readers[inst])
+    is_turned = result.rank == count + 2 and all(turns(reader) for reader in writer.readers[inst])
     (a, a_turned, m, k), (b, b_straight, n, _) = reversed(made) if is_turned else made
     dims = (*result.dimensions[:count], result.dimensions[-1], result.dimensions[-2]) if is_turned else result.dimensions
     shape = Shape.array(result.element_type, dims)
-    name, of = code.buffer(shape), name_of(result.element_type)
+    name, of = into or code.buffer(shape), name_of(result.element_type)
     with code.loops([math.prod(dims[:count])]) as (at,):
-        places = [f"{p} + {at} * {size}" for p, size in ((a, m * k), (b, n * k), (name, m * n))]
+        left, right, target = (f"{p} + {at} * {size}" for p, size in ((a, m * k), (b, n * k), (name, m * n)))
         turned = f"{int(a_turned)}, {int(not b_straight)}"
-        code.line(f"product_{of}({routine}, {turned}, {m}, {n}, {k}, {', '.join(places)});")
+        code.line(f"product_{of}({routine}, {turned}, {m}, {n}, {k}, {left}, {right}, {int(bool(into))}, {target});")
     if not is_turned:
         return code.filled(shape, name)
     return Array(result, lambda index: element_of(shape, name, [*index[:count], index[-1], index[-2]]))
 
 
-def _turns(reader: Instruction) -> bool:
+def turns(reader: Instruction) -> bool:
+    """Whether this is a transpose that puts the last dimension but one last."""
     dims = reader.attributes.get("dimensions", ())
     return reader.opcode == movement.transpose and dims[-1] == len(dims) - 2
 

@@ -11,13 +11,14 @@ import numpy as np
 
 from ..shape import Shape
 from ..types import PrimitiveType
-from .elements import VECTOR_WORK, name_of
+from .elements import NAMES, VECTOR_WORK, name_of
 
 Index = Sequence[str]
 
 _LOCAL = 32
 """Elements up to which an array is a local one, which a compiler may keep in registers."""
 _ALIGNED = 64
+_TYPES = frozenset(NAMES.values())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +84,8 @@ class Code:
         self._depth, self._numbers = 2, itertools.count()
 
     def name(self, stem: str) -> str:
-        return f"{stem}{next(self._numbers)}"
+        """A new name, which is none of a type: ``s64`` is one."""
+        return next(name for k in self._numbers if (name := f"{stem}{k}") not in _TYPES)
 
     def line(self, text: str) -> None:
         self.lines.append("    " * self._depth + text)

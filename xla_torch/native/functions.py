@@ -85,15 +85,15 @@ VECTOR_FUNCTIONS = {
     r = x == 0 ? -__builtin_inff() : x < 0 ? __builtin_nanf("") : x == __builtin_inff() ? x : r;
     return x != x ? x : r;
 }""",
-    # c = a b, row by row: m x k by k x n. A matrix that lies the other way round in memory is `turned`. The routine is BLAS's,
-    # which counts columns first, so that it is asked for the transpose.
+    # c = a b + c_times c, row by row: m x k by k x n. A matrix that lies the other way round in memory is `turned`. The routine
+    # is BLAS's, which counts columns first, so that it is asked for the transpose.
     **{f"product_{t}": f"""void product_{t}(void *gemm, int a_turned, int b_turned, int m, int n, int k, const {t} *a,
-                 const {t} *b, {t} *c) {{
-    const {t} one = 1, zero = 0;
+                 const {t} *b, {t} c_times, {t} *c) {{
+    const {t} one = 1;
     int across_a = a_turned ? m : k, across_b = b_turned ? k : n;
     ((void (*)(const char *, const char *, const int *, const int *, const int *, const {t} *, const {t} *, const int *,
                const {t} *, const int *, const {t} *, {t} *, const int *))gemm)(
-        b_turned ? "T" : "N", a_turned ? "T" : "N", &n, &m, &k, &one, b, &across_b, a, &across_a, &zero, c, &n);
+        b_turned ? "T" : "N", a_turned ? "T" : "N", &n, &m, &k, &one, b, &across_b, a, &across_a, &c_times, c, &n);
 }}""" for t in ("f32", "f64")},
 }
 """Functions of one type that a compiler makes vector code of, each behind those that it calls. Those with a fused multiply-add

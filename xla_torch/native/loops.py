@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from ..hlo.ir import Computation, Instruction
 from ..hlo.regions import Loop, loop_of
-from ..opcodes import indexing
+from ..opcodes import contraction, elementwise, indexing
 from ..shape import Shape
 from . import indexed, linalg  # noqa: F401  (their rules belong to the table)
-from .arrays import ARRAYS, Value, starts, write_update
+from .arrays import ARRAYS, Value, blas_routine, product, starts, turns, write_update
 from .code import Array, Code, held, is_local, single
 from .elements import ELEMENTS, NAMES, Unfit, element, element_work, name_of
 from .functions import used_in
@@ -108,7 +108,7 @@ class _Writer:
             if ended:
                 self.code.line(ended)
             self.code.line("break;")
-        updates = _Updates(loop.body, carries)
+        updates = _Updates(loop.body, carries, self.machine)
         results = self.run(loop.body, [carries], updates)
         assert isinstance(results, list)
         self._advance(carries, results, updates)
@@ -155,6 +155,10 @@ class _Writer:
         self.calls += 1
         if updates is not None and instruction in updates.carries:
             return updates.update(self.code, instruction, operands)
+        if updates is not None and instruction in updates.products:
+            return product(self, instruction, [o for o in operands if isinstance(o, Array)], updates.products[instruction].buffer)
+        if updates is not None and instruction in updates.sums:
+            return updates.sums[instruction]
         made = self._array(instruction, operands)
         if isinstance(made, Array) and not made.stored and (made.is_single or uses > 1):
             return self.code.copy(made)
@@ -175,10 +179,14 @@ class _Writer:
 
 class _Updates:
     """The updates of a body that can be made where its carries are: a chain of them from a carry to the same one, which nothing
-    else follows on. They are written when all else has been computed, so that whatever reads the carry reads the old one."""
+    else follows on. They are written when all else has been computed, so that whatever reads the carry reads the old one.
 
-    def __init__(self, body: Computation, carries: Sequence[Array]):
+    A product that is added to a carry, which nothing else reads, BLAS adds to it where it is."""
+
+    def __init__(self, body: Computation, carries: Sequence[Array], machine: Machine):
         self.carries: dict[Instruction, Array] = {}
+        self.products: dict[Instruction, Array] = {}
+        self.sums: dict[Instruction, Array] = {}
         self.pending: list[tuple[Array, Array, list[str]]] = []
         uses = Counter(o for i in body.instructions for o in i.operands)
         for k, (carry, result) in enumerate(zip(carries, body.root.operands, strict=True)):
@@ -188,9 +196,31 @@ class _Updates:
                 result = result.operands[0]
             if carry.buffer and result.is_element and result.operands[0].is_parameter and result.attributes["index"] == k:
                 self.carries.update(dict.fromkeys(chain, carry))
+            made = _added_product(body, result, k, uses)
+            if not chain and carry.buffer and not is_local(carry.shape) and made is not None and blas_routine(machine, made):
+                self.products[made], self.sums[result] = carry, carry
 
     def update(self, code: Code, instruction: Instruction, operands: Sequence[Value]) -> Array:
         carry, (_, update, *indices) = self.carries[instruction], [o for o in operands if isinstance(o, Array)]
         begin = starts(code, indices, carry.shape, update.shape)
         self.pending.append((carry, code.copy(update) if update.is_single else code.owned(update), begin))
         return carry
+
+
+def _added_product(body: Computation, result: Instruction, k: int, uses: Mapping[Instruction, int]) -> Instruction | None:
+    """The dot that a carry's next value adds to the carry, also in the form of its transpose; None where there is no such, or
+    somebody else reads one of the three."""
+    reads = [i for i in body.instructions if i.is_element and i.operands[0].is_parameter and i.attributes["index"] == k]
+    if result.opcode != elementwise.add or len(reads) != 1 or not uses[result] == uses[reads[0]] == 1:
+        return None
+    others = [o for o in result.operands if o is not reads[0]]
+    if len(others) != 1:
+        return None
+    (made,) = others
+    batch = range(made.shape.rank - 2)
+    is_turned = turns(made) and list(made.attributes["dimensions"][:-2]) == list(batch) and uses[made] == 1
+    if is_turned:
+        made = made.operands[0]
+    if made.opcode != contraction.dot or uses[made] != 1:
+        return None
+    return None if is_turned and len(made.attributes.get("lhs_batch_dims", ())) != len(batch) else made
