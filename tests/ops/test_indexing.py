@@ -21,6 +21,7 @@ from xla_torch.hlo_builder import Builder, XlaOp
 from xla_torch.lowering.kernels import indexing as kernels
 from xla_torch.lowering.kernels import rows as row_kernels
 from xla_torch.native.compiled import is_available
+from xla_torch.opcodes.reducer_kinds import ReducerKind
 from xla_torch.shape import Shape
 from xla_torch.types import F32, PRED, S32, U8
 
@@ -461,7 +462,7 @@ def test_a_scatter_that_drops_elements_is_a_program_of_xla() -> None:
 
 
 NATIVE = [(t, c) for t, c in COMBINATIONS
-          if c in ("add", "subtract") and t not in ("f16", "bf16", "c64", "s4", "u4", "f8e5m2", "pred")]
+          if c in ("add", "subtract", "multiply", "minimum", "maximum", "second") and t not in ("s4", "u4", "f8e5m2", "pred")]
 
 
 @pytest.fixture
@@ -507,10 +508,19 @@ def test_rows_are_added_in_order(rows: int, width: int, order: str, at_once: Non
         for threads in (1, 2, 3):
             torch.set_num_threads(threads)
             got = torch.from_numpy(array.copy())
-            row_kernels.add_(got, torch.from_numpy(indices), torch.from_numpy(updates), False, lambda: pytest.fail("in torch"))
+            row_kernels.combine_(got, torch.from_numpy(indices), torch.from_numpy(updates), ReducerKind.ADD,
+                                 lambda: pytest.fail("in torch"))
             assert np.array_equal(got.numpy(), want)
     finally:
         torch.set_num_threads(before)
+
+
+def test_one_number_is_added_in_many_places(at_once: None) -> None:
+    indices = torch.tensor([3, 1, 3, 7, -1, 3], dtype=torch.int32)
+    counts = torch.zeros(5, dtype=torch.int32)
+    one = torch.ones((), dtype=torch.int32).expand(6)
+    row_kernels.combine_(counts, indices, one, ReducerKind.ADD, lambda: pytest.fail("in torch"))
+    assert counts.tolist() == [0, 1, 0, 3, 0]
 
 
 def test_scatter_in_place_is_the_same() -> None:

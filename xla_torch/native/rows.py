@@ -1,4 +1,4 @@
-"""Sources of functions of rows that torch has not, or has slower: the largest elements of each, rows added to those of an array.
+"""Sources of functions of rows that torch has not, or has slower: the largest elements of each, and scatters of whole rows.
 
 Each is the text of a function ``part(from, to, places, n, kept)`` for some of the rows, of `n` elements each, which threads share
 (`threads.py`).
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from ..opcodes.reducer_kinds import ReducerKind
 from .loops import TYPES
 from .threads import shared
 
@@ -82,18 +83,39 @@ static void part(s64 from, s64 to, char **places, s64 n, char *kept) {
 }"""
 
 
-def add_rows(name: str, index: str, operator: str) -> str:
-    """Adds each row of `updates` to the row of an array that its index says, or subtracts it, in order; an index out of bounds
-    adds to none. The places are those of the array, the indices and the updates, then how many updates there are, the elements
-    of a row, the rows of the array, and the number of parts that threads take.
+_COMBINED = {
+    ReducerKind.ADD: "a + b", ReducerKind.SUBTRACT: "a - b", ReducerKind.MULTIPLY: "a * b", ReducerKind.SECOND: "b",
+    ReducerKind.MINIMUM: "a < b ? a : b", ReducerKind.MAXIMUM: "a > b ? a : b"}
+_COMBINED_FLOATS = _COMBINED | {
+    # Zeros are told apart by their signs, and a NaN is the result.
+    ReducerKind.MINIMUM: 'a != a || b != b ? __builtin_nanf("") : a < b ? a : b < a ? b : __builtin_signbit(a) ? a : b',
+    ReducerKind.MAXIMUM: 'a != a || b != b ? __builtin_nanf("") : a > b ? a : b > a ? b : __builtin_signbit(a) ? b : a'}
+_FOUR = {ReducerKind.ADD: "+", ReducerKind.SUBTRACT: "-"}
+
+
+def combine_rows(name: str, index: str, combiner: ReducerKind) -> str:
+    """Combines each row of `updates` with the row of an array that its index says, in order; with an index out of bounds it does
+    nothing. The places are those of the array, the indices and the updates, then how many updates there are, the elements of a
+    row, the rows of the array, the number of parts that threads take, and 0 where all updates are one number, else 1.
 
     A part has the array's rows from one to another, such that of a sample of updates each part has equally many.
     """
-    text = _ADD_ROWS.replace("NAME", name).replace("INDEX", index).replace("OPERATOR", operator)
-    return "\n".join([TYPES, text, shared(7, 0)])
+    how = (_COMBINED_FLOATS if name.startswith("f") else _COMBINED)[combiner]
+    four = _FOUR_ROWS.replace("OPERATOR", _FOUR[combiner]) if combiner in _FOUR else ""
+    text = _COMBINE_ROWS.replace("FOUR", four).replace("NAME", name).replace("INDEX", index).replace("HOW", how)
+    return "\n".join([TYPES, text, shared(8, 0)])
 
 
-_ADD_ROWS = """static s64 first_of(s64 k, s64 parts, const INDEX *rows, s64 count, s64 size) {
+_FOUR_ROWS = """
+            if (i + 3 < count && rows[i] == rows[i + 1] && rows[i] == rows[i + 2] && rows[i] == rows[i + 3]) { /* sorted ones */
+                for (s64 c = 0; c < n; c++) sums[c] = sums[c] OPERATOR update[c] OPERATOR update[n + c]
+                                                      OPERATOR update[2 * n + c] OPERATOR update[3 * n + c];
+                i += 3;
+                continue;
+            }"""
+
+_COMBINE_ROWS = """static inline NAME combined(NAME a, NAME b) { return HOW; }
+static s64 first_of(s64 k, s64 parts, const INDEX *rows, s64 count, s64 size) {
     s64 sample[64], m = count < 64 ? count : 64;
     if (k == 0) return 0;
     if (k == parts) return size;
@@ -113,19 +135,23 @@ static void part(s64 from, s64 to, char **places, s64 each, char *kept) {
         const s64 first = first_of(k, parts, rows, count, size);
         const u64 span = first_of(k + 1, parts, rows, count, size) - first;
         NAME *own = (NAME *)places[0] + first * n;
+        if (n == 1) {
+            const NAME *updates = (const NAME *)places[2];
+            const s64 step = (s64)places[7];
+            for (s64 i = 0; i < count; i++) {
+                const u64 row = (u64)(rows[i] - first);
+                if (row < span) own[row] = combined(own[row], updates[i * step]);
+            }
+            continue;
+        }
         for (s64 i = 0; i < count; i++) {
             const u64 ahead = i + 8 < count ? (u64)(rows[i + 8] - first) : span;
             if (ahead < span) __builtin_prefetch(own + ahead * n, 1);
             const u64 row = (u64)(rows[i] - first);
             if (row >= span) continue;
             NAME *restrict sums = own + row * n;
-            const NAME *restrict update = (const NAME *)places[2] + i * n;
-            if (i + 3 < count && rows[i] == rows[i + 1] && rows[i] == rows[i + 2] && rows[i] == rows[i + 3]) { /* sorted ones */
-                for (s64 c = 0; c < n; c++) sums[c] = sums[c] OPERATOR update[c] OPERATOR update[n + c]
-                                                      OPERATOR update[2 * n + c] OPERATOR update[3 * n + c];
-                i += 3;
-            }
-            else for (s64 c = 0; c < n; c++) sums[c] = sums[c] OPERATOR update[c];
+            const NAME *restrict update = (const NAME *)places[2] + i * n;FOUR
+            for (s64 c = 0; c < n; c++) sums[c] = combined(sums[c], update[c]);
         }
     }
 }"""

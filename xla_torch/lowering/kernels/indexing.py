@@ -261,9 +261,9 @@ def scatter_(operand: torch.Tensor, indices: torch.Tensor, updates: torch.Tensor
     operand = _writable(operand)
     if not operand.is_contiguous():
         return operand.copy_(scatter_(operand.contiguous(), indices, updates, combiner, unique_indices, **dims))
-    if combiner in (ReducerKind.ADD, ReducerKind.SUBTRACT) and _is_of_rows(operand, indices, updates, dims):
-        rows.add_(operand, indices, updates, combiner == ReducerKind.SUBTRACT,
-                  lambda: _scatter(operand, indices, updates, combiner, unique_indices, dims))
+    if _is_of_rows(operand, indices, updates, dims):
+        rows.combine_(operand, indices, updates, combiner,
+                      lambda: _scatter(operand, indices, updates, combiner, unique_indices, dims))
     else:
         _scatter(operand, indices, updates, combiner, unique_indices, dims)
     return operand
