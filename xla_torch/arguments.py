@@ -131,3 +131,11 @@ def _not_narrowed(given: torch.Tensor | np.ndarray, shape: Shape, what: Callable
 def _words(given: torch.Tensor | np.ndarray) -> str:
     kind = type_from_torch(given.dtype) if isinstance(given, torch.Tensor) else type_from_numpy(given.dtype)
     return f"{kind.text if kind else given.dtype}[{','.join(map(str, given.shape))}]"
+
+
+def as_written(array: np.ndarray, shape: Shape) -> np.ndarray:
+    """NumPy's files keep ml_dtypes (bf16 and the narrow types) as raw bytes; give them their type back."""
+    dtype = shape.element_type.numpy
+    if dtype is None or array.dtype.kind != "V" or array.dtype.itemsize != dtype.itemsize:
+        return array
+    return array.view(dtype)

@@ -6,14 +6,16 @@
     python -m xla_torch diff FILE FILE | DIR
     python -m xla_torch code FILE
     python -m xla_torch grad FILE [--argnums 0,1] [--value] [--out FILE]
+    python -m xla_torch replay FILE [--device cuda]
     python -m xla_torch ops
 
 Programs of unknown sizes are shown, and run on random arguments, for those of ``--sizes b=4,s=16`` and small ones for all others.
 
 Under torchrun each process runs one participant of the program; ``{participant}`` in a file's name is its number.
 
-FILE is HLO text, StableHLO text or bytecode, or an HLO proto. Errors go to standard error in the house form, with exit
-status 2. On a terminal, long loads and loops show a progress bar where tqdm is installed.
+FILE is HLO text, StableHLO text or bytecode, or an HLO proto; for ``replay`` what ``xla_torch.debug.record`` wrote. Errors go to
+standard error in the house form, with exit status 2; that of ``replay`` is 1 where results have other bits than were recorded. On
+a terminal, long loads and loops show a progress bar where tqdm is installed.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ import torch
 import torch.distributed as dist
 
 from . import distributed, progress
+from .arguments import as_written
 from .computation import XlaComputation
+from .debug.recording import replay
 from .dumps import compared, listing, stages, stored_run
 from .errors import InvalidArgument, XlaError
 from .gradients import grad, value_and_grad
@@ -47,13 +51,16 @@ from .tuning import EXCHANGE_TIMEOUT
 FAILED = 2
 """Exit status after an error, the same as for a wrong command line."""
 
+DIFFERENT = 1
+"""Exit status after a run that is not as it was recorded."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     options = _parser().parse_args(argv)
     try:
         with progress.shown():
-            options.command(options)
+            status = options.command(options)
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader (head, less) has seen enough. Point stdout elsewhere, or the interpreter complains at exit.
@@ -62,6 +69,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _failed(error)
     except OSError as error:
         return _failed(f"{error.filename}: {error.strerror}" if error.filename else error)
+    else:
+        return status or 0
     return 0
 
 
@@ -115,6 +124,11 @@ def _parser() -> argparse.ArgumentParser:
     derive.add_argument("--value", action="store_true", help="return (value, gradients), not the gradients alone")
     derive.add_argument("--out", type=Path, metavar="FILE", help="write there instead of printing")
     derive.set_defaults(command=_grad)
+
+    again = commands.add_parser("replay", help="run what debug.record wrote once more, and compare the results' bits")
+    again.add_argument("file", type=Path, metavar="FILE")
+    again.add_argument("--device", help="where to run, as torch names it (default: where it was recorded)")
+    again.set_defaults(command=_replay)
 
     for command in (run, show, code, derive):
         command.add_argument("--sizes", type=_sizes, metavar="NAME=N,...", default={}, help="sizes of a program of unknown ones")
@@ -271,6 +285,12 @@ def _grad(options: argparse.Namespace) -> None:
         options.out.write_text(text)
 
 
+def _replay(options: argparse.Namespace) -> int:
+    found = replay(options.file, None if options.device is None else _device(options.device))
+    print(found)
+    return 0 if found.same else DIFFERENT
+
+
 def _ops(options: argparse.Namespace) -> None:
     print(ops_table())
 
@@ -325,15 +345,7 @@ def _stored(path: Path, shapes: Sequence[Shape], names: Sequence[str]) -> list[n
     if len(arrays) != len(shapes):
         raise InvalidArgument("wrong number of arrays in the file", subject="--args", got=", ".join(keys) or "none",
                               expected=f"{len(shapes)}: {', '.join(by_number)} or {', '.join(names)}")
-    return [_as_written(array, shape) for array, shape in zip(arrays, shapes, strict=True)]
-
-
-def _as_written(array: np.ndarray, shape: Shape) -> np.ndarray:
-    """NumPy's files keep ml_dtypes (bf16 and the narrow types) as raw bytes; give them their type back."""
-    dtype = shape.element_type.numpy
-    if dtype is None or array.dtype.kind != "V" or array.dtype.itemsize != dtype.itemsize:
-        return array
-    return array.view(dtype)
+    return [as_written(array, shape) for array, shape in zip(arrays, shapes, strict=True)]
 
 
 def _random(random: np.random.Generator, shape: Shape) -> np.ndarray:

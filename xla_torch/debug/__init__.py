@@ -1,4 +1,4 @@
-"""See inside programs while they run: values, the first NaN, where two programs part, breakpoints, checks, the time.
+"""See inside programs while they run: values, the first NaN, where two programs part, breakpoints, checks, time; runs in files.
 
 All of it is one evaluator with an observer (`evaluation.py`): the op bodies that a program is lowered with run on tensors, one
 instruction after another. Derived programs (forward and backward parts, tangents, batches) are seen as any other.
@@ -11,8 +11,9 @@ from .nans import Finding, find_nan
 from .observing import CheckFailed, break_at, check, observed
 from .profile_rows import Machine
 from .profiling import Profile, profile
+from .recording import Replay, record, replay
 from .steps import Statistics, Step
 from .tracing import Row, Trace, trace
 
-__all__ = ["CheckFailed", "Divergence", "Finding", "Machine", "Profile", "Row", "Statistics", "Step", "Trace", "break_at",
-           "check", "find_nan", "first_divergence", "observed", "profile", "trace"]
+__all__ = ["CheckFailed", "Divergence", "Finding", "Machine", "Profile", "Replay", "Row", "Statistics", "Step", "Trace",
+           "break_at", "check", "find_nan", "first_divergence", "observed", "profile", "record", "replay", "trace"]

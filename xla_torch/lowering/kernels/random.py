@@ -11,9 +11,11 @@ import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 
+import numpy as np
 import torch
 
 from ... import tuning
+from ...errors import InvalidArgument
 
 _LOW = 0xFFFFFFFF
 _SIGN = -(1 << 63)
@@ -201,6 +203,34 @@ def use_generator(generator: torch.Generator) -> Iterator[None]:
         yield
     finally:
         _source.generators = before
+
+
+def state(device: torch.device) -> tuple[np.ndarray, int]:
+    """What draws on this thread and device, and the program-wide counter, go on from."""
+    generator = _generator(device)
+    if generator is not None:
+        found = generator.get_state()
+    else:
+        found = torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
+    return found.numpy().copy(), _counter.value
+
+
+@contextlib.contextmanager
+def restored(found: np.ndarray | None, counter: int, device: torch.device) -> Iterator[None]:
+    """Within the block draws on this thread go on from such a state, and from the counter; afterwards from where they were.
+    Raises InvalidArgument for what is no state of this kind of device."""
+    generator, before = torch.Generator(device), _counter.value
+    if found is not None:
+        try:
+            generator.set_state(torch.from_numpy(found))
+        except (RuntimeError, TypeError) as error:
+            raise InvalidArgument("not the state of a generator", got=error) from None
+    _counter.value = counter
+    try:
+        with use_generator(generator):
+            yield
+    finally:
+        _counter.value = before
 
 
 def uniform(low: torch.Tensor, high: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
