@@ -490,6 +490,10 @@ def test_a_loop_that_will_take_long_is_compiled_beside_its_steps(steps: int, beg
         assert loop.watch(tuple(torch.zeros(n // 4, dtype=torch.int32) for n in map(loop.bytes.__getitem__, loop.varying)),
                           tuple(torch.zeros(n, dtype=torch.uint8) for n in map(loop.bytes.__getitem__, loop.fixed)), steps)
     assert bool(begun) == begins
+    begun.clear()
+    with native_after(0.005, tmp_path):
+        xla_torch.parse_hlo(loop_of_rows(["f32[3,4] add(m, m)"], OPERANDS, SUM, steps)).lowered()
+    assert bool(begun) == begins, "lowering knows how many steps there will be"
 
 
 @needs_compiler

@@ -25,6 +25,11 @@ def _counted(steps: Iterable[_T]) -> Iterable[_T]:
     return steps if torch.compiler.is_compiling() else stepwise(steps)
 
 
+def _begins(native: NativeLoop, carried: Tensors, fixed: Tensors) -> bool:
+    """Whether native code of the loop is there and takes all of its steps."""
+    return native.is_there() and not _is_limited() and native.takes(carried, fixed)
+
+
 def counted_loop(body: torch.nn.Module, counter: tuple[int, int, int], carried: Tensors, invariant: Tensors,
                  native: NativeLoop | None = None, fixed: Tensors = ()) -> Tensors:
     """Run `body(i, *carried, *invariant)` for i in range(*counter); each result is the next `carried`.
@@ -32,6 +37,8 @@ def counted_loop(body: torch.nn.Module, counter: tuple[int, int, int], carried: 
     The counter is a Python integer and nothing waits for the device. A `native` loop takes over when it is due; `fixed` are all
     of its carries that do not change.
     """
+    if native is not None and _begins(native, carried, fixed):
+        return native.finish((counter[0],), carried, fixed)[1]
     step = body.forward
     watch = None if native is None or _is_limited() else native.watch(carried, fixed, len(range(*counter)))
     for i in _counted(progress.steps(range(*counter), "loop")):
@@ -52,6 +59,9 @@ def while_loop(condition: torch.nn.Module, body: torch.nn.Module, counters: tupl
     `steps` are what is added to the counters, with their widths in bits. A condition on tensors waits for the device once in
     each iteration, one on Python integers never does. A `native` loop takes over as in `counted_loop`.
     """
+    if native is not None and _begins(native, carried, fixed):
+        counters, carried = native.finish(counters, carried, fixed)
+        return *counters, *carried
     holds, step = condition.forward, body.forward
     watch = None if native is None or _is_limited() else native.watch(carried, fixed)
     for _ in _counted(progress.steps(itertools.count(), "loop")):

@@ -1,8 +1,9 @@
 """Native code (`xla_torch/native`) in the place of torch's calls as soon as there is any, and made once that is worth it.
 
-A loop begins in torch, unless its code is on disk. When its steps, in this call and those before, have taken some time, or are so
-many that they will, it is compiled beside them, and goes on natively from the state that it has reached by then. The native
-function runs for a fraction of a second at a time, so that users can interrupt it.
+A loop begins in torch, unless its code is on disk. When its steps, in this call and those before, have taken some time, it is
+compiled beside them, and goes on natively from the state that it has reached by then. One that is known to have enough steps for
+that time is compiled from its lowering on. The native function runs for a fraction of a second at a time, so that users can
+interrupt it.
 """
 
 from __future__ import annotations
@@ -40,30 +41,51 @@ class NativeLoop(torch.nn.Module):
         self.owned = frozenset(owned)
         self.fixed = tuple(k for k in range(len(dims)) if k not in {*counters, *varying})
         self.bytes = [width * math.prod(sizes) for width, sizes in zip(widths, dims, strict=True)]
+        self.given = tuple(self.bytes[k] for k in (*self.varying, *self.fixed))
         self.seconds = 0.0
         self.code: MachineCode | None = None
+        self.constants: list[int] = []
+        """Where the source's constants are, as soon as there is `code`."""
         self.refused = False
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "code": None}
+        return {**super().__getstate__(), "code": None, "constants": []}
+
+    def expect(self, steps: int) -> None:
+        """Begin to compile if a run of so many steps will take long, so that this goes on while the program is being lowered."""
+        if steps * self.source.calls * tuning.NATIVE_CALL >= tuning.NATIVE_AFTER:
+            self._found().make()
+
+    def _found(self) -> MachineCode:
+        if self.code is None:
+            self.constants = [constant.ctypes.data for constant in self.source.constants]
+            self.code = machine_code(self.source.text, options())
+        return self.code
+
+    def takes(self, carried: Tensors, fixed: Tensors) -> bool:
+        """Whether these tensors may go to native code, here and now."""
+        if self.refused or math.isinf(tuning.NATIVE_AFTER) or torch.compiler.is_compiling() or torch_private.is_watched():
+            return False
+        return all(map(_fits, self.given, (*carried, *fixed)))
+
+    def is_there(self) -> bool:
+        """Whether there is native code already, so that a run begins with it."""
+        return self.code is not None and self.code.function is not None
 
     def watch(self, carried: Tensors, fixed: Tensors, steps: int = 0) -> Watch | None:
         """What says in a run of the loop, of so many steps if that is known, when to go on natively; None where that cannot be,
         for these tensors or at all."""
-        after = tuning.NATIVE_AFTER
-        if self.refused or after == math.inf or torch.compiler.is_compiling() or torch_private.is_watched():
+        if not self.takes(carried, fixed):
             return None
-        if not all(map(self._fits, (*self.varying, *self.fixed), (*carried, *fixed))):
+        code = self._found()
+        self.expect(steps)
+        if tuning.NATIVE_AFTER == 0:
+            code.make()
+            code.wait()
+        if told_once(code, "a loop"):
+            self.refused = True
             return None
-        if self.code is None:
-            self.code = machine_code(self.source.text, options())
-        if self.code.function is None and steps * self.source.calls * tuning.NATIVE_CALL >= after:
-            self.code.make()
-        if after == 0:
-            self.code.make()
-            self.code.wait()
-        self.refused = told_once(self.code, "a loop")
-        return None if self.refused else Watch(self)
+        return Watch(self)
 
     def is_ready(self, seconds: float) -> bool:
         """Whether to go on natively, after so many seconds in torch."""
@@ -72,28 +94,22 @@ class NativeLoop(torch.nn.Module):
             self.code.make()
         return self.code.function is not None
 
-    def _fits(self, k: int, tensor: torch.Tensor) -> bool:
-        return is_readable(tensor) and tensor.numel() * tensor.element_size() == self.bytes[k]
-
     def finish(self, counters: Sequence[int], carried: Tensors, fixed: Tensors) -> tuple[tuple[int, ...], Tensors]:
         """The last counters and carried values of the loop from this state on."""
         numbers = [_COUNTERS[self.widths[k]](number) for k, number in zip(self.counters, counters, strict=True)]
         results = [t if slot in self.owned and t.is_contiguous() else t.clone(memory_format=torch.contiguous_format)
                    for slot, t in enumerate(carried)]
         still = [tensor.contiguous() for tensor in fixed]
-        behind = len(self.bytes) + len(self.source.constants)
-        places = (ctypes.c_void_p * (behind + 1 + len(self.source.routines)))()
+        scratch = torch.empty(self.source.scratch, dtype=torch.uint8) if self.source.scratch else None
+        places = [0] * len(self.bytes)
         for k, number in zip(self.counters, numbers, strict=True):
             places[k] = ctypes.addressof(number)
         for k, tensor in zip((*self.varying, *self.fixed), (*results, *still), strict=True):
             places[k] = tensor.data_ptr()
-        for k, constant in enumerate(self.source.constants, len(self.bytes)):
-            places[k] = constant.ctypes.data
-        scratch = torch.empty(self.source.scratch, dtype=torch.uint8)
-        places[behind] = scratch.data_ptr()
-        for k, name in enumerate(self.source.routines, behind + 1):
-            places[k] = torch_private.blas()[name]
-        self._run(places)
+        places += self.constants
+        places.append(0 if scratch is None else scratch.data_ptr())
+        places += [torch_private.blas()[name] for name in self.source.routines]
+        self._run((ctypes.c_void_p * len(places))(*places))
         return tuple([number.value for number in numbers]), tuple(results)
 
     def _run(self, places: ctypes.Array[ctypes.c_void_p]) -> None:
@@ -177,6 +193,11 @@ def _team() -> tuple[int, ...]:
     except AttributeError:
         return ()
     return tuple(ctypes.cast(f, ctypes.c_void_p).value or 0 for f in found)
+
+
+def _fits(size: int, tensor: torch.Tensor) -> bool:
+    """Whether a tensor may be a carry of so many bytes."""
+    return is_readable(tensor) and tensor.numel() * tensor.element_size() == size
 
 
 class Watch:
