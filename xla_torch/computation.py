@@ -25,6 +25,8 @@ from .lowering import numerics
 from .lowering.emit import comment
 from .lowering.programs import check_devices
 from .partitioning.state import Partitioning
+from .pictures.dot import dot
+from .pictures.page import glance, page, seen_by
 from .proto.writing import serialized
 from .running import dynamo
 from .running.annotated_code import annotated_code
@@ -102,6 +104,27 @@ class XlaComputation:
         """The program as a serialised HloModuleProto, with all constants, in the words of `to_hlo_text`. XLA reads it, and so
         does `load`."""
         return b"".join(serialized(for_other_readers(self.program.elsewhere.stated)))
+
+    def to_html(self, *, profile: Any = None, trace: Any = None) -> str:
+        """The program as one page to look through: computations, operands and users, shapes, layouts, costs, search. It needs no
+        network. With a profile or a trace of `xla_torch.debug` it is about the canonical form, which these have seen: with times,
+        and with how many NaNs and Infs there were. Raises InvalidArgument where they are of another program."""
+        if profile is None and trace is None:
+            return page(self.module, {})
+        module = Module(self.name, self.program.canonical, self.participants)
+        seen = seen_by(module, profile, trace)
+        for given, name in ((profile, "profile"), (trace, "trace")):
+            if given is not None and not any(row.instruction in seen for row in given.rows):
+                raise InvalidArgument(f"the {name} is of another program", subject="to_html", expected=f"one of {self.name}")
+        return page(module, seen)
+
+    def to_dot(self) -> str:
+        """The program as a graph for Graphviz, a cluster for each computation."""
+        return dot(self.module)
+
+    def _repr_html_(self) -> str | None:
+        """What notebooks show."""
+        return glance(self.module)
 
     def python_code(self, device: torch.device | str = "cpu") -> str:
         """The PyTorch that runs: one line for each call, with the HLO instruction it comes from."""

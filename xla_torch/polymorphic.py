@@ -265,6 +265,9 @@ class PolymorphicComputation(XlaComputation):
     def participants(self) -> dict[str, int]:
         return self._at(self._sample).participants
 
+    def _repr_html_(self) -> str | None:
+        return None  # the text says what there is to say without sizes
+
     def to_hlo_text(self, sizes: Names | None = None, /, **more: int) -> str:
         """One of its programs as HLO text, which begins with a comment that says which."""
         return self._headline(sizes, more, "//") + self.at(sizes, **more).to_hlo_text()

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..computation import XlaComputation, require_computation
 from ..errors import InvalidArgument
+from ..hlo.ir import Instruction
 from ..hlo.tree import arrays, mapped
 from .evaluation import Observer
 from .observing import Names, observed
@@ -29,6 +30,7 @@ class Row:
     participant: int
     statistics: list[Statistics]
     kept: Any
+    instruction: Instruction = dataclasses.field(repr=False, compare=False)
 
     @property
     def value(self) -> Any:
@@ -66,7 +68,7 @@ class Trace:
             # What others hold may change later: arguments are overwritten by their owners.
             kept = mapped(lambda _, t: None if t is None else t.clone(), step.instruction.shape, step.value)
         self.rows.append(Row(step.program, step.name, step.op_name, step.source, step.hlo, step.place, step.participant,
-                             step.statistics, kept))
+                             step.statistics, kept, step.instruction))
 
 
 def trace(computation: XlaComputation, *arguments: Any, names: Names = None, keep: int = KEEP, on: Observer | None = None,
