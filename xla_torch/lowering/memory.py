@@ -310,26 +310,22 @@ def _write_over(link: Node, before: Node, is_constant: Callable[[Node], bool]) -
         return
     other = link.args[1] if link.args[0] is before else link.args[0]
     factors = _factors(other)
-    if factors is None or not all(map(is_constant, factors[0])):
+    if factors is None or not all(map(is_constant, factors)):
         link.target, link.kwargs = torch.add, {"out": before}
     else:
-        (left, right), turned = factors
-        pair = (_transposed(right), _transposed(left)) if turned else (left, right)
-        link.target, link.args, link.kwargs = torch.addmm, (before, *pair), {"out": before}
+        link.target, link.args, link.kwargs = torch.addmm, (before, *factors), {"out": before}
         _erase_unused(other)
 
 
-def _factors(node: Any) -> tuple[tuple[Node, Node], bool] | None:
-    """The matrices whose product a node is, where it is used once, and whether it is the product's transpose."""
-    turned = isinstance(node, Node) and node.op == "call_method" and node.target == "permute" and node.args[1:] == ((1, 0),)
-    product = node.args[0] if turned else node
-    if not isinstance(product, Node) or product.target is not operator.matmul or len(node.users) != 1 or len(product.users) != 1:
+def _factors(node: Any) -> tuple[Node, Node] | None:
+    """The matrices whose product a node is, where it is used once."""
+    if not isinstance(node, Node) or node.target is not operator.matmul or len(node.users) != 1:
         return None
-    dims, dtype = product.meta.get("array", ((), None))
-    left, right = product.args
+    dims, dtype = node.meta.get("array", ((), None))
+    left, right = node.args
     if len(dims) != 2 or dtype not in (torch.float32, torch.float64) or not (_is_matrix(left) and _is_matrix(right)):
         return None
-    return (left, right), turned  # pyright: ignore[reportReturnType]
+    return left, right  # pyright: ignore[reportReturnType]
 
 
 def _erase_unused(node: Any) -> None:
@@ -344,10 +340,3 @@ def _erase_unused(node: Any) -> None:
 def _is_matrix(node: Any) -> bool:
     return isinstance(node, Node) and (len(node.meta.get("array", ((),))[0]) == 2 or (
         node.op == "call_method" and node.target == "t"))
-
-
-def _transposed(node: Any) -> Node:
-    if node.op == "call_method" and node.target == "t":
-        return node.args[0]
-    with node.graph.inserting_after(node):
-        return node.graph.call_method("t", (node,))

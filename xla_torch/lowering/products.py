@@ -46,7 +46,7 @@ def _reads_rows_last(user: Node) -> bool:
 def _turn(graph: Graph, node: Node) -> None:
     left, right = node.args
     with graph.inserting_before(node):
-        turned = graph.call_function(operator.matmul, (_transposed(graph, right), _transposed(graph, left)))
+        turned = graph.call_function(operator.matmul, tuple(_transposed(graph, o, node.meta["hlo"]) for o in (right, left)))
     turned.meta["hlo"] = node.meta["hlo"]
     if "array" in node.meta:
         (*batch, rows, columns), dtype = node.meta["array"]
@@ -62,9 +62,11 @@ def _turn(graph: Graph, node: Node) -> None:
     graph.erase_node(node)
 
 
-def _transposed(graph: Graph, operand: object) -> Node:
-    """The transpose of a matrix, or of each matrix of a batch; of a transpose what it was made of."""
+def _transposed(graph: Graph, operand: object, product: Instruction) -> Node:
+    """The transpose of a factor, a matrix or one for each place of a batch; of a transpose what it was made of."""
     assert isinstance(operand, Node)
     is_transpose = operand.op == "call_method" and operand.target in (_T, _TRANSPOSE) and operand.args[1:] in ((), (-2, -1))
     source = operand.args[0] if is_transpose else None
-    return source if isinstance(source, Node) else graph.call_method(_TRANSPOSE, (operand, -2, -1))
+    if isinstance(source, Node):
+        return source
+    return graph.call_method(_T, (operand,)) if product.shape.rank == 2 else graph.call_method(_TRANSPOSE, (operand, -2, -1))
