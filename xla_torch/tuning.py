@@ -154,8 +154,9 @@ in 1.2 ms and not 4.8)."""
 
 NATIVE_AFTER = float(os.environ.get("XLA_TORCH_NATIVE_AFTER", "0.005"))
 """Seconds that a loop's steps take in torch, or will by their number, before it is compiled beside them; ``inf`` keeps loops in
-torch, and with ``0`` they wait for their code before the first step. A tenth of what compiling takes of another core: whoever
-runs a loop once so long is likely to do it again."""
+torch, and with ``0`` they wait for their code before the first step. A tenth of what compiling takes of another core (38 ms for
+Newton's method on a vector, 64 for a Kalman filter, 30 of them whatever the source is): whoever runs a loop so long once is
+likely to do it again, and less would not be noticed, as the loop has to wait for its code."""
 
 NATIVE_CALL = 2e-6
 """Seconds that an op of a loop's body takes in torch at least."""
