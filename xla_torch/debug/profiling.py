@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import statistics
 import threading
 import time
 from collections.abc import Iterator
@@ -121,8 +120,8 @@ class _Clock:
 
 
 def profile(computation: XlaComputation | None = None, *arguments: Any, runs: int = 3, machine: Machine | None = None) -> Any:
-    """The Profile of a program on these arguments: of `runs` instruction by instruction the one of middle length, after one that
-    is not counted; and the fastest call of the lowered program, after two. Programs that draw, feed or send do so in every run.
+    """The Profile of a program on these arguments: of `runs` instruction by instruction the fastest, after one that is not
+    counted; and the fastest call of the lowered program, after two. Programs that draw, feed or send do so in every run.
 
     Without a computation a context manager: ``with profile() as found:`` measures what runs meanwhile, once and instruction by
     instruction only, in backward passes too. `machine` is what shares are of, measured if it is not given. Raises InvalidArgument
@@ -134,10 +133,10 @@ def profile(computation: XlaComputation | None = None, *arguments: Any, runs: in
     require_computation(computation, "profile")
     clocks = [_watched(computation, arguments) for _ in range(runs + 1)][1:]
     # One run as it was, and not the least of each instruction in any: its parts are of one whole.
-    middle = statistics.median_low([_total(clock) for clock in clocks])
+    fastest = min(clocks, key=_total)
     tensors = [a for a in arguments if isinstance(a, torch.Tensor)]
     device = tensors[0].device if tensors else torch.device("cpu")
-    found = next(c for c in clocks if _total(c) == middle).profile(machine or Machine.measured(device))
+    found = fastest.profile(machine or Machine.measured(device))
     for _ in range(2):
         computation(*arguments)
     found.lowered = best(lambda: computation(*arguments), device, max(runs, 5))

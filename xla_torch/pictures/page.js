@@ -24,7 +24,7 @@ function amount(value, units) {            // 1536 -> "1.5 k"
   if (!value) return "";
   let unit = 0;
   while (value >= 1000 && unit < units.length - 1) { value /= 1000; unit += 1; }
-  return `${value >= 100 ? value.toFixed(0) : value.toPrecision(3)} ${units[unit]}`;
+  return `${value >= 100 || Number.isInteger(value) ? value.toFixed(0) : value.toPrecision(3)} ${units[unit]}`;
 }
 const COUNTS = ["", "k", "M", "G", "T"], BYTES = ["B", "kB", "MB", "GB", "TB"], TIMES = ["us", "ms", "s"];
 const time = row => row.seconds === undefined ? "" : amount(row.seconds * 1e6, TIMES);
@@ -81,7 +81,7 @@ function look(number) {                    // show an instruction, and scroll to
   if (!open[row.computation]) { open[row.computation] = true; choose(); }
   if (!shown.includes(number)) { search.value = ""; choose(); }
   const top = shown.indexOf(number) * HEIGHT;
-  if (top < list.scrollTop || top + HEIGHT > list.scrollTop + list.clientHeight) list.scrollTop = top - list.clientHeight / 2;
+  if (top < list.scrollTop || top + 2 * HEIGHT > list.scrollTop + list.clientHeight) list.scrollTop = top - list.clientHeight / 2;
   draw();
   detail.replaceChildren(...details(number));
 }
@@ -129,5 +129,5 @@ function tiles(pieces) {                   // {columns, devices}: a colour for e
 
 list.addEventListener("scroll", draw);
 window.addEventListener("resize", draw);
-search.addEventListener("input", choose);
+search.addEventListener("input", () => { list.scrollTop = 0; choose(); });
 choose();

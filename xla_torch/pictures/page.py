@@ -26,6 +26,9 @@ from ..printable import printable
 _NAME, _LINE = 300, 3000
 """Characters of a name, and of an instruction's line."""
 
+_TITLES = ("<span>instruction</span><span>opcode</span><span>shape</span><span class=\"number\">bytes</span>"
+           "<span class=\"number\">flops</span><span class=\"number\">total time</span><span>values</span>")
+
 _TILES = 256
 """Tiles of a sharding that are drawn."""
 
@@ -54,7 +57,7 @@ def page(module: Module, seen: Mapping[Instruction, Seen]) -> str:
     return (f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n<meta http-equiv="Content-Security-Policy" '
             f'content="{policy}">\n<title>{name}</title>\n<style>{style}</style></head>\n<body><header><h1>{name}</h1>'
             f'<input id="search" type="search" placeholder="name, opcode, shape, op_name, source" aria-label="search"></header>\n'
-            f'<div id="list"><div id="space"></div></div><div id="detail"></div>\n'
+            f'<div id="list"><div id="titles" class="row">{_TITLES}</div><div id="space"></div></div><div id="detail"></div>\n'
             f'<script id="program" type="application/json">{data}</script>\n<script>{script}</script></body></html>\n')
 
 
