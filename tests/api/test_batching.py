@@ -162,6 +162,7 @@ def test_each_example_is_what_the_op_gives_alone(name, flags):
         np.testing.assert_allclose(run_xla(batched.to_hlo_text(), *given)[0], found, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 @needs_xla
 def test_loops_of_different_lengths():
     a = np.abs(batch_of(ROW, 0)) * np.array([[1.0], [100.0], [1e-3]]) + 0.01

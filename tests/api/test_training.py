@@ -46,7 +46,7 @@ OPTIMIZERS = {
 }
 
 
-@pytest.mark.parametrize("element_type", [F64, F32], ids=str)
+@pytest.mark.parametrize("element_type", [F64, pytest.param(F32, marks=pytest.mark.slow)], ids=str)
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_steps_are_torch_s(name, element_type):
     optimizer, make = OPTIMIZERS[name]

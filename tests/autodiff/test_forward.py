@@ -188,6 +188,7 @@ FACTORISATIONS = {
 }
 
 
+@pytest.mark.slow
 @needs_xla
 @pytest.mark.parametrize("name", FACTORISATIONS)
 @pytest.mark.parametrize("kind", ["f64", "c128"])

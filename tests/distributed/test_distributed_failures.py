@@ -188,8 +188,11 @@ def stops(n: int, victim: bool, in_the_middle: bool, timeout: float) -> tuple[st
     return "", threading.active_count() - before
 
 
-@pytest.mark.parametrize(("n", "in_the_middle"), [(8, False), (1 << 20, False), (1 << 20, True)],
-                         ids=["before a small exchange", "before a large one", "in the middle of its data"])
+@pytest.mark.parametrize(("n", "in_the_middle"), [
+    pytest.param(8, False, id="before a small exchange"),
+    pytest.param(1 << 20, False, id="before a large one", marks=pytest.mark.slow),
+    pytest.param(1 << 20, True, id="in the middle of its data"),
+])
 def test_a_stopped_process_is_named(n: int, in_the_middle: bool) -> None:
     """It does not end and closes nothing, so that only the time tells. When it goes on it, too, ends with an error."""
     with workers(3) as three:

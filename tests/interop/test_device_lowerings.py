@@ -133,6 +133,7 @@ DIFFERENTIABLE = {"cholesky", "qr", "eigh", "eigh of 36", "singular values", "sv
 """Those of which JAX has the derivative on the CPU too."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "function", "shape"), [
     pytest.param(*row, id=row[0], marks=[] if row[0] in FEW else [pytest.mark.slow])
     for row in LINALG if row[0] in DIFFERENTIABLE])

@@ -157,6 +157,7 @@ def test_in_reducers_loops_branches_batches_and_pickles() -> None:
     np.testing.assert_allclose(leaf.grad.numpy(), 0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(), (1,), (1, 1), (2, 3), (23,), (3, 23), (6,)], ids=str)
 @pytest.mark.parametrize(("first", "function"), [
     (0.0, nn.softplus), (0.0, nn.relu), (3.0, lambda x: special.fresnel(x)[0]), (0.0, lambda x: special.sici(x)[0]),

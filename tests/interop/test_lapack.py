@@ -357,6 +357,7 @@ REDUCED: list[tuple[str, np.ndarray]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["f8", "c16"])
 @pytest.mark.parametrize(("name", "a"), REDUCED, ids=[row[0] for row in REDUCED])
 def test_gradients_of_qr_where_columns_need_no_reflection(name: str, a: np.ndarray, dtype: str) -> None:
@@ -418,6 +419,7 @@ REDUCTIONS: list[tuple[str, str, list[str], str]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("target", "result", "operands", "config"), REDUCTIONS, ids=range(len(REDUCTIONS)))
 def test_gradients_of_packed_results(target: str, result: str, operands: list[str], config: str) -> None:
     """Against differences; JAX has no rule for these. Real XLA runs the gradient programs, and finds the same."""

@@ -140,6 +140,7 @@ COSTS: dict[str, Callable[[int], Program]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COSTS)
 def test_cost_grows_little_faster_than_the_elements(name: str):
     """Four times as many elements: at most n log n work, in at most log n more calls."""

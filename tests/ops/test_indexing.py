@@ -428,6 +428,7 @@ def documented_scatter(operand: torch.Tensor, indices: np.ndarray, updates: torc
 FUNCTIONS = {"add": lambda a, b: a + b, "multiply": lambda a, b: a * b, "second": lambda a, b: b}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("out_of_bounds", ["window", "element"])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_what_a_scatter_drops(name: str, out_of_bounds: str) -> None:
