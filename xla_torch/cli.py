@@ -7,6 +7,7 @@
     python -m xla_torch code FILE
     python -m xla_torch grad FILE [--argnums 0,1] [--value] [--out FILE]
     python -m xla_torch replay FILE [--device cuda]
+    python -m xla_torch convert FILE OUT
     python -m xla_torch ops
 
 Programs of unknown sizes are shown, and run on random arguments, for those of ``--sizes b=4,s=16`` and small ones for all others.
@@ -27,7 +28,7 @@ import os
 import sys
 import time
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -130,7 +131,13 @@ def _parser() -> argparse.ArgumentParser:
     again.add_argument("--device", help="where to run, as torch names it (default: where it was recorded)")
     again.set_defaults(command=_replay)
 
-    for command in (run, show, code, derive):
+    convert = commands.add_parser("convert", help="write the program in another form, as the name of OUT says: "
+                                  + ", ".join(_WRITERS))
+    convert.add_argument("file", type=Path, metavar="FILE")
+    convert.add_argument("out", type=Path, metavar="OUT")
+    convert.set_defaults(command=_convert)
+
+    for command in (run, show, code, derive, convert):
         command.add_argument("--sizes", type=_sizes, metavar="NAME=N,...", default={}, help="sizes of a program of unknown ones")
 
     ops = commands.add_parser("ops", help="every op: operands, gradient, and in which tables of rules it is")
@@ -289,6 +296,22 @@ def _replay(options: argparse.Namespace) -> int:
     found = replay(options.file, None if options.device is None else _device(options.device))
     print(found)
     return 0 if found.same else DIFFERENT
+
+
+_WRITERS: dict[str, Callable[[XlaComputation], str | bytes]] = {
+    ".hlo": XlaComputation.to_hlo_text, ".txt": XlaComputation.to_hlo_text, ".mlir": XlaComputation.to_stablehlo,
+    ".pb": XlaComputation.to_hlo_proto}
+"""How a program is written, by the end of the file's name: HLO text, StableHLO text, HLO proto."""
+
+
+def _convert(options: argparse.Namespace) -> None:
+    write = _WRITERS.get(options.out.suffix)
+    if write is None:
+        raise InvalidArgument("no form has this name", subject="convert", got=options.out, expected=", ".join(_WRITERS))
+    computation = _program(options)
+    unknown = of_unknown_sizes(computation)
+    found = write(computation if unknown is None else unknown.at(options.sizes))
+    options.out.write_bytes(found if isinstance(found, bytes) else found.encode())
 
 
 def _ops(options: argparse.Namespace) -> None:

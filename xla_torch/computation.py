@@ -34,6 +34,7 @@ from .running.autograd_bridge import call_with_autograd, is_differentiated
 from .running.members import Member
 from .running.program import EAGER, Backend, Program, Run
 from .shape import ProgramShape, Shape
+from .stablehlo.writing.module import to_stablehlo
 from .torch_private import is_wrapped, unwrapped
 from .transform.other_readers import for_other_readers
 from .types import PrimitiveType, type_from_numpy
@@ -125,6 +126,13 @@ class XlaComputation:
     def _repr_html_(self) -> str | None:
         """What notebooks show."""
         return glance(self.module)
+
+    def to_stablehlo(self) -> str:
+        """The program as StableHLO text, with all constants, in the words of `to_hlo_text`. Arguments and results of its ``main``
+        are the arrays in the program's own, tuples taken apart; fusions are opened. `from_stablehlo` reads it, and so does XLA.
+        Raises UnsupportedError, with the instruction, for what is not written. Derivatives, layouts, aliases of
+        buffers and shardings of tuples are left out."""
+        return to_stablehlo(for_other_readers(self.program.elsewhere.stated))
 
     def python_code(self, device: torch.device | str = "cpu") -> str:
         """The PyTorch that runs: one line for each call, with the HLO instruction it comes from."""

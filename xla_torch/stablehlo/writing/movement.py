@@ -1,0 +1,126 @@
+"""Rules: constants, what only moves elements, and slices, gathers and scatters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...errors import UnsupportedError
+from ...hlo.ir import Instruction
+from ...mlir.ir import Struct, Tensor, Value
+from ...opcodes import indexing, movement
+from .scope import Scope, require_static
+from .table import rule
+
+
+@rule(movement.constant, says=("literal",))
+def constant(scope: Scope, instruction: Instruction, operands: Sequence[Value]) -> Sequence[Value]:
+    literal = instruction.attributes["literal"]
+    if literal.elided or not literal.shape.is_array:
+        raise UnsupportedError("a constant without contents, or of a tuple", subject=instruction.subject, got=literal.shape)
+    return scope.constant(literal.array, instruction.shape)
+
+
+@rule(movement.iota, says=("iota_dimension",))
+def iota(scope: Scope, instruction: Instruction, operands: Sequence[Value]) -> Sequence[Value]:
+    require_static(instruction)
+    return scope.add("stablehlo.iota", [], instruction.shape, dict(instruction.attributes))
+
+
+@rule(movement.reshape, says=("inferred_dimension",))
+def reshape(scope: Scope, instruction: Instruction, operands: Sequence[Value]) -> Sequence[Value]:
+    if any(instruction.shape.dynamic_flags):
+        raise UnsupportedError("a reshape to sizes that are not known", subject=instruction.subject, got=instruction.shape)
+    return scope.add("stablehlo.reshape", operands, instruction.shape)
+
+
+@rule(movement.copy)
+def copy(scope: Scope, instruction: Instruction, operands: Sequence[Value]) -> Sequence[Value]:
+    """The value itself: StableHLO has no buffers."""
+    return operands
+
+
+@rule(movement.broadcast, says=("dimensions",))
+def broadcast(scope: Scope, instruction: Instruction, operands: Sequence[Value]) -> Sequence[Value]:
+    require_static(instruction)
+    attributes = {"broadcast_dimensions": tuple(instruction.attributes.get("dimensions", ()))}
+    return scope.add("stablehlo.broadcast_in_dim", operands, instruction.shape, attributes)
+
+
+@rule(movement.transpose, says=("dimensions",))
+def transpose(scope: Scope, instruction: Instruction, operands: Sequence[Value]) -> Sequence[Value]:
+    return scope.add("stablehlo.transpose", operands, instruction.shape,
+                     {"permutation": tuple(instruction.attributes["dimensions"])})
+
+
+@rule(movement.reverse, says=("dimensions",))
+def reverse(scope: Scope, instruction: Instruction, operands: Sequence[Value]) -> Sequence[Value]:
+    return scope.add("stablehlo.reverse", operands, instruction.shape,
+                     {"dimensions": tuple(instruction.attributes["dimensions"])})
+
+
+@rule(movement.concatenate, says=("dimensions",))
+def concatenate(scope: Scope, instruction: Instruction, operands: Sequence[Value]) -> Sequence[Value]:
+    return scope.add("stablehlo.concatenate", operands, instruction.shape,
+                     {"dimension": instruction.attributes["dimensions"][0]})
+
+
+@rule(movement.slice_, says=("slice",))
+def slice_(scope: Scope, instruction: Instruction, operands: Sequence[Value]) -> Sequence[Value]:
+    return scope.add("stablehlo.slice", operands, instruction.shape,
+                     _columns(("start_indices", "limit_indices", "strides"), instruction.attributes["slice"]))
+
+
+@rule(movement.pad, says=("padding",))
+def pad(scope: Scope, instruction: Instruction, operands: Sequence[Value]) -> Sequence[Value]:
+    return scope.add("stablehlo.pad", operands, instruction.shape, _columns(
+        ("edge_padding_low", "edge_padding_high", "interior_padding"), instruction.attributes["padding"]))
+
+
+def _columns(names: Sequence[str], rows: Sequence[Sequence[int]]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(row[k] for row in rows) for k, name in enumerate(names)}
+
+
+def _require_scalars(instruction: Instruction, starts: Sequence[Value]) -> None:
+    if any(isinstance(v.type, Tensor) and v.type.dimensions != () for v in starts):
+        raise UnsupportedError("places in one vector are not written", subject=instruction.subject, expected="scalars")
+
+
+@rule(indexing.dynamic_slice, says=("dynamic_slice_sizes",))
+def dynamic_slice(scope: Scope, instruction: Instruction, operands: Sequence[Value]) -> Sequence[Value]:
+    _require_scalars(instruction, operands[1:])
+    return scope.add("stablehlo.dynamic_slice", operands, instruction.shape,
+                     {"slice_sizes": tuple(instruction.attributes["dynamic_slice_sizes"])})
+
+
+@rule(indexing.dynamic_update_slice)
+def dynamic_update_slice(scope: Scope, instruction: Instruction, operands: Sequence[Value]) -> Sequence[Value]:
+    _require_scalars(instruction, operands[2:])
+    return scope.add("stablehlo.dynamic_update_slice", operands, instruction.shape)
+
+
+_GATHER = ("offset_dims", "collapsed_slice_dims", "operand_batching_dims", "start_indices_batching_dims", "start_index_map",
+           "index_vector_dim")
+_SCATTER = ("update_window_dims", "inserted_window_dims", "input_batching_dims", "scatter_indices_batching_dims",
+            "scatter_dims_to_operand_dims", "index_vector_dim")
+
+
+def _numbers(instruction: Instruction, kind: str, names: Sequence[str]) -> Struct:
+    """The fields that say something, in the dialect's order."""
+    given = {n: instruction.attributes[n] for n in names if n in instruction.attributes}
+    return Struct(kind, {n: tuple(v) if not isinstance(v, int) else v for n, v in given.items() if v != ()})
+
+
+@rule(indexing.gather, says=(*_GATHER, "slice_sizes", "indices_are_sorted"))
+def gather(scope: Scope, instruction: Instruction, operands: Sequence[Value]) -> Sequence[Value]:
+    return scope.add("stablehlo.gather", operands, instruction.shape, {
+        "dimension_numbers": _numbers(instruction, "stablehlo.gather", _GATHER),
+        "slice_sizes": tuple(instruction.attributes["slice_sizes"]),
+        "indices_are_sorted": bool(instruction.attributes.get("indices_are_sorted"))})
+
+
+@rule(indexing.scatter, says=(*_SCATTER, "to_apply", "indices_are_sorted", "unique_indices"))
+def scatter(scope: Scope, instruction: Instruction, operands: Sequence[Value]) -> Sequence[Value]:
+    return scope.add("stablehlo.scatter", operands, instruction.shape, {
+        "scatter_dimension_numbers": _numbers(instruction, "stablehlo.scatter", _SCATTER),
+        **{n: bool(instruction.attributes.get(n)) for n in ("indices_are_sorted", "unique_indices")}},
+        [scope.region(instruction.attributes["to_apply"])])
