@@ -107,7 +107,7 @@ class Scope:
         rule = RULES.find(instruction.opcode)
         if rule is None:
             raise UnsupportedError("this is not written as StableHLO", subject=instruction.subject, where=instruction.where,
-                                   hint="the program before XLA compiled it has other ops")
+                                   hint="to_hlo_text writes every program; before XLA compiled it, one has other ops")
         lost = instruction.attributes.keys() - rule.says
         if lost:
             raise UnsupportedError("StableHLO has no word for this attribute, or it is not written",
