@@ -86,7 +86,8 @@ class Structure(Form):
             leaves.append(tree)
             return
         for number, (child, part) in enumerate(zip(self.children, tree_nodes.taken_apart(tree, self), strict=True)):
-            if child.kind is Kind.LEAF and not tree_nodes.is_container(part):  # as the call below does, for calls of many arrays
+            # As the call below does, for calls of many arrays.
+            if child.kind is Kind.LEAF and type(part) is not Leaves and not tree_nodes.is_container(part):
                 leaves.append(part)
                 continue
             try:
