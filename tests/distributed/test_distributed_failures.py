@@ -10,6 +10,7 @@ import re
 import signal
 import threading
 import time
+from concurrent import futures
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from support.distributed_programs import ADD, on_processes, run_here, text_of
 from support.distributed_workers import Workers, workers
 from xla_torch import run_replicas
 from xla_torch.distributed import of_process_group
+from xla_torch.distributed.control_plane import ControlPlane
 from xla_torch.distributed.gloo import GlooBackend
 from xla_torch.errors import ExecutionError, InvalidArgument
 
@@ -75,6 +77,19 @@ def test_another_exchange_is_named_at_once(four: Workers, what: str) -> None:
         where = r"all-(reduce|gather) \(%[qr]\), channel [456]: participants \[\d(, \d)*\] are at another"
         assert re.match(where, message), message
         assert re.search(r"got +participant \d: All(Reduce|Gather) \w+ of float32\[[89]\] in group .*, channel [456]", message)
+
+
+def test_a_good_bye_tells_of_the_failure_it_is_for() -> None:
+    """Who leaves because another failed may be read of before that other: it has not ended by itself."""
+    store = dist.HashStore()
+    with futures.ThreadPoolExecutor(2) as pool:
+        stays, leaves = pool.map(lambda rank: ControlPlane(store, rank, 2, 30.0), range(2))
+        leaves.failure = {"participant": 7, "error": "gone astray", "story": {}}
+        closing = pool.submit(leaves.close)
+        heard = stays.wait_for(lambda: stays.failure if stays.left else None, 30.0)
+        stays.close()
+        closing.result()
+    assert heard == leaves.failure
 
 
 DIVERGING = f"""HloModule m

@@ -85,9 +85,13 @@ class ControlPlane:
             self._send(rank, _FAILURE, json.dumps(failure).encode())
 
     def close(self) -> None:
-        """Say good-bye, and close. After a failure others get a moment to read of it: closing may cut off what they send."""
+        """Say good-bye, and close. After a failure others get a moment to read of it: closing may cut off what they send.
+
+        The good-bye tells the failure on: whoever reads it first must not take this process for one that ended by itself.
+        """
+        farewell = json.dumps(self.failure).encode() if self.failure is not None else b""
         for rank, connection in self._sockets.items():
-            self._send(rank, _LEFT, b"")
+            self._send(rank, _LEFT, farewell)
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_WR)
         if self.failure is not None:
@@ -208,3 +212,5 @@ class ControlPlane:
             self._send(peer, _PONG, b"")
         elif kind == _LEFT:
             self.left.add(peer)
+            if body:
+                self.failure = self.failure or json.loads(body)
