@@ -29,7 +29,7 @@ from ..torch_private import LoweredModule
 from .kernels.blocked import blocked
 from .kernels.marks import ELEMENTWISE
 from .kernels.pieces import Role
-from .memory import OUT_VARIANTS, out_variant, plan_memory
+from .memory import OUT_VARIANTS, Writes, out_variant, plan_memory
 from .pieces import gather_pieces, has_pieces, is_piece, write_into
 from .simplify import put_in_order
 
@@ -186,13 +186,17 @@ def _broadcast(shapes: Sequence[Dims]) -> Dims:
 def _find_chains(graph: Graph) -> list[_Chain]:
     """Chains with at least two calls on large arrays, or with a piece. A node joins its operand's chain, or a recent one, unless
     another way leads from the chain to it or something has used a result of the chain before: one of the two would then wait for
-    the other, or be made long before it is used."""
+    the other, or be made long before it is used. A chain ends where something writes over what it reads: it runs where its last
+    node stands."""
+    writes = Writes(graph)
     chain_of: dict[Node, _Chain] = {}
     above: dict[Node, frozenset[_Chain]] = {}
     chains: list[_Chain] = []
     used: set[_Chain] = set()
     for node in graph.nodes:
         inputs = node.all_input_nodes
+        if over := writes.over(node):
+            used.update(c for c in chains if any(over & writes.reads(member) for member in c.nodes))
         above[node] = frozenset().union(*(above[i] | ({chain_of[i]} if i in chain_of else frozenset()) for i in inputs))
         grid = _large_grid(node)
         recent = [c for c in chains[-4:] if c.dims == grid and is_elementwise(node)]

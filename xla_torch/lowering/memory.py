@@ -70,8 +70,34 @@ _IN_PLACE: dict[Any, Callable[..., Any]] = {**indexing.IN_PLACE, **collective.IN
 _BEGUN_IN_PLACE: dict[Any, Callable[..., Any]] = {**collective.BEGUN_IN_PLACE}
 """Calls that may write over their first operand, also where they are begun and awaited later."""
 
+_WRITING = frozenset(_IN_PLACE.values()) | frozenset(_BEGUN_IN_PLACE.values())
+"""Calls that do."""
+
 _FRESH_METHODS = frozenset({"clone", "sum", "amax", "amin", "prod", "exp", "matmul"})
 _FRESH_TUPLES = frozenset({torch.sort, torch.topk, torch.max, torch.min, torch.cummax, torch.cummin})
+
+
+class Writes:
+    """Which calls of a graph write over memory that others read."""
+
+    def __init__(self, graph: Graph):
+        targets = [_written(node) for node in graph.nodes]
+        self._over = {node: target for node, target in zip(graph.nodes, targets, strict=True) if target is not None}
+        self._roots = _Storage(graph).roots if self._over else {}
+
+    def over(self, node: Node) -> frozenset[Node]:
+        """The nodes in whose memory the call writes; none for nearly every call."""
+        return self._roots[self._over[node]] if node in self._over else frozenset()
+
+    def reads(self, node: Node) -> frozenset[Node]:
+        """The nodes in whose memory the operands of a call may lie."""
+        return frozenset().union(*(self._roots.get(i, frozenset()) for i in node.all_input_nodes))
+
+
+def _written(node: Node) -> Node | None:
+    """The operand that a call writes over."""
+    over = node.args[0] if node.target in _WRITING else node.kwargs.get("out")
+    return over if isinstance(over, Node) else None
 
 
 def plan_memory(graph: Graph, fresh_outputs: bool, large: int | None = None) -> None:
