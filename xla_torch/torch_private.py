@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import importlib
 import linecache
 import warnings
 import weakref
@@ -171,6 +172,19 @@ def of_same_code(module: torch.nn.Module, changed: Callable[[Any], Any]) -> torc
     inner = module._modules.items()
     made.__dict__["_modules"] = {name: None if own is None else of_same_code(own, changed) for name, own in inner}
     return made
+
+
+# ------------------------------------------------------------------------------------------------ torch's compiler
+
+
+def compile_graph(module: torch.fx.GraphModule, examples: list[torch.Tensor]) -> Callable[..., Any]:
+    """A function of torch's compiler that does what the module does, for tensors like these examples alone. It checks nothing
+    when it is called, and has no gradients. Raises whatever the compiler raises."""
+    # Importing it takes seconds, and most programs need no compiler.
+    make = private(importlib.import_module("torch._inductor"), "standalone_compile")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the compiler's own, about its dependencies
+        return make(module, examples, dynamic_shapes="from_example_inputs")
 
 
 # ------------------------------------------------------------------------------------------------ modules of torch.fx

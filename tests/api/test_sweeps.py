@@ -1,4 +1,4 @@
-"""Whole programs that JAX lowered, in every form in which XLA writes them, and through torch.compile; slow: the conformance
+"""Whole programs that JAX lowered, in every form in which XLA writes them; slow: the conformance
 cases of a folder ``shared`` beside the checkout."""
 
 from __future__ import annotations
@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 import xla_torch
 from support.oracle import HAS_XLA
@@ -52,14 +51,3 @@ def test_programs(folder: Path, form: str):
         for ours, theirs in zip(found, stored.gradients.values(), strict=True):
             scale = max(float(np.abs(theirs).max(initial=0.0)), NEGLIGIBLE)
             assert float(np.abs(ours.numpy() - theirs).max(initial=0.0)) <= 2e-3 * scale
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")  # of torch.compile's own
-@pytest.mark.parametrize("name", ["mlp_loss", "lstm_scan_loss", "newton_while", "topk_sort_sampling"])
-def test_programs_compile_with_inductor(name: str):
-    stored = StoredProgram.load(DATA / name)
-    got = xla_torch.compile(xla_torch.load(DATA / name / "module.hlo"), backend="inductor")(*stored.tensors)
-    for ours, theirs in zip(got if isinstance(got, tuple) else (got,), stored.results, strict=True):
-        assert_near(ours, theirs)
-    torch.compiler.reset()

@@ -31,6 +31,7 @@ from . import numerics
 from .blocking import block_elementwise
 from .bundles import bundle_results
 from .evaluator import Evaluator
+from .fused_calls import fuse_calls
 from .memory import overwrite_carries, plan_memory
 from .overlap import overlap_exchanges
 from .products import turn_products
@@ -108,16 +109,18 @@ class _Graph(TracerBase):
 class Tracer(Evaluator):
     """Evaluates on proxies and so builds the graph of one GraphModule."""
 
-    def __init__(self, device: torch.device | str, root: torch.nn.Module | None = None):
+    def __init__(self, device: torch.device | str, root: torch.nn.Module | None = None, fuses: bool = False):
         super().__init__(device)
         self.root = root or torch.nn.Module()
+        self.fuses = fuses
+        """Whether groups of calls go to torch's compiler."""
         self.trace = _Graph(self.root)
         self.made: dict[Hashable, Any] = {}
         """Sub-programs by what they are made of: those of shared computations are made once (`inside`)."""
 
     def inside(self) -> Tracer:
         """A tracer for a sub-program."""
-        inner = Tracer(self.device)
+        inner = Tracer(self.device, fuses=self.fuses)
         inner.made = self.made
         return inner
 
@@ -178,6 +181,7 @@ class Tracer(Evaluator):
     def subprogram(self, computation: Computation, run: Callable[[Runner, Sequence[Value]], tuple[Value, ...]]) -> Value:
         """`run` traced as a program of its own; the value that stands for it."""
         inner = self.inside()
+        inner.fuses = False  # it may be called for arrays of any size
         inputs = [inner.placeholder(p.name, leaf) for p in computation.parameters for leaf in p.shape.leaves() if leaf.is_array]
         with inner.installed():
             module = inner.finish(run(inner, inputs), "Region")
@@ -203,6 +207,8 @@ class Tracer(Evaluator):
             if self.device.type == "cpu":
                 bundle_results(self.root, graph)
             self._block(graph)
+        if self.fuses:
+            fuse_calls(self.root, graph)
         plan_memory(graph, fresh_outputs)
         hold_sizes(self.root, graph)
         return LoweredModule(self.root, graph, class_name)
@@ -213,6 +219,8 @@ class Tracer(Evaluator):
         graph = self._close(outputs)
         overwritten = overwrite_carries(graph, first, len(outputs))
         self._block(graph)
+        if self.fuses:
+            fuse_calls(self.root, graph)
         plan_memory(graph, fresh_outputs=False)
         hold_sizes(self.root, graph)
         return LoweredModule(self.root, graph, identifier(class_name)), overwritten

@@ -35,6 +35,7 @@ from ..hlo.ir import Computation, Instruction, Module, reachable
 from ..hlo.stacks import is_stack_call
 from ..hlo_builder import Builder, XlaOp
 from ..lowering.custom_calls import check_custom_calls
+from ..lowering.kernels.native import make_native
 from ..lowering.programs import freeing, lower
 from ..partitioning.manual_regions import without_manual_regions
 from ..partitioning.state import Partitioning, partitioning_of
@@ -61,7 +62,11 @@ Backend = str | Callable[..., Any]
 _WITHOUT_AUTOCAST = ("meta",)
 
 EAGER = "eager"
-"""The backend that is the lowered program itself; every other one is torch.compile's, by its name or as a function."""
+"""The backend that is the lowered program itself."""
+
+INDUCTOR = "inductor"
+"""The lowered program too, with native code from the first call on and with groups of calls compiled by torch's compiler. Every
+other backend is torch.compile's, by its name or as a function."""
 
 
 def plainly(name: str, kept: Kept[torch.device, Callable[..., _T]], make: Callable[[torch.device], Callable[..., _T]],
@@ -279,10 +284,19 @@ class Program:
         check_custom_calls(self.canonical)
         if self.partitioning.about:
             _log.info("%s: %s", self.name, self.partitioning)
-        return lower(self.canonical, device)
+        if self.backend != INDUCTOR:
+            return lower(self.canonical, device)
+        module = lower(self.canonical, device, fuses=True)
+        make_native(module)
+        return module
+
+    @property
+    def _is_lowered(self) -> bool:
+        """Whether what runs is the lowered program."""
+        return self.backend in (EAGER, INDUCTOR)
 
     def _make_run(self, device: torch.device) -> Run:
-        if self.backend == EAGER:
+        if self._is_lowered:
             return self.lowered(device).forward
         check_custom_calls(self.canonical)
         # Blocks of elementwise calls are for running call by call; a compiler fuses the calls themselves. A module's `forward`
@@ -291,7 +305,7 @@ class Program:
         return lambda *tensors: compiled(*map(_primal, tensors))
 
     def _make_freeing_run(self, device: torch.device) -> FreeingRun:
-        if self.backend == EAGER:
+        if self._is_lowered:
             return freeing(self.lowered(device)).forward
         run = self._runs.get(device, self._make_run)
 

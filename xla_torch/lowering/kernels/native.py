@@ -56,6 +56,11 @@ class NativeLoop(torch.nn.Module):
         if steps * self.source.calls * tuning.NATIVE_CALL >= tuning.NATIVE_AFTER:
             self._found().make()
 
+    def begin(self) -> None:
+        """Begin to compile, beside whatever comes next."""
+        if not math.isinf(tuning.NATIVE_AFTER):
+            self._found().make()
+
     def _found(self) -> MachineCode:
         if self.code is None:
             self.constants = [constant.ctypes.data for constant in self.source.constants]
@@ -170,6 +175,16 @@ class Awaited:
         assert self.code is not None
         assert self.code.function is not None
         return self.code.function
+
+
+def make_native(module: torch.nn.Module) -> None:
+    """Make all the native code of a module and those inside it, and wait for it."""
+    found = [inner for inner in module.modules() if isinstance(inner, (NativeLoop, Awaited))]
+    for inner in found:
+        inner.begin()
+    for inner in found:
+        if inner.code is not None:
+            inner.code.wait()
 
 
 _FOR_A_THREAD = 1 << 15
