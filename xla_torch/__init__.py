@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .loading import from_hlo_proto, from_stablehlo, load, parse_hlo
     from .shape import Layout, ProgramShape, Shape, Tile
     from .shards import Sharding, shard, shard_arguments, unshard
+    from .torch_function import from_torch
     from .training import training_step
     from .vectorizing import rebatch, vmap
 
@@ -37,8 +38,8 @@ __version__ = "0.1.0"
 __all__ = [
     "GradientOptions", "Layout", "Literal", "PrimitiveType", "ProgramShape", "Shape", "Sharding", "Tile", "XlaBuilder",
     "XlaComputation", "XlaOp", "compile",
-    "debug", "distributed", "errors", "from_exported", "from_hlo_proto", "from_jax", "from_stablehlo", "grad", "jvp",
-    "limits", "load", "nn", "ops", "pack", "parse_hlo",
+    "debug", "distributed", "errors", "from_exported", "from_hlo_proto", "from_jax", "from_stablehlo", "from_torch", "grad",
+    "jvp", "limits", "load", "nn", "ops", "pack", "parse_hlo",
     "rebatch", "register_custom_call", "register_gradient", "run_replicas", "shard", "shard_arguments", "training",
     "training_step", "types", "unpack", "unshard", "value_and_grad", "vjp", "vmap",
 ]
@@ -59,6 +60,7 @@ _ROOMS = {
     "loading": "from_hlo_proto from_stablehlo load parse_hlo",
     "shape": "Layout ProgramShape Shape Tile",
     "shards": "Sharding shard shard_arguments unshard",
+    "torch_function": "from_torch",
     "training": "training_step",
     "vectorizing": "rebatch vmap",
 }

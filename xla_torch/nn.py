@@ -22,9 +22,10 @@ from .lowering import numerics
 from .parameter_paths import paths
 from .polymorphic import of_unknown_sizes
 from .running import dynamo
+from .torch_function import from_torch
 from .torch_private import transforms_are_active
 from .tree_function import JaxFunction
-from .trees import Leaves, Path, dotted, nested
+from .trees import Leaves, Path, dotted, flattened, nested
 
 Weights = Mapping[Any, Any] | Sequence[Any] | str | os.PathLike[str]
 """Values by argument number, for the first arguments, by name, in a tree, or in a file of them."""
@@ -99,6 +100,19 @@ class XlaModule(torch.nn.Module):
         module._replaced = tuple(str(module._names[k]) for k in replaced)
         return module
 
+    @classmethod
+    def from_torch(cls, module: Any, *example_args: Any, gradient_options: GradientOptions | None = None,
+                   **example_kwargs: Any) -> XlaModule:
+        """A PyTorch module as a module of its program (`xla_torch.from_torch`), which is called like it: with copies of its
+        parameters and buffers under their names, so that a `state_dict` of the one is the other's. Buffers that a call replaces
+        are replaced here."""
+        exported = from_torch(module, *example_args, **example_kwargs)
+        if not exported.weights:
+            return cls(exported, gradient_options=gradient_options, narrows=False)
+        made = cls(exported, [exported.weights], exported.buffers, gradient_options, narrows=False)
+        made._replaced = tuple(sorted(exported.replaced, key=lambda name: name.split("."))) or None
+        return made
+
     def forward(self, *arguments: Any, **named: Any) -> Any:
         """The program's result, with `arguments` in the places that the module does not hold."""
         if torch.compiler.is_compiling():
@@ -118,7 +132,8 @@ class XlaModule(torch.nn.Module):
         if self._replaced is None:
             return result
         result, state = result
-        for name, tensor in zip(self._replaced, () if transforms_are_active() else state, strict=False):
+        after = [] if transforms_are_active() else flattened(state)[0]
+        for name, tensor in zip(self._replaced, after, strict=False):
             group, _, last = name.rpartition(".")
             # In a new tensor: the way back may still read the old one.
             setattr(self.get_submodule(group), last, tensor.detach())

@@ -212,3 +212,35 @@ class LoweredModule(torch.fx.GraphModule):
 def _forget(filename: str) -> None:
     _loader.eval_cache.pop(filename, None)
     linecache.cache.pop(filename, None)
+
+
+# ------------------------------------------------------------------------------------------------ operators
+
+_decompositions: Callable[[Any], dict[Any, Callable[..., Any]]] = private(torch, "_decomp.get_decompositions")
+
+
+def decompositions(*operators: Any) -> dict[Any, Callable[..., Any]]:
+    """What these operators are in others, as far as torch says."""
+    return _decompositions(operators)
+
+
+Operator: Any = private(torch, "_ops.OpOverload")
+"""The class of the operators in graphs, one for each signature."""
+
+
+def arguments_of(operator: Any) -> list[Any]:
+    """What an operator takes, each with `name`, `has_default_value()` and `default_value`."""
+    return list(operator._schema.arguments)
+
+
+# ------------------------------------------------------------------------------------------------ torch.export
+
+pytree: Any = private(torch, "utils._pytree")
+"""The trees of arguments and results that torch.export writes down."""
+
+
+def quietly(export: Callable[[], Any]) -> Any:
+    """What `export` gives, without torch's warning of its own use of a class that it has deprecated."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)` is deprecated", FutureWarning)
+        return export()

@@ -1,0 +1,121 @@
+"""Rules of ATen operators against torch itself: each core operator on rows of arguments, and the table as a whole."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+import torch
+import torch.fx
+
+from support import aten_rows
+from xla_torch import Shape, XlaBuilder, torch_function, torch_graph, torch_private
+from xla_torch.aten.refused import REASONS
+from xla_torch.aten.table import NO_VALUES, OF_NO_CONSEQUENCE, RULES, SHOWN, WANTED, applied
+from xla_torch.errors import InternalError, UnsupportedError
+from xla_torch.opcodes import control
+
+ROWS = aten_rows.rows()
+
+
+def operator(name: str) -> Any:
+    packet, _, overload = name.partition(".")
+    return getattr(getattr(torch.ops.aten, packet), overload or "default")
+
+
+def call(name: str, row: tuple[Any, ...]) -> tuple[Any, list[torch.Tensor], torch.fx.Graph]:
+    """(What torch gives, the tensors among the arguments, the graph of the call on them.)"""
+    keywords = row[-1] if row and isinstance(row[-1], dict) else {}
+    given = row[:-1] if keywords else row
+    graph, tensors = torch.fx.Graph(), []
+
+    def placeholder(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        tensors.append(value)
+        return graph.placeholder(f"t{len(tensors) - 1}")
+
+    args = torch_private.pytree.tree_map(placeholder, given)
+    node = graph.call_function(operator(name), tuple(args), dict(keywords))
+    expected = operator(name)(*given, **keywords)
+    node.meta["val"] = expected
+    graph.output((node,))
+    return expected, tensors, graph
+
+
+def built(tensors: list[torch.Tensor], graph: torch.fx.Graph) -> Any:
+    builder = XlaBuilder("row")
+    inputs = {f"t{k}": builder.parameter(k, torch_graph.shape_of(t, "argument")) for k, t in enumerate(tensors)}
+    torch_graph.check(graph)
+    found, = torch_graph.build(builder, graph, inputs, lambda name: torch.zeros(()))
+    several = [f for f in found if f is not None] if isinstance(found, (list, tuple)) else [found]
+    return builder.build(builder.add(control.tuple_, several))
+
+
+def agree(name: str, found: Any, expected: Any) -> None:
+    results = expected if isinstance(expected, (list, tuple)) else [expected]
+    assert len(found) == len(results)
+    for got, want in zip(found, results, strict=True):
+        assert (got.dtype, got.shape) == (want.dtype, want.shape), name
+        if name.startswith(("empty", "new_empty")):
+            continue
+        rough = {torch.bfloat16: 2e-2, torch.float16: 2e-3, torch.float64: 1e-10, torch.complex128: 1e-10}.get(want.dtype, 2e-5)
+        torch.testing.assert_close(got, want, rtol=rough, atol=rough / 10, equal_nan=True)
+
+
+@pytest.mark.parametrize(("name", "last"), [
+    *((name, 2) for name in sorted(ROWS)), *(pytest.param(name, None, marks=pytest.mark.slow) for name in sorted(ROWS))])
+def test_a_rule_gives_what_torch_gives(name: str, last: int | None):
+    for number, row in enumerate(ROWS[name][:last]):
+        expected, tensors, graph = call(name, row)
+        try:
+            agree(name, built(tensors, graph)(*tensors), expected)
+        except Exception as error:
+            error.add_note(f"row {number} of {name}")
+            raise
+
+
+def core() -> set[str]:
+    """The operators that torch tags as core."""
+    names = (name.removeprefix("aten::") for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::"))
+    return {str(op).removeprefix("aten.") for op in map(operator, names) if torch.Tag.core in op.tags}
+
+
+def decomposed() -> set[str]:
+    return {torch_graph.name_of(target) for target in torch_function._table()}
+
+
+def test_every_core_operator_has_a_rule_or_a_decomposition_or_a_reason():
+    assert core() - {*RULES, *REASONS} - decomposed() == set()
+    assert {*REASONS} - core() == set() == {*REASONS} & {*RULES}
+
+
+def test_every_rule_has_rows_and_is_one_that_graphs_have():
+    assert {name if "." in name else f"{name}.default" for name in ROWS} == {*RULES}
+    assert {*RULES} & decomposed() == set()
+
+
+@pytest.mark.parametrize("name", sorted(RULES))
+def test_a_rule_takes_what_its_operator_takes(name: str):
+    takes = {argument.name for argument in torch_private.arguments_of(operator(name))} | {"builder", "result"}
+    needed = {n for n, p in inspect.signature(RULES[name]).parameters.items() if p.default is p.empty}
+    assert needed <= takes
+    assert {*SHOWN[name]}.isdisjoint(WANTED[name])
+
+
+def test_arguments_of_no_consequence_are_arguments():
+    known = {argument.name for name in RULES for argument in torch_private.arguments_of(operator(name))}
+    assert known >= OF_NO_CONSEQUENCE
+    assert {key for name in RULES for key in (*WANTED[name], *SHOWN[name])} <= known | {"builder", "result"}
+    assert all(operator(name) is not None for name in NO_VALUES)
+
+
+def test_an_argument_that_a_rule_does_not_look_at_is_refused():
+    builder = XlaBuilder("program")
+    x = builder.parameter(0, Shape.parse("f32[2]"))
+    assert applied("neg.default", builder, {"self": x, "layout": "strided"}, {}, x.shape)
+    with pytest.raises(UnsupportedError, match="argument turned is not known"):
+        applied("neg.default", builder, {"self": x, "turned": True}, {"turned": False}, x.shape)
+    with pytest.raises(InternalError, match="another shape than torch's"):
+        applied("neg.default", builder, {"self": x}, {}, Shape.parse("f32[3]"))

@@ -1,0 +1,212 @@
+"""PyTorch modules and functions to HLO: the same values and gradients by our lowering, by real XLA, and from the text again."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import nn
+from torch.utils import _pytree as pytree
+
+import xla_torch
+from support.oracle import needs_xla, run_xla
+from xla_torch.errors import InvalidArgument, LostDerivatives, UnsupportedError
+from xla_torch.nn import XlaModule
+
+
+class Block(nn.Module):
+    """Two convolutions beside a shorter way, as in a residual network."""
+
+    def __init__(self, features: int, out: int, stride: int):
+        super().__init__()
+        self.conv1 = nn.Conv2d(features, out, 3, stride, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(out)
+        self.conv2 = nn.Conv2d(out, out, 3, padding=1, groups=2, bias=False)
+        self.bn2 = nn.BatchNorm2d(out)
+        self.down = nn.Sequential(nn.Conv2d(features, out, 1, stride, bias=False), nn.BatchNorm2d(out))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        inner = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
+        return F.relu(inner + self.down(x))
+
+
+class Residual(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 4, 5, 2, 2), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(3, 2, 1))
+        self.layers = nn.Sequential(Block(4, 4, 1), Block(4, 8, 2))
+        self.head = nn.Linear(8, 5)
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        return self.head(F.adaptive_avg_pool2d(self.layers(self.stem(image)), 1).flatten(1))
+
+
+class Attention(nn.Module):
+    def __init__(self, width: int, heads: int):
+        super().__init__()
+        self.heads, self.qkv, self.out = heads, nn.Linear(width, 3 * width), nn.Linear(width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, length, width = x.shape
+        q, k, v = (t.view(batch, length, self.heads, -1).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
+        found = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.out(found.transpose(1, 2).reshape(batch, length, width))
+
+
+class Gpt(nn.Module):
+    def __init__(self, words: int = 11, width: int = 8, length: int = 6):
+        super().__init__()
+        self.words, self.places = nn.Embedding(words, width), nn.Parameter(torch.randn(length, width) * 0.1)
+        self.attend, self.feed = Attention(width, 2), nn.Sequential(nn.Linear(width, 16), nn.GELU(), nn.Linear(16, width))
+        self.norms = nn.ModuleList([nn.LayerNorm(width) for _ in range(3)])
+
+    def forward(self, tokens: torch.Tensor) -> dict[str, Any]:
+        x = self.words(tokens) + self.places[:tokens.shape[1]]
+        x = x + self.attend(self.norms[0](x))
+        x = x + self.feed(self.norms[1](x))
+        logits = self.norms[2](x) @ self.words.weight.T
+        return {"logits": logits, "loss": F.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())}
+
+
+class Lstm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell, self.head = nn.LSTMCell(3, 4), nn.Linear(4, 2)
+
+    def forward(self, steps: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        state = (steps.new_zeros(steps.shape[1], 4), steps.new_zeros(steps.shape[1], 4))
+        for step in steps:
+            state = self.cell(step, state)
+        return self.head(state[0]), list(state)
+
+
+MODELS = {"residual": (Residual, lambda: torch.randn(2, 3, 16, 16)), "gpt": (Gpt, lambda: torch.randint(0, 11, (2, 6))),
+          "lstm": (Lstm, lambda: torch.randn(3, 2, 3))}
+
+
+def made(name: str, training: bool = False) -> tuple[nn.Module, torch.Tensor]:
+    torch.manual_seed(0)
+    kind, example = MODELS[name]
+    return kind().train(training), example()
+
+
+def loss_of(result: Any) -> torch.Tensor:
+    leaves = pytree.tree_leaves(result)
+    return sum(((leaf * torch.linspace(-1, 1, leaf.numel()).view(leaf.shape)).sum() for leaf in leaves), torch.zeros(()))
+
+
+def assert_close(found: Any, expected: Any, tolerance: float = 2e-5) -> None:
+    torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
+
+
+EACH = ["gpt", *(pytest.param(name, marks=pytest.mark.slow) for name in ("residual", "lstm"))]
+
+
+@pytest.mark.parametrize("name", EACH)
+def test_a_model_and_its_gradients(name: str):
+    model, x = made(name)
+    ours = xla_torch.from_torch(copy.deepcopy(model), x)
+    expected, found = model(x), ours(ours.weights, x)
+    assert_close(found, expected)
+    loss_of(expected).backward()
+    loss_of(found).backward()
+    for key, parameter in model.named_parameters():
+        own: Any = ours.weights
+        for part in key.split("."):
+            own = own[part]
+        assert_close(own.grad, parameter.grad, 2e-4)
+
+
+@needs_xla
+@pytest.mark.parametrize("name", EACH)
+def test_real_xla_and_the_texts_give_the_same(name: str):
+    model, x = made(name)
+    ours = xla_torch.from_torch(model, x)
+    flat = [t.detach() for t in ours.tensors(ours.weights, x)]
+    expected = pytree.tree_leaves(ours.out_tree.flatten(model(x)))
+    text = ours.to_hlo_text()
+    by_xla = [torch.from_numpy(np.array(a)) for a in run_xla(text, *(t.numpy() for t in flat))]
+    for program in (xla_torch.parse_hlo(text), xla_torch.from_stablehlo(ours.computation.to_stablehlo())):
+        again = program(*flat)
+        assert_close(list(again) if isinstance(again, tuple) else [again], [e.detach() for e in expected])
+    assert_close(by_xla, [e.detach() for e in expected])
+
+
+@pytest.mark.slow
+def test_training_replaces_running_statistics():
+    model, x = made("residual", training=True)
+    ours = XlaModule.from_torch(copy.deepcopy(model), x)
+    assert dict(ours.named_parameters()).keys() == dict(model.named_parameters()).keys()
+    for _ in range(2):
+        found, expected = ours(x), model(x)
+        assert_close(found, expected, 1e-4)
+    assert_close(dict(ours.state_dict()), dict(model.state_dict()), 1e-4)
+    loss_of(model(x)).backward()
+    loss_of(ours(x)).backward()
+    for key, parameter in model.named_parameters():
+        assert_close(ours.get_parameter(key).grad, parameter.grad, 2e-3)
+
+
+def test_weights_may_be_constants():
+    model, x = made("lstm")
+    ours = xla_torch.from_torch(model, x, weights="constants")
+    assert len(ours.program_shape.parameters) == 1
+    assert_close(ours(x), model(x))
+
+
+def test_a_function_is_called_as_it_was():
+    def function(a: torch.Tensor, power: int = 2, *, tree: dict[str, Any], scale: float) -> Any:
+        return {"sum": (a**power + tree["z"][0]) * scale, "none": None}, [tree["b"]]
+
+    tree = {"z": [torch.randn(3)], "b": torch.arange(3)}
+    a = torch.randn(3)
+    ours = xla_torch.from_torch(function, a, 3, tree=tree, scale=0.5)
+    found, expected = ours(a, tree=tree), function(a, 3, tree=tree, scale=0.5)
+    assert_close(found, expected)
+    assert_close(ours(a, 3, tree=tree, scale=0.5), expected)
+    with pytest.raises(InvalidArgument, match="argument power is static"):
+        ours(a, 2, tree=tree)
+    with pytest.raises(InvalidArgument, match=r"argument tree\.z\.0"):
+        ours(a, tree=tree | {"z": [torch.randn(4)]})
+
+
+def test_an_exported_program_is_taken_as_it_is():
+    model, x = made("lstm")
+    ours = xla_torch.from_torch(torch.export.export(model, (x,)))
+    assert_close(ours(ours.weights, x), model(x))
+
+
+def test_all_operators_without_a_rule_are_named_at_once():
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.eigvals(x).abs() + torch.rand(3) + torch.randn(3) + torch.randn(3)
+
+    with pytest.raises(UnsupportedError, match=r"linalg_eig\.default(.|\n)*rand\.default(.|\n)*randn\.default \(2\)(.|\n)*eval"):
+        xla_torch.from_torch(function, torch.randn(3, 3))
+
+
+@pytest.mark.parametrize(("function", "error", "words"), [
+    (lambda x: x.add_(1), UnsupportedError, "writes into its arguments"),
+    (lambda x: (x, 2), UnsupportedError, "a result is no tensor"),
+    (lambda x: x[torch.tensor([True, False, True])], UnsupportedError, "sym_size"),
+    (3, InvalidArgument, "not a module or a function")])
+def test_what_is_refused(function: Any, error: type[Exception], words: str):
+    with pytest.raises(error, match=words):
+        xla_torch.from_torch(function, torch.randn(3))
+
+
+def test_a_gradient_that_the_module_cuts_is_said():
+    ours = xla_torch.from_torch(lambda x: x.detach() * x, torch.randn(3))
+    with pytest.warns(LostDerivatives, match="detach"):
+        ours(torch.randn(3, requires_grad=True)).sum().backward()
+
+
+def test_names_survive_in_the_text():
+    model, x = made("lstm")
+    text = xla_torch.from_torch(model, x).to_hlo_text()
+    again = XlaModule(xla_torch.parse_hlo(text), parameters=dict(model.state_dict()))
+    assert {*again.state_dict()} == {*model.state_dict()}
+    assert_close(again(x)[0], model(x)[0])

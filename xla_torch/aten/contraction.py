@@ -1,0 +1,38 @@
+"""Matrix products. Integers are multiplied as they are, and floats in their own type."""
+
+from __future__ import annotations
+
+from .. import functions as ops
+from ..functions.contraction import DotDimensionNumbers
+from ..hlo_builder import XlaOp
+from ..shape import Shape
+from .table import rule
+from .values import Number, aligned, full
+
+
+def _product(lhs: XlaOp, rhs: XlaOp, batch: int = 0) -> XlaOp:
+    """The last dimension of the left with the first of the right behind the batch."""
+    numbers = DotDimensionNumbers((lhs.shape.rank - 1,), (batch,), tuple(range(batch)), tuple(range(batch)))
+    return ops.DotGeneral(lhs, rhs, numbers)
+
+
+@rule("mm")
+def _mm(self: XlaOp, mat2: XlaOp) -> XlaOp:
+    return _product(self, mat2)
+
+
+@rule("bmm")
+def _bmm(self: XlaOp, mat2: XlaOp) -> XlaOp:
+    return _product(self, mat2, 1)
+
+
+@rule("addmm")
+def _addmm(self: XlaOp, mat1: XlaOp, mat2: XlaOp, beta: Number, alpha: Number, result: Shape) -> XlaOp:
+    """``beta * self + alpha * mat1 mat2``, where a beta of 0 leaves the addend out, NaNs and all."""
+    product = _product(mat1, mat2)
+    if alpha != 1:
+        product = ops.Mul(product, full(product.builder, alpha, product.shape))
+    if beta == 0:
+        return product
+    addend, = aligned(result.element_type, self, sizes=result.dimensions)
+    return ops.Add(addend if beta == 1 else ops.Mul(addend, full(product.builder, beta, addend.shape)), product)

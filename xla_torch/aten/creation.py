@@ -1,0 +1,42 @@
+"""Arrays that are made from numbers alone."""
+
+from __future__ import annotations
+
+from .. import functions as ops
+from ..hlo_builder import Builder, XlaOp
+from ..shape import Shape
+from ..types import F64, S64
+from .table import rule
+from .values import Number, cast, full, number_for
+
+
+@rule("full", "full_like", shown="self size dtype")
+def _full(builder: Builder, fill_value: Number, result: Shape) -> XlaOp:
+    return full(builder, fill_value, result)
+
+
+@rule("scalar_tensor", shown="dtype")
+def _scalar(builder: Builder, s: Number, result: Shape) -> XlaOp:
+    return builder.constant(number_for(s, result.element_type), result.element_type)
+
+
+@rule("fill.Scalar", shown="self")
+def _fill(builder: Builder, value: Number, result: Shape) -> XlaOp:
+    return full(builder, value, result)
+
+
+@rule("empty.memory_format", "empty_strided", "empty_permuted", "new_empty_strided",
+      shown="self size stride dtype physical_layout")
+def _empty(builder: Builder, result: Shape) -> XlaOp:
+    """What nobody has written is 0."""
+    return full(builder, 0, result)
+
+
+@rule("arange.start_step", shown="end dtype")
+def _arange(builder: Builder, start: Number, step: Number, result: Shape) -> XlaOp:
+    """Floats are computed in F64, as torch does, so that a long range ends where it should."""
+    t = result.element_type
+    inner = F64 if t.is_floating else S64
+    found = ops.Iota(builder, result.with_element_type(inner), 0)
+    found = ops.Add(ops.Mul(found, full(builder, step, found.shape)), full(builder, start, found.shape))
+    return cast(found, t)

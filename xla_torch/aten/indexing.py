@@ -1,0 +1,224 @@
+"""Elements at places that are known at run time. Negative places count from the end; ones out of range, at which torch raises an
+error, are XLA's affair: reading takes the nearest element, and what is written there is dropped."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from .. import functions as ops
+from ..errors import UnsupportedError
+from ..functions.indexing import GatherDimensionNumbers, ScatterDimensionNumbers
+from ..hlo.ir import Computation
+from ..hlo_builder import XlaOp
+from ..shape import Shape
+from ..types import PRED, S64, U8
+from .table import rule
+from .values import (
+    Number,
+    aligned,
+    broadcast_sizes,
+    cast,
+    full,
+    greatest,
+    iota,
+    least,
+    place,
+    reducer,
+    running,
+    second,
+    spread,
+)
+
+
+def _from_start(index: XlaOp, size: int) -> XlaOp:
+    """Places counted from the start."""
+    if index.element_type in (PRED, U8):
+        raise UnsupportedError("a mask as an index: the size of what it picks is known at run time only", got=index.shape,
+                               expected="places, or torch.where with the mask")
+    return ops.Select(ops.Lt(index, 0), ops.Add(index, full(index.builder, size, index.shape)), index)
+
+
+# ------------------------------------------------------------------------------------------- along one dimension
+
+
+def taken_along(x: XlaOp, index: XlaOp, dim: int) -> XlaOp:
+    """The elements at places along a dimension, a place for each element of the result."""
+    sizes = index.shape.dimensions
+    x = _cut(x, sizes, dim)
+    rank = x.shape.rank
+    others = [d for d in range(rank) if d != dim]
+    numbers = GatherDimensionNumbers((), (dim,), (dim,), rank, others, others)
+    return ops.Gather(x, ops.Reshape(index, [*sizes, 1]), numbers, [1] * rank)
+
+
+def _cut(x: XlaOp, sizes: Sequence[int], dim: int) -> XlaOp:
+    """The array as far as the sizes go in all dimensions but one."""
+    ends = [n if d == dim else m for d, (n, m) in enumerate(zip(x.shape.dimensions, sizes, strict=True))]
+    return x if list(x.shape.dimensions) == ends else ops.Slice(x, [0] * len(ends), ends)
+
+
+@rule("gather")
+def _gather(self: XlaOp, dim: int, index: XlaOp, result: Shape) -> XlaOp:
+    if not self.shape.rank or not index.shape.rank:
+        return spread(ops.Reshape(self, []), result.dimensions)
+    dim = place(dim, self.shape.rank)
+    if not index.shape.element_count:
+        return full(self.builder, 0, result)
+    return taken_along(self, _from_start(index, self.shape.dimensions[dim]), dim)
+
+
+@rule("scatter.src", "scatter.value")
+def _scatter(self: XlaOp, dim: int, index: XlaOp, src: XlaOp | None = None, value: Number = 0) -> XlaOp:
+    updates = full(self.builder, value, self.shape.with_dimensions(index.shape.dimensions)) if src is None else src
+    return scattered(self, dim, index, updates, second(self.element_type))
+
+
+@rule("scatter_add")
+def _scatter_add(self: XlaOp, dim: int, index: XlaOp, src: XlaOp) -> XlaOp:
+    return scattered(self, dim, index, src, reducer("Or" if self.element_type.is_pred else "Add", self.element_type))
+
+
+def scattered(x: XlaOp, dim: int, index: XlaOp, updates: XlaOp, combiner: Computation) -> XlaOp:
+    """Updates brought to places along a dimension of `x`."""
+    if not index.shape.element_count:
+        return x
+    if not x.shape.rank:
+        one = scattered(ops.Reshape(x, [1]), 0, ops.Reshape(index, [1]), ops.Reshape(updates, [1]), combiner)
+        return ops.Reshape(one, [])
+    sizes, rank = index.shape.dimensions, x.shape.rank
+    dim = place(dim, rank)
+    if updates.shape.dimensions != sizes:
+        updates = ops.Slice(updates, [0] * rank, sizes)
+    index = cast(_from_start(index, x.shape.dimensions[dim]), S64)
+    parts = [index if d == dim else iota(x, sizes, d) for d in range(rank)]
+    places = ops.ConcatInDim(x.builder, [ops.Reshape(p, [*sizes, 1]) for p in parts], rank)
+    everywhere = range(rank)
+    return ops.Scatter(x, places, updates, combiner, ScatterDimensionNumbers((), everywhere, everywhere, rank))
+
+
+_WORDS = {"sum": "Add", "prod": "Mul", "mean": "Add", "amax": "Max", "amin": "Min"}
+
+
+@rule("scatter_reduce.two")
+def _scatter_reduce(self: XlaOp, dim: int, index: XlaOp, src: XlaOp, reduce: str, include_self: bool) -> XlaOp:
+    t = self.element_type
+    begins: dict[str, Number] = {"prod": 1, "amax": least(t), "amin": greatest(t)}
+    start = self
+    if not include_self:
+        blank = full(self.builder, begins.get(reduce, 0), self.shape.with_dimensions(index.shape.dimensions))
+        start = scattered(self, dim, index, blank, second(t))
+    found = scattered(start, dim, index, src, reducer(_WORDS[reduce], t))
+    if reduce != "mean":
+        return found
+    ones = full(self.builder, 1, self.shape.with_dimensions(index.shape.dimensions))
+    count = scattered(full(self.builder, 1 if include_self else 0, self.shape), dim, index, ones, reducer("Add", t))
+    count = ops.Max(count, full(self.builder, 1, self.shape))
+    if t.is_floating:
+        return ops.Div(found, count)
+    down = ops.And(ops.Lt(found, 0), ops.Ne(ops.Rem(found, count), 0))
+    quotient = ops.Div(found, count)
+    return ops.Select(down, ops.Sub(quotient, full(self.builder, 1, self.shape)), quotient)
+
+
+# ------------------------------------------------------------------------------------------- index arrays
+
+
+@rule("index.Tensor")
+def _index(self: XlaOp, indices: Sequence[XlaOp | None]) -> XlaOp:
+    return indexed(self, indices)
+
+
+@rule("index_select")
+def _index_select(self: XlaOp, dim: int, index: XlaOp, result: Shape) -> XlaOp:
+    if not self.shape.rank:
+        return spread(self, result.dimensions)
+    dim = place(dim, self.shape.rank)
+    index = ops.Reshape(index, [index.shape.element_count])
+    return indexed(self, [*[None] * dim, index])
+
+
+@rule("embedding")
+def _embedding(weight: XlaOp, indices: XlaOp, padding_idx: int) -> XlaOp:
+    """Which row is padding matters for gradients only, of which `embedding_dense_backward` has it."""
+    return indexed(weight, [indices])
+
+
+def indexed(x: XlaOp, indices: Sequence[XlaOp | None]) -> XlaOp:
+    """``x[indices]``, where None stands for all of a dimension."""
+    dims, places, window = _index_vectors(x, indices)
+    numbers = GatherDimensionNumbers(window, dims, dims, places.shape.rank - 1)
+    sizes = [1 if d in dims else n for d, n in enumerate(x.shape.dimensions)]
+    return ops.Gather(x, places, numbers, sizes)
+
+
+def _index_vectors(x: XlaOp, indices: Sequence[XlaOp | None]) -> tuple[list[int], XlaOp, list[int]]:
+    """(The indexed dimensions, a vector of places in them for each element of the broadcast indices, and where in the result the
+    other dimensions stand.) Those of the indices come where the first indexed dimension was, or in front if there are others
+    between indexed ones."""
+    dims = [d for d, index in enumerate(indices) if index is not None]
+    given = [index for index in indices if index is not None]
+    sizes = broadcast_sizes(*(index.shape.dimensions for index in given))
+    columns = [ops.Reshape(spread(cast(_from_start(index, x.shape.dimensions[d]), S64), sizes), [*sizes, 1])
+               for d, index in zip(dims, given, strict=True)]
+    places = columns[0] if len(columns) == 1 else ops.ConcatInDim(x.builder, columns, len(sizes))
+    before = dims[0] if dims == list(range(dims[0], dims[-1] + 1)) else 0
+    rest = x.shape.rank - len(dims)
+    return dims, places, [k if k < before else k + len(sizes) for k in range(rest)]
+
+
+@rule("index_put")
+def put(self: XlaOp, indices: Sequence[XlaOp | None], values: XlaOp, accumulate: bool) -> XlaOp:
+    t = self.element_type
+    first = indices[0]
+    if first is not None and len(indices) == 1 and first.element_type is PRED:
+        return _put_where(self, first, values, accumulate)
+    dims, places, window = _index_vectors(self, indices)
+    batch = list(places.shape.dimensions[:-1])
+    rest = [n for d, n in enumerate(self.shape.dimensions) if d not in dims]
+    sizes, others = [0] * (len(batch) + len(rest)), iter(batch)
+    for k in range(len(sizes)):
+        sizes[k] = rest[window.index(k)] if k in window else next(others)
+    combiner = reducer("Or" if t.is_pred else "Add", t) if accumulate else second(t)
+    numbers = ScatterDimensionNumbers(window, dims, dims, places.shape.rank - 1)
+    if 0 in sizes:
+        return self
+    return ops.Scatter(self, places, spread(cast(values, t), sizes), combiner, numbers)
+
+
+def _put_where(x: XlaOp, mask: XlaOp, values: XlaOp, accumulate: bool) -> XlaOp:
+    """One value where a mask says so."""
+    if math.prod(values.shape.dimensions) != 1:
+        raise UnsupportedError("several values in the places that a mask picks: their number is known at run time only",
+                               subject="index_put", got=values.shape, expected="one value")
+    chosen = ops.BroadcastInDim(mask, x.shape.dimensions, range(mask.shape.rank))
+    value, = aligned(x.element_type, ops.Reshape(values, []), sizes=x.shape.dimensions)
+    return ops.Select(chosen, ops.Add(x, value) if accumulate else value, x)
+
+
+@rule("masked_scatter")
+def _masked_scatter(self: XlaOp, mask: XlaOp, source: XlaOp) -> XlaOp:
+    """The elements of the source one after another in the places of the mask: each place's number is a running count."""
+    if not self.shape.element_count:
+        return self
+    count = self.shape.element_count
+    flat = ops.Reshape(spread(mask, self.shape.dimensions), [count])
+    numbers = ops.Sub(running(cast(flat, S64), "Add", 0, 0), full(self.builder, 1, Shape.array(S64, [count])))
+    taken = indexed(ops.Reshape(source, [source.shape.element_count]), [ops.Max(numbers, 0)])
+    return ops.Reshape(ops.Select(flat, taken, ops.Reshape(self, [count])), list(self.shape.dimensions))
+
+
+@rule("embedding_dense_backward")
+def _embedding_backward(grad_output: XlaOp, indices: XlaOp, num_weights: int, padding_idx: int,
+                        scale_grad_by_freq: bool) -> XlaOp:
+    width = grad_output.shape.dimensions[-1]
+    count = indices.shape.element_count
+    rows = ops.Reshape(grad_output, [count, width])
+    at = ops.Reshape(indices, [count])
+    if scale_grad_by_freq:
+        raise UnsupportedError("gradients scaled by how often a row is used", subject="embedding_dense_backward")
+    if padding_idx >= 0:
+        padding = ops.BroadcastInDim(ops.Eq(at, padding_idx), rows.shape.dimensions, [0])
+        rows = ops.Select(padding, full(rows.builder, 0, rows.shape), rows)
+    start = full(rows.builder, 0, rows.shape.with_dimensions([num_weights, width]))
+    return put(start, [at], rows, True)

@@ -1,0 +1,209 @@
+"""Sums, products, extremes and what is made of them along dimensions, and running sums."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from .. import functions as ops
+from ..hlo_builder import XlaOp
+from ..shape import Shape
+from ..types import PRED, S64
+from .indexing import taken_along
+from .table import rule
+from .values import cast, full, greatest, iota, least, place, places, reduced, running, summed, wide
+
+
+@rule("sum.dim_IntList", shown="dtype")
+def _sum(self: XlaOp, result: Shape, dim: Sequence[int] | None = None, keepdim: bool = False) -> XlaOp:
+    x = cast(self, result.element_type)
+    return summed(x, places(dim, x.shape.rank), keepdim)
+
+
+@rule("mean", "mean.dim", shown="dtype")
+def _mean(self: XlaOp, result: Shape, dim: Sequence[int] | None = None, keepdim: bool = False) -> XlaOp:
+    x = wide(cast(self, result.element_type))
+    return cast(_averaged(x, places(dim, x.shape.rank), keepdim), result.element_type)
+
+
+def _count(x: XlaOp, dims: Sequence[int]) -> int:
+    return math.prod(x.shape.dimensions[d] for d in dims)
+
+
+def _averaged(x: XlaOp, dims: Sequence[int], keepdim: bool) -> XlaOp:
+    found = summed(x, dims, keepdim)
+    return ops.Div(found, full(x.builder, _count(x, dims), found.shape))
+
+
+@rule("var.correction", "var.dim")
+def _var(self: XlaOp, result: Shape, dim: Sequence[int] | None = None, correction: float | None = None, unbiased: bool = True,
+         keepdim: bool = False) -> XlaOp:
+    taken = (1 if unbiased else 0) if correction is None else correction
+    return cast(variance(wide(self), places(dim, self.shape.rank), taken, keepdim)[0], result.element_type)
+
+
+@rule("var_mean.correction")
+def _var_mean(self: XlaOp, dim: Sequence[int] | None, correction: float | None, keepdim: bool) -> list[XlaOp]:
+    found = variance(wide(self), places(dim, self.shape.rank), 1 if correction is None else correction, keepdim)
+    return [cast(part, self.element_type) for part in found]
+
+
+def variance(x: XlaOp, dims: Sequence[int], correction: float, keepdim: bool) -> tuple[XlaOp, XlaOp]:
+    """(variance, mean): the sum of squares from the mean by the count less the correction, and by no less than 0."""
+    mean = _averaged(x, dims, True)
+    distance = ops.Sub(x, ops.BroadcastInDim(mean, x.shape.dimensions, range(x.shape.rank)))
+    squares = ops.Mul(ops.Real(distance), ops.Real(distance)) if x.element_type.is_complex else ops.Mul(distance, distance)
+    if x.element_type.is_complex:
+        squares = ops.Add(squares, ops.Mul(ops.Imag(distance), ops.Imag(distance)))
+    total = summed(squares, dims, keepdim)
+    found = ops.Div(total, full(x.builder, max(_count(x, dims) - correction, 0), total.shape))
+    return found, mean if keepdim else ops.Reshape(mean, list(found.shape.dimensions))
+
+
+@rule("prod", "prod.dim_int", shown="dtype")
+def _prod(self: XlaOp, result: Shape, dim: int | None = None, keepdim: bool = False) -> XlaOp:
+    x = cast(self, result.element_type)
+    found = reduced(wide(x), "Mul", 1, places(dim, x.shape.rank), keepdim)
+    return cast(found, result.element_type)
+
+
+@rule("any", "any.dim", "any.dims")
+def _any(self: XlaOp, result: Shape, dim: int | Sequence[int] | None = None, keepdim: bool = False) -> XlaOp:
+    return cast(reduced(cast(self, PRED), "Or", False, places(dim, self.shape.rank), keepdim), result.element_type)
+
+
+# ------------------------------------------------------------------------------------------- extremes
+
+
+def _extreme(x: XlaOp, maximum: bool, dims: Sequence[int], keepdim: bool) -> XlaOp:
+    t = x.element_type
+    word, initial = ("Max", least(t)) if maximum else ("Min", greatest(t))
+    if t.is_pred:
+        word = "Or" if maximum else "And"
+    return reduced(x, word, initial, dims, keepdim)
+
+
+@rule("amax")
+def _amax(self: XlaOp, dim: Sequence[int], keepdim: bool) -> XlaOp:
+    return _extreme(self, True, places(dim, self.shape.rank), keepdim)
+
+
+@rule("amin")
+def _amin(self: XlaOp, dim: Sequence[int], keepdim: bool) -> XlaOp:
+    return _extreme(self, False, places(dim, self.shape.rank), keepdim)
+
+
+@rule("max")
+def _max(self: XlaOp) -> XlaOp:
+    return _extreme(self, True, places(None, self.shape.rank), False)
+
+
+@rule("min")
+def _min(self: XlaOp) -> XlaOp:
+    return _extreme(self, False, places(None, self.shape.rank), False)
+
+
+def _first(x: XlaOp, maximum: bool, dim: int) -> XlaOp:
+    """The first place along a dimension where the extreme stands, or a NaN; that dimension stays."""
+    if not x.shape.rank:
+        return full(x.builder, 0, x.shape.with_element_type(S64))
+    sizes = x.shape.dimensions
+    found = ops.BroadcastInDim(_extreme(x, maximum, [dim], True), sizes, range(len(sizes)))
+    here = ops.Eq(x, found)
+    if x.element_type.is_floating:
+        here = ops.Or(here, ops.Ne(x, x))
+    counted = iota(x, sizes, dim)
+    return reduced(ops.Select(here, counted, full(x.builder, sizes[dim], counted.shape)), "Min", greatest(S64), [dim], True)
+
+
+def _with_place(x: XlaOp, maximum: bool, dim: int, shapes: Sequence[Shape]) -> list[XlaOp]:
+    """Values and places. The value is taken from its place, so that its gradient goes there and nowhere else."""
+    dim = place(dim, x.shape.rank)
+    at = _first(x, maximum, dim)
+    value = taken_along(x, at, dim) if x.shape.rank else x
+    return [ops.Reshape(part, list(shape.dimensions)) for part, shape in zip((value, at), shapes, strict=True)]
+
+
+@rule("max.dim", shown="keepdim")
+def _max_dim(self: XlaOp, dim: int, result: Sequence[Shape]) -> list[XlaOp]:
+    return _with_place(self, True, dim, result)
+
+
+@rule("min.dim", shown="keepdim")
+def _min_dim(self: XlaOp, dim: int, result: Sequence[Shape]) -> list[XlaOp]:
+    return _with_place(self, False, dim, result)
+
+
+@rule("argmax", shown="keepdim")
+def _argmax(self: XlaOp, dim: int | None, result: Shape) -> XlaOp:
+    return _argument(self, True, dim, result)
+
+
+@rule("argmin", shown="keepdim")
+def _argmin(self: XlaOp, dim: int | None, result: Shape) -> XlaOp:
+    return _argument(self, False, dim, result)
+
+
+def _argument(x: XlaOp, maximum: bool, dim: int | None, result: Shape) -> XlaOp:
+    x = ops.Reshape(x, [x.shape.element_count]) if dim is None else x
+    found = _first(x, maximum, place(dim or 0, x.shape.rank))
+    return ops.Reshape(found, list(result.dimensions))
+
+
+# ------------------------------------------------------------------------------------------- running sums
+
+
+@rule("cumsum", shown="dtype")
+def _cumsum(self: XlaOp, dim: int, result: Shape) -> XlaOp:
+    return running(cast(self, result.element_type), "Add", 0, place(dim, self.shape.rank))
+
+
+@rule("cumprod", shown="dtype")
+def _cumprod(self: XlaOp, dim: int, result: Shape) -> XlaOp:
+    return running(cast(self, result.element_type), "Mul", 1, place(dim, self.shape.rank))
+
+
+# ------------------------------------------------------------------------------------------- norms and softmax
+
+
+@rule("linalg_vector_norm", shown="dtype")
+def _vector_norm(self: XlaOp, ord: float, dim: Sequence[int] | None, keepdim: bool, result: Shape) -> XlaOp:
+    x = wide(ops.Abs(self))
+    x = cast(x, result.element_type) if result.element_type.bits > x.element_type.bits else x
+    dims = places(dim, x.shape.rank)
+    if ord in (math.inf, -math.inf):
+        return cast(_extreme(x, ord > 0, dims, keepdim), result.element_type)
+    if ord == 0:
+        found = summed(cast(ops.Ne(x, 0), x.element_type), dims, keepdim)
+    elif ord == 1:
+        found = summed(x, dims, keepdim)
+    elif ord == 2:
+        found = ops.Sqrt(summed(ops.Mul(x, x), dims, keepdim))
+    else:
+        powers = summed(ops.Pow(x, full(x.builder, ord, x.shape)), dims, keepdim)
+        found = ops.Pow(powers, full(x.builder, 1 / ord, powers.shape))
+    return cast(found, result.element_type)
+
+
+@rule("_softmax", shown="half_to_float")
+def _softmax(self: XlaOp, dim: int, result: Shape) -> XlaOp:
+    x = wide(self)
+    _, powers, total = _exponentials(x, dim)
+    return cast(ops.Div(powers, ops.BroadcastInDim(total, x.shape.dimensions, range(x.shape.rank))), result.element_type)
+
+
+@rule("_log_softmax", shown="half_to_float")
+def _log_softmax(self: XlaOp, dim: int, result: Shape) -> XlaOp:
+    x = wide(self)
+    shifted, _, total = _exponentials(x, dim)
+    spread = ops.BroadcastInDim(ops.Log(total), x.shape.dimensions, range(x.shape.rank))
+    return cast(ops.Sub(shifted, spread), result.element_type)
+
+
+def _exponentials(x: XlaOp, dim: int) -> tuple[XlaOp, XlaOp, XlaOp]:
+    """The operand less its maximum along a dimension, its exponentials, and their sum, in which that dimension stays."""
+    dims = places(dim, x.shape.rank)
+    sizes = range(x.shape.rank)
+    shifted = ops.Sub(x, ops.BroadcastInDim(_extreme(x, True, dims, True), x.shape.dimensions, sizes))
+    powers = ops.Exp(shifted)
+    return shifted, powers, summed(powers, dims, True)

@@ -1,0 +1,31 @@
+"""The core operators of ATen that there is no rule for, with the reasons. Tests see that the list is neither short nor stale."""
+
+_SIZE = "the size of its result depends on values"
+_RANDOM = "it draws from torch's generator; a module in evaluation (`module.eval()`) has no dropout"
+_MEMORY = "it is about memory: strides and storage"
+_SYMBOLS = "it is about sizes that are known at run time only"
+_LATER = "not written yet"
+
+REASONS: dict[str, str] = {
+    "_cdist_forward.default": _LATER,
+    "_embedding_bag.default": _LATER,
+    "_fft_c2r.default": _LATER,
+    "_fft_r2c.default": _LATER,
+    "_local_scalar_dense.default": "a value becomes a Python number",
+    "nonzero.default": _SIZE,
+    "_pdist_forward.default": _LATER,
+    "rand.default": _RANDOM,
+    "randn.default": _RANDOM,
+    "randperm.default": _RANDOM,
+    "native_dropout.default": _RANDOM,
+    "as_strided.default": _MEMORY,
+    "resize_.default": _MEMORY,
+    "sym_is_contiguous.default": _MEMORY,
+    "sym_storage_offset.default": _MEMORY,
+    "sym_stride.int": _MEMORY,
+    "sym_numel.default": _SYMBOLS,
+    "sym_size.int": _SYMBOLS,
+    "atan2.out": "it writes into an argument; torch.export gives atan2",
+    "_native_batch_norm_legit.default": "it writes into arguments; torch.export gives _native_batch_norm_legit_functional",
+}
+"""Why there is none, by the name of the operator."""

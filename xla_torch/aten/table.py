@@ -1,0 +1,74 @@
+"""The table of rules: what each operator of torch is in XLA's ops.
+
+A rule's parameters are named as the operator's arguments, and it gets those that it names: tensors as ops of one builder, element
+types for dtypes, numbers and lists as they are. Two names beyond these say more: `builder`, and `result`, the shape that torch
+gives the result (a list of shapes for several), whose element type says what torch promotes to. A rule returns an op, or a list
+with one for each result; what is checked of that is `applied`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+from ..errors import InternalError, UnsupportedError
+from ..hlo_builder import Builder, XlaOp
+from ..shape import Shape
+
+Results: TypeAlias = XlaOp | Sequence[XlaOp | None]
+Rule: TypeAlias = Callable[..., Results]
+Declared = TypeVar("Declared", bound=Rule)
+
+RULES: dict[str, Rule] = {}
+"""The rule of each operator by its name with the overload, as in ``add.Tensor``. Filled by the modules of rules, at import."""
+
+WANTED: dict[str, tuple[str, ...]] = {}
+"""The names of the arguments that each operator's rule takes."""
+
+SHOWN: dict[str, frozenset[str]] = {}
+"""The arguments of which the result's shape says all, so that the rule need not look at them."""
+
+OF_NO_CONSEQUENCE = frozenset({"device", "layout", "pin_memory", "memory_format", "non_blocking", "implicit", "sparse_grad",
+                               "sparse", "scale_grad_by_freq"})
+"""Arguments that say nothing of values: where a result lies and in which strides, and how gradients are kept."""
+
+
+def rule(*names: str, shown: str = "") -> Callable[[Declared], Declared]:
+    """Decorate the rule of these operators; without an overload, ``default`` is meant. `shown` are arguments of which
+    `result` says all. Raises TypeError for an operator that has a rule already."""
+
+    def register(function: Declared) -> Declared:
+        for name in names:
+            full = name if "." in name else f"{name}.default"
+            if full in RULES:
+                raise TypeError(f"{full} has two rules")
+            RULES[full], WANTED[full] = function, tuple(inspect.signature(function).parameters)
+            SHOWN[full] = frozenset(shown.split())
+        return function
+
+    return register
+
+
+def applied(name: str, builder: Builder, arguments: Mapping[str, Any], defaults: Mapping[str, Any],
+            expected: Shape | Sequence[Shape | None]) -> list[XlaOp | None]:
+    """The results of an operator. Raises UnsupportedError for an argument that its rule does not look at, unless that is what it
+    is by default, and InternalError where the results are not of the shapes that torch says."""
+    asked, unread = WANTED[name], SHOWN[name] | OF_NO_CONSEQUENCE
+    for key, value in arguments.items():
+        if key not in asked and key not in unread and not (key in defaults and defaults[key] == value):
+            raise UnsupportedError(f"the argument {key} is not known", subject=name, got=repr(value)[:80],
+                                   expected=f"{key} = {defaults.get(key)}")
+    given = {**arguments, "builder": builder, "result": expected}
+    found = RULES[name](**{key: given[key] for key in asked if key in given})
+    results: list[XlaOp | None] = [found] if isinstance(found, XlaOp) else list(found)
+    shapes = [expected] if isinstance(expected, Shape) else list(expected)
+    for k, (result, shape) in enumerate(zip(results, shapes, strict=True)):
+        if result is not None and shape is not None and not result.shape.compatible(shape):
+            raise InternalError(f"result {k} is of another shape than torch's", subject=name, got=result.shape, expected=shape)
+    return results
+
+
+NO_VALUES = frozenset({"_assert_tensor_metadata.default", "_assert_async.msg", "_assert_scalar.default",
+                       "sym_constrain_range_for_size.default", "sym_constrain_range.default"})
+"""Operators without results, which check what torch has computed. XLA checks nothing while it runs."""

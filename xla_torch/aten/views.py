@@ -1,0 +1,181 @@
+"""The same elements in other shapes and places: views, slices, concatenation, padding. Nothing is aliased: views are values."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+
+from .. import functions as ops
+from ..hlo_builder import XlaOp
+from ..shape import Shape
+from ..types import PRED
+from .table import rule
+from .values import Number, cast, full, number_for, place, spread
+
+
+@rule("alias", "clone")
+def _same(self: XlaOp) -> XlaOp:
+    return self
+
+
+@rule("_to_copy", shown="dtype")
+def _converted(self: XlaOp, result: Shape) -> XlaOp:
+    return cast(self, result.element_type)
+
+
+@rule("copy")
+def _copy(src: XlaOp, self: XlaOp) -> XlaOp:
+    return spread(cast(src, self.element_type), self.shape.dimensions)
+
+
+@rule("view", "squeeze.dim", "squeeze.dims", "unsqueeze", shown="size dim")
+def _reshaped(self: XlaOp, result: Shape) -> XlaOp:
+    return ops.Reshape(self, list(result.dimensions))
+
+
+@rule("expand", shown="size")
+def _expand(self: XlaOp, result: Shape) -> XlaOp:
+    return spread(self, result.dimensions)
+
+
+@rule("permute")
+def _permute(self: XlaOp, dims: Sequence[int]) -> XlaOp:
+    return ops.Transpose(self, [place(d, self.shape.rank) for d in dims]) if self.shape.rank else self
+
+
+@rule("flip")
+def _flip(self: XlaOp, dims: Sequence[int]) -> XlaOp:
+    found = sorted({place(d, self.shape.rank) for d in dims})
+    return ops.Rev(self, found) if found and self.shape.rank else self
+
+
+# ------------------------------------------------------------------------------------------- slices
+
+
+def _bounds(size: int, start: int | None, end: int | None) -> tuple[int, int]:
+    first, last, _ = slice(start, end).indices(size)
+    return first, max(first, last)
+
+
+@rule("slice.Tensor")
+def _slice(self: XlaOp, dim: int, start: int | None, end: int | None, step: int) -> XlaOp:
+    dim = place(dim, self.shape.rank)
+    return ops.SliceInDim(self, *_bounds(self.shape.dimensions[dim], start, end), step, dim)
+
+
+@rule("select.int")
+def _select(self: XlaOp, dim: int, index: int, result: Shape) -> XlaOp:
+    dim = place(dim, self.shape.rank)
+    index %= self.shape.dimensions[dim]
+    return ops.Reshape(ops.SliceInDim(self, index, index + 1, 1, dim), list(result.dimensions))
+
+
+@rule("split_with_sizes")
+def _split(self: XlaOp, split_sizes: Sequence[int], dim: int) -> list[XlaOp]:
+    ends = list(itertools.accumulate(split_sizes))
+    dim = place(dim, self.shape.rank)
+    return [ops.SliceInDim(self, end - size, end, 1, dim) for size, end in zip(split_sizes, ends, strict=True)]
+
+
+@rule("slice_scatter")
+def _slice_scatter(self: XlaOp, src: XlaOp, dim: int, start: int | None, end: int | None, step: int) -> XlaOp:
+    dim = place(dim, self.shape.rank)
+    size = self.shape.dimensions[dim]
+    first, last = _bounds(size, start, end)
+    src = spread(cast(src, self.element_type), [-(-(last - first) // step) if d == dim else n
+                                                for d, n in enumerate(self.shape.dimensions)])
+    count = src.shape.dimensions[dim]
+    if not count:
+        return self
+    if step == 1:
+        return ops.DynamicUpdateSliceInDim(self, src, first, dim)
+    reach = (count - 1) * step + 1
+    padding = [(first, size - first - reach, step - 1) if d == dim else (0, 0, 0) for d in range(self.shape.rank)]
+    written = ops.Pad(full(self.builder, True, src.shape.with_element_type(PRED)), False, padding)
+    return ops.Select(written, ops.Pad(src, number_for(0, self.element_type), padding), self)
+
+
+@rule("select_scatter")
+def _select_scatter(self: XlaOp, src: XlaOp, dim: int, index: int) -> XlaOp:
+    dim = place(dim, self.shape.rank)
+    sizes = [1 if d == dim else n for d, n in enumerate(self.shape.dimensions)]
+    inner = [n for d, n in enumerate(self.shape.dimensions) if d != dim]
+    src = ops.Reshape(spread(cast(src, self.element_type), inner), sizes)
+    return ops.DynamicUpdateSliceInDim(self, src, index % self.shape.dimensions[dim], dim)
+
+
+@rule("diagonal")
+def _diagonal(self: XlaOp, offset: int, dim1: int, dim2: int, result: Shape) -> XlaOp:
+    """A stride through the two dimensions as one: elements of the diagonal are a row and one place apart."""
+    rank = self.shape.rank
+    first, second = place(dim1, rank), place(dim2, rank)
+    kept = [d for d in range(rank) if d not in (first, second)]
+    x = ops.Transpose(self, [*kept, first, second])
+    *outer, rows, columns = x.shape.dimensions
+    count = result.dimensions[-1]
+    start = offset if offset >= 0 else -offset * columns
+    flat = ops.Reshape(x, [*outer, rows * columns])
+    if not count:
+        return ops.SliceInDim(flat, 0, 0, 1, len(outer))
+    return ops.SliceInDim(flat, start, start + (count - 1) * (columns + 1) + 1, columns + 1, len(outer))
+
+
+# ------------------------------------------------------------------------------------------- putting together
+
+
+@rule("cat")
+def _cat(tensors: Sequence[XlaOp], dim: int, result: Shape) -> XlaOp:
+    """Vectors without elements are left out, whatever the others are."""
+    parts = [cast(t, result.element_type) for t in tensors if t.shape.dimensions != (0,)]
+    if not parts:
+        return cast(tensors[0], result.element_type)
+    return parts[0] if len(parts) == 1 else ops.ConcatInDim(parts[0].builder, parts, place(dim, result.rank))
+
+
+@rule("repeat")
+def _repeat(self: XlaOp, repeats: Sequence[int], result: Shape) -> XlaOp:
+    own = [1] * (len(repeats) - self.shape.rank) + list(self.shape.dimensions)
+    pairs = [n for pair in zip(repeats, own, strict=True) for n in pair]
+    kept = [2 * d + 1 for d in range(len(own))]
+    return ops.Reshape(ops.BroadcastInDim(ops.Reshape(self, own), pairs, kept), list(result.dimensions))
+
+
+# ------------------------------------------------------------------------------------------- padding
+
+
+@rule("constant_pad_nd")
+def _constant_pad(self: XlaOp, pad: Sequence[int], value: Number) -> XlaOp:
+    return ops.Pad(self, number_for(value, self.element_type), [(low, high, 0) for low, high in _edges(self, pad)])
+
+
+def _edges(x: XlaOp, pad: Sequence[int]) -> list[tuple[int, int]]:
+    """Low and high padding of each dimension, of which torch gives those of the last one first."""
+    given = list(zip(pad[::2], pad[1::2], strict=True))[::-1]
+    return [(0, 0)] * (x.shape.rank - len(given)) + given
+
+
+@rule("reflection_pad1d", "reflection_pad2d", "reflection_pad3d")
+def _reflection_pad(self: XlaOp, padding: Sequence[int]) -> XlaOp:
+    return _padded(self, padding, lambda x, dim, first, count: ops.Rev(ops.SliceInDim(x, first, first + count, 1, dim), [dim]), 1)
+
+
+@rule("replication_pad1d", "replication_pad2d", "replication_pad3d")
+def _replication_pad(self: XlaOp, padding: Sequence[int]) -> XlaOp:
+    def edge(x: XlaOp, dim: int, first: int, count: int) -> XlaOp:
+        at = 0 if first == 0 else x.shape.dimensions[dim] - 1
+        sizes = [count if d == dim else n for d, n in enumerate(x.shape.dimensions)]
+        return ops.BroadcastInDim(ops.SliceInDim(x, at, at + 1, 1, dim), sizes, range(len(sizes)))
+
+    return _padded(self, padding, edge, 0)
+
+
+def _padded(x: XlaOp, padding: Sequence[int], edge: Callable[[XlaOp, int, int, int], XlaOp], away: int) -> XlaOp:
+    """Padding made of pieces of the array: `edge` gives `count` elements beginning at a place, `away` from the border."""
+    for dim, (low, high) in enumerate(_edges(x, padding)):
+        size = x.shape.dimensions[dim]
+        parts = [edge(x, dim, away, low)] if low > 0 else []
+        parts.append(ops.SliceInDim(x, max(-low, 0), size - max(-high, 0), 1, dim))
+        if high > 0:
+            parts.append(edge(x, dim, size - away - high if away else size, high))
+        x = parts[0] if len(parts) == 1 else ops.ConcatInDim(x.builder, parts, dim)
+    return x

@@ -1,0 +1,286 @@
+"""PyTorch models and functions as computations: what torch.export makes of them, in XLA's ops."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import torch
+import torch.fx
+from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
+
+from . import torch_graph, torch_private
+from .aten.table import RULES
+from .builder import XlaBuilder
+from .computation import XlaComputation
+from .errors import InvalidArgument, UnsupportedError
+from .hlo.derivatives import Lost
+from .hlo_builder import XlaOp
+from .opcodes import control
+from .signatures import Signature
+from .tree_function import JaxFunction
+from .tree_nodes import Kind, Static
+from .trees import Path, Structure
+
+
+class TorchFunction(JaxFunction):
+    """A PyTorch module or function as a computation over trees. `from_torch` returns one.
+
+    `weights` are the module's parameters and buffers, in dicts as their names say (``weights["layer1"]["0"]["bias"]``): the first
+    argument, unless they are constants of the program. `replaced` are the names of the buffers that a call replaces: where there
+    are any, the result is a pair of the module's own and a tree of what they are afterwards.
+    """
+
+    def __init__(self, computation: XlaComputation, in_tree: Structure, out_tree: Structure, signature: Signature,
+                 places: Sequence[int], weights: Mapping[str, Any], buffers: Sequence[str] = (), replaced: Sequence[str] = ()):
+        super().__init__(computation, in_tree, out_tree, signature, places, narrows=False)
+        self.weights, self.buffers, self.replaced = weights, tuple(buffers), tuple(replaced)
+
+    def __repr__(self) -> str:
+        return super().__repr__().replace("JaxFunction", "TorchFunction", 1)
+
+
+def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["arguments", "constants"] = "arguments",
+               **example_kwargs: Any) -> TorchFunction:
+    """Export a PyTorch module or function (or take a `torch.export.ExportedProgram`) and return it as a computation.
+
+    Only shapes and dtypes of the tensors among the examples count; numbers, strings and the like are part of the program. A
+    module's parameters and buffers are the first argument, a tree of dicts as their names say, which is `weights` of what is
+    returned; with ``weights="constants"`` they are part of the program, too::
+
+        model = xla_torch.from_torch(network, images)
+        model(model.weights, images)                 # as network(images)
+        model.to_stablehlo()                         # for XLA, IREE or a TPU
+
+    `XlaModule.from_torch` gives a module that holds the weights instead. What the module writes into its buffers, such as the
+    running statistics of a batch normalisation in training, is returned beside its result: a pair, the second of which is the
+    tree of these buffers as they are afterwards.
+
+    Raises UnsupportedError, which names all of them, for operators that XLA has nothing for; what torch.export raises passes
+    through. Checks of values that the module makes are left out. Its gradients are those of its ops: where the module says
+    otherwise (`detach`, `torch.no_grad`, an embedding's padding), that is said when they are asked for (LostDerivatives).
+    """
+    if weights not in ("arguments", "constants"):
+        raise InvalidArgument("no such choice of weights", subject="from_torch", got=repr(weights),
+                              expected='"arguments" or "constants"')
+    exported, names = _exported(module_or_function, example_args, example_kwargs)
+    return _Import(exported, _title(module_or_function), names, weights == "arguments").function()
+
+
+def _title(given: Any) -> str:
+    """What the program is called."""
+    name = getattr(given, "__name__", None) or type(given).__name__
+    return re.sub(r"\W", "_", str(name), flags=re.ASCII).strip("_") or "program"
+
+
+def _exported(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, tuple[str, ...]]:
+    """The program that torch exports, and the names of the arguments that are given by place."""
+    if isinstance(given, torch.export.ExportedProgram):
+        if args or kwargs:
+            raise InvalidArgument("examples beside an exported program, which has its own", subject="from_torch",
+                                  got=f"{len(args) + len(kwargs)} arguments", expected="none")
+        return given, ()
+    if not callable(given):
+        raise InvalidArgument("not a module or a function", subject="from_torch", got=type(given).__name__,
+                              expected="a torch.nn.Module, a function of tensors or a torch.export.ExportedProgram")
+    module = given if isinstance(given, torch.nn.Module) else _as_module(given)
+    exported = torch_private.quietly(lambda: torch.export.export(module, tuple(args), dict(kwargs), strict=False))
+    return exported, _argument_names(module)
+
+
+def _as_module(function: Callable[..., Any]) -> torch.nn.Module:
+    module = torch.nn.Module()
+    module.forward = function
+    return module
+
+
+def _argument_names(module: torch.nn.Module) -> tuple[str, ...]:
+    """The names of the arguments that may be given by place, as far as Python knows."""
+    try:
+        parameters = inspect.signature(module.forward).parameters.values()
+    except (TypeError, ValueError):
+        return ()
+    return tuple(p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
+
+
+def _is_of_gradients(node: torch.fx.Node) -> bool:
+    """Whether a node says of gradients what its value does not."""
+    name = torch_graph.name_of(node.target)
+    if name == "embedding.default":
+        return len(node.args) > 2 and node.args[2:3] != (-1,)  # no gradient for the padding
+    return name.startswith(("detach", "wrap_with_set_grad_enabled", "linalg_vector_norm"))
+
+
+_DECOMPOSED = ("col2im", "grid_sampler_2d", "im2col", "native_group_norm_backward", "native_layer_norm_backward",
+               "upsample_bicubic2d", "upsample_bilinear2d", "upsample_nearest2d")
+"""Core operators for which torch itself says what they are in others."""
+
+
+@functools.cache
+def _table() -> dict[Any, Any]:
+    """torch's decompositions to core operators, and of core operators into others, of all that has no rule."""
+    operators = [getattr(packet, overload) for name in _DECOMPOSED for packet in (getattr(torch.ops.aten, name),)
+                 for overload in packet.overloads() if overload != "out"]
+    found = {**torch.export.default_decompositions(), **torch_private.decompositions(*operators)}
+    return {target: way for target, way in found.items() if torch_graph.name_of(target) not in RULES}
+
+
+class _Import:
+    """An exported program on its way to a computation."""
+
+    def __init__(self, exported: Any, name: str, names: Sequence[str], by_arguments: bool):
+        self._core = torch_private.quietly(lambda: exported.run_decompositions(dict(_table())))
+        self._name, self._names, self._by_arguments = name, tuple(names), by_arguments
+        signature = self._core.graph_signature
+        kinds = {InputKind.PARAMETER, InputKind.BUFFER}
+        self._weights = [spec for spec in signature.input_specs if spec.kind in kinds]
+        self._given = [spec for spec in signature.input_specs if spec.kind is InputKind.USER_INPUT]
+        self._outputs = signature.output_specs
+
+        nodes = [node for module in exported.graph_module.modules() if isinstance(module, torch.fx.GraphModule)
+                 for node in module.graph.nodes if node.op == "call_function"]
+        self._lost = tuple(dict.fromkeys(torch_graph.name_of(node.target) for node in nodes if _is_of_gradients(node)))
+
+    def function(self) -> TorchFunction:
+        torch_graph.check(self._core.graph)
+        in_tree, signature, order = self._arguments()
+        builder = XlaBuilder(self._name)
+        inputs = self._inputs(builder, in_tree, signature, order)
+        graph = self._core.graph_module
+        results = torch_graph.build(builder, graph.graph, inputs, lambda name: functools.reduce(getattr, name.split("."), graph))
+        out_tree, leaves = self._results(results)
+        whole = leaves[0] if out_tree.kind is Kind.LEAF else builder.add(control.tuple_, leaves)
+        weights = _nested({spec.target: self._weight(spec) for spec in self._weights}) if self._by_arguments else {}
+        buffers = [spec.target for spec in self._weights if spec.kind is InputKind.BUFFER] if self._by_arguments else []
+        places = {name: k for k, name in enumerate(self._parameters())}
+        computation = builder.build(whole)
+        if self._lost:
+            computation.entry.derivatives = Lost(self._lost, "a module that torch exported")
+        return TorchFunction(computation, in_tree, out_tree, signature, [places[name] for name in order],
+                             weights, buffers, self._replaced())
+
+    # ---- arguments
+
+    def _parameters(self) -> list[str]:
+        """The placeholders that are the program's parameters."""
+        held = [spec.arg.name for spec in self._weights] if self._by_arguments else []
+        return held + [spec.arg.name for spec in self._given if isinstance(spec.arg, TensorArgument)]
+
+    def _arguments(self) -> tuple[Structure, Signature, list[str]]:
+        """The form of the arguments, how they are called, and the placeholder of each leaf."""
+        args, kwargs = torch_private.pytree.tree_unflatten([spec.arg for spec in self._given], self._core.call_spec.in_spec)
+        first = 1 if self._by_arguments and self._weights else 0
+        static: list[tuple[int | str, Static]] = [
+            (k + first, Static(a.value)) for k, a in enumerate(args) if _is_static(a)]
+        static += [(name, Static(a.value)) for name, a in kwargs.items() if _is_static(a)]
+        args = [_without_nones(a) for a in args if not _is_static(a)]
+        kwargs = {name: _without_nones(a) for name, a in kwargs.items() if not _is_static(a)}
+        names = self._names
+        if first:
+            args.insert(0, _nested({spec.target: spec.arg for spec in self._weights}))
+            names = ("weights", *names)
+        tree = (tuple(args), kwargs)
+        in_tree = Structure.of(tree)
+        return in_tree, Signature(names, tuple(static)), [_name(leaf) for leaf in in_tree.flatten(tree)]
+
+    def _inputs(self, builder: XlaBuilder, in_tree: Structure, signature: Signature, order: Sequence[str]) -> dict[str, Any]:
+        """A value for each placeholder."""
+        nodes = {node.name: node for node in self._core.graph.nodes if node.op == "placeholder"}
+        places = dict(zip(order, in_tree.paths(), strict=True))
+        inputs: dict[str, Any] = {}
+        for number, name in enumerate(self._parameters()):
+            written = _written(signature, places[name])
+            parameter = builder.parameter(number, torch_graph.shape_of(nodes[name].meta["val"], name), name)
+            parameter.instruction.common["metadata"] = {"op_name": written}
+            inputs[name] = parameter
+        for spec in self._core.graph_signature.input_specs:
+            if spec.arg.name in inputs:
+                continue
+            if spec.kind is InputKind.USER_INPUT:
+                inputs[spec.arg.name] = spec.arg.value
+            elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
+                inputs[spec.arg.name] = torch_graph.constant(builder, self._weight(spec), str(spec.target))
+            else:
+                raise UnsupportedError("the program takes what is no tensor", subject="from_torch", got=spec.kind.name)
+        return inputs
+
+    def _weight(self, spec: Any) -> torch.Tensor:
+        held, constants = self._core.state_dict, self._core.constants
+        return held[spec.target] if spec.target in held else constants[spec.target]
+
+    # ---- results
+
+    def _replaced(self) -> list[str]:
+        return [str(spec.target) for spec in self._outputs if spec.kind is OutputKind.BUFFER_MUTATION]
+
+    def _results(self, results: Sequence[Any]) -> tuple[Structure, list[XlaOp]]:
+        """The form of the result, and its leaves."""
+        own, after = [], {}
+        for spec, result in zip(self._outputs, results, strict=True):
+            if spec.kind is OutputKind.BUFFER_MUTATION:
+                after[str(spec.target)] = _Leaf(result)
+            elif spec.kind is OutputKind.USER_OUTPUT:
+                own.append(None if _is_none(spec.arg) else _Leaf(result))
+            else:
+                raise UnsupportedError("the module writes into its arguments", subject="from_torch", got=str(spec.target),
+                                       expected="results alone", hint="clone the argument before it is written into")
+        tree = torch_private.pytree.tree_unflatten(own, self._core.call_spec.out_spec)
+        tree = (tree, _nested(after)) if after else tree
+        structure = Structure.of(tree)
+        leaves = structure.flatten(tree)
+        for leaf in leaves:
+            if not isinstance(leaf, _Leaf) or not isinstance(leaf.value, XlaOp):
+                found = leaf.value if isinstance(leaf, _Leaf) else leaf
+                raise UnsupportedError("a result is no tensor", subject="from_torch", got=repr(found)[:80],
+                                       expected=_TENSORS)
+        return structure, [leaf.value for leaf in leaves]
+
+
+_TENSORS = "tensors in tuples, lists and dicts"
+
+
+class _Leaf:
+    """A result as a leaf, whatever it is."""
+
+    def __init__(self, value: Any):
+        self.value = value
+
+
+def _is_static(argument: Any) -> bool:
+    """Whether an argument is a constant of the program. None is a tree without leaves."""
+    return isinstance(argument, ConstantArgument) and argument.value is not None
+
+
+def _without_nones(tree: Any) -> Any:
+    return torch_private.pytree.tree_map(lambda leaf: None if _is_none(leaf) else leaf, tree)
+
+
+def _is_none(argument: Any) -> bool:
+    return isinstance(argument, ConstantArgument) and argument.value is None
+
+
+def _name(leaf: Any) -> str:
+    if not isinstance(leaf, TensorArgument):
+        kind = type(leaf.value if isinstance(leaf, ConstantArgument) else leaf).__name__
+        raise UnsupportedError("an argument holds what is no tensor", subject="from_torch", got=kind,
+                               expected=_TENSORS, hint="numbers may be arguments of their own")
+    return leaf.name
+
+
+def _nested(leaves: Mapping[str, Any]) -> dict[str, Any]:
+    """The tree of dicts whose leaves have these names, at whose dots it divides."""
+    tree: dict[str, Any] = {}
+    for name, leaf in leaves.items():
+        *groups, last = name.split(".")
+        functools.reduce(lambda inner, group: inner.setdefault(group, {}), groups, tree)[last] = leaf
+    return tree
+
+
+def _written(signature: Signature, place: Path) -> str:
+    """A parameter's place as JAX writes it: ``weights['layer1']['0']['bias']``."""
+    names, first = signature.traced_names(), place[1]
+    argument = names[first] if place[0] == 0 and first < len(names) else first if isinstance(first, str) else f"arg{first}"
+    return argument + "".join(f"[{step!r}]" for step in place[2:])
