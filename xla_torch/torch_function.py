@@ -17,10 +17,11 @@ from .aten.table import RULES
 from .builder import XlaBuilder
 from .computation import XlaComputation
 from .errors import InvalidArgument, UnsupportedError
-from .hlo.derivatives import Lost
+from .hlo.derivatives import Derivatives, Lost
 from .hlo_builder import XlaOp
 from .opcodes import control
 from .signatures import Signature
+from .torch_derivatives import Graph, Input, TorchDerivatives
 from .tree_function import JaxFunction
 from .tree_nodes import Kind, Static
 from .trees import Path, Structure
@@ -39,12 +40,16 @@ class TorchFunction(JaxFunction):
         super().__init__(computation, in_tree, out_tree, signature, places, narrows=False)
         self.weights, self.buffers, self.replaced = weights, tuple(buffers), tuple(replaced)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TorchFunction, (self.computation, self.in_tree, self.out_tree, self.signature, self.places, self.weights,
+                               self.buffers, self.replaced)
+
     def __repr__(self) -> str:
         return super().__repr__().replace("JaxFunction", "TorchFunction", 1)
 
 
 def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["arguments", "constants"] = "arguments",
-               **example_kwargs: Any) -> TorchFunction:
+               derivatives: Literal["torch", "xla"] = "torch", **example_kwargs: Any) -> TorchFunction:
     """Export a PyTorch module or function (or take a `torch.export.ExportedProgram`) and return it as a computation.
 
     Only shapes and dtypes of the tensors among the examples count; numbers, strings and the like are part of the program. A
@@ -60,14 +65,15 @@ def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["ar
     tree of these buffers as they are afterwards.
 
     Raises UnsupportedError, which names all of them, for operators that XLA has nothing for; what torch.export raises passes
-    through. Checks of values that the module makes are left out. Its gradients are those of its ops: where the module says
-    otherwise (`detach`, `torch.no_grad`, an embedding's padding), that is said when they are asked for (LostDerivatives).
+    through. Checks of values that the module makes are left out. Derivatives are those that torch has of the exported program,
+    with all that `detach`, `torch.no_grad` and an embedding's padding say: they are traced when they are first asked for. With
+    ``derivatives="xla"`` they are those of its ops, and where the module says otherwise there is a warning (LostDerivatives).
     """
     if weights not in ("arguments", "constants"):
         raise InvalidArgument("no such choice of weights", subject="from_torch", got=repr(weights),
                               expected='"arguments" or "constants"')
     exported, names = _exported(module_or_function, example_args, example_kwargs)
-    return _Import(exported, _title(module_or_function), names, weights == "arguments").function()
+    return _Import(exported, _title(module_or_function), names, weights == "arguments", derivatives).function()
 
 
 def _title(given: Any) -> str:
@@ -120,19 +126,22 @@ _DECOMPOSED = ("col2im", "grid_sampler_2d", "im2col", "native_group_norm_backwar
 
 
 @functools.cache
-def _table() -> dict[Any, Any]:
-    """torch's decompositions to core operators, and of core operators into others, of all that has no rule."""
+def _decompositions() -> tuple[dict[Any, Any], dict[Any, Any]]:
+    """torch's decompositions of all that has no rule: to core operators, and of core operators into others. The latter come
+    before autograd, whose operators for the way back have none."""
     operators = [getattr(packet, overload) for name in _DECOMPOSED for packet in (getattr(torch.ops.aten, name),)
                  for overload in packet.overloads() if overload != "out"]
-    found = {**torch.export.default_decompositions(), **torch_private.decompositions(*operators)}
-    return {target: way for target, way in found.items() if torch_graph.name_of(target) not in RULES}
+    first = torch_private.decompositions(*operators)
+    found = {**torch.export.default_decompositions(), **first}
+    return {target: way for target, way in found.items() if torch_graph.name_of(target) not in RULES}, first
 
 
 class _Import:
     """An exported program on its way to a computation."""
 
-    def __init__(self, exported: Any, name: str, names: Sequence[str], by_arguments: bool):
-        self._core = torch_private.quietly(lambda: exported.run_decompositions(dict(_table())))
+    def __init__(self, exported: Any, name: str, names: Sequence[str], by_arguments: bool, derivatives: str):
+        self._exported, self._derivatives = exported, derivatives
+        self._core = torch_private.quietly(lambda: exported.run_decompositions(dict(_decompositions()[0])))
         self._name, self._names, self._by_arguments = name, tuple(names), by_arguments
         signature = self._core.graph_signature
         kinds = {InputKind.PARAMETER, InputKind.BUFFER}
@@ -157,10 +166,30 @@ class _Import:
         buffers = [spec.target for spec in self._weights if spec.kind is InputKind.BUFFER] if self._by_arguments else []
         places = {name: k for k, name in enumerate(self._parameters())}
         computation = builder.build(whole)
-        if self._lost:
-            computation.entry.derivatives = Lost(self._lost, "a module that torch exported")
+        computation.entry.derivatives = self._own_derivatives(computation)
         return TorchFunction(computation, in_tree, out_tree, signature, [places[name] for name in order],
                              weights, buffers, self._replaced())
+
+    # ---- derivatives
+
+    def _own_derivatives(self, computation: XlaComputation) -> Derivatives | Lost | None:
+        if self._derivatives == "torch" and all(s.element_type.is_floating or not s.element_type.is_differentiable for s in (
+                *computation.program_shape.parameters, *computation.program_shape.result.leaves())):
+            return TorchDerivatives(computation.program.canonical, self._graph(), self._lost, _decompositions)
+        return Lost(self._lost, "a module that torch exported") if self._lost else None
+
+    def _graph(self) -> Graph:
+        """The program as torch exported it, before it was decomposed."""
+        module, parameters = self._exported.graph_module, self._parameters()
+        nodes = [node for node in module.graph.nodes if node.op == "placeholder"]
+        inputs = []
+        for node, spec in zip(nodes, self._exported.graph_signature.input_specs, strict=True):
+            value, held = node.meta["val"], spec.kind is not InputKind.USER_INPUT
+            number = parameters.index(node.name) if node.name in parameters else None
+            active = number is not None and spec.target not in self._replaced() and value.is_floating_point()
+            tensor = self._weight(spec) if held and number is None else None
+            inputs.append(Input(value, number, tensor, active, spec.kind is InputKind.BUFFER))
+        return Graph(module, inputs, self._order)
 
     # ---- arguments
 
@@ -221,9 +250,9 @@ class _Import:
         own, after = [], {}
         for spec, result in zip(self._outputs, results, strict=True):
             if spec.kind is OutputKind.BUFFER_MUTATION:
-                after[str(spec.target)] = _Leaf(result)
+                after[str(spec.target)] = _Leaf(result, None)
             elif spec.kind is OutputKind.USER_OUTPUT:
-                own.append(None if _is_none(spec.arg) else _Leaf(result))
+                own.append(None if _is_none(spec.arg) else _Leaf(result, len(own)))
             else:
                 raise UnsupportedError("the module writes into its arguments", subject="from_torch", got=str(spec.target),
                                        expected="results alone", hint="clone the argument before it is written into")
@@ -236,6 +265,7 @@ class _Import:
                 found = leaf.value if isinstance(leaf, _Leaf) else leaf
                 raise UnsupportedError("a result is no tensor", subject="from_torch", got=repr(found)[:80],
                                        expected=_TENSORS)
+        self._order = [leaf.number for leaf in leaves]
         return structure, [leaf.value for leaf in leaves]
 
 
@@ -243,10 +273,10 @@ _TENSORS = "tensors in tuples, lists and dicts"
 
 
 class _Leaf:
-    """A result as a leaf, whatever it is."""
+    """A result as a leaf, whatever it is, and which of the module's own results it is."""
 
-    def __init__(self, value: Any):
-        self.value = value
+    def __init__(self, value: Any, number: int | None):
+        self.value, self.number = value, number
 
 
 def _is_static(argument: Any) -> bool:

@@ -21,8 +21,10 @@ from typing import Any
 
 import torch
 import torch.distributed
+import torch.fx.experimental.proxy_tensor
 import torch.fx.graph_module
 from torch.autograd import forward_ad
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from .errors import MissingDependency
 
@@ -244,3 +246,36 @@ def quietly(export: Callable[[], Any]) -> Any:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)` is deprecated", FutureWarning)
         return export()
+
+
+# ------------------------------------------------------------------------------------------------ graphs of derivatives
+
+make_fx: Callable[..., Any] = private(torch.fx.experimental.proxy_tensor, "make_fx")
+
+
+def stand_in(like: torch.Tensor) -> torch.Tensor:
+    """A tensor without data beside one."""
+    with like.fake_mode:  # pyright: ignore[reportAttributeAccessIssue]
+        return torch.empty_like(like, requires_grad=False)
+
+
+def traced(function: Callable[..., Any], values: list[Any], decompositions: dict[Any, Any]) -> torch.fx.GraphModule:
+    """The graph of a function of these values, stand-ins and constants, in operators without side effects. Attention is what it
+    is in products and a softmax: operators of a kernel's own are no core operators."""
+    mode = next(v.fake_mode for v in values if hasattr(v, "fake_mode"))
+    tensors = [v.detach() if isinstance(v, torch.Tensor) else v for v in values]
+    with mode, torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
+        graph = make_fx(torch.func.functionalize(function), decomposition_table=decompositions)(*tensors)
+    graph.graph.eliminate_dead_code()
+    return graph
+
+
+class Decomposing(torch.fx.Interpreter):
+    """What runs a graph with some operators as what they are in others."""
+
+    def __init__(self, module: torch.fx.GraphModule, decompositions: dict[Any, Any]):
+        super().__init__(module)
+        self._ways = decompositions
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        return super().call_function(self._ways.get(target, target), args, kwargs)

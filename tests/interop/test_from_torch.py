@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import math
+import pickle
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ from torch.utils import _pytree as pytree
 
 import xla_torch
 from support.oracle import needs_xla, run_xla
-from xla_torch.errors import InvalidArgument, LostDerivatives, UnsupportedError
+from xla_torch.errors import DifferentiationError, InvalidArgument, LostDerivatives, UnsupportedError
 from xla_torch.nn import XlaModule
 
 
@@ -103,7 +105,7 @@ def assert_close(found: Any, expected: Any, tolerance: float = 2e-5) -> None:
     torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
 
 
-EACH = ["gpt", *(pytest.param(name, marks=pytest.mark.slow) for name in ("residual", "lstm"))]
+EACH = ["lstm", *(pytest.param(name, marks=pytest.mark.slow) for name in ("residual", "gpt"))]
 
 
 @pytest.mark.parametrize("name", EACH)
@@ -174,6 +176,7 @@ def test_a_function_is_called_as_it_was():
         ours(a, tree=tree | {"z": [torch.randn(4)]})
 
 
+@pytest.mark.slow
 def test_an_exported_program_is_taken_as_it_is():
     model, x = made("lstm")
     ours = xla_torch.from_torch(torch.export.export(model, (x,)))
@@ -198,10 +201,104 @@ def test_what_is_refused(function: Any, error: type[Exception], words: str):
         xla_torch.from_torch(function, torch.randn(3))
 
 
-def test_a_gradient_that_the_module_cuts_is_said():
-    ours = xla_torch.from_torch(lambda x: x.detach() * x, torch.randn(3))
-    with pytest.warns(LostDerivatives, match="detach"):
-        ours(torch.randn(3, requires_grad=True)).sum().backward()
+# ------------------------------------------------------------------------------------------- derivatives
+
+
+def cut(x: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        y = x.sin()
+    return y * x + x.detach() * x.square()
+
+
+TIED = torch.tensor([[0.0, 1.0, 1.0], [-1.0, 0.5, 0.0]])
+GRADIENTS: dict[str, tuple[Any, list[torch.Tensor]]] = {
+    "cut": (cut, [TIED]),
+    "at ties and bounds": (lambda x: (x.clamp(0, 1), x.amax(1), x.max(0).values, F.relu(x), F.hardtanh(x, 0, 1), x.abs(),
+                                      torch.maximum(x, x.flip(0)), x.sort(1).values, F.elu(x), F.leaky_relu(x)), [TIED]),
+    "norm at 0": (lambda x: (x.norm(dim=1), x.norm(1), x.norm(3)), [torch.zeros(2, 3)]),
+    "padding": (lambda w, at: F.embedding(at, w, padding_idx=1), [torch.randn(4, 3), torch.tensor([0, 1, 1, 3])]),
+    "upsample": (lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), [torch.randn(1, 2, 3, 3)]),
+    "grid": (lambda x, g: F.grid_sample(x, g, align_corners=False), [torch.randn(1, 2, 3, 3), torch.rand(1, 2, 2, 2) - 0.5]),
+    "attention": (lambda q, k: F.scaled_dot_product_attention(q, k, k, is_causal=True), [torch.randn(1, 2, 3, 4),
+                                                                                       torch.randn(1, 2, 3, 4)]),
+    "indices": (lambda x, at: x[at, at.flip(0)] + x.gather(0, at[None]).sum(), [torch.randn(4, 4), torch.tensor([0, 3, 3])]),
+    "norms": (lambda x, w: (F.layer_norm(x, [4], w), F.group_norm(x, 1, w[:3]),
+                            F.batch_norm(x, None, None, w[:3], training=True)),
+              [torch.randn(2, 3, 4), torch.randn(4)]),
+    "pools": (lambda x: (F.max_pool2d(x, 2).square(), F.avg_pool2d(x, 3, 2, 1, True, False), F.adaptive_avg_pool2d(x, 3)),
+              [torch.randn(1, 2, 5, 5)]),
+    "convolutions": (lambda x, w: (F.conv2d(x, w, stride=2).tanh(), F.conv_transpose2d(x, w.transpose(0, 1), stride=2).tanh()),
+                     [torch.randn(1, 2, 4, 4), torch.randn(3, 2, 2, 2)]),
+}
+
+
+@pytest.mark.parametrize("name", [
+    *(quick := ["cut", "norm at 0", "padding", "indices"]),
+    *(pytest.param(name, marks=pytest.mark.slow) for name in GRADIENTS if name not in quick)])
+def test_gradients_are_those_of_torch(name: str):
+    function, arguments = GRADIENTS[name]
+    ours = xla_torch.from_torch(function, *arguments)
+    found = []
+    for called in (ours, function):
+        given = [a.clone().requires_grad_() if a.is_floating_point() else a for a in arguments]
+        loss_of(called(*given)).backward()
+        found.append([g.grad for g in given])
+    assert_close(*found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["norms", "pools", "convolutions"])
+def test_second_derivatives(name: str):
+    function, arguments = GRADIENTS[name]
+    ours = xla_torch.from_torch(function, *arguments)
+    found = []
+    for called in (ours, function):
+        given = [a.clone().requires_grad_() for a in arguments]
+        first = torch.autograd.grad(loss_of(called(*given)), given, create_graph=True)
+        found.append(torch.autograd.grad(loss_of([g.square() for g in first]), given))
+    assert_close(found[0], found[1], 2e-4)
+
+
+def test_derivatives_forward_and_after_a_pickle():
+    ours = xla_torch.from_torch(cut, TIED)
+    x, t = torch.randn(2, 3), torch.randn(2, 3)
+    expected = (x.sin() + 2 * x * x) * t
+    forward: Any = xla_torch.jvp(ours)
+    assert_close(forward(x, t)[1], expected)
+    again = pickle.loads(pickle.dumps(ours))
+    again(x.requires_grad_()).backward(t)
+    assert_close(x.grad, expected)
+    assert {*again.weights} == {*ours.weights}
+
+
+def test_buffers_have_gradients_where_torch_has_them():
+    class Scaled(nn.Module):
+        def __init__(self, inner: nn.Module):
+            super().__init__()
+            self.inner = inner
+            self.register_buffer("factor", torch.tensor(2.0))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return (self.inner(x) * self.factor).sum()
+
+    x = torch.randn(2, 3)
+    plain = xla_torch.from_torch(Scaled(nn.Tanh()), x)
+    assert_close(xla_torch.grad(plain, 0)(plain.weights, x)["factor"], x.tanh().sum())
+    normed = xla_torch.from_torch(Scaled(nn.BatchNorm1d(3)).eval(), x)
+    held = copy.deepcopy(normed.weights)
+    held["inner"]["running_mean"].requires_grad_()
+    with pytest.raises(DifferentiationError, match="no derivative with respect to the buffer b_inner_running_mean"):
+        normed(held, x).backward()
+    assert_close(xla_torch.grad(normed, 1)(normed.weights, x), torch.full((2, 3), 2 / math.sqrt(1 + 1e-5)))
+
+
+def test_derivatives_of_the_ops_say_what_they_do_not_know():
+    ours = xla_torch.from_torch(cut, TIED, derivatives="xla")
+    with pytest.warns(LostDerivatives, match=r"wrap_with_set_grad_enabled, detach"):
+        ours(torch.randn(2, 3, requires_grad=True)).sum().backward()
+    again = xla_torch.from_torch(cut, TIED)
+    with pytest.warns(LostDerivatives, match="the way back"):
+        torch.autograd.grad(again(x := torch.randn(2, 3, requires_grad=True)).sum(), x, create_graph=True)[0].sum().backward()
 
 
 def test_names_survive_in_the_text():

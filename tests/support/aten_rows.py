@@ -275,6 +275,8 @@ def _networks() -> dict[str, list[Row]]:
                                                  (line, None, None, *stats, 0.1, 1e-3)],
         "_native_batch_norm_legit_functional": [(image, floats(4), floats(4, seed=1), *stats, True, 0.1, 1e-5),
                                                 (image, None, None, *stats, False, 0.1, 1e-5)],
+        "native_batch_norm": [(image, floats(4), floats(4, seed=1), *(s.clone() for s in stats), True, 0.1, 1e-5),
+                              (image, None, None, *stats, False, 0.1, 1e-5)],
         "native_layer_norm": [(floats(2, 3, 4), [4], floats(4), floats(4, seed=1), 1e-5),
                               (floats(2, 3, 4), [3, 4], None, None, 1e-3),
                               (floats(2, 3, 8, dtype=BF16), [8], floats(8, dtype=BF16), floats(8, dtype=BF16), 1e-5)],

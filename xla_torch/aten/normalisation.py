@@ -67,6 +67,15 @@ def _batch_norm_inference(input: XlaOp, weight: XlaOp | None, bias: XlaOp | None
     return [out, _empty(input, result[1]), _empty(input, result[2])]
 
 
+@rule("native_batch_norm")
+def _batch_norm(input: XlaOp, weight: XlaOp | None, bias: XlaOp | None, running_mean: XlaOp | None, running_var: XlaOp | None,
+                training: bool, momentum: float, eps: float, result: Sequence[Shape]) -> list[XlaOp]:
+    """What it writes into the running statistics is left out: graphs of derivatives have it, where nobody reads them."""
+    if training or running_mean is None or running_var is None:
+        return _batch_norm_no_stats(input, weight, bias, training, eps, momentum, result)
+    return _batch_norm_inference(input, weight, bias, running_mean, running_var, eps, momentum, result)
+
+
 @rule("_native_batch_norm_legit_functional")
 def _batch_norm_functional(input: XlaOp, weight: XlaOp | None, bias: XlaOp | None, running_mean: XlaOp, running_var: XlaOp,
                            training: bool, momentum: float, eps: float, result: Sequence[Shape]) -> list[XlaOp]:
