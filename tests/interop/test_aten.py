@@ -65,7 +65,7 @@ def agree(name: str, found: Any, expected: Any) -> None:
 
 
 @pytest.mark.parametrize(("name", "last"), [
-    *((name, 2) for name in sorted(ROWS)), *(pytest.param(name, None, marks=pytest.mark.slow) for name in sorted(ROWS))])
+    *((name, 1) for name in sorted(ROWS)), *(pytest.param(name, None, marks=pytest.mark.slow) for name in sorted(ROWS))])
 def test_a_rule_gives_what_torch_gives(name: str, last: int | None):
     for number, row in enumerate(ROWS[name][:last]):
         expected, tensors, graph = call(name, row)
