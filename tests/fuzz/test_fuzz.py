@@ -5,17 +5,23 @@ from __future__ import annotations
 import os
 import signal
 from multiprocessing.connection import Connection
+from pathlib import Path
 
 import pytest
 
 from fuzz import fuzz
-from fuzz.mutants import SEEDS, mutant
+from fuzz.mutants import DATA, SEEDS, mutant
 
 
 @pytest.mark.parametrize("kind", SEEDS)
 def test_mutants_are_programs_or_house_errors(kind: str) -> None:
     found = {number: fuzz.tried(fuzz.READ[kind], mutant(kind, number)) for number in range(25)}
     assert not {number: what for number, what in found.items() if what is not None}
+
+
+@pytest.mark.parametrize("path", sorted((DATA / "crashers").iterdir()), ids=lambda p: p.name)
+def test_what_was_found_once_stays_mended(path: Path) -> None:
+    assert fuzz.tried(fuzz.READ[path.stem.split("-")[0]], path.read_bytes()) is None
 
 
 @pytest.mark.parametrize("kind", SEEDS)

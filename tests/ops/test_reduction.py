@@ -85,6 +85,20 @@ def test_an_init_value_counts_once(text, step, init):
 
 
 @needs_xla
+@pytest.mark.parametrize(("text", "step"),
+                         [("s32", "multiply"), ("u64", "maximum"), ("s64", "and"), ("s4", "multiply"), ("u8", "xor")])
+@pytest.mark.parametrize("reduced", [[1], [0, 1, 2]])
+def test_an_array_of_one_number(text, step, reduced):
+    """What is reduced and what it begins with are known before the program runs."""
+    dims = without((4, 3, 2), reduced)
+    shape, whole = shape_text(text, dims), shape_text(text, (4, 3, 2))
+    braces = ",".join(map(str, reduced))
+    agree(module(binary_region(text, step), entry(
+        [], f"c = {text}[] constant(3)", f"x = {whole} broadcast(c), dimensions={{}}",
+        f"r = {shape} reduce(x, c), dimensions={{{braces}}}, to_apply=reducer")))
+
+
+@needs_xla
 @pytest.mark.parametrize("step", ["add", "maximum", "and", "ROOT c = T[] copy(a)"])
 @pytest.mark.parametrize(("dims", "reduced"), [((2, 0), [1]), ((2, 0), [0]), ((0,), [0]), ((0, 3), [1])])
 def test_reducing_nothing_gives_the_init_value(step, dims, reduced):

@@ -160,8 +160,9 @@ class Tracer(Evaluator):
         return self._as_number(result, instruction.shape) if isinstance(result, torch.Tensor) else result
 
     def _as_number(self, value: torch.Tensor, shape: Shape) -> Value:
-        """A constant integer as a number, which other ops then know: an element of a table of constants, for one."""
-        if shape.rank or not shape.element_type.is_integral or value.device.type != "cpu":
+        """A constant integer as a number, which other ops then know: an element of a table of constants, for one. A region of
+        scalars may run on arrays, which are none."""
+        if shape.rank or value.ndim or not shape.element_type.is_integral or value.device.type != "cpu":
             return value
         array = numerics.numpy_from_storage(value, shape.element_type)
         return Splat(numerics.number_from_numpy(array[()], shape.element_type))

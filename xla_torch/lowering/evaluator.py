@@ -278,6 +278,8 @@ def _normalise(result: Value, shape: Shape) -> Value:
     """A body's result on the grid of its type."""
     if shape.is_tuple:
         return mapped(lambda own, leaf: _normalise(leaf, own), shape, result)
+    if isinstance(result, Splat):  # a number out of a region, whose own instructions have put it there
+        return result
     return numerics.normalise(result, shape.element_type) if shape.element_type.is_narrow else result
 
 

@@ -24,7 +24,7 @@ from ..shape import Shape
 from . import rules  # noqa: F401  (fills the table)
 from .annotations import SHARDING, frontend_of, sharding_of
 from .calls import body_of, callees, computes_sizes, convert_written
-from .headers import header_of, parameter_attributes
+from .headers import attributes_of_each, header_of, parameter_attributes
 from .scope import Program, Scope, only_block
 from .shardy import of_argument, results_of
 from .tilings import meshes_of
@@ -180,8 +180,7 @@ def _module(operation: Operation, program: Program, entry: str, shapes: Sequence
 
 def _root(scope: Scope, function: Operation, results: Sequence[XlaOp]) -> XlaOp:
     """The results, in a tuple where they are not one, with their shardings."""
-    given: Any = function.attributes.get("res_attrs") or ()
-    given = [a if isinstance(a, dict) else {} for a in given or [{}] * len(results)]
+    given = attributes_of_each(function, "res_attrs", len(results))
     results = results_of(scope, results, given)
     shardings = [sharding_of(a[SHARDING]) if SHARDING in a else of_argument(a, scope.program.meshes)[1] for a in given]
     frontend = [{k: v for k, v in frontend_of(a).items() if not k.startswith("xla.sdy.")} for a in given]

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..errors import InvalidArgument
 from ..hlo.mesh_sharding import Mesh
 from ..mlir.ir import Operation
 from ..shape import Shape
@@ -29,9 +30,18 @@ class ParameterAttributes:
 
 def parameter_attributes(function: Operation, meshes: Mapping[str, Mesh]) -> list[ParameterAttributes]:
     """The attributes of a function's arguments. `meshes` are those of Shardy's shardings."""
-    given: Any = function.attributes.get("arg_attrs") or ()
-    arguments = function.regions[0].blocks[0].arguments
-    return [_parameter(a if isinstance(a, dict) else {}, meshes) for a in (*given, *({},) * (len(arguments) - len(given)))]
+    given = attributes_of_each(function, "arg_attrs", len(function.regions[0].blocks[0].arguments))
+    return [_parameter(a, meshes) for a in given]
+
+
+def attributes_of_each(function: Operation, name: str, count: int) -> list[dict[str, Any]]:
+    """What a function says of each of its arguments (``arg_attrs``) or results (``res_attrs``). Raises InvalidArgument where it
+    speaks of another number of them."""
+    given = function.attributes.get(name) or ({},) * count
+    if not isinstance(given, tuple) or len(given) != count:
+        raise InvalidArgument(f"{name} of a function do not fit it", got=given if not isinstance(given, tuple) else len(given),
+                             expected=f"a list of {count} dictionaries", where=function.where)
+    return [a if isinstance(a, dict) else {} for a in given]
 
 
 def _parameter(given: dict[str, Any], meshes: Mapping[str, Mesh]) -> ParameterAttributes:

@@ -17,6 +17,7 @@ from ..errors import InvalidArgument
 from ..hlo.schema import OPS
 from ..mlir.ir import Operation, Symbol, Tensor, Value, walk
 from .attributes import integers
+from .headers import attributes_of_each
 
 Size = int | str
 """A known size, or what an unknown one is in terms of names: ``b``, ``2*b + 1``."""
@@ -134,9 +135,7 @@ def symbols_of(functions: Mapping[str, Operation], entry: str) -> Symbols:
 
 def _names(functions: Mapping[str, Operation], function: Operation) -> Iterator[str]:
     """What arguments are called, where attributes say it."""
-    given = function.attributes.get("arg_attrs") or ()
-    for number in range(len(function.regions[0].blocks[0].arguments)):
-        own = given[number] if number < len(given) and isinstance(given[number], dict) else {}
+    for own in attributes_of_each(function, "arg_attrs", len(function.regions[0].blocks[0].arguments)):
         name = own.get("jax.arg_info") or own.get("mhlo.name") or ""
         yield name if isinstance(name, str) else ""
 
