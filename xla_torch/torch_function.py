@@ -99,7 +99,15 @@ def _exported(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tup
 
 def _as_module(function: Callable[..., Any]) -> torch.nn.Module:
     module = torch.nn.Module()
-    module.forward = function
+    try:
+        inspect.signature(function)
+    except ValueError:  # a function that is built in
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            return function(*args, **kwargs)
+
+        module.forward = forward
+    else:
+        module.forward = function
     return module
 
 
@@ -117,12 +125,12 @@ def _is_of_gradients(node: torch.fx.Node) -> bool:
     name = torch_graph.name_of(node.target)
     if name == "embedding.default":
         return len(node.args) > 2 and node.args[2:3] != (-1,)  # no gradient for the padding
-    return name.startswith(("detach", "wrap_with_set_grad_enabled", "linalg_vector_norm"))
+    return name.startswith(("detach", "wrap_with_set_grad_enabled"))
 
 
-_DECOMPOSED = ("col2im", "grid_sampler_2d", "im2col", "native_group_norm_backward", "native_layer_norm_backward",
-               "upsample_bicubic2d", "upsample_bilinear2d", "upsample_nearest2d")
-"""Core operators for which torch itself says what they are in others."""
+_DECOMPOSED = ("col2im", "grid_sampler_2d", "gru", "im2col", "lstm", "native_group_norm_backward", "native_layer_norm_backward",
+               "upsample_bicubic2d", "upsample_bilinear2d", "upsample_linear1d", "upsample_nearest2d", "upsample_trilinear3d")
+"""Operators for which torch itself says what they are in others, beyond its own choice."""
 
 
 @functools.cache
@@ -256,7 +264,7 @@ class _Import:
             else:
                 raise UnsupportedError("the module writes into its arguments", subject="from_torch", got=str(spec.target),
                                        expected="results alone", hint="clone the argument before it is written into")
-        tree = torch_private.pytree.tree_unflatten(own, self._core.call_spec.out_spec)
+        tree = _plain(torch_private.pytree.tree_unflatten(own, self._core.call_spec.out_spec))
         tree = (tree, _nested(after)) if after else tree
         structure = Structure.of(tree)
         leaves = structure.flatten(tree)
@@ -267,6 +275,15 @@ class _Import:
                                        expected=_TENSORS)
         self._order = [leaf.number for leaf in leaves]
         return structure, [leaf.value for leaf in leaves]
+
+
+def _plain(tree: Any) -> Any:
+    """A tree of results, in which torch's own tuples (``torch.return_types.topk``) are tuples."""
+    if isinstance(tree, dict):
+        return {key: _plain(part) for key, part in tree.items()}
+    if type(tree) in (list, tuple):
+        return type(tree)(map(_plain, tree))
+    return tuple(map(_plain, tree)) if type(tree).__module__ == "torch.return_types" else tree
 
 
 _TENSORS = "tensors in tuples, lists and dicts"

@@ -123,7 +123,7 @@ class _Reading:
         several = isinstance(said, (list, tuple))
         expected = [None if v is None else shape_of(v, f"the result of {name}") for v in said] if several else shape_of(
             said, f"the result of {name}")
-        found = applied(name, self.builder, arguments, defaults, expected)
+        found = applied(name, self.builder, arguments, defaults, expected, _is_plain(node))
         return found if several else found[0]
 
     def _argument(self, given: Any, name: str) -> Any:
@@ -132,6 +132,12 @@ class _Reading:
         if isinstance(given, (list, tuple)):
             return [self._argument(part, name) for part in given]
         return element_type_of(given, name) if isinstance(given, torch.dtype) else given
+
+
+def _is_plain(node: torch.fx.Node) -> bool:
+    """Whether the first tensor that a node takes lies in memory as it stands."""
+    value = node.args[0].meta.get("val") if node.args and isinstance(node.args[0], torch.fx.Node) else None
+    return isinstance(value, torch.Tensor) and value.is_contiguous() and value.storage_offset() == 0
 
 
 def _place(node: torch.fx.Node) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,7 +35,9 @@ def call(name: str, row: tuple[Any, ...]) -> tuple[Any, list[torch.Tensor], torc
         if not isinstance(value, torch.Tensor):
             return value
         tensors.append(value)
-        return graph.placeholder(f"t{len(tensors) - 1}")
+        node = graph.placeholder(f"t{len(tensors) - 1}")
+        node.meta["val"] = value
+        return node
 
     args = torch_private.pytree.tree_map(placeholder, given)
     node = graph.call_function(operator(name), tuple(args), dict(keywords))
@@ -91,6 +94,12 @@ def test_every_core_operator_has_a_rule_or_a_decomposition_or_a_reason():
     assert {*REASONS} - core() == set() == {*REASONS} & {*RULES}
 
 
+def test_the_readme_counts_them():
+    known = core() & ({*RULES} | decomposed() - {*REASONS})
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    assert f"({len(known)} of the {len(core())} core operators" in readme
+
+
 def test_every_rule_has_rows_and_is_one_that_graphs_have():
     assert {name if "." in name else f"{name}.default" for name in ROWS} == {*RULES}
     assert {*RULES} & decomposed() == set()
@@ -98,7 +107,7 @@ def test_every_rule_has_rows_and_is_one_that_graphs_have():
 
 @pytest.mark.parametrize("name", sorted(RULES))
 def test_a_rule_takes_what_its_operator_takes(name: str):
-    takes = {argument.name for argument in torch_private.arguments_of(operator(name))} | {"builder", "result"}
+    takes = {argument.name for argument in torch_private.arguments_of(operator(name))} | {"builder", "result", "is_plain"}
     needed = {n for n, p in inspect.signature(RULES[name]).parameters.items() if p.default is p.empty}
     assert needed <= takes
     assert {*SHOWN[name]}.isdisjoint(WANTED[name])
@@ -107,7 +116,7 @@ def test_a_rule_takes_what_its_operator_takes(name: str):
 def test_arguments_of_no_consequence_are_arguments():
     known = {argument.name for name in RULES for argument in torch_private.arguments_of(operator(name))}
     assert known >= OF_NO_CONSEQUENCE
-    assert {key for name in RULES for key in (*WANTED[name], *SHOWN[name])} <= known | {"builder", "result"}
+    assert {key for name in RULES for key in (*WANTED[name], *SHOWN[name])} <= known | {"builder", "result", "is_plain"}
     assert all(operator(name) is not None for name in NO_VALUES)
 
 

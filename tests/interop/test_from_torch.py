@@ -183,6 +183,15 @@ def test_an_exported_program_is_taken_as_it_is():
     assert_close(ours(ours.weights, x), model(x))
 
 
+@pytest.mark.slow
+def test_builtin_functions_and_their_tuples():
+    x = torch.randn(3, 4)
+    assert_close(xla_torch.from_torch(torch.kron, x, x)(x, x), torch.kron(x, x))
+    assert_close(xla_torch.from_torch(lambda x: {"top": x.topk(2)}, x)(x), {"top": tuple(x.topk(2))})
+    there_and_back = xla_torch.from_torch(lambda x: torch.fft.irfft2(torch.fft.rfft2(x).conj()), x)
+    assert_close(there_and_back(x), torch.fft.irfft2(torch.fft.rfft2(x).conj()))
+
+
 def test_all_operators_without_a_rule_are_named_at_once():
     def function(x: torch.Tensor) -> torch.Tensor:
         return torch.linalg.eigvals(x).abs() + torch.rand(3) + torch.randn(3) + torch.randn(3)
@@ -215,9 +224,10 @@ GRADIENTS: dict[str, tuple[Any, list[torch.Tensor]]] = {
     "cut": (cut, [TIED]),
     "at ties and bounds": (lambda x: (x.clamp(0, 1), x.amax(1), x.max(0).values, F.relu(x), F.hardtanh(x, 0, 1), x.abs(),
                                       torch.maximum(x, x.flip(0)), x.sort(1).values, F.elu(x), F.leaky_relu(x)), [TIED]),
-    "norm at 0": (lambda x: (x.norm(dim=1), x.norm(1), x.norm(3)), [torch.zeros(2, 3)]),
+    "norm at 0": (lambda x: (x.norm(dim=1), x.norm(1), x.norm(3), torch.cdist(x, x)), [torch.zeros(2, 3)]),
     "padding": (lambda w, at: F.embedding(at, w, padding_idx=1), [torch.randn(4, 3), torch.tensor([0, 1, 1, 3])]),
     "upsample": (lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), [torch.randn(1, 2, 3, 3)]),
+    "fold": (lambda x: F.fold(x, (4, 4), 2).square(), [torch.randn(1, 8, 9)]),
     "grid": (lambda x, g: F.grid_sample(x, g, align_corners=False), [torch.randn(1, 2, 3, 3), torch.rand(1, 2, 2, 2) - 0.5]),
     "attention": (lambda q, k: F.scaled_dot_product_attention(q, k, k, is_causal=True), [torch.randn(1, 2, 3, 4),
                                                                                        torch.randn(1, 2, 3, 4)]),

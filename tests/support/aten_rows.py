@@ -45,7 +45,7 @@ _COMPARISONS = "eq ne lt le gt ge"
 
 def rows() -> dict[str, list[Row]]:
     """The calls of each operator."""
-    return {**_pointwise(), **_reductions(), **_views(), **_indexing(), **_networks(), **_creation()}
+    return {**_pointwise(), **_reductions(), **_views(), **_indexing(), **_networks(), **_creation(), **_spectra()}
 
 
 def _pointwise() -> dict[str, list[Row]]:
@@ -141,6 +141,8 @@ def _reductions() -> dict[str, list[Row]]:
         "_softmax": [(cube, 1, False), (cube, -1, False), (TIES, 1, False), (cube.to(BF16), 2, False),
                      (torch.tensor(3.0), 0, False)],
         "_log_softmax": [(cube, 1, False), (TIES, 0, False), (cube.to(BF16), 2, False), (floats(3, 2, dtype=F64), 0, False)],
+        "_cdist_forward": [(floats(2, 4, 3), floats(1, 5, 3), p, None) for p in (2.0, 1.0, 0.0, inf, 3.0)],
+        "_pdist_forward": [(floats(5, 3), 2.0), (floats(5, 3), 1.5), (floats(1, 3), 2.0)],
         "linalg_vector_norm": [(cube,), (cube, 2, [1]), (cube, 1, [0], True), (cube, inf, [1]), (cube, -inf, [2]), (cube, 0, [1]),
                                (cube, 3.5, [1]), (cube.to(BF16), 2, [2]), (cube, 2, [1], {"dtype": F64})],
         "max": every, "min": every,
@@ -179,6 +181,8 @@ def _views() -> dict[str, list[Row]]:
         "cat": [([cube, floats(2, 1, 4)], 1), ([torch.zeros(0), cube, cube], -1), ([WHOLE, SPECIAL],), ([torch.zeros(0)],),
                 ([cube],)],
         "repeat": [(floats(2, 3), [2, 1, 3]), (floats(2), [0]), (torch.tensor(1.0), [2, 2])],
+        "as_strided": [(cube, [2, 2], [3, 5], 1), (floats(7), [3, 3], [2, 1])],
+        "unfold": [(cube, 1, 2, 1), (cube, -1, 3, 2), (floats(7), 0, 2, 3)],
         "constant_pad_nd": [(cube, [1, 2], 0.5), (cube, [1, -1, 0, 2]), (WHOLE, [2, 0], 7), (FLAGS, [1, 1], True)],
         "replication_pad1d": [(floats(2, 3, 5), [2, 3])],
         "reflection_pad1d": [(floats(2, 3, 5), [2, 3]), (floats(3, 5), [0, 4])],
@@ -294,4 +298,17 @@ def _creation() -> dict[str, list[Row]]:
         "empty.memory_format": [([2, 3],)], "empty_strided": [([2, 3], [3, 1])], "empty_permuted": [([2, 3], [0, 1])],
         "new_empty_strided": [(cube, [4], [1])],
         "arange.start_step": [(0, 5), (2, 9, 3), (5, 0, -2), (0.0, 1.0, 0.1), (1, 4, 1, typed), (0, 0)],
+    }
+
+
+def _spectra() -> dict[str, list[Row]]:
+    real, other = floats(2, 3, 6), floats(2, 3, 6, seed=1)
+    pairs = torch.complex(real, other)
+    half = torch.ops.aten._fft_r2c(real, [0, 2], 0, True)
+    return {
+        "complex": [(real, other)], "view_as_real": [(pairs,)], "view_as_complex": [(floats(3, 2),)],
+        "_conj": [(pairs,)], "_conj_physical": [(pairs,)], "conj_physical": [(pairs,), (real,)],
+        "_fft_c2c": [(pairs, [1], 0, True), (pairs, [0, 2], 1, False), (pairs, [2], 2, False), (pairs, [1], 2, True)],
+        "_fft_r2c": [(real, [2], 0, True), (real, [0, 1], 1, True), (real, [1, 2], 2, False)],
+        "_fft_c2r": [(half, [0, 2], 2, 6), (half, [2], 0, 6), (half, [1, 2], 1, 7)],
     }

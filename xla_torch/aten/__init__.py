@@ -14,5 +14,6 @@ from . import (  # noqa: F401  (fill the table)
     pooling,
     reductions,
     sorting,
+    spectra,
     views,
 )

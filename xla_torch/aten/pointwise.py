@@ -15,7 +15,7 @@ from ..hlo_builder import XlaOp
 from ..shape import Shape
 from ..types import PRED, PrimitiveType
 from .table import rule
-from .values import Number, Value, aligned, cast, full, promoted, wide
+from .values import Number, Value, aligned, cast, full, magnitude, promoted, wide
 
 # ------------------------------------------------------------------------------------------- functions of one operand
 
@@ -72,7 +72,7 @@ for _name, _function in {"ceil": ops.Ceil, "floor": ops.Floor, "round": ops.Roun
 
 @rule("abs")
 def _abs(self: XlaOp) -> XlaOp:
-    return self if self.element_type.is_unsigned or self.element_type.is_pred else ops.Abs(self)
+    return self if self.element_type.is_unsigned or self.element_type.is_pred else magnitude(self)
 
 
 @rule("neg")

@@ -11,7 +11,7 @@ from ..shape import Shape
 from ..types import PRED, S64
 from .indexing import taken_along
 from .table import rule
-from .values import cast, full, greatest, iota, least, place, places, reduced, running, summed, wide
+from .values import cast, full, greatest, iota, least, magnitude, place, places, reduced, running, spread, summed, wide
 
 
 @rule("sum.dim_IntList", shown="dtype")
@@ -168,7 +168,7 @@ def _cumprod(self: XlaOp, dim: int, result: Shape) -> XlaOp:
 
 @rule("linalg_vector_norm", shown="dtype")
 def _vector_norm(self: XlaOp, ord: float, dim: Sequence[int] | None, keepdim: bool, result: Shape) -> XlaOp:
-    x = wide(ops.Abs(self))
+    x = wide(magnitude(self))
     x = cast(x, result.element_type) if result.element_type.bits > x.element_type.bits else x
     dims = places(dim, x.shape.rank)
     if ord in (math.inf, -math.inf):
@@ -178,11 +178,42 @@ def _vector_norm(self: XlaOp, ord: float, dim: Sequence[int] | None, keepdim: bo
     elif ord == 1:
         found = summed(x, dims, keepdim)
     elif ord == 2:
-        found = ops.Sqrt(summed(ops.Mul(x, x), dims, keepdim))
+        found = _rooted(summed(ops.Mul(x, x), dims, keepdim), 2)
     else:
-        powers = summed(ops.Pow(x, full(x.builder, ord, x.shape)), dims, keepdim)
-        found = ops.Pow(powers, full(x.builder, 1 / ord, powers.shape))
+        found = _rooted(summed(ops.Pow(x, full(x.builder, ord, x.shape)), dims, keepdim), ord)
     return cast(found, result.element_type)
+
+
+def _rooted(x: XlaOp, degree: float) -> XlaOp:
+    """A root. At 0 its gradient is taken for 0."""
+    zero = ops.Eq(x, 0)
+    inner = ops.Select(zero, full(x.builder, 1, x.shape), x)
+    found = ops.Sqrt(inner) if degree == 2 else ops.Pow(inner, full(x.builder, 1 / degree, x.shape))
+    return ops.Select(zero, full(x.builder, 0 if degree > 0 else math.inf, x.shape), found)
+
+
+@rule("_cdist_forward", shown="compute_mode")
+def _cdist(x1: XlaOp, x2: XlaOp, p: float, result: Shape) -> XlaOp:
+    """The norms of the differences of each row of the one with each row of the other."""
+    *batch, rows, others = result.dimensions
+    width = x1.shape.dimensions[-1]
+    left = ops.Reshape(spread(x1, [*batch, rows, width]), [*batch, rows, 1, width])
+    right = ops.Reshape(spread(x2, [*batch, others, width]), [*batch, 1, others, width])
+    sizes = [*batch, rows, others, width]
+    return _distances(ops.Sub(spread(left, sizes), spread(right, sizes)), p, result)
+
+
+@rule("_pdist_forward")
+def _pdist(self: XlaOp, p: float, result: Shape) -> XlaOp:
+    """The norms of the differences of each row with each later one."""
+    rows = self.shape.dimensions[0]
+    parts = [ops.Sub(spread(ops.SliceInDim(self, k, k + 1, 1, 0), [rows - 1 - k, self.shape.dimensions[1]]),
+                     ops.SliceInDim(self, k + 1, rows, 1, 0)) for k in range(rows - 1)]
+    return _distances(ops.ConcatInDim(self.builder, parts, 0), p, result) if parts else full(self.builder, 0, result)
+
+
+def _distances(difference: XlaOp, p: float, result: Shape) -> XlaOp:
+    return _vector_norm(difference, p, [difference.shape.rank - 1], False, result)
 
 
 @rule("_softmax", shown="half_to_float")
@@ -196,8 +227,7 @@ def _softmax(self: XlaOp, dim: int, result: Shape) -> XlaOp:
 def _log_softmax(self: XlaOp, dim: int, result: Shape) -> XlaOp:
     x = wide(self)
     shifted, _, total = _exponentials(x, dim)
-    spread = ops.BroadcastInDim(ops.Log(total), x.shape.dimensions, range(x.shape.rank))
-    return cast(ops.Sub(shifted, spread), result.element_type)
+    return cast(ops.Sub(shifted, spread(ops.Log(total), x.shape.dimensions)), result.element_type)
 
 
 def _exponentials(x: XlaOp, dim: int) -> tuple[XlaOp, XlaOp, XlaOp]:

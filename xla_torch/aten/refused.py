@@ -4,21 +4,15 @@ _SIZE = "the size of its result depends on values"
 _RANDOM = "it draws from torch's generator; a module in evaluation (`module.eval()`) has no dropout"
 _MEMORY = "it is about memory: strides and storage"
 _SYMBOLS = "it is about sizes that are known at run time only"
-_LATER = "not written yet"
 
 REASONS: dict[str, str] = {
-    "_cdist_forward.default": _LATER,
-    "_embedding_bag.default": _LATER,
-    "_fft_c2r.default": _LATER,
-    "_fft_r2c.default": _LATER,
+    "_embedding_bag.default": "not written yet",
     "_local_scalar_dense.default": "a value becomes a Python number",
     "nonzero.default": _SIZE,
-    "_pdist_forward.default": _LATER,
     "rand.default": _RANDOM,
     "randn.default": _RANDOM,
     "randperm.default": _RANDOM,
     "native_dropout.default": _RANDOM,
-    "as_strided.default": _MEMORY,
     "resize_.default": _MEMORY,
     "sym_is_contiguous.default": _MEMORY,
     "sym_storage_offset.default": _MEMORY,

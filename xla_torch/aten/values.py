@@ -153,6 +153,11 @@ def iota(like: XlaOp, sizes: Sequence[int], dimension: int, element_type: Primit
     return ops.Iota(like.builder, Shape.array(element_type, sizes), dimension)
 
 
+def magnitude(x: XlaOp) -> XlaOp:
+    """The absolute value. Of a real float its gradient at 0 is 0, in the middle of the kink."""
+    return ops.Mul(x, ops.Sign(x)) if x.element_type.is_floating else ops.Abs(x)
+
+
 # ------------------------------------------------------------------------------------------- regions
 
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from .. import functions as ops
+from ..errors import UnsupportedError
 from ..hlo_builder import XlaOp
 from ..shape import Shape
 from ..types import PRED
+from .indexing import indexed
 from .table import rule
 from .values import Number, cast, full, number_for, place, spread
 
@@ -118,6 +122,31 @@ def _diagonal(self: XlaOp, offset: int, dim1: int, dim2: int, result: Shape) -> 
     if not count:
         return ops.SliceInDim(flat, 0, 0, 1, len(outer))
     return ops.SliceInDim(flat, start, start + (count - 1) * (columns + 1) + 1, columns + 1, len(outer))
+
+
+@rule("as_strided")
+def _as_strided(self: XlaOp, size: Sequence[int], stride: Sequence[int], storage_offset: int | None, is_plain: bool) -> XlaOp:
+    """Elements by their places in memory, which are known of an array that lies there as it stands."""
+    at = np.full(size, storage_offset or 0, np.int64)
+    for d, (n, s) in enumerate(zip(size, stride, strict=True)):
+        at += np.arange(n).reshape([-1] + [1] * (len(size) - 1 - d)) * s
+    count = self.shape.element_count
+    if not is_plain or (at.size and at.max() >= count):
+        raise UnsupportedError("what lies in memory beside a tensor, or in another order than it stands", subject="as_strided",
+                               got=f"size {list(size)}, stride {list(stride)}, offset {storage_offset}",
+                               expected=f"places among the {count} elements of a contiguous tensor")
+    return indexed(ops.Reshape(self, [count]), [self.builder.constant(at)])
+
+
+@rule("unfold")
+def _unfold(self: XlaOp, dimension: int, size: int, step: int, result: Shape) -> XlaOp:
+    """Windows along a dimension, whose elements come last."""
+    if not self.shape.rank:
+        return ops.Reshape(self, list(result.dimensions))
+    dim = place(dimension, self.shape.rank)
+    at = np.arange(result.dimensions[dim], dtype=np.int64)[:, None] * step + np.arange(size)
+    found = indexed(self, [*[None] * dim, self.builder.constant(at)])
+    return ops.Transpose(found, [*(d for d in range(found.shape.rank) if d != dim + 1), dim + 1])
 
 
 # ------------------------------------------------------------------------------------------- putting together
