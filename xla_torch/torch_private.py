@@ -104,13 +104,23 @@ def forward_mode_is_on() -> bool:
 
 def does_more_than_compute() -> bool:
     """Whether a call on tensors that do not require grad is more than that: tangents go through it, a transform of torch.func is
-    on, or autocast."""
-    return forward_ad._current_level >= 0 or _any_autocast() or transforms_are_active()
+    on, its calls are written down, or autocast."""
+    return forward_ad._current_level >= 0 or _any_autocast() or is_traced()
 
 
 def is_watched() -> bool:
     """Whether a transform of torch.func or a dispatch mode sees what torch computes."""
     return transforms_are_active() or _current_mode() is not None
+
+
+_mode_of_kind: Callable[[Any], Any] = private(torch, "_C._get_dispatch_mode")
+_PROXIES: Any = private(torch, "_C._TorchDispatchModeKey.PROXY")
+
+
+def is_traced() -> bool:
+    """Whether what torch computes is written down to be done again (make_fx, torch.func.linearize, torch.export), or done for
+    what a transform of torch.func makes of tensors: then nothing may be written over what was read."""
+    return transforms_are_active() or _mode_of_kind(_PROXIES) is not None
 
 
 @contextlib.contextmanager

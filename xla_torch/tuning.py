@@ -74,6 +74,13 @@ BLOCK = 1 << 17
 """Elements of a block: half of it for each of two cores fits a private cache with room for a few intermediates (`constants.py`:
 ten ops on 16 Mi elements take 110 to 140 ms with blocks of 2^14 to 2^20, the differences within what other load makes)."""
 
+PRODUCT_BLOCKED_FROM = 1 << 23
+"""Elements of a product from which it is made block by block with what follows up to the next product, where nothing else reads
+it (`constants.py`)."""
+
+FACTOR_OF_BLOCKS = 1 << 18
+"""Elements up to which a factor, read again for each block, is taken to stay in the cache. Chosen: 1 MiB of float32."""
+
 LARGE_PAGES_FROM = 1 << 23
 """Bytes of a result in blocks from which its memory is asked for in large pages: filling 64 MiB takes 11 ms then, and 26 in pages
 of 4 KiB, most of it until the system has given them."""

@@ -152,6 +152,16 @@ def test_transforms_are_torch_s(name, ours):
     assert_close(TRANSFORMS[name](ours), TRANSFORMS[name](reference))
 
 
+@pytest.mark.parametrize("ours", [lambda: build(dense, (256, 256), (256, 256)), lambda: lambda x, w: ops.Tanh(ops.Dot(x, w))],
+                         ids=["program", "ops"])
+def test_what_is_written_down_writes_over_nothing(ours):
+    """Calls on large arrays write over what is read no more; torch may do again what it has written down, or cannot batch it."""
+    f, x, w = ours(), f64(256, 256).detach() / 16, f64(256, 256, seed=1).detach() / 16
+    assert_close(func.linearize(f, x, w)[1](w, x), func.jvp(reference, (x, w), (w, x))[1])
+    batched = func.vmap(lambda t: func.jvp(lambda x: f(x, w), (x,), (t,))[1])
+    assert_close(batched(torch.stack([x, w])), torch.stack([func.jvp(reference, (x, w), (t, 0 * w))[1] for t in (x, w)]))
+
+
 def test_backward_through_vmap():
     def found(f):
         w = W.clone().requires_grad_()

@@ -41,6 +41,34 @@ def two_sums(size: int) -> Run:
     return lambda: program(x)
 
 
+ATTENTION = """HloModule attention
+most {{ a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT m = f32[] maximum(a, b) }}
+sum {{ a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT s = f32[] add(a, b) }}
+ENTRY e {{
+  q = f32[8,{n},64] parameter(0)
+  k = f32[8,{n},64] parameter(1)
+  v = f32[8,{n},64] parameter(2)
+  s = f32[8,{n},{n}] dot(q, k), lhs_batch_dims={{0}}, rhs_batch_dims={{0}}, lhs_contracting_dims={{2}}, rhs_contracting_dims={{2}}
+  low = f32[] constant(-inf)
+  zero = f32[] constant(0)
+  m = f32[8,{n}] reduce(s, low), dimensions={{2}}, to_apply=most
+  mb = f32[8,{n},{n}] broadcast(m), dimensions={{0,1}}
+  d = f32[8,{n},{n}] subtract(s, mb)
+  x = f32[8,{n},{n}] exponential(d)
+  t = f32[8,{n}] reduce(x, zero), dimensions={{2}}, to_apply=sum
+  tb = f32[8,{n},{n}] broadcast(t), dimensions={{0,1}}
+  p = f32[8,{n},{n}] divide(x, tb)
+  ROOT o = f32[8,{n},64] dot(p, v), lhs_batch_dims={{0}}, rhs_batch_dims={{0}}, lhs_contracting_dims={{2}},
+    rhs_contracting_dims={{1}}
+}}"""
+
+
+def attention(n: int) -> Run:
+    """Eight heads that look at `n` positions."""
+    program, (q, k, v) = parse_hlo(ATTENTION.format(n=n)), torch.randn(3, 8, n, 64)
+    return lambda: program(q, k, v)
+
+
 LOOP = """HloModule loop
 body {{
   t = (s32[], {s}, {s}) parameter(0)
@@ -127,6 +155,8 @@ def counted(words: int) -> Run:
 ENDLESS = 1 << 40
 CASES: dict[str, list[Case]] = {
     "BLOCK": [("ten ops on 16 Mi floats", [1 << k for k in (14, 15, 16, 18, 19, 20)], lambda _: chain(1 << 24))],
+    "PRODUCT_BLOCKED_FROM": [(f"attention at {n} positions", [ENDLESS, 1], lambda _, n=n: attention(n))
+                             for n in (256, 512, 1024, 2048)],
     "BLOCKED_FROM": [(f"ten ops on {n} Ki floats", [ENDLESS, 1], lambda _, n=n: chain(n << 10))
                      for n in (64, 128, 256, 512, 1024, 4096)],
     "LARGE": [(f"four ops on {n} Ki floats", [ENDLESS, 1], lambda _, n=n: two_sums(n << 10)) for n in (4, 16, 32, 64, 128, 256)],

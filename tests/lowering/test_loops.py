@@ -350,3 +350,35 @@ def test_double_backward_through_a_scan():
     computation = program(lambda w, xs: rnn(w, B, H, xs), W, XS)
     torch.autograd.gradgradcheck(computation, (
         to_torch(W).requires_grad_(), to_torch(XS[:2].repeat(3, 0)[:5]).requires_grad_()), fast_mode=True)
+
+
+@pytest.mark.parametrize("opcode", ["select(c, x, b)", "select(c, b, x)", "maximum(x, b)", "and(b, x)"])
+def test_large_arrays_beside_a_counter(opcode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A counter is a number, which not every call of torch's takes that writes over an array."""
+    text = f"""HloModule m
+body {{
+  p = (s32[], s32[600000]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  x = s32[600000] get-tuple-element(p), index=1
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  b = s32[600000] broadcast(next), dimensions={{}}
+  c = pred[600000] compare(b, x), direction=GT
+  y = s32[600000] {opcode}
+  ROOT out = (s32[], s32[600000]) tuple(next, y)
+}}
+condition {{
+  p = (s32[], s32[600000]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  n = s32[] constant(3)
+  ROOT less = pred[] compare(i, n), direction=LT
+}}
+ENTRY e {{
+  x = s32[600000] parameter(0)
+  z = s32[] constant(0)
+  t = (s32[], s32[600000]) tuple(z, x)
+  w = (s32[], s32[600000]) while(t), condition=condition, body=body
+  ROOT r = s32[600000] get-tuple-element(w), index=1
+}}"""
+    x = np.arange(600000, dtype="i4")
+    np.testing.assert_array_equal(xla_torch.parse_hlo(text).run_numpy(x)[0], run_xla(text, x)[0])

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.fx
@@ -43,14 +43,19 @@ _REDUCTIONS = frozenset({torch.sum, torch.amax, torch.amin, torch.prod, torch.me
 _VIEWS = (torch.Tensor.reshape.__name__, torch.Tensor.expand.__name__, torch.Tensor.unsqueeze.__name__)
 
 
-class _Chain:
+Part = Literal["cut", "kept", "whole"]
+"""What a block gets of an operand: its own places of the dimension that is cut and one of each before it; one of each before it,
+with all that follows; all of it."""
+
+
+class Chain:
     """Nodes that can run as one on blocks of the dimension `cut`: elementwise ones over arrays of the same dimensions, and those
     that follow from them row by row."""
 
     def __init__(self, dims: Dims):
         self.dims, self.nodes, self.members = dims, list[Node](), set[Node]()
         self.cut, self.rows = _cut(dims)
-        self._whole: dict[Node, bool] = {}
+        self._parts: dict[Node, Part] = {}
 
     @property
     def prefix(self) -> Dims:
@@ -58,52 +63,60 @@ class _Chain:
 
     def fits(self, node: Node) -> bool:
         """Whether the node computes each place of the cut dimension from the same place of its operands."""
-        return self._roles(node) is not None
+        return self._parts_of(node) is not None
 
     def add(self, node: Node) -> None:
         self.nodes.append(node)
         self.members.add(node)
-        self._whole.update(self._roles(node) or {})
+        self._parts.update(self._parts_of(node) or {})
 
-    def inputs(self) -> tuple[list[Node], list[Node]]:
-        """What the chain is computed from: what is cut into blocks, and what each block gets whole."""
-        self._whole.clear()  # earlier chains stand in the place of some operands by now
+    def inputs(self) -> dict[Part, list[Node]]:
+        """What the chain is computed from, by what of it each block gets."""
+        self._parts.clear()  # earlier chains stand in the place of some operands by now
         for node in self.nodes:
-            self._whole.update(self._roles(node) or {})
-        outside = [i for i in self._whole if i not in self.members]
-        return [i for i in outside if not self._whole[i]], [i for i in outside if self._whole[i]]
+            self._parts.update(self._parts_of(node) or {})
+        outside = [(i, part) for i, part in self._parts.items() if i not in self.members]
+        return {part: [i for i, own in outside if own == part] for part in ("cut", "kept", "whole")}
 
-    def _roles(self, node: Node) -> dict[Node, bool] | None:
-        """For each operand whether a block needs all of it; None where the node cannot belong to the chain."""
-        if "array" not in node.meta or node.meta["array"][0][:self.cut + 1] != self.prefix or not _is_rowwise(node, self.cut):
+    def _parts_of(self, node: Node) -> dict[Node, Part] | None:
+        """For each operand what a block needs of it; None where the node cannot belong to the chain."""
+        if "array" not in node.meta or node.meta["array"][0][:self.cut + 1] != self.prefix or not self.takes(node):
             return None
-        roles: dict[Node, bool] = {}
+        parts: dict[Node, Part] = {}
         for operand in node.all_input_nodes:
-            dims: Dims | None = operand.meta["array"][0] if "array" in operand.meta else None
-            if dims is None:
+            part = self.part(node, operand, operand.meta["array"][0]) if "array" in operand.meta else None
+            if part is None or self._parts.get(operand, part) != part or (part != "cut" and operand in self.members):
                 return None
-            less = len(node.meta["array"][0]) - len(dims) if is_elementwise(node) else 0
-            first = dims[:max(0, self.cut + 1 - less)]
-            whole = all(n == 1 for n in first)
-            if not whole and (less or any(n not in (1, own) for n, own in zip(first, self.prefix, strict=True))):
-                return None
-            if self._whole.get(operand, whole) != whole:
-                return None
-            if whole and operand in self.members:
-                return None
-            roles[operand] = whole
-        return roles
+            parts[operand] = part
+        return parts
+
+    def takes(self, node: Node) -> bool:
+        """Whether a node of these dimensions can belong to the chain, whatever its operands are."""
+        return _is_rowwise(node, self.cut)
+
+    def part(self, node: Node, operand: Node, dims: Dims) -> Part | None:
+        """What a block needs of an operand of these dimensions; None where that is none of the three."""
+        less = len(node.meta["array"][0]) - len(dims) if is_elementwise(node) else 0
+        first = dims[:max(0, self.cut + 1 - less)]
+        if all(n == 1 for n in first):
+            return "whole"
+        if less or any(n not in (1, own) for n, own in zip(first, self.prefix, strict=True)):
+            return None
+        return "cut"
 
 
 def block_elementwise(root: torch.nn.Module, graph: Graph) -> None:
     """Rewrite the graph in place; sub-programs are registered on `root`."""
     _describe(graph)
-    chains = _find_chains(graph)
-    if not chains:
-        return
+    extract_chains(root, graph, _find_chains(graph))
+
+
+def extract_chains(root: torch.nn.Module, graph: Graph, chains: Sequence[Chain]) -> None:
+    """Put a call in the place of each chain."""
     for number, chain in enumerate(chains):
         _extract(root, graph, chain, f"block_{number}")
-    put_in_order(graph)
+    if chains:
+        put_in_order(graph)
 
 
 def is_elementwise(node: Node) -> bool:
@@ -112,6 +125,11 @@ def is_elementwise(node: Node) -> bool:
     if node.op == "call_method":
         return node.target == "to" and len(node.args) == 2 and isinstance(node.args[1], torch.dtype)
     return node.op == "call_function" and (node.target in _ELEMENTWISE or node.target in ELEMENTWISE)
+
+
+def is_product(node: Node) -> bool:
+    """Whether a node is a product of matrices, or of stacks of them."""
+    return node.op == "call_function" and node.target in (operator.matmul, torch.matmul) and not node.kwargs
 
 
 def _is_view(node: Node) -> bool:
@@ -183,16 +201,16 @@ def _broadcast(shapes: Sequence[Dims]) -> Dims:
     return tuple(next((n for n in ns if n != 1), 1) for ns in zip(*padded, strict=True))
 
 
-def _find_chains(graph: Graph) -> list[_Chain]:
+def _find_chains(graph: Graph) -> list[Chain]:
     """Chains with at least two calls on large arrays, or with a piece. A node joins its operand's chain, or a recent one, unless
     another way leads from the chain to it or something has used a result of the chain before: one of the two would then wait for
     the other, or be made long before it is used. A chain ends where something writes over what it reads: it runs where its last
     node stands."""
     writes = Writes(graph)
-    chain_of: dict[Node, _Chain] = {}
-    above: dict[Node, frozenset[_Chain]] = {}
-    chains: list[_Chain] = []
-    used: set[_Chain] = set()
+    chain_of: dict[Node, Chain] = {}
+    above: dict[Node, frozenset[Chain]] = {}
+    chains: list[Chain] = []
+    used: set[Chain] = set()
     for node in graph.nodes:
         inputs = node.all_input_nodes
         if over := writes.over(node):
@@ -203,16 +221,16 @@ def _find_chains(graph: Graph) -> list[_Chain]:
         options = [c for c in (*(chain_of[i] for i in inputs if i in chain_of), *recent) if c not in used and c.fits(node)]
         chain = next((c for c in options if all(chain_of.get(i) is c or c not in above[i] for i in inputs)
                       and _outside_clear(node, c, chain_of, above)), None)
-        if chain is None and grid is not None and _Chain(grid).fits(node):
-            chain = _Chain(grid)
+        if chain is None and grid is not None and Chain(grid).fits(node):
+            chain = Chain(grid)
             chains.append(chain)
         used.update(chain_of[i] for i in inputs if i in chain_of and chain_of[i] is not chain)
         if chain is not None:
             chain.add(node)
             chain_of[node] = chain
             above[node] -= {chain}
-    return [c for c in chains if (_is_native() and has_pieces(c.nodes))
-            or (math.prod(c.dims) >= tuning.BLOCKED_FROM and sum(_large_grid(n) is not None for n in c.nodes) > 1)]
+    return [c for c in chains if c.inputs()["cut"] and ((_is_native() and has_pieces(c.nodes))
+            or (math.prod(c.dims) >= tuning.BLOCKED_FROM and sum(_large_grid(n) is not None for n in c.nodes) > 1))]
 
 
 def _large_grid(node: Node) -> Dims | None:
@@ -231,21 +249,23 @@ def _is_native() -> bool:
     return is_available() and not math.isinf(tuning.NATIVE_AFTER)
 
 
-def _outside_clear(node: Node, chain: _Chain, chain_of: dict[Node, _Chain], above: dict[Node, frozenset[_Chain]]) -> bool:
+def _outside_clear(node: Node, chain: Chain, chain_of: dict[Node, Chain], above: dict[Node, frozenset[Chain]]) -> bool:
     """Joining must not make two chains wait for each other: no chain above the node may itself stand below `chain`."""
     waiting = frozenset().union(*(above[i] | ({chain_of[i]} if i in chain_of else frozenset()) for i in node.all_input_nodes))
     return not any(other is not chain and any(chain in above[m] for m in other.nodes) for other in waiting)
 
 
-def _extract(root: torch.nn.Module, graph: Graph, chain: _Chain, name: str) -> None:
+def _extract(root: torch.nn.Module, graph: Graph, chain: Chain, name: str) -> None:
     _copy_views(graph, chain)
     members = chain.members
-    arrays, scalars = chain.inputs()
+    inputs = chain.inputs()
+    arrays, scalars = (*inputs["cut"], *inputs["kept"]), inputs["whole"]
     results = [n for n in chain.nodes if any(u not in members for u in n.users)]
     body = Graph()
     inside: dict[Node, Node] = {}
     for outer in (*arrays, *scalars):
         inside[outer] = body.placeholder(outer.name)
+        inside[outer].meta["number"] = outer.meta.get("number", False)
         spread = _spread(root, outer)
         if spread:
             inside[outer].meta["spread"] = spread
@@ -273,9 +293,10 @@ def _extract(root: torch.nn.Module, graph: Graph, chain: _Chain, name: str) -> N
         module = graph.create_node("get_attr", name)
         specs = tuple(n.meta["array"] for n in results)
         cut = (chain.prefix, chain.rows)
-        call = graph.call_function(blocked, (module, cut, specs, tuple(arrays), tuple(scalars)))
+        kept: dict[str, Any] = {"kept": len(inputs["kept"])} if inputs["kept"] else {}
+        call = graph.call_function(blocked, (module, cut, specs, arrays, tuple(scalars)), kept)
         call.meta["owned"] = frozenset(range(len(results)))
-        call.meta["may_overwrite"] = [_read_before(body, targets[n], [inside[a] for a in arrays]) for n in results]
+        call.meta["may_overwrite"] = [_read_before(body, targets[n], [inside[a] for a in inputs["cut"]]) for n in results]
         for number, node in enumerate(results):
             piece = graph.call_function(operator.getitem, (call, number))
             piece.meta.update({k: v for k, v in node.meta.items() if k in ("hlo", "array")})
@@ -326,7 +347,7 @@ def _of_blocks(args: Any, cut: int) -> tuple[Any, Any]:
     return source, sizes if isinstance(sizes, int) else [1 if d < cut else -1 if d == cut else n for d, n in enumerate(sizes)]
 
 
-def _copy_views(graph: Graph, chain: _Chain) -> None:
+def _copy_views(graph: Graph, chain: Chain) -> None:
     """Views that are also used outside are made there again, rather than written out as results."""
     for node in reversed(chain.nodes):
         outside = [user for user in node.users if user not in chain.members]
@@ -346,7 +367,7 @@ def _write_into(body: Graph, node: Node, target: Node) -> None:
     if is_piece(node):
         write_into(node, target)
         return
-    function = _COMPARISONS.get(node.target) or out_variant(node)
+    function = torch.matmul if is_product(node) else _COMPARISONS.get(node.target) or out_variant(node)
     if function is not None and isinstance(node.args[0], Node):
         node.target, node.kwargs = function, {**node.kwargs, "out": target}
     else:
@@ -367,6 +388,6 @@ def _readers(node: Node) -> list[Node]:
 
 def _cut(dims: Dims) -> tuple[int, int]:
     """The dimension to cut and the rows of a block: the first dimension that, with those before it, makes enough blocks."""
-    wanted = max(1, math.prod(dims) // tuning.BLOCK)
-    dimension = next(d for d in range(len(dims)) if math.prod(dims[:d + 1]) >= wanted)
+    wanted = max(2, math.prod(dims) // tuning.BLOCK)
+    dimension = next((d for d in range(len(dims)) if math.prod(dims[:d + 1]) >= wanted), len(dims) - 1)
     return dimension, max(1, tuning.BLOCK // max(1, math.prod(dims[dimension + 1:])))

@@ -34,6 +34,7 @@ from .evaluator import Evaluator
 from .fused_calls import fuse_calls
 from .memory import overwrite_carries, plan_memory
 from .overlap import overlap_exchanges
+from .product_blocks import block_products
 from .products import turn_products
 from .row_functions import use_row_functions
 from .simplify import drop_needless_views
@@ -109,18 +110,21 @@ class _Graph(TracerBase):
 class Tracer(Evaluator):
     """Evaluates on proxies and so builds the graph of one GraphModule."""
 
-    def __init__(self, device: torch.device | str, root: torch.nn.Module | None = None, fuses: bool = False):
+    def __init__(self, device: torch.device | str, root: torch.nn.Module | None = None, fuses: bool = False,
+                 overwrites: bool = True):
         super().__init__(device)
         self.root = root or torch.nn.Module()
         self.fuses = fuses
         """Whether groups of calls go to torch's compiler."""
+        self.overwrites = overwrites
+        """Whether results may be written over values that are read no more. No block or group runs where they may not."""
         self.trace = _Graph(self.root)
         self.made: dict[Hashable, Any] = {}
         """Sub-programs by what they are made of: those of shared computations are made once (`inside`)."""
 
     def inside(self) -> Tracer:
         """A tracer for a sub-program."""
-        inner = Tracer(self.device, fuses=self.fuses)
+        inner = Tracer(self.device, fuses=self.fuses, overwrites=self.overwrites)
         inner.made = self.made
         return inner
 
@@ -205,12 +209,12 @@ class Tracer(Evaluator):
         """
         graph = self._close(outputs, rows=blocks)
         if blocks:
-            if self.device.type == "cpu":
+            if self.device.type == "cpu" and self.overwrites:
                 bundle_results(self.root, graph)
             self._block(graph)
         if self.fuses:
             fuse_calls(self.root, graph)
-        plan_memory(graph, fresh_outputs)
+        plan_memory(graph, fresh_outputs, overwrites=self.overwrites)
         hold_sizes(self.root, graph)
         return LoweredModule(self.root, graph, class_name)
 
@@ -218,16 +222,17 @@ class Tracer(Evaluator):
         """Close a loop body whose carries are the inputs from number `first` on; also returns which of them the body
         overwrites, so that the loop must own their first values."""
         graph = self._close(outputs)
-        overwritten = overwrite_carries(graph, first, len(outputs))
+        overwritten = overwrite_carries(graph, first, len(outputs)) if self.overwrites else set[int]()
         self._block(graph)
         if self.fuses:
             fuse_calls(self.root, graph)
-        plan_memory(graph, fresh_outputs=False)
+        plan_memory(graph, fresh_outputs=False, overwrites=self.overwrites)
         hold_sizes(self.root, graph)
         return LoweredModule(self.root, graph, identifier(class_name)), overwritten
 
     def _block(self, graph: torch.fx.Graph) -> None:
-        if self.device.type == "cpu":
+        if self.device.type == "cpu" and self.overwrites:
+            block_products(self.root, graph)
             block_elementwise(self.root, graph)
 
     def _close(self, outputs: tuple[Any, ...], rows: bool = True) -> torch.fx.Graph:

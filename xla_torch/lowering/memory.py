@@ -44,7 +44,7 @@ def out_variant(node: Node) -> Callable[..., Any] | None:
     function = OUT_VARIANTS.get(node.target)
     if function is None or function in _TAKES_NUMBERS:
         return function
-    numbers = [not isinstance(a, Node) for a in node.args]
+    numbers = [not isinstance(a, Node) or a.meta.get("number", False) for a in node.args]
     if numbers[0] or (any(numbers) and function in _TENSORS_ONLY):
         return None
     return function
@@ -100,13 +100,14 @@ def _written(node: Node) -> Node | None:
     return over if isinstance(over, Node) else None
 
 
-def plan_memory(graph: Graph, fresh_outputs: bool, large: int | None = None) -> None:
-    """Rewrite the graph in place: overwrite operands that die (from `large` elements on, `tuning.LARGE` by default), copy results
-    that are not the caller's alone."""
+def plan_memory(graph: Graph, fresh_outputs: bool, large: int | None = None, overwrites: bool = True) -> None:
+    """Rewrite the graph in place: overwrite operands that die (from `large` elements on, `tuning.LARGE` by default) if it
+    `overwrites` any, copy results that are not the caller's alone."""
     storage = _Storage(graph)
     for node in list(graph.nodes):
         _drop_copy(node, storage)
-        _overwrite_operand(node, storage, tuning.LARGE if large is None else large)
+        if overwrites:
+            _overwrite_operand(node, storage, tuning.LARGE if large is None else large)
     if fresh_outputs:
         _separate_outputs(graph, storage)
 
@@ -205,7 +206,7 @@ def _overwrite_blocked(node: Node, storage: _Storage) -> None:
     call: Any = node.args
     into = _overwritten(node, storage, call[3], call[2])
     if any(k is not None for k in into):
-        node.kwargs = {"into": into}
+        node.kwargs = {**node.kwargs, "into": into}
 
 
 def _overwrite_bundle(node: Node, storage: _Storage) -> None:
@@ -214,7 +215,7 @@ def _overwrite_bundle(node: Node, storage: _Storage) -> None:
     results = {piece.args[1]: piece.meta["array"] for piece in node.users}
     into = _overwritten(node, storage, call[1], [results.get(k) for k in range(len(node.meta["may_overwrite"]))])
     if any(k is not None for k in into):
-        node.kwargs = {"into": into}
+        node.kwargs = {**node.kwargs, "into": into}
 
 
 def _overwritten(node: Node, storage: _Storage, arrays: Any, results: Any) -> tuple[int | None, ...]:

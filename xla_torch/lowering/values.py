@@ -42,6 +42,10 @@ class Host:
     low: int
     high: int
 
+    def __post_init__(self) -> None:
+        if isinstance(self.value, torch.fx.Proxy):
+            self.value.node.meta["number"] = True  # some calls write elsewhere for tensors only
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Splat:

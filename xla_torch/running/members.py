@@ -24,6 +24,7 @@ from ..lowering.programs import freeing
 from ..lowering.sized import with_sizes
 from ..shape import ProgramShape, Shape
 from ..sizes import Size, Unknowns
+from ..torch_private import is_traced
 from .kept import Kept, KeptByRules
 from .program import EAGER, FreeingRun, Mask, Plan, Program, Run, plainly
 from .watching import watching
@@ -89,7 +90,7 @@ class Member:
 
     def run(self, tensors: Sequence[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]:
         """See `Program.run`."""
-        if watching() is not None:
+        if watching() is not None or is_traced():
             return self.own.run(tensors, device)
         if (block := running()) is not None:
             block.takes_bytes(self.own.name, lambda: peak_bytes(self.own.canonical))
@@ -103,8 +104,8 @@ class Member:
         return with_sizes(module, self.values).forward
 
     def plan(self, needed: Mask, sized: bool) -> Plan | MemberPlan:
-        """See `Program.plan`. Under transforms of torch.func it is that of the own program."""
-        alone = sized or watching() is not None
+        """See `Program.plan`. Under transforms of torch.func, and where calls are written down, it is that of the own program."""
+        alone = sized or watching() is not None or is_traced()
         shared = self._plans.get(needed, self._make_plan) if any(needed) and not alone else None
         return shared or self.own.plan(needed, sized)
 

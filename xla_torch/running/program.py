@@ -40,7 +40,7 @@ from ..lowering.programs import freeing, lower
 from ..partitioning.manual_regions import without_manual_regions
 from ..partitioning.state import Partitioning, partitioning_of
 from ..shape import Shape
-from ..torch_private import forward_mode_is_on
+from ..torch_private import forward_mode_is_on, is_traced
 from ..transform.dynamic_sizes import settle
 from ..transform.expand_custom_calls import expand
 from .kept import Kept, KeptByRules
@@ -113,6 +113,7 @@ class Program:
         self._lowered: Kept[torch.device, torch.fx.GraphModule] = Kept(lock)
         self._runs: Kept[torch.device, Run] = Kept(lock)
         self._freeing_runs: Kept[torch.device, FreeingRun] = Kept(lock)
+        self._traced_runs: Kept[torch.device, Run] = Kept(lock)
         self._plans: KeptByRules[tuple[Mask, bool], Plan] = KeptByRules(lock)
         self._tangents: KeptByRules[Mask, Program] = KeptByRules(lock)
         self._batched: KeptByRules[tuple[int, Axes], tuple[Program, list[int | None]]] = KeptByRules(lock)
@@ -261,7 +262,13 @@ class Program:
         self._within_limits()
         if (watched := watching()) is not None:
             return watched(self.name, self.canonical, tensors, device)
+        if is_traced():
+            return self._run_traced(tensors, device)
         return plainly(self.name, self._runs, self._make_run, device, *tensors)
+
+    def _run_traced(self, tensors: Sequence[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]:
+        """The results, by calls that write over nothing."""
+        return plainly(self.name, self._traced_runs, self._make_traced_run, device, *tensors)
 
     def runner(self, device: torch.device) -> Run:
         """What `run` calls, which must be called without autograd and autocast."""
@@ -274,6 +281,8 @@ class Program:
             given = tuple(tensors)
             tensors.clear()
             return watched(self.name, self.canonical, given, device)
+        if is_traced():
+            return self._run_traced(tensors, device)
         return plainly(self.name, self._freeing_runs, self._make_freeing_run, device, tensors)
 
     def _within_limits(self) -> None:
@@ -303,6 +312,10 @@ class Program:
         # is called without the hooks that a module may have.
         compiled = torch.compile(lower(self.canonical, device, blocks=False).forward, backend=self.backend)
         return lambda *tensors: compiled(*map(_primal, tensors))
+
+    def _make_traced_run(self, device: torch.device) -> Run:
+        check_custom_calls(self.canonical)
+        return lower(self.canonical, device, overwrites=False).forward
 
     def _make_freeing_run(self, device: torch.device) -> FreeingRun:
         if self._is_lowered:

@@ -19,23 +19,25 @@ _ADVICE = 14  # MADV_HUGEPAGE
 
 
 def blocked(body: torch.nn.Module, cut: tuple[tuple[int, ...], int], results: tuple[tuple[tuple[int, ...], torch.dtype], ...],
-            arrays: Tensors, scalars: Tensors, into: tuple[int | None, ...] = ()) -> Tensors:
+            arrays: Tensors, scalars: Tensors, into: tuple[int | None, ...] = (), kept: int = 0) -> Tensors:
     """Run `body(*arrays, *scalars, *results)` on blocks; it writes its results into the last arguments.
 
     `cut` is (sizes of the first dimensions, rows of a block): a block has so many places of the last of these and one of each
     before it, so that it lies in one piece of memory where the array does. `results` are the dimensions and dtype of each result
     and `into` the number of the array that it is written over, if any. Arrays and results have these first dimensions, or 1 in
-    their places; `scalars` are given to each block as they are.
+    their places; of the last `kept` arrays a block has all places of the last of these dimensions. `scalars` are given to each
+    block as they are.
     """
     (*before, size), rows = cut
     run, device = body.forward, arrays[0].device
     made = tuple([_empty(dims, dtype, device) if over is None else arrays[over]
                   for (dims, dtype), over in zip(results, into or (None,) * len(results), strict=True)])
-    cuts = (*arrays, *made)
+    cuts, cut_arrays = (*arrays, *made), len(arrays) - kept
     for place in itertools.product(*map(range, before)):
         parts = functools.reduce(_parts, enumerate(place), cuts) if before else cuts
         for start in range(0, size, rows):
-            blocks = [_narrowed(part, len(before), start, min(rows, size - start)) for part in parts]
+            blocks = [part if cut_arrays <= k < len(arrays) else _narrowed(part, len(before), start, min(rows, size - start))
+                      for k, part in enumerate(parts)]
             run(*blocks[:len(arrays)], *scalars, *blocks[len(arrays):])
     return made
 
