@@ -131,7 +131,8 @@ class XlaModule(torch.nn.Module):
         because there it would be one example's or a tangent's."""
         if self._replaced is None:
             return result
-        result, state = result
+        *own, state = result
+        result = own[0] if len(own) == 1 else tuple(own)
         after = [] if transforms_are_active() else flattened(state)[0]
         for name, tensor in zip(self._replaced, after, strict=False):
             group, _, last = name.rpartition(".")

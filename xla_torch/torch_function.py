@@ -62,7 +62,8 @@ def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["ar
 
     `XlaModule.from_torch` gives a module that holds the weights instead. What the module writes into its buffers, such as the
     running statistics of a batch normalisation in training, is returned beside its result: a pair, the second of which is the
-    tree of these buffers as they are afterwards.
+    tree of these buffers as they are afterwards. An exported program that torch has joined with its way back has between
+    these a dict of the gradients of its `weights` and `inputs`, by name.
 
     Raises UnsupportedError, which names all of them, for operators that XLA has nothing for; what torch.export raises passes
     through. Checks of values that the module makes are left out. Derivatives are those that torch has of the exported program,
@@ -181,8 +182,10 @@ class _Import:
     # ---- derivatives
 
     def _own_derivatives(self, computation: XlaComputation) -> Derivatives | Lost | None:
-        if self._derivatives == "torch" and all(s.element_type.is_floating or not s.element_type.is_differentiable for s in (
-                *computation.program_shape.parameters, *computation.program_shape.result.leaves())):
+        joint = any(spec.kind in _GRADIENTS for spec in self._outputs)
+        shape = computation.program_shape
+        has_complex = any(s.element_type.is_complex for s in (*shape.parameters, *shape.result.leaves()))
+        if self._derivatives == "torch" and not joint and not has_complex:
             return TorchDerivatives(computation.program.canonical, self._graph(), self._lost, _decompositions)
         return Lost(self._lost, "a module that torch exported") if self._lost else None
 
@@ -256,16 +259,22 @@ class _Import:
     def _results(self, results: Sequence[Any]) -> tuple[Structure, list[XlaOp]]:
         """The form of the result, and its leaves."""
         own, after = [], {}
+        gradients: dict[str, dict[str, Any]] = {}
+        places = [k for k, spec in enumerate(self._exported.graph_signature.output_specs) if spec.kind in _OWN]
         for spec, result in zip(self._outputs, results, strict=True):
-            if spec.kind is OutputKind.BUFFER_MUTATION:
+            if spec.kind in _OWN:
+                own.append(None if _is_none(spec.arg) else _Leaf(result, places[len(own)]))
+            elif spec.kind is OutputKind.BUFFER_MUTATION:
                 after[str(spec.target)] = _Leaf(result, None)
-            elif spec.kind is OutputKind.USER_OUTPUT:
-                own.append(None if _is_none(spec.arg) else _Leaf(result, len(own)))
+            elif spec.kind in _GRADIENTS:
+                gradients.setdefault(_GRADIENTS[spec.kind], {})[str(spec.target)] = _Leaf(result, None)
             else:
                 raise UnsupportedError("the module writes into its arguments", subject="from_torch", got=str(spec.target),
                                        expected="results alone", hint="clone the argument before it is written into")
         tree = _plain(torch_private.pytree.tree_unflatten(own, self._core.call_spec.out_spec))
-        tree = (tree, _nested(after)) if after else tree
+        parts = [tree, *([{of: _nested(named) for of, named in gradients.items()}] if gradients else []),
+                 *([_nested(after)] if after else [])]
+        tree = tuple(parts) if len(parts) > 1 else tree
         structure = Structure.of(tree)
         leaves = structure.flatten(tree)
         for leaf in leaves:
@@ -287,6 +296,11 @@ def _plain(tree: Any) -> Any:
 
 
 _TENSORS = "tensors in tuples, lists and dicts"
+
+
+_OWN = (OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT)
+_GRADIENTS = {OutputKind.GRADIENT_TO_PARAMETER: "weights", OutputKind.GRADIENT_TO_USER_INPUT: "inputs"}
+"""Results of a graph that torch has joined with its way back, and what they are gradients of."""
 
 
 class _Leaf:

@@ -6,16 +6,20 @@ import inspect
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.fx
 
 from support import aten_rows
+from support.oracle import needs_xla, run_xla
 from xla_torch import Shape, XlaBuilder, torch_function, torch_graph, torch_private
 from xla_torch.aten.refused import REASONS
 from xla_torch.aten.table import NO_VALUES, OF_NO_CONSEQUENCE, RULES, SHOWN, WANTED, applied
 from xla_torch.errors import InternalError, UnsupportedError
+from xla_torch.lowering import numerics
 from xla_torch.opcodes import control
+from xla_torch.types import type_from_numpy
 
 ROWS = aten_rows.rows()
 
@@ -77,6 +81,27 @@ def test_a_rule_gives_what_torch_gives(name: str, last: int | None):
         except Exception as error:
             error.add_note(f"row {number} of {name}")
             raise
+
+
+def as_numpy(tensor: torch.Tensor) -> np.ndarray:
+    kind = torch_graph.element_type_of(tensor.dtype, "a tensor")
+    return numerics.numpy_from_storage(numerics.to_storage(tensor.contiguous(), kind), kind)
+
+
+def as_tensor(array: np.ndarray) -> torch.Tensor:
+    kind = type_from_numpy(array.dtype)
+    assert kind is not None
+    return numerics.from_storage(numerics.storage_from_numpy(np.array(array), kind), kind)
+
+
+@needs_xla
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(ROWS))
+def test_real_xla_gives_what_torch_gives(name: str):
+    for row in ROWS[name]:
+        expected, tensors, graph = call(name, row)
+        found = run_xla(built(tensors, graph).to_hlo_text(), *map(as_numpy, tensors))
+        agree(name, [as_tensor(array) for array in found], expected)
 
 
 def core() -> set[str]:

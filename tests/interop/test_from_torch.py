@@ -12,10 +12,12 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import nn
+from torch.export.experimental import _export_forward_backward
 from torch.utils import _pytree as pytree
 
 import xla_torch
 from support.oracle import needs_xla, run_xla
+from xla_torch import torch_private
 from xla_torch.errors import DifferentiationError, InvalidArgument, LostDerivatives, UnsupportedError
 from xla_torch.nn import XlaModule
 
@@ -279,6 +281,35 @@ def test_derivatives_forward_and_after_a_pickle():
     again(x.requires_grad_()).backward(t)
     assert_close(x.grad, expected)
     assert {*again.weights} == {*ours.weights}
+
+
+class Normed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.line, self.norm = nn.Linear(3, 2), nn.BatchNorm1d(2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (self.norm(self.line(x)) * torch.arange(2.0)).square().sum()
+
+
+@pytest.mark.slow
+def test_graphs_that_torch_has_decomposed_or_joined():
+    torch.manual_seed(0)
+    model, x = Normed(), torch.randn(4, 3)
+    exported = torch_private.quietly(lambda: torch.export.export(model, (x,)))
+    joint = xla_torch.from_torch(torch_private.quietly(lambda: _export_forward_backward(exported)))
+    loss, gradients, after = joint(joint.weights, x)
+    decomposed = xla_torch.from_torch(torch_private.quietly(exported.run_decompositions))
+    decomposed(decomposed.weights, x)[0].backward()
+    found = {key: copy.deepcopy(p.grad) for key, p in decomposed.weights["line"].items()}
+    model.zero_grad()
+    expected = model(x)
+    expected.backward()
+    assert_close(loss, expected)
+    wanted = {key: p.grad for key, p in model.line.named_parameters()}
+    assert_close(gradients["weights"]["line"], wanted)
+    assert_close(found, wanted)
+    assert_close(after["norm"]["running_mean"], model.norm.running_mean)
 
 
 def test_buffers_have_gradients_where_torch_has_them():

@@ -14,6 +14,7 @@ from ..errors import UnsupportedError
 from ..hlo_builder import XlaOp
 from ..shape import Shape
 from ..types import PRED, PrimitiveType
+from .inverses import INVERSES
 from .table import rule
 from .values import Number, Value, aligned, cast, full, magnitude, promoted, wide
 
@@ -46,11 +47,10 @@ def _digamma(x: XlaOp) -> XlaOp:
 
 
 for _name, _function in {
-        "acos": ops.Acos, "acosh": ops.Acosh, "asin": ops.Asin, "asinh": ops.Asinh, "atan": ops.Atan, "atanh": ops.Atanh,
-        "cos": ops.Cos, "cosh": ops.Cosh, "erf": ops.Erf, "erfc": ops.Erfc, "erfinv": ops.ErfInv, "exp": ops.Exp,
+        **INVERSES, "atan": ops.Atan, "cos": ops.Cos, "erf": ops.Erf, "erfc": ops.Erfc, "erfinv": ops.ErfInv, "exp": ops.Exp,
         "exp2": _exp2, "expm1": ops.Expm1, "lgamma": ops.Lgamma, "digamma": _digamma, "log": ops.Log, "log1p": ops.Log1p,
         "log10": _log10, "log2": _log2, "reciprocal": ops.Reciprocal, "rsqrt": ops.Rsqrt, "sigmoid": ops.Logistic,
-        "sin": ops.Sin, "sinh": ops.Sinh, "sqrt": ops.Sqrt, "tan": ops.Tan, "tanh": ops.Tanh}.items():
+        "sin": ops.Sin, "sqrt": ops.Sqrt, "tan": ops.Tan, "tanh": ops.Tanh}.items():
     _floating(_name, _function)
 
 
