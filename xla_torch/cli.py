@@ -27,7 +27,6 @@ import itertools
 import os
 import sys
 import time
-import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -35,7 +34,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from . import distributed, progress
+from . import distributed, progress, weights
 from .arguments import as_written
 from .computation import XlaComputation
 from .debug.recording import replay
@@ -356,15 +355,12 @@ def _own_part(options: argparse.Namespace, computation: XlaComputation, arrays: 
 def _stored(path: Path, shapes: Sequence[Shape], names: Sequence[str]) -> list[np.ndarray]:
     """Arguments from an .npz file: by number, by parameter name, or in the file's order."""
     try:
-        data = np.load(path)
-        if not isinstance(data, np.lib.npyio.NpzFile):
-            raise ValueError("it holds one array: np.savez writes several by name")
-        with data:
-            by_number = [f"arg{number}" for number in range(len(shapes))]
-            keys = next((k for k in (by_number, list(names)) if set(k) <= set(data.files)), data.files)
-            arrays = [data[key] for key in keys]
-    except (ValueError, zipfile.BadZipFile, AttributeError) as error:
-        raise InvalidArgument("not an .npz file", subject="--args", got=path, hint=str(error)) from None
+        data = weights.npz(path)
+    except InvalidArgument as error:
+        raise error.located("--args") from None
+    by_number = [f"arg{number}" for number in range(len(shapes))]
+    keys = next((k for k in (by_number, list(names)) if set(k) <= set(data)), list(data))
+    arrays = [data[key] for key in keys]
     if len(arrays) != len(shapes):
         raise InvalidArgument("wrong number of arrays in the file", subject="--args", got=", ".join(keys) or "none",
                               expected=f"{len(shapes)}: {', '.join(by_number)} or {', '.join(names)}")

@@ -35,9 +35,17 @@ def _safetensors(path: pathlib.Path) -> dict[str, Any]:
     return _library("safetensors.torch", "safetensors").load_file(path)
 
 
-def _npz(path: pathlib.Path) -> dict[str, Any]:
-    with np.load(path, allow_pickle=False) as arrays:
-        return dict(arrays)
+def npz(path: pathlib.Path) -> dict[str, np.ndarray]:
+    """The arrays of an .npz file, by name. Raises OSError where it cannot be opened, InvalidArgument for any other file."""
+    with path.open("rb") as file:  # NumPy leaves its own open where it fails
+        try:
+            data = np.load(file, allow_pickle=False)
+            if not isinstance(data, np.lib.npyio.NpzFile):
+                raise ValueError("it holds one array: np.savez writes several by name")
+            with data:
+                return dict(data)
+        except Exception as error:  # zipfile, zlib and NumPy raise of all kinds for broken files
+            raise InvalidArgument("not an .npz file", got=path, hint=f"{type(error).__name__}: {error}") from None
 
 
 def _orbax(path: pathlib.Path) -> Any:
@@ -49,7 +57,7 @@ def _orbax(path: pathlib.Path) -> Any:
         return reader.restore(inner.absolute())
 
 
-_READERS: dict[str, Callable[[pathlib.Path], Any]] = {".safetensors": _safetensors, ".npz": _npz}
+_READERS: dict[str, Callable[[pathlib.Path], Any]] = {".safetensors": _safetensors, ".npz": npz}
 
 
 def _library(module: str, package: str) -> Any:

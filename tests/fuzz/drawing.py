@@ -272,5 +272,8 @@ def neutral(d: Drawer, opcode: str, part: Part) -> Value:
     else:
         number = {"maximum": float("-inf"), "minimum": float("inf"), "multiply": 1}.get(opcode, 0)
         if part.is_float and opcode in ("maximum", "minimum"):
-            number = float(ml_dtypes.finfo(dtype).min if opcode == "maximum" else ml_dtypes.finfo(dtype).max)
+            limits = ml_dtypes.finfo(dtype)
+            number = float(np.array(number).astype(dtype))
+            if not np.isinf(number):  # the type has none
+                number = float(limits.min if opcode == "maximum" else limits.max)
     return d.constant(np.array(number).astype(dtype))

@@ -279,10 +279,14 @@ def index(d: Drawer, type: str, size: int) -> Value:
     return d.numbers_between(-1 if type[0] == "s" else 0, size + 1, (), type)
 
 
+SLICED = ("gather", "dynamic-slice", "slice", "reshape", "transpose")
+"""XLA adds the starts of a slice of such, which may be slices, and only then takes what is outside to the edge."""
+
+
 def dynamic_slice(d: Drawer) -> None:
     value = d.pick(lambda p: len(p.dims) > 0 and 0 not in p.dims)
-    if value.opcode in ("gather", "dynamic-slice", "slice", "reshape", "transpose"):
-        raise Declined  # XLA adds the starts of a slice of a slice, and only then takes what is outside to the edge
+    if value.opcode in SLICED:
+        raise Declined
     type = d.chance.choice(("s32", "s64", "u32", "s32", "u8", "s8"))
     sizes = [d.chance.randint(1, n) for n in value.part.dims]
     starts = [index(d, type, n) for n in value.part.dims]
@@ -300,6 +304,8 @@ def dynamic_update_slice(d: Drawer) -> None:
 
 def gather(d: Drawer) -> None:
     value = d.pick(lambda p: len(p.dims) > 0 and 0 not in p.dims)
+    if value.opcode in SLICED:
+        raise Declined
     dims, rank = value.part.dims, len(value.part.dims)
     indexed = d.chance.sample(range(rank), d.chance.randint(1, rank))
     sizes = [d.chance.randint(1, n) for n in dims]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from fuzz.drawing import INTS, SUMS, Declined, Drawer, Op, as_rough, combiner, grow, neutral, unrough
-from fuzz.drawing_ops import NIBBLES, braces, is_int, plain_ops, resized, scalar_ops
+from fuzz.drawing_ops import NIBBLES, SLICED, braces, is_int, plain_ops, resized, scalar_ops
 from fuzz.programs import Part, Value
 
 WHOLE = ("parameter", "add", "multiply", "subtract", "xor", "divide", "dot", "gather", "sort", "and")
@@ -167,6 +167,8 @@ def sort(d: Drawer) -> None:
 
 def scatter(d: Drawer) -> None:
     value = d.pick(lambda p: len(p.dims) > 0 and 0 not in p.dims)
+    if value.opcode in SLICED:
+        raise Declined
     dims, rank = value.part.dims, len(value.part.dims)
     indexed = d.chance.sample(range(rank), d.chance.randint(1, rank))
     sizes = [d.chance.randint(1, n) for n in dims]

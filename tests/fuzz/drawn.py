@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+from collections.abc import Sequence
 
 from fuzz import drawing_ops as plain
 from fuzz import drawing_regions as regions
@@ -11,10 +12,11 @@ from fuzz.drawing import NARROW_FLOATS, Declined, Drawer, Op, grow, text_of_dtyp
 from fuzz.programs import Program
 
 
-def drawn(number: int, least: int = 5, most: int = 60, prefix: str = "", participants: int = 1) -> Program:
-    """The program of a number, whose names begin with `prefix`."""
-    chance = random.Random(f"program {number} of {participants}")
-    drawer = Drawer(chance, prefix, _types(chance))
+def drawn(number: int, least: int = 5, most: int = 60, prefix: str = "", participants: int = 1,
+          types: Sequence[str] = ()) -> Program:
+    """The program of a number, whose names begin with `prefix`; of these element types where they are given."""
+    chance = random.Random(f"program {number} of {participants}{' '.join(types)}")
+    drawer = Drawer(chance, prefix, types or _types(chance))
     drawer.special, drawer.participants = chance.random() < 0.15, participants
     for _ in range(chance.randint(1, 3)):
         with contextlib.suppress(Declined):

@@ -12,24 +12,36 @@ import multiprocessing
 import resource
 import signal
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
+from pathlib import Path
 
 import numpy as np
 
 import xla_torch
-from fuzz.mutants import SEEDS, mutant
+from fuzz.mutants import NPZ_PROGRAM, SEEDS, mutant
+from xla_torch import weights
 from xla_torch.errors import InternalError, XlaError
 
 SECONDS, MEMORY, BATCH = 20, 8 << 30, 50
 """For one mutant; of address space, of which torch takes two; mutants of one child."""
 
+def _arguments(data: bytes) -> None:
+    """An .npz file as weights and as arguments, which fit or not."""
+    with tempfile.NamedTemporaryFile(suffix=".npz") as file:
+        file.write(data)
+        file.flush()
+        arrays = weights.npz(Path(file.name))
+    xla_torch.parse_hlo(NPZ_PROGRAM).run_numpy(*arrays.values())
+
+
 READ: dict[str, Callable[[bytes], object]] = {
     "hlo": lambda data: xla_torch.parse_hlo(data.decode("utf-8", "replace")),
     "stablehlo": lambda data: xla_torch.from_stablehlo(data.decode("utf-8", "replace")),
-    "bytecode": xla_torch.from_stablehlo, "proto": xla_torch.from_hlo_proto}
+    "bytecode": xla_torch.from_stablehlo, "proto": xla_torch.from_hlo_proto, "npz": _arguments}
 
 
 def tried(read: Callable[[bytes], object], data: bytes) -> str | None:

@@ -45,7 +45,7 @@ def run_here(text: str, arrays: Arrays) -> tuple[np.ndarray, ...]:
 def differences(program: Program, here: Arrays, there: Arrays) -> list[Difference]:
     """The results that differ by more than rounding explains, and who is wrong."""
     parts = program.result_parts()
-    signs = not any(v.opcode in EITHER_ZERO for v in [*program.values, *(v for r in program.regions for v in r.values)])
+    signs = not any(v.opcode in EITHER_ZERO for v in program.all_values())
     found = [_exact(program.results[k], here[k], there[k], signs) for k, part in enumerate(parts) if not part.rough]
     rough = [k for k, part in enumerate(parts) if part.rough and not _near(here[k], there[k])]
     if rough:

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import io
 import random
 import re
 from collections.abc import Callable
 from pathlib import Path
+
+import numpy as np
 
 import xla_torch
 from support import shared_programs, stablehlo_oracle
@@ -63,7 +66,23 @@ def _protos() -> list[bytes]:
     return found
 
 
-SEEDS: dict[str, Callable[[], list[bytes]]] = {"hlo": _hlo, "stablehlo": _mlir, "bytecode": _bytecode, "proto": _protos}
+NPZ_PROGRAM = "ENTRY e {\n  a = f32[2,3] parameter(0)\n  b = s32[4] parameter(1)\n  ROOT t = (f32[2,3], s32[4]) tuple(a, b)\n}"
+
+
+def _npz() -> list[bytes]:
+    """Arguments of `NPZ_PROGRAM`, and arrays that are none."""
+    found = []
+    whole, numbers = np.ones((2, 3), np.float32), np.arange(4, dtype=np.int32)
+    for save in (np.savez, np.savez_compressed):
+        for arrays in ([whole, numbers], [whole.T, numbers.astype(">i8")], [np.array("text"), np.zeros(0, bool)]):
+            file = io.BytesIO()
+            save(file, *arrays)
+            found.append(file.getvalue())
+    return found
+
+
+SEEDS: dict[str, Callable[[], list[bytes]]] = {
+    "hlo": _hlo, "stablehlo": _mlir, "bytecode": _bytecode, "proto": _protos, "npz": _npz}
 _seeds = functools.cache(lambda kind: SEEDS[kind]())
 
 

@@ -106,9 +106,11 @@ class Program:
     def text(self) -> str:
         return text_of([self])
 
+    def all_values(self) -> list[Value]:
+        return [*self.values, *(v for r in self.regions for v in r.values)]
+
     def size(self) -> int:
-        return sum(v.opcode not in ("parameter", "constant") for v in [*self.values,
-                                                                       *(v for r in self.regions for v in r.values)])
+        return sum(v.opcode not in ("parameter", "constant") for v in self.all_values())
 
     def result_parts(self) -> list[Part]:
         named = self.named()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import xla_torch
-from fuzz import judging, reducing
+from fuzz import gradients, judging, reducing
 from fuzz.drawn import drawn
 from fuzz.programs import Part, Program, Value, text_of, widened
 from support.oracle import run_xla
@@ -62,6 +62,20 @@ def test_what_is_exact_must_be_the_same() -> None:
     ours = [np.array([1, 2, 3], "f4")]
     assert not judging.differences(program, ours, ours)
     assert judging.differences(program, ours, [np.nextafter(ours[0], np.float32(9))])
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_gradients_of_drawn_programs_are_their_slopes() -> None:
+    found = [gradients.slope_of(number) for number in range(60)]
+    assert found.count("agree") > 8
+    assert set(found) <= {"agree", "not smooth", "no float64"}
+
+
+def test_a_wrong_gradient_is_found() -> None:
+    """What reduce-precision rounds goes through its gradient as it is, and its slope is none."""
+    x, y = Value("x", (Part("f64", (3,)),), "parameter"), Value("y", (Part("f64", (3,)),), "reduce-precision", ("x",),
+                                                                   "exponent_bits=8, mantissa_bits=3")
+    assert gradients.wrong(Program([], [x, y], {"x": np.array([1.1, 2.3, 3.3])}, ["y"])) is not None
 
 
 def test_a_failing_program_shrinks_to_what_fails() -> None:
