@@ -524,6 +524,21 @@ def test_one_number_is_added_in_many_places(at_once: None) -> None:
     assert counts.tolist() == [0, 1, 0, 3, 0]
 
 
+@needs_xla
+@pytest.mark.parametrize("update", [
+    "r = s64[4] scatter(y, i, y), update_window_dims={0}, inserted_window_dims={}, scatter_dims_to_operand_dims={0}, "
+    "index_vector_dim=0, to_apply=second",
+    "r = s64[4] scatter(y, i, s), update_window_dims={0}, inserted_window_dims={}, scatter_dims_to_operand_dims={0}, "
+    "index_vector_dim=0, to_apply=second",
+    "r = s64[4] dynamic-update-slice(y, s, z)"])
+def test_an_update_by_what_it_writes_over(update: str) -> None:
+    """The operand dies here, but is read beside it."""
+    second = "second {\n  a = s64[] parameter(0)\n  ROOT b = s64[] parameter(1)\n}"
+    text = program("x = s64[4] parameter(0)", "i = s32[1] parameter(1)", "z = s32[] constant(1)", "y = s64[4] add(x, x)",
+                   "s = s64[3] slice(y), slice={[0:3]}", update, regions=second)
+    assert_same(text, plain("s64", 4), np.zeros(1, np.int32))
+
+
 def test_scatter_in_place_is_the_same() -> None:
     operand, indices, updates = torch.randn(5, 6), torch.tensor([[1], [4], [1]]), torch.randn(3, 6)
     dims: Any = {"update_window_dims": (1,), "inserted_window_dims": (0,), "scatter_dims_to_operand_dims": (0,),

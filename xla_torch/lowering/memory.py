@@ -184,7 +184,8 @@ def _overwrite_operand(node: Node, storage: _Storage, large: int) -> None:
         return
     if node.target in _IN_PLACE:
         operand = node.args[0]
-        if isinstance(operand, Node) and storage.owned(operand) and storage.dies_at(operand, node):
+        if isinstance(operand, Node) and storage.owned(operand) and storage.dies_at(operand, node) and not _is_read_beside(
+                operand, node, storage):
             node.target = _IN_PLACE[node.target]
             storage.move(node, storage.roots[operand])
         return
@@ -199,6 +200,13 @@ def _overwrite_operand(node: Node, storage: _Storage, large: int) -> None:
             node.kwargs = {**node.kwargs, "out": operand}
             storage.move(node, storage.roots[operand])
             return
+
+
+def _is_read_beside(operand: Node, node: Node, storage: _Storage) -> bool:
+    """Whether another argument of the node lies where its first one does: an update of a value by itself."""
+    others: list[Node] = []
+    torch.fx.map_arg((node.args[1:], node.kwargs), others.append)
+    return any(storage.roots.get(other, frozenset()) & storage.roots[operand] for other in others)
 
 
 def _overwrite_blocked(node: Node, storage: _Storage) -> None:
