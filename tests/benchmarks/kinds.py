@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -141,6 +142,21 @@ def newton() -> Kind:
                 by_hand, [np.abs(drawn(64)) * 1e6 + 1])
 
 
+def attention(positions: int = 1024, heads: int = 8, width: int = 64) -> Kind:
+    """What each position takes of those before it."""
+    q, k, v = (drawn(1, heads, positions, width, seed=seed) for seed in range(3))
+
+    def function(q: Any, k: Any, v: Any) -> Any:
+        scores = jnp.einsum("bhqd,bhkd->bhqk", q, k) / math.sqrt(width)
+        seen = jnp.tril(jnp.ones((positions, positions), bool))
+        return jnp.einsum("bhqk,bhkd->bhqd", jax.nn.softmax(jnp.where(seen, scores, -1e30), axis=-1), v)
+
+    def by_hand(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    return Kind(function, by_hand, (q, k, v))
+
+
 def kalman(steps: int = 200) -> Kind:
     """Two states, seen one by one: products and the inverse of small matrices at each step."""
     a, q = np.array([[1, 0.1], [0, 1]], np.float32), np.eye(2, dtype=np.float32) * 0.01
@@ -199,4 +215,5 @@ KINDS: dict[str, Callable[[], Kind]] = {
     "gather rows": gather, "scatter-add rows": scatter_add, "segment sum": segment_sum, "embedding gradient": embedding_gradient,
     "random bits, 1M": random_bits, "random normals, 1M": random_normals, "1,000 steps over ten elements": counted_loop,
     "Newton, until found": newton, "Kalman filter, 200 steps": kalman, "Adam, 100 arrays": adam,
+    "attention, 1,024 positions": attention,
 }
