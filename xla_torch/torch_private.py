@@ -113,6 +113,9 @@ def is_watched() -> bool:
     return transforms_are_active() or _current_mode() is not None
 
 
+is_batched_by_autograd: Callable[[torch.Tensor], bool] = private(torch, "_C._functorch.is_legacy_batchedtensor")
+"""Whether a tensor is one example's part of a batch that torch.autograd itself made (``vectorize=True``, gradcheck)."""
+
 _mode_of_kind: Callable[[Any], Any] = private(torch, "_C._get_dispatch_mode")
 _PROXIES: Any = private(torch, "_C._TorchDispatchModeKey.PROXY")
 

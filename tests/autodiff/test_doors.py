@@ -159,6 +159,8 @@ def test_what_is_written_down_writes_over_nothing(ours):
     f, x, w = ours(), f64(256, 256).detach() / 16, f64(256, 256, seed=1).detach() / 16
     assert_close(func.linearize(f, x, w)[1](w, x), func.jvp(reference, (x, w), (w, x))[1])
     batched = func.vmap(lambda t: func.jvp(lambda x: f(x, w), (x,), (t,))[1])
+    assert_close(functional.jacobian(lambda x: f(x, w)[:1, 0], x, vectorize=True),
+                 functional.jacobian(lambda x: reference(x, w)[:1, 0], x))
     assert_close(batched(torch.stack([x, w])), torch.stack([func.jvp(reference, (x, w), (t, 0 * w))[1] for t in (x, w)]))
 
 

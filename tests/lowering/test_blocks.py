@@ -14,6 +14,7 @@ import xla_torch
 from support.loops_in_place import UPDATES, drawn_order, loop_in_order
 from support.oracle import run_xla
 from xla_torch import tuning
+from xla_torch.lowering import blocking
 from xla_torch.lowering.kernels.pieces import NativePiece
 from xla_torch.native.compiled import is_available
 
@@ -55,6 +56,9 @@ READ_LATE = ["y = f32[16] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_d
              "yb = f32[16,8] broadcast(y), dimensions={0}", "a = f32[16,8] multiply(x, yb)", "e = f32[16,8] exponential(a)",
              "s = f32[16] reduce(e, zero), dimensions={1}, to_apply=sum", "sb = f32[16,8] broadcast(s), dimensions={0}",
              "b = f32[16,8] add(e, sb)", "z = f32[16,8] multiply(b, yb)"]
+LOSS = ["d = f32[2,3,16,8] multiply(h, h)", "c = f32[2,3,16,8] cosine(d)",
+        "t = f32[] reduce(c, zero), dimensions={0,1,2,3}, to_apply=sum", "e = f32[2,3,16,8] sine(h)",
+        "g = f32[2,3,16,8] multiply(e, h)", "m = f32[3] reduce(g, low), dimensions={0,2,3}, to_apply=most"]
 ROWS_ALONE = ["e = f32[16,8] exponential(x)", "s = f32[16] reduce(e, zero), dimensions={1}, to_apply=sum", "l = f32[16] log(s)",
               "t = f32[16] add(l, r)"]
 
@@ -85,7 +89,7 @@ def text_of(lines: list[str], results: str) -> str:
 @pytest.mark.parametrize(("lines", "results", "blocks", "reductions_outside"), [
     (SOFTMAX, "p", 1, 0), (SOFTMAX, "p, s, m", 1, 0), (NORM, "y", 1, 0), (NORM, "y, mean, i", 1, 0), (ATTENTION, "p", 1, 0),
     (SQUARE, "c", 1, 0), (COLUMNS, "y", 2, 1), (OUTSIDE, "p, o, k", 1, 0), (READ_LATE, "s, z", 1, 0),
-    (ROWS_ALONE, "t, s", 1, 0),
+    (ROWS_ALONE, "t, s", 1, 0), (LOSS, "t, m", 2, 2),
 ])
 def test_rows_in_blocks(lines: list[str], results: str, blocks: int, reductions_outside: int, after: float,
                         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,6 +100,7 @@ def test_rows_in_blocks(lines: list[str], results: str, blocks: int, reductions_
     monkeypatch.setattr(tuning, "ROW_FUNCTIONS", False)  # torch's own softmax runs in no blocks
     monkeypatch.setattr(tuning, "BLOCKED_FROM", 64)
     monkeypatch.setattr(tuning, "BLOCK", 32)
+    monkeypatch.setattr(blocking, "_SPLIT_FROM", 8)
     monkeypatch.setattr(tuning, "NATIVE_AFTER", after)
     monkeypatch.setenv("XLA_TORCH_CACHE", str(tmp_path))
     program = xla_torch.parse_hlo(text)

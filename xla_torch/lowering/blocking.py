@@ -38,6 +38,8 @@ _COMPARISONS = {operator.lt: torch.lt, operator.le: torch.le, operator.gt: torch
 _ELEMENTWISE = frozenset(OUT_VARIANTS) | frozenset(_COMPARISONS) | frozenset({torch.clamp, torch.isfinite, torch.sign})
 Dims = tuple[int, ...]
 
+_SPLIT_FROM = 64
+"""Elements that a block reduces to one, from which that is worth reducing twice."""
 
 _REDUCTIONS = frozenset({torch.sum, torch.amax, torch.amin, torch.prod, torch.mean, torch.all, torch.any})
 _VIEWS = (torch.Tensor.reshape.__name__, torch.Tensor.expand.__name__, torch.Tensor.unsqueeze.__name__)
@@ -108,6 +110,7 @@ class Chain:
 def block_elementwise(root: torch.nn.Module, graph: Graph) -> None:
     """Rewrite the graph in place; sub-programs are registered on `root`."""
     _describe(graph)
+    _split_reductions(graph)
     extract_chains(root, graph, _find_chains(graph))
 
 
@@ -161,6 +164,23 @@ def _is_rowwise(node: Node, cut: int) -> bool:
         return how > cut
     same = before[:cut + 1] == tuple(how)[:cut + 1]
     return same if node.target != _VIEWS[1] else same and len(before) == len(how)
+
+
+def _split_reductions(graph: Graph) -> None:
+    """Reduce what a chain makes within its blocks first, where nothing else reads it: a loss is computed in one pass."""
+    for node in list(graph.nodes):
+        grid = _large_grid(node) if _is_reduction(node) else None
+        source: Any = node.args[0] if node.args else None
+        if grid is None or not is_elementwise(source) or len(source.users) > 1 or not source.meta["array"][1].is_floating_point:
+            continue
+        how: Any = node.args[1]
+        inner = tuple(d for d in how if d > _cut(grid)[0]) if isinstance(how, tuple) else ()
+        if len(inner) == len(how) or math.prod(grid[d] for d in inner) < _SPLIT_FROM:
+            continue
+        with graph.inserting_before(node):
+            first = graph.call_function(node.target, (source, inner))
+        first.meta["array"] = (tuple(n for d, n in enumerate(grid) if d not in inner), source.meta["array"][1])
+        node.args = (first, tuple(d for d in how if d not in inner))
 
 
 def _describe(graph: Graph) -> None:

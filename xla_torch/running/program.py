@@ -40,7 +40,7 @@ from ..lowering.programs import freeing, lower
 from ..partitioning.manual_regions import without_manual_regions
 from ..partitioning.state import Partitioning, partitioning_of
 from ..shape import Shape
-from ..torch_private import forward_mode_is_on, is_traced
+from ..torch_private import forward_mode_is_on, is_batched_by_autograd, is_traced
 from ..transform.dynamic_sizes import settle
 from ..transform.expand_custom_calls import expand
 from .kept import Kept, KeptByRules
@@ -262,7 +262,7 @@ class Program:
         self._within_limits()
         if (watched := watching()) is not None:
             return watched(self.name, self.canonical, tensors, device)
-        if is_traced():
+        if is_traced() or any(map(is_batched_by_autograd, tensors)):
             return self._run_traced(tensors, device)
         return plainly(self.name, self._runs, self._make_run, device, *tensors)
 
@@ -281,7 +281,7 @@ class Program:
             given = tuple(tensors)
             tensors.clear()
             return watched(self.name, self.canonical, given, device)
-        if is_traced():
+        if is_traced() or any(map(is_batched_by_autograd, tensors)):
             return self._run_traced(tensors, device)
         return plainly(self.name, self._freeing_runs, self._make_freeing_run, device, tensors)
 
