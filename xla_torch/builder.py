@@ -2,11 +2,14 @@
 
 A documented function that gets tensors instead of XlaOps becomes a computation of this one op, with the tensors as its
 parameters. It is built once for each set of other arguments, shapes and dtypes, and run at once; gradients flow through it.
-A call with plain tensors alone that has been seen before goes straight to what it comes to, a few torch calls.
+Python functions that stand for computations may do something else each time, so they are called each time, and the program is
+kept under its text. A call with plain tensors alone that has been seen before goes straight to what it comes to, a few torch
+calls.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import functools
 import operator
@@ -22,7 +25,8 @@ from .dtypes import type_from_torch
 from .errors import InvalidArgument
 from .functions._documented import run_at_once_with
 from .hlo.ir import Module, Token
-from .hlo_builder import Builder, XlaOp
+from .hlo.printer import print_module
+from .hlo_builder import Builder, XlaOp, is_function
 from .opcodes import control
 from .running.program import Run
 from .shape import Shape
@@ -45,12 +49,12 @@ def run_at_once(build: Callable[..., Any], name: str, args: Sequence[Any], kwarg
     specs = tuple(None if isinstance(v, Token) else (tuple(v.shape), v.dtype) for v in values)
     marks = iter(range(len(values)))
     frozen = (_freeze(tuple(args), marks), _freeze(tuple(kwargs.items()), marks))
-    try:
-        computation, several = _one_op_cached(build, name, frozen[0], frozen[1], specs)
-    except TypeError as error:
-        if "unhashable" not in str(error):
-            raise
-        computation, several = _one_op(build, name, frozen[0], frozen[1], specs)
+    if _calls_functions((args, tuple(kwargs.values()))):
+        module, several = _module(build, name, frozen[0], frozen[1], specs)
+        brought = tuple([c.derivatives for c in module.computations if c.derivatives is not None])
+        computation = _computation_of(_Written(print_module(module), tuple(map(id, brought)), module))
+    else:
+        computation, several = _found(build, name, frozen[0], frozen[1], specs)
     anywhere = not any(isinstance(v, torch.Tensor) for v in values)
     result = computation(*values, device=torch.get_default_device() if anywhere else None)
     if values and len(values) == len(args) and not kwargs and not several:
@@ -140,15 +144,53 @@ def _thaw(value: Any, parameters: Sequence[XlaOp]) -> Any:
     return value
 
 
+def _calls_functions(value: Any) -> bool:
+    """Whether there is a function among arguments of which nobody knows what it does: documented ones do the same each time."""
+    if isinstance(value, (list, tuple)):
+        return any(map(_calls_functions, value))
+    return is_function(value) and not isinstance(value, torch.Tensor) and not hasattr(value, "door")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Written:
+    """A program known by its text, and by the derivatives that it brings, of which the text says nothing."""
+
+    text: str
+    derivatives: tuple[int, ...]
+    module: Module = dataclasses.field(compare=False)
+
+
+@functools.lru_cache(maxsize=1024)
+def _computation_of(program: _Written) -> XlaComputation:
+    return XlaComputation(program.module)
+
+
+def _found(build: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: tuple[Any, ...],
+           specs: tuple[Any, ...]) -> tuple[XlaComputation, bool]:
+    try:
+        return _one_op_cached(build, name, args, kwargs, specs)
+    except TypeError as error:
+        if "unhashable" not in str(error):
+            raise
+        return _one_op(build, name, args, kwargs, specs)
+
+
 def _one_op(build: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: tuple[Any, ...],
             specs: tuple[Any, ...]) -> tuple[XlaComputation, bool]:
+    module, several = _module(build, name, args, kwargs, specs)
+    return XlaComputation(module), several
+
+
+def _module(build: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: tuple[Any, ...],
+            specs: tuple[Any, ...]) -> tuple[Module, bool]:
+    """The program of one op, and whether its result is a tuple that stands for a list."""
     builder = XlaBuilder(name)
     builder.runs_at_once = True
     parameters = [builder.parameter(number, _parameter_shape(name, spec)) for number, spec in enumerate(specs)]
     result = build(builder, _thaw(args, parameters), {k: _thaw(v, parameters) for k, v in kwargs})
     if isinstance(result, XlaOp):
-        return builder.build(result), False
-    return builder.build(builder.add(control.tuple_, list(result))), True
+        return Module(name, builder.finish(result)), False
+    return Module(name, builder.finish(builder.add(control.tuple_, list(result)))), True
 
 
 def _parameter_shape(name: str, spec: tuple[tuple[int, ...], torch.dtype] | None) -> Shape:

@@ -8,7 +8,7 @@ whose `XlaBuilder` (`builder.py`) also makes a program to call of what was built
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,9 @@ from .types import C64, F32, PRED, S32, S64, U64, PrimitiveType, require_element
 
 Liftable = bool | int | float | complex | np.ndarray | np.generic
 """What may stand beside an XlaOp as an operand: it becomes a constant of the op's element type."""
+
+Region = Computation | Callable[..., Any]
+"""What may stand for a computation of an op: an XlaComputation (which can be called), one of the IR, or a function of XlaOps."""
 
 
 class XlaOp:
@@ -135,6 +138,8 @@ class Builder:
 
     runs_at_once = False
     """Whether it builds one operation that runs at once, on values that are there."""
+    region = ""
+    """What it builds of a Python function that stands for a computation: ``the reducer``."""
 
     def __init__(self, name: str = "computation"):
         self.name = name
@@ -154,7 +159,8 @@ class Builder:
                                       expected="an XlaOp of this builder, or a number beside one")
             if operand.builder is not self:
                 raise InvalidArgument(f"operand {position} belongs to another builder", subject=opcode,
-                                      got=f"builder {operand.builder.name!r}", expected=f"builder {self.name!r}")
+                                      got=f"builder {operand.builder.name!r}", expected=f"builder {self.name!r}",
+                                      hint=self.beyond(operand.builder))
         definition = schema_of(opcode)
         given = {n: definition.attributes[n].codec.normalise(v) if n in definition.attributes else v
                  for n, v in (attributes or {}).items()}
@@ -169,6 +175,12 @@ class Builder:
             raise error.located(subject=f"{opcode} (%{name})" if name else opcode) from None
         return self.append(Instruction(opcode, inferred if shape is None else shape, [o.instruction for o in operands],
                                        given, name or opcode, common))
+
+    def beyond(self, other: Builder | None = None) -> str:
+        """What to do where its ops meet those of another builder, or tensors."""
+        role = self.region or (other.region if other else "")
+        return role and (f"{role} is a computation of its own, and sees its arguments alone: pass the value on in an operand or "
+                         "carry, or make it inside, of a number")
 
     def append(self, instruction: Instruction) -> XlaOp:
         """Append a finished instruction whose operands are already in this builder."""
@@ -247,18 +259,37 @@ def lift(builder: Builder, value: XlaOp | Liftable, like: XlaOp | Shape | Primit
     number that this type does not hold (`hlo/numbers.py` has the rule)."""
     if isinstance(value, XlaOp):
         return value
+    if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray):
+        raise tensor_beside(value, builder)
     return builder.constant(value, like if isinstance(like, PrimitiveType) else like.element_type)
 
 
 def region_of(computation: Any) -> Computation:
     """The IR computation of a reducer, comparator or loop body given as an XlaComputation."""
-    if isinstance(computation, Computation):
-        return computation
-    entry = getattr(getattr(computation, "program", None), "embedded", None)
+    entry = embedded_in(computation)
     if entry is None:
         raise InvalidArgument("not a computation", got=type(computation).__name__,
                               expected="an XlaComputation (XlaBuilder.build())")
     return entry
+
+
+def tensor_beside(value: Any, builder: Builder) -> InvalidArgument:
+    """The error for a tensor where there are ops."""
+    return InvalidArgument("tensors beside XlaOps", got=f"a {type(value).__name__} beside an op of {builder.name!r}",
+                           expected="XlaOps of one builder, or tensors alone", hint=builder.beyond() or
+                           "make the tensor a parameter, or ops.ConstantLiteral(builder, tensor.numpy())")
+
+
+def embedded_in(computation: Any) -> Computation | None:
+    """The IR computation that something has, or is; None where it is no computation."""
+    if isinstance(computation, Computation):
+        return computation
+    return getattr(getattr(computation, "program", None), "embedded", None)
+
+
+def is_function(value: Any) -> bool:
+    """Whether this is a Python function, which may stand for a computation, and no computation itself."""
+    return callable(value) and not isinstance(value, type) and not hasattr(value, "program")
 
 
 def _binary(opcode: str, lhs: XlaOp | Liftable, rhs: XlaOp | Liftable) -> XlaOp:

@@ -89,7 +89,7 @@ ERRORS = [
     ("unknown attribute", lambda b, x, y: b.add("add", [x, y], {"color": 1}), ["unexpected attribute 'color'"]),
     ("missing attribute", lambda b, x, y: b.add("transpose", [x]), ["'dimensions' is expected"]),
     ("operand count", lambda b, x, y: b.add("add", [x]), ["wrong number of operands", "add(lhs, rhs)"]),
-    ("no computation", lambda b, x, y: ops.Call(b, "f", [x]), ["not a computation", "str"]),
+    ("no computation", lambda b, x, y: ops.Call(b, "f", [x]), ["wrong kind", "'f'", "a function of XlaOps"]),
 ]
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InvalidArgument, XlaError
-from ..hlo_builder import Builder, XlaOp
+from ..hlo_builder import Builder, XlaOp, tensor_beside
 from ..types import PrimitiveType, require_element_type
 from ._kinds import Kind, Refused, hint_for, kind_of, told
 
@@ -199,7 +199,7 @@ def documented(function: Callable[..., Any]) -> Callable[..., Any]:
             builder = ops[0].builder
         try:
             if values and ops:
-                raise _mixed(values[0], ops[0])
+                raise tensor_beside(values[0], ops[0].builder)
             if values or (takes_builder and builder is None):
                 return _immediate.run(build, function.__name__, args, kwargs, values)
             return build(builder, args, kwargs)
@@ -251,12 +251,6 @@ def variadic(*names: str, numbers: bool = False) -> Callable[[Callable[..., Any]
         return function
 
     return decorate
-
-
-def _mixed(value: Any, op: XlaOp) -> InvalidArgument:
-    return InvalidArgument("tensors beside XlaOps", got=f"a {type(value).__name__} beside an op of shape {op.shape}",
-                           expected="XlaOps of one builder, or tensors alone",
-                           hint="make the tensor a parameter, or ops.ConstantLiteral(builder, tensor.numpy())")
 
 
 def _collect(given: Iterable[Any], values: list[Any], ops: list[XlaOp]) -> None:

@@ -20,7 +20,7 @@ import numpy as np
 
 from ..errors import InvalidArgument
 from ..hlo.attributes import ReplicaGroups, ResultAccuracy, ResultAccuracyCodec
-from ..hlo_builder import XlaOp
+from ..hlo_builder import Region, XlaOp, embedded_in, is_function
 from ..shape import Shape
 from ..sizes import Size, index_of
 from ..types import PrimitiveType, element_type_of
@@ -119,6 +119,12 @@ def _type(value: Any) -> PrimitiveType:
     return found
 
 
+def _region(value: Any) -> Any:
+    if embedded_in(value) is not None or is_function(value):
+        return value
+    raise Refused
+
+
 def _accuracy(value: Any) -> ResultAccuracy:
     if isinstance(value, ResultAccuracy):
         return value
@@ -170,6 +176,7 @@ _SINGLE: dict[Any, Kind] = {
     Shape: Kind("a Shape, as Shape.array(F32, [2, 3]) or Shape.parse(\"f32[2,3]\")", _instance_of(Shape).take),
     ResultAccuracy: Kind("a ResultAccuracy, \"default\" or \"highest\"", _accuracy),
     ReplicaGroups: _instance_of(ReplicaGroups),
+    Region: Kind("an XlaComputation (XlaBuilder.build()), or a function of XlaOps", _region),
     type(None): Kind("None", _nothing),
     Any: Kind("anything", _anything),
 }

@@ -15,12 +15,13 @@ from typing import Any
 from ..errors import UnsupportedError
 from ..hlo.attributes import ReplicaGroups
 from ..hlo.choices import ReplicaGroup
-from ..hlo_builder import Builder, XlaOp, packed, region_of
+from ..hlo_builder import Builder, Region, XlaOp, packed
 from ..opcodes import collective, elementwise, movement
 from ..opcodes.shapes import require
 from ..shape import Layout, Shape
 from ..types import U32
 from ._documented import documented, renamed
+from ._regions import reducer
 from .control import GetTupleElement
 from .token import ChannelHandle
 
@@ -100,7 +101,7 @@ def AllGatherTuple(operands: Sequence[XlaOp], all_gather_dimension: int, shard_c
 
 @renamed(replica_group_ids="replica_groups")
 @documented
-def AllReduce(operand: XlaOp | Sequence[XlaOp], computation: Any, replica_groups: Groups = (), channel_id: Channel = None,
+def AllReduce(operand: XlaOp | Sequence[XlaOp], computation: Region, replica_groups: Groups = (), channel_id: Channel = None,
               shape_with_layout: Shape | None = None, use_global_device_ids: bool | None = None) -> XlaOp:
     """The operands of a group's participants combined, element by element, with a computation of two scalars. An operand is
     an array or a tuple of arrays of one element type, and the result has its shape.
@@ -113,13 +114,14 @@ def AllReduce(operand: XlaOp | Sequence[XlaOp], computation: Any, replica_groups
     (operand,) = operands
     require(shape_with_layout is None or shape_with_layout.compatible(operand.shape),
             "shape_with_layout is not the operand's shape", shape_with_layout, str(operand.shape))
-    attributes = {"to_apply": region_of(computation), **_attributes(replica_groups, channel_id, use_global_device_ids)}
-    return operand.builder.add(collective.all_reduce, [operand], attributes, operand.shape)
+    attributes = _attributes(replica_groups, channel_id, use_global_device_ids)
+    return operand.builder.add(collective.all_reduce, [operand], {"to_apply": reducer(computation, [operand]), **attributes},
+                               operand.shape)
 
 
 @renamed(replica_group_ids="replica_groups")
 @documented
-def AllReduceTuple(operands: Sequence[XlaOp], computation: Any, replica_groups: Groups = (), channel_id: Channel = None,
+def AllReduceTuple(operands: Sequence[XlaOp], computation: Region, replica_groups: Groups = (), channel_id: Channel = None,
                    shape_with_layout: Shape | None = None, use_global_device_ids: bool | None = None) -> XlaOp:
     """`AllReduce` of several operands of one element type in one exchange; the result is a tuple.
 
@@ -134,7 +136,8 @@ def AllReduceTuple(operands: Sequence[XlaOp], computation: Any, replica_groups: 
         raise UnsupportedError("AllReduce of different element types", subject="AllReduceTuple",
                                got=", ".join(sorted(t.text for t in types)), expected="one element type")
     attributes = _attributes(replica_groups, channel_id, use_global_device_ids)
-    return operands[0].builder.add(collective.all_reduce, operands, {"to_apply": region_of(computation), **attributes}, shape)
+    attributes["to_apply"] = reducer(computation, operands[:1])
+    return operands[0].builder.add(collective.all_reduce, operands, attributes, shape)
 
 
 @renamed(replica_group_ids="replica_groups")
@@ -151,7 +154,7 @@ def CrossReplicaSum(operand: XlaOp | Sequence[XlaOp], replica_groups: Groups = (
 
 @renamed(scatter_dim="scatter_dimension", replica_group_ids="replica_groups")
 @documented
-def ReduceScatter(operand: XlaOp | Sequence[XlaOp], computation: Any, scatter_dimension: int, shard_count: int,
+def ReduceScatter(operand: XlaOp | Sequence[XlaOp], computation: Region, scatter_dimension: int, shard_count: int,
                   replica_groups: Groups = (), channel_id: Channel = None, layout: Layout | None = None,
                   use_global_device_ids: bool | None = None) -> XlaOp:
     """`AllReduce` of an array or tuple, of which each participant keeps its own of `shard_count` blocks along a dimension.
@@ -163,7 +166,7 @@ def ReduceScatter(operand: XlaOp | Sequence[XlaOp], computation: Any, scatter_di
     shapes = [_resized(o.shape.without_layout(), scatter_dimension, 1, shard_count) for o in operands]
     attributes = _attributes(replica_groups, channel_id, use_global_device_ids)
     return operands[0].builder.add(collective.reduce_scatter, operands, {
-        "dimensions": (scatter_dimension,), "to_apply": region_of(computation), **attributes},
+        "dimensions": (scatter_dimension,), "to_apply": reducer(computation, operands[:1]), **attributes},
         Shape.tuple(shapes) if several else shapes[0])
 
 

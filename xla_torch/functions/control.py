@@ -11,10 +11,13 @@ from typing import Any
 
 from ..errors import InvalidArgument
 from ..hlo.canonical_values import sequence_of
-from ..hlo_builder import Builder, Value, XlaOp, packed, region_of
+from ..hlo_builder import Builder, Region, Value, XlaOp, packed
 from ..opcodes import control, internal
+from ..opcodes.shapes import require
+from ..shape import Shape
 from ..types import PRED
 from ._documented import documented, renamed, variadic
+from ._regions import form_of, of_values
 
 __all__ = ["AddDependency", "Call", "CompositeCall", "Conditional", "GetTupleElement", "OptimizationBarrier", "Tuple", "While"]
 
@@ -35,18 +38,19 @@ def GetTupleElement(tuple_data: Value, index: int) -> XlaOp:
 @variadic("operands...")
 @renamed(args="operands")
 @documented
-def Call(builder: Builder, computation: Any, operands: Sequence[Value] = ()) -> XlaOp:
+def Call(builder: Builder, computation: Region, operands: Sequence[Value] = ()) -> XlaOp:
     """The result of a computation of the operands (a list, or one by one).
 
     Raises InvalidArgument where number or shapes of the operands are not those of the computation's parameters.
     """
-    return builder.add(control.call, [packed(o) for o in operands], {"to_apply": region_of(computation)})
+    region = of_values(computation, operands, "the computation")
+    return builder.add(control.call, [packed(o) for o in operands], {"to_apply": region})
 
 
 @variadic("operands...")
 @renamed(args="operands", decomposition="computation", composite_attributes="attributes")
 @documented
-def CompositeCall(builder: Builder, computation: Any, operands: Sequence[Value], name: str, attributes: str | None = None,
+def CompositeCall(builder: Builder, computation: Region, operands: Sequence[Value], name: str, attributes: str | None = None,
                   version: int | None = None) -> XlaOp:
     """The operation `name`, of which the computation is the decomposition; this is what is evaluated.
 
@@ -54,7 +58,8 @@ def CompositeCall(builder: Builder, computation: Any, operands: Sequence[Value],
     default 0. Raises InvalidArgument as `Call` does.
     """
     described = {"composite.name": name, "composite.attributes": attributes or "{}", "composite.version": str(version or 0)}
-    return builder.add(control.call, [packed(o) for o in operands], {"to_apply": region_of(computation), "is_composite": True},
+    region = of_values(computation, operands, "the computation")
+    return builder.add(control.call, [packed(o) for o in operands], {"to_apply": region, "is_composite": True},
                        common={"frontend_attributes": described})
 
 
@@ -80,20 +85,26 @@ def Conditional(predicate: XlaOp, *branches: Any, **named: Any) -> XlaOp:
     given = (*branches, *(named[n] for n in places))
     if names is _TWO_WAY:
         return predicate.builder.add(control.conditional, [predicate, packed(given[0]), packed(given[2])], {
-            "true_computation": region_of(given[1]), "false_computation": region_of(given[3])})
+            "true_computation": of_values(given[1], given[:1], "the true branch"),
+            "false_computation": of_values(given[3], given[2:3], "the false branch")})
     if predicate.element_type is PRED:
         raise InvalidArgument("the branch index is not S32", subject="Conditional", got=predicate.shape, expected="s32[]")
     computations, operands = sequence_of(given[0], "a list of computations"), sequence_of(given[1], "a list of operands")
-    return predicate.builder.add(control.conditional, [predicate, *map(packed, operands)], {
-        "branch_computations": tuple(map(region_of, computations))})
+    require(len(computations) == len(operands), "one operand is needed for each branch", got=len(operands),
+            expected=len(computations))
+    numbered = enumerate(zip(computations, operands, strict=True))
+    branches = [of_values(branch, [operand], f"branch {k}") for k, (branch, operand) in numbered]
+    return predicate.builder.add(control.conditional, [predicate, *map(packed, operands)], {"branch_computations": branches})
 
 
 @documented
-def While(condition: Any, body: Any, init: Value) -> XlaOp:
+def While(condition: Region, body: Region, init: Value) -> XlaOp:
     """Repeat `body` while `condition` holds, from `init`. Both take, and `body` returns, one value of init's shape;
-    `condition` returns a PRED scalar. Raises InvalidArgument for anything else."""
-    init = packed(init)
-    return init.builder.add(control.while_, [init], {"condition": region_of(condition), "body": region_of(body)})
+    `condition` returns a PRED scalar. Where init is a Python tuple, functions in Python take and return such. Raises
+    InvalidArgument for anything else."""
+    form, carry = form_of(init), packed(init)
+    return carry.builder.add(control.while_, [carry], {"condition": of_values(condition, [init], "the condition", Shape(PRED)),
+                                                       "body": of_values(body, [init], "the body", form)})
 
 
 @documented

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from ..errors import InvalidArgument
-from ..hlo_builder import Builder, Liftable, XlaOp, lift
+from ..hlo_builder import Builder, Liftable, Region, XlaOp, lift
 from ..opcodes.shapes import require
 from ..shape import Shape
 from ..types import S32
@@ -159,7 +158,7 @@ def _at_places(x: XlaOp, places: XlaOp) -> XlaOp:
 
 @documented
 def ApproxTopK(builder: Builder, operands: Sequence[XlaOp], init_values: Sequence[XlaOp | Liftable], top_k: int,
-               reduction_dim: int, comparator: Any, recall_target: float = 0.9, aggregate_to_topk: bool = True,
+               reduction_dim: int, comparator: Region, recall_target: float = 0.9, aggregate_to_topk: bool = True,
                reduction_input_size_override: int = -1) -> XlaOp:
     """The first `top_k` elements of each operand along a dimension, in the order of the first operand: a tuple.
 

@@ -12,11 +12,12 @@ from typing import Any, TypeVar
 from ..errors import InvalidArgument, UnsupportedError
 from ..hlo.canonical_values import canonical_numbers
 from ..hlo.inference import infer_shape
-from ..hlo_builder import Liftable, XlaOp, lift, region_of
+from ..hlo_builder import Liftable, Region, XlaOp, lift
 from ..opcodes import indexing
 from ..shape import Shape
 from ..types import S32, S64
 from ._documented import documented, renamed, variadic
+from ._regions import reducer
 from .comparison import Clamp
 from .convert import ConvertElementType
 from .elementwise import Add
@@ -133,9 +134,9 @@ def Gather(operand: XlaOp, start_indices: XlaOp, dimension_numbers: GatherDimens
 @variadic("operand...", "scatter_indices", "updates...")
 @renamed(operands="operand", input="operand", inputs="operand", dimension_number="dimension_numbers")
 @documented
-def Scatter(operand: XlaOp | Sequence[XlaOp], scatter_indices: XlaOp, updates: XlaOp | Sequence[XlaOp], update_computation: Any,
-            dimension_numbers: ScatterDimensionNumbers | None = None, indices_are_sorted: bool = False,
-            unique_indices: bool = False, *, out_of_bounds: str = "window", **fields: Any) -> XlaOp:
+def Scatter(operand: XlaOp | Sequence[XlaOp], scatter_indices: XlaOp, updates: XlaOp | Sequence[XlaOp],
+            update_computation: Region, dimension_numbers: ScatterDimensionNumbers | None = None,
+            indices_are_sorted: bool = False, unique_indices: bool = False, *, out_of_bounds: str = "window", **fields: Any) -> XlaOp:
     """The operand(s), into which `update_computation` combines windows of the updates at many places.
 
     ``result[i] = update_computation(result[i], update)`` for one update after another in row-major order of the indices.
@@ -157,7 +158,7 @@ def Scatter(operand: XlaOp | Sequence[XlaOp], scatter_indices: XlaOp, updates: X
     numbers = _numbers(ScatterDimensionNumbers, "Scatter", dimension_numbers, fields)
     promises = {"indices_are_sorted": indices_are_sorted, "unique_indices": unique_indices}
     attributes = _given(numbers) | {name: True for name, promised in promises.items() if promised}
-    attributes["to_apply"] = region_of(update_computation)
+    attributes["to_apply"] = reducer(update_computation, operands, "the update computation")
     if out_of_bounds == "element" and numbers.update_window_dims:
         shapes = [o.shape for o in (*operands, scatter_indices, *values)]
         infer_shape(indexing.scatter, None, shapes, attributes)  # what is wrong is said about what was given

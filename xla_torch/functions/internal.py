@@ -14,13 +14,14 @@ from ..hlo.attributes import ConvolutionDimensionNumbers, WindowDimension
 from ..hlo.custom_calls import vjp_target
 from ..hlo.literal import Literal
 from ..hlo.schema import schema_of
-from ..hlo_builder import Builder, Value, XlaOp, packed, region_of
+from ..hlo_builder import Builder, Region, Value, XlaOp, packed, region_of
 from ..opcodes import collective, control, internal, random
 from ..opcodes import token as token_ops
 from ..opcodes.shapes import require
 from ..shape import Shape
 from ..types import U32, U64
 from ._documented import documented, renamed, variadic
+from ._regions import of_values, reducer
 from .collective import Groups, _attributes, _resized, _several
 from .control import GetTupleElement, Tuple
 
@@ -145,9 +146,9 @@ def Domain(operand: XlaOp, exit_metadata: str, entry_metadata: str, kind: str = 
 
 
 @documented
-def Fusion(builder: Builder, fusion_kind: str, operands: Sequence[XlaOp], fusion_computation: Any) -> XlaOp:
+def Fusion(builder: Builder, fusion_kind: str, operands: Sequence[XlaOp], fusion_computation: Region) -> XlaOp:
     """A computation of the operands that a compiler made one kernel of: kLoop, kInput, kOutput or kCustom."""
-    region = region_of(fusion_computation)
+    region = of_values(fusion_computation, operands, "the fused function")
     return builder.add(control.fusion, operands, {"kind": fusion_kind, "calls": region}, region.root.shape.without_layout())
 
 
@@ -175,9 +176,9 @@ def CopyDone(operand: Value) -> XlaOp:
 
 
 @documented
-def AsyncStart(builder: Builder, operands: Sequence[XlaOp], computation: Any, async_execution_thread: str = "main") -> XlaOp:
+def AsyncStart(builder: Builder, operands: Sequence[XlaOp], computation: Region, async_execution_thread: str = "main") -> XlaOp:
     """Begin a computation of the operands: ((operands), result). Raises InvalidArgument for operands that do not fit."""
-    region = region_of(computation)
+    region = of_values(computation, operands, "the computation")
     thread = {} if async_execution_thread == "main" else {"async_execution_thread": async_execution_thread}
     shape = Shape.tuple([Shape.tuple([o.shape.without_layout() for o in operands]), region.root.shape.without_layout()])
     return builder.add(control.async_start, operands, {"calls": region, **thread}, shape)
@@ -217,12 +218,12 @@ def AllGatherDone(operand: Value) -> XlaOp:
 
 
 @documented
-def AllReduceStart(operands: XlaOp | Sequence[XlaOp], computation: Any, replica_groups: Groups = (),
+def AllReduceStart(operands: XlaOp | Sequence[XlaOp], computation: Region, replica_groups: Groups = (),
                    channel_id: int | None = None, use_global_device_ids: bool | None = None) -> XlaOp:
     """Begin an `AllReduce`, or with a list of operands an `AllReduceTuple`. The shape is that of the result."""
     given = _listed(operands, "AllReduceStart")
     attributes = _attributes(replica_groups, channel_id, use_global_device_ids)
-    return given[0].builder.add(collective.all_reduce_start, given, {"to_apply": region_of(computation), **attributes},
+    return given[0].builder.add(collective.all_reduce_start, given, {"to_apply": reducer(computation, given[:1]), **attributes},
                                 _packed([o.shape for o in given]))
 
 

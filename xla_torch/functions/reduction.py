@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..hlo_builder import Builder, Liftable, XlaOp, lift, region_of
+from ..hlo_builder import Builder, Liftable, Region, XlaOp, embedded_in, lift
 from ..opcodes import movement, reduction
 from ..opcodes.shapes import require
 from ._documented import documented, renamed, variadic
+from ._regions import mapped, reducer, step
 
 __all__ = ["BatchNormGrad", "BatchNormInference", "BatchNormTraining", "Map", "Reduce", "ReduceAll", "Scan"]
 
@@ -22,7 +23,7 @@ Inits = XlaOp | Liftable | Sequence[XlaOp | Liftable]
 @variadic("operands...", "init_values...", numbers=True)
 @renamed(operand="operands", init_value="init_values", dimensions="dimensions_to_reduce")
 @documented
-def Reduce(builder: Builder, operands: Arrays, init_values: Inits, computation: Any,
+def Reduce(builder: Builder, operands: Arrays, init_values: Inits, computation: Region,
            dimensions_to_reduce: Sequence[int]) -> XlaOp:
     """Combine the elements along some dimensions with a computation.
 
@@ -37,18 +38,18 @@ def Reduce(builder: Builder, operands: Arrays, init_values: Inits, computation: 
     """
     arrays, inits = _arrays_and_inits(operands, init_values)
     return builder.add(reduction.reduce, [*arrays, *inits], {
-        "dimensions": dimensions_to_reduce, "to_apply": region_of(computation)})
+        "dimensions": dimensions_to_reduce, "to_apply": reducer(computation, inits)})
 
 
 @documented
-def ReduceAll(operand: XlaOp, init_value: XlaOp | Liftable, computation: Any) -> XlaOp:
+def ReduceAll(operand: XlaOp, init_value: XlaOp | Liftable, computation: Region) -> XlaOp:
     """Combine all elements of an array with a computation of two scalars (see `Reduce`). The result is a scalar."""
     return Reduce(operand.builder, operand, init_value, computation, list(range(operand.shape.rank)))
 
 
 @variadic("operands...", numbers=True)
 @documented
-def Map(builder: Builder, operands: Sequence[XlaOp | Liftable], computation: Any, dimensions: Sequence[int] | None = None,
+def Map(builder: Builder, operands: Sequence[XlaOp | Liftable], computation: Region, dimensions: Sequence[int] | None = None,
         static_operands: Sequence[XlaOp] = ()) -> XlaOp:
     """Apply a computation of N scalars to N arrays of the same dimensions, element by element.
 
@@ -58,10 +59,15 @@ def Map(builder: Builder, operands: Sequence[XlaOp | Liftable], computation: Any
     arrays of different dimensions, and a computation of other parameters or of arrays.
     """
     require(not static_operands, "static operands are not supported", hint="pass them as operands")
-    region = region_of(computation)
-    require(len(region.parameters) == len(operands), "the computation takes another number of parameters",
-            got=len(operands), expected=len(region.parameters))
-    lifted = [lift(builder, o, p.shape) for o, p in zip(operands, region.parameters, strict=True)]
+    given = embedded_in(computation)
+    require(given is None or len(given.parameters) == len(operands), "the computation takes another number of parameters",
+            got=len(operands), expected=len(given.parameters) if given else "")
+    like = next((o for o in operands if isinstance(o, XlaOp)), None)
+    types = [like.element_type if like is not None else None] * len(operands)
+    if given is not None:
+        types = [p.shape.element_type for p in given.parameters]
+    lifted = [o if isinstance(o, XlaOp) else builder.constant(o, t) for o, t in zip(operands, types, strict=True)]
+    region = mapped(computation, lifted)
     largest = max((o.shape for o in lifted), key=lambda s: s.rank, default=None)
     spread = [_broadcast_scalar(o, largest.dimensions) if largest and largest.rank and o.shape.is_scalar else o for o in lifted]
     if dimensions is None:
@@ -70,7 +76,7 @@ def Map(builder: Builder, operands: Sequence[XlaOp | Liftable], computation: Any
 
 
 @documented
-def Scan(inputs: Sequence[XlaOp], inits: Sequence[XlaOp | Liftable], to_apply: Any, scan_dimension: int,
+def Scan(inputs: Sequence[XlaOp], inits: Sequence[XlaOp | Liftable], to_apply: Region, scan_dimension: int,
          is_reverse: bool = False, is_associative: bool | None = None) -> XlaOp:
     """Apply a computation to the slices of arrays along a dimension, one after another, carrying values along.
 
@@ -81,10 +87,13 @@ def Scan(inputs: Sequence[XlaOp], inits: Sequence[XlaOp | Liftable], to_apply: A
     sizes along the scan dimension, and a computation that does not fit.
     """
     require(len(inputs) > 0, "scan needs at least one input")
-    builder, region = inputs[0].builder, region_of(to_apply)
-    carried = [lift(builder, v, p.shape) for v, p in zip(inits, region.parameters[len(inputs):], strict=False)]
+    require(0 <= scan_dimension < inputs[0].shape.rank, f"input 0 has no dimension {scan_dimension}", got=inputs[0].shape)
+    builder, given = inputs[0].builder, embedded_in(to_apply)
+    likes = [inputs[0].shape] * len(inits) if given is None else [p.shape for p in given.parameters[len(inputs):]]
+    carried = [lift(builder, v, like) for v, like in zip(inits, likes, strict=False)]
     require(len(carried) == len(inits), "the computation takes fewer carries than there are init values", got=len(inits),
             expected=len(carried))
+    region = step(to_apply, inputs, carried, scan_dimension)
     attributes = {"dimensions": [scan_dimension], "num_carries": len(carried), "to_apply": region, "is_reverse": is_reverse}
     if is_associative is not None:
         attributes["is_associative"] = is_associative

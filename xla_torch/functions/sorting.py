@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..hlo_builder import XlaOp, region_of
+from ..hlo_builder import Region, XlaOp
 from ..opcodes import sorting
 from ..opcodes.shapes import require
 from ._documented import documented, renamed, variadic
+from ._regions import comparator as comparator_of
 
 __all__ = ["Sort", "TopK"]
 
@@ -19,7 +20,7 @@ __all__ = ["Sort", "TopK"]
 @variadic("operands...")
 @renamed(operand="operands")
 @documented
-def Sort(operands: XlaOp | Sequence[XlaOp], comparator: Any, dimension: int = -1, is_stable: bool = False) -> XlaOp:
+def Sort(operands: XlaOp | Sequence[XlaOp], comparator: Region, dimension: int = -1, is_stable: bool = False) -> XlaOp:
     """Sort arrays of equal dimensions together along a dimension (default: the last), always stably.
 
     `comparator` takes (left, right) scalars of each operand and returns a PRED scalar: left comes before right; it is a
@@ -29,7 +30,7 @@ def Sort(operands: XlaOp | Sequence[XlaOp], comparator: Any, dimension: int = -1
     values = [operands] if isinstance(operands, XlaOp) else list(operands)
     require(len(values) > 0, "there is nothing to sort", expected="at least one operand")
     dimension = values[0].shape.rank - 1 if dimension == -1 and values else dimension
-    attributes: dict[str, Any] = {"dimensions": (dimension,), "to_apply": region_of(comparator)}
+    attributes: dict[str, Any] = {"dimensions": (dimension,), "to_apply": comparator_of(comparator, values)}
     if is_stable:
         attributes["is_stable"] = True
     return values[0].builder.add(sorting.sort, values, attributes)

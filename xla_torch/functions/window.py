@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from typing import Any
 
 from ..hlo.attributes import WindowDimension
-from ..hlo_builder import Liftable, XlaOp, lift, region_of
+from ..hlo_builder import Liftable, Region, XlaOp, lift
 from ..opcodes import window as window_ops
 from ..opcodes.shapes import require
 from ..sizes import integer
 from ._documented import checked, documented, renamed, variadic
+from ._regions import comparator, reducer
 from .reduction import Arrays, Inits, _arrays_and_inits
 
 __all__ = ["MakePadding", "Padding", "ReduceWindow", "ReduceWindowWithGeneralPadding", "SelectAndScatter",
@@ -53,7 +53,7 @@ def _same(size: int, window: int, stride: int) -> tuple[int, int]:
 @variadic("operands...", "init_values...", numbers=True)
 @renamed(operand="operands", init_value="init_values")
 @documented
-def ReduceWindow(operands: Arrays, init_values: Inits, computation: Any, window_dimensions: Sequence[int],
+def ReduceWindow(operands: Arrays, init_values: Inits, computation: Region, window_dimensions: Sequence[int],
                  window_strides: Sequence[int], padding: Padding, base_dilations: Sequence[int] = (),
                  window_dilations: Sequence[int] = ()) -> XlaOp:
     """Reduce every window of an array (or of N arrays of the same dimensions) with a computation, as in `Reduce`.
@@ -71,7 +71,7 @@ def ReduceWindow(operands: Arrays, init_values: Inits, computation: Any, window_
 @variadic("operands...", "init_values...", numbers=True)
 @renamed(operand="operands", init_value="init_values")
 @documented
-def ReduceWindowWithGeneralPadding(operands: Arrays, init_values: Inits, computation: Any, window_dimensions: Sequence[int],
+def ReduceWindowWithGeneralPadding(operands: Arrays, init_values: Inits, computation: Region, window_dimensions: Sequence[int],
                                    window_strides: Sequence[int], base_dilations: Sequence[int] = (),
                                    window_dilations: Sequence[int] = (), padding: Sequence[tuple[int, int]] = ()) -> XlaOp:
     """`ReduceWindow` with low and high padding for each dimension (negative padding takes elements away) and dilations.
@@ -81,13 +81,13 @@ def ReduceWindowWithGeneralPadding(operands: Arrays, init_values: Inits, computa
     """
     arrays, inits = _arrays_and_inits(operands, init_values)
     window = make_window(arrays[0].shape.rank, window_dimensions, window_strides, padding, base_dilations, window_dilations)
-    attributes = {"to_apply": region_of(computation), "window": window}
+    attributes = {"to_apply": reducer(computation, inits), "window": window}
     return arrays[0].builder.add(window_ops.reduce_window, [*arrays, *inits], attributes)
 
 
 @documented
-def SelectAndScatter(operand: XlaOp, select: Any, window_dimensions: Sequence[int], window_strides: Sequence[int],
-                     padding: Padding, source: XlaOp, init_value: XlaOp | Liftable, scatter: Any) -> XlaOp:
+def SelectAndScatter(operand: XlaOp, select: Region, window_dimensions: Sequence[int], window_strides: Sequence[int],
+                     padding: Padding, source: XlaOp, init_value: XlaOp | Liftable, scatter: Region) -> XlaOp:
     """Combine each source element into the operand's element that its window selects; everything else is the init value.
 
     `select(selected, candidate)` says whether the selected element stays, elements taken in row-major order; `scatter`
@@ -100,14 +100,15 @@ def SelectAndScatter(operand: XlaOp, select: Any, window_dimensions: Sequence[in
 
 
 @documented
-def SelectAndScatterWithGeneralPadding(operand: XlaOp, select: Any, window_dimensions: Sequence[int],
+def SelectAndScatterWithGeneralPadding(operand: XlaOp, select: Region, window_dimensions: Sequence[int],
                                        window_strides: Sequence[int], padding: Sequence[tuple[int, int]], source: XlaOp,
-                                       init_value: XlaOp | Liftable, scatter: Any) -> XlaOp:
+                                       init_value: XlaOp | Liftable, scatter: Region) -> XlaOp:
     """`SelectAndScatter` with low and high padding for each dimension. Padding is never selected. Raises InvalidArgument as
     that does."""
     window = make_window(operand.shape.rank, window_dimensions, window_strides, padding)
-    return operand.builder.add(window_ops.select_and_scatter, [operand, source, lift(operand.builder, init_value, source)], {
-        "select": region_of(select), "scatter": region_of(scatter), "window": window})
+    init = lift(operand.builder, init_value, source)
+    return operand.builder.add(window_ops.select_and_scatter, [operand, source, init], {
+        "select": comparator(select, [operand], "select"), "scatter": reducer(scatter, [source], "scatter"), "window": window})
 
 
 def make_window(rank: int, sizes: Sequence[int], strides: Sequence[int], padding: Sequence[tuple[int, int]] = (),

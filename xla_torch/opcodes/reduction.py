@@ -111,7 +111,7 @@ def _scan_shape(declared: Shape | None, *operands: Shape, dimensions: tuple[int,
         require(x.dimensions[dim] == inputs[0].dimensions[dim], f"input {k} has another size along dimension {dim}",
                 got=x, expected=inputs[0].dimensions[dim])
     signature = to_apply.program_shape
-    elements = [_without(x, dim) for x in inputs]
+    elements = [without_dimension(x, dim) for x in inputs]
     require(len(signature.parameters) == len(operands), "the computation takes another number of parameters",
             got=len(signature.parameters), expected=f"{count} elements and {num_carries} carries")
     for k, (parameter, given) in enumerate(zip(signature.parameters, [*elements, *inits], strict=True)):
@@ -129,7 +129,7 @@ def _scan_shape(declared: Shape | None, *operands: Shape, dimensions: tuple[int,
     return Shape.tuple([*stacked, *(i.without_layout() for i in inits)])
 
 
-def _without(shape: Shape, dim: int) -> Shape:
+def without_dimension(shape: Shape, dim: int) -> Shape:
     """The shape with one dimension dropped."""
     return shape.with_dimensions(shape.dimensions[:dim] + shape.dimensions[dim + 1:],
                                  shape.dynamic_flags[:dim] + shape.dynamic_flags[dim + 1:])
