@@ -11,6 +11,7 @@ from .contraction import *
 from .control import *
 from .convert import *
 from .decompositions import *
+from .dimension_numbers import *
 from .dynamic import *
 from .elementwise import *
 from .incomplete import *

@@ -19,11 +19,20 @@ from typing import Any
 import numpy as np
 
 from ..errors import InvalidArgument
-from ..hlo.attributes import ReplicaGroups, ResultAccuracy, ResultAccuracyCodec
+from ..hlo.attributes import ConvolutionDimensionNumbers, ReplicaGroups, ResultAccuracy, ResultAccuracyCodec
 from ..hlo_builder import Region, XlaOp, embedded_in, is_function
+from ..opcodes.contraction import DotDimensionNumbers
 from ..shape import Shape
 from ..sizes import Size, index_of
 from ..types import PrimitiveType, element_type_of
+from .dimension_numbers import (
+    CONVOLUTION_WORDS,
+    DOT_WORDS,
+    ConvolutionNumbers,
+    DotNumbers,
+    make_convolution_dimension_numbers,
+    make_dot_dimension_numbers,
+)
 
 
 class Refused(Exception):
@@ -154,8 +163,23 @@ def _instance_of(cls: type) -> Kind:
         raise Refused
 
     if issubclass(cls, enum.Enum):
-        return Kind(f"a {cls.__name__}: " + ", ".join(member.name for member in cls), take)
-    return Kind(f"{'an' if cls.__name__[0] in 'AEIO' else 'a'} {cls.__name__}", take)
+        return Kind(f"{_article(cls)}: " + ", ".join(member.name for member in cls), take)
+    if dataclasses.is_dataclass(cls):
+        return Kind(f"{_article(cls)}({', '.join(field.name for field in dataclasses.fields(cls))})", take)
+    return Kind(_article(cls), take)
+
+
+def _article(cls: type) -> str:
+    return f"{'an' if cls.__name__.startswith(('A', 'E', 'I', 'O', 'Fft')) else 'a'} {cls.__name__}"
+
+
+def _numbers_by(make: Callable[[Any], Any], words: str) -> Kind:
+    def take(value: Any) -> Any:
+        if not isinstance(value, (str, list, tuple, ConvolutionDimensionNumbers, DotDimensionNumbers)):
+            raise Refused
+        return make(value)
+
+    return Kind(words, take)
 
 
 def _member(cls: type[enum.Enum], word: str) -> enum.Enum:
@@ -177,6 +201,8 @@ _SINGLE: dict[Any, Kind] = {
     ResultAccuracy: Kind("a ResultAccuracy, \"default\" or \"highest\"", _accuracy),
     ReplicaGroups: _instance_of(ReplicaGroups),
     Region: Kind("an XlaComputation (XlaBuilder.build()), or a function of XlaOps", _region),
+    ConvolutionNumbers: _numbers_by(make_convolution_dimension_numbers, CONVOLUTION_WORDS),
+    DotNumbers: _numbers_by(make_dot_dimension_numbers, DOT_WORDS),
     type(None): Kind("None", _nothing),
     Any: Kind("anything", _anything),
 }
@@ -188,7 +214,7 @@ _SINGLE: dict[Any, Kind] = {
 def _sequence(of: Kind) -> Kind:
     def take(value: Any) -> tuple[Any, ...]:
         if not isinstance(value, (list, tuple)):
-            if isinstance(value, (str, bytes, XlaOp, Mapping, AbstractSet)) or not isinstance(value, Iterable):
+            if isinstance(value, (str, bytes, type, XlaOp, Mapping, AbstractSet)) or not isinstance(value, Iterable):
                 raise Refused
             try:
                 value = list(value)
@@ -245,7 +271,8 @@ def kind_of(annotation: Any) -> Kind:
             rest = [p for p in parts if p not in (XlaOp, bool, int, float, complex, np.ndarray, np.generic)]
             first = OPERAND if XlaOp in parts else NUMBER
             return _either([first, *map(kind_of, rest)]) if rest else first
-        return _either(list(map(kind_of, parts)))
+        words = any(isinstance(part, type) and issubclass(part, enum.Enum) for part in parts)  # a text is one of them, too
+        return _either([kind_of(part) for part in parts if not (words and part is str)])
     if origin in (Sequence, list):
         return _sequence(kind_of(parts[0]))
     if origin is tuple:

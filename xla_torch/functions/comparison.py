@@ -10,20 +10,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import InvalidArgument
+from ..hlo.choices import ComparisonDirection, ComparisonType
 from ..hlo_builder import Builder, Operand, XlaOp, broadcast_operands, broadcast_scalars, lift_operands, packed
 from ..opcodes import comparison
 from ._documented import documented
 from .control import Conditional
 
 __all__ = [
-    "Clamp", "Compare", "Eq", "EqTotalOrder", "Ge", "GeTotalOrder", "Gt", "GtTotalOrder", "Le", "LeTotalOrder", "Lt",
-    "LtTotalOrder", "Ne", "NeTotalOrder", "Select",
+    "Clamp", "Compare", "ComparisonDirection", "ComparisonType", "Eq", "EqTotalOrder", "Ge", "GeTotalOrder", "Gt",
+    "GtTotalOrder", "Le", "LeTotalOrder", "Lt", "LtTotalOrder", "Ne", "NeTotalOrder", "Select",
 ]
 
 
 @documented
-def Compare(lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] | str = (), direction: str = "",
-            compare_type: str | None = None) -> XlaOp:
+def Compare(lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] | ComparisonDirection | str = (),
+            direction: ComparisonDirection | str | None = None, compare_type: ComparisonType | str | None = None) -> XlaOp:
     """PRED: how the elements compare. ``Compare(lhs, rhs, direction)`` is accepted as well.
 
     `direction` is one of EQ NE GE GT LE LT. `compare_type` is FLOAT (IEEE: NaN is unequal to all) or TOTALORDER
@@ -33,9 +34,8 @@ def Compare(lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] | st
     """
     if isinstance(broadcast_dimensions, str):
         broadcast_dimensions, direction = (), broadcast_dimensions
-    if direction not in ("EQ", "NE", "GE", "GT", "LE", "LT"):
-        raise InvalidArgument("no such comparison direction", subject="Compare", got=repr(direction),
-                              expected="EQ, NE, GE, GT, LE or LT")
+    if direction is None:
+        raise InvalidArgument("no comparison direction", subject="Compare", expected="EQ, NE, GE, GT, LE or LT")
     lhs, rhs = broadcast_operands(comparison.compare, lhs, rhs, broadcast_dimensions)
     attributes = {"direction": direction} | ({"type": compare_type} if compare_type else {})
     return lhs.builder.add(comparison.compare, [lhs, rhs], attributes)

@@ -22,6 +22,12 @@ from ..opcodes.shapes import require
 from ..shape import Shape
 from ..types import PrimitiveType
 from ._documented import documented, renamed
+from .dimension_numbers import (
+    ConvolutionNumbers,
+    DotNumbers,
+    make_convolution_dimension_numbers,
+    make_dot_dimension_numbers,
+)
 from .window import MakePadding, Padding
 
 __all__ = ["Conv", "ConvGeneral", "ConvGeneralDilated", "ConvWithGeneralDimensions", "ConvWithGeneralPadding",
@@ -47,12 +53,22 @@ class RaggedDotDimensionNumbers:
         object.__setattr__(self, "rhs_group_dimensions", integers_of(self.rhs_group_dimensions))
 
 
-def _attributes(numbers: DotDimensionNumbers, precision_config: Sequence[str] | None) -> dict[str, Any]:
+Precisions = Precision | str | Sequence[Precision | str] | None
+"""A word for each operand, or one for both."""
+
+
+def _attributes(dimension_numbers: DotNumbers, precision_config: Precisions) -> dict[str, Any]:
+    numbers = make_dot_dimension_numbers(dimension_numbers)
     given = {"lhs_contracting_dims": numbers.lhs_contracting_dimensions,
              "rhs_contracting_dims": numbers.rhs_contracting_dimensions,
              "lhs_batch_dims": numbers.lhs_batch_dimensions, "rhs_batch_dims": numbers.rhs_batch_dimensions,
-             "operand_precision": precision_config}
+             "operand_precision": _for_both(precision_config)}
     return {name: tuple(value) for name, value in given.items() if value}
+
+
+def _for_both(precision_config: Precisions) -> tuple[str, ...]:
+    """The precision of each operand; one word is for both."""
+    return (precision_config,) * 2 if isinstance(precision_config, str) else tuple(precision_config or ())
 
 
 def _preferred(shape: Shape, element_type: PrimitiveType | None) -> Shape | None:
@@ -61,7 +77,7 @@ def _preferred(shape: Shape, element_type: PrimitiveType | None) -> Shape | None
 
 
 @documented
-def Dot(lhs: XlaOp, rhs: XlaOp, precision_config: Sequence[str] | None = None,
+def Dot(lhs: XlaOp, rhs: XlaOp, precision_config: Precisions = None,
         preferred_element_type: PrimitiveType | None = None) -> XlaOp:
     """The product of vectors and matrices: [n]·[n] -> [], [m,k]·[k] -> [m], [m,k]·[k,n] -> [m,n].
 
@@ -73,7 +89,7 @@ def Dot(lhs: XlaOp, rhs: XlaOp, precision_config: Sequence[str] | None = None,
 
 
 @documented
-def DotGeneral(lhs: XlaOp, rhs: XlaOp, dimension_numbers: DotDimensionNumbers, precision_config: Sequence[str] | None = None,
+def DotGeneral(lhs: XlaOp, rhs: XlaOp, dimension_numbers: DotNumbers, precision_config: Precisions = None,
                preferred_element_type: PrimitiveType | None = None) -> XlaOp:
     """The sum of products over the contracting dimensions, for each index of the batch dimensions.
 
@@ -87,7 +103,7 @@ def DotGeneral(lhs: XlaOp, rhs: XlaOp, dimension_numbers: DotDimensionNumbers, p
 
 @documented
 def RaggedDot(lhs: XlaOp, rhs: XlaOp, group_sizes: XlaOp, dimension_numbers: RaggedDotDimensionNumbers,
-              precision_config: Sequence[str] | None = None, preferred_element_type: PrimitiveType | None = None) -> XlaOp:
+              precision_config: Precisions = None, preferred_element_type: PrimitiveType | None = None) -> XlaOp:
     """A dot in which consecutive blocks of one lhs dimension, of the sizes in `group_sizes`, belong to different groups.
 
     A ragged free dimension, [m,k]·[g,k,n] -> [m,n]: each row is multiplied by its group's matrix, rows beyond the groups
@@ -106,8 +122,8 @@ def RaggedDot(lhs: XlaOp, rhs: XlaOp, group_sizes: XlaOp, dimension_numbers: Rag
 
 @renamed(dimension_numbers="dimension_number")
 @documented
-def ScaledDot(lhs: XlaOp, lhs_scale: XlaOp, rhs: XlaOp, rhs_scale: XlaOp, dimension_number: DotDimensionNumbers,
-              precision_config: Sequence[str] | None = None, preferred_element_type: PrimitiveType | None = None) -> XlaOp:
+def ScaledDot(lhs: XlaOp, lhs_scale: XlaOp, rhs: XlaOp, rhs_scale: XlaOp, dimension_number: DotNumbers,
+              precision_config: Precisions = None, preferred_element_type: PrimitiveType | None = None) -> XlaOp:
     """The dot of ``lhs * lhs_scale`` and ``rhs * rhs_scale``.
 
     A scale has its operand's rank; each of its entries stands for a block of the operand, so its sizes divide the operand's.
@@ -144,7 +160,7 @@ def _made_padding(lhs: XlaOp, rhs: XlaOp, window_strides: Sequence[int], padding
 
 @documented
 def Conv(lhs: XlaOp, rhs: XlaOp, window_strides: Sequence[int], padding: Padding, feature_group_count: int = 1,
-         batch_group_count: int = 1, precision_config: Sequence[str] | None = None,
+         batch_group_count: int = 1, precision_config: Precisions = None,
          preferred_element_type: PrimitiveType | None = None) -> XlaOp:
     """Convolution of [batch, feature, spatial...] by [output feature, input feature, spatial...], padded VALID or SAME.
 
@@ -158,7 +174,7 @@ def Conv(lhs: XlaOp, rhs: XlaOp, window_strides: Sequence[int], padding: Padding
 @documented
 def ConvWithGeneralPadding(lhs: XlaOp, rhs: XlaOp, window_strides: Sequence[int], padding: Sequence[tuple[int, int]],
                            feature_group_count: int = 1, batch_group_count: int = 1,
-                           precision_config: Sequence[str] | None = None,
+                           precision_config: Precisions = None,
                            preferred_element_type: PrimitiveType | None = None, *, lhs_dilation: Sequence[int] = (),
                            rhs_dilation: Sequence[int] = ()) -> XlaOp:
     """`Conv` with low and high padding for each spatial dimension; negative padding crops.
@@ -172,19 +188,20 @@ def ConvWithGeneralPadding(lhs: XlaOp, rhs: XlaOp, window_strides: Sequence[int]
 
 @documented
 def ConvWithGeneralDimensions(lhs: XlaOp, rhs: XlaOp, window_strides: Sequence[int], padding: Padding,
-                              dimension_numbers: ConvolutionDimensionNumbers, feature_group_count: int = 1,
-                              batch_group_count: int = 1, precision_config: Sequence[str] | None = None,
+                              dimension_numbers: ConvolutionNumbers, feature_group_count: int = 1,
+                              batch_group_count: int = 1, precision_config: Precisions = None,
                               preferred_element_type: PrimitiveType | None = None) -> XlaOp:
     """`Conv` with dimensions in any order, which `dimension_numbers` gives for lhs, rhs and result."""
-    pairs = _made_padding(lhs, rhs, window_strides, padding, dimension_numbers)
-    return ConvGeneral(lhs, rhs, window_strides, pairs, dimension_numbers, feature_group_count, batch_group_count,
+    numbers = make_convolution_dimension_numbers(dimension_numbers)
+    pairs = _made_padding(lhs, rhs, window_strides, padding, numbers)
+    return ConvGeneral(lhs, rhs, window_strides, pairs, numbers, feature_group_count, batch_group_count,
                        precision_config, preferred_element_type)
 
 
 @documented
 def ConvGeneral(lhs: XlaOp, rhs: XlaOp, window_strides: Sequence[int], padding: Sequence[tuple[int, int]],
-                dimension_numbers: ConvolutionDimensionNumbers, feature_group_count: int = 1, batch_group_count: int = 1,
-                precision_config: Sequence[str] | None = None, preferred_element_type: PrimitiveType | None = None) -> XlaOp:
+                dimension_numbers: ConvolutionNumbers, feature_group_count: int = 1, batch_group_count: int = 1,
+                precision_config: Precisions = None, preferred_element_type: PrimitiveType | None = None) -> XlaOp:
     """`ConvWithGeneralPadding` with dimensions in any order, which `dimension_numbers` gives for lhs, rhs and result."""
     return ConvGeneralDilated(lhs, rhs, window_strides, padding, (), (), dimension_numbers, feature_group_count,
                               batch_group_count, precision_config, preferred_element_type)
@@ -193,8 +210,8 @@ def ConvGeneral(lhs: XlaOp, rhs: XlaOp, window_strides: Sequence[int], padding: 
 @documented
 def ConvGeneralDilated(lhs: XlaOp, rhs: XlaOp, window_strides: Sequence[int], padding: Sequence[tuple[int, int]],
                        lhs_dilation: Sequence[int], rhs_dilation: Sequence[int],
-                       dimension_numbers: ConvolutionDimensionNumbers, feature_group_count: int = 1,
-                       batch_group_count: int = 1, precision_config: Sequence[str] | None = None,
+                       dimension_numbers: ConvolutionNumbers, feature_group_count: int = 1,
+                       batch_group_count: int = 1, precision_config: Precisions = None,
                        preferred_element_type: PrimitiveType | None = None,
                        window_reversal: Sequence[bool] | None = None) -> XlaOp:
     """The general convolution: a sliding sum of products, without turning the window round unless `window_reversal` says so.
@@ -203,7 +220,8 @@ def ConvGeneralDilated(lhs: XlaOp, rhs: XlaOp, window_strides: Sequence[int], pa
     groups, each block of input features goes to its own block of output features; with batch groups, each block of the
     batch does. Raises InvalidArgument for lists of another length and for sizes and groups that do not fit.
     """
-    spatial = dimension_numbers.kernel_spatial_dimensions
+    numbers = make_convolution_dimension_numbers(dimension_numbers)
+    spatial = numbers.kernel_spatial_dimensions
     count = len(spatial)
     lists = {"window_strides": list(window_strides), "padding": list(padding), "lhs_dilation": list(lhs_dilation) or [1] * count,
              "rhs_dilation": list(rhs_dilation) or [1] * count, "window_reversal": list(window_reversal or ()) or [False] * count}
@@ -213,10 +231,10 @@ def ConvGeneralDilated(lhs: XlaOp, rhs: XlaOp, window_strides: Sequence[int], pa
             f"0 to {rhs.shape.rank - 1}")
     window = tuple(WindowDimension(rhs.shape.dimensions[d], stride, low, high, base, spread, bool(turned))
                    for d, stride, (low, high), base, spread, turned in zip(spatial, *lists.values(), strict=True))
-    attributes: dict[str, Any] = {"window": window, "dim_labels": dimension_numbers, "feature_group_count": feature_group_count,
+    attributes: dict[str, Any] = {"window": window, "dim_labels": numbers, "feature_group_count": feature_group_count,
                                   "batch_group_count": batch_group_count}
     if precision_config:
-        attributes["operand_precision"] = tuple(precision_config)
+        attributes["operand_precision"] = _for_both(precision_config)
     declared = preferred_element_type and _preferred(convolution_shape(None, lhs.shape, rhs.shape, **attributes),
                                                      preferred_element_type)
     return lhs.builder.add(convolution.convolution, [lhs, rhs], attributes, declared)

@@ -93,8 +93,8 @@ def Conditional(predicate: XlaOp, *branches: Any, **named: Any) -> XlaOp:
     require(len(computations) == len(operands), "one operand is needed for each branch", got=len(operands),
             expected=len(computations))
     numbered = enumerate(zip(computations, operands, strict=True))
-    branches = [of_values(branch, [operand], f"branch {k}") for k, (branch, operand) in numbered]
-    return predicate.builder.add(control.conditional, [predicate, *map(packed, operands)], {"branch_computations": branches})
+    regions = [of_values(branch, [operand], f"branch {k}") for k, (branch, operand) in numbered]
+    return predicate.builder.add(control.conditional, [predicate, *map(packed, operands)], {"branch_computations": regions})
 
 
 @documented

@@ -136,7 +136,8 @@ def Gather(operand: XlaOp, start_indices: XlaOp, dimension_numbers: GatherDimens
 @documented
 def Scatter(operand: XlaOp | Sequence[XlaOp], scatter_indices: XlaOp, updates: XlaOp | Sequence[XlaOp],
             update_computation: Region, dimension_numbers: ScatterDimensionNumbers | None = None,
-            indices_are_sorted: bool = False, unique_indices: bool = False, *, out_of_bounds: str = "window", **fields: Any) -> XlaOp:
+            indices_are_sorted: bool = False, unique_indices: bool = False, *, out_of_bounds: str = "window",
+            **fields: Any) -> XlaOp:
     """The operand(s), into which `update_computation` combines windows of the updates at many places.
 
     ``result[i] = update_computation(result[i], update)`` for one update after another in row-major order of the indices.

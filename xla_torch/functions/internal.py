@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import InvalidArgument
-from ..hlo.attributes import ConvolutionDimensionNumbers, WindowDimension
+from ..hlo.attributes import WindowDimension
+from ..hlo.choices import CustomCallApiVersion, CustomCallSchedule
 from ..hlo.custom_calls import vjp_target
 from ..hlo.literal import Literal
 from ..hlo.schema import schema_of
@@ -24,10 +25,12 @@ from ._documented import documented, renamed, variadic
 from ._regions import of_values, reducer
 from .collective import Groups, _attributes, _resized, _several
 from .control import GetTupleElement, Tuple
+from .dimension_numbers import ConvolutionNumbers
 
 __all__ = [
     "AllGatherDone", "AllGatherStart", "AllReduceDone", "AllReduceStart", "AsyncDone", "AsyncStart", "AsyncUpdate", "Bitcast",
-    "CollectivePermuteDone", "CollectivePermuteStart", "CopyDone", "CopyStart", "CustomCall", "CustomCallVjp",
+    "CollectivePermuteDone", "CollectivePermuteStart", "CopyDone", "CopyStart", "CustomCall", "CustomCallApiVersion",
+    "CustomCallSchedule", "CustomCallVjp",
     "CustomCallWithComputation", "CustomCallWithConvDnums", "CustomCallWithLayout", "Domain", "Fusion", "RecvDone", "RecvStart",
     "RngGetAndUpdateState", "SendDone", "SendStart",
 ]
@@ -36,13 +39,16 @@ __all__ = [
 Aliasing = Sequence[tuple[Sequence[int], tuple[int, Sequence[int]]]]
 """Pairs of a place in the result and (operand, place in it)."""
 
+Schedule = CustomCallSchedule | str
+ApiVersion = CustomCallApiVersion | str
+
 
 @variadic("operands...")
 @renamed(target_name="call_target_name", args="operands")
 @documented
 def CustomCall(builder: Builder, call_target_name: str, operands: Sequence[XlaOp], shape: Shape, opaque: str | bytes = "",
                has_side_effect: bool = False, output_operand_aliasing: Aliasing = (), literal: Literal | None = None,
-               schedule: str = "SCHEDULE_NONE", api_version: str = "API_VERSION_ORIGINAL") -> XlaOp:
+               schedule: Schedule = "SCHEDULE_NONE", api_version: ApiVersion = "API_VERSION_ORIGINAL") -> XlaOp:
     """Call a function of the program's surroundings by name; `register_custom_call` says which function that is.
 
     `opaque`, text or bytes, is passed to the function as its configuration (``call.opaque``, ``call.opaque_bytes``).
@@ -59,7 +65,7 @@ def CustomCall(builder: Builder, call_target_name: str, operands: Sequence[XlaOp
 def CustomCallWithLayout(builder: Builder, call_target_name: str, operands: Sequence[XlaOp], shape: Shape,
                          operand_shapes_with_layout: Sequence[Shape], opaque: str | bytes = "", has_side_effect: bool = False,
                          output_operand_aliasing: Aliasing = (), literal: Literal | None = None,
-                         schedule: str = "SCHEDULE_NONE", api_version: str = "API_VERSION_ORIGINAL") -> XlaOp:
+                         schedule: Schedule = "SCHEDULE_NONE", api_version: ApiVersion = "API_VERSION_ORIGINAL") -> XlaOp:
     """`CustomCall` with layouts that operands and result must have. Raises InvalidArgument where one is missing."""
     for given in (shape, *operand_shapes_with_layout):
         require(all(leaf.layout is not None or not leaf.rank for leaf in given.leaves()), "a layout is missing", given,
@@ -74,7 +80,7 @@ def CustomCallWithLayout(builder: Builder, call_target_name: str, operands: Sequ
 @documented
 def CustomCallWithComputation(builder: Builder, call_target_name: str, operands: Sequence[XlaOp], computation: Any,
                               shape: Shape, opaque: str | bytes = "", has_side_effect: bool = False,
-                              schedule: str = "SCHEDULE_NONE", api_version: str = "API_VERSION_ORIGINAL") -> XlaOp:
+                              schedule: Schedule = "SCHEDULE_NONE", api_version: ApiVersion = "API_VERSION_ORIGINAL") -> XlaOp:
     """`CustomCall` of a function that gets a computation. Raises InvalidArgument as that does."""
     return _custom_call(builder, call_target_name, operands, shape, opaque, {
         "to_apply": region_of(computation), "custom_call_has_side_effect": has_side_effect,
@@ -83,9 +89,9 @@ def CustomCallWithComputation(builder: Builder, call_target_name: str, operands:
 
 @documented
 def CustomCallWithConvDnums(builder: Builder, call_target_name: str, operands: Sequence[XlaOp], shape: Shape,
-                            window: Sequence[WindowDimension], dnums: ConvolutionDimensionNumbers, opaque: str | bytes = "",
-                            has_side_effect: bool = False, schedule: str = "SCHEDULE_NONE",
-                            api_version: str = "API_VERSION_ORIGINAL") -> XlaOp:
+                            window: Sequence[WindowDimension], dnums: ConvolutionNumbers, opaque: str | bytes = "",
+                            has_side_effect: bool = False, schedule: Schedule = "SCHEDULE_NONE",
+                            api_version: ApiVersion = "API_VERSION_ORIGINAL") -> XlaOp:
     """`CustomCall` of a convolution in other words: with its window and dimension numbers. Raises InvalidArgument as it does."""
     return _custom_call(builder, call_target_name, operands, shape, opaque, {
         "window": tuple(window), "dim_labels": dnums, "custom_call_has_side_effect": has_side_effect,

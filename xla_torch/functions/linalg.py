@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..hlo.choices import FftType
+from ..hlo.choices import FftType, TriangularSolveTranspose
 from ..hlo_builder import XlaOp
 from ..opcodes import linalg
 from ._documented import documented
 
-__all__ = ["Cholesky", "Fft", "FftType", "TriangularSolve"]
+__all__ = ["Cholesky", "Fft", "FftType", "TriangularSolve", "TriangularSolveTranspose"]
 
 
 @documented
@@ -26,7 +26,8 @@ def Cholesky(a: XlaOp, lower: bool = False) -> XlaOp:
 
 
 @documented
-def TriangularSolve(a: XlaOp, b: XlaOp, left_side: bool, lower: bool, unit_diagonal: bool, transpose_a: str) -> XlaOp:
+def TriangularSolve(a: XlaOp, b: XlaOp, left_side: bool, lower: bool, unit_diagonal: bool,
+                    transpose_a: TriangularSolveTranspose | str) -> XlaOp:
     """The solution of ``op(a) x = b`` (`left_side`) or ``x op(a) = b`` with triangular matrices a [..., n, n].
 
     `lower` says which triangle of `a` is read; with `unit_diagonal` its diagonal is taken as 1 and not read. `transpose_a` is
@@ -38,7 +39,7 @@ def TriangularSolve(a: XlaOp, b: XlaOp, left_side: bool, lower: bool, unit_diago
 
 
 @documented
-def Fft(operand: XlaOp, fft_type: str, fft_length: Sequence[int]) -> XlaOp:
+def Fft(operand: XlaOp, fft_type: FftType | str, fft_length: Sequence[int]) -> XlaOp:
     """The Fourier transform over the last ``len(fft_length)`` (1 to 3) dimensions.
 
     `fft_type` is "FFT" or "IFFT" (complex to complex), "RFFT" (real to the half of the spectrum that is independent) or

@@ -224,7 +224,7 @@ def Pad(operand: XlaOp, padding_value: XlaOp | Liftable, padding_config: Sequenc
     negative size of the result.
     """
     _require("Pad", all(len(entry) == 3 for entry in padding_config), "an entry is not (low, high, interior)",
-             got=[tuple(entry) for entry in padding_config])
+             got=[tuple(entry) for entry in padding_config], hint="make_padding_config(pairs) fills up with no interior padding")
     value = lift(operand.builder, padding_value, operand)
     if not operand.shape.rank and not padding_config and value.shape.compatible(operand.shape):
         return operand  # XLA cannot read what its text has for this: an empty attribute

@@ -40,7 +40,7 @@ def RngNormal(mu: XlaOp | Liftable, sigma: XlaOp | Liftable, shape: Shape, *, bu
 
 @renamed(key="initial_state")
 @documented
-def RngBitGenerator(algorithm: str, initial_state: XlaOp, shape: Shape) -> XlaOp:
+def RngBitGenerator(algorithm: RandomAlgorithm | str, initial_state: XlaOp, shape: Shape) -> XlaOp:
     """(new state, random bits): the bits are a function of the state alone, the same on every machine.
 
     `algorithm` is "rng_three_fry" (state u64[2]), "rng_philox" (u64[2] or u64[3]) or "rng_default". The bits have the shape's

@@ -32,6 +32,34 @@ class RandomAlgorithm(enum.StrEnum):
     RNG_PHILOX = "rng_philox"
 
 
+class TriangularSolveTranspose(enum.StrEnum):
+    """What `TriangularSolve` solves with: the matrix, its transpose, or that conjugated."""
+
+    NO_TRANSPOSE = "NO_TRANSPOSE"
+    TRANSPOSE = "TRANSPOSE"
+    ADJOINT = "ADJOINT"
+
+
+class ComparisonDirection(enum.StrEnum):
+    """Which relation a comparison asks for."""
+
+    EQ = "EQ"
+    NE = "NE"
+    GE = "GE"
+    GT = "GT"
+    LE = "LE"
+    LT = "LT"
+
+
+class ComparisonType(enum.StrEnum):
+    """In which order numbers are compared; see `Compare`."""
+
+    FLOAT = "FLOAT"
+    TOTALORDER = "TOTALORDER"
+    SIGNED = "SIGNED"
+    UNSIGNED = "UNSIGNED"
+
+
 class CustomCallSchedule(enum.StrEnum):
     """When a custom call is scheduled."""
 
