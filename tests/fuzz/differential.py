@@ -26,6 +26,7 @@ import numpy as np
 from fuzz import judging, reducing
 from fuzz.drawn import drawn
 from fuzz.programs import Program, text_of
+from support.low_thresholds import lower_thresholds
 from xla_torch.errors import XlaError
 
 SECONDS, MEMORY, BATCH, TOGETHER = 120, 24 << 30, 500, 10
@@ -114,7 +115,9 @@ def as_compiled(number: int) -> dict[str, str]:
     return {"XLA_FLAGS": f"--xla_force_host_platform_device_count=4{cheap}", "JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "1"}
 
 
-def _child(numbers: range, into: Connection) -> None:
+def _child(numbers: range, low: bool, into: Connection) -> None:
+    if low:
+        lower_thresholds()
     os.environ.update(as_compiled(numbers.start))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -130,12 +133,12 @@ def _child(numbers: range, into: Connection) -> None:
     into.send(("done", numbers.stop, ""))
 
 
-def supervised(numbers: range, hear: Callable[[str, int, str], None]) -> None:
-    """Run programs in a child, which is started again behind those that end it."""
+def supervised(numbers: range, low: bool, hear: Callable[[str, int, str], None]) -> None:
+    """Run programs in a child, which is started again behind those that end it; `low` as `--low`."""
     context = multiprocessing.get_context("spawn")
     while numbers:
         ours, theirs = context.Pipe(duplex=False)
-        process = context.Process(target=_child, args=(numbers, theirs), daemon=True)
+        process = context.Process(target=_child, args=(numbers, low, theirs), daemon=True)
         process.start()
         theirs.close()
         begun = numbers.start
@@ -162,8 +165,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="the first number")
     parser.add_argument("--time", type=float, default=float("inf"), help="seconds after which no more are begun")
     parser.add_argument("--only", type=int, help="shrink the program of this number, and print what is left")
+    parser.add_argument("--low", action="store_true", help="run small programs as large ones are: in blocks, in place")
     options = parser.parse_args()
     if options.only is not None:
+        if options.low:
+            lower_thresholds()
         return _only(options.only)
     counts: collections.Counter[str] = collections.Counter()
     refusals: collections.Counter[str] = collections.Counter()
@@ -179,7 +185,7 @@ def main() -> int:
     for first in range(options.seed, end, BATCH):
         if time.monotonic() - start > options.time:
             break
-        supervised(range(first, min(first + BATCH, end)), hear)
+        supervised(range(first, min(first + BATCH, end)), options.low, hear)
         print(f"{min(first + BATCH, end) - options.seed} programs in {time.monotonic() - start:.0f} s: {json.dumps(counts)}",
               flush=True)
     for said, count in refusals.most_common(20):

@@ -12,14 +12,18 @@ import xla_torch
 from fuzz import gradients, judging, reducing
 from fuzz.drawn import drawn
 from fuzz.programs import Part, Program, Value, text_of, widened
+from support.low_thresholds import lower_thresholds
 from support.oracle import run_xla
 
 ROUGH = Part("f32", (3,), True)
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("low", [False, True], ids=["small", "as large ones"])
 @pytest.mark.parametrize("numbers", [range(12), range(12, 24), range(24, 36)], ids=str)
-def test_drawn_programs_agree_with_xla(numbers: range) -> None:
+def test_drawn_programs_agree_with_xla(numbers: range, low: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if low:
+        lower_thresholds(monkeypatch.setattr)
     programs = [p for n in numbers if (p := drawn(n, most=25, prefix=f"p{n}_")).results]
     text, arrays = text_of(programs), [a for p in programs for a in p.arguments.values()]
     here, there = iter(judging.run_here(text, arrays)), iter(run_xla(text, *arrays))

@@ -12,10 +12,12 @@ import pytest
 
 import xla_torch
 from support.loops_in_place import UPDATES, drawn_order, loop_in_order
+from support.low_thresholds import lower_thresholds
 from support.oracle import run_xla
 from xla_torch import tuning
 from xla_torch.lowering import blocking
 from xla_torch.lowering.kernels.pieces import NativePiece
+from xla_torch.lowering.numerics import numpy_dtype
 from xla_torch.native.compiled import is_available
 
 REDUCERS = """sum {
@@ -170,3 +172,49 @@ def test_what_a_loop_writes_over_was_read_before(seed: int, monkeypatch: pytest.
     want = run_xla(loop_in_order(list(UPDATES)), *given)
     for one, other in zip(xla_torch.parse_hlo(text).run_numpy(*given), want, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+CARRIED = """HloModule carried
+body {{
+  p = (s32[], {t}[16,8], {t}[16,8]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  x = {t}[16,8] get-tuple-element(p), index=1
+  y = {t}[16,8] get-tuple-element(p), index=2
+  smaller = pred[16,8] compare(x, y), direction=LT
+  less = {t}[16,8] select(smaller, x, y)
+  more = {t}[16,8] select(smaller, y, x)
+  one_x = {t}[16,8] {unary}(x)
+  most = {t}[16,8] maximum(one_x, less)
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  ROOT out = (s32[], {t}[16,8], {t}[16,8]) tuple(next, more, most)
+}}
+condition {{
+  p = (s32[], {t}[16,8], {t}[16,8]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  n = s32[] constant(3)
+  ROOT less = pred[] compare(i, n), direction=LT
+}}
+ENTRY main {{
+  x = {t}[16,8] parameter(0)
+  y = {t}[16,8] parameter(1)
+  z = s32[] constant(0)
+  t = (s32[], {t}[16,8], {t}[16,8]) tuple(z, x, y)
+  ROOT r = (s32[], {t}[16,8], {t}[16,8]) while(t), condition=condition, body=body
+}}"""
+
+
+@pytest.mark.parametrize(("kind", "unary"), [
+    *((kind, "popcnt") for kind in ("u16", "u32", "u64", "s4", "u4", "s8")),
+    *((kind, "rsqrt") for kind in ("bf16", "f16", "f8e5m2", "f8e4m3fn", "f64"))])
+def test_carries_of_loops_are_in_the_dtype_that_the_program_computes_in(
+        kind: str, unary: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    dtype = numpy_dtype(xla_torch.Shape.parse(f"{kind}[]").element_type)
+    text = CARRIED.format(t=kind, unary=unary)
+    given = [np.random.default_rng(k).integers(1, 7, (16, 8)).astype(dtype) for k in range(2)]
+    want = run_xla(text, *given)
+    lower_thresholds(monkeypatch.setattr)
+    program = xla_torch.parse_hlo(text)
+    for one, other in zip(program.run_numpy(*given), want, strict=True):
+        np.testing.assert_allclose(one.astype(float), other.astype(float), rtol=1e-15)
+    assert "block_0" in program.python_code()

@@ -18,7 +18,7 @@ import torch.fx
 from torch.fx.proxy import TracerBase
 
 from .. import tuning
-from ..dtypes import storage_dtype, torch_dtype
+from ..dtypes import storage_dtype
 from ..hlo.inference import has_effect
 from ..hlo.ir import Computation, Instruction
 from ..hlo.schema import OPS
@@ -134,10 +134,12 @@ class Tracer(Evaluator):
             self.made[key] = make()
         return self.made[key]
 
-    def placeholder(self, name: str, shape: Shape) -> torch.fx.Proxy:
+    def placeholder(self, name: str, shape: Shape,
+                    dtype_of: Callable[[PrimitiveType], torch.dtype] = storage_dtype) -> torch.fx.Proxy:
+        """An input. Those of sub-programs are values of the program; a caller's come in the boundary dtype."""
         node = self.trace.graph.placeholder(identifier(name))
         node.target = node.name  # unique, also where HLO names differ in punctuation only
-        describe(node, shape, torch_dtype)
+        describe(node, shape, dtype_of)
         return torch.fx.Proxy(node, self.trace)
 
     def emit(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

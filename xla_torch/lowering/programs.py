@@ -56,7 +56,7 @@ def _argument(tracer: Tracer, name: str, shape: Shape) -> Value:
 def _leaf(tracer: Tracer, name: str, shape: Shape) -> Value:
     if not shape.is_array:
         return Token()
-    value = tracer.placeholder(name, shape)
+    value = tracer.placeholder(name, shape, torch_dtype)
     return numerics.to_storage(value, shape.element_type) if _needs_conversion(shape.element_type) else value
 
 
