@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import xla_torch
 from support.loops_in_place import UPDATES, drawn_order, loop_in_order
@@ -218,3 +219,65 @@ def test_carries_of_loops_are_in_the_dtype_that_the_program_computes_in(
     for one, other in zip(program.run_numpy(*given), want, strict=True):
         np.testing.assert_allclose(one.astype(float), other.astype(float), rtol=1e-15)
     assert "block_0" in program.python_code()
+
+
+def test_a_number_that_stands_for_an_array_is_no_array_in_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = """HloModule invariant
+body {
+  p = (s32[], f32[3,8], f32[3,8]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  same = f32[3,8] get-tuple-element(p), index=1
+  x = f32[3,8] get-tuple-element(p), index=2
+  clamped = f32[3,8] clamp(same, x, same)
+  grown = f32[3,8] exponential(clamped)
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  ROOT out = (s32[], f32[3,8], f32[3,8]) tuple(next, same, grown)
+}
+condition {
+  p = (s32[], f32[3,8], f32[3,8]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  n = s32[] constant(3)
+  ROOT less = pred[] compare(i, n), direction=LT
+}
+ENTRY main {
+  x = f32[] parameter(0)
+  y = f32[3,8] parameter(1)
+  all = f32[3,8] broadcast(x), dimensions={}
+  z = s32[] constant(0)
+  t = (s32[], f32[3,8], f32[3,8]) tuple(z, all, all)
+  r = (s32[], f32[3,8], f32[3,8]) while(t), condition=condition, body=body
+  got = f32[3,8] get-tuple-element(r), index=2
+  ROOT sum = f32[3,8] add(got, y)
+}"""
+    given = np.float32(0.5), np.ones((3, 8), np.float32)
+    want = run_xla(text, *given)[0]
+    lower_thresholds(monkeypatch.setattr)
+    np.testing.assert_allclose(xla_torch.parse_hlo(text).run_numpy(*given)[0], want, rtol=1e-6)
+
+
+@pytest.mark.parametrize("reduced", ["sum", "amax", "amin"])
+@pytest.mark.parametrize(("dims", "over"), [((33,), (0,)), ((7, 3), (0,)), ((7, 3), (0, 1)), ((2, 9, 3), (1, 2)), ((2, 9, 3), (0, 1))])
+def test_blocks_reduce_their_parts(reduced: str, dims: tuple[int, ...], over: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reduction of the dimension that is cut, which no block has the whole of."""
+    lower_thresholds(monkeypatch.setattr)
+    monkeypatch.setattr(tuning, "BLOCK", 9)
+    monkeypatch.setattr(blocking, "_SPLIT_FROM", 2)
+    array, rest = "f32[" + ",".join(map(str, dims)) + "]", "f32[" + ",".join(str(n) for d, n in enumerate(dims) if d not in over) + "]"
+    opcode, init = {"sum": ("add", "0"), "amax": ("maximum", "-inf"), "amin": ("minimum", "inf")}[reduced]
+    program = xla_torch.parse_hlo(f"""HloModule parts
+reducer {{
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = f32[] {opcode}(a, b)
+}}
+ENTRY e {{
+  x = {array} parameter(0)
+  s = {array} sine(x)
+  y = {array} multiply(s, x)
+  init = f32[] constant({init})
+  ROOT r = {rest} reduce(y, init), dimensions={{{",".join(map(str, over))}}}, to_apply=reducer
+}}""")
+    x = np.random.default_rng(0).standard_normal(dims).astype("f")
+    np.testing.assert_allclose(program.run_numpy(x)[0], getattr(np, reduced)(np.sin(x) * x, axis=over), rtol=1e-5)
+    assert f"torch.{reduced}(" in program.python_code().split("# self.block_0")[1]

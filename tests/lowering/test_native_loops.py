@@ -451,11 +451,16 @@ def test_a_loop_goes_on_natively_from_where_it_is(tmp_path: Path, monkeypatch: p
     with native_after(math.inf, tmp_path):
         (want,) = computation(*arguments)
     begun: list[int] = []
-    make, finish = MachineCode.make, NativeLoop.finish
+    taken: list[float] = []
+    make, finish, is_ready = MachineCode.make, NativeLoop.finish, NativeLoop.is_ready
 
     def made_at_once(code: MachineCode) -> None:
         make(code)
         code.wait()
+
+    def ready_later(loop: NativeLoop, seconds: float) -> bool:
+        taken.append(seconds)
+        return is_ready(loop, 0.0 if len(taken) == 1 else 1.0)
 
     def noted(loop: NativeLoop, counters: Sequence[int], *state: tuple[torch.Tensor, ...]) -> object:
         begun.append(counters[0])
@@ -463,9 +468,11 @@ def test_a_loop_goes_on_natively_from_where_it_is(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(MachineCode, "make", made_at_once)
     monkeypatch.setattr(NativeLoop, "finish", noted)
+    monkeypatch.setattr(NativeLoop, "is_ready", ready_later)
     monkeypatch.setattr(tuning, "NATIVE_CALL", 0.0)
-    with native_after(1e-5, tmp_path):
+    with native_after(0.5, tmp_path):
         first, second = computation(*arguments)[0], computation(*arguments)[0]
+    assert taken[0] < taken[1]
     assert begun[0] in range(16, 100, 16)
     assert begun[1:] == [0]
     torch.testing.assert_close(first, want)

@@ -7,7 +7,7 @@ runs on pieces of the arrays; between two calls of the chain the piece is still 
 A chain is cut along one dimension, and each dimension before it into single places. What belongs to it computes each of these
 places from the same place of its operands: elementwise calls, reductions of later dimensions (a softmax's maximum and sum, the
 moments of a norm), and the views that bring their results back to full size. Operands without these dimensions (a norm's weights)
-are given whole.
+are given whole. A reduction of the cut dimension ends a chain: each block reduces its part, and the parts are reduced after it.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ _SPLIT_FROM = 64
 """Elements that a block reduces to one, from which that is worth reducing twice."""
 
 _REDUCTIONS = frozenset({torch.sum, torch.amax, torch.amin, torch.prod, torch.mean, torch.all, torch.any})
+_IN_PARTS = frozenset({torch.sum, torch.amax, torch.amin})
+"""Reductions whose results for the blocks, of several sizes, may be reduced again."""
 _VIEWS = (torch.Tensor.reshape.__name__, torch.Tensor.expand.__name__, torch.Tensor.unsqueeze.__name__)
 
 
@@ -82,7 +84,8 @@ class Chain:
 
     def _parts_of(self, node: Node) -> dict[Node, Part] | None:
         """For each operand what a block needs of it; None where the node cannot belong to the chain."""
-        if "array" not in node.meta or node.meta["array"][0][:self.cut + 1] != self.prefix or not self.takes(node):
+        if "array" not in node.meta or not (
+                _large_grid(node) == self.dims if _is_partial(node) else self._is_along(node) and self.takes(node)):
             return None
         parts: dict[Node, Part] = {}
         for operand in node.all_input_nodes:
@@ -91,6 +94,9 @@ class Chain:
                 return None
             parts[operand] = part
         return parts
+
+    def _is_along(self, node: Node) -> bool:
+        return node.meta["array"][0][:self.cut + 1] == self.prefix
 
     def takes(self, node: Node) -> bool:
         """Whether a node of these dimensions can belong to the chain, whatever its operands are."""
@@ -150,6 +156,11 @@ def _is_reduction(node: Node) -> bool:
     return node.op == "call_function" and node.target in _REDUCTIONS and len(node.args) == 2 and not node.kwargs
 
 
+def _is_partial(node: Node) -> bool:
+    """Whether a node reduces each block of an array to a part of the result, which is reduced again."""
+    return node.meta.get("partial", False)
+
+
 def _is_rowwise(node: Node, cut: int) -> bool:
     """Whether a node treats the places of its dimension `cut`, and those of the dimensions before it, one by one."""
     if is_elementwise(node):
@@ -171,16 +182,30 @@ def _split_reductions(graph: Graph) -> None:
     for node in list(graph.nodes):
         grid = _large_grid(node) if _is_reduction(node) else None
         source: Any = node.args[0] if node.args else None
-        if grid is None or not is_elementwise(source) or len(source.users) > 1 or not source.meta["array"][1].is_floating_point:
-            continue
-        how: Any = node.args[1]
-        inner = tuple(d for d in how if d > _cut(grid)[0]) if isinstance(how, tuple) else ()
-        if len(inner) == len(how) or math.prod(grid[d] for d in inner) < _SPLIT_FROM:
-            continue
-        with graph.inserting_before(node):
-            first = graph.call_function(node.target, (source, inner))
-        first.meta["array"] = (tuple(n for d, n in enumerate(grid) if d not in inner), source.meta["array"][1])
-        node.args = (first, tuple(d for d in how if d not in inner))
+        if (grid is not None and is_elementwise(source) and len(source.users) == 1 and isinstance(node.args[1], tuple)
+                and source.meta["array"][1].is_floating_point):
+            _split_reduction(graph, node, grid)
+
+
+def _split_reduction(graph: Graph, node: Node, grid: Dims) -> None:
+    source, how = node.args
+    assert isinstance(how, tuple)
+    cut, rows = _cut(grid)
+    inner = tuple(d for d in how if d > cut)
+    of_rows, of_blocks = math.prod(grid[d] for d in inner), math.prod(grid[d] for d in inner) * min(rows, grid[cut])
+    if len(inner) < len(how) and of_rows >= _SPLIT_FROM:
+        args, dims = (source, inner), tuple(n for d, n in enumerate(grid) if d not in inner)
+        rest = tuple(d for d in how if d not in inner)
+    elif cut in how and of_blocks >= _SPLIT_FROM and node.target in _IN_PARTS:
+        args = (source, (cut, *inner), True)
+        dims = tuple(1 if d in inner else -(-n // rows) if d == cut else n for d, n in enumerate(grid))
+        rest = how
+    else:
+        return
+    with graph.inserting_before(node):
+        first = graph.call_function(node.target, args)
+    first.meta.update(node.meta, array=(dims, node.meta["array"][1]), partial=rest is how)
+    node.args = (first, rest)
 
 
 def _describe(graph: Graph) -> None:
@@ -255,7 +280,7 @@ def _find_chains(graph: Graph) -> list[Chain]:
 
 def _large_grid(node: Node) -> Dims | None:
     """The dimensions of the large array that a node computes something for each element of; None where there is no such."""
-    of = node if is_elementwise(node) else node.args[0] if _is_reduction(node) else None
+    of = node if is_elementwise(node) else node.args[0] if _is_reduction(node) or _is_partial(node) else None
     dims = of.meta["array"][0] if isinstance(of, Node) and "array" in of.meta else ()
     return dims if math.prod(dims) >= _least() else None
 

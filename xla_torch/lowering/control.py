@@ -55,9 +55,9 @@ class _Inputs:
         if not passed:
             return value
         self.passed += passed
-        inside = self.inner.placeholder(label, shape)
         if not isinstance(value, Splat):
-            return inside
+            return self.inner.placeholder(label, shape)
+        inside = self.inner.placeholder(label, Shape.array(shape.element_type))
         scalar = value.scalar
         return Splat(Host(inside, scalar.low, scalar.high) if isinstance(scalar, Host) else inside, value.dims)
 

@@ -226,7 +226,8 @@ class Evaluator:
         return scalar.expand(value.dims) if value.dims else scalar
 
     def _operand(self, value: Value, shape: Shape, numbers: bool) -> Value:
-        if numbers and isinstance(value, Splat) and not value.dims and not _is_tensor(value.scalar):
+        if numbers and isinstance(value, Splat) and not value.dims and not (
+                _is_tensor(value.scalar) or isinstance(value.scalar, complex)):
             return value.scalar
         return self.materialise(value, shape)
 

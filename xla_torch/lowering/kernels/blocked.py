@@ -25,8 +25,8 @@ def blocked(body: torch.nn.Module, cut: tuple[tuple[int, ...], int], results: tu
     `cut` is (sizes of the first dimensions, rows of a block): a block has so many places of the last of these and one of each
     before it, so that it lies in one piece of memory where the array does. `results` are the dimensions and dtype of each result
     and `into` the number of the array that it is written over, if any. Arrays and results have these first dimensions, or 1 in
-    their places; of the last `kept` arrays a block has all places of the last of these dimensions. `scalars` are given to each
-    block as they are.
+    their places; of the last `kept` arrays a block has all places of the last of these dimensions. A result that has as many
+    places there as there are blocks gets one of each. `scalars` are given to each block as they are.
     """
     (*before, size), rows = cut
     run, device = body.forward, arrays[0].device
@@ -37,6 +37,7 @@ def blocked(body: torch.nn.Module, cut: tuple[tuple[int, ...], int], results: tu
         parts = functools.reduce(_parts, enumerate(place), cuts) if before else cuts
         for start in range(0, size, rows):
             blocks = [part if cut_arrays <= k < len(arrays) else _narrowed(part, len(before), start, min(rows, size - start))
+                      if k < len(arrays) or part.shape[len(before)] == size else _narrowed(part, len(before), start // rows, 1)
                       for k, part in enumerate(parts)]
             run(*blocks[:len(arrays)], *scalars, *blocks[len(arrays):])
     return made
