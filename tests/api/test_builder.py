@@ -1,3 +1,4 @@
+# pyright: reportCallIssue=false, reportArgumentType=false
 """XlaBuilder and XlaOp: building, Python operators, lifting of numbers, errors, and documented functions on tensors."""
 
 import operator

@@ -1,3 +1,4 @@
+# pyright: reportCallIssue=false, reportArgumentType=false, reportOperatorIssue=false
 """Python functions where documented functions take computations: on tensors at once, and built, beside real XLA; their gradients;
 and what is said of functions that cannot stand for a computation."""
 
@@ -29,8 +30,9 @@ def larger(a: XlaOp, i: XlaOp, b: XlaOp, j: XlaOp) -> tuple[XlaOp, XlaOp]:
 
 
 def scattered(combine: Any, *given: Any) -> Any:
-    return ops.Scatter(*given, combine, update_window_dims=(), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,),
-                       index_vector_dim=1)
+    operand, indices, updates = given
+    return ops.Scatter(operand, indices, updates, combine, update_window_dims=(), inserted_window_dims=(0,),
+                       scatter_dims_to_operand_dims=(0,), index_vector_dim=1)
 
 
 ROWS: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
@@ -49,7 +51,7 @@ ROWS: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "sort pairs": (lambda x, y: ops.Sort([x, y], lambda a, b, c, d: ops.Lt(abs(a), abs(b)), 1), (X, Y)),
     "approximate": (lambda x: ops.ApproxTopK([x], [-np.inf], 2, 1, ops.Gt), (X,)),
     "map": (lambda x, y: ops.Map([x, y], lambda a, b: a * b + 2.0), (X, Y)),
-    "map, a number": (lambda x: ops.Map(x, 3.0, ops.Max), (X,)),
+    "map, a number": (lambda x: ops.Map([x, 3.0], ops.Max), (X,)),
     "map, a constant": (lambda x: ops.Map([x], lambda a: 7), (X,)),
     "partial": (lambda x: ops.Map([x], functools.partial(ops.Max, rhs=0.25)), (X,)),
     "scatter": (lambda x, y: scattered(ops.Add, x, ops.ConstantLiteral(x.builder, np.array([[1], [1], [3]]))

@@ -1,3 +1,4 @@
+# pyright: reportCallIssue=false, reportArgumentType=false
 """Numbers, element types, names and layouts are taken where they are exact, and refused in words where they are not: on tensors,
 in builders and as arguments. The rule about numbers is written in `hlo/numbers.py`."""
 

@@ -1,3 +1,4 @@
+# pyright: reportCallIssue=false, reportArgumentType=false
 """Training steps as programs: the same numbers as torch.optim, on our side and on real XLA."""
 
 from __future__ import annotations

@@ -90,9 +90,9 @@ def test_convolutions_take_letters_and_labels() -> None:
     x, w = torch.randn(2, 3, 6, 5), torch.randn(4, 3, 3, 2)
     expected = torch.nn.functional.conv2d(x, w)
     for image, kernel, result in itertools.product(("NCHW", "NHWC"), ("OIHW", "HWIO"), ("NCHW", "WNCH")):
-        given = [t.permute(["NCHW".index(c) for c in image]) for t in (x,)]
+        images = x.permute(["NCHW".index(c) for c in image])
         weights = w.permute(["OIHW".index(c) for c in kernel])
-        found = ops.ConvGeneral(*given, weights, [1, 1], [(0, 0)] * 2, (image, kernel, result))
+        found = ops.ConvGeneral(images, weights, [1, 1], [(0, 0)] * 2, (image, kernel, result))
         torch.testing.assert_close(found, expected.permute(["NCHW".index(c) for c in result]))
     labelled = ops.ConvGeneralDilated(x, w, [1, 1], [(0, 0)] * 2, (), (), "bf01_oi01->bf01")
     torch.testing.assert_close(labelled, expected)

@@ -1,3 +1,4 @@
+# pyright: reportCallIssue=false, reportArgumentType=false
 """Gradients of reductions, windows, scans, sorts and batch normalisation: against JAX, and to second order."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# pyright: reportCallIssue=false, reportArgumentType=false
 """Collectives with threads as participants: the documents' examples, all modes of replica groups, real XLA, and failures."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# pyright: reportCallIssue=false, reportArgumentType=false
 """Shapes with bounded (``<=N``) and unbounded (``?``) dimensions: as they are inferred, built, written as text, and met by
 arguments of any size.
 """

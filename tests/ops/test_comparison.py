@@ -132,7 +132,7 @@ def test_refused_comparison_type(text: str, kind: str) -> None:
 def test_compare_takes_its_direction_in_two_places() -> None:
     x, y = torch.tensor([1, 2]), torch.tensor([2, 2])
     assert ops.Compare(x, y, "LT").tolist() == ops.Compare(x, y, (), "LT").tolist() == [True, False]
-    with pytest.raises(InvalidArgument, match="[dD]irection"):
+    with pytest.raises(InvalidArgument, match=r"[dD]irection"):
         ops.Compare(x, y, "LESS")
 
 

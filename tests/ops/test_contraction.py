@@ -1,3 +1,4 @@
+# pyright: reportCallIssue=false, reportArgumentType=false
 """dot, ragged-dot and scaled-dot: against real XLA, against NumPy where XLA has no CPU code, documents' examples, errors."""
 
 from __future__ import annotations

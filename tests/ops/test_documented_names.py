@@ -1,3 +1,4 @@
+# pyright: reportCallIssue=false, reportArgumentType=false
 """Every name of the operation semantics documents exists and takes what the documents give it, and what compilers write in two
 halves builds, prints and runs."""
 

@@ -1,3 +1,4 @@
+# pyright: reportCallIssue=false, reportArgumentType=false
 """Reduce, map, scan and batch normalisation: against real XLA, the documents' examples, and the errors they name."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# pyright: reportCallIssue=false, reportArgumentType=false
 """Special functions against real XLA, against mathematics where XLA is less accurate, and their gradients."""
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import xla_torch
-from support import claim_page, pages
+from support import claim_page, pages, stubs
 from support.accepted_types import element_types
 from support.emitted_ops import functions_of_ops
 from xla_torch import C64, F32, PRED, S32, Shape, XlaBuilder, XlaOp, ops
@@ -119,10 +119,10 @@ def test_files_that_name_an_op():
 
 def test_write_changes_what_is_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(pages, "ROOT", tmp_path)
-    for page in (pages.PAGE, claim_page.PAGE, pages.GRADIENT_PAGE):
+    for page in (pages.PAGE, claim_page.PAGE, stubs.STUB, pages.GRADIENT_PAGE):
         (tmp_path / page).parent.mkdir(parents=True)
     (tmp_path / pages.GRADIENT_PAGE).write_text(f"before\n{pages.BEGIN}\nold\n{pages.END}\nafter\n")
-    assert pages.write() == [pages.PAGE, claim_page.PAGE, pages.GRADIENT_PAGE]
+    assert pages.write() == [pages.PAGE, claim_page.PAGE, stubs.STUB, pages.GRADIENT_PAGE]
     written = (tmp_path / pages.GRADIENT_PAGE).read_text()
     assert written.startswith("before\n")
     assert written.endswith("\nafter\n")

@@ -1,3 +1,4 @@
+# pyright: reportCallIssue=false, reportArgumentType=false
 """Rows of the collectives' gradients: a program of four participants, and the same computation as one program in torch whose
 arguments and results are those of all participants, stacked.
 

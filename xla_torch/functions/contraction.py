@@ -53,7 +53,7 @@ class RaggedDotDimensionNumbers:
         object.__setattr__(self, "rhs_group_dimensions", integers_of(self.rhs_group_dimensions))
 
 
-Precisions = Precision | str | Sequence[Precision | str] | None
+Precisions = Precision | str | PrecisionConfig | Sequence[Precision | str] | None
 """A word for each operand, or one for both."""
 
 

@@ -216,7 +216,7 @@ def Concatenate(builder: Builder, operands: Sequence[XlaOp], dimension: int) -> 
 
 
 @documented
-def Pad(operand: XlaOp, padding_value: XlaOp | Liftable, padding_config: Sequence[Sequence[int]]) -> XlaOp:
+def Pad(operand: XlaOp, padding_value: XlaOp | Liftable, padding_config: PaddingConfig | Sequence[Sequence[int]]) -> XlaOp:
     """Pad each dimension by (low, high, interior) of `padding_config`: interior values between neighbours first, then the
     edges. Negative edges crop, also what was just inserted.
 

@@ -6,5 +6,12 @@ name in the operation semantics documents; parameters have the newest document's
 not be given: it is that of the operands, and a function without operands runs at once where there is none.
 """
 
-from .. import builder  # noqa: F401  (makes the functions take tensors)
+from types import ModuleType as _Module
+
+from .. import builder as _builder  # noqa: F401  (makes the functions take tensors)
+from .. import functions as _functions
 from ..functions import *
+
+
+def __dir__() -> list[str]:
+    return [name for name in dir(_functions) if not isinstance(getattr(_functions, name), _Module)]

@@ -1,3 +1,4 @@
+# pyright: reportCallIssue=false, reportArgumentType=false
 """Rows of the collectives: participants are threads here and devices in XLA, each with values of its own."""
 
 from __future__ import annotations

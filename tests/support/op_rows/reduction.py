@@ -1,3 +1,4 @@
+# pyright: reportCallIssue=false, reportArgumentType=false
 """Rows of reductions, map, scan and batch normalisation."""
 
 from __future__ import annotations
