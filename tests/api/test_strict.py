@@ -336,7 +336,7 @@ CLASSES: list[tuple[Callable[..., Any], str]] = [
     (lambda: xla_torch.rebatch(torch.sin, 0, 3), "rebatch"), (lambda: xla_torch.compile(torch.sin), "compile"),
     (lambda: xla_torch.nn.XlaModule(torch.sin), "XlaModule"),
     (lambda: xla_torch.training_step(torch.sin, xla_torch.training.sgd(0.1)), "training_step"),
-    (lambda: ops.DotGeneral(torch.ones(2), torch.ones(2), (((0,), (0,)), ((), ()))), "DotGeneral"),
+    (lambda: ops.DotGeneral(torch.ones(2), torch.ones(2), (0, 0)), "DotGeneral"),
     (lambda: ops.Gather(torch.ones(2), torch.ones(2), (1, 2, 3), [1]), "Gather"),
     (lambda: XlaOp(XlaBuilder("b"), torch.ones(2)), "XlaOp"), (lambda: ops.Exp(torch.ones(2), torch.ones(2)), "Exp"),
     (lambda: ops.Add(torch.ones(2), XlaBuilder("b").parameter(0, Shape.array(F32, [2]))), "Add"),
