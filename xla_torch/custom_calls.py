@@ -27,6 +27,9 @@ def register_custom_call(target: str, function: Callable[..., Any] | int, vjp: C
     An earlier registration of the target is replaced. Raises InvalidArgument for what is no function, and for a `vjp` beside
     a function in C.
     """
+    if not isinstance(target, str):
+        raise InvalidArgument("a target is known by its name", subject="register_custom_call", got=repr(target)[:80],
+                              expected="a text")
     if is_c_function(function):
         if vjp is not None:
             raise InvalidArgument("a C function takes no vjp", subject=f"register_custom_call({target!r})",

@@ -43,12 +43,17 @@ class XlaError(Exception):
         what = printable(self.what, _HEADLINE)
         lines = [f"{printable(self.subject, _LABELLED)}: {what}" if self.subject else what]
         labelled = (("got", self.got), ("expected", self.expected), ("from", self.where), ("hint", self.hint))
-        lines += [f"  {label:<9} {printable(str(text), _LABELLED)}" for label, text in labelled if text != ""]
+        lines += [f"  {label:<9} {printable(str(text), _LABELLED)}" for label, text in labelled
+                  if not (isinstance(text, str) and not text)]  # others may compare in ways of their own
         return within_bytes("\n".join(lines), _MOST_BYTES)
 
 
 class InvalidArgument(XlaError, ValueError):
     """An operand, attribute or shape that XLA refuses (XLA's InvalidArgument)."""
+
+
+class WrongKind(InvalidArgument, TypeError):
+    """A value of a class that cannot stand where it stands."""
 
 
 class HloSyntaxError(XlaError, ValueError):

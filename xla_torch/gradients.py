@@ -97,6 +97,8 @@ def _with_gradients(name: str, computation: XlaComputation, argnums: Argnums, op
 def _derived(computation: XlaComputation, options: GradientOptions | None,
              make: Callable[[Computation, GradientOptions], Computation]) -> Any:
     """The program that `make` derives, which others will get made with portable options of what they get of this one."""
+    if options is not None and not isinstance(options, GradientOptions):
+        raise InvalidArgument("not options of gradients", got=repr(options)[:80], expected="a GradientOptions, or None")
     program, chosen = computation.program, options or computation.gradient_options or DEFAULT
 
     def elsewhere() -> Program:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .budget import charge
-from .errors import InvalidArgument, XlaError
+from .errors import InvalidArgument, WrongKind, XlaError
 from .hlo.canonical_values import index_of
 from .hlo.inference import check_precision, has_effect, infer_shape
 from .hlo.ir import Computation, Instruction, live_instructions, unique_names
@@ -60,7 +60,30 @@ class XlaOp:
         return f"XlaOp({self.instruction!r})"
 
     def __bool__(self) -> bool:
-        raise TypeError("an XlaOp has no truth value while a computation is built; use ops.Select or ops.Conditional")
+        raise WrongKind("an XlaOp has no truth value while a computation is built", subject="XlaOp", got=str(self.shape),
+                        hint="use ops.Select or ops.Conditional in the place of if, ops.Max and ops.Min of max and min")
+
+    def _no_value(self, *_: Any) -> Any:
+        raise WrongKind("an XlaOp has no value while a computation is built", subject="XlaOp", got=str(self.shape),
+                        hint="builder.build() gives a computation, which is called with tensors")
+
+    __float__ = __int__ = __index__ = __complex__ = _no_value
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        return self._no_value()
+
+    def __getitem__(self, index: Any) -> Any:
+        whole = "ops.GetTupleElement(op, index)" if self.shape.is_tuple else "ops.Slice, ops.SliceInDim or ops.DynamicSlice"
+        raise WrongKind("an XlaOp takes no index", subject="XlaOp", got=f"{self.shape}, index {index!r}", hint=whole)
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        tensor = next((a for a in args if not isinstance(a, XlaOp) and hasattr(a, "__dlpack__")), None)
+        op = next((a for a in args if isinstance(a, XlaOp)), None)
+        if tensor is not None and op is not None:
+            raise tensor_beside(tensor, op.builder)
+        raise WrongKind("torch's functions take no XlaOps", got=getattr(function, "__name__", "a function of torch"),
+                        subject="XlaOp", hint="xla_torch.ops has functions for XlaOps: ops.Exp, ops.Add, ...")
 
     def __add__(self, other: XlaOp | Liftable) -> XlaOp:
         return _binary(elementwise.add, self, other)
@@ -91,6 +114,21 @@ class XlaOp:
 
     def __pow__(self, other: XlaOp | Liftable) -> XlaOp:
         return _binary(elementwise.power, self, other)
+
+    def __rmod__(self, other: XlaOp | Liftable) -> XlaOp:
+        return _binary(elementwise.remainder, other, self)
+
+    def __rpow__(self, other: XlaOp | Liftable) -> XlaOp:
+        return _binary(elementwise.power, other, self)
+
+    def __rand__(self, other: XlaOp | Liftable) -> XlaOp:
+        return _binary(elementwise.and_, other, self)
+
+    def __ror__(self, other: XlaOp | Liftable) -> XlaOp:
+        return _binary(elementwise.or_, other, self)
+
+    def __rxor__(self, other: XlaOp | Liftable) -> XlaOp:
+        return _binary(elementwise.xor, other, self)
 
     def __and__(self, other: XlaOp | Liftable) -> XlaOp:
         return _binary(elementwise.and_, self, other)

@@ -34,6 +34,8 @@ def from_jax(function: Callable[..., Any], *example_args: Any, static_argnums: i
     first asked for. With `derivatives="xla"` they are those of its ops instead. Raises MissingDependency where jax is not
     installed; whatever JAX raises while it traces passes through.
     """
+    if not callable(function):
+        raise InvalidArgument("not a function", subject="from_jax", got=type(function).__name__, expected="a JAX function")
     traced = trace(function, example_args, example_kwargs, _abstract, static_argnums, static_argnames)
     computation = from_stablehlo(traced.program)
     if derivatives == "xla":

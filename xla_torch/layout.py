@@ -128,6 +128,8 @@ def _level(bounds: tuple[int, ...], tile: Sequence[int]) -> _Level:
 
 def _checked(shape: Shape) -> tuple[int, ...]:
     """The dimensions of a shape that has a buffer of a known size."""
+    if not isinstance(shape, Shape):
+        raise InvalidArgument("not a shape", got=repr(shape)[:80], expected='a Shape, as Shape.parse("f32[2,3]{0,1}")')
     if not shape.is_array or UNBOUNDED in shape.dimensions:
         raise InvalidArgument("only arrays of known size have a buffer", got=shape, expected="an array without '?'")
     layout = shape.layout
@@ -143,6 +145,8 @@ def _is_dense(key: str, text: str) -> bool:
 
 
 def _check_tensor(tensor: torch.Tensor, shape: Shape) -> None:
+    if not isinstance(tensor, torch.Tensor):
+        raise InvalidArgument("not a tensor", subject="pack", got=type(tensor).__name__, expected="a tensor of the shape")
     fits = tensor.dim() == shape.rank and all(
         n == size or (dynamic and n < size)
         for n, size, dynamic in zip(tensor.shape, shape.dimensions, shape.dynamic_flags, strict=True))

@@ -44,6 +44,10 @@ def load(path: str | os.PathLike[str], entry: str | None = None) -> XlaComputati
     InvalidArgument, which names what it seems to be, for a file that is no program; HloSyntaxError, InvalidArgument or
     UnsupportedError with the place in the file for one that is not right.
     """
+    if not isinstance(path, (str, os.PathLike)):
+        raise InvalidArgument("not the path of a file", subject="load", got=type(path).__name__,
+                              expected="a text or a pathlib.Path",
+                              hint="parse_hlo, from_stablehlo and from_hlo_proto take what is in memory")
     name = os.fspath(path)
     if os.path.isdir(name):
         raise InvalidArgument("this is a folder", subject=name, expected="a file", hint="python -m xla_torch show DIR lists what "
@@ -174,6 +178,9 @@ def from_hlo_proto(data: bytes | memoryview) -> XlaComputation:
 
     Raises HloSyntaxError for bytes that are none of them, and whatever `parse_hlo` does.
     """
+    if isinstance(data, str):
+        raise InvalidArgument("an HLO proto is bytes", subject="from_hlo_proto", got="a text", expected="bytes",
+                              hint="load(path) reads a file, parse_hlo HLO text")
     module = read_proto(data).module()
     verify(module)
     return _computation(module)

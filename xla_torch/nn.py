@@ -250,6 +250,9 @@ class _Flat:
     def held(self, given: Any) -> dict[int, Any]:
         """The values that are given, by the numbers of the program's parameters."""
         if not isinstance(given, Mapping):
+            if not isinstance(given, (list, tuple)) and not hasattr(given, "__iter__"):
+                raise InvalidArgument("not the values of parameters", subject="XlaModule", got=type(given).__name__,
+                                      expected="a list of arrays, or a mapping of names or numbers to arrays")
             given = dict(enumerate(given))
         if given and not all(isinstance(key, int) for key in given):
             return weights.for_names(given, self._known())

@@ -163,6 +163,8 @@ class Shape:
     @staticmethod
     def tuple(shapes: Sequence[Shape]) -> Shape:
         """A tuple of shapes. Raises InvalidArgument for what are none."""
+        if not hasattr(shapes, "__iter__"):
+            raise InvalidArgument("not a tuple of shapes", subject="Shape", got=str(shapes), expected="a sequence of Shapes")
         if not all(isinstance(shape, Shape) for shape in shapes):
             raise InvalidArgument("not a tuple of shapes", subject="Shape", got=", ".join(type(s).__name__ for s in shapes))
         return Shape(TUPLE, tuple_shapes=tuple(shapes))
@@ -173,6 +175,10 @@ class Shape:
 
     @staticmethod
     def parse(text: str) -> Shape:
+        """A shape from its HLO text. Raises HloSyntaxError, and InvalidArgument for what is no text."""
+        if not isinstance(text, str):
+            raise InvalidArgument("not the text of a shape", subject="Shape.parse", got=repr(text)[:80],
+                                  expected='a text, as "f32[2,3]"')
         return parse_shape(text)
 
     def with_element_type(self, element_type: PrimitiveType) -> Shape:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .computation import XlaComputation
+from .computation import XlaComputation, require_computation
 from .errors import InvalidArgument
 from .hlo.sharding import Sharding, ShardingKind
 from .shape import Shape
@@ -33,6 +33,7 @@ def shard(array: Any, sharding: Sharding | str, partitions: int = 0) -> list[Any
     partition has the array, the others have zeros. Raises InvalidArgument for a sharding that does not fit the array or does
     not say what each partition has.
     """
+    _require_array(array, "shard")
     sharding = _fitting(sharding, len(array.shape), partitions)
     return [_filled(array, place, size) for place, size in sharding.slices(tuple(array.shape), partitions)]
 
@@ -42,7 +43,11 @@ def unshard(arrays: Sequence[Any], sharding: Sharding | str, sizes: Sequence[int
 
     `sizes` are those of the whole array, needed where they are no multiples of the numbers of tiles. Raises InvalidArgument.
     """
-    arrays = list(arrays)
+    if not isinstance(arrays, (list, tuple)):
+        raise InvalidArgument("not what each partition holds", subject="unshard", got=type(arrays).__name__,
+                              expected="a list of arrays, one for each partition")
+    for array in arrays:
+        _require_array(array, "unshard")
     if not arrays:
         raise InvalidArgument("there are no arrays", subject="unshard")
     local = tuple(arrays[0].shape)
@@ -66,6 +71,10 @@ def shard_arguments(computation: XlaComputation, arguments: Sequence[Any]) -> li
     A parameter without annotation is the same for all. Programs derived from this one have no annotations: cut their arguments
     with this one. Raises InvalidArgument for a program that has not been partitioned, and for arrays that do not fit.
     """
+    require_computation(computation, "shard_arguments")
+    if not isinstance(arguments, (list, tuple)):
+        raise InvalidArgument("not the arguments", subject="shard_arguments", got=type(arguments).__name__,
+                              expected="a list or tuple, one for each parameter")
     partitioning = computation.partitioning
     if partitioning.is_whole:
         raise InvalidArgument("the program has not been partitioned", subject="shard_arguments", got=str(partitioning),
@@ -100,6 +109,11 @@ def _shard_tree(value: Any, sharding: Sharding, shape: Shape, partitions: int) -
         return tiles
 
     return cut(value, shape)
+
+
+def _require_array(value: Any, subject: str) -> None:
+    if not isinstance(value, (torch.Tensor, np.ndarray)):
+        raise InvalidArgument("not an array", subject=subject, got=type(value).__name__, expected="a tensor or a NumPy array")
 
 
 def _fitting(sharding: Sharding | str, rank: int, partitions: int) -> Sharding:

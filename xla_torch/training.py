@@ -99,6 +99,9 @@ def training_step(loss: C, optimizer: Optimizer, argnums: int | Sequence[int] = 
     if isinstance(loss, JaxFunction):
         return tree_gradients.stepped(loss, argnums, lambda flat, own: training_step(flat, optimizer, own))
     require_computation(loss, "training_step")
+    if not isinstance(optimizer, Optimizer):
+        raise InvalidArgument("not an optimizer", subject="training_step", got=type(optimizer).__name__,
+                              expected="an Optimizer, as training.adamw(1e-3)")
     numbers = [argnums] if isinstance(argnums, int) else list(argnums)
     differentiated = value_and_grad(loss, numbers).program.differentiable
     builder = Builder(f"train_{loss.name}")

@@ -11,6 +11,7 @@ from typing import Any
 
 from .computation import XlaComputation
 from .errors import InvalidArgument
+from .hlo.canonical_values import integers_of
 from .tree_function import JaxFunction
 from .trees import LEAF, Structure, tuple_of
 
@@ -92,7 +93,7 @@ def stepped(function: JaxFunction, argnums: Argnums, make: OfNumbers) -> Any:
 
 
 def _numbers(argnums: Argnums) -> list[int]:
-    return [argnums] if isinstance(argnums, int) else list(argnums)
+    return [argnums] if isinstance(argnums, int) else list(integers_of(argnums))
 
 
 def _one_or_all(argnums: Argnums | None, structures: Sequence[Structure]) -> Structure:

@@ -191,8 +191,8 @@ ERRORS: dict[str, tuple[Callable[[XlaOp, XlaOp], Any], list[str]]] = {
     "a closure is returned": (lambda x, s: ops.Map([x], lambda a: s), ["returns an op of another builder", "of its own"]),
     "a tensor inside": (lambda x, s: ops.Map([x], lambda a: a * W), ["tensors beside XlaOps", "computation of its own"]),
     "a tensor in an op": (lambda x, s: ops.Map([x], lambda a: ops.Add(a, W)), ["tensors beside XlaOps", "of its own"]),
-    "torch's function": (lambda x, s: ops.Reduce(x, 0.0, torch.add, [0]), ["no function of XlaOps", "ops.Add"]),
-    "Python's function": (lambda x, s: ops.Reduce(x, 0.0, max, [0]), ["no function of XlaOps", "ops.Max"]),
+    "torch's function": (lambda x, s: ops.Reduce(x, 0.0, torch.add, [0]), ["torch's functions take no XlaOps", "ops.Add"]),
+    "Python's function": (lambda x, s: ops.Reduce(x, 0.0, max, [0]), ["no truth value", "ops.Max"]),
     "a text": (lambda x, s: ops.Reduce(x, 0.0, "add", [0]), ["'add'", "or a function of XlaOps"]),
     "a class": (lambda x, s: ops.Map([x], float), ["the class float", "or a function of XlaOps"]),
     "up to the target": (lambda x, s: ops.CustomCallWithComputation("t", [x], lambda a: a, Shape.parse("f32[]")), [

@@ -158,8 +158,11 @@ class Door:
         kind = self.kinds[name if name in self.kinds else self.older[name]]
         if kind is kind_of(PrimitiveType):
             require_element_type(value, self.function.__name__)
+        hint = hint_for(value) if "XlaOp" in kind.words else ""
+        if isinstance(value, XlaOp) and "XlaOp" not in kind.words:
+            hint = f"{self.function.__name__}({', '.join(self.named)}): the operands come first, in this order"
         return InvalidArgument(f"{name} is of the wrong kind", subject=self.function.__name__, got=told(value),
-                               expected=kind.words, hint=hint_for(value) if "XlaOp" in kind.words else "")
+                               expected=kind.words, hint=hint)
 
 
 def documented(function: Callable[..., Any]) -> Callable[..., Any]:

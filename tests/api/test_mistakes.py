@@ -1,0 +1,116 @@
+"""Mistakes that users make end in errors of our own, which say what was given, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import xla_torch
+from xla_torch import Shape, XlaBuilder, XlaComputation, XlaOp, ops
+from xla_torch.errors import InvalidArgument, XlaError
+
+X = torch.ones(4)
+ANY: Any = ops
+TORCH: Any = torch
+
+
+def function(x: Any) -> Any:
+    return x
+
+
+def computation() -> XlaComputation:
+    builder = XlaBuilder("square")
+    x = builder.parameter(0, Shape.parse("f32[4]"))
+    return builder.build(x * x)
+
+
+OF_OPS: dict[str, tuple[Callable[[Any], Any], list[str]]] = {
+    "if": (lambda p: 1 if p > 0.0 else 2, ["no truth value", "ops.Select"]),
+    "float": (float, ["no value while", "builder.build()"]),
+    "int": (int, ["no value while"]),
+    "range": (range, ["no value while"]),
+    "an array": (np.asarray, ["no value while"]),
+    "an index": (lambda p: p[0], ["takes no index", "ops.Slice"]),
+    "a loop": (list, ["takes no index"]),
+    "an index of a tuple": (lambda p: ops.Tuple(p.builder, [p])[0], ["ops.GetTupleElement"]),  # pyright: ignore
+    "torch.exp": (torch.exp, ["torch's functions take no XlaOps", "exp", "ops.Exp"]),
+    "torch.add": (lambda p: TORCH.add(p, X), ["tensors beside XlaOps"]),
+    "a tensor in front": (lambda p: X * p, ["tensors beside XlaOps", "make the tensor a parameter"]),
+    "a tensor behind": (lambda p: p * X, ["tensors beside XlaOps", "make the tensor a parameter"]),
+    "XlaOp of a tensor": (lambda p: XlaOp(p.builder, X), ["an op is made by a builder", "Tensor"]),  # pyright: ignore
+    "two operands": (lambda p: ANY.Exp(p, p), ["Exp: result_accuracy is of the wrong kind", "Exp(operand, result_accuracy)"]),
+    "called": (computation(), ["argument 0"]),
+}
+
+
+@pytest.mark.parametrize("name", OF_OPS)
+def test_mistakes_with_ops(name: str) -> None:
+    wrong, words = OF_OPS[name]
+    with pytest.raises(XlaError) as caught:
+        wrong(XlaBuilder("program").parameter(0, Shape.parse("f32[4]")))
+    assert [word for word in words if word not in str(caught.value)] == []
+
+
+def test_numbers_stand_in_front_of_every_operator() -> None:
+    builder = XlaBuilder("program")
+    x = builder.parameter(0, Shape.parse("s32[3]"))
+    ops.Tuple(builder, [2 ** x, 7 % x, 6 & x, 6 | x, 6 ^ x, 7 - x])
+    values = torch.tensor([1, 2, 3], dtype=torch.int32)
+    found = builder.build()(values)
+    expected = [[2, 4, 8], [0, 1, 1], [0, 2, 2], [7, 6, 7], [7, 4, 5], [6, 5, 4]]
+    assert [t.tolist() for t in found] == expected
+
+
+D: Any = xla_torch
+OF_DOORS: dict[str, tuple[Callable[[], Any], list[str]]] = {
+    **{f"{name} of a function": (lambda name=name: getattr(xla_torch, name)(function, *[1] * (name in ("vmap", "rebatch"))
+                                                                            , *[1] * (name == "rebatch")),
+                                 [name, "not a computation", "from_jax"])
+       for name in ("grad", "value_and_grad", "vjp", "jvp", "vmap", "rebatch", "compile")},
+    "training_step": (lambda: D.training_step(computation(), "adamw"), ["not an optimizer", "training.adamw"]),
+    "options": (lambda: D.grad(computation(), 0, 3), ["a GradientOptions"]),
+    "shard": (lambda: D.shard(function, "{replicated}", 2), ["shard: not an array"]),
+    "unshard": (lambda: D.unshard(X.tolist, "{replicated}"), ["unshard", "a list of arrays"]),
+    "unshard numbers": (lambda: D.unshard([1, 2], "{replicated}"), ["unshard: not an array"]),
+    "shard_arguments": (lambda: D.shard_arguments(computation(), "a"), ["shard_arguments", "str"]),
+    "pack": (lambda: D.pack(X, "f32[4]"), ["not a shape", "Shape.parse"]),
+    "pack no tensor": (lambda: D.pack(3, Shape.parse("f32[4]")), ["not a tensor"]),
+    "unpack": (lambda: D.unpack(X, 3), ["not a shape"]),
+    "Shape.parse": (lambda: D.Shape.parse(3), ["not the text of a shape"]),
+    "Shape.tuple": (lambda: D.Shape.tuple(Shape.parse("f32[4]")), ["not a tuple of shapes", "a sequence of Shapes"]),
+    "load": (lambda: D.load(3), ["not the path of a file", "parse_hlo"]),
+    "from_hlo_proto": (lambda: D.from_hlo_proto("text"), ["an HLO proto is bytes"]),
+    "from_jax": (lambda: D.from_jax(3), ["from_jax: not a function"]),
+    "XlaModule": (lambda: D.nn.XlaModule(computation(), parameters=3), ["not the values of parameters"]),
+    "register_custom_call": (lambda: D.register_custom_call(3, function), ["known by its name"]),
+}
+
+
+@pytest.mark.parametrize("name", OF_DOORS)
+def test_mistakes_at_doors(name: str) -> None:
+    wrong, words = OF_DOORS[name]
+    with pytest.raises(XlaError) as caught:
+        wrong()
+    assert [word for word in words if word not in str(caught.value)] == []
+
+
+class Odd:
+    """As JAX's PyTreeDef, it compares with nothing else; arrays of NumPy compare by element."""
+
+    def __eq__(self, other: object) -> Any:
+        raise TypeError("not comparable")
+
+    __hash__ = None  # pyright: ignore
+
+    def __str__(self) -> str:
+        return "PyTreeDef(*)"
+
+
+@pytest.mark.parametrize("value", [Odd(), np.ones(2), torch.ones(2)])
+def test_an_error_shows_whatever_it_got(value: Any) -> None:
+    error = InvalidArgument("wrong", got=value, expected=value)
+    assert str(error) == f"wrong\n  got       {value}\n  expected  {value}"
