@@ -87,7 +87,8 @@ def test_pad_crops_what_it_pads() -> None:
 @pytest.mark.parametrize("value", ["(-inf, nan)", "(-0.0, 1)", "(1, -0.0)", "(2, -inf)"])
 @pytest.mark.parametrize("config", ["1_0", "-1_2", "1_1_2"])
 def test_pad_with_odd_complex_numbers(value: str, config: str) -> None:
-    text = program("p = c64[4] parameter(0)", f"v = c64[] constant({value})", f"r = c64[{_padded(4, config)}] pad(p, v), padding={config}")
+    text = program("p = c64[4] parameter(0)", f"v = c64[] constant({value})",
+                   f"r = c64[{_padded(4, config)}] pad(p, v), padding={config}")
     p = np.array([1 + 2j, -0.0, 3, 4j], np.complex64)
     (got,), (want,) = xla_torch.parse_hlo(text).run_numpy(p), run_xla(text, p)
     assert got.view(np.uint32).tolist() == want.view(np.uint32).tolist()

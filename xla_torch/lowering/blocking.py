@@ -188,22 +188,23 @@ def _split_reductions(graph: Graph) -> None:
 
 
 def _split_reduction(graph: Graph, node: Node, grid: Dims) -> None:
-    source, how = node.args
-    assert isinstance(how, tuple)
+    args: Any = node.args
+    target: Any = node.target
+    source, how = args
     cut, rows = _cut(grid)
     inner = tuple(d for d in how if d > cut)
     of_rows, of_blocks = math.prod(grid[d] for d in inner), math.prod(grid[d] for d in inner) * min(rows, grid[cut])
     if len(inner) < len(how) and of_rows >= _SPLIT_FROM:
         args, dims = (source, inner), tuple(n for d, n in enumerate(grid) if d not in inner)
         rest = tuple(d for d in how if d not in inner)
-    elif cut in how and of_blocks >= _SPLIT_FROM and node.target in _IN_PARTS:
+    elif cut in how and of_blocks >= _SPLIT_FROM and target in _IN_PARTS:
         args = (source, (cut, *inner), True)
         dims = tuple(1 if d in inner else -(-n // rows) if d == cut else n for d, n in enumerate(grid))
         rest = how
     else:
         return
     with graph.inserting_before(node):
-        first = graph.call_function(node.target, args)
+        first = graph.call_function(target, args)
     first.meta.update(node.meta, array=(dims, node.meta["array"][1]), partial=rest is how)
     node.args = (first, rest)
 
