@@ -112,7 +112,7 @@ def _shard_tree(value: Any, sharding: Sharding, shape: Shape, partitions: int) -
 
 
 def _require_array(value: Any, subject: str) -> None:
-    if not isinstance(value, (torch.Tensor, np.ndarray)):
+    if not isinstance(value, (torch.Tensor, np.ndarray, np.generic)):  # NumPy makes numbers of arrays without dimensions
         raise InvalidArgument("not an array", subject=subject, got=type(value).__name__, expected="a tensor or a NumPy array")
 
 
