@@ -145,6 +145,10 @@ def plain_apply(function: type[torch.autograd.Function]) -> Callable[..., Any]:
 convolution: Callable[..., torch.Tensor] = private(torch, "_convolution")
 """torch's convolutions with every choice as an argument, among them TF32, for which there is a global switch only."""
 
+onednn_linear: Callable[..., torch.Tensor] | None = (
+    private(torch, "ops.mkldnn._linear_pointwise") if torch.backends.mkldnn.is_available() else None)
+"""``input @ weight.T`` by oneDNN: ``(input, weight, bias, activation, its scalars, its algorithm)``; None in a torch without."""
+
 
 # ------------------------------------------------------------------------------------------------ torch.distributed
 

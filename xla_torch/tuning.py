@@ -157,6 +157,21 @@ ROW_FUNCTIONS = True
 """Whether softmax, its logarithm and layer norm are calls of torch's where a program spells them out (`rivals.py`: rows of 1,024
 in 1.2 ms and not 4.8)."""
 
+# ------------------------------------------------------------------------------------------- products
+
+ONEDNN_ROWS_FROM = 8
+"""Rows from which a product may be oneDNN's on an AMD processor: for one row MKL takes half of the time."""
+
+ONEDNN_FROM = 1 << 23
+"""Multiplications from which it is. One thread beside an idle core: 91 to 97 GFLOP/s by MKL, by oneDNN 5 to 16 % more; beside a
+busy one 56 to 75, and 86 to 96. Eight rows 20 to 70 % more. At 2^21 a fifth less."""
+
+ONEDNN_FEW_COLUMNS = 2, 15
+"""Columns, from and to, with which MKL is slow: 9 GFLOP/s for ten of them, 35 by oneDNN; for one and for 16 it is faster."""
+
+ONEDNN_FEW_COLUMNS_FROM = 1 << 19
+"""Multiplications with so few columns from which the product is oneDNN's."""
+
 # ------------------------------------------------------------------------------------------- native loops
 
 NATIVE_AFTER = float(os.environ.get("XLA_TORCH_NATIVE_AFTER", "0.005"))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import operator
+import shutil
+import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -12,14 +14,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.fx import Graph, GraphModule
+from torch.fx import Graph, GraphModule, Node
 
 from xla_torch import tuning
 from xla_torch.lowering.kernels import elementwise
 from xla_torch.lowering.kernels.pieces import NativePiece
 from xla_torch.lowering.kernels.pieces import piece as run_piece
 from xla_torch.lowering.pieces import gather_pieces
-from xla_torch.native.compiled import MachineCode, is_available
+from xla_torch.native.compiled import OPTIONS, MachineCode, is_available
 
 needs_compiler = pytest.mark.skipif(not is_available(), reason="there is no C compiler")
 
@@ -131,6 +133,34 @@ def test_pieces_compute_torch_s_bits(calls: list[Call]) -> None:
             assert_same_bits(got, want, call)
         (native,) = [m for m in module.modules() if isinstance(m, NativePiece)]
         assert native.seconds == 0
+
+
+ROTATION = [(operator.lshift, ("x", 13)), (operator.rshift, ("x", 19)), (operator.and_, (1, (1 << 13) - 1)),
+            (operator.or_, (0, 2)), (operator.add, ("y", 3)), (operator.xor, (3, 4))]
+"""Calls that read inputs and the results of calls before them: a round of ThreeFry."""
+
+DROPOUT = [(operator.gt, ("x", 0.0)), (torch.div, ("y", 0.9)), (torch.where, ("c", 1, 0.0)), (torch.where, (0, 2, 0.0))]
+"""A mask from memory, and one that is made."""
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="what is asked is GCC's report")
+@pytest.mark.parametrize(("calls", "dtype"), [(ROTATION, torch.int32), (DROPOUT, torch.float32)], ids=["rotation", "dropout"])
+def test_gcc_makes_vectors(calls: list[tuple[Any, tuple[Any, ...]]], dtype: torch.dtype, tmp_path: Path) -> None:
+    graph, root = Graph(), torch.nn.Module()
+    nodes: dict[str, Node] = {name: graph.placeholder(name) for name in "xyc"}
+    for name, node in nodes.items():
+        node.meta["array"] = ((1 << 16,), torch.bool if name == "c" else dtype)
+    made: list[Node] = []
+    for target, names in calls:
+        operands: list[Any] = [made[n] if type(n) is int and n < len(made) else nodes.get(str(n), n) for n in names]
+        made.append(graph.call_function(target, tuple(operands)))
+        made[-1].meta["array"] = ((1 << 16,), torch.bool if target is operator.gt else dtype)
+    graph.output((made[-1], *([made[0]] if calls is DROPOUT else [])))
+    gather_pieces(root, graph)
+    (native,) = [m for m in root.modules() if isinstance(m, NativePiece)]
+    found = subprocess.run(["gcc", *OPTIONS, "-mavx2", "-fopt-info-vec", "-", "-o", str(tmp_path / "piece.so")], check=True,
+                           input=native.text, text=True, capture_output=True)
+    assert "loop vectorized" in found.stdout + found.stderr, native.text
 
 
 @needs_compiler

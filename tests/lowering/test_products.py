@@ -1,4 +1,4 @@
-"""Products of matrices that are read transposed are made transposed."""
+"""Products of matrices that are read transposed are made transposed; large ones by the faster library."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import torch
 
 from xla_torch import Shape, parse_hlo
 from xla_torch.dtypes import torch_dtype
+from xla_torch.torch_private import onednn_linear
 
 DOT = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
 BATCHED = "lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}"
@@ -53,3 +54,44 @@ def test_products_are_made_as_they_are_read(a: str, b: str, lines: list[str], is
 
 def _small_numbers(shape: Shape) -> torch.Tensor:
     return (torch.arange(shape.element_count) % 7 - 3).reshape(shape.dimensions).to(torch_dtype(shape.element_type))
+
+
+LIBRARIES = [
+    # element type, lhs, rhs, whether the product is oneDNN's where that is the faster one
+    ("f32", "512,256", "256,128", True),
+    ("f32", "4,128,256", "256,128", True),
+    ("f32", "8,1024", "1024,1024", True),
+    ("f32", "1,4096", "4096,2048", False),
+    ("f32", "512,128", "128,10", True),
+    ("f32", "64,128", "128,10", False),
+    ("f32", "128,128", "128,128", False),
+    ("f64", "512,256", "256,128", False),
+    ("f32", "4,128,256", "4,256,128", False),
+]
+
+
+@pytest.mark.skipif(onednn_linear is None, reason="this torch has no oneDNN")
+@pytest.mark.parametrize(("element_type", "lhs", "rhs", "expected"), LIBRARIES, ids=[f"{t}-{a}x{b}" for t, a, b, _ in LIBRARIES])
+def test_large_products_are_made_by_the_faster_library(element_type: str, lhs: str, rhs: str, expected: bool,
+                                                       monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xla_torch.lowering.products._prefers_onednn", lambda: True)
+    batch = rhs.count(",") - 1
+    numbers = "".join(f"{side}_batch_dims={{0}}, " for side in ("lhs", "rhs") if batch)
+    numbers += f"lhs_contracting_dims={{{lhs.count(',')}}}, rhs_contracting_dims={{{batch}}}"
+    result = ",".join([*lhs.split(",")[:-1], rhs.rsplit(",", maxsplit=1)[-1]])
+    program = parse_hlo(f"""
+        HloModule m
+        ENTRY e {{
+          a = {element_type}[{lhs}] parameter(0)
+          b = {element_type}[{rhs}] parameter(1)
+          ROOT d = {element_type}[{result}] dot(a, b), {numbers}
+        }}""")
+    assert ("onednn_matmul" in program.lowered().code) == expected
+    generator = torch.Generator().manual_seed(0)
+    left, right = (torch.randn(shape.dimensions, generator=generator, dtype=torch_dtype(shape.element_type))
+                   for shape in program.program_shape.parameters)
+    exact = (left.double() @ right.double()).to(left.dtype)
+    by_columns = left.transpose(-1, -2).contiguous().transpose(-1, -2)
+    for factor in (left, by_columns):
+        torch.testing.assert_close(program(factor, right), exact, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(program(left, right.mT.contiguous().mT), exact, rtol=1e-4, atol=1e-4)

@@ -35,7 +35,7 @@ from .fused_calls import fuse_calls
 from .memory import overwrite_carries, plan_memory
 from .overlap import overlap_exchanges
 from .product_blocks import block_products
-from .products import turn_products
+from .products import turn_products, use_onednn
 from .row_functions import use_row_functions
 from .simplify import drop_needless_views
 from .sized import hold_sizes
@@ -217,6 +217,7 @@ class Tracer(Evaluator):
         if self.fuses:
             fuse_calls(self.root, graph)
         plan_memory(graph, fresh_outputs, overwrites=self.overwrites)
+        self._choose_libraries(graph)
         hold_sizes(self.root, graph)
         return LoweredModule(self.root, graph, class_name)
 
@@ -229,6 +230,7 @@ class Tracer(Evaluator):
         if self.fuses:
             fuse_calls(self.root, graph)
         plan_memory(graph, fresh_outputs=False, overwrites=self.overwrites)
+        self._choose_libraries(graph)
         hold_sizes(self.root, graph)
         return LoweredModule(self.root, graph, identifier(class_name)), overwritten
 
@@ -236,6 +238,10 @@ class Tracer(Evaluator):
         if self.device.type == "cpu" and self.overwrites:
             block_products(self.root, graph)
             block_elementwise(self.root, graph)
+
+    def _choose_libraries(self, graph: torch.fx.Graph) -> None:
+        if self.device.type == "cpu" and self.overwrites and not self.fuses:
+            use_onednn(graph)
 
     def _close(self, outputs: tuple[Any, ...], rows: bool = True) -> torch.fx.Graph:
         self.trace.graph.output(tuple(

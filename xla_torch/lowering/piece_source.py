@@ -3,6 +3,9 @@
 A grid is the dimensions of the piece's arrays. What has a value for each place is *whole*; a reduction of the last dimension, and
 what follows from reductions, has one for each *row*. What is computed of a row's reductions stands in a later pass over that row,
 while it is in the cache. So a softmax is three passes over a row, and one over its memory.
+
+GCC 12 makes no vectors of what reads ``_Bool`` from memory, nor of rotations of signed integers, which it makes of shifts itself:
+truth values lie in memory as bytes, and signed integers are held as unsigned ones, signed again where that matters.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from ..native.elements import NAMES, number
 from ..native.functions import used_in
 from ..native.loops import TYPES
 from ..native.threads import shared
-from ..types import F32, F64, PRED, S8, S16, S32, S64, U8, PrimitiveType
+from ..types import F32, F64, PRED, S8, S16, S32, S64, U8, U16, U32, U64, PrimitiveType
 from .kernels import elementwise
 from .kernels.pieces import Role
 from .memory import OUT_VARIANTS
@@ -55,6 +58,11 @@ _ROUNDED: dict[Any, str] = {torch.exp: "exp_f32({0})", torch.tanh: "tanh_f32({0}
 _REDUCED = {torch.sum: "row_sum", torch.amax: "row_amax", torch.amin: "row_amin"}
 _LEAST_ROW = 8
 """Elements from which torch sums up a row in vectors."""
+
+_UNSIGNED = {S8: U8, S16: U16, S32: U32, S64: U64}
+_WRAPPING = frozenset({torch.add, torch.sub, torch.mul, torch.neg, torch.square, *_BITS, torch.bitwise_not,
+                       torch.bitwise_left_shift})
+"""Calls whose bits are the same for signed and for unsigned integers."""
 
 _SHIFTS = (torch.bitwise_left_shift, torch.bitwise_right_shift)
 _VIEWS = frozenset({torch.Tensor.unsqueeze.__name__, torch.Tensor.reshape.__name__, torch.Tensor.expand.__name__})
@@ -199,18 +207,19 @@ class Source:
     def _pointers(self) -> list[str]:
         lines = []
         for k, (node, role) in enumerate(self.inputs.items()):
-            of = _name(node)
-            lines.append(f"    const {of} {self.names[node]} = *(const {of} *)places[{k}];" if role == "scalar" else
-                         f"    const {of} *a{k} = (const {of} *)places[{k}];")
-        lines += [f"    {_name(n)} *r{k} = ({_name(n)} *)places[{len(self.inputs) + k}];" for k, n in enumerate(self.results)]
-        return lines + [f"    {_name(n)} *{t} = ({_name(n)} *)(kept + {k * self.width} * n);"
+            of = _in_memory(node)
+            lines.append(f"    const {_held(node)} {self.names[node]} = {_read(node, f'*(const {of} *)places[{k}]')};"
+                         if role == "scalar" else f"    const {of} *a{k} = (const {of} *)places[{k}];")
+        lines += [f"    {_in_memory(n)} *r{k} = ({_in_memory(n)} *)places[{len(self.inputs) + k}];"
+                  for k, n in enumerate(self.results)]
+        return lines + [f"    {_in_memory(n)} *{t} = ({_in_memory(n)} *)(kept + {k * self.width} * n);"
                         for k, (n, t) in enumerate(self.kept.items())]
 
     def _rows(self) -> list[str]:
         first = len(self.inputs) + len(self.results)
-        tails = [f"        const {_name(n)} *b{k} = a{k} + r % (s64)places[{first + self.tails.index(n)}] * n;"
+        tails = [f"        const {_in_memory(n)} *b{k} = a{k} + r % (s64)places[{first + self.tails.index(n)}] * n;"
                  for k, n in enumerate(self.inputs) if n in self.tails]
-        return tails + [f"        const {_name(n)} {self.names[n]} = a{k}[r];"
+        return tails + [f"        const {_held(n)} {self.names[n]} = {_read(n, f'a{k}[r]')};"
                 for k, (n, role) in enumerate(self.inputs.items()) if role == "row"]
 
     def _steps(self) -> list[str]:
@@ -225,7 +234,7 @@ class Source:
                           *[f"            {line}" for line in self._elements(now, number_of)], "        }"]
             for node in self.nodes:
                 if self.calls.is_row[node] and self.passes[node] == number_of:
-                    lines.append(f"        const {_name(node)} {self.names[node]} = {self._of_row(node)};")
+                    lines.append(f"        const {_held(node)} {self.names[node]} = {self._of_row(node)};")
         return lines + [f"        r{k}[r] = {self.names[n]};" for k, n in enumerate(self.results) if self.calls.is_row[n]]
 
     def _elements(self, now: list[Node], number_of: int) -> list[str]:
@@ -235,12 +244,12 @@ class Source:
         for k, (node, role) in enumerate(self.inputs.items()):
             if node in read and role in ("whole", "tail", "column"):
                 of = f"b{k}[i]" if role == "tail" else f"a{k}[{self.place if role == 'whole' else 'i'}]"
-                lines.append(f"const {_name(node)} {self.names[node]} = {of};")
+                lines.append(f"const {_held(node)} {self.names[node]} = {_read(node, of)};")
         for node, memory in self.kept.items():
             if node in read and self.passes[node] < number_of:
-                lines.append(f"const {_name(node)} {self.names[node]} = {memory}[i];")
+                lines.append(f"const {_held(node)} {self.names[node]} = {_read(node, f'{memory}[i]')};")
         for node in now:
-            lines.append(f"const {_name(node)} {self.names[node]} = {expression(node, self.names, self.calls.rounded)};")
+            lines.append(f"const {_held(node)} {self.names[node]} = {expression(node, self.names, self.calls.rounded)};")
             if node in self.kept:
                 lines.append(f"{self.kept[node]}[i] = {self.names[node]};")
         return lines + [f"r{self.results.index(n)}[{self.place}] = {self.names[n]};" for n in written]
@@ -261,6 +270,18 @@ def _type(node: Node) -> PrimitiveType:
 
 def _name(node: Node) -> str:
     return NAMES[_type(node)]
+
+
+def _in_memory(node: Node) -> str:
+    return NAMES[U8] if _type(node) is PRED else _name(node)
+
+
+def _read(node: Node, place: str) -> str:
+    return f"{place} != 0" if _type(node) is PRED else place
+
+
+def _held(node: Node) -> str:
+    return NAMES[_UNSIGNED.get(_type(node), _type(node))]
 
 
 def is_rounded(node: Node) -> bool:
@@ -286,12 +307,13 @@ def expression(node: Node, names: dict[Node, str] | None, rounded: bool) -> str 
         condition, *others = node.args
         if not isinstance(condition, Node) or condition.meta["array"][1] is not torch.bool:
             return None
-        chosen = _formatted("{0} : {1}", others, element_type, names)
+        chosen = _formatted("{0} : {1}", others, _UNSIGNED.get(element_type, element_type), names)
         return chosen and f"{names[condition] if names else ''} ? {chosen}"
     code = _PATTERNS[element_type.kind.value].get(function)
     if code is None or (function in _SHIFTS and node.args[1] not in range(element_type.bits)):
         return None
-    return _formatted(code, node.args, element_type, names)
+    used_as = _UNSIGNED.get(element_type, element_type) if function in _WRAPPING else element_type
+    return _formatted(code, node.args, used_as, names)
 
 
 def _converted(node: Node, names: dict[Node, str] | None) -> str | None:
@@ -316,8 +338,12 @@ def _operand(operand: Any, element_type: PrimitiveType, names: dict[Node, str]) 
     if not isinstance(operand, Node):
         wide = np.float64(operand) if element_type.is_floating else np.int64(operand)
         return number(wide, element_type)
-    name = names.get(operand, "")
-    return name if _ELEMENT_TYPES[operand.meta["array"][1]] is element_type else f"(({NAMES[element_type]}){name})"
+    own = _type(operand)
+    name, held = names.get(operand, ""), _UNSIGNED.get(own, own)
+    if held is element_type:
+        return name
+    signed = name if held is own else f"(({NAMES[own]}){name})"
+    return signed if own is element_type else f"(({NAMES[element_type]}){signed})"
 
 
 def _stand_in(operand: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Products of matrices made the way round in which they are read.
+"""Products of matrices: made the way round in which they are read, by the library that is the faster one for them.
 
 XLA writes a gradient as a product and then its transpose, which makes a copy wherever somebody needs it in one piece of memory.
 The transpose of a product is the product of the transposes in the other order, and these cost a matrix product nothing.
@@ -6,14 +6,19 @@ The transpose of a product is the product of the transposes in the other order, 
 
 from __future__ import annotations
 
+import functools
+import math
 import operator
 from typing import Any
 
 import torch
 from torch.fx import Graph, Node
 
+from .. import tuning
 from ..hlo.ir import Instruction
 from ..opcodes.contraction import dot
+from ..torch_private import onednn_linear
+from .kernels import contraction as kernels
 
 _PERMUTE = torch.Tensor.permute.__name__
 _T, _TRANSPOSE = torch.Tensor.t.__name__, torch.Tensor.transpose.__name__
@@ -70,3 +75,34 @@ def _transposed(graph: Graph, operand: object, product: Instruction) -> Node:
     if isinstance(source, Node):
         return source
     return graph.call_method(_T, (operand,)) if product.shape.rank == 2 else graph.call_method(_TRANSPOSE, (operand, -2, -1))
+
+
+def use_onednn(graph: Graph) -> None:
+    """Rewrite the graph in place: large products of float32 matrices are oneDNN's where the processor is one that MKL, of which
+    torch's own products are, has no code of its own for. Runs after all passes that know products of torch."""
+    if not _prefers_onednn():
+        return
+    for node in graph.nodes:
+        if node.target is operator.matmul and _is_large(node):
+            node.target = kernels.onednn_matmul
+
+
+@functools.cache
+def _prefers_onednn() -> bool:
+    """Whether torch's products are MKL's and the processor is not Intel's."""
+    capabilities = getattr(torch.cpu, "get_capabilities", dict[str, Any])()
+    name = str(capabilities.get("cpu_name", ""))
+    return onednn_linear is not None and torch.backends.mkl.is_available() and name.startswith("AMD")
+
+
+def _is_large(product: Node) -> bool:
+    """Whether it is rows times one matrix, of float32, with enough to do."""
+    left, right = (o.meta.get("array") if isinstance(o, Node) else None for o in product.args)
+    if left is None or right is None:
+        return False
+    (*rows, summed), (*first, columns) = left[0], right[0]
+    if not left[1] == right[1] == torch.float32 or len(first) != 1 or math.prod(rows) < tuning.ONEDNN_ROWS_FROM:
+        return False
+    least, most = tuning.ONEDNN_FEW_COLUMNS
+    enough = tuning.ONEDNN_FEW_COLUMNS_FROM if least <= columns <= most else tuning.ONEDNN_FROM
+    return math.prod(rows) * summed * columns >= enough

@@ -1,4 +1,4 @@
-"""Kernels of the contraction family: integer products and convolutions that torch has no routine for."""
+"""Kernels of the contraction family: products by the library that is the faster one, and those that torch has no routine for."""
 
 from __future__ import annotations
 
@@ -8,10 +8,18 @@ from collections.abc import Sequence
 import torch
 import torch.nn.functional as functional
 
+from ...torch_private import onednn_linear
 from .movement import pad
 
 _LIMB = 16
 _CHUNK = 1 << 20
+
+
+def onednn_matmul(lhs: torch.Tensor, rhs: torch.Tensor) -> torch.Tensor:
+    """``lhs @ rhs`` by oneDNN, if the numbers of a row of `lhs` lie side by side; by torch's BLAS otherwise, the faster one for
+    columns. ``lhs: [..., rows, summed]``, ``rhs: [summed, columns]``."""
+    assert onednn_linear is not None
+    return onednn_linear(lhs, rhs.t(), None, "none", [], "") if lhs.stride(-1) == 1 else lhs @ rhs
 
 
 def integer_matmul(lhs: torch.Tensor, rhs: torch.Tensor, bits: int = 64) -> torch.Tensor:
