@@ -129,10 +129,10 @@ class XlaComputation:
 
     def to_stablehlo(self) -> str:
         """The program as StableHLO text, with all constants, in the words of `to_hlo_text`. Arguments and results of its ``main``
-        are the arrays in the program's own, tuples taken apart; fusions are opened. `from_stablehlo` reads it, and so does XLA.
-        Raises UnsupportedError, with the instruction, for what is not written. Derivatives, layouts, aliases of
-        buffers and shardings of tuples are left out."""
-        return to_stablehlo(for_other_readers(self.program.elsewhere.stated))
+        are the arrays in the program's own, tuples taken apart; fusions are opened, and what is begun and awaited stands where it
+        begins. `from_stablehlo` reads it, and so does XLA. Raises UnsupportedError, with the instruction and the reason, for
+        what StableHLO cannot say. Derivatives, layouts, aliases of buffers and shardings of tuples are left out."""
+        return to_stablehlo(self.program.elsewhere.stated)
 
     def python_code(self, device: torch.device | str = "cpu") -> str:
         """The PyTorch that runs: one line for each call, with the HLO instruction it comes from."""

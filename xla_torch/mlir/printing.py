@@ -15,6 +15,7 @@ import numpy as np
 from ..errors import UnsupportedError
 from ..types import PrimitiveType
 from .ir import (
+    INDEX,
     Block,
     Elements,
     Enum,
@@ -26,6 +27,7 @@ from .ir import (
     Struct,
     Symbol,
     Tensor,
+    TupleType,
     Type,
     Value,
 )
@@ -33,7 +35,8 @@ from .ir import (
 _bare = re.compile(r"[A-Za-z_][A-Za-z0-9_.$]*")
 
 _NARROW = {"api_version": "i32", "exponent_bits": "i32", "mantissa_bits": "i32", "mhlo.num_replicas": "i32",
-           "mhlo.num_partitions": "i32", "tf.aliasing_output": "i32"}
+           "mhlo.num_partitions": "i32", "tf.aliasing_output": "i32", "operandSegmentSizes": "i32",
+           "resultSegmentSizes": "i32", "version": "i32", "index": "i32"}
 """Integers of other widths than 64 bits, by the attribute's name."""
 
 
@@ -128,10 +131,12 @@ def type_text(given: Type) -> str:
         return _element(given)
     if isinstance(given, OtherType):
         return given.text
-    if isinstance(given, Tensor) and given.dimensions is not None and isinstance(given.element, PrimitiveType):
+    if isinstance(given, TupleType):
+        return f"tuple<{', '.join(map(type_text, given.elements))}>"
+    if isinstance(given, Tensor) and given.dimensions is not None and isinstance(given.element, PrimitiveType | OtherType):
         sizes = "".join("?x" if n is None else f"{n}x" for n in given.dimensions)
         encoding = f", {attribute_text(given.encoding)}" if given.encoding is not None else ""
-        return f"tensor<{sizes}{_element(given.element)}{encoding}>"
+        return f"tensor<{sizes}{type_text(given.element)}{encoding}>"
     raise UnsupportedError("this type is not written", subject="MLIR", got=given)
 
 
@@ -179,7 +184,7 @@ def attribute_text(given: Any, name: str = "") -> str:
         case str():
             return _quoted(given)
         case tuple():
-            return _list(given)
+            return _list(given, _NARROW.get(name, "i64"))
         case dict():
             return _dictionary(given)
         case Symbol():
@@ -196,11 +201,11 @@ def attribute_text(given: Any, name: str = "") -> str:
     raise UnsupportedError("this attribute is not written", subject="MLIR", got=type(given).__name__)
 
 
-def _list(given: Sequence[Any]) -> str:
+def _list(given: Sequence[Any], of: str) -> str:
     if all(isinstance(v, bool) for v in given) and given:
         return f"array<i1: {', '.join(map(attribute_text, given))}>"
     if all(isinstance(v, int) for v in given):
-        return f"array<i64: {', '.join(map(str, given))}>" if given else "array<i64>"
+        return f"array<{of}: {', '.join(map(str, given))}>" if given else f"array<{of}>"
     return f"[{', '.join(map(attribute_text, given))}]"
 
 
@@ -213,7 +218,15 @@ def _struct(given: Struct) -> str:
 
 
 def _field(value: Any) -> str:
-    return f"[{', '.join(map(str, value))}]" if isinstance(value, tuple) else str(value)
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(str, value))}]"
+    if isinstance(value, PrimitiveType | OtherType):
+        return type_text(value)
+    if isinstance(value, float):
+        return f"{value!r}" if "e" not in repr(value) else f"{value:.17e}"
+    if isinstance(value, Enum):
+        return f"#{value.kind}<{value.value}>"
+    return str(value).lower() if isinstance(value, bool) else str(value) if isinstance(value, int) else attribute_text(value)
 
 
 def _convolved(fields: dict[str, Any]) -> str:
@@ -229,9 +242,11 @@ def _convolved(fields: dict[str, Any]) -> str:
 
 def _dense(given: Elements) -> str:
     value, element = np.asarray(given.value), given.type.element
-    assert isinstance(element, PrimitiveType)
     if not value.size:
         return ""
+    if element == INDEX:
+        return str(value.tolist())
+    assert isinstance(element, PrimitiveType)
     if value.size == 1 or _is_splat(value):
         return _one(value[(0,) * value.ndim], element)
     if element.is_pred or (element.is_integral and element.bits < 8):  # of which MLIR's bytes are not NumPy's

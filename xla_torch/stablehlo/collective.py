@@ -21,6 +21,9 @@ from .scope import Scope
 from .table import Results, rule
 from .types import refined
 
+RAGGED_ALL_TO_ALL = "ragged_all_to_all"
+"""The target of the custom call that is a ragged exchange."""
+
 
 def groups_of(operation: Operation) -> tuple[tuple[int, ...], ...]:
     """The replica groups. Shorter ones are filled up with -1."""

@@ -29,10 +29,9 @@ def while_(scope: Scope, operation: Operation, operands: Sequence[XlaOp]) -> Res
     shapes = [o.shape for o in given]
     test, _ = _loop_scope(scope, condition, shapes, carried, outside, fixed)
     step, arguments = _loop_scope(scope, body, shapes, carried, outside, fixed)
-    results = step.block(body)
     made = scope.add(control.while_, [scope.one(given)], {
         "condition": test.close(test.block(condition)),
-        "body": step.close([*[results[k] for k in carried], *arguments[len(carried):]])})
+        "body": step.close([*step.block(body, carried), *arguments[len(carried):]])})
     parts = scope.parts(made, len(given)) if len(given) != 1 else [made]
     return [parts[carried.index(k)] if k in carried else o for k, o in enumerate(operands)]
 

@@ -7,13 +7,14 @@ from typing import Any
 
 from ..errors import InvalidArgument
 from ..hlo_builder import XlaOp
-from ..mlir.ir import Operation, Symbol, Tensor, Type
+from ..mlir.ir import Operation, Struct, Symbol, Tensor, Type
 from ..opcodes import internal
 from ..shape import Shape
 from . import table
 from .annotations import attribute_text
 from .attributes import boolean, integer, text
 from .calls import computation_of
+from .collective import RAGGED_ALL_TO_ALL
 from .layouts import laid
 from .scope import Scope
 from .table import Results, rule
@@ -175,6 +176,19 @@ def _top_k(scope: Scope, operation: Operation, operands: Sequence[XlaOp]) -> Res
     return _as_operation(scope, operation, operands[:1], "chlo.top_k", {"k": int(count)})
 
 
+def _ragged_all_to_all(scope: Scope, operation: Operation, operands: Sequence[XlaOp]) -> Results:
+    """An exchange of rows, whose groups and channel are its configuration."""
+    config = operation.attributes.get("backend_config") or operation.attributes.get("mhlo.backend_config")
+    if not isinstance(config, dict):
+        raise InvalidArgument("the exchange does not say its groups", subject=operation.name, got=config,
+                              expected="{replica_groups = dense<...>, channel_id = 1}")
+    said: dict[str, Any] = {"replica_groups": config.get("replica_groups")}
+    if config.get("channel_id"):
+        said["channel_handle"] = Struct("stablehlo.channel_handle", {"handle": config["channel_id"], "type": 1})
+    return _as_operation(scope, operation, operands, "mhlo.ragged_all_to_all", said)
+
+
 _OWN: dict[str, table.Rule] = {
-    "shape_assertion": _shape_assertion, "stablehlo.dynamic_rng_bit_generator": _rng_bit_generator,
+    RAGGED_ALL_TO_ALL: _ragged_all_to_all, "shape_assertion": _shape_assertion,
+    "stablehlo.dynamic_rng_bit_generator": _rng_bit_generator,
     "stablehlo.dynamic_top_k": _top_k}

@@ -197,11 +197,11 @@ class Scope:
                                   expected=len(arguments))
         self.values.update(zip(block.arguments, arguments, strict=True))
 
-    def block(self, block: Block) -> list[XlaOp]:
-        """Convert the operations of a block; gives what its terminator returns."""
+    def block(self, block: Block, wanted: Sequence[int] | None = None) -> list[XlaOp]:
+        """Convert the operations of a block; gives what its terminator returns, or only the results of these numbers."""
         for operation in block.operations:
             if operation.name in _TERMINATORS:
-                return [self.value(v) for v in operation.operands]
+                return [self.value(operation.operands[k]) for k in (range(len(operation.operands)) if wanted is None else wanted)]
             self.convert(operation)
         raise InvalidArgument("a region ends without a return", subject="StableHLO")
 

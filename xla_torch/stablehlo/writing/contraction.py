@@ -8,8 +8,9 @@ from typing import Any
 
 from ...errors import UnsupportedError
 from ...hlo.ir import Instruction
-from ...mlir.ir import Enum, Struct, Value
+from ...mlir.ir import Enum, OtherType, Struct, Value
 from ...opcodes import contraction, convolution, linalg
+from ...types import F32, type_from_text
 from .reduction import window_attributes
 from .scope import Scope
 from .table import rule
@@ -19,20 +20,53 @@ _DOT = {"lhs_batch_dims": "lhs_batching_dimensions", "rhs_batch_dims": "rhs_batc
 _PRECISIONS = ("default", "high", "highest")
 
 
-def precision(instruction: Instruction) -> dict[str, Any]:
+def precision(instruction: Instruction, dialect: str = "stablehlo") -> dict[str, Any]:
     """How exact the operands are taken, where that is said."""
     words = instruction.attributes.get("operand_precision") or ()
     if set(words) - set(_PRECISIONS):
         raise UnsupportedError("StableHLO has no such precision", subject=instruction.subject, got=words)
-    return {"precision_config": tuple(Enum("stablehlo.precision", w.upper()) for w in words)} if words else {}
+    return {"precision_config": tuple(Enum(f"{dialect}.precision", w.upper()) for w in words)} if words else {}
 
 
-@rule(contraction.dot, says=(*_DOT, "operand_precision"))
-def dot(scope: Scope, instruction: Instruction, operands: Sequence[Value]) -> Sequence[Value]:
+def _numbers(instruction: Instruction) -> dict[str, tuple[int, ...]]:
     given = instruction.attributes
-    numbers = {name: tuple(given[key]) for key, name in _DOT.items() if given.get(key)}
+    return {name: tuple(given[key]) for key, name in _DOT.items() if given.get(key)}
+
+
+@rule(contraction.dot, says=(*_DOT, "operand_precision", "algorithm"))
+def dot(scope: Scope, instruction: Instruction, operands: Sequence[Value]) -> Sequence[Value]:
     return scope.add("stablehlo.dot_general", operands, instruction.shape, {
-        "dot_dimension_numbers": Struct("stablehlo.dot", numbers), **precision(instruction)})
+        "dot_dimension_numbers": Struct("stablehlo.dot", _numbers(instruction)), **precision(instruction),
+        **_algorithm(instruction)})
+
+
+_ANY_F8 = "dot_any_f8_any_f8_f32"
+
+
+def _algorithm(instruction: Instruction) -> dict[str, Any]:
+    """How the product is to be computed, where that is said: types and number of its terms, which the name says."""
+    name = instruction.attributes.get("algorithm") or ""
+    if name in ("", "unset", "dot_unset"):
+        return {}
+    if name.startswith(_ANY_F8):
+        lhs, rhs, total, count = *(o.shape.element_type for o in instruction.operands), F32, 1
+    else:
+        _, *types, last = f"{name}_x1".split("_")[:5]
+        lhs, rhs, total = (OtherType(t) if t == "tf32" else type_from_text(t) for t in types)
+        count = int(last[1:])
+    return {"algorithm": Struct("stablehlo.dot_algorithm", {
+        "lhs_precision_type": lhs, "rhs_precision_type": rhs, "accumulation_type": total, "lhs_component_count": 1,
+        "rhs_component_count": 1, "num_primitive_operations": count,
+        "allow_imprecise_accumulation": name.endswith("fast_accum")})}
+
+
+@rule(contraction.ragged_dot, says=(*_DOT, "lhs_ragged_dims", "rhs_group_dims", "operand_precision"))
+def ragged_dot(scope: Scope, instruction: Instruction, operands: Sequence[Value]) -> Sequence[Value]:
+    given = instruction.attributes
+    numbers = {**_numbers(instruction), "lhs_ragged_dimensions": tuple(given["lhs_ragged_dims"]),
+               "rhs_group_dimensions": tuple(given.get("rhs_group_dims", ()))}
+    return scope.add("chlo.ragged_dot", operands, instruction.shape, {
+        "ragged_dot_dimension_numbers": Struct("chlo.ragged_dot", numbers), **precision(instruction, "chlo")})
 
 
 @rule(convolution.convolution, says=("window", "dim_labels", "feature_group_count", "batch_group_count", "operand_precision"))

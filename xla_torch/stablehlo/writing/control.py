@@ -1,4 +1,4 @@
-"""Rules: tuples, calls, loops, branches, barriers, sizes, random numbers, participants' numbers, custom calls."""
+"""Rules: tuples, calls, loops, branches, barriers, sizes, random numbers, participants' numbers."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ...hlo.regions import branches_of, callee, loop_of
 from ...mlir.ir import Enum, Symbol, Value
 from ...opcodes import collective, control, dynamic, internal, random, token
 from ...shape import Shape
-from ...types import PRED, S64
+from ...types import PRED, S32, S64
 from .elementwise import plain
-from .scope import Scope, require_static
+from .scope import Scope, dictionary_of, require_static
 from .table import rule
 
 
@@ -25,19 +25,28 @@ def tuple_(scope: Scope, instruction: Instruction, operands: Sequence[Value]) ->
 
 @rule(control.get_tuple_element, says=("index",))
 def get_tuple_element(scope: Scope, instruction: Instruction, operands: Sequence[Value]) -> Sequence[Value]:
-    counts = [len(list(s.leaves())) for s in instruction.operands[0].shape.tuple_shapes]
-    index = instruction.attributes["index"]
+    return element(instruction.operands[0].shape, operands, instruction.attributes["index"])
+
+
+def element(shape: Shape, values: Sequence[Value], index: int) -> Sequence[Value]:
+    """The values of one element of a tuple."""
+    counts = [len(list(s.leaves())) for s in shape.tuple_shapes]
     start = sum(counts[:index])
-    return operands[start:start + counts[index]]
+    return values[start:start + counts[index]]
 
 
-@rule(control.call, says=("to_apply",))
+@rule(control.call, says=("to_apply", "is_composite", "output_to_operand_aliasing"))
 def call(scope: Scope, instruction: Instruction, operands: Sequence[Value]) -> Sequence[Value]:
-    name = scope.functions.name_of(callee(instruction))
-    return scope.add("func.call", operands, instruction.shape, {"callee": Symbol(name)})
+    name = Symbol(scope.functions.name_of(callee(instruction)))
+    said = instruction.common.get("frontend_attributes") or {}
+    if not instruction.attributes.get("is_composite") or not said.get("composite.name"):
+        return scope.add("func.call", operands, instruction.shape, {"callee": name})
+    return scope.add("stablehlo.composite", operands, instruction.shape, {
+        "name": said["composite.name"], "decomposition": name, "version": int(said.get("composite.version") or 0),
+        "composite_attributes": dictionary_of(said.get("composite.attributes") or "{}", instruction)})
 
 
-@rule(control.fusion, says=("kind", "calls"))
+@rule(control.fusion, says=("kind", "calls", "output_to_operand_aliasing"))
 def fusion(scope: Scope, instruction: Instruction, operands: Sequence[Value]) -> Sequence[Value]:
     """What it is made of: fusions are how a program is compiled, not what it is."""
     return scope.opened(callee(instruction), operands)
@@ -61,6 +70,15 @@ def conditional(scope: Scope, instruction: Instruction, operands: Sequence[Value
 
 
 rule(internal.opt_barrier)(plain("stablehlo.optimization_barrier"))
+
+
+@rule(internal.add_dependency)
+def add_dependency(scope: Scope, instruction: Instruction, operands: Sequence[Value]) -> Sequence[Value]:
+    """A barrier of the value and the token for which it waits."""
+    after = Shape.tuple([o.shape for o in instruction.operands])
+    return scope.add("stablehlo.optimization_barrier", operands, after)[:-1]
+
+
 rule(token.after_all)(plain("stablehlo.after_all"))
 rule(collective.replica_id)(plain("stablehlo.replica_id"))
 rule(collective.partition_id)(plain("stablehlo.partition_id"))
@@ -70,6 +88,16 @@ rule(collective.partition_id)(plain("stablehlo.partition_id"))
 def dimension_size(scope: Scope, instruction: Instruction, operands: Sequence[Value]) -> Sequence[Value]:
     return scope.add(f"stablehlo.{instruction.schema.stablehlo}", operands, instruction.shape,
                      {"dimension": instruction.attributes["dimensions"][0]})
+
+
+@rule(dynamic.dynamic_reshape)
+def dynamic_reshape(scope: Scope, instruction: Instruction, operands: Sequence[Value]) -> Sequence[Value]:
+    one, all_sizes = (Shape.array(S32, [n]) for n in (1, len(operands) - 1))
+    if len(operands) == 1:
+        return scope.add("stablehlo.reshape", operands, instruction.shape)
+    sizes = [v for o in operands[1:] for v in scope.add("stablehlo.reshape", [o], one)]
+    whole = scope.add("stablehlo.concatenate", sizes, all_sizes, {"dimension": 0})
+    return scope.add("stablehlo.dynamic_reshape", [operands[0], *whole], instruction.shape)
 
 
 @rule(random.rng, says=("distribution",))
@@ -89,21 +117,3 @@ def rng_bit_generator(scope: Scope, instruction: Instruction, operands: Sequence
     kind = instruction.attributes["algorithm"].lower().removeprefix("rng_").upper()
     return scope.add("stablehlo.rng_bit_generator", operands, instruction.shape,
                      {"rng_algorithm": Enum("stablehlo.rng_algorithm", kind)})
-
-
-_VERSIONS = {"API_VERSION_ORIGINAL": 1, "API_VERSION_STATUS_RETURNING": 2, "API_VERSION_STATUS_RETURNING_UNIFIED": 3}
-
-
-@rule(internal.custom_call, says=("custom_call_target", "api_version", "custom_call_has_side_effect"))
-def custom_call(scope: Scope, instruction: Instruction, operands: Sequence[Value]) -> Sequence[Value]:
-    given = instruction.attributes
-    version = given.get("api_version") or "API_VERSION_ORIGINAL"
-    parts = instruction.shape.tuple_shapes if instruction.shape.is_tuple else (None, None)
-    if any(o.shape.is_tuple for o in instruction.operands) or len(parts) < 2 or any(s and s.is_tuple for s in parts):
-        raise UnsupportedError("tuples as operands, within others or of one are not written", subject=instruction.subject)
-    if version not in _VERSIONS:
-        raise UnsupportedError("calls of typed FFI are not written", subject=instruction.subject, got=version)
-    return scope.add("stablehlo.custom_call", operands, instruction.shape, {
-        "call_target_name": given["custom_call_target"], "api_version": _VERSIONS[version],
-        "has_side_effect": bool(given.get("custom_call_has_side_effect")),
-        "backend_config": str(instruction.common.get("backend_config", ""))})

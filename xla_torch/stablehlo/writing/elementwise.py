@@ -8,31 +8,51 @@ from typing import Any
 from ...errors import UnsupportedError
 from ...hlo.ir import Instruction
 from ...hlo.schema import OPS
-from ...mlir.ir import Enum, Value
+from ...mlir.ir import Enum, Struct, Value
 from ...opcodes import comparison, convert, elementwise
 from .scope import Scope
 from .table import Function, rule
 
 
 def plain(name: str) -> Function:
-    """The rule of an op with the operands of an operation. An accuracy other than the default one is refused."""
+    """The rule of an op with the operands of an operation."""
 
     def write(scope: Scope, instruction: Instruction, operands: Sequence[Value]) -> Sequence[Value]:
-        accuracy = instruction.attributes.get("result_accuracy")
-        if accuracy is not None and accuracy.mode != "default":
-            raise UnsupportedError("an accuracy of results is not written", subject=instruction.subject, got=accuracy)
-        return scope.add(name, operands, instruction.shape)
+        return scope.add(name, operands, instruction.shape, _accuracy(instruction))
 
     return write
 
 
+ACCURATE = frozenset({
+    elementwise.cbrt, elementwise.cosine, elementwise.exponential, elementwise.exponential_minus_one, elementwise.log,
+    elementwise.log_plus_one, elementwise.logistic, elementwise.rsqrt, elementwise.sine, elementwise.sqrt, elementwise.tan,
+    elementwise.tanh})
+"""The functions of which StableHLO says how accurate they are."""
+
+
+def _accuracy(instruction: Instruction) -> dict[str, Any]:
+    """How accurate the result is asked to be, where that is said."""
+    said = instruction.attributes.get("result_accuracy")
+    if said is None or said.mode == "default":
+        return {}
+    if instruction.opcode not in ACCURATE:
+        raise UnsupportedError("StableHLO has no accuracy of results here", subject=instruction.subject, got=said)
+    fields = {"atol": float(said.atol or 0), "rtol": float(said.rtol or 0), "ulps": said.ulps or 0,
+              "mode": Enum("stablehlo.result_accuracy_mode", said.mode.upper())}
+    return {"result_accuracy": Struct("stablehlo.result_accuracy", fields)}
+
+
+_OF_CLIENTS = (elementwise.acos, elementwise.acosh, elementwise.asin, elementwise.asinh, elementwise.atan, elementwise.atanh,
+               elementwise.cosh, elementwise.sinh, elementwise.erf, elementwise.mulhi)
+"""Functions that CHLO has."""
+
 for _schema in OPS.values():
-    if _schema.elementwise and _schema.stablehlo and _schema.attributes.keys() <= {"result_accuracy"}:
+    if (_schema.elementwise and _schema.stablehlo and _schema.attributes.keys() <= {"result_accuracy"}
+            and _schema.opcode not in _OF_CLIENTS):
         rule(_schema.opcode, says=("result_accuracy",))(plain(f"stablehlo.{_schema.stablehlo}"))
 
-for _opcode in (elementwise.acos, elementwise.acosh, elementwise.asin, elementwise.asinh, elementwise.atan, elementwise.atanh,
-                elementwise.cosh, elementwise.sinh, elementwise.erf):
-    rule(_opcode, says=("result_accuracy",))(plain(f"chlo.{_opcode}"))
+for _opcode in _OF_CLIENTS:
+    rule(_opcode, says=("result_accuracy",))(plain(f"chlo.{_opcode.replace('-', '_')}"))
 
 rule(convert.bitcast_convert)(plain("stablehlo.bitcast_convert"))
 

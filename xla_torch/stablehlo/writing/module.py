@@ -9,7 +9,17 @@ from ...errors import UnsupportedError
 from ...hlo.ir import Module
 from ...mlir.ir import Block, Operation, Region
 from ...mlir.printing import print_module
-from . import collective, contraction, control, elementwise, movement, reduction  # noqa: F401  (fill the table)
+from . import (  # noqa: F401  (fill the table)
+    asynchronous,
+    collective,
+    compiled,
+    contraction,
+    control,
+    custom_calls,
+    elementwise,
+    movement,
+    reduction,
+)
 from .scope import Functions, function_of, noted
 
 

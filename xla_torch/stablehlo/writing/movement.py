@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ...errors import UnsupportedError
 from ...hlo.ir import Instruction
-from ...mlir.ir import Struct, Tensor, Value
+from ...mlir.ir import Struct, Value
 from ...opcodes import indexing, movement
 from .scope import Scope, require_static
 from .table import rule
@@ -80,22 +80,28 @@ def _columns(names: Sequence[str], rows: Sequence[Sequence[int]]) -> dict[str, t
     return {name: tuple(row[k] for row in rows) for k, name in enumerate(names)}
 
 
-def _require_scalars(instruction: Instruction, starts: Sequence[Value]) -> None:
-    if any(isinstance(v.type, Tensor) and v.type.dimensions != () for v in starts):
-        raise UnsupportedError("places in one vector are not written", subject=instruction.subject, expected="scalars")
+def _starts(scope: Scope, instruction: Instruction, starts: Sequence[Value]) -> list[Value]:
+    """Where a slice begins as scalars, also where one vector says it."""
+    first = len(instruction.operands) - len(starts)
+    vector = instruction.operands[first].shape if len(starts) == 1 else None
+    if vector is None or vector.rank == 0:
+        return list(starts)
+    one, scalar = vector.with_dimensions([1]), vector.with_dimensions([])
+    return [v for k in range(vector.dimensions[0])
+            for v in scope.add("stablehlo.reshape", scope.add("stablehlo.slice", starts, one, {
+                "start_indices": (k,), "limit_indices": (k + 1,), "strides": (1,)}), scalar)]
 
 
 @rule(indexing.dynamic_slice, says=("dynamic_slice_sizes",))
 def dynamic_slice(scope: Scope, instruction: Instruction, operands: Sequence[Value]) -> Sequence[Value]:
-    _require_scalars(instruction, operands[1:])
-    return scope.add("stablehlo.dynamic_slice", operands, instruction.shape,
+    return scope.add("stablehlo.dynamic_slice", [operands[0], *_starts(scope, instruction, operands[1:])], instruction.shape,
                      {"slice_sizes": tuple(instruction.attributes["dynamic_slice_sizes"])})
 
 
 @rule(indexing.dynamic_update_slice)
 def dynamic_update_slice(scope: Scope, instruction: Instruction, operands: Sequence[Value]) -> Sequence[Value]:
-    _require_scalars(instruction, operands[2:])
-    return scope.add("stablehlo.dynamic_update_slice", operands, instruction.shape)
+    starts = _starts(scope, instruction, operands[2:])
+    return scope.add("stablehlo.dynamic_update_slice", [*operands[:2], *starts], instruction.shape)
 
 
 _GATHER = ("offset_dims", "collapsed_slice_dims", "operand_batching_dims", "start_indices_batching_dims", "start_index_map",

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ... import functions as ops
 from ...errors import UnsupportedError
 from ...hlo.attributes import WindowDimension
 from ...hlo.ir import Instruction
+from ...hlo_builder import XlaOp
 from ...mlir.ir import Value
 from ...opcodes import reduction, sorting, window
+from ...types import S32
 from .scope import Scope, matrix
 from .table import Function, rule
 
@@ -68,9 +71,31 @@ def sort(scope: Scope, instruction: Instruction, operands: Sequence[Value]) -> S
 
 @rule(sorting.topk, says=("k", "largest"))
 def topk(scope: Scope, instruction: Instruction, operands: Sequence[Value]) -> Sequence[Value]:
+    count = instruction.attributes["k"]
     if not instruction.attributes.get("largest", True):
-        raise UnsupportedError("StableHLO finds the largest only", subject=instruction.subject)
-    return scope.add("chlo.top_k", operands, instruction.shape, {"k": instruction.attributes["k"]})
+        return scope.spelled(instruction, operands, lambda x: _smallest(x, count))
+    return scope.add("chlo.top_k", operands, instruction.shape, {"k": count})
+
+
+def _smallest(x: XlaOp, count: int) -> XlaOp:
+    """The first of what is sorted, with the places, which equal ones keep."""
+    last = x.shape.rank - 1
+    places = ops.Iota(x.builder, x.shape.with_element_type(S32), last)
+    whole = ops.Sort([x, places], lambda a, b, i, j: ops.LtTotalOrder(a, b), last, True)
+    return ops.Tuple(x.builder, [ops.SliceInDim(ops.GetTupleElement(whole, k), 0, count, 1, last) for k in range(2)])
+
+
+@rule(reduction.scan, says=("dimensions", "num_carries", "to_apply", "is_reverse", "is_associative"))
+def scan(scope: Scope, instruction: Instruction, operands: Sequence[Value]) -> Sequence[Value]:
+    given = instruction.attributes
+    carries = given["num_carries"]
+    attributes: dict[str, Any] = {
+        "dimension": given["dimensions"][0], "is_reverse": bool(given.get("is_reverse")),
+        "operandSegmentSizes": (len(operands) - carries, carries),
+        "resultSegmentSizes": (len(instruction.shape.tuple_shapes) - carries, carries)}
+    if given.get("is_associative") is not None:
+        attributes["is_associative"] = bool(given["is_associative"])
+    return scope.add("chlo.scan", operands, instruction.shape, attributes, [scope.region(given["to_apply"])])
 
 
 def _normalised(name: str) -> Function:

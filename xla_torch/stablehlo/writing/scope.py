@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ...errors import UnsupportedError
+from ...errors import HloSyntaxError, UnsupportedError
 from ...hlo.ir import Computation, Instruction
-from ...mlir.ir import TOKEN, Block, Elements, FunctionType, Location, Operation, Region, Struct, Tensor, Type, Value
+from ...hlo_builder import Builder, XlaOp
+from ...mlir.bytecode_text import attribute_of_text
+from ...mlir.ir import (
+    TOKEN,
+    Block,
+    Elements,
+    FunctionType,
+    Location,
+    Opaque,
+    Operation,
+    Region,
+    Struct,
+    Tensor,
+    Type,
+    Value,
+)
+from ...opcodes import token
 from ...shape import UNBOUNDED, Shape
 from ...types import S64
-from .table import RULES
+from .refused import ATTRIBUTES, OPCODES
+from .table import RULES, WritingRule
 
 FUNCTION_RETURN, REGION_RETURN = "func.return", "stablehlo.return"
 
@@ -104,14 +121,7 @@ class Scope:
         return values[computation.root]
 
     def _written(self, instruction: Instruction, operands: list[Value]) -> list[Value]:
-        rule = RULES.find(instruction.opcode)
-        if rule is None:
-            raise UnsupportedError("this is not written as StableHLO", subject=instruction.subject, where=instruction.where,
-                                   hint="to_hlo_text writes every program; before XLA compiled it, one has other ops")
-        lost = instruction.attributes.keys() - rule.says
-        if lost:
-            raise UnsupportedError("StableHLO has no word for this attribute, or it is not written",
-                                   subject=instruction.subject, where=instruction.where, got=", ".join(sorted(lost)))
+        rule = _rule_of(instruction)
         outer, self._location = self._location, _location(instruction)
         before = len(self.block.operations)
         found = list(rule.function(self, instruction, operands))
@@ -120,10 +130,21 @@ class Scope:
         self._location = outer
         return found
 
+    def spelled(self, instruction: Instruction, operands: Sequence[Value], function: Callable[..., XlaOp]) -> list[Value]:
+        """What a function of ops makes of the operands, which are arrays, written in the instruction's place."""
+        builder = Builder(instruction.opcode)
+        parameters = [builder.parameter(k, o.shape.without_layout()) for k, o in enumerate(instruction.operands)]
+        return self.opened(builder.finish(function(*parameters)), operands)
+
     def add(self, name: str, operands: Sequence[Value], shape: Shape, attributes: dict[str, Any] | None = None,
             regions: Sequence[Region] = ()) -> list[Value]:
         """An operation whose results are the leaves of the shape."""
-        made = Operation(name, list(operands), types_of(shape), attributes or {}, list(regions), self._location)
+        return self.made(name, operands, types_of(shape), attributes or {}, regions)
+
+    def made(self, name: str, operands: Sequence[Value], types: Sequence[Type], attributes: dict[str, Any],
+             regions: Sequence[Region] = ()) -> list[Value]:
+        """An operation with results of these types."""
+        made = Operation(name, list(operands), list(types), attributes, list(regions), self._location)
         self.block.operations.append(made)
         return made.results
 
@@ -131,6 +152,23 @@ class Scope:
         of = type_of(shape)
         assert isinstance(of, Tensor)
         return self.add("stablehlo.constant", [], shape, {"value": Elements(of, value)})
+
+
+def _rule_of(instruction: Instruction) -> WritingRule:
+    """The rule of the instruction. Raises UnsupportedError, with the reason, where it has none or would lose an attribute."""
+    rule = RULES.find(instruction.opcode)
+    if rule is None:
+        raise UnsupportedError(OPCODES[instruction.opcode], subject=instruction.subject, where=instruction.where,
+                               hint="to_hlo_text and to_hlo_proto write every program")
+    lost = sorted(instruction.attributes.keys() - rule.says)
+    if lost:
+        raise UnsupportedError(ATTRIBUTES[instruction.opcode, lost[0]], subject=instruction.subject, where=instruction.where,
+                               got=", ".join(lost), hint="to_hlo_text and to_hlo_proto write every program")
+    begun = next((o for o in instruction.operands if o.opcode == token.recv), None)
+    if begun is not None and instruction.opcode != token.recv_done:
+        raise UnsupportedError("StableHLO begins to receive where it waits: what is begun cannot go elsewhere",
+                               subject=begun.subject, where=instruction.where, got=instruction.subject, expected=token.recv_done)
+    return rule
 
 
 def _location(instruction: Instruction) -> Location | None:
@@ -154,6 +192,18 @@ def require_static(instruction: Instruction) -> None:
     if sum(instruction.shape.dynamic_flags) > sum(inherited):
         raise UnsupportedError("an array whose size only its bound says is not written", subject=instruction.subject,
                                where=instruction.where, got=instruction.shape)
+
+
+def dictionary_of(text: str, instruction: Instruction) -> Opaque:
+    """A dictionary of MLIR's attributes by its text. Raises UnsupportedError for another text."""
+    try:
+        found = attribute_of_text(text, 0)
+    except HloSyntaxError:
+        found = None
+    if not isinstance(found, dict):
+        raise UnsupportedError("what StableHLO has as a dictionary of attributes is none", subject=instruction.subject,
+                               where=instruction.where, got=text[:80], expected="{name = value, ...}")
+    return Opaque(text)
 
 
 def matrix(rows: Any, width: int = 2) -> Elements:
