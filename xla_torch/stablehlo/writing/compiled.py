@@ -11,6 +11,7 @@ from ... import functions as ops
 from ...errors import UnsupportedError
 from ...functions.dimension_numbers import DotDimensionNumbers
 from ...hlo.ir import Instruction
+from ...hlo.schema import OPS
 from ...hlo_builder import XlaOp
 from ...mlir.ir import Value
 from ...opcodes import contraction, convert, internal
@@ -21,7 +22,7 @@ from .scope import Scope
 from .table import rule
 
 
-@rule(internal.domain, says=("domain",))
+@rule(internal.domain, says=tuple(OPS[internal.domain].attributes))
 def domain(scope: Scope, instruction: Instruction, operands: Sequence[Value]) -> Sequence[Value]:
     """The value itself: a domain is a border for passes of one compiler."""
     return operands
