@@ -99,7 +99,7 @@ FLOATS = [
 INTEGERS = [
     "add(x, y)", "subtract(x, y)", "multiply(x, y)", "divide(x, y)", "remainder(x, y)", "maximum(x, y)", "minimum(x, y)",
     "negate(x)", "not(x)", "and(x, y)", "or(x, y)", "xor(x, y)", "shift-left(x, y)", "shift-right-arithmetic(x, y)",
-    "shift-right-logical(x, y)", "clamp(y, x, x)",
+    "shift-right-logical(x, y)", "clamp(y, x, x)", "popcnt(x)", "count-leading-zeros(x)", "mulhi(x, y)",
 ]
 PREDS = ["add(x, y)", "multiply(x, y)", "maximum(x, y)", "minimum(x, y)", "not(x)", "and(x, y)", "or(x, y)", "xor(x, y)"]
 TYPES = ["f32", "f64", "s8", "s16", "s32", "s64", "u8", "u16", "u32", "u64", "pred"]
@@ -128,6 +128,7 @@ def rows_of(name: str, size: int) -> list[str]:
     rows += [f"pred[{size}] compare(x, y), direction={d}" for d in ("EQ", "NE", "GE", "GT", "LE", "LT")]
     rows += [f"pred[{size}] compare(x, y), direction={d}, type=TOTALORDER" for d in ("EQ", "GE", "LT") if name[0] == "f"]
     rows += [f"{name}[{size}] select(c, x, y)"] + [f"pred[{size}] is-finite(x)"] * name.startswith("f")
+    rows += [f"{t}[{size}] bitcast-convert(x)" for t in TYPES[:-1] if name != "pred" and t[1:] == name[1:]]
     return rows + [f"{t}[{size}] convert(x)" for t in TYPES]
 
 

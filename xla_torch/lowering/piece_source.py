@@ -4,8 +4,8 @@ A grid is the dimensions of the piece's arrays. What has a value for each place 
 what follows from reductions, has one for each *row*. What is computed of a row's reductions stands in a later pass over that row,
 while it is in the cache. So a softmax is three passes over a row, and one over its memory.
 
-GCC 12 makes no vectors of what reads ``_Bool`` from memory, nor of rotations of signed integers, which it makes of shifts itself:
-truth values lie in memory as bytes, and signed integers are held as unsigned ones, signed again where that matters.
+GCC 12 makes no vectors of rotations of signed integers, which it makes of shifts itself: signed integers are held as unsigned ones,
+signed again where that matters.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch
 import torch.fx
 from torch.fx import Node
 
-from ..native.elements import NAMES, number
+from ..native.elements import NAMES, memory_of, number
 from ..native.functions import used_in
 from ..native.loops import TYPES
 from ..native.threads import shared
@@ -273,7 +273,7 @@ def _name(node: Node) -> str:
 
 
 def _in_memory(node: Node) -> str:
-    return NAMES[U8] if _type(node) is PRED else _name(node)
+    return memory_of(_type(node))
 
 
 def _read(node: Node, place: str) -> str:

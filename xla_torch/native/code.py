@@ -11,7 +11,7 @@ import numpy as np
 
 from ..shape import Shape
 from ..types import PrimitiveType
-from .elements import NAMES, VECTOR_WORK, name_of
+from .elements import NAMES, VECTOR_WORK, memory_of, name_of
 
 Index = Sequence[str]
 
@@ -116,7 +116,7 @@ class Code:
 
     def buffer(self, shape: Shape) -> str:
         """New memory for an array, kept through all steps."""
-        name, of = self.name("b"), name_of(shape.element_type)
+        name, of = self.name("b"), memory_of(shape.element_type)
         self.buffers.add(name)
         if is_local(shape):
             self.allocations.append(f"    {of} {name}[{shape.element_count}];")

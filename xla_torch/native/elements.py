@@ -37,6 +37,12 @@ def name_of(element_type: PrimitiveType) -> str:
     return NAMES[element_type]
 
 
+def memory_of(element_type: PrimitiveType) -> str:
+    """The type of an array's elements. Truth values are bytes: GCC 12 makes no vectors of what reads _Bool from memory. Raises
+    Unfit."""
+    return name_of(U8 if element_type is PRED else element_type)
+
+
 def typed(element_type: PrimitiveType, code: str) -> str:
     """An expression brought to a type."""
     return f"(({name_of(element_type)})({code}))"
@@ -121,6 +127,9 @@ _patterns(elementwise.shift_right_arithmetic, signed="shift_right_arithmetic_{s}
           unsigned="shift_right_arithmetic_{s}({0}, {1})")
 _patterns(elementwise.shift_right_logical, signed="shift_right_logical_{u}({0}, {1})",
           unsigned="shift_right_logical_{u}({0}, {1})")
+_patterns(elementwise.popcnt, signed="__builtin_popcountll(({u}){0})", unsigned="__builtin_popcountll({0})")
+_patterns(elementwise.count_leading_zeros, signed="count_leading_zeros_{t}({0})", unsigned="count_leading_zeros_{t}({0})")
+_patterns(elementwise.mulhi, signed="high_product_signed_{t}({0}, {1})", unsigned="high_product_unsigned_{t}({0}, {1})")
 _patterns(comparison.clamp, "minimum_{t}(maximum_{t}({0}, {1}), {2})")
 
 _CALLS = frozenset({
@@ -164,3 +173,11 @@ def _convert(instruction: Instruction, operands: Sequence[str]) -> str:
     if target is PRED:
         return f"{operand} != 0"
     return f"truncated_{name_of(target)}({operand})" if source.kind is Kind.FLOAT and target.is_integral else operand
+
+
+@ELEMENTS.rule(convert.bitcast_convert)
+def _bitcast_convert(instruction: Instruction, operands: Sequence[str]) -> str:
+    (operand,), source, target = operands, instruction.operands[0].shape.element_type, instruction.shape.element_type
+    if source.bits != target.bits or PRED in (source, target):
+        raise Unfit("this bitcast-convert is not in native code")
+    return f"of_bits_{name_of(target)}(bits_of_{name_of(source)}({operand}))"

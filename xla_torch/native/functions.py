@@ -27,6 +27,12 @@ TEMPLATES = (
     "@ shift_right_logical_@(@ a, @ b) { return b < BITS ? a >> b : 0; }",
     # Toward zero, as near as the type goes; NaN is 0.
     "@ truncated_@(f64 x) { return x != x ? 0 : x <= (f64)LOW ? LOW : x >= (f64)HIGH ? HIGH : (@)x; }",
+    "@ count_leading_zeros_@(@ x) { return x == 0 ? BITS : __builtin_clzll((u64)(uBITS)x) - (64 - BITS); }",
+    "@ high_product_signed_@(@ a, @ b) { return (__int128)a * b >> BITS; }",
+    "@ high_product_unsigned_@(@ a, @ b) { return (unsigned __int128)a * b >> BITS; }",
+    # Bits, and the value that has them.
+    "uBITS bits_of_@(@ x) { uBITS b; __builtin_memcpy(&b, &x, sizeof b); return b; }",
+    "@ of_bits_@(uBITS b) { @ x; __builtin_memcpy(&x, &b, sizeof x); return x; }",
     # A start index, moved into the range from 0 to `last`.
     "@ clamped_@(@ start, @ last) { return start < 0 ? 0 : start < last ? start : last; }",
 )

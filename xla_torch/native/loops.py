@@ -21,7 +21,7 @@ from ..shape import Shape
 from . import indexed, linalg  # noqa: F401  (their rules belong to the table)
 from .arrays import ARRAYS, Value, blas_routine, product, starts, turns, write_update
 from .code import Array, Code, held, is_local, single
-from .elements import ELEMENTS, NAMES, Unfit, element, element_work, name_of
+from .elements import ELEMENTS, NAMES, Unfit, element, element_work, memory_of
 from .functions import used_in
 
 TYPES = """typedef _Bool pred; typedef signed char s8; typedef short s16; typedef int s32; typedef long long s64;
@@ -60,7 +60,7 @@ def loop_source(instruction: Instruction, fixed: frozenset[int], machine: Machin
     carries = [single(s, f"a{k}") if s.element_count == 1 else held(s, f"a{k}") for k, s in enumerate(shapes)]
     writer.iterate(loop, carries, "going = 0;")
     code = writer.code
-    constants = [f"    const {name_of(t)} *k{k} = (const {name_of(t)} *)places[{len(shapes) + k}];"
+    constants = [f"    const {memory_of(t)} *k{k} = (const {memory_of(t)} *)places[{len(shapes) + k}];"
                  for k, t in enumerate(code.constant_types)]
     behind = len(shapes) + len(constants)
     lines = [*(_first(k, s, k in fixed) for k, s in enumerate(shapes)), *constants, f"    char *scratch = places[{behind}];",
@@ -75,7 +75,7 @@ def loop_source(instruction: Instruction, fixed: frozenset[int], machine: Machin
 
 def _first(k: int, shape: Shape, fixed: bool) -> str:
     """What makes a carry known in the function."""
-    of = name_of(shape.element_type)
+    of = memory_of(shape.element_type)
     if shape.element_count == 1:
         return f"    {of} a{k} = *({of} *)places[{k}];"
     if is_local(shape) and not fixed:
@@ -85,7 +85,7 @@ def _first(k: int, shape: Shape, fixed: bool) -> str:
 
 def _last(k: int, shape: Shape) -> str:
     """What brings a carry back to its place."""
-    of = name_of(shape.element_type)
+    of = memory_of(shape.element_type)
     if shape.element_count == 1:
         return f"    *({of} *)places[{k}] = a{k};"
     if is_local(shape):
