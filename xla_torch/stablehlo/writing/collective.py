@@ -132,13 +132,11 @@ def _exchanged(scope: Scope, instruction: Instruction, operands: Sequence[Value]
 
 @rule(collective.ragged_all_to_all, says=("replica_groups", "channel_id", "dimensions"))
 def ragged_all_to_all(scope: Scope, instruction: Instruction, operands: Sequence[Value]) -> Sequence[Value]:
-    """The custom call that JAX writes and XLA takes."""
+    """The custom call that JAX writes and XLA takes, whose reader fails where no channel is written, be it none."""
     given = instruction.attributes
     if given.get("dimensions"):
         raise UnsupportedError("a ragged exchange along a dimension is not written", subject=instruction.subject)
-    config: dict[str, Any] = {"replica_groups": _attributes(instruction)["replica_groups"]}
-    if given.get("channel_id"):
-        config["channel_id"] = given["channel_id"]
+    config = {"replica_groups": _attributes(instruction)["replica_groups"], "channel_id": given.get("channel_id") or 0}
     return scope.add("stablehlo.custom_call", operands, instruction.shape, {
         "call_target_name": RAGGED_ALL_TO_ALL, "api_version": 4, "backend_config": config})
 
