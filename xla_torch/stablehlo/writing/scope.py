@@ -125,8 +125,9 @@ class Scope:
         outer, self._location = self._location, _location(instruction)
         before = len(self.block.operations)
         found = list(rule.function(self, instruction, operands))
-        if len(self.block.operations) > before:
-            self.block.operations[-1].attributes.update(noted(instruction))
+        made = [o for o in self.block.operations[before:] if o.name != "stablehlo.constant" or not instruction.operands]
+        if made:  # constants beside an operation are contexts of what is begun
+            made[-1].attributes.update(noted(instruction))
         self._location = outer
         return found
 
