@@ -121,6 +121,9 @@ class Shape:
     tuple_shapes: tuple[Shape, ...] = ()
 
     def __post_init__(self) -> None:
+        if type(self.dimensions) is not tuple or not isinstance(self.element_type, PrimitiveType):  # pyright: ignore
+            raise InvalidArgument("not an element type and a tuple of sizes", got=f"{self.element_type!r}, {self.dimensions!r}",
+                                  subject="Shape", expected="Shape.array('f32', [2, 3]), or Shape.parse('f32[2,3]')")
         if self.tuple_shapes and (self.leaf_count > tuning.TUPLE_LEAVES or self.depth > tuning.TUPLE_DEPTH):
             raise LimitError("a tuple is too large", subject="Shape", got=f"{self.leaf_count} arrays, {self.depth} tuples deep",
                              expected=f"at most {tuning.TUPLE_LEAVES} arrays, {tuning.TUPLE_DEPTH} deep")

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import numbers
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -138,7 +139,8 @@ def _state_parameters(builder: Builder, first: int, parameters: Sequence[XlaOp],
 def sgd(learning_rate: LearningRate = 1e-3, momentum: float = 0.0, dampening: float = 0.0, weight_decay: float = 0.0,
         nesterov: bool = False) -> Optimizer:
     """Stochastic gradient descent as `torch.optim.SGD` does it. Keeps one array for each parameter if there is momentum.
-    Raises InvalidArgument for nesterov without momentum or with dampening."""
+    Raises InvalidArgument for nesterov without momentum or with dampening, and for numbers out of their range."""
+    _require("sgd", learning_rate, momentum=momentum, weight_decay=weight_decay)
     if nesterov and (momentum <= 0 or dampening):
         raise InvalidArgument("nesterov needs momentum and no dampening", subject="sgd", got=(momentum, dampening))
 
@@ -158,13 +160,16 @@ def sgd(learning_rate: LearningRate = 1e-3, momentum: float = 0.0, dampening: fl
 def adam(learning_rate: LearningRate = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
          weight_decay: float = 0.0, amsgrad: bool = False) -> Optimizer:
     """Adam as `torch.optim.Adam` does it: weight decay is part of the gradient. Keeps two arrays for each parameter, three
-    with `amsgrad`."""
+    with `amsgrad`. Raises InvalidArgument for numbers out of their range."""
+    _require("adam", learning_rate, betas, eps=eps, weight_decay=weight_decay)
     return _adam(learning_rate, betas, eps, weight_decay, amsgrad, decoupled=False)
 
 
 def adamw(learning_rate: LearningRate = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
           weight_decay: float = 1e-2, amsgrad: bool = False) -> Optimizer:
-    """Adam as `torch.optim.AdamW` does it: weight decay shrinks the parameters apart from the gradient."""
+    """Adam as `torch.optim.AdamW` does it: weight decay shrinks the parameters apart from the gradient. Raises InvalidArgument
+    for numbers out of their range."""
+    _require("adamw", learning_rate, betas, eps=eps, weight_decay=weight_decay)
     return _adam(learning_rate, betas, eps, weight_decay, amsgrad, decoupled=True)
 
 
@@ -191,6 +196,18 @@ def _adam(learning_rate: LearningRate, betas: tuple[float, float], eps: float, w
 def _unbiased(beta: float, count: XlaOp) -> XlaOp:
     """1 - beta**count, exactly also where beta is close to 1."""
     return -ops.Expm1(count * math.log(beta)) if beta > 0 else count * 0.0 + 1.0
+
+
+def _require(subject: str, learning_rate: object, betas: object = (0.0, 0.0), **others: object) -> None:
+    """Raise InvalidArgument for numbers that torch's optimizers refuse."""
+    rates = {} if callable(learning_rate) else {"learning_rate": learning_rate}
+    for name, value in {**rates, **others}.items():
+        if not isinstance(value, numbers.Real) or not float(value) >= 0:
+            what = "a number, 0 or more" + ", or a function of the number of steps" * (name in rates)
+            raise InvalidArgument(f"not a {name.replace('_', ' ')}", subject=subject, got=repr(value), expected=what)
+    if (not isinstance(betas, (tuple, list)) or len(betas) != 2
+            or not all(isinstance(beta, numbers.Real) and 0 <= float(beta) < 1 for beta in betas)):
+        raise InvalidArgument("not betas", subject=subject, got=repr(betas), expected="two numbers from 0 to below 1")
 
 
 def _rate(learning_rate: LearningRate, step: XlaOp) -> XlaOp:

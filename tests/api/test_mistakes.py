@@ -12,6 +12,7 @@ import torch
 import xla_torch
 from xla_torch import Shape, XlaBuilder, XlaComputation, XlaOp, ops
 from xla_torch.errors import InvalidArgument, XlaError
+from xla_torch.hlo import sharding
 
 X = torch.ones(4)
 ANY: Any = ops
@@ -72,6 +73,13 @@ OF_DOORS: dict[str, tuple[Callable[[], Any], list[str]]] = {
                                  [name, "not a computation", "from_jax"])
        for name in ("grad", "value_and_grad", "vjp", "jvp", "vmap", "rebatch", "compile")},
     "training_step": (lambda: D.training_step(computation(), "adamw"), ["not an optimizer", "training.adamw"]),
+    "adamw": (lambda: D.training.adamw("a"), ["adamw: not a learning rate", "'a'", "a number, 0 or more"]),
+    "adam": (lambda: D.training.adam(1e-3, 0.9), ["adam: not betas", "0.9", "two numbers"]),
+    "sgd": (lambda: D.training.sgd(-0.1), ["sgd: not a learning rate", "-0.1"]),
+    "sgd weight decay": (lambda: D.training.sgd(0.1, weight_decay=float("nan")), ["sgd: not a weight decay", "nan"]),
+    "Shape": (lambda: D.Shape("f32", [2]), ["'f32', [2]", "Shape.array"]),
+    "Shape of a list": (lambda: D.Shape(xla_torch.F32, [2]), ["Shape.array"]),
+    "Sharding": (lambda: sharding.Sharding("replicated"), ["'replicated'", "Sharding.parse"]),  # pyright: ignore
     "options": (lambda: D.grad(computation(), 0, 3), ["a GradientOptions"]),
     "shard": (lambda: D.shard(function, "{replicated}", 2), ["shard: not an array"]),
     "unshard": (lambda: D.unshard(X.tolist, "{replicated}"), ["unshard", "a list of arrays"]),

@@ -141,6 +141,11 @@ class Sharding:
     group: tuple[str, int] | None = None
     metadata: str = ""
 
+    def __post_init__(self) -> None:
+        if type(self.kind) is not ShardingKind:  # pyright: ignore[reportUnnecessaryComparison]
+            raise InvalidArgument("not a kind of sharding", subject="Sharding", got=repr(self.kind),
+                                  expected="a ShardingKind, or Sharding.parse('{devices=[2,1]<=[2]}')")
+
     @staticmethod
     def parse(text: str) -> Sharding:
         """A sharding from its HLO text, with its braces. Raises HloSyntaxError."""

@@ -4,8 +4,8 @@ A grid is the dimensions of the piece's arrays. What has a value for each place 
 what follows from reductions, has one for each *row*. What is computed of a row's reductions stands in a later pass over that row,
 while it is in the cache. So a softmax is three passes over a row, and one over its memory.
 
-GCC 12 makes no vectors of rotations of signed integers, which it makes of shifts itself: signed integers are held as unsigned ones,
-signed again where that matters.
+GCC 12 makes no vectors of rotations of signed integers, which it makes of shifts itself: signed integers are held as unsigned
+ones, signed again where that matters.
 """
 
 from __future__ import annotations
