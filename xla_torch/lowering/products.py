@@ -101,8 +101,8 @@ def _is_large(product: Node) -> bool:
     if left is None or right is None:
         return False
     (*rows, summed), (*first, columns) = left[0], right[0]
-    if not left[1] == right[1] == torch.float32 or len(first) != 1 or math.prod(rows) < tuning.ONEDNN_ROWS_FROM:
+    if not left[1] == right[1] == torch.float32 or len(first) != 1:
         return False
     least, most = tuning.ONEDNN_FEW_COLUMNS
-    enough = tuning.ONEDNN_FEW_COLUMNS_FROM if least <= columns <= most else tuning.ONEDNN_FROM
-    return math.prod(rows) * summed * columns >= enough
+    few = isinstance(columns, int) and least <= columns <= most  # a size that stands for many is asked one thing only
+    return math.prod(rows) * summed * columns >= (tuning.ONEDNN_FEW_COLUMNS_FROM if few else tuning.ONEDNN_FROM)

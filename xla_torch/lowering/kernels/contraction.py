@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 import torch.nn.functional as functional
 
+from ... import tuning
 from ...torch_private import onednn_linear
 from .movement import pad
 
@@ -16,10 +17,12 @@ _CHUNK = 1 << 20
 
 
 def onednn_matmul(lhs: torch.Tensor, rhs: torch.Tensor) -> torch.Tensor:
-    """``lhs @ rhs`` by oneDNN, if the numbers of a row of `lhs` lie side by side; by torch's BLAS otherwise, the faster one for
-    columns. ``lhs: [..., rows, summed]``, ``rhs: [summed, columns]``."""
+    """``lhs @ rhs`` by oneDNN, if there are several rows, whose numbers lie side by side; otherwise by torch's BLAS, the faster one
+    for them. ``lhs: [..., rows, summed]``, ``rhs: [summed, columns]``."""
     assert onednn_linear is not None
-    return onednn_linear(lhs, rhs.t(), None, "none", [], "") if lhs.stride(-1) == 1 else lhs @ rhs
+    if lhs.stride(-1) != 1 or lhs.shape[:-1].numel() < tuning.ONEDNN_ROWS_FROM:
+        return lhs @ rhs
+    return onednn_linear(lhs, rhs.t(), None, "none", [], "")
 
 
 def integer_matmul(lhs: torch.Tensor, rhs: torch.Tensor, bits: int = 64) -> torch.Tensor:
