@@ -17,8 +17,8 @@ _CHUNK = 1 << 20
 
 
 def onednn_matmul(lhs: torch.Tensor, rhs: torch.Tensor) -> torch.Tensor:
-    """``lhs @ rhs`` by oneDNN, if there are several rows, whose numbers lie side by side; otherwise by torch's BLAS, the faster one
-    for them. ``lhs: [..., rows, summed]``, ``rhs: [summed, columns]``."""
+    """``lhs @ rhs`` by oneDNN, if there are several rows, whose numbers lie side by side; otherwise by torch's BLAS, which is the
+    faster one for them. ``lhs: [..., rows, summed]``, ``rhs: [summed, columns]``."""
     assert onednn_linear is not None
     if lhs.stride(-1) != 1 or lhs.shape[:-1].numel() < tuning.ONEDNN_ROWS_FROM:
         return lhs @ rhs
