@@ -299,8 +299,9 @@ def _replay(options: argparse.Namespace) -> int:
 
 _WRITERS: dict[str, Callable[[XlaComputation], str | bytes]] = {
     ".hlo": XlaComputation.to_hlo_text, ".txt": XlaComputation.to_hlo_text, ".mlir": XlaComputation.to_stablehlo,
-    ".pb": XlaComputation.to_hlo_proto}
-"""How a program is written, by the end of the file's name: HLO text, StableHLO text, HLO proto."""
+    ".mlirbc": XlaComputation.to_stablehlo_bytecode, ".pb": XlaComputation.to_hlo_proto, ".html": XlaComputation.to_html,
+    ".dot": XlaComputation.to_dot}
+"""How a program is written, by the end of the file's name: HLO text, StableHLO text and bytecode, HLO proto, page, graph."""
 
 
 def _convert(options: argparse.Namespace) -> None:

@@ -34,7 +34,7 @@ from .running.autograd_bridge import call_with_autograd, is_differentiated
 from .running.members import Member
 from .running.program import EAGER, Backend, Program, Run
 from .shape import ProgramShape, Shape
-from .stablehlo.writing.module import to_stablehlo
+from .stablehlo.writing.module import to_stablehlo, to_stablehlo_bytecode
 from .torch_private import is_wrapped, unwrapped
 from .transform.other_readers import for_other_readers
 from .types import PrimitiveType, type_from_numpy
@@ -131,8 +131,12 @@ class XlaComputation:
         """The program as StableHLO text, with all constants, in the words of `to_hlo_text`. Arguments and results of its ``main``
         are the arrays in the program's own, tuples taken apart; fusions are opened, and what is begun and awaited stands where it
         begins. `from_stablehlo` reads it, and so does XLA. Raises UnsupportedError, with the instruction and the reason, for
-        what StableHLO cannot say. Derivatives, layouts, aliases of buffers and shardings of tuples are left out."""
+        what StableHLO cannot say. Derivatives are left out, and layouts but those of arguments and results."""
         return to_stablehlo(self.program.elsewhere.stated)
+
+    def to_stablehlo_bytecode(self) -> bytes:
+        """What `to_stablehlo` writes, as MLIR bytecode: large constants take their own size."""
+        return to_stablehlo_bytecode(self.program.elsewhere.stated)
 
     def python_code(self, device: torch.device | str = "cpu") -> str:
         """The PyTorch that runs: one line for each call, with the HLO instruction it comes from."""

@@ -19,6 +19,7 @@ from support.stablehlo_oracle import load_stablehlo, new_context
 from support.stablehlo_oracle import parse as parse_by_bindings
 from xla_torch import ops, run_replicas
 from xla_torch.cli import main as command
+from xla_torch.computation import XlaComputation
 from xla_torch.errors import UnsupportedError
 from xla_torch.front import parse_module
 from xla_torch.hlo.schema import OPS
@@ -142,11 +143,18 @@ def leaves(values: Any) -> Iterator[Any]:
         yield from leaves(value) if isinstance(value, tuple | list) else (value,)
 
 
+def assert_bytecode_is(text: str, program: XlaComputation) -> None:
+    """MLIR's parser reads the text and the bytecode as one program, and so do we."""
+    data = program.to_stablehlo_bytecode()
+    with new_context() as context:
+        assert str(parse_by_bindings(data, context)) == str(parse_by_bindings(text, context))
+    assert from_stablehlo(data).to_hlo_text() == from_stablehlo(text).to_hlo_text()
+
+
 def assert_same(path_or_text: str | Path) -> None:
     program = load(path_or_text) if isinstance(path_or_text, Path) else parse_hlo(path_or_text)
     text = program.to_stablehlo()
-    with new_context() as context:
-        parse_by_bindings(text, context)
+    assert_bytecode_is(text, program)
     shapes = [leaf for p in program.program_shape.parameters for leaf in p.leaves()]
     is_case = isinstance(path_or_text, Path) and (path_or_text.parent / "case.json").exists()
     arguments = stored(path_or_text.parent, shapes) if is_case else drawn(shapes)  # pyright: ignore
@@ -208,8 +216,7 @@ def test_what_participants_do_is_the_same_for_each(name: str):
     for one, other in zip(got, want, strict=True):
         for a, b in zip(one, other, strict=True):
             np.testing.assert_array_equal(a, b)
-    with new_context() as context:
-        parse_by_bindings(text, context)
+    assert_bytecode_is(text, program)
     load_stablehlo(text)
 
 
@@ -233,6 +240,40 @@ def test_feeds_and_routines_of_libraries_keep_what_they_say():
                              (("{0,1}", "output_to_operand_aliasing={{0}: (0, {})}", "called_computations"), calls[0]),
                              (("(f32[2]", "(s32[], f32[3]", "has_side_effect=true"), calls[1])):
             assert [w for w in words if w not in place] == []
+
+
+HEADERS = {
+    "aliases": ("input_output_alias={ {1}: (0, {0}, must-alias), {0}: (1, {}, may-alias) }, buffer_donor={ (0, {1}) }",
+                ("x = (f32[2], f32[2]) parameter(0)", "y = f32[2] parameter(1)", "a = f32[2] get-tuple-element(x), index=0",
+                 "b = f32[2] get-tuple-element(x), index=1", "ROOT t = (f32[2], f32[2], f32[2]) tuple(y, a, b)"),
+                ("input_output_alias={ {0}: (2, {}, may-alias), {1}: (0, {}, may-alias) }", "buffer_donor={ (1, {}) }")),
+    "layouts": ("entry_computation_layout={(f32[2,3]{0,1}, f32[])->f32[3,2]{0,1}}",
+                ("x = f32[2,3] parameter(0)", "y = f32[] parameter(1)", "ROOT t = f32[3,2] transpose(x), dimensions={1,0}"),
+                ("entry_computation_layout={(f32[2,3]{0,1}, f32[])->f32[3,2]{0,1}}",)),
+    "shardings": ("num_partitions=2",
+                  ("x = (f32[2], f32[4]) parameter(0), sharding={{replicated}, {devices=[2]<=[2]}}",
+                   "a = f32[2] get-tuple-element(x), index=0", "b = f32[4] get-tuple-element(x), index=1",
+                   "ROOT t = (f32[2], f32[4]) tuple(a, b), sharding={{devices=[2]<=[2]}, {replicated}}"),
+                  ("num_partitions=2", "parameter(0), sharding={replicated}", "parameter(1), sharding={devices=[2]<=[2]}",
+                   "get-tuple-element(tuple), index=0, sharding={devices=[2]<=[2]}",
+                   "index=1, sharding={replicated}")),
+    "a sharding of several results": (
+        "num_partitions=2", ("x = f32[4,4] parameter(0)", "ROOT t = (f32[4,2], s32[4,2]) topk(x), k=2, largest=true, "
+                             "sharding={{devices=[2,1]<=[2]}, {replicated}}"),
+        ("sharding={{devices=[2,1]<=[2]}, {replicated}}",)),
+}
+
+
+@pytest.mark.parametrize("name", HEADERS)
+def test_what_stands_beside_the_program_goes_along(name: str):
+    header, lines, words = HEADERS[name]
+    program = parse_hlo(f"HloModule m, {header}\nENTRY e {{ " + "\n ".join(lines) + " }")
+    text = program.to_stablehlo()
+    assert_bytecode_is(text, program)
+    again, by_xla = from_stablehlo(text).to_hlo_text().replace("%", ""), load_stablehlo(text).replace("%", "")
+    assert [w for w in words if w not in again] == []
+    assert [w for w in words if w not in by_xla and "shard" not in name] == []
+    assert ("sharding={devices=[2" in by_xla) == (name == "shardings")
 
 
 @needs_xla
@@ -279,8 +320,11 @@ def test_files_are_converted_by_their_names(tmp_path: Path, capsys: pytest.Captu
     path = tmp_path / "a.hlo"
     path.write_text("HloModule m\n" + PROGRAMS["loop"])
     want = load(path).run_numpy(x := np.array([0.5, 2.0], np.float32))
-    for before, after in (("a.hlo", "b.mlir"), ("b.mlir", "c.pb"), ("c.pb", "d.hlo")):
+    for before, after in (("a.hlo", "b.mlir"), ("b.mlir", "c.pb"), ("c.pb", "d.hlo"), ("d.hlo", "e.mlirbc")):
         assert command(["convert", str(tmp_path / before), str(tmp_path / after)]) == 0
         assert [a.tobytes() for a in load(tmp_path / after).run_numpy(x)] == [a.tobytes() for a in want]
+    for name, begin in (("e.html", "<!doctype html>"), ("e.dot", "digraph")):
+        assert command(["convert", str(path), str(tmp_path / name)]) == 0
+        assert (tmp_path / name).read_text().startswith(begin)
     assert command(["convert", str(path), str(tmp_path / "a.onnx")]) == 2
     assert ".mlir" in capsys.readouterr().err

@@ -27,17 +27,13 @@ FRAMES = 256
 
 def builtin_attribute(reader: Reader) -> Any:
     begin, code = reader.pos, reader.varint()
-    if code >= len(_ATTRIBUTES):
-        raise malformed("an attribute of an unknown kind", begin, code, f"less than {len(_ATTRIBUTES)}")
-    return _ATTRIBUTES[code](reader)
+    if code >= len(ATTRIBUTES):
+        raise malformed("an attribute of an unknown kind", begin, code, f"less than {len(ATTRIBUTES)}")
+    return ATTRIBUTES[code](reader)
 
 
 def _dictionary(reader: Reader) -> dict[str, ir.Attribute]:
     return {reader.name(): reader.attribute() for _ in range(reader.count("attributes"))}
-
-
-def _string(reader: Reader) -> str | bytes:
-    return reader.string()
 
 
 def _typed_string(reader: Reader) -> str | bytes:
@@ -181,8 +177,8 @@ def _named(reader: Reader) -> ir.Location | None:
     return _made(reader.name(), _location(reader).frames)
 
 
-_ATTRIBUTES = (
-    Reader.attributes, _dictionary, _string, _typed_string, _flat_symbol, _symbol, Reader.type, lambda reader: True,
+ATTRIBUTES = (
+    Reader.attributes, _dictionary, Reader.string, _typed_string, _flat_symbol, _symbol, Reader.type, lambda reader: True,
     integer_attribute, float_attribute,
     _call, _place, _fused, _fused_with_metadata, _named, lambda reader: None, _resource, _array, _elements, _strings, _sparse,
     _distinct, _range)
@@ -192,9 +188,9 @@ _ATTRIBUTES = (
 
 def builtin_type(reader: Reader) -> ir.Type:
     begin, code = reader.pos, reader.varint()
-    if code >= len(_TYPES):
-        raise malformed("a type of an unknown kind", begin, code, f"less than {len(_TYPES)}")
-    made = _TYPES[code]
+    if code >= len(TYPES):
+        raise malformed("a type of an unknown kind", begin, code, f"less than {len(TYPES)}")
+    made = TYPES[code]
     return made(reader) if callable(made) else made
 
 
@@ -281,7 +277,7 @@ def _scalable_vector(reader: Reader) -> ir.OtherType:
     return _array_text("vector", reader)
 
 
-_TYPES = (
+TYPES = (
     _integer_type, ir.INDEX, _function, PrimitiveType.BF16, PrimitiveType.F16, F32, F64, ir.OtherType("f80"),
     ir.OtherType("f128"),
     complex_type, _memory, _memory_in_space, ir.OtherType("none"), tensor, encoded_tensor, tuple_type, _unranked_memory,

@@ -147,6 +147,16 @@ _ATTRIBUTES: dict[str, tuple[str | _Layouts | Callable[[Reader, str], Any], ...]
 """What each dialect's codes stand for."""
 
 
+def encoding_of(dialect: str, kind: str) -> tuple[int, list[Field]] | None:
+    """The code of a kind of attribute and, of a struct, its fields in the newest layout; None where it has no encoding."""
+    for code, found in enumerate(_ATTRIBUTES.get(dialect, ())):
+        if isinstance(found, _Layouts) and found.name == kind:
+            return code, found.layouts[0]
+        if found == kind or (found is bounds and kind == "bounds"):
+            return code, []
+    return None
+
+
 def _attribute_of(dialect: str) -> Callable[[Reader], Any]:
     kinds = _ATTRIBUTES[dialect]
 

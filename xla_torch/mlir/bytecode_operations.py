@@ -15,7 +15,7 @@ from .bytecode_entries import Entries
 from .bytecode_properties import read_properties
 from .vhlo import legalize
 
-_ATTRIBUTES, _RESULTS, _OPERANDS, _SUCCESSORS, _REGIONS, _USE_LISTS, _PROPERTIES = (1 << k for k in range(7))
+ATTRIBUTES, RESULTS, OPERANDS, _SUCCESSORS, REGIONS, _USE_LISTS, _PROPERTIES = (1 << k for k in range(7))
 _CAST = "builtin.unrealized_conversion_cast"
 """What stands between VHLO and other dialects in artifacts that hold both: VHLO's types are read as what they are elsewhere."""
 
@@ -194,8 +194,8 @@ class _Walk:
         name, mask = self._names[index], cursor.byte()
         location = self._location(cursor.varint(), begin)
         text, attributes = self._attributes(frame, name, mask, begin)
-        types = [entries.type(cursor.varint(), begin) for _ in range(cursor.count("results"))] if mask & _RESULTS else ()
-        operands = self._operands(cursor, frame.scope.values) if mask & _OPERANDS else []
+        types = [entries.type(cursor.varint(), begin) for _ in range(cursor.count("results"))] if mask & RESULTS else ()
+        operands = self._operands(cursor, frame.scope.values) if mask & OPERANDS else []
         if mask & _SUCCESSORS and cursor.count("successors"):
             raise UnsupportedError("branches between blocks cannot be read", subject=text, where=f"byte {begin}",
                                    hint=ir.NO_BRANCHES)
@@ -205,7 +205,7 @@ class _Walk:
         if mask & _USE_LISTS:
             _skip_use_lists(cursor, len(types))
         isolated = False
-        if mask & _REGIONS:
+        if mask & REGIONS:
             number, isolated = cursor.flagged()
             if number > cursor.end - cursor.pos:
                 raise malformed("more regions than there are bytes", begin, number)
@@ -222,7 +222,7 @@ class _Walk:
     def _attributes(self, frame: _Frame, name: OperationName, mask: int, begin: int) -> tuple[str, dict[str, ir.Attribute]]:
         """An operation's name and attributes; of VHLO those of StableHLO. Operations often share them, so they are made once."""
         cursor = frame.cursor
-        discardable = cursor.varint() if mask & _ATTRIBUTES else -1
+        discardable = cursor.varint() if mask & ATTRIBUTES else -1
         properties = cursor.varint() if mask & _PROPERTIES else -1
         key = name.text, discardable, properties
         found = self._made.get(key)

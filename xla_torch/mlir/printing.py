@@ -34,10 +34,22 @@ from .ir import (
 
 _bare = re.compile(r"[A-Za-z_][A-Za-z0-9_.$]*")
 
+_UNITS = ("use_global_device_ids",)
+"""Flags that are there or not."""
+
 _NARROW = {"api_version": "i32", "exponent_bits": "i32", "mantissa_bits": "i32", "mhlo.num_replicas": "i32",
            "mhlo.num_partitions": "i32", "tf.aliasing_output": "i32", "operandSegmentSizes": "i32",
            "resultSegmentSizes": "i32", "version": "i32", "index": "i32"}
 """Integers of other widths than 64 bits, by the attribute's name."""
+
+
+def integer_type(name: str) -> PrimitiveType:
+    """The type of an attribute's integers, by its name."""
+    return PrimitiveType.S32 if name in _NARROW else PrimitiveType.S64
+
+
+def is_unit(name: str) -> bool:
+    return name in _UNITS
 
 
 def print_module(module: Operation) -> str:
@@ -175,6 +187,8 @@ def _symbol(name: str) -> str:
 def attribute_text(given: Any, name: str = "") -> str:
     """An attribute, whose name tells the width of numbers."""
     match given:
+        case bool() if is_unit(name):
+            return "unit"
         case bool():
             return "true" if given else "false"
         case int():

@@ -11,10 +11,9 @@ from typing import Any
 
 from ..errors import XlaError
 from ..front import parse_module
+from ..hlo.entry_notes import aliases, donors, entry_layout
 from ..hlo.ir import Computation, Instruction, Module
-from ..hlo.scanner import Scanner
 from ..hlo.schema import REQUIRED, OpSchema, schema_of
-from ..shape import ProgramShape
 from .context import Writing
 from .devices import write_sharding
 from .links import Link, link_of
@@ -23,8 +22,6 @@ from .schema import message_class
 from .shapes import write_program_shape, write_shape
 from .wire import Bytes, spliced
 
-_ALIAS = re.compile(r"\{([\d,\s]*+)\}\s*+:\s*+\(?\s*+(\d++)\s*+(?:,\s*+\{([\d,\s]*+)\}\s*+(?:,\s*+(may|must)-alias\s*+)?\))?")
-_DONOR = re.compile(r"\(\s*+(\d++)\s*+,\s*+\{([\d,\s]*+)\}\s*+\)")
 _NOTHING = ((), "", False, -1)
 _MOST_LISTED_DEVICES = 2**16
 """Programs for more participants do not get a list of all of them."""
@@ -70,14 +67,12 @@ class _Modules:
 
     def _header(self, proto: Any) -> None:
         module, header = self.module, self.module.header
-        shape = module.entry.program_shape
-        layout = _entry_layout(header.get("entry_computation_layout", ""), shape)
-        write_program_shape(layout or shape, proto.host_program_shape)
-        for output, number, index, kind in _ALIAS.findall(header.get("input_output_alias") or ""):
-            proto.input_output_alias.entries.add(output_shape_index=_indices(output), parameter_number=int(number),
-                                                 parameter_shape_index=_indices(index), kind=2 if kind == "must" else 1)
-        for number, index in _DONOR.findall(header.get("buffer_donor") or ""):
-            proto.buffer_donor.entries.add(parameter_number=int(number), parameter_shape_index=_indices(index))
+        write_program_shape(entry_layout(module), proto.host_program_shape)
+        for alias in aliases(module):
+            proto.input_output_alias.entries.add(output_shape_index=alias.output, parameter_number=alias.number,
+                                                 parameter_shape_index=alias.index, kind=2 if alias.must else 1)
+        for number, index in donors(module):
+            proto.buffer_donor.entries.add(parameter_number=number, parameter_shape_index=index)
         for key, value in sorted((header.get("frontend_attributes") or {}).items()):
             proto.frontend_attributes.map.add(key=key, value=value)
         if recovery := header.get("origin_recovery_table"):
@@ -162,20 +157,6 @@ class _Modules:
             write_statistics(statistics, proto.statistics_viz)
         if origin := common.get("origin"):
             write_origin(origin, proto.original_value)
-
-
-def _entry_layout(text: str, shape: ProgramShape) -> ProgramShape | None:
-    """The program shape that a module's header gives, if it does and it is the entry's."""
-    if not text:
-        return None
-    scanner = Scanner(text)
-    scanner.expect("{")
-    parameters = tuple(scanner.listed(scanner.shape, "(", ")"))
-    scanner.expect("->")
-    result = scanner.shape()
-    fits = len(parameters) == len(shape.parameters) and all(
-        a.compatible(b) for a, b in zip((*parameters, result), (*shape.parameters, shape.result), strict=True))
-    return ProgramShape(parameters, result, shape.parameter_names) if fits else None
 
 
 def _indices(text: str) -> list[int]:

@@ -6,13 +6,12 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from ...errors import UnsupportedError
 from ...hlo.ir import Instruction
-from ...mlir.ir import INDEX, Elements, Struct, Symbol, Tensor, TupleType, Type, Value
+from ...mlir.ir import Struct, Symbol, TupleType, Type, Value
 from ...opcodes import internal
 from ...shape import Shape
+from .headers import layout_of
 from .scope import Scope, dictionary_of, type_of
 from .table import rule
 
@@ -82,12 +81,7 @@ def _layouts(instruction: Instruction, constraints: str) -> dict[str, Any]:
     results = shape.tuple_shapes if shape.is_tuple else (shape,)
     if any(s.is_tuple for s in (*operands, *results)):
         raise UnsupportedError("StableHLO has no layouts of tuples in tuples", subject=instruction.subject, got=constraints)
-    return {"operand_layouts": tuple(map(_layout, operands)), "result_layouts": tuple(map(_layout, results))}
-
-
-def _layout(shape: Shape) -> Elements:
-    order = np.asarray(shape.minor_to_major if shape.is_array else (), np.int64)
-    return Elements(Tensor(order.shape, INDEX), order)
+    return {"operand_layouts": tuple(map(layout_of, operands)), "result_layouts": tuple(map(layout_of, results))}
 
 
 def _aliases(text: str) -> tuple[Struct, ...]:

@@ -177,10 +177,11 @@ def _location(instruction: Instruction) -> Location | None:
 
 
 def noted(instruction: Instruction) -> dict[str, Any]:
-    """What is noted with an instruction and goes with its operation or argument. A tuple's sharding is that of no one value."""
+    """What is noted with an instruction and goes with its operation or argument. Of an argument that is a tuple each array has
+    its own sharding."""
     found: dict[str, Any] = {}
     common = instruction.common
-    if common.get("sharding") is not None and not instruction.shape.is_tuple:
+    if common.get("sharding") is not None and not (instruction.is_parameter and instruction.shape.is_tuple):
         found["mhlo.sharding"] = str(common["sharding"])
     if common.get("frontend_attributes"):
         found["mhlo.frontend_attributes"] = dict(common["frontend_attributes"])
