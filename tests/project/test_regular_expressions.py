@@ -9,10 +9,11 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
-import signal
 import string
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -23,39 +24,47 @@ import xla_torch
 _parser: Any = importlib.import_module("re._parser")
 _constants: Any = importlib.import_module("re._constants")
 
-COUNT = 6_000
-"""How often a part is repeated: what is linear takes a millisecond, what is quadratic much longer than `SECONDS`."""
-SECONDS = 0.25
+LENGTHS = (12, 16, 20, 24, 28, 32, 40, 160, 640, 2560, 5120)
+"""How often a part is repeated, one after the other: what is exponential shows itself among the first, what is quadratic among
+the last."""
+MEASURABLE = 0.005
+"""Seconds of this thread from which on times are compared: with the time for half the length, never with a limit."""
 _LETTERS = string.printable
 _REPEATS = {"MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"}
 
 
-def compiled() -> dict[str, re.Pattern[Any]]:
-    """The compiled expressions that modules of the package keep, by module and name."""
-    found: dict[str, re.Pattern[Any]] = {}
+def _modules() -> Iterator[ModuleType]:
     for package in (xla_torch, grad_rules):
         for entry in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            if entry.name.endswith("__main__"):
-                continue
-            try:
-                module = importlib.import_module(entry.name)
-            except ImportError:  # of something optional
-                continue
-            for name, value in vars(module).items():
-                several = list(value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ())
-                for key, one in [("", value), *several]:
-                    if isinstance(one, re.Pattern):
-                        found[f"{entry.name}.{name}{key}"] = one
-    unique: dict[tuple[Any, int], str] = {}
-    for name, one in found.items():
-        unique.setdefault((one.pattern, one.flags), name)
-    return {name: found[name] for name in unique.values()}
+            if not entry.name.endswith("__main__"):
+                try:
+                    yield importlib.import_module(entry.name)
+                except ImportError:  # of something optional
+                    continue
 
 
-def _searched() -> set[str]:
-    """Names of expressions that some line of the package searches for."""
-    lines = "\n".join(path.read_text() for package in (xla_torch, grad_rules) for path in Path(package.__path__[0]).rglob("*.py"))
-    return set(re.findall(r"(\w+)\.(?:search|sub|subn|findall|finditer|split)\(", lines))
+def _kept(module: ModuleType) -> Iterator[tuple[str, str, re.Pattern[Any]]]:
+    """The expressions that a module keeps: the name, the place in a table of them ("" where it is none), the expression."""
+    for name, value in vars(module).items():
+        table = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        for key, one in [("", value), *table]:
+            if isinstance(one, re.Pattern):
+                yield name, str(key), one
+
+
+def compiled() -> dict[str, tuple[re.Pattern[Any], bool]]:
+    """The compiled expressions that modules of the package keep, by module and name; whether one is searched for anywhere."""
+    found: dict[tuple[Any, int], tuple[str, re.Pattern[Any], bool]] = {}
+    for module in _modules():
+        own = list(_kept(module))
+        text = Path(str(module.__file__)).read_text()
+        asked = set(re.findall(r"(\w+)(?:\[\w+\])?\.(?:search|sub|subn|findall|finditer|split)\(", text))
+        if set(re.findall(r"(\w+)\.(?:search|sub|subn|findall|finditer)\(", text)) - {"re", *vars(module)}:
+            asked |= set(re.findall(r"[(,]\s*(\w+)(?=[,)])", text))  # what is handed to who searches by another name
+        for name, key, one in own:
+            label, _, before = found.get((one.pattern, one.flags), (f"{module.__name__}.{name}{key}", one, False))
+            found[one.pattern, one.flags] = label, one, before or name in asked
+    return {label: (one, searched) for label, one, searched in found.values()}
 
 
 # ------------------------------------------------------------------------------------------------ texts that are hard to match
@@ -137,50 +146,65 @@ def _pumps(nodes: Any, before: str = "") -> Iterator[tuple[str, str]]:
             before += _one(kind, argument)
 
 
-def hard_texts(pattern: re.Pattern[Any]) -> Iterator[str]:
-    """Texts of some thousand repetitions, and short ones for what is exponential."""
+def hard_texts(pattern: re.Pattern[Any]) -> Iterator[Callable[[int], str]]:
+    """What is hard to match, for each number of repetitions."""
     source = pattern.pattern.decode("latin-1") if isinstance(pattern.pattern, bytes) else pattern.pattern
     for before, pump in sorted({(b, p) for b, p in _pumps(_parser.parse(source, pattern.flags & ~re.UNICODE)) if p}):
         for end in ("\0", ""):
-            yield before + pump * 30 + end
-            yield before + pump * COUNT + end
+            yield lambda count, around=(before, pump, end): around[0] + around[1] * count + around[2]
 
 
-class _TooSlow(Exception):
-    pass
+def _seconds(tried: Callable[[Any], object], text: str | bytes, times: int) -> float:
+    """The least time of this thread, of so many."""
+    taken: list[float] = []
+    for _ in range(times):
+        start = time.thread_time()
+        tried(text)
+        taken.append(time.thread_time() - start)
+    return min(taken)
 
 
-def _stop(*_: object) -> None:
-    raise _TooSlow
+def _grows(tried: Callable[[Any], object], text_of: Callable[[int], str | bytes]) -> int:
+    """The number of repetitions at which the time was seen to grow faster than the text; 0 where it was not."""
+    for count in LENGTHS:
+        if _seconds(tried, text_of(count), 1) < MEASURABLE:
+            continue
+        taken = _seconds(tried, text_of(count), 5)
+        if taken >= MEASURABLE and taken > 3 * _seconds(tried, text_of(count // 2), 9):
+            return count
+    return 0
 
 
 def slow_text(pattern: re.Pattern[Any], searched: bool) -> str:
-    """A text for which the expression takes more than linear time, of this process and not of the machine; "" where there is
-    none."""
-    before = signal.signal(signal.SIGVTALRM, _stop)
-    try:
-        for text in dict.fromkeys(hard_texts(pattern)):
-            given = text.encode("latin-1", "replace") if isinstance(pattern.pattern, bytes) else text
-            for tried in (pattern.match, pattern.fullmatch, *([pattern.search] if searched else [])):
-                try:
-                    signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
-                    tried(given)  # pyright: ignore[reportArgumentType]
-                    signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-                except _TooSlow:
-                    return text
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, before)
+    """A text for which the expression takes more than linear time; "" where there is none."""
+    for made in hard_texts(pattern):
+        def text_of(count: int, made: Callable[[int], str] = made) -> str | bytes:
+            return made(count).encode("latin-1", "replace") if isinstance(pattern.pattern, bytes) else made(count)
+
+        for tried in (pattern.match, pattern.fullmatch, *([pattern.search] if searched else [])):
+            if count := _grows(tried, text_of):
+                return made(count)
     return ""
 
 
 def test_every_expression_is_linear() -> None:
-    searched = _searched()
-    slow = {name: f"{text[:60]!r}... of {len(text)}" for name, pattern in compiled().items()
-            if (text := slow_text(pattern, name.rpartition(".")[2] in searched))}
+    slow = {name: f"{text[:60]!r}... of {len(text)}" for name, (pattern, searched) in compiled().items()
+            if (text := slow_text(pattern, searched))}
     assert slow == {}
 
 
-@pytest.mark.parametrize("bad", [r"(?:\s+|/\*.*?\*/)*x", r"(a+)+b", r"(?:[^()]*)*\)"])
+def test_what_is_searched_for_is_known_by_module() -> None:
+    searched = {name for name, (_, asked) in compiled().items() if asked}
+    assert "xla_torch.mlir.pretty_shapes._word" not in searched
+    assert searched
+
+
+@pytest.mark.parametrize("bad", [r"(?:\s+|/\*.*?\*/)*x", r"(a+)+b", r"(?:[^()]*)*\)", r"\s+x|a*a*a*b"])
 def test_what_backtracks_is_found(bad: str) -> None:
     assert slow_text(re.compile(bad), searched=False)
+
+
+def test_what_begins_anew_at_each_place_is_found_where_it_is_searched_for() -> None:
+    pattern = re.compile(r"\w+!")
+    assert slow_text(pattern, searched=True)
+    assert not slow_text(pattern, searched=False)

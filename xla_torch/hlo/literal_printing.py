@@ -18,7 +18,7 @@ from .float_text import numpy_texts, shortest_texts
 from .literal import Literal
 from .literal_text import dtype_of, has_nan_payload
 
-_LARGE = 1 << 9
+LARGE = 1 << 9
 """From how many elements a literal is written in pieces."""
 
 _LONG_ROW = 64
@@ -40,7 +40,7 @@ def format_literal(literal: Literal) -> str:
     array, element_type = literal.value, literal.shape.element_type
     if element_type.is_pred and not array.ndim:
         return "true" if array else "false"
-    if array.size >= _LARGE:
+    if array.size >= LARGE:
         return b"".join(_pieces(array, element_type)).decode("ascii")
     return _nest(element_texts(array.reshape(-1), element_type), array.shape)
 

@@ -70,7 +70,7 @@ def _output(tracer: Tracer, value: Value, shape: Shape) -> Value:
         scalar = value.scalar.value if isinstance(value.scalar, Host) else value.scalar
         if isinstance(scalar, torch.fx.Proxy) and not isinstance(value.scalar, Host):
             value = scalar.expand(value.dims).clone(memory_format=torch.contiguous_format)
-        elif isinstance(scalar, complex):  # not every one survives being printed: see `Evaluator._scalar_operand`
+        elif isinstance(scalar, complex | torch.Tensor):  # `full` loses a NaN's bits; of complex, see `Evaluator._scalar_operand`
             value = tracer.trace.create_proxy("call_method", "clone", (tracer.materialise(value, shape),),
                                               {"memory_format": torch.contiguous_format})
         else:

@@ -22,7 +22,7 @@ from .text_types import type_text
 
 ENUMS: dict[str, tuple[str | None, ...]] = {
     "comparison_direction": ("EQ", "NE", "GE", "GT", "LE", "LT"),
-    "comparison_type": ("NOTYPE", "FLOAT", "TOTALORDER", "SIGNED", "UNSIGNED"),
+    "comparison_type": ("NOTYPE", "FLOAT", "TOTALORDER", "SIGNED", "UNSIGNED", "WEAKORDER"),
     "fft_type": ("FFT", "IFFT", "RFFT", "IRFFT"),
     "precision": ("DEFAULT", "HIGH", "HIGHEST", "PACKED_NIBBLE"),
     "rng_algorithm": ("DEFAULT", "THREE_FRY", "PHILOX"),

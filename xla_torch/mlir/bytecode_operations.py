@@ -6,7 +6,7 @@ so numbers are free again when a region ends. StableHLO has no control flow betw
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from ..errors import UnsupportedError
 from . import ir
@@ -28,6 +28,10 @@ class OperationName(NamedTuple):
 
     text: str
     registered: bool
+
+
+_Meaning: TypeAlias = tuple[str, dict[str, ir.Attribute], UnsupportedError | None]
+"""An operation's name and attributes, and why it is refused where they are not known."""
 
 
 class _Scope:
@@ -90,7 +94,7 @@ def read_operations(cursor: Cursor, version: int, names: list[OperationName], en
 class _Walk:
     def __init__(self, version: int, names: list[OperationName], entries: Entries, properties: list[Section]):
         self._version, self._names, self._entries, self._sections = version, names, entries, properties
-        self._made: dict[tuple[str, int, int], tuple[str, dict[str, ir.Attribute]]] = {}
+        self._made: dict[tuple[str, int, int], _Meaning] = {}
         self._properties: dict[tuple[str, int], dict[str, ir.Attribute]] = {}
 
     def run(self, cursor: Cursor) -> list[ir.Operation]:
@@ -193,13 +197,14 @@ class _Walk:
             raise malformed("an operation whose name is not listed", begin, index, f"less than {len(self._names)}")
         name, mask = self._names[index], cursor.byte()
         location = self._location(cursor.varint(), begin)
-        text, attributes = self._attributes(frame, name, mask, begin)
+        text, attributes, refused = self._attributes(frame, name, mask, begin)
         types = [entries.type(cursor.varint(), begin) for _ in range(cursor.count("results"))] if mask & RESULTS else ()
         operands = self._operands(cursor, frame.scope.values) if mask & OPERANDS else []
         if mask & _SUCCESSORS and cursor.count("successors"):
             raise UnsupportedError("branches between blocks cannot be read", subject=text, where=f"byte {begin}",
                                    hint=ir.NO_BRANCHES)
         operation = ir.Operation(text, operands, types, attributes, location=location)
+        operation.refused = refused
         if types:
             frame.scope.define(operation.results, begin)
         if mask & _USE_LISTS:
@@ -219,7 +224,7 @@ class _Walk:
         except KeyError as error:
             raise malformed("a value that is not defined", begin, error.args[0]) from None
 
-    def _attributes(self, frame: _Frame, name: OperationName, mask: int, begin: int) -> tuple[str, dict[str, ir.Attribute]]:
+    def _attributes(self, frame: _Frame, name: OperationName, mask: int, begin: int) -> _Meaning:
         """An operation's name and attributes; of VHLO those of StableHLO. Operations often share them, so they are made once."""
         cursor = frame.cursor
         discardable = cursor.varint() if mask & ATTRIBUTES else -1
@@ -227,15 +232,21 @@ class _Walk:
         key = name.text, discardable, properties
         found = self._made.get(key)
         if found is None:
-            attributes: dict[str, ir.Attribute] = {}
-            for number, read in ((discardable, self._dictionary), (properties, self._properties_of)):
-                if number >= 0:
-                    attributes.update(read(name, number, begin))
-            found = self._made[key] = legalize(name.text, attributes, begin)
+            found = self._made[key] = self._meaning(name, discardable, properties, begin)
         text = found[0]
         if text == "stablehlo.return" and frame.operation.name == "func.func":
             text = "func.return"
-        return text, dict(found[1])
+        return text, dict(found[1]), found[2]
+
+    def _meaning(self, name: OperationName, discardable: int, properties: int, begin: int) -> _Meaning:
+        attributes: dict[str, ir.Attribute] = {}
+        try:
+            for number, read in ((discardable, self._dictionary), (properties, self._properties_of)):
+                if number >= 0:
+                    attributes.update(read(name, number, begin))
+            return *legalize(name.text, attributes, begin), None
+        except UnsupportedError as error:
+            return name.text, {}, error
 
     def _dictionary(self, name: OperationName, index: int, begin: int) -> dict[str, ir.Attribute]:
         found = self._entries.attribute(index, begin)

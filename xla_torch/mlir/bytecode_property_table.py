@@ -66,6 +66,7 @@ convolution: batch_group_count dimension_numbers feature_group_count lhs_dilatio
 _STABLEHLO = """
 all_to_all: channel_handle? concat_dimension replica_groups split_count split_dimension
 collective_broadcast: channel_handle? replica_groups | channel_handle? has_dynamic_root? replica_groups
+collective_reduce: channel_handle? has_dynamic_root? replica_groups use_global_device_ids?
 custom_call: api_version? backend_config? call_target_name called_computations? has_side_effect? operand_layouts?
     output_operand_aliases? result_layouts? | api_version? backend_config? call_target_name called_computations?
     has_side_effect? operand_layouts? output_operand_aliases? result_layouts? result_tilings?
@@ -166,7 +167,9 @@ broadcast_v1: broadcast_sizes
 call_v1: callee
 cholesky_v1: lower
 collective_broadcast_v1: channel_id replica_groups
+collective_broadcast_v2: channel_id has_dynamic_root replica_groups
 collective_permute_v1: channel_id source_target_pairs
+collective_reduce_v1: channel_id has_dynamic_root replica_groups use_global_device_ids
 compare_v1: compare_type comparison_direction
 composite_v1 composite_v2: composite_attributes decomposition name version
 concatenate_v1: dimension
@@ -182,6 +185,8 @@ dynamic_conv_v2: batch_group_count feature_group_count input_batch_dimension inp
 cross-replica-sum_v1: replica_groups
 custom_call_v1: api_version backend_config call_target_name called_computations has_side_effect operand_layouts
     output_operand_aliases result_layouts
+custom_call_v2: api_version backend_config call_target_name called_computations has_side_effect operand_layouts
+    output_operand_aliases result_layouts result_tilings
 dot_general_v1: lhs_batching_dimensions lhs_contracting_dimensions precision_config rhs_batching_dimensions
     rhs_contracting_dimensions
 dot_general_v2: accumulation_type allow_imprecise_accumulation lhs_batching_dimensions lhs_component_count

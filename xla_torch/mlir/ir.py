@@ -30,6 +30,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from ..errors import UnsupportedError
 from ..types import PrimitiveType
 
 NO_BRANCHES = ("HLO has no jumps between blocks: write stablehlo.if, stablehlo.case or stablehlo.while, or take the program "
@@ -175,9 +176,10 @@ class Value:
 
 class Operation:
     """An operation. `name` has its dialect (``stablehlo.add``, ``func.func``, ``builtin.module``); `attributes` holds properties
-    and discardable attributes alike. `line` and `column` say where it stands in a text (0 where it was no text)."""
+    and discardable attributes alike. `line` and `column` say where it stands in a text (0 where it was no text). `refused` is
+    raised by whoever wants to know what it means: an operation that a newer version has does not close the file it stands in."""
 
-    __slots__ = ("attributes", "column", "line", "location", "name", "operands", "regions", "results")
+    __slots__ = ("attributes", "column", "line", "location", "name", "operands", "refused", "regions", "results")
 
     def __init__(self, name: str, operands: list[Value], result_types: list[Type] | tuple[Type, ...] = (),
                  attributes: dict[str, Attribute] | None = None, regions: list[Region] | None = None,
@@ -187,6 +189,7 @@ class Operation:
         self.attributes: dict[str, Attribute] = attributes if attributes is not None else {}
         self.regions = regions if regions is not None else []
         self.location, self.line, self.column = location, line, column
+        self.refused: UnsupportedError | None = None
 
     @property
     def symbol(self) -> str:

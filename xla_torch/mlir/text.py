@@ -11,7 +11,7 @@ import dataclasses
 import re
 from collections.abc import Generator
 
-from ..errors import XlaError
+from ..errors import UnsupportedError, XlaError
 from ..hlo.cut_text import CutText
 from .ir import NO_BRANCHES, Attribute, Block, Operation, Region, Value
 from .pretty import has_form, reader_of
@@ -170,9 +170,11 @@ class _Parser(OperationReader):
     def _finish(self, header: _Header, contents: Contents) -> None:
         """Make the operation, and define its results."""
         operands, types, attributes, regions = contents
+        refused = None
         if header.name.startswith("vhlo."):
-            attributes = self._as_stablehlo(header, attributes)
+            attributes, refused = self._as_stablehlo(header, attributes)
         made = Operation(header.name, operands, types, attributes, regions, None, header.line, header.column)
+        made.refused = refused
         results, defined = made.results, header.results
         if defined:
             if len(defined) == 1 and defined[0][1] == len(results):
@@ -182,15 +184,19 @@ class _Parser(OperationReader):
         self.located(made, self.trailing_location())
         self._current().operations.append(made)
 
-    def _as_stablehlo(self, header: _Header, attributes: dict[str, Attribute]) -> dict[str, Attribute]:
-        """What an operation of VHLO is in StableHLO."""
+    def _as_stablehlo(self, header: _Header, attributes: dict[str, Attribute]
+                      ) -> tuple[dict[str, Attribute], UnsupportedError | None]:
+        """What an operation of VHLO is in StableHLO, or why that is not known."""
         try:
             header.name, attributes = legalize(header.name, attributes)
+        except UnsupportedError as error:
+            error.where = f"line {header.line}, column {header.column}"
+            return attributes, error
         except XlaError as error:
             raise self.error(error.what, header.position, error.expected, error.hint) from None
         if header.name == "stablehlo.return" and self._frames and self._frames[-1].header.name == "vhlo.func_v1":
             header.name = "func.return"
-        return attributes
+        return attributes, None
 
     def _define_several(self, header: _Header, results: list[Value]) -> None:
         if sum(count for _, count in header.results) != len(results):

@@ -20,7 +20,8 @@ Attributes = dict[str, ir.Attribute]
 
 _FUNCTIONS = {"vhlo.func": "func.func", "vhlo.call": "func.call"}
 _COLLECTIVES = frozenset({"stablehlo.all_gather", "stablehlo.all_reduce", "stablehlo.all_to_all",
-                          "stablehlo.collective_broadcast", "stablehlo.collective_permute", "stablehlo.reduce_scatter"})
+                          "stablehlo.collective_broadcast", "stablehlo.collective_permute", "stablehlo.collective_reduce",
+                          "stablehlo.reduce_scatter"})
 
 
 def legalize(name: str, attributes: Attributes, offset: int = 0) -> tuple[str, Attributes]:

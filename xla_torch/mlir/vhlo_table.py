@@ -10,8 +10,8 @@ from . import ir
 
 _ONE = """
 abs add after_all and atan2 batch_norm_grad batch_norm_inference batch_norm_training bitcast_convert broadcast broadcast_in_dim
-call case ceil cholesky clamp collective_broadcast collective_permute compare complex concatenate constant convert convolution
-count_leading_zeros create_token cross-replica-sum custom_call divide dot dynamic_broadcast_in_dim dynamic_iota dynamic_pad
+call case ceil cholesky clamp collective_permute collective_reduce compare complex concatenate constant convert convolution
+count_leading_zeros create_token cross-replica-sum divide dot dynamic_broadcast_in_dim dynamic_iota dynamic_pad
 dynamic_reshape dynamic_slice dynamic_update_slice einsum fft floor func get_dimension_size get_tuple_element if imag infeed iota
 is_finite map maximum minimum multiply negate not optimization_barrier or outfeed pad partition_id popcnt power real
 real_dynamic_slice reduce reduce_precision reduce_scatter reduce_window remainder replica_id reshape return reverse rng
@@ -20,7 +20,8 @@ shift_right_arithmetic shift_right_logical sign slice sort subtract torch_index_
 unary_einsum uniform_dequantize uniform_quantize while xor async_start async_done
 """
 _ACCURATE = "cbrt cosine exponential exponential_minus_one log log_plus_one logistic rsqrt sine sqrt tan tanh"
-_TWO = "all_gather all_reduce all_to_all composite dot_general dynamic_conv dynamic_gather gather recv scatter send"
+_TWO = ("all_gather all_reduce all_to_all collective_broadcast composite custom_call dot_general dynamic_conv dynamic_gather "
+        "gather recv scatter send")
 
 VERSIONS: dict[str, tuple[str, ...]] = {
     **{f"vhlo.{name}": ("1",) for name in _ONE.split()}, **{f"vhlo.{name}": ("1", "2") for name in f"{_ACCURATE} {_TWO}".split()}}
@@ -80,13 +81,14 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "stablehlo.all_reduce": _GROUPED,
     "stablehlo.all_to_all": _CHANNEL,
     "stablehlo.cholesky": {"lower": False},
-    "stablehlo.collective_broadcast": _CHANNEL,
+    "stablehlo.collective_broadcast": {**_CHANNEL, "has_dynamic_root": False},
     "stablehlo.collective_permute": _CHANNEL,
+    "stablehlo.collective_reduce": {**_GROUPED, "has_dynamic_root": False},
     "stablehlo.compare": {"compare_type": ir.Enum("stablehlo.comparison_type", "NOTYPE")},
     "stablehlo.composite": {"version": 0, "composite_attributes": {}},
     "stablehlo.convolution": _CONVOLUTION,
     "stablehlo.custom_call": {"has_side_effect": False, "backend_config": "", "api_version": 1, "called_computations": (),
-                    "operand_layouts": (), "result_layouts": (), "output_operand_aliases": ()},
+                    "operand_layouts": (), "result_layouts": (), "output_operand_aliases": (), "result_tilings": ()},
     "stablehlo.dot": {"precision_config": _PRECISION},
     "stablehlo.dot_general": {"precision_config": _PRECISION},
     "stablehlo.dynamic_broadcast_in_dim": {"known_expanding_dimensions": EMPTY, "known_nonexpanding_dimensions": EMPTY},

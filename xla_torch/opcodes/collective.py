@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..errors import UnsupportedError
 from ..hlo.attributes import Bool, CollectiveMode, Dims, Groups, Int, Pairs, Region, ReplicaGroups
 from ..hlo.ir import Computation
 from ..hlo.schema import Trait, op
@@ -214,15 +215,23 @@ def reduce_scatter(*operands, dimensions: Dims, to_apply: Region, replica_groups
 
 
 def collective_reduce_shape(declared: Shape | None, *operands: Shape, to_apply: Computation, replica_groups: ReplicaGroups = ALL,
-                            channel_id: int | None = None, **_: Any) -> Shape:
+                            channel_id: int | None = None, has_dynamic_root: bool = False, **_: Any) -> Shape:
     """The operands' shapes. As of a broadcast, whose gradient this is, participants may be in no group."""
+    _check_root(has_dynamic_root)
     _check_groups(replica_groups, channel_id, False, partial=True)
     return all_reduce_shape(declared, *operands, to_apply=to_apply, channel_id=channel_id)
 
 
 @op("collective-reduce", infer=collective_reduce_shape, stablehlo="collective_reduce", exchange=True, inferable=False,
     element_region=0)
-def collective_reduce(*operands, to_apply: Region, replica_groups: Groups = ALL, channel_id: Int | None = None): ...
+def collective_reduce(*operands, to_apply: Region, replica_groups: Groups = ALL, channel_id: Int | None = None,
+                      has_dynamic_root: Bool = False): ...
+
+
+def _check_root(has_dynamic_root: bool) -> None:
+    if has_dynamic_root:
+        raise UnsupportedError("a root that is known only when the program runs", got="has_dynamic_root=true",
+                               expected="the first member of each group")
 
 
 # ------------------------------------------------------------------------------------------- moving
@@ -281,8 +290,9 @@ def ragged_all_to_all(operand, output, input_offsets, send_sizes, output_offsets
 
 
 def collective_broadcast_shape(declared: Shape | None, *operands: Shape, replica_groups: ReplicaGroups = ALL,
-                               channel_id: int | None = None, **_: Any) -> Shape:
+                               channel_id: int | None = None, has_dynamic_root: bool = False, **_: Any) -> Shape:
     """The operands' shapes."""
+    _check_root(has_dynamic_root)
     _check_operands(operands)
     _check_groups(replica_groups, channel_id, False, partial=True)
     return _packed(operands)
@@ -290,7 +300,8 @@ def collective_broadcast_shape(declared: Shape | None, *operands: Shape, replica
 
 @op("collective-broadcast", infer=collective_broadcast_shape, stablehlo="collective_broadcast",
     traits=Trait.MIXED_PRECISION, exchange=True, inferable=False)
-def collective_broadcast(*operands, replica_groups: Groups = ALL, channel_id: Int | None = None): ...
+def collective_broadcast(*operands, replica_groups: Groups = ALL, channel_id: Int | None = None,
+                         has_dynamic_root: Bool = False): ...
 
 
 def collective_permute_shape(declared: Shape | None, *operands: Shape, source_target_pairs: Sequence[Sequence[int]],

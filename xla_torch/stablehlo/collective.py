@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..errors import InvalidArgument
+from ..errors import InvalidArgument, UnsupportedError
 from ..functions.collective import AllToAll, CrossReplicaSum
 from ..hlo.attributes import ReplicaGroups
 from ..hlo.ir import Computation
@@ -118,8 +118,25 @@ def collective_permute(scope: Scope, operation: Operation, operands: Sequence[Xl
     return _exchanged(scope, operation, collective.collective_permute, operands, attributes)
 
 
+def _check_root(operation: Operation) -> None:
+    if boolean(operation, "has_dynamic_root"):
+        raise UnsupportedError("a root that is known only when the program runs", got="has_dynamic_root",
+                               expected="the first member of each group")
+
+
+@rule("stablehlo.collective_reduce")
+def collective_reduce(scope: Scope, operation: Operation, operands: Sequence[XlaOp]) -> Results:
+    _check_root(operation)
+    if boolean(operation, "use_global_device_ids"):
+        raise UnsupportedError("a reduction to one participant of a group of global device ids", got="use_global_device_ids",
+                               expected="groups of replicas")
+    arrays, computation = _combined(scope, operation, operands)
+    return _exchanged(scope, operation, collective.collective_reduce, arrays, {"to_apply": computation, **_attributes(operation)})
+
+
 @rule("stablehlo.collective_broadcast")
 def collective_broadcast(scope: Scope, operation: Operation, operands: Sequence[XlaOp]) -> Results:
+    _check_root(operation)
     return _exchanged(scope, operation, collective.collective_broadcast, operands, _attributes(operation))
 
 

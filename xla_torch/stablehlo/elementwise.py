@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..errors import UnsupportedError
 from ..functions.convert import BitcastConvertType, ConvertElementType
 from ..hlo.attributes import ResultAccuracy
 from ..hlo.schema import OPS
@@ -66,8 +67,12 @@ for _opcode in (elementwise.acos, elementwise.acosh, elementwise.asin, elementwi
 @rule("stablehlo.compare")
 def compare(scope: Scope, operation: Operation, operands: Sequence[XlaOp]) -> Results:
     attributes = {"direction": word(operation, "comparison_direction")}
-    if word(operation, "compare_type", "NOTYPE") == "TOTALORDER":
-        attributes["type"] = "TOTALORDER"
+    order = word(operation, "compare_type", "NOTYPE")
+    if order == "WEAKORDER":
+        raise UnsupportedError("a weak order, for which HLO has no comparison", got=order,
+                               expected="FLOAT, TOTALORDER, SIGNED or UNSIGNED")
+    if order == "TOTALORDER":
+        attributes["type"] = order
     return scope.add(comparison.compare, operands, attributes)
 
 

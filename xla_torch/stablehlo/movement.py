@@ -18,7 +18,7 @@ from .attributes import elements, integer, integers
 from .scope import Scope
 from .table import Results, rule
 
-_LARGE = 32
+SPLATS = 32
 """From so many equal elements on a constant is a scalar that is broadcast, as XLA's converter has it."""
 
 
@@ -27,8 +27,8 @@ def constant(scope: Scope, operation: Operation, operands: Sequence[XlaOp]) -> R
     value, shape = elements(operation, "value").value, scope.declared(operation)
     if value.dtype != shape.element_type.numpy:
         value = value.astype(shape.element_type.numpy)
-    if value.size >= _LARGE and is_splat(value):
-        scalar = scope.builder.constant(Literal(Shape(shape.element_type), value[(0,) * value.ndim].reshape(())))
+    if value.size >= SPLATS and is_splat(value):
+        scalar = scope.builder.constant(Literal(Shape(shape.element_type), value[(slice(1),) * value.ndim].reshape(())))
         return scope.add(movement.broadcast, [scalar], {"dimensions": ()}, shape)
     return scope.builder.constant(Literal(shape.with_dimensions(value.shape), value))
 

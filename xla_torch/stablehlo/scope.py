@@ -237,6 +237,8 @@ class Scope:
         self.values.update(zip(operation.results, results, strict=True))
 
     def _rule(self, operation: Operation) -> table.Rule:
+        if operation.refused is not None:
+            raise operation.refused
         if self.program.has_quantized and is_quantized(operation):
             quantized = table.find(table.QUANTIZED)
             if quantized is None:

@@ -111,7 +111,7 @@ def reduce_scatter(inst: Instruction, *operands: Value, dimensions: Dims, to_app
 
 @body("collective-reduce")
 def collective_reduce(inst: Instruction, *operands: Value, to_apply: Region, replica_groups: Groups,
-                      channel_id: Int | None) -> Value:
+                      channel_id: Int | None, has_dynamic_root: Bool) -> Value:
     mode = group_mode(channel_id, across=GroupMode.CROSS_PARTITION)
     return _each(inst, operands, lambda value, shape: values.emit(
         kernels.reduce_to_first, value, _reducer(to_apply, shape.element_type), replica_groups.groups, mode,
@@ -139,7 +139,8 @@ def ragged_all_to_all(inst: Instruction, operand: Value, output: Value, input_of
 
 
 @body("collective-broadcast")
-def collective_broadcast(inst: Instruction, *operands: Value, replica_groups: Groups, channel_id: Int | None) -> Value:
+def collective_broadcast(inst: Instruction, *operands: Value, replica_groups: Groups, channel_id: Int | None,
+                         has_dynamic_root: Bool) -> Value:
     mode = group_mode(channel_id, across=GroupMode.CROSS_PARTITION)
     return _each(inst, operands, lambda value, shape: values.emit(
         kernels.broadcast, value, replica_groups.groups, mode, _site(inst, channel_id), *_narrow(shape)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...opcodes import collective, contraction, convolution, internal, random
 
 OPCODES: dict[str, str] = {
-    collective.collective_reduce: "StableHLO reduces to all members of a group, not to its first one",
+    collective.collective_reduce: "StableHLO of before 1.19 reduces to all members of a group, not to its first one",
     random.rng_get_and_update_state: "StableHLO's random numbers take their state as an operand, not from a counter",
 }
 """The reason of each opcode that is not written."""
