@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import os
 import random
+import re
+from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
@@ -57,3 +59,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.suffix == ".ipynb" and not item.path.name.startswith(("00", "01")):
             item.add_marker(pytest.mark.slow)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """The last line says why tests were skipped."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    skipped = reporter.stats.get("skipped", ()) if reporter is not None else ()
+    reasons = Counter(re.sub(r"^Skipped: ", "", str(report.longrepr[-1])) for report in skipped)
+    if reasons:
+        reporter.write_line(f"skipped {len(skipped)}: " + "; ".join(f"{n} {why}" for why, n in reasons.most_common()))

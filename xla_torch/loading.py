@@ -106,7 +106,8 @@ def from_stablehlo(program: Any, entry: str | None = None, filename: str = "") -
     ``jax.export.Exported``, a ``jax.stages.Lowered``, a module of MLIR's Python bindings.
 
     `entry` names the function to run; without it that is ``main``, or the only public function. Of a module with several and no
-    ``main``, a mapping from names to computations is returned. Quantized parameters and results are arrays of their storage
+    ``main``, and of several modules in one text (by their names, or their numbers), a mapping from names to computations is
+    returned. Quantized parameters and results are arrays of their storage
     type. What jax.export wrote, as bytes or in memory, is a function over trees (`from_exported`). What else JAX lowered does not
     have the derivatives that its author wrote, which is said when it is differentiated (LostDerivatives). A program with
     dimensions of unknown size becomes a PolymorphicComputation, which is called in the same way; for everything else its

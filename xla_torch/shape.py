@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
 import re
 from collections.abc import Hashable, Iterator, Sequence
@@ -237,6 +238,11 @@ class Shape:
         return sum(s.leaf_count for s in self.tuple_shapes) if self.is_tuple else 1
 
     @cached_property
+    def leaf_offsets(self) -> tuple[int, ...]:
+        """How many shapes that are no tuples stand before each element of a tuple, and before its end."""
+        return tuple(itertools.accumulate((s.leaf_count for s in self.tuple_shapes), initial=0))
+
+    @cached_property
     def depth(self) -> int:
         """How many tuples stand in each other."""
         return 1 + max((s.depth for s in self.tuple_shapes), default=0) if self.is_tuple else 0
@@ -244,6 +250,18 @@ class Shape:
     @cached_property
     def is_static(self) -> bool:
         return not self.dynamic_dimensions and all(s.is_static for s in self.tuple_shapes)
+
+    @cached_property
+    def floating_types(self) -> frozenset[PrimitiveType]:
+        """The floating types of its arrays."""
+        if self.tuple_shapes:
+            return frozenset().union(*(s.floating_types for s in self.tuple_shapes))
+        return frozenset((self.element_type,) if self.element_type.is_floating else ())
+
+    @cached_property
+    def has_sizes(self) -> bool:
+        """Whether sizes that stand for many are in it."""
+        return any(isinstance(n, Size) for n in self.dimensions) or any(s.has_sizes for s in self.tuple_shapes)
 
     @property
     def dynamic_flags(self) -> tuple[bool, ...]:
@@ -265,7 +283,7 @@ class Shape:
             return self
         return self.element_type, unnamed(self.dimensions), self.layout, self.dynamic_dimensions
 
-    @property
+    @cached_property
     def byte_size(self) -> int:
         """Bytes of all arrays, untiled and unpacked; tokens and opaques have none."""
         if self.tuple_shapes:

@@ -342,6 +342,25 @@ def test_an_entry_that_does_not_exist_is_refused():
         from_stablehlo("module {}")
 
 
+ONE = "func.func @main(%x: tensor<f32>) -> tensor<f32> {{ %0 = stablehlo.{} %x : tensor<f32> return %0 : tensor<f32> }}"
+
+
+@pytest.mark.parametrize(("program", "names"), [
+    (f"module @a {{ {ONE.format('negate')} }} module @b {{ {ONE.format('abs')} }}", ["a", "b"]),
+    (f"module {{ {ONE.format('negate')} }}\n// -----\nmodule {{ {ONE.format('abs')} }}", ["0", "1"]),
+    (f"module {{ module @a {{ {ONE.format('negate')} }} module @b {{ {ONE.format('abs')} }} }}", ["a", "b"]),
+    (f"module @a {{ {ONE.format('negate').replace('main', 'f')} {ONE.format('abs').replace('main', 'g')} }} module @b {{ }}",
+     ["a.f", "a.g"]),
+])
+def test_several_modules_are_a_library(program: str, names: list[str]):
+    library: Any = from_stablehlo(program)
+    assert list(library) == names
+    assert [library[name](torch.tensor(-3.0)).item() for name in names] == [3, 3]
+    assert from_stablehlo(program, entry=names[1])(torch.tensor(2.0)) == (2 if "abs" in program else -2)
+    with pytest.raises(InvalidArgument, match=f"{names[0]}, {names[1]}"):
+        from_stablehlo(program, entry="c")
+
+
 def test_functions_talk_through_the_host():
     library: Any = from_stablehlo("""module {
       func.func @give(%x: tensor<2xf32>, %t: !stablehlo.token) -> !stablehlo.token {

@@ -12,6 +12,7 @@ from support.mlir_texts import DATA, operations
 from support.stablehlo_oracle import ir as bindings
 from support.stablehlo_oracle import jaxlib, new_context, stablehlo  # pyright: ignore[reportAttributeAccessIssue]
 from support.stablehlo_oracle import parse as parse_by_jaxlib
+from xla_torch.errors import HloSyntaxError
 from xla_torch.mlir import ir
 from xla_torch.mlir.bytecode import parse as parse_bytecode
 from xla_torch.mlir.text import parse
@@ -156,3 +157,31 @@ def test_constants_have_the_bits_that_jaxlib_gives(type, body):
         module = parse_by_jaxlib(text, context)
         want = mlir_oracle.operation(module.operation)
     assert difference(parse(text), want) == ""
+
+
+# ---- commas at the end of an attribute
+
+@pytest.mark.parametrize("attribute", [
+    "dot<lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [0],>", "dot<>", "dot<,>", "gather<offset_dims = [0],>",
+    "dot<lhs_contracting_dimensions = [1,]>", "dot<lhs_contracting_dimensions = [1] rhs_contracting_dimensions = [0]>",
+    "scatter<update_window_dims = [0], >", "channel_handle<handle = 1, type = 0,>", "conv<[b,f]x[i,o]->[b,f],>", "bounds<2,>",
+    "bounds<2, ?>", "bounds<,>",
+    "conv<raw input_batch_dimension = 0, input_feature_dimension = 1, input_spatial_dimensions = [], "
+    "kernel_output_feature_dimension = 0, kernel_input_feature_dimension = 1, kernel_spatial_dimensions = [], "
+    "output_batch_dimension = 0, output_feature_dimension = 1, output_spatial_dimensions = [],>",
+    "output_operand_alias<output_tuple_indices = [], operand_index = 0, operand_tuple_indices = [],>",
+])
+def test_a_comma_at_the_end_of_an_attribute_is_read_where_mlir_reads_it(attribute: str):
+    text = f"func.func @main() attributes {{x = #stablehlo.{attribute}}} {{\n  return\n}}"
+    with new_context() as context:
+        try:
+            bindings.Module.parse(text, context)
+            expected = True
+        except bindings.MLIRError:
+            expected = False
+    try:
+        parse(text)
+        found = True
+    except HloSyntaxError:
+        found = False
+    assert found == expected

@@ -32,7 +32,16 @@ def add(a: Cotangent, b: Cotangent, singular: bool = False) -> Cotangent:
     """The sum of two cotangents of one value. `singular` says that the value comes of an op whose derivative may be infinite."""
     if a is None or b is None:
         return b if a is None else a
-    return tree.combined(lambda x, y: (y if x is None else x) if x is None or y is None else added(x, y, singular), a, b)
+    return tree.combined(lambda x, y: _sum(x, y, singular), a, b)
+
+
+def with_part(whole: Cotangent, part: tree.At, singular: bool = False) -> Cotangent:
+    """The cotangent of a tuple, to one element of which something is added."""
+    return tree.combined(lambda x, y: _sum(y, x, singular), part, whole)
+
+
+def _sum(x: XlaOp | None, y: XlaOp | None, singular: bool) -> XlaOp | None:
+    return (y if x is None else x) if x is None or y is None else added(x, y, singular)
 
 
 def zeros(builder: Builder, shape: Shape) -> XlaOp:

@@ -7,6 +7,7 @@ what comes out is an ordinary XLA program.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,13 +17,14 @@ from grad_rules._table import TABLE, Entry, GradientKind, operand_positions
 
 from .. import functions as ops
 from ..errors import DifferentiationError, XlaError
+from ..hlo import tree
 from ..hlo.ir import Computation, Instruction
 from ..hlo.schema import Trait
 from ..hlo_builder import Builder, XlaOp
 from ..transform.rewriter import Rewriter, needed_instructions
 from ..transform.values import Value
 from .activity import analyse
-from .cotangents import Cotangent, add, fitted, frozen, is_zero, measure
+from .cotangents import Cotangent, add, fitted, frozen, is_zero, measure, with_part
 from .flags import Facts, Flags, any_of, spread
 from .options import DEFAULT, GradientOptions
 from .structure import structural
@@ -162,11 +164,15 @@ class Recording(Rewriter):
         else:
             self._accumulate(operand, part)
 
-    def _accumulate(self, instruction: Instruction, part: Cotangent) -> None:
-        if any_of(self.facts.active[instruction]):
-            part = fitted(part, self.values[instruction])
-            self._cotangents[instruction] = add(
-                self._cotangents.get(instruction), part, instruction.has(Trait.SINGULAR_DERIVATIVE))
+    def _accumulate(self, instruction: Instruction, part: Cotangent | tree.At) -> None:
+        if not any_of(self.facts.active[instruction]):
+            return
+        before, singular = self._cotangents.get(instruction), instruction.has(Trait.SINGULAR_DERIVATIVE)
+        if isinstance(part, tree.At):
+            of_element = fitted(part.part, self.values[instruction][part.index])
+            self._cotangents[instruction] = with_part(before, dataclasses.replace(part, part=of_element), singular)
+        else:
+            self._cotangents[instruction] = add(before, fitted(part, self.values[instruction]), singular)
 
     def _mark_origin(self, instruction: Instruction, start: int) -> None:
         """Say of the instructions just built whose gradient they are."""

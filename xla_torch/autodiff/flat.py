@@ -45,7 +45,8 @@ class FlatJoint:
         self._joint = Joint(self.builder, entry, values, active, asked, options)
         self._arrays = [k for k, leaf in enumerate(self._joint.outputs) if leaf.shape.is_array]
         self.results = [self._joint.outputs[k] for k in self._arrays]
-        self.varying = [self._joint.varying[k] for k in self._arrays]
+        varying = self._joint.varying
+        self.varying = [varying[k] for k in self._arrays]
         self.forward_part = list(self.builder.instructions)
 
     def cotangents(self, which: Sequence[bool]) -> list[XlaOp | None]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from ..analysis.channel_pairs import ChannelPair
+from ..hlo import tree
 from ..hlo.ir import Instruction
 from ..hlo.rules import RuleTable
 from ..hlo.schema import Control
@@ -146,10 +147,10 @@ class _Element(Structural):
         return whole[instruction.attributes["index"]]
 
     def demand(self, instruction: Instruction, wanted: Flags, operands: list[Flags]) -> list[Flags]:
-        return [_only(instruction, wanted, False)]
+        return [_at(instruction, wanted)]
 
     def backward(self, run: ReversePass, instruction: Instruction, ct: Cotangent) -> Sequence[Cotangent]:
-        return [_only(instruction, ct, None)]
+        return [_at(instruction, ct)]
 
     def tangent(self, run: ForwardPass, instruction: Instruction, operands: list[Value],
                 tangents: list[Tangent]) -> tuple[Value, Tangent]:
@@ -158,7 +159,6 @@ class _Element(Structural):
         return run.visit(instruction, operands, ()), part
 
 
-def _only(element: Instruction, part: Any, other: Any) -> tuple[Any, ...]:
-    """`part` at the element's place in its tuple, `other` at all other places."""
-    count = len(element.operands[0].shape.tuple_shapes)
-    return tuple(part if k == element.attributes["index"] else other for k in range(count))
+def _at(element: Instruction, part: Any) -> Any:
+    """`part` at the element's place in its tuple."""
+    return tree.At(element.attributes["index"], len(element.operands[0].shape.tuple_shapes), part)

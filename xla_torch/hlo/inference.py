@@ -72,7 +72,7 @@ def check_precision(opcode: str, operands: Sequence[Shape], attributes: dict[str
         if kind.is_floating:
             first, mixed = first or kind, mixed or (first is not None and kind is not first)
         elif shape.tuple_shapes:
-            kinds = {leaf.element_type for leaf in shape.leaves() if leaf.element_type.is_floating} | {first} - {None}
+            kinds = shape.floating_types | {first} - {None}
             first, mixed = next(iter(kinds), None), mixed or len(kinds) > 1
     if mixed and Trait.MIXED_PRECISION not in schema.traits:
         raise InvalidArgument("operands of different floating types; mixed precision is not allowed here",
@@ -89,8 +89,7 @@ def _check_regions(schema: OpSchema, operands: Sequence[Shape], attributes: dict
         if count:
             good = taken == [o.element_type for o in operands for _ in range(count)]
         else:
-            floats = {leaf.element_type for o in operands for leaf in o.leaves() if leaf.element_type.is_floating}
-            good = {t for t in taken if t.is_floating} <= floats
+            good = {t for t in taken if t.is_floating} <= frozenset().union(*(o.floating_types for o in operands))
         if not good:
             raise InvalidArgument(f"computation {computation.name!r} takes another floating type than the operands; mixed "
                                   "precision is not allowed here", got=str(computation.program_shape),

@@ -5,6 +5,7 @@ Each walk follows the shape and not the value, so what a leaf is does not matter
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -74,8 +75,22 @@ def filled(value: Any, shape: Shape, kind: Callable[[Sequence[Any]], Any] = tupl
     return kind([filled(part, own, kind) for part, own in zip(parts, shape.tuple_shapes, strict=True)])
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class At:
+    """A value of a tuple that has something at one place only: made whole for each element, n elements would take n^2 leaves."""
+
+    index: int
+    width: int
+    part: Any
+
+
 def combined(function: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
-    """`function` of the leaves of two values of one form, in each of which one leaf may stand for a whole tuple."""
+    """`function` of the leaves of two values of one form, in each of which one leaf may stand for a whole tuple. Where `left` is
+    At one place, the others of `right` stay."""
+    if isinstance(left, At):
+        whole = right if isinstance(right, tuple) else (right,) * left.width
+        k = left.index
+        return *whole[:k], combined(function, left.part, whole[k]), *whole[k + 1:]
     if not isinstance(left, tuple) and not isinstance(right, tuple):
         return function(left, right)
     width = len(left) if isinstance(left, tuple) else len(right)

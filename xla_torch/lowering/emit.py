@@ -273,8 +273,7 @@ def _is_impure(node: torch.fx.Node) -> bool:
 
 def is_of_sizes(instruction: Instruction) -> bool:
     """Whether sizes that stand for many are among those of the instruction's operands and result."""
-    leaves = (leaf for i in (instruction, *instruction.operands) for leaf in i.shape.leaves())
-    return any(isinstance(n, Size) for leaf in leaves for n in leaf.dimensions)
+    return instruction.shape.has_sizes or any(o.shape.has_sizes for o in instruction.operands)
 
 
 def _is_traced(value: Any) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -272,7 +273,7 @@ def _separate_outputs(graph: Graph, storage: _Storage) -> None:
     for value in output.args[0]:  # pyright: ignore[reportGeneralTypeIssues, reportOptionalIterable]
         if isinstance(value, Node):
             roots = storage.roots[value]
-            if roots & (storage.external | given):
+            if not (roots.isdisjoint(storage.external) and roots.isdisjoint(given)):
                 with graph.inserting_before(output):
                     value = graph.call_function(torch.clone, (value,), {"memory_format": torch.contiguous_format})
             elif not _is_dense(value) or value.target in _CONVOLUTIONS:
@@ -297,13 +298,13 @@ def overwrite_carries(graph: Graph, first: int, count: int) -> set[int]:
     placeholders = [n for n in graph.nodes if n.op == "placeholder"][first:first + count]
     output = next(iter(reversed(graph.nodes)))
     results = list(output.args[0])  # pyright: ignore[reportGeneralTypeIssues, reportArgumentType]
+    holders = Counter(root for r in results if isinstance(r, Node) for root in storage.roots[r])
     overwritten: set[int] = set()
     writes: list[tuple[Node, Node]] = []
     for slot, (carry, result) in enumerate(zip(placeholders, results, strict=True)):
         chain = _update_chain(result, carry)
         # Where another carry leaves the body in the same memory, the next step would write over what it reads.
-        others = [r for k, r in enumerate(results) if k != slot and isinstance(r, Node)]
-        if not chain or any(storage.roots[r] & {carry, *chain} for r in others):
+        if not chain or any(holders[node] > (node in storage.roots[result]) for node in {carry, *chain}):
             continue
         link_before = [carry, *chain[:-1]]
         if all(storage.dies_at(before, link) for before, link in zip(link_before, chain, strict=True)):

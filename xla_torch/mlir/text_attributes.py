@@ -25,13 +25,17 @@ _integers = re.compile(rf"{BLANK}\[((?:\s*-?\d{{1,19}}\s*,)*\s*-?\d{{1,19}}\s*)?
 _empty = re.compile(r"<\s*>")
 _other_entry = re.compile(rf"{BLANK}[\w$.\-]+\s*:\s*[^{{}}\s,]+,?")
 _bounds = re.compile(r"\?|-?\d+")
-_bounds_body = re.compile(r"\s*+(?:bounds\s*+=\s*+\[[-\d\s,?]*+\]|[-\d\s,?]*+)")
+_sizes = r"\s*+(?:(?:\?|-?\d++)\s*+(?:,\s*+(?:\?|-?\d++)\s*+)*+)?+"
+_bounds_body = re.compile(rf"\s*+bounds\s*+=\s*+\[{_sizes}\]\s*+|{_sizes}")
 _dimension_group = re.compile(rf"{BLANK}\[([\s\w,?]*)\]")
 
 DIALECTS = ("stablehlo", "mhlo", "chlo")
 """Those whose attributes are read into their fields; other dialects' are kept as text."""
 
 _DOT = tuple(f"{side}_{kind}_dimensions" for kind in ("batching", "contracting") for side in ("lhs", "rhs"))
+
+_COMMA_AT_THE_END = frozenset({"conv", "dot", "gather", "scatter"})
+"""Attributes whose last field MLIR reads with a comma behind it."""
 
 FIELDS: dict[str, tuple[str, ...]] = {
     "stablehlo.channel_handle": ("handle", "type"),
@@ -317,6 +321,8 @@ class AttributeReader(TypeReader):
         while not self.accept(">"):
             if found and not self.accept(","):
                 raise self.error("expects ',' or '>' in an attribute", expected="',' or '>'")
+            if found and kind in _COMMA_AT_THE_END and self.accept(">"):
+                break
             match = self.take(_field, "a field")
             if known and match[1] not in known:
                 raise self.error(f"{kind} has no field {match[1]!r}", match.start(1), expected=" or ".join(known),

@@ -210,8 +210,10 @@ class _Updates:
 def _added_product(body: Computation, result: Instruction, k: int, uses: Mapping[Instruction, int]) -> Instruction | None:
     """The dot that a carry's next value adds to the carry, also in the form of its transpose; None where there is no such, or
     somebody else reads one of the three."""
+    if result.opcode != elementwise.add or uses[result] != 1:
+        return None
     reads = [i for i in body.instructions if i.is_element and i.operands[0].is_parameter and i.attributes["index"] == k]
-    if result.opcode != elementwise.add or len(reads) != 1 or not uses[result] == uses[reads[0]] == 1:
+    if len(reads) != 1 or uses[reads[0]] != 1:
         return None
     others = [o for o in result.operands if o is not reads[0]]
     if len(others) != 1:

@@ -495,6 +495,7 @@ _LINKS: dict[str, Link] = {
     "lower": Link(lambda proto, _: proto.triangular_solve_options.lower or proto.cholesky_options.lower or None,
                   _write_lower),
     "mantissa_bits": _scalar("mantissa_bits"),
+    "has_dynamic_root": Link(lambda proto, _: None, lambda proto, value, _: None),  # what is true is refused (`opcodes`)
     "mode": Link(lambda proto, _: None, _write_mode),
     "num_carries": _scalar("num_carries"),
     "offset_dims": _within(_GATHER, _list("offset_dims")),

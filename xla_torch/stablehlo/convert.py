@@ -75,14 +75,31 @@ def functions_of(module: Operation) -> dict[str, Operation]:
     """The functions of a module by name, in their order. Raises InvalidArgument for what is no module."""
     if module.name == "func.func":
         return {module.symbol: module}
+    found, inner = _contents(module)
+    return found if found or len(inner) != 1 else functions_of(inner[0])  # JAX once wrote modules into modules
+
+
+def _contents(module: Operation) -> tuple[dict[str, Operation], list[Operation]]:
+    """The functions and the modules that stand in a module."""
     if module.name != "builtin.module":
         raise InvalidArgument("not an MLIR module", subject="StableHLO", got=module.name, expected="builtin.module")
-    blocks = module.regions[0].blocks if module.regions else []
-    operations = [o for b in blocks for o in b.operations]
-    # JAX once wrote modules into modules.
-    inner = [o for o in operations if o.name == "builtin.module"]
-    found = {o.symbol: o for o in operations if o.name == "func.func"}
-    return found if found or len(inner) != 1 else functions_of(inner[0])
+    operations = [o for r in module.regions[:1] for b in r.blocks for o in b.operations]
+    return {o.symbol: o for o in operations if o.name == "func.func"}, [o for o in operations if o.name == "builtin.module"]
+
+
+def _entries_of_modules(module: Operation) -> dict[str, tuple[Operation, str]]:
+    """The module and the function of each program, where a text is of several modules. One that has no name is a number."""
+    functions, inner = _contents(module) if module.name != "func.func" else ({}, [])
+    if functions or not inner:
+        return {}
+    if len(inner) == 1:
+        return _entries_of_modules(inner[0])
+    found: dict[str, tuple[Operation, str]] = {}
+    for number, part in enumerate(inner):
+        names = entry_names(functions_of(part))
+        found |= {part.symbol or str(number): (part, names[0])} if len(names) == 1 else {
+            f"{part.symbol or number}.{name}": (part, name) for name in names}
+    return found
 
 
 def entry_names(functions: Mapping[str, Operation]) -> list[str]:
@@ -95,13 +112,21 @@ def entry_names(functions: Mapping[str, Operation]) -> list[str]:
 
 def to_module(operation: Operation, entry: str | None = None, argument_shapes: Sequence[Sequence[int] | Shape] | None = None,
               argument_values: Mapping[int, np.ndarray] | None = None) -> Module | UnknownSizes | Functions:
-    """The function `entry`, ``main``, or the only public function as a verified HLO module; of several their names.
+    """The function `entry`, ``main``, or the only public function as a verified HLO module; of several, or of several modules,
+    their names.
 
     A program with arguments of unknown sizes is one of UnknownSizes, unless `argument_shapes` says all of them;
     `argument_values` are those of integer arguments that sizes depend on, by number: they become constants. Raises
     InvalidArgument for an entry that does not exist, for types that do not fit and where sizes do not follow from what is
     known; UnsupportedError for what HLO has nothing for.
     """
+    if programs := _entries_of_modules(operation):
+        if entry is None:
+            return Functions(tuple(programs))
+        if entry not in programs:
+            raise InvalidArgument("no such module in the text", subject="StableHLO", got=f"entry={entry!r}",
+                                  expected=", ".join(programs))
+        return to_module(*programs[entry], argument_shapes, argument_values)
     functions = functions_of(operation)
     names = entry_names(functions)
     if entry is None and len(names) > 1:

@@ -141,6 +141,6 @@ def ragged_all_to_all(scope: Scope, instruction: Instruction, operands: Sequence
         "call_target_name": RAGGED_ALL_TO_ALL, "api_version": 4, "backend_config": config})
 
 
-@rule(collective.collective_broadcast, says=("replica_groups", "channel_id"))
+@rule(collective.collective_broadcast, says=("replica_groups", "channel_id", "has_dynamic_root"))
 def collective_broadcast(scope: Scope, instruction: Instruction, operands: Sequence[Value]) -> Sequence[Value]:
     return scope.add("stablehlo.collective_broadcast", operands, instruction.shape, _attributes(instruction))

@@ -30,9 +30,7 @@ def get_tuple_element(scope: Scope, instruction: Instruction, operands: Sequence
 
 def element(shape: Shape, values: Sequence[Value], index: int) -> Sequence[Value]:
     """The values of one element of a tuple."""
-    counts = [len(list(s.leaves())) for s in shape.tuple_shapes]
-    start = sum(counts[:index])
-    return values[start:start + counts[index]]
+    return values[shape.leaf_offsets[index]:shape.leaf_offsets[index + 1]]
 
 
 @rule(control.call, says=("to_apply", "is_composite", "output_to_operand_aliasing"))
