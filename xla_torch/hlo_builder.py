@@ -158,6 +158,15 @@ class XlaOp:
     def __ge__(self, other: XlaOp | Liftable) -> XlaOp:
         return _compare("GE", self, other)
 
+    def __eq__(self, other: XlaOp | Liftable) -> XlaOp:  # pyright: ignore[reportIncompatibleMethodOverride] (an op, no bool)
+        return _compare("EQ", self, other)
+
+    def __ne__(self, other: XlaOp | Liftable) -> XlaOp:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return _compare("NE", self, other)
+
+    __hash__ = object.__hash__
+    """By identity: what is a key or is looked for is this very op, as `==` makes another one."""
+
     def __neg__(self) -> XlaOp:
         return self.builder.add(elementwise.negate, [self])
 

@@ -183,16 +183,19 @@ class PolymorphicComputation(XlaComputation):
         if all(n in given for n in names):
             return dict(given)
         refused: XlaError | None = None
+        first = ""
         for row in _SAMPLES:
             tried = {n: given.get(n, row[min(k, len(row) - 1)]) for k, n in enumerate(names)}
             try:
                 self._at(tried)
             except XlaError as error:
+                first = first or ", ".join(f"{n}={size}" for n, size in tried.items())
                 refused = refused or error
             else:
                 return tried
         raise InvalidArgument("no sizes were found that fit the program", subject=self.name, expected=", ".join(names),
-                              hint="say them, as in at(b=4)") from refused
+                              got=f"at {first}: {refused}", hint="where the program fits other sizes, say them, as in at(b=4)"
+                              ) from refused
 
     @functools.cached_property
     def _sample(self) -> dict[str, int]:

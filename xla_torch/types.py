@@ -269,7 +269,7 @@ def complex_part(t: PrimitiveType) -> PrimitiveType:
 def higher_precision(a: PrimitiveType, b: PrimitiveType) -> PrimitiveType:
     """The float type of the two with the larger range; on a tie, the one with more mantissa, else `a`."""
     def rank(t: PrimitiveType) -> tuple[int, int]:
-        return math.frexp(float(ml_dtypes.finfo(t.numpy).max))[1], mantissa_bits(t)  # pyright: ignore[reportArgumentType]
+        return math.frexp(float(_finfo(t).max))[1], mantissa_bits(t)
 
     return a if a is b or rank(a) >= rank(b) else b
 
@@ -277,6 +277,29 @@ def higher_precision(a: PrimitiveType, b: PrimitiveType) -> PrimitiveType:
 def same_type_ignoring_precision(a: PrimitiveType, b: PrimitiveType) -> bool:
     """XLA's SameElementTypeIgnoringFpPrecision: equal, or two floating types of any width."""
     return a is b or (a.is_floating and b.is_floating)
+
+
+def preserves_values(source: PrimitiveType, target: PrimitiveType) -> bool:
+    """XLA's CastPreservesValues: every value of `source` is one of `target`."""
+    if source is target:
+        return True
+    if target.is_complex:
+        return preserves_values(complex_part(source), complex_part(target))
+    if source.is_complex or target.is_pred or (source.is_floating and not target.is_floating):
+        return False
+    if source.is_floating:
+        wide, narrow = _finfo(target), _finfo(source)
+        return mantissa_bits(source) <= mantissa_bits(target) and narrow.maxexp <= wide.maxexp and bool(
+            narrow.smallest_subnormal >= wide.smallest_subnormal) and has_infinity(source) <= has_infinity(target)
+    digits = 1 if source.is_pred else source.bits - source.is_signed
+    if target.is_integral:
+        return digits <= target.bits - target.is_signed and source.is_signed <= target.is_signed
+    largest = 2**digits - (not source.is_signed)
+    return has_zero(target) and digits <= mantissa_bits(target) + 1 and largest <= float(_finfo(target).max)
+
+
+def _finfo(t: PrimitiveType) -> Any:
+    return ml_dtypes.finfo(t.numpy)  # pyright: ignore[reportArgumentType]
 
 
 def exponent_bits(t: PrimitiveType) -> int:

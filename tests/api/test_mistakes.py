@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -31,6 +32,14 @@ def computation() -> XlaComputation:
 
 OF_OPS: dict[str, tuple[Callable[[Any], Any], list[str]]] = {
     "if": (lambda p: 1 if p > 0.0 else 2, ["no truth value", "ops.Select"]),
+    "if equal": (lambda p: 1 if p == 0.0 else 2, ["no truth value", "ops.Select"]),
+    "in a list": (lambda p: p in [p + 1.0], ["no truth value"]),
+    "equal to a text": (lambda p: p == "a", ["compare", "str"]),
+    "equal to nothing": (lambda p: p != None, ["compare", "None"]),  # noqa: E711
+    "equal to another type": (lambda p: p == ops.ConvertElementType(p, "s32"), ["compare", "different element types"]),
+    "equal to a fraction": (lambda p: ops.ConvertElementType(p, "s32") == 0.5, ["0.5", "s32"]),
+    "equal to a tensor": (lambda p: p == X, ["tensors beside XlaOps"]),
+    "a tensor is equal": (lambda p: operator.eq(X, p), ["tensors beside XlaOps"]),
     "float": (float, ["no value while", "builder.build()"]),
     "int": (int, ["no value while"]),
     "range": (range, ["no value while"]),
@@ -64,6 +73,18 @@ def test_numbers_stand_in_front_of_every_operator() -> None:
     found = builder.build()(values)
     expected = [[2, 4, 8], [0, 1, 1], [0, 2, 2], [7, 6, 7], [7, 4, 5], [6, 5, 4]]
     assert [t.tolist() for t in found] == expected
+
+
+def test_equality_builds_an_op_and_keys_are_by_identity() -> None:
+    builder = XlaBuilder("program")
+    x = builder.parameter(0, Shape.parse("s32[3]"))
+    twice = x + x
+    assert {x: 1, twice: 2}[twice] == 2
+    assert x in {x} - {twice}
+    ops.Tuple(builder, [x == 2, operator.eq(2, x), x != 2, np.array([3, 2, 1]) == x, x != np.int32(1), x == twice - 1])
+    values = torch.tensor([1, 2, 3], dtype=torch.int32)
+    found = [t.tolist() for t in builder.build()(values)]
+    assert found == [[n in equal for n in (1, 2, 3)] for equal in ([2], [2], [1, 3], [2], [2, 3], [1])]
 
 
 D: Any = xla_torch

@@ -66,6 +66,11 @@ ROWS: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "loop, a tuple": (lambda n, x: ops.While(lambda c: c[0] > 0, lambda c: (c[0] - 1, [c[1][0] * c[1][1], c[1][0]]), (n, (x, x))),
                       (N, X)),
     "loop, numbers": (lambda n, x: ops.While(lambda c: c[0] > 1, lambda c: (1, c[1] * 3.0), (n, x)), (N, X)),
+    "loop, until equal": (lambda n, x: ops.While(lambda c: c[0] != 6, lambda c: (c[0] + 1, c[1] * 2.0), (n, x)), (N, X)),
+    "loop, while equal": (lambda n, x: ops.While(lambda c: operator.eq(3, c[0]), lambda c: (c[0] + 1, c[1] * 2.0), (n, x)),
+                          (N, X)),
+    "map, equal": (lambda x, y: ops.Map([x, y], lambda a, b: ops.Select(
+        (ops.Sign(a) == ops.Sign(b)) | operator.ne(-1.0, ops.Sign(b)), a, b)), (X, Y)),
     "a loop in a loop": (lambda n, x: ops.While(
         lambda c: c[0] > 0, lambda c: (c[0] - 1, ops.While(
             lambda v: ops.ReduceAll(v, 0.0, ops.Add) < 20.0, lambda v: v * 2.0, ops.Map([c[1]], ops.Logistic))), (n, x)), (N, X)),
@@ -179,6 +184,15 @@ ERRORS: dict[str, tuple[Callable[[XlaOp, XlaOp], Any], list[str]]] = {
     "number of results": (lambda x, s: ops.Reduce(x, 0.0, lambda a, b: (a, b), [0]), ["returns another number of values"]),
     "condition": (lambda x, s: ops.While(lambda c: c, lambda c: c, s), ["condition's result is not a PRED scalar"]),
     "comparator": (lambda x, s: ops.Sort(x, ops.Add), ["pred[]"]),
+    "a condition that answers": (lambda x, s: ops.While(lambda c: c is s, lambda c: c, s), [
+        "the condition answers while the computation is built", "False", "==, !="]),
+    "a condition that is a number": (lambda x, s: ops.While(lambda c: 1, lambda c: c, s), [
+        "the condition answers", "got       1"]),
+    "a comparator that answers": (lambda x, s: ops.Sort(x, lambda a, b: a is b), ["the comparator answers", "False"]),
+    "a function that answers": (lambda x, s: ops.Map([x], lambda a: np.True_), ["the function answers", "ops.Constant"]),
+    "True for a condition": (lambda x, s: ops.While(True, lambda c: c, s), ["While: condition is of the wrong kind", "True"]),
+    "True for a predicate": (lambda x, s: ops.Select(True, x, x), ["Select: pred is of the wrong kind", "True"]),
+    "a number for a predicate": (lambda x, s: ops.Conditional(1, x, ops.Sin, x, ops.Cos), ["predicate is of the wrong kind"]),
     "branches": (lambda x, s: ops.Conditional(s > 0.0, x, lambda v: v, x, lambda v: 1), ["different result shapes"]),
     "numbers of branches": (lambda x, s: ops.Conditional(ops.ConvertElementType(s, "s32"), [ops.Sin, ops.Cos], [x]), [
         "one operand is needed for each branch"]),

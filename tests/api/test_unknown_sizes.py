@@ -281,3 +281,12 @@ def test_long_programs_are_pickled():
            "return %3000 : tensor<?xf32> }"
     found = pickle.loads(pickle.dumps(program(text)))
     assert found.symbols.sizes == (("a",),)
+
+
+@pytest.mark.parametrize("dimension", [5, 2**63 - 1])
+def test_what_fits_no_size_is_said(dimension: int) -> None:
+    computation = from_stablehlo(
+        "func.func @main(%a: tensor<?x3xf32>) -> tensor<?x3xf32> {\n"
+        f"  %r = stablehlo.reverse %a, dims = [{dimension}] : tensor<?x3xf32>\n  return %r : tensor<?x3xf32>\n}}")
+    with pytest.raises(InvalidArgument, match=rf"(?s)no sizes were found that fit.*at a=2: .*reverse.*{dimension}"):
+        computation.to_hlo_text()

@@ -18,6 +18,7 @@ from xla_torch.dtypes import torch_dtype
 from xla_torch.errors import InternalError, XlaError
 from xla_torch.hlo.ir import Token
 from xla_torch.participants import feeds
+from xla_torch.types import require_element_type
 
 NAMES = sorted(name for name in dir(ops) if name[0].isupper() and isinstance(getattr(ops, name), types.FunctionType))
 
@@ -103,6 +104,51 @@ def test_wrong_kinds_are_refused_in_words(name: str) -> None:
                 given = as_tensors(list(arguments.values()))
                 given[place] = wrong
                 tried(name, given)
+
+
+_CONV, _DOT, _MOVED = {"lhs": "f64", "rhs": "f64"}, {"lhs": "f64 s64", "rhs": "f64 s64"}, {"operand": "f64 s64"}
+TAKES_OTHERS = {
+    "Conv": _CONV, "ConvGeneral": _CONV, "ConvGeneralDilated": _CONV, "ConvWithGeneralDimensions": _CONV,
+    "ConvWithGeneralPadding": _CONV, "Dot": _DOT, "DotGeneral": _DOT, "RaggedDot": {**_DOT, "group_sizes": "s64"},
+    "ScaledDot": {**_DOT, "lhs_scale": "f64", "rhs_scale": "f64"}, "Gather": {**_MOVED, "start_indices": "s64"},
+    "Scatter": {"scatter_indices": "s64"}, "DynamicReshape": _MOVED, "DynamicSlice": _MOVED, "SetDimensionSize": _MOVED,
+    "Tuple": {"elements": "f64 s64"},
+}
+"""Which operands may be of another type than they are in the documents' forms, beside the others as they are."""
+
+
+@pytest.mark.parametrize("name", [name for name in _FORM if name in NAMES])
+def test_operands_of_other_types_are_refused(name: str) -> None:
+    if _FORM[name].by_name:
+        return
+    taken: dict[str, set[str]] = {}
+    for path in _paths(list(rightly(name)[1].values())):
+        for element in ("f64", "s64"):
+            builder, arguments = rightly(name)
+            given = list(arguments.values())
+            if len(_paths(given)) < 2:
+                continue
+            place = list(arguments)[path[0]]
+            try:
+                getattr(ops, name)(*_with_type(given, path, builder, element))
+            except XlaError:
+                continue
+            taken.setdefault(place, set()).add(element)
+    assert {place: " ".join(sorted(found)) for place, found in taken.items()} == TAKES_OTHERS.get(name, {})
+
+
+def _paths(value: Any, path: tuple[int, ...] = ()) -> list[tuple[int, ...]]:
+    """Where in arguments there are arrays."""
+    if isinstance(value, XlaOp):
+        return [path] if value.shape.is_array else []
+    return [p for k, v in enumerate(value) for p in _paths(v, (*path, k))] if type(value) in (list, tuple) else []
+
+
+def _with_type(value: Any, path: tuple[int, ...], builder: XlaBuilder, element: str) -> Any:
+    if not path:
+        return builder.parameter(sum(i.is_parameter for i in builder.instructions),
+                                 value.shape.with_element_type(require_element_type(element)))
+    return [_with_type(v, path[1:], builder, element) if k == path[0] else v for k, v in enumerate(value)]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -474,6 +474,8 @@ def test_tuples_of_nothing_or_of_several_types() -> None:
         ops.AllGatherTuple([], 0, 2)
     with pytest.raises(UnsupportedError, match="different element types"):
         ops.AllReduceTuple([x, y], add_of(F32))
+    with pytest.raises(UnsupportedError, match="different element types"):
+        ops.ReduceScatter([x, ops.ConvertElementType(x, "f64")], add_of(F32), 0, 1)
 
 
 # --------------------------------------------------------------------------------------------- real XLA

@@ -52,6 +52,8 @@ ROWS = [
     ("c64[]", "(1,-0.0)"), ("c64[2]", "{(1, nan), (inf,-inf)}"), ("c128[1,2]", "{{(0.1,1e300),(-0.,2)}}"),
     ("f32[2,2,2]", "{ { {1,2},{3,4}}, {{5,6},\n /* c */ {7,8}} // end\n}"), ("f32[0,3]", "{}"), ("f32[2,0]", "{{},{}}"),
     ("s32[2,3]{0,1}", "{{1,2,3},{4,5,6}}"), ("f32[2]", "{nan(0x3), 1}"),
+    ("f32[3]", "5"), ("s8[2,2]{0,1}", "-7"), ("pred[2]", "true"), ("f32[2]", "-0.0"), ("bf16[2,2]", "nan"),
+    ("f8e8m0fnu[2]", "2"), ("f32[4]", "0"),
 ]
 
 
@@ -107,7 +109,7 @@ REFUSALS = [  # shape, body, words of the message, column
     ("f32[2]", "{1,2,3}", "more than 2 elements in dimension 0", 6), ("f32[2]", "{1}", "expects 2 elements in dimension 0", 1),
     ("f32[2,2]", "{5{1,2},{3,4}}", "expects '{'", 2), ("s32[2,2]", "{{1,2}5,{3,4}}", "expects '{'", 7),
     ("f32[2,2]", "{{1,2},{3}}", "expects 2 elements in dimension 1 of the literal, but sees 1", 8),
-    ("f32[2]", "1", "not a zero", 1), ("f32[2]", "{{1,2}}", "expects a value", 2), ("f32[2]", "{1 2 3}", "more than 2", 6),
+    ("f32[2]", "{{1,2}}", "expects a value", 2), ("f32[2]", "{1 2 3}", "more than 2", 6),
     ("f32[2]", "{1,", "expects a value", 4), ("f32[0,3]", "{{}}", "more than 0 elements", 2), ("f32[2,0]", "{}", "expects 2", 1),
     ("token[]", "0", "cannot have the shape", 1), ("(f32[], f32[])", "(1)", "expects ','", 3),
     ("pred[2]", "{true,maybe}", "expects a value of type pred", 7), ("pred[]", "1.5", "expects an integer", 1),

@@ -64,5 +64,24 @@ def test_texts_are_printable(extra: str) -> None:
     assert xla_torch.parse_hlo(text).to_hlo_text() == text
 
 
+KEPT_AS_TEXT = {
+    "layout": ("entry_computation_layout={{(f32[2]{{0}}{0})->{0}f32[2]{{0}}}}", ""),
+    "aliases": ("input_output_alias={{ {0}{{}}: (0, {{}}, may-alias) }}", ""), "donors": ("buffer_donor={{ (0,{0}{{}}) }}", ""),
+    "configuration": ("", "backend_config={{{0}\"a\":{0}1}}"), "metadata": ("", "metadata={{op_name=\"a\" other={{1,{0}2}}}}"),
+    "statistics": ("", "statistics={{visualizing_index=1,{0}stat=2}}"), "origin": ("", "origin={{{{\"a\"{0}}}}}"),
+    "frontend": ("", "frontend_attributes={{a={{1,{0}2}}}}"),
+}
+
+
+@pytest.mark.parametrize("end", ["\r", "\r\n", "\n"])
+@pytest.mark.parametrize("name", KEPT_AS_TEXT)
+def test_ends_of_lines_in_what_is_kept_as_text_are_read_again(name: str, end: str) -> None:
+    header, attribute = (part and ", " + part.format(end) for part in KEPT_AS_TEXT[name])
+    printed = xla_torch.parse_hlo(PROGRAM.format(op=f"negate(p){attribute}").replace("m\n", f"m{header}\n", 1)).to_hlo_text()
+    assert not OBEYED.search(printed)
+    assert "\\015" not in printed
+    assert xla_torch.parse_hlo(printed).to_hlo_text() == printed
+
+
 def test_controls_become_octal() -> None:
     assert without_controls("a\x1b\u202e\tb\n") == "a\\033\\342\\200\\256\tb\n"

@@ -8,6 +8,7 @@ import torch
 from support import oracle
 from xla_torch import dtypes, types
 from xla_torch.dtypes import storage_dtype, torch_dtype
+from xla_torch.hlo.numbers import range_of
 from xla_torch.types import PrimitiveType
 
 ARRAY_TYPES = [t for t in PrimitiveType if t.is_array]
@@ -101,3 +102,23 @@ def test_foreign_names_and_dtypes():
     assert types.complex_part(types.C128) is types.F64
     assert types.complex_part(types.F32) is types.F32
     assert not types.same_type_ignoring_precision(types.S32, types.S64)
+
+
+def every_value(t: PrimitiveType) -> np.ndarray:
+    """All numbers of a type of at most 16 bits."""
+    if not t.is_floating:
+        least, greatest = range_of(t)
+        return np.arange(least, greatest + 1.0)
+    codes = np.arange(1 << t.bits, dtype=np.uint16 if t.bits > 8 else np.uint8)
+    with np.errstate(invalid="ignore"):
+        values = codes.view(t.numpy).astype(np.float64)  # pyright: ignore[reportCallIssue, reportArgumentType]
+    return values[~np.isnan(values)]
+
+
+@pytest.mark.parametrize("target", [t for t in ARRAY_TYPES if t.bits <= 32 and not (t.is_complex or t.is_pred)], ids=str)
+def test_values_are_preserved_where_all_come_back(target):
+    for source in (t for t in ARRAY_TYPES if t.bits <= 16 and t.is_floating <= target.is_floating):
+        values = every_value(source)
+        with np.errstate(all="ignore"):
+            back = values.astype(target.numpy).astype(np.float64) if target.is_floating else np.clip(values, *range_of(target))
+        assert types.preserves_values(source, target) == np.array_equal(back, values), source

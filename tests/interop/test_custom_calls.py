@@ -26,7 +26,7 @@ if HAS_XLA:
 # --------------------------------------------------------------------------------------------- XLA's own
 
 IDENTITIES = ["Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "LayoutConstraint", "MoveToHost", "MoveToDevice",
-              "PinToDevice", "annotate_device_placement", "xla.sdy.FuncResultSharding"]
+              "PinToDevice", "annotate_device_placement", "xla.sdy.FuncResultSharding", "ShardBarrierFrom", "ShardBarrierTo"]
 
 
 @pytest.mark.parametrize("target", IDENTITIES)

@@ -145,6 +145,9 @@ def test_depthwise() -> None:
 
 REFUSED = [
     ({"lhs": "f32[2,3,7]"}, "different numbers of dimensions"),
+    ({"rhs": "s32[5,3,3,3]"}, "lhs and rhs have different element types"),
+    ({"lhs": "s64[2,3,7,8]", "rhs": "f64[5,3,3,3]"}, "different element types"),
+    ({"lhs": "bf16[2,3,7,8]", "rhs": "f16[5,3,3,3]"}, "different element types"),
     ({"feature_group_count": 2}, "input features do not fit the kernel"),
     ({"rhs": "f32[5,4,3,3]"}, "input features do not fit the kernel"),
     ({"feature_group_count": 3, "rhs": "f32[5,1,3,3]"}, "output features cannot be split into feature groups"),

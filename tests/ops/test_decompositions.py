@@ -193,6 +193,9 @@ def test_approx_top_k_of_one_operand() -> None:
 @pytest.mark.parametrize(("given", "what"), [
     ({"top_k": 6}, "top_k is out of range"), ({"reduction_dim": 1}, "dimension is out of range"),
     ({"init_values": []}, "one init value"), ({"recall_target": 1.5}, "recall target"),
+    ({"init_values": [torch.tensor(0.0, dtype=torch.float64)]}, "init value 0 does not fit its operand"),
+    ({"init_values": [torch.tensor(0)]}, "init value 0 does not fit its operand"),
+    ({"init_values": [torch.zeros(1)]}, "init value 0 does not fit its operand"), ({"init_values": [1j]}, "1j"),
 ])
 def test_approx_top_k_refuses(given: dict[str, Any], what: str) -> None:
     arguments: dict[str, Any] = {"init_values": [0.0], "top_k": 2, "reduction_dim": 0} | given

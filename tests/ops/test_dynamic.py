@@ -156,6 +156,8 @@ OWN_WAY: list[tuple[str, Any, str]] = [
      "index_vector_dim=1, slice_sizes={1,1}, operand_batching_dims={0}, start_indices_batching_dims={0}", [-7, 0, 8], _BEYOND),
     ("t = (s32[], f32[8]) tuple(i0, d); v = (s32[], f32[8]) while(t), condition=static_under_three, body=static_step; "
      "x = f32[8] get-tuple-element(v), index=1; f32[] reduce(x, z), dimensions={0}, to_apply=add", 120, "as XLA, where it runs"),
+    ("c = pred[8] compare(p, p), direction=EQ; f32[<=8] select(c, d1, d)", [1, 1, 1, 1, 1], _BEYOND),
+    ("c = pred[<=8] compare(d, d1), direction=GT; f32[<=8] select(c, d1, d)", [1, 1, 1, 1, 1], _BEYOND),
     ("f32[8] clamp(d, p, d)", [1, 2, 3, 4, 5, 0, 0, 0], _BEYOND),
     ("(f32[<=8], f32[8]) sort(d, p), dimensions={0}, to_apply=gt_first", [5, 4, 3, 2, 1], _BEYOND),
     ("c = c64[<=4,6] complex(e, e); t = c64[<=4,6] fft(c), fft_type=FFT, fft_length={6}; r = f32[<=4,6] real(t); "
@@ -255,6 +257,26 @@ def test_sizes_that_differ_are_as_in_xla(row: str, last: bool | int | None, name
     np.testing.assert_allclose(known.ravel(), buffer)
 
 
+STRETCHED = [
+    "a = f32[<=8] subtract(d, m)", "c = pred[<=8] compare(d, m), direction=GE; a = f32[<=8] convert(c)",
+    "a = f32[<=8] map(d, m), dimensions={0}, to_apply=add", "c = f32[<=8] multiply(m, m); a = f32[<=8] add(c, d)",
+    "c = f32[<=8] add(d, m); a = f32[<=8] subtract(d2, c)", "c = f32[<=8] add(d, m); a = f32[<=8] multiply(c, d)",
+    "x = f32[<=4,6] set-dimension-size(q, n), dimensions={0}; y = f32[4,<=6] set-dimension-size(q, k), dimensions={1}; "
+    "v = f32[<=4,<=6] set-dimension-size(x, k), dimensions={1}; o = f32[<=4,<=6] set-dimension-size(y, k), dimensions={0}; "
+    "c = f32[<=4,<=6] multiply(v, o); a = f32[<=4] reduce(c, z), dimensions={1}, to_apply=add",
+]
+
+
+@needs_xla
+@pytest.mark.parametrize(("n", "k"), [(1, 3), (3, 1), (0, 1), (1, 1), (1, 4), (4, 1), (2, 3)])
+@pytest.mark.parametrize("row", STRETCHED)
+def test_a_size_of_one_broadcasts_as_in_xla(row: str, n: int, k: int) -> None:
+    text = hlo("m = f32[<=8] set-dimension-size(p, k), dimensions={0}; d2 = f32[<=8] set-dimension-size(p, i2), dimensions={0}; "
+               f"{row}; t = s32[] get-dimension-size(a), dimensions={{0}}; "
+               "r = f32[] reduce(a, z), dimensions={0}, to_apply=add; (s32[], f32[]) tuple(t, r)")
+    assert_as_xla(text, (P, Q, np.int32(n), np.int32(k)))
+
+
 @needs_xla
 @pytest.mark.parametrize("names", ["d, m", "m, d"])
 def test_products_of_sizes_that_differ(names: str) -> None:
@@ -275,6 +297,9 @@ def test_one_size_is_looked_at_once() -> None:
 WEIGHTS = torch.arange(1.0, 17)
 GRADIENTS: list[tuple[str, str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]]] = [
     ("mixed", "f32[<=8] multiply(d, p)", lambda p, q: p[:5] * p[:5]),
+    ("one element broadcasts", "c = f32[<=8] multiply(d, d1); f32[<=8] multiply(c, d)", lambda p, q: p[:5] * p[:1] * p[:5]),
+    ("one row broadcasts", "r = f32[<=4,6] set-dimension-size(q, i1), dimensions={0}; c = f32[<=4,6] multiply(r, e); "
+     "f32[<=4,6] sine(c)", lambda p, q: (q[:1] * q[:3]).sin()),
     ("declared static", "a = f32[8] multiply(d, p); f32[8] add(a, p)", lambda p, q: p[:5] * p[:5] + p[:5]),
     ("concatenate", "c = f32[<=16] concatenate(d, p), dimensions={0}; f32[<=16] multiply(c, weights)",
      lambda p, q: torch.cat([p[:5], p]) * WEIGHTS[:13]),

@@ -244,6 +244,8 @@ REFUSALS = [
     (lambda: ops.Reshape(_p(2, 3), [7]), "mismatched element counts"),
     (lambda: ops.Collapse(_p(2, 3, 4), [0, 2]), "not a run"),
     (lambda: ops.Collapse(_p(2, 3), [1, 2]), "not a run"),
+    (lambda: ops.Collapse(_p(2, 3), [2]), "not a run"),
+    (lambda: ops.Collapse(_p(2, 3), [-1]), "not a run"),
     (lambda: ops.Transpose(_p(2, 3), [0]), "permutation"),
     (lambda: ops.Transpose(_p(2, 3), [0, 0]), "permutation"),
     (lambda: ops.Rev(_p(2, 3), [0, 0]), "twice"),

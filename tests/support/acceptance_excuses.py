@@ -30,8 +30,6 @@ class Excuse:
 
 
 STRICTER = [
-    Excuse("constant", r"one number for several elements is not a zero", r"\] constant\(",
-           "XLA reads it as the first element, with zeros behind it, which nobody who writes it means"),
     Excuse("send send-done recv recv-done infeed", r"declared shape is not what the operands give", r"token\[\]\)? \w[\w-]*\(",
            "the import makes the shape of a transfer anew from its operands and its other half"),
     Excuse("recv recv-done", r"the result is no triple", r"u32\[\](, \w+\[\])?\) recv\(",

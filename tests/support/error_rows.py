@@ -20,6 +20,7 @@ REGIONS = {
     "of_vectors": "a = f32[2] parameter(0)\n  b = f32[2] parameter(1)\n  ROOT r = f32[2] add(a, b)",
     "less": "a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT r = pred[] compare(a, b), direction=LT",
     "less_s32": "a = s32[] parameter(0)\n  b = s32[] parameter(1)\n  ROOT r = pred[] compare(a, b), direction=LT",
+    "less_s64": "a = s64[] parameter(0)\n  b = s64[] parameter(1)\n  ROOT r = pred[] compare(a, b), direction=LT",
     "less_of_two": "a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  c = s32[] parameter(2)\n  d = s32[] parameter(3)\n"
                    "  ROOT r = pred[] compare(a, b), direction=LT",
     "negative": "a = f32[] parameter(0)\n  ROOT r = f32[] negate(a)",
@@ -358,6 +359,7 @@ ROWS = [  # parameters' shapes, the instruction on them, what the message says i
     ("f32[4], f32[2], f32[]", "f32[4] select-and-scatter(p0, p1, p2), scatter=add_s32", "init value 0 does not fit result 0"),
     ("f32[4], f32[2], s32[]", "f32[4] select-and-scatter(p0, p1, p2)", "init value 0 does not fit result 0 of the reducer"),
     ("f32[4,4], f32[2], f32[]", "f32[4,4] select-and-scatter(p0, p1, p2)", "the window has another number of dimensions than"),
+    ("s64[4], f32[2], f32[]", "s64[4] select-and-scatter(p0, p1, p2), select=less_s64", "the source does not have one element"),
     ("f32[4], s32[2], f32[]", "f32[4] select-and-scatter(p0, p1, p2)", "operand 0 does not fit parameter 1 of the reducer"),
     ("f32[4], f32[1], f32[]", "f32[4] select-and-scatter(p0, p1, p2), window={size=2 stride=2 rhs_dilate=3}",
      "dimension 0 of the window is dilated"),

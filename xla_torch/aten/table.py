@@ -57,7 +57,7 @@ def applied(name: str, builder: Builder, arguments: Mapping[str, Any], defaults:
     is by default, and InternalError where the results are not of the shapes that torch says."""
     asked, unread = WANTED[name], SHOWN[name] | OF_NO_CONSEQUENCE
     for key, value in arguments.items():
-        if key not in asked and key not in unread and not (key in defaults and defaults[key] == value):
+        if key not in asked and key not in unread and not (key in defaults and _equal(defaults[key], value)):
             raise UnsupportedError(f"the argument {key} is not known", subject=name, got=repr(value)[:80],
                                    expected=f"{key} = {defaults.get(key)}")
     given = {**arguments, "builder": builder, "result": expected, "is_plain": is_plain}
@@ -68,6 +68,13 @@ def applied(name: str, builder: Builder, arguments: Mapping[str, Any], defaults:
         if result is not None and shape is not None and not result.shape.compatible(shape):
             raise InternalError(f"result {k} is of another shape than torch's", subject=name, got=result.shape, expected=shape)
     return results
+
+
+def _equal(default: Any, value: Any) -> bool:
+    """Whether an argument is what it is by default, which no op is: comparing with one builds an op."""
+    if isinstance(value, (list, tuple)):
+        return isinstance(default, (list, tuple)) and len(default) == len(value) and all(map(_equal, default, value))
+    return not isinstance(value, XlaOp) and default == value
 
 
 NO_VALUES = frozenset({"_assert_tensor_metadata.default", "_assert_async.msg", "_assert_scalar.default",

@@ -94,6 +94,7 @@ def _made(computation: Region, role: str, forms: Sequence[Form], result: Form | 
         raise InvalidArgument(f"{role} is no function of XlaOps: {error}", got=_described(computation),
                               hint="it is called with XlaOps, which take operators and xla_torch.ops; Python's and torch's "
                                    "functions (max, if, torch.add) do not take them: ops.Max, ops.Select, ops.Add") from error
+    _require_no_answer(role, returned, result)
     return builder.finish(_returned(builder, role, returned, result))
 
 
@@ -133,6 +134,15 @@ def _described(function: Any) -> str:
 
 
 # ------------------------------------------------------------------------------------------- what it returned
+
+
+def _require_no_answer(role: str, value: Any, form: Form | None) -> None:
+    """A function is called once, for all elements and steps: what it answers by itself, as with ``is``, it answers for all."""
+    asked = isinstance(form, Shape) and form.is_array and form.element_type is PRED
+    if isinstance(value, (bool, np.bool_)) or (asked and isinstance(value, (int, float, complex, np.ndarray, np.generic))):
+        raise InvalidArgument(f"{role} answers while the computation is built", got=told(value), expected="an XlaOp",
+                              hint="compare its arguments with operators (==, !=, <, ...) or xla_torch.ops; a constant is "
+                                   "ops.Constant(argument.builder, True)")
 
 
 def _returned(builder: Builder, role: str, value: Any, form: Form | None) -> XlaOp:

@@ -47,6 +47,14 @@ def _listed(replica_groups: Groups) -> bool:
     return bool(replica_groups.groups if isinstance(replica_groups, ReplicaGroups) else replica_groups)
 
 
+def _require_one_type(operands: Sequence[XlaOp], subject: str) -> None:
+    """One computation reduces all operands."""
+    types = {o.element_type for o in operands}
+    if len(types) > 1:
+        raise UnsupportedError("operands of different element types, which one computation reduces", subject=subject,
+                               got=", ".join(sorted(t.text for t in types)), expected="one element type")
+
+
 def _several(operands: Sequence[XlaOp], name: str) -> None:
     if not operands:
         raise UnsupportedError(f"{name} of an empty tuple", subject=name, expected="1 operand or more")
@@ -131,10 +139,7 @@ def AllReduceTuple(operands: Sequence[XlaOp], computation: Region, replica_group
     shape = Shape.tuple([o.shape.without_layout() for o in operands])
     require(shape_with_layout is None or shape_with_layout.compatible(shape),
             "shape_with_layout is not the operands' shape", shape_with_layout, str(shape))
-    types = {o.shape.element_type for o in operands}
-    if len(types) > 1:
-        raise UnsupportedError("AllReduce of different element types", subject="AllReduceTuple",
-                               got=", ".join(sorted(t.text for t in types)), expected="one element type")
+    _require_one_type(operands, "AllReduceTuple")
     attributes = _attributes(replica_groups, channel_id, use_global_device_ids)
     attributes["to_apply"] = reducer(computation, operands[:1])
     return operands[0].builder.add(collective.all_reduce, operands, attributes, shape)
@@ -159,10 +164,12 @@ def ReduceScatter(operand: XlaOp | Sequence[XlaOp], computation: Region, scatter
                   use_global_device_ids: bool | None = None) -> XlaOp:
     """`AllReduce` of an array or tuple, of which each participant keeps its own of `shard_count` blocks along a dimension.
 
-    Raises InvalidArgument where the dimension is out of range or no multiple of the shard count. `layout` has no effect.
+    Raises InvalidArgument where the dimension is out of range or no multiple of the shard count, and UnsupportedError for
+    operands of different element types. `layout` has no effect.
     """
     operands, several = _parts(operand)
     _several(operands, "ReduceScatter")
+    _require_one_type(operands, "ReduceScatter")
     shapes = [_resized(o.shape.without_layout(), scatter_dimension, 1, shard_count) for o in operands]
     attributes = _attributes(replica_groups, channel_id, use_global_device_ids)
     return operands[0].builder.add(collective.reduce_scatter, operands, {

@@ -165,10 +165,15 @@ def ApproxTopK(builder: Builder, operands: Sequence[XlaOp], init_values: Sequenc
     Here the answer is exact: the operands are sorted together by `comparator` (see `Sort`), and all of what is found is what
     was wanted. So `recall_target` is always met, there is nothing left to aggregate (`aggregate_to_topk` and
     `reduction_input_size_override` have no effect), and `init_values`, with which approximate algorithms fill up, are not
-    needed. Raises InvalidArgument for a dimension, count, target or number of init values out of range.
+    needed. Raises InvalidArgument for a dimension, count, target or number of init values out of range, and for an init value
+    that is no scalar of its operand's type.
     """
     operands = list(operands)
     require(0 < len(operands) == len(init_values), "one init value is needed for each operand", len(init_values), len(operands))
+    for k, (operand, given) in enumerate(zip(operands, init_values, strict=True)):
+        init = lift(operand.builder, given, operand)
+        require(init.shape.compatible(Shape(operand.element_type)), f"init value {k} does not fit its operand", init.shape,
+                Shape(operand.element_type))
     shape = operands[0].shape
     require(0 <= reduction_dim < shape.rank, "the dimension is out of range", f"{reduction_dim} for {shape}",
             f"0 to {shape.rank - 1}")

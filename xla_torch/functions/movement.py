@@ -148,10 +148,10 @@ def Collapse(operand: XlaOp, dimensions: Sequence[int]) -> XlaOp:
     ``Collapse(f32[4,2,3], (0, 1))`` is f32[8,3] and ``Collapse(f32[4,2,3], (1, 2))`` is f32[4,6].
     """
     dims, given = list(dimensions), operand.shape
+    _require("Collapse", all(0 <= d < given.rank and d == dims[0] + k for k, d in enumerate(dims)),
+             "the dimensions are not a run of the operand's", got=f"{dims} for {given}", expected="consecutive and ascending")
     if len(dims) <= 1:
         return operand
-    _require("Collapse", dims == list(range(dims[0], dims[0] + len(dims))) and dims[0] >= 0 and dims[-1] < given.rank,
-             "the dimensions are not a run of the operand's", got=f"{dims} for {given}", expected="consecutive and ascending")
     run = given.dimensions[dims[0]:dims[-1] + 1]
     collapsed = UNBOUNDED if UNBOUNDED in run else math.prod(run)
     return Reshape(operand, [*given.dimensions[:dims[0]], collapsed, *given.dimensions[dims[-1] + 1:]])

@@ -91,8 +91,8 @@ def SelectAndScatter(operand: XlaOp, select: Region, window_dimensions: Sequence
     """Combine each source element into the operand's element that its window selects; everything else is the init value.
 
     `select(selected, candidate)` says whether the selected element stays, elements taken in row-major order; `scatter`
-    combines (current, source element). The source has one element for each window. The result has the operand's shape and
-    the source's element type. Raises InvalidArgument for a source of other dimensions and computations of other types.
+    combines (current, source element). The source has one element, of the operand's type, for each window. Raises
+    InvalidArgument for a source of other dimensions or another type, and computations of other types.
     """
     pairs = MakePadding(operand.shape.dimensions, window_dimensions, window_strides, padding)
     return SelectAndScatterWithGeneralPadding(operand, select, window_dimensions, window_strides, pairs, source, init_value,

@@ -395,7 +395,7 @@ class ReplicaGroupsCodec(Codec):
     def parse(self, reader: Reader) -> ReplicaGroups:
         start = reader.skip()
         groups = parse_replica_groups(reader)
-        return ReplicaGroups(groups, reader.text[start:reader.pos])
+        return ReplicaGroups(groups, reader.since(start))
 
     def format(self, value: ReplicaGroups) -> str:
         return value.text or PairsCodec().format(value.groups)
@@ -489,7 +489,7 @@ class RawCodec(Codec):
             elif reader.pos == start or _bare.match(reader.text, reader.pos):
                 reader.match(_bare, "a value")
             else:
-                return reader.text[start:reader.pos]
+                return reader.since(start)
 
     def format(self, value: str) -> str:
         return value
@@ -504,7 +504,7 @@ class ShapesCodec(RawCodec):
     def parse(self, reader: Reader) -> str:
         start = reader.skip()
         reader.listed(reader.shape)
-        return reader.text[start:reader.pos]
+        return reader.since(start)
 
 
 class OperandAliasesCodec(RawCodec):
@@ -513,7 +513,7 @@ class OperandAliasesCodec(RawCodec):
     def parse(self, reader: Reader) -> str:
         start = reader.skip()
         reader.listed(lambda: alias(reader))
-        return reader.text[start:reader.pos]
+        return reader.since(start)
 
 
 def alias(reader: Reader, kinds: Sequence[str] = ()) -> None:

@@ -67,7 +67,7 @@ class MetadataCodec(Codec):
             return value
         if key == "profile_type":
             reader.listed(reader.integer)
-            return reader.text[start:reader.pos]
+            return reader.since(start)
         if reader.looking_at("{"):
             return reader.balanced()
         word = reader.match(_word, "a value").group()
@@ -158,7 +158,7 @@ class StatisticsCodec(RawCodec):
         start = reader.skip()
         if (keys := reader.listed(field)) and keys[0] != "visualizing_index":
             raise reader.error("statistics begin with the index of that which is shown", start, "{visualizing_index=0,stat=1.5}")
-        return reader.text[start:reader.pos]
+        return reader.since(start)
 
 
 class ShardingCodec(Codec):
@@ -183,7 +183,7 @@ class BoolsCodec(RawCodec):
             reader.listed(reader.boolean)
         else:
             reader.boolean()
-        return reader.text[start:reader.pos]
+        return reader.since(start)
 
 
 class BracedBoolsCodec(BoolsCodec):
@@ -205,7 +205,7 @@ class EntryLayoutCodec(RawCodec):
         reader.expect("->", "in a program shape")
         reader.shape()
         reader.expect("}")
-        return reader.text[start:reader.pos]
+        return reader.since(start)
 
 
 class AliasCodec(RawCodec):
@@ -214,7 +214,7 @@ class AliasCodec(RawCodec):
     def parse(self, reader: Reader) -> str:
         start = reader.skip()
         reader.listed(lambda: alias(reader, ("may-alias", "must-alias")))
-        return reader.text[start:reader.pos]
+        return reader.since(start)
 
     @staticmethod
     def results(text: str) -> list[tuple[int, ...]]:
@@ -229,7 +229,7 @@ class DonorCodec(RawCodec):
     def parse(self, reader: Reader) -> str:
         start = reader.skip()
         reader.listed(lambda: aliased(reader))
-        return reader.text[start:reader.pos]
+        return reader.since(start)
 
 
 def _reads_as_dictionary(text: str) -> bool:

@@ -69,14 +69,17 @@ def parse_literal(scanner: Scanner, shape: Shape) -> Literal:
 
 
 def _parse_first(scanner: Scanner, shape: Shape) -> np.ndarray:
-    """One number without braces: XLA takes it for the first element, and zeros for all others. Whoever writes anything but a zero
-    so means something else."""
+    """One number without braces: as in XLA it is the first element, and zeros are all others."""
     start = scanner.skip()
     element = _parse_element(scanner, shape.element_type).reshape(())
-    if shape.element_count > 1 and element != 0:
-        raise scanner.error("one number for several elements is not a zero", start, f"a literal of {shape} in braces",
-                            "XLA would read zeros behind the first element; broadcast a scalar to fill an array")
-    return np.broadcast_to(element, shape.dimensions)
+    if not any(element.tobytes()):
+        return np.broadcast_to(element, shape.dimensions)
+    try:
+        array = np.zeros(shape.dimensions, element.dtype)
+    except MemoryError:
+        raise scanner.error(f"a constant of {shape} is larger than memory is", start) from None
+    array.flat[0] = element
+    return array
 
 
 def _parse_tuple(scanner: Scanner, shape: Shape) -> Literal:

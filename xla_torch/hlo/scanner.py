@@ -32,6 +32,7 @@ _number = re.compile(r"-?(?:(?:[0-9]++(?:\.[0-9]*+)?|(?<=-)\.[0-9]++)(?:[eE][+-]
 _string = re.compile(r""""([^"\\]*+(?:\\.[^"\\]*+)*+)"|'([^'\\]*+(?:\\.[^'\\]*+)*+)'""", re.S)
 _token = re.compile(rf'%?{NAME}|-?[0-9][\w.+\-]*+|"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"?|->|<=|\.\.\.|\S')
 _visible = re.compile(r"\S")
+_line_ends = re.compile(r'\r\n?|"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.S)
 _balance = re.compile(r'[^(){}\[\]"]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^(){}\[\]"]*+)*+', re.S)
 _escape = re.compile(r"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]++)|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.?))", re.S)
 _simple_escapes = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "\\": "\\", "?": "?", "'": "'",
@@ -187,8 +188,13 @@ class Scanner:
             pos += 1
             if not stack:
                 self.pos = pos
-                return text[start:pos]
+                return self.since(start)
             pos = _balance.match(text, pos).end()  # pyright: ignore[reportOptionalMemberAccess]
+
+    def since(self, start: int) -> str:
+        """What stands from `start` to the cursor, to be kept as text: with ends of lines as they are printed."""
+        text = self.text[start:self.pos]
+        return text if "\r" not in text else _line_ends.sub(lambda m: "\n" if m[0][0] == "\r" else m[0], text)
 
     # ---- errors
 

@@ -8,6 +8,7 @@ from typing import Any
 from ..hlo.attributes import ConvDims, ConvolutionDimensionNumbers, Int, Precision, Raw, Window, WindowDimension
 from ..hlo.schema import Trait, op
 from ..shape import UNBOUNDED, Shape
+from ..types import preserves_values
 from .contraction import contraction_type, same_size
 from .shapes import require, require_arrays
 
@@ -19,6 +20,9 @@ def convolution_shape(declared: Shape | None, lhs: Shape, rhs: Shape, *, window:
                       **_: Any) -> Shape:
     """[batch / batch groups, output features, W1 sizes], in the order of the dimension numbers."""
     require_arrays(lhs, rhs)
+    types = lhs.element_type, rhs.element_type
+    require(preserves_values(*types) or preserves_values(*reversed(types)), "lhs and rhs have different element types",
+            f"{lhs} and {rhs}", "one of which holds all values of the other")
     _check_numbers(lhs, rhs, dim_labels)
     spatial = dim_labels.input_spatial_dimensions
     require(len(window) == len(spatial), "the window has another number of dimensions than there are spatial ones",

@@ -63,7 +63,7 @@ def _select_and_scatter_shape(declared: Shape | None, operand: Shape, source: Sh
     check_reducer(scatter, [source], [init_value])
     for d, w in enumerate(window):
         require(w.base_dilation == w.window_dilation == 1, f"dimension {d} of the window is dilated", got=w)
-    positions = window_output(operand, window).with_element_type(source.element_type)
+    positions = window_output(operand, window)
     require(source.compatible(positions), "the source does not have one element for each window", got=source, expected=positions)
     return operand.without_layout()
 

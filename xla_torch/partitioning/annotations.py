@@ -7,7 +7,8 @@ from ..hlo.ir import Instruction, Module
 from ..hlo.mesh_sharding import Mesh, parse_meshes
 
 _SHARDING = "Sharding"
-_ANNOTATIONS = frozenset({_SHARDING, "xla.sdy.FuncResultSharding", "xla.sdy.PropagationBarrier"})
+_ANNOTATIONS = frozenset({_SHARDING, "xla.sdy.FuncResultSharding", "xla.sdy.PropagationBarrier", "ShardBarrierFrom",
+                          "ShardBarrierTo"})
 _ENTERS = frozenset({"SPMDFullToShardShape", "xla.sdy.GlobalToLocalShape"})
 _LEAVES = frozenset({"SPMDShardToFullShape", "xla.sdy.LocalToGlobalShape"})
 

@@ -175,7 +175,8 @@ def dynamic_reduce_window(call: Call) -> XlaOp | Sequence[XlaOp]:
 _MARKS = (
     "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "xla.sdy.FuncResultSharding", "xla.sdy.GlobalToLocalShape",
     "xla.sdy.LocalToGlobalShape", "annotate_device_placement", "MoveToHost", "MoveToDevice", "PinToDevice", "PinToDeviceSram",
-    "Pin", "Unpin", "LayoutConstraint", "AssumeGatherIndicesInBound", "xla.sdy.PropagationBarrier")
+    "Pin", "Unpin", "LayoutConstraint", "AssumeGatherIndicesInBound", "xla.sdy.PropagationBarrier",
+    "ShardBarrierFrom", "ShardBarrierTo")
 
 MEANINGS: dict[str, Meaning] = {
     **dict.fromkeys(_MARKS, identity),

@@ -5,7 +5,7 @@ bound: the static operand then counts only as far as the dynamic one goes. Here 
 and set-dimension-size, which op bodies and gradient rules know:
 
 - where dimensions must agree (elementwise, dot, sort, ...), static operands are cut to the dynamic one's size, and of several
-  dynamic ones that differ at run time the smallest counts, or the last, as in XLA;
+  dynamic ones that differ at run time the smallest counts, or the last, as in XLA; in elementwise ops one of size 1 broadcasts;
 - where positions are counted up to the bound (gather, dynamic-update-slice, scatter, ...), the operand is filled up with
   zeros to its bound, and what has the operand's dimensions is cut to the operand's size again;
 - a result is dynamic where its operands make it so, whatever the program declares; only the entry's result and what a
@@ -26,7 +26,7 @@ from ...hlo.inference import infer_shape
 from ...hlo.ir import Computation, Instruction, reachable
 from ...hlo.regions import Region, has_regions_of_values, is_loop, loop_of, with_regions
 from ...hlo_builder import Builder, XlaOp
-from ...opcodes import dynamic, elementwise
+from ...opcodes import dynamic, elementwise, movement
 from ...shape import UNBOUNDED, Shape
 from ...types import S32
 from ..rewriter import Rewriter, kept_facts
@@ -36,8 +36,9 @@ from .table import RULES, SOURCES
 Place = tuple[int, int]
 """An operand's number and one of its dimensions."""
 
-_Origins = frozenset[tuple[int, int]]
-"""Identities of what a size comes from: an instruction and its dimension, or -1 where the instruction is the size."""
+_Origins = frozenset[Hashable]
+"""Identities of what a size comes from: an instruction and its dimension, or -1 where the instruction is the size; or a set of
+origins, of whose sizes it is the smallest. Several make the size to which they broadcast, so in any order the same."""
 
 
 def settle(computation: Computation) -> Computation:
@@ -127,32 +128,51 @@ class Settler(Rewriter):
             filled = ops.Select(*self.follow([there, filled, other], 1, (0, 2)))
         return filled
 
-    def agree(self, operands: Sequence[XlaOp], groups: Iterable[Sequence[Place]], last: bool = False) -> list[XlaOp]:
+    def agree(self, operands: Sequence[XlaOp], groups: Iterable[Sequence[Place]], last: bool = False,
+              stretch: bool = False) -> list[XlaOp]:
         """The operands, where a group of their dimensions has dynamic ones with one size in all of it: the smallest of the
-        dynamic ones or, if `last`, that of the last one. What then lacks elements is filled up with zeros."""
+        dynamic ones or, if `last`, that of the last one. What then lacks elements is filled up with zeros. With `stretch`, a
+        dynamic dimension that has size 1 when the program runs broadcasts, and the smallest of the others counts."""
         result = list(operands)
         for group in groups:
             found = [(operands[k], d) for k, d in group if bounded(operands[k].shape, d)]
             if not found:
                 continue
-            origins = [self._origins(o.instruction, d) for o, d in found]
-            wanted = origins[-1] if last else frozenset().union(*origins)
-            size = self._smallest(dict(zip(origins, found, strict=True)), wanted)
+            wanted, size = self._common(found, last, stretch)
             for k, d in group:
                 given = operands[k]
-                if not given.shape.dynamic_flags[d] or (
-                        bounded(given.shape, d) and self._origins(given.instruction, d) != wanted):
-                    result[k] = self.builder.add(dynamic.set_dimension_size, [result[k], size], {"dimensions": (d,)})
+                if given.shape.dynamic_flags[d] and (
+                        not bounded(given.shape, d) or self._origins(given.instruction, d) == wanted):
+                    continue
+                if stretch and bounded(given.shape, d):
+                    result[k] = self._stretched(result[k], d)
+                result[k] = self.builder.add(dynamic.set_dimension_size, [result[k], size], {"dimensions": (d,)})
         return result
 
-    def _smallest(self, known: dict[_Origins, tuple[XlaOp, int]], wanted: _Origins) -> XlaOp:
-        """The size with the origins `wanted`, which are those of a known dimension or of several together."""
+    def _common(self, found: Sequence[tuple[XlaOp, int]], last: bool, stretch: bool) -> tuple[_Origins, XlaOp]:
+        """The size that dynamic dimensions come to, and its origins."""
+        origins = [self._origins(o.instruction, d) for o, d in found]
+        known = dict(zip(origins, found, strict=True))
+        wanted = origins[-1] if last else frozenset().union(*origins) if stretch else _smallest(origins)
         if wanted in known:
-            return self.size(*known[wanted])
-        return functools.reduce(ops.Min, (self.size(*place) for place in known.values()))
+            return wanted, self.size(*known[wanted])
+        size = functools.reduce(_broadcast_size if stretch else ops.Min, (self.size(*place) for place in known.values()))
+        self._known_origins[id(size.instruction), -1] = wanted
+        return wanted, size
+
+    def _stretched(self, operand: XlaOp, dimension: int) -> XlaOp:
+        """The operand with a dynamic dimension filled up to its bound: where it has one element there, with that one."""
+        whole, sizes = self.filled(operand, [dimension]), operand.shape.dimensions
+        if sizes[dimension] < 2:
+            return whole
+        bounds = [(0, 1 if d == dimension else n, 1) for d, n in enumerate(sizes)]
+        first = self.builder.add(movement.slice_, [whole], {"slice": tuple(bounds)}, whole.shape.with_dimensions(
+            [limit for _, limit, _ in bounds], whole.shape.dynamic_flags))  # what has a bound of 1 stays dynamic
+        every = ops.BroadcastInDim(first, sizes, range(len(sizes)))
+        return ops.Select(ops.Eq(self.size(operand, dimension), 1), every, whole)
 
     def _origins(self, instruction: Instruction, dimension: int) -> _Origins:
-        """What the size of a dynamic dimension comes from: it is the smallest of these. Equal origins make equal sizes."""
+        """What the size of a dynamic dimension comes from. Equal origins make equal sizes."""
         key = (id(instruction), dimension)
         if key not in self._known_origins:
             source = SOURCES.find(instruction.opcode) if instruction.shape.is_array else None
@@ -165,10 +185,12 @@ class Settler(Rewriter):
         return self._known_origins[key]
 
     def _size_origins(self, size: Instruction) -> _Origins:
+        if (id(size), -1) in self._known_origins:
+            return self._known_origins[id(size), -1]
         if size.opcode == dynamic.get_dimension_size:
             return self._origins(size.operands[0], size.attributes["dimensions"][0])
         if size.opcode == elementwise.minimum:
-            return self._size_origins(size.operands[0]) | self._size_origins(size.operands[1])
+            return _smallest(map(self._size_origins, size.operands))
         return frozenset([(id(size), -1)])
 
     def follow(self, operands: Sequence[XlaOp], leader: int, others: Iterable[int]) -> list[XlaOp]:
@@ -213,6 +235,25 @@ class Settler(Rewriter):
             inside._regions = self._regions
             self._regions[key] = builder.finish(as_op(builder, inside.run(computation, [elements_of(whole)])))
         return self._regions[key]
+
+
+# ------------------------------------------------------------------------------------------------ sizes
+
+
+def _smallest(sizes: Iterable[_Origins]) -> _Origins:
+    """The origins of the smallest of several sizes."""
+    parts: set[Hashable] = set()
+    for size in sizes:
+        (only,) = size if len(size) == 1 else (None,)
+        parts |= only if isinstance(only, frozenset) else {size}
+    (single,) = parts if len(parts) == 1 else (None,)
+    return single if isinstance(single, frozenset) else frozenset([frozenset(parts)])
+
+
+def _broadcast_size(a: XlaOp, b: XlaOp) -> XlaOp:
+    """The size to which two dimensions broadcast: the smaller one, but no 1 where the other is larger."""
+    least = ops.Min(a, b)
+    return ops.Select(ops.Eq(least, 1), ops.Max(a, b), least)
 
 
 # ------------------------------------------------------------------------------------------------ shapes

@@ -31,7 +31,9 @@ def _columns(operands: Sequence[XlaOp], numbers: Iterable[int], without: Iterabl
 
 @RULES.by_trait(Trait.ELEMENTWISE)
 def _elementwise(s: Settler, inst: Instruction, operands: list[XlaOp]) -> Value:
-    return s.again(inst, s.agree(operands, _columns(operands, [k for k, o in enumerate(operands) if o.shape.rank])))
+    """What has size 1 at run time broadcasts. (XLA gives a select that size too, and takes whatever the memory holds there.)"""
+    arrays = [k for k, o in enumerate(operands) if o.shape.rank]
+    return s.again(inst, s.agree(operands, _columns(operands, arrays), stretch=True))
 
 
 @RULES.rule("clamp")
@@ -43,9 +45,13 @@ def _clamp(s: Settler, inst: Instruction, operands: list[XlaOp]) -> Value:
     return s.again(inst, s.agree(operands, _columns(operands, sorted([1, *bounds])), last=True))
 
 
-@RULES.rule("map", "sort")
-def _alike(s: Settler, inst: Instruction, operands: list[XlaOp]) -> Value:
-    """All operands have the same dimensions."""
+@RULES.rule("map")
+def _map(s: Settler, inst: Instruction, operands: list[XlaOp]) -> Value:
+    return s.again(inst, s.agree(operands, _columns(operands, range(len(operands))), stretch=True))
+
+
+@RULES.rule("sort")
+def _sort(s: Settler, inst: Instruction, operands: list[XlaOp]) -> Value:
     return s.again(inst, s.agree(operands, _columns(operands, range(len(operands)))))
 
 
