@@ -94,7 +94,7 @@ class MachineCode:
         self.function: Callable[..., int] | None = None
         self._thread: threading.Thread | None = None
         with contextlib.suppress(OSError, AttributeError):  # not what was written here
-            if _is_private(folder) and _is_whole(self.path):
+            if self.path.exists() and _is_private(folder) and _is_whole(self.path):
                 self.function = _loaded(self.path)
                 os.utime(self.path)
 
