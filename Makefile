@@ -1,4 +1,4 @@
-# One way in for everything: make demo | test | test-slow | oracle | sweep | fuzz | differential | gradients | pages | costs | lint | bench.
+# One way in for everything: make demo | test | test-slow | oracle | sweep | fuzz | differential | gradients | soak | pages | costs | lint | bench.
 #
 # Each target sets up what it needs, once: in the active virtual environment, else in .venv, which is made on first use.
 # `make test PYTHON=/path/to/python` uses that interpreter as it is and installs nothing.
@@ -20,7 +20,7 @@ install := $(PYTHON) -m pip install --quiet --disable-pip-version-check -c const
 # Each pytest worker keeps to one thread; the workers share the cores between them.
 pytest = OMP_NUM_THREADS=1 $(PYTHON) -m pytest -q -n auto --dist worksteal
 
-.PHONY: setup demo test test-slow oracle sweep fuzz differential gradients pages costs lint bench clean
+.PHONY: setup demo test test-slow oracle sweep fuzz differential gradients soak pages costs lint bench clean
 .DEFAULT_GOAL := test
 
 setup: $(full)
@@ -72,6 +72,11 @@ differential: $(full)
 # Gradients of drawn programs against difference quotients.
 gradients: $(full)
 	PYTHONPATH=.:tests OMP_NUM_THREADS=1 $(PYTHON) -m fuzz.gradients --programs $(PROGRAMS) --seed $(SEED)
+
+# Trainings over processes, to one of which something happens, for TIME seconds (an hour, if not said) from number SEED on.
+soak: TIME = 3600
+soak: $(full)
+	PYTHONPATH=.:tests OMP_NUM_THREADS=1 $(PYTHON) -m fuzz.chaos --time $(TIME) --seed $(SEED)
 
 bench: $(full)
 	@for script in tests/benchmarks/*.py; do echo "== $$script"; $(PYTHON) $$script || exit 1; done

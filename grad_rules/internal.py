@@ -59,7 +59,9 @@ def _custom_call(ct: Any, out: Any, operands: tuple[Any, ...], inst: Instruction
         raise DifferentiationError(f"this custom call has no gradient: {refused[0]}", got=custom_call_target, hint=refused[1])
     routine = rule_of(inst) if registered(custom_call_target) is None else None
     if routine is None:
-        return _by_another_call(ct, operands, inst, custom_call_target, wanted)
+        function = registered(custom_call_target)
+        result = _packed(_builder_of(operands, inst), out) if function is not None and function.vjp is not None else None
+        return _by_another_call(ct, operands, inst, custom_call_target, wanted, result)
     return _by_formula(routine, ct, out, operands, inst, custom_call_target, wanted)
 
 
@@ -77,18 +79,18 @@ def _by_formula(routine: RoutineRule, ct: Any, out: Any, operands: tuple[XlaOp, 
 
 
 def _by_another_call(ct: Any, operands: tuple[Any, ...], inst: Instruction, custom_call_target: str,
-                     wanted: tuple[Any, ...]) -> list[Any]:
+                     wanted: tuple[Any, ...], result: XlaOp | None = None) -> list[Any]:
     """The custom call that is the gradient of a target."""
     shapes = [o.shape for o in inst.operands]
-    builder = next(leaf for value, shape in zip(operands, shapes, strict=True) for leaf, _ in tree.leaves(value, shape)).builder
+    builder = _builder_of(operands, inst)
     flags = [[flag for flag, own in tree.leaves(part, shape) if own.element_type.is_differentiable]
              for part, shape in zip(wanted, shapes, strict=True)]
-    if is_vjp_target(custom_call_target) and not any(flags[0]):
+    if is_vjp_target(custom_call_target) and not any(flags[0]) and not any(itertools.chain(*flags[2:])):
         # A gradient is linear in its cotangents: if only they move, it does not matter what they are. So tangents are found.
-        operands = (operands[0], tree.mapped(lambda _, leaf: zeros(leaf), shapes[1], operands[1]))
+        operands = (operands[0], tree.mapped(lambda _, leaf: zeros(leaf), shapes[1], operands[1]), *operands[2:])
     cotangents = [leaf for leaf, _ in tree.arrays(tree.filled(ct, inst.shape), inst.shape)]
     found = CustomCallVjp([_packed(builder, o) for o in operands], cotangents, list(itertools.chain(*flags)),
-                          custom_call_target, str(inst.common.get("backend_config", "")))
+                          custom_call_target, str(inst.common.get("backend_config", "")), result)
     parts = iter([GetTupleElement(found, k) for k in range(len(found.shape.tuple_shapes))])
     return [tree.mapped(lambda own, flag: next(parts) if flag and own.element_type.is_differentiable else None, shape, part)
             for part, shape in zip(wanted, shapes, strict=True)]
@@ -97,6 +99,10 @@ def _by_another_call(ct: Any, operands: tuple[Any, ...], inst: Instruction, cust
 def _whole(out: Any, ct: Any, shape: Shape) -> Any:
     """The cotangent of a result with zeros where there is none."""
     return tree.mapped(lambda _, o, c: zeros(o) if c is None else c, shape, out, tree.filled(ct, shape))
+
+
+def _builder_of(operands: tuple[Any, ...], inst: Instruction) -> Builder:
+    return next(leaf for value, o in zip(operands, inst.operands, strict=True) for leaf, _ in tree.leaves(value, o.shape)).builder
 
 
 def _packed(builder: Builder, value: Any) -> XlaOp:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from .computation import fits, require_in_range, tensor_from_numpy
-from .dtypes import torch_dtype, type_from_torch
+from .dtypes import in_memory, torch_dtype, type_from_torch
 from .errors import InvalidArgument
 from .hlo.numbers import constant_of
 from .shape import Shape
@@ -47,7 +47,7 @@ def tensor_of(value: Any, shape: Shape, what: Callable[[], str], device: torch.d
 
 
 def _of_tensor(tensor: torch.Tensor, shape: Shape, what: Callable[[], str], narrow: bool) -> torch.Tensor:
-    wanted = torch_dtype(shape.element_type)
+    wanted, tensor = torch_dtype(shape.element_type), in_memory(tensor, what)
     if not fits(tensor.shape, shape):
         raise _refused("has another shape", tensor, shape, what)
     if tensor.dtype is wanted:

@@ -21,7 +21,7 @@ import torch
 
 from . import torch_private
 from .computation import XlaComputation
-from .dtypes import type_from_torch
+from .dtypes import in_memory, is_in_memory, type_from_torch
 from .errors import InvalidArgument
 from .functions._documented import run_at_once_with
 from .hlo.ir import Module, Token
@@ -46,6 +46,7 @@ class XlaBuilder(Builder):
 
 def run_at_once(build: Callable[..., Any], name: str, args: Sequence[Any], kwargs: dict[str, Any],
                  values: Sequence[torch.Tensor | Token]) -> Any:
+    values = [v if isinstance(v, Token) else in_memory(v, lambda n=n: f"tensor {n}", name) for n, v in enumerate(values)]
     specs = tuple(None if isinstance(v, Token) else (tuple(v.shape), v.dtype) for v in values)
     marks = iter(range(len(values)))
     frozen = (_freeze(tuple(args), marks), _freeze(tuple(kwargs.items()), marks))
@@ -80,9 +81,9 @@ def run_ready(build: Callable[..., Any], args: Sequence[Any]) -> torch.Tensor | 
         return None
     try:
         run = _ready.get((build, *map(_facts, args)))
-    except (AttributeError, TypeError):  # something else than a tensor, or of unknown size
+    except (AttributeError, TypeError, RuntimeError):  # something else than a tensor, of unknown size, or a nested one
         return None
-    if run is None or torch_private.does_more_than_compute():
+    if run is None or torch_private.does_more_than_compute() or not all(map(is_in_memory, args)):
         return None
     return run(*args)[0]
 

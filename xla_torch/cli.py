@@ -34,7 +34,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from . import distributed, progress, weights
+from . import distributed, progress, tuning, weights
 from .arguments import as_written
 from .computation import XlaComputation
 from .debug.recording import replay
@@ -178,7 +178,7 @@ def _of_sizes(options: argparse.Namespace, computation: XlaComputation) -> XlaCo
         return computation
     if options.args is None:
         return unknown.at(options.sizes)
-    return unknown.specialised(*_arguments(options, unknown, int(os.environ.get("RANK", "0"))))
+    return unknown.specialised(*_arguments(options, unknown, tuning.environment("RANK", int, 0, "a number")))
 
 
 def _code(options: argparse.Namespace) -> None:
@@ -257,7 +257,7 @@ def _run_as(options: argparse.Namespace, computation: XlaComputation, session: d
 def _joined(options: argparse.Namespace, computation: XlaComputation) -> Iterator[distributed.Processes]:
     """Take part in the program with the other processes that torchrun has started."""
     if options.device == "cuda":
-        options.device = f"cuda:{int(os.environ['LOCAL_RANK']) % max(1, torch.cuda.device_count())}"
+        options.device = f"cuda:{tuning.environment('LOCAL_RANK', int, 0, 'a number') % max(1, torch.cuda.device_count())}"
     on_cuda = _device(options.device).type == "cuda"
     if on_cuda:
         torch.cuda.set_device(options.device)

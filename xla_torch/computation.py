@@ -14,7 +14,7 @@ import torch
 import torch.fx
 
 from .autodiff.options import GradientOptions
-from .dtypes import torch_dtype, type_from_torch
+from .dtypes import in_memory, is_in_memory, torch_dtype, type_from_torch
 from .errors import DeviceError, InvalidArgument
 from .front import parse_module, print_module, verify
 from .hlo.derivatives import Lost, Stored
@@ -230,6 +230,8 @@ class XlaComputation:
         for number, (tensor, (dims, dtype, shape)) in enumerate(zip(tensors, self._accepts, strict=True)):
             if not isinstance(tensor, torch.Tensor):
                 tensors[number] = tensor = self._tensor(tensor, number, shape, tensors)
+            elif not is_in_memory(tensor):
+                tensors[number] = tensor = in_memory(tensor, lambda number=number: f"argument {number}", self.name)
             if tensor.dtype is not dtype or (tensor.shape != dims and not fits(tensor.shape, shape)):
                 raise self._wrong_argument(tensor, number, shape)
 

@@ -16,8 +16,9 @@ def register_custom_call(target: str, function: Callable[..., Any] | int, vjp: C
 
     It gets the operands as tensors (a tuple operand as a tuple) and returns a tensor, or a tuple for a tuple result. If it has
     a keyword-only parameter ``call``, it gets the `CustomCall` there. Gradients come from ``vjp(cotangent, result, *operands)``,
-    which returns one cotangent (or None) for each operand; without `vjp` from torch's autograd through `function`. What that
-    cannot follow, because `function` detaches an operand or leaves torch, is an ExecutionError where a gradient is wanted.
+    which returns one cotangent (or None) for each operand, of a single operand just that; `function` does not run again for it.
+    Without `vjp` they come from torch's autograd through `function`. What that cannot follow, because `function` detaches an
+    operand or leaves torch, is an ExecutionError where a gradient is wanted.
 
     A call that a program does not mark with custom_call_has_side_effect is left out where its result is not used, as in XLA.
 

@@ -8,6 +8,8 @@ as float32 values that lie on the narrow grid; where a format has several NaNs, 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 from .errors import InvalidArgument
@@ -76,3 +78,26 @@ def _of(table: dict[PrimitiveType, torch.dtype], element_type: PrimitiveType) ->
 def type_from_torch(dtype: torch.dtype) -> PrimitiveType | None:
     """The type that a torch dtype stands for, or None. `torch.int8` is S8, never a narrower type."""
     return _TYPES.get(dtype)
+
+
+def is_in_memory(tensor: torch.Tensor) -> bool:
+    """Whether a tensor's memory holds its elements at strides: kernels go by memory."""
+    return tensor.layout is torch.strided and not (tensor.is_neg() or tensor.is_conj() or tensor.is_nested)
+
+
+def in_memory(tensor: torch.Tensor, what: Callable[[], str], subject: str = "") -> torch.Tensor:
+    """The tensor with its elements in memory: one that stands for the negative or the conjugate of what is there
+    (`z.conj().imag`) is computed. Raises InvalidArgument for sparse, nested and other tensors of forms of their own, which `what`
+    names."""
+    if is_in_memory(tensor):
+        return tensor
+    if tensor.is_nested or tensor.layout is not torch.strided:
+        kind = "nested" if tensor.is_nested else "sparse" if "sparse" in str(tensor.layout) else "opaque"
+        raise InvalidArgument(f"{what()} is of {kind} form", subject=subject, got=f"layout {tensor.layout}, {tensor.dtype}",
+                              expected="a dense tensor, at strides (torch.strided)", hint=_DENSE[kind])
+    return tensor.resolve_neg().resolve_conj()
+
+
+_DENSE = {"nested": "torch.nested.to_padded_tensor(tensor, 0.0), and the program takes the lengths as well",
+          "sparse": "tensor.to_dense(); sparse products are custom calls in XLA, on values and indices",
+          "opaque": "tensor.to_dense()"}

@@ -10,7 +10,6 @@ import dataclasses
 import functools
 import itertools
 import math
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -23,6 +22,7 @@ from .autodiff.options import GradientOptions
 from .computation import XlaComputation
 from .dtypes import torch_dtype, type_from_torch
 from .errors import HloSyntaxError, InvalidArgument, XlaError
+from .forks import Lock, cached_property
 from .hlo.derivatives import Derivatives, Lost
 from .hlo.ir import Computation
 from .lowering import numerics
@@ -77,7 +77,7 @@ class PolymorphicComputation(XlaComputation):
         self._name = name
         self._values_of_rank = -1  # the highest rank of arguments whose values make sizes
         self._computation = functools.lru_cache(maxsize=KEPT)(self._make)
-        self._lock = threading.RLock()
+        self._lock = Lock()
         self._generals: list[General] = []
         self._refused = 0
 
@@ -169,7 +169,7 @@ class PolymorphicComputation(XlaComputation):
 
     # ---- sizes
 
-    @functools.cached_property
+    @cached_property
     def symbols(self) -> Symbols:
         """What the unknown sizes of the arguments are called."""
         return symbols_of(functions_of(self._source.operation), self._source.entry)
@@ -197,11 +197,11 @@ class PolymorphicComputation(XlaComputation):
                               got=f"at {first}: {refused}", hint="where the program fits other sizes, say them, as in at(b=4)"
                               ) from refused
 
-    @functools.cached_property
+    @cached_property
     def _sample(self) -> dict[str, int]:
         return self._sizes({})
 
-    @functools.cached_property
+    @cached_property
     def _signature(self) -> tuple[ProgramShape, str]:
         """The program's shape with unknown sizes, and as text with their names."""
         points = self._points()
@@ -351,7 +351,7 @@ class _Member(XlaComputation):
         self._shape = general.shape(names)
         self._check_for(self._shape)
 
-    @functools.cached_property
+    @cached_property
     def program(self) -> Any:
         return self._alone().program
 
@@ -410,7 +410,7 @@ class _Derived(PolymorphicComputation):
         self._inner, self._step = inner, step
         self._start(f"{getattr(step.function, '__name__', 'derived').strip('_')}_{inner.name}")
 
-    @functools.cached_property
+    @cached_property
     def symbols(self) -> Symbols:
         return self._inner.symbols
 
@@ -418,7 +418,7 @@ class _Derived(PolymorphicComputation):
     def program_shape(self) -> ProgramShape:
         return self._signature[0]
 
-    @functools.cached_property
+    @cached_property
     def argument_count(self) -> int:
         return len(self.program_shape.parameters)
 
@@ -450,7 +450,7 @@ class _Derived(PolymorphicComputation):
     def _at(self, names: Names) -> XlaComputation:
         return self._kept(tuple(sorted(names.items())))
 
-    @functools.cached_property
+    @cached_property
     def _kept(self) -> Callable[[tuple[tuple[str, int], ...]], XlaComputation]:
         return functools.lru_cache(maxsize=KEPT)(lambda names: self._step(self._inner._at(dict(names))))
 

@@ -12,11 +12,11 @@ import itertools
 import math
 import re
 from collections.abc import Hashable, Iterator, Sequence
-from functools import cached_property
 from typing import Any
 
 from . import tuning
 from .errors import HloSyntaxError, InvalidArgument, LimitError
+from .forks import cached_property
 from .sizes import Size, index_of, unnamed
 from .types import BUFFER, OPAQUE_TYPE, TOKEN, TUPLE, PrimitiveType, require_element_type, type_from_text
 

@@ -13,7 +13,7 @@ import torch.fx
 from .arguments import tensor_of
 from .autodiff.options import GradientOptions
 from .computation import XlaComputation
-from .dtypes import torch_dtype
+from .dtypes import is_in_memory, torch_dtype
 from .errors import DifferentiationError, InvalidArgument
 from .hlo.tree import arrays
 from .interop.jax import key_data
@@ -77,12 +77,8 @@ class JaxFunction(XlaComputation):
 
     def _fit(self, args: Sequence[Any]) -> bool:
         """Whether arguments are tensors as the program takes them, so that nothing is to be done with them."""
-        if len(args) != len(self._accepts):
-            return False
-        for leaf, (dimensions, dtype, _) in zip(args, self._accepts, strict=True):
-            if not isinstance(leaf, torch.Tensor) or leaf.dtype is not dtype or leaf.shape != dimensions:
-                return False
-        return True
+        return len(args) == len(self._accepts) and all(
+            _is_as(leaf, dimensions, dtype) for leaf, (dimensions, dtype, _) in zip(args, self._accepts, strict=True))
 
     def tensors(self, *args: Any, **kwargs: Any) -> list[torch.Tensor]:
         """The arguments of a call as the program takes them."""
@@ -92,8 +88,7 @@ class JaxFunction(XlaComputation):
         given: list[Any] = [None] * len(leaves)
         for number, (leaf, place) in enumerate(zip(leaves, self.places, strict=True)):
             dimensions, dtype, shape = self._accepts[place]
-            fits = isinstance(leaf, torch.Tensor) and leaf.dtype is dtype and leaf.shape == dimensions
-            given[place] = leaf if fits else self._tensor(leaf, number, place, shape, device)
+            given[place] = leaf if _is_as(leaf, dimensions, dtype) else self._tensor(leaf, number, place, shape, device)
         return given
 
     def _tensor(self, leaf: Any, number: int, place: int, shape: Shape, device: torch.device | None) -> torch.Tensor:
@@ -208,3 +203,8 @@ class JaxFunction(XlaComputation):
         places = [*self.places[:first], *range(last, last + count), *self.places[first:]]
         positional = Structure(by_place.kind, (*by_place.children, *added))
         return Structure(self.in_tree.kind, (positional, by_name)), places
+
+
+def _is_as(leaf: Any, dimensions: Sequence[int], dtype: torch.dtype) -> bool:
+    """Whether a leaf is a tensor as the program takes it."""
+    return isinstance(leaf, torch.Tensor) and leaf.dtype is dtype and is_in_memory(leaf) and leaf.shape == dimensions

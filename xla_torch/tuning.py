@@ -6,7 +6,33 @@ of a server's CPU with other load on it: their ratios count.
 
 from __future__ import annotations
 
+import math
 import os
+import warnings
+from collections.abc import Callable
+from typing import TypeVar
+
+_T = TypeVar("_T")
+
+
+def environment(name: str, read: Callable[[str], _T], default: _T, expected: str) -> _T:
+    """What a variable of the environment says: the default where it is not set, is empty, or, with a warning, where `read` raises
+    ValueError for it."""
+    text = os.environ.get(name, "")
+    try:
+        return read(text) if text.strip() else default
+    except ValueError:
+        warnings.warn(f"{name}={text[:80]!r} in the environment is not {expected}, and is left out of account", RuntimeWarning,
+                      stacklevel=3)
+        return default
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if math.isnan(seconds) or seconds < 0:
+        raise ValueError(text)
+    return seconds
+
 
 # ------------------------------------------------------------------------------------------- exchanges between participants
 
@@ -174,7 +200,7 @@ ONEDNN_FEW_COLUMNS_FROM = 1 << 19
 
 # ------------------------------------------------------------------------------------------- native loops
 
-NATIVE_AFTER = float(os.environ.get("XLA_TORCH_NATIVE_AFTER", "0.005"))
+NATIVE_AFTER = environment("XLA_TORCH_NATIVE_AFTER", _seconds, 0.005, "a number of seconds, 0 or more (or inf)")
 """Seconds that a loop's steps take in torch, or will by their number, before it is compiled beside them; ``inf`` keeps loops in
 torch, and with ``0`` they wait for their code before the first step. A tenth of what compiling takes of another core (38 ms for
 Newton's method on a vector, 64 for a Kalman filter, 30 of them whatever the source is): whoever runs a loop so long once is

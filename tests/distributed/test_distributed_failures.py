@@ -178,8 +178,9 @@ def test_a_killed_process_ends_the_others(n: int, begun: bool) -> None:
 # ------------------------------------------------------------------------------------------- stopped
 
 
-def stops(n: int, victim: bool, in_the_middle: bool, timeout: float) -> tuple[str, int]:
-    """In a process: as `fails`. The victim stops before its second exchange or, with the data on their way, in it."""
+def stops(n: int, victim: bool, in_the_middle: bool, timeout: float) -> tuple[str, str, int]:
+    """In a process: as `fails`, with the error's class. The victim stops before its second exchange or, with the data on their
+    way, in it."""
     text = text_of(f"f32[{n}] all-reduce(p), to_apply=f, replica_groups={{}}, channel_id=3", f"f32[{n}]")
     program = xla_torch.parse_hlo(text)
     before = threading.active_count()
@@ -199,8 +200,8 @@ def stops(n: int, victim: bool, in_the_middle: bool, timeout: float) -> tuple[st
                 program(torch.ones(n))
                 program(torch.ones(n))  # what the others gave before they failed is there for the victim
         except Exception as error:
-            return str(error), threading.active_count() - before
-    return "", threading.active_count() - before
+            return type(error).__name__, str(error), threading.active_count() - before
+    return "", "", threading.active_count() - before
 
 
 @pytest.mark.parametrize(("n", "in_the_middle"), [
@@ -214,12 +215,14 @@ def test_a_stopped_process_is_named(n: int, in_the_middle: bool) -> None:
         three.start(stops, [(n, k == 1, in_the_middle, 3.0) for k in range(3)])
         outcomes = [three.outcome(0), three.outcome(2)]
         os.kill(three.processes[1].pid, signal.SIGCONT)
-        for _, (message, threads) in outcomes:
+        for _, (kind, message, threads) in outcomes:
+            assert kind == "Aborted", "also where it was found out"
             assert message.startswith("all-reduce (%r), channel 3: ")
             assert "participants [1]" in message
             assert ("no answer from participants [1]" in message) == in_the_middle
             assert threads == 0
-        _, (message, threads) = three.outcome(1)
+        _, (kind, message, threads) = three.outcome(1)
+        assert kind == "Aborted"
         assert message
         assert threads == 0
     assert all(not process.is_alive() for process in three.processes)

@@ -253,3 +253,56 @@ def test_functions_get_their_configuration_parsed(written: str, opaque: str, con
     register_custom_call("configured", function)
     call("configured", "f32[2]", {"f32[2]": torch.zeros(2)}, written)
     assert seen == [(opaque, config, "f32[2]", ["f32[2]"])]
+
+
+COUNTED = """HloModule m
+ENTRY e {
+  x = f64[3] parameter(0)
+  y = f64[3] negate(x)
+  c = f64[3] custom-call(y), custom_call_target="counted"
+  ROOT r = f64[3] multiply(c, c)
+}"""
+
+
+@pytest.mark.usefixtures("registered")
+@pytest.mark.parametrize("form", ["a tensor", "a tuple", "a list"])
+def test_a_function_with_a_vjp_runs_once_a_step(form: str) -> None:
+    """The way back has the result from the way there. One cotangent may be returned as it is."""
+    calls: list[str] = []
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        calls.append("function")
+        return torch.exp(x)
+
+    def rule(ct: torch.Tensor, out: torch.Tensor, x: torch.Tensor) -> Any:
+        calls.append("vjp")
+        return {"a tensor": ct * out, "a tuple": (ct * out,), "a list": [ct * out]}[form]
+
+    register_custom_call("counted", run, vjp=rule)
+    program = xla_torch.parse_hlo(COUNTED)
+    for _ in range(2):
+        x = torch.tensor([0.5, -1, 2], dtype=torch.float64, requires_grad=True)
+        calls.clear()
+        program(x).sum().backward()
+        assert calls == ["function", "vjp"]
+        torch.testing.assert_close(x.grad, -2 * torch.exp(-2 * x.detach()))
+    assert torch.autograd.gradgradcheck(program, (x,))
+    tangent = torch.tensor([1.0, -2, 3], dtype=torch.float64)
+    out, moved = xla_torch.jvp(program)(x.detach(), tangent)
+    torch.testing.assert_close(moved, -2 * out * tangent)
+
+
+@pytest.mark.usefixtures("registered")
+@pytest.mark.parametrize(("found", "words"), [(2.0, "something else than cotangents"), (None, ""), ((None,), ""),
+                                              (torch.ones(2), "another shape"), ((), "another number")])
+def test_what_a_vjp_may_return(found: Any, words: str) -> None:
+    register_custom_call("counted", torch.exp, vjp=lambda ct, out, x: found)
+    x = torch.ones(3, dtype=torch.float64, requires_grad=True)
+    result = xla_torch.parse_hlo(COUNTED)(x).sum()
+    if words:
+        with pytest.raises(xla_torch.errors.ExecutionError, match=words):
+            result.backward()
+    else:
+        result.backward()
+        assert x.grad is not None
+        assert not x.grad.any()

@@ -6,12 +6,12 @@ linear in the cotangents, and its transpose takes tangents to tangents.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from grad_rules._calculus import conj, full
 
+from ..forks import cached_property
 from ..hlo.derivatives import Mask, Pullback, Pushforward, Stored, bringing, brings
 from ..hlo.ir import Computation
 from ..hlo_builder import Builder, XlaOp
@@ -38,7 +38,7 @@ class GivenPullback:
     rules = ("what jax.export wrote",)
     """The file does not name them."""
 
-    @functools.cached_property
+    @cached_property
     def _back(self) -> Computation:
         return self._given()
 

@@ -20,6 +20,7 @@ from ..analysis.cost import instruction_cost
 from ..analysis.cost_rules import Cost
 from ..computation import XlaComputation, require_computation
 from ..errors import InvalidArgument
+from ..forks import Lock
 from ..hlo.ir import Instruction
 from ..hlo.regions import has_regions_of_values
 from .observing import observed
@@ -80,7 +81,7 @@ class _Clock:
         self.left_out = 0
         self._spans: dict[int, list[tuple[float, float]]] = {}
         self._costs: dict[int, Cost] = {}
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def see(self, step: Step) -> None:
         """Note a step, and how long the noting itself took."""

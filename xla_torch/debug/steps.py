@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..forks import cached_property
 from ..hlo.ir import Instruction, Token
 from ..hlo.printer import PrintOptions, print_instruction
 from ..hlo.tree import arrays, mapped
@@ -94,17 +94,17 @@ class Step:
         """The instruction as a line of HLO text."""
         return print_instruction(self.instruction, PrintOptions(elide_above=16))
 
-    @functools.cached_property
+    @cached_property
     def value(self) -> Any:
         """The value, as the program would return it: a tensor, or a tuple for a tuple; None for tokens and growing stacks."""
         return outside(self.runner, self.made, self.instruction.shape)
 
-    @functools.cached_property
+    @cached_property
     def operands(self) -> tuple[Any, ...]:
         """The operands' values, in the same form."""
         return tuple(outside(self.runner, v, i.shape) for v, i in zip(self.given, self.instruction.operands, strict=True))
 
-    @functools.cached_property
+    @cached_property
     def statistics(self) -> list[Statistics]:
         """What each array of the value holds."""
         return [Statistics.of(t) for t, _ in arrays(self.value, self.instruction.shape) if t is not None]

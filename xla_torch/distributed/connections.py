@@ -15,6 +15,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from .. import tuning
 from ..errors import ExecutionError
 
 _HELLO = struct.Struct("!16sI")
@@ -59,7 +60,8 @@ def _connect(store: Any, rank: int, size: int, timeout: float, sockets: dict[int
 
 def _token(said: bytes) -> bytes:
     """What the processes of the session know: what the store says, and where users set one, a secret that it does not know."""
-    return hashlib.sha256(bytes.fromhex(said.decode()) + os.environ.get("XLA_TORCH_SECRET", "").encode()).digest()[:16]
+    secret = tuning.environment("XLA_TORCH_SECRET", str, "", "a text")
+    return hashlib.sha256(bytes.fromhex(said.decode()) + secret.encode()).digest()[:16]
 
 
 def _accept(listener: socket.socket, expected: set[int], token: bytes, timeout: float, sockets: dict[int, socket.socket]) -> None:

@@ -33,7 +33,7 @@ class Failures:
     def report(self, number: int, error: BaseException) -> None:
         """A participant of this process has failed: end the waiting of all others."""
         self._rendezvous.fail(number, error)
-        if isinstance(error, Aborted):
+        if isinstance(error, Aborted) and error.is_told:
             return
         story = {f: str(getattr(error, f)) for f in _FIELDS} if isinstance(error, ExecutionError) else {}
         self._control_plane.broadcast_failure(
@@ -66,7 +66,7 @@ class Failures:
         self._control_plane.poll()
         self.check()
 
-    def broken(self, error: RuntimeError, members: Sequence[int] = ()) -> ExecutionError:
+    def broken(self, error: RuntimeError, members: Sequence[int] = ()) -> Aborted:
         """The error where a connection of these members, or of all, broke. Raises what is known in a moment of whose it was."""
         end = time.monotonic() + _CLARIFIES
         while time.monotonic() < end:
@@ -74,10 +74,10 @@ class Failures:
             time.sleep(0.02)
         return self.unfinished("an operation of torch.distributed failed", error, members)
 
-    def unfinished(self, what: str, error: RuntimeError, members: Sequence[int]) -> ExecutionError:
+    def unfinished(self, what: str, error: RuntimeError, members: Sequence[int]) -> Aborted:
         """The error that names who of the members, or of all, is connected but not there: a process that was stopped or hangs.
         Raises what is known by now of a failure."""
         silent = self._placement.numbers_on(self._control_plane.silent(tuning.ANSWER_TIMEOUT))
         self.poll()
         named = sorted(set(members or silent).intersection(silent))
-        return ExecutionError(what, got=f"no answer from participants {named}" if named else str(error).partition("\n")[0])
+        return Aborted.found_here(what, got=f"no answer from participants {named}" if named else str(error).partition("\n")[0])

@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 
 from .. import torch_private, tuning
-from ..errors import ExecutionError
+from ..participants.exchange import Aborted
 from .backend import Backend
 from .control_plane import ControlPlane
 from .failures import Failures
@@ -47,7 +47,7 @@ class _ControlPlaneStore(dist.Store):
 
         value = self._control_plane.wait_for(ready, self._seconds)
         if value is None:
-            raise ExecutionError(f"a process of the group was not there within {self._seconds:g} seconds")
+            raise Aborted.found_here(f"a process of the group was not there within {self._seconds:g} seconds")
         return value
 
     def wait(self, keys: Sequence[str], timeout: datetime.timedelta | None = None) -> None:
@@ -123,8 +123,8 @@ class ProcessGroups:
             return self._connected(members, place, kind, store)
         except RuntimeError as error:
             self._failures.poll()
-            raise ExecutionError(f"torch.distributed made no process group of participants {list(members)}",
-                                 got=str(error).partition("\n")[0]) from None
+            raise Aborted.found_here(f"torch.distributed made no process group of participants {list(members)}",
+                                     got=str(error).partition("\n")[0]) from None
 
     def _connected(self, members: tuple[int, ...], place: int, kind: str, own: _ControlPlaneStore) -> Any:
         store = dist.PrefixStore(_prefix(members, kind), own)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InvalidArgument, XlaError
+from ..forks import cached_property
 from ..hlo_builder import Builder, XlaOp, tensor_beside
 from ..types import PrimitiveType, require_element_type
 from ._kinds import Kind, Refused, hint_for, kind_of, told
@@ -80,13 +81,13 @@ class Door:
         self.open_end = any(p.kind is p.VAR_POSITIONAL for p in parameters.values())
         self.open_names = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
-    @functools.cached_property
+    @cached_property
     def kinds(self) -> dict[str, Kind]:
         """What each parameter takes. Found when the function is first called: annotations name what is imported later."""
         hints = typing.get_type_hints(self.function)
         return {name: kind_of(hints.get(name, Any)) for name in self.named}
 
-    @functools.cached_property
+    @cached_property
     def _takes(self) -> list[Callable[[Any], Any]]:
         return [self.kinds[name].take for name in self.positional]
 

@@ -122,14 +122,15 @@ def _aliasing(pairs: Aliasing) -> str:
 
 @documented
 def CustomCallVjp(operands: Sequence[XlaOp], cotangents: Sequence[XlaOp | None], wanted: Sequence[bool], target: str,
-                  opaque: str | bytes = "") -> XlaOp:
+                  opaque: str | bytes = "", result: XlaOp | None = None) -> XlaOp:
     """The cotangents of a custom call's floating and complex operand arrays, of those that `wanted` flags, as a tuple;
-    `cotangents` are of all arrays in its result, in order, None for zero. This is the custom call that gradients of custom
-    calls are made of."""
+    `cotangents` are of all arrays in its result, in order, None for zero. With the `result` a registered ``vjp`` needs not have
+    the function run again. This is the custom call that gradients of custom calls are made of."""
     builder = operands[0].builder
     shapes = [leaf.without_layout() for o in operands for leaf in o.shape.leaves() if leaf.element_type.is_differentiable]
     given = [builder.add(control.tuple_, []) if ct is None else ct for ct in cotangents]
-    return builder.add(internal.custom_call, [builder.add(control.tuple_, operands), builder.add(control.tuple_, given)],
+    known = [] if result is None else [result]
+    return builder.add(internal.custom_call, [builder.add(control.tuple_, operands), builder.add(control.tuple_, given), *known],
                        {"custom_call_target": vjp_target(target, wanted)},
                        Shape.tuple([s for s, flag in zip(shapes, wanted, strict=True) if flag]),
                        common={"backend_config": opaque} if opaque else None)

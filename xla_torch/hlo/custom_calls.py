@@ -8,11 +8,11 @@ The functions of the first two tables are opaque here; `lowering/custom_calls.py
 from __future__ import annotations
 
 import dataclasses
-import functools
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..forks import cached_property
 from ..shape import Shape
 from .backend_config import parse_config
 from .ir import Instruction
@@ -32,7 +32,7 @@ class CustomCall:
         """The configuration as the bytes that the program has."""
         return self.opaque.encode("utf-8", "surrogateescape")
 
-    @functools.cached_property
+    @cached_property
     def config(self) -> dict[str, Any]:
         """The configuration as a dict: of JSON, or of MLIR attributes (``{uplo = 76 : ui8}``); empty for other text."""
         return parse_config(self.opaque)

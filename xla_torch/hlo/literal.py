@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from ..errors import InvalidArgument
+from ..forks import cached_property
 from ..shape import Shape
 from ..sizes import Size
 from ..types import type_from_numpy

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from ..errors import DifferentiationError, InternalError, XlaError
+from ..forks import Lock
 from ..hlo.derivatives import Mask, Pullback, Pushforward, Stored, bringing
 from ..hlo.ir import Computation
 from .bindings import jax, jax_core
@@ -38,7 +38,7 @@ class JaxDerivatives:
 
     def __init__(self, name: str, jaxpr: Any, convert: Convert, orders: int = 1):
         self.name, self.rules, self._orders = name, lost_rules(jaxpr), orders
-        self._jaxpr, self._convert, self._lock = jaxpr, convert, threading.RLock()
+        self._jaxpr, self._convert, self._lock = jaxpr, convert, Lock()
         self._pullbacks: dict[tuple[Mask, Mask], Pullback | None] = {}
         self._pushforwards: dict[Mask, Pushforward | None] = {}
 
@@ -147,7 +147,7 @@ class JaxDerivatives:
             return {"name": self.name, "rules": self.rules, "pullbacks": pullbacks, "pushforwards": pushforwards}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.name, self.rules, self._orders, self._lock = state["name"], state["rules"], 0, threading.RLock()
+        self.name, self.rules, self._orders, self._lock = state["name"], state["rules"], 0, Lock()
         self._jaxpr, self._convert = None, _no_jax
         self._pullbacks = {(needed, demanded): Pullback(needed, demanded, read, forward.entry(), backward.entry())
                            for needed, demanded, read, forward, backward in state["pullbacks"]}

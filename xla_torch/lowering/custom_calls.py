@@ -169,13 +169,17 @@ def _flat(value: Any) -> list[torch.Tensor]:
     return [] if value is None else [leaf for part in value for leaf in _flat(part)]
 
 
-def _gradients(function: Function, wanted: Sequence[int] | None, given: Any, cotangents: Sequence[Any], *,
+def _gradients(function: Function, wanted: Sequence[int] | None, given: Any, cotangents: Sequence[Any], result: Any = None, *,
                call: CustomCall) -> list[torch.Tensor]:
     """Cotangents of the floating and complex operands number `wanted` (None: all), for the results' cotangents; an empty tuple
-    is no cotangent. Where torch records a graph, so that these gradients are differentiated again, they are part of it."""
+    is no cotangent. A registered vjp gets the `result`, where the program has kept it: the function runs once. Where torch
+    records a graph, so that these gradients are differentiated again, they are part of it."""
     again = torch.is_grad_enabled()
     inputs = [t for t in _flat(given) if t.is_floating_point() or t.is_complex()]
     chosen = range(len(inputs)) if wanted is None else wanted
+    if function.vjp is not None and result is not None:
+        parts = _by_rule(function, call, given, cotangents, result)
+        return [torch.zeros_like(inputs[k]) if parts[k] is None else parts[k] for k in chosen]  # pyright: ignore[reportReturnType]
     with torch.enable_grad():
         leaves = [t if again and t.requires_grad else t.detach().requires_grad_() for t in inputs]
         operands = _replaced(given, iter(leaves))
@@ -189,6 +193,15 @@ def _gradients(function: Function, wanted: Sequence[int] | None, given: Any, cot
         if again:
             _require_followed_again(call, pairs, found)
     return [torch.zeros_like(t) if ct is None else ct for t, ct in zip(sources, found, strict=True)]
+
+
+def _by_rule(function: Function, call: CustomCall, given: Any, cotangents: Sequence[Any],
+             result: Any) -> list[torch.Tensor | None]:
+    """What a registered vjp says of a result that was kept."""
+    flat = [ct if isinstance(ct, torch.Tensor) else torch.zeros_like(r) for ct, r in zip(cotangents, _flat(result), strict=True)]
+    single = isinstance(result, torch.Tensor)
+    return _ruled(function.vjp, call.target, flat[0] if single else tuple(flat), result if single else tuple(_flat(
+        result)), given, flat)
 
 
 def _pulled_back(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]], leaves: Sequence[torch.Tensor],
@@ -257,17 +270,24 @@ class _Ruled(torch.autograd.Function):
         leaves, results = ctx.saved_tensors[:count], ctx.saved_tensors[count:]
         given = _replaced(ctx.operands, iter(leaves))
         ct, result = (cotangents[0], results[0]) if ctx.single else (cotangents, tuple(results))
-        found = ctx.function.vjp(ct, result, *given)
-        parts = _cotangents_of(given, found, f"register_custom_call({ctx.target!r})")
-        if torch.is_grad_enabled() and any(c.requires_grad for c in cotangents) and not any(
-                p is not None and p.requires_grad for p in parts):
-            raise ExecutionError("torch cannot differentiate this vjp, of which the second derivative is wanted",
-                                 subject=f"register_custom_call({ctx.target!r})", expected="a vjp of torch functions")
-        return None, None, None, *parts
+        return None, None, None, *_ruled(ctx.function.vjp, ctx.target, ct, result, given, cotangents)
+
+
+def _ruled(vjp: Any, target: str, ct: Any, result: Any, given: Sequence[Any],
+           cotangents: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
+    """The cotangents of the floating and complex operands by a registered vjp."""
+    parts = _cotangents_of(given, vjp(ct, result, *given), f"register_custom_call({target!r})")
+    if torch.is_grad_enabled() and any(c.requires_grad for c in cotangents) and not any(
+            p is not None and p.requires_grad for p in parts):
+        raise ExecutionError("torch cannot differentiate this vjp, of which the second derivative is wanted",
+                             subject=f"register_custom_call({target!r})", expected="a vjp of torch functions")
+    return parts
 
 
 def _cotangents_of(given: Sequence[Any], found: Any, subject: str) -> list[torch.Tensor | None]:
     """What a vjp returned for the floating and complex tensors among the operands, or for those in one of their tuples."""
+    if len(given) == 1 and not isinstance(found, (tuple, list)):
+        found = (found,)
     if not isinstance(found, (tuple, list)) or len(found) != len(given):
         raise ExecutionError("vjp returned another number of cotangents than there are operands", subject=subject,
                              got=len(found) if isinstance(found, (tuple, list)) else type(found).__name__, expected=len(given))
@@ -276,6 +296,9 @@ def _cotangents_of(given: Sequence[Any], found: Any, subject: str) -> list[torch
         if not isinstance(operand, torch.Tensor):
             parts += _cotangents_of(operand, (None,) * len(operand) if part is None else part, subject)
         elif operand.is_floating_point() or operand.is_complex():
+            if part is not None and not isinstance(part, torch.Tensor):
+                raise ExecutionError("vjp returned something else than cotangents", subject=subject, got=type(part).__name__,
+                                     expected="a tensor, or None, for each operand")
             if part is not None and (part.shape, part.dtype) != (operand.shape, operand.dtype):
                 raise ExecutionError("vjp returned a cotangent of another shape or dtype than its operand", subject=subject,
                                      got=f"{part.dtype}{list(part.shape)}", expected=f"{operand.dtype}{list(operand.shape)}")

@@ -372,7 +372,7 @@ def while_(writer: Writer, inst: Instruction, operands: list[list[Array]]) -> Va
     carries = [writer.code.copy(o) for o in operands[0]]
     memory = {c.buffer for c in carries}
     writer.code.buffers -= memory  # which the body must not exchange for the memory of results
-    with writer.code.block("for (;;)"):
+    with writer.code.block("for (;;)"), writer.code.interruptible():
         writer.iterate(loop_of(inst), carries)
     writer.code.buffers |= memory - {""}
     return carries

@@ -18,6 +18,8 @@ Index = Sequence[str]
 _LOCAL = 32
 """Elements up to which an array is a local one, which a compiler may keep in registers."""
 _ALIGNED = 64
+ASKS_EVERY = 50_000_000
+"""Nanoseconds after which a loop in the loop asks whether to stop, roughly."""
 _TYPES = frozenset(NAMES.values())
 
 
@@ -81,6 +83,8 @@ class Code:
         """Bytes of the buffers that are no local arrays."""
         self.work = 0.0
         """Nanoseconds of one step, roughly."""
+        self.has_loops = False
+        """Whether there are loops in the loop, which ask now and then whether to stop."""
         self._depth, self._numbers = 2, itertools.count()
 
     def name(self, stem: str) -> str:
@@ -97,6 +101,14 @@ class Code:
         yield
         self._depth -= 1
         self.line("}")
+
+    @contextlib.contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """The body of a loop in the loop, whose steps nobody else counts."""
+        place, before, self.has_loops = len(self.lines), self.work, True
+        yield
+        self.lines.insert(place, "    " * self._depth + f"if ((left -= {max(1, int(self.work - before))}) < 0) "
+                          f"{{ left = {ASKS_EVERY}; if (stopped(python)) return -1; }}")
 
     @contextlib.contextmanager
     def loops(self, dims: Sequence[int], apart: bool = False) -> Iterator[list[str]]:

@@ -2,7 +2,8 @@
 
 The compiler is ``$CC``, or the first of `cc`, `gcc` and `clang` that is there. It runs as a process of its own, so that its
 caller goes on. The folder is ``$XLA_TORCH_CACHE`` or ``~/.cache/xla_torch``; it belongs to the user alone. A library stands
-there under the digest of its source and of the command that made it. Where a new one makes the folder larger than
+there under the digest of its source and of the command that made it, with a digest of itself, without which it is made anew.
+Where a folder cannot be used, code is made for this process alone. Where a new one makes the folder larger than
 ``$XLA_TORCH_CACHE_LIMIT`` bytes, 256 MiB if that is not set, those that were loaded longest ago go.
 """
 
@@ -14,33 +15,51 @@ import functools
 import hashlib
 import os
 import platform
+import select
 import shlex
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
+
+from .. import tuning
+from ..forks import Lock, unforked
 
 OPTIONS = ("-x", "c", "-w", "-O3", "-shared", "-fPIC", "-fwrapv", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math",
            "-fno-strict-aliasing")
 """No value depends on these but for the order of rounding, which is that of the source: sums wrap around, and nothing is
 contracted or reordered."""
 
-_TIMEOUT = 60.0
+_TIMEOUT = 120.0
+"""Seconds after which a compiler is taken to hang."""
+
+_AT_EXIT = 5.0
+"""Seconds that a process which ends waits for its compiler. Most sources take a tenth of one."""
+
+_LOOKS_EVERY = 0.1
+"""Seconds between two looks whether the process ends."""
 
 _LIMIT = 256 << 20
 
-_one_at_a_time = threading.Lock()
+_one_at_a_time = Lock()
 
 
 @functools.cache
 def compiler() -> tuple[str, ...]:
     """The command of the C compiler; empty where there is none."""
-    for command in (shlex.split(os.environ.get("CC", "")), ["cc"], ["gcc"], ["clang"]):
-        if command and shutil.which(command[0]):
-            return tuple(command)
-    return ()
+    given = tuning.environment("CC", _command, (), "the command of a C compiler that is there")
+    return given or next(((name,) for name in ("cc", "gcc", "clang") if shutil.which(name)), ())
+
+
+def _command(text: str) -> tuple[str, ...]:
+    command = tuple(shlex.split(text))
+    if not command or not shutil.which(command[0]):
+        raise ValueError(text)
+    return command
 
 
 def is_available() -> bool:
@@ -50,8 +69,15 @@ def is_available() -> bool:
 
 def machine_code(text: str, options: tuple[str, ...] = ()) -> MachineCode:
     """The machine code of a source, with options for this processor: equal sources have the same."""
-    return _machine_code(text, (*compiler(), *OPTIONS, *options),
-                         Path(os.environ.get("XLA_TORCH_CACHE") or Path.home() / ".cache" / "xla_torch") / "native")
+    return _machine_code(text, (*compiler(), *OPTIONS, *options), _folder() / "native")
+
+
+def _folder() -> Path:
+    given = tuning.environment("XLA_TORCH_CACHE", Path, None, "a folder")
+    try:
+        return given or Path.home() / ".cache" / "xla_torch"
+    except RuntimeError:  # nobody's home
+        return Path(tempfile.gettempdir()) / f"xla_torch-{os.getuid()}"
 
 
 class MachineCode:
@@ -63,22 +89,21 @@ class MachineCode:
         self.path = folder / f"loop_{digest}.so"
         self.error = ""
         """Why there will never be one."""
+        self.unkept = ""
+        """Why it will not be there for other processes."""
         self.function: Callable[..., int] | None = None
         self._thread: threading.Thread | None = None
-        if self.path.exists() and _is_private(folder):
-            try:
+        with contextlib.suppress(OSError, AttributeError):  # not what was written here
+            if self.path.exists() and _is_private(folder) and _is_whole(self.path):
                 self.function = _loaded(self.path)
-            except (OSError, AttributeError):  # not what was written here
-                self.function = None
-            else:
-                with contextlib.suppress(OSError):
-                    os.utime(self.path)
+                os.utime(self.path)
 
     def make(self) -> None:
-        """Begin to compile, if nobody has."""
-        if self.function is None and self._thread is None:
-            # No daemon: a process that ends waits for what is being compiled (and for nothing behind it), or short ones would
-            # begin with nothing forever.
+        """Begin to compile, if nobody has: a thread that did so in the process that this one was forked from is not here."""
+        is_begun = self._thread is not None and self._thread.is_alive()
+        if not is_begun and self.function is None and not self.error:
+            # No daemon: a process that ends waits a little for what is being compiled (and for nothing behind it), or short ones
+            # would begin with nothing forever.
             self._thread = threading.Thread(target=self._make, name="native code")
             self._thread.start()
 
@@ -88,19 +113,34 @@ class MachineCode:
             self._thread.join()
 
     def _make(self) -> None:
-        at_once = not _one_at_a_time.locked()
+        if not _one_at_a_time.acquire(blocking=False):
+            _one_at_a_time.acquire()
+            if not threading.main_thread().is_alive():
+                _one_at_a_time.release()
+                return
         try:
-            with _one_at_a_time, tempfile.TemporaryDirectory(prefix="xla_torch") as work:
-                if not (at_once or threading.main_thread().is_alive()):
-                    return
+            with tempfile.TemporaryDirectory(prefix="xla_torch") as work:
                 made = Path(work) / self.path.name
-                subprocess.run([*self.command, "-o", str(made), "-", "-lm"], input=self.text, text=True, check=True,
-                               capture_output=True, timeout=_TIMEOUT)
-                self.function = _loaded(_kept(made, self.path))
-        except subprocess.CalledProcessError as error:
-            self.error = error.stderr.strip()[-1000:] or str(error)
+                self.error = run_compiler(self.command, self.text, made)
+                if not self.error:
+                    self.function = _loaded(self._kept(made))
         except Exception as error:  # whatever it is, the loop stays in torch
             self.error = f"{type(error).__name__}: {error}"
+        finally:
+            _one_at_a_time.release()
+
+    def _kept(self, made: Path) -> Path:
+        """The library where other processes find it; where it was made if nothing can be kept."""
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not _is_private(self.path.parent):
+                raise PermissionError(f"{self.path.parent} belongs to another user, or others may write there")
+            _write(made.read_bytes(), self.path)
+        except OSError as error:
+            self.unkept = str(error)
+            return made
+        _make_room(self.path)
+        return self.path
 
 
 @functools.lru_cache(maxsize=1024)
@@ -114,19 +154,83 @@ def _loaded(path: Path) -> Callable[..., int]:
     return function
 
 
-def _kept(made: Path, path: Path) -> Path:
-    """The library where other processes find it; where it was made if nothing can be kept."""
+# ------------------------------------------------------------------------------------------- the compiler's process
+
+
+def run_compiler(command: tuple[str, ...], text: str, made: Path) -> str:
+    """Let the compiler write a library; why it did not, or nothing. Files are beside the library and not pipes, whose ends a
+    process that is forked meanwhile would hold open. It is in a session of its own: what interrupts us does not interrupt it."""
+    source, said = made.with_suffix(".c"), made.with_suffix(".txt")
+    source.write_text(text)
+    with said.open("wb") as words, unforked:
+        process = subprocess.Popen([*command, "-o", str(made), str(source), "-lm"], stdin=subprocess.DEVNULL, stdout=words,
+                                   stderr=words, start_new_session=True)
+    try:
+        why = _waited(process)
+    finally:
+        if process.returncode is None:
+            _kill(process)
+    if not why and process.returncode:
+        why = said.read_text(errors="replace").strip()[-1000:] or f"it returned {process.returncode}"
+    return why
+
+
+def _waited(process: subprocess.Popen[bytes]) -> str:
+    """Wait for a compiler; why not any longer, or nothing."""
+    deadline, ends = time.monotonic() + _TIMEOUT, False
+    while not _has_ended(process):
+        if not ends and not threading.main_thread().is_alive():
+            ends, deadline = True, min(deadline, time.monotonic() + _AT_EXIT)
+        if time.monotonic() > deadline:
+            return "the process ends" if ends else f"it took more than {_TIMEOUT:g} seconds"
+    return ""
+
+
+def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+    """Whether a process has ended, or does in a moment."""
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except (AttributeError, OSError):  # this system has none
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_LOOKS_EVERY)
+        return process.returncode is not None
+    try:
+        select.select([descriptor], [], [], _LOOKS_EVERY)
+    finally:
+        os.close(descriptor)
+    return process.poll() is not None
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End a compiler and what it has started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL) if os.name == "posix" else process.kill()
+    process.wait()
+
+
+# ------------------------------------------------------------------------------------------- the folder
+
+
+def _write(library: bytes, path: Path) -> None:
+    """Write a library with its digest behind it, which loaders do not read. It is on disk before it has its name."""
     written = path.with_suffix(f".{os.getpid()}")
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not _is_private(path.parent):
-            return made
-        shutil.copyfile(made, written)
+        with written.open("wb") as file:
+            file.write(library + hashlib.sha256(library).digest())
+            file.flush()
+            os.fsync(file.fileno())
         written.replace(path)
     except OSError:
-        return made
-    _make_room(path)
-    return path
+        with contextlib.suppress(OSError):
+            written.unlink()
+        raise
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a library is what was written: loading another may end the process. Raises OSError where there is none."""
+    found = path.read_bytes()
+    size = hashlib.sha256().digest_size
+    return len(found) > size and hashlib.sha256(memoryview(found)[:-size]).digest() == found[-size:]
 
 
 def _make_room(kept: Path) -> None:
@@ -148,8 +252,14 @@ def _make_room(kept: Path) -> None:
 
 
 def _limit() -> int:
-    given = os.environ.get("XLA_TORCH_CACHE_LIMIT", "")
-    return int(given) if given.isdecimal() else _LIMIT
+    return tuning.environment("XLA_TORCH_CACHE_LIMIT", _size, _LIMIT, "a number of bytes")
+
+
+def _size(text: str) -> int:
+    size = int(text)
+    if size < 0:
+        raise ValueError(text)
+    return size
 
 
 def _is_private(folder: Path) -> bool:

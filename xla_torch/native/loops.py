@@ -20,7 +20,7 @@ from ..opcodes import contraction, elementwise, indexing
 from ..shape import Shape
 from . import indexed, linalg  # noqa: F401  (their rules belong to the table)
 from .arrays import ARRAYS, Value, blas_routine, product, starts, turns, write_update
-from .code import Array, Code, held, is_local, single
+from .code import ASKS_EVERY, Array, Code, held, is_local, single
 from .elements import ELEMENTS, NAMES, Unfit, element, element_work, memory_of
 from .functions import used_in
 
@@ -29,11 +29,22 @@ typedef unsigned char u8; typedef unsigned short u16; typedef unsigned u32; type
 typedef float f32; typedef double f64;"""
 """What sources begin with."""
 
+ASKED = ("PyGILState_Ensure", "PyErr_CheckSignals", "PyErr_Fetch", "PyGILState_Release")
+"""Functions of Python's by which a loop in the loop has the handlers of signals run, and finds out whether one has raised."""
+
+_STOPPED = """static int stopped(void **python) {
+    int state = ((int (*)(void))python[0])(), raised = ((int (*)(void))python[1])();
+    if (raised) ((void (*)(void **, void **, void **))python[2])(python + 4, python + 5, python + 6);
+    ((void (*)(int))python[3])(state);
+    return raised;
+}"""
+
 
 @dataclasses.dataclass(frozen=True)
 class Source:
     """`text` defines ``int run(s64 steps, char **places)``. The places are those of the carries, of the constants, of `scratch`
-    bytes of memory, and of `routines`. It takes up to so many steps and returns whether the loop goes on."""
+    bytes of memory, and of `routines`; where it `asks` whether to stop, also those of `ASKED` and three more for an exception. It
+    takes up to so many steps and returns whether the loop goes on, or -1 where there is an exception."""
 
     text: str
     constants: tuple[np.ndarray, ...]
@@ -41,6 +52,7 @@ class Source:
     work: float
     calls: int
     routines: tuple[str, ...] = ()
+    asks: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,14 +75,16 @@ def loop_source(instruction: Instruction, fixed: frozenset[int], machine: Machin
     constants = [f"    const {memory_of(t)} *k{k} = (const {memory_of(t)} *)places[{len(shapes) + k}];"
                  for k, t in enumerate(code.constant_types)]
     behind = len(shapes) + len(constants)
+    asks = [f"    void **python = (void **)places + {behind + 1 + len(code.routines)};",
+            f"    s64 left = {ASKS_EVERY};"] * code.has_loops
     lines = [*(_first(k, s, k in fixed) for k, s in enumerate(shapes)), *constants, f"    char *scratch = places[{behind}];",
-             *(f"    void *{name} = places[{k}];" for k, name in enumerate(code.routines, behind + 1)),
+             *(f"    void *{name} = places[{k}];" for k, name in enumerate(code.routines, behind + 1)), *asks,
              *code.allocations, "    int going = 1;",
              "    for (s64 step = 0; step < steps; step++) {", *code.lines, "    }",
              *(_last(k, s) for k, s in enumerate(shapes) if k not in fixed), "    return going;", "}", ""]
     body = "\n".join(lines)
-    text = "\n".join([TYPES, *used_in(body, NAMES), "int run(s64 steps, char **places) {", body])
-    return Source(text, tuple(code.constants), code.scratch, code.work, writer.calls, tuple(code.routines))
+    text = "\n".join([TYPES, *used_in(body, NAMES), *[_STOPPED] * code.has_loops, "int run(s64 steps, char **places) {", body])
+    return Source(text, tuple(code.constants), code.scratch, code.work, writer.calls, tuple(code.routines), code.has_loops)
 
 
 def _first(k: int, shape: Shape, fixed: bool) -> str:

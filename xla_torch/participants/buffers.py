@@ -10,7 +10,6 @@ views of the tensor there are, the lease ends with the storage, and then a final
 from __future__ import annotations
 
 import math
-import threading
 import time
 import weakref
 from collections import deque
@@ -20,6 +19,7 @@ import numpy as np
 import torch
 
 from .. import tuning
+from ..forks import Lock
 
 
 class BufferPool:
@@ -29,7 +29,7 @@ class BufferPool:
         self._free: list[np.ndarray] = []
         # Finalizers run in whichever thread lets go of a tensor, perhaps while that holds the lock: they only append.
         self._returned: deque[np.ndarray] = deque()
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def empty(self, dims: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
         """A dense tensor of its own memory, not initialised."""

@@ -24,7 +24,19 @@ Result: TypeAlias = Any
 
 
 class Aborted(ExecutionError):
-    """Raised in the participants that waited for one that failed."""
+    """Raised in the participants that waited for one that failed, is gone, or did not come or answer in time.
+
+    `is_told` says that it came from another participant, who found that out; who finds it out tells the others.
+    """
+
+    is_told = True
+
+    @classmethod
+    def found_here(cls, what: str, **labelled: object) -> Aborted:
+        """What no other participant has told."""
+        error = cls(what, **labelled)  # pyright: ignore[reportArgumentType]
+        error.is_told = False
+        return error
 
 
 class Exchange(abc.ABC):
@@ -75,11 +87,12 @@ class Exchange(abc.ABC):
                               got=theirs, expected=str(self),
                               hint="all members must run the same collectives, of the same shapes, in the same order")
 
-    def missing(self, absent: Sequence[int], seconds: float, where: str = "") -> ExecutionError:
+    def missing(self, absent: Sequence[int], seconds: float, where: str = "") -> Aborted:
         """The error where members have not come in time. `where` says what they do instead, if that is known."""
-        return ExecutionError(f"participants {list(absent)} did not come within {seconds:g} seconds", subject=self.subject,
-                              got=where or str(self), expected=f"every member of the group {list(self.group)}",
-                              hint="all members must run the same collectives in the same order")
+        return Aborted.found_here(
+            f"participants {list(absent)} did not come within {seconds:g} seconds", subject=self.subject,
+            got=where or str(self), expected=f"every member of the group {list(self.group)}",
+            hint="all members must run the same collectives in the same order")
 
 
 class Future(Protocol):

@@ -7,7 +7,6 @@ are the host's ends of a channel. The other side is called by programs. All wait
 from __future__ import annotations
 
 import queue
-import threading
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ import torch
 
 from .. import tuning
 from ..errors import ExecutionError
+from ..forks import Lock, in_child
 from .participant import Participant, current_participant
 
 timeout: float = tuning.EXCHANGE_TIMEOUT
@@ -23,7 +23,15 @@ timeout: float = tuning.EXCHANGE_TIMEOUT
 _queues: dict[Hashable, queue.Queue[Any]] = {}
 """What was given and not taken, of all programs of this process. Global: neither side is handed anything of the other."""
 
-_lock = threading.Lock()
+_lock = Lock()
+
+
+@in_child
+def _with_new_queues() -> None:
+    """What stood in the queues stands in those of a forked process too, where none of the parent's threads waits."""
+    for key, old in list(_queues.items()):
+        _queues[key] = queue.Queue()
+        _queues[key].queue.extend(old.queue)
 
 
 def _queue(key: Hashable) -> queue.Queue[Any]:

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import os
 import threading
 from collections.abc import Iterator, Sequence
 
 import torch
 
+from ..errors import ExecutionError
+from ..forks import in_child
 from .exchange import Completed, Exchange, Future, Result
 from .groups import GroupMode, Groups, members
 
@@ -73,6 +76,28 @@ class SingleParticipant(Participant):
 _SINGLE = SingleParticipant()
 
 
+class _Forked(Participant):
+    """A participant in a process that was forked from its own: it knows who it is, and the others do not know it."""
+
+    def __init__(self, of: Participant):
+        self.replica_id, self.partition_id = of.replica_id, of.partition_id
+        self.replica_count, self.partition_count, self.share_memory = of.replica_count, of.partition_count, of.share_memory
+
+    def begin(self, exchange: Exchange) -> Future:
+        raise self._refused()
+
+    def send(self, channel: int, target: int, tensor: torch.Tensor) -> None:
+        raise self._refused()
+
+    def receive(self, channel: int, source: int, dims: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+        raise self._refused()
+
+    def _refused(self) -> ExecutionError:
+        return ExecutionError("this process was forked from a participant, and is none itself",
+                              got=f"process {os.getpid()}, forked from participant {self.number}",
+                              hint="exchange data in the process that joined, or start processes by 'spawn'")
+
+
 class _OfThread(threading.local):
     participant: Participant = _SINGLE
 
@@ -81,6 +106,13 @@ _of_thread = _OfThread()
 _of_process: list[Participant] = []
 """The participants that this process has been made, the newest last. Global, as the thread's own: a lowered program is plain
 torch calls, and none of them is handed who runs it."""
+
+
+@in_child
+def _forked() -> None:
+    _of_process[:] = map(_Forked, _of_process)
+    if _of_thread.participant is not _SINGLE:
+        _of_thread.participant = _Forked(_of_thread.participant)
 
 
 def current_participant() -> Participant:
@@ -106,4 +138,5 @@ def installed_for_process(participant: Participant) -> Iterator[Participant]:
     try:
         yield participant
     finally:
-        _of_process.remove(participant)
+        with contextlib.suppress(ValueError):  # in a forked process it is another
+            _of_process.remove(participant)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
@@ -10,6 +9,7 @@ from grad_rules._table import revision
 
 from ..budget import counting
 from ..collection import put_off
+from ..forks import Lock
 from ..torch_private import undisturbed
 
 K = TypeVar("K", bound=Hashable)
@@ -22,7 +22,7 @@ class Kept(Generic[K, V]):
 
     __slots__ = ("_lock", "found")
 
-    def __init__(self, lock: threading.RLock):
+    def __init__(self, lock: Lock):
         self._lock = lock
         self.found: dict[K, V] = {}
 
@@ -44,7 +44,7 @@ class KeptByRules(Kept[K, V]):
 
     __slots__ = ("_revision",)
 
-    def __init__(self, lock: threading.RLock):
+    def __init__(self, lock: Lock):
         super().__init__(lock)
         self._revision = revision()
 

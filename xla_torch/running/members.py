@@ -8,8 +8,6 @@ so is asked of the member's `own` program, which is made for these sizes alone, 
 from __future__ import annotations
 
 import dataclasses
-import functools
-import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TypeVar
 
@@ -20,6 +18,7 @@ from grad_rules._table import revision
 
 from ..analysis.peak import peak_bytes
 from ..budget import running
+from ..forks import Lock, cached_property
 from ..lowering.programs import freeing
 from ..lowering.sized import with_sizes
 from ..shape import ProgramShape, Shape
@@ -37,7 +36,7 @@ class General:
 
     def __init__(self, program: Program, unknowns: Unknowns):
         self.program, self.unknowns = program, unknowns
-        self._lock = threading.RLock()
+        self._lock = Lock()
         self._refused: set[Hashable] = set()
         self._freeing: Kept[tuple[Program, torch.device], torch.fx.GraphModule] = Kept(self._lock)
 
@@ -80,11 +79,11 @@ class Member:
 
     def __init__(self, general: General, values: Mapping[str, int], make: Callable[[], Program]):
         self.general, self.values, self._make = general, values, make
-        lock = threading.RLock()
+        lock = Lock()
         self._runs: Kept[torch.device, Run] = Kept(lock)
         self._plans: KeptByRules[Mask, MemberPlan | None] = KeptByRules(lock)
 
-    @functools.cached_property
+    @cached_property
     def own(self) -> Program:
         return self._make()
 
@@ -126,7 +125,7 @@ class MemberPlan:
         beyond = range(plan.outputs, plan.returned)
         self.integral = [*(k for k in plan.integral if k < plan.outputs), *beyond]
         self.constant = [*(k for k in plan.constant if k < plan.outputs), *beyond]
-        lock = threading.RLock()
+        lock = Lock()
         self._runs: Kept[torch.device, Run] = Kept(lock)
         self._shared: set[torch.device] = set()
         self._backward: KeptByRules[tuple[Mask, tuple[int, ...]], WayBack] = KeptByRules(lock)
@@ -135,7 +134,7 @@ class MemberPlan:
     def forward(self) -> MemberPlan:
         return self
 
-    @functools.cached_property
+    @cached_property
     def again(self) -> Plan:
         """The plan of the own program that keeps inputs only."""
         return Plan(self.member.own, self._needed)
@@ -167,7 +166,7 @@ class WayBack:
 
     def __init__(self, plan: MemberPlan, present: Mask, wanted: tuple[int, ...]):
         self._plan, self._present, self._wanted = plan, present, wanted
-        self._runs: Kept[torch.device, FreeingRun] = Kept(threading.RLock())
+        self._runs: Kept[torch.device, FreeingRun] = Kept(Lock())
 
     def run_freeing(self, tensors: list[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]:
         """See `Program.run_freeing`."""

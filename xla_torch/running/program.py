@@ -6,9 +6,7 @@ are differentiated, and what the way back reads.
 
 from __future__ import annotations
 
-import functools
 import logging
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -30,6 +28,7 @@ from ..batching.embedded import with_calls
 from ..batching.programs import flat_batched
 from ..budget import running
 from ..errors import DifferentiationError, XlaError
+from ..forks import Lock, cached_property
 from ..hlo.derivatives import Lost, bringing, brings, rules_of
 from ..hlo.ir import Computation, Instruction, Module, reachable
 from ..hlo.stacks import is_stack_call
@@ -107,7 +106,7 @@ class Program:
         self.module, self.options, self.backend, self.by_calls = module, options, backend, by_calls
         self.lost_before, self._warned = lost, False
         self._made_elsewhere = elsewhere
-        lock = threading.RLock()
+        lock = Lock()
         self._canonical: KeptByRules[None, Computation] = KeptByRules(lock)
         self._differentiable: KeptByRules[None, Computation] = KeptByRules(lock)
         self._lowered: Kept[torch.device, torch.fx.GraphModule] = Kept(lock)
@@ -122,7 +121,7 @@ class Program:
     def name(self) -> str:
         return self.module.name
 
-    @functools.cached_property
+    @cached_property
     def partitioning(self) -> Partitioning:
         """Whether an annotated program for several partitions is about whole arrays, or about one partition's."""
         return partitioning_of(self.module)
@@ -194,7 +193,7 @@ class Program:
     def _make_differentiable(self, _: None) -> Computation:
         return with_functions(self.authored)
 
-    @functools.cached_property
+    @cached_property
     def _embedding(self) -> tuple[Computation | None, list[Lost]]:
         """The entry with calls of the computations inside it that bring derivatives, and what is lost of them."""
         def canonical(computation: Computation) -> Computation:
@@ -221,7 +220,7 @@ class Program:
         """The module for printing, whose header says which rules of its author the text does not have."""
         return stated(self.module, self.by_calls)
 
-    @functools.cached_property
+    @cached_property
     def elsewhere(self) -> Program:
         """The program as others run it, who have no stacks that grow: itself where it needs none, or where there is no other way
         (random numbers in a loop of unknown length)."""
@@ -232,7 +231,7 @@ class Program:
         except DifferentiationError:
             return self
 
-    @functools.cached_property
+    @cached_property
     def lost(self) -> Sequence[Lost]:
         """What is known to be lost of derivatives that an author wrote."""
         if self.lost_before is not None:
@@ -390,7 +389,7 @@ class Plan:
         self.read, self.kept = list(range(self.inputs)), []
         self.forward, self.returned = program, self.outputs
         self.again: Plan = self
-        self._backward: KeptByRules[tuple[Mask, tuple[int, ...]], Program] = KeptByRules(threading.RLock())
+        self._backward: KeptByRules[tuple[Mask, tuple[int, ...]], Program] = KeptByRules(Lock())
 
     def backward(self, present: Mask, wanted: tuple[int, ...]) -> Program:
         """The program from what autograd keeps, and the present cotangents of the forward program's results, to the gradients

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 import torch
 
+from ..forks import Lock
 from ..hlo.ir import Computation
 
 Run: TypeAlias = Callable[[str, Computation, Sequence[torch.Tensor], torch.device], tuple[torch.Tensor, ...]]
 """What runs a watched program: its name, its canonical entry, flat arguments and their device to the flat results."""
 
-_lock = threading.Lock()
+_lock = Lock()
 _run: list[Run] = []
 
 

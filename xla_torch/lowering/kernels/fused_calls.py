@@ -8,7 +8,6 @@ C++ compiler, or it refuses the group) the calls stay calls, with a warning.
 from __future__ import annotations
 
 import functools
-import threading
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import torch
 
 from ... import torch_private
+from ...forks import Lock
 
 Tensors = tuple[torch.Tensor, ...]
 _Function = Callable[..., Tensors]
@@ -23,7 +23,7 @@ _Function = Callable[..., Tensors]
 _VARIANTS = 8
 """Functions that one group has at most, for different strides of its inputs."""
 
-_one_at_a_time = threading.RLock()
+_one_at_a_time = Lock()
 
 
 class FusedCalls(torch.nn.Module):

@@ -3,7 +3,7 @@
 A loop begins in torch, unless its code is on disk. When its steps, in this call and those before, have taken some time, it is
 compiled beside them, and goes on natively from the state that it has reached by then. One that is known to have enough steps for
 that time is compiled from its lowering on. The native function runs for a fraction of a second at a time, so that users can
-interrupt it.
+interrupt it; a loop in the loop asks for signals itself.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import torch
 
 from ... import torch_private, tuning
 from ...native.compiled import MachineCode, machine_code
-from ...native.loops import Machine, Source
+from ...native.loops import ASKED, Machine, Source
 
 Tensors = tuple[torch.Tensor, ...]
 
@@ -114,6 +114,8 @@ class NativeLoop(torch.nn.Module):
         places += self.constants
         places.append(0 if scratch is None else scratch.data_ptr())
         places += [torch_private.blas()[name] for name in self.source.routines]
+        if self.source.asks:
+            places += [*_asked(), 0, 0, 0]
         self._run((ctypes.c_void_p * len(places))(*places))
         return tuple([number.value for number in numbers]), tuple(results)
 
@@ -122,10 +124,23 @@ class NativeLoop(torch.nn.Module):
         assert self.code is not None
         assert self.code.function is not None
         steps, begun = 1 << 8, time.perf_counter()
-        while self.code.function(steps, places):
+        while (going := self.code.function(steps, places)) > 0:
             now = time.perf_counter()
             steps <<= now - begun < _SECONDS_AT_ONCE
             begun = now
+        if going < 0:
+            _raise(places[-3:])
+
+
+@functools.cache
+def _asked() -> tuple[int, ...]:
+    """The functions of Python's by which native code asks whether to stop."""
+    return tuple(ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0 for name in ASKED)
+
+
+def _raise(exception: Sequence[int | None]) -> None:
+    """Raise what a handler of signals has raised in native code: its class, itself, and where."""
+    ctypes.pythonapi.PyErr_Restore(*map(ctypes.c_void_p, exception))
 
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -165,7 +180,7 @@ class Awaited:
             self.code.make()
             if self.waits or after == 0:
                 self.code.wait()
-        if self.code.error:
+        if self.code.error or self.code.unkept:
             self.refused = told_once(self.code, self.what)
         return self.code.function is not None
 
@@ -235,10 +250,18 @@ class Watch:
 
 def told_once(code: MachineCode, what: str) -> bool:
     """Whether there will be no native code; whoever asks does so until then."""
+    if code.unkept:
+        _tell_unkept(str(code.path.parent), code.unkept)
     if code.error:
         warnings.warn(f"{what} stays in torch, because {code.command[0]} does not compile it: {code.error}", RuntimeWarning,
                       stacklevel=4)
     return bool(code.error)
+
+
+@functools.cache
+def _tell_unkept(folder: str, why: str) -> None:
+    warnings.warn(f"native code is not kept for other processes, because {folder} cannot be used: {why}. Set XLA_TORCH_CACHE to "
+                  "a folder that is yours alone", RuntimeWarning, stacklevel=5)
 
 
 def options() -> tuple[str, ...]:

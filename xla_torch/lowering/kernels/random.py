@@ -16,6 +16,7 @@ import torch
 
 from ... import tuning
 from ...errors import InvalidArgument
+from ...forks import Lock
 
 _LOW = 0xFFFFFFFF
 _SIGN = -(1 << 63)
@@ -278,7 +279,7 @@ class _Counter:
     """The 128-bit counter behind rng-get-and-update-state, one for the process."""
 
     def __init__(self) -> None:
-        self.lock, self.value = threading.Lock(), _FIRST_COUNTER
+        self.lock, self.value = Lock(), _FIRST_COUNTER
 
 
 _counter = _Counter()

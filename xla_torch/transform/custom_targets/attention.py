@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ... import functions as ops
+from ...forks import cached_property
 from ...hlo_builder import XlaOp
 from ...opcodes.contraction import DotDimensionNumbers
 from ...shape import Shape
@@ -40,7 +41,7 @@ class _Attention:
         if self.config.get("mask_type", "NO_MASK") not in _MASKS:
             raise refused("its mask is not known", self.config.get("mask_type"), ", ".join(_MASKS))
 
-    @functools.cached_property
+    @cached_property
     def config(self) -> Mapping[str, Any]:
         return self.call.section("cudnn_fmha_backend_config")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,6 +10,7 @@ from typing import Any
 
 from ... import functions as ops
 from ...errors import UnsupportedError
+from ...forks import cached_property
 from ...functions.lapack import PREFIXES
 from ...hlo.custom_calls import described
 from ...hlo.ir import Computation, Instruction
@@ -33,13 +33,13 @@ class Call:
     def target(self) -> str:
         return self.instruction.attributes["custom_call_target"]
 
-    @functools.cached_property
+    @cached_property
     def results(self) -> tuple[Shape, ...]:
         """The shapes of its results, without layouts: the elements of a tuple, or the one array."""
         shape = self.instruction.shape.without_layout()
         return tuple(shape.tuple_shapes) if shape.is_tuple else (shape,)
 
-    @functools.cached_property
+    @cached_property
     def config(self) -> Mapping[str, Any]:
         """Its configuration, of JSON or of MLIR attributes."""
         return described(self.instruction).config

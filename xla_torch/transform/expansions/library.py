@@ -13,6 +13,7 @@ import lzma
 from collections.abc import Iterator
 from pathlib import Path
 
+from ...forks import cached_property
 from ...hlo.ir import Computation, Instruction, Module, reachable
 from ...hlo.parser import parse_hlo
 from ...hlo.printer import PrintOptions, print_module
@@ -32,7 +33,7 @@ class Spelling:
     def __init__(self, function: str, expected: Outline, text: str):
         self.function, self.expected, self._text = function, expected, text
 
-    @functools.cached_property
+    @cached_property
     def computation(self) -> Computation:
         return canonicalize(parse_hlo(self._text).entry)
 
