@@ -94,8 +94,14 @@ def _exported(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tup
         raise InvalidArgument("not a module or a function", subject="from_torch", got=type(given).__name__,
                               expected="a torch.nn.Module, a function of tensors or a torch.export.ExportedProgram")
     module = given if isinstance(given, torch.nn.Module) else _as_module(given)
-    exported = torch_private.quietly(lambda: torch.export.export(module, tuple(args), dict(kwargs), strict=False))
+    apart, named = torch_private.pytree.tree_map_only(torch.Tensor, _apart, (tuple(args), dict(kwargs)))
+    exported = torch_private.quietly(lambda: torch.export.export(module, apart, named, strict=False))
     return exported, _argument_names(module)
+
+
+def _apart(example: torch.Tensor) -> torch.Tensor:
+    """An example in memory of its own: torch.export takes arguments that are one tensor, or one of the module's, for one."""
+    return example.detach().clone().requires_grad_(example.requires_grad)
 
 
 def _as_module(function: Callable[..., Any]) -> torch.nn.Module:

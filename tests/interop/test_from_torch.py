@@ -178,6 +178,41 @@ def test_a_function_is_called_as_it_was():
         ours(a, tree=tree | {"z": [torch.randn(4)]})
 
 
+class Added(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(3, 3))
+        self.register_buffer("offset", torch.randn(3))
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x @ self.weight - 2 * y + self.offset
+
+
+SAME: dict[str, Any] = {
+    "one tensor": lambda model: (ones := torch.ones(3), ones), "a view": lambda model: (ones := torch.ones(3), ones.view(3)),
+    "a part": lambda model: (ones := torch.ones(3, 3), ones[0]), "an expanded one": lambda model: (
+        (ones := torch.ones(3)).expand(2, 3), ones),
+    "a parameter and a buffer": lambda model: (model.weight, model.offset),
+    "parts of them": lambda model: (model.weight.data[:1], model.offset.view(3))}
+
+
+@pytest.mark.parametrize("name", [
+    "one tensor", *(pytest.param(name, marks=pytest.mark.slow) for name in SAME if name != "one tensor")])
+def test_examples_that_are_one_tensor_are_several_arguments(name: str):
+    model = Added()
+    examples = SAME[name](model)
+    ours = xla_torch.from_torch(model, *examples)
+    others = [torch.randn(e.shape) for e in examples]
+    assert_close(ours(ours.weights, *others), model(*others))
+
+
+@pytest.mark.slow
+def test_examples_in_trees_and_by_name_are_several_arguments():
+    x, (a, b, c) = torch.randn(3), torch.randn(3, 3)
+    ours = xla_torch.from_torch(lambda tree, *, last: tree[0] - 2 * tree[1] + last, [x, x], last=x)
+    assert_close(ours([a, b], last=c), a - 2 * b + c)
+
+
 @pytest.mark.slow
 def test_an_exported_program_is_taken_as_it_is():
     model, x = made("lstm")
