@@ -32,17 +32,19 @@ class TorchFunction(JaxFunction):
 
     `weights` are the module's parameters and buffers, in dicts as their names say (``weights["layer1"]["0"]["bias"]``): the first
     argument, unless they are constants of the program. `replaced` are the names of the buffers that a call replaces: where there
-    are any, the result is a pair of the module's own and a tree of what they are afterwards.
+    are any, the result is a pair of the module's own and a tree of what they are afterwards. `unsaved` are those that a
+    `state_dict` leaves out.
     """
 
     def __init__(self, computation: XlaComputation, in_tree: Structure, out_tree: Structure, signature: Signature,
-                 places: Sequence[int], weights: Mapping[str, Any], buffers: Sequence[str] = (), replaced: Sequence[str] = ()):
+                 places: Sequence[int], weights: Mapping[str, Any], buffers: Sequence[str] = (), replaced: Sequence[str] = (),
+                 unsaved: Sequence[str] = ()):
         super().__init__(computation, in_tree, out_tree, signature, places, narrows=False)
-        self.weights, self.buffers, self.replaced = weights, tuple(buffers), tuple(replaced)
+        self.weights, self.buffers, self.replaced, self.unsaved = weights, tuple(buffers), tuple(replaced), tuple(unsaved)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return TorchFunction, (self.computation, self.in_tree, self.out_tree, self.signature, self.places, self.weights,
-                               self.buffers, self.replaced)
+                               self.buffers, self.replaced, self.unsaved)
 
     def __repr__(self) -> str:
         return super().__repr__().replace("JaxFunction", "TorchFunction", 1)
@@ -178,12 +180,13 @@ class _Import:
         out_tree, leaves = self._results(results)
         whole = leaves[0] if out_tree.kind is Kind.LEAF else builder.add(control.tuple_, leaves)
         weights = _nested({spec.target: self._weight(spec) for spec in self._weights}) if self._by_arguments else {}
-        buffers = [spec.target for spec in self._weights if spec.kind is InputKind.BUFFER] if self._by_arguments else []
+        buffers = [spec for spec in self._weights if spec.kind is InputKind.BUFFER] if self._by_arguments else []
         places = {name: k for k, name in enumerate(self._parameters())}
         computation = builder.build(whole)
         computation.entry.derivatives = self._own_derivatives(computation)
         return TorchFunction(computation, in_tree, out_tree, signature, [places[name] for name in order],
-                             weights, buffers, self._replaced())
+                             weights, [spec.target for spec in buffers], self._replaced(),
+                             [spec.target for spec in buffers if not spec.persistent])
 
     # ---- derivatives
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import math
 import pickle
 from typing import Any
@@ -155,6 +156,79 @@ def test_training_replaces_running_statistics():
         assert_close(ours.get_parameter(key).grad, parameter.grad, 2e-3)
 
 
+# ------------------------------------------------------------------------------------------- modules of modules
+
+
+class State(nn.Module):
+    """All that a module's state can be: frozen, tied and unused parameters, integers among them; buffers of several dtypes, not
+    persistent, tied or None; one module in two places; modules in training and in evaluation, in no order of names."""
+
+    def __init__(self):
+        super().__init__()
+        self.second, self.first, self.plain = nn.Linear(3, 3), nn.Linear(3, 3), nn.ReLU()
+        self.again, self.first.weight = self.second, self.second.weight
+        self.second.bias.requires_grad_(False)
+        self.norm, self.still = nn.BatchNorm1d(3).requires_grad_(False), nn.BatchNorm1d(3).eval()
+        self.other = self.still
+        self.whole, self.mask = nn.Buffer(torch.arange(3)), nn.Buffer(torch.ones(3, dtype=torch.float64), persistent=False)
+        self.same = self.mask
+        self.register_buffer("none", None)
+        self.number, self.unused = nn.Parameter(torch.tensor(2), False), nn.Parameter(torch.randn(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.still(self.norm(self.plain(self.again(self.first(self.second(x))))))
+        return self.other(x) * self.mask + self.whole * self.same * self.number
+
+
+STATE: dict[str, Any] = {
+    "state": lambda m: [(name, tensor.dtype, tensor.device) for name, tensor in m.state_dict().items()],
+    "parameters": lambda m: [(name, p.requires_grad) for name, p in m.named_parameters()],
+    "parameters in all places": lambda m: [name for name, _ in m.named_parameters(remove_duplicate=False)],
+    "buffers": lambda m: {name: b.dtype for name, b in m.named_buffers(remove_duplicate=False)},
+    "the order of buffers": lambda m: [name for name, _ in m.named_buffers()],
+    "training": lambda m: {name: inner.training for name, inner in m.named_modules() if name != "plain"},
+    "tied": lambda m: (m.first.weight is m.second.weight, m.again is m.second, m.still is m.other)}
+
+
+@functools.cache
+def stateful() -> tuple[State, XlaModule, torch.Tensor]:
+    torch.manual_seed(0)
+    model, x = State(), torch.randn(4, 3)
+    return model, XlaModule.from_torch(copy.deepcopy(model), x), x
+
+
+@pytest.mark.parametrize("what", STATE)
+def test_a_module_has_the_state_of_torchs(what: str):
+    model, ours, _ = stateful()
+    assert STATE[what](ours) == STATE[what](model)
+
+
+def test_a_module_of_all_kinds_of_state_trains_as_torchs():
+    model, ours, x = copy.deepcopy(stateful())
+    for module in (model, ours):
+        optimizer = torch.optim.SGD([p for p in module.parameters() if p.requires_grad], 0.1)
+        for _ in range(2):
+            optimizer.zero_grad()
+            loss_of(module(x)).backward()
+            optimizer.step()
+    assert_close(dict(ours.state_dict()), dict(model.state_dict()), 2e-4)
+    ours.load_state_dict(model.state_dict())
+    model.load_state_dict(ours.state_dict())
+
+
+@pytest.mark.slow
+def test_the_state_of_an_exported_program():
+    model, _, x = stateful()
+    ours = XlaModule.from_torch(torch.export.export(copy.deepcopy(model), (x,)))
+    assert {*ours.state_dict()} == {*model.state_dict()}
+    assert {n: p.requires_grad for n, p in ours.named_parameters()} == {n: p.requires_grad for n, p in model.named_parameters()}
+
+
+@pytest.mark.slow
+def test_a_module_without_state_is_in_evaluation_as_torchs():
+    assert not XlaModule.from_torch(nn.ReLU().eval(), torch.randn(3)).training
+
+
 def test_weights_may_be_constants():
     model, x = made("lstm")
     ours = xla_torch.from_torch(model, x, weights="constants")
@@ -182,7 +256,7 @@ class Added(nn.Module):
     def __init__(self):
         super().__init__()
         self.weight = nn.Parameter(torch.randn(3, 3))
-        self.register_buffer("offset", torch.randn(3))
+        self.offset = nn.Buffer(torch.randn(3))
 
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return x @ self.weight - 2 * y + self.offset
