@@ -23,7 +23,7 @@ from .parameter_paths import paths
 from .polymorphic import of_unknown_sizes
 from .running import dynamo
 from .torch_function import from_torch
-from .torch_private import transforms_are_active
+from .torch_private import contents, transforms_are_active
 from .tree_function import JaxFunction
 from .trees import Leaves, Path, dotted, flattened, nested
 
@@ -111,8 +111,9 @@ class XlaModule(torch.nn.Module):
         held = [exported.weights] if exported.weights else []
         made = cls(exported, held, exported.buffers, gradient_options, narrows=False)
         made._replaced = tuple(sorted(exported.replaced, key=lambda name: name.split("."))) or None
-        for group, last in map(_parted, exported.unsaved):
-            made.get_submodule(group)._non_persistent_buffers_set.add(last)
+        for name in exported.unsaved:
+            group, last = _parted(name)
+            made.get_submodule(group).register_buffer(last, made._at(name), persistent=False)
         if isinstance(module, torch.nn.Module):
             made._resemble(module)
         return made
@@ -146,20 +147,18 @@ class XlaModule(torch.nn.Module):
 
     def _resemble(self, module: torch.nn.Module) -> None:
         """Let the groups be as the modules that they stand for: one where these are one, in training or not, in their order."""
-        first: dict[int, torch.nn.Module] = {}
+        first: dict[int, torch.nn.Module] = {id(module): self}
+        groups: dict[str, torch.nn.Module] = {"": self}
         for path, own in module.named_modules(remove_duplicate=False):
             outer, last = _parted(path)
-            group = self._at(outer)._modules.get(last) if path else self
-            if group is None:
+            around = contents(groups[outer])[2] if path and outer in groups else {}
+            if path and last not in around:
                 continue  # it holds nothing
-            if id(own) in first:
-                self._at(outer)._modules[last] = first[id(own)]
-                continue
-            first[id(own)] = group
+            if path:
+                groups[path] = around[last] = first.setdefault(id(own), around[last])
+            group = groups[path]
             group.training = own.training
-            kinds: list[tuple[dict[str, Any], Mapping[str, Any]]] = [
-                (group._parameters, own._parameters), (group._buffers, own._buffers), (group._modules, own._modules)]
-            for kept, names in kinds:
+            for kept, names in zip(contents(group), contents(own), strict=True):
                 kept.update({name: kept.pop(name) for name in names if name in kept})
         buffers: dict[int, str] = {}
         for name, tensor in module.named_buffers(remove_duplicate=False):

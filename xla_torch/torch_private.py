@@ -193,6 +193,11 @@ def of_same_code(module: torch.nn.Module, changed: Callable[[Any], Any]) -> torc
     return made
 
 
+def contents(module: torch.nn.Module) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """The parameters, the buffers and the modules in a module by name, in their order."""
+    return module._parameters, module._buffers, module._modules
+
+
 # ------------------------------------------------------------------------------------------------ torch's compiler
 
 

@@ -165,7 +165,7 @@ class State(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.second, self.first, self.plain = nn.Linear(3, 3), nn.Linear(3, 3), nn.ReLU()
+        self.second, self.first, self.plain = nn.Linear(3, 3), nn.Linear(3, 3), nn.Sequential(nn.Sequential(nn.ReLU()))
         self.again, self.first.weight = self.second, self.second.weight
         self.second.bias.requires_grad_(False)
         self.norm, self.still = nn.BatchNorm1d(3).requires_grad_(False), nn.BatchNorm1d(3).eval()
@@ -186,7 +186,7 @@ STATE: dict[str, Any] = {
     "parameters in all places": lambda m: [name for name, _ in m.named_parameters(remove_duplicate=False)],
     "buffers": lambda m: {name: b.dtype for name, b in m.named_buffers(remove_duplicate=False)},
     "the order of buffers": lambda m: [name for name, _ in m.named_buffers()],
-    "training": lambda m: {name: inner.training for name, inner in m.named_modules() if name != "plain"},
+    "training": lambda m: {name: inner.training for name, inner in m.named_modules() if "plain" not in name},
     "tied": lambda m: (m.first.weight is m.second.weight, m.again is m.second, m.still is m.other)}
 
 
