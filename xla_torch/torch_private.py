@@ -292,12 +292,39 @@ def traced(function: Callable[..., Any], values: list[Any], decompositions: dict
     return graph
 
 
+_nested, _ended, _added, _removed = (private(torch, f"_functorch.predispatch.{name}") for name in (
+    "_vmap_increment_nesting", "_vmap_decrement_nesting", "_add_batch_dim", "_remove_batch_dim"))
+
+
 class Decomposing(torch.fx.Interpreter):
-    """What runs a graph with some operators as what they are in others."""
+    """What runs a graph with some operators as what they are in others. Levels of torch.func.vmap in it are those that they are
+    here, below the transforms that are on, and not those that they were when the graph was exported."""
 
     def __init__(self, module: torch.fx.GraphModule, decompositions: dict[Any, Any]):
         super().__init__(module)
-        self._ways = decompositions
+        self._ways, self._levels = decompositions, list[int]()
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().run(*args, **kwargs)
+        finally:  # a level that stays open spoils all that comes after
+            while self._levels:
+                self._end()
+
+    def _end(self) -> None:
+        self._levels.pop()
+        _ended()
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        if target is _nested:
+            self._levels.append(_nested(*args, **kwargs))
+            return len(self._levels)
+        if target is _ended:
+            return self._end()
+        if target is _added:
+            x, dim, level = args
+            return _added(x, dim, self._levels[level - 1])
+        if target is _removed:
+            x, level, *rest = args
+            return _removed(x, self._levels[level - 1], *rest)
         return super().call_function(self._ways.get(target, target), args, kwargs)

@@ -13,6 +13,7 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import nn
+from torch._higher_order_ops.associative_scan import associative_scan
 from torch.export.experimental import _export_forward_backward
 from torch.utils import _pytree as pytree
 
@@ -365,6 +366,44 @@ def test_gradients_are_those_of_torch(name: str):
         loss_of(called(*given)).backward()
         found.append([g.grad for g in given])
     assert_close(*found)
+
+
+MAPPED: dict[str, Any] = {
+    "vmap": torch.func.vmap(lambda row: row.sin() * row.sum()),
+    "one in another": lambda x: torch.func.vmap(torch.func.vmap(lambda a, b: a * b.exp(), (0, None)), (0, None))(x, x[0, 0]),
+    "one after another": lambda x: torch.func.vmap(torch.sin)(x) * torch.func.vmap(lambda row: row.cumsum(0))(x.T).T,
+    "scan": lambda x: associative_scan(lambda a, b: a * b, x, 0, combine_mode="generic")}
+
+
+@pytest.mark.parametrize("name", ["vmap", *(pytest.param(name, marks=pytest.mark.slow) for name in MAPPED if name != "vmap")])
+def test_gradients_of_transforms_within(name: str):
+    function, found = MAPPED[name], []
+    ours = xla_torch.from_torch(function, TIED)
+    for called in (ours, function):
+        x = TIED.clone().requires_grad_()
+        loss_of(called(x)).backward()
+        found.append(x.grad)
+    assert_close(*found)
+
+
+class Wrapped(nn.Module):
+    def __init__(self, function: Any):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *given: torch.Tensor) -> Any:
+        return self.function(*given)
+
+
+def test_a_level_that_a_failure_leaves_open_is_closed():
+    def failing(x: torch.Tensor) -> torch.Tensor:
+        raise ValueError("as told")
+
+    sine, function = torch.ops.aten.sin.default, torch.func.vmap(torch.sin)
+    program = torch.export.export(Wrapped(function), (TIED,))
+    with pytest.raises(ValueError, match="as told"):
+        torch_private.Decomposing(program.graph_module, {sine: failing}).run(TIED)
+    assert not torch_private.transforms_are_active()
 
 
 @pytest.mark.slow
