@@ -71,12 +71,14 @@ def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["ar
     through. Checks of values that the module makes are left out. Derivatives are those that torch has of the exported program,
     with all that `detach`, `torch.no_grad` and an embedding's padding say: they are traced when they are first asked for. With
     ``derivatives="xla"`` they are those of its ops, and where the module says otherwise there is a warning (LostDerivatives).
+    So there is with both for the `backward` of a torch.autograd.Function, of which torch.export keeps nothing.
     """
     if weights not in ("arguments", "constants"):
         raise InvalidArgument("no such choice of weights", subject="from_torch", got=repr(weights),
                               expected='"arguments" or "constants"')
-    exported, names = _exported(module_or_function, example_args, example_kwargs)
-    return _Import(exported, _title(module_or_function), names, weights == "arguments", derivatives).function()
+    (exported, names), lost = torch_private.functions_applied(
+        lambda: _exported(module_or_function, example_args, example_kwargs))
+    return _Import(exported, _title(module_or_function), names, weights == "arguments", derivatives, lost).function()
 
 
 def _title(given: Any) -> str:
@@ -156,8 +158,9 @@ def _decompositions() -> tuple[dict[Any, Any], dict[Any, Any]]:
 class _Import:
     """An exported program on its way to a computation."""
 
-    def __init__(self, exported: Any, name: str, names: Sequence[str], by_arguments: bool, derivatives: str):
-        self._exported, self._derivatives = exported, derivatives
+    def __init__(self, exported: Any, name: str, names: Sequence[str], by_arguments: bool, derivatives: str,
+                 functions: tuple[str, ...]):
+        self._exported, self._derivatives, self._functions = exported, derivatives, functions
         self._core = torch_private.quietly(lambda: exported.run_decompositions(dict(_decompositions()[0])))
         self._name, self._names, self._by_arguments = name, tuple(names), by_arguments
         signature = self._core.graph_signature
@@ -195,8 +198,9 @@ class _Import:
         shape = computation.program_shape
         has_complex = any(s.element_type.is_complex for s in (*shape.parameters, *shape.result.leaves()))
         if self._derivatives == "torch" and not joint and not has_complex:
-            return TorchDerivatives(computation.program.canonical, self._graph(), self._lost, _decompositions)
-        return Lost(self._lost, "a module that torch exported") if self._lost else None
+            return TorchDerivatives(computation.program.canonical, self._graph(), self._lost, _decompositions, self._functions)
+        lost = (*self._functions, *self._lost)
+        return Lost(lost, "a module that torch exported") if lost else None
 
     def _graph(self) -> Graph:
         """The program as torch exported it, before it was decomposed."""

@@ -13,6 +13,7 @@ import ctypes
 import functools
 import importlib
 import linecache
+import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
@@ -268,6 +269,28 @@ def quietly(export: Callable[[], Any]) -> Any:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)` is deprecated", FutureWarning)
         return export()
+
+
+_applying = threading.RLock()
+
+
+def functions_applied(run: Callable[[], Any]) -> tuple[Any, tuple[str, ...]]:
+    """What `run` gives, and the names of the classes of torch.autograd.Function, torch's own apart, that it applies in this
+    thread. torch.export writes down what their forward does, and nothing of their backward."""
+    names: dict[str, None] = {}
+    with _applying:
+        apply, thread = torch.autograd.Function.__dict__["apply"], threading.get_ident()
+
+        def noted(cls: type, *args: Any, **kwargs: Any) -> Any:
+            if threading.get_ident() == thread and not cls.__module__.startswith("torch."):
+                names[cls.__qualname__] = None
+            return apply.__get__(None, cls)(*args, **kwargs)
+
+        torch.autograd.Function.apply = classmethod(noted)  # pyright: ignore[reportAttributeAccessIssue]
+        try:
+            return run(), tuple(names)
+        finally:
+            torch.autograd.Function.apply = apply
 
 
 # ------------------------------------------------------------------------------------------------ graphs of derivatives

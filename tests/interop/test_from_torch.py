@@ -490,6 +490,29 @@ def test_derivatives_of_the_ops_say_what_they_do_not_know():
         torch.autograd.grad(again(x := torch.randn(2, 3, requires_grad=True)).sum(), x, create_graph=True)[0].sum().backward()
 
 
+class Sevenfold(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x * x
+
+    @staticmethod
+    def backward(ctx: Any, ct: torch.Tensor) -> torch.Tensor:
+        return ct * 7
+
+
+@pytest.mark.parametrize("derivatives", ["torch", "xla"])
+def test_a_backward_that_torch_does_not_export_is_missed(derivatives: Any):
+    before = torch.autograd.Function.__dict__["apply"]
+    ours = xla_torch.from_torch(lambda x: Sevenfold.apply(x).sum(), x := torch.randn(3), derivatives=derivatives)
+    assert torch.autograd.Function.__dict__["apply"] is before
+    assert_close(ours(x), x.square().sum())
+    for again in (ours, pickle.loads(pickle.dumps(ours)), xla_torch.parse_hlo(ours.to_hlo_text())):
+        with pytest.warns(LostDerivatives, match="Sevenfold"):
+            again(x.clone().requires_grad_()).backward()
+    with pytest.warns(LostDerivatives, match="Sevenfold"):
+        xla_torch.jvp(pickle.loads(pickle.dumps(ours)))(x, x)
+
+
 def test_names_survive_in_the_text():
     model, x = made("lstm")
     text = xla_torch.from_torch(model, x).to_hlo_text()
