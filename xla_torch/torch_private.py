@@ -338,6 +338,10 @@ class Decomposing(torch.fx.Interpreter):
         self._levels.pop()
         _ended()
 
+    def run_node(self, n: torch.fx.Node) -> Any:
+        found = super().run_node(n)
+        return _as_laid_out(found, n.meta["val"]) if n.target is torch.ops.aten.scaled_dot_product_attention.default else found
+
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         if target is _nested:
             self._levels.append(_nested(*args, **kwargs))
@@ -351,3 +355,9 @@ class Decomposing(torch.fx.Interpreter):
             x, level, *rest = args
             return _removed(x, self._levels[level - 1], *rest)
         return super().call_function(self._ways.get(target, target), args, kwargs)
+
+
+def _as_laid_out(x: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """A tensor with its dimensions in memory in the order of another's: what is viewed must lie as it lay."""
+    order = sorted(range(x.ndim), key=like.stride, reverse=True)
+    return x.permute(order).contiguous().permute([order.index(d) for d in range(x.ndim)])

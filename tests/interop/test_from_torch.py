@@ -490,6 +490,27 @@ def test_derivatives_of_the_ops_say_what_they_do_not_know():
         torch.autograd.grad(again(x := torch.randn(2, 3, requires_grad=True)).sum(), x, create_graph=True)[0].sum().backward()
 
 
+class Heads(nn.Module):
+    """Attention whose result is viewed as it lies in memory, as that of GPT2 is; what is detached has its way back by torch."""
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+        q, k, v = (part.view(2, 3, 2, 4).transpose(1, 2) for part in x.split(8, -1))
+        found = F.scaled_dot_product_attention(q, k, v.detach(), mask, is_causal=mask is None).transpose(1, 2)
+        return found.reshape(*found.shape[:-2], -1).contiguous().view(-1, 8)
+
+
+@pytest.mark.parametrize("masked", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_attention_lies_as_it_lay(masked: bool):
+    x, mask = torch.randn(2, 3, 24), torch.ones(3, 3).tril().bool() if masked else None
+    ours, found = xla_torch.from_torch(Heads(), x, mask), []
+    for called in (ours, Heads()):
+        given = x.clone().requires_grad_()
+        result = called(given, mask)
+        loss_of(result).backward()
+        found.append((result, given.grad))
+    assert_close(*found)
+
+
 class Sevenfold(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:

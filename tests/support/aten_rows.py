@@ -229,11 +229,19 @@ def _networks() -> dict[str, list[Row]]:
     odd = ([2, 1], [1, 2], [1, 2])
     groups = (floats(2, 6, 4), floats(6), floats(6, seed=1), 2, 6, 4, 3, 1e-5)
     stats = (floats(4).abs(), floats(4, seed=2).abs())
+    heads = (floats(2, 2, 3, 8), floats(2, 2, 5, 8), floats(2, 2, 5, 8, seed=1))
     deep = torch.ops.aten.max_pool3d_with_indices(volume, [2, 3, 2], [1], [1])[1]
     pooled = torch.ops.aten.max_pool2d_with_indices(image, [3, 2], [2, 1], [1, 0])[1]
     return {
         "mm": [(floats(3, 4), floats(4, 2)), (ints(3, 4), ints(4, 2)), (floats(3, 4, dtype=BF16), floats(4, 2, dtype=BF16))],
         "bmm": [(floats(2, 3, 4), floats(2, 4, 5))],
+        "scaled_dot_product_attention": [
+            heads, (*heads, None, 0.0, True), (*heads, flags(3, 5)), (*heads, floats(2, 1, 3, 5), {"scale": 0.3}),
+            (*heads, torch.full((3, 5), -inf)), (*heads, torch.zeros(1, 1, 1, 5).bool()),
+            (floats(2, 4, 3, 8), *heads[1:], {"enable_gqa": True}), (floats(2, 4, 5, 8), *heads[1:], None, 0.0, True, {
+                "enable_gqa": True, "scale": 2.0}),
+            tuple(x.to(BF16) for x in heads), (floats(3, 8), floats(5, 8), floats(5, 6)), (floats(4, 3, 8), floats(4, 5, 8),
+                                                                                        floats(4, 5, 2), flags(3, 5))],
         "addmm": [(floats(2), floats(3, 4), floats(4, 2)),
                   (floats(3, 2), floats(3, 4), floats(4, 2), {"beta": 0.5, "alpha": 2.0}),
                   (torch.full((2,), nan), floats(3, 4), floats(4, 2), {"beta": 0})],

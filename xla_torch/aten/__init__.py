@@ -5,6 +5,7 @@ graph and calls them. What no rule is for, and why, stands in `refused.py`.
 """
 
 from . import (  # noqa: F401  (fill the table)
+    attention,
     contraction,
     convolution,
     creation,
