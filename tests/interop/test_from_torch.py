@@ -344,6 +344,7 @@ GRADIENTS: dict[str, tuple[Any, list[torch.Tensor]]] = {
     "attention": (lambda q, k: F.scaled_dot_product_attention(q, k, k, is_causal=True), [torch.randn(1, 2, 3, 4),
                                                                                        torch.randn(1, 2, 3, 4)]),
     "indices": (lambda x, at: x[at, at.flip(0)] + x.gather(0, at[None]).sum(), [torch.randn(4, 4), torch.tensor([0, 3, 3])]),
+    "targets that end": (lambda x: F.multilabel_margin_loss(x, torch.tensor([[1, -1, 0], [-1, 2, 0]])), [TIED]),
     "norms": (lambda x, w: (F.layer_norm(x, [4], w), F.group_norm(x, 1, w[:3]),
                             F.batch_norm(x, None, None, w[:3], training=True)),
               [torch.randn(2, 3, 4), torch.randn(4)]),
