@@ -373,7 +373,7 @@ MAPPED: dict[str, Any] = {
     "vmap": torch.func.vmap(lambda row: row.sin() * row.sum()),
     "one in another": lambda x: torch.func.vmap(torch.func.vmap(lambda a, b: a * b.exp(), (0, None)), (0, None))(x, x[0, 0]),
     "one after another": lambda x: torch.func.vmap(torch.sin)(x) * torch.func.vmap(lambda row: row.cumsum(0))(x.T).T,
-    "scan": lambda x: associative_scan(lambda a, b: a * b, x, 0, combine_mode="generic")}
+    "a running product": lambda x: associative_scan(lambda a, b: a * b, x, 0, combine_mode="generic")}
 
 
 @pytest.mark.parametrize("name", ["vmap", *(pytest.param(name, marks=pytest.mark.slow) for name in MAPPED if name != "vmap")])
