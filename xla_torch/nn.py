@@ -23,7 +23,7 @@ from .parameter_paths import paths
 from .polymorphic import of_unknown_sizes
 from .running import dynamo
 from .torch_function import from_torch
-from .torch_private import transforms_are_active
+from .torch_private import contents, transforms_are_active
 from .tree_function import JaxFunction
 from .trees import Leaves, Path, dotted, flattened, nested
 
@@ -43,11 +43,11 @@ class XlaModule(torch.nn.Module):
         optimizer = torch.optim.Adam(model.parameters())
         model(tokens, targets).backward()
 
-    Of a `JaxFunction` (see also `XlaModule.from_jax`), arguments are trees: a tree is the first argument, a list the first ones.
-    Names in `state_dict` are places in these trees with dots; those of other programs are what JAX wrote of such places, or the
-    parameter names, with anything but letters, digits and ``_`` replaced. One `torch.nn.Parameter` given in two places is one
-    parameter. `gradient_options` say how loops are walked back. Unless `narrows`, 64-bit arguments are refused where the program
-    has 32 bits; otherwise integers must fit.
+    Of a `JaxFunction` (see also `XlaModule.from_jax`), arguments are trees: a tree is the first argument, a list the first
+    ones. Names in `state_dict` are places in these trees with dots; those of other programs are what JAX wrote of such places,
+    or the parameter names, with anything but letters, digits and ``_`` replaced. One `torch.nn.Parameter` given in two places
+    is one parameter, and one that requires no gradient is frozen here, too. `gradient_options` say how loops are walked back.
+    Unless `narrows`, 64-bit arguments are refused where the program has 32 bits; otherwise integers must fit.
 
     Raises InvalidArgument for an argument or name that the program does not have, and for a value of another shape or dtype,
     which it names.
@@ -104,13 +104,18 @@ class XlaModule(torch.nn.Module):
     def from_torch(cls, module: Any, *example_args: Any, gradient_options: GradientOptions | None = None,
                    **example_kwargs: Any) -> XlaModule:
         """A PyTorch module as a module of its program (`xla_torch.from_torch`), which is called like it: with copies of its
-        parameters and buffers under their names, so that a `state_dict` of the one is the other's. Buffers that a call replaces
-        are replaced here."""
+        parameters and buffers under their names and in their order, so that a `state_dict` of the one is the other's, and that
+        of an optimizer, too. What is frozen, tied, not persistent or in evaluation is so here. Buffers that a call replaces are
+        replaced here."""
         exported = from_torch(module, *example_args, **example_kwargs)
-        if not exported.weights:
-            return cls(exported, gradient_options=gradient_options, narrows=False)
-        made = cls(exported, [exported.weights], exported.buffers, gradient_options, narrows=False)
+        held = [exported.weights] if exported.weights else []
+        made = cls(exported, held, exported.buffers, gradient_options, narrows=False)
         made._replaced = tuple(sorted(exported.replaced, key=lambda name: name.split("."))) or None
+        for name in exported.unsaved:
+            group, last = _parted(name)
+            made.get_submodule(group).register_buffer(last, made._at(name), persistent=False)
+        if isinstance(module, torch.nn.Module):
+            made._resemble(module)
         return made
 
     def forward(self, *arguments: Any, **named: Any) -> Any:
@@ -135,10 +140,31 @@ class XlaModule(torch.nn.Module):
         result = own[0] if len(own) == 1 else tuple(own)
         after = [] if transforms_are_active() else flattened(state)[0]
         for name, tensor in zip(self._replaced, after, strict=False):
-            group, _, last = name.rpartition(".")
+            group, last = _parted(name)
             # In a new tensor: the way back may still read the old one.
             setattr(self.get_submodule(group), last, tensor.detach())
         return result
+
+    def _resemble(self, module: torch.nn.Module) -> None:
+        """Let the groups be as the modules that they stand for: one where these are one, in training or not, in their order."""
+        first: dict[int, torch.nn.Module] = {id(module): self}
+        groups: dict[str, torch.nn.Module] = {"": self}
+        for path, own in module.named_modules(remove_duplicate=False):
+            outer, last = _parted(path)
+            around = contents(groups[outer])[2] if path and outer in groups else {}
+            if path and last not in around:
+                continue  # it holds nothing
+            if path:
+                groups[path] = around[last] = first.setdefault(id(own), around[last])
+            group = groups[path]
+            group.training = own.training
+            for kept, names in zip(contents(group), contents(own), strict=True):
+                kept.update({name: kept.pop(name) for name in names if name in kept})
+        buffers: dict[int, str] = {}
+        for name, tensor in module.named_buffers(remove_duplicate=False):
+            one, (outer, last) = buffers.setdefault(id(tensor), name), _parted(name)
+            if one != name:
+                setattr(self._at(outer), last, self._at(one))
 
     def _filled(self, held: Sequence[Any], rest: Iterator[Any]) -> Iterator[Any]:
         """The program's arguments: what the module holds, and between that the rest, narrowed to the program's types."""
@@ -196,12 +222,18 @@ class XlaModule(torch.nn.Module):
             if group not in dict(place.named_children()):
                 place.add_module(group, Group())
             place = place.get_submodule(group)
-        if not (trained and (tensor.is_floating_point() or tensor.is_complex())):
-            place.register_buffer(last, tensor)
-        elif isinstance(given, torch.nn.Parameter):
-            place.register_parameter(last, tied.setdefault(id(given), torch.nn.Parameter(tensor)))
-        else:
+        if trained and isinstance(given, torch.nn.Parameter):
+            place.register_parameter(last, tied.setdefault(id(given), torch.nn.Parameter(tensor, given.requires_grad)))
+        elif trained and (tensor.is_floating_point() or tensor.is_complex()):
             place.register_parameter(last, torch.nn.Parameter(tensor))
+        else:
+            place.register_buffer(last, tensor)
+
+
+def _parted(name: str) -> tuple[str, str]:
+    """The group that a name with dots stands in, and its name there."""
+    group, _, last = name.rpartition(".")
+    return group, last
 
 
 class Group(torch.nn.Module):

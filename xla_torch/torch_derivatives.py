@@ -105,16 +105,19 @@ class Graph:
 
 class TorchDerivatives(GivenPullback):
     """The derivatives of a computation that torch exported, as torch has them. `rules` are the operators among its own that say
-    of gradients what their values do not. Where there are none, and torch's way back is not to be had, the ops' is as good."""
+    of gradients what their values do not. Where there are none, and torch's way back is not to be had, the ops' is as good.
+    `functions` are classes of torch.autograd.Function whose `backward` torch did not export: derivatives are those of what their
+    `forward` does, with a warning."""
 
     rules: tuple[str, ...] = ()
     _missing: frozenset[int | None] = frozenset()
     """The parameters that torch has no derivatives with respect to, though the results depend on them."""
 
     def __init__(self, computation: Computation, graph: Graph, rules: Sequence[str],
-                 decompositions: Callable[[], tuple[dict[Any, Any], dict[Any, Any]]]):
+                 decompositions: Callable[[], tuple[dict[Any, Any], dict[Any, Any]]], functions: Sequence[str] = ()):
         super().__init__(computation, self._traced)
-        self._graph, self.rules, self._decompositions = graph, tuple(rules), decompositions
+        self._graph, self.rules, self._decompositions = graph, (*functions, *rules), decompositions
+        self._functions = tuple(functions)
 
     def _traced(self) -> Computation:
         arguments, results = self._arguments, self._results
@@ -130,16 +133,23 @@ class TorchDerivatives(GivenPullback):
         return bringing(found, Lost(self.rules, "the way back of a module that torch exported") if self.rules else None)
 
     def pullback(self, needed: Mask, demanded: Mask) -> Pullback | None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        self._warn()
         if not self._is_there():
             return None
         self._require(needed)
         return super().pullback(needed, demanded)
 
     def pushforward(self, present: Mask) -> Pushforward | None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        self._warn()
         if not self._is_there():
             return None
         self._require(present)
         return super().pushforward(present)
+
+    def _warn(self) -> None:
+        if self._functions:
+            Lost(self._functions, "torch.export keeps nothing of the backward of a torch.autograd.Function",
+                 "where it says what its forward says, ignore xla_torch.errors.LostDerivatives").warn(self._computation.name)
 
     def _require(self, flags: Mask) -> None:
         """Raise DifferentiationError where torch has no derivative with respect to one of these arguments."""
@@ -163,11 +173,11 @@ class TorchDerivatives(GivenPullback):
     def __getstate__(self) -> dict[str, Any]:
         back = Stored.of_computation(self._back) if self._is_there() else None
         return {"computation": Stored.of_computation(self._computation), "back": back, "rules": self.rules,
-                "missing": self._missing}
+                "missing": self._missing, "functions": self._functions}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._computation, self.rules, back = state["computation"].entry(), state["rules"], state["back"]
-        self._missing = state["missing"]
+        self._missing, self._functions = state["missing"], state["functions"]
         self._given = _lost if back is None else back.entry
 
 

@@ -32,17 +32,19 @@ class TorchFunction(JaxFunction):
 
     `weights` are the module's parameters and buffers, in dicts as their names say (``weights["layer1"]["0"]["bias"]``): the first
     argument, unless they are constants of the program. `replaced` are the names of the buffers that a call replaces: where there
-    are any, the result is a pair of the module's own and a tree of what they are afterwards.
+    are any, the result is a pair of the module's own and a tree of what they are afterwards. `unsaved` are those that a
+    `state_dict` leaves out.
     """
 
     def __init__(self, computation: XlaComputation, in_tree: Structure, out_tree: Structure, signature: Signature,
-                 places: Sequence[int], weights: Mapping[str, Any], buffers: Sequence[str] = (), replaced: Sequence[str] = ()):
+                 places: Sequence[int], weights: Mapping[str, Any], buffers: Sequence[str] = (), replaced: Sequence[str] = (),
+                 unsaved: Sequence[str] = ()):
         super().__init__(computation, in_tree, out_tree, signature, places, narrows=False)
-        self.weights, self.buffers, self.replaced = weights, tuple(buffers), tuple(replaced)
+        self.weights, self.buffers, self.replaced, self.unsaved = weights, tuple(buffers), tuple(replaced), tuple(unsaved)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return TorchFunction, (self.computation, self.in_tree, self.out_tree, self.signature, self.places, self.weights,
-                               self.buffers, self.replaced)
+                               self.buffers, self.replaced, self.unsaved)
 
     def __repr__(self) -> str:
         return super().__repr__().replace("JaxFunction", "TorchFunction", 1)
@@ -69,12 +71,14 @@ def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["ar
     through. Checks of values that the module makes are left out. Derivatives are those that torch has of the exported program,
     with all that `detach`, `torch.no_grad` and an embedding's padding say: they are traced when they are first asked for. With
     ``derivatives="xla"`` they are those of its ops, and where the module says otherwise there is a warning (LostDerivatives).
+    So there is with both for the `backward` of a torch.autograd.Function, of which torch.export keeps nothing.
     """
     if weights not in ("arguments", "constants"):
         raise InvalidArgument("no such choice of weights", subject="from_torch", got=repr(weights),
                               expected='"arguments" or "constants"')
-    exported, names = _exported(module_or_function, example_args, example_kwargs)
-    return _Import(exported, _title(module_or_function), names, weights == "arguments", derivatives).function()
+    (exported, names), lost = torch_private.functions_applied(
+        lambda: _exported(module_or_function, example_args, example_kwargs))
+    return _Import(exported, _title(module_or_function), names, weights == "arguments", derivatives, lost).function()
 
 
 def _title(given: Any) -> str:
@@ -94,8 +98,14 @@ def _exported(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tup
         raise InvalidArgument("not a module or a function", subject="from_torch", got=type(given).__name__,
                               expected="a torch.nn.Module, a function of tensors or a torch.export.ExportedProgram")
     module = given if isinstance(given, torch.nn.Module) else _as_module(given)
-    exported = torch_private.quietly(lambda: torch.export.export(module, tuple(args), dict(kwargs), strict=False))
+    apart, named = torch_private.pytree.tree_map_only(torch.Tensor, _apart, (tuple(args), dict(kwargs)))
+    exported = torch_private.quietly(lambda: torch.export.export(module, apart, named, strict=False))
     return exported, _argument_names(module)
+
+
+def _apart(example: torch.Tensor) -> torch.Tensor:
+    """An example in memory of its own: torch.export takes arguments that are one tensor, or one of the module's, for one."""
+    return example.detach().clone().requires_grad_(example.requires_grad)
 
 
 def _as_module(function: Callable[..., Any]) -> torch.nn.Module:
@@ -148,8 +158,9 @@ def _decompositions() -> tuple[dict[Any, Any], dict[Any, Any]]:
 class _Import:
     """An exported program on its way to a computation."""
 
-    def __init__(self, exported: Any, name: str, names: Sequence[str], by_arguments: bool, derivatives: str):
-        self._exported, self._derivatives = exported, derivatives
+    def __init__(self, exported: Any, name: str, names: Sequence[str], by_arguments: bool, derivatives: str,
+                 functions: tuple[str, ...]):
+        self._exported, self._derivatives, self._functions = exported, derivatives, functions
         self._core = torch_private.quietly(lambda: exported.run_decompositions(dict(_decompositions()[0])))
         self._name, self._names, self._by_arguments = name, tuple(names), by_arguments
         signature = self._core.graph_signature
@@ -172,12 +183,13 @@ class _Import:
         out_tree, leaves = self._results(results)
         whole = leaves[0] if out_tree.kind is Kind.LEAF else builder.add(control.tuple_, leaves)
         weights = _nested({spec.target: self._weight(spec) for spec in self._weights}) if self._by_arguments else {}
-        buffers = [spec.target for spec in self._weights if spec.kind is InputKind.BUFFER] if self._by_arguments else []
+        buffers = [spec for spec in self._weights if spec.kind is InputKind.BUFFER] if self._by_arguments else []
         places = {name: k for k, name in enumerate(self._parameters())}
         computation = builder.build(whole)
         computation.entry.derivatives = self._own_derivatives(computation)
         return TorchFunction(computation, in_tree, out_tree, signature, [places[name] for name in order],
-                             weights, buffers, self._replaced())
+                             weights, [spec.target for spec in buffers], self._replaced(),
+                             [spec.target for spec in buffers if not spec.persistent])
 
     # ---- derivatives
 
@@ -186,8 +198,9 @@ class _Import:
         shape = computation.program_shape
         has_complex = any(s.element_type.is_complex for s in (*shape.parameters, *shape.result.leaves()))
         if self._derivatives == "torch" and not joint and not has_complex:
-            return TorchDerivatives(computation.program.canonical, self._graph(), self._lost, _decompositions)
-        return Lost(self._lost, "a module that torch exported") if self._lost else None
+            return TorchDerivatives(computation.program.canonical, self._graph(), self._lost, _decompositions, self._functions)
+        lost = (*self._functions, *self._lost)
+        return Lost(lost, "a module that torch exported") if lost else None
 
     def _graph(self) -> Graph:
         """The program as torch exported it, before it was decomposed."""

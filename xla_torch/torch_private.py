@@ -13,6 +13,7 @@ import ctypes
 import functools
 import importlib
 import linecache
+import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
@@ -193,6 +194,11 @@ def of_same_code(module: torch.nn.Module, changed: Callable[[Any], Any]) -> torc
     return made
 
 
+def contents(module: torch.nn.Module) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """The parameters, the buffers and the modules in a module by name, in their order."""
+    return module._parameters, module._buffers, module._modules
+
+
 # ------------------------------------------------------------------------------------------------ torch's compiler
 
 
@@ -265,6 +271,28 @@ def quietly(export: Callable[[], Any]) -> Any:
         return export()
 
 
+_applying = threading.RLock()
+
+
+def functions_applied(run: Callable[[], Any]) -> tuple[Any, tuple[str, ...]]:
+    """What `run` gives, and the names of the classes of torch.autograd.Function, torch's own apart, that it applies in this
+    thread. torch.export writes down what their forward does, and nothing of their backward."""
+    names: dict[str, None] = {}
+    with _applying:
+        apply, thread = torch.autograd.Function.__dict__["apply"], threading.get_ident()
+
+        def noted(cls: type, *args: Any, **kwargs: Any) -> Any:
+            if threading.get_ident() == thread and not cls.__module__.startswith("torch."):
+                names[cls.__qualname__] = None
+            return apply.__get__(None, cls)(*args, **kwargs)
+
+        torch.autograd.Function.apply = classmethod(noted)  # pyright: ignore[reportAttributeAccessIssue]
+        try:
+            return run(), tuple(names)
+        finally:
+            torch.autograd.Function.apply = apply
+
+
 # ------------------------------------------------------------------------------------------------ graphs of derivatives
 
 make_fx: Callable[..., Any] = private(torch.fx.experimental.proxy_tensor, "make_fx")
@@ -287,12 +315,49 @@ def traced(function: Callable[..., Any], values: list[Any], decompositions: dict
     return graph
 
 
+_nested, _ended, _added, _removed = (private(torch, f"_functorch.predispatch.{name}") for name in (
+    "_vmap_increment_nesting", "_vmap_decrement_nesting", "_add_batch_dim", "_remove_batch_dim"))
+
+
 class Decomposing(torch.fx.Interpreter):
-    """What runs a graph with some operators as what they are in others."""
+    """What runs a graph with some operators as what they are in others. Levels of torch.func.vmap in it are those that they are
+    here, below the transforms that are on, and not those that they were when the graph was exported."""
 
     def __init__(self, module: torch.fx.GraphModule, decompositions: dict[Any, Any]):
         super().__init__(module)
-        self._ways = decompositions
+        self._ways, self._levels = decompositions, list[int]()
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().run(*args, **kwargs)
+        finally:  # a level that stays open spoils all that comes after
+            while self._levels:
+                self._end()
+
+    def _end(self) -> None:
+        self._levels.pop()
+        _ended()
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        found = super().run_node(n)
+        return _as_laid_out(found, n.meta["val"]) if n.target is torch.ops.aten.scaled_dot_product_attention.default else found
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        if target is _nested:
+            self._levels.append(_nested(*args, **kwargs))
+            return len(self._levels)
+        if target is _ended:
+            return self._end()
+        if target is _added:
+            x, dim, level = args
+            return _added(x, dim, self._levels[level - 1])
+        if target is _removed:
+            x, level, *rest = args
+            return _removed(x, self._levels[level - 1], *rest)
         return super().call_function(self._ways.get(target, target), args, kwargs)
+
+
+def _as_laid_out(x: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """A tensor with its dimensions in memory in the order of another's: what is viewed must lie as it lay."""
+    order = sorted(range(x.ndim), key=like.stride, reverse=True)
+    return x.permute(order).contiguous().permute([order.index(d) for d in range(x.ndim)])

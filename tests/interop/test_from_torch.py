@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import math
 import pickle
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import nn
+from torch._higher_order_ops.associative_scan import associative_scan
 from torch.export.experimental import _export_forward_backward
 from torch.utils import _pytree as pytree
 
@@ -155,6 +157,79 @@ def test_training_replaces_running_statistics():
         assert_close(ours.get_parameter(key).grad, parameter.grad, 2e-3)
 
 
+# ------------------------------------------------------------------------------------------- modules of modules
+
+
+class State(nn.Module):
+    """All that a module's state can be: frozen, tied and unused parameters, integers among them; buffers of several dtypes, not
+    persistent, tied or None; one module in two places; modules in training and in evaluation, in no order of names."""
+
+    def __init__(self):
+        super().__init__()
+        self.second, self.first, self.plain = nn.Linear(3, 3), nn.Linear(3, 3), nn.Sequential(nn.Sequential(nn.ReLU()))
+        self.again, self.first.weight = self.second, self.second.weight
+        self.second.bias.requires_grad_(False)
+        self.norm, self.still = nn.BatchNorm1d(3).requires_grad_(False), nn.BatchNorm1d(3).eval()
+        self.other = self.still
+        self.whole, self.mask = nn.Buffer(torch.arange(3)), nn.Buffer(torch.ones(3, dtype=torch.float64), persistent=False)
+        self.same = self.mask
+        self.register_buffer("none", None)
+        self.number, self.unused = nn.Parameter(torch.tensor(2), False), nn.Parameter(torch.randn(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.still(self.norm(self.plain(self.again(self.first(self.second(x))))))
+        return self.other(x) * self.mask + self.whole * self.same * self.number
+
+
+STATE: dict[str, Any] = {
+    "state": lambda m: [(name, tensor.dtype, tensor.device) for name, tensor in m.state_dict().items()],
+    "parameters": lambda m: [(name, p.requires_grad) for name, p in m.named_parameters()],
+    "parameters in all places": lambda m: [name for name, _ in m.named_parameters(remove_duplicate=False)],
+    "buffers": lambda m: {name: b.dtype for name, b in m.named_buffers(remove_duplicate=False)},
+    "the order of buffers": lambda m: [name for name, _ in m.named_buffers()],
+    "training": lambda m: {name: inner.training for name, inner in m.named_modules() if "plain" not in name},
+    "tied": lambda m: (m.first.weight is m.second.weight, m.again is m.second, m.still is m.other)}
+
+
+@functools.cache
+def stateful() -> tuple[State, XlaModule, torch.Tensor]:
+    torch.manual_seed(0)
+    model, x = State(), torch.randn(4, 3)
+    return model, XlaModule.from_torch(copy.deepcopy(model), x), x
+
+
+@pytest.mark.parametrize("what", STATE)
+def test_a_module_has_the_state_of_torchs(what: str):
+    model, ours, _ = stateful()
+    assert STATE[what](ours) == STATE[what](model)
+
+
+def test_a_module_of_all_kinds_of_state_trains_as_torchs():
+    model, ours, x = copy.deepcopy(stateful())
+    for module in (model, ours):
+        optimizer = torch.optim.SGD([p for p in module.parameters() if p.requires_grad], 0.1)
+        for _ in range(2):
+            optimizer.zero_grad()
+            loss_of(module(x)).backward()
+            optimizer.step()
+    assert_close(dict(ours.state_dict()), dict(model.state_dict()), 2e-4)
+    ours.load_state_dict(model.state_dict())
+    model.load_state_dict(ours.state_dict())
+
+
+@pytest.mark.slow
+def test_the_state_of_an_exported_program():
+    model, _, x = stateful()
+    ours = XlaModule.from_torch(torch.export.export(copy.deepcopy(model), (x,)))
+    assert {*ours.state_dict()} == {*model.state_dict()}
+    assert {n: p.requires_grad for n, p in ours.named_parameters()} == {n: p.requires_grad for n, p in model.named_parameters()}
+
+
+@pytest.mark.slow
+def test_a_module_without_state_is_in_evaluation_as_torchs():
+    assert not XlaModule.from_torch(nn.ReLU().eval(), torch.randn(3)).training
+
+
 def test_weights_may_be_constants():
     model, x = made("lstm")
     ours = xla_torch.from_torch(model, x, weights="constants")
@@ -176,6 +251,41 @@ def test_a_function_is_called_as_it_was():
         ours(a, 2, tree=tree)
     with pytest.raises(InvalidArgument, match=r"argument tree\.z\.0"):
         ours(a, tree=tree | {"z": [torch.randn(4)]})
+
+
+class Added(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(3, 3))
+        self.offset = nn.Buffer(torch.randn(3))
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x @ self.weight - 2 * y + self.offset
+
+
+SAME: dict[str, Any] = {
+    "one tensor": lambda model: (ones := torch.ones(3), ones), "a view": lambda model: (ones := torch.ones(3), ones.view(3)),
+    "a part": lambda model: (ones := torch.ones(3, 3), ones[0]), "an expanded one": lambda model: (
+        (ones := torch.ones(3)).expand(2, 3), ones),
+    "a parameter and a buffer": lambda model: (model.weight, model.offset),
+    "parts of them": lambda model: (model.weight.data[:1], model.offset.view(3))}
+
+
+@pytest.mark.parametrize("name", [
+    "one tensor", *(pytest.param(name, marks=pytest.mark.slow) for name in SAME if name != "one tensor")])
+def test_examples_that_are_one_tensor_are_several_arguments(name: str):
+    model = Added()
+    examples = SAME[name](model)
+    ours = xla_torch.from_torch(model, *examples)
+    others = [torch.randn(e.shape) for e in examples]
+    assert_close(ours(ours.weights, *others), model(*others))
+
+
+@pytest.mark.slow
+def test_examples_in_trees_and_by_name_are_several_arguments():
+    x, (a, b, c) = torch.randn(3), torch.randn(3, 3)
+    ours = xla_torch.from_torch(lambda tree, *, last: tree[0] - 2 * tree[1] + last, [x, x], last=x)
+    assert_close(ours([a, b], last=c), a - 2 * b + c)
 
 
 @pytest.mark.slow
@@ -234,6 +344,7 @@ GRADIENTS: dict[str, tuple[Any, list[torch.Tensor]]] = {
     "attention": (lambda q, k: F.scaled_dot_product_attention(q, k, k, is_causal=True), [torch.randn(1, 2, 3, 4),
                                                                                        torch.randn(1, 2, 3, 4)]),
     "indices": (lambda x, at: x[at, at.flip(0)] + x.gather(0, at[None]).sum(), [torch.randn(4, 4), torch.tensor([0, 3, 3])]),
+    "targets that end": (lambda x: F.multilabel_margin_loss(x, torch.tensor([[1, -1, 0], [-1, 2, 0]])), [TIED]),
     "norms": (lambda x, w: (F.layer_norm(x, [4], w), F.group_norm(x, 1, w[:3]),
                             F.batch_norm(x, None, None, w[:3], training=True)),
               [torch.randn(2, 3, 4), torch.randn(4)]),
@@ -256,6 +367,44 @@ def test_gradients_are_those_of_torch(name: str):
         loss_of(called(*given)).backward()
         found.append([g.grad for g in given])
     assert_close(*found)
+
+
+MAPPED: dict[str, Any] = {
+    "vmap": torch.func.vmap(lambda row: row.sin() * row.sum()),
+    "one in another": lambda x: torch.func.vmap(torch.func.vmap(lambda a, b: a * b.exp(), (0, None)), (0, None))(x, x[0, 0]),
+    "one after another": lambda x: torch.func.vmap(torch.sin)(x) * torch.func.vmap(lambda row: row.cumsum(0))(x.T).T,
+    "a running product": lambda x: associative_scan(lambda a, b: a * b, x, 0, combine_mode="generic")}
+
+
+@pytest.mark.parametrize("name", ["vmap", *(pytest.param(name, marks=pytest.mark.slow) for name in MAPPED if name != "vmap")])
+def test_gradients_of_transforms_within(name: str):
+    function, found = MAPPED[name], []
+    ours = xla_torch.from_torch(function, TIED)
+    for called in (ours, function):
+        x = TIED.clone().requires_grad_()
+        loss_of(called(x)).backward()
+        found.append(x.grad)
+    assert_close(*found)
+
+
+class Wrapped(nn.Module):
+    def __init__(self, function: Any):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *given: torch.Tensor) -> Any:
+        return self.function(*given)
+
+
+def test_a_level_that_a_failure_leaves_open_is_closed():
+    def failing(x: torch.Tensor) -> torch.Tensor:
+        raise ValueError("as told")
+
+    sine, function = torch.ops.aten.sin.default, torch.func.vmap(torch.sin)
+    program = torch.export.export(Wrapped(function), (TIED,))
+    with pytest.raises(ValueError, match="as told"):
+        torch_private.Decomposing(program.graph_module, {sine: failing}).run(TIED)
+    assert not torch_private.transforms_are_active()
 
 
 @pytest.mark.slow
@@ -340,6 +489,50 @@ def test_derivatives_of_the_ops_say_what_they_do_not_know():
     again = xla_torch.from_torch(cut, TIED)
     with pytest.warns(LostDerivatives, match="the way back"):
         torch.autograd.grad(again(x := torch.randn(2, 3, requires_grad=True)).sum(), x, create_graph=True)[0].sum().backward()
+
+
+class Heads(nn.Module):
+    """Attention whose result is viewed as it lies in memory, as that of GPT2 is; what is detached has its way back by torch."""
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+        q, k, v = (part.view(2, 3, 2, 4).transpose(1, 2) for part in x.split(8, -1))
+        found = F.scaled_dot_product_attention(q, k, v.detach(), mask, is_causal=mask is None).transpose(1, 2)
+        return found.reshape(*found.shape[:-2], -1).contiguous().view(-1, 8)
+
+
+@pytest.mark.parametrize("masked", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_attention_lies_as_it_lay(masked: bool):
+    x, mask = torch.randn(2, 3, 24), torch.ones(3, 3).tril().bool() if masked else None
+    ours, found = xla_torch.from_torch(Heads(), x, mask), []
+    for called in (ours, Heads()):
+        given = x.clone().requires_grad_()
+        result = called(given, mask)
+        loss_of(result).backward()
+        found.append((result, given.grad))
+    assert_close(*found)
+
+
+class Sevenfold(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x * x
+
+    @staticmethod
+    def backward(ctx: Any, ct: torch.Tensor) -> torch.Tensor:
+        return ct * 7
+
+
+@pytest.mark.parametrize("derivatives", ["torch", "xla"])
+def test_a_backward_that_torch_does_not_export_is_missed(derivatives: Any):
+    before = torch.autograd.Function.__dict__["apply"]
+    ours = xla_torch.from_torch(lambda x: Sevenfold.apply(x).sum(), x := torch.randn(3), derivatives=derivatives)
+    assert torch.autograd.Function.__dict__["apply"] is before
+    assert_close(ours(x), x.square().sum())
+    for again in (ours, pickle.loads(pickle.dumps(ours)), xla_torch.parse_hlo(ours.to_hlo_text())):
+        with pytest.warns(LostDerivatives, match="Sevenfold"):
+            again(x.clone().requires_grad_()).backward()
+    with pytest.warns(LostDerivatives, match="Sevenfold"):
+        xla_torch.jvp(pickle.loads(pickle.dumps(ours)))(x, x)
 
 
 def test_names_survive_in_the_text():

@@ -146,7 +146,8 @@ def _reductions() -> dict[str, list[Row]]:
         "linalg_vector_norm": [(cube,), (cube, 2, [1]), (cube, 1, [0], True), (cube, inf, [1]), (cube, -inf, [2]), (cube, 0, [1]),
                                (cube, 3.5, [1]), (cube.to(BF16), 2, [2]), (cube, 2, [1], {"dtype": F64})],
         "max": every, "min": every,
-        "var_mean.correction": [(cube, [1]), (cube, None, {"correction": 0}), (cube.to(BF16), [2], {"keepdim": True})],
+        "var_mean.correction": [(cube, [1]), (cube, None, {"correction": 0}), (cube.to(BF16), [2], {"keepdim": True}),
+                                (torch.complex(cube, cube.flip(0)), [1])],
         "sort": [(TIES,), (TIES, 0), (TIES, 1, True), (whole, -1, True), (torch.tensor(1.0),)],
         "sort.stable": [(TIES, {"stable": True}), (TIES, {"stable": True, "dim": 0, "descending": True})],
         "topk": [(floats(4, 9), 3), (floats(9, 4), 2, 0), (floats(9, 4), 4, 0, False), (torch.tensor(2.0), 1),
@@ -229,11 +230,27 @@ def _networks() -> dict[str, list[Row]]:
     odd = ([2, 1], [1, 2], [1, 2])
     groups = (floats(2, 6, 4), floats(6), floats(6, seed=1), 2, 6, 4, 3, 1e-5)
     stats = (floats(4).abs(), floats(4, seed=2).abs())
+    labels = torch.tensor([[3, 0, -1, 1], [-1, 0, 1, 2], [1, 2, 3, 0]])
+    labelled: list[Row] = [
+        *((floats(3, 4), labels, reduction) for reduction in (1, 0, 2)), (floats(4), torch.tensor([1, 1, -1, 0]), 0),
+        (floats(4), torch.tensor([-1, 1, -1, 0]), 1), (floats(2, 3, dtype=F64), torch.tensor([[2, -1, 1], [0, 1, -1]]), 1)]
+    heads = (floats(2, 2, 3, 8), floats(2, 2, 5, 8), floats(2, 2, 5, 8, seed=1))
     deep = torch.ops.aten.max_pool3d_with_indices(volume, [2, 3, 2], [1], [1])[1]
     pooled = torch.ops.aten.max_pool2d_with_indices(image, [3, 2], [2, 1], [1, 0])[1]
     return {
         "mm": [(floats(3, 4), floats(4, 2)), (ints(3, 4), ints(4, 2)), (floats(3, 4, dtype=BF16), floats(4, 2, dtype=BF16))],
         "bmm": [(floats(2, 3, 4), floats(2, 4, 5))],
+        "multilabel_margin_loss_forward": labelled,
+        "multilabel_margin_loss_backward": [
+            (found * 0.5, *row, is_target) for row in labelled
+            for found, is_target in (torch.ops.aten.multilabel_margin_loss_forward(*row),)],
+        "scaled_dot_product_attention": [
+            heads, (*heads, None, 0.0, True), (*heads, flags(3, 5)), (*heads, floats(2, 1, 3, 5), {"scale": 0.3}),
+            (*heads, torch.full((3, 5), -inf)), (*heads, torch.zeros(1, 1, 1, 5).bool()),
+            (floats(2, 4, 3, 8), *heads[1:], {"enable_gqa": True}), (floats(2, 4, 5, 8), *heads[1:], None, 0.0, True, {
+                "enable_gqa": True, "scale": 2.0}),
+            tuple(x.to(BF16) for x in heads), (floats(3, 8), floats(5, 8), floats(5, 6)), (floats(4, 3, 8), floats(4, 5, 8),
+                                                                                        floats(4, 5, 2), flags(3, 5))],
         "addmm": [(floats(2), floats(3, 4), floats(4, 2)),
                   (floats(3, 2), floats(3, 4), floats(4, 2), {"beta": 0.5, "alpha": 2.0}),
                   (torch.full((2,), nan), floats(3, 4), floats(4, 2), {"beta": 0})],

@@ -5,10 +5,12 @@ graph and calls them. What no rule is for, and why, stands in `refused.py`.
 """
 
 from . import (  # noqa: F401  (fill the table)
+    attention,
     contraction,
     convolution,
     creation,
     indexing,
+    losses,
     normalisation,
     pointwise,
     pooling,

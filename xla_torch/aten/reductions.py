@@ -43,9 +43,10 @@ def _var(self: XlaOp, result: Shape, dim: Sequence[int] | None = None, correctio
 
 
 @rule("var_mean.correction")
-def _var_mean(self: XlaOp, dim: Sequence[int] | None, correction: float | None, keepdim: bool) -> list[XlaOp]:
+def _var_mean(self: XlaOp, dim: Sequence[int] | None, correction: float | None, keepdim: bool,
+              result: Sequence[Shape]) -> list[XlaOp]:
     found = variance(wide(self), places(dim, self.shape.rank), 1 if correction is None else correction, keepdim)
-    return [cast(part, self.element_type) for part in found]
+    return [cast(part, shape.element_type) for part, shape in zip(found, result, strict=True)]
 
 
 def variance(x: XlaOp, dims: Sequence[int], correction: float, keepdim: bool) -> tuple[XlaOp, XlaOp]:
