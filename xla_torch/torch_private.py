@@ -27,6 +27,7 @@ import torch.fx.graph_module
 from torch.autograd import forward_ad
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from . import forks
 from .errors import MissingDependency
 
 OLDEST, NEWEST = (2, 11), (2, 13)
@@ -271,7 +272,7 @@ def quietly(export: Callable[[], Any]) -> Any:
         return export()
 
 
-_applying = threading.RLock()
+_applying = forks.Lock()
 
 
 def functions_applied(run: Callable[[], Any]) -> tuple[Any, tuple[str, ...]]:

@@ -46,7 +46,7 @@ def _members(graph: Graph) -> set[Node]:
     """Elementwise calls that are used by each other and as results alone."""
     members: set[Node] = set()
     for node in reversed(graph.nodes):
-        if _is_bundled(node) and all(u.op == "output" or (u in members and _dims(u) == _dims(node)) for u in node.users):
+        if all(u.op == "output" or (u in members and _dims(u) == _dims(node)) for u in node.users) and _is_bundled(node):
             members.add(node)
     return members
 

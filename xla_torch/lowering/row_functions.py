@@ -33,11 +33,13 @@ _UNSQUEEZE, _EXPAND, _RESHAPE = (m.__name__ for m in (torch.Tensor.unsqueeze, to
 
 def use_row_functions(root: torch.nn.Module, graph: Graph) -> None:
     """Rewrite the graph in place; what nothing uses any more stays in it."""
-    if not tuning.ROW_FUNCTIONS:
+    called = {node.target for node in graph.nodes}
+    rows = [row for name, row in ROWS.items() if tuning.ROW_FUNCTIONS and called & NEEDED[name]]
+    if not rows:
         return
     for node in reversed(list(graph.nodes)):
         if node.users and _is_of_rows(node):
-            for row in ROWS.values():
+            for row in rows:
                 spelling = Spelling(root, node)
                 found = row(spelling, node)
                 if found is not None and spelling.is_closed():
@@ -271,3 +273,6 @@ def _normalised(s: Spelling, node: Any) -> tuple[Node, float] | None:
 ROWS: dict[str, Callable[[Spelling, Node], Call | None]] = {
     "softmax": softmax, "log_softmax": log_softmax, "layer_norm": layer_norm}
 """What torch has whole, by its name there."""
+
+NEEDED: dict[str, set[Any]] = {"softmax": {torch.exp}, "log_softmax": {torch.exp}, "layer_norm": {torch.rsqrt, torch.sqrt}}
+"""Functions of which each spelling has one: graphs without them are not searched."""

@@ -55,7 +55,7 @@ def _use_unexpanded(node: Node) -> None:
         return
     operands = [a for a in node.args if isinstance(a, Node)]
     expanded = [a for a in operands if _is_method(a, "expand")]
-    if any(a not in expanded and a.meta.get("array", ((),))[0] == array[0] for a in operands):
+    if expanded and any(a not in expanded and a.meta.get("array", ((),))[0] == array[0] for a in operands):
         node.args = tuple(a.args[0] if isinstance(a, Node) and a in expanded else a for a in node.args)
 
 

@@ -18,6 +18,10 @@ from ..sizes import MARK, Key, Size
 from ..torch_private import of_same_code
 
 
+_PLAIN = frozenset({Node, bool, int, float, type(None), torch.dtype, torch.device})
+"""What is no size and holds none, as nearly all arguments of a program's calls."""
+
+
 def hold_sizes(root: torch.nn.Module, graph: Graph) -> None:
     """Rewrite the graph in place: its calls read each size from an attribute of `root`."""
     read: dict[Key, Node] = {}
@@ -36,8 +40,9 @@ def hold_sizes(root: torch.nn.Module, graph: Graph) -> None:
         return read[argument.key]
 
     for node in list(graph.nodes):
-        node.args = map_aggregate(node.args, held)
-        node.kwargs = map_aggregate(node.kwargs, held)
+        if not all(type(a) in _PLAIN for arguments in (node.args, node.kwargs.values()) for a in arguments):
+            node.args = map_aggregate(node.args, held)
+            node.kwargs = map_aggregate(node.kwargs, held)
 
 
 def _free(root: torch.nn.Module) -> str:

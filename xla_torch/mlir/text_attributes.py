@@ -34,7 +34,7 @@ DIALECTS = ("stablehlo", "mhlo", "chlo")
 
 _DOT = tuple(f"{side}_{kind}_dimensions" for kind in ("batching", "contracting") for side in ("lhs", "rhs"))
 
-_COMMA_AT_THE_END = frozenset({"conv", "dot", "gather", "scatter"})
+_COMMA_AT_THE_END = frozenset({"stablehlo.conv", "stablehlo.dot", "stablehlo.gather", "stablehlo.scatter"})
 """Attributes whose last field MLIR reads with a comma behind it."""
 
 FIELDS: dict[str, tuple[str, ...]] = {
@@ -321,7 +321,7 @@ class AttributeReader(TypeReader):
         while not self.accept(">"):
             if found and not self.accept(","):
                 raise self.error("expects ',' or '>' in an attribute", expected="',' or '>'")
-            if found and kind in _COMMA_AT_THE_END and self.accept(">"):
+            if found and f"stablehlo.{kind}" in _COMMA_AT_THE_END and self.accept(">"):
                 break
             match = self.take(_field, "a field")
             if known and match[1] not in known:

@@ -165,9 +165,8 @@ class Settler(Rewriter):
         whole, sizes = self.filled(operand, [dimension]), operand.shape.dimensions
         if sizes[dimension] < 2:
             return whole
-        bounds = [(0, 1 if d == dimension else n, 1) for d, n in enumerate(sizes)]
-        first = self.builder.add(movement.slice_, [whole], {"slice": tuple(bounds)}, whole.shape.with_dimensions(
-            [limit for _, limit, _ in bounds], whole.shape.dynamic_flags))  # what has a bound of 1 stays dynamic
+        limits = [1 if d == dimension else n for d, n in enumerate(sizes)]
+        first = ops.Slice(whole, [0] * len(sizes), limits, [1] * len(sizes))
         every = ops.BroadcastInDim(first, sizes, range(len(sizes)))
         return ops.Select(ops.Eq(self.size(operand, dimension), 1), every, whole)
 
