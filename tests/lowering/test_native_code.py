@@ -34,7 +34,7 @@ COMMAND = (*compiler(), *OPTIONS)
 SOURCE = "int run(long long steps, char **places) { *(int *)places[0] += (int)steps; return 0; }"
 pytestmark = [
     pytest.mark.skipif(not is_available() or not hasattr(os, "fork"), reason="there is no C compiler, or no fork"),
-    pytest.mark.filterwarnings("ignore:os.fork", "ignore:This process .* is multi-threaded", "ignore:This DataLoader will create"),
+    pytest.mark.filterwarnings("ignore:os.fork", "ignore:This process .* is multi-threaded", "ignore:This DataLoader will"),
 ]  # jax and Python warn of forks, and torch of more processes than there are cores: here they are what is tried
 
 

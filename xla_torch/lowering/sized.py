@@ -17,7 +17,6 @@ from ..errors import UnsupportedError
 from ..sizes import MARK, Key, Size
 from ..torch_private import of_same_code
 
-
 _PLAIN = frozenset({Node, bool, int, float, type(None), torch.dtype, torch.device})
 """What is no size and holds none, as nearly all arguments of a program's calls."""
 

@@ -26,7 +26,7 @@ from ...hlo.inference import infer_shape
 from ...hlo.ir import Computation, Instruction, reachable
 from ...hlo.regions import Region, has_regions_of_values, is_loop, loop_of, with_regions
 from ...hlo_builder import Builder, XlaOp
-from ...opcodes import dynamic, elementwise, movement
+from ...opcodes import dynamic, elementwise
 from ...shape import UNBOUNDED, Shape
 from ...types import S32
 from ..rewriter import Rewriter, kept_facts
