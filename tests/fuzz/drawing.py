@@ -1,6 +1,6 @@
 """A computation that is being drawn: values to choose from, new ones, regions.
 
-The ops stand in `drawing_ops.py` and `drawing_regions.py`, each a function that adds to a `Drawer` and declines by `Declined`
+The ops stand in `drawing_ops.py`, `drawing_regions.py` and `drawing_collectives.py`, each a function that adds to a `Drawer` and declines by `Declined`
 where nothing fits; `drawn.py` makes whole programs with them.
 """
 
@@ -45,7 +45,12 @@ class Drawer:
         self.named: list[int] = parent.named if parent else [0]
         self.numbers: np.random.Generator = parent.numbers if parent else np.random.default_rng(chance.getrandbits(63))
         self.special: bool = parent.special if parent else False
-        self.participants: int = parent.participants if parent else 1
+        self.replicas: int = parent.replicas if parent else 1
+        self.partitions: int = parent.partitions if parent else 1
+
+    @property
+    def participants(self) -> int:
+        return self.replicas * self.partitions
 
     # ---- adding
 

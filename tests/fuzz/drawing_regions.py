@@ -1,4 +1,4 @@
-"""The ops of drawn programs that run computations: reductions, windows, sorts, scatters, calls, branches, loops, collectives."""
+"""The ops of drawn programs that run computations: reductions, windows, sorts, scatters, calls, branches, loops."""
 
 from __future__ import annotations
 
@@ -297,72 +297,6 @@ def while_(d: Drawer) -> None:
                   regions=names)
     for k in range(len(parts)):
         d.element(whole, k)
-
-
-# ---- participants
-
-def groups(d: Drawer) -> tuple[str, int]:
-    """Replica groups, all of one size."""
-    n = d.participants
-    size = d.chance.choice([k for k in range(1, n + 1) if n % k == 0 and (k > 1 or n == 1)])
-    order = d.chance.sample(range(n), n)
-    text = ",".join(braces(order[k:k + size]) for k in range(0, n, size))
-    return f"replica_groups={{{text}}}", size
-
-
-EXCHANGED = ("s32", "f32", "u32", "s64", "f64", "u8", "s8", "u64")
-
-
-def all_reduce(d: Drawer) -> None:
-    value = d.pick(lambda p: p.type in EXCHANGED)
-    opcode = d.chance.choice(("add", "maximum", "minimum", "multiply"))
-    rough = value.part.rough or (opcode in SUMS and as_rough(value.part).rough)
-    name = combiner(d, opcode, Part(value.part.type, (), rough))
-    d.add("all-reduce", [value], Part(value.part.type, value.part.dims, rough), f"{groups(d)[0]}, to_apply={name}",
-          regions=[name])
-
-
-def reduce_scatter(d: Drawer) -> None:
-    text, size = groups(d)
-    value = d.pick(lambda p: p.type in EXCHANGED and any(n and n % size == 0 for n in p.dims))
-    along = d.chance.choice([k for k, n in enumerate(value.part.dims) if n and n % size == 0])
-    rough = as_rough(value.part).rough
-    name = combiner(d, "add", Part(value.part.type, (), rough))
-    dims = tuple(n // size if k == along else n for k, n in enumerate(value.part.dims))
-    d.add("reduce-scatter", [value], Part(value.part.type, dims, rough), f"{text}, dimensions={{{along}}}, to_apply={name}",
-          regions=[name])
-
-
-def all_gather(d: Drawer) -> None:
-    text, size = groups(d)
-    value = d.pick(lambda p: p.type in (*EXCHANGED, "bf16", "f16", "pred") and len(p.dims) > 0)
-    along = d.chance.randrange(len(value.part.dims))
-    dims = tuple(n * size if k == along else n for k, n in enumerate(value.part.dims))
-    d.add("all-gather", [value], resized(value.part, dims), f"{text}, dimensions={{{along}}}")
-
-
-def all_to_all(d: Drawer) -> None:
-    text, size = groups(d)
-    value = d.pick(lambda p: p.type in EXCHANGED and any(n and n % size == 0 for n in p.dims))
-    along = d.chance.choice([k for k, n in enumerate(value.part.dims) if n and n % size == 0])
-    d.add("all-to-all", [value], value.part, f"{text}, dimensions={{{along}}}")
-
-
-def collective_permute(d: Drawer) -> None:
-    value = d.pick(lambda p: p.type in EXCHANGED)
-    n = d.participants
-    sources, targets = d.chance.sample(range(n), n), d.chance.sample(range(n), n)
-    pairs = list(zip(sources, targets, strict=True))[:d.chance.randint(1, n)]
-    d.add("collective-permute", [value], value.part, f"source_target_pairs={{{','.join(map(braces, pairs))}}}")
-
-
-def replica_id(d: Drawer) -> None:
-    d.add("replica-id", [], Part("u32", ()))
-
-
-def collective_ops() -> list[tuple[Op, float]]:
-    return [(all_reduce, 2), (reduce_scatter, 1.5), (all_gather, 1.5), (all_to_all, 1.5), (collective_permute, 2),
-            (replica_id, 0.5)]
 
 
 def region_ops() -> list[tuple[Op, float]]:

@@ -6,18 +6,21 @@ import contextlib
 import random
 from collections.abc import Sequence
 
+from fuzz import drawing_collectives as collectives
 from fuzz import drawing_ops as plain
 from fuzz import drawing_regions as regions
 from fuzz.drawing import NARROW_FLOATS, Declined, Drawer, Op, grow, text_of_dtype
 from fuzz.programs import Program
 
 
-def drawn(number: int, least: int = 5, most: int = 60, prefix: str = "", participants: int = 1,
+def drawn(number: int, least: int = 5, most: int = 60, prefix: str = "", replicas: int = 1, partitions: int = 1,
           types: Sequence[str] = ()) -> Program:
-    """The program of a number, whose names begin with `prefix`; of these element types where they are given."""
+    """The program of a number for so many participants, whose names begin with `prefix`; of these element types where they are
+    given. Scalar arguments are the same for all, so that they come by the same exchanges."""
+    participants = replicas * partitions
     chance = random.Random(f"program {number} of {participants}{' '.join(types)}")
     drawer = Drawer(chance, prefix, types or _types(chance))
-    drawer.special, drawer.participants = chance.random() < 0.15, participants
+    drawer.special, drawer.replicas, drawer.partitions = chance.random() < 0.15, replicas, partitions
     for _ in range(chance.randint(1, 3)):
         with contextlib.suppress(Declined):
             drawer.parameter(drawer.array(drawer.type(), drawer.dims()))
@@ -31,7 +34,7 @@ def drawn(number: int, least: int = 5, most: int = 60, prefix: str = "", partici
     for _ in range(participants - 1):
         others.append({n: a if a.ndim == 0 else drawer.array(text_of_dtype(a.dtype), a.shape) for n,
                        a in drawer.arguments.items()})
-    return Program(drawer.regions, drawer.values, drawer.arguments, results, others)
+    return Program(drawer.regions, drawer.values, drawer.arguments, results, others, replicas, partitions)
 
 
 def _types(chance: random.Random) -> list[str]:
@@ -46,4 +49,4 @@ def entry_ops(drawer: Drawer) -> list[tuple[Op, float]]:
     """What stands in the entry of a program, with how often."""
     ops = [*plain.plain_ops(), (plain.convolution, 0.5), (plain.fft, 0.3), (plain.rng_bit_generator, 0.3), (plain.barrier, 0.2),
            (plain.dynamic_size, 0.6), *regions.region_ops()]
-    return [*ops, *regions.collective_ops()] if drawer.participants > 1 else ops
+    return [*ops, *collectives.collective_ops()] if drawer.participants > 1 else ops

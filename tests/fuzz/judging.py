@@ -15,8 +15,8 @@ from collections.abc import Sequence
 import ml_dtypes
 import numpy as np
 
-import xla_torch
 from fuzz.programs import Part, Program, widened
+from fuzz.running import run_here
 from support.agreement import distance, dtype_of
 
 TRIES, FACTOR = 4, 64.0
@@ -36,10 +36,6 @@ class Difference:
 
     def __str__(self) -> str:
         return f"{self.name}: wrong is {self.wrong}; {self.said}"
-
-
-def run_here(text: str, arrays: Arrays) -> tuple[np.ndarray, ...]:
-    return xla_torch.parse_hlo(text).run_numpy(*arrays)
 
 
 def differences(program: Program, here: Arrays, there: Arrays) -> list[Difference]:
@@ -88,7 +84,7 @@ def _judged(program: Program, rough: Sequence[int], here: Arrays, there: Arrays)
     """The rough results of these numbers against an evaluation with more digits."""
     names = {v.name for v in program.values if not v.is_tuple and v.part.rough and not any(v.part.dynamic)}
     shown = dataclasses.replace(program, results=[*program.results, *sorted(names)])
-    exact = [np.asarray(r) for r in run_here(widened(shown), list(program.arguments.values()))]
+    exact = [np.asarray(r) for r in run_here(widened(shown), program.given(), program)]
     named = program.named()
     for name, values in zip(sorted(names), exact[len(program.results):], strict=True):
         if not _fits(named[name].part, values):
@@ -96,13 +92,10 @@ def _judged(program: Program, rough: Sequence[int], here: Arrays, there: Arrays)
     spread = [np.zeros(np.shape(_plain(e))) for e in exact]
     rng = np.random.default_rng(len(program.values))
     for _ in range(TRIES):
-        noise: list[np.ndarray] = []
-
-        def draw(_: str, part: Part, noise: list[np.ndarray] = noise) -> None:
-            noise.append(noise_of(rng, part))
-
-        text = widened(program, draw)
-        for k, result in enumerate(run_here(text, [*program.arguments.values(), *noise])):
+        noisy: list[Part] = []
+        text = widened(program, lambda _, part, noisy=noisy: noisy.append(part))
+        given = [[*arguments, *(noise_of(rng, part) for part in noisy)] for arguments in program.given()]
+        for k, result in enumerate(run_here(text, given, program)):
             with np.errstate(all="ignore"):
                 apart = np.abs(_wide(result) - _wide(exact[k]))
             spread[k] = np.maximum(spread[k], np.where(np.isnan(apart), np.inf, apart))

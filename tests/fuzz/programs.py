@@ -99,12 +99,18 @@ class Program:
     arguments: dict[str, np.ndarray]
     results: list[str]
     others: list[dict[str, np.ndarray]] = dataclasses.field(default_factory=list)
+    replicas: int = 1
+    partitions: int = 1
 
     def named(self) -> dict[str, Value]:
         return {v.name: v for v in self.values}
 
     def text(self) -> str:
         return text_of([self])
+
+    def given(self) -> list[list[np.ndarray]]:
+        """Each participant's arguments."""
+        return [list(arguments.values()) for arguments in (self.arguments, *self.others)]
 
     def all_values(self) -> list[Value]:
         return [*self.values, *(v for r in self.regions for v in r.values)]
@@ -129,7 +135,11 @@ def text_of(programs: Sequence[Program]) -> str:
             lines.append(value.line())
     named = [(name, part.text()) for p in programs for name, part in zip(p.results, p.result_parts(), strict=True)]
     root = f"ROOT all_results = ({', '.join(t for _, t in named)}) tuple({', '.join(n for n, _ in named)})"
-    return "\n".join(["HloModule drawn", regions, "ENTRY e {", *(f"  {line}" for line in [*lines, root]), "}", ""])
+    return "\n".join([f"HloModule drawn{_counts(programs[0])}", regions, "ENTRY e {", *(f"  {line}" for line in [*lines, root]), "}", ""])
+
+
+def _counts(program: Program) -> str:
+    return f", replica_count={program.replicas}, num_partitions={program.partitions}" if program.others else ""
 
 
 def needed(program: Program) -> Program:
@@ -200,7 +210,7 @@ def widened(program: Program, noise: Callable[[str, Part], None] | None = None) 
 
     regions = "".join(r.text(lambda c: lines(c, False)) for r in program.regions)
     entry = Computation("e", program.values)
-    return "\n".join(["HloModule wide", regions, "ENTRY e {", *(f"  {line}" for line in lines(entry, True)), "}", ""])
+    return "\n".join([f"HloModule wide{_counts(program)}", regions, "ENTRY e {", *(f"  {line}" for line in lines(entry, True)), "}", ""])
 
 
 def _stays(value: Value, operand: int) -> bool:

@@ -1,0 +1,63 @@
+"""Drawn modules out through a door and in again: they must give the bits that they give themselves."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+import xla_torch
+from fuzz.programs import Program
+from fuzz.running import Given, run_here
+from xla_torch import XlaComputation
+from xla_torch.errors import UnsupportedError, XlaError
+
+DOORS: dict[str, Callable[[XlaComputation], XlaComputation]] = {
+    "text of StableHLO": lambda c: xla_torch.from_stablehlo(c.to_stablehlo()),
+    "bytecode of StableHLO": lambda c: xla_torch.from_stablehlo(c.to_stablehlo_bytecode()),
+    "text of HLO": lambda c: xla_torch.parse_hlo(c.to_hlo_text()),
+    "proto": lambda c: xla_torch.from_hlo_proto(c.to_hlo_proto()),
+}
+
+
+class Unsaid(Exception):
+    """StableHLO has no words for a program."""
+
+
+def doors_of(number: int) -> list[str]:
+    """Every module goes through StableHLO's text, and through one of the others by turns."""
+    text, *others = DOORS
+    return [text, others[number % len(others)]]
+
+
+def differences(text: str, given: Given, of: Program, here: Sequence[np.ndarray], doors: Sequence[str]) -> list[str]:
+    """The doors behind which a module does not give the same bits, each with what is wrong. Raises Unsaid."""
+    computation, found = xla_torch.parse_hlo(text), []
+    for door in doors:
+        try:
+            again = DOORS[door](computation)
+        except UnsupportedError as error:
+            if "StableHLO" in door and "StableHLO" in str(error):
+                raise Unsaid(re.sub(r"%?\bp?\d*_?v\d+\b", "", str(error).split("\n")[0])) from None
+            found.append(f"{door}: {error}")
+            continue
+        except XlaError as error:
+            found.append(f"{door}: {error}")
+            continue
+        results = run_here(again, given, of)
+        found += [f"{door}: result {k} is {_plain(a[bad])}, itself {_plain(b[bad])}"
+                  for k, (a, b) in enumerate(zip(results, here, strict=True)) if (bad := _unequal(a, b)).any()]
+    return found
+
+
+def _unequal(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Elements of other bits; all of them where it is another type or shape."""
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return np.ones(a.shape, bool)
+    rows = [np.ascontiguousarray(x).view(np.uint8).reshape(*x.shape, x.dtype.itemsize) for x in (np.atleast_1d(a), np.atleast_1d(b))]
+    return (rows[0] != rows[1]).any(-1).reshape(a.shape)
+
+
+def _plain(values: np.ndarray) -> list[object]:
+    return np.ravel(values)[:4].tolist()
