@@ -1,4 +1,4 @@
-# One way in for everything: make demo | test | test-slow | oracle | sweep | fuzz | differential | gradients | soak | pages | costs | lint | bench.
+# One way in for everything: make demo | test | test-slow | oracle | sweep | opinfo | fuzz | differential | gradients | soak | pages | costs | lint | bench.
 #
 # Each target sets up what it needs, once: in the active virtual environment, else in .venv, which is made on first use.
 # `make test PYTHON=/path/to/python` uses that interpreter as it is and installs nothing.
@@ -20,7 +20,7 @@ install := $(PYTHON) -m pip install --quiet --disable-pip-version-check -c const
 # Each pytest worker keeps to one thread; the workers share the cores between them.
 pytest = OMP_NUM_THREADS=1 $(PYTHON) -m pytest -q -n auto --dist worksteal
 
-.PHONY: setup demo test test-slow oracle sweep fuzz differential gradients soak pages costs lint bench clean
+.PHONY: setup demo test test-slow oracle sweep opinfo fuzz differential gradients soak pages costs lint bench clean
 .DEFAULT_GOAL := test
 
 setup: $(full)
@@ -63,6 +63,10 @@ TIME ?= 60
 SEED ?= 0
 fuzz: $(full)
 	PYTHONPATH=.:tests OMP_NUM_THREADS=1 $(PYTHON) -m fuzz.fuzz --time $(TIME) --seed $(SEED)
+
+# torch's own database of calls by way of from_torch: tests/data/opinfo.txt.
+opinfo: $(full)
+	PYTHONPATH=.:tests OMP_NUM_THREADS=1 $(PYTHON) -m support.opinfo
 
 # Drawn programs here and on real XLA, from number SEED on, in child processes.
 PROGRAMS ?= 1000

@@ -1,7 +1,7 @@
 """torch's own database of calls of its operators (OpInfo), and what becomes of them by way of `from_torch`.
 
 What is known of each operator and dtype stands in `tests/data/opinfo.txt`, a line each: nothing where its calls give what torch
-gives, values and gradients, and otherwise why not. ``PYTHONPATH=.:tests python -m support.opinfo`` writes the file anew.
+gives, values and gradients, and otherwise why not. `make opinfo` writes the file anew.
 """
 
 from __future__ import annotations
