@@ -151,6 +151,15 @@ onednn_linear: Callable[..., torch.Tensor] | None = (
     private(torch, "ops.mkldnn._linear_pointwise") if torch.backends.mkldnn.is_available() else None)
 """``input @ weight.T`` by oneDNN: ``(input, weight, bias, activation, its scalars, its algorithm)``; None in a torch without."""
 
+_UNITS: dict[torch.dtype, str] = {
+    torch.bfloat16: "ops.mkldnn._is_mkldnn_bf16_supported", torch.float16: "ops.mkldnn._is_mkldnn_fp16_supported"}
+
+
+@functools.cache
+def has_units(dtype: torch.dtype) -> bool:
+    """Whether torch multiplies matrices of bfloat16 or float16 by units of the processor, and not element by element."""
+    return torch.backends.mkldnn.is_available() and bool(private(torch, _UNITS[dtype])())
+
 
 # ------------------------------------------------------------------------------------------------ torch.distributed
 

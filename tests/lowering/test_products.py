@@ -95,3 +95,43 @@ def test_large_products_are_made_by_the_faster_library(element_type: str, lhs: s
     for factor in (left, by_columns):
         torch.testing.assert_close(program(factor, right), exact, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(program(left, right.mT.contiguous().mT), exact, rtol=1e-4, atol=1e-4)
+
+
+NARROW = [
+    # element type, lhs, rhs, whether there are units for it, whether the product is made in float32
+    ("f16", "64,64", "64,64", False, True),
+    ("bf16", "64,64", "64,64", False, True),
+    ("f16", "64,64", "64,64", True, False),
+    ("f16", "16,16", "16,31", False, False),
+    ("f16", "16,16", "16,32", False, True),
+    ("f16", "4,16,32", "4,32,16", False, True),
+    ("bf16", "256,64", "64", False, True),
+    ("f32", "64,64", "64,64", False, False),
+]
+
+
+@pytest.mark.parametrize(("element_type", "lhs", "rhs", "units", "expected"), NARROW)
+def test_narrow_products_are_made_in_float32_where_there_are_no_units(element_type: str, lhs: str, rhs: str, units: bool,
+                                                                      expected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number that XLA gives: sums in float32, rounded once."""
+    monkeypatch.setattr("xla_torch.lowering.products.has_units", lambda dtype: units)
+    batch = int(lhs.count(",") == 2)
+    numbers = "lhs_batch_dims={0}, rhs_batch_dims={0}, " if batch else ""
+    numbers += f"lhs_contracting_dims={{{batch + 1}}}, rhs_contracting_dims={{{batch}}}"
+    result = ",".join([*lhs.split(",")[:-1], *rhs.split(",")[batch + 1:]])
+    program = parse_hlo(f"""
+        HloModule m
+        ENTRY e {{
+          a = {element_type}[{lhs}] parameter(0)
+          b = {element_type}[{rhs}] parameter(1)
+          ROOT d = {element_type}[{result}] dot(a, b), {numbers}
+        }}""")
+    assert ("float32_matmul" in program.lowered().code) == expected
+    generator = torch.Generator().manual_seed(0)
+    left, right = (torch.randn(shape.dimensions, generator=generator, dtype=torch.float32).to(torch_dtype(shape.element_type))
+                   for shape in program.program_shape.parameters)
+    exact = (left.double() @ right.double()).to(left.dtype)
+    torch.testing.assert_close(program(left, right), exact, rtol=torch.finfo(left.dtype).eps, atol=2**-16)
+    left.requires_grad_()
+    program(left, right).float().sum().backward()
+    assert left.grad is not None

@@ -35,7 +35,7 @@ from .fused_calls import fuse_calls
 from .memory import overwrite_carries, plan_memory
 from .overlap import overlap_exchanges
 from .product_blocks import block_products
-from .products import turn_products, use_onednn
+from .products import turn_products, use_float32, use_onednn
 from .row_functions import use_row_functions
 from .simplify import drop_needless_views
 from .sized import hold_sizes
@@ -240,7 +240,10 @@ class Tracer(Evaluator):
             block_elementwise(self.root, graph)
 
     def _choose_libraries(self, graph: torch.fx.Graph) -> None:
-        if self.device.type == "cpu" and self.overwrites and not self.fuses:
+        if self.device.type != "cpu":
+            return
+        use_float32(graph)
+        if self.overwrites and not self.fuses:
             use_onednn(graph)
 
     def _close(self, outputs: tuple[Any, ...], rows: bool = True) -> torch.fx.Graph:

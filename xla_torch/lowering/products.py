@@ -17,7 +17,7 @@ from torch.fx import Graph, Node
 from .. import tuning
 from ..hlo.ir import Instruction
 from ..opcodes.contraction import dot
-from ..torch_private import onednn_linear
+from ..torch_private import has_units, onednn_linear
 from .kernels import contraction as kernels
 
 _PERMUTE = torch.Tensor.permute.__name__
@@ -85,6 +85,23 @@ def use_onednn(graph: Graph) -> None:
     for node in graph.nodes:
         if node.target is operator.matmul and _is_large(node):
             node.target = kernels.onednn_matmul
+
+
+def use_float32(graph: Graph) -> None:
+    """Rewrite the graph in place: products of bfloat16 and float16 are made in float32 and rounded once, as XLA's CPU code makes
+    them, where the processor has no units for them: torch's own code multiplies them element by element there. Runs after all
+    passes that know products of torch."""
+    for node in graph.nodes:
+        if node.target is operator.matmul and _is_narrow(node):
+            node.target = kernels.float32_matmul
+
+
+def _is_narrow(product: Node) -> bool:
+    left, right = (o.meta.get("array") if isinstance(o, Node) else None for o in product.args)
+    if left is None or right is None or left[1] is not right[1] or left[1] not in (torch.bfloat16, torch.float16):
+        return False
+    columns = right[0][-1] if len(right[0]) > 1 else 1
+    return not has_units(left[1]) and math.prod(left[0]) * columns >= tuning.NARROW_PRODUCTS_FROM
 
 
 @functools.cache

@@ -25,6 +25,11 @@ def onednn_matmul(lhs: torch.Tensor, rhs: torch.Tensor) -> torch.Tensor:
     return onednn_linear(lhs, rhs.t(), None, "none", [], "")
 
 
+def float32_matmul(lhs: torch.Tensor, rhs: torch.Tensor) -> torch.Tensor:
+    """``lhs @ rhs`` of a narrower floating type, multiplied and added up in float32 and rounded once."""
+    return (lhs.float() @ rhs.float()).to(lhs.dtype)
+
+
 def integer_matmul(lhs: torch.Tensor, rhs: torch.Tensor, bits: int = 64) -> torch.Tensor:
     """``lhs @ rhs`` of int32 or int64 tensors modulo the dtype's width, for devices without integer matrix products.
 
