@@ -68,10 +68,10 @@ fuzz: $(full)
 opinfo: $(full)
 	PYTHONPATH=.:tests OMP_NUM_THREADS=1 $(PYTHON) -m support.opinfo
 
-# Drawn programs here and on real XLA, from number SEED on, in child processes.
+# Drawn programs here and on real XLA, from number SEED on, in child processes. ARGS="--into FILE" keeps what is found, and goes on.
 PROGRAMS ?= 1000
 differential: $(full)
-	PYTHONPATH=.:tests OMP_NUM_THREADS=1 $(PYTHON) -m fuzz.differential --programs $(PROGRAMS) --seed $(SEED)
+	PYTHONPATH=.:tests OMP_NUM_THREADS=1 $(PYTHON) -m fuzz.differential --programs $(PROGRAMS) --seed $(SEED) $(ARGS)
 
 # Gradients of drawn programs against difference quotients.
 gradients: $(full)

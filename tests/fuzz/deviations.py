@@ -1,8 +1,9 @@
 """Deviations of XLA's CPU compiler that drawn programs run into: `deviations.txt`.
 
 A line is ``title | pattern``: the title of a row of `tests/documents/values.txt`, which says what XLA does and why, with programs
-that a test holds against real XLA; and a regular expression that finds an instruction in which the deviation shows. A difference
-counts as known where its result is computed of such an instruction, and judging does not say that the wrong side is here.
+that a test holds against real XLA; and a regular expression for an instruction in which the deviation shows, written as
+``opcode(opcode of operand 0, ...)``. A difference counts as known where its result is computed of such an instruction, and where
+judging does not say that the wrong side is here.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import xla_torch
 from fuzz.judging import Difference
 from fuzz.programs import Program, needed
 
@@ -25,6 +28,10 @@ class Row(NamedTuple):
     title: str
     pattern: re.Pattern[str]
 
+    def shows_in(self, text: str) -> bool:
+        """Whether a module has such an instruction."""
+        return any(self.pattern.search(line) for line in written(text))
+
 
 @functools.cache
 def rows() -> list[Row]:
@@ -36,5 +43,12 @@ def row_of(program: Program, difference: Difference) -> str | None:
     """The title of the deviation that may explain a difference, None where none does."""
     if difference.wrong in ("here", "both"):
         return None
-    lines = [v.line() for v in needed(dataclasses.replace(program, results=[difference.name])).all_values()]
-    return next((row.title for row in rows() if any(row.pattern.search(line) for line in lines)), None)
+    text = needed(dataclasses.replace(program, results=[difference.name])).text()
+    return next((row.title for row in rows() if row.shows_in(text)), None)
+
+
+def written(text: str) -> Iterator[str]:
+    """The instructions of a module, as patterns are about them."""
+    for computation in xla_torch.parse_hlo(text).module.computations:
+        for inst in computation.instructions:
+            yield f"{inst.opcode}({', '.join(o.opcode for o in inst.operands)})"

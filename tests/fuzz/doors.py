@@ -55,8 +55,11 @@ def _unequal(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Elements of other bits; all of them where it is another type or shape."""
     if a.dtype != b.dtype or a.shape != b.shape:
         return np.ones(a.shape, bool)
-    rows = [np.ascontiguousarray(x).view(np.uint8).reshape(*x.shape, x.dtype.itemsize) for x in (np.atleast_1d(a), np.atleast_1d(b))]
-    return (rows[0] != rows[1]).any(-1).reshape(a.shape)
+    return (_bytes(a) != _bytes(b)).any(-1).reshape(a.shape)
+
+
+def _bytes(array: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(array).reshape(-1, 1).view(np.uint8)
 
 
 def _plain(values: np.ndarray) -> list[object]:

@@ -1,7 +1,7 @@
 """A computation that is being drawn: values to choose from, new ones, regions.
 
-The ops stand in `drawing_ops.py`, `drawing_regions.py` and `drawing_collectives.py`, each a function that adds to a `Drawer` and declines by `Declined`
-where nothing fits; `drawn.py` makes whole programs with them.
+The ops stand in `drawing_ops.py`, `drawing_regions.py` and `drawing_collectives.py`, each a function that adds to a `Drawer`
+and declines by `Declined` where nothing fits; `drawn.py` makes whole programs with them.
 """
 
 from __future__ import annotations

@@ -135,11 +135,12 @@ def text_of(programs: Sequence[Program]) -> str:
             lines.append(value.line())
     named = [(name, part.text()) for p in programs for name, part in zip(p.results, p.result_parts(), strict=True)]
     root = f"ROOT all_results = ({', '.join(t for _, t in named)}) tuple({', '.join(n for n, _ in named)})"
-    return "\n".join([f"HloModule drawn{_counts(programs[0])}", regions, "ENTRY e {", *(f"  {line}" for line in [*lines, root]), "}", ""])
+    return _module("drawn", programs[0], regions, [*lines, root])
 
 
-def _counts(program: Program) -> str:
-    return f", replica_count={program.replicas}, num_partitions={program.partitions}" if program.others else ""
+def _module(name: str, of: Program, regions: str, entry: Sequence[str]) -> str:
+    counts = f", replica_count={of.replicas}, num_partitions={of.partitions}" if of.others else ""
+    return "\n".join([f"HloModule {name}{counts}", regions, "ENTRY e {", *(f"  {line}" for line in entry), "}", ""])
 
 
 def needed(program: Program) -> Program:
@@ -210,7 +211,7 @@ def widened(program: Program, noise: Callable[[str, Part], None] | None = None) 
 
     regions = "".join(r.text(lambda c: lines(c, False)) for r in program.regions)
     entry = Computation("e", program.values)
-    return "\n".join([f"HloModule wide{_counts(program)}", regions, "ENTRY e {", *(f"  {line}" for line in lines(entry, True)), "}", ""])
+    return _module("wide", program, regions, lines(entry, True))
 
 
 def _stays(value: Value, operand: int) -> bool:

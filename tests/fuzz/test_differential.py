@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import xla_torch
-from fuzz import gradients, judging, reducing
+from fuzz import deviations, doors, gradients, judging, reducing, trying
 from fuzz.drawn import drawn
+from fuzz.for_xla import for_xla
 from fuzz.programs import Part, Program, Value, text_of, widened
+from fuzz.resuming import Batches
+from fuzz.running import run_here, stacked
 from support.low_thresholds import lower_thresholds
-from support.oracle import run_xla
+from support.oracle import run_xla, run_xla_replicas
+from support.value_differences import evaluated, value_differences
 
 ROUGH = Part("f32", (3,), True)
 
@@ -26,11 +31,98 @@ def test_drawn_programs_agree_with_xla(numbers: range, low: bool, monkeypatch: p
         lower_thresholds(monkeypatch.setattr)
     programs = [p for n in numbers if (p := drawn(n, most=25, prefix=f"p{n}_")).results]
     text, arrays = text_of(programs), [a for p in programs for a in p.arguments.values()]
-    here, there = iter(judging.run_here(text, arrays)), iter(run_xla(text, *arrays))
+    here, there = iter(run_here(text, [arrays], programs[0])), iter(run_xla(text, *arrays))
     for program in programs:
         count = len(program.results)
         found = judging.differences(program, list(itertools.islice(here, count)), list(itertools.islice(there, count)))
         assert not found, program.text()
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize(("replicas", "partitions"), trying.PARTICIPANTS)
+def test_drawn_programs_of_several_participants_agree_with_xla(replicas: int, partitions: int) -> None:
+    """Where XLA's CPU compiler has no code for a collective, it is asked in other words."""
+    programs = [p for n in range(8) if (p := drawn(n, 5, 25, f"p{n}_", replicas, partitions)).results]
+    given = [[a for arrays in each for a in arrays] for each in zip(*(p.given() for p in programs), strict=True)]
+    here = iter(run_here(text_of(programs), given, programs[0]))
+    asked = text_of([for_xla(p) for p in programs])
+    there = iter(stacked(run_xla_replicas(asked, given, replicas, partitions)))
+    for program in programs:
+        count = len(program.results)
+        found = judging.differences(program, list(itertools.islice(here, count)), list(itertools.islice(there, count)))
+        assert not found, program.text()
+
+
+def test_several_participants_meet_in_all_collectives_and_modes() -> None:
+    programs = [drawn(n, replicas=2, partitions=2) for n in range(60)]
+    lines = [v for p in programs for v in p.values]
+    assert {v.opcode for v in lines} >= {
+        "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute", "collective-broadcast", "replica-id",
+        "partition-id"}
+    reductions = [v.attributes for v in lines if v.opcode == "all-reduce"]
+    modes = {("channel_id" in text, "use_global_device_ids" in text) for text in reductions}
+    assert modes == {(False, False), (True, False), (True, True)}
+    assert {trying.counts_of(n) for n in range(1000)} == {(1, 1), *trying.PARTICIPANTS}
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize(("replicas", "partitions"), [(1, 1), (2, 1), (2, 2)])
+def test_drawn_programs_are_the_same_behind_doors(replicas: int, partitions: int) -> None:
+    programs = [p for n in range(40, 45) if (p := drawn(n, 5, 20, f"p{n}_", replicas, partitions)).results]
+    text = text_of(programs)
+    given = [[a for arrays in each for a in arrays] for each in zip(*(p.given() for p in programs), strict=True)]
+    here = run_here(text, given, programs[0])
+    assert doors.differences(text, given, programs[0], here, list(doors.DOORS)) == []
+
+
+def test_a_door_that_changes_a_program_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = difference()
+    changed = dataclasses.replace(program, results=["t"])
+    monkeypatch.setitem(doors.DOORS, "proto", lambda _: xla_torch.parse_hlo(changed.text()))
+    here = run_here(program.text(), program.given(), program)
+    found = doors.differences(program.text(), program.given(), program, here, ["proto", "text of HLO"])
+    assert [said.split(":")[0] for said in found] == ["proto"]
+    assert {door for n in range(6) for door in doors.doors_of(n)} == set(doors.DOORS)
+
+
+def test_what_stablehlo_has_no_words_for_is_no_difference() -> None:
+    state = Value("s", (Part("u64", (2,)),), "rng-get-and-update-state", attributes="delta=1")
+    program = Program([], [state], {}, ["s"])
+    with pytest.raises(doors.Unsaid, match="StableHLO"):
+        doors.differences(program.text(), [[]], program, [], ["text of StableHLO"])
+
+
+@pytest.mark.parametrize("row", deviations.rows(), ids=lambda row: row.pattern.pattern)
+def test_deviations_of_xla_have_a_program_that_shows_them(row: deviations.Row) -> None:
+    """It is held against real XLA with the others of its title (`tests/hlo/test_values_as_xla.py`)."""
+    examples = [e for d in value_differences() if d.title == row.title for e in d.examples]
+    assert any(row.shows_in(evaluated(example.call)[0]) for example in examples)
+
+
+def test_a_known_deviation_is_none_of_ours() -> None:
+    x, y = (Value(name, (Part("f32", (3,)),), "parameter") for name in "xy")
+    values = [x, y, Value("p", (ROUGH,), "power", ("x", "y")), Value("l", (ROUGH,), "log", ("p",)),
+              Value("s", (ROUGH,), "add", ("x", "y"))]
+    program = Program([], values, difference().arguments, ["l", "s"])
+    found = {(name, wrong): deviations.row_of(program, judging.Difference(name, wrong, ""))
+             for name in "ls" for wrong in ("xla", "here")}
+    assert {key for key, title in found.items() if title} == {("l", "xla")}
+
+
+def test_a_long_run_goes_on_where_it_ended(tmp_path: Path) -> None:
+    path = tmp_path / "found.jsonl"
+    run = Batches(500, [], path)
+    run.add(1000, 2.5, [("agree", 498, ""), ("refused", 501, "no code"), ("differ", 502, "both")])
+    with path.open("a") as file:
+        file.write('{"from": 1000, "to"')  # the run was ended here
+    again = Batches(500, [], path)
+    assert (again.next, again.counts, again.reasons, again.found) == (
+        1000, {"agree": 498, "refused": 1, "differ": 1}, {"refused: no code": 1}, True)
+    again.add(1500, 2.5, [("agree", 500, "")])
+    assert Batches(500, [], path).counts["agree"] == 998
+    for other in ((0, []), (500, ["low"])):
+        with pytest.raises(ValueError, match="goes on with 500"):
+            Batches(*other, path)
 
 
 def test_programs_are_always_the_same_and_use_all_kinds_of_ops() -> None:

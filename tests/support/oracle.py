@@ -72,8 +72,7 @@ def executable(hlo_text: str) -> Callable[[list[Any]], list[Any]]:
     """HLO text compiled by XLA for the CPU: a function of a list of jax arrays."""
     if "lapack_" in hlo_text:
         _lapack.initialize()  # JAX does so when it lowers a call of LAPACK
-    devices = _jax.DeviceList(tuple(_backend().local_devices()[:1]))
-    executable = _backend().compile_and_load(_mlir(hlo_text), devices, xla_client.CompileOptions())
+    executable = compiled(hlo_text)
 
     def call(arrays: list[Any]) -> list[Any]:
         results = executable.execute_sharded(arrays).disassemble_into_single_device_arrays()
@@ -83,44 +82,58 @@ def executable(hlo_text: str) -> Callable[[list[Any]], list[Any]]:
 
 
 def run_xla_replicas(hlo_text: str, arguments: list[list[np.ndarray]], replicas: int, partitions: int) -> list[list[np.ndarray]]:
-    """As `run_xla`, on up to 4 devices: arguments and results are lists for each participant, replica by replica.
-
-    Arguments have at least one dimension: JAX takes those of all participants as one array along the first.
-    """
+    """As `run_xla`, on up to 4 devices: arguments and results are lists for each participant, replica by replica. Scalar
+    arguments are the same for all."""
     if not HAS_XLA:
         pytest.skip("jaxlib is not installed")
 
     def ask() -> list[np.ndarray]:
-        return [array for results in _ask_replicas(hlo_text, arguments, replicas, partitions) for array in results]
+        results = run_compiled(_executable_on(hlo_text, replicas, partitions), arguments)
+        return [array for each in results for array in each]
 
     flat = answers.answer(f"run_xla_replicas {replicas} {partitions}", hlo_text, [a for given in arguments for a in given], ask)
     each = len(flat) // len(arguments)
     return [flat[each * k:each * (k + 1)] for k in range(len(arguments))]
 
 
-def _ask_replicas(hlo_text: str, arguments: list[list[np.ndarray]], replicas: int, partitions: int) -> list[list[np.ndarray]]:
-    devices = _backend().local_devices()[:replicas * partitions]
-    sharding = jax.sharding.NamedSharding(jax.sharding.Mesh(np.array(devices), ("all",)), jax.sharding.PartitionSpec("all"))
-    wholes = []
-    for given in zip(*arguments, strict=True):
-        shards = [jax.device_put(a, d) for a, d in zip(given, devices, strict=True)]
-        shape = (len(devices) * given[0].shape[0], *given[0].shape[1:])
-        wholes.append(jax.make_array_from_single_device_arrays(shape, sharding, shards))
-    results = _executable_on(hlo_text, replicas, partitions).execute_sharded(wholes)
+@functools.lru_cache(maxsize=64)
+def _executable_on(hlo_text: str, replicas: int, partitions: int) -> Any:
+    return compiled(hlo_text, replicas, partitions)
+
+
+def compiled(hlo_text: str, replicas: int = 1, partitions: int = 1, level: int | None = None) -> Any:
+    """HLO text compiled for so many devices, at a level of LLVM's optimisation, or its default."""
+    options = xla_client.CompileOptions()
+    build: Any = options.executable_build_options
+    if level is not None:
+        build.debug_options.xla_backend_optimization_level = level
+    count = replicas * partitions
+    if count > 1:
+        for target in (options, build):
+            target.num_replicas, target.num_partitions = replicas, partitions
+        build.use_spmd_partitioning = partitions > 1
+        options.device_assignment = xla_client.DeviceAssignment.create(np.arange(count).reshape(replicas, partitions))
+    devices = _jax.DeviceList(tuple(_backend().local_devices()[:count]))
+    return _backend().compile_and_load(_mlir(hlo_text), devices, options)
+
+
+def run_compiled(executable: Any, arguments: Sequence[Sequence[Any]]) -> list[list[np.ndarray]]:
+    """Each device's results for each device's arguments."""
+    devices = _backend().local_devices()[:len(arguments)]
+    results = executable.execute_sharded([_placed(shards, devices) for shards in zip(*arguments, strict=True)])
     each = results.disassemble_into_single_device_arrays()
     return [[np.asarray(result[k]) for result in each] for k in range(len(devices))]
 
 
-@functools.lru_cache(maxsize=64)
-def _executable_on(hlo_text: str, replicas: int, partitions: int) -> Any:
-    options = xla_client.CompileOptions()
-    for target in (options, options.executable_build_options):
-        target.num_replicas, target.num_partitions = replicas, partitions
-    options.executable_build_options.use_spmd_partitioning = partitions > 1
-    places = np.arange(replicas * partitions).reshape(replicas, partitions)
-    options.device_assignment = xla_client.DeviceAssignment.create(places)
-    devices = _jax.DeviceList(tuple(_backend().local_devices()[:replicas * partitions]))
-    return _backend().compile_and_load(_mlir(hlo_text), devices, options)
+def _placed(shards: Sequence[Any], devices: Sequence[Any]) -> Any:
+    """What JAX takes for an argument: those of all devices as one array along the first dimension. A scalar is one for all."""
+    if len(devices) == 1:
+        return jax.device_put(np.asarray(shards[0]), devices[0])
+    placed = [jax.device_put(np.asarray(shard), device) for shard, device in zip(shards, devices, strict=True)]
+    along, dims = ("all",) if np.ndim(shards[0]) else (), np.shape(shards[0])
+    mesh = jax.sharding.Mesh(np.array(devices), ("all",))
+    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*along))
+    return jax.make_array_from_single_device_arrays((len(devices) * dims[0], *dims[1:]) if dims else (), sharding, placed)
 
 
 def _mlir(hlo_text: str) -> Any:

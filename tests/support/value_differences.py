@@ -65,7 +65,7 @@ def value_differences() -> list[ValueDifference]:
 
 def check(example: Example) -> None:
     """Both sides give what they are said to give. Raises AssertionError where one does not."""
-    text, arguments = _evaluated(example.call)
+    text, arguments = evaluated(example.call)
 
     def parsed() -> None:
         xla_torch.parse_hlo(text)
@@ -94,12 +94,13 @@ def _check_side(side: str, run: Callable[[], list[np.ndarray]], parse: Callable[
             message = str(error)
         assert side[2:] in message, message or "taken"
     elif side.startswith("where "):
-        assert np.all(_evaluated(side[6:], r=run()[0])), run()[0]
+        assert np.all(evaluated(side[6:], r=run()[0])), run()[0]
     else:
-        want = _evaluated(side)
+        want = evaluated(side)
         same(run(), [np.asarray(w) for w in (want if isinstance(want, tuple) else (want,))], None)
 
 
-def _evaluated(expression: str, **known: Any) -> Any:
+def evaluated(expression: str, **known: Any) -> Any:
+    """What an expression of a line is: of a program its text and its arguments."""
     names = {node.id for node in ast.walk(ast.parse(expression, mode="eval")) if isinstance(node, ast.Name)}
     return eval(expression, namespace(names, lambda array: array, None) | {"hlo": hlo, "np": np} | known)
