@@ -80,6 +80,10 @@ PROGRAMS |= {
     "memory in another order": f"{TWO} ROOT r = f32[3,8]{{0,1}} bitcast(x) }}",
     "memory of narrower elements": f"{TWO} ROOT r = u8[4,24] bitcast(x) }}",
     "memory of wider elements": f"{TWO} ROOT r = f64[12]{{0}} bitcast(x) }}",
+    "bytes of booleans": f"{TWO} p = pred[4,6] compare(x, x), direction=EQ\n b = u8[4,6] bitcast-convert(p)\n"
+                         " q = pred[4,6] bitcast-convert(b)\n r = pred[4,6,4] bitcast-convert(x)\n"
+                         " ROOT w = (u8[4,6], pred[4,6], pred[4,6,4]) tuple(b, q, r) }",
+    "wide memory of booleans": "ENTRY e { p = pred[3,4] parameter(0)\n ROOT r = s32[3] bitcast-convert(p) }",
     "rounded by chance": f"{TWO} b = u32[4,6] bitcast-convert(x)\n ROOT r = s8[4,6] stochastic-convert(x, b) }}",
     "scaled products": f"{TWO} a = f32[2,3] slice(x), slice={{[0:2], [0:3]}}\n b = f32[3,1] slice(y), slice={{[0:3], [1:2]}}\n"
                        " ROOT r = bf16[4,4] scaled-dot(x, y, a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0} }",

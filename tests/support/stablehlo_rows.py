@@ -99,6 +99,21 @@ def added(operand: np.ndarray, places: np.ndarray, updates: np.ndarray) -> np.nd
     return result
 
 
+def _packed(bits: np.ndarray) -> np.ndarray:
+    return np.packbits(bits, -1, "little")
+
+
+BITS = [
+    ("of 64 bits to an integer", np.arange(64) % 3 == 0, "tensor<i64>", lambda b: _packed(b).view(np.int64)[0]),
+    ("of an integer to 64 bits", np.array(0x123456789ABCDEF), "tensor<64xi1>",
+     lambda i: np.unpackbits(i[None].view(np.uint8), bitorder="little").astype(bool)),
+    ("of 64 bits to a float", np.arange(64) % 5 == 1, "tensor<f64>", lambda b: _packed(b).view(np.float64)[0]),
+    ("of floats to bits", np.array([1.5, -2], np.float32), "tensor<2x32xi1>",
+     lambda x: np.unpackbits(x[:, None].view(np.uint8), axis=-1, bitorder="little").astype(bool)),
+    ("of 8 bits to bytes", np.arange(24).reshape(3, 8) % 5 == 1, "tensor<3xui8>", lambda b: _packed(b)[:, 0]),
+]
+"""i1 has one bit, which XLA's own converter forgets: name, operand, result and what it is."""
+
 ELEMENTWISE = [
     *(plain(op, F) for op in (
         "abs", "cbrt", "ceil", "cosine", "exponential", "exponential_minus_one", "floor", "log", "log_plus_one", "logistic",
@@ -121,6 +136,9 @@ ELEMENTWISE = [
           "compare_type = #stablehlo<comparison_type TOTALORDER>"),
     plain("convert", F * 5, result="tensor<2x3xi32>"),
     plain("bitcast_convert", F, result="tensor<2x3x4xi8>"),
+    *(plain("bitcast_convert", given, name=f"bitcast_convert {name}", result=result, expected=expected)
+      for name, given, result, expected in BITS),
+    plain("cbrt", np.array([8, -8, 1j], np.complex64), name="cbrt of complex numbers", expected=lambda z: z ** np.float32(1 / 3)),
     plain("reduce_precision", F, attributes="exponent_bits = 5 : i32, mantissa_bits = 2 : i32"),
     *(plain("chlo.broadcast_" + op, F, V) for op in ("add", "atan2", "divide", "maximum", "minimum", "multiply", "next_after",
                                                      "power", "remainder", "subtract")),

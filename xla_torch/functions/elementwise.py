@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from ..hlo.attributes import ResultAccuracy
 from ..hlo_builder import Operand, XlaOp, broadcast_operands, lift_operands
 from ..opcodes import elementwise
@@ -268,8 +270,17 @@ def Conj(operand: XlaOp) -> XlaOp:
 
 @documented
 def Square(operand: XlaOp) -> XlaOp:
-    """``x * x``, of the types that `Mul` takes."""
-    return Mul(operand, operand)
+    """``x * x``, of the types that `Mul` takes.
+
+    Of a complex number ``(x - y) (x + y) + 2 x y i``: the real part has no difference of squares, which overflow and cancel.
+    """
+    if not operand.element_type.is_complex:
+        return Mul(operand, operand)
+    x, y = Real(operand), Imag(operand)
+    largest = float(np.finfo(x.element_type.numpy).max)
+    # Of parts of equal magnitude one factor is 0, which times an overflowed one would be NaN.
+    difference, total = (Max(Min(part, largest), -largest) for part in (Sub(x, y), Add(x, y)))
+    return Complex(Mul(difference, total), Mul(2.0, Mul(x, y)))
 
 
 @documented

@@ -18,7 +18,7 @@ from ..errors import InvalidArgument, UnsupportedError
 from ..functions.comparison import Eq, Lt
 from ..functions.convert import NextAfter
 from ..functions.dynamic import GetDimensionSize, SetDimensionSize
-from ..functions.elementwise import Abs, Asin, Complex, Conj, Imag, Mul, Real, Sqrt, Sub
+from ..functions.elementwise import Abs, Asin, Complex, Conj, Imag, Mul, Real, Sqrt, Square, Sub
 from ..functions.movement import Broadcast, BroadcastInDim
 from ..functions.sorting import TopK
 from ..functions.special import BesselI1e, Digamma, Erfc, ErfInv, Lgamma, Polygamma, Zeta
@@ -56,14 +56,6 @@ def _applied(made_by: Callable[..., XlaOp]) -> table.Rule:
     return apply
 
 
-def _square(operand: XlaOp) -> XlaOp:
-    """``x * x``, of a complex number ``(x - y) (x + y) + 2 x y i``: its real part has no difference of squares."""
-    if not operand.element_type.is_complex:
-        return Mul(operand, operand)
-    x, y = Real(operand), Imag(operand)
-    return Complex(Mul(Sub(x, y), x + y), 2.0 * Mul(x, y))
-
-
 def _is_infinite(sign: int) -> Callable[[XlaOp], XlaOp]:
     """Whether a float is infinite: of this sign, or for 0 of any."""
     def infinite(operand: XlaOp) -> XlaOp:
@@ -84,7 +76,7 @@ def _inverse_kernel(operand: XlaOp) -> XlaOp:
 
 for _name, _function in {
         "bessel_i1e": BesselI1e, "conj": Conj, "digamma": Digamma, "erf_inv": ErfInv, "erfc": Erfc, "lgamma": Lgamma,
-        "next_after": NextAfter, "polygamma": Polygamma, "zeta": Zeta, "square": _square, "is_inf": _is_infinite(0),
+        "next_after": NextAfter, "polygamma": Polygamma, "zeta": Zeta, "square": Square, "is_inf": _is_infinite(0),
         "is_pos_inf": _is_infinite(1), "is_neg_inf": _is_infinite(-1), "_asin_acos_kernel": _inverse_kernel}.items():
     rule(f"chlo.{_name}")(_applied(_function))
 

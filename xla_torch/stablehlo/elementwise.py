@@ -10,12 +10,14 @@ from typing import Any
 
 from ..errors import UnsupportedError
 from ..functions.convert import BitcastConvertType, ConvertElementType
+from ..functions.elementwise import Pow
 from ..hlo.attributes import ResultAccuracy
 from ..hlo.schema import OPS
 from ..hlo_builder import XlaOp
 from ..mlir.ir import Operation
 from ..opcodes import comparison, convert, elementwise
 from ..shape import UNBOUNDED
+from ..types import PRED, U1
 from .attributes import fields, integer, word
 from .scope import Scope
 from .table import Results, Rule, rule
@@ -56,12 +58,20 @@ def function(opcode: str) -> Rule:
 for _schema in OPS.values():
     _name = f"stablehlo.{_schema.stablehlo}"
     if (_schema.elementwise and _schema.stablehlo and _schema.attributes.keys() <= {"result_accuracy"}
-            and _schema.opcode != convert.convert):
+            and _schema.opcode not in (convert.convert, elementwise.cbrt)):
         rule(_name)((function if _schema.attributes else plain)(_schema.opcode))
 
 for _opcode in (elementwise.acos, elementwise.acosh, elementwise.asin, elementwise.asinh, elementwise.atan, elementwise.atanh,
                 elementwise.cosh, elementwise.sinh, elementwise.erf):
     rule(f"mhlo.{_opcode}")(function(_opcode))
+
+
+@rule("stablehlo.cbrt")
+def cbrt(scope: Scope, operation: Operation, operands: Sequence[XlaOp]) -> Results:
+    """Real cube roots as HLO has them; of complex numbers the principal one, for which HLO has no op."""
+    if operands[0].element_type.is_complex:
+        return Pow(operands[0], 1 / 3)
+    return scope.builder.add(elementwise.cbrt, operands, accuracy(operation))
 
 
 @rule("stablehlo.compare")
@@ -83,10 +93,16 @@ def convert_type(scope: Scope, operation: Operation, operands: Sequence[XlaOp]) 
 
 @rule("stablehlo.bitcast_convert")
 def bitcast_convert(scope: Scope, operation: Operation, operands: Sequence[XlaOp]) -> Results:
-    declared = scope.declared(operation)
-    if UNBOUNDED in operands[0].shape.dimensions:
+    """Here i1 has one bit; in HLO, where PRED counts as 8, that is U1."""
+    (operand,), declared = operands, scope.declared(operation)
+    source, target = operand.element_type, declared.element_type
+    if UNBOUNDED in operand.shape.dimensions:
         return scope.add(convert.bitcast_convert, operands, shape=declared)
-    return BitcastConvertType(operands[0], declared.element_type)
+    if source is target or PRED not in (source, target):
+        return BitcastConvertType(operand, target)
+    if source is PRED:
+        return BitcastConvertType(ConvertElementType(operand, U1), target)
+    return ConvertElementType(BitcastConvertType(operand, U1), PRED)
 
 
 @rule("stablehlo.reduce_precision")

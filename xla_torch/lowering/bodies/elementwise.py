@@ -47,18 +47,18 @@ def _cube_root(operand: Value) -> Value:
 
 
 _unary("cbrt", _cube_root)
-_unary("cosine", torch.cos)
+_unary("cosine", torch.cos, of_complex=kernels.complex_cos)
 _unary("erf", torch.erf, single=True)
-_unary("exponential", torch.exp)
+_unary("exponential", torch.exp, of_complex=kernels.complex_exp)
 _unary("exponential-minus-one", torch.expm1, of_complex=kernels.complex_expm1)
-_unary("log", torch.log)
+_unary("log", torch.log, of_complex=kernels.complex_log)
 _unary("log-plus-one", torch.log1p, of_complex=kernels.complex_log1p)
 _unary("logistic", torch.sigmoid, of_complex=kernels.complex_logistic)
 _unary("rsqrt", torch.rsqrt, of_complex=kernels.complex_rsqrt, single=True)
-_unary("sine", torch.sin)
-_unary("sqrt", torch.sqrt)
-_unary("tan", torch.tan)
-_unary("tanh", torch.tanh)
+_unary("sine", torch.sin, of_complex=kernels.complex_sin)
+_unary("sqrt", torch.sqrt, of_complex=kernels.complex_sqrt)
+_unary("tan", torch.tan, of_complex=kernels.complex_tan)
+_unary("tanh", torch.tanh, of_complex=kernels.complex_tanh)
 # XLA's inference takes real operands only here, but its builder and StableHLO's chlo have complex ones: so have we.
 _unary("acos", torch.acos)
 _unary("acosh", torch.acosh)
@@ -66,14 +66,14 @@ _unary("asin", torch.asin)
 _unary("asinh", torch.asinh)
 _unary("atan", torch.atan)
 _unary("atanh", torch.atanh)
-_unary("cosh", torch.cosh)
-_unary("sinh", torch.sinh)
+_unary("cosh", torch.cosh, of_complex=kernels.complex_cosh)
+_unary("sinh", torch.sinh, of_complex=kernels.complex_sinh)
 
 
 @body("abs")
 def absolute(inst: Instruction, operand: Value) -> Value:
     """Magnitude; of the smallest integer, that integer itself."""
-    return torch.abs(operand)
+    return values.emit(kernels.complex_abs, operand) if inst.operands[0].shape.element_type.is_complex else torch.abs(operand)
 
 
 @body("ceil")

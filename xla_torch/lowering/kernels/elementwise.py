@@ -115,10 +115,16 @@ def _infinite_units(x: torch.Tensor) -> torch.Tensor:
 
 @elementwise
 def complex_power(base: Operand, exponent: Operand) -> torch.Tensor:
-    """The power; of any number to 0, and of 1, it is 1; 0 to a positive real exponent is 0, to any other exponent NaN."""
+    """The power; of any number to 0, and of 1, it is 1; 0 to a positive real exponent is 0, to any other exponent NaN.
+    NaN also where its angle is not finite; finite real powers of positive numbers, and powers of infinity, have none."""
     base, exponent = as_tensors(base, exponent)
-    of_zero = torch.where((exponent.imag == 0) & (exponent.real > 0), torch.zeros_like(exponent.real), math.nan)
-    result = torch.where(base == 0, torch.complex(of_zero, of_zero), torch.pow(base, exponent))
+    a, c = base.real, exponent.real
+    of_zero = torch.where((exponent.imag == 0) & (c > 0), torch.zeros_like(c), math.nan)
+    angle = (torch.log(base) * exponent).imag
+    result = _nan_where(~angle.isfinite(), torch.pow(base, exponent))
+    is_real = (base.imag == 0) & (exponent.imag == 0) & (a > 0) & (c.isfinite() | (a.isinf() & c.isinf()))
+    result = torch.where(is_real, torch.complex(torch.pow(a, c), torch.zeros_like(c)), result)
+    result = torch.where(base == 0, torch.complex(of_zero, of_zero), result)
     return torch.where((base == 1) | (exponent == 0), 1.0, result)
 
 
@@ -130,6 +136,70 @@ def complex_atan2(y: Operand, x: Operand) -> torch.Tensor:
 
 
 # ------------------------------------------------------------------------------- complex functions
+
+# Beside infinities and NaN these are XLA's products of functions of the parts: an angle that is not finite has no sine, and 0
+# times infinity is NaN. C's rules, which torch follows, know zeros and infinities there. Elsewhere values are torch's.
+
+_NAN = complex(math.nan, math.nan)
+
+
+def _nan_where(unknown: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """The value, or NaN in both parts."""
+    return torch.where(unknown, _NAN, value)
+
+
+def complex_abs(x: torch.Tensor) -> torch.Tensor:
+    """The magnitude; NaN where a part is NaN, also beside an infinite one."""
+    return torch.where(x.isnan(), math.nan, x.abs())
+
+
+def complex_cos(x: torch.Tensor) -> torch.Tensor:
+    """``cos a cosh b - sin a sinh b i``."""
+    cosine = torch.cos(x)
+    imag = torch.where((x.real == 0) & ~x.imag.isfinite(), math.nan, cosine.imag)
+    return _nan_where(~x.real.isfinite(), torch.complex(cosine.real, imag))
+
+
+def complex_sin(x: torch.Tensor) -> torch.Tensor:
+    """``sin a cosh b + cos a sinh b i``."""
+    sine = torch.sin(x)
+    real = torch.where((x.real == 0) & ~x.imag.isfinite(), math.nan, sine.real)
+    return _nan_where(~x.real.isfinite(), torch.complex(real, sine.imag))
+
+
+def complex_tan(x: torch.Tensor) -> torch.Tensor:
+    """The tangent, which far from the real axis has no angle."""
+    return _nan_where(x.imag.isfinite() & ~x.real.isfinite(), torch.tan(x))
+
+
+def complex_tanh(x: torch.Tensor) -> torch.Tensor:
+    """The hyperbolic tangent, which far from the imaginary axis has no angle."""
+    return _nan_where(x.real.isfinite() & ~x.imag.isfinite(), torch.tanh(x))
+
+
+def complex_cosh(x: torch.Tensor) -> torch.Tensor:
+    """``cosh a cos b + sinh a sin b i``."""
+    return _nan_where(~x.imag.isfinite(), torch.cosh(x))
+
+
+def complex_sinh(x: torch.Tensor) -> torch.Tensor:
+    """``sinh a cos b + cosh a sin b i``."""
+    return _nan_where(~x.imag.isfinite(), torch.sinh(x))
+
+
+def complex_exp(x: torch.Tensor) -> torch.Tensor:
+    """``exp(a) (cos b + sin b i)``."""
+    return _nan_where(~x.imag.isfinite(), torch.exp(x))
+
+
+def complex_log(x: torch.Tensor) -> torch.Tensor:
+    """``log |x| + arg x i``; NaN in both parts where one is NaN."""
+    return _nan_where(x.isnan(), torch.log(x))
+
+
+def complex_sqrt(x: torch.Tensor) -> torch.Tensor:
+    """The square root with a real part not below 0; NaN in both parts where one is NaN."""
+    return _nan_where(x.isnan(), torch.sqrt(x))
 
 
 @elementwise
@@ -185,7 +255,7 @@ def complex_rsqrt(x: torch.Tensor) -> torch.Tensor:
 
 def complex_logistic(x: torch.Tensor) -> torch.Tensor:
     """1 / (1 + exp(-x))."""
-    return complex_divide(1.0, torch.exp(-x) + 1.0)
+    return complex_divide(1.0, complex_exp(-x) + 1.0)
 
 
 # ------------------------------------------------------------------------------- complex order

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ... import functions as ops
 from ...errors import UnsupportedError
 from ...hlo.ir import Instruction
 from ...hlo.schema import OPS
+from ...hlo_builder import XlaOp
 from ...mlir.ir import Enum, Struct, Value
 from ...opcodes import comparison, convert, elementwise
+from ...types import PRED, U8, PrimitiveType
 from .scope import Scope
 from .table import Function, rule
 
@@ -54,7 +57,22 @@ for _schema in OPS.values():
 for _opcode in _OF_CLIENTS:
     rule(_opcode, says=("result_accuracy",))(plain(f"chlo.{_opcode.replace('-', '_')}"))
 
-rule(convert.bitcast_convert)(plain("stablehlo.bitcast_convert"))
+
+@rule(convert.bitcast_convert)
+def bitcast_convert(scope: Scope, instruction: Instruction, operands: Sequence[Value]) -> Sequence[Value]:
+    """StableHLO's i1 has one bit, where HLO counts 8 of a PRED: they are written as bytes."""
+    source, target = instruction.operands[0].shape.element_type, instruction.shape.element_type
+    if source is target or PRED not in (source, target):
+        return scope.add("stablehlo.bitcast_convert", operands, instruction.shape)
+    return scope.spelled(instruction, operands, lambda x: _bits_of_bytes(x, target))
+
+
+def _bits_of_bytes(x: XlaOp, target: PrimitiveType) -> XlaOp:
+    if x.element_type is PRED:
+        x = ops.ConvertElementType(x, U8)
+    wanted = U8 if target is PRED else target
+    x = x if x.element_type is wanted else ops.BitcastConvertType(x, wanted)
+    return ops.ConvertElementType(x, target)
 
 
 @rule(comparison.compare, says=("direction", "type"))
