@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import inspect
+import secrets
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+import torch
+
+from .computation import tensor_from_numpy
 from .errors import InvalidArgument
-from .hlo.custom_calls import Function, register, unregister
+from .hlo.custom_calls import CustomCall, Function, register, unregister
+from .lowering import numerics
 from .lowering.c_functions import CFunction, check_c_call, is_c_function
 
 
@@ -52,3 +58,20 @@ def register_custom_call(target: str, function: Callable[..., Any] | int, vjp: C
 def unregister_custom_call(target: str) -> None:
     """Forget a registration. Raises KeyError where there is none."""
     unregister(target)
+
+
+def register_callback(function: Callable[..., Any]) -> str:
+    """Let a Python function that JAX calls from a program, with and for NumPy arrays, run for a target of its own. The target,
+    which no other process has."""
+    target = f"xla_torch.callback.{secrets.token_hex(8)}"
+
+    def run(*operands: torch.Tensor | None, call: CustomCall) -> list[torch.Tensor]:
+        given = [None if o is None else numerics.numpy_from_storage(numerics.to_storage(o, shape.element_type), shape.element_type)
+                 for o, shape in zip(operands, call.operands, strict=True)]
+        device = next((o.device for o in operands if o is not None), None)
+        shapes = call.shape.leaves()
+        return [tensor_from_numpy(np.asarray(result), shape, k).to(device)
+                for k, (result, shape) in enumerate(zip(function(*given), shapes, strict=True)) if shape.is_array]
+
+    register(target, Function(run, no_gradient="it is a Python function, which JAX does not differentiate either"))
+    return target

@@ -111,5 +111,9 @@ class PerhapsLostDerivatives(LostDerivatives):
     """A program is differentiated by its ops' rules, and its author may have written others: JAX wrote it, and does not say."""
 
 
+class CallbackLeftOut(XlaWarning):
+    """A program is read without the Python callbacks in it that give it no values, which another process had."""
+
+
 class MissingDependency(XlaError, ImportError):
     """A front end that needs an optional library; the hint says what to install."""

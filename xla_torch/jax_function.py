@@ -9,11 +9,10 @@ import torch
 
 from .dtypes import type_from_torch
 from .errors import InvalidArgument
-from .hlo.derivatives import Lost
 from .hlo.ir import Computation
-from .interop.jax import abstract_array, trace
-from .interop.jax_derivatives import JaxDerivatives, has_arrays_only, lost_rules
-from .loading import from_stablehlo
+from .interop.jax import Lowered, abstract_array, trace
+from .interop.jax_derivatives import JaxDerivatives
+from .loading import from_lowered
 from .tree_function import JaxFunction
 from .trees import Structure
 
@@ -28,7 +27,8 @@ def from_jax(function: Callable[..., Any], *example_args: Any, static_argnums: i
     Arguments may be trees (tuples, lists, dicts, registered classes, flax modules and their states) whose leaves are torch
     tensors, NumPy or JAX arrays, typed PRNG keys, `jax.ShapeDtypeStruct`s or Python numbers; only shapes and dtypes of the
     examples count. `static_argnums` and `static_argnames` are those of `jax.jit`: such arguments are part of the program.
-    `function` may be jitted; that it donates arguments is of no consequence here.
+    `function` may be jitted; that it donates arguments is of no consequence here. Python functions that it calls back
+    (`jax.pure_callback`, `io_callback`, `debug.callback`) run in this process, and are kept as long as it lasts.
 
     Its derivatives are JAX's, with all that `stop_gradient`, `custom_jvp` and `custom_vjp` say: they are traced when they are
     first asked for. With `derivatives="xla"` they are those of its ops instead. Raises MissingDependency where jax is not
@@ -37,22 +37,16 @@ def from_jax(function: Callable[..., Any], *example_args: Any, static_argnums: i
     if not callable(function):
         raise InvalidArgument("not a function", subject="from_jax", got=type(function).__name__, expected="a JAX function")
     traced = trace(function, example_args, example_kwargs, _abstract, static_argnums, static_argnames)
-    computation = from_stablehlo(traced.program)
+    computation = from_lowered(traced.program)
     if derivatives == "xla":
         computation.program.by_ops = True
-    elif has_arrays_only(traced.jaxpr, computation.entry):
-        computation.entry.derivatives = JaxDerivatives(traced.name, traced.jaxpr, _canonical)
     else:
-        rules = tuple(lost_rules(traced.jaxpr))
-        computation.entry.derivatives = Lost(rules, "a function with ordered effects", _UNORDERED) if rules else None
+        computation.entry.derivatives = JaxDerivatives(traced.name, traced.jaxpr, _canonical)
     return JaxFunction(computation, Structure.from_jax(traced.in_tree), Structure.from_jax(traced.out_tree), traced.signature)
 
 
-_UNORDERED = "JAX's derivatives are kept of functions whose effects have no order (ordered=False)"
-
-
-def _canonical(program: bytes) -> Computation:
-    return from_stablehlo(program).program.canonical
+def _canonical(program: Lowered) -> Computation:
+    return from_lowered(program).program.canonical
 
 
 def _abstract(leaf: Any) -> Any:

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import os
 import re
+import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -13,7 +14,8 @@ from .analysis.author_rules import note_author
 from .budget import running
 from .collection import put_off
 from .computation import XlaComputation
-from .errors import HloSyntaxError, InvalidArgument, XlaError
+from .custom_calls import register_callback
+from .errors import CallbackLeftOut, HloSyntaxError, InvalidArgument, XlaError
 from .exported_function import from_exported
 from .front import parse_module, verify
 from .hlo.cut_text import CutText, cut_text
@@ -21,7 +23,8 @@ from .hlo.ir import Module
 from .hlo.literal_text import LARGE_LITERALS as LARGE_HLO
 from .hlo.memory import mapped, unmapped
 from .interop.exported import is_exported, read_exported
-from .interop.exported_main import module_of
+from .interop.exported_main import module_of, without_tokens
+from .interop.jax import Lowered
 from .interop.recognition import Form, form_of_text, recognise
 from .library import Library
 from .mlir import bytecode
@@ -31,6 +34,7 @@ from .polymorphic import PolymorphicComputation
 from .proto.containers import read_proto
 from .stablehlo.convert import Functions, UnknownSizes, to_module
 from .stablehlo.reading import read_mlir
+from .transform.custom_targets import callbacks
 
 T = TypeVar("T")
 
@@ -122,6 +126,14 @@ def from_stablehlo(program: Any, entry: str | None = None, filename: str = "") -
     return _converted(_read_mlir(program, filename), entry)
 
 
+def from_lowered(program: Lowered) -> XlaComputation:
+    """What JAX has lowered in this process, with the Python functions that it calls."""
+    module = to_module(without_tokens(bytecode.parse(program.bytecode)))
+    assert isinstance(module, Module), module  # main is there, and JAX knows its sizes
+    callbacks.bind(module, program.callbacks, register_callback)
+    return XlaComputation(module)
+
+
 def _read_mlir(program: Any, filename: str) -> Operation:
     if not isinstance(program, (bytes, bytearray, memoryview)):
         return read_mlir(program, filename)
@@ -158,6 +170,10 @@ def _converted(operation: Operation, entry: str | None) -> XlaComputation:
 def _computation(module: Module) -> XlaComputation:
     if (block := running()) is not None:
         block.has_instructions(lambda: sum(len(c.instructions) for c in module.computations))
+    if (count := callbacks.leave_out(module)):
+        warnings.warn(CallbackLeftOut(
+            f"{count} Python callback{'s' * (count > 1)} of the process that traced it left out", subject=module.name,
+            hint="from_jax keeps them"), stacklevel=5)
     return XlaComputation(note_author(module))
 
 

@@ -47,6 +47,26 @@ def module_of(exported: ExportedFile, platform: str | None = None) -> ir.Operati
     return module
 
 
+def without_tokens(module: ir.Operation) -> ir.Operation:
+    """What JAX lowers in memory, whose ``main`` takes and gives tokens in front: they are made, and not given back."""
+    main = _main(module)
+    block, last = main.regions[0].blocks[0], main.regions[0].blocks[0].operations[-1]
+    effects = sum(a.type == ir.TOKEN for a in block.arguments)
+    if effects:
+        arguments = _listed(main.attributes.get("arg_attrs"), len(block.arguments))[effects:]
+        results = _listed(main.attributes.get("res_attrs"), len(last.operands))[effects:]
+        made = _tokens(effects)
+        _replace(block, dict(zip(block.arguments, [o.results[0] for o in made], strict=False)))
+        block.operations[:0] = made
+        del block.arguments[:effects], last.operands[:effects]
+        _retype(main, arguments, results)
+    return module
+
+
+def _tokens(count: int) -> list[ir.Operation]:
+    return [ir.Operation("stablehlo.create_token", [], [ir.TOKEN]) for _ in range(count)]
+
+
 def _main(module: ir.Operation) -> ir.Operation:
     main = next((o for r in module.regions for b in r.blocks for o in b.operations if o.symbol == "main"), None)
     if main is None or len(main.regions) != 1 or len(main.regions[0].blocks) != 1 or not main.regions[0].blocks[0].operations:
@@ -82,7 +102,7 @@ def _adapt(main: ir.Operation, exported: ExportedFile, index: int) -> None:
         raise malformed("the program's arguments are not those that the file names", 0, len(block.arguments),
                         f"{has_index + effects + len(kept)}")
     made = [_constant(index, block.arguments[0].type)] if has_index else []
-    made += [ir.Operation("stablehlo.create_token", [], [ir.TOKEN]) for _ in range(effects)]
+    made += _tokens(effects)
     given, used = block.arguments, dict(zip(kept, block.arguments[len(made):], strict=True))
     _replace(block, dict(zip(given, [o.results[0] for o in made], strict=False)))
     types = [used[k].type if k in used else _type_of(aval) for k, aval in enumerate(exported.in_avals)]

@@ -17,11 +17,18 @@ from ..tree_nodes import Static
 from .bindings import jax, require
 
 
+class Lowered(NamedTuple):
+    """StableHLO bytecode over flat leaves, and the Python functions that it calls, by number."""
+
+    bytecode: bytes
+    callbacks: Sequence[Callable[..., Any]] = ()
+
+
 class Traced(NamedTuple):
-    """A traced function: StableHLO bytecode over flat leaves, its name and the jaxpr it was lowered from, JAX's trees of its
+    """A traced function: its program, its name and the jaxpr it was lowered from, JAX's trees of its
     arguments and of its result, and how it is called."""
 
-    program: bytes
+    program: Lowered
     name: str
     jaxpr: Any
     in_tree: Any
@@ -48,7 +55,7 @@ def trace(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str
     lowered = traced.lower()
     signature = Signature(names, tuple((k, Static(v)) for k, v in static.items()),
                           _keys(lowered.in_avals), _keys(lowered.out_info))
-    return Traced(bytecode_of(lowered), traced.fun_name, traced.jaxpr, lowered.in_tree, lowered.out_tree, signature)
+    return Traced(lowered_program(lowered), traced.fun_name, traced.jaxpr, lowered.in_tree, lowered.out_tree, signature)
 
 
 def _argument_names(function: Callable[..., Any]) -> tuple[str, ...]:
@@ -110,8 +117,8 @@ def abstract_array(dimensions: tuple[int, ...], dtype: Any) -> Any:
     return jax.ShapeDtypeStruct(dimensions, jax.dtypes.canonicalize_dtype(dtype))
 
 
-def bytecode_of(lowered: Any) -> bytes:
+def lowered_program(lowered: Any) -> Lowered:
     """The traced module with its locations, from which the HLO gets its op_name metadata."""
     buffer = io.BytesIO()
     lowered.compiler_ir("stablehlo").operation.write_bytecode(buffer)
-    return buffer.getvalue()
+    return Lowered(buffer.getvalue(), tuple(lowered._lowering.compile_args["host_callbacks"]))

@@ -17,10 +17,10 @@ from ..forks import Lock
 from ..hlo.derivatives import Mask, Pullback, Pushforward, Stored, bringing
 from ..hlo.ir import Computation
 from .bindings import jax, jax_core
-from .jax import bytecode_of
+from .jax import Lowered, lowered_program
 
-Convert = Callable[[bytes], Computation]
-"""StableHLO bytecode to a computation in canonical form."""
+Convert = Callable[[Lowered], Computation]
+"""What JAX has lowered to a computation in canonical form."""
 T = TypeVar("T")
 
 
@@ -133,7 +133,7 @@ class JaxDerivatives:
 
     def _computation(self, traced: Any) -> Computation:
         derivatives = JaxDerivatives(self.name, traced.jaxpr, self._convert, self._orders - 1)
-        return bringing(self._convert(bytecode_of(traced.lower())), derivatives)
+        return bringing(self._convert(lowered_program(traced.lower())), derivatives)
 
     # ---- pickling
 
@@ -159,15 +159,6 @@ class JaxDerivatives:
         if all(map(any, key)):
             with contextlib.suppress(DifferentiationError):
                 self.pullback(*key)
-
-
-def has_arrays_only(jaxpr: Any, computation: Computation) -> bool:
-    """Whether a jaxpr's arguments and results are those of the computation that it was lowered to, and no tokens, which order
-    effects."""
-    arguments = [p.shape for p in computation.parameters]
-    shapes = [*arguments, *computation.root.shape.leaves()]
-    return all(s.is_array for s in shapes) and (len(arguments), len(shapes)) == (
-        len(jaxpr.in_avals), len(jaxpr.in_avals) + len(jaxpr.out_avals))
 
 
 class _Residuals:
@@ -265,5 +256,5 @@ def _covers(have: Mask, wanted: Mask) -> bool:
     return all(a or not b for a, b in zip(have, wanted, strict=True))
 
 
-def _no_jax(program: bytes) -> Computation:
-    raise InternalError("a function that was pickled is not traced", got=f"{len(program)} bytes")
+def _no_jax(program: Lowered) -> Computation:
+    raise InternalError("a function that was pickled is not traced", got=f"{len(program.bytecode)} bytes")

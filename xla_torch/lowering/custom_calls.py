@@ -21,6 +21,7 @@ from ..hlo.ir import Computation, Instruction, reachable
 from ..hlo.tree import from_arrays, mapped
 from ..opcodes import internal
 from ..shape import Shape, parse_shape
+from ..transform.custom_targets.callbacks import CALLBACK
 from ..transform.expand_custom_calls import expansion, why_unknown
 from . import numerics
 from .kernels import lapack, stack
@@ -58,7 +59,6 @@ def check_custom_calls(computation: Computation) -> None:
         raise _unknown(calls).located(calls[0].subject, calls[0].where)
 
 
-_CALLBACK = re.compile(r"xla_(ffi_|buffer_)?(partitioned_)?python_(cpu|gpu)_callback|CustomSPMDPartitioning")
 _KERNEL = re.compile(r"tpu_custom_call|mosaic_gpu(_v\d+)?|__gpu\$xla\.gpu\.triton|triton_kernel_call(_ffi)?")
 
 
@@ -68,7 +68,7 @@ def why_not(instruction: Instruction) -> str:
     if error is not None:
         got = f" (got {error.got})" if error.got != "" else ""
         return error.what.removeprefix(f"custom call {target!r}: ") + got
-    if _CALLBACK.fullmatch(target):
+    if CALLBACK.fullmatch(target):
         return "a Python callback of the process that traced it"
     return "a kernel in a device's own language" if _KERNEL.fullmatch(target) else "no function is known for it"
 
@@ -81,9 +81,9 @@ def _unknown(calls: Sequence[Instruction]) -> UnsupportedError:
     listed = ", ".join(f"{target} ({counts[target]} call{'s' * (counts[target] > 1)}"
                        f"{': ' + reasons[target] if target in reasons else ''})" for target in targets)
     hint = f"register_custom_call({targets[0]!r}, function)"
-    if all(map(_CALLBACK.fullmatch, targets)):
-        hint = ("a Python callback is a number in the process that traced it, not a part of the program: trace without "
-                f"callbacks (or jax.debug.print), or {hint}, where call.config['index'] tells callbacks apart")
+    if all(map(CALLBACK.fullmatch, targets)):
+        hint = ("a Python callback is a number in the process that traced it, not a part of the program: trace with from_jax, "
+                f"or without callbacks, or {hint}, where call.config['index'] tells callbacks apart")
     elif all(map(_KERNEL.fullmatch, targets)):
         hint = f"a kernel in a device's own language is no HLO: {hint}, which computes the same"
     return UnsupportedError("no function is known for these custom calls", got=listed, expected="registered targets", hint=hint)
