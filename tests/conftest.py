@@ -65,7 +65,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     """The last line says why tests were skipped."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
-    skipped = reporter.stats.get("skipped", ()) if reporter is not None else ()
+    if reporter is None:
+        return
+    skipped = reporter.stats.get("skipped", ())
     reasons = Counter(re.sub(r"^Skipped: ", "", str(report.longrepr[-1])) for report in skipped)
     if reasons:
         reporter.write_line(f"skipped {len(skipped)}: " + "; ".join(f"{n} {why}" for why, n in reasons.most_common()))

@@ -66,7 +66,8 @@ def register_callback(function: Callable[..., Any]) -> str:
     target = f"xla_torch.callback.{secrets.token_hex(8)}"
 
     def run(*operands: torch.Tensor | None, call: CustomCall) -> list[torch.Tensor]:
-        given = [None if o is None else numerics.numpy_from_storage(numerics.to_storage(o, shape.element_type), shape.element_type)
+        given = [None if o is None else
+                 numerics.numpy_from_storage(numerics.to_storage(o, shape.element_type), shape.element_type)
                  for o, shape in zip(operands, call.operands, strict=True)]
         device = next((o.device for o in operands if o is not None), None)
         shapes = call.shape.leaves()

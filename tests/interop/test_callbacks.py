@@ -1,4 +1,4 @@
-"""Python functions that JAX programs call: in the process that traced them they run, elsewhere what gives no values is left out."""
+"""Python functions that JAX programs call: where they were traced they run, elsewhere what gives no values is left out."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ CALLS: dict[str, tuple[Callable[[Any], Any], int]] = {
     "of each element": (jax.vmap(lambda x: jax.pure_callback(told, x, x, vmap_method="sequential")), 3),
     "two functions": (lambda x: jax.pure_callback(told, x, x) + jax.pure_callback(lambda v: v + 1, x, x), 1),
     "debug": (lambda x: (jax.debug.callback(tell, x), x + 1)[1], 1),
-    "debug, ordered": (lambda x: (jax.debug.callback(tell, x, ordered=True), jax.debug.callback(tell, 2 * x, ordered=True), x)[2], 2),
+    "debug, ordered": (
+        lambda x: (jax.debug.callback(tell, x, ordered=True), jax.debug.callback(tell, 2 * x, ordered=True), x)[2], 2),
     "io": (lambda x: io_callback(told, x, x) + 1, 1),
     "io, ordered": (lambda x: io_callback(told, x, x, ordered=True) + 1, 1),
     "in a loop": (looped, 3),
@@ -156,7 +157,8 @@ FORMS: dict[str, Callable[[Any], Any]] = {
 }
 LEFT_OUT: dict[str, tuple[Callable[[Any], Any], str, list[float]]] = {
     "debug": (CALLS["debug"][0], "1 Python callback of", [1, 2, 3]),
-    "two of them": (lambda x: (jax.debug.callback(tell, x), jax.debug.callback(tell, x + 1), x + 1)[2], "2 Python callbacks", [1, 2, 3]),
+    "two of them": (
+        lambda x: (jax.debug.callback(tell, x), jax.debug.callback(tell, x + 1), x + 1)[2], "2 Python callbacks", [1, 2, 3]),
     "a check": (checked, "2 Python callbacks", [0, 2, 4]),
     "a check of integers": (counted, "2 Python callbacks", [0, 1, 2]),
 }
@@ -167,7 +169,7 @@ LEFT_OUT: dict[str, tuple[Callable[[Any], Any], str, list[float]]] = {
 def test_what_gives_no_values_is_left_out_of_files(case: str, form: str) -> None:
     function, what, expected = LEFT_OUT[case]
     lowered = jax.jit(function).lower(X)
-    with pytest.warns(CallbackLeftOut, match=what) as found:
+    with pytest.warns(CallbackLeftOut, match=what) as found:  # noqa: PT031 (which of the two says it is not what is asked)
         program = FORMS[form](lowered)
         results = [program(torch.tensor(X)) for _ in range(2)]
     assert [w.category for w in found] == [CallbackLeftOut]
