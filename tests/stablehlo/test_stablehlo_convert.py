@@ -28,6 +28,11 @@ OTHERWISE = {
 }
 """What XLA's converter does otherwise, and why that is the same."""
 
+BEYOND_XLA = frozenset({
+    "bitcast_convert of 64 bits to an integer", "bitcast_convert of an integer to 64 bits",
+    "bitcast_convert of 64 bits to a float", "bitcast_convert of floats to bits", "bitcast_convert of 8 bits to bytes", "cbrt of complex numbers"})
+"""What StableHLO says of single bits and complex roots, and XLA's converter refuses or takes for bytes."""
+
 SHARED = Path(__file__).parents[3] / "shared"
 EXPANDED = re.compile(
     r"atanh|acosh|asinh|acos|asin|atan|cosh|sinh|lgamma|digamma|bessel|erf|polygamma|zeta|top_k|next_after|square")
@@ -44,7 +49,8 @@ def converted(program: str, **options: Any) -> Module:
     return found
 
 
-@pytest.mark.parametrize("row", [r for r in ROWS if not r.name.startswith("chlo.")], ids=lambda r: r.name)
+@pytest.mark.parametrize("row", [r for r in ROWS if not r.name.startswith("chlo.") and r.name not in BEYOND_XLA],
+                         ids=lambda r: r.name)
 def test_every_op_is_what_xla_makes_of_it(row: Row):
     want = module_of(row.program())
     if not isinstance(want, Module):

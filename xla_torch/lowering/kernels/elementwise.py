@@ -140,12 +140,12 @@ def complex_atan2(y: Operand, x: Operand) -> torch.Tensor:
 # Beside infinities and NaN these are XLA's products of functions of the parts: an angle that is not finite has no sine, and 0
 # times infinity is NaN. C's rules, which torch follows, know zeros and infinities there. Elsewhere values are torch's.
 
-_NAN = complex(math.nan, math.nan)
 
 
 def _nan_where(unknown: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
     """The value, or NaN in both parts."""
-    return torch.where(unknown, _NAN, value)
+    nan = torch.full_like(value.real, math.nan)  # a complex NaN does not survive being printed in traced code
+    return torch.where(unknown, torch.complex(nan, nan), value)
 
 
 def complex_abs(x: torch.Tensor) -> torch.Tensor:
