@@ -30,7 +30,8 @@ OTHERWISE = {
 
 BEYOND_XLA = frozenset({
     "bitcast_convert of 64 bits to an integer", "bitcast_convert of an integer to 64 bits",
-    "bitcast_convert of 64 bits to a float", "bitcast_convert of floats to bits", "bitcast_convert of 8 bits to bytes", "cbrt of complex numbers"})
+    "bitcast_convert of 64 bits to a float",
+    "bitcast_convert of floats to bits", "bitcast_convert of 8 bits to bytes", "cbrt of complex numbers"})
 """What StableHLO says of single bits and complex roots, and XLA's converter refuses or takes for bytes."""
 
 SHARED = Path(__file__).parents[3] / "shared"
