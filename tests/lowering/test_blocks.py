@@ -256,17 +256,18 @@ ENTRY main {
     np.testing.assert_allclose(xla_torch.parse_hlo(text).run_numpy(*given)[0], want, rtol=1e-6)
 
 
-@pytest.mark.parametrize("reduced", ["sum", "amax", "amin"])
+@pytest.mark.parametrize(("reduced", "begun"), [("sum", None), ("amax", None), ("amin", None), ("sum", 0.75), ("amax", 0.25)])
 @pytest.mark.parametrize(("dims", "over"), [
     ((33,), (0,)), ((7, 3), (0,)), ((7, 3), (0, 1)), ((2, 9, 3), (1, 2)), ((2, 9, 3), (0, 1))])
-def test_blocks_reduce_their_parts(reduced: str, dims: tuple[int, ...], over: tuple[int, ...],
+def test_blocks_reduce_their_parts(reduced: str, begun: float | None, dims: tuple[int, ...], over: tuple[int, ...],
                                    monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reduction of the dimension that is cut, which no block has the whole of."""
+    """A reduction of the dimension that is cut, which no block has the whole of; an init value that changes something is one
+    more term."""
     lower_thresholds(monkeypatch.setattr)
     monkeypatch.setattr(tuning, "BLOCK", 9)
-    monkeypatch.setattr(blocking, "_SPLIT_FROM", 2)
     array, rest = xla_torch.Shape.array(F32, dims), xla_torch.Shape.array(F32, [n for d, n in enumerate(dims) if d not in over])
     opcode, init = {"sum": ("add", 0), "amax": ("maximum", -np.inf), "amin": ("minimum", np.inf)}[reduced]
+    init = init if begun is None else begun
     program = xla_torch.parse_hlo(f"""HloModule parts
 reducer {{
   a = f32[] parameter(0)
@@ -281,5 +282,6 @@ ENTRY e {{
   ROOT r = {rest} reduce(y, init), dimensions={{{",".join(map(str, over))}}}, to_apply=reducer
 }}""")
     x = np.random.default_rng(0).standard_normal(dims).astype("f")
-    np.testing.assert_allclose(program.run_numpy(x)[0], getattr(np, reduced)(np.sin(x) * x, axis=over), rtol=1e-5)
+    want = getattr(np, reduced)(np.sin(x) * x, axis=over, initial=init)
+    np.testing.assert_allclose(program.run_numpy(x)[0], want, rtol=1e-5)
     assert f"torch.{reduced}(" in program.python_code().split("# self.block_0")[1]

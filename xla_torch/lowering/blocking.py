@@ -205,7 +205,8 @@ def _split_reduction(graph: Graph, node: Node, grid: Dims) -> None:
         return
     with graph.inserting_before(node):
         first = graph.call_function(target, args)
-    first.meta.update(node.meta, array=(dims, node.meta["array"][1]), partial=rest is how)
+    # An instruction describes its result only: a sum that an init value is still added to stands in front of it.
+    first.meta.update(node.meta, array=(dims, _called(node, _meta_tensor).dtype), partial=rest is how)
     node.args = (first, rest)
 
 
