@@ -1,4 +1,4 @@
-# One way in for everything: make demo | test | test-slow | oracle | sweep | opinfo | fuzz | differential | gradients | soak | pages | costs | lint | bench.
+# One way in for everything: make demo | test | test-slow | oracle | sweep | opinfo | accuracy | fuzz | differential | gradients | soak | pages | costs | lint | bench.
 #
 # Each target sets up what it needs, once: in the active virtual environment, else in .venv, which is made on first use.
 # `make test PYTHON=/path/to/python` uses that interpreter as it is and installs nothing.
@@ -20,7 +20,7 @@ install := $(PYTHON) -m pip install --quiet --disable-pip-version-check -c const
 # Each pytest worker keeps to one thread; the workers share the cores between them.
 pytest = OMP_NUM_THREADS=1 $(PYTHON) -m pytest -q -n auto --dist worksteal
 
-.PHONY: setup demo test test-slow oracle sweep opinfo fuzz differential gradients soak pages costs lint bench clean
+.PHONY: setup demo test test-slow oracle sweep opinfo accuracy fuzz differential gradients soak pages costs lint bench clean
 .DEFAULT_GOAL := test
 
 setup: $(full)
@@ -44,6 +44,10 @@ oracle: $(full)
 # Every documented function with every element type and in every form, against real XLA; writes xla_torch/ops/README.md.
 sweep: $(full)
 	OMP_NUM_THREADS=1 $(PYTHON) tests/sweep.py --write $(ARGS)
+
+# Elementwise functions of floats against exact values, beside torch and XLA; writes tests/documents/accuracy.md.
+accuracy: $(full)
+	OMP_NUM_THREADS=1 $(PYTHON) tests/accuracy.py --write $(ARGS)
 
 # The pages that are generated from the code: xla_torch/opcodes/README.md, and the tables in grad_rules/README.md.
 pages: $(full)

@@ -1,6 +1,6 @@
-"""Where derivatives of text from JAX, which has lost the rules of JAX's authors, are not JAX's, at points where a select hides
-the function or the rule has no number: each row is stated with what both give. `from_jax` and `jax.export` keep the rules, and
-give JAX's numbers; a row that fails says that one side has changed.
+"""Where derivatives of text from JAX, which has lost the rules of JAX's authors, are not JAX's: at points where a select hides
+the function, or where the rule has no number. Each row is stated with what both give, and one that fails says that a side has
+changed. `from_jax` and `jax.export` keep the rules, and give JAX's numbers.
 """
 
 from __future__ import annotations
