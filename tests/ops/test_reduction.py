@@ -462,28 +462,3 @@ def test_document_example_of_batch_normalisation():
 def test_pred_is_reduced_to_pred():
     anything = region(ops.Or, PRED, PRED)
     assert ops.Reduce(torch.tensor([[False, True], [False, False]]), False, anything, [1]).tolist() == [True, False]
-
-
-@needs_xla
-def test_a_map_of_several_floating_types() -> None:
-    """XLA lets the computation convert them; the gradient of each operand is of its own type."""
-    text = """HloModule m
-f {
-  a = f64[] parameter(0)
-  b = f32[] parameter(1)
-  c = f64[] convert(b)
-  ROOT d = f64[] multiply(a, c)
-}
-ENTRY e {
-  p = f64[4] parameter(0)
-  q = f32[4] parameter(1)
-  ROOT r = f64[4] map(p, q), dimensions={0}, to_apply=f
-}"""
-    left, right = np.arange(4.0), np.array([3, -1, 0.5, 2], np.float32)
-    agree(text, left, right)
-    moving = [torch.tensor(x, requires_grad=True) for x in (left, right)]
-    xla_torch.parse_hlo(text)(*moving).sum().backward()
-    for (one, other), dtype in zip((moving, moving[::-1]), (torch.float64, torch.float32), strict=True):
-        assert one.grad is not None
-        assert one.grad.dtype == dtype
-        assert torch.equal(one.grad, other.detach().to(dtype))

@@ -145,7 +145,7 @@ def reduce(*operands, dimensions: Dims, to_apply: Region): ...
 # ------------------------------------------------------------------------------------------------ map and scan
 
 
-@op("map", infer=_map_shape, stablehlo="map", traits=Trait.MIXED_PRECISION, element_region=1)
+@op("map", infer=_map_shape, stablehlo="map", element_region=1)
 def map_(*operands, to_apply: Region, dimensions: Dims | None = None): ...
 
 
