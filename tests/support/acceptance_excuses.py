@@ -97,8 +97,6 @@ LOOSER = [
            "start indices as one vector, which StableHLO has not"),
     Excuse("dynamic-slice", r"expected 'sizes'", r"dynamic_slice_sizes=\{\}",
            "the import loses the empty list of sizes"),
-    Excuse("convolution", r"Unsupported conversion between element types", r" convolution\(p0, p1\)",
-           "a pass of XLA's CPU compiler; its shape inference takes such operands"),
     Excuse("all-to-all", r"non-empty replica groups", r"replica_groups=\{\}",
            "no groups are one of all, however many there are"),
     Excuse("reduce-scatter", r"must be ranked tensor", r"= \(\w+\[[\d,]*\]\) reduce-scatter\(",
