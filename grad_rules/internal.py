@@ -57,9 +57,9 @@ def _custom_call(ct: Any, out: Any, operands: tuple[Any, ...], inst: Instruction
     refused = why_no_gradient(custom_call_target)
     if refused is not None:
         raise DifferentiationError(f"this custom call has no gradient: {refused[0]}", got=custom_call_target, hint=refused[1])
-    routine = rule_of(inst) if registered(custom_call_target) is None else None
+    function = registered(custom_call_target)
+    routine = rule_of(inst) if function is None else None
     if routine is None:
-        function = registered(custom_call_target)
         result = _packed(_builder_of(operands, inst), out) if function is not None and function.vjp is not None else None
         return _by_another_call(ct, operands, inst, custom_call_target, wanted, result)
     return _by_formula(routine, ct, out, operands, inst, custom_call_target, wanted)

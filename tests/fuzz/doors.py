@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 import xla_torch
 from fuzz.programs import Program
 from fuzz.running import Given, run_here
-from xla_torch import XlaComputation
+from support.written import WRITTEN
 from xla_torch.errors import UnsupportedError, XlaError
-
-DOORS: dict[str, Callable[[XlaComputation], XlaComputation]] = {
-    "text of StableHLO": lambda c: xla_torch.from_stablehlo(c.to_stablehlo()),
-    "bytecode of StableHLO": lambda c: xla_torch.from_stablehlo(c.to_stablehlo_bytecode()),
-    "text of HLO": lambda c: xla_torch.parse_hlo(c.to_hlo_text()),
-    "proto": lambda c: xla_torch.from_hlo_proto(c.to_hlo_proto()),
-}
 
 
 class Unsaid(Exception):
@@ -27,7 +20,7 @@ class Unsaid(Exception):
 
 def doors_of(number: int) -> list[str]:
     """Every module goes through StableHLO's text, and through one of the others by turns."""
-    text, *others = DOORS
+    text, *others = WRITTEN
     return [text, others[number % len(others)]]
 
 
@@ -36,7 +29,7 @@ def differences(text: str, given: Given, of: Program, here: Sequence[np.ndarray]
     computation, found = xla_torch.parse_hlo(text), []
     for door in doors:
         try:
-            again = DOORS[door](computation)
+            again = WRITTEN[door](computation)
         except UnsupportedError as error:
             if "StableHLO" in door and "StableHLO" in str(error):
                 raise Unsaid(re.sub(r"%?\bp?\d*_?v\d+\b", "", str(error).split("\n")[0])) from None

@@ -19,6 +19,7 @@ from fuzz.running import run_here, stacked
 from support.low_thresholds import lower_thresholds
 from support.oracle import run_xla, run_xla_replicas
 from support.value_differences import evaluated, value_differences
+from support.written import WRITTEN
 
 ROUGH = Part("f32", (3,), True)
 
@@ -72,17 +73,17 @@ def test_drawn_programs_are_the_same_behind_doors(replicas: int, partitions: int
     text = text_of(programs)
     given = [[a for arrays in each for a in arrays] for each in zip(*(p.given() for p in programs), strict=True)]
     here = run_here(text, given, programs[0])
-    assert doors.differences(text, given, programs[0], here, list(doors.DOORS)) == []
+    assert doors.differences(text, given, programs[0], here, list(WRITTEN)) == []
 
 
 def test_a_door_that_changes_a_program_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     program = difference()
     changed = dataclasses.replace(program, results=["t"])
-    monkeypatch.setitem(doors.DOORS, "proto", lambda _: xla_torch.parse_hlo(changed.text()))
+    monkeypatch.setitem(WRITTEN, "proto", lambda _: xla_torch.parse_hlo(changed.text()))
     here = run_here(program.text(), program.given(), program)
     found = doors.differences(program.text(), program.given(), program, here, ["proto", "text of HLO"])
     assert [said.split(":")[0] for said in found] == ["proto"]
-    assert {door for n in range(6) for door in doors.doors_of(n)} == set(doors.DOORS)
+    assert {door for n in range(6) for door in doors.doors_of(n)} == set(WRITTEN)
 
 
 def test_what_stablehlo_has_no_words_for_is_no_difference() -> None:

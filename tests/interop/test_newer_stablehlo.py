@@ -148,6 +148,22 @@ def test_each_version_has_its_properties() -> None:
     assert [n for n in sorted(named) if n.rpartition("_v")[2] not in vhlo_table.VERSIONS.get(n.rpartition("_v")[0], ())] == []
 
 
+@pytest.mark.parametrize("name", ["broadcast", "reduce"])
+def test_a_root_is_an_operand(name: str) -> None:
+    """As StableHLO prints it."""
+    region = """ ({
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    %1 = stablehlo.add %a, %b : tensor<f32>
+    stablehlo.return %1 : tensor<f32>
+  })""" if name == "reduce" else ""
+    with pytest.raises(UnsupportedError, match="root that is known only when the program runs"):
+        xla_torch.from_stablehlo(f"""func.func @main(%x: tensor<f32>, %r: tensor<1xi32>) -> tensor<f32> {{
+  %0 = "stablehlo.collective_{name}"(%x, %r){region} {{replica_groups = dense<[[0]]> : tensor<1x1xi64>, has_dynamic_root}}
+    : (tensor<f32>, tensor<1xi32>) -> tensor<f32>
+  return %0 : tensor<f32>
+}}""")
+
+
 @pytest.mark.parametrize("operation", ["collective-broadcast(p)", "collective-reduce(p), to_apply=add"])
 def test_hlo_text_says_that_the_root_is_the_first(operation: str) -> None:
     """As newer XLAs print it."""

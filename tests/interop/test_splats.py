@@ -3,14 +3,12 @@ printed, through every door."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import ml_dtypes
 import numpy as np
 import pytest
 
 import xla_torch
-from xla_torch import XlaComputation
+from support.written import WRITTEN, Door
 from xla_torch.hlo import literal_printing
 from xla_torch.stablehlo import movement
 
@@ -26,12 +24,7 @@ TYPES = {
 SHAPES = [(), (1,), (0,), (8, 3), (movement.SPLATS - 1,), (8, 4), (movement.SPLATS + 1,), (1, 8, 1, 8),
           (literal_printing.LARGE - 1,), (literal_printing.LARGE,), (3, 257)]
 
-DOORS: dict[str, Callable[[XlaComputation], XlaComputation]] = {
-    "StableHLO text": lambda made: made,
-    "StableHLO text again": lambda made: xla_torch.from_stablehlo(made.to_stablehlo()),
-    "bytecode": lambda made: xla_torch.from_stablehlo(made.to_stablehlo_bytecode()),
-    "HLO text": lambda made: xla_torch.parse_hlo(made.to_hlo_text()),
-    "proto": lambda made: xla_torch.from_hlo_proto(made.to_hlo_proto())}
+DOORS: dict[str, Door] = {"as it was read": lambda made: made} | WRITTEN
 
 
 @pytest.mark.parametrize("door", DOORS)

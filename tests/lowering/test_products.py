@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from xla_torch import Shape, parse_hlo
+from xla_torch import Shape, XlaComputation, parse_hlo
 from xla_torch.dtypes import torch_dtype
 from xla_torch.torch_private import onednn_linear
 
@@ -70,22 +70,27 @@ LIBRARIES = [
 ]
 
 
-@pytest.mark.skipif(onednn_linear is None, reason="this torch has no oneDNN")
-@pytest.mark.parametrize(("element_type", "lhs", "rhs", "expected"), LIBRARIES, ids=[f"{t}-{a}x{b}" for t, a, b, _ in LIBRARIES])
-def test_large_products_are_made_by_the_faster_library(element_type: str, lhs: str, rhs: str, expected: bool,
-                                                       monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xla_torch.lowering.products._prefers_onednn", lambda: True)
-    batch = rhs.count(",") - 1
+def product(element_type: str, lhs: str, rhs: str) -> XlaComputation:
+    """Of matrices, or of as many as stand in front in both; the right one may be a vector."""
+    batch = max(0, rhs.count(",") - 1)
     numbers = "".join(f"{side}_batch_dims={{0}}, " for side in ("lhs", "rhs") if batch)
     numbers += f"lhs_contracting_dims={{{lhs.count(',')}}}, rhs_contracting_dims={{{batch}}}"
-    result = ",".join([*lhs.split(",")[:-1], rhs.rsplit(",", maxsplit=1)[-1]])
-    program = parse_hlo(f"""
+    result = ",".join([*lhs.split(",")[:-1], *rhs.split(",")[batch + 1:]])
+    return parse_hlo(f"""
         HloModule m
         ENTRY e {{
           a = {element_type}[{lhs}] parameter(0)
           b = {element_type}[{rhs}] parameter(1)
           ROOT d = {element_type}[{result}] dot(a, b), {numbers}
         }}""")
+
+
+@pytest.mark.skipif(onednn_linear is None, reason="this torch has no oneDNN")
+@pytest.mark.parametrize(("element_type", "lhs", "rhs", "expected"), LIBRARIES, ids=[f"{t}-{a}x{b}" for t, a, b, _ in LIBRARIES])
+def test_large_products_are_made_by_the_faster_library(element_type: str, lhs: str, rhs: str, expected: bool,
+                                                       monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xla_torch.lowering.products._prefers_onednn", lambda: True)
+    program = product(element_type, lhs, rhs)
     assert ("onednn_matmul" in program.lowered().code) == expected
     generator = torch.Generator().manual_seed(0)
     left, right = (torch.randn(shape.dimensions, generator=generator, dtype=torch_dtype(shape.element_type))
@@ -115,17 +120,7 @@ def test_narrow_products_are_made_in_float32_where_there_are_no_units(element_ty
                                                                       expected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The number that XLA gives: sums in float32, rounded once."""
     monkeypatch.setattr("xla_torch.lowering.products.has_units", lambda dtype: units)
-    batch = int(lhs.count(",") == 2)
-    numbers = "lhs_batch_dims={0}, rhs_batch_dims={0}, " if batch else ""
-    numbers += f"lhs_contracting_dims={{{batch + 1}}}, rhs_contracting_dims={{{batch}}}"
-    result = ",".join([*lhs.split(",")[:-1], *rhs.split(",")[batch + 1:]])
-    program = parse_hlo(f"""
-        HloModule m
-        ENTRY e {{
-          a = {element_type}[{lhs}] parameter(0)
-          b = {element_type}[{rhs}] parameter(1)
-          ROOT d = {element_type}[{result}] dot(a, b), {numbers}
-        }}""")
+    program = product(element_type, lhs, rhs)
     assert ("float32_matmul" in program.lowered().code) == expected
     generator = torch.Generator().manual_seed(0)
     left, right = (torch.randn(shape.dimensions, generator=generator, dtype=torch.float32).to(torch_dtype(shape.element_type))

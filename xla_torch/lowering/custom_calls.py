@@ -198,10 +198,9 @@ def _gradients(function: Function, wanted: Sequence[int] | None, given: Any, cot
 def _by_rule(function: Function, call: CustomCall, given: Any, cotangents: Sequence[Any],
              result: Any) -> list[torch.Tensor | None]:
     """What a registered vjp says of a result that was kept."""
-    flat = [ct if isinstance(ct, torch.Tensor) else torch.zeros_like(r) for ct, r in zip(cotangents, _flat(result), strict=True)]
-    single = isinstance(result, torch.Tensor)
-    return _ruled(function.vjp, call.target, flat[0] if single else tuple(flat), result if single else tuple(_flat(
-        result)), given, flat)
+    results = _flat(result)
+    flat = [ct if isinstance(ct, torch.Tensor) else torch.zeros_like(r) for ct, r in zip(cotangents, results, strict=True)]
+    return _ruled(function, call.target, flat, results, isinstance(result, torch.Tensor), given)
 
 
 def _pulled_back(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]], leaves: Sequence[torch.Tensor],
@@ -269,14 +268,16 @@ class _Ruled(torch.autograd.Function):
         count = len(ctx.needs_input_grad) - 3
         leaves, results = ctx.saved_tensors[:count], ctx.saved_tensors[count:]
         given = _replaced(ctx.operands, iter(leaves))
-        ct, result = (cotangents[0], results[0]) if ctx.single else (cotangents, tuple(results))
-        return None, None, None, *_ruled(ctx.function.vjp, ctx.target, ct, result, given, cotangents)
+        return None, None, None, *_ruled(ctx.function, ctx.target, cotangents, results, ctx.single, given)
 
 
-def _ruled(vjp: Any, target: str, ct: Any, result: Any, given: Sequence[Any],
-           cotangents: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
-    """The cotangents of the floating and complex operands by a registered vjp."""
-    parts = _cotangents_of(given, vjp(ct, result, *given), f"register_custom_call({target!r})")
+def _ruled(function: Function, target: str, cotangents: Sequence[torch.Tensor], results: Sequence[torch.Tensor], single: bool,
+           given: Sequence[Any]) -> list[torch.Tensor | None]:
+    """The cotangents of the floating and complex operands by a registered vjp, which takes tuples unless the result is a `single`
+    tensor."""
+    assert function.vjp is not None
+    ct, result = (cotangents[0], results[0]) if single else (tuple(cotangents), tuple(results))
+    parts = _cotangents_of(given, function.vjp(ct, result, *given), f"register_custom_call({target!r})")
     if torch.is_grad_enabled() and any(c.requires_grad for c in cotangents) and not any(
             p is not None and p.requires_grad for p in parts):
         raise ExecutionError("torch cannot differentiate this vjp, of which the second derivative is wanted",

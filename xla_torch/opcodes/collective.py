@@ -217,7 +217,7 @@ def reduce_scatter(*operands, dimensions: Dims, to_apply: Region, replica_groups
 def collective_reduce_shape(declared: Shape | None, *operands: Shape, to_apply: Computation, replica_groups: ReplicaGroups = ALL,
                             channel_id: int | None = None, has_dynamic_root: bool = False, **_: Any) -> Shape:
     """The operands' shapes. As of a broadcast, whose gradient this is, participants may be in no group."""
-    _check_root(has_dynamic_root)
+    check_root(has_dynamic_root)
     _check_groups(replica_groups, channel_id, False, partial=True)
     return all_reduce_shape(declared, *operands, to_apply=to_apply, channel_id=channel_id)
 
@@ -228,7 +228,8 @@ def collective_reduce(*operands, to_apply: Region, replica_groups: Groups = ALL,
                       has_dynamic_root: Bool = False): ...
 
 
-def _check_root(has_dynamic_root: bool) -> None:
+def check_root(has_dynamic_root: bool) -> None:
+    """Raise UnsupportedError for a root that an operand says."""
     if has_dynamic_root:
         raise UnsupportedError("a root that is known only when the program runs", got="has_dynamic_root=true",
                                expected="the first member of each group")
@@ -292,7 +293,7 @@ def ragged_all_to_all(operand, output, input_offsets, send_sizes, output_offsets
 def collective_broadcast_shape(declared: Shape | None, *operands: Shape, replica_groups: ReplicaGroups = ALL,
                                channel_id: int | None = None, has_dynamic_root: bool = False, **_: Any) -> Shape:
     """The operands' shapes."""
-    _check_root(has_dynamic_root)
+    check_root(has_dynamic_root)
     _check_operands(operands)
     _check_groups(replica_groups, channel_id, False, partial=True)
     return _packed(operands)

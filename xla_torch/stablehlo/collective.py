@@ -118,15 +118,9 @@ def collective_permute(scope: Scope, operation: Operation, operands: Sequence[Xl
     return _exchanged(scope, operation, collective.collective_permute, operands, attributes)
 
 
-def _check_root(operation: Operation) -> None:
-    if boolean(operation, "has_dynamic_root"):
-        raise UnsupportedError("a root that is known only when the program runs", got="has_dynamic_root",
-                               expected="the first member of each group")
-
-
 @rule("stablehlo.collective_reduce")
 def collective_reduce(scope: Scope, operation: Operation, operands: Sequence[XlaOp]) -> Results:
-    _check_root(operation)
+    collective.check_root(boolean(operation, "has_dynamic_root"))
     if boolean(operation, "use_global_device_ids"):
         raise UnsupportedError("a reduction to one participant of a group of global device ids", got="use_global_device_ids",
                                expected="groups of replicas")
@@ -136,7 +130,7 @@ def collective_reduce(scope: Scope, operation: Operation, operands: Sequence[Xla
 
 @rule("stablehlo.collective_broadcast")
 def collective_broadcast(scope: Scope, operation: Operation, operands: Sequence[XlaOp]) -> Results:
-    _check_root(operation)
+    collective.check_root(boolean(operation, "has_dynamic_root"))
     return _exchanged(scope, operation, collective.collective_broadcast, operands, _attributes(operation))
 
 

@@ -141,18 +141,19 @@ def complex_atan2(y: Operand, x: Operand) -> torch.Tensor:
 # times infinity is NaN. C's rules, which torch follows, know zeros and infinities there. Elsewhere values are torch's.
 
 
-
 def _nan_where(unknown: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
     """The value, or NaN in both parts."""
     nan = torch.full_like(value.real, math.nan)  # a complex NaN does not survive being printed in traced code
     return torch.where(unknown, torch.complex(nan, nan), value)
 
 
+@elementwise
 def complex_abs(x: torch.Tensor) -> torch.Tensor:
     """The magnitude; NaN where a part is NaN, also beside an infinite one."""
     return torch.where(x.isnan(), math.nan, x.abs())
 
 
+@elementwise
 def complex_cos(x: torch.Tensor) -> torch.Tensor:
     """``cos a cosh b - sin a sinh b i``."""
     cosine = torch.cos(x)
@@ -160,6 +161,7 @@ def complex_cos(x: torch.Tensor) -> torch.Tensor:
     return _nan_where(~x.real.isfinite(), torch.complex(cosine.real, imag))
 
 
+@elementwise
 def complex_sin(x: torch.Tensor) -> torch.Tensor:
     """``sin a cosh b + cos a sinh b i``."""
     sine = torch.sin(x)
@@ -167,36 +169,43 @@ def complex_sin(x: torch.Tensor) -> torch.Tensor:
     return _nan_where(~x.real.isfinite(), torch.complex(real, sine.imag))
 
 
+@elementwise
 def complex_tan(x: torch.Tensor) -> torch.Tensor:
     """The tangent, which far from the real axis has no angle."""
     return _nan_where(x.imag.isfinite() & ~x.real.isfinite(), torch.tan(x))
 
 
+@elementwise
 def complex_tanh(x: torch.Tensor) -> torch.Tensor:
     """The hyperbolic tangent, which far from the imaginary axis has no angle."""
     return _nan_where(x.real.isfinite() & ~x.imag.isfinite(), torch.tanh(x))
 
 
+@elementwise
 def complex_cosh(x: torch.Tensor) -> torch.Tensor:
     """``cosh a cos b + sinh a sin b i``."""
     return _nan_where(~x.imag.isfinite(), torch.cosh(x))
 
 
+@elementwise
 def complex_sinh(x: torch.Tensor) -> torch.Tensor:
     """``sinh a cos b + cosh a sin b i``."""
     return _nan_where(~x.imag.isfinite(), torch.sinh(x))
 
 
+@elementwise
 def complex_exp(x: torch.Tensor) -> torch.Tensor:
     """``exp(a) (cos b + sin b i)``."""
     return _nan_where(~x.imag.isfinite(), torch.exp(x))
 
 
+@elementwise
 def complex_log(x: torch.Tensor) -> torch.Tensor:
     """``log |x| + arg x i``; NaN in both parts where one is NaN."""
     return _nan_where(x.isnan(), torch.log(x))
 
 
+@elementwise
 def complex_sqrt(x: torch.Tensor) -> torch.Tensor:
     """The square root with a real part not below 0; NaN in both parts where one is NaN."""
     return _nan_where(x.isnan(), torch.sqrt(x))
