@@ -3,7 +3,7 @@
     python -m xla_torch run FILE [--args data.npz | --random SEED] [--save out.npz] [--device cuda]
     torchrun --nproc-per-node 4 -m xla_torch run FILE --args 'data.{participant}.npz'
     python -m xla_torch show FILE | DIR
-    python -m xla_torch diff FILE FILE | DIR
+    python -m xla_torch diff FILE FILE | DIR DIR | DIR [--tolerance 1e-5]
     python -m xla_torch code FILE
     python -m xla_torch grad FILE [--argnums 0,1] [--value] [--out FILE]
     python -m xla_torch replay FILE [--device cuda]
@@ -15,8 +15,9 @@ Programs of unknown sizes are shown, and run on random arguments, for those of `
 Under torchrun each process runs one participant of the program; ``{participant}`` in a file's name is its number.
 
 FILE is HLO text, StableHLO text or bytecode, or an HLO proto; for ``replay`` what ``xla_torch.debug.record`` wrote. Errors go to
-standard error in the house form, with exit status 2; that of ``replay`` is 1 where results have other bits than were recorded. On
-a terminal, long loads and loops show a progress bar where tqdm is installed.
+standard error in the house form, with exit status 2; that of ``replay`` is 1 where results have other bits than were recorded,
+that of ``diff`` where results differ by more than the tolerance, or where one folder has more. On a terminal, long
+loads and loops show a progress bar where tqdm is installed.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -37,8 +39,9 @@ import torch.distributed as dist
 from . import distributed, progress, tuning, weights
 from .arguments import as_written
 from .computation import XlaComputation
+from .debug.files import DIFFERENT, difference
 from .debug.recording import replay
-from .dumps import compared, listing, stages, stored_run
+from .dumps import compared, listing, paired, stages, stored_run
 from .errors import InvalidArgument, XlaError
 from .gradients import grad, value_and_grad
 from .loading import load
@@ -50,9 +53,6 @@ from .tuning import EXCHANGE_TIMEOUT
 
 FAILED = 2
 """Exit status after an error, the same as for a wrong command line."""
-
-DIFFERENT = 1
-"""Exit status after a run that is not as it was recorded."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -106,10 +106,12 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument("file", type=Path, metavar="FILE")
     show.set_defaults(command=_show)
 
-    diff = commands.add_parser("diff", help="compare the results of two programs, or of the stages of a folder of "
-                               "--xla_dump_to, on drawn arguments")
+    diff = commands.add_parser("diff", help="compare the results of two programs, of the modules of two folders of --xla_dump_to "
+                               "by name and stage, or of the stages of one, on drawn arguments")
     diff.add_argument("file", type=Path, metavar="FILE")
     diff.add_argument("other", type=Path, nargs="?", metavar="FILE")
+    diff.add_argument("--tolerance", type=_tolerance, default=0.0, metavar="T",
+                      help="by how much of themselves, and of the largest, elements may differ (default: 0)")
     diff.add_argument("--random", type=_seed, default=0, metavar="SEED", help="what the arguments are drawn from (default: 0)")
     diff.set_defaults(command=_diff)
 
@@ -156,6 +158,13 @@ def _seed(text: str) -> int:
     return seed
 
 
+def _tolerance(text: str) -> float:
+    tolerance = float(text)
+    if not 0 <= tolerance < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is no tolerance: 0 or more")
+    return tolerance
+
+
 def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split(","))
 
@@ -194,31 +203,40 @@ def _show(options: argparse.Namespace) -> None:
         print(summary(_program(options), options.sizes))
 
 
-def _diff(options: argparse.Namespace) -> None:
-    """Results of two programs, or of each stage and the next of a dump's modules, on the same drawn arguments."""
-    if options.other is None and not options.file.is_dir():
-        raise InvalidArgument("one file has nothing to differ from", subject="diff", got=options.file,
+def _diff(options: argparse.Namespace) -> int:
+    """Results of two programs, of the modules of two dumps, or of each stage and the next of a dump's modules."""
+    first, second = options.file, options.other
+    if second is None and not first.is_dir():
+        raise InvalidArgument("one file has nothing to differ from", subject="diff", got=first,
                               expected="two files, or a folder of --xla_dump_to")
-    if options.other is not None:
-        print(_difference(options.file, options.other, options.random))
-        return
-    for before, after in itertools.pairwise(stages(options.file)):
-        if before.module == after.module:
-            said = _difference(before.path, after.path, options.random)
-            print(f"module {after.module}: {before.stage} -> {after.stage}\n{said}")
+    if second is not None and first.is_dir() != second.is_dir():
+        raise InvalidArgument("a folder and a file are not compared", subject="diff", got=f"{first} and {second}",
+                              expected="two files, or two folders of --xla_dump_to")
+    if second is None:
+        pairs = [(f"module {y.module}: {x.stage} -> {y.stage}", x.path, y.path)
+                 for x, y in itertools.pairwise(stages(first)) if x.module == y.module]
+    elif first.is_dir():
+        pairs = paired(first, second)
+    else:
+        said, status = difference(first, second, partial(_drawn, options.random), options.tolerance)
+        print(said)
+        return status
+    return max((_said(*pair, options) for pair in pairs), default=0)
 
 
-def _difference(first: Path, second: Path, seed: int) -> str:
-    try:
-        a, b = load(first), load(second)
-        shapes = a.program_shape.parameters
-        if [str(s) for s in shapes] != [str(s) for s in b.program_shape.parameters]:
-            return f"the parameters differ: {a.program_shape} and {b.program_shape}"
-        random = np.random.default_rng(seed)
-        arguments = [_random(random, shape) for shape in shapes]
-        return compared(b.run_numpy(*arguments), a.run_numpy(*arguments), str(first.name))
-    except XlaError as error:
-        return f"not compared: {error}"
+def _said(label: str, first: Path | None, second: Path | None, options: argparse.Namespace) -> int:
+    """Print a line for one pair of a folder; returns the exit status that it asks for."""
+    if first is None or second is None:
+        print(f"{label}: only in {options.file if second is None else options.other}")
+        return DIFFERENT
+    said, status = difference(first, second, partial(_drawn, options.random), options.tolerance)
+    print(f"{label}: {said}")
+    return status
+
+
+def _drawn(seed: int, shapes: Sequence[Shape]) -> list[np.ndarray]:
+    random = np.random.default_rng(seed)
+    return [_random(random, shape) for shape in shapes]
 
 
 def _run(options: argparse.Namespace) -> None:

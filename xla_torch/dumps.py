@@ -70,6 +70,28 @@ def listing(folder: str | os.PathLike[str]) -> str:
     return "\n".join(lines)
 
 
+def paired(a: str | os.PathLike[str], b: str | os.PathLike[str]) -> list[tuple[str, Path | None, Path | None]]:
+    """The programs of two folders by module and stage: the label of each pair and its two files, None where there is none.
+
+    Modules are numbered anew in each run, so they are told by their names: of one name, the first with the first."""
+    sides = [_by_name(stages(folder)) for folder in (a, b)]
+    return [(" ".join(filter(None, (key[0], f"({key[1] + 1})" if key[1] else "", key[2]))), sides[0].get(key), sides[1].get(key))
+            for key in dict.fromkeys((*sides[0], *sides[1]))]
+
+
+def _by_name(found: Sequence[Stage]) -> dict[tuple[str, int, str], Path]:
+    """Programs by the module's name, its number among those of that name, and the stage; one form of each."""
+    modules: dict[str, list[str]] = {}
+    files: dict[tuple[str, int, str], Path] = {}
+    for stage in found:
+        name = re.sub(r"^\d+ ", "", stage.module)
+        same = modules.setdefault(name, [])
+        if stage.module not in same:
+            same.append(stage.module)
+        files.setdefault((name, same.index(stage.module), stage.stage), stage.path)
+    return files
+
+
 def stored_run(path: str | os.PathLike[str], participant: int = 0) -> tuple[list[np.ndarray], list[np.ndarray] | None] | None:
     """The arguments that a snapshot holds, and its result where it has one; None for files that are no snapshots.
 

@@ -215,7 +215,7 @@ def test_one_participant_of_many():
 BEFORE = "  a = f32[2] exponential(x)\n  b = f32[2] multiply(a, x)\n  c = f32[2] tanh(b)\n  ROOT d = f32[2] add(c, a)"
 DIFFERS = {
     "another op of the same name": (BEFORE.replace("tanh(b)", "logistic(b)"), "d"),
-    "another operand": (BEFORE.replace("multiply(a, x)", "multiply(a, a)"), "b"),
+    "another operand": (BEFORE.replace("multiply(a, x)", "multiply(a, a)"), "c"),
     "a root of another op and type": (
         BEFORE.replace("f32[2] add(c, a)", "f64[2] convert(e)").replace("  ROOT", "  e = f32[2] add(b, a)\n  ROOT"), "d"),
     "equal, in another order": ("  a = f32[2] exponential(x)\n  q = f32[2] multiply(a, x)\n  c = f32[2] tanh(q)\n"
@@ -228,16 +228,17 @@ DIFFERS = {
 @pytest.mark.parametrize(("after", "name"), DIFFERS.values(), ids=DIFFERS.keys())
 def test_programs_part_where_they_first_differ(after: str, name: str | None):
     found = debug.first_divergence(_program(BEFORE), _program(after), torch.tensor([0.5, 1.5]))
-    assert (found.b.name if found else None) == name
+    assert (found.b.name if found.b else None) == name
 
 
 def test_two_dtypes_part_only_beyond_the_tolerance():
     halves = "  h = bf16[2] convert(x)\n" + BEFORE.replace("f32", "bf16").replace("(x)", "(h)").replace("x)", "h)").replace(
         "ROOT d", "e") + "\n  ROOT d = f32[2] convert(e)"
     x = torch.tensor([0.51, 1.53])
-    assert debug.first_divergence(_program(BEFORE), _program(halves), x, tolerance=0.05) is None
+    assert debug.first_divergence(_program(BEFORE), _program(halves), x, tolerance=0.05).results == ()
     found = debug.first_divergence(_program(BEFORE), _program(halves), x, tolerance=1e-4)
-    assert found is not None
+    assert found.a is not None
+    assert found.b is not None
     assert (found.a.name, found.b.name) == ("a", "a")
     for side, text in zip((found.a, found.b), found.reduce(), strict=True):
         again = xla_torch.parse_hlo(text)(*side.operands)
@@ -247,9 +248,9 @@ def test_two_dtypes_part_only_beyond_the_tolerance():
 def test_iterations_are_compared_with_their_own():
     other = LOOP.replace("constant(0.5)", "constant(0.25)")
     found = debug.first_divergence(xla_torch.parse_hlo(LOOP), xla_torch.parse_hlo(other), torch.ones(3))
-    assert found is not None
-    assert found.b.place == (("loop", 0),)
-    assert debug.first_divergence(xla_torch.parse_hlo(LOOP), xla_torch.parse_hlo(LOOP), torch.ones(3)) is None
+    assert found.b is not None
+    assert (found.b.name, found.b.place) == ("half", (("loop", 0),))
+    assert debug.first_divergence(xla_torch.parse_hlo(LOOP), xla_torch.parse_hlo(LOOP), torch.ones(3)).results == ()
     with pytest.raises(InvalidArgument, match="take more than is kept"):
-        debug.first_divergence(xla_torch.parse_hlo(LOOP), xla_torch.parse_hlo(LOOP), torch.ones(3), keep=16)
+        debug.first_divergence(xla_torch.parse_hlo(LOOP), xla_torch.parse_hlo(other), torch.ones(3), keep=16)
 

@@ -57,11 +57,52 @@ def test_diff_compares_two_programs_and_the_stages_of_a_folder(tmp_path: Path, c
     second.write_text(HLO.replace("negate", "abs"))
     assert cli.main(["diff", str(first), str(first)]) == 0
     assert "the same bits as module_0001.f.before" in capsys.readouterr().out
-    assert cli.main(["diff", str(tmp_path)]) == 0
+    assert cli.main(["diff", str(tmp_path)]) == 1
     said = capsys.readouterr().out
     assert "before_optimizations -> after_optimizations" in said
     assert "out0  at most" in said
     assert cli.main(["diff", str(first)]) == 2
+
+
+BEFORE, AFTER = "before_optimizations", "cpu_after_optimizations"
+ABS, TWO = HLO.replace("negate", "abs"), HLO.replace("f32[4]", "f32[2]")
+FOLDERS = {  # the files of both folders, the exit status, what is said
+    "equal, of other numbers": ({f"1.f.{BEFORE}": HLO, f"1.f.{AFTER}": HLO}, {f"7.f.{BEFORE}": HLO, f"7.f.{AFTER}": HLO}, 0,
+                                [f"f {BEFORE}: equal: 2 and 2 instructions", f"f {AFTER}: equal"]),
+    "one stage differs": ({f"1.f.{BEFORE}": HLO, f"1.f.{AFTER}": HLO}, {f"1.f.{BEFORE}": HLO, f"1.f.{AFTER}": ABS}, 1,
+                          [f"f {BEFORE}: equal", f"f {AFTER}: differs: 2 and 2 instructions", "%b = f32[4] abs"]),
+    "twice a module of this name": ({f"1.f.{BEFORE}": HLO, f"2.f.{BEFORE}": ABS}, {f"3.f.{BEFORE}": HLO, f"9.f.{BEFORE}": ABS}, 0,
+                                    [f"f {BEFORE}: equal", f"f (2) {BEFORE}: equal"]),
+    "only in one": ({f"1.f.{BEFORE}": HLO, f"2.g.{BEFORE}": HLO}, {f"1.f.{BEFORE}": HLO, f"2.h.{BEFORE}": HLO}, 1,
+                    [f"g {BEFORE}: only in", f"h {BEFORE}: only in"]),
+    "other parameters": ({f"1.f.{BEFORE}": HLO}, {f"1.f.{BEFORE}": TWO}, 1, ["the parameters are"]),
+    "broken": ({f"1.f.{BEFORE}": HLO}, {f"1.f.{BEFORE}": HLO.replace("(a)", "(z)")}, 2, ["not compared"]),
+    "empty": ({f"1.f.{BEFORE}": HLO}, {}, 2, ["no program is in this folder"]),
+}
+
+
+@pytest.mark.parametrize(("a", "b", "status", "said"), FOLDERS.values(), ids=FOLDERS.keys())
+def test_diff_of_two_folders(a: dict[str, str], b: dict[str, str], status: int, said: list[str], tmp_path: Path,
+                             capsys: pytest.CaptureFixture[str]):
+    for folder, files in (("a", a), ("b", b)):
+        (tmp_path / folder).mkdir()
+        for name, text in files.items():
+            (tmp_path / folder / f"module_000{name}.txt").write_text(text)
+    assert cli.main(["diff", str(tmp_path / "a"), str(tmp_path / "b")]) == status
+    found = "".join(capsys.readouterr())
+    assert all(words in found for words in said), found
+
+
+def test_diff_of_files_exits_as_diff_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    for name, text in (("a", HLO), ("b", ABS), ("c", HLO.replace("negate(a)", "multiply(a, a)")), ("d", "nothing")):
+        (tmp_path / name).write_text(text)
+    paths = {name: str(tmp_path / name) for name in "abcd"}
+    wide = ["--tolerance", "1e6"]
+    for first, second, more, status in (("a", "a", [], 0), ("a", "b", [], 1), ("b", "c", wide, 0), ("a", "d", [], 2)):
+        assert cli.main(["diff", paths[first], paths[second], *more]) == status, (first, second)
+    capsys.readouterr()
+    assert cli.main(["diff", paths["a"], str(tmp_path)]) == 2
+    assert "a folder and a file are not compared" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("verb", ["show", "code", "grad"])

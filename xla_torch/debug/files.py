@@ -1,0 +1,60 @@
+"""Two files of programs, compared: whether their results differ, in words and as an exit status."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..computation import XlaComputation, tensor_from_numpy
+from ..dumps import compared
+from ..errors import XlaError
+from ..hlo.ir import Computation
+from ..hlo.regions import has_regions_of_values, regions
+from ..loading import load
+from ..shape import Shape
+from .counterparts import Counterparts
+from .divergence import first_divergence
+
+EQUAL, DIFFERENT, TROUBLE = range(3)
+"""Exit statuses, as those of diff(1); a replay that is not as it was recorded is `DIFFERENT` as well."""
+
+
+def difference(first: Path, second: Path, drawn: Callable[[Sequence[Shape]], list[Any]], tolerance: float) -> tuple[str, int]:
+    """How the results of two programs differ for drawn arguments, in words, and the exit status that says so."""
+    try:
+        return _difference(load(first), load(second), first.name, drawn, tolerance)
+    except XlaError as error:
+        return f"not compared: {error}", TROUBLE
+
+
+def _difference(a: XlaComputation, b: XlaComputation, name: str, drawn: Callable[[Sequence[Shape]], list[Any]],
+                tolerance: float) -> tuple[str, int]:
+    shapes, others = a.program_shape.parameters, b.program_shape.parameters
+    if [str(s) for s in shapes] != [str(s) for s in others]:
+        return f"differs: the parameters are {a.program_shape} and {b.program_shape}", DIFFERENT
+    arguments = drawn(shapes)
+    x, y = a.run_numpy(*arguments), b.run_numpy(*arguments)
+    if len(x) != len(y):
+        return f"differs: the results are {a.program_shape.result} and {b.program_shape.result}", DIFFERENT
+    tensors = [tensor_from_numpy(v, s, n) for n, (v, s) in enumerate(zip(arguments, shapes, strict=True))]
+    found = first_divergence(a, b, *tensors, tolerance=tolerance)
+    lines = [f"{'differs' if found else 'equal'}: {_counted(a, b)}", compared(y, x, name)]
+    return "\n".join([*lines, str(found)] if found else lines), DIFFERENT if found else EQUAL
+
+
+def _counted(a: XlaComputation, b: XlaComputation) -> str:
+    """How many instructions there are, and how many have no counterpart."""
+    pairs = Counterparts(a.program.canonical, b.program.canonical).of
+    sides = _all(a.program.canonical), _all(b.program.canonical)
+    partners = set(pairs.values())
+    alone = [sum(i not in known for i in side) for side, known in zip(sides, (partners, pairs), strict=True)]
+    return f"{len(sides[0])} and {len(sides[1])} instructions, only in the first {alone[0]}, only in the second {alone[1]}"
+
+
+def _all(computation: Computation) -> set[Any]:
+    found = set(computation.instructions)
+    for i in filter(has_regions_of_values, computation.instructions):
+        for region in regions(i):
+            found |= _all(region.computation)
+    return found
