@@ -106,7 +106,8 @@ class Counterparts:
                         self._elements[parameter] = self._carried(theirs.operands[operand], mine.operands[operand])
                         if is_loop(mine):
                             self._elements[mine] = self._elements[parameter]
-        written = [(theirs, mine)]
+        # The operands of a quotient, and of the product that XLA makes of it, say different things.
+        written = [(theirs, mine)] if theirs.opcode == mine.opcode else []
         while written:  # what is made of constants may be deep
             theirs, user = written.pop()
             for x, y in zip(self._in_order(theirs), self._in_order(user), strict=False):
@@ -231,7 +232,8 @@ def _by_name(i: Instruction) -> Hashable:
 
 
 def _by_op_name(i: Instruction) -> Hashable:
-    return (i.op_name, _kind(i)) if i.op_name else None
+    said = i.op_name or i.name.partition(".")[0]  # XLA numbers names anew, and keeps what stands before the number
+    return (said, _kind(i)) if said else None
 
 
 def _kind(instruction: Instruction) -> tuple[str, Hashable]:
