@@ -104,7 +104,7 @@ class XlaWarning(UserWarning):
 
 
 class LostDerivatives(XlaWarning):
-    """A program is differentiated by its ops' rules, and shows that its author wrote others."""
+    """A program is differentiated by its ops' rules, and shows that its author wrote others. Said in one line, once."""
 
 
 class PerhapsLostDerivatives(LostDerivatives):

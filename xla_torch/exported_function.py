@@ -11,7 +11,7 @@ from typing import Any
 from .autodiff.given import GivenPullback
 from .computation import XlaComputation
 from .errors import DifferentiationError, InvalidArgument
-from .hlo.derivatives import Derivatives, Lost, bringing
+from .hlo.derivatives import AS_WRITTEN, Derivatives, Lost, Vouched, bringing, vouched
 from .hlo.ir import Computation, Module
 from .interop.exported import Aval, ExportedFile, read_exported
 from .interop.exported_main import key_kind, module_of
@@ -21,19 +21,20 @@ from .stablehlo.convert import UnknownSizes, to_module
 from .tree_function import JaxFunction
 
 
-def from_exported(exported: Any, platform: str | None = None) -> JaxFunction:
+def from_exported(exported: Any, platform: str | None = None, *, derivatives: Vouched = None) -> JaxFunction:
     """A function that `jax.export` wrote: a file's path, its bytes, or a `jax.export.Exported`.
 
     It is called with trees like those that it was exported for, as what `from_jax` gives; where its sizes are dimension
     variables, with leaves of any sizes (its `computation` is then a PolymorphicComputation). Its derivatives are JAX's for as
     many orders as were written (``exported.serialize(vjp_order=1)``), and for all orders of an `Exported` in memory; beyond
-    these, and where there are none, they are those of its ops, which is said when they are asked for (LostDerivatives).
+    these, and where there are none, they are those of its ops, which is said when they are asked for (LostDerivatives),
+    unless ``derivatives="as written"`` vouches that these are meant.
     `platform` is one of those that it was exported for, by itself ``cpu`` or the first.
 
     Raises HloSyntaxError with the byte for what is no such file, InvalidArgument for another platform, UnsupportedError for
     calling conventions and operations that are not known.
     """
-    program = _program(exported, platform)
+    program = _program(exported, platform, AS_WRITTEN if vouched(derivatives, "from_exported") else _LOST)
     file, found = program.file, to_module(module_of(program.file, platform))
     if isinstance(found, UnknownSizes):
         computation: XlaComputation = PolymorphicComputation(found, program)
@@ -60,13 +61,15 @@ class _Program:
     next: Callable[[], _Program] | None
     data: Callable[[], bytes]
     """The bytes of a file that holds it."""
+    last: Lost
+    """What is said of derivatives where there is no next program."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _program, (self.data(), self.platform)
+        return _program, (self.data(), self.platform, self.last)
 
-    def derivatives(self, computation: Computation) -> Derivatives:
+    def derivatives(self, computation: Computation) -> Derivatives | Lost:
         """What this program, in canonical form and for certain sizes, brings of derivatives."""
-        return _LOST if self.next is None else GivenPullback(computation, _Called(self.next, computation))
+        return self.last if self.next is None else GivenPullback(computation, _Called(self.next, computation))
 
     def computation(self, arguments: Sequence[Any]) -> Computation:
         """The program in canonical form for arguments of these shapes, with the derivatives that it brings."""
@@ -90,25 +93,25 @@ class _Called:
         return self.program().computation([*arguments, *self.of.root.shape.leaves()])
 
 
-def _program(exported: Any, platform: str | None) -> _Program:
+def _program(exported: Any, platform: str | None, last: Lost) -> _Program:
     """The program of a file, of bytes or of an `Exported`."""
     if isinstance(exported, (str, os.PathLike)):
         exported = Path(exported).read_bytes()
     if isinstance(exported, (bytes, bytearray, memoryview)):
         data = bytes(exported)
-        return _in_file(read_exported(data), platform, lambda: data)
+        return _in_file(read_exported(data), platform, lambda: data, last)
     if hasattr(exported, "serialize") and hasattr(exported, "has_vjp"):
-        return _in_memory(exported, platform)
+        return _in_memory(exported, platform, last)
     raise InvalidArgument("not a function of jax.export", subject="from_exported", got=type(exported).__name__,
                           expected="a path, the bytes of a file, or a jax.export.Exported")
 
 
-def _in_file(file: ExportedFile, platform: str | None, data: Callable[[], bytes]) -> _Program:
+def _in_file(file: ExportedFile, platform: str | None, data: Callable[[], bytes], last: Lost) -> _Program:
     back = file.vjp
-    return _Program(file, platform, None if back is None else lambda: _in_file(back, platform, data), data)
+    return _Program(file, platform, None if back is None else lambda: _in_file(back, platform, data, last), data, last)
 
 
-def _in_memory(exported: Any, platform: str | None) -> _Program:
+def _in_memory(exported: Any, platform: str | None, last: Lost) -> _Program:
     """An `Exported` in memory makes its way back when that is first asked for, and the way back of that."""
 
     def following() -> _Program:
@@ -119,13 +122,14 @@ def _in_memory(exported: Any, platform: str | None) -> _Program:
                                        got=f"{type(error).__name__}: {str(error).partition(chr(10))[0]}",
                                        hint="exported.mlir_module_serialized is the program alone, which from_stablehlo reads"
                                        ) from error
-        return _in_memory(back, platform)
+        return _in_memory(back, platform, last)
 
     def data() -> bytes:
         return bytes(exported.serialize(vjp_order=1 if exported.has_vjp() else 0))
 
-    return _Program(read_exported(bytes(exported.serialize())), platform, following if exported.has_vjp() else None, data)
+    return _Program(read_exported(bytes(exported.serialize())), platform, following if exported.has_vjp() else None, data, last)
 
 
 _LOST = Lost((), "a function of jax.export, of which it wrote no further derivative",
-             "write more of them, exported.serialize(vjp_order=1), or keep the function: from_jax")
+             "write more of them, exported.serialize(vjp_order=1), or keep the function: from_jax; where those of the ops "
+             'are meant, read it with derivatives="as written"')

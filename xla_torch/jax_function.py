@@ -9,6 +9,7 @@ import torch
 
 from .dtypes import type_from_torch
 from .errors import InvalidArgument
+from .hlo.derivatives import AS_WRITTEN, check_choice
 from .hlo.ir import Computation
 from .interop.jax import Lowered, abstract_array, trace
 from .interop.jax_derivatives import JaxDerivatives
@@ -20,7 +21,7 @@ __all__ = ["JaxFunction", "from_jax"]
 
 
 def from_jax(function: Callable[..., Any], *example_args: Any, static_argnums: int | Sequence[int] = (),
-             static_argnames: str | Sequence[str] = (), derivatives: Literal["jax", "xla"] = "jax",
+             static_argnames: str | Sequence[str] = (), derivatives: Literal["jax", "xla", "as written"] = "jax",
              **example_kwargs: Any) -> JaxFunction:
     """Trace a JAX function once, for arguments like the examples, and return it as a function of torch tensors.
 
@@ -31,14 +32,18 @@ def from_jax(function: Callable[..., Any], *example_args: Any, static_argnums: i
     (`jax.pure_callback`, `io_callback`, `debug.callback`) run in this process, and are kept as long as it lasts.
 
     Its derivatives are JAX's, with all that `stop_gradient`, `custom_jvp` and `custom_vjp` say: they are traced when they are
-    first asked for. With `derivatives="xla"` they are those of its ops instead. Raises MissingDependency where jax is not
+    first asked for. With `derivatives="xla"` they are those of its ops instead, and with `"as written"` what is written of the
+    program says, too, that these are meant (see `load`). Raises MissingDependency where jax is not
     installed; whatever JAX raises while it traces passes through.
     """
+    check_choice(derivatives, ("jax", "xla", "as written"), "from_jax")
     if not callable(function):
         raise InvalidArgument("not a function", subject="from_jax", got=type(function).__name__, expected="a JAX function")
     traced = trace(function, example_args, example_kwargs, _abstract, static_argnums, static_argnames)
     computation = from_lowered(traced.program)
-    if derivatives == "xla":
+    if derivatives == "as written":
+        computation.entry.derivatives = AS_WRITTEN
+    elif derivatives == "xla":
         computation.program.by_ops = True
     else:
         computation.entry.derivatives = JaxDerivatives(traced.name, traced.jaxpr, _canonical)

@@ -19,6 +19,7 @@ from .errors import CallbackLeftOut, HloSyntaxError, InvalidArgument, XlaError
 from .exported_function import from_exported
 from .front import parse_module, verify
 from .hlo.cut_text import CutText, cut_text
+from .hlo.derivatives import AS_WRITTEN, Vouched, vouched
 from .hlo.ir import Module
 from .hlo.literal_text import LARGE_LITERALS as LARGE_HLO
 from .hlo.memory import mapped, unmapped
@@ -40,29 +41,33 @@ T = TypeVar("T")
 
 
 @put_off()
-def load(path: str | os.PathLike[str], entry: str | None = None) -> XlaComputation:
+def load(path: str | os.PathLike[str], entry: str | None = None, *, derivatives: Vouched = None) -> XlaComputation:
     """A program from a file: HLO text, MLIR text or bytecode (StableHLO, portable artifacts), an HLO proto (a module, an HloProto
     or a snapshot), or a file of jax.export.
 
-    The content decides, not the name. `entry` is the function to run of a StableHLO module, see `from_stablehlo`. Raises
-    InvalidArgument, which names what it seems to be, for a file that is no program; HloSyntaxError, InvalidArgument or
+    The content decides, not the name. `entry` is the function to run of a StableHLO module, see `from_stablehlo`. What its author
+    wrote of derivatives is not in most programs, which is said when one is differentiated (LostDerivatives);
+    ``derivatives="as written"`` vouches that those of the ops, or in a file of jax.export, are what is meant: then nothing is
+    said, and what is written of the program says that they are.
+
+    Raises InvalidArgument, which names what it seems to be, for a file that is no program; HloSyntaxError, InvalidArgument or
     UnsupportedError with the place in the file for one that is not right.
     """
     if not isinstance(path, (str, os.PathLike)):
         raise InvalidArgument("not the path of a file", subject="load", got=type(path).__name__,
                               expected="a text or a pathlib.Path",
                               hint="parse_hlo, from_stablehlo and from_hlo_proto take what is in memory")
-    name = os.fspath(path)
+    as_written, name = vouched(derivatives, "load"), os.fspath(path)
     if os.path.isdir(name):
         raise InvalidArgument("this is a folder", subject=name, expected="a file", hint="python -m xla_torch show DIR lists what "
                               "is in a folder of --xla_dump_to")
     with mapped(path) as data:
         form = recognise(data, name)
         if form is Form.HLO_PROTO:
-            return from_hlo_proto(data)
+            return from_hlo_proto(data, derivatives=derivatives)
         if form is Form.HLO_TEXT:
-            return _read_text(data, name, LARGE_HLO, lambda text, cuts: _parsed(text, name, cuts))
-        return from_stablehlo(data, entry, name)
+            return _read_text(data, name, LARGE_HLO, lambda text, cuts: _parsed(text, name, as_written, cuts))
+        return from_stablehlo(data, entry, name, derivatives=derivatives)
 
 
 def _read_text(data: memoryview, name: str, large_literals: re.Pattern[bytes], read: Callable[[str, CutText | None], T]) -> T:
@@ -85,14 +90,15 @@ def _decoded(data: bytes | memoryview, name: str) -> str:
 
 
 @put_off()
-def parse_hlo(text: str, filename: str = "") -> XlaComputation:
-    """A program from HLO text. Every instruction's shape is checked."""
+def parse_hlo(text: str, filename: str = "", *, derivatives: Vouched = None) -> XlaComputation:
+    """A program from HLO text. Every instruction's shape is checked. `derivatives` is as in `load`."""
+    as_written = vouched(derivatives, "parse_hlo")
     if not isinstance(text, str):
         raise _wrong_kind("HLO text must be a string", text, Form.HLO_TEXT)
-    return _parsed(text, filename)
+    return _parsed(text, filename, as_written)
 
 
-def _parsed(text: str, filename: str, cuts: CutText | None = None) -> XlaComputation:
+def _parsed(text: str, filename: str, as_written: bool, cuts: CutText | None = None) -> XlaComputation:
     try:
         module = parse_module(text, filename, cuts)
     except HloSyntaxError:
@@ -101,11 +107,12 @@ def _parsed(text: str, filename: str, cuts: CutText | None = None) -> XlaComputa
                                   hint="xla_torch.from_stablehlo reads it") from None
         raise
     verify(module)
-    return _computation(module)
+    return _computation(module, as_written)
 
 
 @put_off()
-def from_stablehlo(program: Any, entry: str | None = None, filename: str = "") -> XlaComputation:
+def from_stablehlo(program: Any, entry: str | None = None, filename: str = "", *,
+                   derivatives: Vouched = None) -> XlaComputation:
     """A program from StableHLO (with CHLO or MHLO): text, bytecode, a file of jax.export, or what holds it: a
     ``jax.export.Exported``, a ``jax.stages.Lowered``, a module of MLIR's Python bindings.
 
@@ -113,17 +120,19 @@ def from_stablehlo(program: Any, entry: str | None = None, filename: str = "") -
     ``main``, and of several modules in one text (by their names, or their numbers), a mapping from names to computations is
     returned. Quantized parameters and results are arrays of their storage
     type. What jax.export wrote, as bytes or in memory, is a function over trees (`from_exported`). What else JAX lowered does not
-    have the derivatives that its author wrote, which is said when it is differentiated (LostDerivatives). A program with
+    have the derivatives that its author wrote, which is said when it is differentiated (LostDerivatives), unless `derivatives`
+    vouches for those of its ops, as in `load`. A program with
     dimensions of unknown size becomes a PolymorphicComputation, which is called in the same way; for everything else its
     `specialised` gives an XlaComputation.
     Raises HloSyntaxError for text and bytes that are no MLIR, InvalidArgument for other objects and for HLO, for an entry that
     does not exist and for operations that do not fit their types, UnsupportedError for those that HLO has nothing for.
     `filename` is for messages.
     """
+    as_written = vouched(derivatives, "from_stablehlo")
     in_memory = hasattr(program, "mlir_module_serialized") and hasattr(program, "has_vjp")  # jax.export.Exported
     if entry is None and (in_memory or (isinstance(program, (bytes, bytearray, memoryview)) and is_exported(program))):
-        return from_exported(program)
-    return _converted(_read_mlir(program, filename), entry)
+        return from_exported(program, derivatives=derivatives)
+    return _converted(_read_mlir(program, filename), as_written, entry)
 
 
 def from_lowered(program: Lowered) -> XlaComputation:
@@ -158,23 +167,23 @@ def _unmapped(operation: Operation) -> Operation:
     return operation
 
 
-def _converted(operation: Operation, entry: str | None) -> XlaComputation:
+def _converted(operation: Operation, as_written: bool, entry: str | None) -> XlaComputation:
     found = to_module(operation, entry)
     if isinstance(found, Functions):
-        return Library(found.names, functools.partial(_converted, operation))  # pyright: ignore[reportReturnType]
+        return Library(found.names, functools.partial(_converted, operation, as_written))  # pyright: ignore[reportReturnType]
     if isinstance(found, UnknownSizes):
-        return PolymorphicComputation(found)
-    return _computation(found)
+        return PolymorphicComputation(found, AS_WRITTEN if as_written else None)
+    return _computation(found, as_written)
 
 
-def _computation(module: Module) -> XlaComputation:
+def _computation(module: Module, as_written: bool) -> XlaComputation:
     if (block := running()) is not None:
         block.has_instructions(lambda: sum(len(c.instructions) for c in module.computations))
     if (count := callbacks.leave_out(module)):
         warnings.warn(CallbackLeftOut(
             f"{count} Python callback{'s' * (count > 1)} of the process that traced it left out", subject=module.name,
             hint="from_jax keeps them"), stacklevel=5)
-    return XlaComputation(note_author(module))
+    return XlaComputation(note_author(module, as_written))
 
 
 def _wrong_kind(what: str, given: object, wanted: Form) -> InvalidArgument:
@@ -190,14 +199,15 @@ def _wrong_kind(what: str, given: object, wanted: Form) -> InvalidArgument:
 
 
 @put_off()
-def from_hlo_proto(data: bytes | memoryview) -> XlaComputation:
+def from_hlo_proto(data: bytes | memoryview, *, derivatives: Vouched = None) -> XlaComputation:
     """A program from a serialised HloModuleProto, or from what holds one: HloProto, HloSnapshot, HloUnoptimizedSnapshot.
 
-    Raises HloSyntaxError for bytes that are none of them, and whatever `parse_hlo` does.
+    `derivatives` is as in `load`. Raises HloSyntaxError for bytes that are none of them, and whatever `parse_hlo` does.
     """
+    as_written = vouched(derivatives, "from_hlo_proto")
     if isinstance(data, str):
         raise InvalidArgument("an HLO proto is bytes", subject="from_hlo_proto", got="a text", expected="bytes",
                               hint="load(path) reads a file, parse_hlo HLO text")
     module = read_proto(data).module()
     verify(module)
-    return _computation(module)
+    return _computation(module, as_written)

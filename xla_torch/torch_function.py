@@ -17,7 +17,7 @@ from .aten.table import RULES
 from .builder import XlaBuilder
 from .computation import XlaComputation
 from .errors import InvalidArgument, UnsupportedError
-from .hlo.derivatives import Derivatives, Lost
+from .hlo.derivatives import AS_WRITTEN, Derivatives, Lost, check_choice
 from .hlo_builder import XlaOp
 from .opcodes import control
 from .signatures import Signature
@@ -51,7 +51,7 @@ class TorchFunction(JaxFunction):
 
 
 def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["arguments", "constants"] = "arguments",
-               derivatives: Literal["torch", "xla"] = "torch", **example_kwargs: Any) -> TorchFunction:
+               derivatives: Literal["torch", "xla", "as written"] = "torch", **example_kwargs: Any) -> TorchFunction:
     """Export a PyTorch module or function (or take a `torch.export.ExportedProgram`) and return it as a computation.
 
     Only shapes and dtypes of the tensors among the examples count; numbers, strings and the like are part of the program. A
@@ -70,12 +70,14 @@ def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["ar
     Raises UnsupportedError, which names all of them, for operators that XLA has nothing for; what torch.export raises passes
     through. Checks of values that the module makes are left out. Derivatives are those that torch has of the exported program,
     with all that `detach`, `torch.no_grad` and an embedding's padding say: they are traced when they are first asked for. With
-    ``derivatives="xla"`` they are those of its ops, and where the module says otherwise there is a warning (LostDerivatives).
-    So there is with both for the `backward` of a torch.autograd.Function, of which torch.export keeps nothing.
+    ``derivatives="xla"`` they are those of its ops, and where the module says otherwise there is a warning (LostDerivatives),
+    unless ``derivatives="as written"`` vouches for them, also in what is written of the program (see `load`).
+    With all but that there is one for the `backward` of a torch.autograd.Function, of which torch.export keeps nothing.
     """
     if weights not in ("arguments", "constants"):
         raise InvalidArgument("no such choice of weights", subject="from_torch", got=repr(weights),
                               expected='"arguments" or "constants"')
+    check_choice(derivatives, ("torch", "xla", "as written"), "from_torch")
     (exported, names), lost = torch_private.functions_applied(
         lambda: _exported(module_or_function, example_args, example_kwargs))
     return _Import(exported, _title(module_or_function), names, weights == "arguments", derivatives, lost).function()
@@ -199,6 +201,8 @@ class _Import:
         has_complex = any(s.element_type.is_complex for s in (*shape.parameters, *shape.result.leaves()))
         if self._derivatives == "torch" and not joint and not has_complex:
             return TorchDerivatives(computation.program.canonical, self._graph(), self._lost, _decompositions, self._functions)
+        if self._derivatives == "as written":
+            return AS_WRITTEN
         lost = (*self._functions, *self._lost)
         return Lost(lost, "a module that torch exported") if lost else None
 

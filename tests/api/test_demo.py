@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -12,12 +13,22 @@ import torch
 from xla_torch import demo, load
 from xla_torch.demo.__main__ import check, show_code, train
 from xla_torch.demo.text import CONTEXT, TEXT, VOCABULARY, batches, encode
+from xla_torch.errors import LostDerivatives
 from xla_torch.nn import XlaModule
 
 
 def test_values_and_gradients_are_those_of_jax(capsys: pytest.CaptureFixture[str]):
     check(load(demo.PROGRAM), demo.stored())
     assert "gradients  differ" in capsys.readouterr().out
+
+
+def test_it_says_nothing_of_derivatives():
+    """Its author vouches for them, in the file."""
+    program, given = load(demo.PROGRAM), demo.stored()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("error", LostDerivatives)
+        check(program, given)
 
 
 def test_a_wrong_value_is_found():

@@ -7,6 +7,7 @@ import io
 import pickle
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,9 @@ import pytest
 import torch
 
 import xla_torch
-from xla_torch import from_exported, from_hlo_proto, from_jax, from_stablehlo, ops, parse_hlo
+from xla_torch import from_exported, from_hlo_proto, from_jax, from_stablehlo, from_torch, load, ops, parse_hlo
 from xla_torch.builder import XlaBuilder
-from xla_torch.errors import LostDerivatives, PerhapsLostDerivatives
+from xla_torch.errors import InvalidArgument, LostDerivatives, PerhapsLostDerivatives
 from xla_torch.shape import Shape
 from xla_torch.types import F32, S32
 from xla_torch.vectorizing import rebatch
@@ -290,7 +291,9 @@ NAMED = {
     "text of a batch": ("custom_jvp", LostDerivatives, "custom_jvp softened"),
     "StableHLO with names": ("custom_jvp", LostDerivatives, "what custom_jvp says"),
     "StableHLO": ("straight-through", PerhapsLostDerivatives, "(?s)what stop_gradient says.*straight-through"),
-    "lowered": ("stop_gradient", PerhapsLostDerivatives, "a program that JAX wrote does not say"),
+    "compiled HLO": ("custom_vjp", PerhapsLostDerivatives, "JAX writes into no program"),
+    "proto": ("custom_jvp", PerhapsLostDerivatives, "as written"),
+    "lowered": ("custom_vjp", LostDerivatives, "what custom_vjp says"),
     "exported without": ("stop_gradient", PerhapsLostDerivatives, "(?s)vjp_order=1"),
     "a reducer": ("stop_gradient", LostDerivatives, "(?s)what stop_gradient says.*a computation inside the program"),
 }
@@ -301,7 +304,130 @@ def test_a_warning_says_what_is_known(door: str) -> None:
     rule, kind, match = NAMED[door]
     with pytest.warns(kind, match=match) as found:
         WARNS[door](RULES[rule])
-    assert [w.category for w in found if issubclass(w.category, LostDerivatives)] == [kind]
+    said = [w for w in found if issubclass(w.category, LostDerivatives)]
+    assert [w.category for w in said] == [kind]
+    assert len(str(said[0].message).splitlines()) == 1
+
+
+# ------------------------------------------------------------------------------------------------ who vouches
+
+MEANT: dict[str, Any] = {"derivatives": "as written"}
+
+
+def by_its_ops(x: Any) -> Any:
+    """What `RULES["custom_jvp"]` is without its rule."""
+    return jnp.log(1 + jnp.exp(x)) * x
+
+
+def hlo(f: Any) -> Any:
+    return jax.jit(f).lower(X).compiler_ir("hlo")
+
+
+def in_file(folder: Path, content: str | bytes, **given: Any) -> Any:
+    path = folder / "program"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return load(path, **given)
+
+
+READ: dict[str, Callable[..., Any]] = {
+    "HLO": lambda f, _, **given: parse_hlo(hlo(f).as_hlo_text(), **given),
+    "proto": lambda f, _, **given: from_hlo_proto(hlo(f).as_serialized_hlo_module_proto(), **given),
+    "StableHLO": lambda f, _, **given: from_stablehlo(jax.jit(f).lower(X).as_text(), **given),
+    "bytecode": lambda f, _, **given: from_stablehlo(bytecode(f), **given),
+    "lowered": lambda f, _, **given: from_stablehlo(jax.jit(f).lower(X), **given),
+    "unknown sizes": lambda f, _, **given: from_stablehlo(symbolic(f).mlir_module(), **given),
+    "exported": lambda f, _, **given: from_exported(exported(f, 0), **given),
+    "exported, as StableHLO": lambda f, _, **given: from_stablehlo(exported(f, 0), **given),
+    "exported with unknown sizes": lambda f, _, **given: from_exported(bytes(symbolic(f).serialize()), **given),
+    "a file of HLO": lambda f, folder, **given: in_file(folder, hlo(f).as_hlo_text(), **given),
+    "a file of a proto": lambda f, folder, **given: in_file(folder, hlo(f).as_serialized_hlo_module_proto(), **given),
+    "a file of StableHLO": lambda f, folder, **given: in_file(folder, jax.jit(f).lower(X).as_text(), **given),
+    "a file of bytecode": lambda f, folder, **given: in_file(folder, bytecode(f), **given),
+    "a file of jax.export": lambda f, folder, **given: in_file(folder, exported(f, 0), **given),
+}
+
+
+def silent(make: Callable[[], Any]) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LostDerivatives)
+        return make()
+
+
+@pytest.mark.parametrize("door", READ)
+def test_who_reads_it_vouches(door: str, tmp_path: Path) -> None:
+    f = RULES["custom_jvp"]
+    with pytest.warns(LostDerivatives):
+        said = gradient(READ[door](f, tmp_path))
+    found = silent(lambda: gradient(READ[door](f, tmp_path, **MEANT)))
+    np.testing.assert_allclose(found, theirs(by_its_ops), rtol=1e-4, atol=1e-5)
+    assert torch.equal(found, said)
+
+
+KEPT: dict[str, Callable[[Any], Any]] = {
+    "pickled": lambda c: pickle.loads(pickle.dumps(c)),
+    "called": called,
+    "a batch, called": lambda c: called(xla_torch.vmap(c, 2), Shape.array(F32, (2, *X.shape))),
+    "rebatched": lambda c: rebatch(c, 0, len(WIDE)),
+    "compiled": lambda c: xla_torch.compile(c, "aot_eager"),
+    "its text": lambda c: parse_hlo(c.to_hlo_text()),
+    "its proto": lambda c: from_hlo_proto(c.to_hlo_proto()),
+    "its StableHLO": lambda c: from_stablehlo(c.to_stablehlo()),
+    "its bytecode": lambda c: from_stablehlo(c.to_stablehlo_bytecode()),
+    "text of a batch": lambda c: parse_hlo(rebatch(c, 0, len(WIDE)).to_hlo_text()),
+    "its gradient's text": lambda c: parse_hlo(xla_torch.vjp(c).to_hlo_text()),
+}
+
+
+@pytest.mark.parametrize("then", KEPT)
+def test_a_vouched_program_stays_one(then: str) -> None:
+    """Also where names of its ops show the rule."""
+    vouched = from_stablehlo(bytecode(RULES["custom_jvp"]), **MEANT)
+    program = KEPT[then](vouched).program
+    silent(program.to_differentiate)
+
+
+@pytest.mark.parametrize("door", ["unknown sizes", "exported", "exported with unknown sizes"])
+def test_a_vouched_program_is_pickled(door: str, tmp_path: Path) -> None:
+    vouched = pickle.loads(pickle.dumps(READ[door](RULES["custom_jvp"], tmp_path, **MEANT)))
+    np.testing.assert_allclose(silent(lambda: gradient(vouched)), theirs(by_its_ops), rtol=1e-4, atol=1e-5)
+
+
+def test_a_traced_function_is_vouched_for() -> None:
+    vouched = parse_hlo(from_jax(RULES["custom_jvp"], X, **MEANT).to_hlo_text())
+    np.testing.assert_allclose(silent(lambda: gradient(vouched)), theirs(by_its_ops), rtol=1e-4, atol=1e-5)
+
+
+def test_who_vouches_keeps_what_the_file_brings() -> None:
+    f = RULES["custom_jvp"]
+    found = silent(lambda: gradient(from_exported(exported(f, 1), **MEANT)))
+    np.testing.assert_allclose(found, theirs(f), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("word", ["ops", X])
+@pytest.mark.parametrize("door", [*READ, "from_jax", "from_torch"])
+def test_another_word_is_no_voucher(door: str, word: Any, tmp_path: Path) -> None:
+    made = {"from_jax": lambda f, _, **given: from_jax(f, X, **given),
+            "from_torch": lambda _, __, **given: from_torch(torch.sin, torch.ones(3), **given)}
+    with pytest.raises(InvalidArgument, match=r'(?s)no such choice of derivatives.*"as written"'):
+        (READ | made)[door](jnp.sin, tmp_path, derivatives=word)
+
+
+SEVERAL = """HloModule m
+
+ENTRY main {
+  x = f32[3] parameter(0)
+  y = f32[3] exponential(x), metadata={op_name="jit(f)/custom_jvp_call/exp"}
+  z = f32[3] sine(y), metadata={op_name="jit(f)/custom_vjp_call/sin"}
+  s = f32[3] subtract(y, z)
+  ROOT t = f32[3] add(z, s)
+}"""
+
+
+def test_one_program_warns_once_of_all_rules() -> None:
+    with pytest.warns(LostDerivatives, match=r"custom_jvp says.* what custom_vjp says.* what stop_gradient says") as found:
+        xla_torch.grad(parse_hlo(SEVERAL))
+    assert len(found) == 1
+    assert len(str(found[0].message).splitlines()) == 1
 
 
 def test_a_batch_whose_examples_meet_loses_rules() -> None:

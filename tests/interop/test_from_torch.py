@@ -6,6 +6,7 @@ import copy
 import functools
 import math
 import pickle
+import warnings
 from typing import Any
 
 import numpy as np
@@ -533,6 +534,15 @@ def test_a_backward_that_torch_does_not_export_is_missed(derivatives: Any):
             again(x.clone().requires_grad_()).backward()
     with pytest.warns(LostDerivatives, match="Sevenfold"):
         xla_torch.jvp(pickle.loads(pickle.dumps(ours)))(x, x)
+
+
+@pytest.mark.parametrize("function", [Sevenfold.apply, cut])
+def test_who_vouches_for_the_ops_hears_nothing(function: Any):
+    ours = xla_torch.from_torch(function, TIED, derivatives="as written")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LostDerivatives)
+        for again in (ours, pickle.loads(pickle.dumps(ours)), xla_torch.parse_hlo(ours.to_hlo_text())):
+            again(torch.randn(2, 3, requires_grad=True)).sum().backward()
 
 
 def test_names_survive_in_the_text():

@@ -450,7 +450,7 @@ ENTRY main {
 def test_lost_rules_warn_once_and_only_when_differentiated():
     computation, x = parse_hlo(LOST), torch.ones(3)
     computation(x)
-    with pytest.warns(LostDerivatives, match=r"(?s)not what custom_jvp says.*from      jit\(f\)/custom_jvp_call/exp") as found:
+    with pytest.warns(LostDerivatives, match=r"not what custom_jvp says \(from jit\(f\)/custom_jvp_call/exp\)") as found:
         xla_torch.grad(computation)
     assert len(found) == 1
     with warnings.catch_warnings():

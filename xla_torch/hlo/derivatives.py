@@ -7,11 +7,12 @@ its ops. `autodiff.calls` uses them; here is what they are, and how they are sto
 from __future__ import annotations
 
 import dataclasses
+import typing
 import warnings
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
-from ..errors import LostDerivatives, PerhapsLostDerivatives
+from ..errors import InvalidArgument, LostDerivatives, PerhapsLostDerivatives
 from .ir import Computation, Module
 from .literal import Literal
 from .parser import parse_hlo
@@ -70,14 +71,8 @@ class Lost:
     sure: bool = True
 
     def warn(self, subject: str = "") -> None:
-        """Say that derivatives are those of the ops: LostDerivatives, or PerhapsLostDerivatives where that is not sure. Where no
-        rule is known that is always the same, so that Python shows it once."""
-        kind = LostDerivatives if self.rules and self.sure else PerhapsLostDerivatives
-        if self.rules:
-            what = f"its derivatives are those of its ops, and not what {', '.join(self.rules)} says"
-        else:
-            what, subject = _UNKNOWN, ""
-        warnings.warn(kind(what, subject=subject, where=self.where, hint=self.hint), stacklevel=3)
+        """Say that derivatives are those of the ops."""
+        warn_of([self], subject)
 
     def pullback(self, needed: Mask, demanded: Mask) -> None:
         """There is none; asked for, it says so."""
@@ -88,7 +83,59 @@ class Lost:
         self.warn()
 
 
-_UNKNOWN = ("derivatives are those of the ops: a program that JAX wrote does not say what its author wrote of them, if he did "
+@dataclasses.dataclass(frozen=True)
+class AsWritten(Lost):
+    """What a computation has instead of derivatives if somebody vouches that those of its ops are meant: then nothing is lost,
+    and nothing is said. For a program of unknown sizes it is what knows its author's derivatives, too."""
+
+    rules: tuple[str, ...] = ()
+
+    def warn(self, subject: str = "") -> None:
+        """There is nothing to say."""
+
+    def derivatives(self, computation: Computation) -> AsWritten:
+        """What the program for certain sizes has."""
+        return self
+
+
+AS_WRITTEN = AsWritten()
+
+Vouched: TypeAlias = typing.Literal["as written"] | None
+"""How who reads a program says that the derivatives of its ops are what its author meant."""
+
+
+def vouched(derivatives: Vouched, function: str) -> bool:
+    """Whether the argument of a function that reads programs vouches for their derivatives."""
+    check_choice(derivatives, (None, "as written"), function)
+    return derivatives is not None
+
+
+def check_choice(derivatives: object, choices: Sequence[str | None], function: str) -> None:
+    """Raise InvalidArgument for an argument `derivatives` that is no choice of the function."""
+    if not (derivatives is None or isinstance(derivatives, str)) or derivatives not in choices:
+        raise InvalidArgument("no such choice of derivatives", subject=function, got=repr(derivatives),
+                              expected=" or ".join(f'"{choice}"' if choice else "None" for choice in choices))
+
+
+def warn_of(lost: Sequence[Lost], subject: str) -> None:
+    """Say in one line that derivatives are those of the ops: LostDerivatives, or PerhapsLostDerivatives where that is not sure.
+    Where no rule is known that is always the same, so that Python shows it once."""
+    named = [one for one in lost if one.rules]
+    kind = LostDerivatives if any(one.sure for one in named) else PerhapsLostDerivatives
+    if named:
+        said = ", or what ".join(f"{', '.join(one.rules)} says{_from(one)}" for one in named)
+        what = f"its derivatives are those of its ops, and not what {said}"
+    else:
+        what, subject = f"{_UNKNOWN}{_from(lost[0])}", ""
+    hints = dict.fromkeys(one.hint for one in named or lost[:1] if one.hint)
+    warnings.warn(kind("; ".join([what, *hints]), subject=subject), stacklevel=4)
+
+
+def _from(lost: Lost) -> str:
+    return f" (from {lost.where})" if lost.where else ""
+
+
+_UNKNOWN = ("derivatives are those of the ops: JAX writes into no program what its author said of them, if he did "
             "(stop_gradient, custom_jvp, custom_vjp)")
 
 

@@ -29,7 +29,7 @@ from ..batching.programs import flat_batched
 from ..budget import running
 from ..errors import DifferentiationError, XlaError
 from ..forks import Lock, cached_property
-from ..hlo.derivatives import Lost, bringing, brings, rules_of
+from ..hlo.derivatives import AS_WRITTEN, AsWritten, Lost, bringing, brings, rules_of, warn_of
 from ..hlo.ir import Computation, Instruction, Module, reachable
 from ..hlo.stacks import is_stack_call
 from ..hlo_builder import Builder, XlaOp
@@ -142,6 +142,8 @@ class Program:
         if by_calls is None and has_calls(entry):
             by_calls, entry = entry, opened(entry)
         lost = () if self._warned else self.lost
+        if isinstance(self.module.entry.derivatives, AsWritten) and entry.derivatives is None:
+            entry = bringing(entry, AS_WRITTEN)
         if loses and self._rules:
             lost = (*lost, Lost(self._rules, "examples meet in a program that was made for another batch",
                                 "differentiate the program for the batch that it was traced for"))
@@ -246,8 +248,8 @@ class Program:
         entry = self.differentiable
         if not (self.by_ops or self._warned):
             self._warned = True
-            for lost in self.lost:
-                lost.warn(self.name)
+            if self.lost:
+                warn_of(self.lost, self.name)
         return entry
 
     # ---- running
