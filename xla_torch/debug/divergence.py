@@ -58,7 +58,7 @@ class Divergence:
 
         Raises InvalidArgument where the results agree."""
         if self.a is None or self.b is None:
-            raise InvalidArgument("the results agree, and no instruction is to blame", subject="reduce")
+            raise InvalidArgument("the results agree, and no instruction is to blame", subject="Divergence.reduce")
         return _alone(self.a.instruction), _alone(self.b.instruction)
 
     def __str__(self) -> str:
