@@ -37,7 +37,8 @@ def _solved(solver: Any, controller: Any = None, adjoint: Any = None, dense: boo
         options = {"stepsize_controller": controller} if controller is not None else {}
         options |= {"adjoint": adjoint} if adjoint is not None else {}
         found = diffrax.diffeqsolve(diffrax.ODETerm(_field), solver, 0.0, 1.0, 0.1, y, weights, max_steps=64,
-                                    saveat=diffrax.SaveAt(ts=jnp.linspace(0, 1, 5)) if dense else diffrax.SaveAt(t1=True), **options)
+                                    saveat=diffrax.SaveAt(ts=jnp.linspace(0, 1, 5)) if dense else diffrax.SaveAt(t1=True),
+                                    **options)
         return found.ys
 
     return run, (_normal(4, 4), _normal(4))
@@ -55,9 +56,11 @@ def _stochastic() -> Made:
 
 ADAPTIVE = functools.partial(diffrax.PIDController, rtol=1e-4, atol=1e-6)
 DIFFRAX: dict[str, Callable[[], Made]] = {
-    "Euler": lambda: _solved(diffrax.Euler()), "Heun": lambda: _solved(diffrax.Heun()), "Midpoint": lambda: _solved(diffrax.Midpoint()),
+    "Euler": lambda: _solved(diffrax.Euler()), "Heun": lambda: _solved(diffrax.Heun()),
+    "Midpoint": lambda: _solved(diffrax.Midpoint()),
     "Tsit5": lambda: _solved(diffrax.Tsit5()), "Dopri5, adaptive": lambda: _solved(diffrax.Dopri5(), ADAPTIVE()),
-    "Dopri8, adaptive": lambda: _solved(diffrax.Dopri8(), ADAPTIVE()), "Tsit5 at times": lambda: _solved(diffrax.Tsit5(), ADAPTIVE(), dense=True),
+    "Dopri8, adaptive": lambda: _solved(diffrax.Dopri8(), ADAPTIVE()),
+    "Tsit5 at times": lambda: _solved(diffrax.Tsit5(), ADAPTIVE(), dense=True),
     "Kvaerno3": lambda: _solved(diffrax.Kvaerno3(), ADAPTIVE()), "direct adjoint": lambda: _solved(
         diffrax.Tsit5(), adjoint=diffrax.DirectAdjoint()), "backsolve adjoint": lambda: _solved(
             diffrax.Tsit5(), adjoint=diffrax.BacksolveAdjoint()), "stochastic": _stochastic,
@@ -88,8 +91,8 @@ def _process(x: Any, y: Any) -> None:
 def _mixture(x: Any, y: Any) -> None:
     weights = numpyro.sample("weights", dist.Dirichlet(jnp.ones(2)))
     means = numpyro.sample("means", dist.StudentT(4.0, 0.0, 3.0).expand([2]).to_event(1))
-    numpyro.sample("y", dist.MixtureSameFamily(dist.Categorical(probs=weights), dist.Normal(means, 1.0)).expand([len(y)]).to_event(1),
-                   obs=y)
+    mixed = dist.MixtureSameFamily(dist.Categorical(probs=weights), dist.Normal(means, 1.0))
+    numpyro.sample("y", mixed.expand([len(y)]).to_event(1), obs=y)
 
 
 def _counts(x: Any, y: Any) -> None:
@@ -152,7 +155,7 @@ def _chain(make: Callable[[Any], Any], steps: int = 3) -> Made:
 
     def run(x: Any) -> Any:
         sampler = make(blackjax)
-        state = sampler.init(x)
+        state = sampler.init(x, jax.random.key(6))
         for key in jax.random.split(jax.random.key(7), steps):
             state, _ = sampler.step(key, state)
         return state.position
@@ -193,7 +196,7 @@ ROWS |= {f"optax {n}": functools.partial(_trained, make) for n, make in {
 
 
 def _loss(function: Callable[..., Any], *targets: Any) -> Made:
-    return lambda x, *t: function(x, *t), (_normal(4, 5), *targets)
+    return function, (_normal(4, 5), *targets)
 
 
 ROWS |= {f"optax {n}": functools.partial(_loss, f, *t) for n, (f, t) in {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import re
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -9,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.utils._pytree as pytree
 
 TOLERANCE = 1e-6
 """The largest relative difference that is rounding, where all is computed in float64."""
@@ -66,15 +69,13 @@ def _of_jax(build: Build) -> Found:
     cotangents = _drawn([np.shape(theirs[k]) for k in floating])
     expected = _or_none(lambda: jax.jit(jax.vjp(active, *(leaves[k] for k in moving))[1])(
         [jax.numpy.asarray(ct, theirs[k].dtype) for ct, k in zip(cotangents, floating, strict=True)]))
-    found: Found = {"values": _furthest(results, theirs), "narrow": _narrow([*leaves, *theirs])}
+    found: Found = {"values": _furthest(results, theirs)}
     if expected is not None:
         gradients = torch.autograd.grad([results[k] for k in floating], [given[k] for k in moving],
                                         [torch.tensor(ct, dtype=results[k].dtype) for ct, k in zip(
                                             cotangents, floating, strict=True)], allow_unused=True)
         found["gradients"] = _furthest(gradients, expected, together=True)
-    arrays = [_array(leaf) for leaf in leaves]
-    found["back"] = _furthest(_on_xla(ours, arrays), theirs)
-    return found
+    return found | _of_xla(ours, [_array(leaf) for leaf in leaves], theirs)
 
 
 def _or_none(make: Callable[[], Any]) -> Any:
@@ -126,6 +127,7 @@ def _of_torch(build: Build) -> Found:
     module, arguments = build()
     module = module.eval().double()
     arguments = [a.double() if isinstance(a, torch.Tensor) and a.is_floating_point() else a for a in arguments]
+    untouched = copy.deepcopy(module)  # some keep what they compute of their weights, and torch.export takes that for constants
     inputs = [a.clone().requires_grad_() if isinstance(a, torch.Tensor) and a.is_floating_point() else a for a in arguments]
     theirs = _tensors(module(*inputs))
     floating = [k for k, r in enumerate(theirs) if r.requires_grad]
@@ -133,23 +135,23 @@ def _of_torch(build: Build) -> Found:
         floating, _drawn([tuple(theirs[k].shape) for k in floating]), strict=True)]
     tied: dict[torch.Tensor, list[str]] = {}  # a parameter may have several names, and is a weight under each of them
     for name, parameter in module.named_parameters(remove_duplicate=False):
-        tied.setdefault(parameter, []).append(name)
+        if parameter.requires_grad:
+            tied.setdefault(parameter, []).append(name)
     moving = [*tied, *(a for a in inputs if isinstance(a, torch.Tensor) and a.requires_grad)]
     expected = torch.autograd.grad([theirs[k] for k in floating], moving, cotangents, allow_unused=True)
 
-    ours = xla_torch.from_torch(module, *arguments)
-    weights = torch.utils._pytree.tree_map(lambda t: t.detach().clone(), ours.weights)
-    given = [a.detach().clone().requires_grad_() if isinstance(a, torch.Tensor) and a.is_floating_point() else a for a in arguments]
+    ours = xla_torch.from_torch(untouched, *arguments)
+    weights = pytree.tree_map(lambda t: t.detach().clone(), ours.weights)
+    given = [a.detach().clone().requires_grad_() if isinstance(a, torch.Tensor) and a.is_floating_point() else a
+             for a in arguments]
     owned = [[leaf for n in names if (leaf := _leaf(weights, n)) is not None] for names in tied.values()]
     owned += [[a] for a in given if isinstance(a, torch.Tensor) and a.requires_grad]
     results = _tensors(ours(weights, *given))
-    flat = iter(torch.autograd.grad([results[k] for k in floating], sum(owned, []), cotangents, allow_unused=True))
+    flat = iter(torch.autograd.grad([results[k] for k in floating], [leaf for leaves in owned for leaf in leaves], cotangents,
+                                    allow_unused=True))
     gradients = [_sum([next(flat) for _ in leaves]) for leaves in owned]
-    found: Found = {"values": _furthest(results, theirs), "gradients": _furthest(gradients, expected, together=True),
-                    "narrow": _narrow([t for t in (*moving, *theirs)])}
-    arrays = [t.detach().numpy() for t in ours.tensors(ours.weights, *arguments)]
-    found["back"] = _furthest(_on_xla(ours, arrays), theirs)
-    return found
+    found: Found = {"values": _furthest(results, theirs), "gradients": _furthest(gradients, expected, together=True)}
+    return found | _of_xla(ours, [t.detach().numpy() for t in ours.tensors(ours.weights, *arguments)], theirs)
 
 
 def _leaf(weights: dict[str, Any], name: str) -> torch.Tensor | None:
@@ -167,29 +169,40 @@ def _sum(gradients: Sequence[torch.Tensor | None]) -> torch.Tensor | None:
 
 def _tensors(tree: Any) -> list[torch.Tensor]:
     """The tensors in a result, in torch's order."""
-    return [t for t in torch.utils._pytree.tree_leaves(tree) if isinstance(t, torch.Tensor)]
+    return [t for t in pytree.tree_leaves(tree) if isinstance(t, torch.Tensor)]
 
 
 # ---- both
 
 
-def _on_xla(program: Any, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """What real XLA makes of the HLO text of a program."""
+_CALLBACK = "xla_torch.callback"
+
+
+def _of_xla(program: Any, arrays: Sequence[np.ndarray], theirs: Sequence[Any]) -> Found:
+    """What real XLA makes of the HLO text of a program, or why it makes nothing of it; and whether something in the text is not
+    as precise as float64."""
     import jax
+
     from support.oracle import executable
 
-    return [np.asarray(r) for r in executable(program.to_hlo_text())([jax.device_put(a) for a in arrays])]
+    text = program.to_hlo_text()
+    narrow = {"narrow": re.search(r"\b(f32|bf16|f16|c64)\[", text) is not None}
+    if _CALLBACK in text:
+        return narrow | {"note": "not on XLA: it calls Python functions, and a text has none"}
+    try:
+        run = executable(text)
+    except jax.errors.JaxRuntimeError as error:
+        if not (found := re.match(r"UNIMPLEMENTED: ([\w-]+)\s*(\n|$)", str(error))):
+            raise
+        return narrow | {"note": f"not on XLA, whose compiler for CPUs has no kernel for the opcode `{found[1]}`"}
+    results = [np.asarray(r) for r in run([jax.device_put(a) for a in arrays])]
+    return narrow | {"back": _furthest(results, theirs)}
 
 
 def _drawn(shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
     """Cotangents."""
     rng = np.random.default_rng(0)
     return [np.asarray(rng.normal(size=shape)) for shape in shapes]
-
-
-def _narrow(leaves: Sequence[Any]) -> bool:
-    """Whether some of what goes in or comes out is not as precise as the rest."""
-    return any(str(leaf.dtype).removeprefix("torch.") in ("float32", "bfloat16", "float16", "complex64") for leaf in leaves)
 
 
 def _furthest(ours: Any, theirs: Any, together: bool = False) -> float:
@@ -215,7 +228,8 @@ def _difference(ours: np.ndarray, theirs: np.ndarray, least: float) -> float:
     """Infinities and NaNs must be the same."""
     if not np.issubdtype(theirs.dtype, np.inexact):
         return float(np.any(ours != theirs))
-    if not np.array_equal(np.isnan(ours), np.isnan(theirs)) or not np.array_equal(ours[np.isinf(theirs)], theirs[np.isinf(theirs)]):
+    nowhere, beyond = np.isnan(theirs), np.isinf(theirs)
+    if not np.array_equal(np.isnan(ours), nowhere) or not np.array_equal(ours[beyond], theirs[beyond]):
         return float("inf")
     here = np.isfinite(theirs)
     return float(np.abs(ours - theirs)[here].max(initial=0.0)) / max(_largest(theirs), least, 1e-300)

@@ -39,8 +39,9 @@ SMALL = {"vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 2, "num_atten
          "max_position_embeddings": 64, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 GPT2 = {"vocab_size": 99, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64, "bos_token_id": 1, "eos_token_id": 2}
 PAIRS = {"vocab_size": 99, "d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,
-         "decoder_attention_heads": 4, "encoder_ffn_dim": 37, "decoder_ffn_dim": 37, "max_position_embeddings": 64, "pad_token_id": 0,
-         "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2, "scale_embedding": False}
+         "decoder_attention_heads": 4, "encoder_ffn_dim": 37, "decoder_ffn_dim": 37, "max_position_embeddings": 64,
+         "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2, "scale_embedding": False}
+BRIEF = {"vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 2}
 
 
 def _ids(length: int = 7) -> torch.Tensor:
@@ -59,32 +60,32 @@ def _text(name: str, head: str, config: dict[str, Any]) -> Made:
     return _Called(model, field, ["input_ids"], **options), (_ids(),)
 
 
-UNCACHED = {"Bert", "Roberta", "DistilBert", "Albert", "Electra", "MPNet", "FNet", "ConvBert", "MobileBert", "RoFormer", "SqueezeBert",
-            "DebertaV2", "Deberta", "ModernBert", "Nystromformer", "YosoModel", "Esm", "LayoutLM", "Camembert"}
+UNCACHED = {"Bert", "Roberta", "DistilBert", "Albert", "Electra", "MPNet", "FNet", "ConvBert", "RoFormer", "SqueezeBert",
+            "DebertaV2", "Deberta", "ModernBert", "Nystromformer", "Esm"}
 KV = {"num_key_value_heads": 2}
-MOE = {"num_local_experts": 4, "num_experts_per_tok": 2}
+MOE = {"num_local_experts": 4, "num_experts_per_tok": 2, "experts_implementation": "batched_mm"}
 TEXT: dict[str, tuple[str, dict[str, Any]]] = {
     "Bert": ("Model", SMALL), "Roberta": ("ForMaskedLM", SMALL), "Albert": ("Model", SMALL | {"embedding_size": 16}),
     "Electra": ("Model", SMALL | {"embedding_size": 16}), "MPNet": ("Model", SMALL), "FNet": ("Model", SMALL),
-    "DistilBert": ("Model", {"vocab_size": 99, "dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 37, "max_position_embeddings": 64}),
+    "DistilBert": ("Model", {"vocab_size": 99, "dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 37,
+                             "max_position_embeddings": 64}),
     "ConvBert": ("Model", SMALL | {"embedding_size": 32}), "RoFormer": ("Model", SMALL | {"embedding_size": 32}),
     "SqueezeBert": ("Model", SMALL | {"intermediate_size": 64, "embedding_size": 32}), "Deberta": ("Model", SMALL),
-    "DebertaV2": ("Model", SMALL), "ModernBert": ("Model", SMALL), "Nystromformer": ("Model", SMALL | {"num_landmarks": 7,
-                                                                                                     "segment_means_seq_len": 7}),
-    "Esm": ("Model", SMALL), "GPT2": ("LMHeadModel", GPT2), "GPTNeoX": ("ForCausalLM", SMALL), "GPTJ": ("ForCausalLM", GPT2 | {
-        "rotary_dim": 4}), "OPT": ("ForCausalLM", {"vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 2, "ffn_dim": 37,
-                                                   "num_attention_heads": 4, "max_position_embeddings": 64, "word_embed_proj_dim": 32}),
-    "Bloom": ("ForCausalLM", {"vocab_size": 99, "hidden_size": 32, "n_layer": 2, "n_head": 4}), "Llama": ("ForCausalLM", SMALL | KV),
-    "Mistral": ("ForCausalLM", SMALL | KV), "Gemma": ("ForCausalLM", SMALL | KV | {"head_dim": 8}),
-    "Gemma2": ("ForCausalLM", SMALL | KV | {"head_dim": 8}), "Phi": ("ForCausalLM", SMALL), "Phi3": ("ForCausalLM", SMALL),
-    "Qwen2": ("ForCausalLM", SMALL | KV), "Qwen3": ("ForCausalLM", SMALL | KV | {"head_dim": 8}), "StableLm": ("ForCausalLM", SMALL | KV),
+    "DebertaV2": ("Model", SMALL), "ModernBert": ("Model", SMALL),
+    "Nystromformer": ("Model", SMALL | {"num_landmarks": 7, "segment_means_seq_len": 7}), "Esm": ("Model", SMALL),
+    "GPT2": ("LMHeadModel", GPT2), "GPTNeoX": ("ForCausalLM", SMALL), "GPTJ": ("ForCausalLM", GPT2 | {"rotary_dim": 4}),
+    "OPT": ("ForCausalLM", BRIEF | {"ffn_dim": 37, "num_attention_heads": 4, "max_position_embeddings": 64,
+                                    "word_embed_proj_dim": 32}),
+    "Bloom": ("ForCausalLM", {"vocab_size": 99, "hidden_size": 32, "n_layer": 2, "n_head": 4}),
+    "Llama": ("ForCausalLM", SMALL | KV), "Mistral": ("ForCausalLM", SMALL | KV),
+    "Gemma": ("ForCausalLM", SMALL | KV | {"head_dim": 8}), "Gemma2": ("ForCausalLM", SMALL | KV | {"head_dim": 8}),
+    "Phi": ("ForCausalLM", SMALL), "Phi3": ("ForCausalLM", SMALL), "Qwen2": ("ForCausalLM", SMALL | KV),
+    "Qwen3": ("ForCausalLM", SMALL | KV | {"head_dim": 8}), "StableLm": ("ForCausalLM", SMALL | KV),
     "Starcoder2": ("ForCausalLM", SMALL | KV), "Cohere": ("ForCausalLM", SMALL | KV), "Olmo": ("ForCausalLM", SMALL),
-    "Olmo2": ("ForCausalLM", SMALL), "Granite": ("ForCausalLM", SMALL | KV), "Falcon": ("ForCausalLM", {
-        "vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "new_decoder_architecture": False}),
-    "Mixtral": ("ForCausalLM", SMALL | KV | MOE), "Mamba": ("ForCausalLM", {
-        "vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 8, "use_mambapy": False}),
-    "XGLM": ("ForCausalLM", {"vocab_size": 99, "d_model": 32, "num_layers": 2, "attention_heads": 4, "ffn_dim": 37,
-                             "max_position_embeddings": 64}),
+    "Olmo2": ("ForCausalLM", SMALL), "Granite": ("ForCausalLM", SMALL | KV),
+    "Falcon": ("ForCausalLM", BRIEF | {"num_attention_heads": 4, "new_decoder_architecture": False}),
+    "Mixtral": ("ForCausalLM", SMALL | KV | MOE),
+    "Mamba": ("ForCausalLM", BRIEF | {"state_size": 8, "use_mambapy": False}),
 }
 ROWS |= {f"transformers {n}": functools.partial(_text, n, head, config) for n, (head, config) in TEXT.items()}
 
@@ -103,7 +104,8 @@ ROWS |= {f"transformers {n}": functools.partial(_pair, n, c)
 
 # ---- pictures and sound
 
-VISION = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 37, "image_size": 32, "patch_size": 8}
+VISION = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 37, "image_size": 32,
+          "patch_size": 8}
 
 
 def _pictures(name: str, config: dict[str, Any], size: int = 32) -> Made:
@@ -158,8 +160,8 @@ def _unet_conditioned() -> Made:
 
 def _dit() -> Made:
     return _sampled(diffusers.PixArtTransformer2DModel(
-        num_attention_heads=4, attention_head_dim=8, in_channels=4, out_channels=8, num_layers=2, cross_attention_dim=32, sample_size=8,
-        patch_size=2, caption_channels=16), ["hidden_states", "encoder_hidden_states", "timestep"]), (
+        num_attention_heads=4, attention_head_dim=8, in_channels=4, out_channels=8, num_layers=2, cross_attention_dim=32,
+        sample_size=8, patch_size=2, caption_channels=16), ["hidden_states", "encoder_hidden_states", "timestep"]), (
             _noise(8), torch.randn(1, 5, 16), torch.tensor([3]))
 
 
@@ -169,11 +171,6 @@ def _vae() -> Made:
         down_block_types=("DownEncoderBlock2D",) * 2, up_block_types=("UpDecoderBlock2D",) * 2), ["sample"]), (_images(16),)
 
 
-def _tiny_vae() -> Made:
-    return _sampled(diffusers.AutoencoderTiny(encoder_block_out_channels=(16, 16), decoder_block_out_channels=(16, 16),
-                                              num_encoder_blocks=(1, 1), num_decoder_blocks=(1, 1)), ["sample"]), (_images(16),)
-
-
 def _vq() -> Made:
     return _sampled(diffusers.VQModel(
         block_out_channels=(16, 32), norm_num_groups=8, latent_channels=3, num_vq_embeddings=16,
@@ -181,7 +178,7 @@ def _vq() -> Made:
 
 
 def _unet1d() -> Made:
-    return _sampled(diffusers.UNet1DModel(sample_size=64, block_out_channels=(16, 16, 16), extra_in_channels=16)), (
+    return _sampled(diffusers.UNet1DModel(sample_size=64, block_out_channels=(32, 32, 32), extra_in_channels=64)), (
         torch.randn(1, 2, 64), torch.tensor([3]))
 
 
@@ -199,6 +196,6 @@ class _Unpacked(torch.nn.Module):
 
 
 DIFFUSION: dict[str, Callable[[], Made]] = {
-    "UNet2D": _unet, "UNet2DCondition": _unet_conditioned, "PixArt": _dit, "AutoencoderKL": _vae, "AutoencoderTiny": _tiny_vae,
-    "VQModel": _vq, "UNet1D": _unet1d}
+    "UNet2D": _unet, "UNet2DCondition": _unet_conditioned, "PixArt": _dit, "AutoencoderKL": _vae, "VQModel": _vq,
+    "UNet1D": _unet1d}
 ROWS |= {f"diffusers {n}": build for n, build in DIFFUSION.items()}

@@ -28,29 +28,28 @@ ROWS: dict[str, Build] = {}
 # ---- images
 
 def images(size: int = 64, channels: int = 3) -> torch.Tensor:
-    return torch.randn(1, channels, size, size)
+    """Two pictures. Of one alone torch's own gradients of a batch normalisation may be wrong on a CPU (2.13): a cotangent whose
+    strides are like a picture's with channels last, but for the batch's, is read as if it were contiguous."""
+    return torch.randn(2, channels, size, size)
 
 
 def _torchvision(name: str, size: int, **options: Any) -> tuple[Any, Sequence[Any]]:
     return torchvision.models.get_model(name, weights=None, num_classes=10, **options), (images(size),)
 
 
-TORCHVISION: dict[str, tuple[int, dict[str, Any]]] = {
-    "alexnet": (64, {}), "resnet18": (32, {}), "densenet121": (32, {}), "squeezenet1_0": (64, {}), "squeezenet1_1": (64, {}),
-    "mobilenet_v2": (32, {}), "mobilenet_v3_small": (32, {}), "mobilenet_v3_large": (32, {}), "mnasnet0_5": (32, {}),
-    "shufflenet_v2_x0_5": (32, {}), "efficientnet_b0": (32, {}), "regnet_y_400mf": (32, {}), "regnet_x_400mf": (32, {}),
-    "googlenet": (64, {"aux_logits": False, "init_weights": False}), "inception_v3": (96, {"aux_logits": False,
-                                                                                         "init_weights": False}),
-    "convnext_tiny": (32, {}), "vit_b_32": (32, {"image_size": 32}), "swin_t": (32, {}), "swin_v2_t": (32, {}),
+TORCHVISION: dict[str, int] = {
+    "alexnet": 64, "resnet18": 32, "squeezenet1_0": 64, "squeezenet1_1": 64, "mobilenet_v2": 32, "mobilenet_v3_small": 32,
+    "shufflenet_v2_x0_5": 32, "efficientnet_b0": 32,
 }
-ROWS |= {f"torchvision {n}": functools.partial(_torchvision, n, size, **options) for n, (size, options) in TORCHVISION.items()}
+ROWS |= {f"torchvision {n}": functools.partial(_torchvision, n, size) for n, size in TORCHVISION.items()}
+ROWS |= {"torchvision vit_b_32": functools.partial(_torchvision, "vit_b_32", 32, image_size=32)}
 
 
 def _video(name: str) -> tuple[Any, Sequence[Any]]:
     return torchvision.models.get_model(name, weights=None, num_classes=10), (torch.randn(1, 3, 4, 32, 32),)
 
 
-ROWS |= {f"torchvision {n}": functools.partial(_video, n) for n in ("r3d_18", "mc3_18", "r2plus1d_18")}
+ROWS |= {"torchvision r3d_18": functools.partial(_video, "r3d_18")}
 
 
 def _segmentation(name: str) -> tuple[Any, Sequence[Any]]:
@@ -59,7 +58,7 @@ def _segmentation(name: str) -> tuple[Any, Sequence[Any]]:
 
 
 ROWS |= {f"torchvision {n}": functools.partial(_segmentation, n)
-         for n in ("fcn_resnet50", "deeplabv3_mobilenet_v3_large", "lraspp_mobilenet_v3_large")}
+         for n in ("deeplabv3_mobilenet_v3_large", "lraspp_mobilenet_v3_large")}
 
 
 def _timm(name: str, size: int) -> tuple[Any, Sequence[Any]]:
@@ -71,19 +70,15 @@ def _timm(name: str, size: int) -> tuple[Any, Sequence[Any]]:
 
 
 TIMM = {
-    "resnet10t": 32, "resnetv2_18": 32, "resnet26d": 32, "seresnet18": 32, "ecaresnet26t": 64, "skresnet18": 32, "resnest14d": 32,
-    "res2net50_26w_4s": 32, "dla34": 32, "dpn48b": 32, "hrnet_w18_small": 64, "vovnet39a": 32, "ese_vovnet19b_dw": 32,
-    "cspresnet50": 32, "cspdarknet53": 32, "darknet17": 32, "rexnet_100": 32, "repvgg_a0": 32, "ghostnet_050": 32, "ghostnetv2_100": 32,
-    "mobilenetv3_small_050": 32, "mobilenetv4_conv_small": 32, "mobilenet_edgetpu_v2_xs": 32, "efficientnet_lite0": 32,
-    "tinynet_e": 32, "lcnet_035": 32, "fbnetc_100": 32, "hardcorenas_a": 32, "spnasnet_100": 32, "mixnet_s": 32, "nf_resnet26": 32,
-    "nfnet_l0": 32, "convnext_atto": 32, "convnextv2_atto": 32, "convmixer_768_32": 32, "mixer_s32_224": 64, "gmixer_12_224": 32,
-    "resmlp_12_224": 32, "gmlp_ti16_224": 32, "vit_tiny_patch16_224": 32, "deit_tiny_patch16_224": 32, "deit3_small_patch16_224": 32,
-    "beit_base_patch16_224": 32, "cait_xxs24_224": 32, "pit_ti_224": 64, "levit_128s": 64, "crossvit_tiny_240": 48, "convit_tiny": 32,
-    "coat_lite_tiny": 32, "poolformer_s12": 32, "poolformerv2_s12": 32, "pvt_v2_b0": 64, "twins_svt_small": 64, "xcit_nano_12_p16_224": 32,
-    "edgenext_xx_small": 64, "efficientformer_l1": 224, "mobilevit_xxs": 64, "mobilevitv2_050": 64, "mobileone_s0": 32, "fastvit_t8": 64,
+    "resnet10t": 32, "resnetv2_18": 32, "seresnet18": 32, "ecaresnet26t": 64, "resnest14d": 32,
+    "ese_vovnet19b_dw": 32, "ghostnetv2_100": 64, "mobilenetv4_conv_small": 32, "lcnet_035": 32, "nfnet_l0": 32,
+    "convnextv2_atto": 32, "mixer_s32_224": 64, "gmixer_12_224": 32, "resmlp_12_224": 32, "gmlp_ti16_224": 32,
+    "vit_tiny_patch16_224": 32, "deit3_small_patch16_224": 32, "levit_128s": 64, "convit_tiny": 32,
+    "coat_lite_tiny": 32, "poolformerv2_s12": 32, "pvt_v2_b0": 64, "xcit_nano_12_p16_224": 32,
+    "edgenext_xx_small": 64, "efficientformer_l1": 224, "mobilevit_xxs": 64, "mobilevitv2_050": 64, "fastvit_t8": 64,
     "tiny_vit_5m_224": 64, "starnet_s1": 32, "inception_next_atto": 32, "focalnet_tiny_srf": 32, "visformer_tiny": 32,
-    "sequencer2d_s": 32, "swin_tiny_patch4_window7_224": 56, "davit_tiny": 32, "repvit_m0_9": 32, "efficientvit_b0": 32, "efficientvit_m0": 64,
-    "eva02_tiny_patch14_224": 28, "hiera_tiny_224": 64, "tf_efficientnet_b0": 32, "halonet26t": 64, "lambda_resnet26t": 64,
-    "botnet26t_256": 64, "maxvit_rmlp_pico_rw_256": 64, "coatnet_pico_rw_224": 32, "regnetz_005": 32, "nest_tiny": 32, "rdnet_tiny": 32,
+    "swin_tiny_patch4_window7_224": 56, "davit_tiny": 32, "repvit_m0_9": 32, "efficientvit_b0": 32,
+    "efficientvit_m0": 64, "eva02_tiny_patch14_224": 28, "hiera_tiny_224": 64, "lambda_resnet26t": 64,
+    "botnet26t_256": 64, "maxvit_rmlp_pico_rw_256": 64, "coatnet_pico_rw_224": 32, "nest_tiny": 32, "rdnet_tiny": 32,
 }
 ROWS |= {f"timm {n}": functools.partial(_timm, n, size) for n, size in TIMM.items()}

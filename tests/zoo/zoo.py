@@ -106,21 +106,21 @@ def write_page(command: str) -> None:
 def _line(name: str, found: Found) -> str:
     cells = ["" if k not in found else f"{found[k]:.0e}" for k in ("values", "gradients", "back")]
     seconds = f"{found['seconds']:.0f}" if "seconds" in found else ""
-    reason = found.get("error") or ("" if is_right(found) else "**differs**")
-    if not reason and "gradients" not in found:
-        reason = "JAX has no gradient of it, for a loop of unknown length"
-    return f"| {name} | {' | '.join(cells)} | {seconds} | {reason.replace('|', chr(92) + '|')} |"
+    reasons = [found.get("error"), found.get("note"), None if is_right(found) or "error" in found else "**differs**",
+               None if "gradients" in found or "error" in found else "JAX has no gradient of it, for a loop of unknown length"]
+    reason = "; ".join(r.replace("|", "\\|") for r in reasons if r)
+    return f"| {name} | {' | '.join(cells)} | {seconds} | {reason} |"
 
 
 _TITLES = {"in": "JAX models that come in", "out": "torch models that go out"}
 _HEAD = """# The zoo
 
 Models of other people's libraries with small random weights, written by `{command}` on {date}; the versions are in
-`constraints-zoo.txt`. JAX models come in through `from_jax` and are compared with JAX and `jax.vjp`; torch models go out through
-`from_torch` and are compared with eager torch and its backward. *on XLA* is the HLO text that the program writes, compiled by real
-XLA. All is computed in float64 where the model lets it. Each number is the largest difference relative to its array's largest
-value (of a gradient, at least a thousandth of the largest of all); above {tolerance:g} ({narrow:g} where something is narrower
-than float64) a model *differs*. *s* is all of it in seconds, both sides."""
+`constraints-zoo.txt`. JAX models come in through `from_jax` and are compared with JAX and `jax.vjp`; torch models go out
+through `from_torch` and are compared with eager torch and its backward. *on XLA* is the HLO text that the program writes,
+compiled by real XLA. All is computed in float64 where the model lets it. Each number is the largest difference relative to its
+array's largest value (of a gradient, at least a thousandth of the largest of all); above {tolerance:g} ({narrow:g} where
+something in the program is narrower than float64) a model *differs*. *s* is all of it in seconds, both sides."""
 
 
 def main() -> int:
