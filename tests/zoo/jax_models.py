@@ -251,9 +251,11 @@ def _unrolled(core: Callable[[], Any]) -> Callable[[Any], Any]:
     return run
 
 
+_DRAWN = {"w_init": hk.initializers.RandomNormal()}  # in place of zeros, with which all gradients but one are zero
 HAIKU: dict[str, tuple[Callable[[Any], Any], Callable[[], Any]]] = {
     "MLP": (lambda x: hk.nets.MLP([16, 8, 4])(x).sum(-1), lambda: _normal(3, 8)),
-    "ResNet18": (lambda x: hk.nets.ResNet18(5, resnet_v2=True)(x, hk.running_init()), lambda: _normal(1, 32, 32, 3)),
+    "ResNet18": (lambda x: hk.nets.ResNet18(5, resnet_v2=True, logits_config=_DRAWN)(x, hk.running_init()),
+                 lambda: _normal(2, 32, 32, 3)),
     "MobileNetV1": (lambda x: hk.nets.MobileNetV1(strides=(1,), channels=(8,), num_classes=5)(x, hk.running_init()), _IMAGE),
     "batch norm in training": (lambda x: hk.BatchNorm(True, True, 0.9)(hk.Conv2D(4, 3)(x), is_training=True), _IMAGE),
     "attention": (lambda x: hk.MultiHeadAttention(2, 8, w_init_scale=1.0)(x, x, x), lambda: _normal(2, 5, 16)),

@@ -70,15 +70,12 @@ def _timm(name: str, size: int) -> tuple[Any, Sequence[Any]]:
 
 
 TIMM = {
-    "resnet10t": 32, "resnetv2_18": 32, "seresnet18": 32, "ecaresnet26t": 64, "resnest14d": 32,
-    "ese_vovnet19b_dw": 32, "ghostnetv2_100": 64, "mobilenetv4_conv_small": 32, "lcnet_035": 32, "nfnet_l0": 32,
-    "convnextv2_atto": 32, "mixer_s32_224": 64, "gmixer_12_224": 32, "resmlp_12_224": 32, "gmlp_ti16_224": 32,
-    "vit_tiny_patch16_224": 32, "deit3_small_patch16_224": 32, "levit_128s": 64, "convit_tiny": 32,
-    "coat_lite_tiny": 32, "poolformerv2_s12": 32, "pvt_v2_b0": 64, "xcit_nano_12_p16_224": 32,
-    "edgenext_xx_small": 64, "efficientformer_l1": 224, "mobilevit_xxs": 64, "mobilevitv2_050": 64, "fastvit_t8": 64,
-    "tiny_vit_5m_224": 64, "starnet_s1": 32, "inception_next_atto": 32, "focalnet_tiny_srf": 32, "visformer_tiny": 32,
-    "swin_tiny_patch4_window7_224": 56, "davit_tiny": 32, "repvit_m0_9": 32, "efficientvit_b0": 32,
-    "efficientvit_m0": 64, "eva02_tiny_patch14_224": 28, "hiera_tiny_224": 64, "lambda_resnet26t": 64,
-    "botnet26t_256": 64, "maxvit_rmlp_pico_rw_256": 64, "coatnet_pico_rw_224": 32, "nest_tiny": 32, "rdnet_tiny": 32,
+    "resnet10t": 32, "resnetv2_18": 32, "seresnet18": 32, "ecaresnet26t": 64, "resnest14d": 32, "ghostnetv2_100": 64,
+    "mobilenetv4_conv_small": 32, "lcnet_035": 32, "nfnet_l0": 32, "convnextv2_atto": 32, "mixer_s32_224": 64,
+    "levit_128s": 64, "coat_lite_tiny": 32, "poolformerv2_s12": 32, "pvt_v2_b0": 64, "xcit_nano_12_p16_224": 32,
+    "edgenext_xx_small": 64, "efficientformer_l1": 224, "mobilevit_xxs": 64, "fastvit_t8": 64, "tiny_vit_5m_224": 64,
+    "starnet_s1": 32, "inception_next_atto": 32, "swin_tiny_patch4_window7_224": 56, "efficientvit_b0": 32,
+    "eva02_tiny_patch14_224": 28, "lambda_resnet26t": 64, "botnet26t_256": 64, "coatnet_pico_rw_224": 32,
+    "nest_tiny": 32,
 }
 ROWS |= {f"timm {n}": functools.partial(_timm, n, size) for n, size in TIMM.items()}
