@@ -96,8 +96,9 @@ def write_page(command: str) -> None:
     text = [_HEAD.format(command=command, date=date.today(), tolerance=TOLERANCE, narrow=TOLERANCE_F32)]
     for way, title in _TITLES.items():
         mine = [(name, f) for name, w, f in found if w == way]
-        right = sum(is_right(f) for _, f in mine)
-        text += [f"\n## {title}\n\n{right} of {len(mine)} models agree.\n",
+        right, untried = sum(is_right(f) for _, f in mine), sum(w == way for _, w, _ in rows()) - len(mine)
+        left = f" {untried} more are not tried yet." if untried else ""
+        text += [f"\n## {title}\n\n{right} of {len(mine)} models agree.{left}\n",
                  "| model | values | gradients | on XLA | s | |", "| --- | --- | --- | --- | --- | --- |"]
         text += [_line(name, f) for name, f in mine]
     PAGE.write_text("\n".join(text) + "\n")
