@@ -1,4 +1,4 @@
-# One way in for everything: make demo | test | test-slow | oracle | sweep | opinfo | accuracy | fuzz | differential | gradients | soak | pages | costs | lint | bench.
+# One way in for everything: make demo | test | test-slow | oracle | sweep | opinfo | accuracy | fuzz | differential | gradients | soak | zoo | pages | costs | lint | bench.
 #
 # Each target sets up what it needs, once: in the active virtual environment, else in .venv, which is made on first use.
 # `make test PYTHON=/path/to/python` uses that interpreter as it is and installs nothing.
@@ -20,7 +20,7 @@ install := $(PYTHON) -m pip install --quiet --disable-pip-version-check -c const
 # Each pytest worker keeps to one thread; the workers share the cores between them.
 pytest = OMP_NUM_THREADS=1 $(PYTHON) -m pytest -q -n auto --dist worksteal
 
-.PHONY: setup demo test test-slow oracle sweep opinfo accuracy fuzz differential gradients soak pages costs lint bench clean
+.PHONY: setup demo test test-slow oracle sweep opinfo accuracy fuzz differential gradients soak zoo pages costs lint bench clean
 .DEFAULT_GOAL := test
 
 setup: $(full)
@@ -86,11 +86,22 @@ soak: TIME = 3600
 soak: $(full)
 	PYTHONPATH=.:tests OMP_NUM_THREADS=1 $(PYTHON) -m fuzz.chaos --time $(TIME) --seed $(SEED)
 
+# Models of other people's libraries, in and out, each in a child process; writes tests/zoo/README.md. They have an environment of
+# their own, .venv-zoo, which is made on first use. A run that was stopped goes on where it was. ARGS="--only NAME" tries one again.
+ZOO ?= $(CURDIR)/.venv-zoo
+zoo: $(ZOO)/made
+	PYTHONPATH=.:tests OMP_NUM_THREADS=1 $(ZOO)/bin/python -m zoo.zoo $(ARGS)
+
+$(ZOO)/made: pyproject.toml constraints-zoo.txt
+	python3 -m venv $(ZOO)
+	$(ZOO)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-zoo.txt -e '.[test,zoo]'
+	@touch $@
+
 bench: $(full)
 	@for script in tests/benchmarks/*.py; do echo "== $$script"; $(PYTHON) $$script || exit 1; done
 
 clean:
-	rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-zoo build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
 
 $(VIRTUAL_ENV)/bin/python:
 	python3 -m venv $(VIRTUAL_ENV)

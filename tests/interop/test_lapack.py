@@ -547,6 +547,25 @@ ENTRY e {
 
 
 
+WRITTEN: dict[str, Callable[..., Any]] = {
+    "a solved system": lambda a: linalg.triangular_solve(
+        linalg.cholesky(a @ a.T + 4 * jnp.eye(4, dtype=a.dtype)), a, left_side=True, lower=True),
+    "eigenvalues": lambda a: jnp.linalg.eigvalsh(a + a.T), "lu": lambda a: linalg.lu(a)[0],
+    "r": lambda a: jnp.abs(jnp.linalg.qr(a)[1]), "singular values": lambda a: jnp.linalg.svd(a, compute_uv=False),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_real_xla_runs_what_is_written_of_programs_with_calls(name: str) -> None:
+    """Whose flags have a width that LAPACK's targets look at: ``uplo = 76 : ui8``."""
+    a = random("4,4", "f4")
+    ours = xla_torch.from_jax(WRITTEN[name], a)
+    again = xla_torch.from_stablehlo(ours.to_stablehlo())
+    for text in (ours.to_hlo_text(), again.to_hlo_text()):
+        assert "lapack_" in text
+        assert_close(run_xla(text, a)[0], np.asarray(ours.run_numpy(a)[0]), relative=1e-4)
+
+
 def test_every_known_routine_has_a_function_and_a_gradient_or_none() -> None:
     assert lapack.ROUTINES.keys() == ROUTINES.keys()
     assert ROUTINE_RULES.keys() == {name for name, routine in ROUTINES.items() if not routine.no_gradient}

@@ -45,11 +45,13 @@ def requirement_names(requirements: list[str]) -> set[str]:
     return {w.group().lower().replace("-", "_") for w in words if w}
 
 
-def test_constraints_pin_every_requirement():
-    pins = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
+@pytest.mark.parametrize("file", ["constraints.txt", "constraints-zoo.txt"])
+def test_constraints_pin_every_requirement(file: str):
+    pins = [line for line in (ROOT / file).read_text().splitlines() if not line.startswith("#")]
     assert all(re.fullmatch(r"[\w\-]+==[\w.]+", pin) for pin in pins)
     project = PROJECT["project"]
-    extras = [r for extra in project["optional-dependencies"].values() for r in extra]
+    extras = [r for name, extra in project["optional-dependencies"].items() for r in extra
+              if (name == "zoo") <= (file == "constraints-zoo.txt")]
     needed = requirement_names(project["dependencies"] + extras) - {"xla_torch"}
     assert needed <= requirement_names(pins)
 

@@ -47,21 +47,30 @@ def _operations(x: ir.Operation, y: ir.Operation, numbers: tuple[Numbers, Number
     return attribute_difference(x.attributes, y.attributes)
 
 
-def attribute_difference(a: ir.Attribute, b: ir.Attribute) -> str:
-    """The first difference between two attributes, in words."""
+def attribute_difference(a: ir.Attribute, b: ir.Attribute, depth: int = 0) -> str:
+    """The first difference between two attributes, in words. Types of numbers count in dictionaries that an operation has; those
+    of its own numbers are known."""
     if isinstance(a, dict) and isinstance(b, dict):
         if a.keys() != b.keys():
             return f"attributes {sorted(map(str, a.keys() ^ b.keys()))}"
-        return next((f"{k}: {d}" for k in a if (d := attribute_difference(a[k], b[k]))), "")
+        return next((f"{k}: {d}" for k in a if (d := attribute_difference(a[k], b[k], depth + 1))), "")
+    if depth > 1 and getattr(a, "type", None) != getattr(b, "type", None) and not isinstance(a, ir.Elements):
+        return f"{a!r} of type {getattr(a, 'type', None)}, {b!r} of {getattr(b, 'type', None)}"
     if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
-        return next((f"[{k}]: {d}" for k, (x, y) in enumerate(zip(a, b, strict=True)) if (d := attribute_difference(x, y))), "")
+        return next((f"[{k}]: {d}" for k, (x, y) in enumerate(zip(a, b, strict=True))
+                     if (d := attribute_difference(x, y, depth))), "")
     if isinstance(a, ir.Elements) and isinstance(b, ir.Elements):
         return _elements(a, b)
     if isinstance(a, ir.Struct) and isinstance(b, ir.Struct) and a.kind == b.kind:
         return attribute_difference(a.fields, b.fields)
     if isinstance(a, float) and isinstance(b, float) and math.isnan(a) and math.isnan(b):
         return ""
-    return "" if type(a) is type(b) and a == b else f"{a!r}, {b!r}"
+    return "" if _kind(a) is _kind(b) and a == b else f"{a!r}, {b!r}"
+
+
+def _kind(given: ir.Attribute) -> type:
+    """What sort of value it is, whether it has a type of its own or not."""
+    return next((kind for kind in (bool, int, float) if isinstance(given, kind)), type(given))
 
 
 def _elements(a: ir.Elements, b: ir.Elements) -> str:

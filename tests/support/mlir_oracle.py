@@ -117,13 +117,14 @@ def _named(given: Any, key: str) -> ir.Attribute:
 _PLAIN = (bindings.BoolAttr, bindings.IntegerAttr, bindings.FloatAttr)
 _ARRAYS = (bindings.DenseBoolArrayAttr, bindings.DenseI8ArrayAttr, bindings.DenseI16ArrayAttr, bindings.DenseI32ArrayAttr,
            bindings.DenseI64ArrayAttr, bindings.DenseF32ArrayAttr, bindings.DenseF64ArrayAttr)
+_ARRAY_TYPE: Any = re.compile(r"array<(\w+)")
 _DENSE = (bindings.DenseElementsAttr, bindings.DenseIntElementsAttr, bindings.DenseFPElementsAttr,
           bindings.DenseResourceElementsAttr)
 
 
 def attribute(given: Any) -> ir.Attribute:
     if isinstance(given, _PLAIN):
-        return given.value
+        return ir.typed(given.value, type_of(given.type))
     if isinstance(given, bindings.StringAttr):
         try:
             return given.value_bytes.decode()
@@ -132,7 +133,7 @@ def attribute(given: Any) -> ir.Attribute:
     if isinstance(given, bindings.ArrayAttr):
         return tuple(attribute(a) for a in given)
     if isinstance(given, _ARRAYS):
-        return tuple(given)
+        return ir.typed(tuple(given), type_of(bindings.Type.parse(_ARRAY_TYPE.match(str(given))[1], given.context)))
     if isinstance(given, bindings.DictAttr):
         return {given[k].name: attribute(given[k].attr) for k in range(len(given))}
     if isinstance(given, bindings.TypeAttr):

@@ -6,13 +6,11 @@ Elements of a tuple that is made beside them are the values themselves. What not
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from xla_torch.hlo.attributes import ReplicaGroups
-from xla_torch.hlo.backend_config import parse_config
 from xla_torch.hlo.inference import has_effect
 from xla_torch.hlo.ir import Computation, Instruction, Module
 from xla_torch.hlo.literal import Literal
@@ -37,12 +35,6 @@ def difference(a: Module, b: Module) -> str:
 def _header(module: Module) -> dict[str, Any]:
     """The header but for the layout; XLA's converter forgets how many replicas and partitions there are."""
     return {k: v for k, v in module.header.items() if k not in ("entry_computation_layout", "replica_count", "num_partitions")}
-
-
-def _read(common: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """What an instruction carries; configurations without the types of their numbers."""
-    for key, value in common.items():
-        yield key, (parse_config(value) or value) if key == "backend_config" else value
 
 
 _FLOATS: dict[str, Any] = {elementwise.add: np.add, elementwise.subtract: np.subtract, elementwise.multiply: np.multiply,
@@ -185,7 +177,7 @@ class Numbers:
     def _common(self, instruction: Instruction) -> tuple[Any, ...]:
         """What it carries; but XLA's converter gives the tuple of the results the sharding of what stands before it."""
         return tuple(sorted((k, str(sorted(v.items())) if isinstance(v, dict) else str(v))
-                            for k, v in _read(instruction.common)
+                            for k, v in instruction.common.items()
                             if k not in IGNORED and v not in _NOTHING and not (k == "sharding" and instruction.is_tuple)))
 
     def _value(self, value: Any) -> Any:

@@ -125,7 +125,10 @@ PROGRAMS: dict[str, str] = {
     "custom call": main(call('@t() {backend_config = "x", has_side_effect = true, api_version = 2 : i32}') + BACK),
     "custom call of a function": main(call("@t() {called_computations = [@f]}") + BACK, functions=F),
     "custom call with a dictionary": main(
-        call('@t() {backend_config = {b = "s", c = true, n = 3 : i32}, api_version = 4 : i32}') + BACK),
+        call(
+        '@t() {backend_config = {a = array<i32: 1, 2>, b = "s", c = true, d = array<i64: 3>, e = 76 : ui8, f = 0.1 : f32,'
+        " g = [1, 2.5], h = {k = 1 : i64}, m = dense<1> : tensor<2xi32>, n = 3 : i32, o = 0.5, p = 0x7F800000 : f32},"
+        " api_version = 4 : i32}") + BACK),
     "custom call with a dictionary beside it": main(call("@t() {mhlo.backend_config = {n = 3 : i64}}") + BACK),
     "custom call with layouts": main(call(
         f"@t() {{operand_layouts = [{LAYOUT}], result_layouts = [{LAYOUT}], output_operand_aliases = "

@@ -80,14 +80,14 @@ def integer_attribute(reader: Reader) -> ir.Attribute:
     width = integer_width(of)
     if not width:
         raise malformed("an integer whose type is none", begin, of)
-    return integer_value(reader.integer(width), of)
+    return ir.typed(integer_value(reader.integer(width), of), of)
 
 
 def float_attribute(reader: Reader) -> float:
     of = reader.type()
     if not isinstance(of, PrimitiveType) or not of.is_floating:
         raise UnsupportedError("a float of a type that is not known", subject="MLIR bytecode", got=of, where=f"byte {reader.pos}")
-    return reader.floating(of)
+    return ir.typed(reader.floating(of), of)
 
 
 def _resource(reader: Reader) -> ir.Elements:
@@ -101,7 +101,7 @@ def _array(reader: Reader) -> tuple[ir.Attribute, ...]:
     if len(data) != number * dtype.itemsize:
         raise malformed("an array that does not fill its data", begin, f"{len(data)} bytes", f"{number} of {dtype}")
     flat = np.frombuffer(data, np.uint8) != 0 if of is PRED else np.frombuffer(data, dtype)
-    return tuple(flat.tolist())
+    return ir.typed(tuple(flat.tolist()), of)
 
 
 def _elements(reader: Reader) -> ir.Elements:

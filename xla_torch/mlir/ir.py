@@ -6,10 +6,10 @@ from. Attributes are Python values wherever Python has them:
 =============================  =======================================================================================
 MLIR                           here
 =============================  =======================================================================================
-``5 : i64``, ``0.5 : f32``     int, float (the type is known from the op)
+``5 : i64``, ``0.5 : f32``     int, float (the type is known from the op; an Integer or a Float keeps one of its own)
 ``true``, ``unit``             True
 ``"text"``                     str (bytes where it is no UTF-8)
-``[a, b]``, ``array<i64: 1>``  tuple
+``[a, b]``, ``array<i64: 1>``  tuple (an Array keeps another type than i64)
 ``{a = 1}``                    dict
 ``@f``, ``@f::@g``             Symbol
 a type                         the type
@@ -93,6 +93,38 @@ ElementType: TypeAlias = PrimitiveType | Quantized | OtherType
 Type: TypeAlias = PrimitiveType | Tensor | Quantized | TupleType | FunctionType | OtherType
 
 # -------------------------------------------------------------------------------------------------------------- attributes
+
+
+class Integer(int):
+    """An integer that is no i64. Whoever computes with it does as with any; where an attribute is only handed on, as a custom
+    call's configuration is, its reader looks at the type."""
+
+    type: Type
+
+
+class Float(float):
+    """A float that is no f64."""
+
+    type: Type
+
+
+class Array(tuple[Any, ...]):
+    """``array<...>`` of another type than i64."""
+
+    type: Type
+
+
+def typed(value: Any, of: Type | None) -> Any:
+    """A number or a tuple of numbers with its type, where that is not the one it has without saying so."""
+    default = PrimitiveType.F64 if isinstance(value, float) else PrimitiveType.S64
+    if of is None or of is default or of is PrimitiveType.PRED:
+        return value
+    if isinstance(value, tuple):
+        made = Array(value)
+    else:
+        made = Float(value) if isinstance(value, float) else Integer(value)
+    made.type = of
+    return made
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import numpy as np
 from ..hlo.number_text import round_to
 from ..hlo.scanner import nearest
 from ..types import PrimitiveType
-from .ir import Attribute, Elements, Enum, Opaque, OtherType, Struct, Symbol, Type
+from .ir import Attribute, Elements, Enum, Opaque, OtherType, Struct, Symbol, Type, typed
 from .text_elements import hexadecimal, integer_as, integer_for_float, read_blob, read_dense
 from .text_scanner import BLANK, NAME, TextScanner
 from .text_types import TypeReader, type_text
@@ -150,8 +150,10 @@ class AttributeReader(TypeReader):
 
     def _number(self) -> Attribute:
         match = self.take(_number, "a number")
-        text, start = match[1], match.start(1)
         self._number_type = of = self.type() if self.accept(":") else None
+        return typed(self._valued(match[1], of, match.start(1)), of)
+
+    def _valued(self, text: str, of: Type | None, start: int) -> bool | int | float:
         if "." in text and "x" not in text:
             return self._rounded(float(text), of, start)
         if len(text) > 60:
@@ -231,13 +233,13 @@ class AttributeReader(TypeReader):
         if not isinstance(of, PrimitiveType):
             raise self.error("an array has elements of an integer or floating type", start)
         if self.accept(">"):
-            return ()
+            return typed((), of)
         self.expect(":", "behind the type of an array")
         found = [self._packed_element(of)]
         while self.accept(","):
             found.append(self._packed_element(of))
         self.expect(">")
-        return tuple(found)
+        return typed(tuple(found), of)
 
     def _packed_element(self, of: PrimitiveType) -> bool | int | float:
         start = self.skip()

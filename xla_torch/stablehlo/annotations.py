@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from google.protobuf.message import DecodeError
 
 from ..errors import InvalidArgument
@@ -13,10 +15,13 @@ from ..hlo.ir import Instruction
 from ..hlo.mesh_sharding import Mesh
 from ..hlo.sharding import Sharding, ShardingKind
 from ..hlo_builder import XlaOp
-from ..mlir.ir import Location, Opaque, Operation
+from ..mlir import printing
+from ..mlir.ir import Array, Elements, Float, Integer, Location, Opaque, Operation, Type
+from ..mlir.printing import type_text
 from ..proto.context import Reading
 from ..proto.devices import read_sharding
 from ..proto.schema import message_class
+from ..types import PrimitiveType
 from .tilings import per_value, tilings_of
 
 SHARDING = "mhlo.sharding"
@@ -91,11 +96,45 @@ def attribute_text(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, str):
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    if isinstance(value, int | float):
+        return _number_text(value)
     if isinstance(value, tuple):
-        return f"[{', '.join(map(attribute_text, value))}]"
+        return _list_text(value)
     if isinstance(value, dict):
         return "{" + ", ".join(f"{k} = {attribute_text(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, Elements):
+        return printing.attribute_text(value)
     return value.text if isinstance(value, Opaque) else str(value)
+
+
+def _number_text(value: float, elided: bool = False) -> str:
+    """A number with its type, as whoever takes a configuration looks at the width. In lists a usual one is left out."""
+    default = PrimitiveType.F64 if isinstance(value, float) else PrimitiveType.S64
+    of = value.type if isinstance(value, Integer | Float) else default
+    return _digits(value, of) if elided and of is default and math.isfinite(value) else f"{_digits(value, of)} : {type_text(of)}"
+
+
+def _digits(value: float, of: Type) -> str:
+    """Digits, or the bits of a float that a few digits do not say."""
+    if not isinstance(value, float):
+        return str(value)
+    numpy = (of.numpy if isinstance(of, PrimitiveType) else None) or np.float64
+    text, bits = f"{value:.6e}", np.asarray(value, numpy)
+    if math.isfinite(value) and np.asarray(float(text), numpy) == bits:
+        return text
+    return f"0x{bits.view(f'u{bits.itemsize}')[()]:0{2 * bits.itemsize}X}"
+
+
+def _list_text(value: tuple[Any, ...]) -> str:
+    """A list, or an array, which is all that those who take configurations read of numbers alone."""
+    of = value.type if isinstance(value, Array) else PrimitiveType.S64
+    if not isinstance(value, Array) and (not value or any(type(v) is not int for v in value)):
+        return f"[{', '.join(_number_text(v, True) if _is_number(v) else attribute_text(v) for v in value)}]"
+    return f"array<{type_text(of)}{': ' if value else ''}{', '.join(_digits(v, of) for v in value)}>"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 @functools.lru_cache(maxsize=1024)

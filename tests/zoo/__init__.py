@@ -1,0 +1,1 @@
+"""Models of other people's libraries, in through JAX and out through torch: `make zoo`."""
