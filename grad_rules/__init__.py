@@ -3,7 +3,7 @@
 A file for each family of ops, named as in `xla_torch.opcodes`. The words in scope of a rule stand in `README.md`.
 """
 
-from . import (  # noqa: F401
+from grad_rules import (  # noqa: F401
                collective,
                comparison,
                contraction,
@@ -26,10 +26,10 @@ from . import (  # noqa: F401
                token,
                window,
 )
-from ._functions import FUNCTIONS, FunctionRules
-from ._fused import FUSED, FusedRule
-from ._table import TABLE, Entry, GradientKind, linear, refuse, replace, revision, structural, vjp, zero
-from ._user import Registration, register_gradient
+from grad_rules._functions import FUNCTIONS, FunctionRules
+from grad_rules._fused import FUSED, FusedRule
+from grad_rules._table import TABLE, Entry, GradientKind, linear, refuse, replace, revision, structural, vjp, zero
+from grad_rules._user import Registration, register_gradient
 
 __all__ = ["FUNCTIONS", "FUSED", "TABLE", "Entry", "FunctionRules", "FusedRule", "GradientKind", "Registration", "linear",
            "refuse", "register_gradient", "replace", "revision", "structural", "vjp", "zero"]

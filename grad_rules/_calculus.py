@@ -11,10 +11,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from xla_torch import functions as ops
+from xla_torch.core.shape import UNBOUNDED, Shape
+from xla_torch.core.types import PRED, S32, PrimitiveType, has_zero
+from xla_torch.functions.hlo_builder import Builder, XlaOp
 from xla_torch.hlo.ir import Computation
-from xla_torch.hlo_builder import Builder, XlaOp
-from xla_torch.shape import UNBOUNDED, Shape
-from xla_torch.types import PRED, S32, PrimitiveType, has_zero
 
 
 def conj(x: XlaOp) -> XlaOp:

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from grad_rules._calculus import full
 from xla_torch import functions as ops
+from xla_torch.core.shape import Shape
+from xla_torch.functions.hlo_builder import Builder, XlaOp
 from xla_torch.hlo.ir import Computation, Instruction, live_instructions
 from xla_torch.hlo.regions import callee, is_call
 from xla_torch.hlo.schema import Trait
 from xla_torch.hlo.structure import CONSTANT
-from xla_torch.hlo_builder import Builder, XlaOp
-from xla_torch.shape import Shape
-
-from ._calculus import full
 
 Cotangents = list[XlaOp | None]
 

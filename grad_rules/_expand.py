@@ -14,8 +14,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from grad_rules._calculus import constant, others, reshape, size_of, transpose
+from grad_rules._compositions import apply
 from xla_torch.analysis.associativity import is_associative
-from xla_torch.errors import DifferentiationError
+from xla_torch.core.errors import DifferentiationError
+from xla_torch.core.types import PRED
 from xla_torch.functions import (
     Broadcast,
     BroadcastInDim,
@@ -29,14 +32,10 @@ from xla_torch.functions import (
     SliceInDim,
     Tuple,
 )
+from xla_torch.functions.hlo_builder import Builder, XlaOp
 from xla_torch.hlo.attributes import WindowDimension
 from xla_torch.hlo.ir import Computation
-from xla_torch.hlo_builder import Builder, XlaOp
 from xla_torch.opcodes.reduction_order import IN_ORDER_IN_WINDOW, ROW, SIDE, running_dimension
-from xla_torch.types import PRED
-
-from ._calculus import constant, others, reshape, size_of, transpose
-from ._compositions import apply
 
 Arrays = list[XlaOp]
 

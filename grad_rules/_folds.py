@@ -10,6 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from grad_rules._calculus import (
+    full,
+    inverse,
+    iota,
+    masked,
+    pad,
+    put_along,
+    reshape,
+    scalar_computation,
+    transpose,
+    zeros,
+)
+from grad_rules._compositions import Cotangents, apply, gradient_of
+from xla_torch.core.shape import Shape
+from xla_torch.core.types import S32
 from xla_torch.functions import (
     And,
     Eq,
@@ -26,13 +41,8 @@ from xla_torch.functions import (
     Tuple,
     While,
 )
+from xla_torch.functions.hlo_builder import Builder, XlaOp
 from xla_torch.hlo.ir import Computation
-from xla_torch.hlo_builder import Builder, XlaOp
-from xla_torch.shape import Shape
-from xla_torch.types import S32
-
-from ._calculus import full, inverse, iota, masked, pad, put_along, reshape, scalar_computation, transpose, zeros
-from ._compositions import Cotangents, apply, gradient_of
 
 Arrays = list[XlaOp]
 

@@ -15,9 +15,8 @@ import dataclasses
 import inspect
 from collections.abc import Mapping
 
+from grad_rules._table import TABLE, Rule
 from xla_torch.hlo.schema import OPS
-
-from ._table import TABLE, Rule
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

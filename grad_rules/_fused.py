@@ -17,11 +17,10 @@ import dataclasses
 import inspect
 from collections.abc import Callable, Iterator
 
+from grad_rules._table import TABLE
+from xla_torch.functions.hlo_builder import XlaOp
 from xla_torch.hlo.ir import Instruction
 from xla_torch.hlo.schema import OPS
-from xla_torch.hlo_builder import XlaOp
-
-from ._table import TABLE
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -13,13 +13,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from grad_rules._calculus import zeros
 from xla_torch import functions as ops
+from xla_torch.functions.hlo_builder import Builder, XlaOp
 from xla_torch.hlo.ir import Instruction
 from xla_torch.hlo.structure import CONSTANT
-from xla_torch.hlo_builder import Builder, XlaOp
 from xla_torch.opcodes import comparison, elementwise, movement
-
-from ._calculus import zeros
 
 Condition = tuple[Instruction, bool]
 """A PRED and what it has to be."""

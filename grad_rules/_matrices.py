@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from grad_rules._calculus import conj, iota, masked, put_along, sum_over, transpose
 from xla_torch import functions as ops
 from xla_torch.functions.decompositions import LU
-from xla_torch.hlo_builder import XlaOp
-
-from ._calculus import conj, iota, masked, put_along, sum_over, transpose
+from xla_torch.functions.hlo_builder import XlaOp
 
 
 def matmul(x: XlaOp, y: XlaOp) -> XlaOp:

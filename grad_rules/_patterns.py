@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from xla_torch import tuning
 from xla_torch.analysis.reducers import reducer_kind
+from xla_torch.core import tuning
 from xla_torch.hlo.inference import splat_of
 from xla_torch.hlo.ir import Instruction
 from xla_torch.opcodes import elementwise, movement, reduction

@@ -10,12 +10,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
+from grad_rules._patterns import moved_dimensions
 from xla_torch.hlo.ir import Computation, Instruction
 from xla_torch.hlo.rules import RuleTable
 from xla_torch.hlo.structure import CONSTANT
 from xla_torch.opcodes import convert, elementwise
-
-from ._patterns import moved_dimensions
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from grad_rules._calculus import full
+from xla_torch.core.shape import UNBOUNDED, Shape
 from xla_torch.functions import GetTupleElement
+from xla_torch.functions.hlo_builder import Builder, XlaOp
 from xla_torch.hlo.ir import Computation, Instruction
 from xla_torch.hlo.stacks import NEW, POP, PUSH, is_stack_call
-from xla_torch.hlo_builder import Builder, XlaOp
 from xla_torch.opcodes import internal
-from xla_torch.shape import UNBOUNDED, Shape
-
-from ._calculus import full
 
 
 def new(builder: Builder, value: Shape) -> XlaOp:

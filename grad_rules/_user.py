@@ -7,12 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from xla_torch.errors import DifferentiationError, InvalidArgument
+from grad_rules._table import TABLE, Entry, GradientKind, Rule, changed, operand_positions, replace
+from xla_torch.core.errors import DifferentiationError, InvalidArgument
+from xla_torch.functions.hlo_builder import XlaOp
 from xla_torch.hlo.ir import Instruction
 from xla_torch.hlo.schema import OPS, OpSchema
-from xla_torch.hlo_builder import XlaOp
-
-from ._table import TABLE, Entry, GradientKind, Rule, changed, operand_positions, replace
 
 _targets: dict[str, Rule] = {}
 """Users' rules by the target of a custom call, for the whole process."""

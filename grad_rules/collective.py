@@ -14,8 +14,26 @@ from typing import Any
 
 import numpy as np
 
+from grad_rules._calculus import (
+    any_over,
+    conj,
+    constant,
+    convert,
+    full,
+    iota,
+    masked,
+    reshape,
+    scalar_computation,
+    spread,
+    sum_over,
+    zeros,
+)
+from grad_rules._compositions import Cotangents, apply, derived
+from grad_rules._table import linear, vjp, zero
 from xla_torch.analysis.reducers import reducer_kind
-from xla_torch.errors import DifferentiationError
+from xla_torch.core.errors import DifferentiationError
+from xla_torch.core.shape import Shape
+from xla_torch.core.types import S32, S64
 from xla_torch.functions import (
     And,
     Conditional,
@@ -34,33 +52,14 @@ from xla_torch.functions import (
     SliceInDim,
     Tuple,
 )
+from xla_torch.functions.hlo_builder import Builder, XlaOp
 from xla_torch.hlo import tree
 from xla_torch.hlo.ir import Computation, Instruction
 from xla_torch.hlo.schema import schema_of
-from xla_torch.hlo_builder import Builder, XlaOp
 from xla_torch.opcodes import collective
 from xla_torch.opcodes.collective import group_mode, starts_of, turns
 from xla_torch.opcodes.reducer_kinds import ReducerKind
 from xla_torch.participants.groups import GroupMode
-from xla_torch.shape import Shape
-from xla_torch.types import S32, S64
-
-from ._calculus import (
-    any_over,
-    conj,
-    constant,
-    convert,
-    full,
-    iota,
-    masked,
-    reshape,
-    scalar_computation,
-    spread,
-    sum_over,
-    zeros,
-)
-from ._compositions import Cotangents, apply, derived
-from ._table import linear, vjp, zero
 
 _WHO = ("replica_groups", "channel_id", "use_global_device_ids", "mode")
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from grad_rules._calculus import masked, sum_to, zeros
+from grad_rules._table import vjp, zero
 from xla_torch.functions import And, Gt, Lt, Max, Select
-
-from ._calculus import masked, sum_to, zeros
-from ._table import vjp, zero
 
 zero("compare")
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from grad_rules._calculus import conj, convert, reshape, transpose
+from grad_rules._compositions import derived
+from grad_rules._table import vjp
+from xla_torch.core.types import F32
 from xla_torch.functions import BroadcastInDim, DotDimensionNumbers, DotGeneral, RaggedDot, RaggedDotDimensionNumbers
+from xla_torch.functions.hlo_builder import XlaOp
 from xla_torch.hlo.ir import Instruction
-from xla_torch.hlo_builder import XlaOp
-from xla_torch.types import F32
-
-from ._calculus import conj, convert, reshape, transpose
-from ._compositions import derived
-from ._table import vjp
 
 Labels = tuple[str, ...]
 

@@ -6,7 +6,7 @@ branches are run backwards.
 
 from __future__ import annotations
 
-from ._table import structural
+from grad_rules._table import structural
 
 structural("call", "fusion", "async-start", "async-update", "async-done", by="xla_torch.transform.canonical")
 structural("tuple", "get-tuple-element", by="xla_torch.autodiff.structure")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from grad_rules._calculus import convert
+from grad_rules._table import vjp, zero
 from xla_torch.functions import ReducePrecision
+from xla_torch.functions.hlo_builder import XlaOp
 from xla_torch.hlo.ir import Instruction
-from xla_torch.hlo_builder import XlaOp
-
-from ._calculus import convert
-from ._table import vjp, zero
 
 
 def _back(ct: XlaOp, inst: Instruction) -> XlaOp | None:

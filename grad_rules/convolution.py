@@ -5,13 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from grad_rules._calculus import at_bounds, conj, convert, cut_like
+from grad_rules._table import vjp
 from xla_torch.functions.convolution_ways_back import image_cotangent, kernel_cotangent
+from xla_torch.functions.hlo_builder import XlaOp
 from xla_torch.hlo.attributes import ConvolutionDimensionNumbers, WindowDimension
 from xla_torch.hlo.ir import Instruction
-from xla_torch.hlo_builder import XlaOp
-
-from ._calculus import at_bounds, conj, convert, cut_like
-from ._table import vjp
 
 Window = Sequence[WindowDimension]
 

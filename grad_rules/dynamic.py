@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 
+from grad_rules._calculus import in_sizes_of, iota, masked, reshape
+from grad_rules._table import linear, zero
+from xla_torch.core.shape import common_factors
 from xla_torch.functions import DynamicReshape, GetDimensionSize, Lt, SetDimensionSize
+from xla_torch.functions.hlo_builder import XlaOp
 from xla_torch.hlo.ir import Instruction
-from xla_torch.hlo_builder import XlaOp
-from xla_torch.shape import common_factors
-
-from ._calculus import in_sizes_of, iota, masked, reshape
-from ._table import linear, zero
 
 
 def _restored(ct: XlaOp, inst: Instruction, operand: XlaOp, val: XlaOp, dimensions: tuple[int, ...]) -> XlaOp:

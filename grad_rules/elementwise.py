@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 
+from grad_rules._calculus import conj, masked, zeros
+from grad_rules._table import Rule, vjp, zero
 from xla_torch.functions import (
     Abs,
     And,
@@ -30,10 +32,7 @@ from xla_torch.functions import (
     Sin,
     Sinh,
 )
-from xla_torch.hlo_builder import XlaOp
-
-from ._calculus import conj, masked, zeros
-from ._table import Rule, vjp, zero
+from xla_torch.functions.hlo_builder import XlaOp
 
 # ---------------------------------------------------------------------------------------- exponentials and roots
 

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import math
 
-from xla_torch.errors import DifferentiationError
+from grad_rules._calculus import conj, zeros
+from grad_rules._functions import function
+from xla_torch.core.errors import DifferentiationError
+from xla_torch.core.types import F64
 from xla_torch.functions import (
     Abs,
     And,
@@ -33,12 +36,8 @@ from xla_torch.functions import (
     Sign,
     Sin,
 )
+from xla_torch.functions.hlo_builder import XlaOp
 from xla_torch.functions.incomplete import gamma_density, incomplete_beta_slope
-from xla_torch.hlo_builder import XlaOp
-from xla_torch.types import F64
-
-from ._calculus import conj, zeros
-from ._functions import function
 
 # ------------------------------------------------------------------------------------------- error functions
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from grad_rules._calculus import conj, masked, zeros
+from grad_rules._fused import Fused, fused
+from grad_rules._patterns import as_power, behind_broadcasts, is_even_in, is_number, is_sum
 from xla_torch.analysis.named_functions import clipped_part, is_merged_clamp
 from xla_torch.functions import BroadcastInDim, Eq, Ge, Gt, Le, Lt, Max, Mul, Reduce, Select, Sub
+from xla_torch.functions.hlo_builder import XlaOp
 from xla_torch.hlo.inference import splat_of
 from xla_torch.hlo.ir import Instruction
-from xla_torch.hlo_builder import XlaOp
 from xla_torch.opcodes import elementwise
-
-from ._calculus import conj, masked, zeros
-from ._fused import Fused, fused
-from ._patterns import as_power, behind_broadcasts, is_even_in, is_number, is_sum
 
 
 @fused("softmax", "divide", "exponential", "reduce")

@@ -12,8 +12,28 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from grad_rules._calculus import (
+    any_over,
+    conj,
+    constant,
+    convert,
+    full,
+    iota,
+    masked,
+    others,
+    reshape,
+    scalar_computation,
+    second_computation,
+    zeros,
+)
+from grad_rules._compositions import Cotangents, apply, derived
+from grad_rules._folds import fold_gradient
+from grad_rules._table import linear, vjp
 from xla_torch.analysis.integer_bounds import bounds_of
 from xla_torch.analysis.reducers import reducer_kinds
+from xla_torch.core.shape import Shape
+from xla_torch.core.sizes import Size
+from xla_torch.core.types import S32
 from xla_torch.functions import (
     And,
     BroadcastInDim,
@@ -31,30 +51,9 @@ from xla_torch.functions import (
     ScatterDimensionNumbers,
     Select,
 )
+from xla_torch.functions.hlo_builder import XlaOp
 from xla_torch.hlo.ir import Computation, Instruction
-from xla_torch.hlo_builder import XlaOp
 from xla_torch.opcodes.reducer_kinds import ReducerKind
-from xla_torch.shape import Shape
-from xla_torch.sizes import Size
-from xla_torch.types import S32
-
-from ._calculus import (
-    any_over,
-    conj,
-    constant,
-    convert,
-    full,
-    iota,
-    masked,
-    others,
-    reshape,
-    scalar_computation,
-    second_computation,
-    zeros,
-)
-from ._compositions import Cotangents, apply, derived
-from ._folds import fold_gradient
-from ._table import linear, vjp
 
 # --------------------------------------------------------------------------------------- cutting at run-time places
 

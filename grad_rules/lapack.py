@@ -12,18 +12,9 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from xla_torch import functions as ops
-from xla_torch.functions.decompositions import permutation
-from xla_torch.functions.lapack import lapack, real_type
-from xla_torch.hlo.custom_calls import described, routine_name
-from xla_torch.hlo.ir import Instruction
-from xla_torch.hlo_builder import XlaOp
-from xla_torch.shape import Shape
-from xla_torch.types import S32
-
-from ._calculus import conj, convert, iota, masked, pad, scalar_computation, sum_over, zeros
-from ._compositions import derived
-from ._matrices import (
+from grad_rules._calculus import conj, convert, iota, masked, pad, scalar_computation, sum_over, zeros
+from grad_rules._compositions import derived
+from grad_rules._matrices import (
     adjoint,
     as_columns,
     as_rows,
@@ -37,6 +28,14 @@ from ._matrices import (
     triangle,
     with_diagonal,
 )
+from xla_torch import functions as ops
+from xla_torch.core.shape import Shape
+from xla_torch.core.types import S32
+from xla_torch.functions.decompositions import permutation
+from xla_torch.functions.hlo_builder import XlaOp
+from xla_torch.functions.lapack import lapack, real_type
+from xla_torch.hlo.custom_calls import described, routine_name
+from xla_torch.hlo.ir import Instruction
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from grad_rules._calculus import conj, constant
+from grad_rules._matrices import adjoint, halved_diagonal, matmul, mirrored, triangle, turned
+from grad_rules._table import vjp
 from xla_torch.functions import BroadcastInDim, Fft, Neg, TriangularSolve
+from xla_torch.functions.hlo_builder import XlaOp
 from xla_torch.hlo.ir import Instruction
-from xla_torch.hlo_builder import XlaOp
-
-from ._calculus import conj, constant
-from ._matrices import adjoint, halved_diagonal, matmul, mirrored, triangle, turned
-from ._table import vjp
 
 # ------------------------------------------------------------------------------------------------------- cholesky
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from grad_rules._calculus import full, in_sizes_of, inverse, others, pad, reshape, sum_all, sum_over, transpose, zeros
+from grad_rules._table import linear, zero
+from xla_torch.core.shape import UNBOUNDED, common_factors
 from xla_torch.functions import DynamicSlice, DynamicUpdateSlice, GetDimensionSize, Pad, Rev, Select, Slice
+from xla_torch.functions.hlo_builder import XlaOp
 from xla_torch.hlo.ir import Instruction
-from xla_torch.hlo_builder import XlaOp
-from xla_torch.shape import UNBOUNDED, common_factors
-
-from ._calculus import full, in_sizes_of, inverse, others, pad, reshape, sum_all, sum_over, transpose, zeros
-from ._table import linear, zero
 
 # ----------------------------------------------------------------------------------------- reordering and repeating
 

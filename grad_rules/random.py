@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from grad_rules._calculus import masked, sum_all, zeros
+from grad_rules._table import vjp, zero
 from xla_torch.functions import Eq, Not, Select
-from xla_torch.hlo_builder import XlaOp
-
-from ._calculus import masked, sum_all, zeros
-from ._table import vjp, zero
+from xla_torch.functions.hlo_builder import XlaOp
 
 
 def _first(ct: XlaOp, out: XlaOp, low: XlaOp, high: XlaOp, distribution: str) -> XlaOp:

@@ -10,9 +10,26 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from grad_rules._calculus import (
+    convert,
+    filled,
+    full,
+    masked,
+    others,
+    present,
+    size_of,
+    spread,
+    sum_all,
+    sum_over,
+    zeros,
+)
+from grad_rules._compositions import Cotangents, apply, derived, gradient_of
+from grad_rules._expand import reduce_by_halves
+from grad_rules._table import vjp
 from xla_torch.analysis.patterns import counts_along
 from xla_torch.analysis.reducers import reducer_kinds
 from xla_torch.analysis.selections import selection
+from xla_torch.core.shape import Shape
 from xla_torch.functions import (
     BatchNormGrad,
     BroadcastInDim,
@@ -25,15 +42,9 @@ from xla_torch.functions import (
     Scan,
     Tuple,
 )
+from xla_torch.functions.hlo_builder import Builder, XlaOp
 from xla_torch.hlo.ir import Computation, Instruction, live_instructions
-from xla_torch.hlo_builder import Builder, XlaOp
 from xla_torch.opcodes.reducer_kinds import ReducerKind
-from xla_torch.shape import Shape
-
-from ._calculus import convert, filled, full, masked, others, present, size_of, spread, sum_all, sum_over, zeros
-from ._compositions import Cotangents, apply, derived, gradient_of
-from ._expand import reduce_by_halves
-from ._table import vjp
 
 # -------------------------------------------------------------------------------------------------------- reduce
 

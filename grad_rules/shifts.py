@@ -5,10 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from grad_rules._patterns import is_sum, moved_dimensions
+from grad_rules._shifts import FORMS, Depends, Form
 from xla_torch.hlo.ir import Instruction
-
-from ._patterns import is_sum, moved_dimensions
-from ._shifts import FORMS, Depends, Form
 
 Forms = Sequence[Form | None]
 

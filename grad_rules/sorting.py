@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from grad_rules._calculus import iota, put_along
+from grad_rules._compositions import Cotangents
+from grad_rules._table import vjp
 from xla_torch.analysis.patterns import counts_along
+from xla_torch.core.shape import Shape
+from xla_torch.core.types import S32, PrimitiveType
 from xla_torch.functions import Call, GetTupleElement, Sort
+from xla_torch.functions.hlo_builder import Builder, XlaOp
 from xla_torch.hlo.ir import Computation, Instruction
-from xla_torch.hlo_builder import Builder, XlaOp
-from xla_torch.shape import Shape
-from xla_torch.types import S32, PrimitiveType
-
-from ._calculus import iota, put_along
-from ._compositions import Cotangents
-from ._table import vjp
 
 
 def _sort(ct: Any, out: Any, operands: tuple[XlaOp, ...], inst: Instruction, dimensions: Sequence[int],

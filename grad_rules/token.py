@@ -3,7 +3,7 @@ participant sent is none: its cotangent goes back there."""
 
 from __future__ import annotations
 
-from ._table import structural, zero
+from grad_rules._table import structural, zero
 
 zero("after-all", "infeed", "outfeed")
 structural("send", "send-done", "recv", "recv-done", by="xla_torch.autodiff.transfers")

@@ -7,7 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from grad_rules._calculus import iota, masked, reshape, scalar_computation, sum_all, zeros
+from grad_rules._compositions import Cotangents, derived
+from grad_rules._expand import reduce_window_by_doubling, scan_by_pairs
+from grad_rules._table import vjp
 from xla_torch.analysis.reducers import reducer_kind, reducer_kinds
+from xla_torch.core.shape import Shape
+from xla_torch.core.types import S32, PrimitiveType
 from xla_torch.functions import (
     And,
     Broadcast,
@@ -28,18 +34,11 @@ from xla_torch.functions import (
     Tuple,
 )
 from xla_torch.functions.convolution_ways_back import backward_window
+from xla_torch.functions.hlo_builder import Builder, XlaOp
 from xla_torch.hlo.attributes import WindowDimension
 from xla_torch.hlo.inference import splat_of
 from xla_torch.hlo.ir import Computation, Instruction
-from xla_torch.hlo_builder import Builder, XlaOp
 from xla_torch.opcodes.reducer_kinds import ReducerKind
-from xla_torch.shape import Shape
-from xla_torch.types import S32, PrimitiveType
-
-from ._calculus import iota, masked, reshape, scalar_computation, sum_all, zeros
-from ._compositions import Cotangents, derived
-from ._expand import reduce_window_by_doubling, scan_by_pairs
-from ._table import vjp
 
 Window = Sequence[WindowDimension]
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from support.distributed_workers import Workers, workers
-from xla_torch import tuning
+from xla_torch.core import tuning
 
 pytest_plugins = ["support.answers", "support.executed_opcodes"]
 

@@ -1,6 +1,6 @@
 """xla_torch: XLA programs on PyTorch. Load or build one, run it on tensors, differentiate it, train it, read its code.
 
-What is used is imported when it is first asked for: reading and checking HLO text (`xla_torch.front`) brings in no torch.
+What is used is imported when it is first asked for: reading and checking HLO text (`xla_torch.opcodes.front`) brings in no torch.
 """
 
 from __future__ import annotations
@@ -8,30 +8,31 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from .types import *  # noqa: F403
-from .types import PrimitiveType
+from .core.types import *  # noqa: F403
+from .core.types import PrimitiveType
 
 if TYPE_CHECKING:
-    from . import debug, distributed, errors, nn, ops, training, types
+    from . import debug, distributed, nn, ops, training
     from .autodiff.options import GradientOptions
-    from .budget import limits
-    from .builder import XlaBuilder
-    from .compiling import compile
-    from .computation import XlaComputation
-    from .custom_calls import register_custom_call
+    from .core import errors, types
+    from .core.budget import limits
+    from .core.shape import Layout, ProgramShape, Shape, Tile
     from .distributed.threads import run_replicas
-    from .exported_function import from_exported
-    from .gradients import grad, jvp, register_gradient, value_and_grad, vjp
-    from .hlo.literal import Literal
-    from .hlo_builder import XlaOp
-    from .jax_function import from_jax
-    from .layout import pack, unpack
-    from .loading import from_hlo_proto, from_stablehlo, load, parse_hlo
-    from .shape import Layout, ProgramShape, Shape, Tile
-    from .shards import Sharding, shard, shard_arguments, unshard
-    from .torch_function import from_torch
+    from .doors.builder import XlaBuilder
+    from .doors.compiling import compile
+    from .doors.custom_calls import register_custom_call
+    from .doors.exported_function import from_exported
+    from .doors.gradients import grad, jvp, register_gradient, value_and_grad, vjp
+    from .doors.jax_function import from_jax
+    from .doors.loading import from_hlo_proto, from_stablehlo, load, parse_hlo
+    from .doors.shards import Sharding, shard, shard_arguments, unshard
+    from .doors.torch_function import from_torch
+    from .doors.vectorizing import rebatch, vmap
+    from .functions.hlo_builder import XlaOp
+    from .hlo.literals.literal import Literal
+    from .running.computation import XlaComputation
+    from .storage.layout import pack, unpack
     from .training import training_step
-    from .vectorizing import rebatch, vmap
 
 __version__ = "0.1.0"
 
@@ -46,23 +47,23 @@ __all__ = [
 
 _ROOMS = {
     "autodiff.options": "GradientOptions",
-    "budget": "limits",
-    "builder": "XlaBuilder XlaOp",
-    "compiling": "compile",
-    "computation": "XlaComputation",
+    "core.budget": "limits",
+    "core.shape": "Layout ProgramShape Shape Tile",
     "distributed.threads": "run_replicas",
-    "exported_function": "from_exported",
-    "gradients": "grad jvp register_gradient value_and_grad vjp",
-    "hlo.literal": "Literal",
-    "custom_calls": "register_custom_call",
-    "jax_function": "from_jax",
-    "layout": "pack unpack",
-    "loading": "from_hlo_proto from_stablehlo load parse_hlo",
-    "shape": "Layout ProgramShape Shape Tile",
-    "shards": "Sharding shard shard_arguments unshard",
-    "torch_function": "from_torch",
+    "doors.builder": "XlaBuilder XlaOp",
+    "doors.compiling": "compile",
+    "doors.custom_calls": "register_custom_call",
+    "doors.exported_function": "from_exported",
+    "doors.gradients": "grad jvp register_gradient value_and_grad vjp",
+    "doors.jax_function": "from_jax",
+    "doors.loading": "from_hlo_proto from_stablehlo load parse_hlo",
+    "doors.shards": "Sharding shard shard_arguments unshard",
+    "doors.torch_function": "from_torch",
+    "doors.vectorizing": "rebatch vmap",
+    "hlo.literals.literal": "Literal",
+    "running.computation": "XlaComputation",
+    "storage.layout": "pack unpack",
     "training": "training_step",
-    "vectorizing": "rebatch vmap",
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names.split()}
 """Where each name of `__all__` that is not a module of its own name lies."""

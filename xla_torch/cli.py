@@ -36,20 +36,22 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from . import distributed, progress, tuning, weights
-from .arguments import as_written
-from .computation import XlaComputation
+from . import distributed
+from .core import progress, tuning
+from .core.errors import InvalidArgument, XlaError
+from .core.shape import Shape
+from .core.tuning import EXCHANGE_TIMEOUT
 from .debug.files import DIFFERENT, difference
 from .debug.recording import replay
-from .dumps import compared, listing, paired, stages, stored_run
-from .errors import InvalidArgument, XlaError
-from .gradients import grad, value_and_grad
-from .loading import load
-from .polymorphic import of_unknown_sizes
-from .shape import Shape
-from .shards import shard_arguments
-from .summary import ops_table, summary
-from .tuning import EXCHANGE_TIMEOUT
+from .doors import weights
+from .doors.arguments import as_written
+from .doors.dumps import compared, listing, paired, stages, stored_run
+from .doors.gradients import grad, value_and_grad
+from .doors.loading import load
+from .doors.shards import shard_arguments
+from .doors.summary import ops_table, summary
+from .running.computation import XlaComputation
+from .running.polymorphic import of_unknown_sizes
 
 FAILED = 2
 """Exit status after an error, the same as for a wrong command line."""

@@ -10,22 +10,22 @@ from typing import Any
 import numpy as np
 import torch
 
-from . import weights
-from .arguments import tensor_of
 from .autodiff.options import GradientOptions
-from .computation import XlaComputation, require_computation
-from .errors import InvalidArgument
+from .core.errors import InvalidArgument
+from .doors import weights
+from .doors.arguments import tensor_of
+from .doors.jax_function import from_jax
+from .doors.torch_function import from_torch
+from .doors.tree_function import JaxFunction
 from .interop import flax
 from .interop import jax as jax_arrays
-from .jax_function import from_jax
 from .lowering import numerics
-from .parameter_paths import paths
-from .polymorphic import of_unknown_sizes
 from .running import dynamo
-from .torch_function import from_torch
-from .torch_private import contents, transforms_are_active
-from .tree_function import JaxFunction
-from .trees import Leaves, Path, dotted, flattened, nested
+from .running.computation import XlaComputation, require_computation
+from .running.polymorphic import of_unknown_sizes
+from .storage.torch_private import contents, transforms_are_active
+from .trees.parameter_paths import paths
+from .trees.structure import Leaves, Path, dotted, flattened, nested
 
 Weights = Mapping[Any, Any] | Sequence[Any] | str | os.PathLike[str]
 """Values by argument number, for the first arguments, by name, in a tree, or in a file of them."""

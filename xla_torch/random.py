@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from .lowering.kernels.random import seed, use_generator
+from .kernels.random import seed, use_generator
 
 __all__ = ["seed", "use_generator"]

@@ -24,19 +24,19 @@ from typing import Any, TypeVar
 import torch
 
 from . import functions as ops
-from . import tree_gradients
 from .autodiff.derivatives import finished
-from .computation import XlaComputation, require_computation
-from .errors import InvalidArgument
-from .gradients import value_and_grad
-from .hlo_builder import Builder, XlaOp
-from .polymorphic import for_every_size
-from .shape import Shape
+from .core.errors import InvalidArgument
+from .core.shape import Shape
+from .core.types import F32, S32, PrimitiveType
+from .doors import tree_gradients
+from .doors.gradients import value_and_grad
+from .doors.tree_function import JaxFunction
+from .functions.hlo_builder import Builder, XlaOp
+from .running.computation import XlaComputation, require_computation
+from .running.polymorphic import for_every_size
 from .transform.rewriter import Rewriter
 from .transform.values import Value, elements_of, leaves, regrouped
-from .tree_function import JaxFunction
-from .trees import flattened
-from .types import F32, S32, PrimitiveType
+from .trees.structure import flattened
 
 Rule = Callable[[XlaOp, XlaOp, Sequence[XlaOp], XlaOp], tuple[XlaOp, Sequence[XlaOp]]]
 """From an array of parameters, its gradient, the arrays kept for it and the number of steps made so far (a float scalar) to

@@ -11,7 +11,7 @@ import xla_torch
 from xla_torch import F32, S32, U32, Shape, XlaBuilder, ops
 from xla_torch.errors import InvalidArgument
 from xla_torch.functions import _documented
-from xla_torch.hlo_builder import lift, region_of
+from xla_torch.functions.hlo_builder import lift, region_of
 
 F = Shape.array(F32, [3])
 

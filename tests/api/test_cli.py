@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import xla_torch
-from xla_torch import progress
 from xla_torch.cli import main
+from xla_torch.core import progress
 from xla_torch.hlo.rules import TABLES
 from xla_torch.hlo.schema import OPS
 

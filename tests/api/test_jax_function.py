@@ -30,8 +30,8 @@ from xla_torch import (
     vjp,
     vmap,
 )
+from xla_torch.doors.jax_function import JaxFunction
 from xla_torch.errors import DifferentiationError, InvalidArgument
-from xla_torch.jax_function import JaxFunction
 from xla_torch.nn import XlaModule
 
 jax: Any = pytest.importorskip("jax")

@@ -18,8 +18,8 @@ import torch
 
 import xla_torch
 from xla_torch import debug
+from xla_torch.core.printable import printable
 from xla_torch.errors import InvalidArgument
-from xla_torch.printable import printable
 
 NODE = shutil.which("node")
 HARNESS = Path(__file__).with_name("page_harness.js")

@@ -11,7 +11,7 @@ import torch
 
 import xla_torch
 from xla_torch import cli
-from xla_torch.custom_calls import register_custom_call, unregister_custom_call
+from xla_torch.doors.custom_calls import register_custom_call, unregister_custom_call
 from xla_torch.errors import ExecutionError, HloSyntaxError, LimitError, UnsupportedError, XlaError
 
 LARGE = "HloModule m\nENTRY e {{ p = f32[] parameter(0)\n "\

@@ -13,12 +13,12 @@ import torch
 import xla_torch
 from support.oracle import HAS_XLA
 from xla_torch import from_stablehlo
-from xla_torch.computation import XlaComputation
+from xla_torch.core.sizes import Size, Unknowns, unnamed
 from xla_torch.errors import InvalidArgument
 from xla_torch.lowering import programs
-from xla_torch.polymorphic import PolymorphicComputation
 from xla_torch.running import program as running
-from xla_torch.sizes import Size, Unknowns, unnamed
+from xla_torch.running.computation import XlaComputation
+from xla_torch.running.polymorphic import PolymorphicComputation
 
 if HAS_XLA:
     import jax

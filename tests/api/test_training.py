@@ -9,8 +9,8 @@ import torch
 
 from support.oracle import HAS_XLA, run_xla
 from xla_torch import BF16, C64, F32, F64, S32, Shape, XlaBuilder, ops, training, training_step
-from xla_torch.dtypes import torch_dtype
 from xla_torch.errors import DifferentiationError, InvalidArgument
+from xla_torch.storage.dtypes import torch_dtype
 from xla_torch.training import adam, adamw, sgd
 
 

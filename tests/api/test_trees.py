@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from support import oracle
-from xla_torch import trees
 from xla_torch.errors import InvalidArgument
-from xla_torch.tree_nodes import MAX_DEPTH, Kind, Node
-from xla_torch.trees import LEAF, NONE, Structure, dict_of, list_of, tuple_of
+from xla_torch.trees import structure as trees
+from xla_torch.trees.nodes import MAX_DEPTH, Kind, Node
+from xla_torch.trees.structure import LEAF, NONE, Structure, dict_of, list_of, tuple_of
 
 if oracle.HAS_XLA:
     import jax

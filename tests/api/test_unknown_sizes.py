@@ -15,14 +15,14 @@ import torch
 import xla_torch
 from support.oracle import HAS_XLA
 from xla_torch import cli, from_stablehlo, nn, training
-from xla_torch.computation import XlaComputation
+from xla_torch.doors.summary import summary
+from xla_torch.doors.tree_function import JaxFunction
 from xla_torch.errors import InvalidArgument, XlaError
 from xla_torch.interop.exported import read_exported
 from xla_torch.interop.exported_main import module_of
-from xla_torch.polymorphic import PolymorphicComputation
+from xla_torch.running.computation import XlaComputation
+from xla_torch.running.polymorphic import PolymorphicComputation
 from xla_torch.stablehlo.convert import UnknownSizes, to_module
-from xla_torch.summary import summary
-from xla_torch.tree_function import JaxFunction
 
 if HAS_XLA:
     import jax

@@ -14,10 +14,10 @@ import torch
 
 from support.document_signatures import FORMS, Arguments, parsed
 from xla_torch import F32, Shape, XlaBuilder, XlaOp, ops
-from xla_torch.dtypes import torch_dtype
 from xla_torch.errors import InternalError, XlaError
 from xla_torch.hlo.ir import Token
 from xla_torch.participants import feeds
+from xla_torch.storage.dtypes import torch_dtype
 from xla_torch.types import require_element_type
 
 NAMES = sorted(name for name in dir(ops) if name[0].isupper() and isinstance(getattr(ops, name), types.FunctionType))

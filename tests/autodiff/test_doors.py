@@ -22,7 +22,7 @@ from support.oracle import HAS_XLA, needs_xla
 from support.torch_programs import build, complex_square, dense, f64, random_branch, several
 from xla_torch import C128, F32, F64, Shape, XlaBuilder, nn, ops
 from xla_torch.errors import DifferentiationError
-from xla_torch.front import print_module
+from xla_torch.opcodes.front import print_module
 
 if HAS_XLA:
     import jax

@@ -32,7 +32,7 @@ from support.oracle import HAS_XLA, needs_xla
 from xla_torch.autodiff.options import GradientOptions
 from xla_torch.errors import DifferentiationError, InvalidArgument
 from xla_torch.hlo.ir import reachable
-from xla_torch.lowering.kernels import stack
+from xla_torch.kernels import stack
 from xla_torch.transform.canonical import canonicalize
 from xla_torch.transform.dead_carries import without_dead_carries
 

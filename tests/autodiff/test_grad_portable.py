@@ -31,8 +31,8 @@ from support.gradient_loops import (
 )
 from support.jax_oracle import compare, evaluated_in_steps, program, to_torch
 from support.oracle import run_xla
-from xla_torch import tuning
 from xla_torch.autodiff.options import GradientOptions
+from xla_torch.core import tuning
 from xla_torch.errors import DifferentiationError
 from xla_torch.hlo.custom_calls import unregister
 

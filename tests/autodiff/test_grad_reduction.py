@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from xla_torch.dtypes import torch_dtype
+from xla_torch.storage.dtypes import torch_dtype
 
 pytest.importorskip("jax")
 import jax

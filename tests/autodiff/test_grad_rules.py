@@ -13,7 +13,7 @@ from grad_rules import FUSED, TABLE, GradientKind
 from grad_rules._fused import fused
 from xla_torch import Shape, ops
 from xla_torch.autodiff.structure import REGIONS, STRUCTURE
-from xla_torch.custom_calls import unregister_custom_call
+from xla_torch.doors.custom_calls import unregister_custom_call
 from xla_torch.errors import DifferentiationError, ExecutionError, InvalidArgument
 from xla_torch.hlo.rules import TABLES
 from xla_torch.hlo.schema import OPS, Control

@@ -1,5 +1,5 @@
-"""The constants of `xla_torch/tuning.py` that decide how the CPU works, each beside its neighbours: milliseconds for what it is
-weighed on, with the constant at several values. The last column is the one that stands.
+"""The constants of `xla_torch/core/tuning.py` that decide how the CPU works, each beside its neighbours: milliseconds for what it
+is weighed on, with the constant at several values. The last column is the one that stands.
 
     python tests/benchmarks/constants.py [NAME...]
 """
@@ -14,8 +14,9 @@ from typing import Any
 
 import torch
 
-from xla_torch import parse_hlo, tuning
-from xla_torch.lowering.kernels import indexing, random, reduction, sorting, window
+from xla_torch import parse_hlo
+from xla_torch.core import tuning
+from xla_torch.kernels import indexing, random, reduction, sorting, window
 
 Run = Callable[[], Any]
 Case = tuple[str, Sequence[int], Callable[[int], Run]]

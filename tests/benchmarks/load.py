@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import time
 
-import xla_torch.front  # noqa: F401 - knows the opcodes
+import xla_torch.opcodes.front  # noqa: F401 - knows the opcodes
 from xla_torch.hlo.parser import parse_hlo
 from xla_torch.hlo.printer import print_module
 from xla_torch.hlo.verifier import verify

@@ -15,7 +15,7 @@ from torch.nn.functional import conv2d, conv_transpose2d, cross_entropy, gelu, m
 
 from xla_torch import from_jax
 from xla_torch.demo import gpt
-from xla_torch.jax_function import JaxFunction
+from xla_torch.doors.jax_function import JaxFunction
 
 Tree = Any
 

@@ -16,12 +16,13 @@ import xla_torch
 from support.collective_programs import INNER, ROWS
 from support.distributed_programs import ADD, LARGE, reducer, run_here, text_of
 from support.distributed_workers import Workers
-from xla_torch import run_replicas, tuning
+from xla_torch import run_replicas
+from xla_torch.core import tuning
+from xla_torch.core.tuning import POOL_KEEPS
 from xla_torch.distributed import of_process_group
 from xla_torch.distributed.executor import SerialExecutor
-from xla_torch.lowering import memory
+from xla_torch.fusing import memory
 from xla_torch.participants.buffers import BufferPool
-from xla_torch.tuning import POOL_KEEPS
 from xla_torch.types import type_from_text
 
 # ------------------------------------------------------------------------------------------- pieces

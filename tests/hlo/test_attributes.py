@@ -7,7 +7,7 @@ from xla_torch.errors import HloSyntaxError, InvalidArgument
 from xla_torch.hlo import attributes as a
 from xla_torch.hlo.attributes import ReplicaGroups, ResultAccuracy, WindowDimension
 from xla_torch.hlo.ir import Computation, Instruction
-from xla_torch.hlo.literal import Literal
+from xla_torch.hlo.literals.literal import Literal
 from xla_torch.hlo.parser import Parser
 from xla_torch.hlo.replica_groups import parse_replica_groups
 from xla_torch.hlo.scanner import Scanner, quote, unescape

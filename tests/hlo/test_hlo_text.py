@@ -14,7 +14,7 @@ from support.text_rows import PREFIX
 from xla_torch.errors import HloSyntaxError, InvalidArgument, UnknownOpcodeError, UnsupportedError, XlaError
 from xla_torch.hlo.equality import modules_equal
 from xla_torch.hlo.ir import Computation, Instruction, Module
-from xla_torch.hlo.literal import Literal
+from xla_torch.hlo.literals.literal import Literal
 from xla_torch.hlo.parser import parse_hlo
 from xla_torch.hlo.printer import PrintOptions, print_computation, print_instruction, print_module
 from xla_torch.hlo.verifier import verify

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 
 import xla_torch
 from xla_torch import Layout, Shape, Tile, pack, unpack
-from xla_torch.dtypes import torch_dtype
 from xla_torch.errors import InvalidArgument, UnsupportedError
+from xla_torch.storage.dtypes import torch_dtype
 from xla_torch.types import S32
 
 # --------------------------------------------------------------------------------------------- documented examples

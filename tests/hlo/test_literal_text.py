@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from support import oracle
 from support.counting import python_calls
 from xla_torch.errors import HloSyntaxError
-from xla_torch.hlo import literal_printing
-from xla_torch.hlo.decimal_text import usual_decimals
-from xla_torch.hlo.float_text import shortest_texts
-from xla_torch.hlo.literal import Literal
-from xla_torch.hlo.literal_printing import element_texts, format_literal
-from xla_torch.hlo.literal_text import integer_range, parse_literal
+from xla_torch.hlo.literals import printing as literal_printing
+from xla_torch.hlo.literals.decimal_text import usual_decimals
+from xla_torch.hlo.literals.float_text import shortest_texts
+from xla_torch.hlo.literals.literal import Literal
+from xla_torch.hlo.literals.printing import element_texts, format_literal
+from xla_torch.hlo.literals.text import integer_range, parse_literal
 from xla_torch.hlo.scanner import Scanner
 from xla_torch.shape import Shape, parse_shape
 from xla_torch.types import PrimitiveType

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import xla_torch
+from xla_torch.core.printable import printable, without_controls
 from xla_torch.errors import InvalidArgument, UnsupportedError, XlaError
-from xla_torch.printable import printable, without_controls
 
 ESCAPES = "\x1b[31m\x07\x9b\u202e\u2066\x00\x7f\r"
 OBEYED = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from xla_torch import front
 from xla_torch.hlo import regions
 from xla_torch.hlo.attributes import RegionCodec, RegionsCodec
 from xla_torch.hlo.ir import Computation, Instruction
 from xla_torch.hlo.printer import print_instruction
 from xla_torch.hlo.regions import Region, Role
 from xla_torch.hlo.schema import OPS
+from xla_torch.opcodes import front
 
 COMPUTATIONS = """HloModule m
 add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }

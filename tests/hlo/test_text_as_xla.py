@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-import xla_torch.front  # noqa: F401  (the schemas)
+import xla_torch.opcodes.front  # noqa: F401  (the schemas)
 from support import oracle
 from support.text_rows import excused, rows
 from xla_torch.errors import XlaError

@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from support import oracle
-from xla_torch import dtypes, types
-from xla_torch.dtypes import storage_dtype, torch_dtype
+from xla_torch import types
 from xla_torch.hlo.numbers import range_of
+from xla_torch.storage import dtypes
+from xla_torch.storage.dtypes import storage_dtype, torch_dtype
 from xla_torch.types import PrimitiveType
 
 ARRAY_TYPES = [t for t in PrimitiveType if t.is_array]

@@ -12,7 +12,7 @@ import torch
 
 from support import oracle
 from xla_torch import XlaComputation, from_stablehlo, grad, load, parse_hlo, value_and_grad
-from xla_torch.hlo.literal import Literal
+from xla_torch.hlo.literals.literal import Literal
 from xla_torch.hlo.memory import mapped, owned, unmapped
 
 ROWS = 1 << 11

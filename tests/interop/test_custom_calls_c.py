@@ -14,11 +14,11 @@ import torch
 
 import xla_torch
 from xla_torch import XlaBuilder, ops, register_custom_call
-from xla_torch.custom_calls import unregister_custom_call
-from xla_torch.dtypes import torch_dtype
+from xla_torch.doors.custom_calls import unregister_custom_call
 from xla_torch.errors import DeviceError, DifferentiationError, InvalidArgument, UnsupportedError
 from xla_torch.hlo.custom_calls import CustomCall
 from xla_torch.shape import Shape
+from xla_torch.storage.dtypes import torch_dtype
 
 COMPILER = shutil.which("gcc") or shutil.which("cc")
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")

@@ -18,17 +18,17 @@ from jax._src import core, effects
 from jax._src.interpreters import mlir
 from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
-from xla_torch.computation import XlaComputation
+from xla_torch.doors.exported_function import from_exported
+from xla_torch.doors.loading import load
+from xla_torch.doors.tree_function import JaxFunction
 from xla_torch.errors import InvalidArgument, XlaError
-from xla_torch.exported_function import from_exported
 from xla_torch.hlo.ir import Module
 from xla_torch.interop import exported as reading
 from xla_torch.interop.exported import Aval, is_exported, read_exported
 from xla_torch.interop.exported_main import module_of
-from xla_torch.loading import load
+from xla_torch.running.computation import XlaComputation
 from xla_torch.stablehlo.convert import to_module
-from xla_torch.tree_function import JaxFunction
-from xla_torch.trees import Structure
+from xla_torch.trees.structure import Structure
 from xla_torch.types import F32, S32, PrimitiveType
 
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import xla_torch
-from xla_torch.exported_function import from_exported
-from xla_torch.tree_function import JaxFunction
+from xla_torch.doors.exported_function import from_exported
+from xla_torch.doors.tree_function import JaxFunction
 
 jax = pytest.importorskip("jax")
 jnp, lax, export = jax.numpy, jax.lax, pytest.importorskip("jax.export")

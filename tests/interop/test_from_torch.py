@@ -20,9 +20,9 @@ from torch.utils import _pytree as pytree
 
 import xla_torch
 from support.oracle import needs_xla, run_xla
-from xla_torch import torch_private
 from xla_torch.errors import DifferentiationError, InvalidArgument, LostDerivatives, UnsupportedError
 from xla_torch.nn import XlaModule
+from xla_torch.storage import torch_private
 
 
 class Block(nn.Module):

@@ -17,11 +17,11 @@ from support.jax_oracle import check_gradients, evaluated, program
 from support.oracle import run_xla
 from support.scaled_agreement import assert_close
 from xla_torch import ops
-from xla_torch.dtypes import torch_dtype
 from xla_torch.functions.lapack import _laid_out
 from xla_torch.hlo.custom_calls import ROUTINES, routine_name
+from xla_torch.kernels import lapack, schur
 from xla_torch.lowering import custom_calls
-from xla_torch.lowering.kernels import lapack, schur
+from xla_torch.storage.dtypes import torch_dtype
 
 jax: Any = pytest.importorskip("jax")
 jnp: Any = pytest.importorskip("jax.numpy")

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from xla_torch import XlaComputation, from_stablehlo, load, loading, parse_hlo
+from xla_torch import XlaComputation, from_stablehlo, load, parse_hlo
+from xla_torch.doors import loading
 from xla_torch.errors import HloSyntaxError, XlaError
 from xla_torch.hlo.cut_text import CutText, cut_text
-from xla_torch.hlo.literal import Literal
-from xla_torch.hlo.literal_printing import format_literal
-from xla_torch.hlo.literal_text import LARGE_LITERALS
-from xla_torch.hlo.number_lists import Brackets
+from xla_torch.hlo.literals.literal import Literal
+from xla_torch.hlo.literals.number_lists import Brackets
+from xla_torch.hlo.literals.printing import format_literal
+from xla_torch.hlo.literals.text import LARGE_LITERALS
 
 MEGABYTE = 1 << 20
 

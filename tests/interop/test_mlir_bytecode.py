@@ -24,7 +24,9 @@ from support.mlir_equal import difference
 from support.stablehlo_oracle import new_context, parse
 from support.stored_programs import FOLDERS, SHARED, name_of
 from xla_torch.errors import HloSyntaxError, XlaError
-from xla_torch.mlir import bytecode, ir, text
+from xla_torch.mlir import ir
+from xla_torch.mlir.bytecode import parser as bytecode
+from xla_torch.mlir.text import parser as text
 
 CASES = sorted((SHARED / "conformance" / "cases").glob("*/*/module.mlir"))
 VERSIONS = ("0.9.0", "0.12.0", "0.15.0", "0.20.0", "1.0.0", "1.4.0", "1.8.0", "1.10.0", "1.14.0", stablehlo.get_current_version())

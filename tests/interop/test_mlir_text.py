@@ -14,8 +14,8 @@ from support.stablehlo_oracle import jaxlib, new_context, stablehlo  # pyright: 
 from support.stablehlo_oracle import parse as parse_by_jaxlib
 from xla_torch.errors import HloSyntaxError
 from xla_torch.mlir import ir
-from xla_torch.mlir.bytecode import parse as parse_bytecode
-from xla_torch.mlir.text import parse
+from xla_torch.mlir.bytecode.parser import parse as parse_bytecode
+from xla_torch.mlir.text.parser import parse
 
 SHARED = Path(__file__).parents[3] / "shared"
 PROGRAMS = sorted(SHARED.glob("programs/*/*.mlir")) + sorted(SHARED.glob("conformance/cases/*/*/*.mlir"))

@@ -11,8 +11,9 @@ import pytest
 import xla_torch
 from support.newer_artifacts import newer
 from xla_torch.errors import UnsupportedError
-from xla_torch.mlir import bytecode, vhlo_table
-from xla_torch.mlir.bytecode_property_table import LAYOUTS
+from xla_torch.mlir import vhlo_table
+from xla_torch.mlir.bytecode import parser as bytecode
+from xla_torch.mlir.bytecode.property_table import LAYOUTS
 
 _jax = pytest.importorskip("jaxlib._jax")
 

@@ -12,10 +12,11 @@ import pytest
 from support import hlo_protos, oracle
 from support.mutations import cases
 from support.stored_programs import DATA, SHARED
-from xla_torch import front, load, parse_hlo
+from xla_torch import load, parse_hlo
+from xla_torch.doors.loading import from_hlo_proto
 from xla_torch.errors import HloSyntaxError, InvalidArgument, UnknownOpcodeError, UnsupportedError, XlaError
-from xla_torch.hlo.literal import Literal
-from xla_torch.loading import from_hlo_proto
+from xla_torch.hlo.literals.literal import Literal
+from xla_torch.opcodes import front
 from xla_torch.proto import wire
 from xla_torch.proto.containers import read_proto
 from xla_torch.proto.schema import message_class

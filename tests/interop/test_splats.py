@@ -9,7 +9,7 @@ import pytest
 
 import xla_torch
 from support.written import WRITTEN, Door
-from xla_torch.hlo import literal_printing
+from xla_torch.hlo.literals import printing as literal_printing
 from xla_torch.stablehlo import movement
 
 # MLIR's type, an element in MLIR's text, and the same as NumPy has it

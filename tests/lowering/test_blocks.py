@@ -14,9 +14,9 @@ import xla_torch
 from support.loops_in_place import UPDATES, drawn_order, loop_in_order
 from support.low_thresholds import lower_thresholds
 from support.oracle import run_xla
-from xla_torch import tuning
-from xla_torch.lowering import blocking
-from xla_torch.lowering.kernels.pieces import NativePiece
+from xla_torch.core import tuning
+from xla_torch.fusing import blocking
+from xla_torch.kernels.pieces import NativePiece
 from xla_torch.lowering.numerics import numpy_dtype
 from xla_torch.native.compiled import is_available
 from xla_torch.types import F32

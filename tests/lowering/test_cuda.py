@@ -22,12 +22,12 @@ from support.agreement import ALIKE, dtype_of, element_type, special_values
 from support.cuda_rows import ROWS, Row
 from support.fake_device import CUDA, DeviceFault, fake_cuda, run_on_fake_cuda
 from support.stored_programs import DATA, SHARED
-from xla_torch import torch_private
 from xla_torch.errors import DifferentiationError
 from xla_torch.hlo.schema import OPS
 from xla_torch.hlo.tree import from_arrays
-from xla_torch.lowering.kernels import contraction, convolution, linalg, sorting
+from xla_torch.kernels import contraction, convolution, linalg, sorting
 from xla_torch.running.program import SplitPlan
+from xla_torch.storage import torch_private
 
 ALONE = [row for row in ROWS if not row.feeds]
 

@@ -14,8 +14,9 @@ import xla_torch
 from support.loops_in_place import UPDATES, drawn_order, loop_in_order
 from support.oracle import run_xla
 from support.stored_programs import DATA, StoredProgram, assert_near
-from xla_torch import torch_private, tuning
-from xla_torch.lowering.kernels import fused_calls
+from xla_torch.core import tuning
+from xla_torch.kernels import fused_calls
+from xla_torch.storage import torch_private
 
 CPU = torch.device("cpu")
 

@@ -20,10 +20,10 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 import xla_torch
-from xla_torch import forks, tuning
+from xla_torch.core import forks, tuning
 from xla_torch.distributed import connections
 from xla_torch.errors import ExecutionError
-from xla_torch.lowering.kernels.native import Awaited
+from xla_torch.kernels.native import Awaited
 from xla_torch.native import compiled
 from xla_torch.native.compiled import OPTIONS, MachineCode, compiler, is_available
 from xla_torch.participants import feeds
@@ -208,7 +208,7 @@ def test_locks_are_those_that_a_fork_makes_anew() -> None:
         name = path.relative_to(ROOT).as_posix()
         text = path.read_text(encoding="utf-8")
         wrong = {word for word in PYTHON_S if word in text}
-        if wrong and not name.startswith(SESSIONS) and name != "xla_torch/forks.py":
+        if wrong and not name.startswith(SESSIONS) and name != "xla_torch/core/forks.py":
             found.append((name, wrong))
     assert found == []
 
@@ -428,7 +428,7 @@ def test_the_environment_says_something_or_the_default_holds(name: str, value: s
 def fresh_tuning() -> object:
     """The module as a new process has it."""
     names: dict[str, object] = {"__name__": "fresh"}
-    exec(compile((ROOT / "xla_torch/tuning.py").read_text(), "tuning.py", "exec"), names)
+    exec(compile((ROOT / "xla_torch/core/tuning.py").read_text(), "tuning.py", "exec"), names)
     return type("fresh", (), names)
 
 
@@ -436,4 +436,4 @@ def test_all_of_the_environment_is_read_in_one_place() -> None:
     """But for whether torchrun is there."""
     found = {p.relative_to(ROOT).as_posix() for p in (ROOT / "xla_torch").rglob("*.py")
              if any(word in p.read_text(encoding="utf-8") for word in ("environ.get", "environ[", "getenv"))}
-    assert found == {"xla_torch/tuning.py"}
+    assert found == {"xla_torch/core/tuning.py"}

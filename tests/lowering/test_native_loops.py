@@ -19,9 +19,9 @@ import torch
 
 import xla_torch
 from support.regions import HORNER_OF_TWO, reduce_hlo
-from xla_torch import tuning
+from xla_torch.core import tuning
 from xla_torch.hlo.rules import TABLES
-from xla_torch.lowering.kernels.native import NativeLoop
+from xla_torch.kernels.native import NativeLoop
 from xla_torch.native.compiled import OPTIONS, MachineCode, compiler, is_available, machine_code
 from xla_torch.native.loops import Machine, loop_source
 from xla_torch.transform.canonical import canonicalize
@@ -615,7 +615,7 @@ def test_code_that_does_not_compile_is_told_and_left(tmp_path: Path, monkeypatch
         return MachineCode(text, (sys.executable, "-c", "raise SystemExit('no compiler today')"), tmp_path)
 
     monkeypatch.setattr("xla_torch.lowering.control.is_available", lambda: True)
-    monkeypatch.setattr("xla_torch.lowering.kernels.native.machine_code", broken)
+    monkeypatch.setattr("xla_torch.kernels.native.machine_code", broken)
     computation = xla_torch.parse_hlo(loop_of_rows(["f32[3,4] add(m, m)"], OPERANDS, SUM))
     with native_after(0.0, tmp_path), pytest.warns(RuntimeWarning, match="no compiler today"):
         first = computation.run_numpy(*operands())

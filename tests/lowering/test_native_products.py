@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import xla_torch
-from xla_torch import torch_private, tuning
-from xla_torch.lowering.kernels.native import NativeLoop
+from xla_torch.core import tuning
+from xla_torch.kernels.native import NativeLoop
 from xla_torch.native.compiled import is_available
+from xla_torch.storage import torch_private
 
 pytestmark = pytest.mark.skipif(not (is_available() and torch_private.blas()),
                                 reason="there is no C compiler, or torch shows no BLAS")

@@ -20,9 +20,9 @@ from support.agreement import (
     element_type,
     special_values,
 )
-from xla_torch.dtypes import storage_dtype, torch_dtype
 from xla_torch.errors import InvalidArgument
 from xla_torch.lowering import numerics
+from xla_torch.storage.dtypes import storage_dtype, torch_dtype
 from xla_torch.types import TUPLE, U16, U32, U64
 
 EVERY = (*ALL, "f8e8m0fnu", "s1", "u1")

@@ -16,11 +16,11 @@ import pytest
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from xla_torch import tuning
-from xla_torch.lowering.kernels import elementwise
-from xla_torch.lowering.kernels.pieces import NativePiece
-from xla_torch.lowering.kernels.pieces import piece as run_piece
-from xla_torch.lowering.pieces import gather_pieces
+from xla_torch.core import tuning
+from xla_torch.fusing.pieces import gather_pieces
+from xla_torch.kernels import elementwise
+from xla_torch.kernels.pieces import NativePiece
+from xla_torch.kernels.pieces import piece as run_piece
 from xla_torch.native.compiled import OPTIONS, MachineCode, is_available
 
 needs_compiler = pytest.mark.skipif(not is_available(), reason="there is no C compiler")
@@ -213,7 +213,7 @@ def test_a_piece_that_does_not_compile_is_told_and_left(tmp_path: Path, monkeypa
     def broken(text: str, options: tuple[str, ...]) -> MachineCode:
         return MachineCode(text, (sys.executable, "-c", "raise SystemExit('no compiler today')"), tmp_path)
 
-    monkeypatch.setattr("xla_torch.lowering.kernels.native.machine_code", broken)
+    monkeypatch.setattr("xla_torch.kernels.native.machine_code", broken)
     calls, _ = TABLE[0]
     inputs = inputs_of(torch.float32, 1000)
     module = block(calls, inputs)

@@ -7,7 +7,7 @@ import pytest
 
 import xla_torch
 from support.oracle import run_xla
-from xla_torch import tuning
+from xla_torch.core import tuning
 
 REGIONS = """most {
   a = f32[] parameter(0)

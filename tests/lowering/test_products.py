@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from xla_torch import Shape, XlaComputation, parse_hlo
-from xla_torch.dtypes import torch_dtype
-from xla_torch.torch_private import onednn_linear
+from xla_torch.storage.dtypes import torch_dtype
+from xla_torch.storage.torch_private import onednn_linear
 
 DOT = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
 BATCHED = "lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}"
@@ -89,7 +89,7 @@ def product(element_type: str, lhs: str, rhs: str) -> XlaComputation:
 @pytest.mark.parametrize(("element_type", "lhs", "rhs", "expected"), LIBRARIES, ids=[f"{t}-{a}x{b}" for t, a, b, _ in LIBRARIES])
 def test_large_products_are_made_by_the_faster_library(element_type: str, lhs: str, rhs: str, expected: bool,
                                                        monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xla_torch.lowering.products._prefers_onednn", lambda: True)
+    monkeypatch.setattr("xla_torch.fusing.products._prefers_onednn", lambda: True)
     program = product(element_type, lhs, rhs)
     assert ("onednn_matmul" in program.lowered().code) == expected
     generator = torch.Generator().manual_seed(0)
@@ -119,7 +119,7 @@ NARROW = [
 def test_narrow_products_are_made_in_float32_where_there_are_no_units(element_type: str, lhs: str, rhs: str, units: bool,
                                                                       expected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The number that XLA gives: sums in float32, rounded once."""
-    monkeypatch.setattr("xla_torch.lowering.products.has_units", lambda dtype: units)
+    monkeypatch.setattr("xla_torch.fusing.products.has_units", lambda dtype: units)
     program = product(element_type, lhs, rhs)
     assert ("float32_matmul" in program.lowered().code) == expected
     generator = torch.Generator().manual_seed(0)

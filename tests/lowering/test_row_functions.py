@@ -12,7 +12,8 @@ import pytest
 import torch
 from jax import lax
 
-from xla_torch import from_jax, tuning
+from xla_torch import from_jax
+from xla_torch.core import tuning
 
 NAMES = ("softmax", "log_softmax", "layer_norm")
 

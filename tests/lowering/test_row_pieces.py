@@ -11,9 +11,9 @@ import torch
 
 import xla_torch
 from support.oracle import run_xla
-from xla_torch import tuning
-from xla_torch.lowering.kernels.native import can_fuse
-from xla_torch.lowering.kernels.pieces import NativePiece
+from xla_torch.core import tuning
+from xla_torch.kernels.native import can_fuse
+from xla_torch.kernels.pieces import NativePiece
 from xla_torch.native.compiled import is_available
 
 needs_compiler = pytest.mark.skipif(not is_available(), reason="there is no C compiler")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import xla_torch
-from xla_torch import tuning
+from xla_torch.core import tuning
 
 SHIFTS = """s = u32[1] slice(table), slice={[0:1]}
   a = u32[] reshape(s)

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from support.mlir_texts import DATA, operations
 from xla_torch.errors import HloSyntaxError
 from xla_torch.mlir import ir
-from xla_torch.mlir.text import parse
+from xla_torch.mlir.text.parser import parse
 from xla_torch.types import F32, PRED, S8
 
 

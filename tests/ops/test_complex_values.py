@@ -20,7 +20,7 @@ from support.agreement import dtype_of, elementwise_hlo
 from support.oracle import needs_xla, run_xla
 from support.stablehlo_oracle import load_stablehlo
 from xla_torch import XlaComputation, ops
-from xla_torch.mlir.text import parse
+from xla_torch.mlir.text.parser import parse
 from xla_torch.stablehlo.convert import to_module
 
 Excused = Callable[..., Any]

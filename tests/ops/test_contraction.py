@@ -13,7 +13,7 @@ from support.oracle import needs_xla
 from support.scaled_agreement import assert_agrees, assert_close, one, random_array, run_one
 from xla_torch import F32, S32, ops
 from xla_torch.errors import InvalidArgument
-from xla_torch.lowering.kernels.contraction import integer_matmul
+from xla_torch.kernels.contraction import integer_matmul
 
 
 def dot(result: str, contracting: str, batch: str = "") -> str:

@@ -29,9 +29,9 @@ from support.agreement import (
 from support.oracle import needs_xla, run_xla
 from xla_torch import ops
 from xla_torch.builder import XlaBuilder
-from xla_torch.dtypes import torch_dtype
 from xla_torch.errors import InvalidArgument, UnsupportedError
 from xla_torch.shape import Shape
+from xla_torch.storage.dtypes import torch_dtype
 from xla_torch.types import BF16, C64, C128, F16, F32, PRED, S32, TUPLE, U4, U8
 
 NAN, INF = math.nan, math.inf

@@ -14,12 +14,12 @@ import xla_torch
 from support.agreement import FLOATS, INTS, dtype_of
 from support.oracle import needs_xla
 from support.same_bits import assert_same, filled, plain, program
-from xla_torch import tuning
 from xla_torch.builder import XlaBuilder
+from xla_torch.core import tuning
 from xla_torch.errors import InvalidArgument
-from xla_torch.hlo_builder import Builder, XlaOp
-from xla_torch.lowering.kernels import indexing as kernels
-from xla_torch.lowering.kernels import rows as row_kernels
+from xla_torch.functions.hlo_builder import Builder, XlaOp
+from xla_torch.kernels import indexing as kernels
+from xla_torch.kernels import rows as row_kernels
 from xla_torch.native.compiled import is_available
 from xla_torch.opcodes.reducer_kinds import ReducerKind
 from xla_torch.shape import Shape

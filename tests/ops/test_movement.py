@@ -14,7 +14,7 @@ from support.oracle import needs_xla, run_xla
 from support.same_bits import assert_same, filled, program
 from xla_torch.builder import XlaBuilder
 from xla_torch.errors import InvalidArgument
-from xla_torch.hlo_builder import XlaOp
+from xla_torch.functions.hlo_builder import XlaOp
 from xla_torch.shape import Shape
 from xla_torch.types import BF16, F32, PRED, S32, U8
 

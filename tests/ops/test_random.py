@@ -11,9 +11,10 @@ import torch
 import xla_torch
 from support.oracle import needs_xla
 from support.scaled_agreement import assert_agrees, run_one
-from xla_torch import F32, S32, U32, Shape, ops, random, tuning
+from xla_torch import F32, S32, U32, Shape, ops, random
+from xla_torch.core import tuning
 from xla_torch.errors import InvalidArgument
-from xla_torch.lowering.kernels import random as kernels
+from xla_torch.kernels import random as kernels
 
 LAST = 2**64 - 1
 

@@ -24,7 +24,8 @@ from support.reductions import (
     values,
     without,
 )
-from xla_torch import Shape, XlaBuilder, ops, tuning
+from xla_torch import Shape, XlaBuilder, ops
+from xla_torch.core import tuning
 from xla_torch.errors import InvalidArgument
 from xla_torch.types import F32, PRED, S32, PrimitiveType
 

@@ -64,7 +64,7 @@ def test_the_rows_of_the_exchanges_benchmark():
 
 def test_the_rows_of_the_benchmark_of_constants(monkeypatch: pytest.MonkeyPatch):
     from benchmarks import constants
-    from xla_torch import tuning
+    from xla_torch.core import tuning
 
     assert all(hasattr(tuning, name) for name in constants.CASES)
     monkeypatch.setattr(tuning, "SHORT_WINDOW", tuning.SHORT_WINDOW)

@@ -94,10 +94,10 @@ def test_the_contracts_hold() -> None:
 
 
 WITHOUT_TORCH = {
-    "the front": "import xla_torch.front",
+    "the front": "import xla_torch.opcodes.front",
     "the package": "import xla_torch",
     "reading, checking and printing": (
-        "from xla_torch import front\n"
+        "from xla_torch.opcodes import front\n"
         "text = 'HloModule m\\nENTRY e { p = f32[2]{0} parameter(0) ROOT r = f32[2]{0} negate(p) }'\n"
         "module = front.parse_module(text)\n"
         "front.verify(module)\n"

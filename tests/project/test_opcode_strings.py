@@ -10,7 +10,7 @@ import ast
 from collections import Counter
 from pathlib import Path
 
-from xla_torch import front
+from xla_torch.opcodes import front
 
 ROOT = Path(__file__).parents[2]
 
@@ -23,19 +23,19 @@ RULES = ("xla_torch/lowering/bodies/", "grad_rules/", "xla_torch/batching/rules.
 ELSEWHERE: dict[str, dict[str, str]] = {
     "xla_torch/hlo/attributes.py": {"pad": "a field of a window in HLO text"},
     "xla_torch/autodiff/options.py": {"sqrt": "how many iterations a segment has"},
-    "xla_torch/custom_calls.py": {"call": "a keyword that a registered function may ask for"},
+    "xla_torch/doors/custom_calls.py": {"call": "a keyword that a registered function may ask for"},
     "xla_torch/demo/__init__.py": {"parameter": "what arrays are called in the model's file"},
     "xla_torch/demo/gpt.py": {"parameter": "what arrays are called in the model's file"},
     "xla_torch/functions/internal.py": {"domain": "an attribute of domain"},
     "xla_torch/functions/movement.py": {"slice": "the attribute of slice"},
     "xla_torch/functions/window.py": {"select": "an attribute of select-and-scatter", "scatter": "the other one"},
-    "xla_torch/lowering/kernels/lapack.py": {"transpose": "a configuration entry of LAPACK's routines"},
-    "xla_torch/mlir/bytecode_dialects.py": {"dot": "an attribute of StableHLO", "gather": "as above", "scatter": "as above",
+    "xla_torch/kernels/lapack.py": {"transpose": "a configuration entry of LAPACK's routines"},
+    "xla_torch/mlir/bytecode/dialects.py": {"dot": "an attribute of StableHLO", "gather": "as above", "scatter": "as above",
                                             "transpose": "an enumeration of StableHLO"},
-    "xla_torch/mlir/bytecode_vhlo.py": {"transpose": "an enumeration of StableHLO"},
-    "xla_torch/mlir/pretty.py": {"pad": "a field of a window in MLIR's text", "reverse": "another one"},
-    "xla_torch/mlir/text_types.py": {"complex": "the word of a type", "tuple": "another one"},
-    "xla_torch/mlir/text_vhlo.py": {"complex": "the word of a type", "tuple": "another one"},
+    "xla_torch/mlir/bytecode/vhlo.py": {"transpose": "an enumeration of StableHLO"},
+    "xla_torch/mlir/text/pretty.py": {"pad": "a field of a window in MLIR's text", "reverse": "another one"},
+    "xla_torch/mlir/text/types.py": {"complex": "the word of a type", "tuple": "another one"},
+    "xla_torch/mlir/text/vhlo.py": {"complex": "the word of a type", "tuple": "another one"},
     "xla_torch/stablehlo/dynamic.py": {"slice": "the attribute of slice"},
     "xla_torch/stablehlo/folding.py": {"slice": "the attribute of slice"},
     "xla_torch/stablehlo/movement.py": {"slice": "the attribute of slice"},
@@ -45,11 +45,11 @@ ELSEWHERE: dict[str, dict[str, str]] = {
     "xla_torch/cli.py": {"convert": "a verb of the command line"},
     "xla_torch/proto/links.py": {"domain": "an attribute of domain", "select": "an attribute of select-and-scatter",
                                  "scatter": "the other one", "slice": "the attribute of slice"},
-    "xla_torch/tree_nodes.py": {"tuple": "a kind of Python container"},
-    "xla_torch/types.py": {"complex": "a kind of element types"},
-    "xla_torch/summary.py": {"call": "a keyword that a registered function may ask for"},
-    "xla_torch/transform/custom_targets/convolutions.py": {"add": "an op of cuDNN's graphs"},
-    "xla_torch/transform/custom_targets/solvers.py": {"transpose": "a configuration entry of LAPACK's routines"},
+    "xla_torch/trees/nodes.py": {"tuple": "a kind of Python container"},
+    "xla_torch/core/types.py": {"complex": "a kind of element types"},
+    "xla_torch/doors/summary.py": {"call": "a keyword that a registered function may ask for"},
+    "xla_torch/custom_targets/convolutions.py": {"add": "an op of cuDNN's graphs"},
+    "xla_torch/custom_targets/solvers.py": {"transpose": "a configuration entry of LAPACK's routines"},
     "xla_torch/transform/expansions/matching.py": {"slice": "the attribute of slice"},
 }
 """Literals that equal an opcode and are none: file, literal, what it is."""

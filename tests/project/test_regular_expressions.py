@@ -195,7 +195,7 @@ def test_every_expression_is_linear() -> None:
 
 def test_what_is_searched_for_is_known_by_module() -> None:
     searched = {name for name, (_, asked) in compiled().items() if asked}
-    assert "xla_torch.mlir.pretty_shapes._word" not in searched
+    assert "xla_torch.mlir.text.pretty_shapes._word" not in searched
     assert searched
 
 

@@ -33,7 +33,7 @@ def test_what_is_lowered_is_lower_wherever_it_is_imported(monkeypatch: pytest.Mo
         assert low < getattr(importlib.import_module(f"xla_torch.{module}"), name), constant
         assert importing(constant) <= LOW.keys(), "a module that imports it by value keeps what it had"
     lower_thresholds(monkeypatch.setattr)
-    assert LOW["tuning.BLOCK"] == importlib.import_module("xla_torch.tuning").BLOCK
+    assert LOW["core.tuning.BLOCK"] == importlib.import_module("xla_torch.core.tuning").BLOCK
 
 
 def test_few_are_not_straddled() -> None:

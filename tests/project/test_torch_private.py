@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from xla_torch import torch_private
 from xla_torch.errors import MissingDependency
+from xla_torch.storage import torch_private
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted(p for folder in ("xla_torch", "grad_rules") for p in (ROOT / folder).rglob("*.py"))

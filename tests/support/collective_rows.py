@@ -18,7 +18,7 @@ import torch
 import xla_torch
 from support.gradient_checks import built, smooth_values, values
 from xla_torch import Shape, XlaComputation, XlaOp, ops
-from xla_torch.hlo_builder import Builder
+from xla_torch.functions.hlo_builder import Builder
 from xla_torch.types import F64, U32
 
 Arrays = tuple[Any, ...]

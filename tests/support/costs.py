@@ -15,9 +15,10 @@ import torch
 
 from support.counting import Counted
 from support.stored_programs import DATA, StoredProgram
-from xla_torch import load, parse_hlo, tuning, value_and_grad
-from xla_torch.computation import XlaComputation
+from xla_torch import load, parse_hlo, value_and_grad
+from xla_torch.core import tuning
 from xla_torch.errors import PerhapsLostDerivatives
+from xla_torch.running.computation import XlaComputation
 
 TABLE = DATA.parent / "costs.txt"
 STORED = sorted(folder.name for folder in DATA.iterdir() if folder.is_dir())

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import xla_torch
 from xla_torch import F16, F64, Layout, Shape, XlaBuilder, ops
 from xla_torch.hlo.attributes import ResultAccuracy
-from xla_torch.hlo.literal import Literal
+from xla_torch.hlo.literals.literal import Literal
 
 ACCURATE = ["Cbrt", "Cos", "Cosh", "Erf", "Exp", "Expm1", "Log", "Log1p", "Logistic", "Rsqrt", "Sin", "Sqrt", "Tan", "Tanh"]
 UNARY = [*ACCURATE, "Abs", "Ceil", "Clz", "Floor", "Imag", "IsFinite", "LogicalNot", "Neg", "Not", "OptimizationBarrier",

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from xla_torch import functions, opcodes
+from xla_torch.functions.hlo_builder import Builder
 from xla_torch.hlo.schema import OPS
-from xla_torch.hlo_builder import Builder
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class _Sources:
         """What a module calls the modules of `xla_torch.opcodes`, where each opcode stands under a name."""
         self._known: dict[tuple[Place, tuple[tuple[str, str], ...], bool], Emitted] = {}
         for path in sorted(folder.glob("*.py")):
-            if path.stem != "__init__":
+            if path.stem not in ("__init__", "hlo_builder"):  # what a builder adds by itself is no function's
                 self._read(path.stem, ast.parse(path.read_text(encoding="utf-8")))
 
     def _read(self, module: str, tree: ast.Module) -> None:

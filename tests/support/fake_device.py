@@ -22,8 +22,8 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._pytree import tree_leaves
 
 import xla_torch
-from xla_torch.dtypes import torch_dtype
 from xla_torch.lowering.programs import lower
+from xla_torch.storage.dtypes import torch_dtype
 
 CUDA = torch.device("cuda", 0)
 UNKNOWN = 4

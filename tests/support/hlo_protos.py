@@ -6,9 +6,9 @@ import re
 from typing import Any
 
 from support import oracle
-from xla_torch import front
 from xla_torch.hlo.ir import Module
 from xla_torch.hlo.printer import print_module
+from xla_torch.opcodes import front
 
 if oracle.HAS_XLA:
     from jaxlib import _hlo  # pyright: ignore[reportAttributeAccessIssue]

@@ -7,20 +7,26 @@ from collections.abc import Callable
 
 LOW: dict[str, float] = {
     # how programs run
-    "tuning.BLOCKED_FROM": 2, "tuning.BLOCK": 5, "tuning.LARGE": 1, "autodiff.residuals.LARGE": 1,
-    "tuning.ACCUMULATED_FROM": 1, "tuning.PRODUCT_BLOCKED_FROM": 2,
-    "tuning.UNROLLED_STEPS": 0, "tuning.CONSTANT_UP_TO": 2, "tuning.COMBINED_AT_ONCE": 4, "tuning.MANY_UPDATES": 2,
-    "tuning.SORTED_BY_NETWORK": 2, "tuning.RADIX_SORTED_FROM": 2, "tuning.COUNTERS_AT_ONCE": 3, "tuning.SHORT_WINDOW": 2,
-    "tuning.COPIED_AT_ONCE": 2, "tuning.REDUCED_AT_ONCE": 3, "tuning.POOLED_BYTES": 1, "tuning.LARGE_PAGES_FROM": 1,
-    "tuning.NARROW_PRODUCTS_FROM": 1, "tuning.FOLDED_BY_A_LOOP_FROM": 1, "tuning.TOP_OF_A_HEAP": 0,
-    "lowering.blocking._SPLIT_FROM": 2,
+    "core.tuning.BLOCKED_FROM": 2, "core.tuning.BLOCK": 5, "core.tuning.LARGE": 1, "autodiff.residuals.LARGE": 1,
+    "core.tuning.ACCUMULATED_FROM": 1, "core.tuning.PRODUCT_BLOCKED_FROM": 2,
+        "core.tuning.UNROLLED_STEPS": 0, "core.tuning.CONSTANT_UP_TO": 2, "core.tuning.COMBINED_AT_ONCE": 4,
+    "core.tuning.MANY_UPDATES": 2,
+        "core.tuning.SORTED_BY_NETWORK": 2, "core.tuning.RADIX_SORTED_FROM": 2, "core.tuning.COUNTERS_AT_ONCE": 3,
+    "core.tuning.SHORT_WINDOW": 2,
+        "core.tuning.COPIED_AT_ONCE": 2, "core.tuning.REDUCED_AT_ONCE": 3, "core.tuning.POOLED_BYTES": 1,
+    "core.tuning.LARGE_PAGES_FROM": 1,
+    "core.tuning.NARROW_PRODUCTS_FROM": 1, "core.tuning.FOLDED_BY_A_LOOP_FROM": 1, "core.tuning.TOP_OF_A_HEAP": 0,
+    "fusing.blocking._SPLIT_FROM": 2,
     # what is searched for
-    "tuning.COMPARED_CONSTANTS": 2, "tuning.CONSTANT_OPERANDS": 1, "tuning.BOUNDED_ROWS_BYTES": 0, "tuning.SEGMENT": 2,
+        "core.tuning.COMPARED_CONSTANTS": 2, "core.tuning.CONSTANT_OPERANDS": 1, "core.tuning.BOUNDED_ROWS_BYTES": 0,
+    "core.tuning.SEGMENT": 2,
     # texts and files
-    "hlo.literal_printing.LARGE": 2, "hlo.literal_printing._LONG_ROW": 2, "hlo.literal_printing._PIECE": 3,
-    "hlo.literal_text._SHORT": 0, "hlo.literal_text._BACKWARDS": 7, "hlo.number_lists._PIECE": 40, "hlo.number_lists._WHOLE": 4,
-    "hlo.number_lists.CAREFUL": 8, "hlo.literal_text.CAREFUL": 8, "mlir.text_elements.CAREFUL": 8, "hlo.number_text._MANY": 1,
-    "hlo.literal._PIECE": 3, "hlo.hex_text._PIECE": 6, "hlo.printer._SMALL": 1,
+    "hlo.literals.printing.LARGE": 2, "hlo.literals.printing._LONG_ROW": 2, "hlo.literals.printing._PIECE": 3,
+        "hlo.literals.text._SHORT": 0, "hlo.literals.text._BACKWARDS": 7, "hlo.literals.number_lists._PIECE": 40,
+    "hlo.literals.number_lists._WHOLE": 4,
+        "hlo.literals.number_lists.CAREFUL": 8, "hlo.literals.text.CAREFUL": 8, "mlir.text.elements.CAREFUL": 8,
+    "hlo.literals.number_text._MANY": 1,
+    "hlo.literals.literal._PIECE": 3, "hlo.hex_text._PIECE": 6, "hlo.printer._SMALL": 1,
     "proto.wire.LARGE": 1, "proto.literals.LARGE": 1, "proto.wire._CHUNK": 16,
     "stablehlo.movement.SPLATS": 2,
 }

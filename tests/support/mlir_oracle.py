@@ -9,8 +9,8 @@ import numpy as np
 from jaxlib.mlir import ir as bindings
 
 from support.stablehlo_oracle import load_stablehlo, new_context, parse
-from xla_torch.front import parse_module
 from xla_torch.mlir import ir
+from xla_torch.opcodes.front import parse_module
 from xla_torch.types import C64, C128, PrimitiveType, type_from_text
 
 _CONV = re.compile(r"#(\w+)\.conv<\[(.*?)\]x\[(.*?)\]->\[(.*?)\]>")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from xla_torch.mlir.bytecode_writing import varint
+from xla_torch.mlir.bytecode.writing import varint
 
 _PROPERTIES = 8
 """The number of the section of properties."""

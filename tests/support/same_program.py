@@ -13,7 +13,7 @@ import numpy as np
 from xla_torch.hlo.attributes import ReplicaGroups
 from xla_torch.hlo.inference import has_effect
 from xla_torch.hlo.ir import Computation, Instruction, Module
-from xla_torch.hlo.literal import Literal
+from xla_torch.hlo.literals.literal import Literal
 from xla_torch.hlo.schema import OPS, Trait
 from xla_torch.opcodes import comparison, convert, elementwise, movement
 from xla_torch.shape import Shape

@@ -19,7 +19,7 @@ from jaxlib.mlir._mlir_libs import _jax_mlir_ext as registration  # pyright: ign
 from jaxlib.mlir.dialects import chlo, mhlo, sdy, stablehlo
 
 from xla_torch.errors import HloSyntaxError
-from xla_torch.front import Module, parse_module, verify
+from xla_torch.opcodes.front import Module, parse_module, verify
 
 # ------------------------------------------------------------------------------------------------------ modules of bindings
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from xla_torch import PrimitiveType, XlaOp, ops
-from xla_torch.hlo_builder import Builder, Liftable, Region
+from xla_torch.functions.hlo_builder import Builder, Liftable, Region
 
 STUB = Path("xla_torch/ops/__init__.pyi")
 
@@ -52,8 +52,9 @@ class Written:
 
     def __init__(self) -> None:
         self.imports: set[tuple[str, str]] = {
-            ("xla_torch.types", "PrimitiveType"), ("xla_torch.hlo_builder", "Builder"), ("xla_torch.hlo_builder", "XlaOp"),
-            ("xla_torch.computation", "XlaComputation"), ("xla_torch.hlo.ir", "Computation")}
+            ("xla_torch.core.types", "PrimitiveType"), ("xla_torch.functions.hlo_builder", "Builder"),
+            ("xla_torch.functions.hlo_builder", "XlaOp"),
+            ("xla_torch.running.computation", "XlaComputation"), ("xla_torch.hlo.ir", "Computation")}
 
     def text(self, annotation: Any, value: str) -> str:
         """The annotation, with `value` for each XlaOp."""

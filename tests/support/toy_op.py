@@ -19,11 +19,11 @@ import torch
 import xla_torch
 from grad_rules import vjp
 from xla_torch.functions._documented import documented
+from xla_torch.functions.hlo_builder import XlaOp, region_of
 from xla_torch.hlo.attributes import Region
 from xla_torch.hlo.ir import Computation, Instruction
 from xla_torch.hlo.rules import TABLES
 from xla_torch.hlo.schema import Control, Trait, op
-from xla_torch.hlo_builder import XlaOp, region_of
 from xla_torch.lowering.table import body
 from xla_torch.lowering.values import Value, evaluator
 from xla_torch.opcodes.shapes import FLOATING, unary

@@ -10,11 +10,11 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
+from ..core.types import PrimitiveType
 from ..hlo.inference import origin
 from ..hlo.ir import Computation, Instruction
 from ..hlo.structure import CONSTANT, PARAMETER
 from ..opcodes import comparison, elementwise
-from ..types import PrimitiveType
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ..core.shape import Shape
 from ..hlo.attributes import WindowDimension
 from ..hlo.ir import Instruction
 from ..hlo.rules import RuleTable
 from ..opcodes import collective, contraction, convolution, indexing, linalg, reduction, sorting, window
-from ..shape import Shape
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 
+from ..core.sizes import integer
 from ..hlo.rules import RuleTable
 from ..opcodes import convert, elementwise
-from ..sizes import integer
 
 INTEGERS: RuleTable[Callable[..., int]] = RuleTable("known integer")
 INTEGERS.add_all({

@@ -12,14 +12,14 @@ import operator
 import re
 from collections.abc import Callable, Mapping
 
+from ..core.sizes import integer
+from ..core.types import PrimitiveType
 from ..hlo.inference import forwarded
 from ..hlo.ir import Computation, Instruction, kept_with_arguments
-from ..hlo.literal import SizeLiteral
+from ..hlo.literals.literal import SizeLiteral
 from ..hlo.regions import callee, is_call, is_loop, loop_of
 from ..hlo.structure import CONSTANT
 from ..opcodes import comparison, elementwise
-from ..sizes import integer
-from ..types import PrimitiveType
 from .integer_rules import INTEGERS
 
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from .. import tuning
-from ..budget import running
-from ..errors import LimitError
+from ..core import tuning
+from ..core.budget import running
+from ..core.errors import LimitError
 from ..hlo.ir import Computation, Instruction, reachable
 from ..hlo.regions import Role, callee, is_call, is_start, regions
 

@@ -7,9 +7,9 @@ what single ops need for themselves while they run (indices of a sort, columns o
 
 from __future__ import annotations
 
+from ..core.shape import Shape
 from ..hlo.ir import Computation, Instruction, kept_with_computation, reachable
 from ..hlo.regions import Role, is_loop, regions
-from ..shape import Shape
 
 
 def peak_bytes(computation: Computation) -> int:

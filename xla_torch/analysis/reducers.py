@@ -5,12 +5,12 @@ Pure functions of the IR. They answer None for what they do not know; the caller
 
 from __future__ import annotations
 
+from ..core.types import PrimitiveType
 from ..hlo.inference import origin
 from ..hlo.ir import Computation, Instruction
 from ..hlo.regions import callee, is_call
 from ..opcodes import convert
 from ..opcodes.reducer_kinds import BY_OPCODE, ReducerKind
-from ..types import PrimitiveType
 
 
 def reducer_kind(computation: Computation) -> ReducerKind | None:

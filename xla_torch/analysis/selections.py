@@ -14,10 +14,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from ..core.types import PrimitiveType
 from ..hlo.inference import forwarded
 from ..hlo.ir import Computation, Instruction, kept_with_computation, live_instructions
 from ..hlo.regions import callee, is_call
-from ..types import PrimitiveType
 from .selection_rules import PROBES
 
 

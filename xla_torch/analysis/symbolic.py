@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 
+from ..core.types import PrimitiveType
 from ..hlo.inference import forwarded
 from ..hlo.ir import Computation, Instruction, live_instructions
 from ..hlo.regions import branches_of, callee, is_branching, is_call
 from ..hlo.rules import RuleTable
 from ..hlo.schema import Trait
 from ..hlo.structure import CONSTANT
-from ..types import PrimitiveType
 from .algebra import Algebra, Form
 
 Value = Any

@@ -6,11 +6,11 @@ from __future__ import annotations
 import math
 
 from .. import functions as ops
-from ..errors import UnsupportedError
+from ..core.errors import UnsupportedError
+from ..core.shape import Shape
+from ..core.types import PRED
 from ..functions.contraction import DotDimensionNumbers
-from ..hlo_builder import XlaOp
-from ..shape import Shape
-from ..types import PRED
+from ..functions.hlo_builder import XlaOp
 from .refused import RANDOM
 from .table import rule
 from .values import cast, full, iota, least, reduced, spread, summed, wide

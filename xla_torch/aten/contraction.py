@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from .. import functions as ops
+from ..core.shape import Shape
 from ..functions.contraction import DotDimensionNumbers
-from ..hlo_builder import XlaOp
-from ..shape import Shape
+from ..functions.hlo_builder import XlaOp
 from .table import rule
 from .values import Number, aligned, full
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .. import functions as ops
+from ..core.shape import Shape
 from ..functions.convolution_ways_back import convolve, image_cotangent, kernel_cotangent
+from ..functions.hlo_builder import XlaOp
 from ..hlo.attributes import ConvolutionDimensionNumbers, WindowDimension
-from ..hlo_builder import XlaOp
-from ..shape import Shape
 from .table import rule
 from .values import cast, spatial, summed, wide
 

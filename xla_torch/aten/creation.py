@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from .. import functions as ops
-from ..hlo_builder import Builder, XlaOp
-from ..shape import Shape
-from ..types import F64, S64
+from ..core.shape import Shape
+from ..core.types import F64, S64
+from ..functions.hlo_builder import Builder, XlaOp
 from .table import rule
 from .values import Number, cast, full, number_for
 

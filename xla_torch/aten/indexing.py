@@ -7,12 +7,12 @@ import math
 from collections.abc import Sequence
 
 from .. import functions as ops
-from ..errors import UnsupportedError
+from ..core.errors import UnsupportedError
+from ..core.shape import Shape
+from ..core.types import PRED, S64, U8
+from ..functions.hlo_builder import XlaOp
 from ..functions.indexing import GatherDimensionNumbers, ScatterDimensionNumbers
 from ..hlo.ir import Computation
-from ..hlo_builder import XlaOp
-from ..shape import Shape
-from ..types import PRED, S64, U8
 from .table import rule
 from .values import (
     Number,

@@ -7,8 +7,8 @@ import math
 from collections.abc import Callable
 
 from .. import functions as ops
-from ..hlo_builder import XlaOp
-from ..types import F64
+from ..core.types import F64
+from ..functions.hlo_builder import XlaOp
 from .values import cast, full, wide
 
 

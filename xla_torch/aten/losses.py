@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .. import functions as ops
-from ..hlo_builder import XlaOp
-from ..shape import Shape
-from ..types import S64
+from ..core.shape import Shape
+from ..core.types import S64
+from ..functions.hlo_builder import XlaOp
 from .indexing import taken_along
 from .table import rule
 from .values import cast, full, greatest, iota, reduced, summed, wide

@@ -10,10 +10,10 @@ import math
 from collections.abc import Callable
 
 from .. import functions as ops
-from ..errors import UnsupportedError
-from ..hlo_builder import XlaOp
-from ..shape import Shape
-from ..types import PRED, PrimitiveType
+from ..core.errors import UnsupportedError
+from ..core.shape import Shape
+from ..core.types import PRED, PrimitiveType
+from ..functions.hlo_builder import XlaOp
 from .inverses import INVERSES
 from .table import rule
 from .values import Number, Value, aligned, cast, full, magnitude, promoted, wide

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from .. import functions as ops
+from ..core.shape import Shape
+from ..core.types import S64, PrimitiveType
+from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.ir import Computation
-from ..hlo_builder import Builder, XlaOp
-from ..shape import Shape
-from ..types import S64, PrimitiveType
 from .indexing import scattered
 from .table import rule
 from .values import cast, full, iota, least, reducer, spatial, summed, wide

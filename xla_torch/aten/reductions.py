@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 
 from .. import functions as ops
-from ..hlo_builder import XlaOp
-from ..shape import Shape
-from ..types import PRED, S64
+from ..core.shape import Shape
+from ..core.types import PRED, S64
+from ..functions.hlo_builder import XlaOp
 from .indexing import taken_along
 from .table import rule
 from .values import cast, full, greatest, iota, least, magnitude, place, places, reduced, running, spread, summed, wide

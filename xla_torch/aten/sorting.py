@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 
 from .. import functions as ops
+from ..core.shape import Shape
+from ..core.types import PRED, S64, U8, PrimitiveType
+from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.ir import Computation
-from ..hlo_builder import Builder, XlaOp
-from ..shape import Shape
-from ..types import PRED, S64, U8, PrimitiveType
 from .table import rule
 from .values import cast, full, iota, place
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 
 from .. import functions as ops
-from ..hlo_builder import XlaOp
-from ..shape import Shape
+from ..core.shape import Shape
+from ..functions.hlo_builder import XlaOp
 from .table import rule
 from .values import aligned, cast, full, place
 

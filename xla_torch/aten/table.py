@@ -13,9 +13,9 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
-from ..errors import InternalError, UnsupportedError
-from ..hlo_builder import Builder, XlaOp
-from ..shape import Shape
+from ..core.errors import InternalError, UnsupportedError
+from ..core.shape import Shape
+from ..functions.hlo_builder import Builder, XlaOp
 
 Results: TypeAlias = XlaOp | Sequence[XlaOp | None]
 Rule: TypeAlias = Callable[..., Results]

@@ -7,11 +7,11 @@ import math
 from collections.abc import Sequence
 
 from .. import functions as ops
-from ..errors import UnsupportedError
+from ..core.errors import UnsupportedError
+from ..core.shape import Shape
+from ..core.types import BF16, C64, C128, F16, F32, F64, PRED, S8, S16, S32, S64, U8, Kind, PrimitiveType
+from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.ir import Computation
-from ..hlo_builder import Builder, XlaOp
-from ..shape import Shape
-from ..types import BF16, C64, C128, F16, F32, F64, PRED, S8, S16, S32, S64, U8, Kind, PrimitiveType
 
 Number = bool | int | float | complex
 Value = XlaOp | Number

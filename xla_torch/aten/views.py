@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from .. import functions as ops
-from ..errors import UnsupportedError
-from ..hlo_builder import XlaOp
-from ..shape import Shape
-from ..types import PRED
+from ..core.errors import UnsupportedError
+from ..core.shape import Shape
+from ..core.types import PRED
+from ..functions.hlo_builder import XlaOp
 from .indexing import indexed
 from .table import rule
 from .values import Number, cast, full, number_for, place, spread

@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 from .. import functions as ops
 from ..analysis.loops import invariant_carries
-from ..errors import DifferentiationError
+from ..core.errors import DifferentiationError
+from ..core.shape import Shape
+from ..core.types import S32
+from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.regions import loop_of
-from ..hlo_builder import Builder, XlaOp
-from ..shape import Shape
 from ..transform.rewriter import Rewriter
 from ..transform.values import element, leaves, make_tuple
-from ..types import S32
 from .checkpointing import emitted_loop
 from .cotangents import Cotangent
 from .loop_steps import Step

@@ -9,13 +9,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from ..errors import DifferentiationError
+from ..core.errors import DifferentiationError
+from ..core.shape import Shape
+from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.inference import is_pure
 from ..hlo.ir import Computation, Instruction, reachable
 from ..hlo.regions import branches_of, with_regions
 from ..hlo.schema import Control
-from ..hlo_builder import Builder, XlaOp
-from ..shape import Shape
 from ..transform.rewriter import kept_facts
 from ..transform.values import Value, as_op, element, leaves, make_tuple
 from .activity import activity, analyse

@@ -11,14 +11,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from ..core.shape import Shape
+from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo import tree
 from ..hlo.derivatives import Mask, Pullback
 from ..hlo.ir import Computation, Instruction, reachable
 from ..hlo.regions import callee, is_call
 from ..hlo.schema import Control
-from ..hlo_builder import Builder, XlaOp
 from ..opcodes import control
-from ..shape import Shape
 from ..transform.dead_carries import without_dead_carries
 from ..transform.rewriter import Rewriter, kept_facts
 from ..transform.values import Value, as_op, elements_of, leaves, regrouped

@@ -14,14 +14,14 @@ from typing import TypeVar
 
 from .. import functions as ops
 from ..analysis.loops import CountedLoop
+from ..core.shape import Shape
+from ..core.types import S32
+from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.ir import Computation, Instruction
 from ..hlo.regions import loop_of
-from ..hlo_builder import Builder, XlaOp
 from ..opcodes import control
-from ..shape import Shape
 from ..transform.rewriter import Rewriter, kept_facts
 from ..transform.values import Value, as_op, element, leaves, make_tuple
-from ..types import S32
 
 T = TypeVar("T")
 

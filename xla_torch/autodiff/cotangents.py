@@ -9,9 +9,9 @@ from grad_rules._calculus import full, sum_over
 from grad_rules._masks import added
 
 from .. import functions as ops
+from ..core.shape import UNBOUNDED, Shape
+from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo import tree
-from ..hlo_builder import Builder, XlaOp
-from ..shape import UNBOUNDED, Shape
 from ..transform.values import Value, leaves
 
 Cotangent: TypeAlias = "XlaOp | tuple[Cotangent, ...] | None"

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 
 from grad_rules._calculus import full
 
+from ..core.shape import Shape
+from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo import tree
 from ..hlo.ir import Computation
-from ..hlo_builder import Builder, XlaOp
-from ..shape import Shape
 from ..transform.dead_carries import without_dead_carries
 from ..transform.values import Value, as_op, elements_of, leaves
 from . import functions  # noqa: F401  (enters the reverse mode for what rules compose)

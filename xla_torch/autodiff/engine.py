@@ -16,11 +16,11 @@ from grad_rules._masks import outside
 from grad_rules._table import TABLE, Entry, GradientKind, operand_positions
 
 from .. import functions as ops
-from ..errors import DifferentiationError, XlaError
+from ..core.errors import DifferentiationError, XlaError
+from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo import tree
 from ..hlo.ir import Computation, Instruction
 from ..hlo.schema import Trait
-from ..hlo_builder import Builder, XlaOp
 from ..transform.rewriter import Rewriter, needed_instructions
 from ..transform.values import Value
 from .activity import analyse

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from ..analysis.channel_pairs import ChannelPair
+from ..core.shape import Shape
 from ..hlo import tree
 from ..hlo.ir import Instruction
-from ..shape import Shape
 
 Flags: TypeAlias = "bool | tuple[Flags, ...]"
 """One flag for an array, a tuple of flags for a tuple; one flag may stand for all parts of a tuple."""

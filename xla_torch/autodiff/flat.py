@@ -9,11 +9,11 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
+from ..core.shape import Shape
+from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo import tree
 from ..hlo.ir import Computation
-from ..hlo_builder import Builder, XlaOp
 from ..opcodes import token
-from ..shape import Shape
 from ..transform.values import Value, as_op, regrouped
 from .calls import OpeningBuilder
 from .cotangents import Cotangent, materialised

@@ -16,15 +16,15 @@ from grad_rules._fused import Fused, fused_at
 from grad_rules._table import TABLE, GradientKind
 from grad_rules._user import has_target_rule
 
-from .. import tuning
 from ..analysis.channel_pairs import channel_pairs
-from ..errors import DifferentiationError, XlaError
+from ..core import tuning
+from ..core.errors import DifferentiationError, XlaError
+from ..core.shape import Shape
+from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo import tree
 from ..hlo.inference import is_pure
 from ..hlo.ir import Computation, Instruction
-from ..hlo_builder import Builder, XlaOp
 from ..opcodes import movement
-from ..shape import Shape
 from ..transform.dead_carries import without_dead_carries
 from ..transform.dynamic_sizes import settle, with_traced_sizes
 from ..transform.expand_custom_calls import expand

@@ -17,11 +17,11 @@ from grad_rules._calculus import conj, zeros
 from grad_rules._functions import FunctionRules, rules_of_function
 from grad_rules._table import TABLE
 
+from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.derivatives import Mask, Pullback, Pushforward, Stored, bringing
 from ..hlo.inference import has_effect
 from ..hlo.ir import Computation, Instruction
 from ..hlo.regions import Region, has_regions_of_values, is_call, is_start, with_regions
-from ..hlo_builder import Builder, XlaOp
 from ..transform.canonical import canonicalize
 from ..transform.expansions.library import spellings_of
 from ..transform.expansions.matching import Match

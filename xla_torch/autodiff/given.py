@@ -11,11 +11,11 @@ from typing import Any
 
 from grad_rules._calculus import conj, full
 
-from ..forks import cached_property
+from ..core.forks import cached_property
+from ..core.shape import Shape
+from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.derivatives import Mask, Pullback, Pushforward, Stored, bringing, brings
 from ..hlo.ir import Computation
-from ..hlo_builder import Builder, XlaOp
-from ..shape import Shape
 from ..transform.values import Value, as_op, make_tuple
 from .calls import emit_call
 from .cotangents import materialised

@@ -10,13 +10,13 @@ from grad_rules._stacks import carried_stacks, new, value_shape
 
 from .. import functions as ops
 from ..analysis.loops import CountedLoop, counters, invariant_carries
+from ..core.shape import Shape
+from ..core.types import S32, PrimitiveType
+from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.ir import Computation, Instruction
 from ..hlo.regions import loop_of
-from ..hlo_builder import Builder, XlaOp
-from ..shape import Shape
 from ..transform.rewriter import Rewriter
 from ..transform.values import as_op, element, leaves, make_tuple
-from ..types import S32, PrimitiveType
 from .checkpointing import counter_at, emitted_loop
 from .cotangents import Cotangent, materialised, parts_of
 from .engine import Recording

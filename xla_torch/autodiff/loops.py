@@ -29,14 +29,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .. import tuning
 from ..analysis.loops import counted_loop, trip_bound
-from ..errors import DifferentiationError
+from ..core import tuning
+from ..core.errors import DifferentiationError
+from ..core.shape import Shape
+from ..functions.hlo_builder import XlaOp
 from ..hlo.ir import Instruction
 from ..hlo.regions import loop_of
 from ..hlo.schema import Control
-from ..hlo_builder import XlaOp
-from ..shape import Shape
 from ..transform.values import Value, leaves, make_tuple
 from .activity import activity, analyse
 from .bisection import Bisected

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Final, Literal
 
-from ..errors import InvalidArgument
+from ..core.errors import InvalidArgument
 
 SQRT: Final = "sqrt"
 AUTO: Final = "auto"

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 
 from grad_rules._masks import joined, split
 
+from ..functions.hlo_builder import XlaOp
 from ..hlo.inference import forwarded
 from ..hlo.ir import Computation, Instruction
 from ..hlo.regions import callee, is_call, is_loop, loop_of
-from ..hlo_builder import XlaOp
 from .activity import activity
 from .cotangents import Cotangent
 from .flags import Flags, any_of

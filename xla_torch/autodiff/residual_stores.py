@@ -12,8 +12,8 @@ from grad_rules import _stacks as stacks
 from grad_rules._calculus import nothing
 
 from .. import functions as ops
-from ..hlo_builder import Builder, XlaOp
-from ..shape import Shape
+from ..core.shape import Shape
+from ..functions.hlo_builder import Builder, XlaOp
 
 
 class ResidualStore(Protocol):

@@ -10,15 +10,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
-from ..errors import DifferentiationError
+from ..core.errors import DifferentiationError
+from ..core.shape import Shape
+from ..core.tuning import LARGE
+from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.inference import has_effect, is_pure
 from ..hlo.ir import Computation, Instruction, reachable
 from ..hlo.schema import Trait
 from ..hlo.stacks import is_stack_call
-from ..hlo_builder import Builder, XlaOp
 from ..opcodes import indexing
-from ..shape import Shape
-from ..tuning import LARGE
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
-from .. import tuning
 from ..analysis.named_functions import clipped_part
+from ..core import tuning
+from ..core.sizes import unnamed
+from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.ir import Computation, Instruction
-from ..hlo.literal import SizeLiteral
+from ..hlo.literals.literal import SizeLiteral
 from ..hlo.structure import CONSTANT
-from ..hlo_builder import Builder, XlaOp
-from ..sizes import unnamed
 
 
 class SharingBuilder(Builder):

@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from ..analysis.channel_pairs import ChannelPair
+from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo import tree
 from ..hlo.ir import Instruction
 from ..hlo.rules import RuleTable
 from ..hlo.schema import Control
-from ..hlo_builder import Builder, XlaOp
 from ..opcodes import control
 from ..transform.values import Value
 from .cotangents import Cotangent

@@ -15,13 +15,13 @@ from grad_rules._calculus import zeros
 
 from .. import functions as ops
 from ..analysis.channel_pairs import ChannelPair
-from ..errors import DifferentiationError
+from ..core.errors import DifferentiationError
+from ..core.shape import Shape
+from ..core.types import U32
+from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.ir import Instruction
-from ..hlo_builder import Builder, XlaOp
 from ..opcodes import token
-from ..shape import Shape
 from ..transform.values import Value
-from ..types import U32
 from .cotangents import Cotangent, add, materialised
 from .flags import Flags, any_of
 from .structure import ForwardPass, ReversePass, Structural, Tangent, structure

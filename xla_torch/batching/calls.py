@@ -12,10 +12,10 @@ from grad_rules._calculus import sum_over
 
 from ..autodiff.calls import calling, emit_call
 from ..autodiff.sharing import SharingBuilder
+from ..functions.hlo_builder import XlaOp
 from ..hlo.derivatives import Derivatives, Mask, Pullback, Pushforward, bringing, brings
 from ..hlo.ir import Computation, Instruction
 from ..hlo.regions import callee
-from ..hlo_builder import XlaOp
 from ..opcodes import control
 from ..transform.values import Value, as_op, leaves, make_tuple, regrouped
 from .engine import Batch, with_batch

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 
 from .. import functions as ops
 from ..autodiff.calls import emit_call
+from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.derivatives import Derivatives, Lost, bringing, brings, rules_of
 from ..hlo.ir import Computation, Instruction, reachable
-from ..hlo_builder import Builder, XlaOp
 from ..opcodes import reduction
 from ..transform.canonical import Canonicalizer
 from ..transform.expand_custom_calls import Expander

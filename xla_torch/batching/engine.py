@@ -13,17 +13,17 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeVar
 
 from .. import functions as ops
-from ..errors import UnsupportedError, XlaError
+from ..core.errors import UnsupportedError, XlaError
+from ..core.shape import Shape
+from ..core.types import S32
+from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo import tree
 from ..hlo.inference import forwarded
 from ..hlo.ir import Computation, Instruction
 from ..hlo.regions import Role, branches_of, is_branching, is_loop, loop_of, with_regions
-from ..hlo_builder import Builder, XlaOp
 from ..opcodes import control
-from ..shape import Shape
 from ..transform.rewriter import Rewriter, kept_facts, needed_instructions
 from ..transform.values import Value, as_op, element, elements_of, leaves, make_tuple, regrouped
-from ..types import S32
 from .table import RULES
 
 _Made = TypeVar("_Made")

@@ -8,9 +8,9 @@ from .. import functions as ops
 from ..autodiff.derivatives import finished
 from ..autodiff.flat import flat_parameters
 from ..autodiff.sharing import SharingBuilder
+from ..core.shape import Shape
+from ..functions.hlo_builder import XlaOp
 from ..hlo.ir import Computation
-from ..hlo_builder import XlaOp
-from ..shape import Shape
 from ..transform.values import elements_of, leaves, regrouped
 from .engine import Batch, Mapped, with_batch
 

@@ -9,14 +9,14 @@ import numpy as np
 
 from .. import functions as ops
 from ..analysis.reducers import reducer_kinds
+from ..core.shape import Shape
+from ..core.types import PrimitiveType
+from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.attributes import ConvolutionDimensionNumbers, WindowDimension
 from ..hlo.ir import Instruction
 from ..hlo.schema import Trait
-from ..hlo_builder import Builder, XlaOp
 from ..opcodes.reducer_kinds import ReducerKind
-from ..shape import Shape
 from ..transform.values import Value
-from ..types import PrimitiveType
 from .engine import Batch
 from .table import RULES
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..hlo.inference import is_pure
 from ..hlo.ir import Computation, Instruction
-from ..hlo.literal import Literal
+from ..hlo.literals.literal import Literal
 from ..hlo.regions import has_regions_of_values, is_loop, regions
 from ..hlo.schema import Trait
 from ..opcodes.convert import convert

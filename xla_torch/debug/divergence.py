@@ -13,14 +13,14 @@ from typing import Any
 
 import torch
 
-from ..computation import XlaComputation, require_computation
-from ..errors import InvalidArgument
+from ..core.errors import InvalidArgument
+from ..core.shape import Shape
 from ..hlo.ir import Computation, Instruction, Module
 from ..hlo.printer import print_module
 from ..hlo.regions import is_loop
 from ..hlo.structure import PARAMETER
 from ..hlo.tree import arrays
-from ..shape import Shape
+from ..running.computation import XlaComputation, require_computation
 from .counterparts import Counterparts
 from .dataflow import Dataflow, Node, Place, is_wiring
 from .observing import observed

@@ -9,19 +9,19 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from ..budget import stepwise
-from ..dtypes import storage_dtype
+from ..core.budget import stepwise
+from ..core.shape import UNBOUNDED, Shape
 from ..hlo.ir import Computation, Instruction
-from ..hlo.literal import Literal
+from ..hlo.literals.literal import Literal
 from ..hlo.regions import branches_of, callee, is_branching, is_call, is_loop, loop_of
 from ..hlo.tree import arrays, from_arrays
+from ..kernels import loops, stack
 from ..lowering import numerics
 from ..lowering.custom_calls import check_custom_calls
 from ..lowering.evaluator import Evaluator
-from ..lowering.kernels import loops, stack
 from ..lowering.values import Host, Splat, Value
 from ..participants.participant import current_participant
-from ..shape import UNBOUNDED, Shape
+from ..storage.dtypes import storage_dtype
 from .steps import Step
 
 Observer = Callable[[Step], None]

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..computation import XlaComputation, tensor_from_numpy
-from ..dumps import compared
-from ..errors import XlaError
+from ..core.errors import XlaError
+from ..core.shape import Shape
+from ..doors.dumps import compared
+from ..doors.loading import load
 from ..hlo.ir import Computation
 from ..hlo.regions import has_regions_of_values, regions
-from ..loading import load
-from ..shape import Shape
+from ..running.computation import XlaComputation, tensor_from_numpy
 from .counterparts import Counterparts
 from .divergence import first_divergence
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ..errors import ExecutionError
+from ..core.errors import ExecutionError
 from ..hlo.ir import Computation, Instruction
 from ..running.watching import installed, watching
 from .evaluation import Observer, run_watched

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..analysis.cost_rules import Cost
-from ..printable import printable
+from ..core.printable import printable
 from .profile_rows import Event, Machine, Row
 
 _DEPTH = 60

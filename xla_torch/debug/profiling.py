@@ -18,11 +18,11 @@ import torch
 
 from ..analysis.cost import instruction_cost
 from ..analysis.cost_rules import Cost
-from ..computation import XlaComputation, require_computation
-from ..errors import InvalidArgument
-from ..forks import Lock
+from ..core.errors import InvalidArgument
+from ..core.forks import Lock
 from ..hlo.ir import Instruction
 from ..hlo.regions import has_regions_of_values
+from ..running.computation import XlaComputation, require_computation
 from .observing import observed
 from .profile_pages import chrome_trace, flame_graph, table
 from .profile_rows import Event, Machine, Row, best

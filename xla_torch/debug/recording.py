@@ -23,19 +23,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..arguments import as_written, tensor_of
-from ..computation import XlaComputation, require_computation, tensor_from_numpy
-from ..dumps import compared
-from ..errors import DeviceError, InvalidArgument, XlaError
+from ..core.errors import DeviceError, InvalidArgument, XlaError
+from ..core.printable import printable
+from ..core.shape import Shape
+from ..doors.arguments import as_written, tensor_of
+from ..doors.dumps import compared
+from ..doors.loading import from_hlo_proto
 from ..hlo.tree import arrays, from_arrays
-from ..loading import from_hlo_proto
+from ..kernels import random
 from ..lowering import numerics
-from ..lowering.kernels import random
-from ..polymorphic import of_unknown_sizes
-from ..printable import printable
 from ..proto.writing import serialized
+from ..running.computation import XlaComputation, require_computation, tensor_from_numpy
+from ..running.polymorphic import of_unknown_sizes
 from ..running.program import EAGER
-from ..shape import Shape
 
 FORMAT = "xla_torch record 1"
 

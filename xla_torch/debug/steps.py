@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..forks import cached_property
+from ..core.forks import cached_property
+from ..core.shape import UNBOUNDED, Shape
 from ..hlo.ir import Instruction, Token
 from ..hlo.printer import PrintOptions, print_instruction
 from ..hlo.tree import arrays, mapped
 from ..lowering import numerics
 from ..lowering.values import Runner, Value
-from ..shape import UNBOUNDED, Shape
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from ..computation import XlaComputation, require_computation
-from ..errors import InvalidArgument
+from ..core.errors import InvalidArgument
 from ..hlo.ir import Instruction
 from ..hlo.tree import arrays, mapped
+from ..running.computation import XlaComputation, require_computation
 from .evaluation import Observer
 from .observing import Names, observed
 from .steps import Statistics, Step

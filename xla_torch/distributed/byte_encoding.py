@@ -8,11 +8,11 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from .. import nan_codes
-from ..dtypes import storage_dtype, torch_dtype
+from ..core.types import F8E8M0FNU, PrimitiveType
 from ..participants.exchange import Exchange, Result
 from ..participants.exchanges import Permute
-from ..types import F8E8M0FNU, PrimitiveType
+from ..storage import nan_codes
+from ..storage.dtypes import storage_dtype, torch_dtype
 
 
 def encoded(exchange: Exchange, perform: Callable[[Exchange], Result]) -> Result:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InvalidArgument
+from ..core.errors import InvalidArgument
 
 
 def check_counts(computation: Any, num_replicas: int, num_partitions: int, where: str = "", hint: str = "") -> None:

@@ -15,8 +15,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from .. import tuning
-from ..errors import ExecutionError
+from ..core import tuning
+from ..core.errors import ExecutionError
 
 _HELLO = struct.Struct("!16sI")
 """How a process greets the one it connects with: the session's token and its own rank."""

@@ -17,7 +17,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
-from .. import tuning
+from ..core import tuning
 from .connections import connected
 
 _T = TypeVar("_T")

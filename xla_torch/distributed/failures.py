@@ -6,8 +6,8 @@ import contextlib
 import time
 from collections.abc import Iterator, Sequence
 
-from .. import tuning
-from ..errors import ExecutionError
+from ..core import tuning
+from ..core.errors import ExecutionError
 from ..participants.exchange import Aborted
 from .control_plane import ControlPlane
 from .placement import Placement

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from .. import tuning
+from ..core import tuning
 from ..participants.buffers import BUFFERS
 from ..participants.exchanges import AllToAllV
 from ..participants.reductions import Reducer, fold, fold_into

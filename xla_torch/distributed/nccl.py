@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 from ..participants.reductions import Reducer, Reduction, fold, top_bit
-from ..torch_private import all_gather_into
+from ..storage.torch_private import all_gather_into
 from .backend import Backend, as_bytes, plain
 
 _OPERATIONS = {Reduction.ADD: dist.ReduceOp.SUM, Reduction.MULTIPLY: dist.ReduceOp.PRODUCT,

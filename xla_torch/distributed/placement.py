@@ -10,7 +10,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from ..errors import InvalidArgument
+from ..core.errors import InvalidArgument
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import torch
 
-from .. import tuning
-from ..errors import ExecutionError
+from ..core import tuning
+from ..core.errors import ExecutionError
 from ..participants.exchange import Exchange, Future, Result
 from ..participants.exchanges import General
 from .agreement import Agreement

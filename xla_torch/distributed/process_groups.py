@@ -15,8 +15,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from .. import torch_private, tuning
+from ..core import tuning
 from ..participants.exchange import Aborted
+from ..storage import torch_private
 from .backend import Backend
 from .control_plane import ControlPlane
 from .failures import Failures

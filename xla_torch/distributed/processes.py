@@ -17,10 +17,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from .. import torch_private, tuning
-from ..errors import InvalidArgument
+from ..core import tuning
+from ..core.errors import InvalidArgument
 from ..participants.buffers import BUFFERS
 from ..participants.participant import Participant, installed_for_process
+from ..storage import torch_private
 from .agreement import Agreement
 from .checks import check_arguments, check_counts, entry_point
 from .control_plane import ControlPlane

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from .. import tuning
-from ..errors import DifferentiationError, InvalidArgument
+from ..core import tuning
+from ..core.errors import DifferentiationError, InvalidArgument
 from ..participants.buffers import BUFFERS
 from ..participants.exchange import Aborted, Exchange, Future, Result
 from ..participants.participant import Participant, installed

@@ -7,8 +7,8 @@ from concurrent.futures import Future
 
 import torch
 
-from .. import tuning
-from ..errors import ExecutionError
+from ..core import tuning
+from ..core.errors import ExecutionError
 from .backend import as_bytes, from_bytes
 from .control_plane import ControlPlane
 from .executor import SerialExecutor

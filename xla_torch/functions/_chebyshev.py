@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from ..hlo_builder import XlaOp
-from ..types import F64
+from ..core.types import F64
+from .hlo_builder import XlaOp
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InvalidArgument, XlaError
-from ..forks import cached_property
-from ..hlo_builder import Builder, XlaOp, tensor_beside
-from ..types import PrimitiveType, require_element_type
+from ..core.errors import InvalidArgument, XlaError
+from ..core.forks import cached_property
+from ..core.types import PrimitiveType, require_element_type
 from ._kinds import Kind, Refused, hint_for, kind_of, told
+from .hlo_builder import Builder, XlaOp, tensor_beside
 
 Build = Callable[[Builder | None, Sequence[Any], dict[str, Any]], Any]
 """A documented function as it stands, with its builder."""

@@ -18,13 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InvalidArgument
+from ..core.errors import InvalidArgument
+from ..core.shape import Shape
+from ..core.sizes import Size, index_of
+from ..core.types import PrimitiveType, element_type_of
 from ..hlo.attributes import ConvolutionDimensionNumbers, ReplicaGroups, ResultAccuracy, ResultAccuracyCodec
-from ..hlo_builder import Region, XlaOp, embedded_in, is_function
 from ..opcodes.contraction import DotDimensionNumbers
-from ..shape import Shape
-from ..sizes import Size, index_of
-from ..types import PrimitiveType, element_type_of
 from .dimension_numbers import (
     CONVOLUTION_WORDS,
     DOT_WORDS,
@@ -33,6 +32,7 @@ from .dimension_numbers import (
     make_convolution_dimension_numbers,
     make_dot_dimension_numbers,
 )
+from .hlo_builder import Region, XlaOp, embedded_in, is_function
 
 
 class Refused(Exception):

@@ -22,14 +22,14 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InvalidArgument
+from ..core.errors import InvalidArgument
+from ..core.shape import Shape
+from ..core.types import PRED
 from ..hlo.ir import Computation
-from ..hlo_builder import Builder, Region, XlaOp, embedded_in, is_function, region_of
 from ..opcodes import control
 from ..opcodes.reduction import without_dimension
-from ..shape import Shape
-from ..types import PRED
 from ._kinds import told
+from .hlo_builder import Builder, Region, XlaOp, embedded_in, is_function, region_of
 
 Form = Shape | tuple["Form", ...]
 """What a function is called with for one parameter: an op of a shape, or for a tuple that was given as one in Python, a tuple."""

@@ -12,17 +12,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import UnsupportedError
+from ..core.errors import UnsupportedError
+from ..core.shape import Layout, Shape
+from ..core.types import U32
 from ..hlo.attributes import ReplicaGroups
 from ..hlo.choices import ReplicaGroup
-from ..hlo_builder import Builder, Region, XlaOp, packed
 from ..opcodes import collective, elementwise, movement
 from ..opcodes.shapes import require
-from ..shape import Layout, Shape
-from ..types import U32
 from ._documented import documented, renamed
 from ._regions import reducer
 from .control import GetTupleElement
+from .hlo_builder import Builder, Region, XlaOp, packed
 from .token import ChannelHandle
 
 __all__ = ["AllGather", "AllGatherTuple", "AllReduce", "AllReduceTuple", "AllToAll", "AllToAllTuple", "BuildPartitionId",

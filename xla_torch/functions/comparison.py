@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import InvalidArgument
+from ..core.errors import InvalidArgument
 from ..hlo.choices import ComparisonDirection, ComparisonType
-from ..hlo_builder import Builder, Operand, XlaOp, broadcast_operands, broadcast_scalars, lift_operands, packed
 from ..opcodes import comparison
 from ._documented import documented
 from .control import Conditional
+from .hlo_builder import Builder, Operand, XlaOp, broadcast_operands, broadcast_scalars, lift_operands, packed
 
 __all__ = [
     "Clamp", "Compare", "ComparisonDirection", "ComparisonType", "Eq", "EqTotalOrder", "Ge", "GeTotalOrder", "Gt",

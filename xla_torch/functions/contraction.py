@@ -10,17 +10,16 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import InvalidArgument
+from ..core.errors import InvalidArgument
+from ..core.shape import Shape
+from ..core.types import PrimitiveType
 from ..hlo.attributes import ConvolutionDimensionNumbers, WindowDimension
 from ..hlo.canonical_values import integers_of
 from ..hlo.choices import Precision, PrecisionConfig
-from ..hlo_builder import XlaOp
 from ..opcodes import contraction, convolution
 from ..opcodes.contraction import DotDimensionNumbers, dot_shape, ragged_dot_shape, scaled_dot_shape
 from ..opcodes.convolution import convolution_shape
 from ..opcodes.shapes import require
-from ..shape import Shape
-from ..types import PrimitiveType
 from ._documented import documented, renamed
 from .dimension_numbers import (
     ConvolutionNumbers,
@@ -28,6 +27,7 @@ from .dimension_numbers import (
     make_convolution_dimension_numbers,
     make_dot_dimension_numbers,
 )
+from .hlo_builder import XlaOp
 from .window import MakePadding, Padding
 
 __all__ = ["Conv", "ConvGeneral", "ConvGeneralDilated", "ConvWithGeneralDimensions", "ConvWithGeneralPadding",

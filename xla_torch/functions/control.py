@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import InvalidArgument
+from ..core.errors import InvalidArgument
+from ..core.shape import Shape
+from ..core.types import PRED
 from ..hlo.canonical_values import sequence_of
-from ..hlo_builder import Builder, Region, Value, XlaOp, packed
 from ..opcodes import control, internal
 from ..opcodes.shapes import require
-from ..shape import Shape
-from ..types import PRED
 from ._documented import documented, renamed, variadic
 from ._regions import form_of, of_values
+from .hlo_builder import Builder, Region, Value, XlaOp, packed
 
 __all__ = ["AddDependency", "Call", "CompositeCall", "Conditional", "GetTupleElement", "OptimizationBarrier", "Tuple", "While"]
 

@@ -5,10 +5,8 @@ Documents: operation semantics, ConvertElementType, BitcastConvertType, ReducePr
 
 from __future__ import annotations
 
-from ..errors import InvalidArgument
-from ..hlo_builder import Operand, XlaOp, broadcast_operands, lift_operands
-from ..opcodes import convert
-from ..types import (
+from ..core.errors import InvalidArgument
+from ..core.types import (
     F6E2M3FN,
     F6E3M2FN,
     F8E4M3B11FNUZ,
@@ -21,9 +19,11 @@ from ..types import (
     PrimitiveType,
     type_from_text,
 )
+from ..opcodes import convert
 from ._documented import documented, renamed
 from .comparison import Eq, Gt, Le, Lt, Ne, Select
 from .elementwise import Abs, Add, And, Not, Or, Real, Sub
+from .hlo_builder import Operand, XlaOp, broadcast_operands, lift_operands
 
 __all__ = ["BitcastConvertType", "ConvertElementType", "NextAfter", "ReducePrecision", "StochasticConvertType"]
 

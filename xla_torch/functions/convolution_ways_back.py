@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..core.shape import Shape
 from ..hlo.attributes import ConvolutionDimensionNumbers, WindowDimension
-from ..hlo_builder import XlaOp
-from ..shape import Shape
 from .contraction import ConvGeneralDilated
+from .hlo_builder import XlaOp
 from .movement import Broadcast, Reshape, Rev, Transpose
 
 __all__: list[str] = []

@@ -10,15 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ..errors import InvalidArgument
-from ..hlo_builder import Builder, Liftable, Region, XlaOp, lift
+from ..core.errors import InvalidArgument
+from ..core.shape import Shape
+from ..core.types import S32
 from ..opcodes.shapes import require
-from ..shape import Shape
-from ..types import S32
 from ._documented import documented
 from .comparison import Eq, Ge, Gt, Select
 from .control import GetTupleElement, Tuple
 from .elementwise import Conj
+from .hlo_builder import Builder, Liftable, Region, XlaOp, lift
 from .indexing import Gather, GatherDimensionNumbers
 from .lapack import PREFIXES, lapack, real_type
 from .movement import Broadcast, BroadcastInDim, ConcatInDim, Iota, PadInDim, Reshape, SliceInDim, Transpose

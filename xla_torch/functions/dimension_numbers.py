@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import InvalidArgument
+from ..core.errors import InvalidArgument
 from ..hlo.attributes import ConvDimsCodec, ConvolutionDimensionNumbers
 from ..hlo.canonical_values import integers_of
 from ..hlo.choices import PaddingConfig

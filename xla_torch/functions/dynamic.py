@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..errors import InvalidArgument
-from ..hlo_builder import XlaOp, lift
+from ..core.errors import InvalidArgument
+from ..core.shape import UNBOUNDED
+from ..core.types import S32
 from ..opcodes import dynamic, movement
-from ..shape import UNBOUNDED
-from ..types import S32
 from ._documented import documented, renamed
+from .hlo_builder import XlaOp, lift
 
 __all__ = ["DynamicReshape", "GetDimensionSize", "RemoveDynamicDimension", "SetDimensionSize"]
 

@@ -17,9 +17,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..hlo.attributes import ResultAccuracy
-from ..hlo_builder import Operand, XlaOp, broadcast_operands, lift_operands
 from ..opcodes import elementwise
 from ._documented import documented
+from .hlo_builder import Operand, XlaOp, broadcast_operands, lift_operands
 
 __all__ = [
     "Abs", "Acos", "Acosh", "Add", "And", "Asin", "Asinh", "Atan", "Atan2", "Atanh", "Cbrt", "Ceil", "Clz",

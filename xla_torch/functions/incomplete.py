@@ -14,14 +14,14 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 
+from ..core.shape import Shape
+from ..core.types import F64, PRED
 from ..hlo.ir import Computation
-from ..hlo_builder import Builder, XlaOp
-from ..shape import Shape
-from ..types import F64, PRED
 from .comparison import Eq, Ge, Gt, Le, Lt, Ne, Select
 from .control import GetTupleElement, Tuple, While
 from .convert import ConvertElementType
 from .elementwise import Abs, And, Exp, Log, Log1p, Not, Or, Sqrt
+from .hlo_builder import Builder, XlaOp
 from .movement import Broadcast
 from .reduction import ReduceAll
 from .special import Digamma, Lgamma, floating, lanczos_sum

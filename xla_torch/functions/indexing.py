@@ -9,18 +9,18 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from ..errors import InvalidArgument, UnsupportedError
+from ..core.errors import InvalidArgument, UnsupportedError
+from ..core.shape import Shape
+from ..core.types import S32, S64
 from ..hlo.canonical_values import canonical_numbers
 from ..hlo.inference import infer_shape
-from ..hlo_builder import Liftable, Region, XlaOp, lift
 from ..opcodes import indexing
-from ..shape import Shape
-from ..types import S32, S64
 from ._documented import documented, renamed, variadic
 from ._regions import reducer
 from .comparison import Clamp
 from .convert import ConvertElementType
 from .elementwise import Add
+from .hlo_builder import Liftable, Region, XlaOp, lift
 from .movement import BroadcastInDim, ConcatInDim, Iota, Reshape, SliceInDim, Transpose
 
 __all__ = ["DynamicSlice", "DynamicSliceInDim", "DynamicUpdateSlice", "DynamicUpdateSliceInDim", "Gather",

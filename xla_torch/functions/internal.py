@@ -9,23 +9,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import InvalidArgument
+from ..core.errors import InvalidArgument
+from ..core.shape import Shape
+from ..core.types import U32, U64
 from ..hlo.attributes import WindowDimension
 from ..hlo.choices import CustomCallApiVersion, CustomCallSchedule
 from ..hlo.custom_calls import vjp_target
-from ..hlo.literal import Literal
+from ..hlo.literals.literal import Literal
 from ..hlo.schema import schema_of
-from ..hlo_builder import Builder, Region, Value, XlaOp, packed, region_of
 from ..opcodes import collective, control, internal, random
 from ..opcodes import token as token_ops
 from ..opcodes.shapes import require
-from ..shape import Shape
-from ..types import U32, U64
 from ._documented import documented, renamed, variadic
 from ._regions import of_values, reducer
 from .collective import Groups, _attributes, _resized, _several
 from .control import GetTupleElement, Tuple
 from .dimension_numbers import ConvolutionNumbers
+from .hlo_builder import Builder, Region, Value, XlaOp, packed, region_of
 
 __all__ = [
     "AllGatherDone", "AllGatherStart", "AllReduceDone", "AllReduceStart", "AsyncDone", "AsyncStart", "AsyncUpdate", "Bitcast",

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..hlo_builder import XlaOp
+from ..core.shape import Layout, Shape
+from ..core.types import C64, C128, F32, F64, PrimitiveType
 from ..opcodes import internal
-from ..shape import Layout, Shape
-from ..types import C64, C128, F32, F64, PrimitiveType
+from .hlo_builder import XlaOp
 
 __all__: list[str] = []
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..hlo.choices import FftType, TriangularSolveTranspose
-from ..hlo_builder import XlaOp
 from ..opcodes import linalg
 from ._documented import documented
+from .hlo_builder import XlaOp
 
 __all__ = ["Cholesky", "Fft", "FftType", "TriangularSolve", "TriangularSolveTranspose"]
 

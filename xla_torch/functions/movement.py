@@ -13,16 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InvalidArgument
+from ..core.errors import InvalidArgument
+from ..core.shape import UNBOUNDED, Shape, common_factors
+from ..core.sizes import integer
+from ..core.types import C64, F32, S32, PrimitiveType
 from ..hlo.choices import PaddingConfig, PaddingConfigDimension
-from ..hlo.literal import Literal
+from ..hlo.literals.literal import Literal
 from ..hlo.numbers import as_array
-from ..hlo_builder import Builder, Liftable, XlaOp, lift
 from ..opcodes import movement
-from ..shape import UNBOUNDED, Shape, common_factors
-from ..sizes import integer
-from ..types import C64, F32, S32, PrimitiveType
 from ._documented import checked, documented, renamed, variadic
+from .hlo_builder import Builder, Liftable, XlaOp, lift
 
 __all__ = ["Broadcast", "BroadcastInDim", "Collapse", "ConcatInDim", "Concatenate", "Constant", "ConstantLiteral", "ConstantR0",
            "ConstantR1", "ConstantR2", "ConstantR3", "ConstantR4", "Copy", "Iota", "Pad", "PadInDim", "PaddingConfig",

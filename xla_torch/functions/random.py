@@ -5,13 +5,13 @@ Documents: operation semantics, the sections of the functions' own names.
 
 from __future__ import annotations
 
+from ..core.shape import Shape
+from ..core.types import U8, U16, U32, U64
 from ..hlo.choices import RandomAlgorithm
-from ..hlo_builder import Builder, Liftable, XlaOp, lift
 from ..opcodes import random
 from ..opcodes.shapes import require
-from ..shape import Shape
-from ..types import U8, U16, U32, U64
 from ._documented import documented, renamed
+from .hlo_builder import Builder, Liftable, XlaOp, lift
 
 __all__ = ["RandomAlgorithm", "RngBitGenerator", "RngNormal", "RngUniform"]
 

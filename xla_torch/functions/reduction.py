@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..hlo_builder import Builder, Liftable, Region, XlaOp, embedded_in, lift
 from ..opcodes import movement, reduction
 from ..opcodes.shapes import require
 from ._documented import documented, renamed, variadic
 from ._regions import mapped, reducer, step
+from .hlo_builder import Builder, Liftable, Region, XlaOp, embedded_in, lift
 
 __all__ = ["BatchNormGrad", "BatchNormInference", "BatchNormTraining", "Map", "Reduce", "ReduceAll", "Scan"]
 

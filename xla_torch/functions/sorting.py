@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..hlo_builder import Region, XlaOp
 from ..opcodes import sorting
 from ..opcodes.shapes import require
 from ._documented import documented, renamed, variadic
 from ._regions import comparator as comparator_of
+from .hlo_builder import Region, XlaOp
 
 __all__ = ["Sort", "TopK"]
 

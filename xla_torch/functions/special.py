@@ -13,14 +13,14 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..errors import InvalidArgument
-from ..hlo_builder import Operand, XlaOp, broadcast_scalars, lift_operands
-from ..types import F32, F64
+from ..core.errors import InvalidArgument
+from ..core.types import F32, F64
 from . import _chebyshev as chebyshev
 from ._documented import documented
 from .comparison import Clamp, Eq, Ge, Gt, Le, Lt, Ne, Select
 from .convert import ConvertElementType, ReducePrecision
 from .elementwise import Abs, And, Cos, Erf, Exp, Floor, Log, Log1p, Max, Min, Or, Pow, Sign, Sin, Sqrt
+from .hlo_builder import Operand, XlaOp, broadcast_scalars, lift_operands
 
 __all__ = ["BesselI0e", "BesselI1e", "Digamma", "ErfInv", "Erfc", "Lgamma", "Polygamma", "Zeta"]
 

@@ -10,15 +10,15 @@ import dataclasses
 import enum
 from collections.abc import Sequence
 
-from ..errors import InvalidArgument
+from ..core.errors import InvalidArgument
+from ..core.shape import Shape
+from ..core.types import U32
 from ..hlo.canonical_values import index_of
-from ..hlo_builder import Builder, Value, XlaOp, packed
 from ..opcodes import control
 from ..opcodes import token as token_ops
 from ..opcodes.shapes import require
-from ..shape import Shape
-from ..types import U32
 from ._documented import documented, renamed, variadic
+from .hlo_builder import Builder, Value, XlaOp, packed
 
 __all__ = ["AfterAll", "ChannelHandle", "ChannelType", "CreateToken", "Infeed", "InfeedWithToken", "Outfeed", "OutfeedWithToken",
            "Recv", "RecvFromHost", "RecvToHost", "RecvWithToken", "RecvWithTokens", "Send", "SendToHost", "SendWithToken",

@@ -8,13 +8,13 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 
+from ..core.sizes import integer
 from ..hlo.attributes import WindowDimension
-from ..hlo_builder import Liftable, Region, XlaOp, lift
 from ..opcodes import window as window_ops
 from ..opcodes.shapes import require
-from ..sizes import integer
 from ._documented import checked, documented, renamed, variadic
 from ._regions import comparator, reducer
+from .hlo_builder import Liftable, Region, XlaOp, lift
 from .reduction import Arrays, Inits, _arrays_and_inits
 
 __all__ = ["MakePadding", "Padding", "ReduceWindow", "ReduceWindowWithGeneralPadding", "SelectAndScatter",

@@ -14,12 +14,12 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from ..errors import InvalidArgument
+from ..core.errors import InvalidArgument
 from ..participants.groups import GroupMode
 from .canonical_values import canonical_numbers, index_of, integers_of, sequence_of, text_of, triples_of, wrong
 from .ir import Computation
-from .literal import Literal
-from .literal_printing import format_literal
+from .literals.literal import Literal
+from .literals.printing import format_literal
 from .reader import Reader
 from .replica_groups import parse_replica_groups
 from .scanner import nearest, quote

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from .. import sizes
-from ..errors import InvalidArgument
+from ..core import sizes
+from ..core.errors import InvalidArgument
 
 
 def wrong(expected: str, value: object) -> InvalidArgument:

@@ -10,7 +10,7 @@ import enum
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple
 
-from ..errors import InvalidArgument
+from ..core.errors import InvalidArgument
 from .attributes import PrecisionCodec
 from .canonical_values import integers_of, sequence_of
 

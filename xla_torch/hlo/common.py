@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..errors import HloSyntaxError
+from ..core.errors import HloSyntaxError
 from .attributes import BoolCodec, Codec, IntCodec, RawCodec, alias, aliased
 from .ir import Instruction
 from .reader import Reader

@@ -12,8 +12,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..forks import cached_property
-from ..shape import Shape
+from ..core.forks import cached_property
+from ..core.shape import Shape
 from .backend_config import parse_config
 from .ir import Instruction
 

@@ -12,9 +12,9 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias
 
-from ..errors import InvalidArgument, LostDerivatives, PerhapsLostDerivatives
+from ..core.errors import InvalidArgument, LostDerivatives, PerhapsLostDerivatives
 from .ir import Computation, Module
-from .literal import Literal
+from .literals.literal import Literal
 from .parser import parse_hlo
 from .printer import print_apart, put_back
 from .verifier import verify

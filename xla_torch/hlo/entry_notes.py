@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from ..shape import ProgramShape
+from ..core.shape import ProgramShape
 from .ir import Module
 from .scanner import Scanner
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .ir import Computation, Instruction, Module
-from .literal import Literal
+from .literals.literal import Literal
 from .schema import OPS
 
 

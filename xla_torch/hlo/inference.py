@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import InvalidArgument
-from ..shape import Shape
+from ..core.errors import InvalidArgument
+from ..core.shape import Shape
 from .ir import Computation, Instruction
-from .literal import Literal
+from .literals.literal import Literal
 from .schema import OpSchema, Trait, schema_of
 from .structure import CONSTANT
 

@@ -12,8 +12,8 @@ import functools
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from ..shape import ProgramShape, Shape
-from ..sizes import unnamed
+from ..core.shape import ProgramShape, Shape
+from ..core.sizes import unnamed
 from .schema import OpSchema, Trait, schema_of
 from .structure import GET_TUPLE_ELEMENT, PARAMETER, TUPLE
 

@@ -18,8 +18,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ..errors import InvalidArgument
-from ..types import Kind, PrimitiveType, complex_part, type_from_numpy
+from ..core.errors import InvalidArgument
+from ..core.types import Kind, PrimitiveType, complex_part, type_from_numpy
 
 Number = bool | int | float | complex | np.ndarray | np.generic
 

@@ -14,17 +14,17 @@ import gc
 import re
 from typing import Any
 
-from .. import progress
-from ..budget import running
-from ..errors import HloSyntaxError, InvalidArgument, UnknownOpcodeError, XlaError
-from ..shape import BLANK, Shape
+from ..core import progress
+from ..core.budget import running
+from ..core.errors import HloSyntaxError, InvalidArgument, UnknownOpcodeError, XlaError
+from ..core.shape import BLANK, Shape
 from . import sugar
 from .attributes import Codec, RawCodec
 from .common import COMMON, HEADER, TABLES
 from .cut_text import CutText
 from .inference import infer_shape
 from .ir import Computation, Instruction, Module, free_name, reachable
-from .literal_text import parse_literal
+from .literals.text import parse_literal
 from .reader import COMPUTATION_NAMED, Reader
 from .scanner import NAME, is_reserved, names_type, nearest
 from .schema import OPS, OpSchema

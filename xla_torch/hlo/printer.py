@@ -10,13 +10,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..printable import without_controls
-from ..shape import Shape
+from ..core.printable import without_controls
+from ..core.shape import Shape
 from . import sugar
 from .common import COMMON, HEADER, TABLES
 from .ir import Computation, Instruction, Module
-from .literal import Literal
-from .literal_printing import format_literal
+from .literals.literal import Literal
+from .literals.printing import format_literal
 from .scanner import is_reserved, names_type, quote
 from .schema import OPS, Attribute
 from .structure import ASYNC_START, CONSTANT, PARAMETER

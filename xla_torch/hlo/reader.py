@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from ..shape import Shape
+from ..core.shape import Shape
 from .ir import Computation, Instruction
-from .literal import Literal
-from .literal_text import parse_literal
+from .literals.literal import Literal
+from .literals.text import parse_literal
 from .scanner import Scanner, nearest
 
 DEFINITION = r"(?m)^[ \t]*+(?:ROOT[ \t]++)?%?{}[ \t]++="

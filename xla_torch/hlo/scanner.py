@@ -11,9 +11,9 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from ..errors import HloSyntaxError
-from ..shape import BLANK, Shape, scan_shape
-from ..types import BUFFER, TUPLE, type_from_text
+from ..core.errors import HloSyntaxError
+from ..core.shape import BLANK, Shape, scan_shape
+from ..core.types import BUFFER, TUPLE, type_from_text
 from .cut_text import CutText
 
 T = TypeVar("T")

@@ -29,8 +29,8 @@ import typing
 from collections.abc import Callable
 from typing import Any
 
-from ..errors import UnsupportedError
-from ..shape import Shape
+from ..core.errors import UnsupportedError
+from ..core.shape import Shape
 
 REQUIRED: Any = inspect.Parameter.empty
 

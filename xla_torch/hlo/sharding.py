@@ -15,8 +15,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..errors import InvalidArgument
-from ..shape import Shape
+from ..core.errors import InvalidArgument
+from ..core.shape import Shape
 from .mesh_sharding import MeshSharding, parse_mesh_sharding
 from .replica_groups import MOST_DEVICES
 from .scanner import Scanner, nearest

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..errors import InvalidArgument
-from ..shape import Shape
+from ..core.errors import InvalidArgument
+from ..core.shape import Shape
 from .ir import Computation, Instruction
 from .schema import OPS
 from .structure import ASYNC_DONE, ASYNC_START, ASYNC_UPDATE, PARAMETER

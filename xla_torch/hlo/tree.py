@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from ..shape import Shape
+from ..core.shape import Shape
 from .ir import Token
 
 T = TypeVar("T")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..errors import InvalidArgument, XlaError
+from ..core.errors import InvalidArgument, XlaError
 from .common import AliasCodec
 from .inference import check_precision, infer_shape
 from .ir import Computation, Instruction, Module

@@ -6,7 +6,7 @@ import functools
 import importlib
 from typing import Any
 
-from ..errors import MissingDependency
+from ..core.errors import MissingDependency
 
 
 class OptionalModule:

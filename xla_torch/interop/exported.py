@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 
-from ..errors import HloSyntaxError
-from ..mlir.bytecode import MAGIC
-from ..tree_nodes import MAX_DEPTH, Kind
-from ..trees import Structure
-from ..types import PrimitiveType
+from ..core.errors import HloSyntaxError
+from ..core.types import PrimitiveType
+from ..mlir.bytecode.parser import MAGIC
+from ..trees.nodes import MAX_DEPTH, Kind
+from ..trees.structure import Structure
 from .flatbuffer import Data, Table, malformed
 
 _P = PrimitiveType

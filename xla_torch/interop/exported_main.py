@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InvalidArgument, UnsupportedError
-from ..mlir import bytecode, ir
-from ..mlir.bytecode_elements import numpy_type
-from ..types import PRED, S32, S64, U32, PrimitiveType
+from ..core.errors import InvalidArgument, UnsupportedError
+from ..core.types import PRED, S32, S64, U32, PrimitiveType
+from ..mlir import ir
+from ..mlir.bytecode import parser as bytecode
+from ..mlir.bytecode.elements import numpy_type
 from .exported import Aval, ExportedFile
 from .flatbuffer import malformed
 

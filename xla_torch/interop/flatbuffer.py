@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from ..errors import HloSyntaxError
+from ..core.errors import HloSyntaxError
 
 _TABLES_LIMIT = 1 << 20
 

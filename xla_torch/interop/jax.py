@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import InvalidArgument
-from ..signatures import Signature
-from ..tree_nodes import Static
+from ..core.errors import InvalidArgument
+from ..trees.nodes import Static
+from ..trees.signatures import Signature
 from .bindings import jax, require
 
 

@@ -12,8 +12,8 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from ..errors import DifferentiationError, InternalError, XlaError
-from ..forks import Lock
+from ..core.errors import DifferentiationError, InternalError, XlaError
+from ..core.forks import Lock
 from ..hlo.derivatives import Mask, Pullback, Pushforward, Stored, bringing
 from ..hlo.ir import Computation
 from .bindings import jax, jax_core

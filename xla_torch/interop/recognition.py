@@ -9,8 +9,8 @@ from __future__ import annotations
 import enum
 import re
 
-from ..errors import InvalidArgument
-from ..mlir.bytecode import MAGIC
+from ..core.errors import InvalidArgument
+from ..mlir.bytecode.parser import MAGIC
 from ..proto.containers import kind_of
 from .exported import is_exported
 

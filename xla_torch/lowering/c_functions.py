@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..dtypes import torch_dtype
-from ..errors import DeviceError, UnsupportedError
+from ..core.errors import DeviceError, UnsupportedError
+from ..core.shape import Shape, parse_shape
+from ..core.types import F32, PrimitiveType
 from ..hlo.custom_calls import CustomCall
 from ..hlo.ir import Instruction
-from ..shape import Shape, parse_shape
-from ..types import F32, PrimitiveType
+from ..storage.dtypes import torch_dtype
 
 _SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 _POINTER: type = _SIGNATURE.__mro__[1]

@@ -14,24 +14,24 @@ from collections.abc import Collection, Hashable, Sequence
 import torch
 import torch.fx
 
-from .. import tuning
 from ..analysis.loops import CountedLoop, Limit, counted_loop, counters, invariant_carries, limits
 from ..analysis.opened import size_with_regions
-from ..errors import UnsupportedError
+from ..core import tuning
+from ..core.errors import UnsupportedError
+from ..core.shape import Shape
+from ..core.sizes import MARK, Size, unnamed
+from ..core.types import S32, S64
 from ..hlo.ir import Computation, Instruction
 from ..hlo.regions import loop_of
 from ..hlo.schema import Trait
 from ..hlo.structure import CONSTANT
 from ..hlo.tree import arrays, from_arrays
+from ..kernels import loops
+from ..kernels.native import NativeLoop, machine
 from ..native.compiled import is_available
 from ..native.elements import Unfit
 from ..native.loops import Source, loop_source
-from ..shape import Shape
-from ..sizes import MARK, Size, unnamed
-from ..types import S32, S64
 from .emit import Tracer, is_of_sizes
-from .kernels import loops
-from .kernels.native import NativeLoop, machine
 from .values import Host, Number, Splat, Value, evaluator
 
 

@@ -13,18 +13,18 @@ from typing import Any
 
 import torch
 
-from ..dtypes import storage_dtype, torch_dtype
-from ..errors import ExecutionError, UnsupportedError
+from ..core.errors import ExecutionError, UnsupportedError
+from ..core.shape import Shape, parse_shape
+from ..custom_targets.callbacks import CALLBACK
 from ..hlo import stacks
 from ..hlo.custom_calls import CustomCall, Function, differentiated, registered, routine_name, target_of
 from ..hlo.ir import Computation, Instruction, reachable
 from ..hlo.tree import from_arrays, mapped
+from ..kernels import lapack, stack
 from ..opcodes import internal
-from ..shape import Shape, parse_shape
-from ..transform.custom_targets.callbacks import CALLBACK
+from ..storage.dtypes import storage_dtype, torch_dtype
 from ..transform.expand_custom_calls import expansion, why_unknown
 from . import numerics
-from .kernels import lapack, stack
 from .values import Value, device, emit, evaluator
 
 # ------------------------------------------------------------------------------------------- finding

@@ -17,28 +17,28 @@ import torch
 import torch.fx
 from torch.fx.proxy import TracerBase
 
-from .. import tuning
-from ..dtypes import storage_dtype
+from ..core import tuning
+from ..core.shape import Shape
+from ..core.sizes import Size
+from ..core.types import PrimitiveType
+from ..fusing.blocking import block_elementwise
+from ..fusing.bundles import bundle_results
+from ..fusing.fused_calls import fuse_calls
+from ..fusing.memory import overwrite_carries, plan_memory
+from ..fusing.overlap import overlap_exchanges
+from ..fusing.product_blocks import block_products
+from ..fusing.products import turn_products, use_float32, use_onednn
+from ..fusing.row_functions import use_row_functions
+from ..fusing.simplify import drop_needless_views
+from ..fusing.sized import hold_sizes
 from ..hlo.inference import has_effect
 from ..hlo.ir import Computation, Instruction
 from ..hlo.schema import OPS
 from ..hlo.structure import CONSTANT
-from ..shape import Shape
-from ..sizes import Size
-from ..torch_private import LoweredModule
-from ..types import PrimitiveType
+from ..storage.dtypes import storage_dtype
+from ..storage.torch_private import LoweredModule
 from . import numerics
-from .blocking import block_elementwise
-from .bundles import bundle_results
 from .evaluator import Evaluator
-from .fused_calls import fuse_calls
-from .memory import overwrite_carries, plan_memory
-from .overlap import overlap_exchanges
-from .product_blocks import block_products
-from .products import turn_products, use_float32, use_onednn
-from .row_functions import use_row_functions
-from .simplify import drop_needless_views
-from .sized import hold_sizes
 from .values import Runner, Splat, Value
 
 _NOT_WORD = re.compile(r"[^A-Za-z0-9_]+")

@@ -16,19 +16,19 @@ import numpy as np
 import torch
 import torch.fx
 
-from .. import progress
-from ..budget import charge
-from ..dtypes import storage_dtype
-from ..errors import ExecutionError, InternalError, XlaError
+from ..core import progress
+from ..core.budget import charge
+from ..core.errors import ExecutionError, InternalError, XlaError
+from ..core.shape import Shape
+from ..core.types import PrimitiveType
 from ..hlo.inference import has_effect
 from ..hlo.ir import Computation, Instruction, Token, live_instructions
-from ..hlo.literal import Literal, SizeLiteral
+from ..hlo.literals.literal import Literal, SizeLiteral
 from ..hlo.schema import OPS, OpSchema, Trait
 from ..hlo.structure import CONSTANT
 from ..hlo.tree import mapped
 from ..opcodes.dynamic import INT32_MAX
-from ..shape import Shape
-from ..types import PrimitiveType
+from ..storage.dtypes import storage_dtype
 from . import host, numerics, scalar_regions
 from .table import BODIES, Body
 from .torch_errors import is_of_torch

@@ -7,8 +7,8 @@ That turns JAX's ``select(i < 0, i + n, i)`` into plain ``i``.
 
 from __future__ import annotations
 
+from ..core.types import PrimitiveType
 from ..hlo.ir import Instruction
-from ..types import PrimitiveType
 from .host_rules import HOST, Scalar, interval
 
 

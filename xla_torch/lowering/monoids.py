@@ -13,13 +13,13 @@ import torch
 
 from ..analysis.reducers import reducer_kind
 from ..analysis.selections import selection
-from ..dtypes import storage_dtype
+from ..core.types import PrimitiveType
 from ..hlo.ir import Computation
+from ..kernels import reduction
+from ..kernels.window import reduce_windows
 from ..opcodes.reducer_kinds import ReducerKind
-from ..types import PrimitiveType
+from ..storage.dtypes import storage_dtype
 from . import numerics
-from .kernels import reduction
-from .kernels.window import reduce_windows
 from .values import Number, Value, emit
 
 

@@ -13,10 +13,8 @@ import numpy as np
 import torch
 import torch.fx
 
-from ..dtypes import storage_dtype, torch_dtype
-from ..errors import InvalidArgument
-from ..nan_codes import SEVERAL
-from ..types import (
+from ..core.errors import InvalidArgument
+from ..core.types import (
     BF16,
     F4E2M1FN,
     F6E2M3FN,
@@ -33,7 +31,9 @@ from ..types import (
     Kind,
     PrimitiveType,
 )
-from .kernels import grids
+from ..kernels import grids
+from ..storage.dtypes import storage_dtype, torch_dtype
+from ..storage.nan_codes import SEVERAL
 from .values import Value
 
 Number = bool | int | float | complex

@@ -6,19 +6,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from .. import tuning
+from ..core import tuning
+from ..core.shape import Shape
+from ..core.types import S32
 from ..functions import Call, DynamicSlice, GetTupleElement, Lt, Reshape, Tuple, While
+from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.ir import Computation
 from ..hlo.regions import is_loop
-from ..hlo_builder import Builder, XlaOp
+from ..kernels.native import machine
 from ..native.compiled import is_available
 from ..native.elements import Unfit
 from ..native.loops import loop_source
-from ..shape import Shape
 from ..transform.canonical import canonicalize
-from ..types import S32
 from .emit import Tracer
-from .kernels.native import machine
 from .values import Number, Splat, Value, evaluator
 
 

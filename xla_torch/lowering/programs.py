@@ -7,16 +7,16 @@ from collections.abc import Sequence
 import torch
 import torch.fx
 
-from ..dtypes import storage_dtype, torch_dtype
-from ..errors import DeviceError
+from ..core.errors import DeviceError
+from ..core.shape import UNBOUNDED, Shape
+from ..core.types import PrimitiveType
 from ..hlo.ir import Computation, Token
 from ..hlo.tree import arrays, grouped, places
-from ..shape import UNBOUNDED, Shape
-from ..torch_private import LoweredModule
-from ..types import PrimitiveType
+from ..kernels import stack
+from ..storage.dtypes import storage_dtype, torch_dtype
+from ..storage.torch_private import LoweredModule
 from . import bodies, numerics  # noqa: F401  (importing `bodies` fills the lowering table)
 from .emit import Tracer
-from .kernels import stack
 from .values import Host, Splat, Value
 
 

@@ -20,16 +20,16 @@ from typing import Any
 import torch
 import torch.fx
 
+from ..core.shape import Shape
+from ..core.types import PRED
 from ..hlo.ir import Computation, Instruction, kept_with_computation, live_instructions
 from ..hlo.regions import branches_of, callee, is_branching, is_call, is_loop, loop_of
 from ..hlo.schema import OPS, Trait
 from ..hlo.structure import CONSTANT, PARAMETER
 from ..hlo.tree import arrays, everywhere, from_arrays, leaves, mapped
+from ..kernels import loops
+from ..kernels.mapped import for_each_element
 from ..opcodes import comparison, convert, movement
-from ..shape import Shape
-from ..types import PRED
-from .kernels import loops
-from .kernels.mapped import for_each_element
 from .values import Host, Number, Runner, Splat, Value
 
 

@@ -22,9 +22,9 @@ from typing import Any, Protocol, TypeAlias
 import torch
 import torch.fx
 
+from ..core.shape import Shape
+from ..core.types import PrimitiveType
 from ..hlo.ir import Computation, Instruction
-from ..shape import Shape
-from ..types import PrimitiveType
 
 Value: TypeAlias = Any
 """What stands for a value of a program, as listed above. Tensors, proxies and numbers share their operators and nothing that a

@@ -30,8 +30,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..errors import UnsupportedError
-from ..types import PrimitiveType
+from ..core.errors import UnsupportedError
+from ..core.types import PrimitiveType
 
 NO_BRANCHES = ("HLO has no jumps between blocks: write stablehlo.if, stablehlo.case or stablehlo.while, or take the program "
                "before its control flow was lowered")

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import HloSyntaxError, InvalidArgument, UnsupportedError
+from ..core.errors import HloSyntaxError, InvalidArgument, UnsupportedError
 from . import ir
 from .vhlo_table import DEFAULTS, LISTS, SYMBOLS, VERSIONS, is_default
 

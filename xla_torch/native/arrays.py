@@ -11,13 +11,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from ..core.shape import Shape
+from ..core.types import F32, F64, PRED
 from ..hlo.ir import Computation, Instruction
 from ..hlo.regions import Loop, branches_of, loop_of
 from ..hlo.rules import RuleTable
 from ..hlo.structure import CONSTANT
 from ..opcodes import contraction, control, indexing, internal, movement, reduction
-from ..shape import Shape
-from ..types import F32, F64, PRED
 from .code import Array, Code, element_of, held, single
 from .elements import VECTOR_WORK, Unfit, name_of, number, typed
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from ..shape import Shape
-from ..types import PrimitiveType
+from ..core.shape import Shape
+from ..core.types import PrimitiveType
 from .elements import NAMES, VECTOR_WORK, memory_of, name_of
 
 Index = Sequence[str]

@@ -26,8 +26,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from .. import tuning
-from ..forks import Lock, unforked
+from ..core import tuning
+from ..core.forks import Lock, unforked
 
 OPTIONS = ("-x", "c", "-w", "-O3", "-shared", "-fPIC", "-fwrapv", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math",
            "-fno-strict-aliasing")

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from ..core.types import F32, F64, PRED, S8, S16, S32, S64, U8, U16, U32, U64, Kind, PrimitiveType
 from ..hlo.ir import Instruction
 from ..hlo.rules import RuleTable
 from ..opcodes import comparison, convert, elementwise
-from ..types import F32, F64, PRED, S8, S16, S32, S64, U8, U16, U32, U64, Kind, PrimitiveType
 from .functions import integer
 
 NAMES = {PRED: "pred", S8: "s8", S16: "s16", S32: "s32", S64: "s64", U8: "u8", U16: "u16", U32: "u32", U64: "u64",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..types import PrimitiveType
+from ..core.types import PrimitiveType
 
 TEMPLATES = (
     "@ maximum_@(@ a, @ b) { return a > b || a != a ? a : b; }",

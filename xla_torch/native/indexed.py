@@ -10,9 +10,9 @@ import contextlib
 from collections.abc import Sequence
 from typing import Any
 
+from ..core.shape import Shape
 from ..hlo.ir import Computation, Instruction
 from ..opcodes import indexing, reduction
-from ..shape import Shape
 from .arrays import ARRAYS, Value, Writer
 from .code import Array, Code, Index, element_of
 from .elements import Unfit

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..core.shape import Shape
 from ..hlo.ir import Instruction
 from ..opcodes import linalg
-from ..shape import Shape
 from .arrays import ARRAYS, Writer
 from .code import Array, element_of
 from .elements import Unfit

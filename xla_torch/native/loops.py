@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from ..core.shape import Shape
 from ..hlo.ir import Computation, Instruction
 from ..hlo.regions import Loop, loop_of
 from ..opcodes import contraction, elementwise, indexing
-from ..shape import Shape
 from . import indexed, linalg  # noqa: F401  (their rules belong to the table)
 from .arrays import ARRAYS, Value, blas_routine, product, starts, turns, write_update
 from .code import ASKS_EVERY, Array, Code, held, is_local, single

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import UnsupportedError
+from ..core.errors import UnsupportedError
+from ..core.shape import Shape
+from ..core.types import U32
 from ..hlo.attributes import Bool, CollectiveMode, Dims, Groups, Int, Pairs, Region, ReplicaGroups
 from ..hlo.ir import Computation
 from ..hlo.schema import Trait, op
 from ..participants.groups import GroupMode
-from ..shape import Shape
-from ..types import U32
 from .reduction import check_reducer
 from .shapes import has_parts, require, require_arrays, require_declared
 

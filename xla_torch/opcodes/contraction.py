@@ -7,11 +7,11 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
+from ..core.shape import Shape
+from ..core.types import PrimitiveType, higher_precision
 from ..hlo.attributes import Dims, DotAlgorithm, Precision
 from ..hlo.canonical_values import canonical_numbers
 from ..hlo.schema import Trait, op
-from ..shape import Shape
-from ..types import PrimitiveType, higher_precision
 from .shapes import require, require_arrays
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..core.shape import Shape
+from ..core.types import PRED, S32
 from ..hlo.attributes import Bool, FusionKind, Int, OperandAliases, Region, Regions, Text
 from ..hlo.schema import Control, Trait, op
 from ..hlo.structure import ASYNC_DONE, ASYNC_START, ASYNC_UPDATE, GET_TUPLE_ELEMENT, TUPLE
-from ..shape import Shape
-from ..types import PRED, S32
 from .shapes import require, require_declared
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..core.shape import UNBOUNDED, Shape
+from ..core.types import preserves_values
 from ..hlo.attributes import ConvDims, ConvolutionDimensionNumbers, Int, Precision, Raw, Window, WindowDimension
 from ..hlo.schema import Trait, op
-from ..shape import UNBOUNDED, Shape
-from ..types import preserves_values
 from .contraction import contraction_type, same_size
 from .shapes import require, require_arrays
 

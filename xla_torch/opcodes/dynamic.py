@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 
+from ..core.shape import UNBOUNDED, Shape
+from ..core.types import S32
 from ..hlo.attributes import Dims
 from ..hlo.schema import Trait, op
-from ..shape import UNBOUNDED, Shape
-from ..types import S32
 from .shapes import require, require_arrays, require_declared_array
 
 INT32_MAX = 2**31 - 1

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..core.shape import Shape
+from ..core.types import PRED, Kind, complex_part
 from ..hlo.attributes import Accuracy
 from ..hlo.schema import Trait, op
-from ..shape import Shape
-from ..types import PRED, Kind, complex_part
 from .shapes import ANY, ARITHMETIC, FLOATING, INEXACT, INTEGRAL, LOGICAL, binary, complex_shape, unary
 
 _SIGNED = (Kind.SIGNED, Kind.FLOAT, Kind.COMPLEX)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..core.shape import UNBOUNDED, Shape
 from ..hlo.attributes import Bool, Dims, Int, Region
 from ..hlo.ir import Computation
 from ..hlo.schema import Trait, op
-from ..shape import UNBOUNDED, Shape
 from .movement import require_distinct, sizes_agree
 from .reduction import check_reducer
 from .shapes import merge_dynamic, require, require_arrays

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+from ..core.shape import Shape
 from ..hlo.attributes import (
     Bool,
     ConvDimsCodec,
@@ -27,10 +28,9 @@ from ..hlo.attributes import (
     Window,
 )
 from ..hlo.ir import Computation
-from ..hlo.literal import Literal
+from ..hlo.literals.literal import Literal
 from ..hlo.reader import Reader
 from ..hlo.schema import Trait, op
-from ..shape import Shape
 from .shapes import has_parts, require, require_arrays, require_declared, require_declared_array
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..core.shape import Shape
+from ..core.types import C64, C128, F32, F64, complex_part
 from ..hlo.attributes import Bool, Dims, FftType, TransposeKind
 from ..hlo.schema import op
-from ..shape import Shape
-from ..types import C64, C128, F32, F64, complex_part
 from .contraction import same_size
 from .shapes import require, require_arrays
 

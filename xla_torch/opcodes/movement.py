@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..core.shape import UNBOUNDED, Shape
+from ..core.types import PRED, PrimitiveType, higher_precision, same_type_ignoring_precision
 from ..hlo.attributes import Dims, Int, LiteralWithShape, Padding, SliceBounds
-from ..hlo.literal import Literal
+from ..hlo.literals.literal import Literal
 from ..hlo.schema import Trait, op
 from ..hlo.structure import CONSTANT, PARAMETER
-from ..shape import UNBOUNDED, Shape
-from ..types import PRED, PrimitiveType, higher_precision, same_type_ignoring_precision
 from .shapes import merge_size, require, require_arrays, require_declared, require_declared_array
 
 # --------------------------------------------------------------------------------------------- shapes

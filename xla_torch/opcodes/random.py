@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..core.shape import Shape
+from ..core.types import U64
 from ..hlo.attributes import Int, RngAlgorithm, RngDistribution
 from ..hlo.schema import Trait, op
-from ..shape import Shape
-from ..types import U64
 from .shapes import require, require_arrays, require_declared, require_declared_array
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..core.shape import Shape
+from ..core.types import PrimitiveType
 from ..hlo.attributes import Bool, Dims, Float, Int, Region
 from ..hlo.ir import Computation
 from ..hlo.schema import Trait, op
-from ..shape import Shape
-from ..types import PrimitiveType
 from .shapes import require, require_arrays
 
 # ------------------------------------------------------------------------------------------------ shapes

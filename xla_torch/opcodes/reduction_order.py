@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..core.shape import Shape
 from ..hlo.attributes import WindowDimension
-from ..shape import Shape
 
 SIDE = 32
 """Extent of the pieces in which one array is reduced; several are reduced element by element."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..errors import InvalidArgument
-from ..shape import UNBOUNDED, Shape
-from ..types import C64, C128, F32, F64, PRED, Kind, PrimitiveType, higher_precision, same_type_ignoring_precision
+from ..core.errors import InvalidArgument
+from ..core.shape import UNBOUNDED, Shape
+from ..core.types import C64, C128, F32, F64, PRED, Kind, PrimitiveType, higher_precision, same_type_ignoring_precision
 
 
 def require(condition: bool, what: str, got: object = "", expected: object = "", hint: str = "") -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..core.shape import UNBOUNDED, Shape
+from ..core.types import PRED, S32
 from ..hlo.attributes import Bool, Dims, Int, Region
 from ..hlo.ir import Computation
 from ..hlo.schema import Trait, op
-from ..shape import UNBOUNDED, Shape
-from ..types import PRED, S32
 from .shapes import require, require_arrays
 
 # --------------------------------------------------------------------------------------------- shapes

@@ -10,12 +10,12 @@ import re
 from collections.abc import Sequence
 from typing import Annotated, Any
 
+from ..core.shape import Shape
+from ..core.types import U32
 from ..hlo.attributes import Bool, Int, RawCodec, Text
 from ..hlo.ir import Instruction
 from ..hlo.reader import Reader
 from ..hlo.schema import Trait, op
-from ..shape import Shape
-from ..types import U32
 from .shapes import require, require_declared
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..core.shape import UNBOUNDED, Shape
+from ..core.types import PRED
 from ..hlo.attributes import Region, Window, WindowDimension
 from ..hlo.ir import Computation
 from ..hlo.schema import Trait, op
-from ..shape import UNBOUNDED, Shape
-from ..types import PRED
 from .reduction import check_reducer, check_reduction_operands, reduction_result
 from .shapes import require, require_arrays
 

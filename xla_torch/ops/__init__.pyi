@@ -8,8 +8,12 @@ from typing import Any, overload
 import numpy as np
 from torch import Tensor, dtype
 
-from xla_torch.computation import XlaComputation
+from xla_torch.core.shape import Layout
+from xla_torch.core.shape import Shape
+from xla_torch.core.types import PrimitiveType
 from xla_torch.functions.contraction import RaggedDotDimensionNumbers as RaggedDotDimensionNumbers
+from xla_torch.functions.hlo_builder import Builder
+from xla_torch.functions.hlo_builder import XlaOp
 from xla_torch.functions.indexing import GatherDimensionNumbers as GatherDimensionNumbers
 from xla_torch.functions.indexing import ScatterDimensionNumbers as ScatterDimensionNumbers
 from xla_torch.functions.token import ChannelHandle as ChannelHandle
@@ -33,13 +37,9 @@ from xla_torch.hlo.choices import ReplicaGroup as ReplicaGroup
 from xla_torch.hlo.choices import TriangularSolveTranspose as TriangularSolveTranspose
 from xla_torch.hlo.ir import Computation
 from xla_torch.hlo.ir import Token
-from xla_torch.hlo.literal import Literal
-from xla_torch.hlo_builder import Builder
-from xla_torch.hlo_builder import XlaOp
+from xla_torch.hlo.literals.literal import Literal
 from xla_torch.opcodes.contraction import DotDimensionNumbers as DotDimensionNumbers
-from xla_torch.shape import Layout
-from xla_torch.shape import Shape
-from xla_torch.types import PrimitiveType
+from xla_torch.running.computation import XlaComputation
 
 Liftable = bool | int | float | complex | np.ndarray[Any, np.dtype[Any]] | np.number[Any] | np.bool_
 """What may stand beside an op or tensor as an operand."""

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from .. import tuning
-from ..forks import Lock
+from ..core import tuning
+from ..core.forks import Lock
 
 
 class BufferPool:

@@ -8,8 +8,8 @@ from typing import Any, Protocol, TypeAlias
 
 import torch
 
-from ..errors import ExecutionError
-from ..types import PrimitiveType
+from ..core.errors import ExecutionError
+from ..core.types import PrimitiveType
 
 Site = tuple[str, int]
 """Where in a program an exchange stands: the instruction as errors name it, and its channel or 0."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from .. import tuning
+from ..core import tuning
 from .buffers import BUFFERS
 from .exchange import Exchange, Given, Result, Site
 from .reductions import Reducer, Reduction, fold, fold_blocks, named

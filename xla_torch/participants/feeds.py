@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from .. import tuning
-from ..errors import ExecutionError
-from ..forks import Lock, in_child
+from ..core import tuning
+from ..core.errors import ExecutionError
+from ..core.forks import Lock, in_child
 from .participant import Participant, current_participant
 
 timeout: float = tuning.EXCHANGE_TIMEOUT

@@ -6,7 +6,7 @@ import enum
 from collections.abc import Sequence
 from typing import assert_never
 
-from ..errors import ExecutionError
+from ..core.errors import ExecutionError
 
 Groups = Sequence[Sequence[int]]
 """Groups of numbers as an instruction lists them; none stand for one group of everybody."""

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from ..errors import ExecutionError
-from ..forks import in_child
+from ..core.errors import ExecutionError
+from ..core.forks import in_child
 from .exchange import Completed, Exchange, Future, Result
 from .groups import GroupMode, Groups, members
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from .. import tuning
+from ..core import tuning
 
 
 class Reduction(enum.StrEnum):

@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 
 from .. import functions as ops
 from ..analysis.reducers import reducer_kind
-from ..errors import InvalidArgument, UnsupportedError
+from ..core.errors import InvalidArgument, UnsupportedError
+from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.ir import Computation, Instruction
 from ..hlo.replica_groups import Groups
 from ..hlo.rules import RuleTable
 from ..hlo.schema import OpSchema, Trait, schema_of
-from ..hlo_builder import Builder, XlaOp
 from ..opcodes import collective, reduction
 from ..participants.groups import GroupMode
 from ..transform.rewriter import Rewriter

@@ -17,20 +17,20 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ..batching.engine import Batch, Mapped, any_mapped
-from ..errors import InvalidArgument, UnsupportedError, XlaError
+from ..core.errors import InvalidArgument, UnsupportedError, XlaError
+from ..core.types import U32
+from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.ir import Computation, Instruction, Module, kept_with_computation
 from ..hlo.mesh_sharding import Mesh, parse_manual_axes, parse_sdy_shardings
 from ..hlo.regions import has_regions_of_values, is_loop
 from ..hlo.replica_groups import Groups
 from ..hlo.sharding import Grid, Sharding, ShardingKind
-from ..hlo_builder import Builder, XlaOp
 from ..opcodes.collective import group_mode, partition_id
 from ..opcodes.control import call
 from ..participants.groups import GroupMode
 from ..transform.canonical import Canonicalizer
 from ..transform.rewriter import rebuilt
 from ..transform.values import Value, as_op, elements_of, leaves, regrouped
-from ..types import U32
 from .annotations import enters, is_annotation, is_border, is_shardy, meshes_of
 from .collectives import COLLECTIVES
 from .tiles import rows, tiled, untiled

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from .. import functions as ops
-from ..errors import InvalidArgument
-from ..hlo_builder import XlaOp
-from ..types import S32
+from ..core.errors import InvalidArgument
+from ..core.types import S32
+from ..functions.hlo_builder import XlaOp
 
 
 def rows(value: XlaOp, places: Sequence[int] | np.ndarray) -> XlaOp:

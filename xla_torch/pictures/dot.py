@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..core.printable import printable
 from ..hlo.ir import Computation, Instruction, Module
-from ..printable import printable
 
 _MOST = 200
 """Characters of a name."""

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 
 from ..analysis.cost import computation_cost, instruction_cost
 from ..analysis.cost_rules import Cost
+from ..core.printable import printable
 from ..hlo.ir import Instruction, Module
 from ..hlo.printer import PrintOptions, print_instruction
 from ..hlo.regions import has_regions_of_values
 from ..hlo.sharding import Iota, Sharding, ShardingKind
-from ..printable import printable
 
 _NAME, _LINE = 300, 3000
 """Characters of a name, and of an instruction's line."""

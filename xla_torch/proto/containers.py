@@ -14,11 +14,11 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from ..errors import HloSyntaxError
+from ..core.errors import HloSyntaxError
+from ..core.shape import Shape
+from ..core.types import PRED
 from ..hlo.ir import Module
-from ..hlo.literal import Literal
-from ..shape import Shape
-from ..types import PRED
+from ..hlo.literals.literal import Literal
 from .literals import packed_elements, read_literal
 from .reading import read_module
 from .schema import message_class

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import HloSyntaxError
+from ..core.errors import HloSyntaxError
+from ..core.shape import Shape
+from ..core.types import PRED
 from ..hlo.ir import Computation, Instruction
-from ..hlo.literal import Literal
+from ..hlo.literals.literal import Literal
 from ..hlo.schema import OpSchema
 from ..hlo.sharding import Sharding
-from ..shape import Shape
-from ..types import PRED
 from .shapes import Shapes
 from .wire import Bytes
 

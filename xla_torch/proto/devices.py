@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import HloSyntaxError
+from ..core.errors import HloSyntaxError
 from ..hlo.attributes import ReplicaGroups
 from ..hlo.mesh_sharding import Axis, MeshSharding
 from ..hlo.replica_groups import parse_replica_groups

@@ -10,17 +10,17 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ..errors import HloSyntaxError, InvalidArgument, UnsupportedError
+from ..core.errors import HloSyntaxError, InvalidArgument, UnsupportedError
+from ..core.shape import Shape
 from ..hlo import attributes as codecs
 from ..hlo.attributes import ConvolutionDimensionNumbers, ResultAccuracy, WindowDimension
 from ..hlo.ir import Computation
-from ..hlo.literal import Literal
+from ..hlo.literals.literal import Literal
 from ..hlo.scanner import Scanner
 from ..hlo.schema import Attribute
 from ..hlo.sharding import parse_sharding
 from ..hlo.structure import CONSTANT
 from ..opcodes.collective import group_mode
-from ..shape import Shape
 from .context import Reading, Writing
 from .devices import read_groups, read_sharding, write_groups, write_sharding
 from .literals import read_literal, write_literal

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import HloSyntaxError, UnsupportedError, XlaError
-from ..hlo.literal import Literal
+from ..core.errors import HloSyntaxError, UnsupportedError, XlaError
+from ..core.shape import Shape
+from ..core.types import MAX_RANK, PRED, PrimitiveType, complex_part
+from ..hlo.literals.literal import Literal
 from ..hlo.memory import owned
-from ..shape import Shape
-from ..types import MAX_RANK, PRED, PrimitiveType, complex_part
 from .schema import fields_of
 from .shapes import Shapes, write_shape
 from .wire import LARGE, Bytes, decoded, encoded

@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..errors import HloSyntaxError
+from ..core.errors import HloSyntaxError
+from ..core.shape import Shape
 from ..hlo.common import MetadataCodec
 from ..hlo.reader import Reader
 from ..hlo.scanner import Scanner, quote
-from ..shape import Shape
 from .context import Reading
 
 _FIELDS = ("op_type", "op_name", "source_file", "source_line", "source_end_line", "source_column", "source_end_column",

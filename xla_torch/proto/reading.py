@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from .. import progress
-from ..errors import HloSyntaxError, UnknownOpcodeError, XlaError
-from ..front import OPS, print_module
+from ..core import progress
+from ..core.errors import HloSyntaxError, UnknownOpcodeError, XlaError
+from ..core.shape import Shape
 from ..hlo.ir import Computation, Instruction, Module, reachable
 from ..hlo.scanner import nearest
 from ..hlo.schema import OpSchema
-from ..shape import Shape
+from ..opcodes.front import OPS, print_module
 from .context import Reading
 from .devices import read_sharding
 from .links import Link, link_of

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ..errors import HloSyntaxError
-from ..shape import UNBOUNDED, Layout, ProgramShape, Shape, Tile
-from ..types import BUFFER, TUPLE, PrimitiveType, type_from_number, type_from_text
+from ..core.errors import HloSyntaxError
+from ..core.shape import UNBOUNDED, Layout, ProgramShape, Shape, Tile
+from ..core.types import BUFFER, TUPLE, PrimitiveType, type_from_number, type_from_text
 
 _LEVELS = "DCSH"
 """The letters of dimension level types in text: dense, compressed, singleton, loose compressed."""

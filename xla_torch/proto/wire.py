@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from ..errors import HloSyntaxError
+from ..core.errors import HloSyntaxError
 from .schema import BLOBS, fields_of, messages
 
 Bytes: TypeAlias = bytes | bytearray | memoryview

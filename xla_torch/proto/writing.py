@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ..errors import XlaError
-from ..front import parse_module
+from ..core.errors import XlaError
 from ..hlo.entry_notes import aliases, donors, entry_layout
 from ..hlo.ir import Computation, Instruction, Module
 from ..hlo.schema import REQUIRED, OpSchema, schema_of
+from ..opcodes.front import parse_module
 from .context import Writing
 from .devices import write_sharding
 from .links import Link, link_of

@@ -20,14 +20,14 @@ from typing import Any
 import numpy as np
 
 from .. import functions as ops
-from ..errors import UnsupportedError, XlaError
+from ..core.errors import UnsupportedError, XlaError
+from ..core.shape import Shape
+from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo import tree
 from ..hlo.ir import Computation, Instruction
 from ..hlo.regions import Role, branches_of, has_regions_of_values, is_branching, loop_of, with_regions
 from ..hlo.schema import Trait
 from ..hlo.structure import CONSTANT
-from ..hlo_builder import Builder, XlaOp
-from ..shape import Shape
 from ..transform.rewriter import Rewriter, kept_facts, needed_instructions
 from ..transform.values import Value, elements_of, leaves, make_tuple
 from .table import LINKS, Links, Place

@@ -13,10 +13,10 @@ from .. import functions as ops
 from ..autodiff.derivatives import finished
 from ..autodiff.sharing import SharingBuilder
 from ..batching.engine import Batch
+from ..core.shape import Shape
+from ..functions.hlo_builder import XlaOp
 from ..hlo import tree
 from ..hlo.ir import Computation
-from ..hlo_builder import XlaOp
-from ..shape import Shape
 from ..transform.values import elements_of, leaves, regrouped
 from .engine import resized
 from .table import Place

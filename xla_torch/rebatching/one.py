@@ -16,12 +16,12 @@ from .. import functions as ops
 from ..autodiff.derivatives import finished
 from ..autodiff.sharing import SharingBuilder
 from ..batching.engine import Batch
-from ..errors import UnsupportedError
+from ..core.errors import UnsupportedError
+from ..core.shape import Shape
+from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo import tree
 from ..hlo.ir import Computation, Instruction
 from ..hlo.schema import Trait
-from ..hlo_builder import Builder, XlaOp
-from ..shape import Shape
 from ..transform.values import Value, elements_of, leaves, regrouped
 from .engine import Places, Rebatch, has_place, resized
 from .table import Place, Reshaped

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from ..autodiff.derivatives import finished
 from ..autodiff.sharing import SharingBuilder
-from ..errors import UnsupportedError
+from ..core.errors import UnsupportedError
+from ..core.shape import Shape
 from ..hlo import tree
 from ..hlo.ir import Computation
-from ..shape import Shape
 from ..transform.values import elements_of, leaves
 from .engine import Rebatch, Wanted, everywhere, resized
 from .grouped import in_groups

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..analysis.reducers import reducer_kinds
+from ..core.shape import Shape, parse_shape
 from ..hlo.attributes import ConvolutionDimensionNumbers, WindowDimension
 from ..hlo.custom_calls import target_of
 from ..hlo.ir import Instruction
 from ..hlo.schema import Trait
 from ..opcodes.reducer_kinds import ReducerKind
-from ..shape import Shape, parse_shape
 from .table import LINKS, Links, Place, Reshaped
 
 rule = LINKS.rule

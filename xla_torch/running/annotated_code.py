@@ -10,12 +10,12 @@ from ..lowering.emit import comment
 
 _SLICE = re.compile(r"slice\((None|-?\d+), (None|-?\d+), (None|-?\d+)\)")
 _INDEX = re.compile(r"\[\(([-\d:]++(?:, [-\d:]++)*+),?\)\]|\[\(?([-\d:]++),?\)?\]$")
-_KERNEL = re.compile(r"= xla_torch_lowering_kernels_([a-z]+)_(\w+)\(")
+_KERNEL = re.compile(r"= xla_torch_kernels_([a-z]+)_(\w+)\(")
 
 
 def _readable(code: str) -> str:
     """What torch.fx prints as ``x[(slice(None, None, None), slice(0, 3, None))]`` the way people write it, ``x[:, 0:3]``,
-    and our own kernels by their name below `xla_torch.lowering`."""
+    and our own kernels by their name below `xla_torch`."""
     def colon(match: re.Match[str]) -> str:
         start, stop, step = ("" if word == "None" else word for word in match.groups())
         return f"{start}:{stop}" + (f":{step}" if step else "")

@@ -16,8 +16,8 @@ from typing import Any
 
 import torch
 
-from .. import torch_private
-from ..errors import UnsupportedError
+from ..core.errors import UnsupportedError
+from ..storage import torch_private
 from .members import Member, MemberPlan, WayBack
 from .program import Mask, Plan, Program
 

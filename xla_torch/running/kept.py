@@ -7,10 +7,10 @@ from typing import Generic, TypeVar
 
 from grad_rules._table import revision
 
-from ..budget import counting
-from ..collection import put_off
-from ..forks import Lock
-from ..torch_private import undisturbed
+from ..core.budget import counting
+from ..core.collection import put_off
+from ..core.forks import Lock
+from ..storage.torch_private import undisturbed
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")

@@ -17,13 +17,13 @@ import torch.fx
 from grad_rules._table import revision
 
 from ..analysis.peak import peak_bytes
-from ..budget import running
-from ..forks import Lock, cached_property
+from ..core.budget import running
+from ..core.forks import Lock, cached_property
+from ..core.shape import ProgramShape, Shape
+from ..core.sizes import Size, Unknowns
+from ..fusing.sized import with_sizes
 from ..lowering.programs import freeing
-from ..lowering.sized import with_sizes
-from ..shape import ProgramShape, Shape
-from ..sizes import Size, Unknowns
-from ..torch_private import is_traced
+from ..storage.torch_private import is_traced
 from .kept import Kept, KeptByRules
 from .program import EAGER, FreeingRun, Mask, Plan, Program, Run, plainly
 from .watching import watching

@@ -26,20 +26,20 @@ from ..autodiff.options import DEFAULT, GradientOptions
 from ..autodiff.residuals import WHOLE_PROGRAM, effects, needs, rebuild, saved_values, unchanging
 from ..batching.embedded import with_calls
 from ..batching.programs import flat_batched
-from ..budget import running
-from ..errors import DifferentiationError, XlaError
-from ..forks import Lock, cached_property
+from ..core.budget import running
+from ..core.errors import DifferentiationError, XlaError
+from ..core.forks import Lock, cached_property
+from ..core.shape import Shape
+from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.derivatives import AS_WRITTEN, AsWritten, Lost, bringing, brings, rules_of, warn_of
 from ..hlo.ir import Computation, Instruction, Module, reachable
 from ..hlo.stacks import is_stack_call
-from ..hlo_builder import Builder, XlaOp
+from ..kernels.native import make_native
 from ..lowering.custom_calls import check_custom_calls
-from ..lowering.kernels.native import make_native
 from ..lowering.programs import freeing, lower
 from ..partitioning.manual_regions import without_manual_regions
 from ..partitioning.state import Partitioning, partitioning_of
-from ..shape import Shape
-from ..torch_private import forward_mode_is_on, is_batched_by_autograd, is_traced
+from ..storage.torch_private import forward_mode_is_on, is_batched_by_autograd, is_traced
 from ..transform.dynamic_sizes import settle
 from ..transform.expand_custom_calls import expand
 from .kept import Kept, KeptByRules

@@ -7,7 +7,7 @@ from types import TracebackType
 
 import torch
 
-from ..errors import ExecutionError, LimitError, XlaError
+from ..core.errors import ExecutionError, LimitError, XlaError
 
 _NO_MEMORY = ("can't allocate memory", "out of memory", "storage size calculation overflowed", "multiplication overflow")
 

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import torch
 
-from ..forks import Lock
+from ..core.forks import Lock
 from ..hlo.ir import Computation
 
 Run: TypeAlias = Callable[[str, Computation, Sequence[torch.Tensor], torch.device], tuple[torch.Tensor, ...]]

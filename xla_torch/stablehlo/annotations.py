@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from ..errors import InvalidArgument
+from ..core.errors import InvalidArgument
+from ..core.types import PrimitiveType
+from ..functions.hlo_builder import XlaOp
 from ..hlo.ir import Instruction
 from ..hlo.mesh_sharding import Mesh
 from ..hlo.sharding import Sharding, ShardingKind
-from ..hlo_builder import XlaOp
-from ..mlir import printing
 from ..mlir.ir import Array, Elements, Float, Integer, Location, Opaque, Operation, Type
-from ..mlir.printing import type_text
+from ..mlir.text import printing
+from ..mlir.text.printing import type_text
 from ..proto.context import Reading
 from ..proto.devices import read_sharding
 from ..proto.schema import message_class
-from ..types import PrimitiveType
 from .tilings import per_value, tilings_of
 
 SHARDING = "mhlo.sharding"

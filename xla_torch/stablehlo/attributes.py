@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InvalidArgument
+from ..core.errors import InvalidArgument
 from ..mlir.ir import Elements, Enum, Operation, Struct, Symbol
 
 _MISSING: Any = object()

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InvalidArgument, UnsupportedError
+from ..core.errors import InvalidArgument, UnsupportedError
+from ..core.shape import Shape
+from ..core.sizes import unnamed
+from ..functions.hlo_builder import XlaOp
 from ..hlo.ir import Computation
-from ..hlo_builder import XlaOp
 from ..mlir.ir import Operation, Symbol, Tensor, walk
 from ..opcodes import control
-from ..shape import Shape
-from ..sizes import unnamed
 from .annotations import attribute_text
 from .attributes import integer, symbol, text
 from .scope import Program, Scope, only_block

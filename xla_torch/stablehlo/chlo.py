@@ -14,20 +14,20 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InvalidArgument, UnsupportedError
+from ..core.errors import InvalidArgument, UnsupportedError
+from ..core.shape import UNBOUNDED, Shape
+from ..core.types import has_infinity
 from ..functions.comparison import Eq, Lt
 from ..functions.convert import NextAfter
 from ..functions.dynamic import GetDimensionSize, SetDimensionSize
 from ..functions.elementwise import Abs, Asin, Complex, Conj, Imag, Mul, Real, Sqrt, Square, Sub
+from ..functions.hlo_builder import XlaOp, broadcast_operands
 from ..functions.movement import Broadcast, BroadcastInDim
 from ..functions.sorting import TopK
 from ..functions.special import BesselI1e, Digamma, Erfc, ErfInv, Lgamma, Polygamma, Zeta
-from ..hlo.literal import Literal
-from ..hlo_builder import XlaOp, broadcast_operands
+from ..hlo.literals.literal import Literal
 from ..mlir.ir import Elements, Opaque, Operation, Region
 from ..opcodes import comparison, control, elementwise, reduction
-from ..shape import UNBOUNDED, Shape
-from ..types import has_infinity
 from . import table
 from .attributes import boolean, fields, integer, integers, word
 from .contraction import ragged_product

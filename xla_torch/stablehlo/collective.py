@@ -6,15 +6,15 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..errors import InvalidArgument, UnsupportedError
+from ..core.errors import InvalidArgument, UnsupportedError
+from ..core.shape import UNBOUNDED, Shape
+from ..core.types import U32
 from ..functions.collective import AllToAll, CrossReplicaSum
+from ..functions.hlo_builder import XlaOp
 from ..hlo.attributes import ReplicaGroups
 from ..hlo.ir import Computation
-from ..hlo_builder import XlaOp
 from ..mlir.ir import Operation
 from ..opcodes import collective
-from ..shape import UNBOUNDED, Shape
-from ..types import U32
 from .attributes import boolean, fields, integer, rows_of
 from .reduction import element_shapes, promoted
 from .scope import Scope

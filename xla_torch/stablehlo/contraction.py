@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import InvalidArgument
+from ..core.errors import InvalidArgument
+from ..functions.hlo_builder import XlaOp
 from ..hlo.attributes import ConvolutionDimensionNumbers
-from ..hlo_builder import XlaOp
 from ..mlir.ir import Operation
 from ..opcodes import contraction, convolution, linalg
 from .attributes import boolean, fields, integer, integers, word, words

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..errors import InvalidArgument
-from ..hlo_builder import XlaOp
+from ..core.errors import InvalidArgument
+from ..core.shape import Shape
+from ..core.types import PRED
+from ..functions.hlo_builder import XlaOp
 from ..mlir.ir import Block, Operation, Value
 from ..opcodes import control, internal
-from ..shape import Shape
-from ..types import PRED
 from .attributes import integer
 from .scope import Scope, is_constant, only_block
 from .table import Results, rule

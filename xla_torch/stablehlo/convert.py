@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InvalidArgument, UnsupportedError
-from ..front import verify
+from ..core.errors import InvalidArgument, UnsupportedError
+from ..core.shape import Shape
+from ..functions.hlo_builder import XlaOp
 from ..hlo.ir import Module
-from ..hlo_builder import XlaOp
 from ..mlir.ir import Block, FunctionType, Operation, walk
 from ..opcodes import control, movement
-from ..shape import Shape
+from ..opcodes.front import verify
 from . import rules  # noqa: F401  (fills the table)
 from .annotations import SHARDING, frontend_of, sharding_of
 from .calls import body_of, callees, computes_sizes, convert_written

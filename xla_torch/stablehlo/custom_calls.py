@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import InvalidArgument
-from ..hlo_builder import XlaOp
+from ..core.errors import InvalidArgument
+from ..core.shape import Shape
+from ..functions.hlo_builder import XlaOp
 from ..mlir.ir import Operation, Struct, Symbol, Tensor, Type
 from ..opcodes import internal
-from ..shape import Shape
 from . import table
 from .annotations import attribute_text
 from .attributes import boolean, integer, text

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..errors import InvalidArgument
+from ..core.errors import InvalidArgument
+from ..core.shape import UNBOUNDED, Shape
+from ..core.sizes import integer as size_of
+from ..core.types import S32
 from ..functions.convert import ConvertElementType
 from ..functions.dynamic import DynamicReshape, SetDimensionSize
+from ..functions.hlo_builder import XlaOp
 from ..functions.movement import Iota
-from ..hlo_builder import XlaOp
 from ..mlir.ir import Operation
 from ..opcodes import dynamic, elementwise, indexing, movement
-from ..shape import UNBOUNDED, Shape
-from ..sizes import integer as size_of
-from ..types import S32
 from .attributes import integer, integers
 from .contraction import convolved
 from .indexing import gather_attributes

@@ -8,15 +8,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..errors import InvalidArgument
+from ..core.errors import InvalidArgument
+from ..core.shape import Shape
+from ..core.types import S32
 from ..functions.comparison import Eq, Select
 from ..functions.elementwise import And
+from ..functions.hlo_builder import Builder, XlaOp
 from ..functions.movement import Broadcast, Iota
-from ..hlo_builder import Builder, XlaOp
 from ..mlir.ir import Operation
 from ..opcodes import elementwise, movement, reduction
-from ..shape import Shape
-from ..types import S32
 from .attributes import text
 from .contraction import product
 from .movement import spread

@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import UnsupportedError
+from ..core.errors import UnsupportedError
+from ..core.shape import UNBOUNDED
+from ..core.types import PRED, U1
 from ..functions.convert import BitcastConvertType, ConvertElementType
 from ..functions.elementwise import Pow
+from ..functions.hlo_builder import XlaOp
 from ..hlo.attributes import ResultAccuracy
 from ..hlo.schema import OPS
-from ..hlo_builder import XlaOp
 from ..mlir.ir import Operation
 from ..opcodes import comparison, convert, elementwise
-from ..shape import UNBOUNDED
-from ..types import PRED, U1
 from .attributes import fields, integer, word
 from .scope import Scope
 from .table import Results, Rule, rule

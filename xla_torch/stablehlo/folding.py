@@ -11,11 +11,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from ..core.sizes import Size
 from ..hlo.ir import Computation, Instruction
-from ..hlo.literal import SizeLiteral
+from ..hlo.literals.literal import SizeLiteral
 from ..hlo.rules import RuleTable
 from ..opcodes import comparison, control, convert, elementwise, indexing, internal, movement, reduction
-from ..sizes import Size
 
 Fold: TypeAlias = Callable[[Instruction, Sequence[np.ndarray]], Any]
 

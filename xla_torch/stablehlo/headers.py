@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..errors import InvalidArgument
+from ..core.errors import InvalidArgument
+from ..core.shape import Shape
 from ..hlo.mesh_sharding import Mesh
 from ..mlir.ir import Operation
-from ..shape import Shape
 from .annotations import SHARDING, frontend_of, sharding_of
 from .layouts import laid
 from .shardy import of_argument

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import InvalidArgument
-from ..hlo_builder import XlaOp
+from ..core.errors import InvalidArgument
+from ..functions.hlo_builder import XlaOp
 from ..mlir.ir import Operation
 from ..opcodes import indexing
 from .attributes import boolean, fields, integer, integers

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..core.shape import Shape
+from ..functions.hlo_builder import XlaOp
 from ..functions.internal import Domain
-from ..hlo_builder import XlaOp
 from ..mlir.ir import Operation
 from ..opcodes import control, internal
-from ..shape import Shape
 from .attributes import symbol, text, word
 from .calls import computation_of
 from .scope import Scope

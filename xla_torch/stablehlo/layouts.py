@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from ..errors import InvalidArgument
+from ..core.errors import InvalidArgument
+from ..core.shape import Layout, Shape
 from ..mlir.ir import Elements
-from ..shape import Layout, Shape
 
 
 def laid(shape: Shape, layout: Any) -> Shape:

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..errors import InvalidArgument
+from ..core.errors import InvalidArgument
+from ..core.shape import UNBOUNDED, Shape
+from ..functions.hlo_builder import XlaOp
 from ..functions.movement import BroadcastInDim, Iota
-from ..hlo.literal import Literal
-from ..hlo_builder import XlaOp
+from ..hlo.literals.literal import Literal
 from ..mlir.ir import Operation
 from ..opcodes import movement
-from ..shape import UNBOUNDED, Shape
 from .attributes import elements, integer, integers
 from .scope import Scope
 from .table import Results, rule

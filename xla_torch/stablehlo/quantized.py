@@ -22,14 +22,14 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ..errors import InvalidArgument, UnsupportedError
+from ..core.errors import InvalidArgument, UnsupportedError
+from ..core.types import F32, F64, S32, S64, PrimitiveType
 from ..functions.comparison import Clamp
 from ..functions.convert import ConvertElementType
 from ..functions.elementwise import Add, Div, Mul, RoundNearestEven, Sub
+from ..functions.hlo_builder import XlaOp
 from ..functions.movement import BroadcastInDim, Reshape
-from ..hlo_builder import XlaOp
 from ..mlir.ir import Operation, Quantized, Tensor, Value
-from ..types import F32, F64, S32, S64, PrimitiveType
 from . import table
 from .attributes import fields
 from .scope import Scope, only_block, unknown

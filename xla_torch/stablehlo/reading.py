@@ -9,12 +9,12 @@ import io
 import re
 from typing import Any
 
-from ..errors import HloSyntaxError, InvalidArgument
+from ..core.errors import HloSyntaxError, InvalidArgument
 from ..hlo.cut_text import CutText
-from ..mlir.bytecode import MAGIC
-from ..mlir.bytecode import parse as parse_bytecode
+from ..mlir.bytecode.parser import MAGIC
+from ..mlir.bytecode.parser import parse as parse_bytecode
 from ..mlir.ir import Operation
-from ..mlir.text import parse as parse_text
+from ..mlir.text.parser import parse as parse_text
 
 _HLO = re.compile(r"\s*(?:HloModule\b|ENTRY\b)")
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import InvalidArgument
+from ..core.errors import InvalidArgument
+from ..core.shape import Shape
+from ..core.types import PrimitiveType
 from ..functions.convert import ConvertElementType
+from ..functions.hlo_builder import XlaOp
 from ..functions.sorting import TopK
 from ..hlo.attributes import WindowDimension
-from ..hlo_builder import XlaOp
 from ..mlir.ir import Operation, Region
 from ..opcodes import reduction, sorting, window
-from ..shape import Shape
-from ..types import PrimitiveType
 from .attributes import boolean, flags, integer, integers, number, pairs
 from .scope import Scope, only_block
 from .table import Results, rule

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InvalidArgument, UnsupportedError, XlaError
+from ..core.errors import InvalidArgument, UnsupportedError, XlaError
+from ..core.shape import Shape
+from ..core.types import S32
+from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.inference import is_pure
 from ..hlo.ir import Computation, Instruction
 from ..hlo.mesh_sharding import Mesh
-from ..hlo_builder import Builder, XlaOp
 from ..mlir.ir import NO_BRANCHES, Block, Operation, OtherType, Quantized, Region, Tensor, Type, Value
 from ..opcodes import control
-from ..shape import Shape
-from ..types import S32
 from . import annotations, table
 from .folding import Folder
 from .types import refined, shape_of

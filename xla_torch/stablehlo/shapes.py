@@ -11,18 +11,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..errors import InvalidArgument
+from ..core.errors import InvalidArgument
+from ..core.shape import UNBOUNDED
+from ..core.sizes import Size
+from ..core.types import PRED, S32, Kind, PrimitiveType, type_from_text
 from ..functions.comparison import Compare, Eq, Select
 from ..functions.convert import ConvertElementType
 from ..functions.dynamic import GetDimensionSize
 from ..functions.elementwise import And, Div, Mul, Rem, Sub
+from ..functions.hlo_builder import XlaOp
 from ..functions.movement import Broadcast, BroadcastInDim, ConcatInDim, Reshape, Slice
-from ..hlo_builder import XlaOp
 from ..mlir.ir import Elements, Enum, Operation
 from ..opcodes import comparison, elementwise, movement
-from ..shape import UNBOUNDED
-from ..sizes import Size
-from ..types import PRED, S32, Kind, PrimitiveType, type_from_text
 from . import table
 from .attributes import integer, integers, rows_of
 from .dynamic import needed

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ..core.shape import Shape
+from ..functions.hlo_builder import XlaOp
 from ..hlo.mesh_sharding import Mesh
 from ..hlo.sharding import Sharding
-from ..hlo_builder import XlaOp
 from ..mlir.ir import Opaque, Operation
 from ..opcodes import control, internal
-from ..shape import Shape
 from .annotations import SDY_SHARDING, SHARDING, attribute_text
 from .scope import Scope, only_block
 from .table import Results, rule

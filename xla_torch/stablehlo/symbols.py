@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ..errors import InvalidArgument
+from ..core.errors import InvalidArgument
 from ..hlo.schema import OPS
 from ..mlir.ir import Operation, Symbol, Tensor, Value, walk
 from .attributes import integers

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from ..hlo_builder import XlaOp
+from ..functions.hlo_builder import XlaOp
 from ..mlir.ir import Operation
 
 Results: TypeAlias = XlaOp | Sequence[XlaOp]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..hlo_builder import XlaOp
+from ..core.shape import Shape
+from ..core.types import U32
+from ..functions.hlo_builder import XlaOp
 from ..mlir.ir import Operation
 from ..opcodes import control, random, token
-from ..shape import Shape
-from ..types import U32
 from .attributes import boolean, fields, integer, text, word
 from .scope import Scope
 from .table import Results, rule

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from ..errors import InvalidArgument, UnsupportedError
+from ..core.errors import InvalidArgument, UnsupportedError
+from ..core.shape import UNBOUNDED, Shape
+from ..core.types import PRED, S32, PrimitiveType
 from ..mlir.ir import INDEX, TOKEN, OtherType, Quantized, Struct, Tensor, TupleType, Type
-from ..shape import UNBOUNDED, Shape
-from ..types import PRED, S32, PrimitiveType
 
 _TOKENS = frozenset({TOKEN.text, "!mhlo.token", "!vhlo.token_v1"})
 _OF_SIZES = {"!shape.shape": Shape.array(S32, [UNBOUNDED]), "!shape.size": Shape(S32), "!shape.witness": Shape(PRED),

@@ -21,6 +21,8 @@ from collections.abc import Sequence
 
 from ..analysis.named_functions import say_where_from
 from ..analysis.opened import check_size
+from ..core.shape import Shape
+from ..functions.hlo_builder import Builder
 from ..hlo.ir import Computation, Instruction
 from ..hlo.regions import (
     Region,
@@ -34,8 +36,6 @@ from ..hlo.regions import (
     with_regions,
 )
 from ..hlo.structure import ASYNC_DONE, ASYNC_UPDATE
-from ..hlo_builder import Builder
-from ..shape import Shape
 from .canonical_rules import REWRITES
 from .deep_calls import shallow
 from .rewriter import Rewriter, kept_facts, needed_instructions, rebuilt

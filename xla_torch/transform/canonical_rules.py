@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..analysis.patterns import logistic_argument
+from ..core.shape import Shape
 from ..hlo.ir import Instruction
 from ..hlo.rules import RuleTable
 from ..opcodes import elementwise, internal, movement
-from ..shape import Shape
 from .rewriter import kept_facts
 
 Rewrite = Callable[[Instruction, Sequence[Instruction]], list[Instruction] | None]

@@ -10,10 +10,10 @@ import heapq
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ..functions.hlo_builder import Builder
 from ..hlo.inference import has_effect
 from ..hlo.ir import Computation, Instruction, kept_with_arguments, reachable
 from ..hlo.regions import Region, is_branching, is_loop, loop_of, with_regions
-from ..hlo_builder import Builder
 from .rewriter import Rewriter, kept_facts, rebuilt
 from .values import Value, as_op, element, elements_of, make_tuple
 

@@ -12,14 +12,14 @@ import re
 from collections.abc import Callable, Sequence
 
 from ..analysis.opened import check_size
-from ..errors import UnsupportedError, XlaError
+from ..core.errors import UnsupportedError, XlaError
+from ..core.shape import Shape
+from ..custom_targets import MEANINGS, Call
+from ..custom_targets.calls import zeros
+from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.custom_calls import registered, target_of
 from ..hlo.ir import Computation, Instruction, reachable
-from ..hlo_builder import Builder, XlaOp
-from ..shape import Shape
 from .canonical import Canonicalizer, canonicalize
-from .custom_targets import MEANINGS, Call
-from .custom_targets.calls import zeros
 from .rewriter import rebuilt
 from .values import Value, make_tuple
 

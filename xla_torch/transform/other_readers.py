@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import functions as ops
+from ..core.types import C64
+from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.ir import Computation, Instruction, Module
-from ..hlo_builder import Builder, XlaOp
 from ..opcodes import elementwise
-from ..types import C64
 
 
 def _atan(x: XlaOp) -> XlaOp:

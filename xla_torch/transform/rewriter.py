@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.inference import has_effect
 from ..hlo.ir import Computation, Instruction, live_instructions
 from ..hlo.structure import GET_TUPLE_ELEMENT
-from ..hlo_builder import Builder, XlaOp
 from ..opcodes import internal
 from .values import Value, as_op, elements_of, whole_of
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from ..core.shape import Shape
+from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo import tree
 from ..hlo.ir import Instruction
 from ..hlo.structure import GET_TUPLE_ELEMENT, TUPLE
-from ..hlo_builder import Builder, XlaOp
-from ..shape import Shape
 
 Value = XlaOp | list[Any]
 

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ...core.shape import Shape
+from ...core.types import PrimitiveType
 from ...hlo.attributes import Bool, CollectiveMode, Dims, Groups, Int, Pairs, Region
 from ...hlo.ir import Computation, Instruction
+from ...kernels import collective as kernels
 from ...opcodes.collective import gathered_shards, group_mode, starts_of, turns
 from ...opcodes.reducer_kinds import ReducerKind
 from ...participants.exchange import Site
 from ...participants.groups import GroupMode
 from ...participants.reductions import Reducer, Reduction
-from ...shape import Shape
-from ...types import PrimitiveType
 from .. import values
-from ..kernels import collective as kernels
 from ..monoids import kind_of_reducer
 from ..table import body
 from ..values import Splat, Value

@@ -6,13 +6,13 @@ import operator
 
 import torch
 
-from ...dtypes import storage_dtype
+from ...core.types import PRED, higher_precision
 from ...hlo.attributes import CompareType, Direction
 from ...hlo.ir import Instruction
-from ...types import PRED, higher_precision
+from ...kernels import elementwise as kernels
+from ...kernels import integers
+from ...storage.dtypes import storage_dtype
 from .. import numerics, values
-from ..kernels import elementwise as kernels
-from ..kernels import integers
 from ..table import body
 from ..values import Number, Value
 from .elementwise import as_tensor, at_one_width

@@ -12,14 +12,14 @@ from collections.abc import Iterable, Sequence
 
 import torch
 
-from ...dtypes import storage_dtype
+from ...core.shape import Shape
+from ...core.types import F32, PrimitiveType
 from ...hlo.attributes import Dims, DotAlgorithm, Precision
 from ...hlo.ir import Instruction
+from ...kernels import contraction as kernels
 from ...opcodes.contraction import DotDimensionNumbers, group_prefix, highest_type
-from ...shape import Shape
-from ...types import F32, PrimitiveType
+from ...storage.dtypes import storage_dtype
 from .. import numerics, values
-from ..kernels import contraction as kernels
 from ..table import body
 from ..values import Value
 from .convert import converted

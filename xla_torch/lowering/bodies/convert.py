@@ -5,11 +5,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from ...dtypes import storage_dtype, torch_dtype
-from ...errors import UnsupportedError
-from ...hlo.attributes import Int
-from ...hlo.ir import Instruction
-from ...types import (
+from ...core.errors import UnsupportedError
+from ...core.types import (
     BF16,
     F8E4M3B11FNUZ,
     F8E8M0FNU,
@@ -24,8 +21,11 @@ from ...types import (
     exponent_bits,
     mantissa_bits,
 )
+from ...hlo.attributes import Int
+from ...hlo.ir import Instruction
+from ...kernels import convert as kernels
+from ...storage.dtypes import storage_dtype, torch_dtype
 from .. import numerics, values
-from ..kernels import convert as kernels
 from ..table import body
 from ..values import Value
 

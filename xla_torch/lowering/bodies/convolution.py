@@ -14,14 +14,14 @@ from typing import Any
 import torch
 import torch.nn.functional as functional
 
-from ...dtypes import storage_dtype
 from ...hlo.attributes import ConvDims, Int, Precision, Raw, Window, WindowDimension
 from ...hlo.ir import Instruction
+from ...kernels import contraction as contractions
+from ...kernels import convolution as kernels
+from ...kernels import movement
 from ...opcodes.contraction import highest_type
+from ...storage.dtypes import storage_dtype
 from .. import values
-from ..kernels import contraction as contractions
-from ..kernels import convolution as kernels
-from ..kernels import movement
 from ..table import body
 from ..values import Value
 from .contraction import compute_dtype, from_products, permuted, to_factors

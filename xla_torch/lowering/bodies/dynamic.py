@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from ...core.shape import UNBOUNDED
 from ...hlo.attributes import Dims
 from ...hlo.ir import Instruction
+from ...kernels import movement as kernels
 from ...opcodes.dynamic import INT32_MAX
-from ...shape import UNBOUNDED
-from ..kernels import movement as kernels
 from ..table import body
 from ..values import Host, Number, Splat, Value, emit
 from .movement import host_value

@@ -13,13 +13,13 @@ from typing import Any
 
 import torch
 
-from ...dtypes import storage_dtype
+from ...core.types import PRED, Kind, PrimitiveType
 from ...hlo.attributes import Accuracy
 from ...hlo.ir import Instruction
-from ...types import PRED, Kind, PrimitiveType
+from ...kernels import elementwise as kernels
+from ...kernels import integers
+from ...storage.dtypes import storage_dtype
 from .. import values
-from ..kernels import elementwise as kernels
-from ..kernels import integers
 from ..table import body
 from ..values import Number, Value
 

@@ -7,15 +7,15 @@ from typing import Any
 
 from ...analysis.associativity import is_associative
 from ...analysis.reducers import reducer_kinds
-from ...dtypes import storage_dtype
+from ...core.shape import Shape
+from ...core.types import PrimitiveType
 from ...hlo.attributes import Bool, Dims, Int, Region
 from ...hlo.ir import Computation, Instruction
+from ...kernels import indexing as kernels
 from ...opcodes.indexing import split_scatter
 from ...opcodes.reducer_kinds import ReducerKind
-from ...shape import Shape
-from ...types import PrimitiveType
+from ...storage.dtypes import storage_dtype
 from .. import numerics
-from ..kernels import indexing as kernels
 from ..table import body
 from ..values import Number, Value, emit, region_function
 from .movement import host_value

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ...dtypes import storage_dtype
+from ...core.shape import Shape
+from ...core.types import PrimitiveType
 from ...hlo.attributes import (
     Bool,
     CustomCallApiVersion,
@@ -18,11 +19,10 @@ from ...hlo.attributes import (
     Window,
 )
 from ...hlo.ir import Instruction
+from ...kernels import internal as kernels
 from ...opcodes.internal import Domain, OptionalConvDims, OptionalLiteral, OptionalRegion
-from ...shape import Shape
-from ...types import PrimitiveType
+from ...storage.dtypes import storage_dtype
 from .. import custom_calls
-from ..kernels import internal as kernels
 from ..table import body
 from ..values import Splat, Value, emit
 from .contraction import permuted

@@ -6,12 +6,12 @@ import math
 
 import torch
 
-from ...dtypes import storage_dtype
+from ...core.types import PrimitiveType
 from ...hlo.attributes import Bool, Dims, FftType, TransposeKind
 from ...hlo.ir import Instruction
-from ...types import PrimitiveType
+from ...kernels import linalg as kernels
+from ...storage.dtypes import storage_dtype
 from .. import values
-from ..kernels import linalg as kernels
 from ..table import body
 from ..values import Value
 

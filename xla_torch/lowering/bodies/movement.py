@@ -6,12 +6,12 @@ import builtins
 
 import torch
 
-from ...dtypes import storage_dtype
-from ...errors import ExecutionError
+from ...core.errors import ExecutionError
+from ...core.shape import Shape
 from ...hlo.attributes import Dims, Int, LiteralWithShape, Padding, SliceBounds
 from ...hlo.ir import Instruction
-from ...shape import Shape
-from ..kernels import movement as kernels
+from ...kernels import movement as kernels
+from ...storage.dtypes import storage_dtype
 from ..table import body
 from ..values import Host, Number, Value, device, emit
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from ...dtypes import storage_dtype
 from ...hlo.attributes import Int, RngAlgorithm, RngDistribution
 from ...hlo.ir import Instruction
+from ...kernels import random as kernels
+from ...storage.dtypes import storage_dtype
 from .. import numerics, values
-from ..kernels import random as kernels
 from ..table import body
 from ..values import Value
 

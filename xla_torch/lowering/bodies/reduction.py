@@ -11,15 +11,15 @@ from ...analysis.associativity import is_associative
 from ...analysis.patterns import counts_along
 from ...analysis.reducers import keeps_every_carry, reducer_kinds, running_reducer
 from ...analysis.selections import Selection, Ties, selection
-from ...dtypes import storage_dtype
+from ...core.shape import Shape
+from ...core.types import PrimitiveType
 from ...hlo.attributes import Bool, Dims, Float, Int, Region
 from ...hlo.ir import Computation, Instruction
+from ...kernels import reduction as kernels
+from ...kernels.window import reduce_in_order
 from ...opcodes.reduction import split_operands
-from ...shape import Shape
-from ...types import PrimitiveType
+from ...storage.dtypes import storage_dtype
 from .. import numerics
-from ..kernels import reduction as kernels
-from ..kernels.window import reduce_in_order
 from ..monoids import Monoid, highest, kind_of_reducer, lowest, monoid
 from ..ordered import folded_by_a_loop
 from ..scalar_regions import works_elementwise

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 import torch
 
-from ... import tuning
 from ...analysis.comparators import SortKey, comparator_keys
 from ...analysis.patterns import counts_along
-from ...dtypes import storage_dtype
+from ...core import tuning
 from ...hlo.attributes import Bool, Dims, Int, Region
 from ...hlo.ir import Instruction
+from ...kernels import sorting as kernels
+from ...storage.dtypes import storage_dtype
 from ...transform.canonical import without_calls
 from .. import numerics
-from ..kernels import sorting as kernels
 from ..table import body
 from ..values import Value, apply_region, device, emit, region_function
 

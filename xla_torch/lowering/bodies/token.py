@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ...dtypes import torch_dtype
 from ...hlo.attributes import Bool, Int, Text
 from ...hlo.ir import Instruction, Token
 from ...opcodes.token import ShapeText, parts, source_target_pairs
 from ...participants import feeds
+from ...storage.dtypes import torch_dtype
 from .. import numerics, values
 from ..table import body
 from ..values import Splat, Value

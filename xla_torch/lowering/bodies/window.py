@@ -10,11 +10,11 @@ from ...analysis.comparators import is_of_an_order
 from ...analysis.reducers import reducer_kinds
 from ...hlo.attributes import Region, Window, WindowDimension
 from ...hlo.ir import Computation, Instruction
+from ...kernels import reduction
+from ...kernels import window as kernels
 from ...opcodes.reduction import split_operands
 from ...opcodes.reduction_order import IN_ORDER_IN_WINDOW, running_dimension
 from ...transform.canonical import without_calls
-from ..kernels import reduction
-from ..kernels import window as kernels
 from ..monoids import kind_of_reducer, monoid
 from ..table import body
 from ..values import Value, apply_region, emit, region_function

@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ...errors import UnsupportedError
+from ...core.errors import UnsupportedError
+from ...core.shape import Shape
 from ...hlo.ir import Instruction
 from ...hlo.regions import callee
 from ...mlir.ir import Struct, Value
 from ...opcodes import collective, control, internal, token
-from ...shape import Shape
 from .collective import SAID, gathered, permuted, reduced
 from .control import element
 from .scope import Scope, noted

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import UnsupportedError
+from ...core.errors import UnsupportedError
+from ...core.shape import Shape
+from ...core.types import S64
 from ...hlo.ir import Instruction
 from ...mlir.ir import Elements, Struct, Tensor, Value
 from ...opcodes import collective
 from ...opcodes.collective import group_mode
-from ...shape import Shape
-from ...types import S64
 from ..collective import RAGGED_ALL_TO_ALL
 from .scope import Scope, matrix, types_of
 from .table import rule

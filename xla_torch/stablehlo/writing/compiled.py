@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ... import functions as ops
-from ...errors import UnsupportedError
+from ...core.errors import UnsupportedError
+from ...core.shape import Shape
+from ...core.types import F32, F64, U64, PrimitiveType
 from ...functions.dimension_numbers import DotDimensionNumbers
+from ...functions.hlo_builder import XlaOp
 from ...hlo.ir import Instruction
 from ...hlo.schema import OPS
-from ...hlo_builder import XlaOp
 from ...mlir.ir import Value
 from ...opcodes import contraction, convert, internal
 from ...opcodes.contraction import highest_type
-from ...shape import Shape
-from ...types import F32, F64, U64, PrimitiveType
 from .scope import Scope
 from .table import rule
 

@@ -6,11 +6,11 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from ...errors import UnsupportedError
+from ...core.errors import UnsupportedError
+from ...core.types import F32, type_from_text
 from ...hlo.ir import Instruction
 from ...mlir.ir import Enum, OtherType, Struct, Value
 from ...opcodes import contraction, convolution, linalg
-from ...types import F32, type_from_text
 from .reduction import window_attributes
 from .scope import Scope
 from .table import rule

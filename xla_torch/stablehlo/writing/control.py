@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...errors import UnsupportedError
+from ...core.errors import UnsupportedError
+from ...core.shape import Shape
+from ...core.types import PRED, S32, S64
 from ...hlo.ir import Instruction
 from ...hlo.regions import branches_of, callee, loop_of
 from ...mlir.ir import Enum, Symbol, Value
 from ...opcodes import collective, control, dynamic, internal, random, token
-from ...shape import Shape
-from ...types import PRED, S32, S64
 from .elementwise import plain
 from .scope import Scope, dictionary_of, require_static
 from .table import rule

@@ -6,11 +6,11 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from ...errors import UnsupportedError
+from ...core.errors import UnsupportedError
+from ...core.shape import Shape
 from ...hlo.ir import Instruction
 from ...mlir.ir import Struct, Symbol, TupleType, Type, Value
 from ...opcodes import internal
-from ...shape import Shape
 from .headers import layout_of
 from .scope import Scope, dictionary_of, type_of
 from .table import rule

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from ... import functions as ops
-from ...errors import UnsupportedError
+from ...core.errors import UnsupportedError
+from ...core.types import PRED, U8, PrimitiveType
+from ...functions.hlo_builder import XlaOp
 from ...hlo.ir import Instruction
 from ...hlo.schema import OPS
-from ...hlo_builder import XlaOp
 from ...mlir.ir import Enum, Struct, Value
 from ...opcodes import comparison, convert, elementwise
-from ...types import PRED, U8, PrimitiveType
 from .scope import Scope
 from .table import Function, rule
 

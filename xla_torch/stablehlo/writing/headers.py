@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from ...core.shape import Shape
 from ...hlo.entry_notes import Place, aliases, donors, entry_layout
 from ...hlo.ir import Module
 from ...hlo.sharding import Sharding
 from ...mlir.ir import INDEX, Elements, Tensor
-from ...shape import Shape
 from .scope import noted
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from ...errors import UnsupportedError
+from ...core.errors import UnsupportedError
 from ...hlo.ir import Module
-from ...mlir.bytecode_writing import write_module
+from ...mlir.bytecode.writing import write_module
 from ...mlir.ir import Block, Operation, Region
-from ...mlir.printing import print_module
+from ...mlir.text.printing import print_module
 from . import (  # noqa: F401  (fill the table)
     asynchronous,
     collective,

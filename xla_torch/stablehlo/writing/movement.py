@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...errors import UnsupportedError
+from ...core.errors import UnsupportedError
 from ...hlo.ir import Instruction
 from ...mlir.ir import Struct, Value
 from ...opcodes import indexing, movement

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from ... import functions as ops
-from ...errors import UnsupportedError
+from ...core.errors import UnsupportedError
+from ...core.types import S32
+from ...functions.hlo_builder import XlaOp
 from ...hlo.attributes import WindowDimension
 from ...hlo.ir import Instruction
-from ...hlo_builder import XlaOp
 from ...mlir.ir import Value
 from ...opcodes import reduction, sorting, window
-from ...types import S32
 from .scope import Scope, matrix
 from .table import Function, rule
 

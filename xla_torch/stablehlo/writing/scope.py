@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import HloSyntaxError, UnsupportedError
+from ...core.errors import HloSyntaxError, UnsupportedError
+from ...core.shape import UNBOUNDED, Shape
+from ...core.types import S64
+from ...functions.hlo_builder import Builder, XlaOp
 from ...hlo.ir import Computation, Instruction
-from ...hlo_builder import Builder, XlaOp
-from ...mlir.bytecode_text import attribute_of_text
+from ...mlir.bytecode.text import attribute_of_text
 from ...mlir.ir import (
     TOKEN,
     Block,
@@ -26,8 +28,6 @@ from ...mlir.ir import (
     Value,
 )
 from ...opcodes import token
-from ...shape import UNBOUNDED, Shape
-from ...types import S64
 from .refused import ATTRIBUTES, OPCODES
 from .table import RULES, WritingRule
 

@@ -21,14 +21,14 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 from ... import functions as ops
+from ...core.shape import UNBOUNDED, Shape
+from ...core.types import S32
+from ...functions.hlo_builder import Builder, XlaOp
 from ...hlo import tree
 from ...hlo.inference import infer_shape
 from ...hlo.ir import Computation, Instruction, reachable
 from ...hlo.regions import Region, has_regions_of_values, is_loop, loop_of, with_regions
-from ...hlo_builder import Builder, XlaOp
 from ...opcodes import dynamic, elementwise
-from ...shape import UNBOUNDED, Shape
-from ...types import S32
 from ..rewriter import Rewriter, kept_facts
 from ..values import Value, as_op, elements_of, leaves, regrouped
 from .table import RULES, SOURCES

@@ -7,15 +7,15 @@ from collections.abc import Iterable, Sequence
 import ml_dtypes
 import numpy as np
 
-from ...errors import UnsupportedError
+from ...core.errors import UnsupportedError
+from ...core.shape import UNBOUNDED, common_factors
+from ...core.types import PrimitiveType, has_infinity
+from ...functions.hlo_builder import Builder, XlaOp
 from ...hlo.ir import Instruction
 from ...hlo.schema import Trait
 from ...hlo.structure import CONSTANT
-from ...hlo_builder import Builder, XlaOp
 from ...opcodes import comparison, indexing, linalg, reduction
 from ...opcodes.contraction import DotDimensionNumbers
-from ...shape import UNBOUNDED, common_factors
-from ...types import PrimitiveType, has_infinity
 from ..values import Value
 from .engine import Place, Settler, bounded, dynamic_dimensions
 from .table import RULES, SOURCES

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ... import functions as ops
+from ...core.types import S32
+from ...functions.hlo_builder import Builder, XlaOp
 from ...hlo.ir import Computation, Instruction
-from ...hlo_builder import Builder, XlaOp
 from ...opcodes import dynamic
-from ...types import S32
 from ..rewriter import Rewriter, rebuilt
 from ..values import Value, as_op, leaves
 from .engine import bounded

@@ -13,7 +13,7 @@ import lzma
 from collections.abc import Iterator
 from pathlib import Path
 
-from ...forks import cached_property
+from ...core.forks import cached_property
 from ...hlo.ir import Computation, Instruction, Module, reachable
 from ...hlo.parser import parse_hlo
 from ...hlo.printer import PrintOptions, print_module

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from ...analysis.reducers import reducer_kind
+from ...core.shape import Shape
 from ...hlo.inference import splat_of
 from ...hlo.ir import Computation, Instruction
-from ...hlo.literal import Literal
+from ...hlo.literals.literal import Literal
 from ...opcodes import internal, movement, reduction, window
-from ...shape import Shape
 
 TEMPLATE_SIZE = 23
 """No size of anything else in a template, and too small for a compiler to treat it in a way of its own."""

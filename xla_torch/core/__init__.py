@@ -1,0 +1,1 @@
+"""What everything else stands on: errors, element types, sizes, shapes, limits and constants. No torch."""

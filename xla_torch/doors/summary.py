@@ -1,0 +1,199 @@
+"""A program on one screen: what it takes and gives, its ops, what it costs, and what cannot run or be derived. And all ops."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+from grad_rules import TABLE, GradientKind
+
+from ..analysis.cost import computation_cost
+from ..hlo.custom_calls import described, target_of
+from ..hlo.ir import Instruction, Module
+from ..hlo.rules import TABLES
+from ..hlo.schema import OPS, OpSchema
+from ..hlo.structure import CONSTANT
+from ..lowering.custom_calls import is_known, why_not
+from ..lowering.emit import comment
+from ..running.computation import XlaComputation
+from ..running.polymorphic import of_unknown_sizes
+
+ROWS = 40
+"""Parameters and results listed before the rest is summed up."""
+
+_WIDTH = 118
+
+
+def summary(computation: XlaComputation, sizes: Mapping[str, int] | None = None) -> str:
+    """The summary as text, without a newline at its end. Of a program of unknown sizes it is about these, and small ones for
+    the names that are left out."""
+    unknown = of_unknown_sizes(computation)
+    if unknown is not None:
+        return f"{unknown.headline(sizes)}\n\n{summary(unknown.at(sizes))}"
+    return "\n".join(_lines(computation))
+
+
+def _lines(computation: XlaComputation) -> Iterator[str]:
+    module, signature = computation.module, computation.program_shape
+    computations = module.computations
+    instructions = [i for c in computations for i in c.instructions]
+    headline = f"{comment(module.name)}: {len(instructions)} instructions in {_count(len(computations), 'computation')}"
+    if module.replica_count * module.num_partitions > 1:
+        headline += f", for {module.replica_count} replicas x {module.num_partitions} partitions"
+    yield headline
+    if computation.partitioning.about:
+        yield str(computation.partitioning)
+
+    parameters = [(f"{number}", str(p.shape), f"%{comment(p.name)}", comment(p.op_name))
+                  for number, p in enumerate(module.entry.parameters)]
+    yield from _section("parameters", sum(s.byte_size for s in signature.parameters), _table(parameters))
+    leaves = list(signature.result.leaves())
+    yield from _section("results", signature.result.byte_size, _table([(f"{n}", str(s)) for n, s in enumerate(leaves)]))
+
+    counts = Counter(i.opcode for i in instructions)
+    yield from _section("ops", None, _wrap(f"{opcode} {count}" for opcode, count in counts.most_common()))
+    yield from _section("cost", None, _cost(module))
+    yield from _section("constants", None, _constants(instructions))
+    yield from _section("custom calls", None, _custom_calls(instructions))
+    yield from _section("no gradient", None, _refused(counts))
+
+
+def _section(title: str, size: int | None, lines: Iterable[str]) -> Iterator[str]:
+    lines = list(lines)
+    if lines:
+        yield f"\n{title}" + (f", {_bytes(size)}" if size is not None else "")
+        yield from (f"  {line}".rstrip() for line in lines)
+
+
+def _table(rows: list[tuple[str, ...]]) -> list[str]:
+    """Rows with aligned columns; only the first and a count of the others where there are many."""
+    shown = rows[:ROWS]
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in shown]
+    return lines + [f"... and {len(rows) - ROWS} more"] * (len(rows) > ROWS)
+
+
+def _wrap(words: Iterable[str]) -> list[str]:
+    """Words separated by commas, in lines of bounded width."""
+    lines = [""]
+    for word in words:
+        if len(lines[-1]) + len(word) > _WIDTH:
+            lines.append("")
+        lines[-1] += f"{word}, "
+    lines[-1] = lines[-1].removesuffix(", ")
+    return [line.rstrip() for line in lines if line]
+
+
+def _cost(module: Module) -> list[str]:
+    cost = computation_cost(module.entry)
+    lines = [f"{_scaled(cost.flops)} flops, {_scaled(cost.transcendentals)} transcendentals, "
+             f"{_bytes(cost.bytes)} read and written"]
+    if cost.unknown_loops:
+        lines.append(f"with {_count(cost.unknown_loops, 'loop')} whose length depends on data, taken once")
+    return lines
+
+
+def _constants(instructions: list[Instruction]) -> list[str]:
+    found = [i for i in instructions if i.opcode == CONSTANT]
+    if not found:
+        return []
+    largest = max(found, key=lambda i: i.shape.byte_size)
+    elided = [f"%{comment(i.name)}" for i in found if i.attributes["literal"].elided]
+    lines = [f"{len(found)}, {_bytes(sum(i.shape.byte_size for i in found))}; "
+             f"the largest is %{comment(largest.name)}, {largest.shape}"]
+    if elided:
+        lines += ["printed as constant({...}), so that the program cannot run:", *_wrap(elided)]
+    return lines
+
+
+def _custom_calls(instructions: list[Instruction]) -> list[str]:
+    """Each target with its count; of those that cannot run why, and the lines that would let them."""
+    calls = [(target_of(i), i) for i in instructions if target_of(i)]
+    unknown = [(target, i) for target, i in calls if not is_known(i)]
+    counts = Counter(target for target, _ in calls)
+    lines = []
+    for target, count in counts.most_common():
+        reasons = {why_not(i) for name, i in unknown if name == target}
+        lines.append(f"{comment(target)} {count}" + (f"   UNSUPPORTED: {comment('; '.join(sorted(reasons)))}" if reasons else ""))
+    if unknown:
+        lines += ["", "to run it, register a function on tensors for each that is unsupported:"]
+        lines += [line for _, i in dict(reversed(unknown)).items() for line in _registration(i)]
+    return lines
+
+
+def _registration(instruction: Instruction) -> list[str]:
+    """What to write for a custom call that is not known: its operands, its result, and its configuration."""
+    call = described(instruction)
+    name = re.sub(r"\W+", "_", call.target).strip("_") or "function"
+    name = f"call_{name}" if name[0].isdigit() or keyword.iskeyword(name) else name
+    operands = [f"x{k}" for k in range(len(call.operands))]
+    shapes = ", ".join(map(str, call.operands))
+    opaque = f"; call.config is {_shortened(str(call.config))}" if call.config else (
+        f"; call.opaque is {_shortened(repr(call.opaque))}" if call.opaque else "")
+    return ["", f"def {name}({', '.join([*operands, '*', 'call'])}):",
+            comment(f"    ...  # {_shortened(f'({shapes}) -> {call.shape}')}{opaque}"),
+            f"xla_torch.register_custom_call({call.target!r}, {name})"]
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _WIDTH else text[:_WIDTH] + " ..."
+
+
+def _refused(counts: Counter[str]) -> list[str]:
+    return [f"{opcode}: {TABLE[opcode].because}" for opcode in counts
+            if opcode in TABLE and TABLE[opcode].kind is GradientKind.REFUSED]
+
+
+# ------------------------------------------------------------------------------------------------- all ops
+
+
+def ops_table() -> str:
+    """All ops as text: their operands, the kind of their gradient, and the tables that have a rule for them; then what the
+    tables lack."""
+    tables = sorted(TABLES.items())
+    cells = [("opcode", "family", "operands", "gradient", "rules")]
+    for opcode, schema in sorted(OPS.items(), key=lambda item: (item[1].family, item[0])):
+        rules = ", ".join(name for name, table in tables if opcode in table)
+        cells.append((opcode, schema.family, _operands(schema), TABLE[opcode].kind.value if opcode in TABLE else "", rules))
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+    lacking = [f"the {name} table lacks {', '.join(table.lacking())}" for name, table in tables if table.lacking()]
+    kinds = Counter(entry.kind.value for entry in TABLE.values())
+    gradients = ", ".join(f"{kinds[kind.value]} {kind.value}" for kind in GradientKind)
+    return "\n".join([lines[0], "", *lines[1:], "", f"{len(OPS)} ops. Gradients: {gradients}.", *lacking])
+
+
+def _operands(schema: OpSchema) -> str:
+    """``lhs, rhs``; ``init_values?`` may be left out, and ``*operands`` are any number."""
+    needed = len(schema.operands) - schema.optional_operands
+    names = [name + "?" * (number >= needed) for number, name in enumerate(schema.operands)]
+    return ", ".join([*names, *([f"*{schema.variadic}"] if schema.variadic else [])])
+
+
+# ------------------------------------------------------------------------------------------------- words
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + "s" * (number != 1)
+
+
+def _bytes(size: int) -> str:
+    """``1.5 MiB``."""
+    value, unit = float(size), "B"
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if value < 1024 or unit == "TiB":
+            break
+        value /= 1024
+    return f"{value:.1f} {unit}" if unit != "B" else f"{size} B"
+
+
+def _scaled(number: int) -> str:
+    """``1.5 M``; small numbers as they are."""
+    value = float(number)
+    for prefix in ("", "k", "M", "G", "T"):
+        if value < 1000 or prefix == "T":
+            break
+        value /= 1000
+    return f"{value:.1f} {prefix}" if prefix else str(number)

@@ -1,0 +1,365 @@
+"""PyTorch models and functions as computations: what torch.export makes of them, in XLA's ops."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import torch
+import torch.fx
+from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
+
+from ..aten.table import RULES
+from ..core.errors import InvalidArgument, UnsupportedError
+from ..functions.hlo_builder import XlaOp
+from ..hlo.derivatives import AS_WRITTEN, Derivatives, Lost, check_choice
+from ..opcodes import control
+from ..running.computation import XlaComputation
+from ..storage import torch_private
+from ..trees.nodes import Kind, Static
+from ..trees.signatures import Signature
+from ..trees.structure import Path, Structure
+from . import torch_graph
+from .builder import XlaBuilder
+from .torch_derivatives import Graph, Input, TorchDerivatives
+from .tree_function import JaxFunction
+
+
+class TorchFunction(JaxFunction):
+    """A PyTorch module or function as a computation over trees. `from_torch` returns one.
+
+    `weights` are the module's parameters and buffers, in dicts as their names say (``weights["layer1"]["0"]["bias"]``): the first
+    argument, unless they are constants of the program. `replaced` are the names of the buffers that a call replaces: where there
+    are any, the result is a pair of the module's own and a tree of what they are afterwards. `unsaved` are those that a
+    `state_dict` leaves out.
+    """
+
+    def __init__(self, computation: XlaComputation, in_tree: Structure, out_tree: Structure, signature: Signature,
+                 places: Sequence[int], weights: Mapping[str, Any], buffers: Sequence[str] = (), replaced: Sequence[str] = (),
+                 unsaved: Sequence[str] = ()):
+        super().__init__(computation, in_tree, out_tree, signature, places, narrows=False)
+        self.weights, self.buffers, self.replaced, self.unsaved = weights, tuple(buffers), tuple(replaced), tuple(unsaved)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TorchFunction, (self.computation, self.in_tree, self.out_tree, self.signature, self.places, self.weights,
+                               self.buffers, self.replaced, self.unsaved)
+
+    def __repr__(self) -> str:
+        return super().__repr__().replace("JaxFunction", "TorchFunction", 1)
+
+
+def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["arguments", "constants"] = "arguments",
+               derivatives: Literal["torch", "xla", "as written"] = "torch", **example_kwargs: Any) -> TorchFunction:
+    """Export a PyTorch module or function (or take a `torch.export.ExportedProgram`) and return it as a computation.
+
+    Only shapes and dtypes of the tensors among the examples count; numbers, strings and the like are part of the program. A
+    module's parameters and buffers are the first argument, a tree of dicts as their names say, which is `weights` of what is
+    returned; with ``weights="constants"`` they are part of the program, too::
+
+        model = xla_torch.from_torch(network, images)
+        model(model.weights, images)                 # as network(images)
+        model.to_stablehlo()                         # for XLA, IREE or a TPU
+
+    `XlaModule.from_torch` gives a module that holds the weights instead. What the module writes into its buffers, such as the
+    running statistics of a batch normalisation in training, is returned beside its result: a pair, the second of which is the
+    tree of these buffers as they are afterwards. An exported program that torch has joined with its way back has between
+    these a dict of the gradients of its `weights` and `inputs`, by name.
+
+    Raises UnsupportedError, which names all of them, for operators that XLA has nothing for; what torch.export raises passes
+    through. Checks of values that the module makes are left out. Derivatives are those that torch has of the exported program,
+    with all that `detach`, `torch.no_grad` and an embedding's padding say: they are traced when they are first asked for. With
+    ``derivatives="xla"`` they are those of its ops, and where the module says otherwise there is a warning (LostDerivatives),
+    unless ``derivatives="as written"`` vouches for them, also in what is written of the program (see `load`).
+    With all but that there is one for the `backward` of a torch.autograd.Function, of which torch.export keeps nothing.
+    """
+    if weights not in ("arguments", "constants"):
+        raise InvalidArgument("no such choice of weights", subject="from_torch", got=repr(weights),
+                              expected='"arguments" or "constants"')
+    check_choice(derivatives, ("torch", "xla", "as written"), "from_torch")
+    (exported, names), lost = torch_private.functions_applied(
+        lambda: _exported(module_or_function, example_args, example_kwargs))
+    return _Import(exported, _title(module_or_function), names, weights == "arguments", derivatives, lost).function()
+
+
+def _title(given: Any) -> str:
+    """What the program is called."""
+    name = getattr(given, "__name__", None) or type(given).__name__
+    return re.sub(r"\W", "_", str(name), flags=re.ASCII).strip("_") or "program"
+
+
+def _exported(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, tuple[str, ...]]:
+    """The program that torch exports, and the names of the arguments that are given by place."""
+    if isinstance(given, torch.export.ExportedProgram):
+        if args or kwargs:
+            raise InvalidArgument("examples beside an exported program, which has its own", subject="from_torch",
+                                  got=f"{len(args) + len(kwargs)} arguments", expected="none")
+        return given, ()
+    if not callable(given):
+        raise InvalidArgument("not a module or a function", subject="from_torch", got=type(given).__name__,
+                              expected="a torch.nn.Module, a function of tensors or a torch.export.ExportedProgram")
+    module = given if isinstance(given, torch.nn.Module) else _as_module(given)
+    apart, named = torch_private.pytree.tree_map_only(torch.Tensor, _apart, (tuple(args), dict(kwargs)))
+    exported = torch_private.quietly(lambda: torch.export.export(module, apart, named, strict=False))
+    return exported, _argument_names(module)
+
+
+def _apart(example: torch.Tensor) -> torch.Tensor:
+    """An example in memory of its own: torch.export takes arguments that are one tensor, or one of the module's, for one."""
+    return example.detach().clone().requires_grad_(example.requires_grad)
+
+
+def _as_module(function: Callable[..., Any]) -> torch.nn.Module:
+    module = torch.nn.Module()
+    try:
+        inspect.signature(function)
+    except ValueError:  # a function that is built in
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            return function(*args, **kwargs)
+
+        module.forward = forward
+    else:
+        module.forward = function
+    return module
+
+
+def _argument_names(module: torch.nn.Module) -> tuple[str, ...]:
+    """The names of the arguments that may be given by place, as far as Python knows."""
+    try:
+        parameters = inspect.signature(module.forward).parameters.values()
+    except (TypeError, ValueError):
+        return ()
+    return tuple(p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
+
+
+def _is_of_gradients(node: torch.fx.Node) -> bool:
+    """Whether a node says of gradients what its value does not."""
+    name = torch_graph.name_of(node.target)
+    if name == "embedding.default":
+        return len(node.args) > 2 and node.args[2:3] != (-1,)  # no gradient for the padding
+    return name.startswith(("detach", "wrap_with_set_grad_enabled"))
+
+
+_DECOMPOSED = ("col2im", "grid_sampler_2d", "gru", "im2col", "lstm", "native_group_norm_backward", "native_layer_norm_backward",
+               "upsample_bicubic2d", "upsample_bilinear2d", "upsample_linear1d", "upsample_nearest2d", "upsample_trilinear3d")
+"""Operators for which torch itself says what they are in others, beyond its own choice."""
+
+
+@functools.cache
+def _decompositions() -> tuple[dict[Any, Any], dict[Any, Any]]:
+    """torch's decompositions of all that has no rule: to core operators, and of core operators into others. The latter come
+    before autograd, whose operators for the way back have none."""
+    operators = [getattr(packet, overload) for name in _DECOMPOSED for packet in (getattr(torch.ops.aten, name),)
+                 for overload in packet.overloads() if overload != "out"]
+    first = torch_private.decompositions(*operators)
+    found = {**torch.export.default_decompositions(), **first}
+    return {target: way for target, way in found.items() if torch_graph.name_of(target) not in RULES}, first
+
+
+class _Import:
+    """An exported program on its way to a computation."""
+
+    def __init__(self, exported: Any, name: str, names: Sequence[str], by_arguments: bool, derivatives: str,
+                 functions: tuple[str, ...]):
+        self._exported, self._derivatives, self._functions = exported, derivatives, functions
+        self._core = torch_private.quietly(lambda: exported.run_decompositions(dict(_decompositions()[0])))
+        self._name, self._names, self._by_arguments = name, tuple(names), by_arguments
+        signature = self._core.graph_signature
+        kinds = {InputKind.PARAMETER, InputKind.BUFFER}
+        self._weights = [spec for spec in signature.input_specs if spec.kind in kinds]
+        self._given = [spec for spec in signature.input_specs if spec.kind is InputKind.USER_INPUT]
+        self._outputs = signature.output_specs
+
+        nodes = [node for module in exported.graph_module.modules() if isinstance(module, torch.fx.GraphModule)
+                 for node in module.graph.nodes if node.op == "call_function"]
+        self._lost = tuple(dict.fromkeys(torch_graph.name_of(node.target) for node in nodes if _is_of_gradients(node)))
+
+    def function(self) -> TorchFunction:
+        torch_graph.check(self._core.graph)
+        in_tree, signature, order = self._arguments()
+        builder = XlaBuilder(self._name)
+        inputs = self._inputs(builder, in_tree, signature, order)
+        graph = self._core.graph_module
+        results = torch_graph.build(builder, graph.graph, inputs, lambda name: functools.reduce(getattr, name.split("."), graph))
+        out_tree, leaves = self._results(results)
+        whole = leaves[0] if out_tree.kind is Kind.LEAF else builder.add(control.tuple_, leaves)
+        weights = _nested({spec.target: self._weight(spec) for spec in self._weights}) if self._by_arguments else {}
+        buffers = [spec for spec in self._weights if spec.kind is InputKind.BUFFER] if self._by_arguments else []
+        places = {name: k for k, name in enumerate(self._parameters())}
+        computation = builder.build(whole)
+        computation.entry.derivatives = self._own_derivatives(computation)
+        return TorchFunction(computation, in_tree, out_tree, signature, [places[name] for name in order],
+                             weights, [spec.target for spec in buffers], self._replaced(),
+                             [spec.target for spec in buffers if not spec.persistent])
+
+    # ---- derivatives
+
+    def _own_derivatives(self, computation: XlaComputation) -> Derivatives | Lost | None:
+        joint = any(spec.kind in _GRADIENTS for spec in self._outputs)
+        shape = computation.program_shape
+        has_complex = any(s.element_type.is_complex for s in (*shape.parameters, *shape.result.leaves()))
+        if self._derivatives == "torch" and not joint and not has_complex:
+            return TorchDerivatives(computation.program.canonical, self._graph(), self._lost, _decompositions, self._functions)
+        if self._derivatives == "as written":
+            return AS_WRITTEN
+        lost = (*self._functions, *self._lost)
+        return Lost(lost, "a module that torch exported") if lost else None
+
+    def _graph(self) -> Graph:
+        """The program as torch exported it, before it was decomposed."""
+        module, parameters = self._exported.graph_module, self._parameters()
+        nodes = [node for node in module.graph.nodes if node.op == "placeholder"]
+        inputs = []
+        for node, spec in zip(nodes, self._exported.graph_signature.input_specs, strict=True):
+            value, held = node.meta["val"], spec.kind is not InputKind.USER_INPUT
+            number = parameters.index(node.name) if node.name in parameters else None
+            active = number is not None and spec.target not in self._replaced() and value.is_floating_point()
+            tensor = self._weight(spec) if held and number is None else None
+            inputs.append(Input(value, number, tensor, active, spec.kind is InputKind.BUFFER))
+        return Graph(module, inputs, self._order)
+
+    # ---- arguments
+
+    def _parameters(self) -> list[str]:
+        """The placeholders that are the program's parameters."""
+        held = [spec.arg.name for spec in self._weights] if self._by_arguments else []
+        return held + [spec.arg.name for spec in self._given if isinstance(spec.arg, TensorArgument)]
+
+    def _arguments(self) -> tuple[Structure, Signature, list[str]]:
+        """The form of the arguments, how they are called, and the placeholder of each leaf."""
+        args, kwargs = torch_private.pytree.tree_unflatten([spec.arg for spec in self._given], self._core.call_spec.in_spec)
+        first = 1 if self._by_arguments and self._weights else 0
+        static: list[tuple[int | str, Static]] = [
+            (k + first, Static(a.value)) for k, a in enumerate(args) if _is_static(a)]
+        static += [(name, Static(a.value)) for name, a in kwargs.items() if _is_static(a)]
+        args = [_without_nones(a) for a in args if not _is_static(a)]
+        kwargs = {name: _without_nones(a) for name, a in kwargs.items() if not _is_static(a)}
+        names = self._names
+        if first:
+            args.insert(0, _nested({spec.target: spec.arg for spec in self._weights}))
+            names = ("weights", *names)
+        tree = (tuple(args), kwargs)
+        in_tree = Structure.of(tree)
+        return in_tree, Signature(names, tuple(static)), [_name(leaf) for leaf in in_tree.flatten(tree)]
+
+    def _inputs(self, builder: XlaBuilder, in_tree: Structure, signature: Signature, order: Sequence[str]) -> dict[str, Any]:
+        """A value for each placeholder."""
+        nodes = {node.name: node for node in self._core.graph.nodes if node.op == "placeholder"}
+        places = dict(zip(order, in_tree.paths(), strict=True))
+        inputs: dict[str, Any] = {}
+        for number, name in enumerate(self._parameters()):
+            written = _written(signature, places[name])
+            parameter = builder.parameter(number, torch_graph.shape_of(nodes[name].meta["val"], name), name)
+            parameter.instruction.common["metadata"] = {"op_name": written}
+            inputs[name] = parameter
+        for spec in self._core.graph_signature.input_specs:
+            if spec.arg.name in inputs:
+                continue
+            if spec.kind is InputKind.USER_INPUT:
+                inputs[spec.arg.name] = spec.arg.value
+            elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
+                inputs[spec.arg.name] = torch_graph.constant(builder, self._weight(spec), str(spec.target))
+            else:
+                raise UnsupportedError("the program takes what is no tensor", subject="from_torch", got=spec.kind.name)
+        return inputs
+
+    def _weight(self, spec: Any) -> torch.Tensor:
+        held, constants = self._core.state_dict, self._core.constants
+        return held[spec.target] if spec.target in held else constants[spec.target]
+
+    # ---- results
+
+    def _replaced(self) -> list[str]:
+        return [str(spec.target) for spec in self._outputs if spec.kind is OutputKind.BUFFER_MUTATION]
+
+    def _results(self, results: Sequence[Any]) -> tuple[Structure, list[XlaOp]]:
+        """The form of the result, and its leaves."""
+        own, after = [], {}
+        gradients: dict[str, dict[str, Any]] = {}
+        places = [k for k, spec in enumerate(self._exported.graph_signature.output_specs) if spec.kind in _OWN]
+        for spec, result in zip(self._outputs, results, strict=True):
+            if spec.kind in _OWN:
+                own.append(None if _is_none(spec.arg) else _Leaf(result, places[len(own)]))
+            elif spec.kind is OutputKind.BUFFER_MUTATION:
+                after[str(spec.target)] = _Leaf(result, None)
+            elif spec.kind in _GRADIENTS:
+                gradients.setdefault(_GRADIENTS[spec.kind], {})[str(spec.target)] = _Leaf(result, None)
+            else:
+                raise UnsupportedError("the module writes into its arguments", subject="from_torch", got=str(spec.target),
+                                       expected="results alone", hint="clone the argument before it is written into")
+        tree = _plain(torch_private.pytree.tree_unflatten(own, self._core.call_spec.out_spec))
+        parts = [tree, *([{of: _nested(named) for of, named in gradients.items()}] if gradients else []),
+                 *([_nested(after)] if after else [])]
+        tree = tuple(parts) if len(parts) > 1 else tree
+        structure = Structure.of(tree)
+        leaves = structure.flatten(tree)
+        for leaf in leaves:
+            if not isinstance(leaf, _Leaf) or not isinstance(leaf.value, XlaOp):
+                found = leaf.value if isinstance(leaf, _Leaf) else leaf
+                raise UnsupportedError("a result is no tensor", subject="from_torch", got=repr(found)[:80],
+                                       expected=_TENSORS)
+        self._order = [leaf.number for leaf in leaves]
+        return structure, [leaf.value for leaf in leaves]
+
+
+def _plain(tree: Any) -> Any:
+    """A tree of results, in which torch's own tuples (``torch.return_types.topk``) are tuples."""
+    if isinstance(tree, dict):
+        return {key: _plain(part) for key, part in tree.items()}
+    if type(tree) in (list, tuple):
+        return type(tree)(map(_plain, tree))
+    return tuple(map(_plain, tree)) if type(tree).__module__ == "torch.return_types" else tree
+
+
+_TENSORS = "tensors in tuples, lists and dicts"
+
+
+_OWN = (OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT)
+_GRADIENTS = {OutputKind.GRADIENT_TO_PARAMETER: "weights", OutputKind.GRADIENT_TO_USER_INPUT: "inputs"}
+"""Results of a graph that torch has joined with its way back, and what they are gradients of."""
+
+
+class _Leaf:
+    """A result as a leaf, whatever it is, and which of the module's own results it is."""
+
+    def __init__(self, value: Any, number: int | None):
+        self.value, self.number = value, number
+
+
+def _is_static(argument: Any) -> bool:
+    """Whether an argument is a constant of the program. None is a tree without leaves."""
+    return isinstance(argument, ConstantArgument) and argument.value is not None
+
+
+def _without_nones(tree: Any) -> Any:
+    return torch_private.pytree.tree_map(lambda leaf: None if _is_none(leaf) else leaf, tree)
+
+
+def _is_none(argument: Any) -> bool:
+    return isinstance(argument, ConstantArgument) and argument.value is None
+
+
+def _name(leaf: Any) -> str:
+    if not isinstance(leaf, TensorArgument):
+        kind = type(leaf.value if isinstance(leaf, ConstantArgument) else leaf).__name__
+        raise UnsupportedError("an argument holds what is no tensor", subject="from_torch", got=kind,
+                               expected=_TENSORS, hint="numbers may be arguments of their own")
+    return leaf.name
+
+
+def _nested(leaves: Mapping[str, Any]) -> dict[str, Any]:
+    """The tree of dicts whose leaves have these names, at whose dots it divides."""
+    tree: dict[str, Any] = {}
+    for name, leaf in leaves.items():
+        *groups, last = name.split(".")
+        functools.reduce(lambda inner, group: inner.setdefault(group, {}), groups, tree)[last] = leaf
+    return tree
+
+
+def _written(signature: Signature, place: Path) -> str:
+    """A parameter's place as JAX writes it: ``weights['layer1']['0']['bias']``."""
+    names, first = signature.traced_names(), place[1]
+    argument = names[first] if place[0] == 0 and first < len(names) else first if isinstance(first, str) else f"arg{first}"
+    return argument + "".join(f"[{step!r}]" for step in place[2:])

@@ -1,0 +1,156 @@
+"""Graphs of torch.export in core ATen operators to computations: every operator by its rule in `aten`.
+
+A graph is read twice: first for all that there is no rule for, so that it is named at once, then to build.
+"""
+
+from __future__ import annotations
+
+import collections
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.fx
+
+from ..aten.refused import REASONS
+from ..aten.table import NO_VALUES, RULES, applied
+from ..core.errors import InvalidArgument, UnsupportedError, XlaError
+from ..core.shape import Shape
+from ..core.types import PrimitiveType
+from ..functions.hlo_builder import Builder, XlaOp
+from ..hlo.literals.literal import Literal
+from ..lowering.numerics import numpy_from_storage, to_storage
+from ..storage.dtypes import type_from_torch
+from ..storage.torch_private import Operator, arguments_of
+
+
+def shape_of(value: Any, what: str) -> Shape:
+    """The shape of a tensor. Raises UnsupportedError, which calls it `what`, where XLA has none."""
+    if not isinstance(value, torch.Tensor):
+        raise UnsupportedError(f"{what} is no tensor", got=type(value).__name__)
+    if value.layout is not torch.strided:
+        raise UnsupportedError(f"{what} is sparse", got=value.layout, expected="a dense tensor")
+    if not all(type(n) is int for n in value.shape):
+        raise UnsupportedError(f"{what} is of unknown size", got=str(list(value.shape)),
+                               hint="export for tensors of known sizes; a size that depends on values is not to be had in XLA")
+    return Shape.array(element_type_of(value.dtype, what), value.shape)
+
+
+def element_type_of(dtype: torch.dtype, what: str) -> PrimitiveType:
+    """The element type of a dtype. Raises UnsupportedError where XLA has none."""
+    found = type_from_torch(dtype)
+    if found is None:
+        raise UnsupportedError(f"{what} has a dtype that XLA does not know", got=dtype)
+    return found
+
+
+def constant(builder: Builder, tensor: torch.Tensor, what: str) -> XlaOp:
+    """A tensor's value as a constant."""
+    shape = shape_of(tensor, what)
+    stored = to_storage(tensor.detach().contiguous(), shape.element_type)
+    return builder.constant(Literal(shape, numpy_from_storage(stored, shape.element_type)))
+
+
+def name_of(target: Any) -> str:
+    """An operator's name in the table: ``add.Tensor``."""
+    if not isinstance(target, Operator):
+        return str(getattr(target, "__name__", target))
+    name = str(target)
+    return name.removeprefix("aten.")
+
+
+def check(graph: torch.fx.Graph) -> None:
+    """Raise UnsupportedError, which names all operators of a graph that there is no rule for."""
+    missing = collections.Counter(name_of(n.target) for n in graph.nodes if n.op == "call_function" and not _is_known(n.target))
+    if missing:
+        named = ", ".join(f"{name} ({count})" if count > 1 else name for name, count in missing.items())
+        reasons = [f"{name}: {REASONS[name]}" for name in missing if name in REASONS]
+        raise UnsupportedError(f"the graph has operators that are not known in XLA: {named}", subject="from_torch",
+                               got="; ".join(reasons))
+
+
+def _is_known(target: Any) -> bool:
+    return target is operator.getitem or (isinstance(target, Operator) and name_of(target) in {*RULES, *NO_VALUES})
+
+
+def build(builder: Builder, graph: torch.fx.Graph, inputs: Mapping[str, Any],
+          attribute: Callable[[str], torch.Tensor]) -> list[Any]:
+    """The results of a graph that was `check`ed, given a value (an op, or a constant as it is) for each placeholder by name."""
+    values: dict[torch.fx.Node, Any] = {}
+    for node in graph.nodes:
+        if node.op == "output":
+            return [values[result] if isinstance(result, torch.fx.Node) else result for result in node.args[0]]
+        values[node] = _Reading(builder, values, attribute).value(node, inputs)
+    raise AssertionError("a graph ends in its output")
+
+
+class _Reading:
+    """One node of a graph."""
+
+    def __init__(self, builder: Builder, values: Mapping[torch.fx.Node, Any], attribute: Callable[[str], torch.Tensor]):
+        self.builder, self._values, self._attribute = builder, values, attribute
+
+    def value(self, node: torch.fx.Node, inputs: Mapping[str, Any]) -> Any:
+        if node.op == "placeholder":
+            return inputs[node.name]
+        if node.op == "get_attr":
+            return constant(self.builder, self._attribute(str(node.target)), f"constant {node.target}")
+        if node.target is operator.getitem:
+            source, number = node.args
+            return self._values[source][number]  # pyright: ignore[reportArgumentType]
+        if name_of(node.target) in NO_VALUES:
+            return None
+        before = len(self.builder.instructions)
+        try:
+            return self._called(node)
+        except XlaError as error:
+            raise error.located(subject=name_of(node.target), where=_place(node)) from None
+        finally:
+            for instruction in self.builder.instructions[before:]:
+                instruction.common.setdefault("metadata", {"op_name": _place(node)})
+
+    def _called(self, node: torch.fx.Node) -> Any:
+        target, name = node.target, name_of(node.target)
+        assert isinstance(target, Operator)
+        arguments, defaults = {}, {}
+        for place, argument in enumerate(arguments_of(target)):
+            if argument.has_default_value():
+                defaults[argument.name] = argument.default_value
+            given = node.args[place] if place < len(node.args) else node.kwargs.get(argument.name, argument.default_value)
+            arguments[argument.name] = self._argument(given, name)
+        said = node.meta["val"]
+        several = isinstance(said, (list, tuple))
+        expected = [None if v is None else shape_of(v, f"the result of {name}") for v in said] if several else shape_of(
+            said, f"the result of {name}")
+        found = applied(name, self.builder, arguments, defaults, expected, _is_plain(node))
+        return found if several else found[0]
+
+    def _argument(self, given: Any, name: str) -> Any:
+        if isinstance(given, torch.fx.Node):
+            return self._values[given]
+        if isinstance(given, (list, tuple)):
+            return [self._argument(part, name) for part in given]
+        return element_type_of(given, name) if isinstance(given, torch.dtype) else given
+
+
+def _is_plain(node: torch.fx.Node) -> bool:
+    """Whether the first tensor that a node takes lies in memory as it stands."""
+    value = node.args[0].meta.get("val") if node.args and isinstance(node.args[0], torch.fx.Node) else None
+    return isinstance(value, torch.Tensor) and value.is_contiguous() and value.storage_offset() == 0
+
+
+def _place(node: torch.fx.Node) -> str:
+    """Where a node stands in the module that was exported: ``layer1.0.conv1/convolution``."""
+    stack = list((node.meta.get("nn_module_stack") or {}).values())
+    path = str(stack[-1][0]) if stack else ""
+    return f"{path}/{name_of(node.target).removesuffix('.default')}".removeprefix("/")
+
+
+def ops_of(results: Iterable[Any], what: str) -> Sequence[XlaOp]:
+    """Results as ops. Raises UnsupportedError for one that is none."""
+    found = list(results)
+    for number, result in enumerate(found):
+        if not isinstance(result, XlaOp):
+            raise InvalidArgument(f"{what} {number} is no tensor", subject="from_torch", got=repr(result)[:80])
+    return found

@@ -1,0 +1,378 @@
+"""Where results are stored: buffers that die are written over, results that users get are theirs alone.
+
+This runs on the finished torch.fx graph. Python frees a value after its last use (torch.fx prints ``x = None``); what is
+left is to reuse large buffers, because on a CPU a fresh one costs as much as the arithmetic that fills it, and to let
+dynamic-update-slice write into an operand that dies there, so that a loop does not copy its buffers each step.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.fx
+from torch.fx import Graph, Node
+
+from ..core import tuning
+from ..kernels import collective, indexing
+from ..kernels.blocked import blocked
+from ..kernels.marks import FRESH, FRESH_TUPLES
+from ..kernels.pieces import bundle
+
+OUT_VARIANTS: dict[Any, Callable[..., Any]] = {
+    operator.add: torch.add, operator.sub: torch.sub, operator.mul: torch.mul, operator.truediv: torch.div,
+    operator.neg: torch.neg, operator.and_: torch.bitwise_and, operator.or_: torch.bitwise_or, operator.xor: torch.bitwise_xor,
+    operator.lshift: torch.bitwise_left_shift, operator.rshift: torch.bitwise_right_shift, operator.invert: torch.bitwise_not,
+} | {f: f for f in (
+    torch.add, torch.sub, torch.mul, torch.div, torch.neg, torch.exp, torch.log, torch.sqrt, torch.rsqrt, torch.tanh, torch.sin,
+    torch.cos, torch.abs, torch.floor, torch.ceil, torch.round, torch.sigmoid, torch.log1p, torch.expm1, torch.erf,
+    torch.maximum, torch.minimum, torch.where, torch.pow, torch.bitwise_and, torch.bitwise_or, torch.bitwise_xor,
+    torch.bitwise_not, torch.bitwise_left_shift, torch.bitwise_right_shift, torch.logical_and, torch.logical_or,
+    torch.logical_not, torch.reciprocal, torch.square, torch.atan2, torch.fmod, torch.clamp_min, torch.clamp_max)}
+"""Elementwise calls that make a fresh result and can write it elsewhere (``out=``), by what the graph calls."""
+
+_TAKES_NUMBERS = frozenset({torch.add, torch.sub, torch.mul, torch.div, torch.pow})
+_TENSORS_ONLY = frozenset({torch.where, torch.maximum, torch.minimum, torch.atan2, torch.logical_and, torch.logical_or})
+
+
+def out_variant(node: Node) -> Callable[..., Any] | None:
+    """What to call for the node's result to be written into ``out=``, or None where torch has no such call for its
+    operands: some functions want tensors when they write elsewhere."""
+    function = OUT_VARIANTS.get(node.target)
+    if function is None or function in _TAKES_NUMBERS:
+        return function
+    numbers = [not isinstance(a, Node) or a.meta.get("number", False) for a in node.args]
+    if numbers[0] or (any(numbers) and function in _TENSORS_ONLY):
+        return None
+    return function
+
+
+_CONVOLUTIONS = frozenset({torch.conv1d, torch.conv2d, torch.conv3d, torch.conv_transpose1d, torch.conv_transpose2d,
+                           torch.conv_transpose3d})
+"""Calls whose result shares memory with nothing, in an order of dimensions that torch chooses."""
+
+_FRESH = frozenset(OUT_VARIANTS) | _CONVOLUTIONS | frozenset({
+    torch.matmul, torch.mm, torch.bmm, torch.addmm, torch.baddbmm, operator.matmul, torch.cat, torch.clone, torch.full,
+    torch.arange, torch.zeros,
+    torch.sum, torch.amax, torch.amin, torch.prod, torch.cumsum, torch.index_select, torch.gather, torch.convolution,
+    torch.nn.functional.pad, operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne,
+    indexing.dynamic_update_slice, indexing.scatter, indexing.take, indexing.gather, torch.constant_pad_nd,
+    torch.all, torch.any, torch.argmax, torch.argmin,
+    torch.mean, torch.clamp, torch.isfinite, torch.sign, torch.trunc, torch.cumprod, torch.complex, torch.flip,
+    torch.softmax, torch.log_softmax, torch.layer_norm, blocked, bundle,
+})
+"""Calls whose result shares memory with nothing. Everything else is taken to share memory with its operands."""
+
+_IN_PLACE: dict[Any, Callable[..., Any]] = {**indexing.IN_PLACE, **collective.IN_PLACE}
+_BEGUN_IN_PLACE: dict[Any, Callable[..., Any]] = {**collective.BEGUN_IN_PLACE}
+"""Calls that may write over their first operand, also where they are begun and awaited later."""
+
+_WRITING = frozenset(_IN_PLACE.values()) | frozenset(_BEGUN_IN_PLACE.values())
+"""Calls that do."""
+
+_FRESH_METHODS = frozenset({"clone", "sum", "amax", "amin", "prod", "exp", "matmul"})
+_FRESH_TUPLES = frozenset({torch.sort, torch.topk, torch.max, torch.min, torch.cummax, torch.cummin})
+
+
+class Writes:
+    """Which calls of a graph write over memory that others read."""
+
+    def __init__(self, graph: Graph):
+        targets = [_written(node) for node in graph.nodes]
+        self._over = {node: target for node, target in zip(graph.nodes, targets, strict=True) if target is not None}
+        self._roots = _Storage(graph).roots if self._over else {}
+
+    def over(self, node: Node) -> frozenset[Node]:
+        """The nodes in whose memory the call writes; none for nearly every call."""
+        return self._roots[self._over[node]] if node in self._over else frozenset()
+
+    def reads(self, node: Node) -> frozenset[Node]:
+        """The nodes in whose memory the operands of a call may lie."""
+        return frozenset().union(*(self._roots.get(i, frozenset()) for i in node.all_input_nodes))
+
+
+def _written(node: Node) -> Node | None:
+    """The operand that a call writes over."""
+    over = node.args[0] if node.target in _WRITING else node.kwargs.get("out")
+    return over if isinstance(over, Node) else None
+
+
+def plan_memory(graph: Graph, fresh_outputs: bool, large: int | None = None, overwrites: bool = True) -> None:
+    """Rewrite the graph in place: overwrite operands that die (from `large` elements on, `tuning.LARGE` by default) if it
+    `overwrites` any, copy results that are not the caller's alone."""
+    storage = _Storage(graph)
+    for node in list(graph.nodes):
+        _drop_copy(node, storage)
+        if overwrites:
+            _overwrite_operand(node, storage, tuning.LARGE if large is None else large)
+    if fresh_outputs:
+        _separate_outputs(graph, storage)
+
+
+class _Storage:
+    """Which nodes may share memory: each node has the set of roots (memory it may live in), a root being a node."""
+
+    def __init__(self, graph: Graph):
+        self.place = {node: position for position, node in enumerate(graph.nodes)}
+        self.roots: dict[Node, frozenset[Node]] = {}
+        self.members: dict[Node, dict[Node, None]] = {}
+        self.external: set[Node] = set()
+        for node in graph.nodes:
+            self.put(node, self._roots_of(node))
+
+    def put(self, node: Node, roots: frozenset[Node]) -> None:
+        self.roots[node] = roots
+        for root in roots:
+            self.members.setdefault(root, {})[node] = None
+
+    def move(self, node: Node, roots: frozenset[Node]) -> None:
+        """`node`, and everything that lived in it, now lives in `roots`."""
+        for member in self.members.pop(node, {}):
+            self.put(member, (self.roots[member] - {node}) | roots)
+
+    def _roots_of(self, node: Node) -> frozenset[Node]:
+        if node.op in ("placeholder", "get_attr"):
+            self.external.add(node)
+            return frozenset({node})
+        if self._is_fresh(node):
+            return frozenset({node})
+        inputs = node.all_input_nodes
+        return frozenset().union(*(self.roots[i] for i in inputs)) if inputs else frozenset({node})
+
+    @staticmethod
+    def _is_fresh(node: Node) -> bool:
+        if node.op == "call_function":
+            if node.target is operator.getitem and isinstance(node.args[0], Node):
+                whole = node.args[0]
+                owned = node.args[1] in whole.meta.get("owned", ())
+                return owned or whole.target in _FRESH_TUPLES or whole.target in FRESH_TUPLES
+            return (node.target in _FRESH and "out" not in node.kwargs) or node.target in FRESH
+        return node.op == "call_method" and node.target in _FRESH_METHODS
+
+    def owned(self, node: Node) -> bool:
+        """The node's memory was made in this graph, and it is one block that we know."""
+        roots = self.roots[node]
+        return len(roots) == 1 and not roots & self.external
+
+    def dies_at(self, node: Node, user: Node, end: Node | None = None) -> bool:
+        """No node that may share memory with `node` is used after `user`, or by `user` under another name. `end` only waits
+        for what `user` began."""
+        limit = self.place[user]
+        for root in self.roots[node]:
+            for member in self.members[root]:
+                for reader in member.users:
+                    place = self.place[reader]
+                    if (place > limit and reader is not end) or (reader is user and member is not node):
+                        return False
+        return True
+
+
+def _overwrite_operand(node: Node, storage: _Storage, large: int) -> None:
+    if node.op != "call_function" or "out" in node.kwargs:
+        return
+    if node.target is blocked:
+        _overwrite_blocked(node, storage)
+        return
+    if node.target is bundle:
+        _overwrite_bundle(node, storage)
+        return
+    if node.target in _BEGUN_IN_PLACE:
+        _overwrite_begun(node, storage)
+        return
+    if node.target in _IN_PLACE:
+        operand = node.args[0]
+        if isinstance(operand, Node) and storage.owned(operand) and storage.dies_at(operand, node) and not _is_read_beside(
+                operand, node, storage):
+            node.target = _IN_PLACE[node.target]
+            storage.move(node, storage.roots[operand])
+        return
+    array = node.meta.get("array")
+    function = out_variant(node)
+    if function is None or array is None or math.prod(array[0]) < large:
+        return
+    for operand in node.args:
+        if isinstance(operand, Node) and operand.meta.get("array") == array and _is_dense(operand) \
+                and storage.owned(operand) and storage.dies_at(operand, node):
+            node.target = function
+            node.kwargs = {**node.kwargs, "out": operand}
+            storage.move(node, storage.roots[operand])
+            return
+
+
+def _is_read_beside(operand: Node, node: Node, storage: _Storage) -> bool:
+    """Whether another argument of the node lies where its first one does: an update of a value by itself."""
+    others: list[Node] = []
+    torch.fx.map_arg((node.args[1:], node.kwargs), others.append)
+    return any(storage.roots.get(other, frozenset()) & storage.roots[operand] for other in others)
+
+
+def _overwrite_blocked(node: Node, storage: _Storage) -> None:
+    """Results of a chain that runs block by block are written over arrays that die there, each over another one."""
+    call: Any = node.args
+    into = _overwritten(node, storage, call[3], call[2])
+    if any(k is not None for k in into):
+        node.kwargs = {**node.kwargs, "into": into}
+
+
+def _overwrite_bundle(node: Node, storage: _Storage) -> None:
+    """Results of a bundle likewise."""
+    call: Any = node.args
+    results = {piece.args[1]: piece.meta["array"] for piece in node.users}
+    into = _overwritten(node, storage, call[1], [results.get(k) for k in range(len(node.meta["may_overwrite"]))])
+    if any(k is not None for k in into):
+        node.kwargs = {**node.kwargs, "into": into}
+
+
+def _overwritten(node: Node, storage: _Storage, arrays: Any, results: Any) -> tuple[int | None, ...]:
+    """For each result of a call the number of the array that it is written over, if any."""
+    pieces = {piece.args[1]: piece for piece in node.users}
+    into: list[int | None] = []
+    for number, (result, candidates) in enumerate(zip(results, node.meta["may_overwrite"], strict=True)):
+        free = (k for k in candidates if k not in into and arrays[k].meta.get("array") == result and _is_dense(arrays[k])
+                and storage.owned(arrays[k]) and storage.dies_at(arrays[k], node))
+        over = next(free, None)
+        into.append(over)
+        if over is not None and number in pieces:
+            storage.move(pieces[number], storage.roots[arrays[over]])
+    return tuple(into)
+
+
+def _overwrite_begun(node: Node, storage: _Storage) -> None:
+    """An exchange that is begun here and awaited by its only user may store its result in an operand that dies here."""
+    operand, end = node.args[0], next(iter(node.users), None)
+    if isinstance(operand, Node) and end is not None and storage.owned(operand) and storage.dies_at(operand, node, end):
+        node.target = _BEGUN_IN_PLACE[node.target]
+        storage.move(end, storage.roots[operand])
+
+
+def _is_dense(node: Node) -> bool:
+    """Not an expanded view. Elementwise results and fresh ones are dense; of views we do not know."""
+    return _Storage._is_fresh(node) or (node.op == "call_function" and "out" in node.kwargs)
+
+
+def _drop_copy(node: Node, storage: _Storage) -> None:
+    """A defensive copy of a value that is ours and dies here is no copy at all."""
+    if node.op != "call_function" or node.target is not torch.clone:
+        return
+    source = node.args[0]
+    if isinstance(source, Node) and _is_dense(source) and storage.owned(source) and storage.dies_at(source, node):
+        storage.move(node, storage.roots[source])
+        node.replace_all_uses_with(source)
+        node.graph.erase_node(node)
+
+
+def _separate_outputs(graph: Graph, storage: _Storage) -> None:
+    """Give each result memory of its own: a copy where it may share some with an input, a constant or another result."""
+    output = next(iter(reversed(graph.nodes)))
+    results: list[Any] = []
+    given: set[Node] = set()
+    for value in output.args[0]:  # pyright: ignore[reportGeneralTypeIssues, reportOptionalIterable]
+        if isinstance(value, Node):
+            roots = storage.roots[value]
+            if not (roots.isdisjoint(storage.external) and roots.isdisjoint(given)):
+                with graph.inserting_before(output):
+                    value = graph.call_function(torch.clone, (value,), {"memory_format": torch.contiguous_format})
+            elif not _is_dense(value) or value.target in _CONVOLUTIONS:
+                given |= roots
+                with graph.inserting_before(output):
+                    value = graph.call_method("contiguous", (value,))
+            else:
+                given |= roots
+        results.append(value)
+    output.args = (tuple(results),)
+
+
+# ------------------------------------------------------------------------------------------------ loop bodies
+
+def overwrite_carries(graph: Graph, first: int, count: int) -> set[int]:
+    """Loop bodies: let dynamic-update-slice, scatter and additions write into a carried buffer that leaves the body as the
+    same carry.
+
+    Carries are the inputs from number `first` on. Returns the carries that are overwritten.
+    """
+    storage = _Storage(graph)
+    placeholders = [n for n in graph.nodes if n.op == "placeholder"][first:first + count]
+    output = next(iter(reversed(graph.nodes)))
+    results = list(output.args[0])  # pyright: ignore[reportGeneralTypeIssues, reportArgumentType]
+    holders = Counter(root for r in results if isinstance(r, Node) for root in storage.roots[r])
+    overwritten: set[int] = set()
+    writes: list[tuple[Node, Node]] = []
+    for slot, (carry, result) in enumerate(zip(placeholders, results, strict=True)):
+        chain = _update_chain(result, carry)
+        # Where another carry leaves the body in the same memory, the next step would write over what it reads.
+        if not chain or any(holders[node] > (node in storage.roots[result]) for node in {carry, *chain}):
+            continue
+        link_before = [carry, *chain[:-1]]
+        if all(storage.dies_at(before, link) for before, link in zip(link_before, chain, strict=True)):
+            writes += zip(link_before, chain, strict=True)
+            overwritten.add(slot)
+    changing = {placeholders[slot] for slot in overwritten}
+    for before, link in writes:
+        _write_over(link, before, lambda node: not storage.roots[node] & changing)
+    return overwritten
+
+
+def _update_chain(result: Any, carry: Node) -> list[Node]:
+    """The updates that lead from a carry to its result, first one first; empty if there is no such way."""
+    if not isinstance(result, Node) or result is carry or result.op != "call_function":
+        return []
+    if result.target in indexing.IN_PLACE:
+        sources = result.args[:1]
+    else:
+        sources = result.args if _accumulates(result, carry) else ()
+    for source in sources:
+        before = _update_chain(source, carry)
+        if before or source is carry:
+            return [*before, result]
+    return []
+
+
+def _accumulates(node: Node, carry: Node) -> bool:
+    """Whether a node is a sum of large arrays of the carry's form."""
+    array = carry.meta.get("array")
+    return (node.target in (operator.add, torch.add) and not node.kwargs and array is not None
+            and node.meta.get("array") == array and math.prod(array[0]) >= tuning.ACCUMULATED_FROM)
+
+
+def _write_over(link: Node, before: Node, is_constant: Callable[[Node], bool]) -> None:
+    """Let an update, or a sum, write into its operand `before`; a product is added as it is computed, where its factors
+    still are what they were (`is_constant`)."""
+    if link.target in indexing.IN_PLACE:
+        link.target = indexing.IN_PLACE[link.target]
+        return
+    other = link.args[1] if link.args[0] is before else link.args[0]
+    factors = _factors(other)
+    if factors is None or not all(map(is_constant, factors)):
+        link.target, link.kwargs = torch.add, {"out": before}
+    else:
+        link.target, link.args, link.kwargs = torch.addmm, (before, *factors), {"out": before}
+        _erase_unused(other)
+
+
+def _factors(node: Any) -> tuple[Node, Node] | None:
+    """The matrices whose product a node is, where it is used once."""
+    if not isinstance(node, Node) or node.target is not operator.matmul or len(node.users) != 1:
+        return None
+    dims, dtype = node.meta.get("array", ((), None))
+    left, right = node.args
+    if len(dims) != 2 or dtype not in (torch.float32, torch.float64) or not (_is_matrix(left) and _is_matrix(right)):
+        return None
+    return left, right  # pyright: ignore[reportReturnType]
+
+
+def _erase_unused(node: Any) -> None:
+    """Erase a call, and then those of its operands, that nothing uses any more."""
+    if isinstance(node, Node) and not node.users and node.op in ("call_function", "call_method"):
+        operands = node.all_input_nodes
+        node.graph.erase_node(node)
+        for operand in operands:
+            _erase_unused(operand)
+
+
+def _is_matrix(node: Any) -> bool:
+    return isinstance(node, Node) and (len(node.meta.get("array", ((),))[0]) == 2 or (
+        node.op == "call_method" and node.target == "t"))

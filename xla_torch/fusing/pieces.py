@@ -1,0 +1,152 @@
+"""Pieces of a block as native code: calls that a C compiler makes vector code of, made one pass over their operands.
+
+Inside a block (`blocking.py`) torch still reads and writes every intermediate array, if only in the cache. Arithmetic, bits,
+comparisons, selects, and sums, largest and smallest elements of rows can be one loop over rows. What torch has better code for
+divides the others into pieces. A piece computes the same bits as torch: each operation is rounded as IEEE 754 says, and rows are
+summed up in torch's own order. (A root may differ in its last bit, where torch's library rounds it otherwise, and so may the sign
+of a zero that is the larger of two, on which torch's own loops do not agree.)
+
+Exponentials, logarithms and tanh of float32 are in pieces of large arrays: as exact as torch's, but not of the same bits. Such a
+piece waits for its code before it first runs, so that a program gives the same numbers each time.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+import torch.fx
+from torch.fx import Graph, GraphModule, Node
+
+from ..core import tuning
+from ..kernels.native import can_fuse
+from ..kernels.pieces import NativePiece, Role, piece
+from .memory import plan_memory
+from .piece_source import Calls, Source, is_rounded
+from .simplify import put_in_order
+
+_LEAST = 4
+"""Calls from which a piece is worth compiling."""
+
+_DEAR = 3
+"""Such calls that a function counts for."""
+
+
+def gather_pieces(root: torch.nn.Module, graph: Graph) -> None:
+    """Rewrite a block in place, before its results are written anywhere; sub-programs are registered on `root`."""
+    calls, groups = _groups(graph.nodes)
+    for k, nodes in enumerate(groups):
+        _extract(root, graph, calls, nodes, f"piece_{k}")
+    put_in_order(graph)
+
+
+def _cost(node: Node) -> int:
+    """What a call takes torch, in plain calls on as many elements."""
+    if is_rounded(node):
+        return _DEAR
+    return tuning.SELECT_COST if node.target is torch.where else not _is_view(node)
+
+
+def has_pieces(nodes: Iterable[Node]) -> bool:
+    """Whether there is a piece among the nodes of a chain."""
+    return bool(_groups(nodes)[1])
+
+
+def _groups(nodes: Iterable[Node]) -> tuple[Calls, list[list[Node]]]:
+    """The nodes of each piece: those with equally many calls of torch's between them and the inputs."""
+    nodes = list(nodes)
+    grid = max((n.meta["array"][0] for n in nodes if "array" in n.meta), key=math.prod, default=())
+    calls = Calls(nodes, grid, can_fuse() and math.prod(grid) >= tuning.FUNCTIONS_FROM)
+    levels: dict[Node, int] = {}
+    groups: dict[int, list[Node]] = {}
+    for node in nodes:
+        is_member = node in calls.is_row
+        levels[node] = max((levels.get(i, 0) + (not is_member and i in calls.is_row) for i in node.all_input_nodes), default=0)
+        if is_member:
+            groups.setdefault(levels[node], []).append(node)
+    return calls, [group for group in groups.values() if _is_worth(calls, group)]
+
+
+def _is_worth(calls: Calls, nodes: list[Node]) -> bool:
+    """Whether a group takes torch some calls, and reads arrays. A result that is also read inside has to be copied."""
+    members = set(nodes)
+    copied = sum(0 < len(members.intersection(n.users)) < len(n.users) for n in nodes)
+    is_dear = sum(map(_cost, nodes)) + copied >= _LEAST
+    return is_dear and "whole" in _inputs(calls, nodes).values() and not all(map(calls.is_row.__getitem__, nodes))
+
+
+def _inputs(calls: Calls, nodes: list[Node]) -> dict[Node, Role]:
+    members, roles = set(nodes), dict[Node, Role]()
+    for node in nodes:
+        for operand in node.all_input_nodes:
+            if operand not in members:
+                role = calls.role(node, operand)
+                assert role is not None
+                roles[operand] = role
+    return roles
+
+
+def _is_view(node: Node) -> bool:
+    return node.op == "call_method" and node.target != "to"
+
+
+def is_piece(node: Node) -> bool:
+    """Whether a node is a result of a piece."""
+    return node.target is operator.getitem and isinstance(node.args[0], Node) and node.args[0].target is piece
+
+
+def write_into(node: Node, target: Node) -> None:
+    """Let a piece write one of its results into `target`."""
+    call: Any = node.args[0]
+    module, inputs, targets = call.args
+    place: Any = node.args[1]
+    call.args = (module, inputs, tuple(target if k == place else t for k, t in enumerate(targets)))
+    call.meta["owned"] -= {place}
+
+
+def _extract(root: torch.nn.Module, graph: Graph, calls: Calls, nodes: list[Node], name: str) -> None:
+    _copy_views(graph, nodes)
+    members, inputs = set(nodes), _inputs(calls, nodes)
+    results = [n for n in nodes if any(u not in members for u in n.users)]
+    source = Source(calls, nodes, inputs, results)
+    body = Graph()
+    inside = {i: body.placeholder(i.name) for i in inputs}
+    for node in nodes:
+        inside[node] = body.node_copy(node, inside.__getitem__)
+    body.output(tuple(inside[n] for n in results))
+    plan_memory(body, fresh_outputs=False, large=1)
+    module = GraphModule(torch.nn.Module(), body, "Piece")
+    made = [(n.meta["array"][1], len(n.meta["array"][0]) - len(calls.grid) if calls.is_row[n] else None) for n in results]
+    native = NativePiece(source.text(), module, tuple(inputs.values()), made, source.kept_bytes, source.is_flat,
+                         any(map(is_rounded, nodes)))
+    if native.waits or math.prod(calls.grid) * sum(map(_cost, nodes)) * tuning.PIECE_ELEMENT >= tuning.NATIVE_AFTER:
+        native.begin()
+    root.add_module(name, native)
+    with graph.inserting_after(nodes[-1]):
+        call = graph.call_function(piece, (graph.create_node("get_attr", name), tuple(inputs), (None,) * len(results)))
+    call.meta["owned"] = frozenset(range(len(results)))
+    for k, node in enumerate(results):
+        with graph.inserting_after(call):
+            one = graph.call_function(operator.getitem, (call, k))
+        one.meta["array"] = node.meta["array"]
+        node.replace_all_uses_with(one)
+    for node in reversed(nodes):
+        graph.erase_node(node)
+
+
+def _copy_views(graph: Graph, nodes: list[Node]) -> None:
+    """Views that are also used outside are made there again, rather than written out as results."""
+    members = set(nodes)
+    for node in reversed(nodes):
+        outside = [user for user in node.users if user not in members]
+        if _is_view(node) and outside:
+            with graph.inserting_after(node):
+                twin = graph.node_copy(node)
+            for user in outside:
+                user.replace_input_with(node, twin)
+    for node in [n for n in reversed(nodes) if _is_view(n) and not n.users]:
+        nodes.remove(node)
+        graph.erase_node(node)

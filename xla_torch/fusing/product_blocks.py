@@ -1,0 +1,128 @@
+"""Attention, and whatever is like it, block by block: a product much larger than its factors, made rows of another product.
+
+Scores of queries and keys are made, scaled, masked, turned into shares by a softmax and multiplied with values. Where nothing
+else reads them, none of that has to be there as a whole: each block of queries goes through all of it, in the order and with the
+calls that the program has, so that results are what they are without blocks, masks and rows without keys included. Nothing here
+knows attention: what counts is that a product is large, that what follows works row by row, and that a second product ends it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+import torch.fx
+from torch.fx import Graph, Node
+
+from ..core import tuning
+from .blocking import Chain, Dims, Part, extract_chains, is_product
+from .memory import Writes
+
+_LESS = 4
+"""How many times smaller than their product its factors are."""
+
+_ROW_FUNCTIONS = frozenset({torch.softmax, torch.log_softmax})
+_VIEWS = frozenset(method.__name__ for method in (
+    torch.Tensor.transpose, torch.Tensor.permute, torch.Tensor.t, torch.Tensor.flatten, torch.Tensor.unflatten,
+    torch.Tensor.reshape, torch.Tensor.expand, torch.Tensor.unsqueeze))
+
+
+class _ProductChain(Chain):
+    """A chain with products in it, whose right factors are given to each block with all their rows."""
+
+    def takes(self, node: Node) -> bool:
+        rank = len(node.meta["array"][0])
+        if is_product(node):
+            return self.cut <= rank - 2
+        return super().takes(node) or (node.target in _ROW_FUNCTIONS and node.args[1:] == (-1,) and self.cut < rank - 1)
+
+    def part(self, node: Node, operand: Node, dims: Dims) -> Part | None:
+        if not is_product(node):
+            return super().part(node, operand, dims)
+        rank, (left, right) = len(node.meta["array"][0]), node.args
+        if left is right:
+            return None
+        if operand is left:
+            return super().part(node, operand, dims) if len(dims) == rank else None
+        batch = self.prefix[:rank - 2]
+        first = dims[:-2][:len(batch)]
+        if all(n == 1 for n in first):
+            return "whole"
+        if len(dims) != rank or any(n not in (1, own) for n, own in zip(first, batch, strict=True)):
+            return None
+        return "kept" if self.cut == rank - 2 else "cut"
+
+
+def block_products(root: torch.nn.Module, graph: Graph) -> None:
+    """Rewrite the graph in place; sub-programs are registered on `root`."""
+    nodes = list(graph.nodes)
+    found: list[Chain] = []
+    for place, node in enumerate(nodes):
+        if is_product(node) and _is_large(node):
+            chain = _up_to_a_product(nodes[place:])
+            if chain is not None and not any(chain.members & other.members for other in found):
+                found.append(chain)
+    if found and not any(map(Writes(graph).over, nodes)):
+        extract_chains(root, graph, found)
+
+
+def _is_large(node: Node) -> bool:
+    """Whether a product is large, its factors much less so, and the right one of each block small."""
+    dims, left, right = _dims(node), *map(_dims, node.args)
+    if dims is None or left is None or right is None or len(dims) < 2 or len(left) < 2 or len(right) < 2:
+        return False
+    if not all(type(n) is int for n in (*dims, *left, *right)) or math.prod(dims) < tuning.PRODUCT_BLOCKED_FROM:
+        return False
+    return (math.prod(right[-2:]) <= tuning.FACTOR_OF_BLOCKS
+            and _LESS * (math.prod(left) + math.prod(right)) <= math.prod(dims))
+
+
+def _up_to_a_product(nodes: list[Node]) -> Chain | None:
+    """The chain from the first of these nodes, a product, to the next one, if nothing else reads what is in it."""
+    chain = _ProductChain(nodes[0].meta["array"][0])
+    for node in nodes:
+        inside = [i for i in node.all_input_nodes if i in chain.members]
+        if node is not nodes[0] and not inside:
+            continue
+        for operand in node.all_input_nodes:
+            _dims(operand)
+        if _dims(node) is None or not chain.fits(node):
+            return None
+        chain.add(node)
+        if node is not nodes[0] and is_product(node):
+            closed = all(user in chain.members for member in chain.nodes[:-1] for user in member.users)
+            return chain if closed and node.args[0] in chain.members else None
+    return None
+
+
+def _dims(node: Any) -> Dims | None:
+    """The dimensions of a node, which are noted on it if only its operands' were."""
+    if not isinstance(node, Node):
+        return None
+    if "array" not in node.meta:
+        if is_product(node):
+            _describe_product(node)
+        elif node.op == "call_method" and node.target in _VIEWS and _dims(node.args[0]) is not None and not node.kwargs:
+            _describe_view(node)
+    return node.meta["array"][0] if "array" in node.meta else None
+
+
+def _describe_product(node: Node) -> None:
+    left, right = map(_dims, node.args)
+    if left is None or right is None or len(left) < 2 or len(right) < 2:
+        return
+    factor: Any = node.args[0]
+    try:
+        batch = torch.broadcast_shapes(left[:-2], right[:-2])
+    except RuntimeError:  # sizes that stand for many
+        return
+    node.meta["array"] = ((*batch, left[-2], right[-1]), factor.meta["array"][1])
+
+
+def _describe_view(node: Node) -> None:
+    source, *how = node.args
+    dims, dtype = source.meta["array"]  # pyright: ignore[reportAttributeAccessIssue, reportOptionalMemberAccess]
+    if all(type(n) is int for n in dims) and not any(isinstance(h, Node) for h in how):
+        view = getattr(torch.empty(dims, dtype=dtype, device="meta"), str(node.target))(*how)
+        node.meta["array"] = (tuple(view.shape), dtype)

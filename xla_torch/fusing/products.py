@@ -1,0 +1,125 @@
+"""Products of matrices: made the way round in which they are read, by the library that is the faster one for them.
+
+XLA writes a gradient as a product and then its transpose, which makes a copy wherever somebody needs it in one piece of memory.
+The transpose of a product is the product of the transposes in the other order, and these cost a matrix product nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+
+from ..core import tuning
+from ..hlo.ir import Instruction
+from ..kernels import contraction as kernels
+from ..opcodes.contraction import dot
+from ..storage.torch_private import has_units, onednn_linear
+
+_PERMUTE = torch.Tensor.permute.__name__
+_T, _TRANSPOSE = torch.Tensor.t.__name__, torch.Tensor.transpose.__name__
+
+
+def turn_products(graph: Graph) -> None:
+    """Rewrite the graph in place: a product of matrices that all its users read with its rows last is made transposed."""
+    for node in list(graph.nodes):
+        if node.target is operator.matmul and _is_of_matrices(node) and node.users and all(map(_reads_rows_last, node.users)):
+            _turn(graph, node)
+
+
+def _is_of_matrices(node: Node) -> bool:
+    """Whether both operands have a dimension of rows and one of columns behind the dimensions of the batch, as the result has."""
+    instruction: Instruction | None = node.meta.get("hlo")
+    if instruction is None or instruction.opcode != dot:
+        return False
+    lhs, rhs = (len(o.shape.dimensions) for o in instruction.operands)
+    summed, batch = (len(instruction.attributes.get(name, ())) for name in ("lhs_contracting_dims", "lhs_batch_dims"))
+    return lhs - summed - batch == rhs - summed - batch == 1
+
+
+def _reads_rows_last(user: Node) -> bool:
+    if user.op != "call_method" or user.target != _PERMUTE or len(user.args) != 2:
+        return False
+    order: Any = user.args[1]
+    return order[-1] == len(order) - 2
+
+
+def _turn(graph: Graph, node: Node) -> None:
+    left, right = node.args
+    with graph.inserting_before(node):
+        turned = graph.call_function(operator.matmul, tuple(_transposed(graph, o, node.meta["hlo"]) for o in (right, left)))
+    turned.meta["hlo"] = node.meta["hlo"]
+    if "array" in node.meta:
+        (*batch, rows, columns), dtype = node.meta["array"]
+        turned.meta["array"] = ((*batch, columns, rows), dtype)
+    for user in list(node.users):
+        order: Any = user.args[1]
+        last = len(order) - 1
+        swapped = {last: last - 1, last - 1: last}
+        user.args = (turned, tuple(swapped.get(d, d) for d in order))
+        if user.args[1] == tuple(range(len(order))):
+            user.replace_all_uses_with(turned)
+            graph.erase_node(user)
+    graph.erase_node(node)
+
+
+def _transposed(graph: Graph, operand: object, product: Instruction) -> Node:
+    """The transpose of a factor, a matrix or one for each place of a batch; of a transpose what it was made of."""
+    assert isinstance(operand, Node)
+    is_transpose = operand.op == "call_method" and operand.target in (_T, _TRANSPOSE) and operand.args[1:] in ((), (-2, -1))
+    source = operand.args[0] if is_transpose else None
+    if isinstance(source, Node):
+        return source
+    return graph.call_method(_T, (operand,)) if product.shape.rank == 2 else graph.call_method(_TRANSPOSE, (operand, -2, -1))
+
+
+def use_onednn(graph: Graph) -> None:
+    """Rewrite the graph in place: large products of float32 matrices are oneDNN's where the processor is one that MKL, of which
+    torch's own products are, has no code of its own for. Runs after all passes that know products of torch."""
+    if not _prefers_onednn():
+        return
+    for node in graph.nodes:
+        if node.target is operator.matmul and _is_large(node):
+            node.target = kernels.onednn_matmul
+
+
+def use_float32(graph: Graph) -> None:
+    """Rewrite the graph in place: products of bfloat16 and float16 are made in float32 and rounded once, as XLA's CPU code makes
+    them, where the processor has no units for them: torch's own code multiplies them element by element there. Runs after all
+    passes that know products of torch."""
+    for node in graph.nodes:
+        if node.target is operator.matmul and _is_narrow(node):
+            node.target = kernels.float32_matmul
+
+
+def _is_narrow(product: Node) -> bool:
+    left, right = (o.meta.get("array") if isinstance(o, Node) else None for o in product.args)
+    if left is None or right is None or left[1] is not right[1] or left[1] not in (torch.bfloat16, torch.float16):
+        return False
+    columns = right[0][-1] if len(right[0]) > 1 else 1
+    return not has_units(left[1]) and math.prod(left[0]) * columns >= tuning.NARROW_PRODUCTS_FROM
+
+
+@functools.cache
+def _prefers_onednn() -> bool:
+    """Whether torch's products are MKL's and the processor is not Intel's."""
+    capabilities = getattr(torch.cpu, "get_capabilities", dict[str, Any])()
+    name = str(capabilities.get("cpu_name", ""))
+    return onednn_linear is not None and torch.backends.mkl.is_available() and name.startswith("AMD")
+
+
+def _is_large(product: Node) -> bool:
+    """Whether it is rows times one matrix, of float32, with enough to do."""
+    left, right = (o.meta.get("array") if isinstance(o, Node) else None for o in product.args)
+    if left is None or right is None:
+        return False
+    (*rows, summed), (*first, columns) = left[0], right[0]
+    if not left[1] == right[1] == torch.float32 or len(first) != 1:
+        return False
+    least, most = tuning.ONEDNN_FEW_COLUMNS
+    few = isinstance(columns, int) and least <= columns <= most  # a size that stands for many is asked one thing only
+    return math.prod(rows) * summed * columns >= (tuning.ONEDNN_FEW_COLUMNS_FROM if few else tuning.ONEDNN_FROM)

@@ -1,0 +1,278 @@
+"""Functions of rows that torch has whole: softmax, its logarithm, layer norm. They are found by what a program computes.
+
+A row of `ROWS` looks at the last call of a spelling, and says which call of torch is the same on the whole array. Between the
+calls stand views, which bring a number for each row (a maximum, a sum, a mean) back to the row. A spelling whose intermediate
+results are used elsewhere stays as it is: they have to be computed then, and blocks do that in one pass.
+
+Torch's functions sum in another order, and nothing else differs: rows of infinities and NaN come out as they do spelled out. So a
+variance as the mean of squares less the square of the mean is no layer norm: it loses digits, and may be negative. Sizes
+that stand for many are compared by what they are, so that a program for many sizes has the calls of a program for one.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+
+from ..core import tuning
+from ..core.sizes import unnamed
+
+Dims = tuple[int, ...]
+Call = tuple[Callable[..., Any], tuple[Any, ...]]
+
+_DTYPES = (torch.float32, torch.float64)
+_ADD, _SUBTRACT = (operator.add, torch.add), (operator.sub, torch.sub)
+_MULTIPLY, _DIVIDE = (operator.mul, torch.mul), (operator.truediv, torch.div)
+_UNSQUEEZE, _EXPAND, _RESHAPE = (m.__name__ for m in (torch.Tensor.unsqueeze, torch.Tensor.expand, torch.Tensor.reshape))
+
+
+def use_row_functions(root: torch.nn.Module, graph: Graph) -> None:
+    """Rewrite the graph in place; what nothing uses any more stays in it."""
+    called = {node.target for node in graph.nodes}
+    rows = [row for name, row in ROWS.items() if tuning.ROW_FUNCTIONS and called & NEEDED[name]]
+    if not rows:
+        return
+    for node in reversed(list(graph.nodes)):
+        if node.users and _is_of_rows(node):
+            for row in rows:
+                spelling = Spelling(root, node)
+                found = row(spelling, node)
+                if found is not None and spelling.is_closed():
+                    _replace(graph, node, found)
+                    break
+
+
+def _is_of_rows(node: Node) -> bool:
+    dims, dtype = node.meta.get("array", ((), None))
+    return node.op == "call_function" and dtype in _DTYPES and len(dims) > 0
+
+
+def _replace(graph: Graph, node: Node, found: Call) -> None:
+    function, args = found
+    with graph.inserting_before(node):
+        whole = graph.call_function(function, tuple(a(graph) if isinstance(a, _Flat) else a for a in args))
+    whole.meta.update(node.meta)
+    node.replace_all_uses_with(whole)
+
+
+class _Flat:
+    """An array of one dimension beside size-1 ones, to be handed over with that dimension alone."""
+
+    def __init__(self, node: Node, size: int):
+        self.node, self.size = node, size
+
+    def __call__(self, graph: Graph) -> Node:
+        node: Any = self.node
+        while _is_view(node) and isinstance(node.args[0], Node) and _same(_count(node.args[0]), self.size):
+            node = node.args[0]
+        return node if len(_dims_of(node) or ()) == 1 else graph.call_method(_RESHAPE, (node, (self.size,)))
+
+
+class Spelling:
+    """What the comparison of a node with a spelling has come by. Each question returns None, or False, where the answer is no."""
+
+    def __init__(self, root: torch.nn.Module, last: Node):
+        self._root, self._last = root, last
+        self._seen: set[Node] = set()
+        self.dims: Dims = last.meta["array"][0]
+        self.rows, self.size = self.dims[:-1], self.dims[-1]
+
+    def is_closed(self) -> bool:
+        """Whether nothing else uses what stands between the operands and the last call."""
+        inside = {*self._seen, self._last}
+        return all(user in inside for node in self._seen - {self._last} for user in node.users)
+
+    def call(self, node: Any, functions: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        """The arguments of a call of one of these functions."""
+        if not isinstance(node, Node) or node.op != "call_function" or node.target not in functions or node.kwargs:
+            return None
+        self._seen.add(node)
+        return node.args
+
+    def each_row(self, node: Any) -> Node | None:
+        """The array of a number for each row, that is brought back to the rows by views alone."""
+        if not isinstance(node, Node):
+            return None
+        dims = _dims_of(node)
+        if _same(dims, self.dims) and _is_view(node, _EXPAND) and not _same(self.size, 1):
+            self._seen.add(node)
+            node = node.args[0]  # pyright: ignore[reportAssignmentType]
+            dims = _dims_of(node)
+        if not _same(dims, (*self.rows, 1)) and (dims != () or self.rows):
+            return None
+        return self.numbers(node)
+
+    def numbers(self, node: Any) -> Node | None:
+        """An array with a number for each row, behind views that leave their order."""
+        count = math.prod(self.rows)
+        while isinstance(node, Node) and _is_view(node):
+            if not _same(_count(node), count):
+                return None
+            self._seen.add(node)
+            node = node.args[0]
+        # What no instruction describes stands within the body of one, and has as many.
+        return node if isinstance(node, Node) and (_dims_of(node) is None or _same(_count(node), count)) else None
+
+    def columns(self, node: Any) -> _Flat | None:
+        """An array that is the same for all rows."""
+        if isinstance(node, Node) and _same(_dims_of(node), self.dims) and _is_view(node, _EXPAND) and self.rows:
+            self._seen.add(node)
+            node = node.args[0]
+        dims = _dims_of(node) if isinstance(node, Node) else None
+        if not dims or len(dims) > len(self.dims) or not (_same(dims[-1], self.size) and _same(math.prod(dims), self.size)):
+            return None
+        return _Flat(node, self.size)
+
+    def beside_columns(self, node: Any, functions: tuple[Any, ...]) -> tuple[Any, _Flat | None]:
+        """What stands in a call of one of these functions beside an array that is the same for all rows, and that array."""
+        left, right = self.call(node, functions) or (None, None)
+        for operand, other in ((left, right), (right, left)):
+            flat = self.columns(other)
+            if flat is not None and isinstance(operand, Node) and _same(_dims_of(operand), self.dims):
+                return operand, flat
+        return None, None
+
+    def reduction(self, node: Any, function: Any) -> Node | None:
+        """The array whose rows are reduced to the numbers."""
+        found = self.numbers(node)
+        args = self.call(found, (function,))
+        if not args or len(args) != 2 or not isinstance(args[0], Node) or not _same(_dims_of(args[0]), self.dims):
+            return None
+        return args[0] if args[1] in ((len(self.dims) - 1,), len(self.dims) - 1) else None
+
+    def is_lowest(self, value: Any) -> bool:
+        """Whether a value is minus infinity, everywhere."""
+        if isinstance(value, Node) and value.op == "get_attr":
+            value = getattr(self._root, str(value.target), None)
+        return bool((value == -math.inf).all()) if isinstance(value, torch.Tensor) else value == -math.inf
+
+    def less_maximum(self, node: Any) -> Node | None:
+        """`x` of ``x - max(x)``."""
+        args = self.call(node, _SUBTRACT)
+        numbers = self.each_row(args[1]) if args else None
+        if not args or numbers is None:
+            return None
+        raised = self.call(numbers, (torch.maximum, torch.clamp_min))
+        if raised:
+            lowest = [a for a in raised if self.is_lowest(a)]
+            numbers = next((a for a in raised if not self.is_lowest(a)), None) if lowest else None
+        return args[0] if self.reduction(numbers, torch.amax) is args[0] else None
+
+    def mean(self, node: Any) -> Node | None:
+        """`x` of the numbers ``sum(x) / n``."""
+        numbers = self.numbers(node)
+        quotient, product = self.call(numbers, _DIVIDE), self.call(numbers, _MULTIPLY)
+        if quotient and not isinstance(quotient[1], Node) and _same(quotient[1], self.size):
+            return self.reduction(quotient[0], torch.sum)
+        if product and type(self.size) is int and product[1] == 1 / max(self.size, 1):
+            return self.reduction(product[0], torch.sum)
+        return None
+
+    def less_mean(self, node: Any) -> Node | None:
+        """`x` of ``x - mean(x)``."""
+        args = self.call(node, _SUBTRACT)
+        numbers = self.each_row(args[1]) if args else None
+        return args[0] if args and numbers is not None and self.mean(numbers) is args[0] else None
+
+    def deviation(self, node: Any, function: Any) -> tuple[Node, float] | None:
+        """`x` and `epsilon` of the numbers ``function(mean((x - mean(x))**2) + epsilon)``."""
+        root = self.call(self.numbers(node), (function,))
+        total = self.call(self.numbers(root[0]), _ADD) if root else None
+        if not total or not isinstance(total[1], float) or total[1] < 0:
+            return None
+        factors = self.call(self.mean(total[0]), _MULTIPLY)
+        if not factors:
+            return None
+        left, right = map(self.less_mean, factors)
+        return (left, total[1]) if left is not None and left is right else None
+
+
+def _same(left: Any, right: Any) -> bool:
+    """Whether sizes or dimensions are the same, also where they stand for many: of these nothing is told by that."""
+    return unnamed(left) == unnamed(right)
+
+
+def _count(node: Node) -> Any:
+    dims = _dims_of(node)
+    return None if dims is None else math.prod(dims)
+
+
+def _is_view(node: Node, *names: str) -> bool:
+    return node.op == "call_method" and node.target in (names or (_UNSQUEEZE, _EXPAND, _RESHAPE)) and not node.kwargs
+
+
+def _dims_of(node: Node) -> Dims | None:
+    """The dimensions of a node, also of views that no instruction describes."""
+    if "array" in node.meta:
+        return tuple(node.meta["array"][0])
+    if not _is_view(node) or len(node.args) != 2:
+        return None
+    source, how = node.args
+    if isinstance(how, (tuple, list)):
+        sizes: Any = tuple(how)
+        return None if any(isinstance(n, Node) or (type(n) is int and n < 0) for n in sizes) else sizes
+    before = _dims_of(source) if isinstance(source, Node) else None
+    return None if before is None or not isinstance(how, int) or how < 0 else (*before[:how], 1, *before[how:])
+
+
+# ------------------------------------------------------------------------------------------- the table
+
+
+def softmax(s: Spelling, node: Node) -> Call | None:
+    """``exp(x - max(x)) / sum(exp(x - max(x)))``"""
+    parts = s.call(node, _DIVIDE)
+    numbers = s.each_row(parts[1]) if parts else None
+    if not parts or numbers is None or s.reduction(numbers, torch.sum) is not parts[0]:
+        return None
+    exponential = s.call(parts[0], (torch.exp,))
+    x = s.less_maximum(exponential[0]) if exponential else None
+    return None if x is None else (torch.softmax, (x, -1))
+
+
+def log_softmax(s: Spelling, node: Node) -> Call | None:
+    """``(x - max(x)) - log(sum(exp(x - max(x))))``"""
+    parts = s.call(node, _SUBTRACT)
+    numbers = s.each_row(parts[1]) if parts else None
+    logarithm = s.call(numbers, (torch.log,)) if numbers is not None else None
+    summed = s.reduction(logarithm[0], torch.sum) if logarithm else None
+    exponential = s.call(summed, (torch.exp,))
+    if not parts or not exponential or exponential[0] is not parts[0]:
+        return None
+    x = s.less_maximum(parts[0])
+    return None if x is None else (torch.log_softmax, (x, -1))
+
+
+def layer_norm(s: Spelling, node: Node) -> Call | None:
+    """``(x - mean(x)) * rsqrt(mean((x - mean(x))**2) + epsilon) * scale + bias``, also without scale or bias."""
+    inner, bias = s.beside_columns(node, _ADD)
+    for value, offset in ((inner, bias), (node, None)):
+        product, scale = s.beside_columns(value, _MULTIPLY)
+        for centre, factor in ((product, scale), (value, None)):
+            found = _normalised(s, centre)
+            if found is not None:
+                return torch.layer_norm, (found[0], (s.size,), factor, offset, found[1])
+    return None
+
+
+def _normalised(s: Spelling, node: Any) -> tuple[Node, float] | None:
+    for functions, function in ((_MULTIPLY, torch.rsqrt), (_DIVIDE, torch.sqrt)):
+        parts = s.call(node, functions)
+        x = s.less_mean(parts[0]) if parts else None
+        numbers = s.each_row(parts[1]) if parts and x is not None else None
+        found = s.deviation(numbers, function) if numbers is not None else None
+        if found is not None and found[0] is x:
+            return found
+    return None
+
+
+ROWS: dict[str, Callable[[Spelling, Node], Call | None]] = {
+    "softmax": softmax, "log_softmax": log_softmax, "layer_norm": layer_norm}
+"""What torch has whole, by its name there."""
+
+NEEDED: dict[str, set[Any]] = {"softmax": {torch.exp}, "log_softmax": {torch.exp}, "layer_norm": {torch.rsqrt, torch.sqrt}}
+"""Functions of which each spelling has one: graphs without them are not searched."""

@@ -1,0 +1,83 @@
+"""Views that a program need not make: chains of reshapes, and broadcasts that torch does by itself.
+
+XLA writes each broadcast as an instruction of its own, often through a shape with a dimension of size 1 and back. On small
+arrays such views cost as much as the arithmetic between them.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch.fx import Graph, Node
+
+from ..core import tuning
+from .memory import OUT_VARIANTS
+
+_RESHAPE = torch.Tensor.reshape.__name__
+
+
+def drop_needless_views(graph: Graph) -> None:
+    """Rewrite the graph in place; results and their sizes stay."""
+    for node in list(graph.nodes):
+        if _is_method(node, _RESHAPE):
+            _join_reshapes(node)
+        elif node.op == "call_function" and node.target in OUT_VARIANTS:
+            _use_unexpanded(node)
+    for node in reversed(list(graph.nodes)):
+        if node.op == "call_method" and node.target in (_RESHAPE, "expand", "unsqueeze") and not node.users:
+            graph.erase_node(node)
+
+
+def _is_method(node: object, name: str) -> bool:
+    return isinstance(node, Node) and node.op == "call_method" and node.target == name
+
+
+def _join_reshapes(node: Node) -> None:
+    """Of reshapes in a row only the last counts; one to the sizes that are there already is none."""
+    source = node.args[0]
+    while _is_method(source, _RESHAPE):
+        assert isinstance(source, Node)
+        source = source.args[0]
+    assert isinstance(source, Node)
+    have, want = source.meta.get("array"), node.meta.get("array")
+    if have is not None and have == want:
+        node.replace_all_uses_with(source)
+    else:
+        node.args = (source, *node.args[1:])
+
+
+def _use_unexpanded(node: Node) -> None:
+    """Give an elementwise call the small operand instead of its expansion, if another operand has the full size."""
+    array = node.meta.get("array")
+    # Chains on arrays of that size run in blocks, which want operands of one shape.
+    if array is None or math.prod(array[0]) >= tuning.BLOCKED_FROM:
+        return
+    operands = [a for a in node.args if isinstance(a, Node)]
+    expanded = [a for a in operands if _is_method(a, "expand")]
+    if expanded and any(a not in expanded and a.meta.get("array", ((),))[0] == array[0] for a in operands):
+        node.args = tuple(a.args[0] if isinstance(a, Node) and a in expanded else a for a in node.args)
+
+
+def put_in_order(graph: Graph) -> None:
+    """Put nodes after their inputs again, otherwise in the order they had."""
+    nodes = [n for n in graph.nodes if n.op != "output"]
+    done: set[Node] = set()
+    order: list[Node] = []
+    for node in nodes:
+        stack = [node]
+        while stack:
+            top = stack[-1]
+            if top in done:
+                stack.pop()
+                continue
+            missing = [i for i in top.all_input_nodes if i not in done]
+            if missing:
+                stack.extend(missing)
+            else:
+                stack.pop()
+                done.add(top)
+                order.append(top)
+    anchor = next(iter(reversed(graph.nodes)))
+    for node in order:
+        anchor.prepend(node)

@@ -1,0 +1,56 @@
+"""Rows combined with rows of an array, by one native function: bounds, order and sums in one pass over the updates."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+
+import torch
+
+from ..native import rows as native_rows
+from ..opcodes.reducer_kinds import ReducerKind
+from .native import Awaited, run_on_threads
+
+_FOR_A_THREAD = 1 << 21
+"""Elements that are worth waking a thread for: one adds as many in 0.4 ms, which waits for memory and not for arithmetic."""
+
+_INTEGERS = {torch.int8: "s8", torch.int16: "s16", torch.int32: "s32", torch.int64: "s64", torch.uint8: "u8"}
+_NAMES = {torch.float32: "f32", torch.float64: "f64", **_INTEGERS}
+_BY_BYTES = {1: "u8", 2: "s16", 4: "s32", 8: "s64"}
+
+
+def combine_(array: torch.Tensor, indices: torch.Tensor, updates: torch.Tensor, combiner: ReducerKind,
+             in_torch: Callable[[], None]) -> None:
+    """Combine with rows of a contiguous array those of `updates`, each with the row of its index, in order. `in_torch` does the
+    same until there is native code, and wherever that cannot be."""
+    if torch.compiler.is_compiling():
+        in_torch()
+        return
+    name = _BY_BYTES.get(array.element_size()) if combiner == ReducerKind.SECOND else _NAMES.get(array.dtype)
+    width = array.numel() // array.shape[0]
+    is_number = width == 1 and not any(updates.stride())
+    if not (name and updates.dtype is array.dtype and indices.dtype in _INTEGERS and _is_plain(updates) and all(
+            _is_plain(t) and t.is_contiguous() for t in ((array, indices) if is_number else (array, indices, updates)))):
+        in_torch()
+        return
+    native = _native(name, _INTEGERS[indices.dtype], combiner)
+    if not native.is_ready():
+        begun = time.perf_counter()
+        in_torch()
+        native.seconds += time.perf_counter() - begun
+        return
+    parts = min(torch.get_num_threads(), -(-updates.numel() // _FOR_A_THREAD))
+    places = [array.data_ptr(), indices.data_ptr(), updates.data_ptr(), indices.numel(), width, array.shape[0], parts,
+              int(not is_number)]
+    run_on_threads(native.function, parts, -(-updates.numel() // parts), places, for_a_thread=_FOR_A_THREAD)
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    """Whether this is a plain tensor in the CPU's memory."""
+    return type(tensor) is torch.Tensor and tensor.device.type == "cpu" and not tensor.is_neg() and not tensor.is_conj()
+
+
+@functools.cache
+def _native(name: str, index: str, combiner: ReducerKind) -> Awaited:
+    return Awaited(native_rows.combine_rows(name, index, combiner), "a scatter of rows")

@@ -1,0 +1,1 @@
+"""MLIR's bytecode of every version, read (`parser.py`) and written (`writing.py`)."""

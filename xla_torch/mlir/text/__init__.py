@@ -1,0 +1,1 @@
+"""MLIR's text, read (`parser.py`) and written (`printing.py`)."""

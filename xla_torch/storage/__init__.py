@@ -1,0 +1,1 @@
+"""Element types and buffers in torch: the boundary's dtypes, the storage dtypes inside, layouts; torch's private parts."""

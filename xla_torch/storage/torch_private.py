@@ -1,0 +1,374 @@
+"""Every private interface of torch that the library uses, and nothing else: the one file to look at for a new torch.
+
+torch has no public way to ask whether a transform of torch.func is on, to leave all modes, or to choose the precision of
+one convolution. Each name is looked up here when the library is imported, so that a torch without it is an error that says
+so, and not an AttributeError in the middle of a program. `tests/project/test_torch_private.py` sees to it that no other
+module names a private part of torch, and that the versions here are those of pyproject.toml.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import importlib
+import linecache
+import threading
+import warnings
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed
+import torch.fx.experimental.proxy_tensor
+import torch.fx.graph_module
+from torch.autograd import forward_ad
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from ..core import forks
+from ..core.errors import MissingDependency
+
+OLDEST, NEWEST = (2, 11), (2, 13)
+"""The versions of torch that the tests run with, and all between them."""
+
+
+def version(text: str) -> tuple[int, ...]:
+    """The first two numbers of a version: ``(2, 13)`` of ``2.13.0+cpu``."""
+    return tuple(int(part) for part in text.split(".")[:2])
+
+
+def _tested() -> str:
+    return f"torch {'.'.join(map(str, OLDEST))} to {'.'.join(map(str, NEWEST))}"
+
+
+def check_version(text: str) -> None:
+    """Raise MissingDependency for a torch that is older than those tested, warn of one that is newer."""
+    if version(text) < OLDEST:
+        raise MissingDependency("this torch is too old", got=f"torch {text}", expected=_tested(), hint="pip install -U torch")
+    if version(text) > NEWEST:
+        warnings.warn(f"xla_torch is tested with {_tested()}; this is torch {text}", stacklevel=2)
+
+
+def private(root: Any, path: str) -> Any:
+    """What stands at a path of attributes below a module of torch. Raises MissingDependency where this torch lacks it."""
+    try:
+        return functools.reduce(getattr, path.split("."), root)
+    except AttributeError:
+        name = f"{root.__name__}.{path}"
+        raise MissingDependency(f"this torch has no {name}, which xla_torch needs", got=f"torch {torch.__version__}",
+                                expected=_tested(),
+                                hint="install one of these, or mend xla_torch/storage/torch_private.py") from None
+
+
+check_version(torch.__version__)
+
+# ------------------------------------------------------------------------------------------------ transforms of torch.func
+
+transforms_are_active: Callable[[], bool] = private(torch, "_C._are_functorch_transforms_active")
+"""Whether a call happens inside torch.func.grad, vmap, jvp or the like."""
+
+is_wrapped: Callable[[torch.Tensor], bool] = private(torch, "_C._functorch.is_functorch_wrapped_tensor")
+"""Whether a tensor stands for another one inside a transform of torch.func."""
+
+is_batched: Callable[[torch.Tensor], bool] = private(torch, "_C._functorch.is_batchedtensor")
+"""Whether a wrapped tensor is one example's part of a batch."""
+
+unwrapped: Callable[[torch.Tensor], torch.Tensor] = private(torch, "_C._functorch.get_unwrapped")
+"""The tensor that a wrapped one stands for."""
+
+without_dead_wrappers: Callable[[tuple[Any, ...]], tuple[Any, ...]] = private(torch, "_functorch.utils.unwrap_dead_wrappers")
+"""Tensors without the wrappers of transforms that have ended."""
+
+_interpreters: Callable[[], Any] = private(torch, "_C._functorch.get_interpreter_stack")
+_VMAP: Any = private(torch, "_C._functorch.TransformType.Vmap")
+_no_transforms: Callable[[], Any] = private(torch, "_functorch.pyfunctorch.temporarily_clear_interpreter_stack")
+
+
+def innermost_is_vmap() -> bool:
+    """Whether the innermost transform that is on is torch.func.vmap."""
+    stack = _interpreters()
+    return bool(stack) and stack[-1].key() == _VMAP
+
+
+# ------------------------------------------------------------------------------------------------ modes
+
+_current_mode: Callable[[], Any] = private(torch, "utils._python_dispatch._get_current_dispatch_mode")
+_no_modes: Callable[[], Any] = private(torch, "utils._python_dispatch._disable_current_modes")
+private(forward_ad, "_current_level")
+_any_autocast: Callable[[], bool] = private(torch, "_C._is_any_autocast_enabled")
+
+
+def forward_mode_is_on() -> bool:
+    """Whether a level of forward-mode differentiation is open, so that tensors may have tangents."""
+    return forward_ad._current_level >= 0
+
+
+def does_more_than_compute() -> bool:
+    """Whether a call on tensors that do not require grad is more than that: tangents go through it, a transform of torch.func is
+    on, its calls are written down, or autocast."""
+    return forward_ad._current_level >= 0 or _any_autocast() or is_traced()
+
+
+def is_watched() -> bool:
+    """Whether a transform of torch.func or a dispatch mode sees what torch computes."""
+    return transforms_are_active() or _current_mode() is not None
+
+
+is_batched_by_autograd: Callable[[torch.Tensor], bool] = private(torch, "_C._functorch.is_legacy_batchedtensor")
+"""Whether a tensor is one example's part of a batch that torch.autograd itself made (``vectorize=True``, gradcheck)."""
+
+_mode_of_kind: Callable[[Any], Any] = private(torch, "_C._get_dispatch_mode")
+_PROXIES: Any = private(torch, "_C._TorchDispatchModeKey.PROXY")
+
+
+def is_traced() -> bool:
+    """Whether what torch computes is written down to be done again (make_fx, torch.func.linearize, torch.export), or done for
+    what a transform of torch.func makes of tensors: then nothing may be written over what was read."""
+    return transforms_are_active() or _mode_of_kind(_PROXIES) is not None
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """Within the block no transform of torch.func is on, no mode that makes other tensors, and no inference mode: what is made
+    there once and kept is made in the same way wherever it is first asked for."""
+    with _no_transforms(), _no_modes(), torch.inference_mode(False):
+        yield
+
+
+# ------------------------------------------------------------------------------------------------ calls
+
+
+def plain_apply(function: type[torch.autograd.Function]) -> Callable[..., Any]:
+    """What `function.apply` does where no transform is on, without looking at the signature of its `forward` each time."""
+    return super(torch.autograd.Function, function).apply  # pyright: ignore[reportAttributeAccessIssue]
+
+
+convolution: Callable[..., torch.Tensor] = private(torch, "_convolution")
+"""torch's convolutions with every choice as an argument, among them TF32, for which there is a global switch only."""
+
+onednn_linear: Callable[..., torch.Tensor] | None = (
+    private(torch, "ops.mkldnn._linear_pointwise") if torch.backends.mkldnn.is_available() else None)
+"""``input @ weight.T`` by oneDNN: ``(input, weight, bias, activation, its scalars, its algorithm)``; None in a torch without."""
+
+_UNITS: dict[torch.dtype, str] = {
+    torch.bfloat16: "ops.mkldnn._is_mkldnn_bf16_supported", torch.float16: "ops.mkldnn._is_mkldnn_fp16_supported"}
+
+
+@functools.cache
+def has_units(dtype: torch.dtype) -> bool:
+    """Whether torch multiplies matrices of bfloat16 or float16 by units of the processor, and not element by element."""
+    return torch.backends.mkldnn.is_available() and bool(private(torch, _UNITS[dtype])())
+
+
+# ------------------------------------------------------------------------------------------------ torch.distributed
+
+
+default_store: Any = (
+    private(torch.distributed, "distributed_c10d._get_default_store") if torch.distributed.is_available() else None)
+"""The key-value store of the processes that `torch.distributed.init_process_group` has joined. None where torch was built
+without torch.distributed, and so no process can have joined."""
+
+
+def set_timeout(options: Any, limit: Any) -> None:
+    """Let a process group that is made with these options wait so long, a `datetime.timedelta`."""
+    options._timeout = limit
+
+
+@functools.cache
+def blas() -> dict[str, int]:
+    """Addresses of the routines of BLAS that torch itself multiplies matrices with, by name, as far as its library shows them."""
+    found: dict[str, int] = {}
+    try:
+        library = ctypes.CDLL(str(Path(torch.__file__).with_name("lib") / "libtorch_cpu.so"))
+    except OSError:
+        return found
+    for name in ("sgemm", "dgemm"):
+        with contextlib.suppress(AttributeError):
+            found[name] = ctypes.cast(getattr(library, f"{name}_"), ctypes.c_void_p).value or 0
+    return found
+
+
+def all_gather_into(group: Any, output: torch.Tensor, given: torch.Tensor) -> Any:
+    """Begin to gather every process's array, one after another, in one output; returns the work to wait for."""
+    return group._allgather_base(output, given)
+
+
+def of_same_code(module: torch.nn.Module, changed: Callable[[Any], Any]) -> torch.nn.Module:
+    """A module with the same code and the same parameters and buffers, whose other attributes are what `changed` makes of them,
+    and so in all modules within it."""
+    made = object.__new__(module.__class__)  # a GraphModule would make a class of its own for each
+    made.__dict__.update({name: changed(given) for name, given in module.__dict__.items()})
+    inner = module._modules.items()
+    made.__dict__["_modules"] = {name: None if own is None else of_same_code(own, changed) for name, own in inner}
+    return made
+
+
+def contents(module: torch.nn.Module) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """The parameters, the buffers and the modules in a module by name, in their order."""
+    return module._parameters, module._buffers, module._modules
+
+
+# ------------------------------------------------------------------------------------------------ torch's compiler
+
+
+def compile_graph(module: torch.fx.GraphModule, examples: list[torch.Tensor]) -> Callable[..., Any]:
+    """A function of torch's compiler that does what the module does, for tensors like these examples alone. It checks nothing
+    when it is called, and has no gradients. Raises whatever the compiler raises."""
+    # Importing it takes seconds, and most programs need no compiler.
+    make = private(importlib.import_module("torch._inductor"), "standalone_compile")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the compiler's own, about its dependencies
+        return make(module, examples, dynamic_shapes="from_example_inputs")
+
+
+# ------------------------------------------------------------------------------------------------ modules of torch.fx
+
+_loader: Any = private(torch.fx.graph_module, "_loader")
+
+
+class LoweredModule(torch.fx.GraphModule):
+    """A GraphModule whose modules inside are complete, and which leaves nothing behind.
+
+    torch compiles all modules inside once more with each that is made around them: in time quadratic in how deep they stand, and
+    exponential where they are shared. And it keeps the source of every module for as long as the process lives.
+    """
+
+    def _recompile_submodules(self) -> list[Any]:
+        return []
+
+    def recompile(self) -> Any:
+        code = super().recompile()
+        forward = type(self).forward
+        weakref.finalize(forward, _forget, forward.__code__.co_filename).atexit = False
+        return code
+
+
+def _forget(filename: str) -> None:
+    _loader.eval_cache.pop(filename, None)
+    linecache.cache.pop(filename, None)
+
+
+# ------------------------------------------------------------------------------------------------ operators
+
+_decompositions: Callable[[Any], dict[Any, Callable[..., Any]]] = private(torch, "_decomp.get_decompositions")
+
+
+def decompositions(*operators: Any) -> dict[Any, Callable[..., Any]]:
+    """What these operators are in others, as far as torch says."""
+    return _decompositions(operators)
+
+
+Operator: Any = private(torch, "_ops.OpOverload")
+"""The class of the operators in graphs, one for each signature."""
+
+
+def arguments_of(operator: Any) -> list[Any]:
+    """What an operator takes, each with `name`, `has_default_value()` and `default_value`."""
+    return list(operator._schema.arguments)
+
+
+# ------------------------------------------------------------------------------------------------ torch.export
+
+pytree: Any = private(torch, "utils._pytree")
+"""The trees of arguments and results that torch.export writes down."""
+
+
+def quietly(export: Callable[[], Any]) -> Any:
+    """What `export` gives, without torch's warning of its own use of a class that it has deprecated."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)` is deprecated", FutureWarning)
+        return export()
+
+
+_applying = forks.Lock()
+
+
+def functions_applied(run: Callable[[], Any]) -> tuple[Any, tuple[str, ...]]:
+    """What `run` gives, and the names of the classes of torch.autograd.Function, torch's own apart, that it applies in this
+    thread. torch.export writes down what their forward does, and nothing of their backward."""
+    names: dict[str, None] = {}
+    with _applying:
+        apply, thread = torch.autograd.Function.__dict__["apply"], threading.get_ident()
+
+        def noted(cls: type, *args: Any, **kwargs: Any) -> Any:
+            if threading.get_ident() == thread and not cls.__module__.startswith("torch."):
+                names[cls.__qualname__] = None
+            return apply.__get__(None, cls)(*args, **kwargs)
+
+        torch.autograd.Function.apply = classmethod(noted)  # pyright: ignore[reportAttributeAccessIssue]
+        try:
+            return run(), tuple(names)
+        finally:
+            torch.autograd.Function.apply = apply
+
+
+# ------------------------------------------------------------------------------------------------ graphs of derivatives
+
+make_fx: Callable[..., Any] = private(torch.fx.experimental.proxy_tensor, "make_fx")
+
+
+def stand_in(like: torch.Tensor) -> torch.Tensor:
+    """A tensor without data beside one."""
+    with like.fake_mode:  # pyright: ignore[reportAttributeAccessIssue]
+        return torch.empty_like(like, requires_grad=False)
+
+
+def traced(function: Callable[..., Any], values: list[Any], decompositions: dict[Any, Any]) -> torch.fx.GraphModule:
+    """The graph of a function of these values, stand-ins and constants, in operators without side effects. Attention is what it
+    is in products and a softmax: operators of a kernel's own are no core operators."""
+    mode = next(v.fake_mode for v in values if hasattr(v, "fake_mode"))
+    tensors = [v.detach() if isinstance(v, torch.Tensor) else v for v in values]
+    with mode, torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
+        graph = make_fx(torch.func.functionalize(function), decomposition_table=decompositions)(*tensors)
+    graph.graph.eliminate_dead_code()
+    return graph
+
+
+_nested, _ended, _added, _removed = (private(torch, f"_functorch.predispatch.{name}") for name in (
+    "_vmap_increment_nesting", "_vmap_decrement_nesting", "_add_batch_dim", "_remove_batch_dim"))
+
+
+class Decomposing(torch.fx.Interpreter):
+    """What runs a graph with some operators as what they are in others. Levels of torch.func.vmap in it are those that they are
+    here, below the transforms that are on, and not those that they were when the graph was exported."""
+
+    def __init__(self, module: torch.fx.GraphModule, decompositions: dict[Any, Any]):
+        super().__init__(module)
+        self._ways, self._levels = decompositions, list[int]()
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().run(*args, **kwargs)
+        finally:  # a level that stays open spoils all that comes after
+            while self._levels:
+                self._end()
+
+    def _end(self) -> None:
+        self._levels.pop()
+        _ended()
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        found = super().run_node(n)
+        return _as_laid_out(found, n.meta["val"]) if n.target is torch.ops.aten.scaled_dot_product_attention.default else found
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        if target is _nested:
+            self._levels.append(_nested(*args, **kwargs))
+            return len(self._levels)
+        if target is _ended:
+            return self._end()
+        if target is _added:
+            x, dim, level = args
+            return _added(x, dim, self._levels[level - 1])
+        if target is _removed:
+            x, level, *rest = args
+            return _removed(x, self._levels[level - 1], *rest)
+        return super().call_function(self._ways.get(target, target), args, kwargs)
+
+
+def _as_laid_out(x: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """A tensor with its dimensions in memory in the order of another's: what is viewed must lie as it lay."""
+    order = sorted(range(x.ndim), key=like.stride, reverse=True)
+    return x.permute(order).contiguous().permute([order.index(d) for d in range(x.ndim)])

@@ -1,0 +1,1 @@
+"""Trees of arguments and results as JAX has them, without JAX and without torch."""
