@@ -2,7 +2,7 @@
 
     python -m xla_torch run FILE [--args data.npz | --random SEED] [--save out.npz] [--device cuda]
     torchrun --nproc-per-node 4 -m xla_torch run FILE --args 'data.{participant}.npz'
-    python -m xla_torch show FILE | DIR
+    python -m xla_torch show FILE [--passes] | DIR
     python -m xla_torch diff FILE FILE | DIR DIR | DIR [--tolerance 1e-5]
     python -m xla_torch code FILE
     python -m xla_torch grad FILE [--argnums 0,1] [--value] [--out FILE]
@@ -50,11 +50,15 @@ from .doors.gradients import grad, value_and_grad
 from .doors.loading import load
 from .doors.shards import shard_arguments
 from .doors.summary import ops_table, summary
+from .fusing.passes import recorded
 from .running.computation import XlaComputation
 from .running.polymorphic import of_unknown_sizes
 
 FAILED = 2
 """Exit status after an error, the same as for a wrong command line."""
+
+_SHOWN = 40
+"""Lines of each pass's changes that `show --passes` prints."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -106,6 +110,7 @@ def _parser() -> argparse.ArgumentParser:
     show = commands.add_parser("show", help="parameters, results, ops, cost, constants, what cannot run; of a "
                                "folder of --xla_dump_to its modules and stages")
     show.add_argument("file", type=Path, metavar="FILE")
+    show.add_argument("--passes", action="store_true", help="what each pass over the lowered graph changed, instead")
     show.set_defaults(command=_show)
 
     diff = commands.add_parser("diff", help="compare the results of two programs, of the modules of two folders of --xla_dump_to "
@@ -201,8 +206,23 @@ def _code(options: argparse.Namespace) -> None:
 def _show(options: argparse.Namespace) -> None:
     if options.file.is_dir():
         print(listing(options.file))
+    elif options.passes:
+        print(_passes(_program(options), options.sizes))
     else:
         print(summary(_program(options), options.sizes))
+
+
+def _passes(computation: XlaComputation, sizes: dict[str, int]) -> str:
+    """What each pass took out of a graph (``-``) and put into it (``+``)."""
+    unknown = of_unknown_sizes(computation)
+    with recorded() as log:
+        (computation if unknown is None else unknown.at(sizes)).lowered()
+    lines = []
+    for change in log:
+        before, after = change.calls
+        lines += [f"{change.graph}: {change.name}, {before} nodes to {after}", *(f"    {line}" for line in change.lines[:_SHOWN])]
+        lines += [f"    ... and {len(change.lines) - _SHOWN} more"] * (len(change.lines) > _SHOWN)
+    return "\n".join(lines)
 
 
 def _diff(options: argparse.Namespace) -> int:

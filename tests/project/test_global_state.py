@@ -1,4 +1,4 @@
-"""What changes at run time and belongs to a module, not to a program or a call, stands with its reason in docs/global-state.md."""
+"""What changes at run time and belongs to a module, not to a program, stands with its reason in docs/global-state.md."""
 
 from __future__ import annotations
 

@@ -203,6 +203,12 @@ ONEDNN_FEW_COLUMNS = 2, 15
 ONEDNN_FEW_COLUMNS_FROM = 1 << 19
 """Multiplications with so few columns from which the product is oneDNN's."""
 
+# ------------------------------------------------------------------------------------------- passes
+
+WITHOUT_PASSES = environment("XLA_TORCH_WITHOUT_PASSES", lambda text: frozenset(part.strip() for part in text.split(",")),
+                             frozenset[str](), "names of passes with commas between them")
+"""Passes over lowered graphs that are left out (`fusing/passes.py`): to find which one a difference comes from."""
+
 # ------------------------------------------------------------------------------------------- native loops
 
 NATIVE_AFTER = environment("XLA_TORCH_NATIVE_AFTER", _seconds, 0.005, "a number of seconds, 0 or more (or inf)")

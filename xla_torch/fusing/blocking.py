@@ -25,26 +25,18 @@ from torch.fx.node import map_arg
 from ..core import tuning
 from ..core.sizes import Size
 from ..kernels.blocked import blocked
-from ..kernels.marks import ELEMENTWISE
+from ..kernels.calls import EXPAND, ROW_VIEWS, known
 from ..kernels.pieces import Role
 from ..native.compiled import is_available
 from ..storage.torch_private import LoweredModule
-from .memory import OUT_VARIANTS, Writes, out_variant, plan_memory
+from .memory import Writes, out_variant, plan_memory
 from .pieces import gather_pieces, has_pieces, is_piece, write_into
-from .simplify import put_in_order
+from .simplify import copy_views, put_in_order
 
-_COMPARISONS = {operator.lt: torch.lt, operator.le: torch.le, operator.gt: torch.gt, operator.ge: torch.ge,
-                operator.eq: torch.eq, operator.ne: torch.ne}
-_ELEMENTWISE = frozenset(OUT_VARIANTS) | frozenset(_COMPARISONS) | frozenset({torch.clamp, torch.isfinite, torch.sign})
 Dims = tuple[int, ...]
 
 _SPLIT_FROM = 64
 """Elements that a block reduces to one, from which that is worth reducing twice."""
-
-_REDUCTIONS = frozenset({torch.sum, torch.amax, torch.amin, torch.prod, torch.mean, torch.all, torch.any})
-_IN_PARTS = frozenset({torch.sum, torch.amax, torch.amin})
-"""Reductions whose results for the blocks, of several sizes, may be reduced again."""
-_VIEWS = (torch.Tensor.reshape.__name__, torch.Tensor.expand.__name__, torch.Tensor.unsqueeze.__name__)
 
 
 Part = Literal["cut", "kept", "whole"]
@@ -133,7 +125,7 @@ def is_elementwise(node: Node) -> bool:
         return False
     if node.op == "call_method":
         return node.target == "to" and len(node.args) == 2 and isinstance(node.args[1], torch.dtype)
-    return node.op == "call_function" and (node.target in _ELEMENTWISE or node.target in ELEMENTWISE)
+    return node.op == "call_function" and known(node.target).elementwise
 
 
 def is_product(node: Node) -> bool:
@@ -142,7 +134,7 @@ def is_product(node: Node) -> bool:
 
 
 def _is_view(node: Node) -> bool:
-    return node.op == "call_method" and node.target in _VIEWS and len(node.args) == 2 and not node.kwargs
+    return node.op == "call_method" and node.target in ROW_VIEWS and len(node.args) == 2 and not node.kwargs
 
 
 def _is_of_sizes(view: Node) -> bool:
@@ -153,7 +145,7 @@ def _is_of_sizes(view: Node) -> bool:
 
 
 def _is_reduction(node: Node) -> bool:
-    return node.op == "call_function" and node.target in _REDUCTIONS and len(node.args) == 2 and not node.kwargs
+    return node.op == "call_function" and known(node.target).reduces and len(node.args) == 2 and not node.kwargs
 
 
 def _is_partial(node: Node) -> bool:
@@ -174,7 +166,7 @@ def _is_rowwise(node: Node, cut: int) -> bool:
     if isinstance(how, int):
         return how > cut
     same = before[:cut + 1] == tuple(how)[:cut + 1]
-    return same if node.target != _VIEWS[1] else same and len(before) == len(how)
+    return same if node.target != EXPAND else same and len(before) == len(how)
 
 
 def _split_reductions(graph: Graph) -> None:
@@ -197,7 +189,7 @@ def _split_reduction(graph: Graph, node: Node, grid: Dims) -> None:
     if len(inner) < len(how) and of_rows >= _SPLIT_FROM:
         args, dims = (source, inner), tuple(n for d, n in enumerate(grid) if d not in inner)
         rest = tuple(d for d in how if d not in inner)
-    elif cut in how and of_blocks >= _SPLIT_FROM and target in _IN_PARTS:
+    elif cut in how and of_blocks >= _SPLIT_FROM and known(target).row:
         args = (source, (cut, *inner), True)
         dims = tuple(1 if d in inner else -(-n // rows) if d == cut else n for d, n in enumerate(grid))
         rest = how
@@ -303,7 +295,8 @@ def _outside_clear(node: Node, chain: Chain, chain_of: dict[Node, Chain], above:
 
 
 def _extract(root: torch.nn.Module, graph: Graph, chain: Chain, name: str) -> None:
-    _copy_views(graph, chain)
+    copy_views(graph, chain.nodes, _is_view)
+    chain.members = set(chain.nodes)
     members = chain.members
     inputs = chain.inputs()
     arrays, scalars = (*inputs["cut"], *inputs["kept"]), inputs["whole"]
@@ -353,7 +346,7 @@ def _extract(root: torch.nn.Module, graph: Graph, chain: Chain, name: str) -> No
 
 
 def _is_expansion(node: Node) -> bool:
-    return node.op == "call_method" and node.target == "expand"
+    return node.op == "call_method" and node.target == EXPAND
 
 
 def _spread(root: torch.nn.Module, node: Node) -> Role | None:
@@ -394,27 +387,12 @@ def _of_blocks(args: Any, cut: int) -> tuple[Any, Any]:
     return source, sizes if isinstance(sizes, int) else [1 if d < cut else -1 if d == cut else n for d, n in enumerate(sizes)]
 
 
-def _copy_views(graph: Graph, chain: Chain) -> None:
-    """Views that are also used outside are made there again, rather than written out as results."""
-    for node in reversed(chain.nodes):
-        outside = [user for user in node.users if user not in chain.members]
-        if _is_view(node) and outside:
-            with graph.inserting_after(node):
-                twin = graph.node_copy(node)
-            for user in outside:
-                user.replace_input_with(node, twin)
-    for node in [n for n in chain.nodes if not n.users]:
-        chain.nodes.remove(node)
-        chain.members.remove(node)
-        graph.erase_node(node)
-
-
 def _write_into(body: Graph, node: Node, target: Node) -> None:
     """Make a result of the block end in its target, without a copy where torch can write it there."""
     if is_piece(node):
         write_into(node, target)
         return
-    function = torch.matmul if is_product(node) else _COMPARISONS.get(node.target) or out_variant(node)
+    function = torch.matmul if is_product(node) else out_variant(node)
     if function is not None and isinstance(node.args[0], Node):
         node.target, node.kwargs = function, {**node.kwargs, "out": target}
     else:

@@ -20,17 +20,14 @@ import torch.fx
 from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 
+from ..kernels.calls import VIEWS, known
 from ..kernels.fused_calls import FusedCalls, fused_calls
 from ..storage.torch_private import LoweredModule
 from .blocking import is_elementwise
 from .memory import Writes
-from .simplify import put_in_order
+from .simplify import copy_views, put_in_order
 
-_REDUCTIONS = frozenset({torch.sum, torch.amax, torch.amin, torch.prod, torch.mean, torch.all, torch.any})
 _MAKERS = frozenset({torch.cat, torch.flip, torch.constant_pad_nd, torch.nn.functional.pad, torch.full, torch.clone})
-_VIEWS = frozenset(method.__name__ for method in (
-    torch.Tensor.reshape, torch.Tensor.expand, torch.Tensor.unsqueeze, torch.Tensor.permute, torch.Tensor.t,
-    torch.Tensor.transpose, torch.Tensor.flatten, torch.Tensor.unflatten, torch.Tensor.squeeze))
 _MAYBE_VIEWS = frozenset({"to", "contiguous"})
 """Methods that give back their operand where there is nothing to do."""
 
@@ -87,8 +84,8 @@ def _is_member(node: Node) -> bool:
     if "out" in node.kwargs or any(t in _HALF for t in _dtypes(node)):
         return False
     if node.op == "call_method":
-        return is_elementwise(node) or node.target in _VIEWS or (node.target == "contiguous" and len(node.args) == 1)
-    return node.op == "call_function" and (is_elementwise(node) or node.target in _REDUCTIONS or node.target in _MAKERS)
+        return is_elementwise(node) or node.target in VIEWS or (node.target == "contiguous" and len(node.args) == 1)
+    return node.op == "call_function" and (is_elementwise(node) or known(node.target).reduces or node.target in _MAKERS)
 
 
 def _dtypes(node: Node) -> Iterator[torch.dtype]:
@@ -101,7 +98,7 @@ def _dtypes(node: Node) -> Iterator[torch.dtype]:
 
 def _is_view(node: Node) -> bool:
     """Whether the result may lie in an operand's memory."""
-    return node.op == "call_method" and (node.target in _VIEWS or node.target in _MAYBE_VIEWS)
+    return node.op == "call_method" and (node.target in VIEWS or node.target in _MAYBE_VIEWS)
 
 
 def _takes_time(node: Node) -> bool:
@@ -109,7 +106,7 @@ def _takes_time(node: Node) -> bool:
 
 
 def _extract(root: torch.nn.Module, graph: Graph, nodes: list[Node], name: str) -> None:
-    _copy_views(graph, nodes)
+    copy_views(graph, nodes, _is_view)
     members = set(nodes)
     inputs = list(dict.fromkeys(i for node in nodes for i in node.all_input_nodes if i not in members))
     results = [n for n in nodes if any(u not in members for u in n.users)]
@@ -129,21 +126,6 @@ def _extract(root: torch.nn.Module, graph: Graph, nodes: list[Node], name: str) 
             one.meta.update({key: v for key, v in node.meta.items() if key in ("hlo", "array")})
             node.replace_all_uses_with(one)
     for node in reversed(nodes):
-        graph.erase_node(node)
-
-
-def _copy_views(graph: Graph, nodes: list[Node]) -> None:
-    """Views that are also used outside are made there again: what a group gives is memory of its own."""
-    members = set(nodes)
-    for node in reversed(nodes):
-        outside = [user for user in node.users if user not in members]
-        if _is_view(node) and outside:
-            with graph.inserting_after(node):
-                twin = graph.node_copy(node)
-            for user in outside:
-                user.replace_input_with(node, twin)
-    for node in [n for n in reversed(nodes) if not n.users]:
-        nodes.remove(node)
         graph.erase_node(node)
 
 

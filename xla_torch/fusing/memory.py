@@ -20,52 +20,19 @@ from torch.fx import Graph, Node
 from ..core import tuning
 from ..kernels import collective, indexing
 from ..kernels.blocked import blocked
-from ..kernels.marks import FRESH, FRESH_TUPLES
+from ..kernels.calls import FRESH_METHODS, known
 from ..kernels.pieces import bundle
-
-OUT_VARIANTS: dict[Any, Callable[..., Any]] = {
-    operator.add: torch.add, operator.sub: torch.sub, operator.mul: torch.mul, operator.truediv: torch.div,
-    operator.neg: torch.neg, operator.and_: torch.bitwise_and, operator.or_: torch.bitwise_or, operator.xor: torch.bitwise_xor,
-    operator.lshift: torch.bitwise_left_shift, operator.rshift: torch.bitwise_right_shift, operator.invert: torch.bitwise_not,
-} | {f: f for f in (
-    torch.add, torch.sub, torch.mul, torch.div, torch.neg, torch.exp, torch.log, torch.sqrt, torch.rsqrt, torch.tanh, torch.sin,
-    torch.cos, torch.abs, torch.floor, torch.ceil, torch.round, torch.sigmoid, torch.log1p, torch.expm1, torch.erf,
-    torch.maximum, torch.minimum, torch.where, torch.pow, torch.bitwise_and, torch.bitwise_or, torch.bitwise_xor,
-    torch.bitwise_not, torch.bitwise_left_shift, torch.bitwise_right_shift, torch.logical_and, torch.logical_or,
-    torch.logical_not, torch.reciprocal, torch.square, torch.atan2, torch.fmod, torch.clamp_min, torch.clamp_max)}
-"""Elementwise calls that make a fresh result and can write it elsewhere (``out=``), by what the graph calls."""
-
-_TAKES_NUMBERS = frozenset({torch.add, torch.sub, torch.mul, torch.div, torch.pow})
-_TENSORS_ONLY = frozenset({torch.where, torch.maximum, torch.minimum, torch.atan2, torch.logical_and, torch.logical_or})
 
 
 def out_variant(node: Node) -> Callable[..., Any] | None:
     """What to call for the node's result to be written into ``out=``, or None where torch has no such call for its
     operands: some functions want tensors when they write elsewhere."""
-    function = OUT_VARIANTS.get(node.target)
-    if function is None or function in _TAKES_NUMBERS:
-        return function
+    row = known(node.target)
+    if row.out is None or row.numbers == "any":
+        return row.out
     numbers = [not isinstance(a, Node) or a.meta.get("number", False) for a in node.args]
-    if numbers[0] or (any(numbers) and function in _TENSORS_ONLY):
-        return None
-    return function
+    return None if numbers[0] or (any(numbers) and row.numbers == "none") else row.out
 
-
-_CONVOLUTIONS = frozenset({torch.conv1d, torch.conv2d, torch.conv3d, torch.conv_transpose1d, torch.conv_transpose2d,
-                           torch.conv_transpose3d})
-"""Calls whose result shares memory with nothing, in an order of dimensions that torch chooses."""
-
-_FRESH = frozenset(OUT_VARIANTS) | _CONVOLUTIONS | frozenset({
-    torch.matmul, torch.mm, torch.bmm, torch.addmm, torch.baddbmm, operator.matmul, torch.cat, torch.clone, torch.full,
-    torch.arange, torch.zeros,
-    torch.sum, torch.amax, torch.amin, torch.prod, torch.cumsum, torch.index_select, torch.gather, torch.convolution,
-    torch.nn.functional.pad, operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne,
-    indexing.dynamic_update_slice, indexing.scatter, indexing.take, indexing.gather, torch.constant_pad_nd,
-    torch.all, torch.any, torch.argmax, torch.argmin,
-    torch.mean, torch.clamp, torch.isfinite, torch.sign, torch.trunc, torch.cumprod, torch.complex, torch.flip,
-    torch.softmax, torch.log_softmax, torch.layer_norm, blocked, bundle,
-})
-"""Calls whose result shares memory with nothing. Everything else is taken to share memory with its operands."""
 
 _IN_PLACE: dict[Any, Callable[..., Any]] = {**indexing.IN_PLACE, **collective.IN_PLACE}
 _BEGUN_IN_PLACE: dict[Any, Callable[..., Any]] = {**collective.BEGUN_IN_PLACE}
@@ -74,8 +41,6 @@ _BEGUN_IN_PLACE: dict[Any, Callable[..., Any]] = {**collective.BEGUN_IN_PLACE}
 _WRITING = frozenset(_IN_PLACE.values()) | frozenset(_BEGUN_IN_PLACE.values())
 """Calls that do."""
 
-_FRESH_METHODS = frozenset({"clone", "sum", "amax", "amin", "prod", "exp", "matmul"})
-_FRESH_TUPLES = frozenset({torch.sort, torch.topk, torch.max, torch.min, torch.cummax, torch.cummin})
 
 
 class Writes:
@@ -149,9 +114,9 @@ class _Storage:
             if node.target is operator.getitem and isinstance(node.args[0], Node):
                 whole = node.args[0]
                 owned = node.args[1] in whole.meta.get("owned", ())
-                return owned or whole.target in _FRESH_TUPLES or whole.target in FRESH_TUPLES
-            return (node.target in _FRESH and "out" not in node.kwargs) or node.target in FRESH
-        return node.op == "call_method" and node.target in _FRESH_METHODS
+                return owned or known(whole.target).memory == "parts"
+            return known(node.target).memory in ("fresh", "ordered") and "out" not in node.kwargs
+        return node.op == "call_method" and node.target in FRESH_METHODS
 
     def owned(self, node: Node) -> bool:
         """The node's memory was made in this graph, and it is one block that we know."""
@@ -276,7 +241,7 @@ def _separate_outputs(graph: Graph, storage: _Storage) -> None:
             if not (roots.isdisjoint(storage.external) and roots.isdisjoint(given)):
                 with graph.inserting_before(output):
                     value = graph.call_function(torch.clone, (value,), {"memory_format": torch.contiguous_format})
-            elif not _is_dense(value) or value.target in _CONVOLUTIONS:
+            elif not _is_dense(value) or known(value.target).memory == "ordered":
                 given |= roots
                 with graph.inserting_before(output):
                     value = graph.call_method("contiguous", (value,))

@@ -10,7 +10,6 @@ ones, signed again where that matters.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -20,52 +19,23 @@ import torch.fx
 from torch.fx import Node
 
 from ..core.types import F32, F64, PRED, S8, S16, S32, S64, U8, U16, U32, U64, PrimitiveType
-from ..kernels import elementwise
+from ..kernels.calls import COMPARISONS, EXPAND, ROW_VIEWS, known
 from ..kernels.pieces import Role
-from ..native.elements import NAMES, memory_of, number
+from ..native.elements import NAMES, VECTOR_ELEMENTS, exact_pattern, memory_of, number
 from ..native.functions import used_in
 from ..native.loops import TYPES
 from ..native.threads import shared
-from .memory import OUT_VARIANTS
 
 Dims = tuple[int, ...]
 
 _ELEMENT_TYPES = {torch.bool: PRED, torch.int8: S8, torch.int16: S16, torch.int32: S32, torch.int64: S64, torch.uint8: U8,
                   torch.float32: F32, torch.float64: F64}
 
-_ORDERED = {operator.lt: "<", operator.le: "<=", operator.gt: ">", operator.ge: ">=", operator.eq: "==", operator.ne: "!="}
-
-_SUMS = {torch.add: "{0} + {1}", torch.sub: "{0} - {1}", torch.mul: "{0} * {1}", torch.neg: "-{0}", torch.square: "{0} * {0}",
-         torch.maximum: "maximum_{t}({0}, {1})", torch.minimum: "minimum_{t}({0}, {1})",
-         torch.clamp_min: "{0} < {1} ? {1} : {0}", torch.clamp_max: "{0} > {1} ? {1} : {0}"}
-_FLOATS = {torch.div: "{0} / {1}", elementwise.quotient: "{0} / {1}", torch.abs: "__builtin_fabs{f}({0})",
-           torch.sqrt: "__builtin_sqrt{f}({0})", torch.rsqrt: "1 / __builtin_sqrt{f}({0})",
-           torch.reciprocal: "1 / {0}", torch.floor: "__builtin_floor{f}({0})",
-           torch.ceil: "__builtin_ceil{f}({0})", torch.round: "__builtin_rint{f}({0})"}
-_BITS = {torch.bitwise_and: "{0} & {1}", torch.bitwise_or: "{0} | {1}", torch.bitwise_xor: "{0} ^ {1}"}
-_INTEGERS = {torch.bitwise_not: "~{0}", torch.bitwise_left_shift: "{0} << {1}", torch.bitwise_right_shift: "{0} >> {1}",
-             torch.abs: "abs_{t}({0})"}
-_PREDS = {torch.bitwise_not: "!{0}", torch.logical_not: "!{0}", torch.logical_and: "{0} & {1}", torch.logical_or: "{0} | {1}"}
-
-_PATTERNS: dict[str, dict[Any, str]] = {"float": _SUMS | _FLOATS, "signed": _SUMS | _BITS | _INTEGERS,
-                                        "unsigned": _SUMS | _BITS | _INTEGERS, "pred": _BITS | _PREDS}
-"""What calls are in C, for each kind of their result."""
-
-_ROUNDED: dict[Any, str] = {torch.exp: "exp_f32({0})", torch.tanh: "tanh_f32({0})", torch.log: "log_f32({0})",
-                            torch.sigmoid: "logistic_f32({0})"}
-"""Functions of float32 that torch may round otherwise in the last place (`native/functions.py`)."""
-
-_REDUCED = {torch.sum: "row_sum", torch.amax: "row_amax", torch.amin: "row_amin"}
 _LEAST_ROW = 8
 """Elements from which torch sums up a row in vectors."""
 
 _UNSIGNED = {S8: U8, S16: U16, S32: U32, S64: U64}
-_WRAPPING = frozenset({torch.add, torch.sub, torch.mul, torch.neg, torch.square, *_BITS, torch.bitwise_not,
-                       torch.bitwise_left_shift})
-"""Calls whose bits are the same for signed and for unsigned integers."""
-
 _SHIFTS = (torch.bitwise_left_shift, torch.bitwise_right_shift)
-_VIEWS = frozenset({torch.Tensor.unsqueeze.__name__, torch.Tensor.reshape.__name__, torch.Tensor.expand.__name__})
 
 
 class Calls:
@@ -105,9 +75,9 @@ class Calls:
             return None
         if self._is_reduction(node):
             return True if self._fits(node, node.args[0], False) else None
-        if node.op == "call_method" and node.target in _VIEWS:
+        if node.op == "call_method" and node.target in ROW_VIEWS:
             source = node.args[0]
-            shown = self._has_rows(node) or (node.target == "expand" and _dims(node) == self.grid)
+            shown = self._has_rows(node) or (node.target == EXPAND and _dims(node) == self.grid)
             return True if self.is_row.get(source, False) and shown and self._views_rows(source) else None  # pyright: ignore
         if expression(node, None, self.rounded) is None:
             return None
@@ -130,7 +100,7 @@ class Calls:
             self.is_row[node] = of_row or self._is_reduction(node)
             found = self.role(node, operand)
             del self.is_row[node]
-            is_shown = operand.op == "call_method" and operand.target == "expand"
+            is_shown = operand.op == "call_method" and operand.target == EXPAND
             return found is not None and not is_shown and self.roles.setdefault(operand, found) == found
         if not self.is_row[operand]:
             return not of_row
@@ -139,7 +109,7 @@ class Calls:
         return _dims(operand) in (self.grid, (*self.grid[:-1], 1)) and not self._is_reduction(node)
 
     def _is_reduction(self, node: Node) -> bool:
-        if node.op != "call_function" or node.target not in _REDUCED or len(node.args) != 2 or node.kwargs:
+        if node.op != "call_function" or not known(node.target).row or len(node.args) != 2 or node.kwargs:
             return False
         source, dims = node.args
         return (isinstance(source, Node) and "array" in source.meta and len(self.grid) > 1 and self.grid[-1] >= _LEAST_ROW
@@ -256,11 +226,11 @@ class Source:
 
     def _of_row(self, node: Node) -> str:
         source = node.args[0]
-        if isinstance(source, Node) and node.op == "call_method" and node.target in _VIEWS:
+        if isinstance(source, Node) and node.op == "call_method" and node.target in ROW_VIEWS:
             return self.names[source]
-        if isinstance(source, Node) and node.target in _REDUCED:
+        if isinstance(source, Node) and known(node.target).row:
             memory = self.kept.get(source) or f"a{list(self.inputs).index(source)} + r * n"
-            return f"{_REDUCED[node.target]}_{_name(node)}({memory}, n)"
+            return f"{known(node.target).row}_{_name(node)}({memory}, n)"
         return expression(node, self.names, self.calls.rounded) or ""
 
 
@@ -285,35 +255,35 @@ def _held(node: Node) -> str:
 
 
 def is_rounded(node: Node) -> bool:
-    """Whether torch may round this call otherwise."""
-    return node.target in _ROUNDED
+    """Whether torch may round this call otherwise in the last place (`native/functions.py`)."""
+    return known(node.target).opcode in VECTOR_ELEMENTS
 
 
 def expression(node: Node, names: dict[Node, str] | None, rounded: bool) -> str | None:
-    """A call as an expression of its operands' names; None where it is no part of a piece."""
+    """A call as an expression of its operands' names; None where it is no part of a piece. `rounded` lets functions in that torch
+    may round otherwise."""
     if node.kwargs or not _is_typed(node):
         return None
     if node.op == "call_method":
         return _converted(node, names) if node.target == "to" else None
-    element_type = _type(node)
-    if rounded and node.target in _ROUNDED and element_type is F32:
-        return _formatted(_ROUNDED[node.target], node.args, F32, names)
-    if node.target in _ORDERED:
+    element_type, row = _type(node), known(node.target)
+    if rounded and is_rounded(node) and element_type is F32:
+        return _formatted(f"{VECTOR_ELEMENTS[row.opcode]}({{0}})", node.args, F32, names)
+    if row.out in COMPARISONS:
         common = _ELEMENT_TYPES.get(torch.result_type(*map(_stand_in, node.args)))  # pyright: ignore[reportArgumentType]
-        code = None if common is None else f"{{0}} {_ORDERED[node.target]} {{1}}"  # pyright: ignore[reportArgumentType]
+        code = None if common is None else f"{{0}} {COMPARISONS[row.out]} {{1}}"
         return code and _formatted(code, node.args, common, names)
-    function = OUT_VARIANTS.get(node.target, node.target)
-    if function is torch.where:
+    if row.out is torch.where:
         condition, *others = node.args
         if not isinstance(condition, Node) or condition.meta["array"][1] is not torch.bool:
             return None
         chosen = _formatted("{0} : {1}", others, _UNSIGNED.get(element_type, element_type), names)
         return chosen and f"{names[condition] if names else ''} ? {chosen}"
-    code = _PATTERNS[element_type.kind.value].get(function)
-    if code is None or (function in _SHIFTS and node.args[1] not in range(element_type.bits)):
+    kind = element_type.kind.value
+    code = row.code.get(kind) or exact_pattern(row.opcode, kind)
+    if not code or (row.out in _SHIFTS and node.args[1] not in range(element_type.bits)):
         return None
-    used_as = _UNSIGNED.get(element_type, element_type) if function in _WRAPPING else element_type
-    return _formatted(code, node.args, used_as, names)
+    return _formatted(code, node.args, _UNSIGNED.get(element_type, element_type) if row.wraps else element_type, names)
 
 
 def _converted(node: Node, names: dict[Node, str] | None) -> str | None:

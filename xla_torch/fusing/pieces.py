@@ -26,7 +26,7 @@ from ..kernels.native import can_fuse
 from ..kernels.pieces import NativePiece, Role, piece
 from .memory import plan_memory
 from .piece_source import Calls, Source, is_rounded
-from .simplify import put_in_order
+from .simplify import copy_views, put_in_order
 
 _LEAST = 4
 """Calls from which a piece is worth compiling."""
@@ -108,7 +108,7 @@ def write_into(node: Node, target: Node) -> None:
 
 
 def _extract(root: torch.nn.Module, graph: Graph, calls: Calls, nodes: list[Node], name: str) -> None:
-    _copy_views(graph, nodes)
+    copy_views(graph, nodes, _is_view)
     members, inputs = set(nodes), _inputs(calls, nodes)
     results = [n for n in nodes if any(u not in members for u in n.users)]
     source = Source(calls, nodes, inputs, results)
@@ -134,19 +134,4 @@ def _extract(root: torch.nn.Module, graph: Graph, calls: Calls, nodes: list[Node
         one.meta["array"] = node.meta["array"]
         node.replace_all_uses_with(one)
     for node in reversed(nodes):
-        graph.erase_node(node)
-
-
-def _copy_views(graph: Graph, nodes: list[Node]) -> None:
-    """Views that are also used outside are made there again, rather than written out as results."""
-    members = set(nodes)
-    for node in reversed(nodes):
-        outside = [user for user in node.users if user not in members]
-        if _is_view(node) and outside:
-            with graph.inserting_after(node):
-                twin = graph.node_copy(node)
-            for user in outside:
-                user.replace_input_with(node, twin)
-    for node in [n for n in reversed(nodes) if _is_view(n) and not n.users]:
-        nodes.remove(node)
         graph.erase_node(node)

@@ -16,6 +16,7 @@ import torch.fx
 from torch.fx import Graph, Node
 
 from ..core import tuning
+from ..kernels.calls import VIEWS
 from .blocking import Chain, Dims, Part, extract_chains, is_product
 from .memory import Writes
 
@@ -23,9 +24,6 @@ _LESS = 4
 """How many times smaller than their product its factors are."""
 
 _ROW_FUNCTIONS = frozenset({torch.softmax, torch.log_softmax})
-_VIEWS = frozenset(method.__name__ for method in (
-    torch.Tensor.transpose, torch.Tensor.permute, torch.Tensor.t, torch.Tensor.flatten, torch.Tensor.unflatten,
-    torch.Tensor.reshape, torch.Tensor.expand, torch.Tensor.unsqueeze))
 
 
 class _ProductChain(Chain):
@@ -103,7 +101,7 @@ def _dims(node: Any) -> Dims | None:
     if "array" not in node.meta:
         if is_product(node):
             _describe_product(node)
-        elif node.op == "call_method" and node.target in _VIEWS and _dims(node.args[0]) is not None and not node.kwargs:
+        elif node.op == "call_method" and node.target in VIEWS and _dims(node.args[0]) is not None and not node.kwargs:
             _describe_view(node)
     return node.meta["array"][0] if "array" in node.meta else None
 

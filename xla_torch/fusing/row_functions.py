@@ -21,6 +21,7 @@ from torch.fx import Graph, Node
 
 from ..core import tuning
 from ..core.sizes import unnamed
+from ..kernels.calls import EXPAND, RESHAPE, ROW_VIEWS
 
 Dims = tuple[int, ...]
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -28,7 +29,6 @@ Call = tuple[Callable[..., Any], tuple[Any, ...]]
 _DTYPES = (torch.float32, torch.float64)
 _ADD, _SUBTRACT = (operator.add, torch.add), (operator.sub, torch.sub)
 _MULTIPLY, _DIVIDE = (operator.mul, torch.mul), (operator.truediv, torch.div)
-_UNSQUEEZE, _EXPAND, _RESHAPE = (m.__name__ for m in (torch.Tensor.unsqueeze, torch.Tensor.expand, torch.Tensor.reshape))
 
 
 def use_row_functions(root: torch.nn.Module, graph: Graph) -> None:
@@ -70,7 +70,7 @@ class _Flat:
         node: Any = self.node
         while _is_view(node) and isinstance(node.args[0], Node) and _same(_count(node.args[0]), self.size):
             node = node.args[0]
-        return node if len(_dims_of(node) or ()) == 1 else graph.call_method(_RESHAPE, (node, (self.size,)))
+        return node if len(_dims_of(node) or ()) == 1 else graph.call_method(RESHAPE, (node, (self.size,)))
 
 
 class Spelling:
@@ -99,7 +99,7 @@ class Spelling:
         if not isinstance(node, Node):
             return None
         dims = _dims_of(node)
-        if _same(dims, self.dims) and _is_view(node, _EXPAND) and not _same(self.size, 1):
+        if _same(dims, self.dims) and _is_view(node, EXPAND) and not _same(self.size, 1):
             self._seen.add(node)
             node = node.args[0]  # pyright: ignore[reportAssignmentType]
             dims = _dims_of(node)
@@ -120,7 +120,7 @@ class Spelling:
 
     def columns(self, node: Any) -> _Flat | None:
         """An array that is the same for all rows."""
-        if isinstance(node, Node) and _same(_dims_of(node), self.dims) and _is_view(node, _EXPAND) and self.rows:
+        if isinstance(node, Node) and _same(_dims_of(node), self.dims) and _is_view(node, EXPAND) and self.rows:
             self._seen.add(node)
             node = node.args[0]
         dims = _dims_of(node) if isinstance(node, Node) else None
@@ -203,7 +203,7 @@ def _count(node: Node) -> Any:
 
 
 def _is_view(node: Node, *names: str) -> bool:
-    return node.op == "call_method" and node.target in (names or (_UNSQUEEZE, _EXPAND, _RESHAPE)) and not node.kwargs
+    return node.op == "call_method" and node.target in (names or ROW_VIEWS) and not node.kwargs
 
 
 def _dims_of(node: Node) -> Dims | None:

@@ -7,25 +7,23 @@ arrays such views cost as much as the arithmetic between them.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
-import torch
 from torch.fx import Graph, Node
 
 from ..core import tuning
-from .memory import OUT_VARIANTS
-
-_RESHAPE = torch.Tensor.reshape.__name__
+from ..kernels.calls import EXPAND, RESHAPE, ROW_VIEWS, known
 
 
 def drop_needless_views(graph: Graph) -> None:
     """Rewrite the graph in place; results and their sizes stay."""
     for node in list(graph.nodes):
-        if _is_method(node, _RESHAPE):
+        if _is_method(node, RESHAPE):
             _join_reshapes(node)
-        elif node.op == "call_function" and node.target in OUT_VARIANTS:
+        elif node.op == "call_function" and known(node.target).out:
             _use_unexpanded(node)
     for node in reversed(list(graph.nodes)):
-        if node.op == "call_method" and node.target in (_RESHAPE, "expand", "unsqueeze") and not node.users:
+        if node.op == "call_method" and node.target in ROW_VIEWS and not node.users:
             graph.erase_node(node)
 
 
@@ -36,7 +34,7 @@ def _is_method(node: object, name: str) -> bool:
 def _join_reshapes(node: Node) -> None:
     """Of reshapes in a row only the last counts; one to the sizes that are there already is none."""
     source = node.args[0]
-    while _is_method(source, _RESHAPE):
+    while _is_method(source, RESHAPE):
         assert isinstance(source, Node)
         source = source.args[0]
     assert isinstance(source, Node)
@@ -54,9 +52,24 @@ def _use_unexpanded(node: Node) -> None:
     if array is None or math.prod(array[0]) >= tuning.BLOCKED_FROM:
         return
     operands = [a for a in node.args if isinstance(a, Node)]
-    expanded = [a for a in operands if _is_method(a, "expand")]
+    expanded = [a for a in operands if _is_method(a, EXPAND)]
     if expanded and any(a not in expanded and a.meta.get("array", ((),))[0] == array[0] for a in operands):
         node.args = tuple(a.args[0] if isinstance(a, Node) and a in expanded else a for a in node.args)
+
+
+def copy_views(graph: Graph, nodes: list[Node], is_view: Callable[[Node], bool]) -> None:
+    """Of nodes that are to be taken out: views that are also used outside are made there again, rather than be results."""
+    members = set(nodes)
+    for node in reversed(nodes):
+        outside = [user for user in node.users if user not in members]
+        if is_view(node) and outside:
+            with graph.inserting_after(node):
+                twin = graph.node_copy(node)
+            for user in outside:
+                user.replace_input_with(node, twin)
+    for node in [n for n in reversed(nodes) if not n.users]:
+        nodes.remove(node)
+        graph.erase_node(node)
 
 
 def put_in_order(graph: Graph) -> None:

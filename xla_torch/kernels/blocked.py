@@ -11,6 +11,7 @@ from collections.abc import Callable
 import torch
 
 from ..core import tuning
+from .calls import fresh
 
 Tensors = tuple[torch.Tensor, ...]
 
@@ -18,6 +19,7 @@ _PAGE = 1 << 21
 _ADVICE = 14  # MADV_HUGEPAGE
 
 
+@fresh
 def blocked(body: torch.nn.Module, cut: tuple[tuple[int, ...], int], results: tuple[tuple[tuple[int, ...], torch.dtype], ...],
             arrays: Tensors, scalars: Tensors, into: tuple[int | None, ...] = (), kept: int = 0) -> Tensors:
     """Run `body(*arrays, *scalars, *results)` on blocks; it writes its results into the last arguments.

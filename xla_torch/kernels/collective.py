@@ -29,8 +29,8 @@ from ..participants.exchanges import (
 from ..participants.groups import GroupMode, Groups
 from ..participants.participant import current_participant
 from ..participants.reductions import Reducer
+from .calls import fresh, fresh_tuple
 from .indexing import dynamic_slice, dynamic_update_slice_
-from .marks import fresh, fresh_tuple
 
 _HINT = "run the program with as many participants as it is made for: run_replicas(..., num_replicas=, num_partitions=)"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from .marks import elementwise
+from .calls import elementwise
 
 _INT64_MIN = torch.iinfo(torch.int64).min
 _INT64_MAX = torch.iinfo(torch.int64).max

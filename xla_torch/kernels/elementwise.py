@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import torch
 
+from .calls import elementwise, elementwise_in_c
 from .integers import Operand, as_tensors
-from .marks import elementwise
 
 # ------------------------------------------------------------------------------- real
 
@@ -42,7 +42,7 @@ def cube_root(x: torch.Tensor) -> torch.Tensor:
     return torch.copysign(torch.where(better.isfinite(), better, root), x)
 
 
-@elementwise
+@elementwise_in_c(float="{0} / {1}")
 def quotient(number: float, x: torch.Tensor) -> torch.Tensor:
     """``number / x``, rounded once: torch's own operator multiplies the number with the reciprocal."""
     return torch.div(torch.full((), number, dtype=x.dtype, device=x.device), x)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from ..storage.nan_codes import to_codes, with_known_payloads, with_payloads
-from .marks import elementwise
+from .calls import elementwise
 
 _SMALLEST_NORMAL = 0x00800000
 _INFINITY = 0x7F800000

@@ -19,6 +19,7 @@ from ..core import tuning
 from ..opcodes.reducer_kinds import ReducerKind
 from ..storage import torch_private
 from . import rows
+from .calls import fresh
 
 Index = torch.Tensor | int
 Region = Callable[..., tuple[torch.Tensor, ...]]
@@ -54,6 +55,7 @@ def dynamic_slice(operand: torch.Tensor, starts: Sequence[Index], sizes: Sequenc
     return operand
 
 
+@fresh
 def dynamic_update_slice(operand: torch.Tensor, update: torch.Tensor, starts: Sequence[Index]) -> torch.Tensor:
     """A copy of `operand` with `update` written at `starts`, which are moved so that it lies inside."""
     return dynamic_update_slice_(operand.clone(memory_format=torch.contiguous_format), update, starts)
@@ -174,6 +176,7 @@ def _whole_ends(sizes: Sequence[int], window: Sequence[int]) -> tuple[int, int]:
 # --------------------------------------------------------------------------------------------- gather
 
 
+@fresh
 def take(operand: torch.Tensor, indices: torch.Tensor, dimension: int) -> torch.Tensor:
     """The operand's slices at `indices` (clamped) along a dimension, which the dimensions of `indices` replace."""
     at = indices.clamp(0, operand.shape[dimension] - 1)
@@ -184,6 +187,7 @@ def take(operand: torch.Tensor, indices: torch.Tensor, dimension: int) -> torch.
     return taken.reshape(operand.shape[:dimension] + indices.shape + operand.shape[dimension + 1:])
 
 
+@fresh
 def gather(operand: torch.Tensor, indices: torch.Tensor, *, offset_dims: Sequence[int], collapsed_slice_dims: Sequence[int],
            start_index_map: Sequence[int], index_vector_dim: int, slice_sizes: Sequence[int],
            operand_batching_dims: Sequence[int] = (), start_indices_batching_dims: Sequence[int] = ()) -> torch.Tensor:
@@ -243,6 +247,7 @@ class ScatterDims(TypedDict):
     scatter_indices_batching_dims: NotRequired[Sequence[int]]
 
 
+@fresh
 def scatter(operand: torch.Tensor, indices: torch.Tensor, updates: torch.Tensor, combiner: ReducerKind,
             unique_indices: bool = False, **dims: Unpack[ScatterDims]) -> torch.Tensor:
     """XLA's scatter of one operand with one of `COMBINERS`.

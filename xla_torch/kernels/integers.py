@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import torch
 
-from .marks import elementwise
+from .calls import elementwise
 
 Operand = torch.Tensor | int | float | complex
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import torch
 
+from .calls import fresh
 from .native import Awaited, is_readable, run_on_threads
 
 Tensors = tuple[torch.Tensor, ...]
@@ -127,6 +128,7 @@ class NativeBundle(torch.nn.Module, Awaited):
         return {**super().__getstate__(), "code": None}
 
 
+@fresh
 def bundle(module: NativeBundle, inputs: Tensors, into: Sequence[int | None] = ()) -> Tensors:
     """The results of all pieces of a bundle; `into` are the numbers of the inputs that each may be written over."""
     if not (module.is_ready() and _are_plain(inputs)):

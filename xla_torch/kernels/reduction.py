@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from ..core import tuning
-from .marks import fresh
+from .calls import fresh
 
 Tensors = tuple[torch.Tensor, ...]
 Combiner = Callable[..., Tensors]

@@ -11,8 +11,8 @@ import torch
 
 from ..core import tuning
 from ..native import rows as native_rows
+from .calls import fresh_tuple
 from .indexing import on_host
-from .marks import fresh_tuple
 from .native import Awaited, run_on_threads
 
 Tensors = tuple[torch.Tensor, ...]

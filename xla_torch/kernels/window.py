@@ -19,7 +19,7 @@ from ..core import tuning
 from ..opcodes.reducer_kinds import ReducerKind
 from ..opcodes.reduction_order import IN_ORDER_IN_WINDOW, ROW, SIDE
 from . import indexing
-from .marks import fresh_tuple
+from .calls import fresh_tuple
 from .movement import pad
 from .reduction import Combiner, Number, Tensors, filled, fold_by, reduce_blocks, shaped
 

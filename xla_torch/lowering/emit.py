@@ -21,19 +21,8 @@ from ..core import tuning
 from ..core.shape import Shape
 from ..core.sizes import Size
 from ..core.types import PrimitiveType
-from ..fusing.blocking import block_elementwise
-from ..fusing.bundles import bundle_results
-from ..fusing.fused_calls import fuse_calls
-from ..fusing.memory import overwrite_carries, plan_memory
-from ..fusing.overlap import overlap_exchanges
-from ..fusing.product_blocks import block_products
-from ..fusing.products import turn_products, use_float32, use_onednn
-from ..fusing.row_functions import use_row_functions
-from ..fusing.simplify import drop_needless_views
-from ..fusing.sized import hold_sizes
-from ..hlo.inference import has_effect
+from ..fusing.passes import Lowering, run_passes
 from ..hlo.ir import Computation, Instruction
-from ..hlo.schema import OPS
 from ..hlo.structure import CONSTANT
 from ..storage.dtypes import storage_dtype
 from ..storage.torch_private import LoweredModule
@@ -209,53 +198,23 @@ class Tracer(Evaluator):
         `fresh_outputs` copies results that share memory with inputs, constants or each other; `blocks` lets chains of
         elementwise calls on large arrays run block by block on the CPU.
         """
-        graph = self._close(outputs, rows=blocks)
-        if blocks:
-            if self.device.type == "cpu" and self.overwrites:
-                bundle_results(self.root, graph)
-            self._block(graph)
-        if self.fuses:
-            fuse_calls(self.root, graph)
-        plan_memory(graph, fresh_outputs, overwrites=self.overwrites)
-        self._choose_libraries(graph)
-        hold_sizes(self.root, graph)
-        return LoweredModule(self.root, graph, class_name)
+        lowering = self._lowering(outputs, class_name)
+        lowering.blocks, lowering.fresh_outputs = blocks, fresh_outputs
+        run_passes(lowering)
+        return LoweredModule(self.root, lowering.graph, class_name)
 
     def finish_loop_body(self, outputs: tuple[Any, ...], class_name: str, first: int) -> tuple[torch.fx.GraphModule, set[int]]:
         """Close a loop body whose carries are the inputs from number `first` on; also returns which of them the body
         overwrites, so that the loop must own their first values."""
-        graph = self._close(outputs)
-        overwritten = overwrite_carries(graph, first, len(outputs)) if self.overwrites else set[int]()
-        self._block(graph)
-        if self.fuses:
-            fuse_calls(self.root, graph)
-        plan_memory(graph, fresh_outputs=False, overwrites=self.overwrites)
-        self._choose_libraries(graph)
-        hold_sizes(self.root, graph)
-        return LoweredModule(self.root, graph, identifier(class_name)), overwritten
+        lowering = self._lowering(outputs, identifier(class_name))
+        lowering.first_carry = first
+        run_passes(lowering)
+        return LoweredModule(self.root, lowering.graph, lowering.name), lowering.overwritten
 
-    def _block(self, graph: torch.fx.Graph) -> None:
-        if self.device.type == "cpu" and self.overwrites:
-            block_products(self.root, graph)
-            block_elementwise(self.root, graph)
-
-    def _choose_libraries(self, graph: torch.fx.Graph) -> None:
-        if self.device.type != "cpu":
-            return
-        use_float32(graph)
-        if self.overwrites and not self.fuses:
-            use_onednn(graph)
-
-    def _close(self, outputs: tuple[Any, ...], rows: bool = True) -> torch.fx.Graph:
-        self.trace.graph.output(tuple(
-            v.node if isinstance(v, torch.fx.Proxy) else self.trace.create_arg(v) for v in outputs))
-        if rows:
-            use_row_functions(self.root, self.trace.graph)
-        self.trace.graph.eliminate_dead_code(is_impure_node=_is_impure)
-        drop_needless_views(self.trace.graph)
-        turn_products(self.trace.graph)
-        overlap_exchanges(self.trace.graph)
-        return self.trace.graph
+    def _lowering(self, outputs: tuple[Any, ...], name: str) -> Lowering:
+        graph = self.trace.graph
+        graph.output(tuple(v.node if isinstance(v, torch.fx.Proxy) else self.trace.create_arg(v) for v in outputs))
+        return Lowering(self.root, graph, name, self.device.type == "cpu", self.overwrites, self.fuses)
 
 
 def describe(node: torch.fx.Node, shape: Shape, dtype_of: Callable[[PrimitiveType], torch.dtype]) -> None:
@@ -265,13 +224,6 @@ def describe(node: torch.fx.Node, shape: Shape, dtype_of: Callable[[PrimitiveTyp
 
 
 _FACTORIES = frozenset({torch.arange, torch.full, torch.zeros, torch.ones, torch.eye})
-
-
-def _is_impure(node: torch.fx.Node) -> bool:
-    if node.op in ("placeholder", "output"):
-        return True
-    instruction = node.meta.get("hlo")
-    return instruction is not None and instruction.opcode in OPS and has_effect(instruction)
 
 
 def is_of_sizes(instruction: Instruction) -> bool:

@@ -25,6 +25,9 @@ Rule = Callable[[Instruction, Sequence[str]], str]
 
 ELEMENTS: RuleTable[Rule] = RuleTable("native element")
 
+PATTERNS: dict[str, dict[str, str]] = {}
+"""The C of ops by kind of their first operand's elements, of those that are no more than a pattern."""
+
 
 class Unfit(Exception):
     """A loop that cannot be native code, or is better not."""
@@ -68,6 +71,11 @@ def element(instruction: Instruction, operands: Sequence[str], fused: bool = Fal
     return typed(instruction.shape.element_type, rule(instruction, operands))
 
 
+def exact_pattern(opcode: str, kind: str) -> str | None:
+    """The pattern of an op whose result is exact, or correctly rounded: of none that C's library computes."""
+    return None if kind == "float" and opcode in _CALLS else PATTERNS.get(opcode, {}).get(kind)
+
+
 def element_work(instruction: Instruction, fused: bool) -> float:
     """Nanoseconds that the code of an element takes, roughly."""
     is_vector = fused and instruction.opcode in VECTOR_ELEMENTS and instruction.shape.element_type is F32
@@ -80,9 +88,11 @@ def _patterns(opcode: str, any: str = "", **kinds: str) -> None:
 
     ``{t}`` is the element type, ``{s}`` and ``{u}`` the integers of its width, and ``{f}`` the ending of C's functions for it."""
 
+    PATTERNS[opcode] = {**({} if not any else dict.fromkeys(("float", "signed", "unsigned"), any)), **kinds}
+
     def rule(instruction: Instruction, operands: Sequence[str]) -> str:
         element_type = instruction.operands[0].shape.element_type
-        pattern = kinds.get(element_type.kind.value, any if element_type is not PRED else "")
+        pattern = PATTERNS[opcode].get(element_type.kind.value)
         if not pattern or element_type not in NAMES:
             raise Unfit(f"{opcode} of {element_type.text} is not in native code")
         return pattern.format(*operands, t=NAMES[element_type], s=f"s{element_type.bits}", u=f"u{element_type.bits}",

@@ -1,0 +1,162 @@
+"""The passes over lowered graphs: each of them acts somewhere, and programs give the same results without it."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+from torch.utils._pytree import tree_leaves
+
+import xla_torch
+from support.low_thresholds import lower_thresholds
+from xla_torch import cli
+from xla_torch.core import tuning
+from xla_torch.fusing import passes
+from xla_torch.fusing.passes import PASSES, recorded
+from xla_torch.lowering.programs import lower
+
+
+def _softmax(x: Any) -> Any:
+    shares = jnp.exp(x - jnp.max(x, axis=-1, keepdims=True))
+    return shares / jnp.sum(shares, axis=-1, keepdims=True)
+
+
+def _attention(q: Any, k: Any, v: Any) -> Any:
+    return _softmax(q @ k.swapaxes(-1, -2) * 0.3) @ v
+
+
+def _steps(x: Any, w: Any) -> Any:
+    return jax.lax.scan(lambda c, y: (jnp.tanh(c @ w) + y, c * y), x[0], x)
+
+
+def _update(weights: Any, gradients: Any) -> Any:
+    moments = [0.9 * w + 0.1 * g for w, g in zip(weights, gradients, strict=True)]
+    return [w - 0.01 * m / (1.0 + m * m) for w, m in zip(weights, moments, strict=True)], moments
+
+
+def _drawn(*dims: int, dtype: Any = np.float32) -> np.ndarray:
+    return np.random.default_rng(sum(dims)).normal(size=dims).astype(dtype)
+
+
+PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "chain": (lambda x, y: (jnp.tanh(x * 2.0 + y) - x * y, jnp.sum(x * x, axis=1)), (_drawn(16, 8), _drawn(16, 8))),
+    "softmax": (_softmax, (_drawn(6, 16),)),
+    "attention": (_attention, (_drawn(2, 40, 4), _drawn(2, 40, 4), _drawn(2, 40, 4))),
+    "transposed product": (lambda a, b: (a @ b).T + 1.0, (_drawn(4, 6), _drawn(6, 5))),
+    "narrow product": (lambda a, b: a @ b, (_drawn(4, 6, dtype=jnp.bfloat16), _drawn(6, 5, dtype=jnp.bfloat16))),
+    "large product": (lambda a, b: a @ b, (_drawn(256, 128), _drawn(128, 256))),
+    "scan": (_steps, (_drawn(6, 4), _drawn(4, 4))),
+    "optimizer": (_update, ([_drawn(n, 3) for n in range(2, 14)], [_drawn(n, 3) + 1.0 for n in range(2, 14)])),
+    "views": (lambda x, y: x + jnp.broadcast_to(y[None], x.shape), (_drawn(2, 2), _drawn(2))),
+}
+
+EXCHANGE = """HloModule m, replica_count=2
+add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
+ENTRY e {
+  x = f32[8] parameter(0)
+  s = f32[8] all-reduce(x), replica_groups={{0,1}}, to_apply=add
+  t = f32[8] tanh(x)
+  ROOT r = f32[8] multiply(s, t)
+}"""
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small programs take the ways of large ones, and all processors are alike."""
+    lower_thresholds(monkeypatch.setattr)
+    for name, value in {"BUNDLED_CALLS": 4, "PRODUCT_BLOCKED_FROM": 400, "BLOCK": 64, "BLOCKED_FROM": 8,
+                        "NATIVE_AFTER": 0.005}.items():
+        monkeypatch.setattr(tuning, name, value)
+    products = importlib.import_module("xla_torch.fusing.products")
+    monkeypatch.setattr(products, "_prefers_onednn", lambda: True)
+    monkeypatch.setattr(products, "has_units", lambda dtype: False)
+
+
+@functools.cache
+def _text(name: str) -> str:
+    function, arguments = PROGRAMS[name]
+    return xla_torch.from_jax(function, *arguments).to_hlo_text()
+
+
+def _results(text: str, arguments: tuple[Any, ...]) -> list[torch.Tensor]:
+    """Results and gradients, of a program that is lowered anew."""
+    program = xla_torch.parse_hlo(text)
+    given = [torch.from_numpy(np.asarray(a, np.float32)).to(torch.bfloat16 if a.dtype == jnp.bfloat16 else torch.float32)
+             .requires_grad_() for a in jax.tree.leaves(arguments)]
+    results = tree_leaves(program(*given))
+    floating = [r for r in results if r.requires_grad]
+    return [*(r.detach() for r in results), *torch.autograd.grad([r.float().square().sum() for r in floating], given)]
+
+
+def test_each_pass_acts() -> None:
+    """Or the table below would show nothing."""
+    with recorded() as log:
+        for name in PROGRAMS:
+            xla_torch.parse_hlo(_text(name)).lowered()
+        xla_torch.parse_hlo(EXCHANGE).lowered()
+        lower(xla_torch.parse_hlo(_text("chain")).program.canonical, torch.device("cpu"), blocks=False, fuses=True)
+    assert {change.name for change in log} == {one.name for one in PASSES} - {"sizes"}  # symbolic ones: tests/interop
+    assert all(change.lines for change in log)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("left_out", [one.name for one in PASSES if one.name not in ("dead code", "sizes", "groups", "overlap")])
+def test_programs_are_the_same_without_it(name: str, left_out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text, arguments = _text(name), PROGRAMS[name][1]
+    whole = _results(text, arguments)
+    monkeypatch.setattr(tuning, "WITHOUT_PASSES", frozenset({left_out}))
+    with recorded() as log:
+        without = _results(text, arguments)
+    changed = {change.name for change in log}
+    assert left_out == "overwriting" or left_out not in changed
+    for one, other in zip(whole, without, strict=True):
+        close = 1e-2 if one.dtype is torch.bfloat16 else 1e-5
+        torch.testing.assert_close(one, other, rtol=close, atol=close * float(one.abs().max()))
+
+
+def test_exchanges_are_the_same_without_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = [(torch.arange(8.0),), (torch.ones(8),)]
+    whole = xla_torch.run_replicas(xla_torch.parse_hlo(EXCHANGE), arguments, num_replicas=2)
+    monkeypatch.setattr(tuning, "WITHOUT_PASSES", frozenset({"overlap"}))
+    torch.testing.assert_close(xla_torch.run_replicas(xla_torch.parse_hlo(EXCHANGE), arguments, num_replicas=2), whole)
+
+
+def test_nothing_is_written_over_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning, "WITHOUT_PASSES", frozenset({"overwriting", "blocks", "bundles", "carries", "product blocks"}))
+    for name in PROGRAMS:
+        assert "out = " not in xla_torch.parse_hlo(_text(name)).python_code()
+
+
+def test_the_command_line_shows_them(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "chain.hlo"
+    file.write_text(_text("chain"))
+    assert cli.main(["show", str(file), "--passes"]) == 0
+    shown = capsys.readouterr().out
+    assert "Program: blocks, " in shown
+    assert "\n    +%blocked" in shown
+
+
+def test_the_environment_names_passes() -> None:
+    code = "import xla_torch.fusing.passes as p; from xla_torch.core import tuning; print(sorted(tuning.WITHOUT_PASSES))"
+    done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "XLA_TORCH_WITHOUT_PASSES": "blocks, row functions"},
+                          capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['blocks', 'row functions']"
+    assert not done.stderr
+    done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "XLA_TORCH_WITHOUT_PASSES": "block"},
+                          capture_output=True, text=True, check=True)
+    assert "names no pass by block: there are row functions, " in done.stderr
+
+
+def test_names_are_one_each() -> None:
+    names = [one.name for one in passes.PASSES]
+    assert len(set(names)) == len(names)
