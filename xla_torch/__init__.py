@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from .autodiff.options import GradientOptions
     from .core import errors, types
     from .core.budget import limits
-    from .core.shape import Layout, ProgramShape, Shape, Tile
+    from .core.layouts import Layout, Tile
+    from .core.shape import ProgramShape, Shape
     from .distributed.threads import run_replicas
     from .doors.builder import XlaBuilder
     from .doors.compiling import compile
@@ -48,7 +49,8 @@ __all__ = [
 _ROOMS = {
     "autodiff.options": "GradientOptions",
     "core.budget": "limits",
-    "core.shape": "Layout ProgramShape Shape Tile",
+    "core.layouts": "Layout Tile",
+    "core.shape": "ProgramShape Shape",
     "distributed.threads": "run_replicas",
     "doors.builder": "XlaBuilder XlaOp",
     "doors.compiling": "compile",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from xla_torch.hlo import regions
-from xla_torch.hlo.attributes import RegionCodec, RegionsCodec
+from xla_torch.hlo.codecs import RegionCodec, RegionsCodec
 from xla_torch.hlo.ir import Computation, Instruction
 from xla_torch.hlo.printer import print_instruction
 from xla_torch.hlo.regions import Region, Role

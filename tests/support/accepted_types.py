@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from xla_torch.errors import XlaError
-from xla_torch.hlo.attributes import ChoiceCodec, Codec, DimsCodec, FloatCodec, IntCodec, PaddingCodec, SliceCodec
+from xla_torch.hlo.attributes import PaddingCodec, SliceCodec
+from xla_torch.hlo.codecs import ChoiceCodec, Codec, DimsCodec, FloatCodec, IntCodec
 from xla_torch.hlo.inference import infer_shape
 from xla_torch.hlo.schema import OPS, Attribute, OpSchema
 from xla_torch.shape import Shape

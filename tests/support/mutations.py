@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 
 from support.acceptance_rows import REGIONS, rows
-from xla_torch.hlo.attributes import ChoiceCodec
+from xla_torch.hlo.codecs import ChoiceCodec
 from xla_torch.hlo.schema import OPS
 
 _LEAF = re.compile(r"([a-z][a-z0-9]*)\[([^\]]*)\](\{[\d,]*\})?")

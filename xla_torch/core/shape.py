@@ -1,4 +1,4 @@
-"""Shapes, layouts and tiles: what XLA's text writes as ``bf16[8,1]{1,0:T(8,128)S(1)}``.
+"""Shapes: what XLA's text writes as ``bf16[8,1]{1,0:T(8,128)S(1)}``.
 
 Specification: hlo/SPEC.md, Shapes and layouts. Everything here is immutable, hashable and free of torch. `parse_shape` and
 `to_text` are inverses.
@@ -7,7 +7,6 @@ Specification: hlo/SPEC.md, Shapes and layouts. Everything here is immutable, ha
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 import math
 import re
@@ -15,94 +14,14 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
 from . import tuning
-from .errors import HloSyntaxError, InvalidArgument, LimitError
+from .errors import InvalidArgument, LimitError
 from .forks import cached_property
-from .sizes import Size, index_of, unnamed
+from .layouts import BLANK, Layout, apply_tile, default_layout, parse_layout, shape_syntax, whole_numbers
+from .sizes import Size, unnamed
 from .types import BUFFER, OPAQUE_TYPE, TOKEN, TUPLE, PrimitiveType, require_element_type, type_from_text
 
 UNBOUNDED = -(2**63)
 """Size of a dimension written ``?``: nothing is known about it."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Tile:
-    """One tiling level. A dimension of -1 (printed ``*``) is combined with the next more-minor one. Raises InvalidArgument for a
-    tile that nothing can be laid out in."""
-
-    dimensions: tuple[int, ...]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "dimensions", _whole(self.dimensions, "the sizes of a tile"))
-        if not self.dimensions or self.dimensions[-1] == -1 or any(d < 1 and d != -1 for d in self.dimensions):
-            raise InvalidArgument("a tile has no size", got=f"T{self}", expected="positive sizes, and '*' not at the end")
-
-    def __str__(self) -> str:
-        return "(" + ",".join("*" if d == -1 else str(d) for d in self.dimensions) + ")"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Layout:
-    """How an array lies in memory. `minor_to_major` lists dimensions from fastest to slowest varying.
-
-    `other` keeps, as text and in order, the rare attributes that nothing here computes with: dim level types ``D(..)``,
-    index and pointer types, split configs ``SC(..)``, physical shape ``P(..)`` and metadata prefix ``M(..)``. Raises
-    InvalidArgument for what cannot be laid out: an order that is no permutation, a tail padding under 1, a negative memory space
-    or element size.
-    """
-
-    minor_to_major: tuple[int, ...]
-    tiles: tuple[Tile, ...] = ()
-    tail_padding_alignment: int = 1
-    element_size_in_bits: int = 0
-    memory_space: int = 0
-    other: tuple[tuple[str, str], ...] = ()
-
-    def __post_init__(self) -> None:
-        order = _whole(self.minor_to_major, "minor_to_major")
-        if sorted(order) != list(range(len(order))):
-            raise InvalidArgument("minor_to_major is not a permutation", subject="Layout", got=list(order),
-                                  expected=f"each of 0..{len(order) - 1} once")
-        if not all(isinstance(tile, Tile) for tile in self.tiles):
-            raise InvalidArgument("tiles are no Tiles", subject="Layout", got=self.tiles, expected="Tile((8, 128)), ...")
-        for name, least in (("tail_padding_alignment", 1), ("element_size_in_bits", 0), ("memory_space", 0)):
-            (number,) = _whole((getattr(self, name),), name)
-            if number < least:
-                raise InvalidArgument(f"{name} is out of range", subject="Layout", got=number, expected=f"{least} or more")
-        object.__setattr__(self, "minor_to_major", order)
-        object.__setattr__(self, "tiles", tuple(self.tiles))
-
-    def __str__(self) -> str:
-        kept = dict(self.other)
-        text = ""
-        if "D" in kept:
-            text += f"D({kept['D']})"
-        if self.tiles:
-            text += "T" + "".join(map(str, self.tiles))
-        if self.tail_padding_alignment != 1:
-            text += f"L({self.tail_padding_alignment})"
-        text += "".join(f"{key}({kept[key]})" for key in ("#", "*") if key in kept)
-        if self.element_size_in_bits:
-            text += f"E({self.element_size_in_bits})"
-        if self.memory_space:
-            text += f"S({self.memory_space})"
-        text += "".join(f"{key}({kept[key]})" for key in ("SC", "P", "M") if key in kept)
-        return "{" + ",".join(map(str, self.minor_to_major)) + (":" + text if text else "") + "}"
-
-
-def _whole(numbers: Sequence[int], what: str) -> tuple[int, ...]:
-    """Integers as a tuple. Raises InvalidArgument for anything else."""
-    try:
-        if not isinstance(numbers, (str, bytes)) and not any(isinstance(n, bool) for n in numbers):
-            return tuple(map(index_of, numbers))
-    except TypeError:
-        pass
-    raise InvalidArgument(f"{what}: no integers", got=repr(numbers), expected="a sequence of integers")
-
-
-@functools.cache
-def default_layout(rank: int) -> Layout:
-    """The layout that an array has where none is given: the last dimension varies fastest."""
-    return Layout(tuple(range(rank - 1, -1, -1)))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -370,7 +289,7 @@ class Shape:
         order = self.minor_to_major[::-1]
         bounds, place = [self.dimensions[d] for d in order], [index[d] for d in order]
         for tile in self.layout.tiles if self.layout else ():
-            bounds, place = _apply_tile(bounds, place, tile.dimensions)
+            bounds, place = apply_tile(bounds, place, tile.dimensions)
         return bounds, place
 
     # ---- printing
@@ -405,7 +324,7 @@ class Shape:
 
 def _array(element_type: PrimitiveType, dimensions: Sequence[int], dynamic: Sequence[bool], layout: Layout | None) -> Shape:
     """The shape of an array, in the layout that is given or in none."""
-    dims = _whole(dimensions, "dimensions")
+    dims = whole_numbers(dimensions, "dimensions")
     if any((d < 0 and d != UNBOUNDED) or d >= 2**63 for d in dims):
         raise InvalidArgument("a dimension is negative" if min(dims) < 0 else "a dimension does not fit in 64 bits",
                               got=list(dims), expected="sizes of 0 or more, less than 2**63")
@@ -415,26 +334,6 @@ def _array(element_type: PrimitiveType, dimensions: Sequence[int], dynamic: Sequ
         raise InvalidArgument("not one flag for each dimension", got=list(dynamic), expected=f"{len(dims)} flags")
     flags = tuple(bool(f) or d == UNBOUNDED for f, d in zip(dynamic or [False] * len(dims), dims, strict=True))
     return Shape(element_type, dims, layout, flags if any(flags) else ())
-
-
-def _apply_tile(bounds: list[int], place: list[int], tile: tuple[int, ...]) -> tuple[list[int], list[int]]:
-    """One tiling level over the most minor bounds: tile grid first, then the place inside the tile."""
-    missing = max(0, len(tile) - len(bounds))
-    bounds, place = [1] * missing + bounds, [0] * missing + place
-    start = len(bounds) - len(tile)
-    outer, outer_place = bounds[:start], place[:start]
-    combined, combined_place = 1, 0
-    grid, grid_place, inside, inside_place = [], [], [], []
-    for size, i, t in zip(bounds[start:], place[start:], tile, strict=True):
-        combined, combined_place = combined * size, combined_place * size + i
-        if t == -1:  # joins the next more minor dimension
-            continue
-        grid.append(-(-combined // t))
-        grid_place.append(combined_place // t)
-        inside.append(t)
-        inside_place.append(combined_place % t)
-        combined, combined_place = 1, 0
-    return outer + grid + inside, outer_place + grid_place + inside_place
 
 
 @dataclasses.dataclass(frozen=True)
@@ -453,25 +352,12 @@ class ProgramShape:
 
 # ---------------------------------------------------------------------------------------------------- parsing
 
-BLANK = r"(?:[ \t\n\r]++|/\*(?s:.*?)\*/|//[^\n\r]*+)*+"
-"""What XLA's lexer skips: no other blanks of Unicode, and comments."""
-
 _LAYOUT = re.compile(rf"{BLANK}\{{(?={BLANK}(?:[0-9]|:))([^{{}}]*+(?:\{{[^{{}}]*+\}}[^{{}}]*+)*+)\}}|\{{\}}")
-_GROUP = r"\(([^()]*+(?:\([^()]*+\)[^()]*+)*+)\)"
-_LAYOUT_PIECE = re.compile(rf"[ \t\n\r]*+(SC|[DTLESPM#*])[ \t\n\r]*+((?:{_GROUP}[ \t\n\r]*+)++)")
-_DIGITS = re.compile(r"[0-9]++")
-_OTHER_FACTS = {key: re.compile(pattern) for key, pattern in {
-    "D": r"\s*+[DCSH]?[+~]*+\s*+(?:,\s*+[DCSH]?[+~]*+\s*+)*+", "#": r"\s*+[us][0-9]++\s*+", "*": r"\s*+[us][0-9]++\s*+",
-    "SC": r"\s*+[0-9]++\s*+:[0-9,\s]*+", "P": r"(?s:.)++", "M": r"\s*+-?[0-9]++\s*+"}.items()}
-"""How the attributes of a layout are written that are kept as text."""
-_LAYOUT_ORDER = ("D", "T", "L", "#", "*", "E", "S", "SC", "P", "M")
-
-
 def parse_shape(text: str) -> Shape:
     """Parse a whole string as a shape. Raises HloSyntaxError with the column where it went wrong."""
     shape, end = scan_shape(text, 0)
     if _skip(text, end) != len(text):
-        raise _syntax(text, end, "text after the end of the shape", "nothing more")
+        raise shape_syntax(text, end, "text after the end of the shape", "nothing more")
     return shape
 
 
@@ -493,15 +379,15 @@ def scan_shape(text: str, start: int) -> tuple[Shape, int]:
     if buffer := _BUFFER.match(text, pos):
         inner, end = _scan_tuple(text, buffer.end())
         if len(inner.tuple_shapes) != 1 or not inner.tuple_shapes[0].is_array:
-            raise _syntax(text, pos, "a buffer holds one array", "b(f32[2])", str(inner))
+            raise shape_syntax(text, pos, "a buffer holds one array", "b(f32[2])", str(inner))
         return Shape(BUFFER, tuple_shapes=inner.tuple_shapes), end
     match = _ARRAY.match(text, pos)
     if not match:
-        raise _syntax(text, pos, "not a shape", "element type and dimensions, as in f32[2,3]", _word_at(text, pos))
+        raise shape_syntax(text, pos, "not a shape", "element type and dimensions, as in f32[2,3]", _word_at(text, pos))
     end = match.end()
     element_type = type_from_text(match.group(1))
     if element_type is None:
-        raise _syntax(text, pos, "unknown element type", "an element type of XLA, as f32 or s8", repr(match.group(1)))
+        raise shape_syntax(text, pos, "unknown element type", "an element type of XLA, as f32 or s8", repr(match.group(1)))
     layout = _LAYOUT.match(text, end) if element_type.is_array else None
     if layout is None or (layout.group(1) is None and match.group(2).strip()):
         return _array_shape(text, pos, element_type, match.group(2), None, end)
@@ -515,7 +401,7 @@ def _array_shape(text: str, pos: int, element_type: PrimitiveType, dims: str, la
     shape = _CACHE.get(key)
     if shape is None:
         sizes, flags = _dimensions(text, pos, dims)
-        parsed = _layout(text, text.index("{", pos), layout, len(sizes)) if layout is not None else None
+        parsed = parse_layout(text, text.index("{", pos), layout, len(sizes)) if layout is not None else None
         if element_type in (TOKEN, OPAQUE_TYPE):
             shape = Shape(element_type)
         else:
@@ -545,7 +431,7 @@ def _scan_tuple(text: str, pos: int) -> tuple[Shape, int]:
         if more:
             pos = _skip(text, pos + 1)
         elif not text.startswith(")", pos):
-            raise _syntax(text, pos, "a tuple shape goes on wrongly", "',' or ')'", _word_at(text, pos))
+            raise shape_syntax(text, pos, "a tuple shape goes on wrongly", "',' or ')'", _word_at(text, pos))
     shape = Shape.tuple(parts)
     if flat and flat.end() == pos + 1:
         _remember(text[start:pos + 1], shape)
@@ -572,74 +458,15 @@ def _dimensions(text: str, pos: int, dims: str) -> tuple[tuple[int, ...], tuple[
     for part in dims.split(",") if _skip(dims, 0) < len(dims) else []:
         word = _SIZE.fullmatch(part)
         if word is None:
-            raise _syntax(text, pos, "a dimension is not a size", "N, <=N or ?", got=repr(part[:80]))
+            raise shape_syntax(text, pos, "a dimension is not a size", "N, <=N or ?", got=repr(part[:80]))
         bounded, size = word.groups()
         sizes.append(UNBOUNDED if size is None else int(size))
         if sizes[-1] >= 2**63:
-            raise _syntax(text, pos, "a dimension does not fit in 64 bits", "less than 2**63", got=part[:80])
+            raise shape_syntax(text, pos, "a dimension does not fit in 64 bits", "less than 2**63", got=part[:80])
         if sizes[-1] < 0 and size is not None:
-            raise _syntax(text, pos, "a dimension is negative", "0 or more", got=part[:80])
+            raise shape_syntax(text, pos, "a dimension is negative", "0 or more", got=part[:80])
         flags.append(size is None or bounded is not None)
     return tuple(sizes), tuple(flags)
-
-
-def _layout(text: str, pos: int, body: str, rank: int) -> Layout:
-    order_text, _, rest = body.partition(":")
-    words = [w.strip() for w in order_text.split(",")] if order_text.strip() else []
-    if not all(_DIGITS.fullmatch(w) for w in words):
-        raise _syntax(text, pos, "minor_to_major is not a list of dimensions", "integers", repr(order_text))
-    order = tuple(map(int, words))
-    if len(order) != rank:
-        raise _syntax(text, pos, f"Dimensions size is {rank}, but minor to major size is {len(order)}",
-                      "one entry for each dimension")
-    if sorted(order) != list(range(rank)):
-        raise _syntax(text, pos, "minor_to_major is not a permutation", f"each of 0..{rank - 1} once", str(order))
-    facts: dict[str, object] = {}
-    other: list[tuple[str, str]] = []
-    at, place = 0, -1
-    while at < len(rest.rstrip()):
-        piece = _LAYOUT_PIECE.match(rest, at)
-        if not piece or _LAYOUT_ORDER.index(piece.group(1)) <= place:
-            raise _syntax(text, pos, "wrong layout attribute", " ".join(_LAYOUT_ORDER) + ", in this order", repr(rest[at:]))
-        key, groups = piece.group(1), re.findall(_GROUP, piece.group(2))
-        place = _LAYOUT_ORDER.index(key)
-        try:
-            _layout_fact(key, groups, facts, other)
-        except InvalidArgument as error:
-            raise _syntax(text, pos, error.what, str(error.expected), str(error.got)) from None
-        except ValueError:
-            raise _syntax(text, pos, f"malformed layout attribute {key}", "integers in parentheses", repr(rest[at:])) from None
-        at = piece.end()
-    try:
-        return Layout(order, other=tuple(other), **facts)  # pyright: ignore[reportArgumentType]
-    except InvalidArgument as error:
-        raise _syntax(text, pos, error.what, str(error.expected), str(error.got)) from None
-
-
-def _layout_fact(key: str, groups: list[str], facts: dict[str, object], other: list[tuple[str, str]]) -> None:
-    if key == "T":
-        facts["tiles"] = tuple(Tile(tuple(-1 if w.strip() == "*" else _whole_number(w) for w in g.split(","))) for g in groups)
-    elif key in ("L", "E", "S"):
-        facts[{"L": "tail_padding_alignment", "E": "element_size_in_bits", "S": "memory_space"}[key]] = _whole_number(groups[0])
-    else:
-        if not all(_OTHER_FACTS[key].fullmatch(g) for g in groups):
-            raise ValueError(key)
-        other.append((key, ")(".join(groups)))
-
-
-def _whole_number(text: str) -> int:
-    """Raises ValueError for what is none, as ``1_0`` or ``+3``."""
-    if not re.fullmatch(r"\s*+-?[0-9]++\s*+", text):
-        raise ValueError(text)
-    return int(text)
-
-
-def _syntax(text: str, pos: int, what: str, expected: str, got: str = "") -> HloSyntaxError:
-    line = text.count("\n", 0, pos) + 1
-    column = pos - (text.rfind("\n", 0, pos) + 1) + 1
-    error = HloSyntaxError(what, subject="shape", got=got, expected=expected, where=f"line {line}, column {column}")
-    error.line, error.column = line, column
-    return error
 
 
 def common_factors(old: Sequence[int], new: Sequence[int]) -> list[tuple[range, range]]:

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.errors import UnsupportedError
-from ..core.shape import Layout, Shape
+from ..core.layouts import Layout
+from ..core.shape import Shape
 from ..core.types import U32
 from ..hlo.attributes import ReplicaGroups
 from ..hlo.choices import ReplicaGroup

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..core.shape import Layout, Shape
+from ..core.layouts import Layout
+from ..core.shape import Shape
 from ..core.types import C64, C128, F32, F64, PrimitiveType
 from ..opcodes import internal
 from .hlo_builder import XlaOp

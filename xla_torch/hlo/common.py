@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..core.errors import HloSyntaxError
-from .attributes import BoolCodec, Codec, IntCodec, RawCodec, alias, aliased
+from .codecs import BoolCodec, Codec, IntCodec, RawCodec, alias, aliased
 from .ir import Instruction
 from .reader import Reader
 from .scanner import Scanner, quote, unescape

@@ -17,18 +17,20 @@ from typing import Any
 from ..core import progress
 from ..core.budget import running
 from ..core.errors import HloSyntaxError, InvalidArgument, UnknownOpcodeError, XlaError
-from ..core.shape import BLANK, Shape
+from ..core.layouts import BLANK
+from ..core.shape import Shape
 from . import sugar
-from .attributes import Codec, RawCodec
-from .common import COMMON, HEADER, TABLES
+from .codecs import Codec, RawCodec
 from .cut_text import CutText
+from .headers import attribute_name, execution_thread, read_header, read_signature, read_tables
 from .inference import infer_shape
 from .ir import Computation, Instruction, Module, free_name, reachable
 from .literals.text import parse_literal
+from .plans import POSITIONAL, Plan, plan_of
 from .reader import COMPUTATION_NAMED, Reader
 from .scanner import NAME, is_reserved, names_type, nearest
 from .schema import OPS, OpSchema
-from .structure import ASYNC_START, CONSTANT, GET_TUPLE_ELEMENT, PARAMETER
+from .structure import ASYNC_START, GET_TUPLE_ELEMENT, PARAMETER
 
 _SPACE = r"[ \t\r\n]"
 _head = re.compile(rf"{_SPACE}*+(ROOT{_SPACE}++)?%?({NAME}){_SPACE}++={_SPACE}++"
@@ -41,12 +43,8 @@ _opcode = re.compile(r"[A-Za-z][A-Za-z0-9_\-]*+")
 _shape_start = re.compile(rf"\(|b{BLANK}\(|[a-z][a-z0-9]*+{BLANK}\[")
 _computation_start = re.compile(rf"{BLANK}(?:ENTRY\b|%?{NAME}{BLANK}(?:\{{|\({BLANK}(?:\)|%?{NAME}:?{BLANK}[a-z(])))")
 _instruction_start = re.compile(rf"{BLANK}(?:ROOT{BLANK})?(?:%({NAME}){BLANK}|({NAME}):?{BLANK}(?<=[\s:/]))=")
-_row = re.compile(r'([0-9]++)\s*+("[^"\\]*+(?:\\.[^"\\]*+)*+"|\{[^{}]*+\})')
 
 _raw = RawCodec()
-_positional = {PARAMETER: "parameter_number", CONSTANT: "literal"}
-"""Opcodes whose parentheses hold an attribute, not operands."""
-
 
 def parse_hlo(text: str, filename: str = "", cuts: CutText | None = None) -> Module:
     """Parse HLO text: a module, bare computations, or a single instruction. Nothing is verified; see `verify`. `cuts` is what was
@@ -76,18 +74,6 @@ def parse_hlo(text: str, filename: str = "", cuts: CutText | None = None) -> Mod
             gc.enable()
 
 
-@dataclasses.dataclass(slots=True)
-class _Plan:
-    """What the parser asks of an opcode's definition, laid out for speed."""
-
-    definition: OpSchema
-    codecs: dict[str, tuple[Codec, bool, bool]]
-    """By attribute name: the codec, whether it is context-free, and whether the attribute is the opcode's own."""
-    required: tuple[str, ...]
-    least: int
-    most: float
-
-
 class Parser(Reader):
     """A reader that knows the grammar. The codecs of attributes are handed the parser itself."""
 
@@ -95,7 +81,7 @@ class Parser(Reader):
         super().__init__(text, filename)
         self._reached = progress.meter(len(text), "parsing")
         self._instructions: list[Instruction] = []
-        self._plans: dict[str, _Plan] = {}
+        self._plans: dict[str, Plan | None] = {}
         self._shapes: dict[str, Shape] = {}
         self._values: dict[tuple[int, str], Any] = {}
         self._unknown: collections.Counter[str] = collections.Counter()
@@ -118,13 +104,12 @@ class Parser(Reader):
             raise self.error("the text is empty", expected="an HLO module")
         if self.accept_word("HloModule"):
             name = self.name("the module's name")
-            header, tables = self._header(), self._tables()
+            header, tables = read_header(self), read_tables(self)
         elif _computation_start.match(self.text):
             name, header, tables = "", {}, {}
         else:
             return self._single_instruction()
-        entry: Computation | None = None
-        last: Computation | None = None
+        entry = last = None
         while not self.at_end():
             start = self.pos
             is_entry = self.accept_word("ENTRY")
@@ -142,39 +127,6 @@ class Parser(Reader):
         unreachable = [c for c in self.computations.values() if id(c) not in reached]
         return Module(name or f"module_{entry.name}", entry, header, tables, unreachable)
 
-    def _header(self) -> dict[str, Any]:
-        header: dict[str, Any] = {}
-        while self.accept(","):
-            start = self.skip()
-            name = self._attribute_name()
-            if name not in HEADER:
-                raise self.error("unknown attribute of the module", start, "one of " + " ".join(HEADER), nearest(name, HEADER))
-            if name in header:
-                raise self.error(f"attribute {name} already exists", start)
-            header[name] = HEADER[name].parse(self)
-        return header
-
-    def _attribute_name(self) -> str:
-        """``name=`` with nothing between."""
-        name = self.word("an attribute")
-        if not self.text.startswith("=", self.pos):
-            raise self.error(f"expects '=' right after {name}", expected=f"{name}=")
-        self.pos += 1
-        return name
-
-    def _tables(self) -> dict[str, dict[int, str]]:
-        tables: dict[str, dict[int, str]] = {}
-        for title in TABLES if self.token() == TABLES[0] else ():
-            if self.token() != title:
-                raise self.error(f"expects {title}", expected="the tables " + ", ".join(TABLES))
-            self.pos += len(title)
-            rows: dict[int, str] = {}
-            while match := _row.match(self.text, self.skip()):
-                rows.setdefault(int(match.group(1)[:20]), match.group(2))
-                self.pos = match.end()
-            tables[title] = rows
-        return tables
-
     def _single_instruction(self) -> Module:
         """A module of one instruction; its typed operands become the parameters."""
         named = _instruction_start.match(self.text)
@@ -188,7 +140,8 @@ class Parser(Reader):
             raise self.error("this is neither a module nor a computation nor an instruction", start,
                              "HloModule, ENTRY, a computation or one instruction")
         self._operands_declare = True
-        instruction = self._rest(self._fresh((named.group(1) or named.group(2)) if named else opcode), opcode, shape, at)
+        name = free_name((named.group(1) or named.group(2)) if named else opcode, self.names, self._counts)
+        instruction = self._rest(name, opcode, shape, at)
         if not self.at_end():
             raise self.error("text after the end of the instruction", expected="the end of the text")
         if unknown := self.unknown_opcodes():
@@ -203,10 +156,10 @@ class Parser(Reader):
         name = self.name("the name of a computation")
         if name in self.computations:
             raise self.error(f"computation {name} already exists", start, "another name")
-        result = self._signature()
+        result = read_signature(self)
         self.expect("{", "to open a computation")
         computation = self._instruction_list(name, start)
-        computation.execution_thread = self._execution_thread()
+        computation.execution_thread = execution_thread(self)
         if result is not None and not self._unknown and not result.compatible(computation.root.shape):
             raise self.error(f"the signature's result {result} is not the root's shape {computation.root.shape}", start)
         self.computations[name] = computation
@@ -241,30 +194,6 @@ class Parser(Reader):
         computation = Computation(name, self._instructions, root)
         self._check_parameters(computation, start)
         return computation
-
-    def _signature(self) -> Shape | None:
-        """``(p: f32[2]) -> f32[2]``; the parameters are read and dropped, as XLA does."""
-        if not self.looking_at("("):
-            return None
-
-        def parameter() -> Shape:
-            start, what = self.skip(), "a parameter as in p: f32[2]"
-            self.name(what)
-            if self.looking_at(":"):
-                raise self.error(f"expects {what}", start, what, "no blank, and no '%', in front of the colon")
-            return self.shape()
-
-        self.listed(parameter, "(", ")")
-        self.expect("->", "before the result shape of a computation")
-        return self.shape()
-
-    def _execution_thread(self) -> str:
-        if not self.accept(","):
-            return ""
-        start = self.skip()
-        if self._attribute_name() != "execution_thread":
-            raise self.error("unknown attribute of a computation", start, "execution_thread=")
-        return self.string()
 
     def _check_parameters(self, computation: Computation, start: int) -> None:
         numbers = sorted(i.attributes.get("parameter_number", 0) for i in computation.instructions if i.is_parameter)
@@ -319,15 +248,15 @@ class Parser(Reader):
             return self._sugar_or_unknown(name, opcode, shape, opcode_at, start)
         attributes: dict[str, Any] = {}
         operands: list[Instruction] = []
-        if opcode in _positional:
-            attributes[_positional[opcode]] = self._positional_attribute(opcode, shape)
+        if opcode in POSITIONAL:
+            attributes[POSITIONAL[opcode]] = self._positional_attribute(opcode, shape)
         else:
             operands = self._operands()
         common = self._attributes(plan, attributes)
-        self._check(plan, operands, attributes, opcode_at)
+        plan.check(self, len(operands), attributes, opcode_at)
         return self._finish(plan, name, shape, operands, attributes, common, opcode_at, start)
 
-    def _finish(self, plan: _Plan, name: str, shape: Shape | None, operands: list[Instruction], attributes: dict[str, Any],
+    def _finish(self, plan: Plan, name: str, shape: Shape | None, operands: list[Instruction], attributes: dict[str, Any],
                 common: dict[str, Any], opcode_at: int, start: int) -> Instruction:
         opcode = plan.definition.opcode
         inferred = shape
@@ -336,17 +265,14 @@ class Parser(Reader):
         if inferred.is_tuple and "sharding" in common:
             common["sharding"] = common["sharding"].spread(inferred)
         if "parameter_replication" in common:
-            self._check_replication(common["parameter_replication"], inferred, opcode_at)
+            said, has = len(re.findall("true|false", common["parameter_replication"])), sum(1 for _ in inferred.leaves())
+            if said != has:
+                raise self.error(f"parameter has {has} leaf buffers, but parameter_replication has {said} elements", opcode_at)
         if plan.definition.returns_tuple and not inferred.is_tuple:
-            whole = Instruction(opcode, Shape.tuple([inferred]), operands, attributes, self._fresh(f"{name}.tuple"))
-            self._add(whole, start)
+            own = free_name(f"{name}.tuple", self.names, self._counts)
+            whole = self._add(Instruction(opcode, Shape.tuple([inferred]), operands, attributes, own), start)
             return self._add(Instruction(GET_TUPLE_ELEMENT, inferred, (whole,), {"index": 0}, name, common), start)
         return self._add(Instruction(opcode, inferred, operands, attributes, name, common), start)
-
-    def _check_replication(self, written: str, shape: Shape, at: int) -> None:
-        said, has = len(re.findall("true|false", written)), sum(1 for _ in shape.leaves())
-        if said != has:
-            raise self.error(f"parameter has {has} leaf buffers, but parameter_replication has {said} elements", at)
 
     def _add(self, instruction: Instruction, start: int) -> Instruction:
         # Lines are counted on from the last instruction, so that positions cost nothing that grows with the text.
@@ -377,28 +303,10 @@ class Parser(Reader):
             error.subject = f"{definition.opcode} (%{name})"
             raise error.located(where=self.place(at)[0]) from None
 
-    def _plan(self, opcode: str) -> _Plan | None:
-        definition = OPS.get(opcode)
-        if definition is None:
-            return None
-        written = {n: a for n, a in definition.attributes.items() if n != _positional.get(opcode)}
-        codecs = {name: (codec, codec.context_free, False) for name, codec in COMMON.items()}
-        codecs |= {name: (a.codec, a.codec.context_free, True) for name, a in written.items()}
-        most = float("inf") if definition.variadic else len(definition.operands)
-        plan = _Plan(definition, codecs, tuple(n for n, a in written.items() if a.required),
-                     len(definition.operands) - definition.optional_operands, most)
-        self._plans[opcode] = plan
-        return plan
-
-    def _check(self, plan: _Plan, operands: list[Instruction], attributes: dict[str, Any], at: int) -> None:
-        count, definition = len(operands), plan.definition
-        if not plan.least <= count <= plan.most:
-            names = ", ".join(definition.operands) + (f", *{definition.variadic}" if definition.variadic else "")
-            raise self.error(f"{definition.opcode} expects {_at_least(plan)} operands, but has {count} operands", at,
-                             f"{definition.opcode}({names})")
-        for name in plan.required:
-            if name not in attributes:
-                raise self.error(f"attribute {name} is expected but not seen", at, f"{name}=...")
+    def _plan(self, opcode: str) -> Plan | None:
+        if opcode not in self._plans:
+            self._plans[opcode] = plan_of(opcode)
+        return self._plans[opcode]
 
     # ---- operands
 
@@ -468,7 +376,7 @@ class Parser(Reader):
         """In a text of one instruction, a typed operand is a parameter, with a name or without."""
         start = self.skip()
         named = not (self.looking_at(",") or self.looking_at(")"))
-        name = self.name("the name of an operand") if named else self._fresh("operand")
+        name = self.name("the name of an operand") if named else free_name("operand", self.names, self._counts)
         if known := self.names.get(name):
             if not shape.compatible(known.shape):
                 raise self.error(f"the operand has the shape {known.shape}, not {shape}", start, str(known.shape))
@@ -480,24 +388,21 @@ class Parser(Reader):
         """An instruction written as an operand: without a name and without attributes."""
         self.pos = at + len(opcode)
         plan = self._plans.get(opcode) or self._plan(opcode)
-        name = self._fresh(f"{opcode}.anon")
+        name = free_name(f"{opcode}.anon", self.names, self._counts)
         if plan is None:
             return self._note_unknown(name, opcode, shape, at, at)
         attributes: dict[str, Any] = {}
         operands: list[Instruction] = []
-        if opcode in _positional:
-            attributes[_positional[opcode]] = self._positional_attribute(opcode, shape)
+        if opcode in POSITIONAL:
+            attributes[POSITIONAL[opcode]] = self._positional_attribute(opcode, shape)
         else:
             operands = self._listed_operands()
-        self._check(plan, operands, attributes, at)
+        plan.check(self, len(operands), attributes, at)
         return self._finish(plan, name, shape, operands, attributes, {}, at, at)
-
-    def _fresh(self, name: str) -> str:
-        return free_name(name, self.names, self._counts)
 
     # ---- attributes
 
-    def _attributes(self, plan: _Plan, into: dict[str, Any]) -> dict[str, Any]:
+    def _attributes(self, plan: Plan, into: dict[str, Any]) -> dict[str, Any]:
         """Read all attributes: the opcode's own go into `into`, the common ones are returned."""
         common: dict[str, Any] = {}
         text = self.text
@@ -508,12 +413,12 @@ class Parser(Reader):
                 self.pos = match.end()
             elif self.accept(","):
                 start = self.skip()
-                name = self._attribute_name()
+                name = attribute_name(self)
             else:
                 return common
             known = plan.codecs.get(name)
             if known is None:
-                raise self._unexpected(plan, name, start)
+                raise plan.unexpected(self, name, start)
             codec, context_free, own = known
             target, key = (into, name) if own else (common, name.replace("-", "_"))
             if key in target:
@@ -536,18 +441,13 @@ class Parser(Reader):
         self.pos = match.end()
         return dict(value) if type(value) is dict else value
 
-    def _unexpected(self, plan: _Plan, name: str, start: int) -> HloSyntaxError:
-        own = [n for n, (_, _, is_own) in plan.codecs.items() if is_own]
-        return self.error(f"unexpected attribute {name!r} of {plan.definition.opcode}", start,
-                          f"one of {' '.join([*own, *(n for n in COMMON if n not in own)])}", nearest(name, plan.codecs))
-
     # ---- opcodes without a definition
 
     def _sugar_or_unknown(self, name: str, opcode: str, shape: Shape | None, at: int, start: int) -> Instruction:
         """``negate-start(%a)`` and the like are async wrappers of another opcode; anything else is unknown."""
         kind, wrapped = sugar.split(opcode)
-        inner = wrapped and (self._plans.get(wrapped) or self._plan(wrapped))
-        outer = kind and (self._plans.get(kind) or self._plan(kind))
+        inner = wrapped and self._plan(wrapped)
+        outer = kind and self._plan(kind)
         if not (kind and wrapped and inner and outer):
             return self._note_unknown(name, opcode, shape, at, start)
         operands = self._operands()
@@ -559,13 +459,13 @@ class Parser(Reader):
         if shape is None:
             raise self.error(f"the shape of {opcode} must be written", at, f"{name} = shape {opcode}(...)")
         if kind == ASYNC_START:
-            self._check(inner, operands, attributes, at)
+            inner.check(self, len(operands), attributes, at)
             try:
                 given["calls"] = sugar.wrap(wrapped, shape, operands, attributes, self._fresh_computation(f"{wrapped}_async"),
                                             common)
             except InvalidArgument as error:
                 raise error.located(f"{opcode} (%{name})", self.place(at)[0]) from None
-        self._check(outer, operands, given, at)
+        outer.check(self, len(operands), given, at)
         return self._finish(outer, name, shape, operands, given, common, at, start)
 
     def _fresh_computation(self, name: str) -> str:
@@ -598,9 +498,3 @@ class Parser(Reader):
         several = "opcodes" if len(self._unknown) > 1 else "opcode"
         return self.error(f"unknown {several} {counted}", self._first_unknown, "opcodes of XLA", "; ".join(filter(None, hints)),
                           kind=UnknownOpcodeError)
-
-
-def _at_least(plan: _Plan) -> str:
-    if plan.least == plan.most:
-        return str(plan.least)
-    return f"at least {plan.least}" if plan.most == float("inf") else f"{plan.least} to {plan.most}"

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from ..core.errors import HloSyntaxError
-from ..core.shape import BLANK, Shape, scan_shape
+from ..core.layouts import BLANK
+from ..core.shape import Shape, scan_shape
 from ..core.types import BUFFER, TUPLE, type_from_text
 from .cut_text import CutText
 

@@ -12,7 +12,8 @@ from typing import Annotated, Any
 
 from ..core.shape import Shape
 from ..core.types import U32
-from ..hlo.attributes import Bool, Int, RawCodec, Text
+from ..hlo.attributes import Bool, Int, Text
+from ..hlo.codecs import RawCodec
 from ..hlo.ir import Instruction
 from ..hlo.reader import Reader
 from ..hlo.schema import Trait, op

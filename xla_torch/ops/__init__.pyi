@@ -8,7 +8,7 @@ from typing import Any, overload
 import numpy as np
 from torch import Tensor, dtype
 
-from xla_torch.core.shape import Layout
+from xla_torch.core.layouts import Layout
 from xla_torch.core.shape import Shape
 from xla_torch.core.types import PrimitiveType
 from xla_torch.functions.contraction import RaggedDotDimensionNumbers as RaggedDotDimensionNumbers

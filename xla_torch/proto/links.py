@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 
 from ..core.errors import HloSyntaxError, InvalidArgument, UnsupportedError
 from ..core.shape import Shape
-from ..hlo import attributes as codecs
-from ..hlo.attributes import ConvolutionDimensionNumbers, ResultAccuracy, WindowDimension
 from ..hlo.ir import Computation
 from ..hlo.literals.literal import Literal
 from ..hlo.scanner import Scanner
@@ -24,6 +22,22 @@ from ..opcodes.collective import group_mode
 from .context import Reading, Writing
 from .devices import read_groups, read_sharding, write_groups, write_sharding
 from .literals import read_literal, write_literal
+from .records import (
+    read_accuracy,
+    read_dim_labels,
+    read_padding,
+    read_pairs,
+    read_precision,
+    read_slice,
+    read_window,
+    write_accuracy,
+    write_dim_labels,
+    write_padding,
+    write_pairs,
+    write_precision,
+    write_slice,
+    write_window,
+)
 from .shapes import write_shape
 
 
@@ -137,79 +151,9 @@ def _branch(place: int) -> Link:
 # --------------------------------------------------------------------------------------------------- messages
 
 
-def _read_window(proto: Any, _: Reading) -> tuple[WindowDimension, ...] | None:
-    if not proto.HasField("window"):
-        return None
-    # XLA writes strides and dilations always; those that are missing are 1.
-    return tuple(WindowDimension(w.size, w.stride or 1, w.padding_low, w.padding_high, w.base_dilation or 1,
-                                 w.window_dilation or 1, w.window_reversal) for w in proto.window.dimensions)
-
-
-def _write_window(proto: Any, value: Sequence[WindowDimension], _: Writing) -> None:
-    proto.window.SetInParent()
-    for w in value:
-        proto.window.dimensions.add(size=w.size, stride=w.stride, padding_low=w.padding_low, padding_high=w.padding_high,
-                                    base_dilation=w.base_dilation, window_dilation=w.window_dilation, window_reversal=w.reversal)
-
-
-_CONVOLUTION_NUMBERS = ("input_batch_dimension", "input_feature_dimension", "kernel_input_feature_dimension",
-                        "kernel_output_feature_dimension", "output_batch_dimension", "output_feature_dimension")
-_CONVOLUTION_LISTS = ("input_spatial_dimensions", "kernel_spatial_dimensions", "output_spatial_dimensions")
-
-
-def _read_dim_labels(proto: Any, _: Reading) -> ConvolutionDimensionNumbers | None:
-    if not proto.HasField("convolution_dimension_numbers"):
-        return None
-    numbers = proto.convolution_dimension_numbers
-    fields: dict[str, Any] = {name: getattr(numbers, name) for name in _CONVOLUTION_NUMBERS}
-    fields |= {name: tuple(getattr(numbers, name)) for name in _CONVOLUTION_LISTS}
-    found = ConvolutionDimensionNumbers(**fields)
-    lists = (found.input_spatial_dimensions, found.kernel_spatial_dimensions, found.output_spatial_dimensions)
-    if len({*map(len, lists)}) > 1 or any(not 0 <= d < 64 for spatial in lists for d in spatial):
-        raise HloSyntaxError("the dimension numbers of a convolution do not fit together", got=str(found))
-    return found
-
-
-def _write_dim_labels(proto: Any, value: ConvolutionDimensionNumbers, _: Writing) -> None:
-    numbers = proto.convolution_dimension_numbers
-    numbers.SetInParent()
-    for name in _CONVOLUTION_NUMBERS:
-        setattr(numbers, name, getattr(value, name))
-    for name in _CONVOLUTION_LISTS:
-        getattr(numbers, name).extend(getattr(value, name))
-
-
 def _read_thread(proto: Any, _: Reading) -> str | None:
     name = proto.async_execution_thread
     return None if name in ("", "main") else name
-
-
-def _read_slice(proto: Any, _: Reading) -> tuple[tuple[int, int, int], ...]:
-    return tuple((s.start, s.limit, s.stride) for s in proto.slice_dimensions)
-
-
-def _write_slice(proto: Any, value: Sequence[tuple[int, int, int]], _: Writing) -> None:
-    for start, limit, stride in value:
-        proto.slice_dimensions.add(start=start, limit=limit, stride=stride)
-
-
-def _read_padding(proto: Any, _: Reading) -> tuple[tuple[int, int, int], ...]:
-    return tuple((d.edge_padding_low, d.edge_padding_high, d.interior_padding) for d in proto.padding_config.dimensions)
-
-
-def _write_padding(proto: Any, value: Sequence[tuple[int, int, int]], _: Writing) -> None:
-    proto.padding_config.SetInParent()
-    for low, high, interior in value:
-        proto.padding_config.dimensions.add(edge_padding_low=low, edge_padding_high=high, interior_padding=interior)
-
-
-def _read_pairs(proto: Any, _: Reading) -> tuple[tuple[int, int], ...]:
-    return tuple((pair.source, pair.target) for pair in proto.source_target_pairs)
-
-
-def _write_pairs(proto: Any, value: Sequence[Sequence[int]], _: Writing) -> None:
-    for source, target in value:
-        proto.source_target_pairs.add(source=source, target=target)
 
 
 def _dot(field: str) -> Link:
@@ -229,40 +173,9 @@ def _dot(field: str) -> Link:
     return Link(read, write)
 
 
-_PRECISIONS = codecs.PrecisionCodec.words
-
-
-def _read_precision(proto: Any, _: Reading) -> tuple[str, ...] | None:
-    numbers = proto.precision_config.operand_precision
-    if not all(0 <= number < len(_PRECISIONS) for number in numbers):
-        raise HloSyntaxError("unknown operand precision", got=list(numbers))
-    return tuple(_PRECISIONS[number] for number in numbers) if any(numbers) else None
-
-
-def _write_precision(proto: Any, value: Sequence[str], _: Writing) -> None:
-    proto.precision_config.operand_precision.extend(map(_PRECISIONS.index, value))
-
-
 _DOT_ALGORITHMS = ("", "dot_any_f8_any_f8_f32", "dot_any_f8_any_f8_f32_fast_accum", "dot_f16_f16_f16", "dot_f16_f16_f32",
                    "dot_bf16_bf16_bf16", "dot_bf16_bf16_f32", "dot_bf16_bf16_f32_x3", "dot_bf16_bf16_f32_x6",
                    "dot_tf32_tf32_f32", "dot_tf32_tf32_f32_x3", "dot_f32_f32_f32", "dot_f64_f64_f64", "dot_bf16_bf16_f32_x9")
-
-
-def _read_accuracy(proto: Any, _: Reading) -> ResultAccuracy | None:
-    given = proto.result_accuracy
-    which = given.WhichOneof("specs")
-    if which == "tolerance":
-        return ResultAccuracy("tolerance", given.tolerance.atol, given.tolerance.rtol, given.tolerance.ulps)
-    return ResultAccuracy("highest") if which == "mode" and given.mode == 1 else None
-
-
-def _write_accuracy(proto: Any, value: ResultAccuracy, _: Writing) -> None:
-    if value.mode == "tolerance":
-        into = proto.result_accuracy.tolerance
-        into.SetInParent()
-        into.atol, into.rtol, into.ulps = value.atol or 0, value.rtol or 0, value.ulps or 0
-    else:
-        proto.result_accuracy.mode = int(value.mode == "highest")
 
 
 def _index_vector(proto: Any) -> Any:
@@ -458,7 +371,7 @@ _LINKS: dict[str, Link] = {
     "custom_call_has_side_effect": _scalar("custom_call_has_side_effect", False),
     "custom_call_target": _scalar("custom_call_target"),
     "delta": _scalar("delta"),
-    "dim_labels": Link(_read_dim_labels, _write_dim_labels),
+    "dim_labels": Link(read_dim_labels, write_dim_labels),
     "dimensions": Link(_read_dimensions, lambda proto, value, _: proto.dimensions.extend(value)),
     "direction": _scalar("comparison_direction"),
     "distribution": _word("distribution", ("", "rng_uniform", "rng_normal")),
@@ -501,15 +414,15 @@ _LINKS: dict[str, Link] = {
     "offset_dims": _within(_GATHER, _list("offset_dims")),
     "operand_batching_dims": _within(_GATHER, _list("operand_batching_dims", always=False)),
     "operand_layout_constraints": Link(_read_layouts, _write_layouts),
-    "operand_precision": Link(_read_precision, _write_precision),
+    "operand_precision": Link(read_precision, write_precision),
     "outfeed_config": _text("outfeed_config"),
     "outfeed_shape": Link(_read_outfeed_shape, _write_outfeed_shape),
     "output_to_operand_aliasing": Link(_read_aliasing, _write_aliasing),
-    "padding": Link(_read_padding, _write_padding),
+    "padding": Link(read_padding, write_padding),
     "padding_type": _word("padding_type", ("PADDING_INVALID", "PADDING_VALID", "PADDING_SAME")),
     "parameter_number": _scalar("parameter_number"),
     "replica_groups": Link(read_groups, write_groups),
-    "result_accuracy": Link(_read_accuracy, _write_accuracy),
+    "result_accuracy": Link(read_accuracy, write_accuracy),
     "result_layout": Link(lambda proto, _: None, lambda proto, value, _: None),
     "rhs_batch_dims": _dot("rhs_batch_dimensions"),
     "rhs_contracting_dims": _dot("rhs_contracting_dimensions"),
@@ -519,11 +432,11 @@ _LINKS: dict[str, Link] = {
     "scatter_indices_batching_dims": _within(_SCATTER, _list("scatter_indices_batching_dims", always=False)),
     "schedule": _word("custom_call_schedule", ("SCHEDULE_NONE", "SCHEDULE_LATEST", "SCHEDULE_EARLIEST")),
     "select": _called(0),
-    "slice": Link(_read_slice, _write_slice),
+    "slice": Link(read_slice, write_slice),
     "slice_sizes": _list("gather_slice_sizes"),
     "slice_sizes:PairsCodec": Link(lambda proto, _: tuple((size,) for size in proto.dynamic_slice_sizes) or None,
                                    lambda proto, value, _: proto.dynamic_slice_sizes.extend(s for sizes in value for s in sizes)),
-    "source_target_pairs": Link(_read_pairs, _write_pairs),
+    "source_target_pairs": Link(read_pairs, write_pairs),
     "sparsity_config": Link(_read_sparsity, _write_sparsity),
     "start_index_map": _within(_GATHER, _list("start_index_map")),
     "start_indices_batching_dims": _within(_GATHER, _list("start_indices_batching_dims", always=False)),
@@ -535,5 +448,5 @@ _LINKS: dict[str, Link] = {
     "unit_diagonal": _within("triangular_solve_options", _scalar("unit_diagonal")),
     "update_window_dims": _within(_SCATTER, _list("update_window_dims")),
     "use_global_device_ids": _scalar("use_global_device_ids", False),
-    "window": Link(_read_window, _write_window),
+    "window": Link(read_window, write_window),
 }

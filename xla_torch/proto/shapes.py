@@ -6,7 +6,8 @@ import re
 from typing import Any
 
 from ..core.errors import HloSyntaxError
-from ..core.shape import UNBOUNDED, Layout, ProgramShape, Shape, Tile
+from ..core.layouts import Layout, Tile
+from ..core.shape import UNBOUNDED, ProgramShape, Shape
 from ..core.types import BUFFER, TUPLE, PrimitiveType, type_from_number, type_from_text
 
 _LEVELS = "DCSH"

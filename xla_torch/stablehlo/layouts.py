@@ -6,7 +6,8 @@ import dataclasses
 from typing import Any
 
 from ..core.errors import InvalidArgument
-from ..core.shape import Layout, Shape
+from ..core.layouts import Layout
+from ..core.shape import Shape
 from ..mlir.ir import Elements
 
 

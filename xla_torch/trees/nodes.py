@@ -16,7 +16,7 @@ import json
 import keyword
 import pickle
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..core.errors import InvalidArgument
@@ -62,7 +62,7 @@ class Node(Mapping[Any, Any]):
     """Stands for a node of a class that is not here. Its children are items and, where their keys are names, attributes."""
 
     def __init__(self, type_name: str, keys: Sequence[Any], values: Sequence[Any], static: Static | None = None):
-        self._type_name, self._items, self._static = type_name, dict(zip(keys, values, strict=True)), static
+        self.type_name_of, self._items, self._static = type_name, dict(zip(keys, values, strict=True)), static
 
     def __getitem__(self, key: Any) -> Any:
         return self._items[key]
@@ -77,10 +77,10 @@ class Node(Mapping[Any, Any]):
         items = self.__dict__.get("_items", {})
         if name in items:
             return items[name]
-        raise AttributeError(f"{self.__dict__.get('_type_name', 'Node')!r} has no field {name!r}")
+        raise AttributeError(f"{self.__dict__.get('type_name_of', 'Node')!r} has no field {name!r}")
 
     def __repr__(self) -> str:
-        return f"{self._type_name.rpartition('.')[2]}({', '.join(f'{k}={v!r}' for k, v in self._items.items())})"
+        return f"{self.type_name_of.rpartition('.')[2]}({', '.join(f'{k}={v!r}' for k, v in self._items.items())})"
 
 
 class ClassReference:
@@ -131,7 +131,7 @@ class Static:
     def allows(self, value: Any) -> bool:
         """Whether a node with this value beside its children has the same form; where it is not known here, every one."""
         known, own = self.get()
-        return not known or _equal(own, value)
+        return not known or equal(own, value)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Static):
@@ -139,7 +139,7 @@ class Static:
         if self.exported is not None or other.exported is not None:
             return self.exported == other.exported
         (known, own), (other_known, others) = self.get(), other.get()
-        return _equal(own, others) if known and other_known else self.plain == other.plain
+        return equal(own, others) if known and other_known else self.plain == other.plain
 
     __hash__ = None  # pyright: ignore[reportAssignmentType]
 
@@ -153,7 +153,8 @@ class Static:
         return Static, (None, self.plain, self.exported, pickled, False)
 
 
-def _equal(one: Any, other: Any) -> bool:
+def equal(one: Any, other: Any) -> bool:
+    """Whether two static values are the same, arrays too."""
     if one is other:
         return True
     try:
@@ -220,13 +221,13 @@ def look_at(node: Any) -> Found:
         keys = in_order(node) if cls is dict else tuple(node)
         return Found(Kind.DICT if cls is dict else Kind.ORDERED_DICT, [node[k] for k in keys], keys)
     if cls is Node:
-        return Found(Kind.CUSTOM, list(node.values()), tuple(node), node._type_name, None, node._static)
-    registry = _registry()
-    if registry is not None and registry.is_node(type(node)) and not _is_named_tuple(node):
+        return Found(Kind.CUSTOM, list(node.values()), tuple(node), node.type_name_of, None, node._static)
+    registry = registry_of_jax()
+    if registry is not None and registry.is_node(type(node)) and not is_named_tuple(node):
         keys, children, static = _from_registry(registry, node)
-        return Found(Kind.CUSTOM, children, keys, _type_name(cls), ClassReference(cls), static)
-    if _is_named_tuple(node):
-        return Found(Kind.NAMED_TUPLE, node, node._fields, _type_name(cls), ClassReference(cls))
+        return Found(Kind.CUSTOM, children, keys, type_name_of(cls), ClassReference(cls), static)
+    if is_named_tuple(node):
+        return Found(Kind.NAMED_TUPLE, node, node._fields, type_name_of(cls), ClassReference(cls))
     return Found(Kind.LEAF)
 
 
@@ -243,15 +244,15 @@ def look_at_treedef(treedef: Any, count: int) -> Found:
         return Found(Kind.DICT if cls is dict else Kind.ORDERED_DICT, keys=tuple(value))
     fields = getattr(cls, "_fields", None)
     if value is None and issubclass(cls, tuple) and fields is not None:
-        return Found(Kind.NAMED_TUPLE, keys=fields, type_name=_type_name(cls), type=ClassReference(cls))
+        return Found(Kind.NAMED_TUPLE, keys=fields, type_name=type_name_of(cls), type=ClassReference(cls))
     keys, static = tuple(range(count)), Static(value)
-    registry = _registry()
+    registry = registry_of_jax()
     try:
-        node = _made_by_jax(cls, value, [object() for _ in range(count)])
+        node = made_by_jax(cls, value, [object() for _ in range(count)])
         keys, _, static = _from_registry(registry, node)
     except Exception:  # a class that wants arrays as its children: these have numbers then, as in JAX's own messages
         pass
-    return Found(Kind.CUSTOM, (), keys, _type_name(cls), ClassReference(cls), static)
+    return Found(Kind.CUSTOM, (), keys, type_name_of(cls), ClassReference(cls), static)
 
 
 def exported_names(type_name: str, data: bytes, count: int) -> tuple[Kind, tuple[Any, ...]]:
@@ -264,10 +265,11 @@ def exported_names(type_name: str, data: bytes, count: int) -> tuple[Kind, tuple
         return Kind.CUSTOM, tuple(range(count))
     if type_name == "collections.OrderedDict":
         return Kind.ORDERED_DICT, tuple(names)
-    return (Kind.NAMED_TUPLE if _are_fields(names) else Kind.CUSTOM), tuple(names)
+    return (Kind.NAMED_TUPLE if are_fields(names) else Kind.CUSTOM), tuple(names)
 
 
-def _are_fields(names: Iterable[str]) -> bool:
+def are_fields(names: Iterable[str]) -> bool:
+    """Whether names may be those of a named tuple's fields."""
     return all(n.isidentifier() and not keyword.iskeyword(n) and not n.startswith("_") for n in names)
 
 
@@ -280,7 +282,7 @@ def in_order(keys: Iterable[Any]) -> tuple[Any, ...]:
                               expected="keys that can be sorted, such as strings") from None
 
 
-def _registry() -> Any:
+def registry_of_jax() -> Any:
     """JAX's registry of classes, or None where jax has not been imported."""
     return getattr(sys.modules.get("jax.tree_util"), "default_registry", None)
 
@@ -315,11 +317,13 @@ def _is_plain(value: Any) -> bool:
     return value is None or type(value) in (bool, int, float, complex, str, bytes)
 
 
-def _is_named_tuple(node: Any) -> bool:
+def is_named_tuple(node: Any) -> bool:
+    """Whether it is an object of a named tuple's class."""
     return isinstance(node, tuple) and isinstance(getattr(node, "_fields", None), tuple)
 
 
-def _type_name(cls: type) -> str:
+def type_name_of(cls: type) -> str:
+    """The name by which files know a class."""
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
@@ -338,204 +342,22 @@ def is_untrained_variable(structure: Form) -> bool:
 # ---------------------------------------------------------------------------------------- taking nodes apart
 
 
-def is_container(node: Any) -> bool:
-    """Whether this is no leaf. A subclass of a container that nobody registered is one, as in JAX."""
-    cls = type(node)
-    if node is None or cls in _CONTAINERS or (isinstance(node, tuple) and _is_named_tuple(node)):
-        return True
-    registry = _registry()
-    return registry is not None and registry.is_node(cls)
-
-
-_CONTAINERS = frozenset((tuple, list, dict, collections.OrderedDict, Node))
-
-
-def taken_apart(node: Any, structure: Form) -> Sequence[Any]:
-    """The children of a node, which is one of the structure's. Raises WrongNode where it is not."""
-    return _TAKERS[structure.kind](node, structure)
-
-
-def _leaf_is_no_container(node: Any, structure: Form) -> Sequence[Any]:
-    raise WrongNode("is not a leaf", words(node), "an array or a number")
-
-
-def _nothing(node: Any, structure: Form) -> Sequence[Any]:
-    if node is not None:
-        raise WrongNode("is something where there was None", words(node), "None")
-    return ()
-
-
-def _elements(node: Any, structure: Form) -> Sequence[Any]:
-    if not isinstance(node, (list, tuple)) or _is_named_tuple(node):
-        raise WrongNode("is another kind of node", words(node), _expected(structure))
-    if len(node) != len(structure.children):
-        raise WrongNode("has another length", words(node), _expected(structure))
-    return node
-
-
-def _items(node: Any, structure: Form) -> Sequence[Any]:
-    if not isinstance(node, Mapping):
-        raise WrongNode("is another kind of node", words(node), _expected(structure))
-    return _by_key(node, structure)
-
-
-def _by_key(node: Mapping[Any, Any], structure: Form) -> Sequence[Any]:
-    """The values of a mapping in the structure's order. Of a custom node, what has no leaves may be missing from it."""
-    if len(node) == len(structure.keys) and all(key in node for key in structure.keys):
-        return [node[key] for key in structure.keys]
-    given = f"keys {', '.join(map(str, node)) or 'of none'}"
-    keys = ", ".join(map(str, structure.keys)) or "no keys"
-    for key, child in zip(structure.keys, structure.children, strict=True):
-        if key not in node and (child.leaf_count or structure.kind is not Kind.CUSTOM):
-            raise WrongNode("is missing", given, keys, (key,))
-    for key in node:
-        if key not in structure.keys:
-            raise WrongNode("is not expected", given, keys, (key,))
-    return [node[key] if key in node else _without_leaves(child)
-            for key, child in zip(structure.keys, structure.children, strict=True)]
-
-
-def _without_leaves(structure: Form) -> Any:
-    return put_together(structure, [_without_leaves(child) for child in structure.children])
-
-
-def _fields(node: Any, structure: Form) -> Sequence[Any]:
-    if isinstance(node, Mapping):
-        return _by_key(node, structure)
-    if not _is_named_tuple(node) or node._fields != structure.keys:
-        raise WrongNode("is another kind of node", words(node), _expected(structure))
-    return node
-
-
-def _custom(node: Any, structure: Form) -> Sequence[Any]:
-    cls, registry = class_of(structure), _registry()
-    same = type(node) is cls or _type_name(type(node)) == structure.type_name
-    if isinstance(node, Node):
-        return _by_key(node, structure)
-    if same and registry is not None and registry.is_node(type(node)):
-        return _registered(node, structure, registry)
-    if isinstance(node, Mapping):
-        return _by_key(node, structure)
-    if is_box(structure) and not same:
-        return [node]
-    if all(isinstance(key, str) and hasattr(node, key) for key in structure.keys) and structure.keys:
-        return _attributes(node, structure)
-    raise WrongNode("is another kind of node", words(node), _expected(structure))
-
-
-def _registered(node: Any, structure: Form, registry: Any) -> Sequence[Any]:
-    children, value = registry.flatten_one_level(node)
-    if structure.static is not None and not _allows(structure.static, node, value):
-        raise WrongNode("has other static fields than it was traced with", str(value)[:200],
-                        str(structure.static.get()[1] or structure.static.exported)[:200])
-    if len(children) != len(structure.children):
-        raise WrongNode("has another number of children", str(len(children)), _expected(structure))
-    return children
-
-
-def _allows(static: Static, node: Any, value: Any) -> bool:
-    """Whether a node, which keeps this value beside its children, has the static fields that were traced. Where a pickle has lost
-    the value, plain fields are compared."""
-    if static.exported is not None:
-        _, serialize = getattr(_export(), "serialization_registry", {}).get(type(node), (None, None))
-        return serialize is None or bytes(serialize(value)) == static.exported
-    if static.get()[0]:
-        return static.allows(value)
-    return all(_equal(getattr(node, name, None), own) for name, own in static.plain)
-
-
-def _attributes(node: Any, structure: Form) -> Sequence[Any]:
-    """The fields of an object, which need not be of the class that was traced; its static fields must be as they were."""
-    for name, value in structure.static.plain if structure.static is not None else ():
-        if not _equal(getattr(node, name, value), value):
-            raise WrongNode("has another value than it was traced with", repr(getattr(node, name)), repr(value), (name,))
-    return [getattr(node, key) for key in structure.keys]
-
-
-_TAKERS: dict[Kind, Callable[[Any, Form], Sequence[Any]]] = {
-    Kind.LEAF: _leaf_is_no_container, Kind.NONE: _nothing, Kind.TUPLE: _elements, Kind.LIST: _elements, Kind.DICT: _items,
-    Kind.ORDERED_DICT: _items, Kind.NAMED_TUPLE: _fields, Kind.CUSTOM: _custom,
-}
-
-
-def words(node: Any) -> str:
-    """A node in a few words: ``a list of 2``, ``None``, ``a dict with keys a, b``."""
-    if node is None:
-        return "None"
-    if isinstance(node, Mapping):
-        return f"a {type(node).__name__} with keys {', '.join(map(str, node))}" if node else f"an empty {type(node).__name__}"
-    if _is_named_tuple(node):
-        return f"a {type(node).__name__} of {', '.join(node._fields)}"
-    if isinstance(node, (list, tuple)):
-        return f"a {type(node).__name__} of {len(node)}"
-    return f"a value of type {type(node).__name__}"
-
-
-def _expected(structure: Form) -> str:
-    name = structure.type_name.rpartition(".")[2] or structure.kind.text.replace(" ", "")
-    if not structure.kind.is_named:
-        return f"a {name} of {len(structure.children)}"
-    return f"a {name} with {', '.join(map(str, structure.keys)) or 'nothing'}"
-
-
-# ------------------------------------------------------------------------------------ putting nodes together
-
-
-def put_together(structure: Form, children: Sequence[Any]) -> Any:
-    """A node of the structure with these children."""
-    kind = structure.kind
-    if kind is Kind.NONE:
-        return None
-    if kind is Kind.TUPLE or kind is Kind.LIST:
-        return tuple(children) if kind is Kind.TUPLE else list(children)
-    if kind is Kind.DICT or kind is Kind.ORDERED_DICT:
-        pairs = zip(structure.keys, children, strict=True)
-        return dict(pairs) if kind is Kind.DICT else collections.OrderedDict(pairs)
-    if kind is Kind.NAMED_TUPLE:
-        return _named_tuple(structure)(*children)
-    return _custom_node(structure, children)
-
-
-def _named_tuple(structure: Form) -> Callable[..., Any]:
-    cls: Any = class_of(structure)
-    if cls is not None and getattr(cls, "_fields", None) == structure.keys:
-        return cls
-    if not _are_fields(structure.keys):
-        return lambda *values: Node(structure.type_name, structure.keys, values)
-    return _stand_in(structure.type_name.rpartition(".")[2], structure.keys)
-
-
-@functools.lru_cache(maxsize=1024)
-def _stand_in(name: str, fields: tuple[str, ...]) -> Callable[..., Any]:
-    return collections.namedtuple(name if _are_fields([name]) else "Fields", fields)  # noqa: PYI024
-
-
-def _custom_node(structure: Form, children: Sequence[Any]) -> Any:
-    cls, static = class_of(structure), structure.static
-    known, value = static.get() if static is not None else (False, None)
-    if static is not None and static.exported is not None and cls is not None:
-        _, deserialize, make = _export().deserialization_registry[structure.type_name]
-        return make(deserialize(static.exported), children)
-    if cls is None or not known or _registry() is None:
-        return Node(structure.type_name, structure.keys, children, static)
-    return _made_by_jax(cls, value, children)
-
-
 def class_of(structure: Form) -> type | None:
     """The class of a named tuple or custom node, if it is here: as it was seen, or as it is registered with jax.export."""
     if structure.type is not None:
         return structure.type.get()
-    registered = getattr(_export(), "deserialization_registry", {}).get(structure.type_name)
+    registered = getattr(export_module(), "deserialization_registry", {}).get(structure.type_name)
     return None if registered is None else registered[0]
 
 
-def _export() -> Any:
+def export_module() -> Any:
     """Where jax.export keeps what was registered for files, or None where it has not been imported."""
     return sys.modules.get("jax._src.export._export")
 
 
-def _made_by_jax(cls: type, value: Any, children: Sequence[Any]) -> Any:
+def made_by_jax(cls: type, value: Any, children: Sequence[Any]) -> Any:
+    """A node of a class that is registered with JAX, as its registry makes it."""
     tree_util = sys.modules["jax.tree_util"]
     leaf = tree_util.tree_structure(0)
-    one_level = tree_util.PyTreeDef.from_node_data_and_children(_registry(), (cls, value), [leaf] * len(children))
+    one_level = tree_util.PyTreeDef.from_node_data_and_children(registry_of_jax(), (cls, value), [leaf] * len(children))
     return one_level.unflatten(children)

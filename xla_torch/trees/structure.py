@@ -5,7 +5,7 @@ A `Structure` says what a tree is made of, takes trees of that form apart, and p
 any of it. The order of leaves is JAX's: dicts by sorted keys, everything else as it stands.
 
 Where a form was written down in a file or another process, the classes of its nodes may be missing. Such nodes are taken from
-whatever has the same names (`tree_nodes.py`), and made as stand-ins. No class is imported because a file names it.
+whatever has the same names (`nodes.py`), and made as stand-ins. No class is imported because a file names it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from typing import Any, TypeAlias
 
 from ..core.errors import InvalidArgument
 from . import nodes as tree_nodes
+from .assembling import put_together
 from .nodes import MAX_DEPTH, Form, Kind, Static, WrongNode
+from .taking_apart import is_container, taken_apart, words
 
 Path: TypeAlias = tuple[Any, ...]
 """Where something stands in a tree: keys of dicts, names of fields, numbers of elements."""
@@ -82,12 +84,12 @@ class Structure(Form):
         if type(tree) is Leaves and len(tree) == self.leaf_count:
             leaves += tree
             return
-        if self.kind is Kind.LEAF and not tree_nodes.is_container(tree):
+        if self.kind is Kind.LEAF and not is_container(tree):
             leaves.append(tree)
             return
-        for number, (child, part) in enumerate(zip(self.children, tree_nodes.taken_apart(tree, self), strict=True)):
+        for number, (child, part) in enumerate(zip(self.children, taken_apart(tree, self), strict=True)):
             # As the call below does, for calls of many arrays.
-            if child.kind is Kind.LEAF and type(part) is not Leaves and not tree_nodes.is_container(part):
+            if child.kind is Kind.LEAF and type(part) is not Leaves and not is_container(part):
                 leaves.append(part)
                 continue
             try:
@@ -107,18 +109,18 @@ class Structure(Form):
     def _put(self, leaves: Iterator[Any]) -> Any:
         if self.kind is Kind.LEAF:
             return next(leaves)
-        return tree_nodes.put_together(self, [next(leaves) if child.kind is Kind.LEAF else child._put(leaves)
+        return put_together(self, [next(leaves) if child.kind is Kind.LEAF else child._put(leaves)
                                               for child in self.children])
 
     def spread(self, prefix: Any) -> list[Any]:
         """For each leaf of this form what a tree says of it that may end early: None, or what is no container, stands for all
         leaves below it. Raises InvalidArgument where it is no such tree."""
-        if prefix is None or not tree_nodes.is_container(prefix):
+        if prefix is None or not is_container(prefix):
             return [prefix] * self.leaf_count
         if self.kind is Kind.LEAF:
-            raise InvalidArgument("a tree stands where there is a leaf", got=tree_nodes.words(prefix), expected="one value")
+            raise InvalidArgument("a tree stands where there is a leaf", got=words(prefix), expected="one value")
         try:
-            parts = tree_nodes.taken_apart(prefix, self)
+            parts = taken_apart(prefix, self)
         except WrongNode as wrong:
             raise InvalidArgument(f"{dotted(wrong.path) or 'a prefix'} {wrong.what}", got=wrong.got,
                                   expected=wrong.expected) from None
