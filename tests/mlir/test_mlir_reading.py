@@ -15,7 +15,7 @@ from support.mlir_texts import DATA, operations
 from xla_torch.errors import HloSyntaxError
 from xla_torch.mlir import ir
 from xla_torch.mlir.text.parser import parse
-from xla_torch.types import F32, PRED, S8
+from xla_torch.types import F16, F32, PRED, S8, U8
 
 
 def value_of(type: str, body: str) -> ir.Elements:
@@ -62,13 +62,17 @@ def first(text: str) -> ir.Operation:
     return module.regions[0].blocks[0].operations[0].regions[0].blocks[0].operations[0]
 
 
-@pytest.mark.parametrize(("text", "want"), [
-    ("200 : i8", -56), ("200 : ui8", 200), ("-128 : i8", -128), ("0xFF : i8", -1), ("-1 : i1", True), ("0x3C00 : f16", 1.0),
-    ("1.5 : f32", 1.5), ("array<i8: 255, -1, 127>", (-1, -1, 127)), ("array<f32: 1.0, 0x40000000>", (1.0, 2.0)),
+@pytest.mark.parametrize(("text", "want", "own"), [
+    ("200 : i8", -56, S8), ("200 : ui8", 200, U8), ("-128 : i8", -128, S8), ("0xFF : i8", -1, S8), ("-1 : i1", True, None),
+    ("0x3C00 : f16", 1.0, F16), ("1.5 : f32", 1.5, F32), ("1.5 : f64", 1.5, None), ("7 : i64", 7, None), ("7", 7, None),
+    ("array<i8: 255, -1, 127>", (-1, -1, 127), S8), ("array<f32: 1.0, 0x40000000>", (1.0, 2.0), F32), ("array<i64: 1>", (1,), None),
 ])
-def test_numbers_are_those_of_their_type(text, want):
+def test_numbers_are_those_of_their_type(text, want, own):
+    """And those that are no i64 or f64, nor truth values, say which type that is."""
     found = first(f'  "x.y"() {{a = {text}}} : () -> ()').attributes["a"]
-    assert (found, type(found)) == (want, type(want))
+    assert found == want
+    assert isinstance(found, type(want))
+    assert getattr(found, "type", None) is own
 
 
 def test_what_a_text_means():
