@@ -16,4 +16,4 @@ def test_a_new_op_needs_its_five_places_only() -> None:
     done = subprocess.run([sys.executable, "-W", "error", "-m", "support.toy_op"], env={**os.environ, "PYTHONPATH": path},
                           text=True, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["runs_and_prints", "differentiates", "batches", "is_complete"]
+    assert done.stdout.split() == ["runs_and_prints", "differentiates", "batches", "has_other_rules", "is_complete"]

@@ -1,4 +1,5 @@
-"""An op that XLA does not have, defined in the five places where an op is defined, and put to every use that ops have.
+"""An op that XLA does not have, defined in the five places where an op is defined, and put to every use that ops have; and then
+in tables that it need not stand in: what it is in StableHLO, what it costs, and its C.
 
     python -m support.toy_op
 
@@ -18,6 +19,10 @@ import torch
 
 import xla_torch
 from grad_rules import vjp
+from xla_torch import functions as ops
+from xla_torch.analysis.cost import computation_cost
+from xla_torch.analysis.cost_rules import ARITHMETIC, Cost
+from xla_torch.errors import UnsupportedError
 from xla_torch.functions._documented import documented
 from xla_torch.functions.hlo_builder import XlaOp, region_of
 from xla_torch.hlo.attributes import Region
@@ -26,9 +31,11 @@ from xla_torch.hlo.rules import TABLES
 from xla_torch.hlo.schema import Control, Trait, op
 from xla_torch.lowering.table import body
 from xla_torch.lowering.values import Value, evaluator
+from xla_torch.native.elements import ELEMENTS, element
 from xla_torch.opcodes.shapes import FLOATING, unary
 from xla_torch.ops import Abs, Div, Square
 from xla_torch.shape import Shape
+from xla_torch.stablehlo.writing.table import rule
 
 # --------------------------------------------------------------------------------------------- 1. the schemas
 
@@ -168,6 +175,24 @@ def batches() -> None:
         close(batched, np.stack([np.asarray(program(torch.tensor(row))) for row in rows]))
 
 
+def has_other_rules() -> None:
+    """StableHLO without a rule is refused in words; the rules of other tables are found where they are entered."""
+    program = xla_torch.parse_hlo(TEXT)
+    with pytest.raises(UnsupportedError, match="no rule says what it is in StableHLO"):
+        program.to_stablehlo()
+    rule("toy-softsign")(lambda scope, instruction, operands: scope.spelled(
+        instruction, operands, lambda x: ops.Div(x, ops.Add(ops.Abs(x), x.builder.constant(1.0, x.element_type)))))
+    rule("toy-apply", says=("to_apply",))(lambda scope, instruction, operands: scope.opened(
+        instruction.attributes["to_apply"], operands))
+    close(xla_torch.from_stablehlo(program.to_stablehlo())(torch.tensor(X)), WANT)
+    op_alone = xla_torch.parse_hlo(TEXT.replace("toy-apply(p), to_apply=inner", "toy-softsign(p)"))
+    before = computation_cost(op_alone.module.entry).flops
+    ARITHMETIC.rule("toy-softsign")(lambda instruction, region: Cost(flops=3 * instruction.shape.element_count))
+    assert (before, computation_cost(xla_torch.parse_hlo(op_alone.to_hlo_text()).module.entry).flops) == (8, 24)
+    ELEMENTS.rule("toy-softsign")(lambda instruction, operands: f"{operands[0]} / (1 + __builtin_fabsf({operands[0]}))")
+    assert element(op_alone.module.entry.root, ["x"]) == "((f32)(x / (1 + __builtin_fabsf(x))))"
+
+
 def is_complete() -> None:
     """No table that serves every op lacks them, and defining them again is refused."""
     assert [name for name, table in TABLES.items() if {toy_softsign} & set(table.lacking())] == []
@@ -185,6 +210,6 @@ def refused(define: Callable[[], object]) -> None:
 
 
 if __name__ == "__main__":
-    for use in (runs_and_prints, differentiates, batches, is_complete):
+    for use in (runs_and_prints, differentiates, batches, has_other_rules, is_complete):
         use()
         print(use.__name__)

@@ -159,17 +159,21 @@ def _rule_of(instruction: Instruction) -> WritingRule:
     """The rule of the instruction. Raises UnsupportedError, with the reason, where it has none or would lose an attribute."""
     rule = RULES.find(instruction.opcode)
     if rule is None:
-        raise UnsupportedError(OPCODES[instruction.opcode], subject=instruction.subject, where=instruction.where,
-                               hint="to_hlo_text and to_hlo_proto write every program")
+        raise _refused(instruction, OPCODES.get(instruction.opcode, "no rule says what it is in StableHLO"))
     lost = sorted(instruction.attributes.keys() - rule.says)
     if lost:
-        raise UnsupportedError(ATTRIBUTES[instruction.opcode, lost[0]], subject=instruction.subject, where=instruction.where,
-                               got=", ".join(lost), hint="to_hlo_text and to_hlo_proto write every program")
+        reason = ATTRIBUTES.get((instruction.opcode, lost[0]), "no rule says what this attribute is in StableHLO")
+        raise _refused(instruction, reason, ", ".join(lost))
     begun = next((o for o in instruction.operands if o.opcode == token.recv), None)
     if begun is not None and instruction.opcode != token.recv_done:
         raise UnsupportedError("StableHLO begins to receive where it waits: what is begun cannot go elsewhere",
                                subject=begun.subject, where=instruction.where, got=instruction.subject, expected=token.recv_done)
     return rule
+
+
+def _refused(instruction: Instruction, reason: str, got: str = "") -> UnsupportedError:
+    return UnsupportedError(reason, subject=instruction.subject, where=instruction.where, got=got,
+                            hint="to_hlo_text and to_hlo_proto write every program")
 
 
 def _location(instruction: Instruction) -> Location | None:

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from ...hlo.ir import Instruction
 from ...hlo.rules import RuleTable
 from ...mlir.ir import Value
+from .refused import OPCODES
 
 Function: TypeAlias = Callable[[Any, Instruction, Sequence[Value]], Sequence[Value]]
 
@@ -24,7 +25,7 @@ class WritingRule:
     says: frozenset[str]
 
 
-RULES: RuleTable[WritingRule] = RuleTable("stablehlo")
+RULES: RuleTable[WritingRule] = RuleTable("stablehlo", serves=lambda schema: schema.opcode not in OPCODES)
 """The rule of each opcode. Filled by the modules of rules, at import."""
 
 
