@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from ...hlo.ir import Instruction
 from ...hlo.rules import RuleTable
+from ...hlo.structure import PARAMETER
 from ...mlir.ir import Value
 from .refused import OPCODES
 
@@ -25,8 +26,8 @@ class WritingRule:
     says: frozenset[str]
 
 
-RULES: RuleTable[WritingRule] = RuleTable("stablehlo", serves=lambda schema: schema.opcode not in OPCODES)
-"""The rule of each opcode. Filled by the modules of rules, at import."""
+RULES: RuleTable[WritingRule] = RuleTable("stablehlo", serves=lambda schema: schema.opcode not in (*OPCODES, PARAMETER))
+"""The rule of each opcode; a parameter is an argument of the function. Filled by the modules of rules, at import."""
 
 
 def rule(*opcodes: str, says: Sequence[str] = ()) -> Callable[[Function], Function]:
