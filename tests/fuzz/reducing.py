@@ -69,8 +69,8 @@ def with_parameter(program: Program, value: Value) -> Program:
     made = Value(value.name, (part,), "parameter")
     values = [made if v is value else v for v in program.values]
     order = [v.name for v in values if v.opcode == "parameter"]
-    given = program.arguments | {value.name: array}
-    return needed(dataclasses.replace(program, values=values, arguments={n: given[n] for n in order}))
+    arguments, *others = ({n: (own | {value.name: array})[n] for n in order} for own in (program.arguments, *program.others))
+    return needed(dataclasses.replace(program, values=values, arguments=arguments, others=others))
 
 
 def replaced(program: Program, name: str, by: str) -> Program:

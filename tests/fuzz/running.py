@@ -22,7 +22,8 @@ def run_here(computation: str | xla_torch.XlaComputation, given: Given, of: Prog
     called = xla_torch.parse_hlo(computation) if isinstance(computation, str) else computation
     if len(given) == 1:
         return list(called.run_numpy(*given[0]))
-    return stacked(xla_torch.run_replicas(called, given, num_replicas=of.replicas, num_partitions=of.partitions))
+    each = xla_torch.run_replicas(called, given, num_replicas=of.replicas, num_partitions=of.partitions)
+    return stacked([shards if isinstance(shards, tuple) else [shards] for shards in each])  # StableHLO has no tuples of one
 
 
 def run_xla(text: str, given: Given, of: Program, level: int | None = None) -> list[np.ndarray]:

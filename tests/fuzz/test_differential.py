@@ -186,6 +186,13 @@ def test_a_failing_program_shrinks_to_what_fails() -> None:
     assert [v.opcode for v in left.values if v.opcode != "parameter"] in (["dot"], ["constant", "dot"], ["dot", "dot"])
 
 
+def test_smaller_programs_of_several_participants_have_arguments_for_each() -> None:
+    for number in range(20):
+        program = drawn(number, replicas=2, partitions=2)
+        for smaller in itertools.islice(reducing.neighbours(program), 30):
+            assert [len(given) for given in smaller.given()] == [len(smaller.arguments)] * 4
+
+
 def test_a_widened_program_has_its_rough_values_in_float64() -> None:
     noise: list[Part] = []
     text = widened(difference(), lambda _, part: noise.append(part))
