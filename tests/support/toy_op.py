@@ -25,7 +25,7 @@ from xla_torch.analysis.cost_rules import ARITHMETIC, Cost
 from xla_torch.errors import UnsupportedError
 from xla_torch.functions._documented import documented
 from xla_torch.functions.hlo_builder import XlaOp, region_of
-from xla_torch.hlo.attributes import Region
+from xla_torch.hlo.attributes import Int, Region
 from xla_torch.hlo.ir import Computation, Instruction
 from xla_torch.hlo.rules import TABLES
 from xla_torch.hlo.schema import Control, Trait, op
@@ -48,6 +48,10 @@ def _apply_shape(declared: Shape | None, *operands: Shape, to_apply: Computation
     return to_apply.root.shape
 
 
+@op("toy-power", infer=lambda declared, operand, toy_exponent: operand)
+def toy_power(operand, *, toy_exponent: Int): ...
+
+
 @op("toy-apply", infer=_apply_shape, control=Control.CALL)
 def toy_apply(*operands, to_apply: Region): ...
 
@@ -58,6 +62,11 @@ def toy_apply(*operands, to_apply: Region): ...
 @body("toy-softsign")
 def _softsign(inst: Instruction, operand: Value) -> Value:
     return operand / (1 + torch.abs(operand))
+
+
+@body("toy-power")
+def _power(inst: Instruction, operand: Value, *, toy_exponent: int) -> Value:
+    return operand**toy_exponent
 
 
 @body("toy-apply", structural=True)
@@ -180,6 +189,14 @@ def has_other_rules() -> None:
     program = xla_torch.parse_hlo(TEXT)
     with pytest.raises(UnsupportedError, match="no rule says what it is in StableHLO"):
         program.to_stablehlo()
+    power = xla_torch.parse_hlo("HloModule toy\nENTRY e { p = f32[8] parameter(0) "
+                                "ROOT r = f32[8] toy-power(p), toy_exponent=3 }")
+    close(power(torch.tensor(X)), X**3)
+    with pytest.raises(UnsupportedError, match="toy_exponent has no place in an HLO proto"):
+        power.to_hlo_proto()
+    rule("toy-power")(lambda scope, instruction, operands: operands)
+    with pytest.raises(UnsupportedError, match="no rule says what this attribute is in StableHLO"):
+        power.to_stablehlo()
     rule("toy-softsign")(lambda scope, instruction, operands: scope.spelled(
         instruction, operands, lambda x: ops.Div(x, ops.Add(ops.Abs(x), x.builder.constant(1.0, x.element_type)))))
     rule("toy-apply", says=("to_apply",))(lambda scope, instruction, operands: scope.opened(

@@ -89,7 +89,7 @@ class Control(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Attribute:
-    """One attribute of an op: its codec (see `attributes.Codec`) and its default."""
+    """One attribute of an op: its codec (see `codecs.Codec`) and its default."""
 
     name: str
     codec: Any

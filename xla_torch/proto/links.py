@@ -49,8 +49,11 @@ class Link(NamedTuple):
 
 
 def link_of(attribute: Attribute) -> Link:
-    """The link of an op's attribute."""
-    return _LINKS.get(f"{attribute.name}:{type(attribute.codec).__name__}") or _LINKS[attribute.name]
+    """The link of an op's attribute. Raises UnsupportedError for one that has no place in a proto."""
+    found = _LINKS.get(f"{attribute.name}:{type(attribute.codec).__name__}") or _LINKS.get(attribute.name)
+    if found is None:
+        raise UnsupportedError(f"the attribute {attribute.name} has no place in an HLO proto", hint="to_hlo_text writes it")
+    return found
 
 
 # --------------------------------------------------------------------------------------------------- kinds of links
