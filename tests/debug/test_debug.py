@@ -12,7 +12,7 @@ import torch
 
 import xla_torch
 from xla_torch import debug
-from xla_torch.errors import InvalidArgument
+from xla_torch.errors import InvalidArgument, NothingObserved
 
 PROGRAMS = sorted(p for p in (Path(__file__).parents[1] / "data/programs").iterdir() if p.is_dir())
 
@@ -88,6 +88,24 @@ def test_a_trace_keeps_no_more_than_it_may():
     seen: list[str] = []
     assert debug.trace(xla_torch.parse_hlo(LOOP), torch.ones(3), names="shrunk", on=lambda s: seen.append(s.name)).rows == []
     assert seen == ["shrunk"] * 4
+
+
+@pytest.mark.parametrize(("names", "said"), [
+    ("shrank", "did you mean 'shrunk'?"), ("model/shrunk", "did you mean 'model/shrink'?"), (re.compile("nowhere"), "nowhere")])
+def test_names_that_nothing_has_are_told(names: str | re.Pattern[str], said: str):
+    with pytest.warns(NothingObserved, match=re.escape(said)) as warned:
+        found = debug.trace(xla_torch.parse_hlo(LOOP), torch.ones(3), names=names)
+    assert found.rows == []
+    assert "no instruction that ran has this name" in str(warned[0].message)
+
+
+def test_watching_nothing_is_told():
+    with pytest.warns(NothingObserved, match="no program ran while it was watched"), debug.find_nan():
+        pass
+    with pytest.warns(NothingObserved, match="of participant 7"), debug.observed(print, participant=7):
+        xla_torch.parse_hlo(LOOP)(torch.ones(3))
+    with pytest.raises(ValueError, match="mine"), debug.find_nan():  # an error says enough
+        raise ValueError("mine")
 
 
 STATISTICS = [

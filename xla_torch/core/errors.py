@@ -115,6 +115,10 @@ class CallbackLeftOut(XlaWarning):
     """A program is read without the Python callbacks in it that give it no values, which another process had."""
 
 
+class NothingObserved(XlaWarning):
+    """An observer of `xla_torch.debug` has seen nothing: no program ran meanwhile, or no instruction has such a name."""
+
+
 class MissingDependency(XlaError, ImportError):
     """A front end that needs an optional library; the hint says what to install."""
 

@@ -6,13 +6,15 @@ import contextlib
 import dataclasses
 import fnmatch
 import re
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 
-from ..core.errors import ExecutionError
+from ..core.errors import ExecutionError, NothingObserved
 from ..hlo.ir import Computation, Instruction
+from ..hlo.scanner import nearest
 from ..running.watching import installed, watching
 from .evaluation import Observer, run_watched
 from .steps import Step, source_of
@@ -53,15 +55,33 @@ def matches(names: Names, instruction: Instruction) -> bool:
 @contextlib.contextmanager
 def observed(observer: Observer, names: Names = None, participant: int | None = None) -> Iterator[None]:
     """While this lasts, `observer(step)` sees each instruction that every program of this process evaluates: those that `names`
-    fits, of one `participant` or of all. Backward passes are seen too. Observers may stand inside each other."""
-    outer = watching()
+    fits, of one `participant` or of all. Backward passes are seen too. Observers may stand inside each other.
+
+    Warns of NothingObserved where that was nothing: no program ran meanwhile, or none has an instruction of such a name."""
+    outer, passed, hit = watching(), set[str](), False
 
     def seen(step: Step) -> None:
+        nonlocal hit
         if (participant is None or step.participant == participant) and matches(names, step.instruction):
+            hit = True
             observer(step)
+        elif not hit:
+            passed.update(filter(None, (step.name, step.op_name)))
 
     with installed(_Watch((*(outer.observers if isinstance(outer, _Watch) else ()), seen))):
         yield
+    if not hit:
+        warnings.warn(_nothing(names, participant, passed), stacklevel=4)
+
+
+def _nothing(names: Names, participant: int | None, passed: set[str]) -> NothingObserved:
+    if not passed:
+        return NothingObserved("no program ran while it was watched", subject="xla_torch.debug",
+                               hint="call the program, or go its way back, inside the `with`")
+    said = names.pattern if isinstance(names, re.Pattern) else names
+    of = "" if participant is None else f" of participant {participant}"
+    return NothingObserved(f"no instruction{of} that ran has this name, op_name or source", subject="xla_torch.debug", got=said,
+                           hint=nearest(str(said).strip("*?"), passed))
 
 
 def break_at(names: Names, callback: Observer) -> contextlib.AbstractContextManager[None]:

@@ -74,7 +74,7 @@ class Trace:
 def trace(computation: XlaComputation, *arguments: Any, names: Names = None, keep: int = KEEP, on: Observer | None = None,
           participant: int | None = None) -> Trace:
     """Run on arguments and note each instruction that `names` fits (see `observed`): its statistics, and its value up to `keep`
-    bytes in all. With `on` nothing is kept, and each step goes to `on(step)`."""
+    bytes in all. With `on` nothing is kept, and each step goes to `on(step)`. Warns of NothingObserved where no name fits."""
     require_computation(computation, "trace")
     found = Trace([], free=keep)
     with observed(on or found.see, names, participant):

@@ -265,7 +265,15 @@ class XlaComputation:
         return InvalidArgument(
             f"argument {number}{label} has the wrong shape or dtype", subject=self.name,
             got=f"{have.text if have else tensor.dtype}{list(tensor.shape)}",
-            expected=f"{shape} as {torch_dtype(shape.element_type)}", hint=self.partitioning.hint)
+            expected=f"{shape} as {torch_dtype(shape.element_type)}",
+            hint=self.partitioning.hint or _of_another_batch(tensor, shape))
+
+
+def _of_another_batch(tensor: torch.Tensor, shape: Shape) -> str:
+    """A hint where an argument is of another size in its first dimension alone."""
+    if tensor.dtype is not torch_dtype(shape.element_type) or not shape.rank or tensor.shape[1:] != shape.dimensions[1:]:
+        return ""
+    return "xla_torch.rebatch(program, argnums, size) makes it for a batch of another size, and symbolic export for all sizes"
 
 
 def _unpickled(stored: Stored | str, options: GradientOptions | None, backend: Backend = EAGER,
