@@ -146,7 +146,8 @@ def test_an_error_shows_whatever_it_got(value: Any) -> None:
 
 
 @pytest.mark.parametrize(("argument", "is_told"), [
-    (torch.ones(5, 3), True), (torch.ones(4, 2), False), (torch.ones(4, 3, 1), False), (torch.ones(5, 3, dtype=torch.float64), False)])
+    (torch.ones(5, 3), True), (torch.ones(4, 2), False), (torch.ones(4, 3, 1), False),
+    (torch.ones(5, 3, dtype=torch.float64), False)])
 def test_rebatch_is_named_where_only_the_batch_differs(argument: torch.Tensor, is_told: bool) -> None:
     program = xla_torch.parse_hlo("HloModule m\nENTRY e { p = f32[4,3] parameter(0) ROOT r = f32[4,3] tanh(p) }")
     with pytest.raises(InvalidArgument, match="wrong shape or dtype") as error:
