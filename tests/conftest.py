@@ -27,11 +27,15 @@ def loops_stay_in_torch() -> None:
         tuning.NATIVE_AFTER = math.inf
 
 
+SEED_TORCH = torch.manual_seed if torch.accelerator.is_available() else torch.default_generator.manual_seed
+"""Without a device torch.manual_seed writes down a stack for each kind that might come, which takes longer than most tests."""
+
+
 def seed() -> None:
     """What is drawn without a generator of its own is the same whatever ran before, and in whichever process."""
     random.seed(0)
     np.random.seed(0)
-    torch.manual_seed(0)
+    SEED_TORCH(0)
 
 
 @pytest.fixture(autouse=True)
