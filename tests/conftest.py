@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import os
 import random
@@ -18,6 +19,16 @@ from xla_torch.core import tuning
 
 pytest_plugins = ["support.answers", "support.executed_opcodes"]
 
+gc.set_threshold(50_000)
+"""Tests make much that lives, and little garbage that is a circle: with Python's own threshold they spent a sixth of their time
+in the collector."""
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays to the end, so the collector need not walk it again and again."""
+    gc.collect()
+    gc.freeze()
+
 
 @pytest.fixture(autouse=True, scope="session")
 def loops_stay_in_torch() -> None:
@@ -27,11 +38,15 @@ def loops_stay_in_torch() -> None:
         tuning.NATIVE_AFTER = math.inf
 
 
+SEED_TORCH = torch.manual_seed if torch.accelerator.is_available() else torch.default_generator.manual_seed
+"""Without a device torch.manual_seed writes down a stack for each kind that might come, which takes longer than most tests."""
+
+
 def seed() -> None:
     """What is drawn without a generator of its own is the same whatever ran before, and in whichever process."""
     random.seed(0)
     np.random.seed(0)
-    torch.manual_seed(0)
+    SEED_TORCH(0)
 
 
 @pytest.fixture(autouse=True)
@@ -55,10 +70,12 @@ def four() -> Iterator[Workers]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The first two notebooks are in the fast suite, the longer ones are slow tests."""
+    """The first two notebooks are in the fast suite, the longer ones are slow tests. What takes seconds comes first, notebooks
+    and the tests that read the whole project: were it last, one worker would be at it while the others have nothing left."""
     for item in items:
         if item.path.suffix == ".ipynb" and not item.path.name.startswith(("00", "01")):
             item.add_marker(pytest.mark.slow)
+    items.sort(key=lambda item: item.path.suffix != ".ipynb" and item.path.parent.name != "project")
 
 
 @pytest.hookimpl(trylast=True)

@@ -6,6 +6,7 @@ something that cannot follow. Expressions that are searched for, and so begin an
 
 from __future__ import annotations
 
+import functools
 import importlib
 import pkgutil
 import re
@@ -52,6 +53,7 @@ def _kept(module: ModuleType) -> Iterator[tuple[str, str, re.Pattern[Any]]]:
                 yield name, str(key), one
 
 
+@functools.cache
 def compiled() -> dict[str, tuple[re.Pattern[Any], bool]]:
     """The compiled expressions that modules of the package keep, by module and name; whether one is searched for anywhere."""
     found: dict[tuple[Any, int], tuple[str, re.Pattern[Any], bool]] = {}

@@ -56,8 +56,8 @@ def private_parts(tree: ast.Module) -> Iterator[str]:
                 if a.name.split(".")[0] == "torch" and any(map(is_private, a.name.split("."))))
     yield from (path for path in known.values() if any(map(is_private, path.split("."))))
     for node in ast.walk(tree):
-        path = path_of(node)
-        if path and path[0] in known and any(map(is_private, path[1:])):
+        path = path_of(node) if isinstance(node, ast.Attribute) and is_private(node.attr) else []
+        if path and path[0] in known:
             yield ".".join([known[path[0]], *path[1:]])
 
 
