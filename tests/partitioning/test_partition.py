@@ -95,3 +95,159 @@ def test_gradients_are_those_of_the_whole_program(row: Row, mesh: dict[str, int]
             own = dict(zip(numbers, result[1] if isinstance(result[1], tuple) else result[1:], strict=True))[number].numpy()
             total[place] += own[tuple(slice(0, s.stop - s.start) for s in place)]
         np.testing.assert_allclose(total / count, theirs, 1e-3, 1e-4)
+
+
+# ------------------------------------------------------------------------------------------------ words
+
+HLO = """HloModule m
+ENTRY e {
+  x = f32[8,4] parameter(0), metadata={op_name="batch"}
+  w = f32[4,8] parameter(1), metadata={op_name="params['Dense_0']['kernel']"}
+  b = f32[8] parameter(2), metadata={op_name="params['Dense_0']['bias']"}
+  d = f32[8,8] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  c = f32[8,8] broadcast(b), dimensions={1}
+  ROOT r = f32[8,8] add(d, c)
+}"""
+ANNOTATED = HLO.replace("HloModule m", "HloModule m, num_partitions=4").replace(
+    "parameter(1),", "parameter(1), sharding={devices=[1,2,2]<=[4] last_tile_dim_replicate},")
+SQUARE = {"data": 2, "model": 2}
+ROWS_CUT, COLUMNS_CUT = "{devices=[2,1,2]<=[4] last_tile_dim_replicate}", "{devices=[1,2,2]0,2,1,3 last_tile_dim_replicate}"
+WHOLE = "{replicated}"
+
+
+def shardings(program: Any) -> list[str]:
+    return [str(p.common["sharding"]) for p in program.entry.parameters]
+
+
+def placements(*dims: int | None) -> list[Any]:
+    from torch.distributed.tensor import Replicate, Shard
+
+    return [Replicate() if d is None else Shard(d) for d in dims]
+
+
+@needs_xla
+@pytest.mark.parametrize(("given", "want"), [
+    (None, [WHOLE, WHOLE, WHOLE]),
+    ([("data",), (None, "model"), None], [ROWS_CUT, COLUMNS_CUT, WHOLE]),
+    ([("data", None), [None, "model"], ()], None),
+    (lambda: [placements(0, None), placements(None, 1), placements(None, -1)], [ROWS_CUT, COLUMNS_CUT, "{devices=[2,2]0,2,1,3 last_tile_dim_replicate}"]),
+    (lambda: [placements(0, 0), None, None], ["{devices=[4,1]<=[4]}", WHOLE, WHOLE]),
+    ([(("model", "data"),), None, None], ["{devices=[4,1]0,2,1,3}", WHOLE, WHOLE]),
+    ([xla_torch.Sharding.parse(ROWS_CUT), COLUMNS_CUT, None], [ROWS_CUT, COLUMNS_CUT, WHOLE]),
+    ({"*.kernel": (None, "model"), "batch": ("data",)}, [ROWS_CUT, COLUMNS_CUT, WHOLE]),
+    ({"x": ("data",), "params.*": (), "*.bias": ("model",)}, [ROWS_CUT, WHOLE, WHOLE]),
+])
+def test_words_for_shardings(given: Any, want: list[str] | None) -> None:
+    given = given() if callable(given) else given
+    if want is None:
+        with pytest.raises(InvalidArgument, match="does not say how an array lies"):
+            partition(xla_torch.parse_hlo(HLO), SQUARE, given)
+        return
+    program = xla_torch.parse_hlo(partition(xla_torch.parse_hlo(HLO), SQUARE, given).to_hlo_text())
+    assert shardings(program) == want
+    assert program.program_shape.parameter_names == ("x", "w", "b")
+    assert [p.op_name for p in program.entry.parameters] == ["batch", "params['Dense_0']['kernel']", "params['Dense_0']['bias']"]
+
+
+@needs_xla
+def test_an_annotated_program_is_partitioned_as_it_says(tmp_path: Path) -> None:
+    (tmp_path / "p.hlo").write_text(ANNOTATED)
+    program = partition(tmp_path / "p.hlo")
+    assert shardings(program) == [WHOLE, "{devices=[1,2,2]<=[4] last_tile_dim_replicate}", WHOLE]
+    assert str(program.entry.root.common["sharding"]) == "{devices=[1,2,2]<=[4] last_tile_dim_replicate}"
+
+
+@needs_xla
+def test_trees_of_a_function() -> None:
+    def loss(params: Any, batch: Any) -> Any:
+        return {"loss": (batch @ params["w"] + params["b"]).sum(), "out": batch * 2}
+
+    params, batch = {"w": np.ones((4, 8), np.float32), "b": np.ones(8, np.float32)}, np.ones((8, 4), np.float32)
+    whole = xla_torch.from_jax(loss, params, batch)
+    part = partition(whole, SQUARE, ({"w": (None, "model")}, ("data",)), {"loss": (), "out": ("model",)})
+    assert isinstance(part, type(whole))
+    assert part.in_tree == whole.in_tree
+    assert dict(zip(part.program_shape.parameter_names, shardings(part), strict=True)) == {
+        "params__b__.1": WHOLE, "params__w__.1": COLUMNS_CUT, "batch.1": ROWS_CUT} or shardings(part) == [WHOLE, COLUMNS_CUT, ROWS_CUT]
+    assert [str(s) for s in part.entry.root.common["sharding"].elements] == [WHOLE, COLUMNS_CUT.replace("1,2,2", "2,1,2")]
+    assert shardings(partition(whole, SQUARE, ({"b": ("model",)}, None)))[0] == "{devices=[2,2]0,2,1,3 last_tile_dim_replicate}"
+    assert shardings(partition(whole, SQUARE, {"params.w": ("data",), "*": ()}))[1] == ROWS_CUT
+
+
+@needs_xla
+def test_constants_and_names_survive() -> None:
+    table = ", ".join(f"{k}.5" for k in range(64))
+    text = f"HloModule m\nENTRY e {{\n  p = f32[64] parameter(0)\n  c = f32[64] constant({{{table}}})\n  ROOT r = f32[64] add(p, c)\n}}"
+    program = partition(xla_torch.parse_hlo(text), {"i": 4}, [("i",)])
+    [got] = run_partitioned(program, [np.zeros(64, np.float32)], [(64,)], 4)
+    np.testing.assert_array_equal(got, np.arange(64) + 0.5)
+    assert "Qr" not in program.to_hlo_text()
+    assert "f32[1]" not in program.to_hlo_text()
+
+
+@needs_xla
+def test_what_a_participant_holds_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "p.hlo").write_text(HLO)
+    assert main(["partition", str(tmp_path / "p.hlo"), "--mesh", "data=2,model=2", "--shard", "*.kernel=(None,model)",
+                 "--shard", "batch=(data)", "--result", "(data+model,None)", "-o", str(tmp_path / "q.hlo")]) == 0
+    assert main(["show", str(tmp_path / "q.hlo")]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["0", "f32[4,4]", "%x", "batch", *ROWS_CUT.split()] in lines
+    assert ["1", "f32[4,4]", "%w", "params['Dense_0']['kernel']", *COLUMNS_CUT.split()] in lines
+    assert any(line[:1] == ["0"] and line[-1] == "{devices=[4,1]<=[4]}" for line in lines)
+
+
+@needs_xla
+@pytest.mark.parametrize(("text", "mesh", "ins", "outs", "message"), [
+    (HLO, SQUARE, [("data", "model", None), None, None], None, "argument batch: the sharding is for an array of another rank"),
+    (HLO, SQUARE, [None, None, "{devices=[2,2]<=[4]}"], None, "argument params.Dense_0.bias: the sharding is for .* another rank"),
+    (HLO, SQUARE, [("datum",), None, None], None, "the mesh has no axis 'datum'"),
+    (HLO, SQUARE, [("data", "data"), None, None], None, "an axis is used twice"),
+    (HLO, SQUARE, [placements(0), None, None], None, "not one placement for each axis"),
+    (HLO, SQUARE, [placements(2, None), None, None], None, "a dimension that the array does not have"),
+    (HLO, SQUARE, ["{devices=[8,1]<=[8]}", None, None], None, "another number of partitions"),
+    (HLO, SQUARE, [None, None], None, "not one for each argument"),
+    (HLO, SQUARE, {"*.kernle": ("data",)}, None, "no argument has such a name"),
+    (HLO, SQUARE, [3, None, None], None, "does not say how an array lies"),
+    (HLO, SQUARE, None, ("data", "model", "data"), "results: the sharding is for an array of another rank"),
+    (HLO, {"data": 1}, None, None, "for two participants or more"),
+    (HLO, {"data": 2**21}, None, None, "for two participants or more"),
+    (HLO, {"data": -2}, None, None, "not a mesh"),
+    (HLO, 4, None, None, "not a mesh"),
+    (HLO, None, None, None, "has no mesh"),
+    (ANNOTATED, {"data": 8}, None, None, "a mesh of another size"),
+])
+def test_what_does_not_fit_is_refused(text: str, mesh: Any, ins: Any, outs: Any, message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        partition(xla_torch.parse_hlo(text), mesh, ins, outs)
+
+
+@needs_xla
+def test_what_has_been_partitioned_is_refused() -> None:
+    part = partition(xla_torch.parse_hlo(HLO), SQUARE, [("data",), None, None])
+    with pytest.raises(InvalidArgument, match="has been partitioned"):
+        partition(part, SQUARE)
+
+
+@needs_xla
+def test_what_xla_refuses_is_said_in_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    from xla_torch.jaxlib_client import partitioner
+
+    monkeypatch.setattr(partitioner, "_PASS", "no-such-pass")
+    with pytest.raises(UnsupportedError, match="XLA does not partition the program"):
+        partition(xla_torch.parse_hlo(HLO), SQUARE)
+
+
+def test_without_jaxlib(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "jaxlib", None)
+    with pytest.raises(MissingDependency, match="pip install"):
+        partition(xla_torch.parse_hlo(HLO), SQUARE)
+
+
+@needs_xla
+def test_a_jaxlib_without_what_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    from jaxlib import xla_client
+
+    monkeypatch.delattr(xla_client, "make_cpu_client")
+    with pytest.raises(MissingDependency, match="needs another jaxlib"):
+        partition(xla_torch.parse_hlo(HLO), SQUARE)
