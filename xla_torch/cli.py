@@ -150,8 +150,9 @@ def _parser() -> argparse.ArgumentParser:
     divide = commands.add_parser("partition", help="the program of one participant of a mesh, made by XLA's partitioner (jaxlib)")
     divide.add_argument("file", type=Path, metavar="FILE")
     divide.add_argument("--mesh", type=_sizes, metavar="NAME=N,...", help="axes and their sizes (default: the program's own)")
-    divide.add_argument("--shard", type=_shard, action="append", metavar="NAME=(AXIS,...)", default=[], help="how arguments lie whose "
-                        "names fit a pattern: for each dimension an axis, None, or axes as a+b; or an HLO sharding in braces")
+    divide.add_argument("--shard", type=_shard, action="append", metavar="NAME=(AXIS,...)", default=[],
+                        help="how arguments lie whose names fit a pattern: for each dimension "
+                             "an axis, None, or axes as a+b; or an HLO sharding in braces")
     divide.add_argument("--result", type=_spec, metavar="(AXIS,...)", help="how all results lie (default: as XLA chooses)")
     divide.add_argument("-o", "--out", type=Path, metavar="OUT", required=True, help="its name says the form, as in convert")
     divide.set_defaults(command=_partition)

@@ -12,15 +12,18 @@ import torch
 import xla_torch
 from support.oracle import HAS_XLA, needs_xla
 from support.partition_rows import ROWS, Row
+from support.sharding_rows import ROWS as ANNOTATED_ROWS
+from support.sharding_rows import Row as AnnotatedRow
 from xla_torch import partition, run_replicas, shard_arguments, unshard
 from xla_torch.cli import main
-from xla_torch.errors import InvalidArgument, MissingDependency, UnsupportedError
+from xla_torch.errors import DifferentiationError, InvalidArgument, LostDerivatives, MissingDependency, UnsupportedError
 
 if HAS_XLA:
     import jax
     import jax.numpy as jnp
 
 MESHES = [{"a": 2, "b": 1}, {"a": 4, "b": 1}, {"a": 2, "b": 2}, {"b": 2, "a": 4}]
+QUICK = MESHES[2]
 
 
 def count_of(mesh: dict[str, int]) -> int:
@@ -54,15 +57,15 @@ def floating(row: Row) -> tuple[int, ...]:
     return tuple(k for k, a in enumerate(row.arguments) if a.dtype == np.float32)
 
 
-def cases(quick_meshes: int) -> list[Any]:
-    """Quick rows on the meshes at the list's end in the fast tests, all others among the slow ones."""
+def cases() -> list[Any]:
+    """Quick rows on one mesh in the fast tests, all others among the slow ones."""
     return [pytest.param(row, mesh, id=f"{row}-{'x'.join(map(str, mesh.values()))}",
-                         marks=() if row.quick and k >= len(MESHES) - quick_meshes - 1 and k < len(MESHES) - 1 else pytest.mark.slow)
-            for row in ROWS for k, mesh in enumerate(MESHES)]
+                         marks=() if row.quick and mesh is QUICK else pytest.mark.slow)
+            for row in ROWS for mesh in MESHES]
 
 
 @needs_xla
-@pytest.mark.parametrize(("row", "mesh"), cases(1))
+@pytest.mark.parametrize(("row", "mesh"), cases())
 def test_values_are_those_of_the_whole_program(row: Row, mesh: dict[str, int]) -> None:
     want = leaves_of(jax.jit(row.function)(*row.arguments))
     part = partition(xla_torch.from_jax(row.function, *row.arguments), mesh, row.specs, row.out)
@@ -74,7 +77,7 @@ def test_values_are_those_of_the_whole_program(row: Row, mesh: dict[str, int]) -
 
 @needs_xla
 @pytest.mark.parametrize(("row", "mesh"), [
-    c for c in cases(1) if floating(c.values[0]) and c.values[0].name not in ("while", "mlp step", "argmax across")])
+    c for c in cases() if floating(c.values[0]) and c.values[0].name not in ("while", "mlp step", "argmax across")])
 def test_gradients_are_those_of_the_whole_program(row: Row, mesh: dict[str, int]) -> None:
     """The gradient's program, partitioned; and the gradient of the partitioned program, which is of all participants' sum."""
     loss, numbers, count = loss_of(row), floating(row), count_of(mesh)
@@ -84,7 +87,11 @@ def test_gradients_are_those_of_the_whole_program(row: Row, mesh: dict[str, int]
     first = partition(xla_torch.value_and_grad(whole, numbers), mesh, row.specs)
     for own, theirs in zip(run_partitioned(first, row.arguments, [w.shape for w in want], count), want, strict=True):
         np.testing.assert_allclose(own, theirs, 1e-3, 1e-4)
-    part = partition(whole, mesh, row.specs, ())
+    part: Any = partition(whole, mesh, row.specs, ())
+    if row.name == "conditional":  # whose branches exchange
+        with pytest.raises(DifferentiationError, match="a branch with random numbers or side effects"):
+            xla_torch.value_and_grad(part.computation, numbers)
+        return
     derived = xla_torch.value_and_grad(part.computation, numbers)
     given = shard_arguments(part, [torch.tensor(a) for a in row.arguments])
     results = run_replicas(derived, given, num_partitions=count)
@@ -130,7 +137,8 @@ def placements(*dims: int | None) -> list[Any]:
     (None, [WHOLE, WHOLE, WHOLE]),
     ([("data",), (None, "model"), None], [ROWS_CUT, COLUMNS_CUT, WHOLE]),
     ([("data", None), [None, "model"], ()], None),
-    (lambda: [placements(0, None), placements(None, 1), placements(None, -1)], [ROWS_CUT, COLUMNS_CUT, "{devices=[2,2]0,2,1,3 last_tile_dim_replicate}"]),
+    (lambda: [placements(0, None), placements(None, 1), placements(None, -1)],
+     [ROWS_CUT, COLUMNS_CUT, "{devices=[2,2]0,2,1,3 last_tile_dim_replicate}"]),
     (lambda: [placements(0, 0), None, None], ["{devices=[4,1]<=[4]}", WHOLE, WHOLE]),
     ([(("model", "data"),), None, None], ["{devices=[4,1]0,2,1,3}", WHOLE, WHOLE]),
     ([xla_torch.Sharding.parse(ROWS_CUT), COLUMNS_CUT, None], [ROWS_CUT, COLUMNS_CUT, WHOLE]),
@@ -167,8 +175,7 @@ def test_trees_of_a_function() -> None:
     part = partition(whole, SQUARE, ({"w": (None, "model")}, ("data",)), {"loss": (), "out": ("model",)})
     assert isinstance(part, type(whole))
     assert part.in_tree == whole.in_tree
-    assert dict(zip(part.program_shape.parameter_names, shardings(part), strict=True)) == {
-        "params__b__.1": WHOLE, "params__w__.1": COLUMNS_CUT, "batch.1": ROWS_CUT} or shardings(part) == [WHOLE, COLUMNS_CUT, ROWS_CUT]
+    assert shardings(part) == [WHOLE, COLUMNS_CUT, ROWS_CUT]
     assert [str(s) for s in part.entry.root.common["sharding"].elements] == [WHOLE, COLUMNS_CUT.replace("1,2,2", "2,1,2")]
     assert shardings(partition(whole, SQUARE, ({"b": ("model",)}, None)))[0] == "{devices=[2,2]0,2,1,3 last_tile_dim_replicate}"
     assert shardings(partition(whole, SQUARE, {"params.w": ("data",), "*": ()}))[1] == ROWS_CUT
@@ -177,7 +184,8 @@ def test_trees_of_a_function() -> None:
 @needs_xla
 def test_constants_and_names_survive() -> None:
     table = ", ".join(f"{k}.5" for k in range(64))
-    text = f"HloModule m\nENTRY e {{\n  p = f32[64] parameter(0)\n  c = f32[64] constant({{{table}}})\n  ROOT r = f32[64] add(p, c)\n}}"
+    text = "HloModule m\nENTRY e {\n  p = f32[64] parameter(0)\n"
+    text += f"  c = f32[64] constant({{{table}}})\n  ROOT r = f32[64] add(p, c)\n}}"
     program = partition(xla_torch.parse_hlo(text), {"i": 4}, [("i",)])
     [got] = run_partitioned(program, [np.zeros(64, np.float32)], [(64,)], 4)
     np.testing.assert_array_equal(got, np.arange(64) + 0.5)
@@ -200,7 +208,7 @@ def test_what_a_participant_holds_is_shown(tmp_path: Path, capsys: pytest.Captur
 @needs_xla
 @pytest.mark.parametrize(("text", "mesh", "ins", "outs", "message"), [
     (HLO, SQUARE, [("data", "model", None), None, None], None, "argument batch: the sharding is for an array of another rank"),
-    (HLO, SQUARE, [None, None, "{devices=[2,2]<=[4]}"], None, "argument params.Dense_0.bias: the sharding is for .* another rank"),
+    (HLO, SQUARE, [None, None, "{devices=[2,2]<=[4]}"], None, "argument params.Dense_0.bias: the sharding is for"),
     (HLO, SQUARE, [("datum",), None, None], None, "the mesh has no axis 'datum'"),
     (HLO, SQUARE, [("data", "data"), None, None], None, "an axis is used twice"),
     (HLO, SQUARE, [placements(0), None, None], None, "not one placement for each axis"),
@@ -251,3 +259,39 @@ def test_a_jaxlib_without_what_is_needed(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.delattr(xla_client, "make_cpu_client")
     with pytest.raises(MissingDependency, match="needs another jaxlib"):
         partition(xla_torch.parse_hlo(HLO), SQUARE)
+
+
+# ------------------------------------------------------------------------------------------------ programs that say all themselves
+
+
+@needs_xla
+@pytest.mark.parametrize("shardy", [True, False])
+@pytest.mark.parametrize("row", [pytest.param(r, id=str(r), marks=() if r.name in ("ring", "some axes manual") else pytest.mark.slow)
+                                 for r in ANNOTATED_ROWS])
+def test_annotated_functions_and_manual_regions(row: AnnotatedRow, shardy: bool) -> None:
+    before = jax.config.jax_use_shardy_partitioner  # pyright: ignore[reportAttributeAccessIssue]
+    jax.config.update("jax_use_shardy_partitioner", shardy)
+    try:
+        text = jax.jit(row.make(), keep_unused=True).lower(*row.arguments).as_text()
+        want = leaves_of(jax.jit(row.make())(*row.arguments))
+    finally:
+        jax.config.update("jax_use_shardy_partitioner", before)
+    whole = xla_torch.from_stablehlo(text)
+    if shardy and row.name == "convolution":
+        with pytest.raises(UnsupportedError, match="XLA's partitioner may get this wrong"):
+            partition(whole)
+        return
+    for own, theirs in zip(run_partitioned(partition(whole), row.arguments, [w.shape for w in want], 4), want, strict=True):
+        np.testing.assert_allclose(own.astype(np.float64), theirs.astype(np.float64), max(row.rtol, 1e-4), 1e-5)
+
+
+@needs_xla
+def test_derivatives_of_an_author_are_said_to_be_lost() -> None:
+    @jax.custom_vjp
+    def twice(x: Any) -> Any:
+        return x * 2
+
+    twice.defvjp(lambda x: (twice(x), None), lambda _, ct: (ct * 7,))
+    part: Any = partition(xla_torch.from_jax(lambda x: twice(x).sum(), np.ones(8, np.float32)), {"i": 2}, [("i",)])
+    with pytest.warns(LostDerivatives):
+        xla_torch.grad(part.computation, 0)

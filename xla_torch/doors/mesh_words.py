@@ -102,7 +102,8 @@ def _of_placements(placements: Any, rank: int, mesh: Mesh) -> list[list[str]]:
         if placement.is_replicate():
             continue
         if type(placement).__name__ != "Shard":
-            raise InvalidArgument("a program takes and gives no such parts", got=repr(placement), expected="Shard(n) or Replicate()")
+            raise InvalidArgument("a program takes and gives no such parts", got=repr(placement),
+                                  expected="Shard(n) or Replicate()")
         if not -rank <= placement.dim < rank:
             raise InvalidArgument("the placement is of a dimension that the array does not have", got=repr(placement),
                                   expected=f"an array of {rank} dimensions")

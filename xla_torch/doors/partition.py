@@ -24,6 +24,7 @@ from ..jaxlib_client.client import require_client
 from ..jaxlib_client.partitioner import partitioned
 from ..opcodes.front import verify
 from ..opcodes.movement import copy
+from ..partitioning.annotations import is_shardy
 from ..proto.containers import read_proto
 from ..running.computation import XlaComputation, require_computation
 from ..running.polymorphic import of_unknown_sizes
@@ -84,7 +85,8 @@ def _partitioned(computation: XlaComputation, mesh: Any, in_shardings: Any, out_
     _annotate_parameters(computation, module.entry.parameters, in_shardings, grid)
     propagates = _annotate_results(computation, module, out_shardings, grid)
     module.header["num_partitions"] = grid.device_count
-    part = partitioned(module, grid.device_count, propagates)
+    shardy = any(is_shardy(i) for c in module.computations for i in c.instructions)
+    part = partitioned(module, grid.device_count, propagates, shardy)
     verify(part)
     made = computation_of(part, False)
     made.program.by_ops = computation.program.by_ops
@@ -174,7 +176,8 @@ def _of_shape(words: Any, shape: Shape, mesh: Mesh) -> Sharding | None:
         raise InvalidArgument("not one sharding for each array", got=repr(words), expected=f"{len(leaves)} for {shape}")
     if all(one is None for one in each):
         return None
-    return Sharding(ShardingKind.TUPLE, elements=tuple(_of_shape(w, s, mesh) or _REPLICATED for w, s in zip(each, leaves, strict=True)))
+    elements = [_of_shape(one, leaf, mesh) or _REPLICATED for one, leaf in zip(each, leaves, strict=True)]
+    return Sharding(ShardingKind.TUPLE, elements=tuple(elements))
 
 
 # ------------------------------------------------------------------------------------------------ results

@@ -37,20 +37,21 @@ def require_client(what: str) -> None:
         import jaxlib.version  # noqa: PLC0415
 
         raise MissingDependency(f"{what} needs another jaxlib", got=f"jaxlib {jaxlib.version.__version__}: {error}",
-                                expected="jaxlib 0.10.2, or one with the same client", hint="pip install 'jaxlib==0.10.2'") from None
+                                expected="jaxlib 0.10.2, or one with the same client",
+                                hint="pip install 'jaxlib==0.10.2'") from None
     finally:
         if quiet:
             del os.environ[_LOG_LEVEL]
 
 
-def compile_for(proto: bytes, partitions: int, propagates: list[bool], debug: Mapping[str, Any]) -> None:
+def compile_for(proto: bytes, partitions: int, propagates: list[bool], debug: Mapping[str, Any], shardy: bool) -> None:
     """Compile a serialised HloModuleProto for so many partitions, with XLA's debug options. `propagates` says for each result
-    whether XLA chooses how it lies. Raises whatever XLA does."""
+    whether XLA chooses how it lies, and `shardy` in whose words the program is annotated. Raises whatever XLA does."""
     options = _client.CompileOptions()
     build = options.executable_build_options
     for target in (options, build):
         target.num_replicas, target.num_partitions = 1, partitions
-    build.use_spmd_partitioning = True
+    build.use_spmd_partitioning, build.use_shardy_partitioner = True, shardy
     build.allow_spmd_sharding_propagation_to_output = propagates
     for name, value in debug.items():
         setattr(build.debug_options, name, value)

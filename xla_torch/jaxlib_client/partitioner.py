@@ -28,6 +28,7 @@ from ..proto.context import Reading
 from ..proto.devices import read_sharding
 from ..proto.writing import serialized
 from .client import compile_for
+from .known_defects import avoid
 
 _PASS = "spmd-partitioning"
 _END = "xla_torch.end_of_partitioning"
@@ -35,20 +36,23 @@ _REFUSED = "Qr"
 """A decomposition that XLA expands by itself, and refuses to where its operand is no matrix."""
 
 
-def partitioned(module: Module, partitions: int, propagates: Sequence[bool]) -> Module:
+def partitioned(module: Module, partitions: int, propagates: Sequence[bool], shardy: bool = False) -> Module:
     """One participant's part of a program, whose parameters and root say how they lie.
 
-    `propagates` says for each result whether XLA may choose how it lies. The module is used up: XLA wants names that no two of
+    `propagates` says for each result whether XLA may choose how it lies, and `shardy` whether the program is annotated
+    in Shardy's words; then it is compiled to its end, which takes longer. The module is used up: XLA wants names that no two of
     its computations share. Raises UnsupportedError, with XLA's words, where it
     does not partition the program.
     """
+    avoid(module, shardy)
     _name_apart(module)
     with tempfile.TemporaryDirectory(prefix="xla_torch_") as folder:
         debug = {"xla_dump_to": folder, "xla_dump_hlo_pass_re": _PASS, "xla_dump_hlo_as_text": False,
                  "xla_dump_hlo_as_proto": True, "xla_backend_optimization_level": 0}
         refusal = ""
         try:
-            compile_for(b"".join(serialized(_with_end(module))), partitions, list(propagates), debug)
+            given = b"".join(serialized(module if shardy else _with_end(module)))
+            compile_for(given, partitions, list(propagates), debug, shardy)
         except Exception as error:  # the binding raises several kinds
             refusal = str(error)
         written = sorted(Path(folder).glob(f"*.after_{_PASS}.*.hlo.pb"))
@@ -58,7 +62,7 @@ def partitioned(module: Module, partitions: int, propagates: Sequence[bool]) -> 
         found = read_proto(written[-1].read_bytes())
         part = found.module()
     output = found.message.hlo_module.spmd_output_sharding
-    _name_as(part, module, read_sharding(output, Reading([], {})))
+    _name_as(part, module, read_sharding(output, Reading([], [])))
     return part
 
 

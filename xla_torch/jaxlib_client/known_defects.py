@@ -1,0 +1,52 @@
+"""What XLA's partitioner gets wrong, kept from it. Found with jaxlib 0.10.2, whose JAX computes the same wrong numbers."""
+
+from __future__ import annotations
+
+from ..core.errors import UnsupportedError
+from ..hlo.ir import Instruction, Module
+from ..hlo.sharding import Sharding, ShardingKind
+from ..opcodes.convolution import convolution
+from ..opcodes.internal import custom_call
+from ..opcodes.window import select_and_scatter
+
+_WHOLE = Sharding(ShardingKind.REPLICATED)
+
+
+def avoid(module: Module, shardy: bool) -> None:
+    """Annotate in place what would be partitioned wrongly. Raises UnsupportedError in a program in Shardy's words.
+
+    A select-and-scatter that is cut along its windows loses what it scatters across a border: it stays whole. A convolution
+    whose operands are both cut along the window, as the gradient of a kernel may be, is summed over all participants, also over
+    those that hold the same: its second operand is not cut so.
+    """
+    for computation in module.computations:
+        concerned = [i for i in computation.instructions if _may_be_wrong(i)]
+        if not concerned:
+            continue
+        if shardy:
+            raise UnsupportedError("XLA's partitioner may get this wrong where it is cut along its window, and in a program in "
+                                   "Shardy's words it cannot be kept from that", subject=concerned[0].subject, where=concerned[0].where,
+                                   hint="trace the function with jax.config.update('jax_use_shardy_partitioner', False)")
+        found: list[Instruction] = []
+        for instruction in computation.instructions:
+            if _may_be_wrong(instruction) and instruction.opcode == select_and_scatter:
+                instruction.common["sharding"] = _WHOLE
+            elif _may_be_wrong(instruction):
+                found.append(_uncut(instruction))
+                instruction.operands = (instruction.operands[0], found[-1])
+            found.append(instruction)
+        computation.instructions = found
+
+
+def _may_be_wrong(instruction: Instruction) -> bool:
+    sharding = instruction.common.get("sharding")
+    windowed = instruction.opcode in (select_and_scatter, convolution) and bool(instruction.attributes.get("window"))
+    return windowed and not (sharding is not None and sharding.is_manual)
+
+
+def _uncut(instruction: Instruction) -> Instruction:
+    """The second operand, whole along the window; how it lies otherwise is XLA's to say."""
+    operand, spatial = instruction.operands[1], instruction.attributes["dim_labels"].kernel_spatial_dimensions
+    others = ",".join(str(d) for d in range(operand.shape.rank) if d not in spatial)
+    return Instruction(custom_call, operand.shape, (operand,), {"custom_call_target": "Sharding"}, "whole_along_window",
+                       {"sharding": _WHOLE, "backend_config": f"unspecified_dims=[{others}]"})
