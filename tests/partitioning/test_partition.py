@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -166,6 +167,18 @@ def test_an_annotated_program_is_partitioned_as_it_says(tmp_path: Path) -> None:
 
 
 @needs_xla
+@pytest.mark.parametrize(("ranks", "want"), [
+    ([[0, 1], [2, 3]], ROWS_CUT), ([[0, 2], [1, 3]], "{devices=[2,1,2]0,2,1,3 last_tile_dim_replicate}")])
+def test_a_mesh_of_torch(ranks: list[list[int]], want: str) -> None:
+    """As DeviceMesh has it, which needs processes to be made."""
+    mesh = SimpleNamespace(mesh=torch.tensor(ranks), mesh_dim_names=("data", "model"))
+    assert shardings(partition(xla_torch.parse_hlo(HLO), mesh, [jax.sharding.PartitionSpec("data"), None, None]))[0] == want
+    part = SimpleNamespace(mesh=torch.tensor([4, 5]), mesh_dim_names=("data",))
+    with pytest.raises(InvalidArgument, match="a part of another"):
+        partition(xla_torch.parse_hlo(HLO), part)
+
+
+@needs_xla
 def test_trees_of_a_function() -> None:
     def loss(params: Any, batch: Any) -> Any:
         return {"loss": (batch @ params["w"] + params["b"]).sum(), "out": batch * 2}
@@ -266,8 +279,9 @@ def test_a_jaxlib_without_what_is_needed(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @needs_xla
 @pytest.mark.parametrize("shardy", [True, False])
-@pytest.mark.parametrize("row", [pytest.param(r, id=str(r), marks=() if r.name in ("ring", "some axes manual") else pytest.mark.slow)
-                                 for r in ANNOTATED_ROWS])
+@pytest.mark.parametrize("row", [
+    pytest.param(r, id=str(r), marks=() if r.name in ("ring", "some axes manual") else pytest.mark.slow)
+    for r in ANNOTATED_ROWS])
 def test_annotated_functions_and_manual_regions(row: AnnotatedRow, shardy: bool) -> None:
     before = jax.config.jax_use_shardy_partitioner  # pyright: ignore[reportAttributeAccessIssue]
     jax.config.update("jax_use_shardy_partitioner", shardy)
@@ -281,7 +295,8 @@ def test_annotated_functions_and_manual_regions(row: AnnotatedRow, shardy: bool)
         with pytest.raises(UnsupportedError, match="XLA's partitioner may get this wrong"):
             partition(whole)
         return
-    for own, theirs in zip(run_partitioned(partition(whole), row.arguments, [w.shape for w in want], 4), want, strict=True):
+    got = run_partitioned(partition(whole), row.arguments, [w.shape for w in want], 4)
+    for own, theirs in zip(got, want, strict=True):
         np.testing.assert_allclose(own.astype(np.float64), theirs.astype(np.float64), max(row.rtol, 1e-4), 1e-5)
 
 

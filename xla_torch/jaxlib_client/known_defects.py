@@ -24,9 +24,10 @@ def avoid(module: Module, shardy: bool) -> None:
         if not concerned:
             continue
         if shardy:
-            raise UnsupportedError("XLA's partitioner may get this wrong where it is cut along its window, and in a program in "
-                                   "Shardy's words it cannot be kept from that", subject=concerned[0].subject, where=concerned[0].where,
-                                   hint="trace the function with jax.config.update('jax_use_shardy_partitioner', False)")
+            first = concerned[0]
+            raise UnsupportedError("XLA's partitioner may get this wrong where it is cut along its window, and cannot be kept "
+                                   "from it in a program in Shardy's words", subject=first.subject, where=first.where,
+                                   hint="trace it with jax.config.update('jax_use_shardy_partitioner', False)")
         found: list[Instruction] = []
         for instruction in computation.instructions:
             if _may_be_wrong(instruction) and instruction.opcode == select_and_scatter:
