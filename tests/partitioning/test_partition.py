@@ -274,7 +274,7 @@ def test_a_jaxlib_without_what_is_needed(monkeypatch: pytest.MonkeyPatch) -> Non
         partition(xla_torch.parse_hlo(HLO), SQUARE)
 
 
-# ------------------------------------------------------------------------------------------------ programs that say all themselves
+# ------------------------------------------------------------------------------------------------ programs that are annotated
 
 
 @needs_xla
