@@ -114,7 +114,7 @@ def _of_placements(placements: Any, rank: int, mesh: Mesh) -> list[list[str]]:
 def _of_names(spec: Any, rank: int, mesh: Mesh) -> list[list[str]]:
     """The axes of each dimension, from None, a name or a tuple of names for the first dimensions."""
     if getattr(spec, "unreduced", None):
-        raise InvalidArgument("a program takes and gives no such parts", got=repr(spec), expected="a sharding without unreduced axes")
+        raise InvalidArgument("a program takes and gives no such parts", got=repr(spec), expected="a sharding of tiles")
     dimensions = [[] if axes is None else [axes] if isinstance(axes, str) else list(axes) for axes in spec]
     if len(dimensions) > rank:
         raise InvalidArgument("the sharding is for an array of another rank", got=repr(spec), expected=f"up to {rank} dimensions")
