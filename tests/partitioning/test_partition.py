@@ -291,7 +291,7 @@ def test_annotated_functions_and_manual_regions(row: AnnotatedRow, shardy: bool)
     finally:
         jax.config.update("jax_use_shardy_partitioner", before)
     whole = xla_torch.from_stablehlo(text)
-    if shardy and row.name == "convolution":
+    if row.name == "convolution":
         with pytest.raises(UnsupportedError, match="XLA's partitioner may get this wrong"):
             partition(whole)
         return

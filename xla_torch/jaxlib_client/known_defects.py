@@ -3,31 +3,38 @@
 from __future__ import annotations
 
 from ..core.errors import UnsupportedError
+from ..hlo.custom_calls import target_of
 from ..hlo.ir import Instruction, Module
 from ..hlo.sharding import Sharding, ShardingKind
 from ..opcodes.convolution import convolution
 from ..opcodes.internal import custom_call
 from ..opcodes.window import select_and_scatter
 
+_MARKS = ("SPMDFullToShardShape", "xla.sdy.")
+"""How custom calls begin by which values enter manual regions, or which are in Shardy's words."""
+
 _WHOLE = Sharding(ShardingKind.REPLICATED)
 
 
-def avoid(module: Module, shardy: bool) -> None:
-    """Annotate in place what would be partitioned wrongly. Raises UnsupportedError in a program in Shardy's words.
+def avoid(module: Module) -> None:
+    """Annotate in place what would be partitioned wrongly. Raises UnsupportedError in a program with manual regions
+    or in Shardy's words, where an annotation may end XLA, and with it the process, or say nothing.
 
     A select-and-scatter that is cut along its windows loses what it scatters across a border: it stays whole. A convolution
     whose operands are both cut along the window, as the gradient of a kernel may be, is summed over all participants, also over
     those that hold the same: its second operand is not cut so.
     """
-    for computation in module.computations:
+    computations = module.computations
+    is_marked = any(target_of(i).startswith(_MARKS) for c in computations for i in c.instructions)
+    for computation in computations:
         concerned = [i for i in computation.instructions if _may_be_wrong(i)]
         if not concerned:
             continue
-        if shardy:
+        if is_marked:
             first = concerned[0]
             raise UnsupportedError("XLA's partitioner may get this wrong where it is cut along its window, and cannot be kept "
-                                   "from it in a program in Shardy's words", subject=first.subject, where=first.where,
-                                   hint="trace it with jax.config.update('jax_use_shardy_partitioner', False)")
+                                   "from it in a program with manual regions", subject=first.subject, where=first.where,
+                                   hint="trace the function without shard_map")
         found: list[Instruction] = []
         for instruction in computation.instructions:
             if _may_be_wrong(instruction) and instruction.opcode == select_and_scatter:

@@ -44,7 +44,7 @@ def partitioned(module: Module, partitions: int, propagates: Sequence[bool], sha
     its computations share. Raises UnsupportedError, with XLA's words, where it
     does not partition the program.
     """
-    avoid(module, shardy)
+    avoid(module)
     _name_apart(module)
     with tempfile.TemporaryDirectory(prefix="xla_torch_") as folder:
         debug = {"xla_dump_to": folder, "xla_dump_hlo_pass_re": _PASS, "xla_dump_hlo_as_text": False,
