@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .doors.gradients import grad, jvp, register_gradient, value_and_grad, vjp
     from .doors.jax_function import from_jax
     from .doors.loading import from_hlo_proto, from_stablehlo, load, parse_hlo
+    from .doors.partition import partition
     from .doors.shards import Sharding, shard, shard_arguments, unshard
     from .doors.torch_function import from_torch
     from .doors.vectorizing import rebatch, vmap
@@ -41,7 +42,7 @@ __all__ = [
     "GradientOptions", "Layout", "Literal", "PrimitiveType", "ProgramShape", "Shape", "Sharding", "Tile", "XlaBuilder",
     "XlaComputation", "XlaOp", "compile",
     "debug", "distributed", "errors", "from_exported", "from_hlo_proto", "from_jax", "from_stablehlo", "from_torch", "grad",
-    "jvp", "limits", "load", "nn", "ops", "pack", "parse_hlo",
+    "jvp", "limits", "load", "nn", "ops", "pack", "parse_hlo", "partition",
     "rebatch", "register_custom_call", "register_gradient", "run_replicas", "shard", "shard_arguments", "training",
     "training_step", "types", "unpack", "unshard", "value_and_grad", "vjp", "vmap",
 ]
@@ -59,6 +60,7 @@ _ROOMS = {
     "doors.gradients": "grad jvp register_gradient value_and_grad vjp",
     "doors.jax_function": "from_jax",
     "doors.loading": "from_hlo_proto from_stablehlo load parse_hlo",
+    "doors.partition": "partition",
     "doors.shards": "Sharding shard shard_arguments unshard",
     "doors.torch_function": "from_torch",
     "doors.vectorizing": "rebatch vmap",

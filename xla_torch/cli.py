@@ -8,6 +8,7 @@
     python -m xla_torch grad FILE [--argnums 0,1] [--value] [--out FILE]
     python -m xla_torch replay FILE [--device cuda]
     python -m xla_torch convert FILE OUT
+    python -m xla_torch partition FILE --mesh data=2,model=2 [--shard 'NAME=(None,model)' ...] -o OUT
     python -m xla_torch ops
 
 Programs of unknown sizes are shown, and run on random arguments, for those of ``--sizes b=4,s=16`` and small ones for all others.
@@ -48,6 +49,7 @@ from .doors.arguments import as_written
 from .doors.dumps import compared, listing, paired, stages, stored_run
 from .doors.gradients import grad, value_and_grad
 from .doors.loading import load
+from .doors.partition import partition
 from .doors.shards import shard_arguments
 from .doors.summary import ops_table, summary
 from .fusing.passes import recorded
@@ -145,6 +147,16 @@ def _parser() -> argparse.ArgumentParser:
     convert.add_argument("out", type=Path, metavar="OUT")
     convert.set_defaults(command=_convert)
 
+    divide = commands.add_parser("partition", help="the program of one participant of a mesh, made by XLA's partitioner (jaxlib)")
+    divide.add_argument("file", type=Path, metavar="FILE")
+    divide.add_argument("--mesh", type=_sizes, metavar="NAME=N,...", help="axes and their sizes (default: the program's own)")
+    divide.add_argument("--shard", type=_shard, action="append", metavar="NAME=(AXIS,...)", default=[],
+                        help="how arguments lie whose names fit a pattern: for each dimension "
+                             "an axis, None, or axes as a+b; or an HLO sharding in braces")
+    divide.add_argument("--result", type=_spec, metavar="(AXIS,...)", help="how all results lie (default: as XLA chooses)")
+    divide.add_argument("-o", "--out", type=Path, metavar="OUT", required=True, help="its name says the form, as in convert")
+    divide.set_defaults(command=_partition)
+
     for command in (run, show, code, derive, convert):
         command.add_argument("--sizes", type=_sizes, metavar="NAME=N,...", default={}, help="sizes of a program of unknown ones")
 
@@ -156,6 +168,25 @@ def _parser() -> argparse.ArgumentParser:
 def _sizes(text: str) -> dict[str, int]:
     parts = (part.partition("=") for part in text.split(","))
     return {name.strip(): int(number) for name, _, number in parts}
+
+
+def _shard(text: str) -> tuple[str, str | tuple[str | tuple[str, ...] | None, ...]]:
+    """``w*=(None,model)``."""
+    name, _, words = text.partition("=")
+    if not name or not words:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=(AXIS,...)")
+    return name.strip(), _spec(words)
+
+
+def _spec(text: str) -> str | tuple[str | tuple[str, ...] | None, ...]:
+    """``(None,data+model)``; what stands in braces is HLO's."""
+    words = text.strip()
+    if words.startswith("{"):
+        return words
+    if not (words.startswith("(") and words.endswith(")")):
+        raise argparse.ArgumentTypeError(f"{text!r} is not (AXIS,None,...) nor an HLO sharding in braces")
+    axes = [axis.strip().strip("'\"") for axis in words[1:-1].split(",") if axis.strip()]
+    return tuple(None if axis == "None" else tuple(axis.split("+")) for axis in axes)
 
 
 def _seed(text: str) -> int:
@@ -345,13 +376,26 @@ _WRITERS: dict[str, Callable[[XlaComputation], str | bytes]] = {
 
 
 def _convert(options: argparse.Namespace) -> None:
-    write = _WRITERS.get(options.out.suffix)
-    if write is None:
-        raise InvalidArgument("no form has this name", subject="convert", got=options.out, expected=", ".join(_WRITERS))
+    write = _writer(options.out, "convert")
     computation = _program(options)
     unknown = of_unknown_sizes(computation)
-    found = write(computation if unknown is None else unknown.at(options.sizes))
-    options.out.write_bytes(found if isinstance(found, bytes) else found.encode())
+    _write(options.out, write(computation if unknown is None else unknown.at(options.sizes)))
+
+
+def _partition(options: argparse.Namespace) -> None:
+    write = _writer(options.out, "partition")
+    _write(options.out, write(partition(options.file, options.mesh, dict(options.shard), options.result)))
+
+
+def _writer(out: Path, subject: str) -> Callable[[XlaComputation], str | bytes]:
+    write = _WRITERS.get(out.suffix)
+    if write is None:
+        raise InvalidArgument("no form has this name", subject=subject, got=out, expected=", ".join(_WRITERS))
+    return write
+
+
+def _write(out: Path, text: str | bytes) -> None:
+    out.write_bytes(text if isinstance(text, bytes) else text.encode())
 
 
 def _ops(options: argparse.Namespace) -> None:

@@ -107,7 +107,7 @@ def _parsed(text: str, filename: str, as_written: bool, cuts: CutText | None = N
                                   hint="xla_torch.from_stablehlo reads it") from None
         raise
     verify(module)
-    return _computation(module, as_written)
+    return computation_of(module, as_written)
 
 
 @put_off()
@@ -173,10 +173,10 @@ def _converted(operation: Operation, as_written: bool, entry: str | None) -> Xla
         return Library(found.names, functools.partial(_converted, operation, as_written))  # pyright: ignore[reportReturnType]
     if isinstance(found, UnknownSizes):
         return PolymorphicComputation(found, AS_WRITTEN if as_written else None)
-    return _computation(found, as_written)
+    return computation_of(found, as_written)
 
 
-def _computation(module: Module, as_written: bool) -> XlaComputation:
+def computation_of(module: Module, as_written: bool) -> XlaComputation:
     if (block := running()) is not None:
         block.has_instructions(lambda: sum(len(c.instructions) for c in module.computations))
     if (count := callbacks.leave_out(module)):
@@ -210,4 +210,4 @@ def from_hlo_proto(data: bytes | memoryview, *, derivatives: Vouched = None) -> 
                               hint="load(path) reads a file, parse_hlo HLO text")
     module = read_proto(data).module()
     verify(module)
-    return _computation(module, as_written)
+    return computation_of(module, as_written)

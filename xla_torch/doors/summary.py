@@ -46,11 +46,12 @@ def _lines(computation: XlaComputation) -> Iterator[str]:
     if computation.partitioning.about:
         yield str(computation.partitioning)
 
-    parameters = [(f"{number}", str(p.shape), f"%{comment(p.name)}", comment(p.op_name))
+    parameters = [(f"{number}", str(p.shape), f"%{comment(p.name)}", comment(p.op_name), *_lies(computation, p))
                   for number, p in enumerate(module.entry.parameters)]
     yield from _section("parameters", sum(s.byte_size for s in signature.parameters), _table(parameters))
-    leaves = list(signature.result.leaves())
-    yield from _section("results", signature.result.byte_size, _table([(f"{n}", str(s)) for n, s in enumerate(leaves)]))
+    leaves, tilings = list(signature.result.leaves()), _lies(computation, module.entry.root, each=True)
+    results = [(f"{n}", str(s), *tilings[n:n + 1]) for n, s in enumerate(leaves)]
+    yield from _section("results", signature.result.byte_size, _table(results))
 
     counts = Counter(i.opcode for i in instructions)
     yield from _section("ops", None, _wrap(f"{opcode} {count}" for opcode, count in counts.most_common()))
@@ -58,6 +59,17 @@ def _lines(computation: XlaComputation) -> Iterator[str]:
     yield from _section("constants", None, _constants(instructions))
     yield from _section("custom calls", None, _custom_calls(instructions))
     yield from _section("no gradient", None, _refused(counts))
+
+
+def _lies(computation: XlaComputation, instruction: Instruction, each: bool = False) -> list[str]:
+    """How a parameter, or each result, of a program for several partitions lies; nothing of another program."""
+    if not computation.partitioning.about:
+        return []
+    sharding = instruction.common.get("sharding")
+    if not each:
+        return ["" if sharding is None else str(sharding)]
+    count = len(list(instruction.shape.leaves()))
+    return [""] * count if sharding is None else [str(s) for s in sharding.leaves(instruction.shape)]
 
 
 def _section(title: str, size: int | None, lines: Iterable[str]) -> Iterator[str]:

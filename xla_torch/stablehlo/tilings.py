@@ -35,10 +35,10 @@ def tilings_of(attribute: object, meshes: Mapping[str, Mesh]) -> list[Sharding]:
     """The tilings that an attribute ``sdy.sharding`` means, one for each value. Raises HloSyntaxError."""
     if not isinstance(attribute, Opaque):
         return []
-    return [_tiling(s) for s in parse_sdy_shardings(per_value(attribute.text), meshes)]
+    return [tiling(s) for s in parse_sdy_shardings(per_value(attribute.text), meshes)]
 
 
-def _tiling(sharding: MeshSharding) -> Sharding:
+def tiling(sharding: MeshSharding) -> Sharding:
     counts, tiles, _ = sharding.tiles()
     pieces = int(np.prod(counts, dtype=np.int64)) if counts else 1
     if pieces == 1:

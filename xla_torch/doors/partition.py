@@ -1,0 +1,202 @@
+"""`partition`: one participant's program, of a program about whole arrays. XLA's partitioner makes it, torch runs it::
+
+    step = xla_torch.partition(program, {"data": 2, "model": 2}, {"*.kernel": (None, "model"), "batch": ("data",)})
+    results = xla_torch.run_replicas(step, xla_torch.shard_arguments(step, arguments), num_partitions=4)
+
+What is partitioned is an ordinary program, with the shardings of its parameters and results as annotations: stored as text it is
+loaded and runs where there is no jaxlib.
+"""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..core.errors import InvalidArgument
+from ..core.shape import Shape
+from ..hlo.ir import Computation, Instruction, Module
+from ..hlo.mesh_sharding import Mesh
+from ..hlo.sharding import Sharding, ShardingKind
+from ..jaxlib_client.client import require_client
+from ..jaxlib_client.partitioner import partitioned
+from ..opcodes.front import verify
+from ..opcodes.movement import copy
+from ..partitioning.annotations import is_shardy
+from ..proto.containers import read_proto
+from ..running.computation import XlaComputation, require_computation
+from ..running.polymorphic import of_unknown_sizes
+from ..trees.parameter_paths import paths
+from ..trees.structure import Structure, dotted
+from .loading import computation_of, load
+from .mesh_words import is_said, mesh_of, sharding_of
+from .tree_function import JaxFunction
+
+__all__ = ["partition"]
+
+_REPLICATED = Sharding(ShardingKind.REPLICATED)
+
+
+def partition(program: XlaComputation | str | os.PathLike[str], mesh: Any = None, in_shardings: Any = None,
+              out_shardings: Any = None) -> XlaComputation:
+    """What each participant of a mesh runs of a program about whole arrays, by XLA's partitioner, which is in jaxlib.
+
+    `program` is a computation, what `from_jax` gives (then so is the result), or a file. `mesh` has names and sizes, as
+    ``{"data": 2, "model": 2}``, or is a torch DeviceMesh; participants are numbered along its last axis first. None takes that
+    which the program is annotated for.
+
+    How an array lies is said in axes of the mesh for its dimensions, ``(None, "model")`` or ``(("data", "model"),)``; in torch's
+    placements, one for each axis of the mesh, ``[Shard(0), Replicate()]``; or as an HLO `Sharding`, or its text. `in_shardings`
+    are one for each argument, or a tree of them where that is a tree; or a dict from patterns of names,
+    ``{"*.kernel": (None, "model")}``, of which the first that fits counts. What is said of a tree is said of all in it. An
+    argument of which nothing is said lies as the program's annotation says, or whole on each participant. `out_shardings` are
+    one for each result, or one for all; where nothing is said XLA chooses.
+
+    Parameters and results carry their shardings: `shard_arguments` cuts arguments, and ``unshard`` takes those of the root.
+    Differentiate first, and partition the gradient: of a program that is partitioned already, the gradient is that of the sum of
+    all participants' results, as of all programs of several participants.
+
+    Raises InvalidArgument for shardings that do not fit, for a mesh of another size than the program is annotated for, and for
+    what has been partitioned; MissingDependency without jaxlib; UnsupportedError, in XLA's words, where XLA refuses.
+    """
+    require_client("partition")
+    computation = load(program) if isinstance(program, (str, os.PathLike)) else program
+    require_computation(computation, "partition")
+    try:
+        made = _partitioned(computation, mesh, in_shardings, out_shardings)
+    except InvalidArgument as error:
+        raise error.located(f"partition of {computation.name}") from None
+    return computation.with_computation(made) if isinstance(computation, JaxFunction) else made
+
+
+def _partitioned(computation: XlaComputation, mesh: Any, in_shardings: Any, out_shardings: Any) -> XlaComputation:
+    if of_unknown_sizes(computation) is not None:
+        raise InvalidArgument("the program has unknown sizes", got=computation.program_shape, expected="one of known sizes",
+                              hint="its method `at` gives the program for sizes")
+    stated = computation.partitioning
+    if stated.about and not stated.is_whole:
+        raise InvalidArgument("the program has been partitioned", got=str(stated), expected="a program about whole arrays")
+    if computation.module.replica_count > 1:
+        raise InvalidArgument("the program is for several replicas", got=computation.module.replica_count, expected=1)
+    grid = mesh_of(mesh, computation.module, stated.partitions)
+    module = read_proto(computation.to_hlo_proto()).module()  # a copy, in which shardings are written
+    _annotate_parameters(computation, module.entry.parameters, in_shardings, grid)
+    propagates = _annotate_results(computation, module, out_shardings, grid)
+    module.header["num_partitions"] = grid.device_count
+    shardy = any(is_shardy(i) for c in module.computations for i in c.instructions)
+    part = partitioned(module, grid.device_count, propagates, shardy)
+    verify(part)
+    made = computation_of(part, False)
+    made.program.by_ops = computation.program.by_ops
+    return made if computation.gradient_options is None else made.with_gradient_options(computation.gradient_options)
+
+
+# ------------------------------------------------------------------------------------------------ arguments
+
+
+def _annotate_parameters(computation: XlaComputation, parameters: Sequence[Instruction], given: Any, mesh: Mesh) -> None:
+    names = _names(computation, parameters)
+    said = _by_pattern(given, parameters, names) if isinstance(given, Mapping) else _by_argument(computation, given, len(names))
+    for parameter, name, words in zip(parameters, names, said, strict=True):
+        _annotate(parameter, words, mesh, f"argument {name}")
+
+
+def _names(computation: XlaComputation, parameters: Sequence[Instruction]) -> list[str]:
+    """Where each parameter stood in the arguments, with dots."""
+    if not isinstance(computation, JaxFunction):
+        return [dotted(path) for path in paths([p.name for p in parameters], [p.op_name for p in parameters])]
+    found = [""] * len(parameters)
+    describe = computation.signature.describe
+    for path, place in zip(computation.in_tree.paths(), computation.places, strict=True):
+        found[place] = describe(path).removeprefix("argument ")
+    return found
+
+
+def _by_pattern(given: Mapping[Any, Any], parameters: Sequence[Instruction], names: Sequence[str]) -> list[Any]:
+    """What the first pattern that fits says of each. Raises InvalidArgument for a pattern that fits none."""
+    fits = {pattern: [fnmatch.fnmatchcase(name, str(pattern)) or fnmatch.fnmatchcase(p.name, str(pattern))
+                      for name, p in zip(names, parameters, strict=True)] for pattern in given}
+    for pattern, fitting in fits.items():
+        if not any(fitting):
+            near = difflib.get_close_matches(str(pattern), names, 3, 0.3) or names[:3]
+            raise InvalidArgument("no argument has such a name", got=repr(pattern), expected=", ".join(near) + ", ...")
+    return [next((given[pattern] for pattern, fitting in fits.items() if fitting[k]), None) for k in range(len(names))]
+
+
+def _by_argument(computation: XlaComputation, given: Any, count: int) -> list[Any]:
+    if given is None:
+        return [None] * count
+    if isinstance(computation, JaxFunction):
+        structure = computation.in_tree.children[0]
+        said = _leaves(structure, given, "in_shardings") + [None] * computation.in_tree.children[1].leaf_count
+        found: list[Any] = [None] * count
+        for place, words in zip(computation.places, said, strict=True):
+            found[place] = words
+        return found
+    if not isinstance(given, (list, tuple)) or len(given) != count:
+        raise InvalidArgument("in_shardings are not one for each argument", got=repr(given), expected=f"a list of {count}")
+    return list(given)
+
+
+def _leaves(structure: Structure, given: Any, what: str, is_top: bool = True) -> list[Any]:
+    """What is said of each leaf of a tree, by a tree that may end early."""
+    if given is None or (is_said(given) and not (is_top and isinstance(given, (list, tuple)))):
+        return [given] * structure.leaf_count
+    edges = structure.edges()
+    parts = [given.get(edge) for edge in edges] if isinstance(given, Mapping) else given
+    unknown = set(given) - set(edges) if isinstance(given, Mapping) else set()
+    if not isinstance(parts, (list, tuple)) or len(parts) != len(edges) or unknown:
+        raise InvalidArgument(f"{what} are no tree as the function's", got=repr(given), expected=str(structure))
+    return [leaf for child, part in zip(structure.children, parts, strict=True) for leaf in _leaves(child, part, what, False)]
+
+
+def _annotate(instruction: Instruction, words: Any, mesh: Mesh, what: str) -> None:
+    """Say how a parameter or the root lies; a tuple is said of in words for each of its arrays, or for all."""
+    try:
+        found = _of_shape(words, instruction.shape, mesh)
+    except InvalidArgument as error:
+        error.what = f"{what}: {error.what}"
+        raise
+    if found is not None:
+        instruction.common["sharding"] = found
+    elif "sharding" not in instruction.common:
+        instruction.common["sharding"] = _REPLICATED.spread(instruction.shape) if instruction.shape.is_tuple else _REPLICATED
+
+
+def _of_shape(words: Any, shape: Shape, mesh: Mesh) -> Sharding | None:
+    if not shape.is_tuple:
+        return sharding_of(words, shape.rank, mesh) if shape.is_array else None
+    leaves = list(shape.leaves())
+    if isinstance(words, str) and words.startswith("{{"):
+        words = list(Sharding.parse(words).elements)
+    each = [words] * len(leaves) if is_said(words) else list(words)
+    if len(each) != len(leaves):
+        raise InvalidArgument("not one sharding for each array", got=repr(words), expected=f"{len(leaves)} for {shape}")
+    if all(one is None for one in each):
+        return None
+    elements = [_of_shape(one, leaf, mesh) or _REPLICATED for one, leaf in zip(each, leaves, strict=True)]
+    return Sharding(ShardingKind.TUPLE, elements=tuple(elements))
+
+
+# ------------------------------------------------------------------------------------------------ results
+
+
+def _annotate_results(computation: XlaComputation, module: Module, given: Any, mesh: Mesh) -> list[bool]:
+    """Say how results lie; returns for each whether XLA is to choose."""
+    entry, root = module.entry, module.entry.root
+    count = len(list(root.shape.leaves()))
+    said = given
+    if isinstance(computation, JaxFunction) and given is not None and not is_said(given):
+        said = _leaves(computation.out_tree, given, "out_shardings", is_top=False)
+        said = said if root.shape.is_tuple else said[0]
+    if said is not None and root.is_parameter:  # which lies as the argument does
+        root = Instruction(copy, root.shape, (root,), name="result")
+        module.entry = Computation(entry.name, [*entry.instructions, root], root)
+    each = said if root.shape.is_tuple and said is not None and not is_said(said) else [said] * count
+    chosen = [words is None for words in each]
+    if all(chosen):
+        return [True] if "sharding" not in root.common else [False]
+    _annotate(root, said, mesh, "results")
+    return chosen

@@ -1,0 +1,61 @@
+"""jaxlib's client for the CPU: the only module that knows its names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..core.errors import MissingDependency
+from ..interop.bindings import OptionalModule, require
+
+_binding: Any = OptionalModule("jaxlib._jax")
+_hlo: Any = OptionalModule("jaxlib._hlo")
+_client: Any = OptionalModule("jaxlib.xla_client")
+
+_NEEDED = ((_client, "make_cpu_client"), (_client, "CompileOptions"), (_client, "DeviceAssignment"), (_binding, "DeviceList"),
+           (_binding, "mlir"), (_hlo, "XlaComputation"))
+
+_LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
+"""What XLA writes to standard error; it reads the variable once, when it is loaded."""
+
+
+def require_client(what: str) -> None:
+    """Raise MissingDependency, which names `what` needs it, where jaxlib is not installed or has not what is asked of it."""
+    quiet = _LOG_LEVEL not in os.environ
+    if quiet:
+        os.environ[_LOG_LEVEL] = "2"
+    try:
+        require("jaxlib", what, "; pip install jaxlib is enough. What it makes runs where there is none")
+        for module, name in _NEEDED:
+            getattr(module, name)
+    except (ImportError, AttributeError) as error:
+        if isinstance(error, MissingDependency):
+            raise
+        import jaxlib.version  # noqa: PLC0415
+
+        raise MissingDependency(f"{what} needs another jaxlib", got=f"jaxlib {jaxlib.version.__version__}: {error}",
+                                expected="jaxlib 0.10.2, or one with the same client",
+                                hint="pip install 'jaxlib==0.10.2'") from None
+    finally:
+        if quiet:
+            del os.environ[_LOG_LEVEL]
+
+
+def compile_for(proto: bytes, partitions: int, propagates: list[bool], debug: Mapping[str, Any], shardy: bool) -> None:
+    """Compile a serialised HloModuleProto for so many partitions, with XLA's debug options. `propagates` says for each result
+    whether XLA chooses how it lies, and `shardy` in whose words the program is annotated. Raises whatever XLA does."""
+    options = _client.CompileOptions()
+    build = options.executable_build_options
+    for target in (options, build):
+        target.num_replicas, target.num_partitions = 1, partitions
+    build.use_spmd_partitioning, build.use_shardy_partitioner = True, shardy
+    build.allow_spmd_sharding_propagation_to_output = propagates
+    for name, value in debug.items():
+        setattr(build.debug_options, name, value)
+    options.device_assignment = _client.DeviceAssignment.create(np.arange(partitions).reshape(1, partitions))
+    client = _client.make_cpu_client(num_devices=partitions)
+    devices = _binding.DeviceList(tuple(client.local_devices()))
+    client.compile_and_load(_binding.mlir.xla_computation_to_mlir_module(_hlo.XlaComputation(proto)), devices, options)
