@@ -9,7 +9,7 @@
     python -m xla_torch replay FILE [--device cuda]
     python -m xla_torch convert FILE OUT
     python -m xla_torch partition FILE --mesh data=2,model=2 [--shard 'NAME=(None,model)' ...] -o OUT
-    python -m xla_torch ops
+    python -m xla_torch ops [NAME ...]
 
 Programs of unknown sizes are shown, and run on random arguments, for those of ``--sizes b=4,s=16`` and small ones for all others.
 
@@ -49,6 +49,7 @@ from .doors.arguments import as_written
 from .doors.dumps import compared, listing, paired, stages, stored_run
 from .doors.gradients import grad, value_and_grad
 from .doors.loading import load
+from .doors.op_view import view
 from .doors.partition import partition
 from .doors.shards import shard_arguments
 from .doors.summary import ops_table, summary
@@ -160,7 +161,9 @@ def _parser() -> argparse.ArgumentParser:
     for command in (run, show, code, derive, convert):
         command.add_argument("--sizes", type=_sizes, metavar="NAME=N,...", default={}, help="sizes of a program of unknown ones")
 
-    ops = commands.add_parser("ops", help="every op: operands, gradient, and in which tables of rules it is")
+    ops = commands.add_parser("ops", help="every op: operands, gradient, and in which tables of rules it is; of those that are "
+                              "named all that is known, with file, line and source")
+    ops.add_argument("names", nargs="*", metavar="NAME", help="an opcode, a documented function (Rev) or StableHLO's name")
     ops.set_defaults(command=_ops)
     return parser
 
@@ -399,7 +402,7 @@ def _write(out: Path, text: str | bytes) -> None:
 
 
 def _ops(options: argparse.Namespace) -> None:
-    print(ops_table())
+    print("\n\n\n".join(map(view, options.names)) if options.names else ops_table())
 
 
 def _device(name: str) -> torch.device:

@@ -16,7 +16,7 @@ from .doors import weights
 from .doors.arguments import tensor_of
 from .doors.jax_function import from_jax
 from .doors.torch_function import from_torch
-from .doors.tree_function import JaxFunction
+from .doors.tree_function import TreeFunction
 from .interop import flax
 from .interop import jax as jax_arrays
 from .lowering import numerics
@@ -43,7 +43,7 @@ class XlaModule(torch.nn.Module):
         optimizer = torch.optim.Adam(model.parameters())
         model(tokens, targets).backward()
 
-    Of a `JaxFunction` (see also `XlaModule.from_jax`), arguments are trees: a tree is the first argument, a list the first
+    Of a `TreeFunction` (see also `XlaModule.from_jax`), arguments are trees: a tree is the first argument, a list the first
     ones. Names in `state_dict` are places in these trees with dots; those of other programs are what JAX wrote of such places,
     or the parameter names, with anything but letters, digits and ``_`` replaced. One `torch.nn.Parameter` given in two places
     is one parameter, and one that requires no gradient is frozen here, too. `gradient_options` say how loops are walked back.
@@ -58,11 +58,10 @@ class XlaModule(torch.nn.Module):
         super().__init__()
         require_computation(computation, "XlaModule")
         computation = computation if gradient_options is None else computation.with_gradient_options(gradient_options)
-        self.computation = computation.with_narrowing(narrows) if isinstance(computation, JaxFunction) else computation
-        self.narrows = narrows
+        door = self._door = _arguments_of(computation, narrows)
+        self.computation, self.narrows = door.computation, narrows
         self._replaced: tuple[str, ...] | None = None
         given = weights.read(parameters) if isinstance(parameters, (str, os.PathLike)) else parameters
-        door = _Trees(self.computation) if isinstance(self.computation, JaxFunction) else _Flat(computation)
         held = door.held(given)
         places = _named(self, {number: door.path(number) for number in held}, door.strips)
         self._names: list[str | None] = [places.get(k) for k in range(len(door.shapes))]
@@ -123,13 +122,10 @@ class XlaModule(torch.nn.Module):
         if torch.compiler.is_compiling():
             return dynamo.one_call(self.forward, *arguments, **named)
         held = self._held()
-        if isinstance(self.computation, JaxFunction):
-            return self._after(self.computation(*_Trees(self.computation).filled(held, arguments), **named))
-        missing = held.count(None)
-        if len(arguments) != missing or named:
+        if not self._door.takes(held, arguments, named):
             raise InvalidArgument("wrong number of arguments", subject="XlaModule", got=len(arguments),
-                                  expected=f"{missing}: {self.extra_repr()}")
-        return self.computation(*self._filled(held, iter(arguments)))
+                                  expected=f"{held.count(None)}: {self.extra_repr()}")
+        return self._after(self.computation(*self._door.filled(held, arguments), **named))
 
     def _after(self, result: Any) -> Any:
         """The result proper, of one that also has what the call replaces. Inside a transform of torch.func nothing is kept,
@@ -166,19 +162,6 @@ class XlaModule(torch.nn.Module):
             if one != name:
                 setattr(self._at(outer), last, self._at(one))
 
-    def _filled(self, held: Sequence[Any], rest: Iterator[Any]) -> Iterator[Any]:
-        """The program's arguments: what the module holds, and between that the rest, narrowed to the program's types."""
-        device = next((t.device for t in held if t is not None), None)
-        shape = self.computation.program_shape
-        for number, (own, part) in enumerate(zip(held, shape.parameters, strict=True)):
-            if own is not None:
-                yield own
-            elif not part.is_array:
-                yield next(rest)
-            else:
-                called = functools.partial(_argument, number, shape.parameter_names)
-                yield tensor_of(next(rest), part, called, device, self.narrows)
-
     def extra_repr(self) -> str:
         """The arguments of `forward` and the result, as in ``(tokens: s32[8,32]) -> f32[]``."""
         shape = self.computation.program_shape
@@ -189,7 +172,7 @@ class XlaModule(torch.nn.Module):
 
     def to_numpy(self) -> Any:
         """What the module holds, as the tree that it was given as, of NumPy arrays (ml_dtypes for narrow types). Of a
-        `JaxFunction` with several such arguments, the tuple of them; of other programs, dicts and lists by name."""
+        `TreeFunction` with several such arguments, the tuple of them; of other programs, dicts and lists by name."""
         return self._tree(lambda array, _: array)
 
     def to_jax(self) -> Any:
@@ -201,9 +184,7 @@ class XlaModule(torch.nn.Module):
         named = [(k, name, shapes[k].element_type) for k, name in enumerate(self._names) if name is not None]
         arrays = {k: numerics.numpy_from_storage(numerics.to_storage(self._at(name).detach(), kind), kind)
                   for k, name, kind in named}
-        if isinstance(self.computation, JaxFunction):
-            return _Trees(self.computation).trees(arrays, make)
-        return nested({tuple(name.split(".")): make(arrays[k], None) for k, name, _ in named})
+        return self._door.trees(arrays, {k: name for k, name, _ in named}, make)
 
     def _held(self) -> list[Any]:
         """For each of the program's parameters what the module holds of it, or None."""
@@ -266,7 +247,8 @@ class _Flat:
     strips = True
     """Whether the name of the one argument that all weights are parts of is left out."""
 
-    def __init__(self, computation: XlaComputation):
+    def __init__(self, computation: XlaComputation, narrows: bool):
+        self.computation, self._narrows = computation, narrows
         self.shapes, self._written = computation.program_shape.parameters, computation.program_shape.parameter_names
         self._paths = _places(computation)
 
@@ -306,14 +288,32 @@ class _Flat:
         return _own(tensor_of(value, self.shapes[number], lambda: f"argument {number}" if "." not in name else f"weight {name}",
                               narrow=False))
 
+    def takes(self, held: Sequence[Any], arguments: Sequence[Any], named: Mapping[str, Any]) -> bool:
+        return len(arguments) == held.count(None) and not named
+
+    def filled(self, held: Sequence[Any], arguments: Sequence[Any]) -> Iterator[Any]:
+        """The program's arguments: what the module holds, and between that the rest, narrowed to the program's types."""
+        device, rest = next((t.device for t in held if t is not None), None), iter(arguments)
+        for number, (own, part) in enumerate(zip(held, self.shapes, strict=True)):
+            if own is not None:
+                yield own
+            elif not part.is_array:
+                yield next(rest)
+            else:
+                called = functools.partial(_argument, number, self._written)
+                yield tensor_of(next(rest), part, called, device, self._narrows)
+
+    def trees(self, arrays: Mapping[int, Any], names: Mapping[int, str], make: Callable[[np.ndarray, str | None], Any]) -> Any:
+        return nested({tuple(name.split(".")): make(arrays[k], None) for k, name in names.items()})
+
 
 class _Trees:
     """The arguments of a function over trees. What the module holds are whole positional arguments."""
 
     strips = False
 
-    def __init__(self, function: JaxFunction):
-        self._function = function
+    def __init__(self, function: TreeFunction, narrows: bool):
+        self.computation = self._function = function.with_narrowing(narrows)
         self._trees = function.in_tree.children[0].children
         self.shapes = function.program_shape.parameters
         self._numbers = [function.parameters_of(k) for k in range(len(self._trees))]
@@ -352,6 +352,9 @@ class _Trees:
     def numbers_of(self, argument: int) -> list[int]:
         return self._function.parameters_of(argument)
 
+    def takes(self, held: Sequence[Any], arguments: Sequence[Any], named: Mapping[str, Any]) -> bool:
+        return True  # the function knows
+
     def filled(self, held: Sequence[Any], arguments: Sequence[Any]) -> Iterator[Any]:
         """The positional arguments of a call: what is held, as leaves, and between that the rest."""
         rest = iter(arguments)
@@ -363,7 +366,7 @@ class _Trees:
                 yield from (argument for argument in (next(rest, _ENDED),) if argument is not _ENDED)
         yield from rest
 
-    def trees(self, arrays: Mapping[int, Any], make: Callable[[np.ndarray, str | None], Any]) -> Any:
+    def trees(self, arrays: Mapping[int, Any], names: Mapping[int, str], make: Callable[[np.ndarray, str | None], Any]) -> Any:
         kinds = dict(self._function.signature.key_inputs)
         found = []
         for tree, numbers in zip(self._trees, self._numbers, strict=True):
@@ -373,6 +376,15 @@ class _Trees:
 
 
 _ENDED = object()
+
+
+@functools.singledispatch
+def _arguments_of(computation: XlaComputation, narrows: bool) -> _Flat | _Trees:
+    """How a module holds some of a computation's arguments."""
+    return _Flat(computation, narrows)
+
+
+_arguments_of.register(TreeFunction, _Trees)
 
 
 def _own(tensor: torch.Tensor) -> torch.Tensor:

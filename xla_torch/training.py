@@ -30,10 +30,9 @@ from .core.shape import Shape
 from .core.types import F32, S32, PrimitiveType
 from .doors import tree_gradients
 from .doors.gradients import value_and_grad
-from .doors.tree_function import JaxFunction
 from .functions.hlo_builder import Builder, XlaOp
-from .running.computation import XlaComputation, require_computation
-from .running.polymorphic import for_every_size
+from .running.computation import XlaComputation, door
+from .running.static import StaticComputation
 from .transform.rewriter import Rewriter
 from .transform.values import Value, elements_of, leaves, regrouped
 from .trees.structure import flattened
@@ -88,18 +87,15 @@ def _as(x: XlaOp, element_type: PrimitiveType) -> XlaOp:
     return x if x.element_type is element_type else ops.ConvertElementType(x, element_type)
 
 
-@for_every_size()
+@door(over_trees=tree_gradients.stepped)
 def training_step(loss: C, optimizer: Optimizer, argnums: int | Sequence[int] = 0) -> C:
     """The program of one training step.
 
     Takes the arguments of `loss`, then the optimizer's state (see `Optimizer.init`, for the arrays of the parameters
-    `argnums` in order). Of a function over trees (`JaxFunction`), `argnums` are its positional arguments, which the state
+    `argnums` in order). Of a function over trees (`TreeFunction`), `argnums` are its positional arguments, which the state
     follows. Returns ``(loss, parameters, state)``: the value of the (first) result, the updated parameter
     `argnums` (for a sequence the tuple of them), and the tuple of the new state. Raises as `value_and_grad` does.
     """
-    if isinstance(loss, JaxFunction):
-        return tree_gradients.stepped(loss, argnums, lambda flat, own: training_step(flat, optimizer, own))
-    require_computation(loss, "training_step")
     if not isinstance(optimizer, Optimizer):
         raise InvalidArgument("not an optimizer", subject="training_step", got=type(optimizer).__name__,
                               expected="an Optimizer, as training.adamw(1e-3)")
@@ -117,7 +113,7 @@ def training_step(loss: C, optimizer: Optimizer, argnums: int | Sequence[int] = 
     rest = iter(after)
     updated: list[Value] = [regrouped([next(rest) for _ in shape.parameters[k].leaves()], shape.parameters[k]) for k in numbers]
     result: Value = [value, updated[0] if isinstance(argnums, int) else updated, list(state_after)]
-    step: Any = XlaComputation(loss.program.derived(finished(builder, result)))
+    step: Any = StaticComputation(loss.program.derived(finished(builder, result)))
     return step
 
 

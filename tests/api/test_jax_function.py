@@ -30,7 +30,7 @@ from xla_torch import (
     vjp,
     vmap,
 )
-from xla_torch.doors.jax_function import JaxFunction
+from xla_torch.doors.tree_function import TreeFunction
 from xla_torch.errors import DifferentiationError, InvalidArgument
 from xla_torch.nn import XlaModule
 
@@ -233,7 +233,7 @@ XS = torch.randn(4, 5, 3)
 
 
 @functools.cache
-def traced() -> JaxFunction:
+def traced() -> TreeFunction:
     return from_jax(loss, PARAMS, X, scale=2.0)
 
 
@@ -247,7 +247,7 @@ def vjp_of_jax(function: Any) -> Any:
     return value, back(jnp.ones(()))
 
 
-DOORS: list[tuple[str, Callable[[JaxFunction], Any], Callable[[], Any]]] = [
+DOORS: list[tuple[str, Callable[[TreeFunction], Any], Callable[[], Any]]] = [
     ("call", lambda f: f(PARAMS, X, scale=2.0), lambda: of_jax(lambda f: f(*to_jax((PARAMS, X))))),
     ("grad", lambda f: grad(f)(PARAMS, X, scale=2.0), lambda: of_jax(lambda f: jax.grad(f)(*to_jax((PARAMS, X))))),
     ("grad of several", lambda f: grad(f, (1, 0))(PARAMS, X, scale=2.0),
@@ -281,7 +281,7 @@ DOORS: list[tuple[str, Callable[[JaxFunction], Any], Callable[[], Any]]] = [
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [d[1:] for d in DOORS], ids=[d[0] for d in DOORS])
-def test_every_door_takes_it(ours: Callable[[JaxFunction], Any], theirs: Callable[[], Any]):
+def test_every_door_takes_it(ours: Callable[[TreeFunction], Any], theirs: Callable[[], Any]):
     agree(ours(traced()), theirs())
 
 
@@ -400,4 +400,4 @@ def test_a_train_state_of_flax_steps():
 def test_a_tree_that_does_not_fit_its_program():
     function = traced()
     with pytest.raises(errors.InvalidArgument, match="does not fit the program"):
-        JaxFunction(function.computation, function.out_tree, function.out_tree)
+        TreeFunction(function.computation, function.out_tree, function.out_tree)

@@ -17,8 +17,8 @@ from xla_torch.core.sizes import Size, Unknowns, unnamed
 from xla_torch.errors import InvalidArgument
 from xla_torch.lowering import programs
 from xla_torch.running import program as running
-from xla_torch.running.computation import XlaComputation
 from xla_torch.running.polymorphic import PolymorphicComputation
+from xla_torch.running.static import StaticComputation
 
 if HAS_XLA:
     import jax
@@ -233,7 +233,7 @@ def test_it_is_the_program_of_each_size(name: str):
         sizes = {"b": b, "t": t, "b*t": b * t}
         torch.manual_seed(0)
         given = [torch.randn([sizes[n] if isinstance(n, str) else n for n in dims]) for dims in JAX[name][1]]
-        alone = XlaComputation(program._source.specialised([(tuple(x.shape), None) for x in given]))
+        alone = StaticComputation(program._source.specialised([(tuple(x.shape), None) for x in given]))
         for found, expected in zip(run(program, given), run(alone, given), strict=True):
             torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
     assert not program._refused

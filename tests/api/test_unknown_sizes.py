@@ -16,7 +16,7 @@ import xla_torch
 from support.oracle import HAS_XLA
 from xla_torch import cli, from_stablehlo, nn, training
 from xla_torch.doors.summary import summary
-from xla_torch.doors.tree_function import JaxFunction
+from xla_torch.doors.tree_function import TreeFunction
 from xla_torch.errors import InvalidArgument, XlaError
 from xla_torch.interop.exported import read_exported
 from xla_torch.interop.exported_main import module_of
@@ -242,7 +242,7 @@ def test_functions_over_trees():
     file = read_exported(bytes(export.export(jax.jit(loss))(shapes, jax.ShapeDtypeStruct((b, 3), jnp.float32)).serialize()))
     unknown = to_module(module_of(file))
     assert isinstance(unknown, UnknownSizes)
-    function = JaxFunction(PolymorphicComputation(unknown), file.in_tree, file.out_tree)
+    function = TreeFunction(PolymorphicComputation(unknown), file.in_tree, file.out_tree)
     weights, x = {"w": torch.randn(3, 4), "b": torch.randn(4)}, torch.randn(5, 3)
     expected = loss({k: jnp.asarray(v.numpy()) for k, v in weights.items()}, jnp.asarray(x.numpy()))
     for found in (function, pickle.loads(pickle.dumps(function)), xla_torch.compile(function, "aot_eager")):
@@ -256,6 +256,7 @@ def test_functions_over_trees():
     np.testing.assert_allclose(slopes["b"].numpy(), wanted["b"], rtol=1e-4, atol=1e-5)
     assert xla_torch.vmap(function, 2, (None, 0))(weights, x[None].expand(2, 5, 3)).shape == (2,)
     assert "b = 2" in summary(function)
+    assert (function.participants, function.partitioning.about, function._repr_html_()) == ({}, "", None)
     with pytest.raises(InvalidArgument, match="many programs"):
         _ = function.module
 

@@ -15,7 +15,7 @@ from torch.nn.functional import conv2d, conv_transpose2d, cross_entropy, gelu, m
 
 from xla_torch import from_jax
 from xla_torch.demo import gpt
-from xla_torch.doors.jax_function import JaxFunction
+from xla_torch.doors.tree_function import TreeFunction
 
 Tree = Any
 
@@ -27,7 +27,7 @@ class Model:
 
     parameters: Tree
     batch: Sequence[torch.Tensor]
-    program: JaxFunction
+    program: TreeFunction
     by_hand: Callable[..., torch.Tensor]
     source: Callable[..., Any]
 

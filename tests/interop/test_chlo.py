@@ -15,17 +15,17 @@ from support.quantized_rows import Q
 from support.quantized_rows import Row as QuantizedRow
 from support.stablehlo_oracle import load_stablehlo
 from support.stablehlo_rows import ROWS, Row
-from xla_torch import XlaComputation
 from xla_torch.errors import InvalidArgument, UnsupportedError
 from xla_torch.hlo.ir import Module
 from xla_torch.mlir.text.parser import parse
+from xla_torch.running.static import StaticComputation
 from xla_torch.stablehlo.convert import to_module
 
 
 def run(text: str, *arguments: np.ndarray, shapes: Sequence[tuple[int, ...]] | None = None) -> tuple[np.ndarray, ...]:
     module = to_module(parse(text), argument_shapes=shapes)
     assert isinstance(module, Module)
-    return XlaComputation(module).run_numpy(*arguments)
+    return StaticComputation(module).run_numpy(*arguments)
 
 
 def same(got: Sequence[np.ndarray], expected: Sequence[Any], tolerance: float) -> None:

@@ -14,6 +14,7 @@ from support import oracle
 from xla_torch import XlaComputation, from_stablehlo, grad, load, parse_hlo, value_and_grad
 from xla_torch.hlo.literals.literal import Literal
 from xla_torch.hlo.memory import mapped, owned, unmapped
+from xla_torch.running.static import StaticComputation
 
 ROWS = 1 << 11
 TEXT = f"""HloModule m
@@ -42,7 +43,7 @@ SUMMED = TEXT.replace("ENTRY", "add {\n  a = f32[] parameter(0)\n  b = f32[] par
 def program(weights: np.ndarray, text: str = TEXT) -> XlaComputation:
     module = parse_hlo(text).module
     next(i for i in module.entry.instructions if i.name == "c").attributes["literal"] = Literal.of(weights)
-    return XlaComputation(module)
+    return StaticComputation(module)
 
 
 def buffers(computation: XlaComputation) -> list[torch.Tensor]:
@@ -55,14 +56,14 @@ def test_a_program_and_its_way_back_have_the_constant_s_own_memory(weights: np.n
     computation(x).sum().backward()
     held, = buffers(computation)
     assert np.shares_memory(held.numpy(), weights)
-    assert buffers(XlaComputation(computation.module))[0] is held
+    assert buffers(StaticComputation(computation.module))[0] is held
     assert x.grad is not None
     np.testing.assert_allclose(x.grad.numpy(), weights * (1 - np.tanh(weights) ** 2), rtol=1e-4, atol=1e-5)
 
 
 def test_copies_and_pickles_hold_it_once(weights: np.ndarray):
     computation = program(weights)
-    data = pickle.dumps([computation, copy.copy(computation), copy.deepcopy(computation), XlaComputation(computation.module)])
+    data = pickle.dumps([computation, copy.copy(computation), copy.deepcopy(computation), StaticComputation(computation.module)])
     assert len(data) < 1.01 * weights.nbytes
     x = torch.randn(ROWS, 1024)
     first, *_, last = pickle.loads(data)

@@ -20,13 +20,13 @@ from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
 from xla_torch.doors.exported_function import from_exported
 from xla_torch.doors.loading import load
-from xla_torch.doors.tree_function import JaxFunction
+from xla_torch.doors.tree_function import TreeFunction
 from xla_torch.errors import InvalidArgument, XlaError
 from xla_torch.hlo.ir import Module
 from xla_torch.interop import exported as reading
 from xla_torch.interop.exported import Aval, is_exported, read_exported
 from xla_torch.interop.exported_main import module_of
-from xla_torch.running.computation import XlaComputation
+from xla_torch.running.static import StaticComputation
 from xla_torch.stablehlo.convert import to_module
 from xla_torch.trees.structure import Structure
 from xla_torch.types import F32, S32, PrimitiveType
@@ -78,7 +78,7 @@ def run(file: reading.ExportedFile, *leaves: Any, platform: str | None = None) -
     """The flat results of a file's program."""
     module = to_module(module_of(file, platform), argument_shapes=[np.shape(leaf) for leaf in leaves])
     assert isinstance(module, Module)
-    return list(XlaComputation(module).run_numpy(*map(np.asarray, leaves)))
+    return list(StaticComputation(module).run_numpy(*map(np.asarray, leaves)))
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -212,7 +212,7 @@ def test_a_function_over_trees() -> None:
     want = jax.grad(lambda w: _own_rule({"w": w}, 1, scale=2.0)["y"])(w)
     for order in (1, 2):
         function = from_exported(bytes(made.serialize(vjp_order=order)))
-        assert isinstance(function, JaxFunction)
+        assert isinstance(function, TreeFunction)
         for one in (function, pickle.loads(pickle.dumps(function))):
             leaf = torch.tensor(w, requires_grad=True)
             result = one({"w": leaf, "unused": torch.tensor(1.0)}, torch.tensor(1, dtype=torch.int32), scale=torch.tensor(2.0))

@@ -8,7 +8,7 @@ import torch
 
 import xla_torch
 from xla_torch.doors.exported_function import from_exported
-from xla_torch.doors.tree_function import JaxFunction
+from xla_torch.doors.tree_function import TreeFunction
 
 jax = pytest.importorskip("jax")
 jnp, lax, export = jax.numpy, jax.lax, pytest.importorskip("jax.export")
@@ -25,7 +25,7 @@ def function(x, n, z):
 
 def exported(order):
     found = from_exported(export.export(jax.jit(function))(X, N, Z).serialize(vjp_order=order))
-    assert isinstance(found, JaxFunction)
+    assert isinstance(found, TreeFunction)
     return found.computation
 
 

@@ -27,6 +27,7 @@ from xla_torch.hlo.schema import OPS
 from xla_torch.hlo.tree import from_arrays
 from xla_torch.kernels import contraction, convolution, linalg, sorting
 from xla_torch.running.program import SplitPlan
+from xla_torch.running.static import StaticComputation
 from xla_torch.storage import torch_private
 
 ALONE = [row for row in ROWS if not row.feeds]
@@ -87,7 +88,7 @@ def test_gradients_stay_on_the_device(row: Row, kind: str) -> None:
     try:
         plan = SplitPlan(program.program, needs, differentiated_again=False)
         backward = plan.backward(tuple(ct is not None for ct in plan.cotangents), tuple(plan.wanted))
-        halves = [xla_torch.vjp(program), *map(xla_torch.XlaComputation, (plan.forward, backward))]
+        halves = [xla_torch.vjp(program), *map(StaticComputation, (plan.forward, backward))]
     except DifferentiationError:
         return
     for half in halves:

@@ -19,8 +19,9 @@ import xla_torch
 from support.agreement import dtype_of, elementwise_hlo
 from support.oracle import needs_xla, run_xla
 from support.stablehlo_oracle import load_stablehlo
-from xla_torch import XlaComputation, ops
+from xla_torch import ops
 from xla_torch.mlir.text.parser import parse
+from xla_torch.running.static import StaticComputation
 from xla_torch.stablehlo.convert import to_module
 
 Excused = Callable[..., Any]
@@ -118,7 +119,7 @@ def test_functions_of_one_number(opcode: str, text: str) -> None:
     eager = documented(torch.from_numpy(values)).numpy()
     result = {"c64": "f32", "c128": "f64"}[text] if opcode == "abs" else text
     program = _stablehlo(operation, text, result, len(values))
-    assert _same_bits(eager, XlaComputation(to_module(parse(program))).run_numpy(values)[0])  # pyright: ignore[reportArgumentType]
+    assert _same_bits(eager, StaticComputation(to_module(parse(program))).run_numpy(values)[0])  # pyright: ignore[reportArgumentType]
     if opcode != "square":
         hlo = elementwise_hlo(opcode, [(text, values)], result)
         assert _same_bits(eager, xla_torch.parse_hlo(hlo).run_numpy(values)[0])

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from grad_rules import TABLE
 from support import executed_opcodes
-from support.emitted_ops import functions_of_ops
 from xla_torch import cli
+from xla_torch.doors.emitted_ops import functions_of_ops
 from xla_torch.hlo.rules import TABLES
 from xla_torch.opcodes import OPS
 

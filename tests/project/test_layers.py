@@ -127,3 +127,14 @@ def test_the_door_names_what_is_there() -> None:
     assert set(xla_torch.__all__) <= set(dir(xla_torch))
     with pytest.raises(AttributeError, match="no_such_name"):
         _ = xla_torch.no_such_name
+
+
+KINDS = {"XlaComputation", "StaticComputation", "PolymorphicComputation", "TreeFunction", "TorchFunction"}
+
+
+def test_nobody_asks_which_kind_a_computation_is() -> None:
+    """What differs between them is a method of each. One place asks whether something is a computation at all."""
+    asked = [f"{module}: {ast.unparse(node)}" for module, path in PATHS.items() for node in ast.walk(
+        ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance"
+        and KINDS & {name.id for name in ast.walk(node.args[1]) if isinstance(name, ast.Name)}]
+    assert asked == ["xla_torch.running.computation: isinstance(value, XlaComputation)"]

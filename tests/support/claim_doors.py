@@ -14,9 +14,9 @@ import torch
 import xla_torch
 from support.claim_values import namespace
 from support.claims import DOORS, Claim
-from support.emitted_ops import functions_of_ops
 from support.oracle import HAS_XLA, run_xla, run_xla_replicas, xla_accepts, xla_canonical
 from xla_torch import Literal, Shape, XlaBuilder, XlaOp, ops
+from xla_torch.doors.emitted_ops import functions_of_ops
 from xla_torch.errors import XlaError
 from xla_torch.hlo.ir import Instruction, Module
 from xla_torch.hlo.printer import print_module

@@ -21,9 +21,10 @@ from pathlib import Path
 from grad_rules import FUNCTIONS, FUSED, TABLE, Entry, GradientKind
 from support import claim_page, stubs
 from support.accepted_types import element_types, operand_names
-from support.emitted_ops import functions_of_ops
+from xla_torch.doors.emitted_ops import functions_of_ops
+from xla_torch.doors.op_view import written
 from xla_torch.errors import InvalidArgument
-from xla_torch.hlo.schema import OPS, Attribute, OpSchema
+from xla_torch.hlo.schema import OPS, OpSchema
 
 ROOT = Path(__file__).parents[2]
 PAGE = Path("xla_torch/opcodes/README.md")
@@ -53,7 +54,7 @@ class Row:
 
     @property
     def attributes(self) -> tuple[str, ...]:
-        return tuple(_attribute(a) for a in self.definition.attributes.values())
+        return tuple(written(a) for a in self.definition.attributes.values())
 
 
 def rows() -> list[Row]:
@@ -69,17 +70,9 @@ def rows() -> list[Row]:
             for opcode, definition in sorted(OPS.items(), key=lambda item: (item[1].family, item[0]))]
 
 
-def _attribute(attribute: Attribute) -> str:
-    """``name`` where it must be written, ``name=default``, or ``name?`` where leaving it out means nothing or none."""
-    if attribute.required:
-        return attribute.name
-    text = "" if attribute.default in (None, "", ()) else attribute.codec.format(attribute.default)
-    return f"{attribute.name}?" if text in ("", "{}") else f"{attribute.name}={text}"
-
-
 # ----------------------------------------------------------------------------------------------------- tests
 
-_WITHOUT_ROWS = ("test_completeness", "test_pages", "pages", "emitted_ops", "accepted_types", "claim_doors", "claim_page",
+_WITHOUT_ROWS = ("test_completeness", "test_op_view", "test_pages", "pages", "accepted_types", "claim_doors", "claim_page",
                  "claim_values", "claims", "test_documents")
 _INSTRUCTION = re.compile(r"(?<![\w.%-])([a-z][a-z0-9-]*)\(")
 

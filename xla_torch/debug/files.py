@@ -12,7 +12,8 @@ from ..doors.dumps import compared
 from ..doors.loading import load
 from ..hlo.ir import Computation
 from ..hlo.regions import has_regions_of_values, regions
-from ..running.computation import XlaComputation, tensor_from_numpy
+from ..running.computation import XlaComputation
+from ..running.static import tensor_from_numpy
 from .counterparts import Counterparts
 from .divergence import first_divergence
 

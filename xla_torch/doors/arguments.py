@@ -18,7 +18,7 @@ from ..core.errors import InvalidArgument
 from ..core.shape import Shape
 from ..core.types import C64, C128, F32, F64, S32, S64, U32, U64, PrimitiveType, type_from_numpy
 from ..hlo.numbers import constant_of
-from ..running.computation import fits, require_in_range, tensor_from_numpy
+from ..running.static import fits, require_in_range, tensor_from_numpy
 from ..storage.dtypes import in_memory, torch_dtype, type_from_torch
 from ..storage.torch_private import is_wrapped, unwrapped
 

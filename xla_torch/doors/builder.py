@@ -28,6 +28,7 @@ from ..hlo.printer import print_module
 from ..opcodes import control
 from ..running.computation import XlaComputation
 from ..running.program import Run
+from ..running.static import StaticComputation
 from ..storage import torch_private
 from ..storage.dtypes import in_memory, is_in_memory, type_from_torch
 
@@ -41,7 +42,7 @@ class XlaBuilder(Builder):
     def build(self, root: XlaOp | None = None) -> XlaComputation:
         """Close the computation; the root is the last op unless given. Raises InvalidArgument where parameter numbers
         are not 0, 1, 2, ... ."""
-        return XlaComputation(Module(self.name, self.finish(root)))
+        return StaticComputation(Module(self.name, self.finish(root)))
 
 
 def run_at_once(build: Callable[..., Any], name: str, args: Sequence[Any], kwargs: dict[str, Any],
@@ -88,7 +89,7 @@ def run_ready(build: Callable[..., Any], args: Sequence[Any]) -> torch.Tensor | 
     return run(*args)[0]
 
 
-def _remember(build: Callable[..., Any], args: Sequence[torch.Tensor], computation: XlaComputation) -> None:
+def _remember(build: Callable[..., Any], args: Sequence[torch.Tensor], computation: StaticComputation) -> None:
     # Subclasses compute in ways of their own, and what requires grad is recorded.
     if any(type(value) is not torch.Tensor or value.requires_grad for value in args) or torch.compiler.is_compiling():
         return
@@ -162,12 +163,12 @@ class _Written:
 
 
 @functools.lru_cache(maxsize=1024)
-def _computation_of(program: _Written) -> XlaComputation:
-    return XlaComputation(program.module)
+def _computation_of(program: _Written) -> StaticComputation:
+    return StaticComputation(program.module)
 
 
 def _found(build: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: tuple[Any, ...],
-           specs: tuple[Any, ...]) -> tuple[XlaComputation, bool]:
+           specs: tuple[Any, ...]) -> tuple[StaticComputation, bool]:
     try:
         return _one_op_cached(build, name, args, kwargs, specs)
     except TypeError as error:
@@ -177,9 +178,9 @@ def _found(build: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: 
 
 
 def _one_op(build: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: tuple[Any, ...],
-            specs: tuple[Any, ...]) -> tuple[XlaComputation, bool]:
+            specs: tuple[Any, ...]) -> tuple[StaticComputation, bool]:
     module, several = _module(build, name, args, kwargs, specs)
-    return XlaComputation(module), several
+    return StaticComputation(module), several
 
 
 def _module(build: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: tuple[Any, ...],

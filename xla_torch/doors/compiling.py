@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from ..running.computation import XlaComputation, require_computation
-from ..running.polymorphic import for_every_size
+from ..running.computation import XlaComputation, door
 from ..running.program import EAGER, Backend
-from .tree_function import JaxFunction
+from ..running.static import StaticComputation
 
 C = TypeVar("C", bound=XlaComputation)
 
 
-@for_every_size()
+@door()
 def compile(computation: C, backend: Backend = EAGER) -> C:
     """The program for repeated runs, by a backend.
 
@@ -27,10 +26,7 @@ def compile(computation: C, backend: Backend = EAGER) -> C:
     like make of it. Raises InvalidArgument for something that is no computation; torch.compile's own errors at the first call.
     Where ``inductor`` cannot compile a group (there is no C++ compiler), a RuntimeWarning says so and its calls stay in torch.
     """
-    require_computation(computation, "compile")
-    if isinstance(computation, JaxFunction):
-        return computation.with_computation(compile(computation.computation, backend))  # pyright: ignore[reportReturnType]
     if backend == computation.program.backend:
         return computation
-    compiled: Any = XlaComputation(computation.program.again(computation.gradient_options, backend))
+    compiled: Any = StaticComputation(computation.program.again(computation.gradient_options, backend))
     return compiled

@@ -14,7 +14,7 @@ from ..core.errors import InvalidArgument
 from ..hlo.custom_calls import CustomCall, Function, register, unregister
 from ..lowering import numerics
 from ..lowering.c_functions import CFunction, check_c_call, is_c_function
-from ..running.computation import tensor_from_numpy
+from ..running.static import tensor_from_numpy
 
 
 def register_custom_call(target: str, function: Callable[..., Any] | int, vjp: Callable[..., Any] | None = None) -> None:

@@ -16,12 +16,13 @@ from ..interop.exported import Aval, ExportedFile, read_exported
 from ..interop.exported_main import key_kind, module_of
 from ..running.computation import XlaComputation
 from ..running.polymorphic import PolymorphicComputation
+from ..running.static import StaticComputation
 from ..stablehlo.convert import UnknownSizes, to_module
 from ..trees.signatures import Signature
-from .tree_function import JaxFunction
+from .tree_function import TreeFunction
 
 
-def from_exported(exported: Any, platform: str | None = None, *, derivatives: Vouched = None) -> JaxFunction:
+def from_exported(exported: Any, platform: str | None = None, *, derivatives: Vouched = None) -> TreeFunction:
     """A function that `jax.export` wrote: a file's path, its bytes, or a `jax.export.Exported`.
 
     It is called with trees like those that it was exported for, as what `from_jax` gives; where its sizes are dimension
@@ -40,10 +41,10 @@ def from_exported(exported: Any, platform: str | None = None, *, derivatives: Vo
         computation: XlaComputation = PolymorphicComputation(found, program)
     else:
         assert isinstance(found, Module), found  # main is there
-        computation = XlaComputation(found)
+        computation = StaticComputation(found)
         computation.entry.derivatives = program.derivatives(computation.program.canonical)
     signature = Signature(key_inputs=_keys(file.in_avals), key_results=_keys(file.out_avals))
-    return JaxFunction(computation, file.in_tree, file.out_tree, signature)
+    return TreeFunction(computation, file.in_tree, file.out_tree, signature)
 
 
 def _keys(avals: Sequence[Aval]) -> tuple[tuple[int, str], ...]:
@@ -77,7 +78,7 @@ class _Program:
         if isinstance(found, UnknownSizes):
             found = found.specialised([(shape.dimensions, None) for shape in arguments])
         assert isinstance(found, Module), found
-        canonical = XlaComputation(found).program.canonical
+        canonical = StaticComputation(found).program.canonical
         return bringing(canonical, self.derivatives(canonical))
 
 

@@ -1,12 +1,11 @@
 """`grad`, `value_and_grad`, `vjp` and `jvp`: derivatives of whole programs, as programs; and `register_gradient`.
 
-Of a function over trees (`JaxFunction`) they are functions over trees, and `argnums` are its arguments: see `tree_gradients.py`.
+Of a function over trees (`TreeFunction`) they are functions over trees, and `argnums` are its arguments: see `tree_gradients.py`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -17,11 +16,10 @@ from ..autodiff.options import DEFAULT, GradientOptions
 from ..core.errors import DifferentiationError, InvalidArgument
 from ..hlo.canonical_values import integers_of
 from ..hlo.ir import Computation
-from ..running.computation import XlaComputation, require_computation
-from ..running.polymorphic import for_every_size
+from ..running.computation import XlaComputation, door
 from ..running.program import Program
+from ..running.static import StaticComputation
 from . import tree_gradients
-from .tree_function import JaxFunction
 
 __all__ = ["GradientOptions", "grad", "jvp", "register_gradient", "value_and_grad", "vjp"]
 
@@ -29,7 +27,7 @@ Argnums = int | Sequence[int]
 C = TypeVar("C", bound=XlaComputation)
 
 
-@for_every_size()
+@door(over_trees=tree_gradients.gradient)
 def grad(computation: C, argnums: Argnums = 0, options: GradientOptions | None = None) -> C:
     """The gradient of the sum of the program's result (of its first, if it returns a tuple).
 
@@ -41,27 +39,24 @@ def grad(computation: C, argnums: Argnums = 0, options: GradientOptions | None =
     return _with_gradients("grad", computation, argnums, options, with_value=False)
 
 
-@for_every_size()
+@door(over_trees=tree_gradients.value_and_gradient)
 def value_and_grad(computation: C, argnums: Argnums = 0, options: GradientOptions | None = None) -> C:
     """Like `grad`, and returns ``(result, gradient)`` with the program's (first) result."""
     return _with_gradients("value_and_grad", computation, argnums, options, with_value=True)
 
 
-@for_every_size()
+@door(over_trees=tree_gradients.vector_jacobian)
 def vjp(computation: C, argnums: Argnums | None = None, with_outputs: bool = False,
         options: GradientOptions | None = None) -> C:
     """The vector-Jacobian product: takes the program's arguments and then one cotangent for each floating or complex
     leaf of its result, of that leaf's shape; returns the tuple of gradients for `argnums` (default: all floating and complex
     parameters), preceded by the result's leaves if `with_outputs`. Raises like `grad`."""
-    if isinstance(computation, JaxFunction):
-        make = functools.partial(vjp, with_outputs=with_outputs, options=options)
-        return tree_gradients.vector_jacobian(computation, argnums, make, with_outputs)
-    numbers = _checked_argnums("vjp", computation, argnums)
+    numbers = _checked_argnums(computation, argnums)
     return _derived(computation, options, lambda entry, chosen: derivatives.vector_jacobian(
         f"vjp_{computation.name}", entry, numbers, chosen, with_outputs))
 
 
-@for_every_size()
+@door(over_trees=tree_gradients.jacobian_vector)
 def jvp(computation: C, argnums: Argnums | None = None) -> C:
     """The Jacobian-vector product: takes the program's arguments and then one tangent for each parameter in `argnums`
     (default: all floating and complex parameters), of that parameter's shape; returns ``(result, tangent)``.
@@ -71,19 +66,14 @@ def jvp(computation: C, argnums: Argnums | None = None) -> C:
     run as long as data says. ``jvp(grad(f))`` multiplies with the Hessian. Raises DifferentiationError for an op without
     gradient on the way and for parameters that are not floating or complex; InvalidArgument for numbers out of range.
     """
-    if isinstance(computation, JaxFunction):
-        return tree_gradients.jacobian_vector(computation, argnums, jvp)
-    numbers = _checked_argnums("jvp", computation, argnums)
+    numbers = _checked_argnums(computation, argnums)
     return _derived(computation, None, lambda entry, _: derivatives.jacobian_vector(
         f"jvp_{computation.name}", entry, numbers))
 
 
 def _with_gradients(name: str, computation: XlaComputation, argnums: Argnums, options: GradientOptions | None,
                     with_value: bool) -> Any:
-    if isinstance(computation, JaxFunction):
-        make = functools.partial(value_and_grad if with_value else grad, options=options)
-        return tree_gradients.gradient(computation, argnums, make, with_value)
-    numbers = _checked_argnums(name, computation, argnums)
+    numbers = _checked_argnums(computation, argnums)
     result = computation.program_shape.result
     first = next(iter(result.leaves()), None)
     if first is None or not first.element_type.is_floating:
@@ -105,12 +95,11 @@ def _derived(computation: XlaComputation, options: GradientOptions | None,
         source = program.elsewhere
         return source.derived(make(source.to_differentiate(), dataclasses.replace(chosen, portable=True)))
 
-    return XlaComputation(program.derived(make(program.to_differentiate(), chosen), elsewhere=elsewhere))
+    return StaticComputation(program.derived(make(program.to_differentiate(), chosen), elsewhere=elsewhere))
 
 
-def _checked_argnums(subject: str, computation: XlaComputation, argnums: Argnums | None) -> list[int]:
+def _checked_argnums(computation: XlaComputation, argnums: Argnums | None) -> list[int]:
     """The numbers as a list; None stands for all parameters with a floating or complex leaf."""
-    require_computation(computation, subject)
     shapes = computation.program_shape.parameters
     if argnums is None:
         argnums = [k for k, s in enumerate(shapes) if any(leaf.element_type.is_differentiable for leaf in s.leaves())]

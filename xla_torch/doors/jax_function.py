@@ -15,14 +15,12 @@ from ..interop.jax_derivatives import JaxDerivatives
 from ..storage.dtypes import type_from_torch
 from ..trees.structure import Structure
 from .loading import from_lowered
-from .tree_function import JaxFunction
-
-__all__ = ["JaxFunction", "from_jax"]
+from .tree_function import TreeFunction
 
 
 def from_jax(function: Callable[..., Any], *example_args: Any, static_argnums: int | Sequence[int] = (),
              static_argnames: str | Sequence[str] = (), derivatives: Literal["jax", "xla", "as written"] = "jax",
-             **example_kwargs: Any) -> JaxFunction:
+             **example_kwargs: Any) -> TreeFunction:
     """Trace a JAX function once, for arguments like the examples, and return it as a function of torch tensors.
 
     Arguments may be trees (tuples, lists, dicts, registered classes, flax modules and their states) whose leaves are torch
@@ -47,7 +45,7 @@ def from_jax(function: Callable[..., Any], *example_args: Any, static_argnums: i
         computation.program.by_ops = True
     else:
         computation.entry.derivatives = JaxDerivatives(traced.name, traced.jaxpr, _canonical)
-    return JaxFunction(computation, Structure.from_jax(traced.in_tree), Structure.from_jax(traced.out_tree), traced.signature)
+    return TreeFunction(computation, Structure.from_jax(traced.in_tree), Structure.from_jax(traced.out_tree), traced.signature)
 
 
 def _canonical(program: Lowered) -> Computation:

@@ -31,6 +31,7 @@ from ..opcodes.front import parse_module, verify
 from ..proto.containers import read_proto
 from ..running.computation import XlaComputation
 from ..running.polymorphic import PolymorphicComputation
+from ..running.static import StaticComputation
 from ..stablehlo.convert import Functions, UnknownSizes, to_module
 from ..stablehlo.reading import read_mlir
 from .custom_calls import register_callback
@@ -140,7 +141,7 @@ def from_lowered(program: Lowered) -> XlaComputation:
     module = to_module(without_tokens(bytecode.parse(program.bytecode)))
     assert isinstance(module, Module), module  # main is there, and JAX knows its sizes
     callbacks.bind(module, program.callbacks, register_callback)
-    return XlaComputation(module)
+    return StaticComputation(module)
 
 
 def _read_mlir(program: Any, filename: str) -> Operation:
@@ -183,7 +184,7 @@ def computation_of(module: Module, as_written: bool) -> XlaComputation:
         warnings.warn(CallbackLeftOut(
             f"{count} Python callback{'s' * (count > 1)} of the process that traced it left out", subject=module.name,
             hint="from_jax keeps them"), stacklevel=5)
-    return XlaComputation(note_author(module, as_written))
+    return StaticComputation(note_author(module, as_written))
 
 
 def _wrong_kind(what: str, given: object, wanted: Form) -> InvalidArgument:

@@ -26,13 +26,13 @@ from ..opcodes.front import verify
 from ..opcodes.movement import copy
 from ..partitioning.annotations import is_shardy
 from ..proto.containers import read_proto
-from ..running.computation import XlaComputation, require_computation
+from ..running.computation import Step, XlaComputation, door, require_computation
 from ..running.polymorphic import of_unknown_sizes
 from ..trees.parameter_paths import paths
 from ..trees.structure import Structure, dotted
 from .loading import computation_of, load
 from .mesh_words import is_said, mesh_of, sharding_of
-from .tree_function import JaxFunction
+from .tree_function import TreeFunction
 
 __all__ = ["partition"]
 
@@ -64,17 +64,37 @@ def partition(program: XlaComputation | str | os.PathLike[str], mesh: Any = None
     require_client("partition")
     computation = load(program) if isinstance(program, (str, os.PathLike)) else program
     require_computation(computation, "partition")
+    if of_unknown_sizes(computation) is not None:
+        raise InvalidArgument("the program has unknown sizes", subject=f"partition of {computation.name}",
+                              got=computation.program_shape, expected="one of known sizes",
+                              hint="its method `at` gives the program for sizes")
     try:
-        made = _partitioned(computation, mesh, in_shardings, out_shardings)
+        return _partitioned(computation, mesh, in_shardings, out_shardings)
     except InvalidArgument as error:
         raise error.located(f"partition of {computation.name}") from None
-    return computation.with_computation(made) if isinstance(computation, JaxFunction) else made
 
 
-def _partitioned(computation: XlaComputation, mesh: Any, in_shardings: Any, out_shardings: Any) -> XlaComputation:
-    if of_unknown_sizes(computation) is not None:
-        raise InvalidArgument("the program has unknown sizes", got=computation.program_shape, expected="one of known sizes",
-                              hint="its method `at` gives the program for sizes")
+def _of_trees(function: TreeFunction, step: Step) -> TreeFunction:
+    """What is said of trees as what is said of their leaves, in the order of the program's parameters."""
+    given, wanted = step.given["in_shardings"], step.given["out_shardings"]
+    names = [""] * len(function.places)
+    for path, place in zip(function.in_tree.paths(), function.places, strict=True):
+        names[place] = function.signature.describe(path).removeprefix("argument ")
+    if given is not None and not isinstance(given, Mapping):
+        by_place, by_name = function.in_tree.children
+        said = _leaves(by_place, given, "in_shardings") + [None] * by_name.leaf_count
+        given = [None] * len(names)
+        for place, words in zip(function.places, said, strict=True):
+            given[place] = words
+    if wanted is not None and not is_said(wanted):
+        leaves = _leaves(function.out_tree, wanted, "out_shardings", is_top=False)
+        wanted = leaves if function.program_shape.result.is_tuple else leaves[0]
+    return function.with_computation(step(function.computation, in_shardings=given, out_shardings=wanted, names=names))
+
+
+@door(over_trees=_of_trees)
+def _partitioned(computation: XlaComputation, mesh: Any, in_shardings: Any, out_shardings: Any,
+                 names: Sequence[str] | None = None) -> XlaComputation:
     stated = computation.partitioning
     if stated.about and not stated.is_whole:
         raise InvalidArgument("the program has been partitioned", got=str(stated), expected="a program about whole arrays")
@@ -82,8 +102,8 @@ def _partitioned(computation: XlaComputation, mesh: Any, in_shardings: Any, out_
         raise InvalidArgument("the program is for several replicas", got=computation.module.replica_count, expected=1)
     grid = mesh_of(mesh, computation.module, stated.partitions)
     module = read_proto(computation.to_hlo_proto()).module()  # a copy, in which shardings are written
-    _annotate_parameters(computation, module.entry.parameters, in_shardings, grid)
-    propagates = _annotate_results(computation, module, out_shardings, grid)
+    _annotate_parameters(module.entry.parameters, in_shardings, grid, names)
+    propagates = _annotate_results(module, out_shardings, grid)
     module.header["num_partitions"] = grid.device_count
     shardy = any(is_shardy(i) for c in module.computations for i in c.instructions)
     part = partitioned(module, grid.device_count, propagates, shardy)
@@ -96,22 +116,12 @@ def _partitioned(computation: XlaComputation, mesh: Any, in_shardings: Any, out_
 # ------------------------------------------------------------------------------------------------ arguments
 
 
-def _annotate_parameters(computation: XlaComputation, parameters: Sequence[Instruction], given: Any, mesh: Mesh) -> None:
-    names = _names(computation, parameters)
-    said = _by_pattern(given, parameters, names) if isinstance(given, Mapping) else _by_argument(computation, given, len(names))
+def _annotate_parameters(parameters: Sequence[Instruction], given: Any, mesh: Mesh, names: Sequence[str] | None) -> None:
+    if names is None:  # where each stood in the arguments of the function, with dots
+        names = [dotted(path) for path in paths([p.name for p in parameters], [p.op_name for p in parameters])]
+    said = _by_pattern(given, parameters, names) if isinstance(given, Mapping) else _by_argument(given, len(names))
     for parameter, name, words in zip(parameters, names, said, strict=True):
         _annotate(parameter, words, mesh, f"argument {name}")
-
-
-def _names(computation: XlaComputation, parameters: Sequence[Instruction]) -> list[str]:
-    """Where each parameter stood in the arguments, with dots."""
-    if not isinstance(computation, JaxFunction):
-        return [dotted(path) for path in paths([p.name for p in parameters], [p.op_name for p in parameters])]
-    found = [""] * len(parameters)
-    describe = computation.signature.describe
-    for path, place in zip(computation.in_tree.paths(), computation.places, strict=True):
-        found[place] = describe(path).removeprefix("argument ")
-    return found
 
 
 def _by_pattern(given: Mapping[Any, Any], parameters: Sequence[Instruction], names: Sequence[str]) -> list[Any]:
@@ -125,16 +135,9 @@ def _by_pattern(given: Mapping[Any, Any], parameters: Sequence[Instruction], nam
     return [next((given[pattern] for pattern, fitting in fits.items() if fitting[k]), None) for k in range(len(names))]
 
 
-def _by_argument(computation: XlaComputation, given: Any, count: int) -> list[Any]:
+def _by_argument(given: Any, count: int) -> list[Any]:
     if given is None:
         return [None] * count
-    if isinstance(computation, JaxFunction):
-        structure = computation.in_tree.children[0]
-        said = _leaves(structure, given, "in_shardings") + [None] * computation.in_tree.children[1].leaf_count
-        found: list[Any] = [None] * count
-        for place, words in zip(computation.places, said, strict=True):
-            found[place] = words
-        return found
     if not isinstance(given, (list, tuple)) or len(given) != count:
         raise InvalidArgument("in_shardings are not one for each argument", got=repr(given), expected=f"a list of {count}")
     return list(given)
@@ -183,14 +186,10 @@ def _of_shape(words: Any, shape: Shape, mesh: Mesh) -> Sharding | None:
 # ------------------------------------------------------------------------------------------------ results
 
 
-def _annotate_results(computation: XlaComputation, module: Module, given: Any, mesh: Mesh) -> list[bool]:
+def _annotate_results(module: Module, said: Any, mesh: Mesh) -> list[bool]:
     """Say how results lie; returns for each whether XLA is to choose."""
     entry, root = module.entry, module.entry.root
     count = len(list(root.shape.leaves()))
-    said = given
-    if isinstance(computation, JaxFunction) and given is not None and not is_said(given):
-        said = _leaves(computation.out_tree, given, "out_shardings", is_top=False)
-        said = said if root.shape.is_tuple else said[0]
     if said is not None and root.is_parameter:  # which lies as the argument does
         root = Instruction(copy, root.shape, (root,), name="result")
         module.entry = Computation(entry.name, [*entry.instructions, root], root)

@@ -168,7 +168,7 @@ def ops_table() -> str:
     cells = [("opcode", "family", "operands", "gradient", "rules")]
     for opcode, schema in sorted(OPS.items(), key=lambda item: (item[1].family, item[0])):
         rules = ", ".join(name for name, table in tables if opcode in table)
-        cells.append((opcode, schema.family, _operands(schema), TABLE[opcode].kind.value if opcode in TABLE else "", rules))
+        cells.append((opcode, schema.family, operands_of(schema), TABLE[opcode].kind.value if opcode in TABLE else "", rules))
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
     lacking = [f"the {name} table lacks {', '.join(table.lacking())}" for name, table in tables if table.lacking()]
@@ -177,7 +177,7 @@ def ops_table() -> str:
     return "\n".join([lines[0], "", *lines[1:], "", f"{len(OPS)} ops. Gradients: {gradients}.", *lacking])
 
 
-def _operands(schema: OpSchema) -> str:
+def operands_of(schema: OpSchema) -> str:
     """``lhs, rhs``; ``init_values?`` may be left out, and ``*operands`` are any number."""
     needed = len(schema.operands) - schema.optional_operands
     names = [name + "?" * (number >= needed) for number, name in enumerate(schema.operands)]

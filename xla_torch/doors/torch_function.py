@@ -25,10 +25,10 @@ from ..trees.structure import Path, Structure
 from . import torch_graph
 from .builder import XlaBuilder
 from .torch_derivatives import Graph, Input, TorchDerivatives
-from .tree_function import JaxFunction
+from .tree_function import TreeFunction
 
 
-class TorchFunction(JaxFunction):
+class TorchFunction(TreeFunction):
     """A PyTorch module or function as a computation over trees. `from_torch` returns one.
 
     `weights` are the module's parameters and buffers, in dicts as their names say (``weights["layer1"]["0"]["bias"]``): the first
@@ -42,13 +42,6 @@ class TorchFunction(JaxFunction):
                  unsaved: Sequence[str] = ()):
         super().__init__(computation, in_tree, out_tree, signature, places, narrows=False)
         self.weights, self.buffers, self.replaced, self.unsaved = weights, tuple(buffers), tuple(replaced), tuple(unsaved)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return TorchFunction, (self.computation, self.in_tree, self.out_tree, self.signature, self.places, self.weights,
-                               self.buffers, self.replaced, self.unsaved)
-
-    def __repr__(self) -> str:
-        return super().__repr__().replace("JaxFunction", "TorchFunction", 1)
 
 
 def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["arguments", "constants"] = "arguments",

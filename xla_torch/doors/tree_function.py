@@ -1,4 +1,4 @@
-"""JaxFunction: a computation that is called with trees, as the function that it was traced from."""
+"""TreeFunction: a computation behind trees, called as the function that it was traced from."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from ..core.errors import DifferentiationError, InvalidArgument
 from ..core.shape import ProgramShape, Shape
 from ..hlo.tree import arrays
 from ..interop.jax import key_data
+from ..partitioning.state import Partitioning
 from ..running import dynamo
-from ..running.computation import XlaComputation
-from ..running.polymorphic import PolymorphicComputation
+from ..running.computation import Step, XlaComputation
+from ..running.program import Program
 from ..storage.dtypes import is_in_memory, torch_dtype
 from ..trees.nodes import Kind
 from ..trees.signatures import Signature
@@ -25,9 +26,10 @@ from ..trees.structure import Path, Structure
 from .arguments import tensor_of
 
 
-class JaxFunction(XlaComputation):
-    """A computation over the leaves of trees. `from_jax` returns one. It is called with trees of tensors, arrays or numbers, and
-    goes wherever a computation goes: `grad`, `vmap`, `compile`, `XlaModule` and the like take it, and what they give has trees.
+class TreeFunction(XlaComputation):
+    """A computation behind the trees that its arguments and results are leaves of: what files of `jax.export`, JAX functions
+    and torch modules become. It is called with trees of tensors, arrays or numbers, and goes wherever a computation goes: `grad`,
+    `vmap`, `compile`, `XlaModule` and the like take it, and what they give has trees.
 
     `in_tree` is the form of ``(args, kwargs)``, `out_tree` that of the result; neither needs JAX. `computation` is the program
     over flat leaves. As in JAX without 64-bit mode, a 64-bit argument is narrowed where the traced parameter has 32 bits, with
@@ -37,22 +39,19 @@ class JaxFunction(XlaComputation):
 
     def __init__(self, computation: XlaComputation, in_tree: Structure, out_tree: Structure, signature: Signature | None = None,
                  places: Sequence[int] | None = None, narrows: bool = True):
-        if isinstance(computation, PolymorphicComputation):  # there is no one program: see `__getattr__`
-            self._result = computation.program_shape.result
-            self._is_flat_result = self._result.is_tuple and all(s.is_array for s in self._result.tuple_shapes)
-            self._accepts = [(s.dimensions, torch_dtype(s.element_type), s) for s in computation.program_shape.parameters]
-        else:
-            super().__init__(computation.program)
         self.computation, self.in_tree, self.out_tree = computation, in_tree, out_tree
         self.signature, self.narrows = signature or Signature(), narrows
         self.places = tuple(range(in_tree.leaf_count)) if places is None else tuple(places)
         """For each leaf of the arguments the number of the program's parameter."""
-        count = len(self.program_shape.parameters)
+        shape = self.program_shape
+        count = len(shape.parameters)
         if sorted(self.places) != list(range(count)):
             raise InvalidArgument("the tree of arguments does not fit the program", got=f"{in_tree.leaf_count} leaves",
                                   expected=f"{count} parameters")
+        self._accepts = [(s.dimensions, torch_dtype(s.element_type), s) for s in shape.parameters]
+        self._is_flat_result = shape.result.is_tuple and all(s.is_array for s in shape.result.tuple_shapes)
         self._keys = dict(self.signature.key_inputs)
-        self._is_flat_call = self._is_called_by_place() and not isinstance(computation, PolymorphicComputation)
+        self._is_flat_call = self._is_called_by_place()
 
     # ---- calling
 
@@ -62,11 +61,19 @@ class JaxFunction(XlaComputation):
         if torch.compiler.is_compiling():
             return dynamo.one_call(self, *args, **kwargs)
         if self._is_flat_call and not kwargs and self._fit(args):
-            result = self.computation._call(args)
+            result = self.run_fitting(args)
         else:
             result = self.computation(*self.tensors(*args, **kwargs))
-        leaves = result if self._is_flat_result else [leaf for leaf, _ in arrays(result, self._result)]
+        leaves = result if self._is_flat_result else [leaf for leaf, _ in arrays(result, self.program_shape.result)]
         return self.out_tree.unflatten(leaves)
+
+    def run_fitting(self, tensors: Sequence[torch.Tensor]) -> Any:
+        """The flat result for flat tensors."""
+        return self.computation.run_fitting(tensors)
+
+    def run_numpy(self, *arguments: Any, device: torch.device | str = "cpu") -> tuple[np.ndarray, ...]:
+        """Run on NumPy arrays, one for each parameter of the program."""
+        return self.computation.run_numpy(*arguments, device=device)
 
     def _is_called_by_place(self) -> bool:
         """Whether the program's parameters are the arguments themselves, in order."""
@@ -105,10 +112,13 @@ class JaxFunction(XlaComputation):
 
     # ---- what is asked of its program
 
-    def __getattr__(self, name: str) -> Any:
-        if name == "program":
-            return self.computation.program
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+    @property
+    def program(self) -> Program:
+        return self.computation.program
+
+    @property
+    def family(self) -> XlaComputation | None:
+        return self.computation.family
 
     @property
     def name(self) -> str:
@@ -123,6 +133,17 @@ class JaxFunction(XlaComputation):
     def gradient_options(self) -> GradientOptions | None:
         return self.computation.gradient_options
 
+    @property
+    def partitioning(self) -> Partitioning:
+        return self.computation.partitioning
+
+    @property
+    def participants(self) -> dict[str, int]:
+        return self.computation.participants
+
+    def _repr_html_(self) -> str | None:
+        return self.computation._repr_html_()
+
     def to_hlo_text(self, *args: Any, **kwargs: Any) -> str:
         return self.computation.to_hlo_text(*args, **kwargs)
 
@@ -132,32 +153,27 @@ class JaxFunction(XlaComputation):
     def lowered(self, *args: Any, **kwargs: Any) -> torch.fx.GraphModule:
         return self.computation.lowered(*args, **kwargs)
 
-    def run_numpy(self, *arguments: Any, device: torch.device | str = "cpu") -> tuple[np.ndarray, ...]:
-        """Run on NumPy arrays, one for each parameter of the program."""
-        return self.computation.run_numpy(*arguments, device=device)
-
     def __repr__(self) -> str:
-        return f"JaxFunction({self.name}: {self.in_tree} -> {self.out_tree}; {self.program_shape})"
+        return f"{type(self).__name__}({self.name}: {self.in_tree} -> {self.out_tree}; {self.program_shape})"
 
     # ---- the same in another way
 
     def with_computation(self, computation: XlaComputation, in_tree: Structure | None = None, out_tree: Structure | None = None,
-                         places: Sequence[int] | None = None, signature: Signature | None = None) -> JaxFunction:
+                         places: Sequence[int] | None = None, signature: Signature | None = None) -> TreeFunction:
         """Another program behind the same door; of what changes with it, the forms of arguments and result."""
         kept = self.signature if out_tree is None else dataclasses.replace(self.signature, key_results=())
-        return JaxFunction(computation, in_tree or self.in_tree, out_tree or self.out_tree, signature or kept,
+        return TreeFunction(computation, in_tree or self.in_tree, out_tree or self.out_tree, signature or kept,
                            self.places if places is None else places, self.narrows)
 
-    def with_gradient_options(self, options: GradientOptions) -> JaxFunction:
-        """The same function, whose gradients are found in another way."""
+    def derived(self, step: Step) -> XlaComputation:
+        return step.over_trees(self, step)
+
+    def with_gradient_options(self, options: GradientOptions) -> TreeFunction:
         return self.with_computation(self.computation.with_gradient_options(options))
 
-    def with_narrowing(self, narrows: bool) -> JaxFunction:
+    def with_narrowing(self, narrows: bool) -> TreeFunction:
         """The same function, which narrows 64-bit arguments, or refuses them."""
-        return JaxFunction(self.computation, self.in_tree, self.out_tree, self.signature, self.places, narrows)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return JaxFunction, (self.computation, self.in_tree, self.out_tree, self.signature, self.places, self.narrows)
+        return TreeFunction(self.computation, self.in_tree, self.out_tree, self.signature, self.places, narrows)
 
     # ---- its arguments
 
@@ -191,7 +207,7 @@ class JaxFunction(XlaComputation):
 
     def result_leaves(self) -> list[Shape]:
         """The shapes of the leaves of the result."""
-        return [leaf for leaf in self._result.leaves() if leaf.is_array]
+        return [leaf for leaf in self.program_shape.result.leaves() if leaf.is_array]
 
     def with_arguments(self, more: Iterable[Structure]) -> tuple[Structure, list[int]]:
         """The form of the arguments with more of them behind the positional ones, and the places of their leaves in a program

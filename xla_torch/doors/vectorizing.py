@@ -10,11 +10,10 @@ from ..batching.programs import batched
 from ..core.errors import InvalidArgument
 from ..hlo.ir import Computation
 from ..rebatching.programs import rebatched
-from ..running.computation import XlaComputation, require_computation
-from ..running.polymorphic import Step, for_every_size
+from ..running.computation import Step, XlaComputation, door
+from ..running.static import StaticComputation
 from ..stablehlo.convert import Fact
 from . import tree_gradients
-from .tree_function import JaxFunction
 
 Axes = int | None | Sequence[Any]
 """For each parameter None or a dimension; for an argument that is a tree, a tree of these."""
@@ -24,13 +23,13 @@ C = TypeVar("C", bound=XlaComputation)
 
 def _of_one_example(step: Step, facts: Sequence[Fact], count: int) -> list[Fact]:
     """What is known of one example's arguments, where this is known of a batch's."""
-    axes = step.kwargs.get("in_axes", step.args[1] if len(step.args) > 1 else 0)
+    axes = step.given["in_axes"]
     each = list(axes) if isinstance(axes, Sequence) else [axes] * len(facts)
     return [(sizes, value) if axis is None else ((*sizes[:axis], *sizes[axis + 1:]), None)
             for (sizes, value), axis in zip(facts, each, strict=False)]
 
 
-@for_every_size(_of_one_example)
+@door(_of_one_example, tree_gradients.batched)
 def vmap(computation: C, size: int, in_axes: Axes = 0) -> C:
     """The program for a batch of `size` examples at once.
 
@@ -44,14 +43,12 @@ def vmap(computation: C, size: int, in_axes: Axes = 0) -> C:
 
     Raises InvalidArgument for axes that do not fit the parameters; UnsupportedError for ops on dynamic sizes and on tokens.
     """
-    if isinstance(computation, JaxFunction):
-        return tree_gradients.batched(computation, in_axes, lambda flat, axes: vmap(flat, size, axes))
-    require_computation(computation, "vmap")
     entry = computation.program.differentiable
     found = batched(f"vmap_{computation.name}", entry, size, _axes_of(entry, in_axes))
     return _derived(computation, found)
 
 
+@door(over_trees=tree_gradients.rebatched)
 def rebatch(computation: C, argnums: int | Sequence[int], size: int, in_axes: int | Sequence[int] = 0) -> C:
     """The program for a batch of `size` examples, from a program that was made for a batch of another size.
 
@@ -66,21 +63,17 @@ def rebatch(computation: C, argnums: int | Sequence[int], size: int, in_axes: in
 
     Raises UnsupportedError with the instruction that stands against it; InvalidArgument for parameters and axes that do not fit.
     """
-    if isinstance(computation, JaxFunction):
-        return tree_gradients.rebatched(computation, argnums, in_axes,
-                                        lambda flat, own, axes: rebatch(flat, own, size, axes))
-    require_computation(computation, "rebatch")
     entry = computation.program.canonical
     numbers = [argnums] if isinstance(argnums, int) else list(argnums)
     axes = [in_axes] * len(numbers) if isinstance(in_axes, int) else list(in_axes)
     program = computation.program
     own = program.authored if program.brings_derivatives else None
     found, by_calls = rebatched(entry, own, numbers, axes, _batch_of(entry, numbers, axes, size), size)
-    return XlaComputation(program.derived(found, by_calls, own is not None and by_calls is None))  # pyright: ignore
+    return StaticComputation(program.derived(found, by_calls, own is not None and by_calls is None))  # pyright: ignore
 
 
 def _derived(computation: XlaComputation, found: Computation) -> Any:
-    return XlaComputation(computation.program.derived(found))
+    return StaticComputation(computation.program.derived(found))
 
 
 def _batch_of(entry: Computation, numbers: Sequence[int], axes: Sequence[int], size: int) -> int:

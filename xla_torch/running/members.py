@@ -64,7 +64,7 @@ class General:
 
     def shape(self, values: Mapping[str, int]) -> ProgramShape:
         """The program's shape for these sizes."""
-        found = self.program.module.entry.program_shape
+        found = self.program.program_shape
         return ProgramShape(tuple(_sized(p, values) for p in found.parameters), _sized(found.result, values),
                             found.parameter_names)
 
@@ -82,6 +82,10 @@ class Member:
         lock = Lock()
         self._runs: Kept[torch.device, Run] = Kept(lock)
         self._plans: KeptByRules[Mask, MemberPlan | None] = KeptByRules(lock)
+
+    @property
+    def program_shape(self) -> ProgramShape:
+        return self.general.shape(self.values)
 
     @cached_property
     def own(self) -> Program:

@@ -6,12 +6,11 @@ compiled form) is the family of what is made of each, so all that an XlaComputat
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -33,8 +32,9 @@ from ..stablehlo.convert import Fact, UnknownSizes, functions_of
 from ..stablehlo.symbols import Symbols, symbols_of
 from ..storage.dtypes import torch_dtype, type_from_torch
 from . import dynamo
-from .computation import XlaComputation
+from .computation import Step, XlaComputation
 from .members import General, Member
+from .static import StaticComputation
 
 Argument = torch.Tensor | np.ndarray
 Names = Mapping[str, int]
@@ -112,7 +112,7 @@ class PolymorphicComputation(XlaComputation):
         return self._shared(facts, lambda: self._static(facts))
 
     def _static(self, facts: Sequence[Fact]) -> XlaComputation:
-        computation = XlaComputation(note_author(self._source.specialised(facts)))
+        computation = StaticComputation(note_author(self._source.specialised(facts)))
         if self._author is not None:
             computation.entry.derivatives = self._author.derivatives(computation.program.canonical)
         return computation
@@ -130,7 +130,7 @@ class PolymorphicComputation(XlaComputation):
             if general is None and len(self._generals) < MOST_GENERAL and self._refused < MOST_REFUSED:
                 general = self._make_general(names)
             if general is not None:
-                return _Member(general, names, alone)
+                return StaticComputation(Member(general, names, lambda: alone().program))
             found = alone()
             self._refused += 1
             return found
@@ -249,12 +249,8 @@ class PolymorphicComputation(XlaComputation):
                               hint="at(b=4), or specialised(*arguments), is one of them")
 
     @property
-    def module(self) -> Any:
-        return self.program
-
-    @property
-    def entry(self) -> Any:
-        return self.program
+    def family(self) -> PolymorphicComputation:
+        return self
 
     @property
     def gradient_options(self) -> GradientOptions | None:
@@ -308,6 +304,9 @@ class PolymorphicComputation(XlaComputation):
         tensors = [self._as_tensor(a, number) for number, a in enumerate(arguments)]
         return self.specialised(*tensors)(*tensors, device=device)
 
+    def run_fitting(self, tensors: Sequence[torch.Tensor]) -> Any:
+        return self.specialised(*tensors).run_fitting(tensors)
+
     def run_numpy(self, *arguments: Any, device: torch.device | str = "cpu") -> tuple[np.ndarray, ...]:
         """Run on NumPy arrays; see `XlaComputation.run_numpy`."""
         arrays = tuple(map(np.asarray, arguments))
@@ -329,7 +328,7 @@ class PolymorphicComputation(XlaComputation):
         return _Derived(self, step)
 
     def with_gradient_options(self, options: GradientOptions) -> PolymorphicComputation:
-        return self.derived(Step(_with_options, (options,)))
+        return self.derived(Step(_with_options, {"options": options}))
 
     @property
     def argument_count(self) -> int:
@@ -339,25 +338,6 @@ class PolymorphicComputation(XlaComputation):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled as the operations that it was made of."""
         return _unpickled, (flattened(self._source.operation), self._source.entry, self._author)
-
-
-class _Member(XlaComputation):
-    """A program for certain sizes that runs as one for many. What else is asked of it is asked of the one for these sizes
-    `alone`, which is made then."""
-
-    def __init__(self, general: General, names: Names, alone: Callable[[], XlaComputation]):
-        self._alone = alone
-        self._runs = Member(general, names, lambda: self.program)
-        self._shape = general.shape(names)
-        self._check_for(self._shape)
-
-    @cached_property
-    def program(self) -> Any:
-        return self._alone().program
-
-    @property
-    def program_shape(self) -> ProgramShape:
-        return self._shape
 
 
 def _follow(symbols: Symbols, names: Names, facts: Sequence[Fact]) -> bool:
@@ -370,8 +350,8 @@ def _follow(symbols: Symbols, names: Names, facts: Sequence[Fact]) -> bool:
 
 def of_unknown_sizes(computation: XlaComputation) -> PolymorphicComputation | None:
     """The program of unknown sizes that a computation is, or that stands behind a function over trees; otherwise None."""
-    computation = getattr(computation, "computation", computation)
-    return computation if isinstance(computation, PolymorphicComputation) else None
+    family: Any = computation.family
+    return family
 
 
 def _unpickled(flat: Any, entry: str, author: Author | None = None) -> PolymorphicComputation:
@@ -379,29 +359,6 @@ def _unpickled(flat: Any, entry: str, author: Author | None = None) -> Polymorph
 
 
 # ------------------------------------------------------------------------------------------------------ derived programs
-
-Inner = Callable[["Step", Sequence[Fact], int], Sequence[Fact]]
-"""From what is known of the arguments of a derived program, and how many the one that it was derived from takes, to what is known
-of that one's."""
-
-
-def same_arguments(step: Step, facts: Sequence[Fact], count: int) -> Sequence[Fact]:
-    """The derived program takes the same arguments, and perhaps more behind them."""
-    return facts[:count]
-
-
-@dataclasses.dataclass(frozen=True)
-class Step:
-    """What is made of a program: ``function(program, *args, **kwargs)``."""
-
-    function: Callable[..., XlaComputation]
-    args: tuple[Any, ...] = ()
-    kwargs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    inner: Inner = same_arguments
-
-    def __call__(self, computation: XlaComputation) -> XlaComputation:
-        return self.function(computation, *self.args, **self.kwargs)
-
 
 class _Derived(PolymorphicComputation):
     """The family of what a step makes of each program of another one."""
@@ -425,18 +382,18 @@ class _Derived(PolymorphicComputation):
     @property
     def gradient_options(self) -> GradientOptions | None:
         if self._step.function is _with_options:
-            return self._step.args[0]
+            return self._step.given["options"]
         return self._inner.gradient_options
 
     def _make(self, facts: Sequence[Fact]) -> XlaComputation:
         count = self._inner.argument_count
         if len(facts) < count:
             raise InvalidArgument("wrong number of arguments", subject=self.name, got=len(facts), expected=f"{count} or more")
-        inner = tuple(self._step.inner(self._step, facts, count))
+        inner = tuple(self._step.of_arguments(self._step, facts, count))
         return self._shared(facts, lambda: self._step(self._inner._computation(inner)))
 
     def _own_facts(self, facts: Sequence[Fact]) -> Sequence[Fact]:
-        return self._inner._own_facts(self._step.inner(self._step, facts, self._inner.argument_count))
+        return self._inner._own_facts(self._step.of_arguments(self._step, facts, self._inner.argument_count))
 
     def _of_sizes(self, names: Mapping[str, Size]) -> XlaComputation:
         return self._step(self._inner._of_sizes(names))
@@ -461,24 +418,6 @@ class _Derived(PolymorphicComputation):
 
 def _with_options(computation: XlaComputation, options: GradientOptions) -> XlaComputation:
     return computation.with_gradient_options(options)
-
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def for_every_size(inner: Inner = same_arguments) -> Callable[[F], F]:
-    """Decorate a function that makes one computation of another: of a program of unknown sizes it then makes one of such."""
-
-    def decorate(function: F) -> F:
-        @functools.wraps(function)
-        def call(computation: Any, *args: Any, **kwargs: Any) -> Any:
-            if isinstance(computation, PolymorphicComputation):
-                return computation.derived(Step(call, args, kwargs, inner))
-            return function(computation, *args, **kwargs)
-
-        return call  # pyright: ignore[reportReturnType]
-
-    return decorate
 
 
 # ------------------------------------------------------------------------------------------------------ sizes in words

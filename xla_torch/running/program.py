@@ -29,7 +29,7 @@ from ..batching.programs import flat_batched
 from ..core.budget import running
 from ..core.errors import DifferentiationError, XlaError
 from ..core.forks import Lock, cached_property
-from ..core.shape import Shape
+from ..core.shape import ProgramShape, Shape
 from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.derivatives import AS_WRITTEN, AsWritten, Lost, bringing, brings, rules_of, warn_of
 from ..hlo.ir import Computation, Instruction, Module, reachable
@@ -120,6 +120,15 @@ class Program:
     @property
     def name(self) -> str:
         return self.module.name
+
+    @property
+    def program_shape(self) -> ProgramShape:
+        return self.module.entry.program_shape
+
+    @property
+    def own(self) -> Program:
+        """The program itself, as a `Member` has one."""
+        return self
 
     @cached_property
     def partitioning(self) -> Partitioning:

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from xla_torch import functions, opcodes
-from xla_torch.functions.hlo_builder import Builder
-from xla_torch.hlo.schema import OPS
+from .. import functions, opcodes
+from ..functions.hlo_builder import Builder
+from ..hlo.schema import OPS
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
