@@ -25,7 +25,8 @@ from ..fusing.sized import with_sizes
 from ..lowering.programs import freeing
 from ..storage.torch_private import is_traced
 from .kept import Kept, KeptByRules
-from .program import EAGER, FreeingRun, Mask, Plan, Program, Run, plainly
+from .plain_runs import plainly
+from .program import EAGER, FreeingRun, Mask, Plan, Program, Run
 from .watching import watching
 
 _T = TypeVar("_T")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,7 +20,7 @@ from ..analysis.author_rules import note_author
 from ..autodiff.options import GradientOptions
 from ..core.errors import HloSyntaxError, InvalidArgument, XlaError
 from ..core.forks import Lock, cached_property
-from ..core.shape import UNBOUNDED, ProgramShape, Shape
+from ..core.shape import ProgramShape, Shape
 from ..core.sizes import Size, Unknowns
 from ..hlo.derivatives import Derivatives, Lost
 from ..hlo.ir import Computation
@@ -35,6 +35,7 @@ from . import dynamo
 from .computation import Step, XlaComputation
 from .members import General, Member
 from .static import StaticComputation
+from .symbolic_text import all_leaves, leaf_text, text_of, with_unknown
 
 Argument = torch.Tensor | np.ndarray
 Names = Mapping[str, int]
@@ -207,13 +208,13 @@ class PolymorphicComputation(XlaComputation):
         points = self._points()
         shapes = [self._at(p).program_shape for p in points]
         first, told = shapes[0], all(any(p[n] != points[0][n] for p in points) for n in points[0])
-        texts = iter([_leaf_text(column, points, told) for column in zip(*map(_all_leaves, shapes), strict=True)])
-        parameters = [_text(p, texts) for p in first.parameters]
+        texts = iter([leaf_text(column, points, told) for column in zip(*map(all_leaves, shapes), strict=True)])
+        parameters = [text_of(p, texts) for p in first.parameters]
         names = first.parameter_names or tuple(f"arg{k}" for k in range(len(parameters)))
         words = ", ".join(f"{name}: {text}" for name, text in zip(names, parameters, strict=True))
         columns = zip(*(s.parameters for s in shapes), strict=True)
-        unknown = ProgramShape(tuple(map(_unknown, columns)), _unknown([s.result for s in shapes]), first.parameter_names)
-        return unknown, f"({words}) -> {_text(first.result, texts)}"
+        unknown = ProgramShape(tuple(map(with_unknown, columns)), with_unknown([s.result for s in shapes]), first.parameter_names)
+        return unknown, f"({words}) -> {text_of(first.result, texts)}"
 
     def _points(self) -> list[dict[str, int]]:
         """Sizes that show how others follow from them: some, each of them changed, and all changed."""
@@ -418,71 +419,6 @@ class _Derived(PolymorphicComputation):
 
 def _with_options(computation: XlaComputation, options: GradientOptions) -> XlaComputation:
     return computation.with_gradient_options(options)
-
-
-# ------------------------------------------------------------------------------------------------------ sizes in words
-
-
-def _all_leaves(shape: ProgramShape) -> list[Shape]:
-    return [leaf for s in (*shape.parameters, shape.result) for leaf in s.leaves()]
-
-
-def _unknown(shapes: Sequence[Shape]) -> Shape:
-    """One shape for several that differ in sizes."""
-    first = shapes[0]
-    if first.is_tuple:
-        return Shape.tuple([_unknown(column) for column in zip(*(s.tuple_shapes for s in shapes), strict=True)])
-    if not first.is_array:
-        return first
-    columns = list(zip(*(s.dimensions for s in shapes), strict=True))
-    return Shape.array(first.element_type, [c[0] if len(set(c)) == 1 else UNBOUNDED for c in columns])
-
-
-def _text(shape: Shape, texts: Iterator[str]) -> str:
-    if shape.is_tuple:
-        return f"({', '.join(_text(s, texts) for s in shape.tuple_shapes)})"
-    return next(texts)
-
-
-def _leaf_text(shapes: Sequence[Shape], points: Sequence[Names], told: bool) -> str:
-    """An array's shape with names for sizes; ``?`` for all that do not change, unless the points tell that they do not."""
-    first = shapes[0]
-    if not first.is_array:
-        return str(first)
-    columns = zip(*(s.dimensions for s in shapes), strict=True)
-    sizes = ("?" if not told and len(set(column)) == 1 else _size_text(column, points) for column in columns)
-    return f"{first.element_type.text}[{','.join(sizes)}]"
-
-
-def _size_text(sizes: Sequence[int], points: Sequence[Names]) -> str:
-    """How a size follows from the names at these points: a number, a product of names, a sum of multiples; ``?`` where it is
-    none of these."""
-    if len(set(sizes)) == 1:
-        return str(sizes[0])
-    start = points[0]
-    varying = [n for n in start if any(s != sizes[0] for s, p in zip(sizes, points, strict=True)
-                                       if p[n] != start[n] and sum(p[m] != start[m] for m in start) == 1)]
-    product = math.prod(start[n] for n in varying)
-    if varying and product and sizes[0] % product == 0:
-        factor = sizes[0] // product
-        if all(s == factor * math.prod(p[n] for n in varying) for s, p in zip(sizes, points, strict=True)):
-            return "*".join([str(factor)] * (factor != 1) + varying)
-    return _sum_text(sizes, points, varying) or "?"
-
-
-def _sum_text(sizes: Sequence[int], points: Sequence[Names], varying: Sequence[str]) -> str:
-    start, factors = points[0], dict[str, int]()
-    for name in varying:
-        size, point = next((s, p) for s, p in zip(sizes, points, strict=True)
-                           if p[name] != start[name] and all(p[m] == start[m] for m in start if m != name))
-        factors[name], rest = divmod(size - sizes[0], point[name] - start[name])
-        if rest:
-            return ""
-    constant = sizes[0] - sum(f * start[n] for n, f in factors.items())
-    if any(s != constant + sum(f * p[n] for n, f in factors.items()) for s, p in zip(sizes, points, strict=True)):
-        return ""
-    terms = [n if f == 1 else f"{f}*{n}" for n, f in factors.items()] + [str(constant)] * (constant != 0)
-    return "+".join(terms).replace("+-", "-")
 
 
 # ------------------------------------------------------------------------------------------------------ values that are sizes

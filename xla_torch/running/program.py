@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import torch
 import torch.fx
@@ -27,7 +27,7 @@ from ..autodiff.residuals import WHOLE_PROGRAM, effects, needs, rebuild, saved_v
 from ..batching.embedded import with_calls
 from ..batching.programs import flat_batched
 from ..core.budget import running
-from ..core.errors import DifferentiationError, XlaError
+from ..core.errors import DifferentiationError
 from ..core.forks import Lock, cached_property
 from ..core.shape import ProgramShape, Shape
 from ..functions.hlo_builder import Builder, XlaOp
@@ -43,10 +43,8 @@ from ..storage.torch_private import forward_mode_is_on, is_batched_by_autograd, 
 from ..transform.dynamic_sizes import settle
 from ..transform.expand_custom_calls import expand
 from .kept import Kept, KeptByRules
-from .run_errors import in_house_form
+from .plain_runs import plainly
 from .watching import watching
-
-_T = TypeVar("_T")
 
 _log = logging.getLogger(__name__)
 
@@ -58,7 +56,6 @@ FreeingRun = Callable[[list[torch.Tensor]], tuple[torch.Tensor, ...]]
 """The same from a list, which it empties."""
 
 Backend = str | Callable[..., Any]
-_WITHOUT_AUTOCAST = ("meta",)
 
 EAGER = "eager"
 """The backend that is the lowered program itself."""
@@ -66,28 +63,6 @@ EAGER = "eager"
 INDUCTOR = "inductor"
 """The lowered program too, with native code from the first call on and with groups of calls compiled by torch's compiler. Every
 other backend is torch.compile's, by its name or as a function."""
-
-
-def plainly(name: str, kept: Kept[torch.device, Callable[..., _T]], make: Callable[[torch.device], Callable[..., _T]],
-            device: torch.device, *given: Any) -> _T:
-    """Call what is kept for the device, without autograd and autocast: XLA's types are what the program says. `name` is for
-    errors."""
-    if device.type not in _WITHOUT_AUTOCAST and torch.is_autocast_enabled(device.type):
-        with torch.autocast(device.type, enabled=False):
-            return plainly(name, kept, make, device, *given)
-    if (block := running()) is not None:
-        block.look()
-    run = kept.get(device, make)
-    try:
-        with torch.no_grad():
-            return run(*given)
-    except XlaError:
-        raise
-    except (RuntimeError, IndexError, MemoryError) as error:
-        found = in_house_form(error, name)
-        if found is None:
-            raise
-        raise found from error
 
 
 class Program:

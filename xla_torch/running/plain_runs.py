@@ -1,0 +1,39 @@
+"""Calling what is kept of a program: without autograd and autocast, under the user's limits, with errors in the house form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+
+from ..core.budget import running
+from ..core.errors import XlaError
+from .kept import Kept
+from .run_errors import in_house_form
+
+_T = TypeVar("_T")
+
+_WITHOUT_AUTOCAST = ("meta",)
+
+
+def plainly(name: str, kept: Kept[torch.device, Callable[..., _T]], make: Callable[[torch.device], Callable[..., _T]],
+            device: torch.device, *given: Any) -> _T:
+    """Call what is kept for the device, without autograd and autocast: XLA's types are what the program says. `name` is for
+    errors."""
+    if device.type not in _WITHOUT_AUTOCAST and torch.is_autocast_enabled(device.type):
+        with torch.autocast(device.type, enabled=False):
+            return plainly(name, kept, make, device, *given)
+    if (block := running()) is not None:
+        block.look()
+    run = kept.get(device, make)
+    try:
+        with torch.no_grad():
+            return run(*given)
+    except XlaError:
+        raise
+    except (RuntimeError, IndexError, MemoryError) as error:
+        found = in_house_form(error, name)
+        if found is None:
+            raise
+        raise found from error
