@@ -15,10 +15,10 @@ Programs of unknown sizes are shown, and run on random arguments, for those of `
 
 Under torchrun each process runs one participant of the program; ``{participant}`` in a file's name is its number.
 
-FILE is HLO text, StableHLO text or bytecode, or an HLO proto; for ``replay`` what ``xla_torch.debug.record`` wrote. Errors go to
-standard error in the house form, with exit status 2; that of ``replay`` is 1 where results have other bits than were recorded,
-that of ``diff`` where results differ by more than the tolerance, or where one folder has more. On a terminal, long
-loads and loops show a progress bar where tqdm is installed.
+FILE is HLO text, StableHLO text or bytecode, or an HLO proto, and ``-`` is standard input; for ``replay`` it is what
+``xla_torch.debug.record`` wrote. Errors go to standard error in the house form, with exit status 2; that of ``replay`` is 1 where
+results have other bits than were recorded, that of ``diff`` where results differ by more than the tolerance, or where one folder
+has more; after Ctrl-C it is 130. On a terminal, long loads and loops show a progress bar where tqdm is installed.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ import contextlib
 import itertools
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -37,7 +38,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from . import distributed
+from . import __version__, distributed
 from .core import progress, tuning
 from .core.errors import InvalidArgument, XlaError
 from .core.shape import Shape
@@ -60,6 +61,9 @@ from .running.polymorphic import of_unknown_sizes
 FAILED = 2
 """Exit status after an error, the same as for a wrong command line."""
 
+INTERRUPTED = 130
+"""Exit status after Ctrl-C, as a shell has it."""
+
 _SHOWN = 40
 """Lines of each pass's changes that `show --passes` prints."""
 
@@ -68,12 +72,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     options = _parser().parse_args(argv)
     try:
-        with progress.shown():
+        with progress.shown(), _stdin_as_file(options):
             status = options.command(options)
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader (head, less) has seen enough. Point stdout elsewhere, or the interpreter complains at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
     except XlaError as error:
         return _failed(error)
     except OSError as error:
@@ -81,6 +88,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     else:
         return status or 0
     return 0
+
+
+@contextlib.contextmanager
+def _stdin_as_file(options: argparse.Namespace) -> Iterator[None]:
+    """What is read for a FILE of ``-`` is standard input, once."""
+    names = [name for name in ("file", "other") if str(getattr(options, name, None)) == "-"]
+    if not names:
+        yield
+        return
+    if len(names) > 1:
+        raise InvalidArgument("there is one standard input", subject="-", got="two files", expected="one")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "stdin")
+        path.write_bytes(sys.stdin.buffer.read())
+        setattr(options, names[0], path)
+        yield
 
 
 def _failed(error: object) -> int:
@@ -91,6 +114,7 @@ def _failed(error: object) -> int:
 def _parser() -> argparse.ArgumentParser:
     description = "Run, read and differentiate XLA programs."
     parser = argparse.ArgumentParser(prog="python -m xla_torch", description=description)
+    parser.add_argument("--version", action="version", version=f"xla_torch {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     run = commands.add_parser("run", help="run the program and print its results")
@@ -311,8 +335,10 @@ def _run_as(options: argparse.Namespace, computation: XlaComputation, session: d
     if options.whole:
         arguments = _own_part(options, computation, arguments, session.participants[0].partition_id if session else 0)
     start = time.perf_counter()
+    computation.lowered(device)
+    lowered = time.perf_counter()
     results = computation.run_numpy(*arguments, device=device)
-    seconds = time.perf_counter() - start
+    done = time.perf_counter()
     shapes = [leaf for leaf in computation.program_shape.result.leaves() if leaf.is_array]
     lines = [] if session is None else [f"participant {number}"]
     for place, (result, shape) in enumerate(zip(results, shapes, strict=True)):
@@ -322,7 +348,7 @@ def _run_as(options: argparse.Namespace, computation: XlaComputation, session: d
         lines.append(compared(results, stored[1]))
     # In one piece: the processes of a program share the terminal.
     sys.stdout.write("".join(f"{line}\n" for line in lines))
-    print(f"lowered and run in {seconds:.3f} s on {device}", file=sys.stderr)
+    print(f"lowered in {lowered - start:.3f} s, run in {done - lowered:.3f} s on {device}", file=sys.stderr)
     if options.save is not None:
         np.savez(_own_path(options.save, number), allow_pickle=False, **{f"out{n}": result for n, result in enumerate(results)})
 

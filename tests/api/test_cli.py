@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -242,3 +244,31 @@ def test_bars_are_shown_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch):
     assert "looping" in terminal.text
     assert "parsing" in terminal.text
     assert progress.steps(range(3), "silent again") == range(3)
+
+
+def test_a_program_comes_from_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(PROGRAM.encode())))
+    assert main(["show", "-"]) == 0
+    assert "f32[2,3]" in capsys.readouterr().out
+    assert main(["diff", "-", "-"]) == 2
+    assert "there is one standard input" in capsys.readouterr().err
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit, match="0"):
+        main(["--version"])
+    assert capsys.readouterr().out == f"xla_torch {xla_torch.__version__}\n"
+
+
+def test_an_interrupt_has_no_traceback(program: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    def interrupted(path: Path) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("xla_torch.cli.load", interrupted)
+    assert main(["show", str(program)]) == 130
+    assert capsys.readouterr().err == "interrupted\n"
+
+
+def test_lowering_and_running_are_told_apart(program: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["run", str(program), "--random", "0"]) == 0
+    assert re.fullmatch(r"lowered in \d+\.\d{3} s, run in \d+\.\d{3} s on cpu\n", capsys.readouterr().err)

@@ -40,6 +40,12 @@ def test_the_map_names_every_room():
         assert f"`{name}`" in text or f"`xla_torch/{name}`" in text, name
 
 
+def test_a_file_tells_one_story():
+    long = {p.relative_to(ROOT).as_posix(): n for p in SOURCES if p.suffix == ".py" and p.parts[len(ROOT.parts)] != "tests"
+            if (n := len(p.read_text(encoding="utf-8").splitlines())) > 500}
+    assert long == {}
+
+
 def requirement_names(requirements: list[str]) -> set[str]:
     words = (re.match(r"[\w\-]+", r) for r in requirements)
     return {w.group().lower().replace("-", "_") for w in words if w}
