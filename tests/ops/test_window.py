@@ -12,7 +12,11 @@ import xla_torch
 from support.oracle import needs_xla
 from support.reductions import AFFINE, agree, binary_region, close, entry, module, ours, shape_text, values
 from xla_torch import Shape, XlaBuilder, ops
+from xla_torch.analysis.comparators import compared_in_order
+from xla_torch.core import tuning
 from xla_torch.errors import InvalidArgument
+from xla_torch.kernels import native
+from xla_torch.native.compiled import is_available
 from xla_torch.ops import Padding
 from xla_torch.types import F32, S32, PrimitiveType
 
@@ -270,6 +274,55 @@ def test_nan_is_selected_as_the_chooser_says(row):
     for direction in ("GE", "LT"):
         text = select_text("f32", direction, "add", (4,), [(4, 1, 0, 0, 1, 1)], "0")
         agree(text, np.array(row, np.float32), np.ones(1, np.float32))
+
+
+BY_ONE_FUNCTION = [
+    *SELECTED, ((2, 5, 5, 70), [PLAIN, (3, 2, 0, 1, 1, 1), (3, 2, 0, 1, 1, 1), PLAIN]),
+    ((3, 4, 9), [PLAIN, PLAIN, (4, 2, 1, 1, 1, 1)]),
+    ((2, 3, 4, 5), [PLAIN, (2, 1, 0, 0, 1, 1), (2, 2, 0, 0, 1, 1), (2, 3, 0, 2, 1, 1)]),
+    ((3, 2, 4), [(2, 1, 0, 0, 1, 1), PLAIN, (2, 2, 0, 0, 1, 1)])]
+OTHERWISE = [
+    ((2, 2, 2, 3), [(2, 1, 0, 0, 1, 1)] * 4),  # over more dimensions than the function has: torch's calls
+    ((2, 3, 4, 5), [PLAIN, (2, 1, 0, 0, 1, 1), (2, 2, 1, 0, 1, 1), (2, 3, 0, 2, 1, 1)])]  # of equal ones XLA takes another here
+
+
+@pytest.mark.skipif(not is_available(), reason="there is no C compiler")
+@pytest.mark.parametrize("text", ["f32", "f64"])
+@pytest.mark.parametrize(("dims", "window"), [*BY_ONE_FUNCTION, *OTHERWISE])
+def test_select_and_scatter_in_native_code(dims, window, text, monkeypatch, tmp_path):
+    """The bits that torch's calls give, whatever the comparison, with NaNs, infinities, zeros of both signs and ties."""
+    monkeypatch.setenv("XLA_TORCH_CACHE", str(tmp_path))
+    monkeypatch.setattr(native, "_FOR_A_THREAD", 8)
+    x = values(text, *dims, choices=[1, 2, 3, NAN, np.inf, -np.inf, 0.0, -0.0])
+    source = values(text, *positions(dims, window), seed=1)
+    for direction, mirrored in itertools.product(("GE", "GT", "LE", "LT"), (False, True)):
+        program = select_text(text, direction, "add", dims, window, "0.5")
+        program = program.replace("compare(a, b)", "compare(b, a)") if mirrored else program
+        results = []
+        for after in (0.0, np.inf):
+            monkeypatch.setattr(tuning, "NATIVE_AFTER", after)
+            results.append(ours(program, x, source)[0])
+        assert results[0].tobytes() == results[1].tobytes(), (direction, mirrored)
+
+
+@pytest.mark.skipif(not is_available(), reason="there is no C compiler")
+@needs_xla
+@pytest.mark.parametrize(("dims", "window"), BY_ONE_FUNCTION)
+def test_native_code_selects_as_xla_does(dims, window, monkeypatch, tmp_path):
+    monkeypatch.setenv("XLA_TORCH_CACHE", str(tmp_path))
+    monkeypatch.setattr(tuning, "NATIVE_AFTER", 0.0)
+    test_select_and_scatter("add", dims, window)
+
+
+@pytest.mark.parametrize(("call", "found"), [
+    ("compare(a, b), direction=GE", ">="), ("compare(b, a), direction=GE", "<="), ("compare(a, b), direction=LT", "<"),
+    ("compare(a, b), direction=EQ", ""), ("compare(a, b), direction=GE, type=TOTALORDER", ""),
+    ("compare(a, a), direction=GE", "")])
+def test_what_a_choice_compares(call, found):
+    text = module(binary_region("f32", f"ROOT c = pred[] {call}", "chooser"), entry(
+        ["f32[4]", "f32[4]"], "r = f32[4] add(p0, p1)"))
+    chooser = next(c for c in xla_torch.parse_hlo(text).module.unreachable if c.name == "chooser")
+    assert compared_in_order(chooser) == found
 
 
 def test_a_window_of_padding_writes_nothing():

@@ -65,6 +65,21 @@ def comparator_keys(computation: Computation) -> tuple[SortKey, ...] | None:
     return _Comparator().keys(computation.root)
 
 
+def compared_in_order(computation: Computation) -> str:
+    """How C writes a computation that does nothing but compare its first parameter with its second, as numbers: ``>=``. Empty for
+    any other. Calls in it must have been opened."""
+    root = origin(computation.root)
+    if root.opcode != comparison.compare or _is_total_order(root):
+        return ""
+    sides = [o.attributes.get("parameter_number") if o.is_parameter else None for o in map(origin, root.operands)]
+    direction = root.attributes["direction"]
+    return {(0, 1): _IN_C, (1, 0): _MIRRORED}.get(tuple(sides), {}).get(direction, "")
+
+
+_IN_C = {"GE": ">=", "GT": ">", "LE": "<=", "LT": "<"}
+_MIRRORED = {"GE": "<=", "GT": "<", "LE": ">=", "LT": ">"}
+
+
 def is_of_an_order(computation: Computation, but_for_nan: bool = False) -> bool:
     """Whether a choice between two elements compares one expression of both in an order that all its values have: choices in a
     tree are then those made one after another. Calls in it must have been opened.

@@ -30,8 +30,8 @@ def combine_(array: torch.Tensor, indices: torch.Tensor, updates: torch.Tensor, 
     name = _BY_BYTES.get(array.element_size()) if combiner == ReducerKind.SECOND else _NAMES.get(array.dtype)
     width = array.numel() // array.shape[0]
     is_number = width == 1 and not any(updates.stride())
-    if not (name and updates.dtype is array.dtype and indices.dtype in _INTEGERS and _is_plain(updates) and all(
-            _is_plain(t) and t.is_contiguous() for t in ((array, indices) if is_number else (array, indices, updates)))):
+    if not (name and updates.dtype is array.dtype and indices.dtype in _INTEGERS and is_plain(updates) and all(
+            is_plain(t) and t.is_contiguous() for t in ((array, indices) if is_number else (array, indices, updates)))):
         in_torch()
         return
     native = _native(name, _INTEGERS[indices.dtype], combiner)
@@ -46,7 +46,7 @@ def combine_(array: torch.Tensor, indices: torch.Tensor, updates: torch.Tensor, 
     run_on_threads(native.function, parts, -(-updates.numel() // parts), places, for_a_thread=_FOR_A_THREAD)
 
 
-def _is_plain(tensor: torch.Tensor) -> bool:
+def is_plain(tensor: torch.Tensor) -> bool:
     """Whether this is a plain tensor in the CPU's memory."""
     return type(tensor) is torch.Tensor and tensor.device.type == "cpu" and not tensor.is_neg() and not tensor.is_conj()
 

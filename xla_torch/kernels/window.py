@@ -9,19 +9,25 @@ costs the sum of its sizes instead of their product.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
+import time
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 
 from ..core import tuning
+from ..native import windows
 from ..opcodes.reducer_kinds import ReducerKind
 from ..opcodes.reduction_order import IN_ORDER_IN_WINDOW, ROW, SIDE
 from . import indexing
 from .calls import fresh_tuple
 from .movement import pad
+from .native import Awaited, run_on_threads
 from .reduction import Combiner, Number, Tensors, filled, fold_by, reduce_blocks, shaped
+from .rows import is_plain
 
 Window = Sequence[tuple[int, ...]]
 TRIVIAL = (1, 1, 0, 0, 1)
@@ -236,14 +242,71 @@ _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 def select_and_scatter(select: Combiner, combine: Combiner, operand: torch.Tensor, source: torch.Tensor,
                        init: torch.Tensor | Number, window: Window, transitive: bool = False,
-                       but_for_nan: bool = False, associative: bool = False) -> torch.Tensor:
+                       but_for_nan: bool = False, associative: bool = False, compares: str = "") -> torch.Tensor:
     """XLA's select-and-scatter: each source element is combined into the element that its window of the operand selects.
 
     `select(selected, candidate)` says whether the selected element stays, `combine(current, update)` gives the new value;
     each returns a tuple of one. A window's elements are looked at, and windows' updates combined, in row-major order, unless
     `select` is `transitive` (perhaps only `but_for_nan`) or `combine` is `associative`, which counts in windows of more than
-    `IN_ORDER_IN_WINDOW` elements. Padding is never selected.
+    `IN_ORDER_IN_WINDOW` elements. Padding is never selected. `compares` is how C writes `select`, if it only compares, and
+    `combine` adds.
     """
+    call = _NativeCall.of(operand, source, window, compares) if compares else None
+    if call is not None and call.native.is_ready():
+        return call(operand, source, init)
+    begun = time.perf_counter()
+    result = _selected_in_torch(select, combine, operand, source, init, window, transitive, but_for_nan, associative)
+    if call is not None:
+        call.native.seconds += time.perf_counter() - begun
+    return result
+
+
+class _NativeCall(NamedTuple):
+    """A call of the native function for windows over few dimensions side by side."""
+
+    native: Awaited
+    rows: int
+    inner: int
+    geometry: tuple[int, ...]
+
+    @classmethod
+    def of(cls, operand: torch.Tensor, source: torch.Tensor, window: Window, compares: str) -> _NativeCall | None:
+        """None where there is no such function."""
+        reached = [d for d, dimension in enumerate(window) if not is_trivial(dimension)]
+        if not reached or operand.dtype not in _NATIVE or source.dtype is not operand.dtype:
+            return None
+        if not (is_plain(operand) and is_plain(source)):
+            return None
+        first, last = reached[0], reached[-1] + 1
+        if last - first > windows.SPATIAL or operand.numel() >= 1 << 31:
+            return None
+        geometry = [(1, 1, 1, 1, 0)] * (windows.SPATIAL - (last - first))
+        for d in range(first, last):
+            size, stride, low, *_ = window[d]
+            geometry.append((operand.shape[d], source.shape[d], size, stride, low))
+        return cls(_native(_NATIVE[operand.dtype], compares), math.prod(operand.shape[:first]), math.prod(operand.shape[last:]),
+                   tuple(itertools.chain.from_iterable(geometry)))
+
+    def __call__(self, operand: torch.Tensor, source: torch.Tensor, init: torch.Tensor | Number) -> torch.Tensor:
+        operand, source = operand.contiguous(), source.contiguous()
+        result = torch.empty_like(operand).copy_(filled(init, source, operand.shape))
+        if operand.numel() and source.numel():
+            run_on_threads(self.native.function, self.rows, source.numel() // self.rows, [
+                operand.data_ptr(), source.data_ptr(), result.data_ptr(), self.inner, *self.geometry])
+        return result
+
+
+_NATIVE = {torch.float32: "f32", torch.float64: "f64"}
+
+
+@functools.cache
+def _native(name: str, compares: str) -> Awaited:
+    return Awaited(windows.add_to_selected(name, compares), "a select-and-scatter")
+
+
+def _selected_in_torch(select: Combiner, combine: Combiner, operand: torch.Tensor, source: torch.Tensor,
+                       init: torch.Tensor | Number, window: Window, transitive: bool, but_for_nan: bool,
+                       associative: bool) -> torch.Tensor:
     if math.prod([size for size, *_ in window]) > IN_ORDER_IN_WINDOW:
         if but_for_nan and not transitive and indexing.on_host(operand):
             transitive = not bool(operand.isnan().any())

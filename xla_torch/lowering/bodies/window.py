@@ -6,12 +6,13 @@ import math
 from collections.abc import Sequence
 
 from ...analysis.associativity import is_associative
-from ...analysis.comparators import is_of_an_order
-from ...analysis.reducers import reducer_kinds
+from ...analysis.comparators import compared_in_order, is_of_an_order
+from ...analysis.reducers import reducer_kind, reducer_kinds
 from ...hlo.attributes import Region, Window, WindowDimension
 from ...hlo.ir import Computation, Instruction
 from ...kernels import reduction
 from ...kernels import window as kernels
+from ...opcodes.reducer_kinds import ReducerKind
 from ...opcodes.reduction import split_operands
 from ...opcodes.reduction_order import IN_ORDER_IN_WINDOW, running_dimension
 from ...transform.canonical import without_calls
@@ -81,5 +82,7 @@ def select_and_scatter(inst: Instruction, operand: Value, source: Value, init_va
     opened = without_calls(select)
     known = {"transitive": is_of_an_order(opened), "but_for_nan": is_of_an_order(opened, but_for_nan=True),
              "associative": is_associative(scatter)} if large else {}
+    if reducer_kind(scatter) is ReducerKind.ADD and (compares := compared_in_order(opened)):
+        known["compares"] = compares
     return emit(kernels.select_and_scatter, region_function(select), region_function(scatter), operand, source, init, plain,
-                **{name: True for name, holds in known.items() if holds})
+                **{name: holds for name, holds in known.items() if holds})
