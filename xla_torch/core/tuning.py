@@ -6,10 +6,11 @@ of a server's CPU with other load on it: their ratios count.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 _T = TypeVar("_T")
@@ -25,6 +26,18 @@ def environment(name: str, read: Callable[[str], _T], default: _T, expected: str
         warnings.warn(f"{name}={text[:80]!r} in the environment is not {expected}, and is left out of account", RuntimeWarning,
                       stacklevel=3)
         return default
+
+
+@contextlib.contextmanager
+def unless_set(name: str, text: str) -> Iterator[None]:
+    """A variable of the environment for as long as this lasts, unless it is set."""
+    is_set = name in os.environ
+    os.environ.setdefault(name, text)
+    try:
+        yield
+    finally:
+        if not is_set:
+            del os.environ[name]
 
 
 def _seconds(text: str) -> float:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from ..core import tuning
 from ..core.errors import MissingDependency
 from ..interop.bindings import OptionalModule, require
 
@@ -24,13 +24,11 @@ _LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 
 def require_client(what: str) -> None:
     """Raise MissingDependency, which names `what` needs it, where jaxlib is not installed or has not what is asked of it."""
-    quiet = _LOG_LEVEL not in os.environ
-    if quiet:
-        os.environ[_LOG_LEVEL] = "2"
     try:
-        require("jaxlib", what, "; pip install jaxlib is enough. What it makes runs where there is none")
-        for module, name in _NEEDED:
-            getattr(module, name)
+        with tuning.unless_set(_LOG_LEVEL, "2"):
+            require("jaxlib", what, "; pip install jaxlib is enough. What it makes runs where there is none")
+            for module, name in _NEEDED:
+                getattr(module, name)
     except (ImportError, AttributeError) as error:
         if isinstance(error, MissingDependency):
             raise
@@ -39,9 +37,6 @@ def require_client(what: str) -> None:
         raise MissingDependency(f"{what} needs another jaxlib", got=f"jaxlib {jaxlib.version.__version__}: {error}",
                                 expected="jaxlib 0.10.2, or one with the same client",
                                 hint="pip install 'jaxlib==0.10.2'") from None
-    finally:
-        if quiet:
-            del os.environ[_LOG_LEVEL]
 
 
 def compile_for(proto: bytes, partitions: int, propagates: list[bool], debug: Mapping[str, Any], shardy: bool) -> None:
