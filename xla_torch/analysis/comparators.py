@@ -71,9 +71,9 @@ def compared_in_order(computation: Computation) -> str:
     root = origin(computation.root)
     if root.opcode != comparison.compare or _is_total_order(root):
         return ""
-    sides = [o.attributes.get("parameter_number") if o.is_parameter else None for o in map(origin, root.operands)]
-    direction = root.attributes["direction"]
-    return {(0, 1): _IN_C, (1, 0): _MIRRORED}.get(tuple(sides), {}).get(direction, "")
+    left, right = (o.attributes.get("parameter_number") if o.is_parameter else None for o in map(origin, root.operands))
+    written = _IN_C if (left, right) == (0, 1) else _MIRRORED if (left, right) == (1, 0) else {}
+    return written.get(root.attributes["direction"], "")
 
 
 _IN_C = {"GE": ">=", "GT": ">", "LE": "<=", "LT": "<"}

@@ -132,10 +132,7 @@ class NativeBundle(torch.nn.Module, Awaited):
 def bundle(module: NativeBundle, inputs: Tensors, into: Sequence[int | None] = ()) -> Tensors:
     """The results of all pieces of a bundle; `into` are the numbers of the inputs that each may be written over."""
     if not (module.is_ready() and _are_plain(inputs)):
-        begun = time.perf_counter()
-        made = module.module(*inputs)
-        module.seconds += time.perf_counter() - begun
-        return made
+        return module.timed(module.module, *inputs)
     if not all(map(torch.Tensor.is_contiguous, inputs)):
         inputs = tuple([t.contiguous() for t in inputs])
     empty = torch.empty_strided  # takes half as long as torch.empty

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable
 
 import torch
@@ -24,9 +23,6 @@ def combine_(array: torch.Tensor, indices: torch.Tensor, updates: torch.Tensor, 
              in_torch: Callable[[], None]) -> None:
     """Combine with rows of a contiguous array those of `updates`, each with the row of its index, in order. `in_torch` does the
     same until there is native code, and wherever that cannot be."""
-    if torch.compiler.is_compiling():
-        in_torch()
-        return
     name = _BY_BYTES.get(array.element_size()) if combiner == ReducerKind.SECOND else _NAMES.get(array.dtype)
     width = array.numel() // array.shape[0]
     is_number = width == 1 and not any(updates.stride())
@@ -36,9 +32,7 @@ def combine_(array: torch.Tensor, indices: torch.Tensor, updates: torch.Tensor, 
         return
     native = _native(name, _INTEGERS[indices.dtype], combiner)
     if not native.is_ready():
-        begun = time.perf_counter()
-        in_torch()
-        native.seconds += time.perf_counter() - begun
+        native.timed(in_torch)
         return
     parts = min(torch.get_num_threads(), -(-updates.numel() // _FOR_A_THREAD))
     places = [array.data_ptr(), indices.data_ptr(), updates.data_ptr(), indices.numel(), width, array.shape[0], parts,
@@ -47,7 +41,9 @@ def combine_(array: torch.Tensor, indices: torch.Tensor, updates: torch.Tensor, 
 
 
 def is_plain(tensor: torch.Tensor) -> bool:
-    """Whether this is a plain tensor in the CPU's memory."""
+    """Whether this is a plain tensor in the CPU's memory; none is while torch's compiler looks at a program."""
+    if torch.compiler.is_compiling():
+        return False
     return type(tensor) is torch.Tensor and tensor.device.type == "cpu" and not tensor.is_neg() and not tensor.is_conj()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -182,10 +181,7 @@ def top_k(x: torch.Tensor, k: int, largest: bool, hides_sign: bool = False) -> t
         native = _native_top_k(x.dtype, hides_sign)
         if native.is_ready():
             return _top_k_of_heaps(native, x, k, largest)
-        begun = time.perf_counter()
-        found = _top_k_in_torch(x, k, largest, hides_sign)
-        native.seconds += time.perf_counter() - begun
-        return found
+        return native.timed(_top_k_in_torch, x, k, largest, hides_sign)
     return _top_k_in_torch(x, k, largest, hides_sign)
 
 

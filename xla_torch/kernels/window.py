@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -254,11 +253,8 @@ def select_and_scatter(select: Combiner, combine: Combiner, operand: torch.Tenso
     call = _NativeCall.of(operand, source, window, compares) if compares else None
     if call is not None and call.native.is_ready():
         return call(operand, source, init)
-    begun = time.perf_counter()
-    result = _selected_in_torch(select, combine, operand, source, init, window, transitive, but_for_nan, associative)
-    if call is not None:
-        call.native.seconds += time.perf_counter() - begun
-    return result
+    given = select, combine, operand, source, init, window, transitive, but_for_nan, associative
+    return _selected_in_torch(*given) if call is None else call.native.timed(_selected_in_torch, *given)
 
 
 class _NativeCall(NamedTuple):

@@ -80,9 +80,9 @@ def select_and_scatter(inst: Instruction, operand: Value, source: Value, init_va
     init, plain = init_tensor(init_value, inst.operands[2].shape.element_type), geometry(window)
     large = math.prod([size for size, *_ in plain]) > IN_ORDER_IN_WINDOW
     opened = without_calls(select)
-    known = {"transitive": is_of_an_order(opened), "but_for_nan": is_of_an_order(opened, but_for_nan=True),
-             "associative": is_associative(scatter)} if large else {}
-    if reducer_kind(scatter) is ReducerKind.ADD and (compares := compared_in_order(opened)):
-        known["compares"] = compares
+    known: dict[str, bool | str] = {
+        "transitive": is_of_an_order(opened), "but_for_nan": is_of_an_order(opened, but_for_nan=True),
+        "associative": is_associative(scatter)} if large else {}
+    known["compares"] = compared_in_order(opened) if reducer_kind(scatter) is ReducerKind.ADD else ""
     return emit(kernels.select_and_scatter, region_function(select), region_function(scatter), operand, source, init, plain,
                 **{name: holds for name, holds in known.items() if holds})
