@@ -298,19 +298,17 @@ def _diff(options: argparse.Namespace) -> int:
     elif first.is_dir():
         pairs = paired(first, second)
     else:
-        said, status = difference(first, second, partial(_drawn, options.random), options.tolerance)
-        print(said)
-        return status
+        pairs = [("", first, second)]
     return max((_said(*pair, options) for pair in pairs), default=0)
 
 
 def _said(label: str, first: Path | None, second: Path | None, options: argparse.Namespace) -> int:
-    """Print a line for one pair of a folder; returns the exit status that it asks for."""
+    """Print what is to be said of one pair, of a folder with its label; returns the exit status that it asks for."""
     if first is None or second is None:
         print(f"{label}: only in {options.file if second is None else options.other}")
         return DIFFERENT
     said, status = difference(first, second, partial(_drawn, options.random), options.tolerance)
-    print(f"{label}: {said}")
+    print(f"{label}: {said}" if label else said)
     return status
 
 

@@ -78,7 +78,8 @@ def _lines(schema: OpSchema) -> Iterator[str]:
     for name, table in sorted(TABLES.items()):
         if name not in ("body", "gradient", "stablehlo"):
             yield from _section(f"{name} rule", _definitions(table.find(opcode)), _by_trait(table, schema))
-    yield from _section("from StableHLO", _definitions(_read_by(schema)), sorted(_read_by(schema)))
+    readers = _read_by(schema)
+    yield from _section("from StableHLO", _definitions(readers), sorted(readers))
     yield from _section("to StableHLO", _definitions(TABLES["stablehlo"].find(opcode)))
     called = re.compile(rf"\b(?:{'|'.join(documented) or '(?!)'})\(")
     operators = {name: rule for name, rule in aten.RULES.items() if called.search(_source(rule)) or _made_with(rule, documented)}

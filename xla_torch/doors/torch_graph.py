@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import collections
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ import torch.fx
 
 from ..aten.refused import REASONS
 from ..aten.table import NO_VALUES, RULES, applied
-from ..core.errors import InvalidArgument, UnsupportedError, XlaError
+from ..core.errors import UnsupportedError, XlaError
 from ..core.shape import Shape
 from ..core.types import PrimitiveType
 from ..functions.hlo_builder import Builder, XlaOp
@@ -145,12 +145,3 @@ def _place(node: torch.fx.Node) -> str:
     stack = list((node.meta.get("nn_module_stack") or {}).values())
     path = str(stack[-1][0]) if stack else ""
     return f"{path}/{name_of(node.target).removesuffix('.default')}".removeprefix("/")
-
-
-def ops_of(results: Iterable[Any], what: str) -> Sequence[XlaOp]:
-    """Results as ops. Raises UnsupportedError for one that is none."""
-    found = list(results)
-    for number, result in enumerate(found):
-        if not isinstance(result, XlaOp):
-            raise InvalidArgument(f"{what} {number} is no tensor", subject="from_torch", got=repr(result)[:80])
-    return found

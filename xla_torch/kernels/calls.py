@@ -56,30 +56,27 @@ def known(function: Any) -> Call:
 # ------------------------------------------------------------------------------------------------ kernels
 
 
-def elementwise(function: _Function) -> _Function:
-    """The kernel works element by element: it may run on blocks of its operands. Its result shares memory with nothing."""
-    CALLS[function] = Call(elementwise=True)
-    return function
-
-
-def elementwise_in_c(**code: str) -> Callable[[_Function], _Function]:
-    """The same, with the kernel's C for some kinds of elements."""
+def _marked(row: Call) -> Callable[[_Function], _Function]:
+    """A decorator that gives a kernel its row."""
     def mark(function: _Function) -> _Function:
-        CALLS[function] = Call(elementwise=True, code=code)
+        CALLS[function] = row
         return function
     return mark
 
 
-def fresh(function: _Function) -> _Function:
-    """The kernel's result shares memory with nothing."""
-    CALLS[function] = Call()
-    return function
+def elementwise_in_c(**code: str) -> Callable[[_Function], _Function]:
+    """`elementwise`, with the kernel's C for some kinds of elements."""
+    return _marked(Call(elementwise=True, code=code))
 
 
-def fresh_tuple(function: _Function) -> _Function:
-    """The kernel's results share memory with nothing, not with each other either."""
-    CALLS[function] = Call(memory="parts")
-    return function
+elementwise = _marked(Call(elementwise=True))
+"""The kernel works element by element: it may run on blocks of its operands. Its result shares memory with nothing."""
+
+fresh = _marked(Call())
+"""The kernel's result shares memory with nothing."""
+
+fresh_tuple = _marked(Call(memory="parts"))
+"""The kernel's results share memory with nothing, not with each other either."""
 
 
 # ------------------------------------------------------------------------------------------------ torch's functions

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.fx
@@ -346,13 +346,6 @@ class Program:
     def _make_batched(self, key: tuple[int, Axes]) -> tuple[Program, list[int | None]]:
         entry, axes = flat_batched(f"vmap_{self.name}", self.differentiable, *key)
         return self.derived(entry), axes
-
-
-class Runs(Protocol):
-    """What runs: a program, or one that shares its code with others."""
-
-    def run(self, tensors: Sequence[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]: ...
-    def run_freeing(self, tensors: list[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]: ...
 
 
 class Plan:
