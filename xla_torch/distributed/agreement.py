@@ -5,6 +5,7 @@ So a member that does something else, or does not come, ends in an error that na
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from ..participants.exchange import Aborted, Exchange
@@ -14,6 +15,10 @@ from .placement import Placement
 
 _CHANNEL = -1
 """The control plane's channel for agreements; those of programs are not negative."""
+
+
+_ON_THEIR_WAY = 1.0
+"""Seconds in which members may still come where all that failed have come: what was sent before a failure may be read later."""
 
 
 class Agreement:
@@ -33,13 +38,21 @@ class Agreement:
         for other in others:
             plane.send(self._placement.rank_of(other), number, other, _CHANNEL, own, payload)
 
+        spared = 0.0
+
         def ready() -> list[bytes] | None:
+            nonlocal spared
             told = {other: plane.peek(other, number, _CHANNEL) for other in others}
             clashing = [(other, message[0].decode()) for other, message in told.items() if message and message[0] != own]
             if clashing:
                 raise exchange.clash(clashing)
             payloads = {other: message[1] for other, message in told.items() if message}
             if len(payloads) < len(others):
+                failed = self._failures.failed
+                if failed and failed <= payloads.keys():
+                    spared = spared or time.monotonic() + _ON_THEIR_WAY
+                    if time.monotonic() < spared:
+                        return None
                 self._check_absent(exchange, [other for other in others if other not in payloads])
                 return None
             for other in others:

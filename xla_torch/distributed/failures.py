@@ -30,6 +30,13 @@ class Failures:
         """Whether a participant has failed."""
         return self._control_plane.failure is not None
 
+    @property
+    def failed(self) -> set[int]:
+        """The participants that have failed, and those whose processes have died, as far as it has been read."""
+        failure = self._control_plane.failure
+        dead = self._placement.numbers_on(self._control_plane.gone - self._control_plane.left)
+        return {*dead, failure["participant"]} if failure is not None else {*dead}
+
     def report(self, number: int, error: BaseException) -> None:
         """A participant of this process has failed: end the waiting of all others."""
         self._rendezvous.fail(number, error)
