@@ -109,7 +109,7 @@ def others(dimensions: Sequence[int], rank: int) -> list[int]:
     return [d for d in range(rank) if d not in set(dimensions)]
 
 
-def spread(x: XlaOp, dimensions: Sequence[int], over: Sequence[int]) -> XlaOp:
+def broadcast_over(x: XlaOp, dimensions: Sequence[int], over: Sequence[int]) -> XlaOp:
     """The reverse of a reduction: `x` repeated along the dimensions `over` of an array with these dimensions. Size 1, which
     stretches, stands for an unknown size among them."""
     kept = others(over, len(dimensions))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from grad_rules._patterns import moved_dimensions
 from xla_torch.hlo.ir import Computation, Instruction
-from xla_torch.hlo.rules import RuleTable
+from xla_torch.hlo.rule_tables import RuleTable
 from xla_torch.hlo.structure import CONSTANT
 from xla_torch.opcodes import convert, elementwise
 

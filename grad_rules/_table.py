@@ -29,7 +29,7 @@ from collections.abc import Callable, MutableMapping
 from typing import Any
 
 from xla_torch.hlo.ir import Instruction
-from xla_torch.hlo.rules import RuleTable
+from xla_torch.hlo.rule_tables import RuleTable
 from xla_torch.hlo.schema import OPS, OpSchema
 
 Rule = Callable[..., Any]

@@ -16,6 +16,7 @@ import numpy as np
 
 from grad_rules._calculus import (
     any_over,
+    broadcast_over,
     conj,
     constant,
     convert,
@@ -24,7 +25,6 @@ from grad_rules._calculus import (
     masked,
     reshape,
     scalar_computation,
-    spread,
     sum_over,
     zeros,
 )
@@ -261,7 +261,8 @@ def _is_among(numbers: Sequence[int], like: XlaOp, inst: Instruction) -> XlaOp:
     """Whether this participant is one of those that a permutation's pairs name so, as an array of one answer."""
     own = (PartitionId if inst.attributes.get("channel_id") else ReplicaId)(like.builder)
     listed = constant(like, np.array(numbers, np.uint32))
-    return spread(any_over(Eq(listed, spread(own, [len(numbers)], [0])), [0]), like.shape.dimensions, range(like.shape.rank))
+    here = any_over(Eq(listed, broadcast_over(own, [len(numbers)], [0])), [0])
+    return broadcast_over(here, like.shape.dimensions, range(like.shape.rank))
 
 
 def _of_start(ct: Any, inst: Instruction, rule: Callable[[Any], Cotangents]) -> Cotangents:
@@ -370,11 +371,11 @@ def _shares_rows(reads: XlaOp, sent: XlaOp, inst: Instruction) -> XlaOp:
     """Whether a member of the group sends some row several times: a PRED scalar, the same for all of them."""
     count = math.prod(reads.shape.dimensions)
     first, size = reshape(reads, [count]), reshape(sent, [count])
-    here, there = ([spread(x, [count, count], [d]) for x in (first, first + size, size)] for d in (1, 0))
+    here, there = ([broadcast_over(x, [count, count], [d]) for x in (first, first + size, size)] for d in (1, 0))
     meet = And(And(Lt(here[0], there[1]), Lt(there[0], here[1])), And(Gt(here[2], zeros(here[2])), Gt(there[2], zeros(there[2]))))
     earlier = Lt(iota(reads, [count, count], 0), iota(reads, [count, count], 1))
     answer = convert(any_over(And(meet, earlier), [0, 1]), S32)
-    answers = _swapped(spread(answer, reads.shape.dimensions, range(reads.shape.rank)), inst)
+    answers = _swapped(broadcast_over(answer, reads.shape.dimensions, range(reads.shape.rank)), inst)
     return any_over(Gt(answers, zeros(answers)), range(reads.shape.rank))
 
 
@@ -382,10 +383,10 @@ def _ragged_target(ct: XlaOp, inst: Instruction, output_offsets: XlaOp, recv_siz
     """The output keeps its cotangent where nothing was written over it."""
     places, got = _swapped(_wide(output_offsets), inst), _wide(recv_sizes)
     rows, count = ct.shape.dimensions[0], math.prod(got.shape.dimensions)
-    first, size = (spread(reshape(x, [count]), [rows, count], [0]) for x in (places, got))
+    first, size = (broadcast_over(reshape(x, [count]), [rows, count], [0]) for x in (places, got))
     row = iota(ct, [rows, count], 0, got.element_type)
     written = any_over(And(Ge(row, first), Lt(row, first + size)), [1])
-    return Select(spread(written, ct.shape.dimensions, range(1, ct.shape.rank)), zeros(ct), ct)
+    return Select(broadcast_over(written, ct.shape.dimensions, range(1, ct.shape.rank)), zeros(ct), ct)
 
 
 linear("ragged-all-to-all", operand=_ragged_source, output=_ragged_target)

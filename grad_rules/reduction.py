@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from grad_rules._calculus import (
+    broadcast_over,
     convert,
     filled,
     full,
@@ -18,7 +19,6 @@ from grad_rules._calculus import (
     others,
     present,
     size_of,
-    spread,
     sum_all,
     sum_over,
     zeros,
@@ -66,8 +66,8 @@ def _reduce(ct: Any, out: Any, operands: tuple[XlaOp, ...], inst: Instruction, d
         return [*(x for x, _ in pairs), *(i for _, i in pairs)]
     chosen = _chosen_position(inst, dimensions, to_apply)
     if chosen is not None:
-        here = Eq(arrays[chosen], spread(outs[chosen], arrays[0].shape.dimensions, dimensions))
-        return [*(None if c is None else masked(here, spread(c, x.shape.dimensions, dimensions))
+        here = Eq(arrays[chosen], broadcast_over(outs[chosen], arrays[0].shape.dimensions, dimensions))
+        return [*(None if c is None else masked(here, broadcast_over(c, x.shape.dimensions, dimensions))
                   for c, x in zip(cts, arrays, strict=True)), *[None] * count]
     whole = (*(filled(x, dimensions, i) for x, i in zip(arrays, inits, strict=True)), *inits)
     there = present(arrays[0], dimensions)
@@ -79,16 +79,16 @@ def _reduce(ct: Any, out: Any, operands: tuple[XlaOp, ...], inst: Instruction, d
 
 
 def _sum(ct: XlaOp, array: XlaOp, dimensions: Sequence[int]) -> tuple[XlaOp, XlaOp]:
-    return spread(ct, array.shape.dimensions, dimensions), sum_all(ct)
+    return broadcast_over(ct, array.shape.dimensions, dimensions), sum_all(ct)
 
 
 def _extreme(ct: XlaOp, out: XlaOp, array: XlaOp, init: XlaOp, dimensions: Sequence[int]) -> tuple[XlaOp, XlaOp]:
     """max and min: to the elements that are the result, in equal shares; to init where no element is."""
     sizes = array.shape.dimensions
-    here = Eq(array, spread(out, sizes, dimensions))
+    here = Eq(array, broadcast_over(out, sizes, dimensions))
     number = sum_over(convert(here, ct.element_type), dimensions)
     share = ct / Max(number, zeros(number) + 1)
-    return masked(here, spread(share, sizes, dimensions)), sum_all(masked(Eq(number, zeros(number)), ct))
+    return masked(here, broadcast_over(share, sizes, dimensions)), sum_all(masked(Eq(number, zeros(number)), ct))
 
 
 def _chosen_position(inst: Instruction, dimensions: Sequence[int], reducer: Computation) -> int | None:

@@ -121,7 +121,7 @@ class XlaModule(torch.nn.Module):
         """The program's result, with `arguments` in the places that the module does not hold."""
         if torch.compiler.is_compiling():
             return dynamo.one_call(self.forward, *arguments, **named)
-        held = self._held()
+        held = self._bound_values()
         if not self._door.takes(held, arguments, named):
             raise InvalidArgument("wrong number of arguments", subject="XlaModule", got=len(arguments),
                                   expected=f"{held.count(None)}: {self.extra_repr()}")
@@ -186,7 +186,7 @@ class XlaModule(torch.nn.Module):
                   for k, name, kind in named}
         return self._door.trees(arrays, {k: name for k, name, _ in named}, make)
 
-    def _held(self) -> list[Any]:
+    def _bound_values(self) -> list[Any]:
         """For each of the program's parameters what the module holds of it, or None."""
         parts = [None if name is None else name.rpartition(".") for name in self._names]
         groups = {group: self._at(group) for group in {part[0] for part in parts if part is not None}}

@@ -15,7 +15,7 @@ import pytest
 import xla_torch
 from xla_torch.cli import main
 from xla_torch.core import progress
-from xla_torch.hlo.rules import TABLES
+from xla_torch.hlo.rule_tables import TABLES
 from xla_torch.hlo.schema import OPS
 
 PROGRAM = """

@@ -38,7 +38,7 @@ gradient
   grad_rules/movement.py
 
 batching rule
-  xla_torch/batching/rules.py
+  xla_torch/batching/batching_rules.py
 
 folding rule
   xla_torch/stablehlo/folding.py
@@ -47,10 +47,10 @@ native array rule
   xla_torch/native/arrays.py
 
 rebatching rule
-  xla_torch/rebatching/rules.py
+  xla_torch/rebatching/link_rules.py
 
 source of a size rule
-  xla_torch/transform/dynamic_sizes/rules.py
+  xla_torch/transform/dynamic_sizes/resolving_rules.py
 
 from StableHLO
   stablehlo.reverse

@@ -221,7 +221,7 @@ SPREAD = [(None, [None] * 3), (5, [5] * 3), ({"params": 1, "pair": (2, None)}, [
 
 @pytest.mark.parametrize(("prefix", "leaves"), SPREAD, ids=[str(p) for p, _ in SPREAD])
 def test_a_prefix_spreads(prefix: Any, leaves: list[Any]):
-    assert DENSE.spread(prefix) == leaves
+    assert DENSE.broadcast_prefix(prefix) == leaves
 
 
 def test_keys_without_order_are_refused():

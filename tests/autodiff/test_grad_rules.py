@@ -15,7 +15,7 @@ from xla_torch import Shape, ops
 from xla_torch.autodiff.structure import REGIONS, STRUCTURE
 from xla_torch.doors.custom_calls import unregister_custom_call
 from xla_torch.errors import DifferentiationError, ExecutionError, InvalidArgument
-from xla_torch.hlo.rules import TABLES
+from xla_torch.hlo.rule_tables import TABLES
 from xla_torch.hlo.schema import OPS, Control
 
 

@@ -14,8 +14,8 @@ import torch.fx
 from support import aten_rows
 from support.oracle import needs_xla, run_xla
 from xla_torch import Shape, XlaBuilder
+from xla_torch.aten.operator_rules import NO_VALUES, OF_NO_CONSEQUENCE, RULES, SHOWN, WANTED, applied
 from xla_torch.aten.refused import REASONS
-from xla_torch.aten.table import NO_VALUES, OF_NO_CONSEQUENCE, RULES, SHOWN, WANTED, applied
 from xla_torch.doors import torch_function, torch_graph
 from xla_torch.errors import InternalError, UnsupportedError
 from xla_torch.lowering import numerics

@@ -16,7 +16,7 @@ from support.low_thresholds import lower_thresholds
 from support.oracle import run_xla
 from xla_torch.core import tuning
 from xla_torch.fusing import blocking
-from xla_torch.kernels.pieces import NativePiece
+from xla_torch.kernels.native_fusions import NativeFusion
 from xla_torch.lowering.numerics import numpy_dtype
 from xla_torch.native.compiled import is_available
 from xla_torch.types import F32
@@ -96,7 +96,7 @@ def text_of(lines: list[str], results: str) -> str:
 ])
 def test_rows_in_blocks(lines: list[str], results: str, blocks: int, reductions_outside: int, after: float,
                         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where pieces of them are native code from the first call on."""
+    """Also where fusions of them are native code from the first call on."""
     text, rng = text_of(lines, results), np.random.default_rng(0)
     arguments = [rng.normal(size=[int(n) for n in s[4:-1].split(",")]).astype("f4") for s in PARAMETERS.values()]
     want = xla_torch.parse_hlo(text).run_numpy(*arguments)
@@ -135,9 +135,9 @@ def test_blocks_lie_in_one_piece_of_memory(block: int, cut: str, tmp_path: Path,
     assert f", {cut}, " in program.lowered().code
     for mine, theirs in zip(got, want, strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=2e-6, atol=1e-6)
-    pieces = [m for m in program.lowered().modules() if isinstance(m, NativePiece)]
-    assert pieces
-    assert all(p.seconds == 0 for p in pieces)
+    fusions = [m for m in program.lowered().modules() if isinstance(m, NativeFusion)]
+    assert fusions
+    assert all(p.seconds == 0 for p in fusions)
 
 
 WITHOUT_A_COMPILER = """

@@ -14,8 +14,8 @@ from support.reductions import entry, module
 from xla_torch.errors import ExecutionError, InternalError, InvalidArgument
 from xla_torch.hlo.ir import Instruction
 from xla_torch.lowering import bodies  # noqa: F401  (fills the table)
+from xla_torch.lowering.body_table import BODIES, Body
 from xla_torch.lowering.evaluator import Evaluator
-from xla_torch.lowering.table import BODIES, Body
 
 
 def fails_in(monkeypatch: pytest.MonkeyPatch, fails: Callable[..., Any]) -> xla_torch.XlaComputation:

@@ -20,7 +20,7 @@ import torch
 import xla_torch
 from support.regions import HORNER_OF_TWO, reduce_hlo
 from xla_torch.core import tuning
-from xla_torch.hlo.rules import TABLES
+from xla_torch.hlo.rule_tables import TABLES
 from xla_torch.kernels.native import NativeLoop
 from xla_torch.native.compiled import OPTIONS, MachineCode, compiler, is_available, machine_code
 from xla_torch.native.loops import Machine, loop_source

@@ -74,7 +74,7 @@ ENTRY e {
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small programs take the ways of large ones, and all processors are alike."""
     lower_thresholds(monkeypatch.setattr)
-    for name, value in {"BUNDLED_CALLS": 4, "PRODUCT_BLOCKED_FROM": 400, "BLOCK": 64, "BLOCKED_FROM": 8,
+    for name, value in {"FOREACH_CALLS": 4, "PRODUCT_BLOCKED_FROM": 400, "BLOCK": 64, "BLOCKED_FROM": 8,
                         "NATIVE_AFTER": 0.005}.items():
         monkeypatch.setattr(tuning, name, value)
     products = importlib.import_module("xla_torch.fusing.products")
@@ -132,7 +132,7 @@ def test_exchanges_are_the_same_without_overlap(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_nothing_is_written_over_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tuning, "WITHOUT_PASSES", frozenset({"overwriting", "blocks", "bundles", "carries", "product blocks"}))
+    monkeypatch.setattr(tuning, "WITHOUT_PASSES", frozenset({"overwriting", "blocks", "foreach", "carries", "product blocks"}))
     for name in PROGRAMS:
         assert "out = " not in xla_torch.parse_hlo(_text(name)).python_code()
 

@@ -11,7 +11,7 @@ from grad_rules import TABLE
 from support import executed_opcodes
 from xla_torch import cli
 from xla_torch.doors.emitted_ops import functions_of_ops
-from xla_torch.hlo.rules import TABLES
+from xla_torch.hlo.rule_tables import TABLES
 from xla_torch.opcodes import OPS
 
 FROM_FILES_ONLY = {"collective-reduce"}

@@ -15,9 +15,9 @@ from xla_torch.opcodes import front
 ROOT = Path(__file__).parents[2]
 
 SCHEMAS = ("xla_torch/opcodes/", "xla_torch/hlo/structure.py")
-RULES = ("xla_torch/lowering/bodies/", "grad_rules/", "xla_torch/batching/rules.py",
-         "xla_torch/aten/", "xla_torch/native/arrays.py", "xla_torch/rebatching/rules.py",
-         "xla_torch/transform/dynamic_sizes/rules.py")
+RULES = ("xla_torch/lowering/bodies/", "grad_rules/", "xla_torch/batching/batching_rules.py",
+         "xla_torch/aten/", "xla_torch/native/arrays.py", "xla_torch/rebatching/link_rules.py",
+         "xla_torch/transform/dynamic_sizes/resolving_rules.py")
 """Files of rules by opcode, or by operators of torch: a table's entries, and what they are made of."""
 
 ELSEWHERE: dict[str, dict[str, str]] = {

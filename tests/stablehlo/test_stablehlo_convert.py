@@ -19,7 +19,7 @@ from xla_torch.errors import InvalidArgument, UnsupportedError, XlaError
 from xla_torch.mlir.text.parser import parse
 from xla_torch.opcodes.front import Module, parse_module, print_module
 from xla_torch.stablehlo.convert import Functions, UnknownSizes, to_module
-from xla_torch.stablehlo.table import RULES, rule
+from xla_torch.stablehlo.reading_rules import RULES, rule
 
 OTHERWISE = {
     "einsum": "XLA's client adds frontend attributes for its own gradients",

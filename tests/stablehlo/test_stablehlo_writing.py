@@ -29,7 +29,7 @@ from xla_torch.shape import Shape
 from xla_torch.stablehlo.writing.elementwise import ACCURATE
 from xla_torch.stablehlo.writing.module import to_stablehlo
 from xla_torch.stablehlo.writing.refused import ATTRIBUTES, OPCODES
-from xla_torch.stablehlo.writing.table import RULES
+from xla_torch.stablehlo.writing.writing_rules import RULES
 
 SHARED = Path(__file__).parents[3] / "shared"
 ADD = "add { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT s = f32[] add(a, b) }\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from xla_torch.running.kept import Kept
+from xla_torch.running.caches import Cache
 from xla_torch.running.program import Plan, Program
 
 Way = tuple[Any, ...]
@@ -23,7 +23,7 @@ def backward_programs(program: Program) -> list[Program]:
 
 def _kept(owner: Any, way: Way) -> Iterator[tuple[Way, Any]]:
     for name, value in vars(owner).items():
-        if isinstance(value, Kept):
+        if isinstance(value, Cache):
             for key, made in value.found.items():
                 yield (*way, name, key), made
                 if isinstance(made, (Program, Plan)):

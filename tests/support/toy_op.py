@@ -27,15 +27,15 @@ from xla_torch.functions._documented import documented
 from xla_torch.functions.hlo_builder import XlaOp, region_of
 from xla_torch.hlo.attributes import Int, Region
 from xla_torch.hlo.ir import Computation, Instruction
-from xla_torch.hlo.rules import TABLES
+from xla_torch.hlo.rule_tables import TABLES
 from xla_torch.hlo.schema import Control, Trait, op
-from xla_torch.lowering.table import body
+from xla_torch.lowering.body_table import body
 from xla_torch.lowering.values import Value, evaluator
 from xla_torch.native.elements import ELEMENTS, element
 from xla_torch.opcodes.shapes import FLOATING, unary
 from xla_torch.ops import Abs, Div, Square
 from xla_torch.shape import Shape
-from xla_torch.stablehlo.writing.table import rule
+from xla_torch.stablehlo.writing.writing_rules import rule
 
 # --------------------------------------------------------------------------------------------- 1. the schemas
 

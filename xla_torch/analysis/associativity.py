@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..hlo.inference import origin
-from ..hlo.ir import Computation, Instruction, kept_with_computation, live_instructions
+from ..hlo.ir import Computation, Instruction, cached_on_computation, live_instructions
 from ..opcodes.reducer_kinds import ReducerKind
 from . import symbolic_rules  # noqa: F401  (fills the table that `symbolic` evaluates by)
 from .algebra import TooLarge
@@ -33,7 +33,7 @@ MOST_CASES = 1000
 """Cases after which a proof is given up: twice what the largest by a computed key, with NaNs and ties by number, takes (409)."""
 
 
-@kept_with_computation
+@cached_on_computation
 def is_associative(reducer: Computation) -> bool:
     """Whether a reducer of 2N scalars is proven to be associative. False where it is not, and where it is not known."""
     shapes = [*(p.shape for p in reducer.parameters), *reducer.root.shape.leaves()]

@@ -11,7 +11,7 @@ import numpy as np
 from ..core.shape import Shape
 from ..hlo.attributes import WindowDimension
 from ..hlo.ir import Instruction
-from ..hlo.rules import RuleTable
+from ..hlo.rule_tables import RuleTable
 from ..opcodes import collective, contraction, convolution, indexing, linalg, reduction, sorting, window
 
 

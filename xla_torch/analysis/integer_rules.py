@@ -9,7 +9,7 @@ import operator
 from collections.abc import Callable
 
 from ..core.sizes import integer
-from ..hlo.rules import RuleTable
+from ..hlo.rule_tables import RuleTable
 from ..opcodes import convert, elementwise
 
 INTEGERS: RuleTable[Callable[..., int]] = RuleTable("known integer")

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from ..core.sizes import integer
 from ..core.types import PrimitiveType
 from ..hlo.inference import forwarded
-from ..hlo.ir import Computation, Instruction, kept_with_arguments
+from ..hlo.ir import Computation, Instruction, cached_with_arguments
 from ..hlo.literals.literal import SizeLiteral
 from ..hlo.regions import callee, is_call, is_loop, loop_of
 from ..hlo.structure import CONSTANT
@@ -174,7 +174,7 @@ def _element_operand(whole: _Value, index: int) -> _Value | None:
     return None
 
 
-@kept_with_arguments
+@cached_with_arguments
 def _passes(body: Computation, index: int) -> bool:
     """Whether a loop's body hands element `index` of its parameter on unchanged."""
     element = _element(_Value(body.root), index)

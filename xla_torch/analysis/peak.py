@@ -8,7 +8,7 @@ what single ops need for themselves while they run (indices of a sort, columns o
 from __future__ import annotations
 
 from ..core.shape import Shape
-from ..hlo.ir import Computation, Instruction, kept_with_computation, reachable
+from ..hlo.ir import Computation, Instruction, cached_on_computation, reachable
 from ..hlo.regions import Role, is_loop, regions
 
 
@@ -19,7 +19,7 @@ def peak_bytes(computation: Computation) -> int:
     return _peak(computation)
 
 
-@kept_with_computation
+@cached_on_computation
 def _peak(computation: Computation) -> int:
     place = {instruction: number for number, instruction in enumerate(computation.instructions)}
     last = dict.fromkeys(computation.instructions, -1)

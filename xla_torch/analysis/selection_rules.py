@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..hlo.ir import Instruction
-from ..hlo.rules import RuleTable
+from ..hlo.rule_tables import RuleTable
 from ..opcodes import comparison, elementwise
 
 Number = float | int | bool

@@ -16,7 +16,7 @@ from typing import Any
 
 from ..core.types import PrimitiveType
 from ..hlo.inference import forwarded
-from ..hlo.ir import Computation, Instruction, kept_with_computation, live_instructions
+from ..hlo.ir import Computation, Instruction, cached_on_computation, live_instructions
 from ..hlo.regions import callee, is_call
 from .selection_rules import PROBES
 
@@ -44,7 +44,7 @@ class Selection:
     ties: Ties
 
 
-@kept_with_computation
+@cached_on_computation
 def selection(computation: Computation) -> Selection | None:
     """The selection that a reducer of 2N scalars does, or None if it does something else or is not known."""
     parameters = computation.parameters

@@ -21,7 +21,7 @@ from ..core.types import PrimitiveType
 from ..hlo.inference import forwarded
 from ..hlo.ir import Computation, Instruction, live_instructions
 from ..hlo.regions import branches_of, callee, is_branching, is_call
-from ..hlo.rules import RuleTable
+from ..hlo.rule_tables import RuleTable
 from ..hlo.schema import Trait
 from ..hlo.structure import CONSTANT
 from .algebra import Algebra, Form

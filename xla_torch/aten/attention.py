@@ -11,8 +11,8 @@ from ..core.shape import Shape
 from ..core.types import PRED
 from ..functions.contraction import DotDimensionNumbers
 from ..functions.hlo_builder import XlaOp
+from .operator_rules import rule
 from .refused import RANDOM
-from .table import rule
 from .values import cast, full, iota, least, reduced, spread, summed, wide
 
 

@@ -6,7 +6,7 @@ from .. import functions as ops
 from ..core.shape import Shape
 from ..functions.contraction import DotDimensionNumbers
 from ..functions.hlo_builder import XlaOp
-from .table import rule
+from .operator_rules import rule
 from .values import Number, aligned, full
 
 

@@ -9,7 +9,7 @@ from ..core.shape import Shape
 from ..functions.convolution_ways_back import convolve, image_cotangent, kernel_cotangent
 from ..functions.hlo_builder import XlaOp
 from ..hlo.attributes import ConvolutionDimensionNumbers, WindowDimension
-from .table import rule
+from .operator_rules import rule
 from .values import cast, spatial, summed, wide
 
 

@@ -6,7 +6,7 @@ from .. import functions as ops
 from ..core.shape import Shape
 from ..core.types import F64, S64
 from ..functions.hlo_builder import Builder, XlaOp
-from .table import rule
+from .operator_rules import rule
 from .values import Number, cast, full, number_for
 
 

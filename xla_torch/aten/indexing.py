@@ -13,7 +13,7 @@ from ..core.types import PRED, S64, U8
 from ..functions.hlo_builder import XlaOp
 from ..functions.indexing import GatherDimensionNumbers, ScatterDimensionNumbers
 from ..hlo.ir import Computation
-from .table import rule
+from .operator_rules import rule
 from .values import (
     Number,
     aligned,

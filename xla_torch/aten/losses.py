@@ -9,7 +9,7 @@ from ..core.shape import Shape
 from ..core.types import S64
 from ..functions.hlo_builder import XlaOp
 from .indexing import taken_along
-from .table import rule
+from .operator_rules import rule
 from .values import cast, full, greatest, iota, reduced, summed, wide
 
 _MEAN, _SUM = 1, 2

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from .. import functions as ops
 from ..core.shape import Shape
 from ..functions.hlo_builder import XlaOp
+from .operator_rules import rule
 from .reductions import variance
-from .table import rule
 from .values import Number, cast, full, wide
 
 

@@ -15,7 +15,7 @@ from ..core.shape import Shape
 from ..core.types import PRED, PrimitiveType
 from ..functions.hlo_builder import XlaOp
 from .inverses import INVERSES
-from .table import rule
+from .operator_rules import rule
 from .values import Number, Value, aligned, cast, full, magnitude, promoted, wide
 
 # ------------------------------------------------------------------------------------------- functions of one operand

@@ -13,7 +13,7 @@ from ..core.types import S64, PrimitiveType
 from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.ir import Computation
 from .indexing import scattered
-from .table import rule
+from .operator_rules import rule
 from .values import cast, full, iota, least, reducer, spatial, summed, wide
 
 

@@ -10,7 +10,7 @@ from ..core.shape import Shape
 from ..core.types import PRED, S64
 from ..functions.hlo_builder import XlaOp
 from .indexing import taken_along
-from .table import rule
+from .operator_rules import rule
 from .values import cast, full, greatest, iota, least, magnitude, place, places, reduced, running, spread, summed, wide
 
 

@@ -10,7 +10,7 @@ from ..core.shape import Shape
 from ..core.types import PRED, S64, U8, PrimitiveType
 from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.ir import Computation
-from .table import rule
+from .operator_rules import rule
 from .values import cast, full, iota, place
 
 

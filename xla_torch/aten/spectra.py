@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from .. import functions as ops
 from ..core.shape import Shape
 from ..functions.hlo_builder import XlaOp
-from .table import rule
+from .operator_rules import rule
 from .values import aligned, cast, full, place
 
 # ------------------------------------------------------------------------------------------- complex numbers

@@ -13,7 +13,7 @@ from ..core.shape import Shape
 from ..core.types import PRED
 from ..functions.hlo_builder import XlaOp
 from .indexing import indexed
-from .table import rule
+from .operator_rules import rule
 from .values import Number, cast, full, number_for, place, spread
 
 

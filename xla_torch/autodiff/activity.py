@@ -14,8 +14,8 @@ from grad_rules._table import TABLE, GradientKind, operand_positions
 
 from ..analysis.channel_pairs import channel_pairs
 from ..hlo.ir import Computation, Instruction
-from .flags import Facts, Flags, any_of, both, differentiable, either, spread
-from .once import kept_by_rules
+from .flags import Facts, Flags, any_of, both, broadcast_flags, differentiable, either
+from .once import cached_by_rules
 from .structure import structural
 
 
@@ -25,7 +25,7 @@ def analyse(computation: Computation, arguments: Sequence[Flags], result: Flags 
     return _analysed(computation, tuple(arguments), result)
 
 
-@kept_by_rules
+@cached_by_rules
 def _analysed(computation: Computation, arguments: tuple[Flags, ...], result: Flags) -> Facts:
     active, pairs = activity(computation, arguments), channel_pairs(computation)
     facts = Facts(active, _demanded(computation, active, result, []), pairs)
@@ -41,7 +41,7 @@ def _demanded(computation: Computation, active: dict[Instruction, Flags], result
     """What has a cotangent if parts of the result have one, and what these instructions send."""
     root = computation.root
     demanded: dict[Instruction, Flags] = {send: active[send] for send in sent}
-    demanded[root] = either(both(spread(root.shape, result), active[root]), demanded.get(root, False))
+    demanded[root] = either(both(broadcast_flags(root.shape, result), active[root]), demanded.get(root, False))
     for instruction in reversed(computation.instructions):
         wanted = demanded.get(instruction, False)
         if any_of(wanted):
@@ -56,7 +56,7 @@ def activity(computation: Computation, arguments: Sequence[Flags]) -> dict[Instr
     return _activities(computation, tuple(arguments))
 
 
-@kept_by_rules
+@cached_by_rules
 def _activities(computation: Computation, arguments: tuple[Flags, ...]) -> dict[Instruction, Flags]:
     pairs = channel_pairs(computation)
     came = {p.done for p in pairs if p.send is None and any_of(arguments)}  # who knows what that depends on

@@ -16,15 +16,15 @@ from ..hlo.inference import is_pure
 from ..hlo.ir import Computation, Instruction, reachable
 from ..hlo.regions import branches_of, with_regions
 from ..hlo.schema import Control
-from ..transform.rewriter import kept_facts
+from ..transform.rewriter import carried_metadata
 from ..transform.values import Value, as_op, element, leaves, make_tuple
 from .activity import activity, analyse
 from .cotangents import Cotangent, add, materialised, parts_of
-from .engine import Recording
-from .flags import Flags, both, differentiable, either, flags_of, present, spread
+from .flags import Flags, both, broadcast_flags, differentiable, either, flags_of, present
 from .forward import flagged, tangent_shapes, values_and_tangents, with_tangents
-from .once import kept_by_rules
+from .once import cached_by_rules
 from .options import GradientOptions
+from .reverse import Recording
 from .sharing import SharingBuilder
 from .structure import ForwardPass, ReversePass, Structural, Tangent, region_kind
 
@@ -67,7 +67,7 @@ class _Branches(Structural):
         taken, branches = [as_op(builder, operands[0])], []
         for branch, value, tangent in zip(branches_of(instruction), operands[1:], tangents[1:], strict=True):
             inside = branch.parameters[0].shape
-            active = differentiable(inside, spread(inside, present(tangent)))
+            active = differentiable(inside, broadcast_flags(inside, present(tangent)))
             taken.append(make_tuple(builder, [*leaves(value), *flagged(builder, tangent, active, inside.tuple_shapes)]))
             branches.append(with_tangents(branch, active, flags))
         shape = Shape.tuple([*shapes, *tangent_shapes(flags, shapes)])
@@ -79,7 +79,7 @@ def _emit(builder: Builder, original: Instruction, operands: Sequence[XlaOp], br
     """The instruction with other operands, branches and results."""
     rest = iter(branches)
     return builder.append(Instruction(original.opcode, shape, [o.instruction for o in operands],
-                                      with_regions(original, lambda _: next(rest)), original.name, kept_facts(original)))
+                                      with_regions(original, lambda _: next(rest)), original.name, carried_metadata(original)))
 
 
 def _require_repeatable(instruction: Instruction) -> None:
@@ -123,7 +123,7 @@ class _Back:
         return [tuple(left.pop(value.instruction, None) for value in values) for values in taken]
 
 
-@kept_by_rules
+@cached_by_rules
 def _walked_back(branch: Computation, shape: Shape, numbers: tuple[int | None, ...], shapes: tuple[Shape, ...], active: Flags,
                  wanted: tuple[bool, ...], options: GradientOptions) -> Computation:
     """One branch: its forward computation again, then back, from its operands and the cotangents that are `wanted`, a tuple of

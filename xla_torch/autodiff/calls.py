@@ -20,13 +20,13 @@ from ..hlo.regions import callee, is_call
 from ..hlo.schema import Control
 from ..opcodes import control
 from ..transform.dead_carries import without_dead_carries
-from ..transform.rewriter import Rewriter, kept_facts
+from ..transform.rewriter import Rewriter, carried_metadata
 from ..transform.values import Value, as_op, elements_of, leaves, regrouped
 from .cotangents import Cotangent, frozen, is_zero, materialised
-from .engine import Recording
-from .flags import Flags, any_of, differentiable, spread
+from .flags import Flags, any_of, broadcast_flags, differentiable
 from .forward import Forward
 from .places import shielded
+from .reverse import Recording
 from .sharing import SharingBuilder
 from .structure import ForwardPass, ReversePass, Structural, Tangent, region_kind
 
@@ -43,7 +43,7 @@ def calling(computation: Computation) -> Computation:
     builder = Builder(computation.name)
     arguments = [builder.parameter(k, p.shape, p.name) for k, p in enumerate(computation.parameters)]
     for argument, original in zip(arguments, computation.parameters, strict=True):
-        argument.instruction.common = kept_facts(original)
+        argument.instruction.common = carried_metadata(original)
     found = emit_call(builder, computation, arguments)
     return builder.finish(as_op(builder, regrouped(found, computation.root.shape)))
 
@@ -91,7 +91,7 @@ class _Calls(Structural):
 
     def forward(self, run: ReversePass, instruction: Instruction, operands: list[Value]) -> Value:
         computation, own = callee(instruction), callee(instruction).derivatives
-        demanded = spread(instruction.shape, run.facts.demanded[instruction])
+        demanded = broadcast_flags(instruction.shape, run.facts.demanded[instruction])
         needed = tuple(any_of(run.facts.active[o]) for o in instruction.operands)
         way = None if own is None else own.pullback(needed, _flat(demanded))
         if way is None:

@@ -20,7 +20,7 @@ from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.ir import Computation, Instruction
 from ..hlo.regions import loop_of
 from ..opcodes import control
-from ..transform.rewriter import Rewriter, kept_facts
+from ..transform.rewriter import Rewriter, carried_metadata
 from ..transform.values import Value, as_op, element, leaves, make_tuple
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ class Segments:
         shapes = self.loop.shape.tuple_shapes
         self.kept = [k for k in range(len(shapes)) if self.counted is None or k != self.counted.index]
         self.shape = Shape.tuple([*(shapes[k] for k in self.kept), _NUMBER])
-        self.common = kept_facts(self.loop)
+        self.common = carried_metadata(self.loop)
         self.common["frontend_attributes"] = {**self.common.get("frontend_attributes", {}), _MARK: "true"}
 
     @property
@@ -146,7 +146,7 @@ def emitted_loop(original: Instruction, carry: XlaOp, shape: Shape, condition: C
     """A loop in the builder of `carry`, named after the one that it comes from."""
     return carry.builder.append(Instruction(
         control.while_, shape, [carry.instruction], {"condition": condition, "body": body}, original.name,
-        kept_facts(original)))
+        carried_metadata(original)))
 
 
 def counter_at(row: XlaOp, shape: Shape, start: int | XlaOp, step: int) -> XlaOp:

@@ -1,6 +1,6 @@
 """Derivatives of computations, as computations: gradients, vector-Jacobian products and Jacobian-vector products.
 
-What goes in is in canonical form and has settled sizes, and so has what comes out. Parameters keep their numbers, names and
+What goes in is in canonical form and has resolved sizes, and so has what comes out. Parameters keep their numbers, names and
 shapes; cotangents and tangents are parameters behind them.
 """
 
@@ -19,10 +19,10 @@ from ..transform.dead_carries import without_dead_carries
 from ..transform.values import Value, as_op, elements_of, leaves
 from . import functions  # noqa: F401  (enters the reverse mode for what rules compose)
 from .cotangents import Cotangent, frozen, materialised
-from .engine import Recording
-from .flags import Flags, spread
+from .flags import Flags, broadcast_flags
 from .forward import Forward
 from .options import GradientOptions
+from .reverse import Recording
 from .sharing import SharingBuilder
 
 
@@ -114,7 +114,7 @@ class Joint:
     def varying(self) -> list[bool]:
         """For each leaf of the result, whether it depends on what is differentiated."""
         shape = self.entry.root.shape
-        return [flag for flag, _ in tree.leaves(spread(shape, self.recording.facts.active[self.entry.root]), shape)]
+        return [flag for flag, _ in tree.leaves(broadcast_flags(shape, self.recording.facts.active[self.entry.root]), shape)]
 
     def cotangent_parameters(self, which: Sequence[bool]) -> list[XlaOp | None]:
         """New parameters: a cotangent for each chosen leaf of the result, None for the others."""

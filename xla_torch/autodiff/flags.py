@@ -21,7 +21,7 @@ def any_of(flags: Flags) -> bool:
     return any(map(any_of, flags)) if isinstance(flags, tuple) else flags
 
 
-def spread(shape: Shape, flags: Flags) -> Flags:
+def broadcast_flags(shape: Shape, flags: Flags) -> Flags:
     """The flags in the form of the shape."""
     return tree.mapped(lambda _, flag: any_of(flag), shape, tree.filled(flags, shape))
 

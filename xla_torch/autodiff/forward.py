@@ -26,16 +26,16 @@ from ..hlo.inference import is_pure
 from ..hlo.ir import Computation, Instruction
 from ..opcodes import movement
 from ..transform.dead_carries import without_dead_carries
-from ..transform.dynamic_sizes import settle, with_traced_sizes
+from ..transform.dynamic_sizes import resolve_sizes, with_traced_sizes
 from ..transform.expand_custom_calls import expand
 from ..transform.rewriter import Rewriter, needed_instructions
 from ..transform.values import Value, as_op, element, elements_of, leaves, make_tuple
 from .activity import activity, differentiable_operands
 from .cotangents import fitted, frozen, is_zero, materialised, parts_of
-from .engine import Recording
 from .flags import Flags, any_of, differentiable, flags_of, present
-from .once import kept_by_rules
+from .once import cached_by_rules
 from .residuals import needs, rebuild
+from .reverse import Recording
 from .sharing import SharingBuilder
 from .structure import Tangent, structural
 
@@ -164,7 +164,7 @@ class _Transposed:
         found = recording.backward(_grouped(self._shape, leaf_cts))
         parts = [k for k in moving if not is_zero(found[k])]
         results = [as_op(builder, materialised(builder, found[k], known[k])) for k in parts]
-        return settle(expand(builder.finish(make_tuple(builder, results)), has_target_rule)), parts
+        return resolve_sizes(expand(builder.finish(make_tuple(builder, results)), has_target_rule)), parts
 
     def emit(self, builder: Builder, operands: Sequence[Value], out: Value, tangents: Sequence[Tangent]) -> Tangent:
         """The tangent of the result for those of the operands, in `builder`."""
@@ -224,7 +224,7 @@ def _made_of_constants(instruction: Instruction) -> list[Instruction]:
 # ------------------------------------------------------------------------------------------------ regions and tuples
 
 
-@kept_by_rules
+@cached_by_rules
 def with_tangents(computation: Computation, inside: Flags, outside: Flags) -> Computation:
     """A loop's body or a branch with the flagged elements' tangents behind the values, in its operand (`inside`) and its result
     (`outside`), which are flat tuples."""
@@ -239,7 +239,7 @@ def with_tangents(computation: Computation, inside: Flags, outside: Flags) -> Co
     return builder.finish(make_tuple(builder, [*values, *tangents]))
 
 
-@kept_by_rules
+@cached_by_rules
 def on_values(condition: Computation, shape: Shape, count: int) -> Computation:
     """A loop's condition for a carry with tangents behind its first `count` elements."""
     builder = Builder(condition.name)

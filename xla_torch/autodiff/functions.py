@@ -25,10 +25,10 @@ from ..hlo.regions import Region, has_regions_of_values, is_call, is_start, with
 from ..transform.canonical import canonicalize
 from ..transform.expansions.library import spellings_of
 from ..transform.expansions.matching import Match
-from ..transform.rewriter import Rewriter, kept_facts
+from ..transform.rewriter import Rewriter, carried_metadata
 from ..transform.values import Value, as_op, elements_of, make_tuple
 from .calls import emit_call
-from .engine import Recording
+from .reverse import Recording
 from .sharing import SharingBuilder
 
 
@@ -60,7 +60,7 @@ class _Outlining(Rewriter):
     def rebuilt(self, computation: Computation) -> Computation:
         parameters = [self.builder.parameter(k, p.shape, p.name) for k, p in enumerate(computation.parameters)]
         for parameter, original in zip(parameters, computation.parameters, strict=True):
-            parameter.instruction.common = kept_facts(original)
+            parameter.instruction.common = carried_metadata(original)
         result = self.run(computation, [elements_of(p) for p in parameters])
         return self.builder.finish(as_op(self.builder, result))
 
@@ -96,7 +96,7 @@ class _Outlining(Rewriter):
         alone = _outlined(computation, root, spelled)
         derivatives = FunctionDerivatives(spelled.function, alone)
         (called,) = emit_call(self.builder, bringing(alone, derivatives), [as_op(self.builder, o) for o in operands])
-        called.instruction.common = kept_facts(root)
+        called.instruction.common = carried_metadata(root)
         return called
 
 

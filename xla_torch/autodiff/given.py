@@ -19,7 +19,7 @@ from ..hlo.ir import Computation
 from ..transform.values import Value, as_op, make_tuple
 from .calls import emit_call
 from .cotangents import materialised
-from .engine import Recording
+from .reverse import Recording
 from .sharing import SharingBuilder
 
 

@@ -19,10 +19,10 @@ from ..transform.rewriter import Rewriter
 from ..transform.values import as_op, element, leaves, make_tuple
 from .checkpointing import counter_at, emitted_loop
 from .cotangents import Cotangent, materialised, parts_of
-from .engine import Recording
 from .flags import Flags, any_of
 from .residual_stores import ResidualStore
 from .residuals import LOOP_BODY, effects, needs, rebuild, repeated_from, saved_values, unchanging
+from .reverse import Recording
 from .sharing import SharingBuilder
 from .structure import ReversePass
 

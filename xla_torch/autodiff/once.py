@@ -11,19 +11,19 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from grad_rules._table import revision
 
-from ..hlo.ir import Computation, kept_with_arguments
+from ..hlo.ir import Computation, cached_with_arguments
 
 _Arguments = ParamSpec("_Arguments")
 _Found = TypeVar("_Found")
 
 
-def kept_by_rules(analysis: Callable[Concatenate[Computation, _Arguments], _Found]) -> Callable[
+def cached_by_rules(analysis: Callable[Concatenate[Computation, _Arguments], _Found]) -> Callable[
         Concatenate[Computation, _Arguments], _Found]:
     """Keep what is found by gradient rules with the computation, for equal hashable arguments and until a rule changes."""
     def anew(computation: Computation, _: int, *arguments: Hashable) -> _Found:
         return analysis(computation, *arguments)  # pyright: ignore[reportCallIssue]
 
-    kept = kept_with_arguments(anew)
+    kept = cached_with_arguments(anew)
 
     @functools.wraps(analysis)
     def asked(computation: Computation, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Found:

@@ -18,7 +18,7 @@ from ..hlo.regions import callee, is_call, is_loop, loop_of
 from .activity import activity
 from .cotangents import Cotangent
 from .flags import Flags, any_of
-from .once import kept_by_rules
+from .once import cached_by_rules
 
 Dimensions = tuple[int, ...]
 
@@ -38,7 +38,7 @@ def shielded(computation: Computation, active: Callable[[], Sequence[Flags]], ct
     return [joined(shared, part) if isinstance(part, XlaOp) and part.shape.dimensions == dimensions else part for part in found]
 
 
-@kept_by_rules
+@cached_by_rules
 def keeps_places(computation: Computation, active: tuple[Flags, ...], dimensions: Dimensions) -> bool:
     """Whether everything that is differentiated in a computation is an array of these dimensions, each element of which depends
     on elements at its own place only."""

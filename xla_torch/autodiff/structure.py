@@ -15,7 +15,7 @@ from ..analysis.channel_pairs import ChannelPair
 from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo import tree
 from ..hlo.ir import Instruction
-from ..hlo.rules import RuleTable
+from ..hlo.rule_tables import RuleTable
 from ..hlo.schema import Control
 from ..opcodes import control
 from ..transform.values import Value

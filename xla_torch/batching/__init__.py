@@ -1,3 +1,3 @@
 """A program for one example as a program for a batch: the engine, and the rules by opcode."""
 
-from . import calls, rules  # noqa: F401  (importing fills the table)
+from . import batching_rules, calls  # noqa: F401  (importing fills the table)

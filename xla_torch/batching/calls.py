@@ -18,8 +18,8 @@ from ..hlo.ir import Computation, Instruction
 from ..hlo.regions import callee
 from ..opcodes import control
 from ..transform.values import Value, as_op, leaves, make_tuple, regrouped
-from .engine import Batch, with_batch
-from .table import RULES
+from .batched_run import Batch, with_batch
+from .batching_table import RULES
 
 
 @RULES.rule(control.call)

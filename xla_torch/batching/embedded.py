@@ -37,7 +37,7 @@ def with_calls(entry: Computation, stays: Stays, canonical: Canonical,
     kept: dict[int, Computation] = {}
     if not partitioned and all(i.shape.is_static for c in reachable([entry]) for i in c.instructions):
         result = rebuilt(entry, lambda builder: _Keeper(builder, stays, canonical, kept))
-    else:  # sizes are settled, and manual regions made whole, in programs without calls
+    else:  # sizes are resolved, and manual regions made whole, in programs without calls
         result = None
     return result if kept else None, [_lost(c.derivatives) for c in found if id(c) not in kept and rules_of(c.derivatives)]
 

@@ -12,7 +12,7 @@ from ..core.shape import Shape
 from ..functions.hlo_builder import XlaOp
 from ..hlo.ir import Computation
 from ..transform.values import elements_of, leaves, regrouped
-from .engine import Batch, Mapped, with_batch
+from .batched_run import Batch, Mapped, with_batch
 
 
 def batched(name: str, entry: Computation, size: int, axes: Sequence[int | None]) -> Computation:

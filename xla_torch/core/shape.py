@@ -112,10 +112,10 @@ class Shape:
         return _array(self.element_type, dimensions, dynamic, None)
 
     def without_layout(self) -> Shape:
-        return self if self.layout is None and not self.tuple_shapes else self._bare
+        return self if self.layout is None and not self.tuple_shapes else self._without_layout
 
     @cached_property
-    def _bare(self) -> Shape:
+    def _without_layout(self) -> Shape:
         return Shape(self.element_type, self.dimensions, None, self.dynamic_dimensions,
                      tuple(s.without_layout() for s in self.tuple_shapes))
 

@@ -1,9 +1,9 @@
 """Sizes that stand for many: integers that remember how they follow from the sizes of a program's arguments.
 
-A program of unknown sizes is made for one combination of sizes out of `Size` objects in the place of integers. What is done with
-them is exact: arithmetic gives a Size again; whatever tells more of one than its expression (a comparison, an index, a
-key of a dictionary) notes what it told, with `Unknowns`. So what was made holds for every combination of sizes of which
-the same would have been told (`Unknowns.holds`), with other numbers in the places of its Sizes and nothing else changed.
+A program of unknown sizes is made for one combination of sizes out of `Size` objects in the place of integers, as torch's SymInts
+are. What is done with them is exact: arithmetic gives a Size again; whatever asks more of one than its expression (a comparison,
+an index, a key of a dictionary) becomes a guard of its `Unknowns`. So what was made holds for every combination of sizes that
+passes the same guards (`Unknowns.holds`), with other numbers in the places of its Sizes and nothing else changed.
 
 Types say `int` of sizes wherever a Size may stand for one. Yet it is none, for C code reads the value of an `int` without
 asking: of a Size it must ask `__index__`.
@@ -29,24 +29,24 @@ MARK = "\ue010"
 
 
 class Unknowns:
-    """The unknown sizes that one program is made for: their values while it is made, and all that was told of them."""
+    """The unknown sizes that one program is made for: their values while it is made, and all guards on them."""
 
     def __init__(self, values: Mapping[str, int]):
         self.values = dict(values)
-        self._told: dict[tuple[Key, str], bool] = {}
+        self._guards: dict[tuple[Key, str], bool] = {}
 
     def size(self, name: str) -> Size:
         """The unknown of this name."""
         return Size(self, {(name,): 1}, self.values[name])
 
     def holds(self, values: Mapping[str, int]) -> bool:
-        """Whether all that was told of the sizes while the program was made is so for other values."""
-        return all(_TESTS[test](_evaluated(key, values)) == answer for (key, test), answer in self._told.items())
+        """Whether other values pass all guards that were made with the program."""
+        return all(_TESTS[test](_evaluated(key, values)) == answer for (key, test), answer in self._guards.items())
 
-    def tell(self, size: Size, test: str) -> bool:
-        """Whether a size passes a test, which is noted."""
+    def guard(self, size: Size, test: str) -> bool:
+        """Whether a size passes a test, which becomes a guard."""
         answer = _TESTS[test](size.value)
-        self._told[size.key, test] = answer
+        self._guards[size.key, test] = answer
         return answer
 
 
@@ -64,7 +64,7 @@ class Size:
 
     @property
     def key(self) -> Key:
-        """What the size is, for whoever looks for the same again: nothing is told by that."""
+        """What the size is, for whoever looks for the same again: that is no guard."""
         if self._key is None:
             self._key = tuple(sorted(self.terms.items(), key=repr))
         return self._key
@@ -76,7 +76,7 @@ class Size:
     # ---- what tells its value
 
     def __index__(self) -> int:
-        if not self.unknowns.tell(self - self.value, "zero"):
+        if not self.unknowns.guard(self - self.value, "zero"):
             raise AssertionError(f"{self.key} is not {self.value}")
         return self.value
 
@@ -111,22 +111,22 @@ class Size:
     # ---- comparisons
 
     def __eq__(self, other: object) -> bool:
-        return self._compared(other, lambda d: _told(d, "zero"))
+        return self._compared(other, lambda d: _guarded(d, "zero"))
 
     def __ne__(self, other: object) -> bool:
-        return self._compared(other, lambda d: not _told(d, "zero"))
+        return self._compared(other, lambda d: not _guarded(d, "zero"))
 
     def __lt__(self, other: Any) -> bool:
-        return self._compared(other, lambda d: _told(d, "negative"))
+        return self._compared(other, lambda d: _guarded(d, "negative"))
 
     def __ge__(self, other: Any) -> bool:
-        return self._compared(other, lambda d: not _told(d, "negative"))
+        return self._compared(other, lambda d: not _guarded(d, "negative"))
 
     def __gt__(self, other: Any) -> bool:
-        return self._compared(other, lambda d: _told(-d, "negative"))
+        return self._compared(other, lambda d: _guarded(-d, "negative"))
 
     def __le__(self, other: Any) -> bool:
-        return self._compared(other, lambda d: not _told(-d, "negative"))
+        return self._compared(other, lambda d: not _guarded(-d, "negative"))
 
     def _compared(self, other: Any, decide: Callable[[Integer], bool]) -> bool:
         difference: Any = int(self) - other if isinstance(other, float) else self.__sub__(other)
@@ -225,18 +225,18 @@ Size.__invert__ = _by_value(operator.invert)  # pyright: ignore[reportAttributeA
 
 
 def integer(value: Any) -> int:
-    """``int(value)``, but of a Size nothing is told."""
+    """``int(value)``, but without a guard on a Size."""
     return value if type(value) is int or type(value) is Size else int(value)  # pyright: ignore[reportReturnType]
 
 
 def index_of(value: Any) -> int:
-    """``operator.index(value)``, but of a Size nothing is told. Raises TypeError for what is no integer."""
+    """``operator.index(value)``, but without a guard on a Size. Raises TypeError for what is no integer."""
     return value if type(value) is Size else operator.index(value)  # pyright: ignore[reportReturnType]
 
 
 def unnamed(value: Any) -> Any:
     """A value by which equal sizes are found again in a dictionary of what is made for them: a Size by what it is, so that
-    nothing is told. Sizes that differ, but not for these values of the unknowns, are then not found, and made again."""
+    it is no guard. Sizes that differ, but not for these values of the unknowns, are then not found, and made again."""
     if type(value) is Size:
         return ("size", value.key)
     if type(value) is tuple:
@@ -278,8 +278,8 @@ def _evaluated(key: Key, values: Mapping[str, int]) -> int:
     return total
 
 
-def _told(size: Integer, test: str) -> bool:
-    """Whether a number passes a test; noted, unless it passes for all sizes or for none."""
+def _guarded(size: Integer, test: str) -> bool:
+    """Whether a number passes a test; a guard, unless it passes for all sizes or for none."""
     if not isinstance(size, Size):
         return _TESTS[test](size)
     least = _at_least(size)
@@ -287,7 +287,7 @@ def _told(size: Integer, test: str) -> bool:
         return False
     if test == "zero" and (most := _at_least(-size)) is not None and most > 0:
         return False
-    return size.unknowns.tell(size, test)
+    return size.unknowns.guard(size, test)
 
 
 def _at_least(size: Any) -> int | None:

@@ -237,7 +237,7 @@ NATIVE_UNDER = 2000.0
 """Nanoseconds of work for each op of a loop's body up to which native code is faster: torch needs about 4 us for a call, and then
 computes several elements at once."""
 
-PIECES_FROM = 1 << 14
+FUSIONS_FROM = 1 << 14
 """Elements of an array from which arithmetic on it becomes native code, in one block with what stands around it. Torch needs 2 us
 for a call, and then as long again for 16 Ki elements."""
 
@@ -245,17 +245,17 @@ SELECT_COST = 8
 """Plain calls that a select counts for: torch goes by its mask element by element, and each one that was not foreseen costs as
 much as 30 additions (128 Ki elements: 430 us with a mask of no order, 140 us of long runs; a comparison 15 us)."""
 
-PIECE_ELEMENT = 5e-10
-"""Seconds that a call of a piece takes in torch for an element, roughly. What will take `NATIVE_AFTER` in one run is compiled
+FUSION_ELEMENT = 5e-10
+"""Seconds that a call of a fusion takes in torch for an element, roughly. What will take `NATIVE_AFTER` in one run is compiled
 while the program is still being lowered."""
 
-BUNDLED_CALLS = 24
+FOREACH_CALLS = 24
 """Calls on small arrays, for results of a program alone, from which they become one native call. It takes about as long as ten.
 """
 
-BUNDLED_UP_TO = 1 << 20
+FOREACH_UP_TO = 1 << 20
 """Elements of an array up to which it is bundled with others (Adam on 40 arrays of 16 Ki elements takes 1.0 ms, 15 in a block for
-each; on 20 of 256 Ki 15 and 25). Larger ones gain nothing, and what a bundle waits for is kept until then."""
+each; on 20 of 256 Ki 15 and 25). Larger ones gain nothing, and what a foreach waits for is kept until then."""
 
 FUNCTIONS_FROM = 1 << 18
 """Elements of an array from which exponentials and their like become native code too, for which the first run waits, 0.1 to 0.3

@@ -20,7 +20,7 @@ from ..core.types import S32
 from ..functions.hlo_builder import XlaOp
 from ..opcodes.contraction import DotDimensionNumbers
 from .arithmetic import dot_numbers, product, saturated, scaled, wide_type
-from .calls import Call, Meaning, converted, maximum, spread, total, zeros
+from .calls import Call, Meaning, broadcast_like, converted, maximum, total, zeros
 
 _MASKS = {"NO_MASK": (False, False), "CAUSAL": (True, False), "PADDING": (False, True), "PADDING_CAUSAL": (True, True)}
 """Of each mask: whether it is causal, and whether sequences have lengths."""
@@ -83,7 +83,7 @@ class _Attention:
         if window > 0:
             found.append(ops.Gt(columns, ops.Sub(rows, window)))
         if self.has_lengths:
-            found.append(ops.Lt(columns, spread(ops.Reshape(lengths[1], shape.dimensions[:1]), positions, (0,))))
+            found.append(ops.Lt(columns, broadcast_like(ops.Reshape(lengths[1], shape.dimensions[:1]), positions, (0,))))
         if mask is not None:
             stretched = _stretched(self.call, mask, shape)
             found.append(ops.Ne(stretched, zeros(self.call.builder, stretched.shape)))
@@ -102,7 +102,7 @@ class _Attention:
         if not self.has_lengths:
             return x
         rows = ops.Iota(self.call.builder, Shape.array(S32, x.shape.dimensions), 2)
-        ends = spread(ops.Reshape(lengths[0], x.shape.dimensions[:1]), x.shape, (0,))
+        ends = broadcast_like(ops.Reshape(lengths[0], x.shape.dimensions[:1]), x.shape, (0,))
         return ops.Select(ops.Lt(rows, ends), x, zeros(self.call.builder, x.shape))
 
 
@@ -143,10 +143,10 @@ def _softmax(call: Call, scores: XlaOp, allowed: XlaOp | None) -> tuple[XlaOp, X
     """(probabilities, the logarithms of their denominators [batch, head, time]). A row without any score has zeros."""
     kept = scores if allowed is None else ops.Select(allowed, scores, call.builder.constant(-math.inf, scores.element_type))
     largest = ops.Max(maximum(kept, [3]), -1e30)
-    powers = ops.Exp(ops.Sub(kept, spread(largest, scores.shape, (0, 1, 2))))
+    powers = ops.Exp(ops.Sub(kept, broadcast_like(largest, scores.shape, (0, 1, 2))))
     sums = total(powers, [3])
     denominator = ops.Select(ops.Eq(sums, 0.0), ops.Add(sums, 1.0), sums)
-    return ops.Div(powers, spread(denominator, scores.shape, (0, 1, 2))), ops.Add(largest, ops.Log(denominator))
+    return ops.Div(powers, broadcast_like(denominator, scores.shape, (0, 1, 2))), ops.Add(largest, ops.Log(denominator))
 
 
 def _taken(call: Call, operands: list[XlaOp], wanted: bool) -> XlaOp | None:
@@ -191,14 +191,14 @@ def backward(call: Call) -> Sequence[XlaOp]:
     inner = this.numbers("bmm2_grad_gemm2")  # also that of q and k, which have the forms of do and v
     scores = this.scores(q, k, inner, bias)
     logarithms = ops.Reshape(converted(statistics, scores.element_type), scores.shape.dimensions[:3])
-    chances = ops.Exp(ops.Sub(scores, spread(logarithms, scores.shape, (0, 1, 2))))
+    chances = ops.Exp(ops.Sub(scores, broadcast_like(logarithms, scores.shape, (0, 1, 2))))
     allowed = this.allowed(scores.shape, lengths)
     if allowed is not None:
         chances = ops.Select(allowed, chances, zeros(call.builder, chances.shape))
     chances = this.known_rows(chances, lengths)
     of_chances = this.dot(ct, v, inner)
     mean = total(ops.Mul(chances, of_chances), [3])
-    of_scores = ops.Mul(chances, ops.Sub(of_chances, spread(mean, scores.shape, (0, 1, 2))))
+    of_scores = ops.Mul(chances, ops.Sub(of_chances, broadcast_like(mean, scores.shape, (0, 1, 2))))
     factor = this.number("fmha_scale", 1)
     found = [scaled(this.dot(of_scores, k, this.numbers("bmm1_grad_gemm2")), factor),
              scaled(this.dot(of_scores, q, this.numbers("bmm1_grad_gemm1")), factor),

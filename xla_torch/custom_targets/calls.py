@@ -136,7 +136,7 @@ def adjoint(x: XlaOp) -> XlaOp:
     return ops.Conj(transposed(x)) if x.element_type.is_complex else transposed(x)
 
 
-def spread(x: XlaOp, like: Shape, dimensions: Sequence[int]) -> XlaOp:
+def broadcast_like(x: XlaOp, like: Shape, dimensions: Sequence[int]) -> XlaOp:
     """An array broadcast to the dimensions of a shape."""
     return ops.BroadcastInDim(x, like.dimensions, tuple(dimensions))
 

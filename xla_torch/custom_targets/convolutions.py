@@ -16,7 +16,7 @@ from ..functions.convolution_ways_back import image_cotangent, kernel_cotangent
 from ..functions.hlo_builder import XlaOp
 from ..hlo.attributes import ConvolutionDimensionNumbers, WindowDimension
 from .arithmetic import elu, leaky_relu, relu, relu6, same, saturated, scaled, wide_type
-from .calls import Call, Meaning, converted, maximum, spread
+from .calls import Call, Meaning, broadcast_like, converted, maximum
 
 # ------------------------------------------------------------------------------------------- the three convolutions
 
@@ -103,7 +103,7 @@ def bias_activation_forward(call: Call) -> Sequence[XlaOp]:
         whole = ops.Add(whole, scaled(converted(side, inner), _number(call, config.get("side_input_scale", 0))))
     if bias.shape.rank != 1:
         raise call.refused("the bias is no vector", bias.shape)
-    whole = ops.Add(whole, spread(converted(bias, inner), whole.shape, (numbers.output_feature_dimension,)))
+    whole = ops.Add(whole, broadcast_like(converted(bias, inner), whole.shape, (numbers.output_feature_dimension,)))
     return [saturated(_activation(call)(whole), kind)]
 
 
@@ -187,9 +187,9 @@ def _matched(call: Call, other: XlaOp, x: XlaOp) -> XlaOp:
         return other
     feature = _facts(call)[1].output_feature_dimension
     if other.shape.rank == 0:
-        return spread(other, x.shape, ())
+        return broadcast_like(other, x.shape, ())
     if other.shape.dimensions == (x.shape.dimensions[feature],):
-        return spread(other, x.shape, (feature,))
+        return broadcast_like(other, x.shape, (feature,))
     raise call.refused("what its graph adds has another shape than the convolution", f"{other.shape} to {x.shape}")
 
 

@@ -15,7 +15,7 @@ from ..functions.hlo_builder import XlaOp
 from ..hlo.attributes import ConvolutionDimensionNumbers
 from ..opcodes.contraction import DotDimensionNumbers
 from .arithmetic import elu, gelu_erf, gelu_tanh, product, relu, relu6, saturated, scaled, silu, wide_type
-from .calls import Call, Meaning, converted, maximum, spread, total, transposed
+from .calls import Call, Meaning, broadcast_like, converted, maximum, total, transposed
 
 _ACTIVATIONS: dict[str, Callable[[XlaOp], XlaOp]] = {
     "RELU": relu, "TANH": ops.Tanh, "GELU_ERF": gelu_erf, "GELU_TANH": gelu_tanh, "ELU": elu, "RELU6": relu6,
@@ -60,7 +60,7 @@ def _matched(call: Call, other: XlaOp, x: XlaOp, column: int) -> XlaOp:
     if own == sizes:
         return other
     if own == (sizes[column],):
-        return spread(other, x.shape, (column,))
+        return broadcast_like(other, x.shape, (column,))
     first = len(sizes) - len(own)
     if first < 0 or any(n not in (1, m) for n, m in zip(own, sizes[first:], strict=True)):
         raise call.refused("what is added does not fit the result", f"{other.shape} to {x.shape}")
@@ -143,9 +143,9 @@ def layer_norm(call: Call) -> Sequence[XlaOp]:
     x, *others = (converted(o, kind) for o in call.operands)
     last, n = x.shape.rank - 1, float(x.shape.dimensions[-1])
     rows = tuple(range(last))
-    centred = ops.Sub(x, spread(ops.Div(total(x, [last]), n), x.shape, rows))
+    centred = ops.Sub(x, broadcast_like(ops.Div(total(x, [last]), n), x.shape, rows))
     variance = ops.Div(total(ops.Square(centred), [last]), n)
-    found = ops.Mul(centred, spread(ops.Rsqrt(ops.Add(variance, float(epsilon))), x.shape, rows))
+    found = ops.Mul(centred, broadcast_like(ops.Rsqrt(ops.Add(variance, float(epsilon))), x.shape, rows))
     if others and config.get("rescale") != "SHIFT":
         found = ops.Mul(found, _matched(call, others.pop(0), x, last))
     if others:
@@ -169,8 +169,8 @@ def softmax(call: Call) -> Sequence[XlaOp]:
     axis %= x.shape.rank
     others = tuple(d for d in range(x.shape.rank) if d != axis)
     wide = converted(x, wide_type(x.element_type))
-    powers = ops.Exp(ops.Sub(wide, spread(maximum(wide, [axis]), x.shape, others)))
-    return _finished(call, ops.Div(powers, spread(total(powers, [axis]), x.shape, others)))
+    powers = ops.Exp(ops.Sub(wide, broadcast_like(maximum(wide, [axis]), x.shape, others)))
+    return _finished(call, ops.Div(powers, broadcast_like(total(powers, [axis]), x.shape, others)))
 
 
 MEANINGS: dict[str, Meaning] = {

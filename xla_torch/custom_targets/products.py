@@ -13,7 +13,7 @@ from .. import functions as ops
 from ..core.shape import Shape
 from ..functions.hlo_builder import XlaOp
 from .arithmetic import dot_numbers, gelu_tanh, product, relu, same, saturated, scaled, silu, wide_type
-from .calls import Call, Meaning, converted, maximum, spread
+from .calls import Call, Meaning, broadcast_like, converted, maximum
 
 _PRECISIONS = ("DEFAULT", "HIGH", "HIGHEST")
 
@@ -111,7 +111,7 @@ def _bias(call: Call, bias: XlaOp, whole: XlaOp) -> XlaOp:
     inner = sorted(result.minor_to_major[:bias.shape.rank])
     if bias.shape.rank > result.rank or [result.dimensions[d] for d in inner] != list(bias.shape.dimensions):
         raise call.refused("the bias does not lie along the result's innermost dimensions", f"{bias.shape} in {result}")
-    return spread(converted(bias, whole.element_type), whole.shape, inner)
+    return broadcast_like(converted(bias, whole.element_type), whole.shape, inner)
 
 
 def _activated(call: Call, whole: XlaOp, epilogue: str, scale: Callable[[XlaOp], XlaOp],

@@ -19,7 +19,7 @@ from ..core.types import PRED, S32, PrimitiveType
 from ..functions.hlo_builder import XlaOp
 from ..functions.lapack import lapack, real_type
 from ..opcodes.contraction import DotDimensionNumbers
-from .calls import Call, Meaning, adder, adjoint, ones, parts, spread, transposed, zeros
+from .calls import Call, Meaning, adder, adjoint, broadcast_like, ones, parts, transposed, zeros
 
 # ------------------------------------------------------------------------------------------- what a call says
 
@@ -80,7 +80,7 @@ def cholesky_factor(a: XlaOp, lower: bool) -> list[XlaOp]:
     factor = ops.Cholesky(a, lower)
     inside = np.tri(size, dtype=np.bool_)
     mask = builder.constant(np.ascontiguousarray(inside if lower else inside.T), PRED)
-    kept = ops.Select(spread(mask, a.shape, (rank - 2, rank - 1)), factor, a)
+    kept = ops.Select(broadcast_like(mask, a.shape, (rank - 2, rank - 1)), factor, a)
     if not size:
         return [kept, zeros(builder, _same(a, kind=S32))]
     # A matrix that is not positive definite has a factor of NaN: info is whether its last element is.
@@ -144,7 +144,7 @@ def cholesky_update(call: Call) -> Sequence[XlaOp]:
     _, rows = ops.QR(ops.ConcatInDim(r.builder, [r, ops.Reshape(w, (*_batch(r), 1, n))], rank - 2))
     diagonal = ops.Reduce(ops.Select(_identity(rows), rows, 0.0), 0.0, adder(r.element_type), [rank - 1])
     sign = ops.Select(ops.Lt(diagonal, 0.0), ops.Neg(ones(diagonal)), ones(diagonal))
-    return [ops.Mul(rows, spread(sign, rows.shape, range(rank - 1))), zeros(call.builder, w.shape)]
+    return [ops.Mul(rows, broadcast_like(sign, rows.shape, range(rank - 1))), zeros(call.builder, w.shape)]
 
 
 def _identity(like: XlaOp) -> XlaOp:
@@ -210,7 +210,7 @@ def _packed_pairs(values: XlaOp, vectors: XlaOp) -> XlaOp:
     """For a real eigenvalue the real column; for a pair, the first column's real part, then its imaginary part."""
     rank, n = vectors.shape.rank, vectors.shape.dimensions[-1]
     imaginary = ops.Imag(values)
-    second = spread(ops.Lt(imaginary, 0.0), vectors.shape, [*range(rank - 2), rank - 1])
+    second = broadcast_like(ops.Lt(imaginary, 0.0), vectors.shape, [*range(rank - 2), rank - 1])
     if n < 2:
         return ops.Real(vectors)
     before = ops.PadInDim(ops.SliceInDim(ops.Imag(vectors), 0, n - 1, 1, rank - 1), 0.0, rank - 1, 1, 0)
@@ -334,7 +334,7 @@ def syrk(call: Call) -> XlaOp:
 
 
 def _scaled(x: XlaOp, factor: XlaOp) -> XlaOp:
-    return ops.Mul(x, spread(ops.Reshape(factor, ()), x.shape, ()))
+    return ops.Mul(x, broadcast_like(ops.Reshape(factor, ()), x.shape, ()))
 
 
 def matmul(left: XlaOp, right: XlaOp) -> XlaOp:

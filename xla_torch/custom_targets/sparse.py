@@ -15,7 +15,7 @@ from ..core.types import S32
 from ..functions.hlo_builder import XlaOp
 from ..functions.indexing import GatherDimensionNumbers, ScatterDimensionNumbers
 from ..opcodes.contraction import DotDimensionNumbers
-from .calls import Call, Meaning, adder, converted, ones, spread, zeros
+from .calls import Call, Meaning, adder, broadcast_like, converted, ones, zeros
 
 
 def _coordinates(call: Call) -> tuple[XlaOp, XlaOp, XlaOp]:
@@ -40,10 +40,10 @@ def product(call: Call) -> Sequence[XlaOp]:
     count, width = data.shape.dimensions[0], dense.shape.dimensions[1:]
     numbers = GatherDimensionNumbers(tuple(range(1, dense.shape.rank)), (0,), (0,), 1)
     terms = ops.Gather(dense, ops.Reshape(columns, (count, 1)), numbers, (1, *width))
-    terms = ops.Mul(terms, spread(data, terms.shape, (0,)))
+    terms = ops.Mul(terms, broadcast_like(data, terms.shape, (0,)))
     # Elements behind the end of the last row have a row outside; turned around, a column outside, which gathers the last.
     if turned:
-        inside = spread(ops.Lt(columns, dense.shape.dimensions[0]), terms.shape, (0,))
+        inside = broadcast_like(ops.Lt(columns, dense.shape.dimensions[0]), terms.shape, (0,))
         terms = ops.Select(inside, terms, zeros(call.builder, terms.shape))
     return [_scattered(zeros(call.builder, result), rows, terms)]
 
@@ -101,7 +101,7 @@ def csrlsvqr(call: Call) -> XlaOp | Sequence[XlaOp]:
     matrix = Shape.array(data.element_type, (n, n))
     lu, _, order = ops.LU(_dense(data, rows_of(starts, data.shape.dimensions[0]), columns, matrix))
     positions = Shape.array(S32, (n, n))
-    chosen = ops.Eq(ops.Iota(call.builder, positions, 1), spread(order, positions, (0,)))
+    chosen = ops.Eq(ops.Iota(call.builder, positions, 1), broadcast_like(order, positions, (0,)))
     sorted_rows = ops.DotGeneral(converted(chosen, b.element_type), b, DotDimensionNumbers((1,), (0,)), ["HIGHEST", "HIGHEST"])
     lower = ops.TriangularSolve(lu, ops.Reshape(sorted_rows, (n, 1)), True, True, True, "NO_TRANSPOSE")
     solution = ops.Reshape(ops.TriangularSolve(lu, lower, True, False, False, "NO_TRANSPOSE"), (n,))

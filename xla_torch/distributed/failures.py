@@ -40,7 +40,7 @@ class Failures:
     def report(self, number: int, error: BaseException) -> None:
         """A participant of this process has failed: end the waiting of all others."""
         self._rendezvous.fail(number, error)
-        if isinstance(error, Aborted) and error.is_told:
+        if isinstance(error, Aborted) and error.is_notified:
             return
         story = {f: str(getattr(error, f)) for f in _FIELDS} if isinstance(error, ExecutionError) else {}
         self._control_plane.broadcast_failure(

@@ -102,7 +102,7 @@ def in_threads(call: Callable[..., Any], arguments: Sequence[Sequence[Any]], par
     for thread in threads:
         thread.join()
     if failures:
-        number, error = next(((n, e) for n, e in failures if not (isinstance(e, Aborted) and e.is_told)), failures[0])
+        number, error = next(((n, e) for n, e in failures if not (isinstance(e, Aborted) and e.is_notified)), failures[0])
         error.add_note(f"raised by participant {number} of {participants[0].count}")
         raise error
     return results

@@ -93,7 +93,7 @@ def _remember(build: Callable[..., Any], args: Sequence[torch.Tensor], computati
     # Subclasses compute in ways of their own, and what requires grad is recorded.
     if any(type(value) is not torch.Tensor or value.requires_grad for value in args) or torch.compiler.is_compiling():
         return
-    run = computation.bare_run(args[0].device)
+    run = computation.unchecked_run(args[0].device)
     if run is None:
         return
     if len(_ready) >= _MOST_READY:

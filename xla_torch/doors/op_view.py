@@ -20,11 +20,11 @@ from typing import Any
 from grad_rules import TABLE
 
 from .. import functions, opcodes, rebatching  # noqa: F401  (rebatching fills its table)
-from ..aten import table as aten
+from ..aten import operator_rules as aten
 from ..core.errors import InvalidArgument
-from ..hlo.rules import TABLES, RuleTable
+from ..hlo.rule_tables import TABLES, RuleTable
 from ..hlo.schema import OPS, Attribute, OpSchema
-from ..stablehlo import table as stablehlo
+from ..stablehlo import reading_rules as stablehlo
 from .emitted_ops import functions_of_ops
 from .summary import operands_of
 

@@ -165,7 +165,7 @@ def _annotate(instruction: Instruction, words: Any, mesh: Mesh, what: str) -> No
     if found is not None:
         instruction.common["sharding"] = found
     elif "sharding" not in instruction.common:
-        instruction.common["sharding"] = _REPLICATED.spread(instruction.shape) if instruction.shape.is_tuple else _REPLICATED
+        instruction.common["sharding"] = _REPLICATED.of_tuple(instruction.shape) if instruction.shape.is_tuple else _REPLICATED
 
 
 def _of_shape(words: Any, shape: Shape, mesh: Mesh) -> Sharding | None:

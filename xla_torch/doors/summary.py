@@ -12,7 +12,7 @@ from grad_rules import TABLE, GradientKind
 from ..analysis.cost import computation_cost
 from ..hlo.custom_calls import described, target_of
 from ..hlo.ir import Instruction, Module
-from ..hlo.rules import TABLES
+from ..hlo.rule_tables import TABLES
 from ..hlo.schema import OPS, OpSchema
 from ..hlo.structure import CONSTANT
 from ..lowering.custom_calls import is_known, why_not

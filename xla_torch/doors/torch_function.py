@@ -12,7 +12,7 @@ import torch
 import torch.fx
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
 
-from ..aten.table import RULES
+from ..aten.operator_rules import RULES
 from ..core.errors import InvalidArgument, UnsupportedError
 from ..functions.hlo_builder import XlaOp
 from ..hlo.derivatives import AS_WRITTEN, Derivatives, Lost, check_choice

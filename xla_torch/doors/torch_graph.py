@@ -13,8 +13,8 @@ from typing import Any
 import torch
 import torch.fx
 
+from ..aten.operator_rules import NO_VALUES, RULES, applied
 from ..aten.refused import REASONS
-from ..aten.table import NO_VALUES, RULES, applied
 from ..core.errors import UnsupportedError, XlaError
 from ..core.shape import Shape
 from ..core.types import PrimitiveType

@@ -61,7 +61,7 @@ def batched(function: TreeFunction, step: Step) -> TreeFunction:
     if len(axes) != len(arguments):
         raise InvalidArgument("in_axes has the wrong length", subject="vmap", got=len(axes),
                               expected=f"{len(arguments)}, one an argument")
-    spread = [axis for argument, own in zip(arguments, axes, strict=True) for axis in argument.spread(own)]
+    spread = [axis for argument, own in zip(arguments, axes, strict=True) for axis in argument.broadcast_prefix(own)]
     spread += [None if in_axes is None else 0] * by_name.leaf_count
     flat: list[int | None] = [None] * len(spread)
     for place, axis in zip(function.places, spread, strict=True):

@@ -16,7 +16,7 @@ import numpy as np
 from ..core.errors import InvalidArgument, XlaError
 from ..core.forks import cached_property
 from ..core.types import PrimitiveType, require_element_type
-from ._kinds import Kind, Refused, hint_for, kind_of, told
+from ._kinds import Kind, Refused, described, hint_for, kind_of
 from .hlo_builder import Builder, XlaOp, tensor_beside
 
 Build = Callable[[Builder | None, Sequence[Any], dict[str, Any]], Any]
@@ -162,7 +162,7 @@ class Door:
         hint = hint_for(value) if "XlaOp" in kind.words else ""
         if isinstance(value, XlaOp) and "XlaOp" not in kind.words:
             hint = f"{self.function.__name__}({', '.join(self.named)}): the operands come first, in this order"
-        return InvalidArgument(f"{name} is of the wrong kind", subject=self.function.__name__, got=told(value),
+        return InvalidArgument(f"{name} is of the wrong kind", subject=self.function.__name__, got=described(value),
                                expected=kind.words, hint=hint)
 
 
@@ -227,7 +227,7 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
             builder, args = ((kwargs.pop("builder"),), args) if "builder" in kwargs else (args[:1], args[1:])
             if not builder or not isinstance(builder[0], Builder):
                 raise InvalidArgument("a builder is needed", subject=function.__name__,
-                                      got=told(builder[0]) if builder else "no arguments", expected="an XlaBuilder first")
+                                      got=described(builder[0]) if builder else "no arguments", expected="an XlaBuilder first")
         given, named = door.checked(args, kwargs)
         return function(*builder, *given, **named)
 

@@ -47,7 +47,7 @@ class Kind:
     take: Callable[[Any], Any]
 
 
-def told(value: Any) -> str:
+def described(value: Any) -> str:
     """What a value is, for an error's "got"."""
     if isinstance(value, XlaOp):
         return f"an op of shape {value.shape}"
@@ -59,7 +59,7 @@ def told(value: Any) -> str:
     if isinstance(value, type):
         return f"the class {value.__name__}"
     if isinstance(value, (list, tuple)) and len(value) <= 4:
-        inside = ", ".join(told(v) for v in value)
+        inside = ", ".join(described(v) for v in value)
         return f"{type(value).__name__} of {inside}" if value else f"an empty {type(value).__name__}"
     return type(value).__name__
 

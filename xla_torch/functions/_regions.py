@@ -28,7 +28,7 @@ from ..core.types import PRED
 from ..hlo.ir import Computation
 from ..opcodes import control
 from ..opcodes.reduction import without_dimension
-from ._kinds import told
+from ._kinds import described
 from .hlo_builder import Builder, Region, XlaOp, embedded_in, is_function, region_of
 
 Form = Shape | tuple["Form", ...]
@@ -68,7 +68,7 @@ def form_of(value: Any) -> Form:
     if isinstance(value, (list, tuple)):
         return tuple(map(form_of, value))
     if not isinstance(value, XlaOp):
-        raise InvalidArgument("not an operand", got=told(value), expected="an XlaOp or a tensor, or a tuple of such")
+        raise InvalidArgument("not an operand", got=described(value), expected="an XlaOp or a tensor, or a tuple of such")
     return value.shape.without_layout()
 
 
@@ -140,7 +140,7 @@ def _require_no_answer(role: str, value: Any, form: Form | None) -> None:
     """A function is called once, for all elements and steps: what it answers by itself, as with ``is``, it answers for all."""
     asked = isinstance(form, Shape) and form.is_array and form.element_type is PRED
     if isinstance(value, (bool, np.bool_)) or (asked and isinstance(value, (int, float, complex, np.ndarray, np.generic))):
-        raise InvalidArgument(f"{role} answers while the computation is built", got=told(value), expected="an XlaOp",
+        raise InvalidArgument(f"{role} answers while the computation is built", got=described(value), expected="an XlaOp",
                               hint="compare its arguments with operators (==, !=, <, ...) or xla_torch.ops; a constant is "
                                    "ops.Constant(argument.builder, True)")
 
@@ -161,5 +161,5 @@ def _returned(builder: Builder, role: str, value: Any, form: Form | None) -> Xla
     hint = "its arguments are XlaOps, and so is what operators and xla_torch.ops make of them"
     if value is None:
         hint = "is there a return?"
-    raise InvalidArgument(f"{role} does not return an op", got=told(value), expected="an XlaOp, a number, or a tuple of such",
-                          hint=hint)
+    raise InvalidArgument(f"{role} does not return an op", got=described(value),
+                          expected="an XlaOp, a number, or a tuple of such", hint=hint)

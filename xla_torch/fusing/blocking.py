@@ -2,7 +2,7 @@
 
 Torch runs each call over the whole array. Once arrays outgrow the cache, a chain of ten calls moves ten times the memory that
 a fused loop would. Here such chains are found in the finished graph and moved into a small sub-program that `kernels.blocked`
-runs on pieces of the arrays; between two calls of the chain the piece is still in the cache.
+runs on parts of the arrays; between two calls of the chain a part is still in the cache.
 
 A chain is cut along one dimension, and each dimension before it into single places. What belongs to it computes each of these
 places from the same place of its operands: elementwise calls, reductions of later dimensions (a softmax's maximum and sum, the
@@ -26,11 +26,11 @@ from ..core import tuning
 from ..core.sizes import Size
 from ..kernels.blocked import blocked
 from ..kernels.calls import EXPAND, ROW_VIEWS, known
-from ..kernels.pieces import Role
+from ..kernels.native_fusions import Role
 from ..native.compiled import is_available
 from ..storage.torch_private import LoweredModule
 from .memory import Writes, out_variant, plan_memory
-from .pieces import gather_pieces, has_pieces, is_piece, write_into
+from .native_fusions import form_fusions, has_fusions, is_fusion, write_into
 from .simplify import copy_views, put_in_order
 
 Dims = tuple[int, ...]
@@ -241,7 +241,7 @@ def _broadcast(shapes: Sequence[Dims]) -> Dims:
 
 
 def _find_chains(graph: Graph) -> list[Chain]:
-    """Chains with at least two calls on large arrays, or with a piece. A node joins its operand's chain, or a recent one, unless
+    """Chains with at least two calls on large arrays, or with a fusion. A node joins its operand's chain, or a recent one, unless
     another way leads from the chain to it or something has used a result of the chain before: one of the two would then wait for
     the other, or be made long before it is used. A chain ends where something writes over what it reads: it runs where its last
     node stands."""
@@ -268,7 +268,7 @@ def _find_chains(graph: Graph) -> list[Chain]:
             chain.add(node)
             chain_of[node] = chain
             above[node] -= {chain}
-    return [c for c in chains if c.inputs()["cut"] and ((_is_native() and has_pieces(c.nodes))
+    return [c for c in chains if c.inputs()["cut"] and ((_is_native() and has_fusions(c.nodes))
             or (math.prod(c.dims) >= tuning.BLOCKED_FROM and sum(_large_grid(n) is not None for n in c.nodes) > 1))]
 
 
@@ -281,7 +281,7 @@ def _large_grid(node: Node) -> Dims | None:
 
 def _least() -> int:
     """Elements from which chains are looked for: fewer where there is native code, which takes them at once."""
-    return min(tuning.BLOCKED_FROM, tuning.PIECES_FROM) if _is_native() else tuning.BLOCKED_FROM
+    return min(tuning.BLOCKED_FROM, tuning.FUSIONS_FROM) if _is_native() else tuning.BLOCKED_FROM
 
 
 def _is_native() -> bool:
@@ -319,7 +319,7 @@ def _extract(root: torch.nn.Module, graph: Graph, chain: Chain, name: str) -> No
     outputs = body.output(tuple(inside[n] for n in results))
     inner = torch.nn.Module()
     if _is_native():
-        gather_pieces(inner, body)
+        form_fusions(inner, body)
     made: Any = outputs.args[0]
     body.erase_node(outputs)
     for node, result in zip(results, made, strict=True):
@@ -338,9 +338,9 @@ def _extract(root: torch.nn.Module, graph: Graph, chain: Chain, name: str) -> No
         call.meta["owned"] = frozenset(range(len(results)))
         call.meta["may_overwrite"] = [_read_before(body, targets[n], [inside[a] for a in inputs["cut"]]) for n in results]
         for number, node in enumerate(results):
-            piece = graph.call_function(operator.getitem, (call, number))
-            piece.meta.update({k: v for k, v in node.meta.items() if k in ("hlo", "array")})
-            node.replace_all_uses_with(piece)
+            part = graph.call_function(operator.getitem, (call, number))
+            part.meta.update({k: v for k, v in node.meta.items() if k in ("hlo", "array")})
+            node.replace_all_uses_with(part)
     for node in reversed(chain.nodes):
         graph.erase_node(node)
 
@@ -389,7 +389,7 @@ def _of_blocks(args: Any, cut: int) -> tuple[Any, Any]:
 
 def _write_into(body: Graph, node: Node, target: Node) -> None:
     """Make a result of the block end in its target, without a copy where torch can write it there."""
-    if is_piece(node):
+    if is_fusion(node):
         write_into(node, target)
         return
     function = torch.matmul if is_product(node) else out_variant(node)

@@ -21,7 +21,7 @@ from ..core import tuning
 from ..kernels import collective, indexing
 from ..kernels.blocked import blocked
 from ..kernels.calls import FRESH_METHODS, known
-from ..kernels.pieces import bundle
+from ..kernels.native_fusions import foreach
 
 
 def out_variant(node: Node) -> Callable[..., Any] | None:
@@ -142,8 +142,8 @@ def _overwrite_operand(node: Node, storage: _Storage, large: int) -> None:
     if node.target is blocked:
         _overwrite_blocked(node, storage)
         return
-    if node.target is bundle:
-        _overwrite_bundle(node, storage)
+    if node.target is foreach:
+        _overwrite_foreach(node, storage)
         return
     if node.target in _BEGUN_IN_PLACE:
         _overwrite_begun(node, storage)
@@ -183,10 +183,10 @@ def _overwrite_blocked(node: Node, storage: _Storage) -> None:
         node.kwargs = {**node.kwargs, "into": into}
 
 
-def _overwrite_bundle(node: Node, storage: _Storage) -> None:
-    """Results of a bundle likewise."""
+def _overwrite_foreach(node: Node, storage: _Storage) -> None:
+    """Results of a foreach likewise."""
     call: Any = node.args
-    results = {piece.args[1]: piece.meta["array"] for piece in node.users}
+    results = {part.args[1]: part.meta["array"] for part in node.users}
     into = _overwritten(node, storage, call[1], [results.get(k) for k in range(len(node.meta["may_overwrite"]))])
     if any(k is not None for k in into):
         node.kwargs = {**node.kwargs, "into": into}
@@ -194,15 +194,15 @@ def _overwrite_bundle(node: Node, storage: _Storage) -> None:
 
 def _overwritten(node: Node, storage: _Storage, arrays: Any, results: Any) -> tuple[int | None, ...]:
     """For each result of a call the number of the array that it is written over, if any."""
-    pieces = {piece.args[1]: piece for piece in node.users}
+    parts = {part.args[1]: part for part in node.users}
     into: list[int | None] = []
     for number, (result, candidates) in enumerate(zip(results, node.meta["may_overwrite"], strict=True)):
         free = (k for k in candidates if k not in into and arrays[k].meta.get("array") == result and _is_dense(arrays[k])
                 and storage.owned(arrays[k]) and storage.dies_at(arrays[k], node))
         over = next(free, None)
         into.append(over)
-        if over is not None and number in pieces:
-            storage.move(pieces[number], storage.roots[arrays[over]])
+        if over is not None and number in parts:
+            storage.move(parts[number], storage.roots[arrays[over]])
     return tuple(into)
 
 

@@ -22,7 +22,7 @@ from ..core import tuning
 from ..hlo.inference import has_effect
 from ..hlo.schema import OPS
 from .blocking import block_elementwise
-from .bundles import bundle_results
+from .foreach import foreach_results
 from .fused_calls import fuse_calls
 from .memory import overwrite_carries, plan_memory
 from .overlap import overlap_exchanges
@@ -97,7 +97,7 @@ PASSES = (
     Pass("turned products", lambda low: turn_products(low.graph)),
     Pass("overlap", lambda low: overlap_exchanges(low.graph)),
     Pass("carries", _overwrite_carries, when=lambda low: low.is_body and low.overwrites),
-    Pass("bundles", lambda low: bundle_results(low.root, low.graph), when=lambda low: not low.is_body and low.in_blocks),
+    Pass("foreach", lambda low: foreach_results(low.root, low.graph), when=lambda low: not low.is_body and low.in_blocks),
     Pass("product blocks", lambda low: block_products(low.root, low.graph), when=lambda low: low.in_blocks),
     Pass("blocks", lambda low: block_elementwise(low.root, low.graph), when=lambda low: low.in_blocks),
     Pass("groups", lambda low: fuse_calls(low.root, low.graph), when=lambda low: low.fuses),

@@ -98,7 +98,7 @@ class Computation:
     """A named list of instructions in an order where operands come first, with one root.
 
     `is_canonical` notes that it is known to be in canonical form (see `transform.canonical`, which sets it and asks it);
-    `findings` what analyses found of it (see `kept_with_computation`). `derivatives` are those that it brings, where its ops
+    `findings` what analyses found of it (see `cached_on_computation`). `derivatives` are those that it brings, where its ops
     alone do not say what its author wants (see `derivatives.py`).
     """
 
@@ -132,7 +132,7 @@ class Computation:
 _Found = TypeVar("_Found")
 
 
-def kept_with_computation(analysis: Callable[[Computation], _Found]) -> Callable[[Computation], _Found]:
+def cached_on_computation(analysis: Callable[[Computation], _Found]) -> Callable[[Computation], _Found]:
     """Ask an analysis once of each computation, and keep what it finds as long as the computation lives.
 
     Only for computations that are complete: nobody changes their instructions any more.
@@ -146,7 +146,7 @@ def kept_with_computation(analysis: Callable[[Computation], _Found]) -> Callable
     return asked
 
 
-def kept_with_arguments(analysis: Callable[..., _Found]) -> Callable[..., _Found]:
+def cached_with_arguments(analysis: Callable[..., _Found]) -> Callable[..., _Found]:
     """The same for an analysis of a computation and of other hashable arguments. Computations that many others use are walked
     once then, and not once for each way to them, of which there may be exponentially many."""
     @functools.wraps(analysis)

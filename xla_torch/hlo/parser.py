@@ -263,7 +263,7 @@ class Parser(Reader):
         if inferred is None:
             inferred = self._infer(plan.definition, name, operands, attributes, opcode_at)
         if inferred.is_tuple and "sharding" in common:
-            common["sharding"] = common["sharding"].spread(inferred)
+            common["sharding"] = common["sharding"].of_tuple(inferred)
         if "parameter_replication" in common:
             said, has = len(re.findall("true|false", common["parameter_replication"])), sum(1 for _ in inferred.leaves())
             if said != has:

@@ -16,7 +16,7 @@ The decorator returns the opcode, so that code which is about one certain op nam
 string of its own.
 
 Nothing here and in `xla_torch.opcodes` imports torch. What an op computes stands in `lowering/bodies`, its gradient in
-`grad_rules`, its other rules in rule tables (`hlo/rules.py`), all under the same family name.
+`grad_rules`, its other rules in rule tables (`hlo/rule_tables.py`), all under the same family name.
 """
 
 from __future__ import annotations

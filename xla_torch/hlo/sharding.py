@@ -173,7 +173,7 @@ class Sharding:
             return True
         return self.kind == ShardingKind.MANUAL or ShardingKind.MANUAL in self.subgroups
 
-    def spread(self, shape: Shape) -> Sharding:
+    def of_tuple(self, shape: Shape) -> Sharding:
         """The sharding of a tuple: this one for each of its arrays, unless it is one of a tuple already."""
         if self.kind == ShardingKind.TUPLE:
             return self
@@ -181,7 +181,7 @@ class Sharding:
 
     def leaves(self, shape: Shape) -> tuple[Sharding, ...]:
         """The sharding of each array in a shape."""
-        return self.spread(shape).elements
+        return self.of_tuple(shape).elements
 
     def grid(self, rank: int, partitions: int) -> Grid:
         """What each partition has of an array of this rank. Raises InvalidArgument where the sharding does not say."""

@@ -84,7 +84,7 @@ def _with_end(module: Module) -> Module:
     operand = Instruction(CONSTANT, shape, (), {"literal": Literal(shape, np.zeros(1, np.float32))}, _END, common)
     attributes = {"custom_call_target": _REFUSED, "custom_call_has_side_effect": True}
     end = Instruction(custom_call, both, (operand,), attributes, f"{_END}.1",
-                      {**common, "sharding": common["sharding"].spread(both)})
+                      {**common, "sharding": common["sharding"].of_tuple(both)})
     longer = Computation(entry.name, [operand, end, *entry.instructions], entry.root)
     return Module(module.name, longer, module.header, module.tables, module.unreachable)
 
@@ -102,7 +102,7 @@ def _name_as(part: Module, whole: Module, output: Sharding) -> None:
         own.name = given.name if given.name not in taken else own.name
         _keep(own.common, given.common, "metadata")
     root = entry.root
-    root.common.setdefault("sharding", output.spread(root.shape) if root.shape.is_tuple else output)
+    root.common.setdefault("sharding", output.of_tuple(root.shape) if root.shape.is_tuple else output)
 
 
 def _keep(own: dict[str, Any], given: dict[str, Any], name: str) -> None:

@@ -229,7 +229,7 @@ class _Target(NamedTuple):
     updates: torch.Tensor
     inside: torch.Tensor | None
 
-    def spread(self, mask: torch.Tensor) -> torch.Tensor:
+    def of_rows(self, mask: torch.Tensor) -> torch.Tensor:
         """One value for each row, shaped to broadcast against the updates."""
         shape = [1] * self.updates.dim()
         shape[self.dimension] = -1
@@ -337,7 +337,7 @@ def _combined(region: Region, targets: list[_Target], order: torch.Tensor, repea
         rows, repeat = rows[first], repeat[first] // 2
         left, right = ([u.index_select(t.dimension, at) for t, u in zip(targets, updates, strict=True)] for at in (first, second))
         met = region(*left, *right)
-        updates = [torch.where(t.spread(has_second), m, u) for t, m, u in zip(targets, met, left, strict=True)]
+        updates = [torch.where(t.of_rows(has_second), m, u) for t, m, u in zip(targets, met, left, strict=True)]
     return [t._replace(rows=rows, updates=u, inside=None) for t, u in zip(targets, updates, strict=True)]
 
 
@@ -376,7 +376,7 @@ def _masked(target: _Target, neutral: float) -> tuple[torch.Tensor, torch.Tensor
     """Rows and updates in which those out of bounds change nothing: they bring the neutral element to row 0."""
     if target.inside is None:
         return target.rows, target.updates
-    return torch.where(target.inside, target.rows, 0), torch.where(target.spread(target.inside), target.updates, neutral)
+    return torch.where(target.inside, target.rows, 0), torch.where(target.of_rows(target.inside), target.updates, neutral)
 
 
 def _overwrite(target: _Target, unique: bool) -> None:
@@ -385,7 +385,7 @@ def _overwrite(target: _Target, unique: bool) -> None:
         array.index_copy_(dimension, rows, updates)
         return
     if inside is None and on_host(array):  # there, scatter_ goes through the updates in order (and index_copy_ does not)
-        array.scatter_(dimension, target.spread(rows).expand_as(updates), updates)
+        array.scatter_(dimension, target.of_rows(rows).expand_as(updates), updates)
         return
     # Where several updates meet, each of them writes the last one's value, so their order does not matter.
     numbers = torch.arange(rows.numel(), device=rows.device)
@@ -396,7 +396,7 @@ def _overwrite(target: _Target, unique: bool) -> None:
     last = last.scatter_reduce_(0, rows, numbers, "amax")[rows]
     values = updates.index_select(dimension, last.clamp(min=0))
     if inside is not None:
-        values = torch.where(target.spread(last >= 0), values, array.index_select(dimension, rows))
+        values = torch.where(target.of_rows(last >= 0), values, array.index_select(dimension, rows))
     array.index_copy_(dimension, rows, values)
 
 
@@ -418,7 +418,7 @@ def _reduce(target: _Target, combiner: ReducerKind) -> None:
         limits = torch.iinfo(target.array.dtype)
         neutral = limits.max if combiner == ReducerKind.MINIMUM else limits.min
     rows, values = _masked(target, neutral)
-    target.array.scatter_reduce_(target.dimension, target.spread(rows).expand_as(values), values, _REDUCTIONS[combiner])
+    target.array.scatter_reduce_(target.dimension, target.of_rows(rows).expand_as(values), values, _REDUCTIONS[combiner])
 
 
 def _float_extreme(target: _Target, combiner: ReducerKind) -> None:

@@ -90,7 +90,7 @@ class NativeLoop(torch.nn.Module):
         if tuning.NATIVE_AFTER == 0:
             code.make()
             code.wait()
-        if told_once(code, "a loop"):
+        if warned_once(code, "a loop"):
             self.refused = True
             return None
         return Watch(self)
@@ -184,7 +184,7 @@ class Awaited:
             if self.waits or after == 0:
                 self.code.wait()
         if self.code.error or self.code.unkept:
-            self.refused = told_once(self.code, self.what)
+            self.refused = warned_once(self.code, self.what)
         return self.code.function is not None
 
     def timed(self, call: Callable[..., _T], *arguments: Any) -> _T:
@@ -258,7 +258,7 @@ class Watch:
         self.loop.seconds += time.perf_counter() - self.begun
 
 
-def told_once(code: MachineCode, what: str) -> bool:
+def warned_once(code: MachineCode, what: str) -> bool:
     """Whether there will be no native code; whoever asks does so until then."""
     if code.unkept:
         _tell_unkept(str(code.path.parent), code.unkept)

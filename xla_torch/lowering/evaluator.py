@@ -30,7 +30,7 @@ from ..hlo.tree import mapped
 from ..opcodes.dynamic import INT32_MAX
 from ..storage.dtypes import storage_dtype
 from . import host, numerics, scalar_regions
-from .table import BODIES, Body
+from .body_table import BODIES, Body
 from .torch_errors import is_of_torch
 from .values import Host, Number, Runner, Splat, Value, set_evaluator
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from ..hlo.ir import Instruction
-from ..hlo.rules import RuleTable
+from ..hlo.rule_tables import RuleTable
 from ..opcodes import comparison, convert, elementwise, internal, movement
 from .values import Host
 

@@ -22,7 +22,7 @@ import torch.fx
 
 from ..core.shape import Shape
 from ..core.types import PRED
-from ..hlo.ir import Computation, Instruction, kept_with_computation, live_instructions
+from ..hlo.ir import Computation, Instruction, cached_on_computation, live_instructions
 from ..hlo.regions import branches_of, callee, is_branching, is_call, is_loop, loop_of
 from ..hlo.schema import OPS, Trait
 from ..hlo.structure import CONSTANT, PARAMETER
@@ -74,14 +74,14 @@ def _mapped(runner: Runner, computation: Computation, tensors: tuple[Value, ...]
     return [results[k] for k in range(len(list(computation.root.shape.leaves())))]
 
 
-@kept_with_computation
+@cached_on_computation
 def works_on_scalars(computation: Computation) -> bool:
     """No instruction of the computation, nor of those it calls, has an array of rank 1 or more."""
     return all(leaf.is_scalar for i in live_instructions(computation) for leaf in i.shape.leaves()) and all(
         works_on_scalars(c) for i in computation.instructions for c in i.called_computations)
 
 
-@kept_with_computation
+@cached_on_computation
 def works_elementwise(computation: Computation) -> bool:
     """The computation works on scalars, or on arrays of its parameters' one shape and only element by element."""
     dims = {p.shape.dimensions for p in computation.parameters if p.shape.is_array}

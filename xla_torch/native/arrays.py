@@ -15,7 +15,7 @@ from ..core.shape import Shape
 from ..core.types import F32, F64, PRED
 from ..hlo.ir import Computation, Instruction
 from ..hlo.regions import Loop, branches_of, loop_of
-from ..hlo.rules import RuleTable
+from ..hlo.rule_tables import RuleTable
 from ..hlo.structure import CONSTANT
 from ..opcodes import contraction, control, indexing, internal, movement, reduction
 from .code import Array, Code, element_of, held, single

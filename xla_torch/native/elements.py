@@ -13,7 +13,7 @@ import numpy as np
 
 from ..core.types import F32, F64, PRED, S8, S16, S32, S64, U8, U16, U32, U64, Kind, PrimitiveType
 from ..hlo.ir import Instruction
-from ..hlo.rules import RuleTable
+from ..hlo.rule_tables import RuleTable
 from ..opcodes import comparison, convert, elementwise
 from .functions import integer
 

@@ -26,16 +26,16 @@ Result: TypeAlias = Any
 class Aborted(ExecutionError):
     """Raised in the participants that waited for one that failed, is gone, or did not come or answer in time.
 
-    `is_told` says that it came from another participant, who found that out; who finds it out tells the others.
+    `is_notified` says that it came from another participant, who found that out; who finds it out tells the others.
     """
 
-    is_told = True
+    is_notified = True
 
     @classmethod
     def found_here(cls, what: str, **labelled: object) -> Aborted:
         """What no other participant has told."""
         error = cls(what, **labelled)  # pyright: ignore[reportArgumentType]
-        error.is_told = False
+        error.is_notified = False
         return error
 
 

@@ -16,7 +16,7 @@ from ..core.errors import InvalidArgument, UnsupportedError
 from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.ir import Computation, Instruction
 from ..hlo.replica_groups import Groups
-from ..hlo.rules import RuleTable
+from ..hlo.rule_tables import RuleTable
 from ..hlo.schema import OpSchema, Trait, schema_of
 from ..opcodes import collective, reduction
 from ..participants.groups import GroupMode
@@ -76,17 +76,17 @@ def _to_all(value: XlaOp, length: int) -> XlaOp:
     return ops.BroadcastInDim(value, [first, length, *sizes], [0, *range(2, len(sizes) + 2)])
 
 
-class _Bare(Rewriter):
+class _WithoutMetadata(Rewriter):
     """A reducer without annotations."""
 
     def visit(self, instruction: Instruction, operands: list[Value], arguments: Sequence[Value]) -> Value:
         return operands[0] if is_sharding(instruction) else super().visit(instruction, operands, arguments)
 
 
-def _bare(reducer: Computation) -> Computation:
+def _without_metadata(reducer: Computation) -> Computation:
     builder = Builder(reducer.name)
     scalars: list[Value] = [builder.parameter(k, p.shape, p.name) for k, p in enumerate(reducer.parameters)]
-    return builder.finish(as_op(builder, _Bare(builder).run(reducer, scalars)))
+    return builder.finish(as_op(builder, _WithoutMetadata(builder).run(reducer, scalars)))
 
 
 def _as_one_op(reducer: Computation, value: XlaOp) -> str | None:
@@ -110,12 +110,12 @@ def _reduced(value: XlaOp, reducer: Computation) -> XlaOp:
 
 
 def _all_reduce(inst: Instruction, groups: Groups, size: int, given: list[XlaOp]) -> list[XlaOp]:
-    reducer = _bare(inst.attributes["to_apply"])
+    reducer = _without_metadata(inst.attributes["to_apply"])
     return _by_group(groups, size, given, lambda parts, length: [_to_all(_reduced(p, reducer), length) for p in parts])
 
 
 def _reduce_scatter(inst: Instruction, groups: Groups, size: int, given: list[XlaOp]) -> list[XlaOp]:
-    reducer, (dim,) = _bare(inst.attributes["to_apply"]), inst.attributes["dimensions"]
+    reducer, (dim,) = _without_metadata(inst.attributes["to_apply"]), inst.attributes["dimensions"]
     return _by_group(groups, size, given, lambda parts, length: [
         _moved(_split(_reduced(p, reducer), dim + 1, length), dim + 1, 1) for p in parts])
 

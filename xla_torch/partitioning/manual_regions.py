@@ -3,7 +3,7 @@
 Most of such a program is about whole arrays: annotations only say how a partitioner should lay them out. Within manual regions
 (JAX's shard_map) it is about the arrays of one partition; a value goes in through SPMDFullToShardShape and out through
 SPMDShardToFullShape, in Shardy's words xla.sdy.GlobalToLocalShape and LocalToGlobalShape. Here a value of a region stands for
-those of all partitions, one after another along dimension 0 (see `batching/engine.py`), and what partitions exchange is an op
+those of all partitions, one after another along dimension 0 (see `batching/batched_run.py`), and what they exchange is an op
 along it. So the whole program runs on one participant, prints as HLO, and differentiates like any other.
 """
 
@@ -16,11 +16,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ..batching.engine import Batch, Mapped, any_mapped
+from ..batching.batched_run import Batch, Mapped, any_mapped
 from ..core.errors import InvalidArgument, UnsupportedError, XlaError
 from ..core.types import U32
 from ..functions.hlo_builder import Builder, XlaOp
-from ..hlo.ir import Computation, Instruction, Module, kept_with_computation
+from ..hlo.ir import Computation, Instruction, Module, cached_on_computation
 from ..hlo.mesh_sharding import Mesh, parse_manual_axes, parse_sdy_shardings
 from ..hlo.regions import has_regions_of_values, is_loop
 from ..hlo.replica_groups import Groups
@@ -262,7 +262,7 @@ def _holder(holders: Mapping[tuple[int, int], int], group: int, tile: int) -> in
     return holders[group, tile]
 
 
-@kept_with_computation
+@cached_on_computation
 def _differs_within(computation: Computation) -> bool:
     """Whether partitions that begin with the same may have different values inside."""
     return any(i.opcode == partition_id or i.opcode in COLLECTIVES or is_border(i)

@@ -209,7 +209,7 @@ class _Modules:
             found["metadata"] = metadata
         if proto.HasField("sharding"):
             sharding = read_sharding(proto.sharding, reading)
-            found["sharding"] = sharding.spread(reading.shape) if reading.shape.is_tuple else sharding
+            found["sharding"] = sharding.of_tuple(reading.shape) if reading.shape.is_tuple else sharding
         if proto.frontend_attributes.map:
             found["frontend_attributes"] = {entry.key: entry.value for entry in proto.frontend_attributes.map}
         if config := self._config(proto):

@@ -1,3 +1,3 @@
 """A program for a batch of one size as a program for a batch of another."""
 
-from . import rules as rules
+from . import link_rules as link_rules

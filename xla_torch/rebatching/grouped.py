@@ -12,14 +12,14 @@ from collections.abc import Mapping, Sequence
 from .. import functions as ops
 from ..autodiff.derivatives import finished
 from ..autodiff.sharing import SharingBuilder
-from ..batching.engine import Batch
+from ..batching.batched_run import Batch
 from ..core.shape import Shape
 from ..functions.hlo_builder import XlaOp
 from ..hlo import tree
 from ..hlo.ir import Computation
 from ..transform.values import elements_of, leaves, regrouped
-from .engine import resized
-from .table import Place
+from .links import Place
+from .rebatched_run import resized
 
 
 def in_groups(entry: Computation, axis_of: Mapping[int, int], places: Sequence[Place | None], old: int, new: int) -> Computation:

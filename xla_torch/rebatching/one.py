@@ -1,8 +1,8 @@
 """A program for one example: what it gives for each of several, and where they lie in its results.
 
 Of a batch of one no size tells where it went, and such programs drop and add dimensions of size one freely. So the values are
-those of `batching`, which holds for every program, and the run over places (`engine`) only finds out in which dimension of a
-result the batch is. It lets the batch disappear in a reshape, and then come back in the same dimension. It refuses all reductions
+those of `batching`, which holds for every program, and the run over places (`rebatched_run`) only finds out in which dimension of
+a result the batch is. It lets the batch disappear in a reshape, and come back in the same dimension. It refuses all reductions
 over the batch: a maximum over a batch of one is each example's own, over a larger one that of all.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 from .. import functions as ops
 from ..autodiff.derivatives import finished
 from ..autodiff.sharing import SharingBuilder
-from ..batching.engine import Batch
+from ..batching.batched_run import Batch
 from ..core.errors import UnsupportedError
 from ..core.shape import Shape
 from ..functions.hlo_builder import Builder, XlaOp
@@ -23,8 +23,8 @@ from ..hlo import tree
 from ..hlo.ir import Computation, Instruction
 from ..hlo.schema import Trait
 from ..transform.values import Value, elements_of, leaves, regrouped
-from .engine import Places, Rebatch, has_place, resized
-from .table import Place, Reshaped
+from .links import Place, Reshaped
+from .rebatched_run import Places, Rebatch, has_place, resized
 
 Candidates = tuple[int, ...]
 """The dimensions of size one of which each may be the batch's, the likeliest first; of a batch that is gone, minus one and minus
@@ -59,7 +59,7 @@ class OfOne(Rebatch):
             raise self._refused(inst, "it brings each example together with all others")
         return found
 
-    def spread(self, place: Any, shape: Shape) -> Places:
+    def in_results(self, place: Any, shape: Shape) -> Places:
         return tree.mapped(lambda leaf: place if leaf.is_array else None, shape, kind=list)
 
     def _made(self, inst: Instruction, place: Any) -> Value:
@@ -120,7 +120,7 @@ def of_one(entry: Computation, of_values: Computation, axis_of: dict[int, int], 
     same with calls: what each example's values are made of."""
     run = OfOne(Builder(entry.name), entry, 1, 1)
     shapes = [p.shape for p in entry.parameters]
-    places = [run.spread((axis_of[n],) if n in axis_of else None, shape) for n, shape in enumerate(shapes)]
+    places = [run.in_results((axis_of[n],) if n in axis_of else None, shape) for n, shape in enumerate(shapes)]
     run.follow([elements_of(run.builder.parameter(n, p.shape, p.name)) for n, p in enumerate(entry.parameters)], places)
 
     builder, values = SharingBuilder(entry.name), []

@@ -11,10 +11,10 @@ from ..core.shape import Shape
 from ..hlo import tree
 from ..hlo.ir import Computation
 from ..transform.values import elements_of, leaves
-from .engine import Rebatch, Wanted, everywhere, resized
 from .grouped import in_groups
+from .links import Place
 from .one import of_one
-from .table import Place
+from .rebatched_run import Rebatch, Wanted, everywhere, resized
 
 
 def rebatched(entry: Computation, by_calls: Computation | None, arguments: Sequence[int], axes: Sequence[int], old: int,

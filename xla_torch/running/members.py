@@ -1,6 +1,6 @@
 """Programs of unknown sizes that are made once: one program for many combinations of sizes.
 
-A `General` was made with sizes that stand for many (`sizes.py`). For each combination of sizes of which all holds that was told
+A `General` was made with sizes that stand for many (`sizes.py`). For each combination of sizes that passes its guards
 while it was made, its modules run as a `Member` with these sizes: the same code with other numbers. Anything that cannot be had
 so is asked of the member's `own` program, which is made for these sizes alone, as if there were no other.
 """
@@ -24,7 +24,7 @@ from ..core.sizes import Size, Unknowns
 from ..fusing.sized import with_sizes
 from ..lowering.programs import freeing
 from ..storage.torch_private import is_traced
-from .kept import Kept, KeptByRules
+from .caches import Cache, RuleCache
 from .plain_runs import plainly
 from .program import EAGER, FreeingRun, Mask, Plan, Program, Run
 from .watching import watching
@@ -33,13 +33,13 @@ _T = TypeVar("_T")
 
 
 class General:
-    """A program for many sizes. `unknowns` holds what was told of them."""
+    """A program for many sizes. `unknowns` holds the guards on them."""
 
     def __init__(self, program: Program, unknowns: Unknowns):
         self.program, self.unknowns = program, unknowns
         self._lock = Lock()
         self._refused: set[Hashable] = set()
-        self._freeing: Kept[tuple[Program, torch.device], torch.fx.GraphModule] = Kept(self._lock)
+        self._freeing: Cache[tuple[Program, torch.device], torch.fx.GraphModule] = Cache(self._lock)
 
     @property
     def runs(self) -> bool:
@@ -81,8 +81,8 @@ class Member:
     def __init__(self, general: General, values: Mapping[str, int], make: Callable[[], Program]):
         self.general, self.values, self._make = general, values, make
         lock = Lock()
-        self._runs: Kept[torch.device, Run] = Kept(lock)
-        self._plans: KeptByRules[Mask, MemberPlan | None] = KeptByRules(lock)
+        self._runs: Cache[torch.device, Run] = Cache(lock)
+        self._plans: RuleCache[Mask, MemberPlan | None] = RuleCache(lock)
 
     @property
     def program_shape(self) -> ProgramShape:
@@ -131,9 +131,9 @@ class MemberPlan:
         self.integral = [*(k for k in plan.integral if k < plan.outputs), *beyond]
         self.constant = [*(k for k in plan.constant if k < plan.outputs), *beyond]
         lock = Lock()
-        self._runs: Kept[torch.device, Run] = Kept(lock)
+        self._runs: Cache[torch.device, Run] = Cache(lock)
         self._shared: set[torch.device] = set()
-        self._backward: KeptByRules[tuple[Mask, tuple[int, ...]], WayBack] = KeptByRules(lock)
+        self._backward: RuleCache[tuple[Mask, tuple[int, ...]], WayBack] = RuleCache(lock)
 
     @property
     def forward(self) -> MemberPlan:
@@ -171,7 +171,7 @@ class WayBack:
 
     def __init__(self, plan: MemberPlan, present: Mask, wanted: tuple[int, ...]):
         self._plan, self._present, self._wanted = plan, present, wanted
-        self._runs: Kept[torch.device, FreeingRun] = Kept(Lock())
+        self._runs: Cache[torch.device, FreeingRun] = Cache(Lock())
 
     def run_freeing(self, tensors: list[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]:
         """See `Program.run_freeing`."""

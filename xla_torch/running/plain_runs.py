@@ -9,7 +9,7 @@ import torch
 
 from ..core.budget import running
 from ..core.errors import XlaError
-from .kept import Kept
+from .caches import Cache
 from .run_errors import in_house_form
 
 _T = TypeVar("_T")
@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 _WITHOUT_AUTOCAST = ("meta",)
 
 
-def plainly(name: str, kept: Kept[torch.device, Callable[..., _T]], make: Callable[[torch.device], Callable[..., _T]],
+def plainly(name: str, kept: Cache[torch.device, Callable[..., _T]], make: Callable[[torch.device], Callable[..., _T]],
             device: torch.device, *given: Any) -> _T:
     """Call what is kept for the device, without autograd and autocast: XLA's types are what the program says. `name` is for
     errors."""

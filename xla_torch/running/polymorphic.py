@@ -40,7 +40,7 @@ from .symbolic_text import all_leaves, leaf_text, text_of, with_unknown
 Argument = torch.Tensor | np.ndarray
 Names = Mapping[str, int]
 
-KEPT = 128
+CACHED_SIZES = 128
 """How many combinations of sizes each program remembers."""
 
 MOST_GENERAL = 8
@@ -77,7 +77,7 @@ class PolymorphicComputation(XlaComputation):
     def _start(self, name: str) -> None:
         self._name = name
         self._values_of_rank = -1  # the highest rank of arguments whose values make sizes
-        self._computation = functools.lru_cache(maxsize=KEPT)(self._make)
+        self._computation = functools.lru_cache(maxsize=CACHED_SIZES)(self._make)
         self._lock = Lock()
         self._generals: list[General] = []
         self._refused = 0
@@ -410,7 +410,7 @@ class _Derived(PolymorphicComputation):
 
     @cached_property
     def _kept(self) -> Callable[[tuple[tuple[str, int], ...]], XlaComputation]:
-        return functools.lru_cache(maxsize=KEPT)(lambda names: self._step(self._inner._at(dict(names))))
+        return functools.lru_cache(maxsize=CACHED_SIZES)(lambda names: self._step(self._inner._at(dict(names))))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled as what it was derived from, and how; which must be picklable, as an optimizer's schedule may not be."""

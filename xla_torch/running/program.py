@@ -40,9 +40,9 @@ from ..lowering.programs import freeing, lower
 from ..partitioning.manual_regions import without_manual_regions
 from ..partitioning.state import Partitioning, partitioning_of
 from ..storage.torch_private import forward_mode_is_on, is_batched_by_autograd, is_traced
-from ..transform.dynamic_sizes import settle
+from ..transform.dynamic_sizes import resolve_sizes
 from ..transform.expand_custom_calls import expand
-from .kept import Kept, KeptByRules
+from .caches import Cache, RuleCache
 from .plain_runs import plainly
 from .watching import watching
 
@@ -82,15 +82,15 @@ class Program:
         self.lost_before, self._warned = lost, False
         self._made_elsewhere = elsewhere
         lock = Lock()
-        self._canonical: KeptByRules[None, Computation] = KeptByRules(lock)
-        self._differentiable: KeptByRules[None, Computation] = KeptByRules(lock)
-        self._lowered: Kept[torch.device, torch.fx.GraphModule] = Kept(lock)
-        self._runs: Kept[torch.device, Run] = Kept(lock)
-        self._freeing_runs: Kept[torch.device, FreeingRun] = Kept(lock)
-        self._traced_runs: Kept[torch.device, Run] = Kept(lock)
-        self._plans: KeptByRules[tuple[Mask, bool], Plan] = KeptByRules(lock)
-        self._tangents: KeptByRules[Mask, Program] = KeptByRules(lock)
-        self._batched: KeptByRules[tuple[int, Axes], tuple[Program, list[int | None]]] = KeptByRules(lock)
+        self._canonical: RuleCache[None, Computation] = RuleCache(lock)
+        self._differentiable: RuleCache[None, Computation] = RuleCache(lock)
+        self._lowered: Cache[torch.device, torch.fx.GraphModule] = Cache(lock)
+        self._runs: Cache[torch.device, Run] = Cache(lock)
+        self._freeing_runs: Cache[torch.device, FreeingRun] = Cache(lock)
+        self._traced_runs: Cache[torch.device, Run] = Cache(lock)
+        self._plans: RuleCache[tuple[Mask, bool], Plan] = RuleCache(lock)
+        self._tangents: RuleCache[Mask, Program] = RuleCache(lock)
+        self._batched: RuleCache[tuple[int, Axes], tuple[Program, list[int | None]]] = RuleCache(lock)
 
     @property
     def name(self) -> str:
@@ -144,7 +144,7 @@ class Program:
     @property
     def canonical(self) -> Computation:
         """The entry as lowering, gradients and batching take it: in canonical form (see `transform/canonical.py`), with ops in
-        the place of custom calls that are such ops by another name, with settled dynamic sizes, and with the meaning that it
+        the place of custom calls that are such ops by another name, with dynamic sizes resolved, and with the meaning that it
         has for one participant. The entry itself where it is so already, as that of a derived program is."""
         return self._canonical.get(None, self._make_canonical)
 
@@ -152,7 +152,7 @@ class Program:
         entry, partitioning = self.module.entry, self.partitioning
         if partitioning.manual_regions:  # about one partition's arrays, in a program about whole ones: those of all partitions
             entry = without_manual_regions(self.module, partitioning.partitions)
-        return settle(expand(entry, stays=has_target_rule))
+        return resolve_sizes(expand(entry, stays=has_target_rule))
 
     @property
     def differentiable(self) -> Computation:
@@ -183,7 +183,7 @@ class Program:
     def _embedding(self) -> tuple[Computation | None, list[Lost]]:
         """The entry with calls of the computations inside it that bring derivatives, and what is lost of them."""
         def canonical(computation: Computation) -> Computation:
-            return settle(expand(computation, stays=has_target_rule))
+            return resolve_sizes(expand(computation, stays=has_target_rule))
 
         return with_calls(self.module.entry, has_target_rule, canonical, bool(self.partitioning.manual_regions))
 
@@ -368,7 +368,7 @@ class Plan:
         self.read, self.kept = list(range(self.inputs)), []
         self.forward, self.returned = program, self.outputs
         self.again: Plan = self
-        self._backward: KeptByRules[tuple[Mask, tuple[int, ...]], Program] = KeptByRules(Lock())
+        self._backward: RuleCache[tuple[Mask, tuple[int, ...]], Program] = RuleCache(Lock())
 
     def backward(self, present: Mask, wanted: tuple[int, ...]) -> Program:
         """The program from what autograd keeps, and the present cotangents of the forward program's results, to the gradients
@@ -433,7 +433,7 @@ class SplitPlan(Plan):
             return self._backward_of_all(present, wanted)
         seeds = [ct if there else None for ct, there in zip(self.cotangents, present, strict=False)]
         gradients = self.joint.gradients(seeds, wanted)
-        return self._from_kept(self.joint, self.saved, seeds, gradients)
+        return self._from_saved(self.joint, self.saved, seeds, gradients)
 
     def _backward_of_all(self, present: Mask, wanted: tuple[int, ...]) -> Program:
         """The way back where what was kept has cotangents too: where the way back is itself walked back."""
@@ -441,9 +441,9 @@ class SplitPlan(Plan):
         joint = FlatJoint(name, self.forward.differentiable, self._flags(wanted), present, self.options)
         seeds = joint.cotangents(present)
         gradients = joint.gradients(seeds, wanted)
-        return self._from_kept(joint, [joint.results[k].instruction for k in self.kept], seeds, gradients)
+        return self._from_saved(joint, [joint.results[k].instruction for k in self.kept], seeds, gradients)
 
-    def _from_kept(self, joint: FlatJoint, kept: Sequence[Instruction], seeds: Sequence[XlaOp | None],
+    def _from_saved(self, joint: FlatJoint, kept: Sequence[Instruction], seeds: Sequence[XlaOp | None],
                    gradients: Sequence[XlaOp]) -> Program:
         pace = [s.instruction for s in seeds if s is not None]
         inputs = [*(joint.arguments[k].instruction for k in self.read), *kept, *pace]

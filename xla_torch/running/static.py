@@ -105,7 +105,7 @@ class StaticComputation(XlaComputation):
         return tuple(numerics.numpy_from_storage(numerics.to_storage(r, s.element_type), s.element_type)
                      for r, s in zip(results, shapes, strict=True))
 
-    def bare_run(self, device: torch.device) -> Run | None:
+    def unchecked_run(self, device: torch.device) -> Run | None:
         """What a call comes to where nothing is differentiated: flat tensors, whose number, shapes and types are as they must
         be, to a tuple with the result. None where a call does more: it looks at values, or its result is no array."""
         if self._wider or not self._result.is_array or not isinstance(self._runs, Program):

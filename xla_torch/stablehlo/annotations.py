@@ -56,7 +56,7 @@ def _shard(instructions: Sequence[Instruction], sharding: Sharding, results: Seq
     """A sharding on all instructions of an operation; of a tuple's, each element has its own."""
     if not sharding.elements:
         for instruction in instructions:
-            instruction.common["sharding"] = sharding.spread(instruction.shape) if instruction.shape.is_tuple else sharding
+            instruction.common["sharding"] = sharding.of_tuple(instruction.shape) if instruction.shape.is_tuple else sharding
         return
     for number, result in enumerate(results):
         if result.instruction.is_element and number < len(sharding.elements):

@@ -16,8 +16,8 @@ from ..mlir.ir import Operation, Symbol, Tensor, walk
 from ..opcodes import control
 from .annotations import attribute_text
 from .attributes import integer, symbol, text
+from .reading_rules import Results, rule
 from .scope import Program, Scope, only_block
-from .table import Results, rule
 
 _DYNAMIC = ("stablehlo.dynamic_", "stablehlo.real_dynamic_", "mhlo.dynamic_", "mhlo.real_dynamic_", "chlo.dynamic_")
 _STATIC = frozenset({"stablehlo.dynamic_slice", "stablehlo.dynamic_update_slice", "mhlo.dynamic_slice",

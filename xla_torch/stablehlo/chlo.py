@@ -28,14 +28,14 @@ from ..functions.special import BesselI1e, Digamma, Erfc, ErfInv, Lgamma, Polyga
 from ..hlo.literals.literal import Literal
 from ..mlir.ir import Elements, Opaque, Operation, Region
 from ..opcodes import comparison, control, elementwise, reduction
-from . import table
+from . import reading_rules
 from .attributes import boolean, fields, integer, integers, word
 from .contraction import ragged_product
 from .dynamic import dynamic_reshape
 from .elementwise import function, plain
 from .movement import constant
+from .reading_rules import Results, rule
 from .scope import Scope, only_block
-from .table import Results, rule
 
 Binary = Callable[[XlaOp, XlaOp], XlaOp]
 
@@ -47,7 +47,7 @@ for _opcode in (elementwise.acos, elementwise.acosh, elementwise.asin, elementwi
 rule("chlo.mulhi")(plain(elementwise.mulhi))
 
 
-def _applied(made_by: Callable[..., XlaOp]) -> table.Rule:
+def _applied(made_by: Callable[..., XlaOp]) -> reading_rules.Rule:
     """The rule of a documented function of the operands."""
 
     def apply(scope: Scope, operation: Operation, operands: Sequence[XlaOp]) -> Results:
@@ -107,7 +107,7 @@ def aligned(operation: Operation, operands: Sequence[XlaOp]) -> tuple[XlaOp, Xla
     return broadcast_operands(operation.name, lhs, rhs, dimensions)
 
 
-def _broadcasting(made_by: Binary) -> table.Rule:
+def _broadcasting(made_by: Binary) -> reading_rules.Rule:
     def apply(scope: Scope, operation: Operation, operands: Sequence[XlaOp]) -> Results:
         return made_by(*aligned(operation, operands))
 

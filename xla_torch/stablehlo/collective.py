@@ -16,9 +16,9 @@ from ..hlo.ir import Computation
 from ..mlir.ir import Operation
 from ..opcodes import collective
 from .attributes import boolean, fields, integer, rows_of
+from .reading_rules import Results, rule
 from .reduction import element_shapes, promoted
 from .scope import Scope
-from .table import Results, rule
 from .types import refined
 
 RAGGED_ALL_TO_ALL = "ragged_all_to_all"

@@ -11,9 +11,9 @@ from ..hlo.attributes import ConvolutionDimensionNumbers
 from ..mlir.ir import Operation
 from ..opcodes import contraction, convolution, linalg
 from .attributes import boolean, fields, integer, integers, word, words
+from .reading_rules import Results, rule
 from .reduction import window_of
 from .scope import Scope
-from .table import Results, rule
 
 _DOT = {"lhs_contracting_dims": "lhs_contracting_dimensions", "rhs_contracting_dims": "rhs_contracting_dimensions",
         "lhs_batch_dims": "lhs_batching_dimensions", "rhs_batch_dims": "rhs_batching_dimensions"}

@@ -15,8 +15,8 @@ from ..functions.hlo_builder import XlaOp
 from ..mlir.ir import Block, Operation, Value
 from ..opcodes import control, internal
 from .attributes import integer
+from .reading_rules import Results, rule
 from .scope import Scope, is_constant, only_block
-from .table import Results, rule
 
 
 @rule("stablehlo.while")

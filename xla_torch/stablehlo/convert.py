@@ -21,7 +21,7 @@ from ..hlo.ir import Module
 from ..mlir.ir import Block, FunctionType, Operation, walk
 from ..opcodes import control, movement
 from ..opcodes.front import verify
-from . import rules  # noqa: F401  (fills the table)
+from . import all_reading_rules  # noqa: F401  (fills the table)
 from .annotations import SHARDING, frontend_of, sharding_of
 from .calls import body_of, callees, computes_sizes, convert_written
 from .headers import attributes_of_each, header_of, parameter_attributes

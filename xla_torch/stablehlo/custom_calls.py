@@ -10,14 +10,14 @@ from ..core.shape import Shape
 from ..functions.hlo_builder import XlaOp
 from ..mlir.ir import Operation, Struct, Symbol, Tensor, Type
 from ..opcodes import internal
-from . import table
+from . import reading_rules
 from .annotations import attribute_text
 from .attributes import boolean, integer, text
 from .calls import computation_of
 from .collective import RAGGED_ALL_TO_ALL
 from .layouts import laid
+from .reading_rules import Results, rule
 from .scope import Scope
-from .table import Results, rule
 
 _VERSIONS = {0: "", 1: "", 2: "API_VERSION_STATUS_RETURNING", 3: "API_VERSION_STATUS_RETURNING_UNIFIED",
              4: "API_VERSION_TYPED_FFI"}
@@ -33,7 +33,7 @@ def custom_call(scope: Scope, operation: Operation, operands: Sequence[XlaOp]) -
     if target in _OWN:
         return _OWN[target](scope, operation, operands)
     meant = operation.attributes.get("mhlo.attributes")
-    if isinstance(meant, dict) and table.find(target) is not None:
+    if isinstance(meant, dict) and reading_rules.find(target) is not None:
         return _as_operation(scope, operation, operands, target, meant)
     if target.startswith(_DYNAMIC):
         operands = [_constant(scope, o) for o in operands]
@@ -58,7 +58,7 @@ def _as_operation(scope: Scope, operation: Operation, operands: Sequence[XlaOp],
     regions = [r for c in called if isinstance(c, Symbol) for r in scope.program.functions[c.name].regions]
     other = Operation(name, operation.operands, list(results or [r.type for r in operation.results]), dict(meant), regions,
                       operation.location, operation.line, operation.column)
-    rule_of = table.find(name)
+    rule_of = reading_rules.find(name)
     assert rule_of is not None
     return rule_of(scope, other, operands)
 
@@ -188,7 +188,7 @@ def _ragged_all_to_all(scope: Scope, operation: Operation, operands: Sequence[Xl
     return _as_operation(scope, operation, operands, "mhlo.ragged_all_to_all", said)
 
 
-_OWN: dict[str, table.Rule] = {
+_OWN: dict[str, reading_rules.Rule] = {
     RAGGED_ALL_TO_ALL: _ragged_all_to_all, "shape_assertion": _shape_assertion,
     "stablehlo.dynamic_rng_bit_generator": _rng_bit_generator,
     "stablehlo.dynamic_top_k": _top_k}

@@ -20,9 +20,9 @@ from ..opcodes import dynamic, elementwise, indexing, movement
 from .attributes import integer, integers
 from .contraction import convolved
 from .indexing import gather_attributes
-from .movement import spread
+from .movement import broadcast_any_order
+from .reading_rules import Results, rule
 from .scope import Scope
-from .table import Results, rule
 
 
 def needed(scope: Scope, op: XlaOp, what: str) -> list[int]:
@@ -80,7 +80,8 @@ def _scalars(scope: Scope, vector: XlaOp) -> list[XlaOp]:
 
 @rule("stablehlo.dynamic_broadcast_in_dim")
 def dynamic_broadcast_in_dim(scope: Scope, operation: Operation, operands: Sequence[XlaOp]) -> Results:
-    return spread(scope, operands[0], _sizes(scope, operation, operands[1]), integers(operation, "broadcast_dimensions"))
+    sizes = _sizes(scope, operation, operands[1])
+    return broadcast_any_order(scope, operands[0], sizes, integers(operation, "broadcast_dimensions"))
 
 
 @rule("stablehlo.dynamic_iota")

@@ -19,9 +19,9 @@ from ..mlir.ir import Operation
 from ..opcodes import elementwise, movement, reduction
 from .attributes import text
 from .contraction import product
-from .movement import spread
+from .movement import broadcast_any_order
+from .reading_rules import Results, rule
 from .scope import Scope
-from .table import Results, rule
 
 _labels = re.compile(r"[A-Za-z]*+(?:\.\.\.)?+[A-Za-z]*+")
 _ELLIPSIS = 0xE000
@@ -143,5 +143,5 @@ def _arranged(scope: Scope, made: XlaOp, order: Sequence[str], result: str) -> X
     if len(once) == len(result):
         return made
     sizes = dict(zip(once, made.shape.dimensions, strict=True))
-    whole = spread(scope, made, [sizes[c] for c in result], [result.index(c) for c in once])
+    whole = broadcast_any_order(scope, made, [sizes[c] for c in result], [result.index(c) for c in once])
     return _off_diagonal_zero(scope, whole, result)

@@ -19,8 +19,8 @@ from ..hlo.schema import OPS
 from ..mlir.ir import Operation
 from ..opcodes import comparison, convert, elementwise
 from .attributes import fields, integer, word
+from .reading_rules import Results, Rule, rule
 from .scope import Scope
-from .table import Results, Rule, rule
 
 
 def accuracy(operation: Operation) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import numpy as np
 from ..core.sizes import Size
 from ..hlo.ir import Computation, Instruction
 from ..hlo.literals.literal import SizeLiteral
-from ..hlo.rules import RuleTable
+from ..hlo.rule_tables import RuleTable
 from ..opcodes import comparison, control, convert, elementwise, indexing, internal, movement, reduction
 
 Fold: TypeAlias = Callable[[Instruction, Sequence[np.ndarray]], Any]

@@ -10,9 +10,9 @@ from ..functions.hlo_builder import XlaOp
 from ..mlir.ir import Operation
 from ..opcodes import indexing
 from .attributes import boolean, fields, integer, integers
+from .reading_rules import Results, rule
 from .reduction import element_shapes, promoted
 from .scope import Scope
-from .table import Results, rule
 
 _GATHER = ("offset_dims", "collapsed_slice_dims", "start_index_map")
 _SCATTER = ("update_window_dims", "inserted_window_dims", "scatter_dims_to_operand_dims")

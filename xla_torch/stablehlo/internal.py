@@ -11,8 +11,8 @@ from ..mlir.ir import Operation
 from ..opcodes import control, internal
 from .attributes import symbol, text, word
 from .calls import computation_of
+from .reading_rules import Results, rule
 from .scope import Scope
-from .table import Results, rule
 
 
 @rule("builtin.unrealized_conversion_cast")

@@ -15,8 +15,8 @@ from ..hlo.literals.literal import Literal
 from ..mlir.ir import Operation
 from ..opcodes import movement
 from .attributes import elements, integer, integers
+from .reading_rules import Results, rule
 from .scope import Scope
-from .table import Results, rule
 
 SPLATS = 32
 """From so many equal elements on a constant is a scalar that is broadcast, as XLA's converter has it."""
@@ -83,10 +83,11 @@ def broadcast(scope: Scope, operation: Operation, operands: Sequence[XlaOp]) -> 
 
 @rule("stablehlo.broadcast_in_dim")
 def broadcast_in_dim(scope: Scope, operation: Operation, operands: Sequence[XlaOp]) -> Results:
-    return spread(scope, operands[0], scope.declared(operation).dimensions, integers(operation, "broadcast_dimensions"))
+    sizes = scope.declared(operation).dimensions
+    return broadcast_any_order(scope, operands[0], sizes, integers(operation, "broadcast_dimensions"))
 
 
-def spread(scope: Scope, operand: XlaOp, sizes: Sequence[int], dimensions: Sequence[int]) -> XlaOp:
+def broadcast_any_order(scope: Scope, operand: XlaOp, sizes: Sequence[int], dimensions: Sequence[int]) -> XlaOp:
     """A broadcast whose dimensions may be in any order: HLO's builder wants them ascending, after a transposition."""
     order = sorted(range(len(dimensions)), key=dimensions.__getitem__)
     if order != list(range(len(dimensions))) and len(dimensions) == operand.shape.rank:

@@ -30,10 +30,10 @@ from ..functions.elementwise import Add, Div, Mul, RoundNearestEven, Sub
 from ..functions.hlo_builder import XlaOp
 from ..functions.movement import BroadcastInDim, Reshape
 from ..mlir.ir import Operation, Quantized, Tensor, Value
-from . import table
+from . import reading_rules
 from .attributes import fields
+from .reading_rules import QUANTIZED, Results, rule
 from .scope import Scope, only_block, unknown
-from .table import QUANTIZED, Results, rule
 
 Types = Sequence[Quantized | None]
 
@@ -93,7 +93,7 @@ def quantized(scope: Scope, operation: Operation, operands: Sequence[XlaOp]) -> 
 
 def _stablehlo_name(operation: Operation) -> str:
     name = operation.name
-    return "stablehlo." + name[5:] if name.startswith("mhlo.") and name not in table.RULES else name
+    return "stablehlo." + name[5:] if name.startswith("mhlo.") and name not in reading_rules.RULES else name
 
 
 def _type(value: Value) -> Quantized | None:
@@ -137,7 +137,7 @@ def _in_floats(scope: Scope, operation: Operation, operands: Sequence[XlaOp], ty
 
 def _own(scope: Scope, operation: Operation, operands: Sequence[XlaOp]) -> list[XlaOp]:
     """What the operation's own rule gives."""
-    own = table.find(operation.name)
+    own = reading_rules.find(operation.name)
     if own is None:
         raise unknown(operation)
     made = own(scope, operation, operands)

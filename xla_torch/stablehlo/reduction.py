@@ -19,8 +19,8 @@ from ..hlo.attributes import WindowDimension
 from ..mlir.ir import Operation, Region
 from ..opcodes import reduction, sorting, window
 from .attributes import boolean, flags, integer, integers, number, pairs
+from .reading_rules import Results, rule
 from .scope import Scope, only_block
-from .table import Results, rule
 
 
 def promoted(operand: XlaOp, element_type: PrimitiveType) -> XlaOp:

@@ -16,7 +16,7 @@ from ..hlo.ir import Computation, Instruction
 from ..hlo.mesh_sharding import Mesh
 from ..mlir.ir import NO_BRANCHES, Block, Operation, OtherType, Quantized, Region, Tensor, Type, Value
 from ..opcodes import control
-from . import annotations, table
+from . import annotations, reading_rules
 from .folding import Folder
 from .types import refined, shape_of
 
@@ -160,9 +160,9 @@ class Scope:
         """One op for several: itself where there is one, otherwise their tuple."""
         return values[0] if len(values) == 1 else self.add(control.tuple_, values)
 
-    def rest(self, operation: Operation, operands: Sequence[XlaOp]) -> table.Results:
+    def rest(self, operation: Operation, operands: Sequence[XlaOp]) -> reading_rules.Results:
         """What the operation's own rule gives: for rules that only prepare operands."""
-        own = table.find(operation.name)
+        own = reading_rules.find(operation.name)
         if own is None:
             raise unknown(operation)
         return own(self, operation, operands)
@@ -236,15 +236,15 @@ class Scope:
                                       f"{len(operation.results)} results: {error}", where=operation.where) from error
         self.values.update(zip(operation.results, results, strict=True))
 
-    def _rule(self, operation: Operation) -> table.Rule:
+    def _rule(self, operation: Operation) -> reading_rules.Rule:
         if operation.refused is not None:
             raise operation.refused
         if self.program.has_quantized and is_quantized(operation):
-            quantized = table.find(table.QUANTIZED)
+            quantized = reading_rules.find(reading_rules.QUANTIZED)
             if quantized is None:
                 raise UnsupportedError("quantized types have no rule")
             return quantized
-        found = table.find(operation.name)
+        found = reading_rules.find(operation.name)
         if found is None:
             raise unknown(operation)
         return found
@@ -303,7 +303,7 @@ def only_block(region: Region) -> Block:
 def unknown(operation: Operation) -> UnsupportedError:
     """The error for an operation that no table has."""
     dialect = operation.name.partition(".")[0]
-    known = sorted({n.partition(".")[0] for n in table.RULES if "." in n})
+    known = sorted({n.partition(".")[0] for n in reading_rules.RULES if "." in n})
     hint = "" if dialect in known else f"the dialects that can be read are {', '.join(known)}"
     return UnsupportedError("there is no such operation, or HLO has nothing for it", subject=operation.name,
                             where=operation.where, hint=hint)

@@ -23,12 +23,12 @@ from ..functions.hlo_builder import XlaOp
 from ..functions.movement import Broadcast, BroadcastInDim, ConcatInDim, Reshape, Slice
 from ..mlir.ir import Elements, Enum, Operation
 from ..opcodes import comparison, elementwise, movement
-from . import table
+from . import reading_rules
 from .attributes import integer, integers, rows_of
 from .dynamic import needed
 from .elementwise import plain
+from .reading_rules import Results, rule
 from .scope import Scope, only_block
-from .table import Results, rule
 
 # ------------------------------------------------------------------------------------------------------------- shapes
 
@@ -331,7 +331,7 @@ for _name, _opcode in {"shape.add": elementwise.add, "shape.mul": elementwise.mu
     rule(_name)(plain(_opcode))
 
 
-def _unsigned(opcode: str) -> table.Rule:
+def _unsigned(opcode: str) -> reading_rules.Rule:
     """The rule of an operation on signless integers that takes them for unsigned ones."""
 
     def apply(scope: Scope, operation: Operation, operands: Sequence[XlaOp]) -> Results:
@@ -355,7 +355,7 @@ for _name, _opcode in {"divui": elementwise.divide, "remui": elementwise.remaind
     rule(f"arith.{_name}")(_unsigned(_opcode))
 
 
-def _rounded_quotient(up: bool) -> table.Rule:
+def _rounded_quotient(up: bool) -> reading_rules.Rule:
     """The rule of a signed division that rounds up or down."""
 
     def apply(scope: Scope, operation: Operation, operands: Sequence[XlaOp]) -> Results:
@@ -393,7 +393,7 @@ def select(scope: Scope, operation: Operation, operands: Sequence[XlaOp]) -> Res
     return scope.add(comparison.select, operands)
 
 
-def _cast(unsigned: bool) -> table.Rule:
+def _cast(unsigned: bool) -> reading_rules.Rule:
     """The rule of a conversion. Of one truth value as a signed integer the bit is the sign."""
 
     def apply(scope: Scope, operation: Operation, operands: Sequence[XlaOp]) -> Results:

@@ -14,8 +14,8 @@ from ..hlo.sharding import Sharding
 from ..mlir.ir import Opaque, Operation
 from ..opcodes import control, internal
 from .annotations import SDY_SHARDING, SHARDING, attribute_text
+from .reading_rules import Results, rule
 from .scope import Scope, only_block
-from .table import Results, rule
 from .tilings import per_value, tilings_of
 
 _RESULT = "xla.sdy.FuncResultSharding"

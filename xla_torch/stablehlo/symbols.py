@@ -47,13 +47,13 @@ class Symbols:
         found: dict[str, int] = {}
         first: dict[str, int] = {}
         for number, (sizes, have) in enumerate(zip(self.sizes, given, strict=True)):
-            wrong = f"{self._told(number)} has the wrong shape", f"dimensions {list(have)}", f"[{', '.join(map(str, sizes))}]"
+            wrong = f"{self._named(number)} has the wrong shape", f"dimensions {list(have)}", f"[{', '.join(map(str, sizes))}]"
             if len(have) != len(sizes):
                 raise InvalidArgument(wrong[0], subject=subject, got=wrong[1], expected=wrong[2])
             for size, n in zip(sizes, have, strict=True):
                 if size in found and found[size] != n:  # pyright: ignore[reportArgumentType]
                     raise InvalidArgument(
-                        f"{size} was {found[size]} in {self._told(first[size])} and {n} in {self._told(number)}",  # pyright: ignore
+                        f"{size} was {found[size]} in {self._named(first[size])} and {n} in {self._named(number)}",  # pyright: ignore
                         subject=subject, got=wrong[1], expected=f"{wrong[2]} with {size} = {found[size]}")  # pyright: ignore
                 if isinstance(size, str) and _NAME.fullmatch(size):
                     found[size], first[size] = n, first.get(size, number)
@@ -69,7 +69,7 @@ class Symbols:
                 value = evaluated(size, names) if isinstance(size, str) else None
                 if value is not None and value != n:
                     said = ", ".join(f"{name} = {names[name]}" for name in _NAME.findall(str(size)) if name in names)
-                    raise InvalidArgument(f"{size} was {value}, as {said}, but {n} in {self._told(number)}", subject=subject,
+                    raise InvalidArgument(f"{size} was {value}, as {said}, but {n} in {self._named(number)}", subject=subject,
                                           got=f"dimensions {list(have)}", expected=f"[{', '.join(map(str, sizes))}]")
 
     def dimensions(self, names: Mapping[str, Any]) -> list[tuple[int, ...]]:
@@ -84,7 +84,7 @@ class Symbols:
                 f"{n} = {v}" for n, v in names.items()) or "none", expected=f"a value for {size}")
         return value
 
-    def _told(self, number: int) -> str:
+    def _named(self, number: int) -> str:
         return f"argument {number}" + (f" ({self.arguments[number]})" if self.arguments[number] else "")
 
 

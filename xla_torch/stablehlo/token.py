@@ -11,8 +11,8 @@ from ..functions.hlo_builder import XlaOp
 from ..mlir.ir import Operation
 from ..opcodes import control, random, token
 from .attributes import boolean, fields, integer, text, word
+from .reading_rules import Results, rule
 from .scope import Scope
-from .table import Results, rule
 
 # ------------------------------------------------------------------------------------------------------------------- tokens
 

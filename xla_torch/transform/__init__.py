@@ -1,1 +1,1 @@
-"""Programs to programs: canonical form, custom calls as ops, dynamic sizes settled, loops without dead carries."""
+"""Programs to programs: canonical form, custom calls as ops, dynamic sizes resolved, loops without dead carries."""

@@ -38,7 +38,7 @@ from ..hlo.regions import (
 from ..hlo.structure import ASYNC_DONE, ASYNC_UPDATE
 from .canonical_rules import REWRITES
 from .deep_calls import shallow
-from .rewriter import Rewriter, kept_facts, needed_instructions, rebuilt
+from .rewriter import Rewriter, carried_metadata, needed_instructions, rebuilt
 from .values import Value, as_op, elements_of, flat_shape, leaves, regrouped
 
 
@@ -109,7 +109,7 @@ class Canonicalizer(Rewriter):
         flat = [as_op(self.builder, list(leaves(value))) for value in operands[first:]]
         clone = Instruction(instruction.opcode, flat_shape(instruction.shape),
                             [as_op(self.builder, o).instruction for o in (*operands[:first], *flat)], attributes,
-                            instruction.name, kept_facts(instruction), instruction.line, instruction.column)
+                            instruction.name, carried_metadata(instruction), instruction.line, instruction.column)
         return regrouped(leaves(elements_of(self.builder.append(clone))), instruction.shape)
 
     def within(self, builder: Builder) -> Canonicalizer:
@@ -153,7 +153,7 @@ def _has_its_form(instruction: Instruction) -> bool:
         return False
     if instruction.is_element and instruction.operands[0].is_tuple:
         return False
-    if instruction.common and kept_facts(instruction) != instruction.common:
+    if instruction.common and carried_metadata(instruction) != instruction.common:
         return False
     if instruction.is_parameter or instruction.is_tuple or instruction.is_element:
         return True

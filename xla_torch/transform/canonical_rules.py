@@ -12,9 +12,9 @@ from typing import Any
 from ..analysis.patterns import logistic_argument
 from ..core.shape import Shape
 from ..hlo.ir import Instruction
-from ..hlo.rules import RuleTable
+from ..hlo.rule_tables import RuleTable
 from ..opcodes import elementwise, internal, movement
-from .rewriter import kept_facts
+from .rewriter import carried_metadata
 
 Rewrite = Callable[[Instruction, Sequence[Instruction]], list[Instruction] | None]
 
@@ -62,5 +62,5 @@ def _permuted(shape: Shape, order: Sequence[int]) -> Shape:
 def _instead(origin: Instruction, opcode: str, shape: Shape, operand: Instruction,
              attributes: dict[str, Any] | None = None) -> Instruction:
     """An instruction in the place of another one, with its name and facts."""
-    return Instruction(opcode, shape.without_layout(), [operand], attributes, origin.name, kept_facts(origin), origin.line,
+    return Instruction(opcode, shape.without_layout(), [operand], attributes, origin.name, carried_metadata(origin), origin.line,
                        origin.column)

@@ -12,9 +12,9 @@ from typing import Any
 
 from ..functions.hlo_builder import Builder
 from ..hlo.inference import has_effect
-from ..hlo.ir import Computation, Instruction, kept_with_arguments, reachable
+from ..hlo.ir import Computation, Instruction, cached_with_arguments, reachable
 from ..hlo.regions import Region, is_branching, is_loop, loop_of, with_regions
-from .rewriter import Rewriter, kept_facts, rebuilt
+from .rewriter import Rewriter, carried_metadata, rebuilt
 from .values import Value, as_op, element, elements_of, make_tuple
 
 Read = dict[Instruction, set[int]]
@@ -64,7 +64,7 @@ class _Slimmer(Rewriter):
         regions = with_regions(loop, lambda region: self._once(region, tuple(kept)))
         carry = make_tuple(self.builder, [as_op(self.builder, initial[k]) for k in kept])
         found = elements_of(self.builder.append(Instruction(
-            loop.opcode, carry.shape, [carry.instruction], regions, loop.name, kept_facts(loop), loop.line, loop.column)))
+            loop.opcode, carry.shape, [carry.instruction], regions, loop.name, carried_metadata(loop), loop.line, loop.column)))
         assert isinstance(found, list)
         return [found[kept.index(k)] if k in kept else first for k, first in enumerate(initial)]
 
@@ -144,7 +144,7 @@ def _read_by(reader: Instruction, value: Instruction) -> set[int]:
     return {reader.attributes["index"]} if reader.is_element else _all_of(value)
 
 
-@kept_with_arguments
+@cached_with_arguments
 def _carries_read(computation: Computation, targets: tuple[Instruction, ...]) -> frozenset[int]:
     """Which carries a loop's condition or body needs for these targets and its effects."""
     (carry,) = computation.parameters

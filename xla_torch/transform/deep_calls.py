@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..hlo.ir import Computation, Instruction, kept_with_computation, reachable
+from ..hlo.ir import Computation, Instruction, cached_on_computation, reachable
 from ..hlo.regions import callee, is_call
 
 _RECURSION = 50
 """Calls in each other that are left to the canonicalizer."""
 
 
-@kept_with_computation
+@cached_on_computation
 def shallow(computation: Computation) -> Computation:
     """The computation without plain calls if they stand in each other too deep, or itself."""
     return _opened(computation) if _depth(computation) > _RECURSION else computation

@@ -1,7 +1,7 @@
 """The rewriter: a computation rebuilt in a builder, instruction by instruction.
 
 A transform of single ops is a subclass of `Rewriter` that overrides `visit` for the instructions that it treats in its own way.
-Whatever it copies loses what held for the old instructions only (see `kept_facts`), and what nothing needs is not copied.
+Whatever it copies loses what held for the old instructions only (see `carried_metadata`), and what nothing needs is not copied.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def rebuilt(computation: Computation, rewriter: Callable[[Builder], Rewriter]) -
     builder = Builder(computation.name)
     parameters = [builder.parameter(k, p.shape, p.name) for k, p in enumerate(computation.parameters)]
     for parameter, original in zip(parameters, computation.parameters, strict=True):
-        parameter.instruction.common = kept_facts(original)
+        parameter.instruction.common = carried_metadata(original)
     result = rewriter(builder).run(computation, [elements_of(p) for p in parameters])
     return builder.finish(as_op(builder, result))
 
@@ -58,7 +58,7 @@ class Rewriter:
         clone = Instruction(
             instruction.opcode, instruction.shape if constrained else instruction.shape.without_layout(),
             [(whole_of(o) or as_op(self.builder, o).instruction) for o in operands],
-            instruction.attributes if attributes is None else attributes, instruction.name, kept_facts(instruction),
+            instruction.attributes if attributes is None else attributes, instruction.name, carried_metadata(instruction),
             instruction.line, instruction.column)
         return elements_of(self.builder.append(clone))
 
@@ -67,7 +67,7 @@ def named(value: Value, instruction: Instruction) -> Value:
     """Gives an element taken out of a tuple the name it has in the source, unless it has one of its own."""
     if isinstance(value, XlaOp) and value.instruction.name == GET_TUPLE_ELEMENT:
         value.instruction.name = instruction.name
-        value.instruction.common = value.instruction.common or kept_facts(instruction)
+        value.instruction.common = value.instruction.common or carried_metadata(instruction)
     return value
 
 
@@ -77,7 +77,7 @@ def needed_instructions(computation: Computation) -> list[Instruction]:
     return live_instructions(computation, [computation.root, *kept])
 
 
-def kept_facts(instruction: Instruction) -> dict[str, Any]:
+def carried_metadata(instruction: Instruction) -> dict[str, Any]:
     """Metadata and the like for a rebuilt instruction: not an order among old instructions, not where a partitioner should
     put the old result, and not what a compiler noted about its own choices, except where that is the op's own meaning."""
     dropped = {"control_predecessors", "sharding"}

@@ -112,7 +112,7 @@ class Structure(Form):
         return put_together(self, [next(leaves) if child.kind is Kind.LEAF else child._put(leaves)
                                               for child in self.children])
 
-    def spread(self, prefix: Any) -> list[Any]:
+    def broadcast_prefix(self, prefix: Any) -> list[Any]:
         """For each leaf of this form what a tree says of it that may end early: None, or what is no container, stands for all
         leaves below it. Raises InvalidArgument where it is no such tree."""
         if prefix is None or not is_container(prefix):
@@ -124,7 +124,7 @@ class Structure(Form):
         except WrongNode as wrong:
             raise InvalidArgument(f"{dotted(wrong.path) or 'a prefix'} {wrong.what}", got=wrong.got,
                                   expected=wrong.expected) from None
-        return [one for child, part in zip(self.children, parts, strict=True) for one in child.spread(part)]
+        return [one for child, part in zip(self.children, parts, strict=True) for one in child.broadcast_prefix(part)]
 
     def only(self, kept: Iterable[bool]) -> Structure:
         """The form with None in place of those leaves that are not kept."""

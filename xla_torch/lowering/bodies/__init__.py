@@ -1,6 +1,6 @@
 """The op bodies: one decorated function for each HLO opcode, a file for each family. Importing fills `BODIES`."""
 
-from ..table import BODIES  # noqa: F401
+from ..body_table import BODIES  # noqa: F401
 from . import (  # noqa: F401
     collective,
     comparison,

@@ -19,8 +19,8 @@ from ...participants.exchange import Site
 from ...participants.groups import GroupMode
 from ...participants.reductions import Reducer, Reduction
 from .. import values
+from ..body_table import body
 from ..monoids import kind_of_reducer
-from ..table import body
 from ..values import Splat, Value
 
 

@@ -13,7 +13,7 @@ from ...kernels import elementwise as kernels
 from ...kernels import integers
 from ...storage.dtypes import storage_dtype
 from .. import numerics, values
-from ..table import body
+from ..body_table import body
 from ..values import Number, Value
 from .elementwise import as_tensor, at_one_width
 

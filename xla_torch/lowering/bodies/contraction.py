@@ -20,7 +20,7 @@ from ...kernels import contraction as kernels
 from ...opcodes.contraction import DotDimensionNumbers, group_prefix, highest_type
 from ...storage.dtypes import storage_dtype
 from .. import numerics, values
-from ..table import body
+from ..body_table import body
 from ..values import Value
 from .convert import converted
 

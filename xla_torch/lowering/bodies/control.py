@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ...hlo.attributes import Bool, FusionKind, Int, OperandAliases, Region, Regions, Text
 from ...hlo.ir import Instruction
+from ..body_table import body
 from ..control import lower_conditional, lower_while
-from ..table import body
 from ..values import Value, evaluator
 
 

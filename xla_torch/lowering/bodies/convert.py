@@ -26,7 +26,7 @@ from ...hlo.ir import Instruction
 from ...kernels import convert as kernels
 from ...storage.dtypes import storage_dtype, torch_dtype
 from .. import numerics, values
-from ..table import body
+from ..body_table import body
 from ..values import Value
 
 # ------------------------------------------------------------------------------------------- values

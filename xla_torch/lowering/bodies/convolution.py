@@ -22,7 +22,7 @@ from ...kernels import movement
 from ...opcodes.contraction import highest_type
 from ...storage.dtypes import storage_dtype
 from .. import values
-from ..table import body
+from ..body_table import body
 from ..values import Value
 from .contraction import compute_dtype, from_products, permuted, to_factors
 

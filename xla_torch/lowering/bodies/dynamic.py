@@ -7,7 +7,7 @@ from ...hlo.attributes import Dims
 from ...hlo.ir import Instruction
 from ...kernels import movement as kernels
 from ...opcodes.dynamic import INT32_MAX
-from ..table import body
+from ..body_table import body
 from ..values import Host, Number, Splat, Value, emit
 from .movement import host_value
 

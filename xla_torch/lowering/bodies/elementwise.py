@@ -20,7 +20,7 @@ from ...kernels import elementwise as kernels
 from ...kernels import integers
 from ...storage.dtypes import storage_dtype
 from .. import values
-from ..table import body
+from ..body_table import body
 from ..values import Number, Value
 
 # ------------------------------------------------------------------------------------------- one operand

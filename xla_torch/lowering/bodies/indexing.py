@@ -16,7 +16,7 @@ from ...opcodes.indexing import split_scatter
 from ...opcodes.reducer_kinds import ReducerKind
 from ...storage.dtypes import storage_dtype
 from .. import numerics
-from ..table import body
+from ..body_table import body
 from ..values import Number, Value, emit, region_function
 from .movement import host_value
 

@@ -23,7 +23,7 @@ from ...kernels import internal as kernels
 from ...opcodes.internal import Domain, OptionalConvDims, OptionalLiteral, OptionalRegion
 from ...storage.dtypes import storage_dtype
 from .. import custom_calls
-from ..table import body
+from ..body_table import body
 from ..values import Splat, Value, emit
 from .contraction import permuted
 from .convert import reinterpreted

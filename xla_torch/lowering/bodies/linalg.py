@@ -12,7 +12,7 @@ from ...hlo.ir import Instruction
 from ...kernels import linalg as kernels
 from ...storage.dtypes import storage_dtype
 from .. import values
-from ..table import body
+from ..body_table import body
 from ..values import Value
 
 

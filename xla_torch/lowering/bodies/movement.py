@@ -12,7 +12,7 @@ from ...hlo.attributes import Dims, Int, LiteralWithShape, Padding, SliceBounds
 from ...hlo.ir import Instruction
 from ...kernels import movement as kernels
 from ...storage.dtypes import storage_dtype
-from ..table import body
+from ..body_table import body
 from ..values import Host, Number, Value, device, emit
 
 # --------------------------------------------------------------------------------------------- bodies

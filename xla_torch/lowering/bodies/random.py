@@ -9,7 +9,7 @@ from ...hlo.ir import Instruction
 from ...kernels import random as kernels
 from ...storage.dtypes import storage_dtype
 from .. import numerics, values
-from ..table import body
+from ..body_table import body
 from ..values import Value
 
 

@@ -20,10 +20,10 @@ from ...kernels.window import reduce_in_order
 from ...opcodes.reduction import split_operands
 from ...storage.dtypes import storage_dtype
 from .. import numerics
+from ..body_table import body
 from ..monoids import Monoid, highest, kind_of_reducer, lowest, monoid
 from ..ordered import folded_by_a_loop
 from ..scalar_regions import works_elementwise
-from ..table import body
 from ..values import Host, Value, apply_region, emit, evaluator, region_function
 
 # ------------------------------------------------------------------------------------------------ values

@@ -15,7 +15,7 @@ from ...kernels import sorting as kernels
 from ...storage.dtypes import storage_dtype
 from ...transform.canonical import without_calls
 from .. import numerics
-from ..table import body
+from ..body_table import body
 from ..values import Value, apply_region, device, emit, region_function
 
 # --------------------------------------------------------------------------------------------- bodies

@@ -8,7 +8,7 @@ from ...opcodes.token import ShapeText, parts, source_target_pairs
 from ...participants import feeds
 from ...storage.dtypes import torch_dtype
 from .. import numerics, values
-from ..table import body
+from ..body_table import body
 from ..values import Splat, Value
 
 

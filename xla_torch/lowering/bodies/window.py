@@ -16,8 +16,8 @@ from ...opcodes.reducer_kinds import ReducerKind
 from ...opcodes.reduction import split_operands
 from ...opcodes.reduction_order import IN_ORDER_IN_WINDOW, running_dimension
 from ...transform.canonical import without_calls
+from ..body_table import body
 from ..monoids import kind_of_reducer, monoid
-from ..table import body
 from ..values import Value, apply_region, emit, region_function
 from .reduction import converted, init_tensor
 

@@ -19,7 +19,7 @@ from ...opcodes import collective, control, internal, token
 from .collective import SAID, gathered, permuted, reduced
 from .control import element
 from .scope import Scope, noted
-from .table import Function, rule
+from .writing_rules import Function, rule
 
 _BEYOND_PROGRAM = {token.send: 2, token.recv: 3}
 """The type of a channel between the device and its host."""

@@ -16,7 +16,7 @@ from ...opcodes import collective
 from ...opcodes.collective import group_mode
 from ..collective import RAGGED_ALL_TO_ALL
 from .scope import Scope, matrix, types_of
-from .table import rule
+from .writing_rules import rule
 
 SAID = ("replica_groups", "channel_id", "use_global_device_ids", "constrain_layout")
 """What nearly all say. Layouts that are kept are the compiler's matter."""

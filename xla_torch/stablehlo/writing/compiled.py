@@ -19,7 +19,7 @@ from ...mlir.ir import Value
 from ...opcodes import contraction, convert, internal
 from ...opcodes.contraction import highest_type
 from .scope import Scope
-from .table import rule
+from .writing_rules import rule
 
 
 @rule(internal.domain, says=tuple(OPS[internal.domain].attributes))

@@ -13,7 +13,7 @@ from ...mlir.ir import Enum, OtherType, Struct, Value
 from ...opcodes import contraction, convolution, linalg
 from .reduction import window_attributes
 from .scope import Scope
-from .table import rule
+from .writing_rules import rule
 
 _DOT = {"lhs_batch_dims": "lhs_batching_dimensions", "rhs_batch_dims": "rhs_batching_dimensions",
         "lhs_contracting_dims": "lhs_contracting_dimensions", "rhs_contracting_dims": "rhs_contracting_dimensions"}

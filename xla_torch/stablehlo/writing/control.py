@@ -15,7 +15,7 @@ from ...mlir.ir import Enum, Symbol, Value
 from ...opcodes import collective, control, dynamic, internal, random, token
 from .elementwise import plain
 from .scope import Scope, dictionary_of, require_static
-from .table import rule
+from .writing_rules import rule
 
 
 @rule(control.tuple_)

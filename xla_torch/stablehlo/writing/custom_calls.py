@@ -13,7 +13,7 @@ from ...mlir.ir import Struct, Symbol, TupleType, Type, Value
 from ...opcodes import internal
 from .headers import layout_of
 from .scope import Scope, dictionary_of, type_of
-from .table import rule
+from .writing_rules import rule
 
 _TYPED_FFI = "API_VERSION_TYPED_FFI"
 _VERSIONS = {"API_VERSION_ORIGINAL": 1, "API_VERSION_STATUS_RETURNING": 2, "API_VERSION_STATUS_RETURNING_UNIFIED": 3,

@@ -14,7 +14,7 @@ from ...hlo.schema import OPS
 from ...mlir.ir import Enum, Struct, Value
 from ...opcodes import comparison, convert, elementwise
 from .scope import Scope
-from .table import Function, rule
+from .writing_rules import Function, rule
 
 
 def plain(name: str) -> Function:

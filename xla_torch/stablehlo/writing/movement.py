@@ -9,7 +9,7 @@ from ...hlo.ir import Instruction
 from ...mlir.ir import Struct, Value
 from ...opcodes import indexing, movement
 from .scope import Scope, require_static
-from .table import rule
+from .writing_rules import rule
 
 
 @rule(movement.constant, says=("literal",))

@@ -14,7 +14,7 @@ from ...hlo.ir import Instruction
 from ...mlir.ir import Value
 from ...opcodes import reduction, sorting, window
 from .scope import Scope, matrix
-from .table import Function, rule
+from .writing_rules import Function, rule
 
 
 @rule(reduction.reduce, says=("dimensions", "to_apply"))

@@ -29,7 +29,7 @@ from ...mlir.ir import (
 )
 from ...opcodes import token
 from .refused import ATTRIBUTES, OPCODES
-from .table import RULES, WritingRule
+from .writing_rules import RULES, WritingRule
 
 FUNCTION_RETURN, REGION_RETURN = "func.return", "stablehlo.return"
 

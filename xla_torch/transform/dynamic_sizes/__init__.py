@@ -1,7 +1,7 @@
-"""Dynamic sizes settled: the operands of every op have, at run time, sizes that fit together (see `engine`)."""
+"""Dynamic sizes resolved: the operands of every op have, at run time, sizes that fit together (see `resolver`)."""
 
-from . import rules  # noqa: F401  (importing fills the tables)
-from .engine import settle
+from . import resolving_rules  # noqa: F401  (importing fills the tables)
+from .resolver import resolve_sizes
 from .tracing import with_traced_sizes
 
-__all__ = ["settle", "with_traced_sizes"]
+__all__ = ["resolve_sizes", "with_traced_sizes"]

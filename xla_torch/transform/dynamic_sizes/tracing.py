@@ -15,15 +15,15 @@ from ...hlo.ir import Computation, Instruction
 from ...opcodes import dynamic
 from ..rewriter import Rewriter, rebuilt
 from ..values import Value, as_op, leaves
-from .engine import bounded
-from .table import SOURCES
+from .resolver import bounded
+from .resolving_tables import SOURCES
 
 Leaf = tuple[int, int]
 """A parameter's number and that of one of its leaves."""
 
 
 def with_traced_sizes(computation: Computation, like: Mapping[int, Leaf]) -> Computation:
-    """The computation, which is in canonical form with settled sizes, with each size read where it is set. The parameters of
+    """The computation, which is in canonical form with resolved sizes, with each size read where it is set. The parameters of
     these numbers are arrays that have the sizes of the leaves `like` them."""
     if all(i.opcode != dynamic.get_dimension_size for i in computation.instructions):
         return computation

@@ -25,7 +25,7 @@ from ..transform.rewriter import Rewriter, needed_instructions
 from ..transform.values import Value
 from .activity import analyse
 from .cotangents import Cotangent, add, fitted, frozen, is_zero, measure, with_part
-from .flags import Facts, Flags, any_of, spread
+from .flags import Facts, Flags, any_of, broadcast_flags
 from .options import DEFAULT, GradientOptions
 from .structure import structural
 
@@ -137,7 +137,8 @@ class Recording(Rewriter):
             elif word == "inst":
                 given[word] = instruction
             elif word == "wanted":
-                flags = tuple(spread(o.shape, self.facts.active[o]) for o in (instruction.operands[k] for k in positions))
+                found = [instruction.operands[k] for k in positions]
+                flags = tuple(broadcast_flags(o.shape, self.facts.active[o]) for o in found)
                 given[word] = flags if len(schema.operands) <= positions.start else flags[0]
             elif word == "acc":
                 sums = tuple(self._cotangents.get(instruction.operands[k]) for k in positions)

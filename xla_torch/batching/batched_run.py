@@ -1,7 +1,7 @@
 """A program for one example becomes a program for a batch of them.
 
 A batched value has the batch as its dimension 0; values that do not depend on batched ones stay as they are and are
-computed once. How an op runs on a batch stands in `rules`: mostly it is the same op with its dimensions moved by
+computed once. How an op runs on a batch stands in `batching_rules`: mostly it is the same op with its dimensions moved by
 one. A loop whose trip count differs between examples runs until the last one is done, and a branch that differs becomes a
 select. An op without rule runs in a loop over the batch, so every program can be batched; only dynamic sizes and tokens
 that depend on the batch cannot.
@@ -22,9 +22,9 @@ from ..hlo.inference import forwarded
 from ..hlo.ir import Computation, Instruction
 from ..hlo.regions import Role, branches_of, is_branching, is_loop, loop_of, with_regions
 from ..opcodes import control
-from ..transform.rewriter import Rewriter, kept_facts, needed_instructions
+from ..transform.rewriter import Rewriter, carried_metadata, needed_instructions
 from ..transform.values import Value, as_op, element, elements_of, leaves, make_tuple, regrouped
-from .table import RULES
+from .batching_table import RULES
 
 _Made = TypeVar("_Made")
 
@@ -105,7 +105,7 @@ class Batch(Rewriter):
         """The op on batched operands with some attributes changed; its result has the batch in front."""
         shape = with_batch(instruction.shape, self.size)
         clone = Instruction(instruction.opcode, shape, [o.instruction for o in operands],
-                            {**instruction.attributes, **changed}, instruction.name, kept_facts(instruction))
+                            {**instruction.attributes, **changed}, instruction.name, carried_metadata(instruction))
         return elements_of(self.builder.append(clone))
 
     def full(self, value: XlaOp, mapped: bool) -> XlaOp:
@@ -161,7 +161,7 @@ class Batch(Rewriter):
                    Role.BODY: self.once(_batched_body, body, carry, flags, condition if differs else None)}
         whole = self.builder.append(Instruction(
             instruction.opcode, carry, [operand.instruction], with_regions(instruction, lambda region: batched[region.role]),
-            instruction.name, kept_facts(instruction)))
+            instruction.name, carried_metadata(instruction)))
         return elements_of(whole), flags
 
     def _branches(self, instruction: Instruction, values: list[Value], mapped: list[Mapped]) -> tuple[Value, Mapped]:
@@ -176,7 +176,7 @@ class Batch(Rewriter):
         operands = [as_op(self.builder, v).instruction for v in values]
         whole = self.builder.append(Instruction(
             instruction.opcode, _batched_tuple(instruction.shape.tuple_shapes, flags, self.size), operands,
-            with_regions(instruction, lambda _: next(batched)), instruction.name, kept_facts(instruction)))
+            with_regions(instruction, lambda _: next(batched)), instruction.name, carried_metadata(instruction)))
         return elements_of(whole), flags
 
     def _every_branch(self, instruction: Instruction, values: list[Value], mapped: list[Mapped]) -> Value:

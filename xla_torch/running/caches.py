@@ -16,7 +16,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class Kept(Generic[K, V]):
+class Cache(Generic[K, V]):
     """What was made for each key. It is made once, under a lock, and undisturbed by the modes of torch and the transforms of
     torch.func that happen to be on when it is first asked for."""
 
@@ -39,7 +39,7 @@ class Kept(Generic[K, V]):
             return self.found[key]
 
 
-class KeptByRules(Kept[K, V]):
+class RuleCache(Cache[K, V]):
     """The same for what gradient rules take part in: it is made anew after a rule has been registered or taken back."""
 
     __slots__ = ("_revision",)

@@ -1,4 +1,4 @@
-"""How ops are settled, one rule for each, and which dimensions of their results have the size of an operand's (see `table`)."""
+"""How ops are resolved, a rule for each, and which dimensions of results have an operand's sizes (see `resolving_tables`)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from ...hlo.structure import CONSTANT
 from ...opcodes import comparison, indexing, linalg, reduction
 from ...opcodes.contraction import DotDimensionNumbers
 from ..values import Value
-from .engine import Place, Settler, bounded, dynamic_dimensions
-from .table import RULES, SOURCES
+from .resolver import Place, SizeResolver, bounded, dynamic_dimensions
+from .resolving_tables import RULES, SOURCES
 
 # ------------------------------------------------------------------------------------------------ dimensions that agree
 
@@ -30,14 +30,14 @@ def _columns(operands: Sequence[XlaOp], numbers: Iterable[int], without: Iterabl
 
 
 @RULES.by_trait(Trait.ELEMENTWISE)
-def _elementwise(s: Settler, inst: Instruction, operands: list[XlaOp]) -> Value:
+def _elementwise(s: SizeResolver, inst: Instruction, operands: list[XlaOp]) -> Value:
     """What has size 1 at run time broadcasts. (XLA gives a select that size too, and takes whatever the memory holds there.)"""
     arrays = [k for k, o in enumerate(operands) if o.shape.rank]
     return s.again(inst, s.agree(operands, _columns(operands, arrays), stretch=True))
 
 
 @RULES.rule("clamp")
-def _clamp(s: Settler, inst: Instruction, operands: list[XlaOp]) -> Value:
+def _clamp(s: SizeResolver, inst: Instruction, operands: list[XlaOp]) -> Value:
     """The result is dynamic where the operand is: there the last dynamic size counts, elsewhere bounds are filled up."""
     static = [d for d, dynamic in enumerate(operands[1].shape.dynamic_flags) if not dynamic]
     bounds = [k for k in (0, 2) if operands[k].shape.rank]
@@ -46,31 +46,31 @@ def _clamp(s: Settler, inst: Instruction, operands: list[XlaOp]) -> Value:
 
 
 @RULES.rule("map")
-def _map(s: Settler, inst: Instruction, operands: list[XlaOp]) -> Value:
+def _map(s: SizeResolver, inst: Instruction, operands: list[XlaOp]) -> Value:
     return s.again(inst, s.agree(operands, _columns(operands, range(len(operands))), stretch=True))
 
 
 @RULES.rule("sort")
-def _sort(s: Settler, inst: Instruction, operands: list[XlaOp]) -> Value:
+def _sort(s: SizeResolver, inst: Instruction, operands: list[XlaOp]) -> Value:
     return s.again(inst, s.agree(operands, _columns(operands, range(len(operands)))))
 
 
 @RULES.rule("concatenate")
-def _concatenate(s: Settler, inst: Instruction, operands: list[XlaOp]) -> Value:
+def _concatenate(s: SizeResolver, inst: Instruction, operands: list[XlaOp]) -> Value:
     """Operands may differ in the dimension that they are joined along."""
     columns = _columns(operands, range(len(operands)), inst.attributes["dimensions"])
     return s.again(inst, s.agree(operands, columns, last=True))
 
 
 @RULES.rule("scan")
-def _scan(s: Settler, inst: Instruction, operands: list[XlaOp]) -> Value:
+def _scan(s: SizeResolver, inst: Instruction, operands: list[XlaOp]) -> Value:
     (along,) = inst.attributes["dimensions"]
     inputs = range(len(operands) - inst.attributes["num_carries"])
     return s.again(inst, s.agree(operands, [[(k, along) for k in inputs]]))
 
 
 @RULES.rule("reduce", "reduce-window")
-def _reduce(s: Settler, inst: Instruction, operands: list[XlaOp]) -> Value:
+def _reduce(s: SizeResolver, inst: Instruction, operands: list[XlaOp]) -> Value:
     """Arrays of different sizes are each reduced as far as they go: filled up with what a reduction starts from."""
     count = len(operands) // 2
     reduced = inst.attributes.get("dimensions", ())
@@ -80,7 +80,7 @@ def _reduce(s: Settler, inst: Instruction, operands: list[XlaOp]) -> Value:
 
 
 @RULES.rule("dot")
-def _dot(s: Settler, inst: Instruction, operands: list[XlaOp]) -> Value:
+def _dot(s: SizeResolver, inst: Instruction, operands: list[XlaOp]) -> Value:
     numbers = _dot_numbers(inst)
     contracted = zip(numbers.lhs_contracting_dimensions, numbers.rhs_contracting_dimensions, strict=True)
     batch = zip(numbers.lhs_batch_dimensions, numbers.rhs_batch_dimensions, strict=True)
@@ -94,7 +94,7 @@ def _dot_numbers(inst: Instruction) -> DotDimensionNumbers:
 
 
 @RULES.rule("ragged-dot")
-def _ragged_dot(s: Settler, inst: Instruction, operands: list[XlaOp]) -> Value:
+def _ragged_dot(s: SizeResolver, inst: Instruction, operands: list[XlaOp]) -> Value:
     """Group sizes count rows up to the bound."""
     numbers, lhs, rhs = _dot_numbers(inst), operands[0], operands[1]
     result = s.again(inst, [s.filled(o, dynamic_dimensions(o.shape)) for o in operands])
@@ -109,7 +109,7 @@ def _ragged_dot(s: Settler, inst: Instruction, operands: list[XlaOp]) -> Value:
 
 
 @RULES.rule("convolution")
-def _convolution(s: Settler, inst: Instruction, operands: list[XlaOp]) -> Value:
+def _convolution(s: SizeResolver, inst: Instruction, operands: list[XlaOp]) -> Value:
     """Input features meet the kernel's; the window has the size of the kernel's bounds, and groups divide bounds."""
     numbers = inst.attributes["dim_labels"]
     grouped = inst.attributes.get("feature_group_count", 1) > 1
@@ -123,19 +123,19 @@ def _convolution(s: Settler, inst: Instruction, operands: list[XlaOp]) -> Value:
 
 
 @RULES.rule("slice")
-def _slice(s: Settler, inst: Instruction, operands: list[XlaOp]) -> Value:
+def _slice(s: SizeResolver, inst: Instruction, operands: list[XlaOp]) -> Value:
     """One element of a dynamic dimension makes a static one: there must be an element."""
     return s.again(inst, [s.filled(operands[0], [d for d, n in enumerate(inst.shape.dimensions) if n == 1])])
 
 
 @RULES.rule("dynamic-slice")
-def _dynamic_slice(s: Settler, inst: Instruction, operands: list[XlaOp]) -> Value:
+def _dynamic_slice(s: SizeResolver, inst: Instruction, operands: list[XlaOp]) -> Value:
     sizes = zip(inst.attributes["dynamic_slice_sizes"], operands[0].shape.dimensions, strict=True)
     return s.again(inst, [s.filled(operands[0], [d for d, (n, bound) in enumerate(sizes) if n < bound]), *operands[1:]])
 
 
 @RULES.rule("dynamic-update-slice")
-def _dynamic_update_slice(s: Settler, inst: Instruction, operands: list[XlaOp]) -> Value:
+def _dynamic_update_slice(s: SizeResolver, inst: Instruction, operands: list[XlaOp]) -> Value:
     """Places are counted up to the bounds. An update that can be as large as the operand gives the result its size, of a
     smaller one what it has is written."""
     whole = [d for d, n in enumerate(operands[0].shape.dimensions) if operands[1].shape.dimensions[d] == n]
@@ -149,7 +149,7 @@ def _dynamic_update_slice(s: Settler, inst: Instruction, operands: list[XlaOp]) 
     return _resized(s, result, given, parts)
 
 
-def _resized(s: Settler, result: Value, like: XlaOp, dimensions: Iterable[int]) -> Value:
+def _resized(s: SizeResolver, result: Value, like: XlaOp, dimensions: Iterable[int]) -> Value:
     """Each array of the result, cut to the sizes of `like`."""
     if isinstance(result, list):
         return [_resized(s, part, like, dimensions) for part in result]
@@ -159,7 +159,7 @@ def _resized(s: Settler, result: Value, like: XlaOp, dimensions: Iterable[int]) 
 
 
 @RULES.rule("gather")
-def _gather(s: Settler, inst: Instruction, operands: list[XlaOp]) -> Value:
+def _gather(s: SizeResolver, inst: Instruction, operands: list[XlaOp]) -> Value:
     batching = [*inst.attributes.get("operand_batching_dims", ())]
     operands = s.agree(operands, [[(0, a), (1, b)] for a, b in zip(
         batching, inst.attributes.get("start_indices_batching_dims", ()), strict=True)])
@@ -168,7 +168,7 @@ def _gather(s: Settler, inst: Instruction, operands: list[XlaOp]) -> Value:
 
 
 @RULES.rule("scatter")
-def _scatter(s: Settler, inst: Instruction, operands: list[XlaOp]) -> Value:
+def _scatter(s: SizeResolver, inst: Instruction, operands: list[XlaOp]) -> Value:
     """Updates go as far as there are indices for them, and windows as long as the operand as far as it goes."""
     attributes, count, rank = inst.attributes, len(operands) // 2, operands[0].shape.rank
     inputs, updates, points = range(count), range(count + 1, 2 * count + 1), operands[count].shape.rank
@@ -190,7 +190,7 @@ def _scatter(s: Settler, inst: Instruction, operands: list[XlaOp]) -> Value:
 
 
 @RULES.rule("select-and-scatter")
-def _select_and_scatter(s: Settler, inst: Instruction, operands: list[XlaOp]) -> Value:
+def _select_and_scatter(s: SizeResolver, inst: Instruction, operands: list[XlaOp]) -> Value:
     """Windows are counted up to the bound; what is beyond the operand's size is never selected."""
     operand, source, init = operands
     dynamic = dynamic_dimensions(operand.shape)
@@ -206,13 +206,13 @@ def _select_and_scatter(s: Settler, inst: Instruction, operands: list[XlaOp]) ->
 
 
 @RULES.rule("topk")
-def _topk(s: Settler, inst: Instruction, operands: list[XlaOp]) -> Value:
+def _topk(s: SizeResolver, inst: Instruction, operands: list[XlaOp]) -> Value:
     least = _extreme(s.builder, operands[0].element_type, largest=not inst.attributes.get("largest", True))
     return s.again(inst, [s.filled(operands[0], [operands[0].shape.rank - 1], least)])
 
 
 @RULES.rule("cholesky", "triangular-solve")
-def _matrices(s: Settler, inst: Instruction, operands: list[XlaOp]) -> Value:
+def _matrices(s: SizeResolver, inst: Instruction, operands: list[XlaOp]) -> Value:
     """Rows and columns of a square matrix agree, and those of the other operand of a triangular solve with them."""
     rank = operands[0].shape.rank
     square = [(0, rank - 1), (0, rank - 2)]
@@ -223,7 +223,7 @@ def _matrices(s: Settler, inst: Instruction, operands: list[XlaOp]) -> Value:
 
 
 @RULES.rule("batch-norm-grad", "batch-norm-inference", "batch-norm-training")
-def _batch_norm(s: Settler, inst: Instruction, operands: list[XlaOp]) -> Value:
+def _batch_norm(s: SizeResolver, inst: Instruction, operands: list[XlaOp]) -> Value:
     feature = inst.attributes["feature_index"]
     groups = [[(0, feature), *((k, 0) for k in range(1, len(operands)) if operands[k].shape.rank == 1)]]
     if inst.opcode == reduction.batch_norm_grad:
@@ -232,7 +232,7 @@ def _batch_norm(s: Settler, inst: Instruction, operands: list[XlaOp]) -> Value:
 
 
 @RULES.rule("fft")
-def _fft(s: Settler, inst: Instruction, operands: list[XlaOp]) -> Value:
+def _fft(s: SizeResolver, inst: Instruction, operands: list[XlaOp]) -> Value:
     shape, count = operands[0].shape, len(inst.attributes["fft_length"])
     if any(bounded(shape, d) for d in range(shape.rank - count, shape.rank)):
         raise UnsupportedError("a Fourier transform along a dynamic dimension", subject=inst.subject, got=shape,
@@ -242,7 +242,7 @@ def _fft(s: Settler, inst: Instruction, operands: list[XlaOp]) -> Value:
 
 
 @RULES.rule("bitcast", "reshape")
-def _reshape(s: Settler, inst: Instruction, operands: list[XlaOp]) -> Value:
+def _reshape(s: SizeResolver, inst: Instruction, operands: list[XlaOp]) -> Value:
     """Dynamic dimensions that become static ones are filled up first."""
     (operand,), shape = operands, inst.shape
     if UNBOUNDED in operand.shape.dimensions or UNBOUNDED in shape.dimensions:
@@ -258,7 +258,7 @@ def _reshape(s: Settler, inst: Instruction, operands: list[XlaOp]) -> Value:
 
 
 @RULES.rule("broadcast")
-def _broadcast(s: Settler, inst: Instruction, operands: list[XlaOp]) -> Value:
+def _broadcast(s: SizeResolver, inst: Instruction, operands: list[XlaOp]) -> Value:
     flags = [False] * inst.shape.rank
     for d, flag in zip(inst.attributes.get("dimensions", ()), operands[0].shape.dynamic_flags, strict=True):
         flags[d] = flag
@@ -266,7 +266,7 @@ def _broadcast(s: Settler, inst: Instruction, operands: list[XlaOp]) -> Value:
 
 
 @RULES.rule("get-dimension-size")
-def _get_size(s: Settler, inst: Instruction, operands: list[XlaOp]) -> Value:
+def _get_size(s: SizeResolver, inst: Instruction, operands: list[XlaOp]) -> Value:
     """What the program declares static has the size that it declares."""
     declared, (dimension,) = inst.operands[0].shape, inst.attributes["dimensions"]
     if declared.dynamic_flags[dimension]:
@@ -275,7 +275,7 @@ def _get_size(s: Settler, inst: Instruction, operands: list[XlaOp]) -> Value:
 
 
 @RULES.rule("set-dimension-size")
-def _set_size(s: Settler, inst: Instruction, operands: list[XlaOp]) -> Value:
+def _set_size(s: SizeResolver, inst: Instruction, operands: list[XlaOp]) -> Value:
     """The dimension is dynamic unless its new size is known to be the bound."""
     (dimension,), (operand, size) = inst.attributes["dimensions"], operands
     literal = size.instruction.attributes.get("literal") if size.instruction.opcode == CONSTANT else None

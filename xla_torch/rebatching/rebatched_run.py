@@ -1,7 +1,7 @@
 """A program for a batch of one size becomes a program for a batch of another, in which each example gets what it got.
 
-Every value that depends on a batched one has the batch in some place (`table.Place`), which follows from op to op by the links
-of `rules`: an op may have the batch only along a dimension where it treats all places alike. So what comes out for an example
+Every value that depends on a batched one has the batch in some place (`links.Place`), which follows from op to op by the links
+of `link_rules`: an op may have the batch only along a dimension where it treats all places alike. So what an example gets
 never depends on how many others there are, and no constant that happens to hold the old size can matter. What is no such program
 is refused with the instruction that stands against it.
 
@@ -28,9 +28,9 @@ from ..hlo.ir import Computation, Instruction
 from ..hlo.regions import Role, branches_of, has_regions_of_values, is_branching, loop_of, with_regions
 from ..hlo.schema import Trait
 from ..hlo.structure import CONSTANT
-from ..transform.rewriter import Rewriter, kept_facts, needed_instructions
+from ..transform.rewriter import Rewriter, carried_metadata, needed_instructions
 from ..transform.values import Value, elements_of, leaves, make_tuple
-from .table import LINKS, Links, Place
+from .links import LINKS, Links, Place
 
 Places = Place | None | list[Any]
 """The place of the batch in a value, None where it has none; for a tuple a list, element by element."""
@@ -81,7 +81,7 @@ class Rebatch(Rewriter):
             if has_regions_of_values(inst):
                 return self._loop(inst)
             place = self._forward(inst)
-            return self._made(inst, place), self.spread(place, inst.shape)
+            return self._made(inst, place), self.in_results(place, inst.shape)
         except XlaError as error:
             raise error.located(subject=inst.subject, where=inst.where) from error.__cause__
 
@@ -104,7 +104,7 @@ class Rebatch(Rewriter):
         self.meets |= found.dimension < 0
         return found
 
-    def spread(self, place: Any, shape: Shape) -> Places:
+    def in_results(self, place: Any, shape: Shape) -> Places:
         """What `_forward` found, for every array of the result."""
         return everywhere(place, shape)
 
@@ -137,7 +137,7 @@ class Rebatch(Rewriter):
         changed = self._links(inst).changed(place, self.new) if place.dimension >= 0 else {}
         arrays = [next(leaves(o)) for o in operands]
         return elements_of(self.builder.add(inst.opcode, arrays, {**inst.attributes, **changed}, shape, inst.name,
-                                            kept_facts(inst)))
+                                            carried_metadata(inst)))
 
     # ---- values that are the same for all examples
 
@@ -204,7 +204,7 @@ class Rebatch(Rewriter):
         return self._refused(inst, "a loop or branch that does not depend on the batch gives a value for each example")
 
     def _refused(self, inst: Instruction, what: str) -> UnsupportedError:
-        given = ", ".join(f"{o.shape.without_layout()}{_told(self.places.get(o), self.old)}" for o in inst.operands)
+        given = ", ".join(f"{o.shape.without_layout()}{_described(self.places.get(o), self.old)}" for o in inst.operands)
         return UnsupportedError(
             f"the batch cannot have another size: {what}", subject=inst.subject, where=inst.where,
             got=f"{inst.shape.without_layout()} of {given}" if given else inst.shape.without_layout(),
@@ -225,7 +225,7 @@ class Rebatch(Rewriter):
         rebuilt = {Role.CONDITION: stops.finished([]), Role.BODY: turn.finished(places)}
         whole = self.builder.append(Instruction(
             inst.opcode, self._shape(shapes, places), [self._given(inst.operands[0], places).instruction],
-            with_regions(inst, lambda region: rebuilt[region.role]), inst.name, kept_facts(inst)))
+            with_regions(inst, lambda region: rebuilt[region.role]), inst.name, carried_metadata(inst)))
         return elements_of(whole), list(places)
 
     def _branches(self, inst: Instruction) -> tuple[Value, Places]:
@@ -246,7 +246,7 @@ class Rebatch(Rewriter):
         (selector,) = leaves(self.values[inst.operands[0]])
         whole = self.builder.append(Instruction(
             inst.opcode, self._shape(inst.shape.tuple_shapes, results), [selector.instruction, *operands],
-            with_regions(inst, lambda _: next(rebuilt)), inst.name, kept_facts(inst)))
+            with_regions(inst, lambda _: next(rebuilt)), inst.name, carried_metadata(inst)))
         return elements_of(whole), list(results)
 
     def _flat_places(self, carried: Instruction) -> list[Place | None]:
@@ -342,7 +342,7 @@ def _all_equal(rows: np.ndarray) -> bool:
     return bool((bits == bits[:1]).all())
 
 
-def _told(places: Places | None, size: int) -> str:
+def _described(places: Places | None, size: int) -> str:
     if not isinstance(places, Place):
         return ""
     merged = f", {places.outer} * {size} * {places.inner}" if places.outer * places.inner > 1 else ""

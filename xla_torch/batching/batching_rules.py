@@ -1,4 +1,4 @@
-"""How ops run on a batch: one rule for each op, and one for all that are elementwise (see `table` for what a rule gets)."""
+"""How ops run on a batch: a rule for each op, and one for all that are elementwise (`batching_table` says what it gives)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from ..hlo.ir import Instruction
 from ..hlo.schema import Trait
 from ..opcodes.reducer_kinds import ReducerKind
 from ..transform.values import Value
-from .engine import Batch
-from .table import RULES
+from .batched_run import Batch
+from .batching_table import RULES
 
 rule = RULES.rule
 

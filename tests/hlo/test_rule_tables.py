@@ -8,15 +8,15 @@ import xla_torch.batching
 import xla_torch.lowering.bodies
 import xla_torch.transform.canonical
 import xla_torch.transform.dynamic_sizes  # noqa: F401  (all these fill tables)
-from xla_torch.hlo import rules
-from xla_torch.hlo.rules import RuleTable
+from xla_torch.hlo import rule_tables
+from xla_torch.hlo.rule_tables import RuleTable
 from xla_torch.hlo.schema import OPS, Trait
 
 
 @pytest.fixture
 def table(monkeypatch: pytest.MonkeyPatch) -> RuleTable:
     """A table of its own, which no other test sees."""
-    monkeypatch.setattr(rules, "TABLES", {})
+    monkeypatch.setattr(rule_tables, "TABLES", {})
     return RuleTable("test", serves=lambda schema: schema.family == "comparison")
 
 
@@ -28,14 +28,15 @@ def rule_two() -> None: ...
 
 def test_an_unknown_opcode_is_refused(table: RuleTable) -> None:
     """This is how two tables once named "optimization-barrier", which is "opt-barrier" here."""
-    with pytest.raises(TypeError, match=r"test rule for an unknown opcode 'optimization-barrier': .*test_rules\.rule_one"):
+    with pytest.raises(TypeError, match=r"test rule for an unknown opcode 'optimization-barrier': .*test_rule_tables\.rule_one"):
         table.add("optimization-barrier", rule_one)
     assert not table
 
 
 def test_a_second_rule_is_refused_and_both_places_are_named(table: RuleTable) -> None:
     table.rule("compare", "clamp")(rule_one)
-    with pytest.raises(TypeError, match=r"'clamp' has two test rules: .*test_rules\.rule_one and .*test_rules\.rule_two"):
+    twice = r"'clamp' has two test rules: .*test_rule_tables\.rule_one and .*test_rule_tables\.rule_two"
+    with pytest.raises(TypeError, match=twice):
         table.rule("select", "clamp")(rule_two)
     assert table["compare"] is table["clamp"] is rule_one
 
@@ -71,6 +72,6 @@ def test_what_lacks_is_named(table: RuleTable) -> None:
 
 def test_every_table_of_the_library_is_checked() -> None:
     """Importing them has entered their rules, so none names an opcode that does not exist."""
-    assert {"batching", "dynamic size", "canonical form"} <= rules.TABLES.keys()
-    assert [(name, opcode) for name, table in rules.TABLES.items() for opcode in table if opcode not in OPS] == []
-    assert {name: table.lacking() for name, table in rules.TABLES.items() if table.lacking()} == {}
+    assert {"batching", "dynamic size", "canonical form"} <= rule_tables.TABLES.keys()
+    assert [(name, opcode) for name, table in rule_tables.TABLES.items() for opcode in table if opcode not in OPS] == []
+    assert {name: table.lacking() for name, table in rule_tables.TABLES.items() if table.lacking()} == {}

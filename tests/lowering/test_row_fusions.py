@@ -1,4 +1,4 @@
-"""Pieces over rows: sums and largest elements of rows, what is computed of them, and functions that torch rounds otherwise."""
+"""Fusions over rows: sums and largest elements of rows, what is computed of them, and functions that torch rounds otherwise."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import xla_torch
 from support.oracle import run_xla
 from xla_torch.core import tuning
 from xla_torch.kernels.native import can_fuse
-from xla_torch.kernels.pieces import NativePiece
+from xla_torch.kernels.native_fusions import NativeFusion
 from xla_torch.native.compiled import is_available
 
 needs_compiler = pytest.mark.skipif(not is_available(), reason="there is no C compiler")
@@ -89,11 +89,11 @@ def program(body: str, rows: str, count: int, of: str) -> str:
 
 
 def pieces_of(computation: xla_torch.XlaComputation, *arguments: torch.Tensor) -> tuple[list[torch.Tensor], int]:
-    """The results, and how many pieces ran as native code."""
-    ran: list[NativePiece] = []
+    """The results, and how many fusions ran as native code."""
+    ran: list[NativeFusion] = []
     with pytest.MonkeyPatch.context() as patch:
-        kept = NativePiece.new_results
-        patch.setattr(NativePiece, "new_results", lambda self, *a: (ran.append(self), kept(self, *a))[1])
+        kept = NativeFusion.new_results
+        patch.setattr(NativeFusion, "new_results", lambda self, *a: (ran.append(self), kept(self, *a))[1])
         before = torch.get_num_threads()
         torch.set_num_threads(3)
         try:
@@ -178,7 +178,7 @@ SOFTMAX = """
 @pytest.mark.skipif(not can_fuse(), reason="functions need a fused multiply-add")
 def test_a_softmax_is_one_piece_and_agrees_with_xla(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuning, "FUNCTIONS_FROM", 1)
-    monkeypatch.setattr(tuning, "PIECES_FROM", 1 << 10)
+    monkeypatch.setattr(tuning, "FUSIONS_FROM", 1 << 10)
     text = program(SOFTMAX, "48", 40, "f32")
     x = drawn((48, 40), torch.float32, False) * 20
     got, ran = pieces_of(xla_torch.parse_hlo(text), x, x[0])

@@ -1,4 +1,4 @@
-"""Pieces of blocks, and bundles of small ones, at run time: native code once it is there, the same calls of torch until then and
+"""Fusions of blocks, and foreach of small ones, at run time: native code once it is there, the same calls of torch until then and
 wherever it cannot be."""
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ Role = Literal["whole", "tail", "row", "column", "scalar"]
 """What an input has a value for: each place of a grid, or of its last dimensions, each row, each place of a row, or all of it."""
 
 
-class NativePiece(torch.nn.Module, Awaited):
-    """A piece's source, and the same as calls of torch. `roles` are those of its inputs; each of `made` is the dtype of a result
+class NativeFusion(torch.nn.Module, Awaited):
+    """A fusion's source, and the same as calls of torch. `roles` are those of its inputs; each of `made` is the dtype of a result
     with how many dimensions less than the grid it has, if it has one value for each row, and else None. `kept` are the bytes that
     the code needs for each element of a row; where it `is_flat` there are no rows. It `waits` for its code where torch's calls
     have other bits."""
@@ -83,8 +83,8 @@ _LIES: dict[Role, Callable[[torch.Tensor, torch.Tensor], bool]] = {
     "tail": _is_tail, "row": _is_row, "column": _is_column, "scalar": lambda tensor, like: True}
 
 
-def piece(module: NativePiece, inputs: Tensors, into: tuple[torch.Tensor | None, ...]) -> Tensors:
-    """The results of a piece, in the arrays `into` where there are such."""
+def fusion(module: NativeFusion, inputs: Tensors, into: tuple[torch.Tensor | None, ...]) -> Tensors:
+    """The results of a fusion, in the arrays `into` where there are such."""
     like = module.fits(inputs) if module.is_ready() else None
     results = None if like is None else module.new_results(like, into)
     if like is None or results is None:
@@ -96,7 +96,7 @@ def piece(module: NativePiece, inputs: Tensors, into: tuple[torch.Tensor | None,
     return results
 
 
-def _in_torch(module: NativePiece, inputs: Tensors, into: tuple[torch.Tensor | None, ...]) -> Tensors:
+def _in_torch(module: NativeFusion, inputs: Tensors, into: tuple[torch.Tensor | None, ...]) -> Tensors:
     begun = time.perf_counter()
     made = module.module(*inputs)
     for result, target in zip(made, into, strict=True):
@@ -106,11 +106,11 @@ def _in_torch(module: NativePiece, inputs: Tensors, into: tuple[torch.Tensor | N
     return tuple([m if t is None else t for m, t in zip(made, into, strict=True)])
 
 
-# ------------------------------------------------------------------------------------------------ bundles
+# ------------------------------------------------------------------------------------------------ foreach
 
 
-class NativeBundle(torch.nn.Module, Awaited):
-    """The source for many pieces, and the same as calls of torch. `made` are dims and dtype of each result. For each piece
+class NativeForeach(torch.nn.Module, Awaited):
+    """The source for many fusions, and the same as calls of torch. `made` are dims and dtype of each result. For each fusion
     `about` says which of the source's functions it is, where its addresses begin, and which elements of all are its own; these
     addresses are in `order`, as numbers of inputs and behind them of results. It `waits` for its code where torch's calls have
     other bits."""
@@ -122,15 +122,15 @@ class NativeBundle(torch.nn.Module, Awaited):
         self.module, self.order = module, tuple(order)
         self.made = [(dims, tuple(math.prod(dims[k + 1:]) for k in range(len(dims))), dtype) for dims, dtype in made]
         self.about = array.array("q", [n for one in about for n in one])
-        self.pieces, self.elements = len(about), about[-1][-1]
+        self.fusions, self.elements = len(about), about[-1][-1]
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "code": None}
 
 
 @fresh
-def bundle(module: NativeBundle, inputs: Tensors, into: Sequence[int | None] = ()) -> Tensors:
-    """The results of all pieces of a bundle; `into` are the numbers of the inputs that each may be written over."""
+def foreach(module: NativeForeach, inputs: Tensors, into: Sequence[int | None] = ()) -> Tensors:
+    """The results of all fusions of a foreach; `into` are the numbers of the inputs that each may be written over."""
     if not (module.is_ready() and _are_plain(inputs)):
         return module.timed(module.module, *inputs)
     if not all(map(torch.Tensor.is_contiguous, inputs)):
@@ -141,7 +141,7 @@ def bundle(module: NativeBundle, inputs: Tensors, into: Sequence[int | None] = (
     addresses = [*map(torch.Tensor.data_ptr, inputs), *map(torch.Tensor.data_ptr, results)]
     table = array.array("q", [addresses[k] for k in module.order])
     run_on_threads(module.function, module.elements, 1,
-                   [module.about.buffer_info()[0], table.buffer_info()[0], module.pieces])
+                   [module.about.buffer_info()[0], table.buffer_info()[0], module.fusions])
     return tuple(results)
 
 

@@ -12,7 +12,7 @@ import dataclasses
 import inspect
 from collections.abc import Callable
 
-from ..hlo.rules import RuleTable
+from ..hlo.rule_tables import RuleTable
 from ..hlo.schema import OPS, OpSchema
 from .values import Value
 

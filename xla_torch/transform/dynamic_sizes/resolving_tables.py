@@ -1,15 +1,15 @@
-"""The tables of dynamic sizes: how an op is settled, and which sizes it keeps. `rules` fills them, the engine asks them."""
+"""How an op is resolved, and which sizes it keeps. `resolving_rules` fills these tables, `resolver` asks them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from ...hlo.ir import Instruction
-from ...hlo.rules import RuleTable
+from ...hlo.rule_tables import RuleTable
 from ..values import Value
 
 Rule = Callable[..., Value]
-"""From (settler, instruction, operands), where operands have settled sizes, to the instruction's value. An op without a rule
+"""From (resolver, instruction, operands), where operands have resolved sizes, to the instruction's value. An op without a rule
 is repeated over its operands as it is."""
 
 Source = Callable[[Instruction, int], tuple[Instruction, int] | None]

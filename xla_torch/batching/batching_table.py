@@ -1,10 +1,10 @@
-"""The table of batching rules: how an op runs on a batch. `rules` fills it, the engine asks it."""
+"""The table of batching rules: how an op runs on a batch. `batching_rules` fills it, `batched_run` asks it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..hlo.rules import RuleTable
+from ..hlo.rule_tables import RuleTable
 from ..transform.values import Value
 
 Rule = Callable[..., Value | None]

@@ -1,4 +1,4 @@
-"""Pieces of blocks as native code: the same bits as torch's calls, whichever of the two runs."""
+"""Fusions of blocks as native code: the same bits as torch's calls, whichever of the two runs."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from xla_torch.core import tuning
-from xla_torch.fusing.pieces import gather_pieces
+from xla_torch.fusing.native_fusions import form_fusions
 from xla_torch.kernels import elementwise
-from xla_torch.kernels.pieces import NativePiece
-from xla_torch.kernels.pieces import piece as run_piece
+from xla_torch.kernels.native_fusions import NativeFusion
+from xla_torch.kernels.native_fusions import fusion as run_piece
 from xla_torch.native.compiled import OPTIONS, MachineCode, is_available
 
 needs_compiler = pytest.mark.skipif(not is_available(), reason="there is no C compiler")
@@ -90,7 +90,7 @@ def plainly(calls: list[Call], inputs: dict[str, torch.Tensor]) -> list[torch.Te
 
 
 def block(calls: list[Call], inputs: dict[str, torch.Tensor]) -> GraphModule:
-    """A module whose results are those of the calls, gathered in pieces."""
+    """A module whose results are those of the calls, gathered in fusions."""
     graph, root, results = Graph(), torch.nn.Module(), []
     inside = {name: graph.placeholder(name) for name in inputs}
     for name, node in inside.items():
@@ -101,7 +101,7 @@ def block(calls: list[Call], inputs: dict[str, torch.Tensor]) -> GraphModule:
         node.meta["array"] = (tuple(made.shape), made.dtype)
         results.append(node)
     graph.output(tuple(results))
-    gather_pieces(root, graph)
+    form_fusions(root, graph)
     return GraphModule(root, graph)
 
 
@@ -131,7 +131,7 @@ def test_pieces_compute_torch_s_bits(calls: list[Call]) -> None:
         assert {n.target for n in module.graph.nodes if n.op == "call_function"} == {run_piece, operator.getitem}
         for call, got, want in zip(calls, module(*inputs.values()), plainly(calls, inputs), strict=True):
             assert_same_bits(got, want, call)
-        (native,) = [m for m in module.modules() if isinstance(m, NativePiece)]
+        (native,) = [m for m in module.modules() if isinstance(m, NativeFusion)]
         assert native.seconds == 0
 
 
@@ -156,9 +156,9 @@ def test_gcc_makes_vectors(calls: list[tuple[Any, tuple[Any, ...]]], dtype: torc
         made.append(graph.call_function(target, tuple(operands)))
         made[-1].meta["array"] = ((1 << 16,), torch.bool if target is operator.gt else dtype)
     graph.output((made[-1], *([made[0]] if calls is DROPOUT else [])))
-    gather_pieces(root, graph)
-    (native,) = [m for m in root.modules() if isinstance(m, NativePiece)]
-    found = subprocess.run(["gcc", *OPTIONS, "-mavx2", "-fopt-info-vec", "-", "-o", str(tmp_path / "piece.so")], check=True,
+    form_fusions(root, graph)
+    (native,) = [m for m in root.modules() if isinstance(m, NativeFusion)]
+    found = subprocess.run(["gcc", *OPTIONS, "-mavx2", "-fopt-info-vec", "-", "-o", str(tmp_path / "fusion.so")], check=True,
                            input=native.text, text=True, capture_output=True)
     assert "loop vectorized" in found.stdout + found.stderr, native.text
 
@@ -182,7 +182,7 @@ def test_whoever_computes_a_piece(spoil: Callable[[torch.Tensor], torch.Tensor],
         torch.set_num_threads(before)
     for call, got, want in zip(calls, found, plainly(calls, inputs), strict=True):
         assert_same_bits(got.detach(), want, call)
-    (native,) = [m for m in module.modules() if isinstance(m, NativePiece)]
+    (native,) = [m for m in module.modules() if isinstance(m, NativeFusion)]
     assert (native.seconds == 0) == is_native
 
 
@@ -195,7 +195,7 @@ def test_what_torch_computes(calls: list[Call]) -> None:
     inputs = inputs_of(torch.float32, 1000)
     inputs["i"] = values(torch.int32, 1000, 4) & 15
     module = block(calls, inputs)
-    assert not any(isinstance(m, NativePiece) for m in module.modules())
+    assert not any(isinstance(m, NativeFusion) for m in module.modules())
 
 
 @needs_compiler
@@ -204,7 +204,7 @@ def test_a_select_alone_is_a_piece() -> None:
     calls: list[Call] = [(torch.where, ("c", "x", 0.0))]
     inputs = inputs_of(torch.float32, 1000)
     module = block(calls, inputs)
-    assert any(isinstance(m, NativePiece) for m in module.modules())
+    assert any(isinstance(m, NativeFusion) for m in module.modules())
     (got,), (want,) = module(*inputs.values()), plainly(calls, inputs)
     assert_same_bits(got, want, calls[0])
 

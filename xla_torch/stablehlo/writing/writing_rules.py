@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from ...hlo.ir import Instruction
-from ...hlo.rules import RuleTable
+from ...hlo.rule_tables import RuleTable
 from ...hlo.structure import PARAMETER
 from ...mlir.ir import Value
 from .refused import OPCODES

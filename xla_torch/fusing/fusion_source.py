@@ -1,6 +1,6 @@
-"""The source of a piece (`pieces.py`): its calls as expressions of C, and the passes over each row in which they stand.
+"""The source of a fusion (`native_fusions.py`): its calls as expressions of C, and the passes over each row in which they stand.
 
-A grid is the dimensions of the piece's arrays. What has a value for each place is *whole*; a reduction of the last dimension, and
+A grid is the dimensions of its arrays. What has a value for each place is *whole*; a reduction of the last dimension, and
 what follows from reductions, has one for each *row*. What is computed of a row's reductions stands in a later pass over that row,
 while it is in the cache. So a softmax is three passes over a row, and one over its memory.
 
@@ -20,7 +20,7 @@ from torch.fx import Node
 
 from ..core.types import F32, F64, PRED, S8, S16, S32, S64, U8, U16, U32, U64, PrimitiveType
 from ..kernels.calls import COMPARISONS, EXPAND, ROW_VIEWS, known
-from ..kernels.pieces import Role
+from ..kernels.native_fusions import Role
 from ..native.elements import NAMES, VECTOR_ELEMENTS, exact_pattern, memory_of, number
 from ..native.functions import used_in
 from ..native.loops import TYPES
@@ -39,7 +39,7 @@ _SHIFTS = (torch.bitwise_left_shift, torch.bitwise_right_shift)
 
 
 class Calls:
-    """Which of the given calls can stand in a piece over a grid, and how. `rounded` lets functions in that torch may round
+    """Which of the given calls can stand in a fusion over a grid, and how. `rounded` lets functions in that torch may round
     otherwise."""
 
     def __init__(self, nodes: Iterable[Node], grid: Dims, rounded: bool):
@@ -54,7 +54,7 @@ class Calls:
                 self.is_row[node] = is_row
 
     def role(self, user: Node, operand: Node) -> Role | None:
-        """What an input is to a call of the piece; None where it cannot be one."""
+        """What an input is to a call of the fusion; None where it cannot be one."""
         dims, of_row = _dims(operand), self.is_row.get(user, False)
         spread: Role | None = operand.meta.get("spread")
         if spread is not None:
@@ -130,9 +130,9 @@ def _is_typed(node: Node) -> bool:
 
 
 class Source:
-    """The source of a piece: ``run(rows, places)`` with the addresses of inputs and results, the rows of each tail, the address
+    """The source of a fusion: ``run(rows, places)`` with the addresses of inputs and results, the rows of each tail, the address
     of memory for each thread, the elements of a row, the number of threads, and OpenMP's functions of torch's own threads
-    (`kernels/pieces.py`)."""
+    (`kernels/native_fusions.py`)."""
 
     def __init__(self, calls: Calls, nodes: Sequence[Node], inputs: dict[Node, Role], results: Sequence[Node]):
         self.calls, self.nodes, self.inputs, self.results = calls, nodes, inputs, results
@@ -260,7 +260,7 @@ def is_rounded(node: Node) -> bool:
 
 
 def expression(node: Node, names: dict[Node, str] | None, rounded: bool) -> str | None:
-    """A call as an expression of its operands' names; None where it is no part of a piece. `rounded` lets functions in that torch
+    """A call as an expression of its operands' names; None where it is none of a fusion. `rounded` lets functions in that torch
     may round otherwise."""
     if node.kwargs or not _is_typed(node):
         return None
@@ -326,16 +326,16 @@ def _stand_in(operand: Any) -> Any:
 # ------------------------------------------------------------------------------------------- several sources in one
 
 
-def text_of_bundle(bodies: Sequence[str]) -> str:
-    """The source of ``run(elements, places)`` for flat pieces with functions ``part_0``, ``part_1``, ...: the first place has
-    four numbers for each piece (its function, where its addresses begin, its first element of all and that after its last), the
-    second one the addresses, the third one the number of pieces."""
+def text_of_foreach(bodies: Sequence[str]) -> str:
+    """The source of ``run(elements, places)`` for flat fusions with functions ``part_0``, ``part_1``, ...: the first place has
+    four numbers for each fusion (its function, where its addresses begin, its first element of all and that after its last), the
+    second one the addresses, the third one the number of fusions."""
     text = "\n".join(bodies)
     names = ", ".join(f"part_{k}" for k in range(len(bodies)))
-    return "\n".join([TYPES, *used_in(text, NAMES), text, _BUNDLE.replace("NAMES", names), shared(3, 0)])
+    return "\n".join([TYPES, *used_in(text, NAMES), text, _FOREACH.replace("NAMES", names), shared(3, 0)])
 
 
-_BUNDLE = """static void (*const kinds[])(s64, s64, char **, s64, char *) = { NAMES };
+_FOREACH = """static void (*const kinds[])(s64, s64, char **, s64, char *) = { NAMES };
 static void part(s64 from, s64 to, char **places, s64 n, char *kept) {
     const s64 *of = (const s64 *)places[0], *end = of + 4 * (s64)places[2];
     for (; of < end; of += 4) {

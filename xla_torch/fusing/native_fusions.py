@@ -1,13 +1,13 @@
-"""Pieces of a block as native code: calls that a C compiler makes vector code of, made one pass over their operands.
+"""Fusions of a block as native code: calls that a C compiler makes vector code of, made one pass over their operands.
 
 Inside a block (`blocking.py`) torch still reads and writes every intermediate array, if only in the cache. Arithmetic, bits,
 comparisons, selects, and sums, largest and smallest elements of rows can be one loop over rows. What torch has better code for
-divides the others into pieces. A piece computes the same bits as torch: each operation is rounded as IEEE 754 says, and rows are
+divides the others into fusions. They compute the same bits as torch: each operation is rounded as IEEE 754 says, and rows are
 summed up in torch's own order. (A root may differ in its last bit, where torch's library rounds it otherwise, and so may the sign
 of a zero that is the larger of two, on which torch's own loops do not agree.)
 
-Exponentials, logarithms and tanh of float32 are in pieces of large arrays: as exact as torch's, but not of the same bits. Such a
-piece waits for its code before it first runs, so that a program gives the same numbers each time.
+Exponentials, logarithms and tanh of float32 are in fusions of large arrays: as exact as torch's, but not of the same bits. Such a
+fusion waits for its code before it first runs, so that a program gives the same numbers each time.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from torch.fx import Graph, GraphModule, Node
 
 from ..core import tuning
 from ..kernels.native import can_fuse
-from ..kernels.pieces import NativePiece, Role, piece
+from ..kernels.native_fusions import NativeFusion, Role, fusion
+from .fusion_source import Calls, Source, is_rounded
 from .memory import plan_memory
-from .piece_source import Calls, Source, is_rounded
 from .simplify import copy_views, put_in_order
 
 _LEAST = 4
-"""Calls from which a piece is worth compiling."""
+"""Calls from which a fusion is worth compiling."""
 
 _DEAR = 3
 """Such calls that a function counts for."""
 
 
-def gather_pieces(root: torch.nn.Module, graph: Graph) -> None:
+def form_fusions(root: torch.nn.Module, graph: Graph) -> None:
     """Rewrite a block in place, before its results are written anywhere; sub-programs are registered on `root`."""
     calls, groups = _groups(graph.nodes)
     for k, nodes in enumerate(groups):
@@ -50,13 +50,13 @@ def _cost(node: Node) -> int:
     return tuning.SELECT_COST if node.target is torch.where else not _is_view(node)
 
 
-def has_pieces(nodes: Iterable[Node]) -> bool:
-    """Whether there is a piece among the nodes of a chain."""
+def has_fusions(nodes: Iterable[Node]) -> bool:
+    """Whether there is a fusion among the nodes of a chain."""
     return bool(_groups(nodes)[1])
 
 
 def _groups(nodes: Iterable[Node]) -> tuple[Calls, list[list[Node]]]:
-    """The nodes of each piece: those with equally many calls of torch's between them and the inputs."""
+    """The nodes of each fusion: those with equally many calls of torch's between them and the inputs."""
     nodes = list(nodes)
     grid = max((n.meta["array"][0] for n in nodes if "array" in n.meta), key=math.prod, default=())
     calls = Calls(nodes, grid, can_fuse() and math.prod(grid) >= tuning.FUNCTIONS_FROM)
@@ -93,13 +93,13 @@ def _is_view(node: Node) -> bool:
     return node.op == "call_method" and node.target != "to"
 
 
-def is_piece(node: Node) -> bool:
-    """Whether a node is a result of a piece."""
-    return node.target is operator.getitem and isinstance(node.args[0], Node) and node.args[0].target is piece
+def is_fusion(node: Node) -> bool:
+    """Whether a node is a result of a fusion."""
+    return node.target is operator.getitem and isinstance(node.args[0], Node) and node.args[0].target is fusion
 
 
 def write_into(node: Node, target: Node) -> None:
-    """Let a piece write one of its results into `target`."""
+    """Let a fusion write one of its results into `target`."""
     call: Any = node.args[0]
     module, inputs, targets = call.args
     place: Any = node.args[1]
@@ -118,15 +118,15 @@ def _extract(root: torch.nn.Module, graph: Graph, calls: Calls, nodes: list[Node
         inside[node] = body.node_copy(node, inside.__getitem__)
     body.output(tuple(inside[n] for n in results))
     plan_memory(body, fresh_outputs=False, large=1)
-    module = GraphModule(torch.nn.Module(), body, "Piece")
+    module = GraphModule(torch.nn.Module(), body, "Fusion")
     made = [(n.meta["array"][1], len(n.meta["array"][0]) - len(calls.grid) if calls.is_row[n] else None) for n in results]
-    native = NativePiece(source.text(), module, tuple(inputs.values()), made, source.kept_bytes, source.is_flat,
+    native = NativeFusion(source.text(), module, tuple(inputs.values()), made, source.kept_bytes, source.is_flat,
                          any(map(is_rounded, nodes)))
-    if native.waits or math.prod(calls.grid) * sum(map(_cost, nodes)) * tuning.PIECE_ELEMENT >= tuning.NATIVE_AFTER:
+    if native.waits or math.prod(calls.grid) * sum(map(_cost, nodes)) * tuning.FUSION_ELEMENT >= tuning.NATIVE_AFTER:
         native.begin()
     root.add_module(name, native)
     with graph.inserting_after(nodes[-1]):
-        call = graph.call_function(piece, (graph.create_node("get_attr", name), tuple(inputs), (None,) * len(results)))
+        call = graph.call_function(fusion, (graph.create_node("get_attr", name), tuple(inputs), (None,) * len(results)))
     call.meta["owned"] = frozenset(range(len(results)))
     for k, node in enumerate(results):
         with graph.inserting_after(call):

@@ -12,7 +12,7 @@ import torch
 
 import xla_torch
 from xla_torch.core import tuning
-from xla_torch.kernels.pieces import NativeBundle
+from xla_torch.kernels.native_fusions import NativeForeach
 from xla_torch.native.compiled import is_available
 from xla_torch.running.computation import XlaComputation
 
@@ -81,8 +81,8 @@ def in_torch(text: str, arguments: list[torch.Tensor]) -> tuple[torch.Tensor, ..
         return program(*arguments)
 
 
-def bundles_of(program: XlaComputation) -> list[NativeBundle]:
-    return [m for m in program.lowered().modules() if isinstance(m, NativeBundle)]
+def bundles_of(program: XlaComputation) -> list[NativeForeach]:
+    return [m for m in program.lowered().modules() if isinstance(m, NativeForeach)]
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -117,7 +117,7 @@ def test_several_kinds_and_what_stays_outside() -> None:
     program = xla_torch.parse_hlo(text)
     arguments = drawn(program)
     code = program.lowered().code
-    assert code.count("bundle(") == 1
+    assert code.count("foreach(") == 1
     assert code.count(" * ") == 1  # of the first update, whose result goes through an exponential
     assert_same(program(*arguments), in_torch(text, arguments))
 
@@ -128,7 +128,7 @@ def test_several_kinds_and_what_stays_outside() -> None:
 ])
 def test_what_others_compute(sizes: list[tuple[int, ...]], lines: Lines, calls: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A few arrays, large ones, numbers, few calls, and what belongs to a longer chain that runs in a block."""
-    monkeypatch.setattr(tuning, "BUNDLED_CALLS", calls)
+    monkeypatch.setattr(tuning, "FOREACH_CALLS", calls)
     program = xla_torch.parse_hlo(text_of(lines, "f32", sizes, "z"))
     assert not bundles_of(program)
 
@@ -148,7 +148,7 @@ STEP = ["g# = T dot(p#, q#), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
 
 
 def test_results_are_written_over_what_dies() -> None:
-    """The products, of which each piece reads its own; not one that two pieces read, nor arguments."""
+    """The products, of which each fusion reads its own; not one that two fusions read, nor arguments."""
     text = text_of(STEP, "f32", [(6, 6)] * 7, "r m").replace("multiply(g6", "multiply(g5")
     program = xla_torch.parse_hlo(text)
     arguments = drawn(program)
@@ -179,8 +179,8 @@ def test_roots_are_the_same_from_the_first_call_on(monkeypatch: pytest.MonkeyPat
         program = xla_torch.parse_hlo(text_of(lines, "f32", SIZES, "r"))
         arguments = [a.abs() for a in drawn(program)]
         program(*arguments)
-        (bundle,) = bundles_of(program)
-        assert (bundle.seconds == 0) == waits
+        (foreach,) = bundles_of(program)
+        assert (foreach.seconds == 0) == waits
         if waits:
             for found, p, q in zip(program(*arguments), arguments[::2], arguments[1::2], strict=False):
                 want = p.numpy() / np.sqrt(p.numpy() * np.float32(0.9) + q.numpy())

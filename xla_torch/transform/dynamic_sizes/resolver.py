@@ -1,4 +1,4 @@
-"""Dynamic sizes settled: the operands of every op have, at run time, sizes that fit together.
+"""Dynamic sizes resolved: the operands of every op have, at run time, sizes that fit together.
 
 An array with a bounded dimension has its actual size at run time. XLA lets such a dimension meet a static one of the same
 bound: the static operand then counts only as far as the dynamic one goes. Here that is written out with get-dimension-size
@@ -29,9 +29,9 @@ from ...hlo.inference import infer_shape
 from ...hlo.ir import Computation, Instruction, reachable
 from ...hlo.regions import Region, has_regions_of_values, is_loop, loop_of, with_regions
 from ...opcodes import dynamic, elementwise
-from ..rewriter import Rewriter, kept_facts
+from ..rewriter import Rewriter, carried_metadata
 from ..values import Value, as_op, elements_of, leaves, regrouped
-from .table import RULES, SOURCES
+from .resolving_tables import RULES, SOURCES
 
 Place = tuple[int, int]
 """An operand's number and one of its dimensions."""
@@ -41,8 +41,8 @@ _Origins = frozenset[Hashable]
 origins, of whose sizes it is the smallest. Several make the size to which they broadcast, so in any order the same."""
 
 
-def settle(computation: Computation) -> Computation:
-    """The computation, which is in canonical form, with settled sizes; itself where it has only static ones.
+def resolve_sizes(computation: Computation) -> Computation:
+    """The computation, which is in canonical form, with resolved sizes; itself where it has only static ones.
     Parameters and result keep their shapes. Raises UnsupportedError for an op that has no meaning on a dynamic dimension."""
     instructions = (i for c in reachable([computation]) for i in c.instructions)
     if all(i.shape.is_static and i.opcode != dynamic.set_dimension_size for i in instructions):
@@ -50,17 +50,17 @@ def settle(computation: Computation) -> Computation:
     builder = Builder(computation.name)
     parameters = [builder.parameter(k, p.shape, p.name) for k, p in enumerate(computation.parameters)]
     for parameter, original in zip(parameters, computation.parameters, strict=True):
-        parameter.instruction.common = kept_facts(original)
-    settler = Settler(builder)
-    result = settler.run(computation, [elements_of(p) for p in parameters])
+        parameter.instruction.common = carried_metadata(original)
+    resolver = SizeResolver(builder)
+    result = resolver.run(computation, [elements_of(p) for p in parameters])
     shape = computation.root.shape
-    whole = [settler.filled(v, [d for d in dynamic_dimensions(v.shape) if not s.dynamic_flags[d]]) if s.is_array else v
+    whole = [resolver.filled(v, [d for d in dynamic_dimensions(v.shape) if not s.dynamic_flags[d]]) if s.is_array else v
              for v, s in zip(leaves(result), shape.leaves(), strict=True)]
     return builder.finish(as_op(builder, regrouped(whole, shape)))
 
 
-class Settler(Rewriter):
-    """Rebuilds a computation with settled sizes."""
+class SizeResolver(Rewriter):
+    """Rebuilds a computation with resolved sizes."""
 
     def __init__(self, builder: Builder):
         super().__init__(builder)
@@ -81,7 +81,7 @@ class Settler(Rewriter):
         return rule(self, instruction, arrays) if rule else self.again(instruction, arrays)
 
     def again(self, instruction: Instruction, operands: Sequence[XlaOp], attributes: dict[str, Any] | None = None) -> Value:
-        """The instruction over settled operands, dynamic where they make it so."""
+        """The instruction over resolved operands, dynamic where they make it so."""
         inferred = infer_shape(instruction.opcode, instruction.shape, [o.shape for o in operands], instruction.attributes)
         return self.append(instruction, operands, with_flags(instruction.shape, inferred), attributes)
 
@@ -89,7 +89,7 @@ class Settler(Rewriter):
                 attributes: dict[str, Any] | None = None) -> Value:
         clone = Instruction(instruction.opcode, shape, [o.instruction for o in operands],
                             instruction.attributes if attributes is None else attributes, instruction.name,
-                            kept_facts(instruction), instruction.line, instruction.column)
+                            carried_metadata(instruction), instruction.line, instruction.column)
         return elements_of(self.builder.append(clone))
 
     # ---- sizes
@@ -214,12 +214,12 @@ class Settler(Rewriter):
             return self.append(instruction, operands, shape, attributes)
         made: list[Computation] = []
 
-        def settled(region: Region) -> Computation:
+        def resolved(region: Region) -> Computation:
             (given,) = region.arguments
             made.append(self.region(region.computation, operands[given].shape))
             return made[-1]
 
-        attributes = with_regions(instruction, settled)
+        attributes = with_regions(instruction, resolved)
         roots = [computation.root.shape for computation in made]
         shape = functools.reduce(_joined, roots, with_flags(instruction.shape, roots[0]))
         return self.append(instruction, operands, shape, attributes)

@@ -1,4 +1,4 @@
-"""Along which dimensions each op treats examples alike (see `table` for what a rule gives).
+"""Along which dimensions each op treats examples alike (see `links` for what a rule gives).
 
 An op without rule cannot have a batch of another size.
 """
@@ -16,7 +16,7 @@ from ..hlo.custom_calls import target_of
 from ..hlo.ir import Instruction
 from ..hlo.schema import Trait
 from ..opcodes.reducer_kinds import ReducerKind
-from .table import LINKS, Links, Place, Reshaped
+from .links import LINKS, Links, Place, Reshaped
 
 rule = LINKS.rule
 

@@ -1,4 +1,4 @@
-"""The table of links: along which dimensions an op treats examples alike. `rules` fills it, the engine asks it."""
+"""The table of links: along which dimensions an op treats examples alike. `link_rules` fills it, `rebatched_run` asks it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..hlo.ir import Instruction
-from ..hlo.rules import RuleTable
+from ..hlo.rule_tables import RuleTable
 
 
 class Place(NamedTuple):
