@@ -60,6 +60,7 @@ class XlaModule(torch.nn.Module):
         computation = computation if gradient_options is None else computation.with_gradient_options(gradient_options)
         door = self._door = _arguments_of(computation, narrows)
         self.computation, self.narrows = door.computation, narrows
+        self._under_autocast: dict[torch.dtype, XlaComputation] = {}
         self._replaced: tuple[str, ...] | None = None
         given = weights.read(parameters) if isinstance(parameters, (str, os.PathLike)) else parameters
         held = door.held(given)
@@ -70,6 +71,7 @@ class XlaModule(torch.nn.Module):
         for number, value in sorted(held.items()):
             tensor = door.tensor(number, value, places[number])
             self._keep(places[number], tensor, number not in untrained, value, tied)
+        self._as_written = self.computation, self._dtype()
 
     @classmethod
     def from_jax(cls, function: Callable[..., Any], parameters: Any, *example_args: Any, buffers: Sequence[int | str] = (),
@@ -122,10 +124,45 @@ class XlaModule(torch.nn.Module):
         if torch.compiler.is_compiling():
             return dynamo.one_call(self.forward, *arguments, **named)
         held = self._bound_values()
+        computation = self.computation
+        if (dtype := self._autocast_dtype(held, arguments)) is not None:
+            computation = self._cast_products(dtype)
+            arguments = tuple(a.float() if isinstance(a, torch.Tensor) and a.dtype is dtype else a for a in arguments)
         if not self._door.takes(held, arguments, named):
             raise InvalidArgument("wrong number of arguments", subject="XlaModule", got=len(arguments),
                                   expected=f"{held.count(None)}: {self.extra_repr()}")
-        return self._after(self.computation(*self._door.filled(held, arguments), **named))
+        return self._after(computation(*self._door.filled(held, arguments), **named))
+
+    # ---- precision
+
+    def _dtype(self) -> torch.dtype:
+        """The precision of the module: that of its first floating parameter."""
+        return next((p.dtype for p in (*self.parameters(), *self.buffers()) if p.is_floating_point()), torch.float32)
+
+    def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> XlaModule:
+        """As of any module; where the precision of what it holds changes, so does that of its program (`XlaComputation.to`)."""
+        before = self._dtype()
+        after = fn(torch.empty(0, dtype=before)).dtype
+        if after is not before:
+            computation, dtype = self._as_written
+            door = _arguments_of(computation if after is dtype else computation.to(after), self.narrows)
+            self._door, self.computation = door, door.computation
+            self._under_autocast = {}
+        return super()._apply(fn, recurse)
+
+    def _autocast_dtype(self, held: Sequence[Any], arguments: Sequence[Any]) -> torch.dtype | None:
+        """The precision of products under torch's autocast; None where it is off, or the module is of another than float32."""
+        device = next((t.device.type for t in (*held, *arguments) if isinstance(t, torch.Tensor)), "cpu")
+        if not torch.is_autocast_enabled(device) or self._dtype() is not torch.float32:
+            return None
+        dtype = torch.get_autocast_dtype(device)
+        return dtype if dtype in (torch.float16, torch.bfloat16) else None
+
+    def _cast_products(self, dtype: torch.dtype) -> XlaComputation:
+        """The program as autocast runs it, made once."""
+        if dtype not in self._under_autocast:
+            self._under_autocast[dtype] = self.computation.under_autocast(dtype)
+        return self._under_autocast[dtype]
 
     def _after(self, result: Any) -> Any:
         """The result proper, of one that also has what the call replaces. Inside a transform of torch.func nothing is kept,

@@ -12,6 +12,9 @@ from ..hlo.regions import callee, is_call
 from ..opcodes import convert
 from ..opcodes.reducer_kinds import BY_OPCODE, ReducerKind
 
+REPEATABLE = {ReducerKind.AND, ReducerKind.OR, ReducerKind.MINIMUM, ReducerKind.MAXIMUM}
+"""What these give does not depend on how often an element occurs, and is one of the elements, or made of their bits."""
+
 
 def reducer_kind(computation: Computation) -> ReducerKind | None:
     """What a computation of two scalars (accumulated, new) to one scalar of the same type does, or None.

@@ -9,13 +9,12 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..analysis.reducers import reducer_kinds
+from ..analysis.reducers import REPEATABLE, reducer_kinds
 from ..core.shape import Shape, parse_shape
 from ..hlo.attributes import ConvolutionDimensionNumbers, WindowDimension
 from ..hlo.custom_calls import target_of
 from ..hlo.ir import Instruction
 from ..hlo.schema import Trait
-from ..opcodes.reducer_kinds import ReducerKind
 from .links import LINKS, Links, Place, Reshaped
 
 rule = LINKS.rule
@@ -156,16 +155,13 @@ def _size(inst: Instruction) -> Links:
 
 # ------------------------------------------------------------------------------------------------ reductions and windows
 
-_REPEATABLE = {ReducerKind.AND, ReducerKind.OR, ReducerKind.MINIMUM, ReducerKind.MAXIMUM}
-"""What these give does not depend on how often an example occurs, so no constant behind them can stand for the size."""
-
 
 @rule("reduce")
 def _reduce(inst: Instruction) -> Links:
     gone, count = set(inst.attributes["dimensions"]), len(inst.operands) // 2
     kept = [d for d in range(_rank(inst)) if d not in gone]
     linked = {own: there for there, own in enumerate(kept)}
-    if all(kind in _REPEATABLE for kind in reducer_kinds(inst.attributes["to_apply"])):
+    if set(reducer_kinds(inst.attributes["to_apply"])) <= REPEATABLE:  # so no constant behind it can stand for the size
         linked |= {d: -1 - d for d in gone}
     return Links((linked,) * count + (_NONE,) * count,
                  "reduces over the batch, whose size may then stand in a constant (of a mean it does)")

@@ -21,14 +21,18 @@ import torch.fx
 from ..autodiff.options import GradientOptions
 from ..core.errors import InvalidArgument
 from ..core.shape import ProgramShape
+from ..core.types import BF16, F16, PrimitiveType
 from ..hlo.ir import Computation, Module
 from ..opcodes.front import print_module
 from ..partitioning.state import Partitioning
 from ..pictures.dot import dot
 from ..pictures.page import glance, page, seen_by
+from ..precision import programs as precision
+from ..precision.policy import PRECISIONS
 from ..proto.writing import serialized
 from ..stablehlo.convert import Fact
 from ..stablehlo.writing.module import to_stablehlo, to_stablehlo_bytecode
+from ..storage.dtypes import torch_dtype, type_from_torch
 from ..transform.other_readers import for_other_readers
 from .annotated_code import annotated_code
 from .program import Program
@@ -77,6 +81,21 @@ class XlaComputation(abc.ABC):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> XlaComputation:
         return self  # a program does not change
+
+    def to(self, dtype: torch.dtype) -> XlaComputation:
+        """The program in another precision: float16, bfloat16, float32 or float64, which floating parameters and results then
+        have. In the lower two only products take and give it; sums, exponentials, norms and losses compute in the program's own
+        and are rounded where a product or the result wants that (`xla_torch/precision/policy.py` has the whole rule)::
+
+            half = computation.to(torch.bfloat16)       # takes and gives bfloat16
+
+        Raises InvalidArgument for another dtype, and UnsupportedError for a custom call that would have to be of another type."""
+        return _in_precision(self, dtype)
+
+    def under_autocast(self, dtype: torch.dtype) -> XlaComputation:
+        """The program as torch's autocast runs modules: parameters are as they were, products are of `dtype`, and results of
+        the precision that they come in. Raises InvalidArgument for what is not float16 or bfloat16."""
+        return _under_autocast(self, dtype)
 
     # ---- looking
 
@@ -236,3 +255,26 @@ def door(of_arguments: OfArguments = same_arguments, over_trees: OverTrees = sam
         return call  # pyright: ignore[reportReturnType]
 
     return decorate
+
+
+# ------------------------------------------------------------------------------------------------------ in another precision
+
+
+@door()
+def _in_precision(computation: Any, dtype: torch.dtype) -> Any:
+    program = computation.program
+    return type(computation)(program.derived(precision.in_precision(program.authored, _element_type(dtype, PRECISIONS))))
+
+
+@door()
+def _under_autocast(computation: Any, dtype: torch.dtype) -> Any:
+    program = computation.program
+    return type(computation)(program.derived(precision.under_autocast(program.authored, _element_type(dtype, (F16, BF16)))))
+
+
+def _element_type(dtype: Any, choices: Sequence[PrimitiveType]) -> PrimitiveType:
+    found = type_from_torch(dtype) if isinstance(dtype, torch.dtype) else None
+    if found is None or found not in choices:
+        raise InvalidArgument("no precision of programs", subject="to", got=dtype,
+                              expected=", ".join(str(torch_dtype(c)) for c in choices))
+    return found
