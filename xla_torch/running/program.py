@@ -39,9 +39,12 @@ from ..lowering.custom_calls import check_custom_calls
 from ..lowering.programs import freeing, lower
 from ..partitioning.manual_regions import without_manual_regions
 from ..partitioning.state import Partitioning, partitioning_of
+from ..stablehlo.writing.module import to_stablehlo_bytecode
 from ..storage.torch_private import forward_mode_is_on, is_batched_by_autograd, is_traced
 from ..transform.dynamic_sizes import settle
 from ..transform.expand_custom_calls import expand
+from ..transform.other_readers import for_other_readers
+from .for_xla import module_for_xla
 from .kept import Kept, KeptByRules
 from .plain_runs import plainly
 from .watching import watching
@@ -216,6 +219,16 @@ class Program:
             return self._made_elsewhere()
         except DifferentiationError:
             return self
+
+    @cached_property
+    def for_xla(self) -> Module:
+        """The program as XLA can run it. Raises UnsupportedError where it cannot."""
+        source = self.elsewhere
+        return for_other_readers(module_for_xla(source.stated, lambda: source.canonical, source.participants))
+
+    def stablehlo(self) -> bytes:
+        """What XLA can run, as StableHLO bytecode."""
+        return to_stablehlo_bytecode(self.for_xla)
 
     @cached_property
     def lost(self) -> Sequence[Lost]:
