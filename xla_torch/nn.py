@@ -15,10 +15,12 @@ from .core.errors import InvalidArgument
 from .doors import weights
 from .doors.arguments import tensor_of
 from .doors.jax_function import from_jax
+from .doors.to_jax import as_function, tied, to_jax, with_weights
 from .doors.torch_function import from_torch
 from .doors.tree_function import TreeFunction
 from .interop import flax
 from .interop import jax as jax_arrays
+from .interop.jax_calls import own_array
 from .lowering import numerics
 from .running import dynamo
 from .running.computation import XlaComputation, require_computation
@@ -303,7 +305,12 @@ class _Flat:
                 called = functools.partial(_argument, number, self._written)
                 yield tensor_of(next(rest), part, called, device, self._narrows)
 
-    def trees(self, arrays: Mapping[int, Any], names: Mapping[int, str], make: Callable[[np.ndarray, str | None], Any]) -> Any:
+    def passed(self, held: Sequence[Any], arguments: Sequence[Any]) -> Iterator[Any]:
+        """The same as they are given."""
+        rest = iter(arguments)
+        return (next(rest) if own is None else own for own in held)
+
+    def trees(self, arrays: Mapping[int, Any], names: Mapping[int, str], make: Callable[[Any, str | None], Any]) -> Any:
         return nested({tuple(name.split(".")): make(arrays[k], None) for k, name in names.items()})
 
 
@@ -366,7 +373,9 @@ class _Trees:
                 yield from (argument for argument in (next(rest, _ENDED),) if argument is not _ENDED)
         yield from rest
 
-    def trees(self, arrays: Mapping[int, Any], names: Mapping[int, str], make: Callable[[np.ndarray, str | None], Any]) -> Any:
+    passed = filled
+
+    def trees(self, arrays: Mapping[int, Any], names: Mapping[int, str], make: Callable[[Any, str | None], Any]) -> Any:
         kinds = dict(self._function.signature.key_inputs)
         found = []
         for tree, numbers in zip(self._trees, self._numbers, strict=True):
@@ -385,6 +394,28 @@ def _arguments_of(computation: XlaComputation, narrows: bool) -> _Flat | _Trees:
 
 
 _arguments_of.register(TreeFunction, _Trees)
+
+
+@to_jax.register
+def _(module: XlaModule) -> Any:
+    """The function of a module's program and what the module holds, copied."""
+    names = {k: name for k, name in enumerate(module._names) if name is not None}
+    order, weights = flattened(module._door.trees({k: k for k in names}, names, lambda number, _: number))
+    tensors, run = [module._at(names[k]) for k in order], as_function(module.computation)
+    values = weights.flatten(module._tree(own_array))
+
+    def call(leaves: Sequence[Any], *arguments: Any, **named: Any) -> Any:
+        held: list[Any] = [None] * len(module._names)
+        for number, leaf in zip(order, leaves, strict=True):
+            held[number] = leaf
+        if not module._door.takes(held, arguments, named):
+            raise InvalidArgument("wrong number of arguments", subject="to_jax", got=len(arguments),
+                                  expected=f"{held.count(None)}: {module.extra_repr()}")
+        return run(*module._door.passed(held, arguments), **named)
+
+    trained = [isinstance(t, torch.nn.Parameter) and t.requires_grad for t in tensors]
+    replaced = [order.index(k) for name in module._replaced or () for k, own in names.items() if own == name]
+    return with_weights(call, module.computation.name, weights, values, trained, tied(tensors), replaced)
 
 
 def _own(tensor: torch.Tensor) -> torch.Tensor:

@@ -64,7 +64,7 @@ def to_jax(computation: Any) -> Any:
     require("jax", "to_jax")
     if isinstance(computation, TorchFunction) and computation.weights:
         return _of_torch(computation)
-    return _named(_function(computation), computation)
+    return _named(as_function(computation), computation)
 
 
 def to_jax_export(computation: Any, path: str | os.PathLike[str], *, vjp_order: int = 1, platforms: Sequence[str] = ("cpu",)
@@ -80,7 +80,7 @@ def to_jax_export(computation: Any, path: str | os.PathLike[str], *, vjp_order: 
     if of_unknown_sizes(computation) is not None:
         raise InvalidArgument("a program of unknown sizes is many programs", subject=computation.name,
                               hint="computation.at(b=4), or specialised(*arguments), is one of them")
-    function = _named(_function(computation), computation)
+    function = _named(as_function(computation), computation)
     shapes = computation.program_shape.parameters
     if isinstance(computation, TreeFunction):
         leaves = [jax_calls.abstract(shapes[place], dict(computation.signature.key_inputs).get(place)) for place in computation.places]
@@ -94,7 +94,9 @@ def to_jax_export(computation: Any, path: str | os.PathLike[str], *, vjp_order: 
 # ---------------------------------------------------------------------------------------------------------- calling
 
 
-def _function(computation: XlaComputation) -> JaxFunction:
+def as_function(computation: XlaComputation) -> JaxFunction:
+    """The function of a computation, which takes all of its arguments."""
+    require("jax", "to_jax")
     if isinstance(computation, TreeFunction):
         return functools.partial(_call_trees, computation, _Programs(computation))
     return functools.partial(_call_flat, computation, _Programs(computation))
@@ -231,7 +233,7 @@ def _of_torch(function: TorchFunction) -> tuple[JaxFunction, Any]:
     weights = function.argument(0)
     tensors, names = weights.flatten(function.weights), weights.names()
     trained = [isinstance(t, torch.nn.Parameter) and t.requires_grad for t in tensors]
-    run = _function(function)
+    run = as_function(function)
     return with_weights(lambda leaves, *args, **kwargs: run(weights.unflatten(leaves), *args, **kwargs), function.name, weights,
                         [_array(t) for t in tensors], trained, tied(tensors), _numbers(function.replaced, names))
 

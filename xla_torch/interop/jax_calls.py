@@ -59,10 +59,11 @@ def call(program: FlatProgram, arrays: Sequence[Any]) -> list[Any]:
 
 class _Linear:
     """The derivative of a program at a point. Both ways are functions of JAX's: ``push(primals, tangents)``, and
-    ``pull(present, wanted, primals, kept, cotangents)``, of the cotangents that are `present` to the gradients number `wanted`."""
+    ``pull(present, wanted, primals, kept, cotangents)``, of the cotangents that are `present` to the gradients number `wanted`.
+    What `push` gives is like `results`, which is known without it: a function may have one of the ways alone."""
 
-    def __init__(self, inputs: int, kept: int, push: Callable[..., Any], pull: Callable[..., Any]):
-        self.inputs, self.kept, self.push, self.pull = inputs, kept, push, pull
+    def __init__(self, inputs: int, kept: int, results: Sequence[Any], push: Callable[..., Any], pull: Callable[..., Any]):
+        self.inputs, self.kept, self.results, self.push, self.pull = inputs, kept, results, push, pull
 
     def parted(self, given: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
         """Primals, what was kept, and tangents."""
@@ -73,7 +74,8 @@ class _Linear:
 def _of_plan(program: FlatProgram, needed: Mask, plan: Plan) -> _Linear:
     """The derivative of a program by the inputs that are `needed`, whose tangents and gradients alone are counted."""
     numbers = [k for k, flag in enumerate(needed) if flag]
-    moving = [k for k, shape in enumerate(_leaves(program)) if shape.element_type.is_differentiable]
+    leaves = _leaves(program)
+    moving = [k for k, shape in enumerate(leaves) if shape.element_type.is_differentiable]
 
     def push(primals: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
         return call(program.tangents(needed), [*primals, *tangents])
@@ -89,7 +91,7 @@ def _of_plan(program: FlatProgram, needed: Mask, plan: Plan) -> _Linear:
         found = call(back, [*(primals[k] for k in plan.read), *kept, *(_conj(seeds[k]) for k in sorted(there))])
         return [_conj(gradient) for gradient in found]
 
-    return _Linear(len(needed), len(plan.kept), push, pull)
+    return _Linear(len(needed), len(plan.kept), [jax_core_aval(leaves[k]) for k in moving], push, pull)
 
 
 def _conj(value: Any) -> Any:
@@ -147,22 +149,25 @@ def _leaves(program: FlatProgram) -> list[Shape]:
 
 
 def _avals(*arguments: Any, program: FlatProgram) -> list[Any]:
-    found = []
-    for shape in _leaves(program):
-        aval = jax_core_aval(shape)
-        found.append(aval if not arguments else _placed_as(aval, arguments[0]))
-    return found
-
-
-def _placed_as(aval: Any, argument: Any) -> Any:
-    """A result on the mesh of an argument, varying over the axes of `jax.shard_map` that this varies over."""
-    spec = jax.sharding.PartitionSpec(*[None] * len(aval.shape))
-    return aval.update(sharding=argument.sharding.update(spec=spec), manual_axis_type=argument.manual_axis_type)
+    return _placed([jax_core_aval(shape) for shape in _leaves(program)], arguments)
 
 
 def _avals_of_tangents(*arguments: Any, linear: _Linear) -> list[Any]:
-    found = jax.make_jaxpr(lambda *given: _pushed(*given, linear=linear))(*arguments)
-    return list(found.out_avals)
+    return _placed(linear.results, arguments)
+
+
+def _placed(avals: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
+    """Results on the mesh of the arguments, varying over the axes of `jax.shard_map` that these vary over."""
+    if not arguments:
+        return list(avals)
+    for argument in arguments:
+        if any(part is not None for part in argument.sharding.spec):
+            raise UnsupportedError("JAX does not know how the results of this program lie on an explicit mesh", subject="to_jax",
+                                   got=argument.str_short(), hint="jax.sharding.auto_axes(function) lets XLA choose; a mesh may be "
+                                   "made with axis_types of Auto; in jax.shard_map nothing is to be chosen")
+    first = arguments[0]
+    return [aval.update(sharding=first.sharding.update(spec=jax.sharding.PartitionSpec(*[None] * len(aval.shape))),
+                        manual_axis_type=first.manual_axis_type) for aval in avals]
 
 
 def jax_core_aval(shape: Shape) -> Any:
@@ -274,7 +279,8 @@ def _batched_tangents(given: Sequence[Any], axes: Sequence[int | None], linear: 
         return jax.vmap(lambda p, k, ct: linear.pull(present, wanted, p, k, ct), (of_primals, of_kept, 0), axis_size=size)(
             tuple(primals), tuple(kept), list(cotangents))
 
-    batched = _Linear(linear.inputs, linear.kept, push, pull)
+    results = [aval.update(shape=(size, *aval.shape)) for aval in linear.results]
+    batched = _Linear(linear.inputs, linear.kept, results, push, pull)
     found = _operations().linear.bind(*given[:last], *spread, linear=batched)
     return found, [0] * len(found)
 
@@ -291,10 +297,11 @@ def is_array(value: Any) -> bool:
     return isinstance(value, jax.Array)
 
 
-def own_array(array: Any) -> Any:
-    """A NumPy array as JAX's, in memory of its own and of its own type, of 64 bits, too."""
+def own_array(array: Any, key: str | None = None) -> Any:
+    """A NumPy array as JAX's, in memory of its own and of its own type, of 64 bits, too; or typed PRNG keys of a kind."""
     with _wide():
-        return jax.numpy.array(array)
+        made = jax.numpy.array(array)
+    return made if key is None else key_of(made, key)
 
 
 def _wide() -> Any:
