@@ -165,6 +165,9 @@ def _placed(avals: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
             raise UnsupportedError("JAX does not know how the results of this program lie on an explicit mesh", subject="to_jax",
                                    got=argument.str_short(), hint="jax.sharding.auto_axes(function) lets XLA choose; a mesh may be "
                                    "made with axis_types of Auto; in jax.shard_map nothing is to be chosen")
+        if argument.manual_axis_type.unreduced or argument.manual_axis_type.reduced:
+            raise UnsupportedError("a program of whole arrays is called with parts of sums", subject="to_jax",
+                                   got=argument.str_short(), hint="jax.lax.psum adds them up")
     first = arguments[0]
     return [aval.update(sharding=first.sharding.update(spec=jax.sharding.PartitionSpec(*[None] * len(aval.shape))),
                         manual_axis_type=first.manual_axis_type) for aval in avals]
@@ -183,7 +186,7 @@ _WITHOUT = ("F6E3M2FN", "F6E2M3FN")
 
 def _varying_alike(arrays: Sequence[Any]) -> Sequence[Any]:
     """Arrays that all vary over the same axes of `jax.shard_map`, as one operation's operands have to."""
-    axes = [getattr(jax.typeof(a), "vma", frozenset()) for a in arrays]
+    axes = [jax.typeof(a).manual_axis_type.varying for a in arrays]
     union = frozenset().union(*axes)
     if not union:
         return arrays
