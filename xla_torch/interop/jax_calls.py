@@ -340,14 +340,19 @@ def known_sizes(leaf: Any) -> tuple[int, ...]:
 
 def data_of_key(key: Any, kind: str, dimensions: tuple[int, ...], of_others: Callable[..., Any]) -> Any:
     """The data of a typed PRNG key, also while JAX traces."""
-    if is_array(key) and jax.dtypes.issubdtype(key.dtype, jax.dtypes.prng_key) and str(jax.random.key_impl(key)) == kind:
+    if is_array(key) and jax.dtypes.issubdtype(key.dtype, jax.dtypes.prng_key) and \
+            jax.random.key_impl(key) == _KINDS.get(kind, kind):
         return jax.random.key_data(key)
     return of_others(key, kind, dimensions)
 
 
+_KINDS = {"fry": "threefry2x32"}
+"""What kinds of keys that files of jax.export have by their tags are called otherwise."""
+
+
 def key_of(data: Any, kind: str) -> Any:
     """The typed PRNG key of this data."""
-    return jax.random.wrap_key_data(data, impl=kind)
+    return jax.random.wrap_key_data(data, impl=_KINDS.get(kind, kind))
 
 
 def leaves_of(tree: Any) -> list[Any]:

@@ -70,7 +70,7 @@ def executable(stablehlo: bytes, name: str) -> Callable[[Sequence[Any]], list[An
     if b"lapack_" in stablehlo:
         _register_lapack()
     client = _one_device(os.getpid())
-    device, = client.local_devices()
+    device = client.local_devices()[0]
     try:
         loaded = client.compile_and_load(stablehlo, _binding.DeviceList((device,)), _client.CompileOptions())
     except Exception as error:  # the binding raises several kinds
@@ -90,7 +90,7 @@ def executable(stablehlo: bytes, name: str) -> Callable[[Sequence[Any]], list[An
 def _one_device(process: int) -> Any:
     """A client of this process: its threads do not come along when a process forks."""
     with tuning.unless_set(_LOG_LEVEL, "2"):
-        return _client.make_cpu_client()
+        return _client.make_cpu_client(num_devices=1)
 
 
 @functools.cache
