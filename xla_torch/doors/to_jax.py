@@ -51,12 +51,12 @@ def to_jax(computation: Any) -> Any:
 
     The tree has the form of the weights, with None for what is not trained (buffers, frozen weights) or stands for another
     (tied weights, which the function reads where they are first). Buffers have the values of now, unless others are given:
-    ``function(parameters, images, buffers=tree)``, where `function.buffers` is the tree. Where a call replaces buffers, the result
-    is a pair: the proper one, and the whole tree of buffers afterwards.
+    ``function(parameters, images, buffers=tree)``, where `function.buffers` is the tree. Where a call replaces buffers, the
+    result is a pair: the proper one, and the whole tree of buffers afterwards.
 
     Arrays have the types of the program; only integers are widened to 64 bits, and NumPy arrays and numbers narrowed, as
-    `TreeFunction` says. Raises MissingDependency where jax is not installed, InvalidArgument for what is no computation and, where
-    the function is traced, for arguments that do not fit; UnsupportedError there for programs with effects, collectives, or
+    `TreeFunction` says. Raises MissingDependency where jax is not installed, InvalidArgument for what is no computation and,
+    where the function is traced, for arguments that do not fit; UnsupportedError there for programs with effects, collectives, or
     custom calls that XLA does not know, and for what StableHLO or JAX cannot say; DifferentiationError where there is no
     derivative.
     """
@@ -72,8 +72,8 @@ def to_jax_export(computation: Any, path: str | os.PathLike[str], *, vjp_order: 
     """Write a computation as a file of `jax.export`, which ``jax.export.deserialize(data).call`` runs without xla_torch, and
     which `load` reads: with its way back, as many orders of it as `vjp_order` says.
 
-    It takes what the function of `to_jax` takes, for the platforms that are named. Raises like `to_jax`, and InvalidArgument for a
-    program of unknown sizes.
+    It takes what the computation takes, weights as its first argument, for the platforms that are named. Raises like `to_jax`,
+    and InvalidArgument for a program of unknown sizes.
     """
     require_computation(computation, "to_jax_export")
     require("jax", "to_jax_export")
@@ -83,7 +83,8 @@ def to_jax_export(computation: Any, path: str | os.PathLike[str], *, vjp_order: 
     function = _named(as_function(computation), computation)
     shapes = computation.program_shape.parameters
     if isinstance(computation, TreeFunction):
-        leaves = [jax_calls.abstract(shapes[place], dict(computation.signature.key_inputs).get(place)) for place in computation.places]
+        keys = dict(computation.signature.key_inputs)
+        leaves = [jax_calls.abstract(shapes[place], keys.get(place)) for place in computation.places]
         args, kwargs = computation.in_tree.unflatten(leaves)
     else:
         args = [from_arrays([jax_calls.abstract(leaf) for leaf in shape.leaves() if leaf.is_array], shape) for shape in shapes]

@@ -163,8 +163,8 @@ def _placed(avals: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
     for argument in arguments:
         if any(part is not None for part in argument.sharding.spec):
             raise UnsupportedError("JAX does not know how the results of this program lie on an explicit mesh", subject="to_jax",
-                                   got=argument.str_short(), hint="jax.sharding.auto_axes(function) lets XLA choose; a mesh may be "
-                                   "made with axis_types of Auto; in jax.shard_map nothing is to be chosen")
+                                   got=argument.str_short(), hint="jax.sharding.auto_axes(function) lets XLA choose; a mesh may "
+                                   "be made with axis_types of Auto; in jax.shard_map nothing is to be chosen")
         if argument.manual_axis_type.unreduced or argument.manual_axis_type.reduced:
             raise UnsupportedError("a program of whole arrays is called with parts of sums", subject="to_jax",
                                    got=argument.str_short(), hint="jax.lax.psum adds them up")
@@ -276,7 +276,7 @@ def _batched_tangents(given: Sequence[Any], axes: Sequence[int | None], linear: 
     of_primals, of_kept = tuple(axes[:linear.inputs]), tuple(axes[linear.inputs:last])
 
     def push(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
-        return jax.vmap(lambda p, t: linear.push(p, t), (of_primals, 0), axis_size=size)(tuple(primals), list(tangents))
+        return jax.vmap(linear.push, (of_primals, 0), axis_size=size)(tuple(primals), list(tangents))
 
     def pull(present: Mask, wanted: Sequence[int], primals: Sequence[Any], kept: Sequence[Any], cotangents: Sequence[Any]) -> Any:
         return jax.vmap(lambda p, k, ct: linear.pull(present, wanted, p, k, ct), (of_primals, of_kept, 0), axis_size=size)(

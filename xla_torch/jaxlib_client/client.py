@@ -1,4 +1,4 @@
-"""jaxlib's client for the CPU: the only module that knows its names."""
+"""jaxlib's client for the CPU: the only module that knows its names. It compiles for the partitioner, and to run programs."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ def compile_for(proto: bytes, partitions: int, propagates: list[bool], debug: Ma
 
 
 def executable(stablehlo: bytes, name: str) -> Callable[[Sequence[Any]], list[Any]]:
-    """A program compiled for one CPU device: a function from DLPack capsules of dense arrays, in the order of their dimensions, to
-    those of its results, which are ready, lie in memory of their own and own it. Arguments are read where they are, unless they
-    are not aligned as XLA wants it, and never written. It may be called from several threads.
+    """A program compiled for one CPU device: a function from DLPack capsules of dense arrays, in the order of their dimensions,
+    to those of its results, which are ready, lie in memory of their own and own it. Arguments are read where they are, unless
+    they are not aligned as XLA wants it, and never written. It may be called from several threads.
 
     Raises UnsupportedError, with XLA's words, where XLA does not compile the program.
     """

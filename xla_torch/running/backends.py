@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch.utils import dlpack
 
-from ..core.errors import DeviceError, UnsupportedError
+from ..core.errors import DeviceError, MissingDependency, UnsupportedError
 from ..core.forks import Lock
 from ..core.shape import ProgramShape
-from ..jaxlib_client.client import executable
+from ..jaxlib_client.client import executable, require_client
 from ..storage.dtypes import torch_dtype, type_from_torch
 
 _log = logging.getLogger(__name__)
@@ -67,6 +67,19 @@ class Choice:
     def __str__(self) -> str:
         times = ", ".join(f"{name} {1e3 * seconds:.3g} ms" for name, seconds in self.seconds.items())
         return f"{self.backend}{f' ({times})' if times else ''}" + (f"; no XLA: {self.refused}" if self.refused else "")
+
+
+def fastest_run(candidates: Mapping[str, Callable[[], Run]], told: Callable[[Choice], None]) -> Fastest:
+    """The first of the candidates, and those of the others that take the program."""
+    (first, make), *others = candidates.items()
+    found, refused = {first: make()}, ""
+    for name, make in others:
+        try:
+            require_client("XLA")
+            found[name] = make()
+        except (DeviceError, MissingDependency, UnsupportedError) as error:
+            refused = error.what
+    return Fastest(found, refused, told)
 
 
 class Fastest:

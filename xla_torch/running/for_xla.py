@@ -23,7 +23,8 @@ def module_for_xla(stated: Module, canonical: Callable[[], Computation], partici
     for name, count in participants.items():
         if count > 1:
             raise UnsupportedError("XLA runs a program for several participants on as many devices", subject=stated.name,
-                                   got=f"{name}={count}", expected="a program of one", hint="run_replicas and torchrun run it here")
+                                   got=f"{name}={count}", expected="a program of one",
+                                   hint="run_replicas and torchrun run it here")
     # Without the header: nothing is donated or laid out in another way than its callers have it.
     module = Module(stated.name, stated.entry, {}, stated.tables)
     if any(map(_is_foreign, _instructions(module))):

@@ -29,14 +29,13 @@ from ..autodiff.residuals import WHOLE_PROGRAM, effects, needs, rebuild, saved_v
 from ..batching.embedded import with_calls
 from ..batching.programs import flat_batched
 from ..core.budget import running
-from ..core.errors import DeviceError, DifferentiationError, MissingDependency, UnsupportedError
+from ..core.errors import DifferentiationError
 from ..core.forks import Lock, cached_property
 from ..core.shape import ProgramShape, Shape
 from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.derivatives import AS_WRITTEN, AsWritten, Lost, bringing, brings, rules_of, warn_of
 from ..hlo.ir import Computation, Instruction, Module, reachable
 from ..hlo.stacks import is_stack_call
-from ..jaxlib_client.client import require_client
 from ..kernels.native import make_native
 from ..lowering.custom_calls import check_custom_calls
 from ..lowering.programs import freeing, lower
@@ -47,7 +46,7 @@ from ..storage.torch_private import forward_mode_is_on, is_batched_by_autograd, 
 from ..transform.dynamic_sizes import settle
 from ..transform.expand_custom_calls import expand
 from ..transform.other_readers import for_other_readers
-from .backends import FASTEST, XLA, Choice, Fastest, xla_run
+from .backends import FASTEST, XLA, Choice, fastest_run, xla_run
 from .for_xla import module_for_xla
 from .kept import Kept, KeptByRules
 from .plain_runs import plainly
@@ -316,22 +315,13 @@ class Program:
         if self.backend == XLA:
             return xla_run(self.name, self.program_shape, self.stablehlo, device)
         if self.backend == FASTEST:
-            return self._fastest(device)
+            return fastest_run({name: lambda name=name: self.again(self.options, name).runner(device) for name in (EAGER, XLA)},
+                               functools.partial(self.choices.__setitem__, device))
         check_custom_calls(self.canonical)
         # Blocks of elementwise calls are for running call by call; a compiler fuses the calls themselves. A module's `forward`
         # is called without the hooks that a module may have.
         compiled = torch.compile(lower(self.canonical, device, blocks=False).forward, backend=self.backend)
         return lambda *tensors: compiled(*map(_primal, tensors))
-
-    def _fastest(self, device: torch.device) -> Run:
-        """The lowered program and, where it takes this one, XLA: the faster of them is found in the first call."""
-        candidates, refused = {EAGER: self.again(self.options, EAGER).runner(device)}, ""
-        try:
-            require_client("XLA")
-            candidates[XLA] = self.again(self.options, XLA).runner(device)
-        except (DeviceError, MissingDependency, UnsupportedError) as error:
-            refused = error.what
-        return Fastest(candidates, refused, functools.partial(self.choices.__setitem__, device))
 
     def _make_traced_run(self, device: torch.device) -> Run:
         check_custom_calls(self.canonical)
