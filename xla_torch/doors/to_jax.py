@@ -62,8 +62,6 @@ def to_jax(computation: Any) -> Any:
     """
     require_computation(computation, "to_jax")
     require("jax", "to_jax")
-    if isinstance(computation, TorchFunction) and computation.weights:
-        return _of_torch(computation)
     return _named(as_function(computation), computation)
 
 
@@ -81,26 +79,38 @@ def to_jax_export(computation: Any, path: str | os.PathLike[str], *, vjp_order: 
         raise InvalidArgument("a program of unknown sizes is many programs", subject=computation.name,
                               hint="computation.at(b=4), or specialised(*arguments), is one of them")
     function = _named(as_function(computation), computation)
-    shapes = computation.program_shape.parameters
-    if isinstance(computation, TreeFunction):
-        keys = dict(computation.signature.key_inputs)
-        leaves = [jax_calls.abstract(shapes[place], keys.get(place)) for place in computation.places]
-        args, kwargs = computation.in_tree.unflatten(leaves)
-    else:
-        args = [from_arrays([jax_calls.abstract(leaf) for leaf in shape.leaves() if leaf.is_array], shape) for shape in shapes]
-        kwargs = {}
+    args, kwargs = _examples(computation)
     Path(path).write_bytes(jax_calls.exported(function, args, kwargs, platforms, vjp_order))
 
 
 # ---------------------------------------------------------------------------------------------------------- calling
 
 
+@functools.singledispatch
 def as_function(computation: XlaComputation) -> JaxFunction:
     """The function of a computation, which takes all of its arguments."""
     require("jax", "to_jax")
-    if isinstance(computation, TreeFunction):
-        return functools.partial(_call_trees, computation, _Programs(computation))
     return functools.partial(_call_flat, computation, _Programs(computation))
+
+
+@as_function.register
+def _(computation: TreeFunction) -> JaxFunction:
+    require("jax", "to_jax")
+    return functools.partial(_call_trees, computation, _Programs(computation))
+
+
+@functools.singledispatch
+def _examples(computation: XlaComputation) -> tuple[Any, Any]:
+    """What stands for the arguments of a call, by place and by name."""
+    return [from_arrays([jax_calls.abstract(leaf) for leaf in shape.leaves() if leaf.is_array], shape)
+            for shape in computation.program_shape.parameters], {}
+
+
+@_examples.register
+def _(computation: TreeFunction) -> tuple[Any, Any]:
+    keys, shapes = dict(computation.signature.key_inputs), computation.program_shape.parameters
+    return computation.in_tree.unflatten(
+        [jax_calls.abstract(shapes[place], keys.get(place)) for place in computation.places])
 
 
 def _named(function: Callable[..., Any], computation: XlaComputation) -> JaxFunction:
@@ -230,7 +240,11 @@ def tied(tensors: Sequence[Any]) -> list[int]:
     return [numbers.setdefault(id(tensor), k) for k, tensor in enumerate(tensors)]
 
 
-def _of_torch(function: TorchFunction) -> tuple[JaxFunction, Any]:
+@to_jax.register
+def _(function: TorchFunction) -> Any:
+    require("jax", "to_jax")
+    if not function.weights:
+        return _named(as_function(function), function)
     weights = function.argument(0)
     tensors, names = weights.flatten(function.weights), weights.names()
     trained = [isinstance(t, torch.nn.Parameter) and t.requires_grad for t in tensors]
