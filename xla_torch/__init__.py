@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .doors.loading import from_hlo_proto, from_stablehlo, load, parse_hlo
     from .doors.partition import partition
     from .doors.shards import Sharding, shard, shard_arguments, unshard
+    from .doors.to_jax import to_jax, to_jax_export
     from .doors.torch_function import from_torch
     from .doors.vectorizing import rebatch, vmap
     from .functions.hlo_builder import XlaOp
@@ -43,8 +44,8 @@ __all__ = [
     "XlaComputation", "XlaOp", "compile",
     "debug", "distributed", "errors", "from_exported", "from_hlo_proto", "from_jax", "from_stablehlo", "from_torch", "grad",
     "jvp", "limits", "load", "nn", "ops", "pack", "parse_hlo", "partition",
-    "rebatch", "register_custom_call", "register_gradient", "run_replicas", "shard", "shard_arguments", "training",
-    "training_step", "types", "unpack", "unshard", "value_and_grad", "vjp", "vmap",
+    "rebatch", "register_custom_call", "register_gradient", "run_replicas", "shard", "shard_arguments", "to_jax",
+    "to_jax_export", "training", "training_step", "types", "unpack", "unshard", "value_and_grad", "vjp", "vmap",
 ]
 
 _ROOMS = {
@@ -62,6 +63,7 @@ _ROOMS = {
     "doors.loading": "from_hlo_proto from_stablehlo load parse_hlo",
     "doors.partition": "partition",
     "doors.shards": "Sharding shard shard_arguments unshard",
+    "doors.to_jax": "to_jax to_jax_export",
     "doors.torch_function": "from_torch",
     "doors.vectorizing": "rebatch vmap",
     "hlo.literals.literal": "Literal",

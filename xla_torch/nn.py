@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,19 +13,18 @@ import torch
 from .autodiff.options import GradientOptions
 from .core.errors import InvalidArgument
 from .doors import weights
-from .doors.arguments import tensor_of
 from .doors.jax_function import from_jax
+from .doors.module_arguments import arguments_of, named, places_of, untrained_numbers
+from .doors.to_jax import as_function, tied, to_jax, with_weights
 from .doors.torch_function import from_torch
-from .doors.tree_function import TreeFunction
 from .interop import flax
 from .interop import jax as jax_arrays
+from .interop.jax_calls import own_array
 from .lowering import numerics
 from .running import dynamo
 from .running.computation import XlaComputation, require_computation
-from .running.polymorphic import of_unknown_sizes
 from .storage.torch_private import contents, transforms_are_active
-from .trees.parameter_paths import paths
-from .trees.structure import Leaves, Path, dotted, flattened, nested
+from .trees.structure import dotted, flattened
 
 Weights = Mapping[Any, Any] | Sequence[Any] | str | os.PathLike[str]
 """Values by argument number, for the first arguments, by name, in a tree, or in a file of them."""
@@ -58,15 +57,15 @@ class XlaModule(torch.nn.Module):
         super().__init__()
         require_computation(computation, "XlaModule")
         computation = computation if gradient_options is None else computation.with_gradient_options(gradient_options)
-        door = self._door = _arguments_of(computation, narrows)
+        door = self._door = arguments_of(computation, narrows)
         self.computation, self.narrows = door.computation, narrows
         self._under_autocast: dict[torch.dtype, XlaComputation] = {}
         self._replaced: tuple[str, ...] | None = None
         given = weights.read(parameters) if isinstance(parameters, (str, os.PathLike)) else parameters
         held = door.held(given)
-        places = _named(self, {number: door.path(number) for number in held}, door.strips)
+        places = named(self, {number: door.path(number) for number in held}, door.strips)
         self._names: list[str | None] = [places.get(k) for k in range(len(door.shapes))]
-        untrained = _untrained(buffers, places, door)
+        untrained = untrained_numbers(buffers, places, door)
         tied: dict[int, torch.nn.Parameter] = {}
         for number, value in sorted(held.items()):
             tensor = door.tensor(number, value, places[number])
@@ -145,7 +144,7 @@ class XlaModule(torch.nn.Module):
         after = fn(torch.empty(0, dtype=before)).dtype
         if after is not before:
             computation, dtype = self._as_written
-            door = _arguments_of(computation if after is dtype else computation.to(after), self.narrows)
+            door = arguments_of(computation if after is dtype else computation.to(after), self.narrows)
             self._door, self.computation = door, door.computation
             self._under_autocast = {}
         return super()._apply(fn, recurse)
@@ -202,7 +201,7 @@ class XlaModule(torch.nn.Module):
     def extra_repr(self) -> str:
         """The arguments of `forward` and the result, as in ``(tokens: s32[8,32]) -> f32[]``."""
         shape = self.computation.program_shape
-        names = [dotted(path) for path in _places(self.computation)]
+        names = [dotted(path) for path in places_of(self.computation)]
         passed = (f"{name}: {part}" for name, part, held in zip(names, shape.parameters, self._names, strict=True)
                   if held is None)
         return f"({', '.join(passed)}) -> {shape.result}"
@@ -262,212 +261,23 @@ class Group(torch.nn.Module):
         return ", ".join(f"{n}: {str(t.dtype).removeprefix('torch.')}{list(t.shape)}" for n, t in own.items() if t is not None)
 
 
-def _as_weight(path: Path) -> str:
-    return f"weight {dotted(path)}" if path else "the tree of weights"
+@to_jax.register
+def _(module: XlaModule) -> Any:
+    """The function of a module's program and what the module holds, copied."""
+    names = {k: name for k, name in enumerate(module._names) if name is not None}
+    order, weights = flattened(module._door.trees({k: k for k in names}, names, lambda number, _: number))
+    tensors, run = [module._at(names[k]) for k in order], as_function(module.computation)
+    values = weights.flatten(module._tree(own_array))
 
+    def call(leaves: Sequence[Any], *arguments: Any, **named: Any) -> Any:
+        held: list[Any] = [None] * len(module._names)
+        for number, leaf in zip(order, leaves, strict=True):
+            held[number] = leaf
+        if not module._door.takes(held, arguments, named):
+            raise InvalidArgument("wrong number of arguments", subject="to_jax", got=len(arguments),
+                                  expected=f"{held.count(None)}: {module.extra_repr()}")
+        return run(*module._door.passed(held, arguments), **named)
 
-def _argument(number: int, names: Sequence[str]) -> str:
-    return f"argument {number} ({names[number]})" if names and names[number] else f"argument {number}"
-
-
-def _places(computation: XlaComputation) -> list[Path]:
-    """Where each parameter of a program stood in the arguments of its function."""
-    unknown = of_unknown_sizes(computation)
-    one = computation if unknown is None else unknown.at()
-    parameters = one.entry.parameters
-    return paths(computation.program_shape.parameter_names or [""] * len(parameters), [p.op_name for p in parameters])
-
-
-class _Flat:
-    """The arguments of a program that is called with arrays."""
-
-    strips = True
-    """Whether the name of the one argument that all weights are parts of is left out."""
-
-    def __init__(self, computation: XlaComputation, narrows: bool):
-        self.computation, self._narrows = computation, narrows
-        self.shapes, self._written = computation.program_shape.parameters, computation.program_shape.parameter_names
-        self._paths = _places(computation)
-
-    def path(self, number: int) -> Path:
-        return self._paths[number]
-
-    def untrained(self) -> set[int]:
-        return set()
-
-    def numbers_of(self, argument: int) -> list[int]:
-        return [argument]
-
-    def held(self, given: Any) -> dict[int, Any]:
-        """The values that are given, by the numbers of the program's parameters."""
-        if not isinstance(given, Mapping):
-            if not isinstance(given, (list, tuple)) and not hasattr(given, "__iter__"):
-                raise InvalidArgument("not the values of parameters", subject="XlaModule", got=type(given).__name__,
-                                      expected="a list of arrays, or a mapping of names or numbers to arrays")
-            given = dict(enumerate(given))
-        if given and not all(isinstance(key, int) for key in given):
-            return weights.for_names(given, self._known())
-        for number in given:
-            if not 0 <= number < len(self.shapes):
-                raise InvalidArgument("no such argument", subject="XlaModule", got=number,
-                                      expected=f"0 to {len(self.shapes) - 1}")
-        return dict(given)
-
-    def _known(self) -> dict[str, int]:
-        """Each parameter by its name in the program and by its place, with and, where that is one parameter's, without the name
-        of the argument."""
-        inner = [dotted(path[1:]) for path in self._paths]
-        known = {name: k for k, name in enumerate(inner) if name and inner.count(name) == 1}
-        known |= {dotted(path): k for k, path in enumerate(self._paths)}
-        return known | {name: k for k, name in enumerate(self._written) if name}
-
-    def tensor(self, number: int, value: Any, name: str) -> torch.Tensor:
-        return _own(tensor_of(value, self.shapes[number], lambda: f"argument {number}" if "." not in name else f"weight {name}",
-                              narrow=False))
-
-    def takes(self, held: Sequence[Any], arguments: Sequence[Any], named: Mapping[str, Any]) -> bool:
-        return len(arguments) == held.count(None) and not named
-
-    def filled(self, held: Sequence[Any], arguments: Sequence[Any]) -> Iterator[Any]:
-        """The program's arguments: what the module holds, and between that the rest, narrowed to the program's types."""
-        device, rest = next((t.device for t in held if t is not None), None), iter(arguments)
-        for number, (own, part) in enumerate(zip(held, self.shapes, strict=True)):
-            if own is not None:
-                yield own
-            elif not part.is_array:
-                yield next(rest)
-            else:
-                called = functools.partial(_argument, number, self._written)
-                yield tensor_of(next(rest), part, called, device, self._narrows)
-
-    def trees(self, arrays: Mapping[int, Any], names: Mapping[int, str], make: Callable[[np.ndarray, str | None], Any]) -> Any:
-        return nested({tuple(name.split(".")): make(arrays[k], None) for k, name in names.items()})
-
-
-class _Trees:
-    """The arguments of a function over trees. What the module holds are whole positional arguments."""
-
-    strips = False
-
-    def __init__(self, function: TreeFunction, narrows: bool):
-        self.computation = self._function = function.with_narrowing(narrows)
-        self._trees = function.in_tree.children[0].children
-        self.shapes = function.program_shape.parameters
-        self._numbers = [function.parameters_of(k) for k in range(len(self._trees))]
-        self._paths: dict[int, Path] = {}
-
-    def path(self, number: int) -> Path:
-        return self._paths[number]
-
-    def held(self, given: Any) -> dict[int, Any]:
-        found: dict[int, Any] = {}
-        trees = self._by_argument(given)
-        for argument, tree in trees.items():
-            structure = self._function.argument(argument)
-            leaves = weights.for_tree(tree, structure, _as_weight)
-            own = (self._function.signature.describe((0, argument)).removeprefix("argument "),)
-            for number, path, leaf in zip(self._numbers[argument], structure.plain_paths(), leaves, strict=True):
-                self._paths[number] = path if len(trees) == 1 and path else (*own, *path)
-                found[number] = leaf
-        return found
-
-    def _by_argument(self, given: Any) -> dict[int, Any]:
-        if isinstance(given, (list, tuple)) and type(given) in (list, tuple):
-            return dict(enumerate(given))
-        if isinstance(given, Mapping) and given and all(isinstance(key, int) for key in given):
-            return dict(given)
-        return {0: given}
-
-    def untrained(self) -> set[int]:
-        """The program's parameters that are variables of flax.nnx but not its Params."""
-        return {number for tree, numbers in zip(self._trees, self._numbers, strict=True)
-                for number, trained in zip(numbers, tree.trained(), strict=True) if not trained}
-
-    def tensor(self, number: int, value: Any, name: str) -> torch.Tensor:
-        return _own(self._function.weight(value, number, lambda: f"weight {name}"))
-
-    def numbers_of(self, argument: int) -> list[int]:
-        return self._function.parameters_of(argument)
-
-    def takes(self, held: Sequence[Any], arguments: Sequence[Any], named: Mapping[str, Any]) -> bool:
-        return True  # the function knows
-
-    def filled(self, held: Sequence[Any], arguments: Sequence[Any]) -> Iterator[Any]:
-        """The positional arguments of a call: what is held, as leaves, and between that the rest."""
-        rest = iter(arguments)
-        for numbers in self._numbers:
-            own = [held[k] for k in numbers]
-            if own and own[0] is not None:
-                yield Leaves(own)
-            else:
-                yield from (argument for argument in (next(rest, _ENDED),) if argument is not _ENDED)
-        yield from rest
-
-    def trees(self, arrays: Mapping[int, Any], names: Mapping[int, str], make: Callable[[np.ndarray, str | None], Any]) -> Any:
-        kinds = dict(self._function.signature.key_inputs)
-        found = []
-        for tree, numbers in zip(self._trees, self._numbers, strict=True):
-            if numbers and numbers[0] in arrays:
-                found.append(tree.unflatten(make(arrays[k], kinds.get(k)) for k in numbers))
-        return found[0] if len(found) == 1 else tuple(found)
-
-
-_ENDED = object()
-
-
-@functools.singledispatch
-def _arguments_of(computation: XlaComputation, narrows: bool) -> _Flat | _Trees:
-    """How a module holds some of a computation's arguments."""
-    return _Flat(computation, narrows)
-
-
-_arguments_of.register(TreeFunction, _Trees)
-
-
-def _own(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor in memory of its own."""
-    return tensor.detach().clone()
-
-
-def _untrained(buffers: Sequence[int | str], places: Mapping[int, str], door: _Flat | _Trees) -> set[int]:
-    """The numbers of those that are not trained. Raises InvalidArgument for names that nothing has."""
-    found = door.untrained()
-    for buffer in buffers:
-        if isinstance(buffer, int):
-            found |= set(door.numbers_of(buffer))
-            continue
-        own = {k for k, name in places.items() if name == buffer or name.startswith(f"{buffer}.")}
-        if not own:
-            raise InvalidArgument("no weight has this name", subject="buffers", got=buffer,
-                                  expected=", ".join([*places.values()][:6]))
-        found |= own
-    return found
-
-
-def _named(module: torch.nn.Module, found: Mapping[int, Path], strips: bool) -> dict[int, str]:
-    """Names with dots for what stands at these places: parts of names hold no dots, none is taken twice, and none is a name that
-    a module has already."""
-    if strips and all(len(path) > 1 for path in found.values()) and len({path[0] for path in found.values()}) == 1:
-        found = {k: path[1:] for k, path in found.items()}
-    blank = torch.nn.Module()
-    names: dict[int, str] = {}
-    groups = {tuple(map(_clean, path[:n])) for path in found.values() for n in range(1, len(path))}
-    taken: set[tuple[str, ...]] = set()
-    for number, path in sorted(found.items()):
-        parts = [_clean(part) for part in path]
-        inner = [_free(part, module if k == 0 else blank) for k, part in enumerate(parts)]
-        while tuple(inner) in taken or (tuple(parts) in groups and inner == parts):
-            inner[-1] += "_"
-        taken.add(tuple(inner))
-        names[number] = ".".join(inner)
-    return names
-
-
-def _clean(part: Any) -> str:
-    return str(part).replace(".", "_") or "_"
-
-
-def _free(part: str, module: torch.nn.Module) -> str:
-    while hasattr(module, part):
-        part += "_"
-    return part
+    trained = [isinstance(t, torch.nn.Parameter) and t.requires_grad for t in tensors]
+    replaced = [order.index(k) for name in module._replaced or () for k, own in names.items() if own == name]
+    return with_weights(call, module.computation.name, weights, values, trained, tied(tensors), replaced)

@@ -1,9 +1,11 @@
-"""`compile`: the same program for repeated runs, by torch's compiler or another backend of torch.compile's."""
+"""`compile`: the same program for repeated runs, by torch's compiler or another backend of torch.compile's, or by XLA itself."""
 
 from __future__ import annotations
 
 from typing import Any, TypeVar
 
+from ..jaxlib_client.client import require_client
+from ..running.backends import XLA
 from ..running.computation import XlaComputation, door
 from ..running.program import EAGER, Backend
 from ..running.static import StaticComputation
@@ -18,15 +20,30 @@ def compile(computation: C, backend: Backend = EAGER) -> C:
     ``inductor`` leaves products, convolutions, sorts and loops to torch and to native code, which is made before the first call
     ends; of what stands between it has torch's compiler make one function for each group of calls, at the first call, and keep it
     on disk: equal layers are compiled once, and loops are never written out. Numbers may differ in their last bits from those of
-    the program itself. Every other backend is one of torch.compile's, by name or as a function such as it takes, and gets the
-    whole program; ``eager`` is the program itself.
+    the program itself.
+
+    ``xla`` is XLA's own compiler for the CPU, through jaxlib, which it needs: the whole program is compiled at the first call,
+    for tenths of a second to many seconds (the log of ``xla_torch.running.backends`` says how long), and reads tensors where they
+    are. It takes programs of one participant without effects and without custom calls that XLA does not know; there are programs
+    that end XLA, and with it the process, instead of being refused. ``fastest`` runs the program and, where it can, ``xla`` in
+    turn in the first call, a few times each, and keeps the faster: `chosen` and the repr say which it was. What XLA compiles in
+    vain is part of that call. Times are those of this call's arguments on this machine as it was.
+
+    Every other backend is one of torch.compile's, by name or as a function such as it takes, and gets the whole program;
+    ``eager`` is the program itself.
 
     It is called like the program: arguments are checked, gradients flow, transforms of torch.func work. The programs of the way
     back, of tangents and of batches that calls derive are compiled too, each when it first runs, and so is what `grad` and the
-    like make of it. Raises InvalidArgument for something that is no computation; torch.compile's own errors at the first call.
-    Where ``inductor`` cannot compile a group (there is no C++ compiler), a RuntimeWarning says so and its calls stay in torch.
+    like make of it. Raises InvalidArgument for something that is no computation; UnsupportedError for what ``xla`` does not take,
+    MissingDependency where jaxlib is not there, DeviceError at a call for tensors of other devices than the CPU; torch.compile's
+    own errors at the first call. Where ``inductor`` cannot compile a group (there is no C++ compiler), a RuntimeWarning says so
+    and its calls stay in torch.
     """
     if backend == computation.program.backend:
         return computation
-    compiled: Any = StaticComputation(computation.program.again(computation.gradient_options, backend))
+    program = computation.program.again(computation.gradient_options, backend)
+    if backend == XLA:
+        require_client('compile(computation, "xla")')
+        program.for_xla  # noqa: B018  (refused at once, where it is)
+    compiled: Any = StaticComputation(program)
     return compiled

@@ -96,7 +96,7 @@ def key_data(key: Any, kind: str, dimensions: tuple[int, ...]) -> Any:
     implementation = getattr(getattr(key, "dtype", None), "_impl", None)
     if implementation is None:
         return key
-    if implementation.name != kind:
+    if kind not in (implementation.name, implementation.tag):  # files of jax.export have the tag
         raise InvalidArgument("a PRNG key of another kind", got=implementation.name, expected=kind)
     return np.asarray(sys.modules["jax"].random.key_data(key))
 

@@ -1,1 +1,1 @@
-"""XLA's own compiler as jaxlib brings it, for what is XLA's to decide: how a program is partitioned. No devices, and no jax."""
+"""XLA's own compiler as jaxlib brings it: how a program is partitioned, which is XLA's to decide, and executables. No jax."""

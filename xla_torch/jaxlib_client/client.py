@@ -1,22 +1,26 @@
-"""jaxlib's client for the CPU: the only module that knows its names."""
+"""jaxlib's client for the CPU: the only module that knows its names. It compiles for the partitioner, and to run programs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+import os
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..core import tuning
-from ..core.errors import MissingDependency
+from ..core.errors import MissingDependency, UnsupportedError
 from ..interop.bindings import OptionalModule, require
 
 _binding: Any = OptionalModule("jaxlib._jax")
 _hlo: Any = OptionalModule("jaxlib._hlo")
 _client: Any = OptionalModule("jaxlib.xla_client")
+_lapack: Any = OptionalModule("jaxlib.cpu._lapack")
 
 _NEEDED = ((_client, "make_cpu_client"), (_client, "CompileOptions"), (_client, "DeviceAssignment"), (_binding, "DeviceList"),
-           (_binding, "mlir"), (_hlo, "XlaComputation"))
+           (_binding, "mlir"), (_hlo, "XlaComputation"), (_binding, "dlpack_managed_tensor_to_buffer"),
+           (_binding, "buffer_to_dlpack_managed_tensor"))
 
 _LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 """What XLA writes to standard error; it reads the variable once, when it is loaded."""
@@ -54,3 +58,43 @@ def compile_for(proto: bytes, partitions: int, propagates: list[bool], debug: Ma
     client = _client.make_cpu_client(num_devices=partitions)
     devices = _binding.DeviceList(tuple(client.local_devices()))
     client.compile_and_load(_binding.mlir.xla_computation_to_mlir_module(_hlo.XlaComputation(proto)), devices, options)
+
+
+def executable(stablehlo: bytes, name: str) -> Callable[[Sequence[Any]], list[Any]]:
+    """A program compiled for one CPU device: a function from DLPack capsules of dense arrays, in the order of their dimensions,
+    to those of its results, which are ready, lie in memory of their own and own it. Arguments are read where they are, unless
+    they are not aligned as XLA wants it, and never written. It may be called from several threads.
+
+    Raises UnsupportedError, with XLA's words, where XLA does not compile the program.
+    """
+    if b"lapack_" in stablehlo:
+        _register_lapack()
+    client = _one_device(os.getpid())
+    device = client.local_devices()[0]
+    try:
+        loaded = client.compile_and_load(stablehlo, _binding.DeviceList((device,)), _client.CompileOptions())
+    except Exception as error:  # the binding raises several kinds
+        raise UnsupportedError("XLA does not compile the program", subject=name, got=str(error), hint="the words are XLA's"
+                               ) from None
+
+    def run(capsules: Sequence[Any]) -> list[Any]:
+        results = loaded.execute([_binding.dlpack_managed_tensor_to_buffer(c, device, None, None) for c in capsules])
+        for result in results:
+            result.block_until_ready()
+        return [_binding.buffer_to_dlpack_managed_tensor(result) for result in results]
+
+    return run
+
+
+@functools.cache
+def _one_device(process: int) -> Any:
+    """A client of this process: its threads do not come along when a process forks."""
+    with tuning.unless_set(_LOG_LEVEL, "2"):
+        return _client.make_cpu_client(num_devices=1)
+
+
+@functools.cache
+def _register_lapack() -> None:
+    _lapack.initialize()
+    for name, function in _lapack.registrations().items():
+        _client.register_custom_call_target(name, function, platform="cpu", api_version=1 if name.endswith("_ffi") else 0)

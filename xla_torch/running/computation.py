@@ -122,6 +122,12 @@ class XlaComputation(abc.ABC):
         return self.program.options
 
     @property
+    def chosen(self) -> str | None:
+        """Which backend ``compile(computation, "fastest")`` has kept, after the first call; otherwise None. What calls derive,
+        such as the way back, has choices of its own."""
+        return next((choice.backend for choice in self.program.choices.values()), None)
+
+    @property
     def partitioning(self) -> Partitioning:
         """Whether an annotated program for several partitions is about whole arrays, and runs with its global meaning, or
         has been partitioned, and is about one partition's."""

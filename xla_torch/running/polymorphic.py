@@ -91,6 +91,11 @@ class PolymorphicComputation(XlaComputation):
         ranks = [first, *(r for r in range(first + 1, 3) if any(a.ndim == r and _value(a, r) for a in arguments))]
         return self._specialised(arguments, ranks)
 
+    def of_shapes(self, dimensions: Sequence[Sequence[int]]) -> XlaComputation:
+        """The static program for arguments of these shapes, whatever their values are. Raises InvalidArgument or HloSyntaxError
+        where the shapes do not fit it or sizes depend on values."""
+        return self._computation(tuple((tuple(sizes), None) for sizes in dimensions))
+
     def at(self, sizes: Names | None = None, /, **more: int) -> XlaComputation:
         """The static program for these sizes, ``at(b=4)``; small ones for the names that are left out. Raises InvalidArgument for
         a name that the program does not have and for sizes that do not fit."""

@@ -6,6 +6,8 @@ are differentiated, and what the way back reads.
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -39,10 +41,14 @@ from ..lowering.custom_calls import check_custom_calls
 from ..lowering.programs import freeing, lower
 from ..partitioning.manual_regions import without_manual_regions
 from ..partitioning.state import Partitioning, partitioning_of
+from ..stablehlo.writing.module import to_stablehlo_bytecode
 from ..storage.torch_private import forward_mode_is_on, is_batched_by_autograd, is_traced
 from ..transform.dynamic_sizes import resolve_sizes
 from ..transform.expand_custom_calls import expand
+from ..transform.other_readers import for_other_readers
+from .backends import FASTEST, XLA, Choice, fastest_run, xla_run
 from .caches import Cache, RuleCache
+from .for_xla import module_for_xla
 from .plain_runs import plainly
 from .watching import watching
 
@@ -81,6 +87,10 @@ class Program:
         self.module, self.options, self.backend, self.by_calls = module, options, backend, by_calls
         self.lost_before, self._warned = lost, False
         self._made_elsewhere = elsewhere
+        self.choices: dict[torch.device, Choice] = {}
+        """Of the backend that is the fastest, which it is."""
+        if backend in (XLA, FASTEST):  # what XLA runs, too, needs gradients in plain HLO
+            self.options = dataclasses.replace(options or DEFAULT, portable=True)
         lock = Lock()
         self._canonical: RuleCache[None, Computation] = RuleCache(lock)
         self._differentiable: RuleCache[None, Computation] = RuleCache(lock)
@@ -218,6 +228,16 @@ class Program:
             return self
 
     @cached_property
+    def for_xla(self) -> Module:
+        """The program as XLA can run it. Raises UnsupportedError where it cannot."""
+        source = self.elsewhere
+        return for_other_readers(module_for_xla(source.stated, lambda: source.canonical, source.participants))
+
+    def stablehlo(self) -> bytes:
+        """What XLA can run, as StableHLO bytecode."""
+        return to_stablehlo_bytecode(self.for_xla)
+
+    @cached_property
     def lost(self) -> Sequence[Lost]:
         """What is known to be lost of derivatives that an author wrote."""
         if self.lost_before is not None:
@@ -292,6 +312,11 @@ class Program:
     def _make_run(self, device: torch.device) -> Run:
         if self._is_lowered:
             return self.lowered(device).forward
+        if self.backend == XLA:
+            return xla_run(self.name, self.program_shape, self.stablehlo, device)
+        if self.backend == FASTEST:
+            return fastest_run({name: lambda name=name: self.again(self.options, name).runner(device) for name in (EAGER, XLA)},
+                               functools.partial(self.choices.__setitem__, device))
         check_custom_calls(self.canonical)
         # Blocks of elementwise calls are for running call by call; a compiler fuses the calls themselves. A module's `forward`
         # is called without the hooks that a module may have.
