@@ -14,6 +14,7 @@ from . import (  # noqa: F401  (fill the table)
     normalisation,
     pointwise,
     pooling,
+    random,
     reductions,
     sorting,
     spectra,

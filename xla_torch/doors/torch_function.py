@@ -22,7 +22,7 @@ from ..storage import torch_private
 from ..trees.nodes import Kind, Static
 from ..trees.signatures import Signature
 from ..trees.structure import Path, Structure
-from . import torch_graph
+from . import torch_graph, torch_random
 from .builder import XlaBuilder
 from .torch_derivatives import Graph, Input, TorchDerivatives
 from .tree_function import TreeFunction
@@ -154,14 +154,16 @@ def _decompositions() -> tuple[dict[Any, Any], dict[Any, Any]]:
 class _Import:
     """An exported program on its way to a computation."""
 
-    def __init__(self, exported: Any, name: str, names: Sequence[str], by_arguments: bool, derivatives: str,
+    def __init__(self, given: Any, name: str, names: Sequence[str], by_arguments: bool, derivatives: str,
                  functions: tuple[str, ...]):
+        exported = torch_private.quietly(lambda: torch_random.with_state(given, _decompositions()[1]))
         self._exported, self._derivatives, self._functions = exported, derivatives, functions
         self._core = torch_private.quietly(lambda: exported.run_decompositions(dict(_decompositions()[0])))
-        self._name, self._names, self._by_arguments = name, tuple(names), by_arguments
+        self._name, self._names = name, tuple(names)
         signature = self._core.graph_signature
         kinds = {InputKind.PARAMETER, InputKind.BUFFER}
-        self._weights = [spec for spec in signature.input_specs if spec.kind in kinds]
+        self._weights = [spec for spec in signature.input_specs
+                         if spec.kind in kinds and (by_arguments or spec.target == torch_random.STATE)]
         self._given = [spec for spec in signature.input_specs if spec.kind is InputKind.USER_INPUT]
         self._outputs = signature.output_specs
 
@@ -178,8 +180,8 @@ class _Import:
         results = torch_graph.build(builder, graph.graph, inputs, lambda name: functools.reduce(getattr, name.split("."), graph))
         out_tree, leaves = self._results(results)
         whole = leaves[0] if out_tree.kind is Kind.LEAF else builder.add(control.tuple_, leaves)
-        weights = _nested({spec.target: self._weight(spec) for spec in self._weights}) if self._by_arguments else {}
-        buffers = [spec for spec in self._weights if spec.kind is InputKind.BUFFER] if self._by_arguments else []
+        weights = _nested({spec.target: self._weight(spec) for spec in self._weights})
+        buffers = [spec for spec in self._weights if spec.kind is InputKind.BUFFER]
         places = {name: k for k, name in enumerate(self._parameters())}
         computation = builder.build(whole)
         computation.entry.derivatives = self._own_derivatives(computation)
@@ -217,13 +219,13 @@ class _Import:
 
     def _parameters(self) -> list[str]:
         """The placeholders that are the program's parameters."""
-        held = [spec.arg.name for spec in self._weights] if self._by_arguments else []
+        held = [spec.arg.name for spec in self._weights]
         return held + [spec.arg.name for spec in self._given if isinstance(spec.arg, TensorArgument)]
 
     def _arguments(self) -> tuple[Structure, Signature, list[str]]:
         """The form of the arguments, how they are called, and the placeholder of each leaf."""
         args, kwargs = torch_private.pytree.tree_unflatten([spec.arg for spec in self._given], self._core.call_spec.in_spec)
-        first = 1 if self._by_arguments and self._weights else 0
+        first = 1 if self._weights else 0
         static: list[tuple[int | str, Static]] = [
             (k + first, Static(a.value)) for k, a in enumerate(args) if _is_static(a)]
         static += [(name, Static(a.value)) for name, a in kwargs.items() if _is_static(a)]

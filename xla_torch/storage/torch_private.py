@@ -326,6 +326,33 @@ def traced(function: Callable[..., Any], values: list[Any], decompositions: dict
     return graph
 
 
+def in_operators(function: Callable[..., Any], values: list[Any], decompositions: dict[Any, Any]) -> torch.fx.GraphModule:
+    """The graph of a function of these stand-ins as it computes, of which autograd knows no more than what is computed."""
+    with values[0].fake_mode, torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
+        return make_fx(function, decomposition_table=decompositions)(*values)
+
+
+_mode_of: Callable[[Any], Any] = private(torch, "_guards.detect_fake_mode")
+_FakeTensorMode: Any = private(torch, "_subclasses.FakeTensorMode")
+
+
+def state_of(module: torch.fx.GraphModule) -> torch.Tensor:
+    """A stand-in of u64[2] beside those of a graph."""
+    known = [leaf for node in module.graph.nodes for leaf in pytree.tree_leaves(node.meta.get("val"))]
+    with _mode_of(known) or _FakeTensorMode():
+        return torch.empty(2, dtype=torch.uint64)
+
+
+def with_graph(exported: Any, module: torch.fx.GraphModule, signature: Any, constants: dict[str, torch.Tensor]) -> Any:
+    """An exported program with another graph, and further constants."""
+    return exported._update(module, signature, constants={**exported.constants, **constants})
+
+
+def levels_of(node: torch.fx.Node) -> int:
+    """How many levels of torch.func.vmap a node opens."""
+    return (node.target is _nested) - (node.target is _ended)
+
+
 _nested, _ended, _added, _removed = (private(torch, f"_functorch.predispatch.{name}") for name in (
     "_vmap_increment_nesting", "_vmap_decrement_nesting", "_add_batch_dim", "_remove_batch_dim"))
 
