@@ -23,7 +23,7 @@ from .lowering import numerics
 from .running import dynamo
 from .running.computation import XlaComputation, require_computation
 from .running.polymorphic import of_unknown_sizes
-from .storage.torch_private import contents, transforms_are_active
+from .storage.torch_private import contents, picklable, transforms_are_active, unpickled
 from .trees.parameter_paths import paths
 from .trees.structure import Leaves, Path, dotted, flattened, nested
 
@@ -126,6 +126,12 @@ class XlaModule(torch.nn.Module):
             raise InvalidArgument("wrong number of arguments", subject="XlaModule", got=len(arguments),
                                   expected=f"{held.count(None)}: {self.extra_repr()}")
         return self._after(self.computation(*self._door.filled(held, arguments), **named))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_buffers": picklable(self.__dict__["_buffers"])}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__({**state, "_buffers": unpickled(state["_buffers"])})
 
     def _after(self, result: Any) -> Any:
         """The result proper, of one that also has what the call replaces. Inside a transform of torch.func nothing is kept,

@@ -59,8 +59,6 @@ CONTINUOUS: dict[str, tuple[Callable[[], torch.Tensor], Callable[[torch.Tensor],
     "normal of tensors": (lambda: torch.normal(torch.full((N,), 3.0), torch.tensor(0.5)), lambda x: normal((x - 3) * 2)),
     "normal of a mean": (lambda: torch.normal(torch.full((N,), 3.0), 0.5), lambda x: normal((x - 3) * 2)),
     "normal of a deviation": (lambda: torch.normal(3.0, torch.full((N,), 0.5)), lambda x: normal((x - 3) * 2)),
-    "trunc_normal_": (lambda: nn.init.trunc_normal_(E(N), 0.0, 1.0, -1.0, 1.0),
-                      lambda x: (normal(x) - normal(x * 0 - 1)) / math.erf(math.sqrt(0.5))),
     "exponential_": (lambda: E(N).exponential_(2), lambda x: -torch.expm1(-2 * x)),
     "exponential_ of F64": (lambda: E(N, dtype=F64).exponential_(2), lambda x: -torch.expm1(-2 * x)),
     "cauchy_": (lambda: E(N).cauchy_(1, 0.5), lambda x: 0.5 + torch.atan((x - 1) * 2) / math.pi),
@@ -96,11 +94,10 @@ DISCRETE: dict[str, tuple[Callable[[], torch.Tensor], dict[int, float]]] = {
     "randint from 0": (lambda: torch.randint(5, (N,), dtype=torch.int32), choices(*[1] * 5)),
     "randint_like": (lambda: torch.randint_like(E(N), 2, 5), choices(1, 1, 1, first=2)),
     "randint_like from 0": (lambda: torch.randint_like(E(N, dtype=torch.int16), 5), choices(*[1] * 5)),
-    "random_": (lambda: E(N).random_(1, 4), choices(1, 1, 1, first=1)),
     "random_ below": (lambda: E(N).random_(4), choices(1, 1, 1, 1)),
     "random_ booleans": (lambda: E(N, dtype=torch.bool).random_(), choices(1, 1)),
     "random_ bytes": (lambda: E(N, dtype=torch.uint8).random_() // 64, choices(1, 1, 1, 1)),
-    "the highest bits": (lambda: torch.randint(0, 3 << 61, (N,)) >> 61, choices(1, 1, 1)),
+    "the highest bits": (lambda: torch.randint(0, 3 << 61, (N,)) // (1 << 61), choices(1, 1, 1)),
     "geometric_": (lambda: E(N).geometric_(0.3), {k: 0.7 ** (k - 1) * 0.3 for k in range(1, 15)}),
     "geometric_ of integers": (lambda: E(N, dtype=torch.int64).geometric_(0.3), {k: 0.7 ** (k - 1) * 0.3 for k in range(1, 15)}),
     "multinomial": (lambda: torch.multinomial(WEIGHTS, N, True), choices(*WEIGHTS.tolist())),
@@ -148,8 +145,8 @@ def test_what_dropout_does_at_its_ends(drop: Any):
     x = torch.randn(4, 5, 6)
     none = converted(lambda x: drop(x, 0.0, True), x)
     assert none.weights == {} and torch.equal(none(x), x)
-    assert torch.equal(drawn(lambda x: drop(x, 1.0, True), x) if drop is F.dropout and False else xla_torch.from_torch(
-        lambda x: drop(x, 1.0, True), x)(x), torch.zeros(4, 5, 6))
+    every = converted(lambda x: drop(x, 1.0, True), x)
+    assert torch.equal(every(every.weights, x)[0] if every.weights else every(x), torch.zeros(4, 5, 6))
 
 
 @pytest.mark.parametrize(("drop", "dims"), [(F.dropout, ()), (F.dropout1d, (2,)), (F.dropout2d, (2, 3))])
@@ -217,10 +214,14 @@ def test_the_way_back_has_the_numbers_of_the_way_forward(name: str, derivatives:
         return
     ours = converted(function, *arguments, derivatives=derivatives)
     given = [a.clone().requires_grad_() for a in arguments]
-    assert torch.autograd.gradcheck(lambda *tensors: ours(ours.weights, *tensors)[0], given)
+    _, later = ours(ours.weights, *arguments)
+    for state in (ours.weights, later):
+        assert torch.autograd.gradcheck(lambda *tensors, state=state: ours(state, *tensors)[0], given)
+    assert derivatives != "torch" or ours.computation.entry.derivatives._is_there()
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The tensor attributes self.cell._flat_weights")
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
 def test_dropout_between_layers(kind: Any):
     model, x = Recurrent(kind).double().train(), f64(2, 3, 3)
@@ -358,13 +359,21 @@ def test_programs_that_torch_has_exported_decomposed_or_joined():
         torch.testing.assert_close(found[name], found["exported"], rtol=1e-4, atol=1e-4)
 
 
-def test_it_pickles_and_goes_through_texts():
+def test_it_pickles():
     x = torch.randn(3, 4)
     ours = converted(lambda x: F.dropout(x), x)
     expected = ours(ours.weights, x)
-    torch.testing.assert_close(pickle.loads(pickle.dumps(ours))(ours.weights, x), expected)
+    for again in (pickle.loads(pickle.dumps(ours)), copy.deepcopy(ours)):
+        torch.testing.assert_close(again(again.weights, x), expected)
+    model = XlaModule.from_torch(Dropping(), x := torch.randn(16, 8))
+    for again in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
+        torch.testing.assert_close(again(x), copy.deepcopy(model)(x))
+
+
+def test_it_goes_through_texts():
+    ours = converted(lambda x: F.dropout(x), x := torch.randn(3, 4))
     again = xla_torch.from_stablehlo(ours.computation.to_stablehlo())
-    torch.testing.assert_close(again(ours.weights["rng_state"], x)[0], expected[0])
+    torch.testing.assert_close(again(ours.weights["rng_state"], x)[0], ours(ours.weights, x)[0])
 
 
 class Named(nn.Module):
@@ -382,7 +391,7 @@ class Named(nn.Module):
     (lambda x: torch.cond(x.sum() > 0, lambda x: F.dropout(x), lambda x: x.clone(), (x,)), UnsupportedError,
      "in a loop, a branch"),
     (lambda x: torch.poisson(x.exp()), UnsupportedError, "poisson"),
-    (lambda x: x + torch.empty(3).random_(3, 3), (InvalidArgument, RuntimeError), "")])
+    (lambda x: x + torch.randint_like(x, 3, 3), InvalidArgument, "no whole number")])
 def test_what_is_refused(function: Any, error: Any, words: str):
     with pytest.raises(error, match=words):
         xla_torch.from_torch(function, torch.randn(3))

@@ -11,8 +11,9 @@ import math
 import numpy as np
 
 from .. import functions as ops
+from ..core.errors import UnsupportedError
 from ..core.shape import Shape
-from ..core.types import BF16, F16, F64, S64, U32, U64
+from ..core.types import BF16, F16, F64, PRED, S64, U32, U64
 from ..functions.hlo_builder import Builder, XlaOp
 from .table import rule
 from .values import cast, full
@@ -51,3 +52,13 @@ def _integers(builder: Builder, state: XlaOp, offset: int, low: int, last: int, 
     if choices < 1 << 64:
         bits = ops.Rem(bits, full(builder, choices, bits.shape))
     return ops.Add(cast(bits, S64), full(builder, low, result))
+
+
+@rule("native_dropout")
+def _dropout(input: XlaOp, p: float, train: bool | None) -> list[XlaOp]:
+    """Where it draws nothing."""
+    draws = train is not False
+    if draws and 0 < p < 1:
+        raise UnsupportedError("a draw without a state", got=f"p={p}", expected="0 or 1")
+    kept = full(input.builder, not (draws and p), input.shape.with_element_type(PRED))
+    return [full(input.builder, 0, input.shape) if draws and p else input, kept]

@@ -1,7 +1,6 @@
 """The core operators of ATen that there is no rule for, with the reasons. Tests see that the list is neither short nor stale."""
 
 _SIZE = "the size of its result depends on values"
-RANDOM = "it draws from torch's generator; a module in evaluation (`module.eval()`) has no dropout"
 _MEMORY = "it is about memory: strides and storage"
 _SYMBOLS = "it is about sizes that are known at run time only"
 
@@ -9,10 +8,6 @@ REASONS: dict[str, str] = {
     "_embedding_bag.default": "not written yet",
     "_local_scalar_dense.default": "a value becomes a Python number",
     "nonzero.default": _SIZE,
-    "rand.default": RANDOM,
-    "randn.default": RANDOM,
-    "randperm.default": RANDOM,
-    "native_dropout.default": RANDOM,
     "resize_.default": _MEMORY,
     "sym_is_contiguous.default": _MEMORY,
     "sym_storage_offset.default": _MEMORY,

@@ -43,6 +43,12 @@ class TorchFunction(TreeFunction):
         super().__init__(computation, in_tree, out_tree, signature, places, narrows=False)
         self.weights, self.buffers, self.replaced, self.unsaved = weights, tuple(buffers), tuple(replaced), tuple(unsaved)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "weights": torch_private.picklable(self.weights)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, weights=torch_private.unpickled(state["weights"]))
+
 
 def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["arguments", "constants"] = "arguments",
                derivatives: Literal["torch", "xla", "as written"] = "torch", **example_kwargs: Any) -> TorchFunction:

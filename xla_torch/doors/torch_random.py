@@ -46,7 +46,7 @@ class Draws:
 
     def _offset(self, size: Sequence[int]) -> int:
         offset = self.taken
-        self.taken += math.prod(size)  # a draw takes as many steps of the counter at most
+        self.taken += max(math.prod(size), 1)  # a draw takes as many steps of the counter at most
         return offset
 
     def uniform(self, size: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
@@ -156,19 +156,14 @@ def _randperm(draws: Draws, n: int, *, dtype: torch.dtype | None = torch.int64, 
     return torch.argsort(draws.integers([n], 0, (1 << 63) - 1)).to(dtype or torch.int64)
 
 
-@_in_place("random.from")
-def _random(draws: Draws, self: torch.Tensor, from_: int, to: int | None, **_: Any) -> torch.Tensor:
-    return draws.integers(self.shape, from_, _greatest(self.dtype) if to is None else to - 1).to(self.dtype)
-
-
 @_in_place("random.to")
 def _random_below(draws: Draws, self: torch.Tensor, to: int, **_: Any) -> torch.Tensor:
-    return _random(draws, self, 0, to)
+    return draws.integers(self.shape, 0, to - 1).to(self.dtype)
 
 
 @_in_place("random")
-def _random_any(draws: Draws, self: torch.Tensor, **_: Any) -> torch.Tensor:
-    return _random(draws, self, 0, None)
+def _random(draws: Draws, self: torch.Tensor, **_: Any) -> torch.Tensor:
+    return draws.integers(self.shape, 0, _greatest(self.dtype)).to(self.dtype)
 
 
 def _greatest(dtype: torch.dtype) -> int:
@@ -361,13 +356,16 @@ class _Drawing:
         self.draws = Draws()
         self._table = {**decompositions, **{op: functools.partial(_checked, way, self.draws) for op, way in ways().items()}}
         self._like = torch_private.state_of(module)
+        self._name = f"b_{STATE}"  # as torch names what stands for a buffer
+        while any(node.name == self._name for node in module.graph.nodes):
+            self._name += "_"
 
     def placeholder(self, module: torch.fx.GraphModule, number: int) -> torch.fx.Node:
         """A new input for the state, before the one with this number."""
         nodes = [node for node in module.graph.nodes if node.op == "placeholder"]
         place = nodes[number] if number < len(nodes) else next(n for n in module.graph.nodes if n.op != "placeholder")
         with module.graph.inserting_before(place):
-            state = module.graph.placeholder(STATE)
+            state = module.graph.placeholder(self._name)
         state.meta["val"] = self._like
         return state
 

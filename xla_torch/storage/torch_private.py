@@ -282,6 +282,23 @@ def quietly(export: Callable[[], Any]) -> Any:
         return export()
 
 
+class _Signed:
+    """The bits of a tensor of unsigned integers, which torch pickles but does not read back."""
+
+    def __init__(self, tensor: torch.Tensor):
+        self.dtype, self.bits = tensor.dtype, tensor.view(torch.int64)
+
+
+def picklable(tree: Any) -> Any:
+    """A tree of tensors with what stands for those of uint64, so that it can be pickled."""
+    return pytree.tree_map_only(torch.Tensor, lambda t: _Signed(t) if t.dtype is torch.uint64 else t, tree)
+
+
+def unpickled(tree: Any) -> Any:
+    """The tree of tensors that `picklable` was given."""
+    return pytree.tree_map_only(_Signed, lambda held: held.bits.view(held.dtype), tree)
+
+
 _applying = forks.Lock()
 
 
