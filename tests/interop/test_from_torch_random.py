@@ -97,7 +97,7 @@ DISCRETE: dict[str, tuple[Callable[[], torch.Tensor], dict[int, float]]] = {
     "random_ below": (lambda: E(N).random_(4), choices(1, 1, 1, 1)),
     "random_ booleans": (lambda: E(N, dtype=torch.bool).random_(), choices(1, 1)),
     "random_ bytes": (lambda: E(N, dtype=torch.uint8).random_() // 64, choices(1, 1, 1, 1)),
-    "the highest bits": (lambda: torch.randint(0, 3 << 61, (N,)) // (1 << 61), choices(1, 1, 1)),
+    "the highest bits": (lambda: torch.randint(0, 3 << 53, (N,)) // (1 << 53), choices(1, 1, 1)),
     "geometric_": (lambda: E(N).geometric_(0.3), {k: 0.7 ** (k - 1) * 0.3 for k in range(1, 15)}),
     "geometric_ of integers": (lambda: E(N, dtype=torch.int64).geometric_(0.3), {k: 0.7 ** (k - 1) * 0.3 for k in range(1, 15)}),
     "multinomial": (lambda: torch.multinomial(WEIGHTS, N, True), choices(*WEIGHTS.tolist())),

@@ -22,7 +22,7 @@ from ..storage import torch_private
 from ..trees.nodes import Kind, Static
 from ..trees.signatures import Signature
 from ..trees.structure import Path, Structure
-from . import torch_graph, torch_random
+from . import torch_decompositions, torch_graph, torch_random
 from .builder import XlaBuilder
 from .torch_derivatives import Graph, Input, TorchDerivatives
 from .tree_function import TreeFunction
@@ -152,7 +152,7 @@ def _decompositions() -> tuple[dict[Any, Any], dict[Any, Any]]:
     before autograd, whose operators for the way back have none."""
     operators = [getattr(packet, overload) for name in _DECOMPOSED for packet in (getattr(torch.ops.aten, name),)
                  for overload in packet.overloads() if overload != "out"]
-    first = torch_private.decompositions(*operators)
+    first = {**torch_private.decompositions(*operators), **torch_decompositions.decompositions()}
     found = {**torch.export.default_decompositions(), **first}
     return {target: way for target, way in found.items() if torch_graph.name_of(target) not in RULES}, first
 
