@@ -16,6 +16,7 @@ from . import (  # noqa: F401  (fill the table)
     pooling,
     random,
     reductions,
+    resampling,
     sorting,
     spectra,
     views,
