@@ -229,13 +229,14 @@ def _ranks() -> dict[str, list[Row]]:
     holes = torch.where(floats(4, 6) > 0.8, nan, floats(4, 6, seed=1))
     ordered: list[Row] = [(cube, 1), (cube, -1, True), (holes, 0), (holes, 1), (one, 0), (torch.tensor([3, 1, 2, 9]), 0),
                           (floats(3, 4, dtype=BF16), 1)]
-    images = [(floats(1, 2, 7, 5), *row) for row in [([3, 4], False), ([9, 2], True), ([4, 5], False, 0.6, 0.9), ([1, 1], True)]]
+    images = [(floats(1, 2, 7, 5), *row) for row in [([3, 4], False), ([9, 2], True), ([4, 5], False, 0.6, 0.9), ([4, 3], False, 0.6, 0.7),
+                                                                ([1, 1], True)]]
     running: list[Row] = [(cube, 1), (TIES, 1), (TIES, 0), (ints(3, 7), -1), (one, 0), (flags(2, 5), 1), (torch.zeros(0, 2), 0)]
     return {
         "cummax": running, "cummin": running,
         "logcumsumexp": [(cube, 1), (100 * cube, -1), (torch.tensor([-inf, -inf, 1.0, inf, 2.0, nan]), 0), (one, 0),
                          (floats(9, dtype=BF16), 0), (floats(9, dtype=F64), 0)],
-        "kthvalue": [(cube, 2, 1), (cube, 5, -1, True), (holes, 3, 0), (one, 1, 0), (torch.tensor([3, 1, 2]), 1)],
+        "kthvalue": [(cube, 2, 1), (cube, 5, -1, True), (holes, 1, 0), (one, 1, 0), (torch.tensor([3, 1, 2]), 1)],
         "median": [(cube,), (TIES,), (holes,), (one,), (ints(3, 4),), (torch.full((3,), nan),)],
         "nanmedian": [(cube,), (TIES,), (holes,), (one,), (ints(3, 4),), (torch.full((3,), nan),)],
         "median.dim": ordered, "nanmedian.dim": ordered,

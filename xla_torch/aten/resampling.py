@@ -26,7 +26,9 @@ def _cubic(x: np.ndarray) -> np.ndarray:
 
 
 def _shares(size: int, count: int, support: float, filter_: Filter, align_corners: bool, factor: float | None) -> np.ndarray:
-    """[count, size]: the share that each element has in each element of the result."""
+    """[count, size]: the share that each element has in each element of the result. What keeps its size stays as it is."""
+    if size == count:
+        return np.eye(size)
     if align_corners:
         scale = (size - 1) / (count - 1) if count > 1 else 0.0
     else:

@@ -119,10 +119,9 @@ def _mode(self: XlaOp, dim: int, result: Sequence[Shape]) -> list[XlaOp]:
     dim = place(dim, self.shape.rank)
     ordered, at = _ordered(self, dim, False)
     sizes, rank = self.shape.dimensions, self.shape.rank
-    pairs = [*sizes, sizes[dim]]
-    others = [rank if d == dim else d for d in range(rank)]
-    same = ops.Eq(ops.BroadcastInDim(ordered, pairs, range(rank)), ops.BroadcastInDim(ordered, pairs, others))
-    often = reduced(cast(same, S64), "Add", 0, [rank])
+    pairs = [*sizes[:dim], sizes[dim], *sizes[dim:]]
+    one, other = (ops.BroadcastInDim(ordered, pairs, [d + (d > last) for d in range(rank)]) for last in (dim, dim - 1))
+    often = reduced(cast(ops.Eq(one, other), S64), "Add", 0, [dim + 1])
     most = ops.BroadcastInDim(reduced(often, "Max", 0, [dim], True), sizes, range(rank))
     counted = iota(self, sizes, dim)
     first = reduced(ops.Select(ops.Eq(often, most), counted, full(self.builder, sizes[dim], counted.shape)), "Min", greatest(S64),

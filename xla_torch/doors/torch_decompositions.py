@@ -103,8 +103,6 @@ def _bags(weight: torch.Tensor, indices: torch.Tensor, offsets: torch.Tensor, sc
     kept = torch.ones_like(indices, dtype=torch.bool)
     if padding_idx != -1:
         kept = indices != (padding_idx % rows)
-    if include_last_offset:
-        kept = kept & (torch.arange(count) < offsets[-1])
     sizes = torch.zeros(bags, dtype=indices.dtype).scatter_add(0, place, kept.to(indices.dtype))
     rowwise = weight[indices]
     if mode == 2:

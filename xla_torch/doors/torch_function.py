@@ -67,6 +67,12 @@ def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["ar
     tree of these buffers as they are afterwards. An exported program that torch has joined with its way back has between
     these a dict of the gradients of its `weights` and `inputs`, by name.
 
+    Random numbers (dropout, ``torch.randn``) are drawn from a state, which is a buffer of the program beside the module's own:
+    ``rng_state``, u64[2], the key and the counter of `RngBitGenerator` with "rng_three_fry". A call returns it with a further
+    counter, also with ``weights="constants"``, where it is the one argument that stays; the way back has the same numbers. The
+    first key comes from torch's generator, so that `torch.manual_seed` before the conversion sets it. The numbers are not those
+    of torch. Not to be had in `torch.cond`, loops and `torch.func.vmap` (UnsupportedError).
+
     Raises UnsupportedError, which names all of them, for operators that XLA has nothing for; what torch.export raises passes
     through. Checks of values that the module makes are left out. Derivatives are those that torch has of the exported program,
     with all that `detach`, `torch.no_grad` and an embedding's padding say: they are traced when they are first asked for. With
