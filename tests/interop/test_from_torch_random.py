@@ -379,7 +379,7 @@ def test_it_goes_through_texts():
 class Named(nn.Module):
     def __init__(self):
         super().__init__()
-        self.register_buffer("rng_state", torch.zeros(3))
+        self.rng_state = nn.Buffer(torch.zeros(3))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return F.dropout(x) + self.rng_state

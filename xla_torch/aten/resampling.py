@@ -26,9 +26,7 @@ def _cubic(x: np.ndarray) -> np.ndarray:
 
 
 def _shares(size: int, count: int, support: float, filter_: Filter, align_corners: bool, factor: float | None) -> np.ndarray:
-    """[count, size]: the share that each element has in each element of the result. What keeps its size stays as it is."""
-    if size == count:
-        return np.eye(size)
+    """[count, size]: the share that each element has in each element of the result."""
     if align_corners:
         scale = (size - 1) / (count - 1) if count > 1 else 0.0
     else:
@@ -56,13 +54,16 @@ def _contracted(x: XlaOp, matrices: Sequence[np.ndarray], dim: int) -> XlaOp:
 
 def _upsampling(name: str, support: float, filter_: Filter) -> None:
     def matrices(sizes: Sequence[int], counts: Sequence[int], align_corners: bool, *factors: float | None) -> list[np.ndarray]:
-        return [_shares(*pair, support, filter_, align_corners, factor)
-                for *pair, factor in zip(sizes[-2:], counts[-2:], factors, strict=True)]
+        return [_shares(size, count, support, filter_, align_corners, factor)
+                for size, count, factor in zip(sizes[-2:], counts[-2:], factors, strict=True)]
 
     @rule(name)
     def forward(self: XlaOp, output_size: Sequence[int], align_corners: bool, scales_h: float | None,
                 scales_w: float | None) -> XlaOp:
-        return _contracted(self, matrices(self.shape.dimensions, output_size, align_corners, scales_h, scales_w), 1)
+        """What keeps its size stays as it is, whatever the factor: to torch on the way forward, and not on the way back."""
+        sizes = self.shape.dimensions[-2:]
+        factors = [None if n == m else factor for n, m, factor in zip(sizes, output_size, (scales_h, scales_w), strict=True)]
+        return _contracted(self, matrices(sizes, output_size, align_corners, *factors), 1)
 
     @rule(f"{name}_backward")
     def back(grad_output: XlaOp, output_size: Sequence[int], input_size: Sequence[int], align_corners: bool,

@@ -47,7 +47,7 @@ class TorchFunction(TreeFunction):
         return {**self.__dict__, "weights": torch_private.picklable(self.weights)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, weights=torch_private.unpickled(state["weights"]))
+        vars(self).update(state, weights=torch_private.unpickled(state["weights"]))
 
 
 def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["arguments", "constants"] = "arguments",

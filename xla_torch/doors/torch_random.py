@@ -1,8 +1,8 @@
 """Programs of torch.export that draw random numbers, as programs of a state that says which.
 
-Every operator that draws is replaced in the graph as torch exported it, before it is decomposed or differentiated: by what it is in
-operators that compute, and in numbers of a state (`aten/random.py`). The state is a buffer, ``rng_state``, which the program reads
-and replaces.
+Every operator that draws is replaced in the graph as torch exported it, before it is decomposed or differentiated: by what it is
+in operators that compute, and in numbers of a state (`aten/random.py`). The state is a buffer, ``rng_state``, which the program
+reads and replaces.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 import torch
 import torch.fx
 from torch.export.graph_signature import InputKind, InputSpec, OutputKind, OutputSpec, TensorArgument
+from torch.fx.node import map_arg
 
 from ..core.errors import InternalError, InvalidArgument, UnsupportedError
 from ..storage import torch_private
@@ -264,8 +265,8 @@ def _log_normal(draws: Draws, self: torch.Tensor, mean: float = 1.0, std: float 
 
 @_way("multinomial")
 def _multinomial(draws: Draws, self: torch.Tensor, num_samples: int, replacement: bool = False, **_: Any) -> torch.Tensor:
-    """Exponential waiting times, each as long as its weight is small: who is first is drawn as the weights say, and in which order
-    they come is a draw without replacement. Of weight 0 nobody ever comes."""
+    """Exponential waiting times, each as long as its weight is small: who is first is drawn as the weights say, and the order in
+    which they come is a draw without replacement. Of weight 0 nobody ever comes."""
     weights = self.detach().to(torch.float64)
     *rows, count = weights.shape
     size = [*rows, num_samples, count] if replacement else [*rows, count]
@@ -274,8 +275,8 @@ def _multinomial(draws: Draws, self: torch.Tensor, num_samples: int, replacement
 
 
 @_way("rrelu_with_noise_functional")
-def _rrelu(draws: Draws, self: torch.Tensor, noise: torch.Tensor, lower: float = 0.125, upper: float = 1 / 3, training: bool = False,
-           **_: Any) -> tuple[torch.Tensor, torch.Tensor]:
+def _rrelu(draws: Draws, self: torch.Tensor, noise: torch.Tensor, lower: float = 0.125, upper: float = 1 / 3,
+           training: bool = False, **_: Any) -> tuple[torch.Tensor, torch.Tensor]:
     if not training:
         return torch.nn.functional.leaky_relu(self, (lower + upper) / 2), noise
     slopes = torch.where(self <= 0, _uniform(draws, self, lower, upper), torch.ones_like(self))
@@ -342,7 +343,8 @@ def _first_state() -> torch.Tensor:
 
 
 def _draws(node: torch.fx.Node) -> bool:
-    return isinstance(node.target, torch_private.Operator) and torch.Tag.nondeterministic_seeded in node.target.tags
+    target: Any = node.target
+    return isinstance(target, torch_private.Operator) and torch.Tag.nondeterministic_seeded in target.tags
 
 
 _INLINE = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
@@ -399,10 +401,9 @@ class _Drawing:
         if name not in _INLINE:
             raise UnsupportedError("random numbers in a loop, a branch or a part that is computed again", subject="from_torch",
                                    got=name, hint="draw them before it, and pass them in")
-        taken, count = self.draws.taken, len([n for n in inner[0].graph.nodes if n.op == "placeholder"])
+        count = len([n for n in inner[0].graph.nodes if n.op == "placeholder"])
         self.draw(inner[0], self.placeholder(inner[0], count))
         node.args = (*node.args, state)
-        assert self.draws.taken >= taken
 
     def _replace(self, module: torch.fx.GraphModule, node: torch.fx.Node, state: torch.fx.Node, mapped: int) -> None:
         """Put what the operator is in the node's place."""
@@ -438,7 +439,8 @@ def _checked(way: Way, draws: Draws, *args: Any, generator: Any = None, **kwargs
     return way(draws, *args, **kwargs)
 
 
-def _inline(module: torch.fx.GraphModule, node: torch.fx.Node, graph: torch.fx.GraphModule, given: Sequence[torch.fx.Node]) -> None:
+def _inline(module: torch.fx.GraphModule, node: torch.fx.Node, graph: torch.fx.GraphModule,
+            given: Sequence[torch.fx.Node]) -> None:
     """Put a graph in the place of a node."""
     known: dict[torch.fx.Node, torch.fx.Node] = {}
     rest = iter(given)
@@ -447,7 +449,7 @@ def _inline(module: torch.fx.GraphModule, node: torch.fx.Node, graph: torch.fx.G
         if part.op == "placeholder":
             known[part] = next(rest)
         elif part.op == "output":
-            _hand_over(module, node, torch.fx.node.map_arg(part.args[0], lambda n: known[n]))
+            _hand_over(module, node, map_arg(part.args[0], lambda n: known[n]))
         elif part.op == "get_attr":
             raise InternalError("a constant in what an operator is", subject=torch_graph.name_of(node.target), got=part.target)
         else:
