@@ -32,13 +32,14 @@ CALLS: dict[str, list[tuple[Any, list[torch.Tensor]]]] = {
         (lambda s, v: (torch.searchsorted(s, v), torch.searchsorted(s, v, side="right")), [HOLED, torch.cat([HOLED, ROW[0]])]),
         (lambda s, v, o: torch.searchsorted(s, v, sorter=o), [ROW, FEW, ROW.argsort(1)]),
         (lambda s: (torch.searchsorted(s, 2), torch.searchsorted(s, 2, right=True)), [HOLED]),
-        (lambda s, v: torch.searchsorted(s, v), [torch.tensor([1, 3, 3, 9]), ints(3, 4)])],
+        (torch.searchsorted, [torch.tensor([1, 3, 3, 9]), ints(3, 4)])],
     "bucketize": [(lambda v, s: (torch.bucketize(v, s), torch.bucketize(v, s, right=True)), [ROW, ORDERED[0]]),
                   (lambda s: torch.bucketize(0.5, s), [ORDERED[0]])],
     "histc": [(lambda x: (torch.histc(x, 5, -1, 1), torch.histc(x, 7)), [ROW]), (lambda x: torch.histc(x, 3), [torch.ones(4)]),
               (lambda x: torch.histc(x, 4, 0, 4), [torch.tensor([0.0, 1, 1, 2, 3, 4, 5, -1])])],
     "_embedding_bag": [
-        *((lambda i, o, w, mode=mode: F.embedding_bag(i, w, o, mode=mode), [WORDS, STARTS, TABLE]) for mode in ("sum", "mean", "max")),
+        *((lambda i, o, w, mode=mode: F.embedding_bag(i, w, o, mode=mode), [WORDS, STARTS, TABLE])
+          for mode in ("sum", "mean", "max")),
         *((lambda i, o, w, mode=mode: F.embedding_bag(i, w, o, mode=mode, padding_idx=3, include_last_offset=True),
            [WORDS, torch.tensor([0, 2, 2, 6]), TABLE]) for mode in ("sum", "mean", "max")),
         (lambda i, w, p: F.embedding_bag(i, w, mode="sum", per_sample_weights=p), [WORDS.view(2, 3), TABLE, ROW[:2, :3]])],
@@ -58,13 +59,13 @@ CALLS: dict[str, list[tuple[Any, list[torch.Tensor]]]] = {
         for kind in ("bilinear", "nearest") for pad in ("zeros", "border", "reflection") for align in (False, True)],
     "_grouped_mm": [
         (lambda a, b, o: F.grouped_mm(a, b, offs=o), [floats(16, 8, dtype=BF16), floats(3, 8, 16, dtype=BF16), ENDS]),
-        (lambda a, b, o: torch._grouped_mm(a, b, o), [floats(8, 16, dtype=BF16), floats(16, 8, dtype=BF16), ENDS]),
+        (torch._grouped_mm, [floats(8, 16, dtype=BF16), floats(16, 8, dtype=BF16), ENDS]),
         (lambda a, b, o: F.grouped_mm(a, b, offs=o), [floats(3, 8, 8, dtype=BF16), floats(8, 16, dtype=BF16), ENDS]),
-        (lambda a, b: F.grouped_mm(a, b), [floats(3, 8, 8, dtype=BF16), floats(3, 8, 16, dtype=BF16)])],
+        (F.grouped_mm, [floats(3, 8, 8, dtype=BF16), floats(3, 8, 16, dtype=BF16)])],
     "median": [(lambda x: (x.median(), x.nanmedian(), x.median(1).values), [ROW]),
                (lambda x: (x.median(), x.nanmedian()), [torch.tensor([1.0, 2.0, 2.0, 2.0, 3.0])])],
     "ranks": [(lambda x: (x.kthvalue(3, 1), x.mode(1), x.cummax(1), x.cummin(0), x.logcumsumexp(1)), [ROW])],
-    "resampling": [(lambda x: F.interpolate(x, (3, 9), mode=mode, antialias=True), [IMAGE]) for mode in ("bilinear", "bicubic")],
+    "resampling": [(lambda x, mode=mode: F.interpolate(x, (3, 9), mode=mode, antialias=True), [IMAGE]) for mode in ("bilinear", "bicubic")],
     "torch's own": [(lambda x: (x.renorm(2, 0, 1.0), F.interpolate(x, (9, 4), mode="nearest-exact"), F.unfold(x, 2),
                                 F.interpolate(x, (9, 4), mode="bicubic", align_corners=True)), [IMAGE])],
 }
@@ -94,7 +95,8 @@ def test_values_and_gradients_are_those_of_torch(name: str, number: int):
         given = [a.clone().requires_grad_(a.is_floating_point()) for a in arguments]
         results = tensors(called(*given))
         moving = [r for r in results if r.requires_grad and r.is_floating_point()]
-        total = sum(((r * torch.linspace(-1, 1, r.numel(), dtype=r.dtype).view(r.shape)).nansum() for r in moving), torch.zeros(()))
+        weighted = [(r * torch.linspace(-1, 1, r.numel(), dtype=r.dtype).view(r.shape)).nansum() for r in moving]
+        total = sum(weighted, torch.zeros(()))
         if called is function and not moving:
             found = found[:1]
         elif moving:

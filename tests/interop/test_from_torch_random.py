@@ -129,7 +129,9 @@ def test_bounds():
                                        torch.randn(N)))
     for x, digits in ((u, 24), (half, 11), (brain, 8)):
         grid = x.to(F64) * 2**digits
-        assert grid.min() >= 0 and grid.max() < 2**digits and (grid == grid.floor()).all()
+        assert grid.min() >= 0
+        assert grid.max() < 2**digits
+        assert (grid == grid.floor()).all()
         assert abs((grid % 2).mean() - 0.5) < 0.01, "the last digit is as often 0 as 1"
     assert z.isfinite().all()
 
@@ -144,7 +146,8 @@ def test_permutations_and_draws_without_replacement():
 def test_what_dropout_does_at_its_ends(drop: Any):
     x = torch.randn(4, 5, 6)
     none = converted(lambda x: drop(x, 0.0, True), x)
-    assert none.weights == {} and torch.equal(none(x), x)
+    assert none.weights == {}
+    assert torch.equal(none(x), x)
     every = converted(lambda x: drop(x, 1.0, True), x)
     assert torch.equal(every(every.weights, x)[0] if every.weights else every(x), torch.zeros(4, 5, 6))
 
@@ -288,7 +291,8 @@ class Dropping(nn.Module):
 def test_a_module_draws_other_numbers_with_each_call():
     model, x = Dropping(), torch.randn(16, 8)
     ours = XlaModule.from_torch(copy.deepcopy(model), x)
-    assert "rng_state" in dict(ours.named_buffers()) and {*ours.state_dict()} == {*model.state_dict()}
+    assert "rng_state" in dict(ours.named_buffers())
+    assert {*ours.state_dict()} == {*model.state_dict()}
     ours.load_state_dict(model.state_dict())
     before = ours.get_buffer("rng_state").clone()
     first, second = ours(x), ours(x)
@@ -314,7 +318,9 @@ def test_a_seed_sets_the_first_state():
     assert not torch.equal(first(first.weights, x)[0], other(other.weights, x)[0])
     torch.manual_seed(7)
     xla_torch.from_torch(torch.sin, x)
-    assert torch.initial_seed() == 7 and torch.equal(torch.rand(3), torch.manual_seed(7) and torch.rand(3))
+    assert torch.initial_seed() == 7
+    drawn_next, _ = torch.rand(3), torch.manual_seed(7)
+    assert torch.equal(drawn_next, torch.rand(3))
 
 
 def test_weights_may_be_constants_and_the_state_is_none():
@@ -328,7 +334,8 @@ def test_weights_may_be_constants_and_the_state_is_none():
 
 def test_draws_of_one_program_are_apart():
     a, b, c = drawn(lambda: (torch.rand(50), torch.rand(50), torch.randint(1 << 40, (50,))))
-    assert not torch.isin(a, b).any() and len(c.unique()) == 50
+    assert not torch.isin(a, b).any()
+    assert len(c.unique()) == 50
 
 
 @pytest.mark.slow
@@ -361,7 +368,7 @@ def test_programs_that_torch_has_exported_decomposed_or_joined():
 
 def test_it_pickles():
     x = torch.randn(3, 4)
-    ours = converted(lambda x: F.dropout(x), x)
+    ours = converted(F.dropout, x)
     expected = ours(ours.weights, x)
     for again in (pickle.loads(pickle.dumps(ours)), copy.deepcopy(ours)):
         torch.testing.assert_close(again(again.weights, x), expected)
@@ -371,7 +378,7 @@ def test_it_pickles():
 
 
 def test_it_goes_through_texts():
-    ours = converted(lambda x: F.dropout(x), x := torch.randn(3, 4))
+    ours = converted(F.dropout, x := torch.randn(3, 4))
     again = xla_torch.from_stablehlo(ours.computation.to_stablehlo())
     torch.testing.assert_close(again(ours.weights["rng_state"], x)[0], ours(ours.weights, x)[0])
 
@@ -388,7 +395,7 @@ class Named(nn.Module):
 @pytest.mark.parametrize(("function", "error", "words"), [
     (Named(), UnsupportedError, "rename it"),
     (torch.func.vmap(lambda x: x + torch.rand(()), randomness="different"), UnsupportedError, "within torch.func.vmap"),
-    (lambda x: torch.cond(x.sum() > 0, lambda x: F.dropout(x), lambda x: x.clone(), (x,)), UnsupportedError,
+    (lambda x: torch.cond(x.sum() > 0, F.dropout, lambda x: x.clone(), (x,)), UnsupportedError,
      "in a loop, a branch"),
     (lambda x: torch.poisson(x.exp()), UnsupportedError, "poisson"),
     (lambda x: x + torch.randint_like(x, 3, 3), InvalidArgument, "no whole number")])

@@ -229,8 +229,8 @@ def _ranks() -> dict[str, list[Row]]:
     holes = torch.where(floats(4, 6) > 0.8, nan, floats(4, 6, seed=1))
     ordered: list[Row] = [(cube, 1), (cube, -1, True), (holes, 0), (holes, 1), (one, 0), (torch.tensor([3, 1, 2, 9]), 0),
                           (floats(3, 4, dtype=BF16), 1)]
-    images = [(floats(1, 2, 7, 5), *row) for row in [([3, 4], False), ([9, 2], True), ([4, 5], False, 0.6, 0.9), ([4, 3], False, 0.6, 0.7),
-                                                                ([1, 1], True)]]
+    images = [(floats(1, 2, 7, 5), *row) for row in [
+        ([3, 4], False), ([9, 2], True), ([4, 5], False, 0.6, 0.9), ([4, 3], False, 0.6, 0.7), ([1, 1], True)]]
     running: list[Row] = [(cube, 1), (TIES, 1), (TIES, 0), (ints(3, 7), -1), (one, 0), (flags(2, 5), 1), (torch.zeros(0, 2), 0)]
     return {
         "cummax": running, "cummin": running,
@@ -240,7 +240,8 @@ def _ranks() -> dict[str, list[Row]]:
         "median": [(cube,), (TIES,), (holes,), (one,), (ints(3, 4),), (torch.full((3,), nan),)],
         "nanmedian": [(cube,), (TIES,), (holes,), (one,), (ints(3, 4),), (torch.full((3,), nan),)],
         "median.dim": ordered, "nanmedian.dim": ordered,
-        "mode": [(torch.tensor([[2.0, 1, 2, 1, 3], [5, 5, 4, 1, 5]]), 1), (ints(4, 9, low=0, high=3), 1, True), (cube, 0), (one, 0)],
+        "mode": [(torch.tensor([[2.0, 1, 2, 1, 3], [5, 5, 4, 1, 5]]), 1),
+                 (ints(4, 9, low=0, high=3), 1, True), (cube, 0), (one, 0)],
         "_upsample_bilinear2d_aa": images, "_upsample_bicubic2d_aa": images,
         **{f"_upsample_{kind}2d_aa_backward": [(floats(1, 2, *size), size, list(x.shape), *rest) for x, size, *rest in images]
            for kind in ("bilinear", "bicubic")},

@@ -1,7 +1,7 @@
 """Random numbers from an explicit state: what `doors/torch_random.py` makes of every operator that draws.
 
-The state is that of ``RngBitGenerator(rng_three_fry)``, u64[2]: a key and a counter. A draw reads at an offset of its own from the
-counter, so that its numbers are a function of the state and of nothing else: the way back has those of the way forward.
+The state is that of ``RngBitGenerator(rng_three_fry)``, u64[2]: a key and a counter. A draw reads at an offset of its own from
+the counter, so that its numbers are a function of the state and of nothing else: the way back has those of the way forward.
 """
 
 from __future__ import annotations

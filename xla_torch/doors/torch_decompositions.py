@@ -1,5 +1,5 @@
-"""Operators of ATen in others, where torch itself does not say what they are. They are taken apart before they are differentiated,
-so that what stands here says what their gradients are, too."""
+"""Operators of ATen in others, where torch itself does not say what they are. They are taken apart before they are
+differentiated, so that what stands here says what their gradients are, too."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ def _searchsorted(sorted_sequence: torch.Tensor, self: torch.Tensor, *, out_int3
     for _ in range(count.bit_length()):
         middle = (low + high) // 2
         at = middle.clamp(max=count - 1)
-        seen = sorted_sequence.gather(0, at.flatten()).view(at.shape) if sorted_sequence.ndim == 1 else sorted_sequence.gather(-1, at)
+        is_one = sorted_sequence.ndim == 1
+        seen = sorted_sequence.gather(0, at.flatten()).view(at.shape) if is_one else sorted_sequence.gather(-1, at)
         above, is_open = ~(seen > self if right else seen >= self), low < high
         low, high = torch.where(above & is_open, middle + 1, low), torch.where(~above & is_open, middle, high)
     return low.to(torch.int32) if out_int32 else low
