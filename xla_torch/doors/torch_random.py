@@ -316,6 +316,8 @@ def with_state(exported: Any, decompositions: Mapping[Any, Callable[..., Any]]) 
                for node in module.graph.nodes):
         return exported
     module = copy.deepcopy(exported.graph_module)
+    for own, copied in zip(exported.graph_module.graph.nodes, module.graph.nodes, strict=True):
+        copied.name = own.name  # an input that is called as a function of Python, such as input, was given another one
     drawing = _Drawing(module, decompositions)
     specs = exported.graph_signature.input_specs
     first = sum(spec.kind in (InputKind.PARAMETER, InputKind.BUFFER) for spec in specs)
