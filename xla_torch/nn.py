@@ -23,7 +23,7 @@ from .interop.jax_calls import own_array
 from .lowering import numerics
 from .running import dynamo
 from .running.computation import XlaComputation, require_computation
-from .storage.torch_private import contents, transforms_are_active
+from .storage.torch_private import contents, picklable, transforms_are_active, unpickled
 from .trees.structure import dotted, flattened
 
 Weights = Mapping[Any, Any] | Sequence[Any] | str | os.PathLike[str]
@@ -162,6 +162,12 @@ class XlaModule(torch.nn.Module):
         if dtype not in self._under_autocast:
             self._under_autocast[dtype] = self.computation.under_autocast(dtype)
         return self._under_autocast[dtype]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_buffers": picklable(self.__dict__["_buffers"])}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__({**state, "_buffers": unpickled(state["_buffers"])})
 
     def _after(self, result: Any) -> Any:
         """The result proper, of one that also has what the call replaces. Inside a transform of torch.func nothing is kept,

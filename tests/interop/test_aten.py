@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,8 @@ from support import aten_rows
 from support.oracle import needs_xla, run_xla
 from xla_torch import Shape, XlaBuilder
 from xla_torch.aten.operator_rules import NO_VALUES, OF_NO_CONSEQUENCE, RULES, SHOWN, WANTED, applied
-from xla_torch.aten.refused import REASONS
-from xla_torch.doors import torch_function, torch_graph
+from xla_torch.aten.refused import INSTEAD, REASONS
+from xla_torch.doors import torch_function, torch_graph, torch_random
 from xla_torch.errors import InternalError, UnsupportedError
 from xla_torch.lowering import numerics
 from xla_torch.opcodes import control
@@ -28,6 +29,8 @@ ROWS = aten_rows.rows()
 
 def operator(name: str) -> Any:
     packet, _, overload = name.partition(".")
+    if packet == "xla_torch":
+        return functools.reduce(getattr, overload.split("."), torch.ops.xla_torch)
     return getattr(getattr(torch.ops.aten, packet), overload or "default")
 
 
@@ -113,12 +116,14 @@ def core() -> set[str]:
 
 
 def decomposed() -> set[str]:
-    return {torch_graph.name_of(target) for target in torch_function._decompositions()[0]}
+    """Those that are taken apart, some of them because they draw."""
+    return {torch_graph.name_of(target) for target in (*torch_function._decompositions()[0], *torch_random.ways())} - {*RULES}
 
 
 def test_every_core_operator_has_a_rule_or_a_decomposition_or_a_reason():
     assert core() - {*RULES, *REASONS} - decomposed() == set()
-    assert {*REASONS} - core() == set() == {*REASONS} & {*RULES}
+    assert {*REASONS} - core() == set() == {*REASONS, *INSTEAD} & {*RULES} == {*INSTEAD} & core()
+    assert all(map(operator, INSTEAD))
 
 
 def test_the_page_of_doors_counts_them():
@@ -128,8 +133,9 @@ def test_the_page_of_doors_counts_them():
 
 
 def test_every_rule_has_rows_and_is_one_that_graphs_have():
-    assert {name if "." in name else f"{name}.default" for name in ROWS} == {*RULES}
-    assert {*RULES} & decomposed() == set()
+    draws = {name for name in RULES if name.startswith("xla_torch.")}  # test_from_torch_random.py
+    assert {name if "." in name else f"{name}.default" for name in ROWS} == {*RULES} - draws
+    assert {*map(torch_graph.name_of, torch_function._decompositions()[0])} & {*RULES} == set()
 
 
 @pytest.mark.parametrize("name", sorted(RULES))

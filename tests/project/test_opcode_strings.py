@@ -48,6 +48,7 @@ ELSEWHERE: dict[str, dict[str, str]] = {
     "xla_torch/trees/nodes.py": {"tuple": "a kind of Python container"},
     "xla_torch/core/types.py": {"complex": "a kind of element types"},
     "xla_torch/doors/emitted_ops.py": {"add": "a method of builders"},
+    "xla_torch/doors/torch_random.py": {"exponential": "an operator of torch's"},
     "xla_torch/doors/summary.py": {"call": "a keyword that a registered function may ask for"},
     "xla_torch/custom_targets/convolutions.py": {"add": "an op of cuDNN's graphs"},
     "xla_torch/custom_targets/solvers.py": {"transpose": "a configuration entry of LAPACK's routines"},

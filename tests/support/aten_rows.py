@@ -45,7 +45,7 @@ _COMPARISONS = "eq ne lt le gt ge"
 
 def rows() -> dict[str, list[Row]]:
     """The calls of each operator."""
-    return {**_pointwise(), **_reductions(), **_views(), **_indexing(), **_networks(), **_creation(), **_spectra()}
+    return {**_pointwise(), **_reductions(), **_ranks(), **_views(), **_indexing(), **_networks(), **_creation(), **_spectra()}
 
 
 def _pointwise() -> dict[str, list[Row]]:
@@ -220,6 +220,32 @@ def _indexing() -> dict[str, list[Row]]:
         "embedding": [(floats(7, 3), at), (floats(7, 3), torch.tensor(2)), (floats(7, 3), at, 1)],
         "embedding_dense_backward": [(floats(2, 3, 4), at, 6, -1, False), (floats(2, 3, 4), at, 6, 1, False)],
         "masked_scatter": [(square, flags(4, 5), floats(20)), (square, flags(5), floats(30)), (ints(4), FLAGS, ints(3, 2))],
+    }
+
+
+def _ranks() -> dict[str, list[Row]]:
+    """Running extremes, and elements by their place in order. Which of equal ones has the place, torch leaves open."""
+    cube, one = floats(2, 3, 5), torch.tensor(2.0)
+    holes = torch.where(floats(4, 6) > 0.8, nan, floats(4, 6, seed=1))
+    ordered: list[Row] = [(cube, 1), (cube, -1, True), (holes, 0), (holes, 1), (one, 0), (torch.tensor([3, 1, 2, 9]), 0),
+                          (floats(3, 4, dtype=BF16), 1)]
+    images = [(floats(1, 2, 7, 5), *row) for row in [
+        ([3, 4], False), ([9, 2], True), ([4, 5], False, 0.6, 0.9), ([4, 3], False, 0.6, 0.7), ([1, 1], True)]]
+    running: list[Row] = [(cube, 1), (TIES, 1), (TIES, 0), (ints(3, 7), -1), (one, 0), (flags(2, 5), 1), (torch.zeros(0, 2), 0)]
+    return {
+        "cummax": running, "cummin": running,
+        "logcumsumexp": [(cube, 1), (100 * cube, -1), (torch.tensor([-inf, -inf, 1.0, inf, 2.0, nan]), 0), (one, 0),
+                         (floats(9, dtype=BF16), 0), (floats(9, dtype=F64), 0)],
+        "kthvalue": [(cube, 2, 1), (cube, 5, -1, True), (holes, 1, 0), (one, 1, 0), (torch.tensor([3, 1, 2]), 1)],
+        "median": [(cube,), (TIES,), (holes,), (one,), (ints(3, 4),), (torch.full((3,), nan),)],
+        "nanmedian": [(cube,), (TIES,), (holes,), (one,), (ints(3, 4),), (torch.full((3,), nan),)],
+        "median.dim": ordered, "nanmedian.dim": ordered,
+        "mode": [(torch.tensor([[2.0, 1, 2, 1, 3], [5, 5, 4, 1, 5]]), 1),
+                 (ints(4, 9, low=0, high=3), 1, True), (cube, 0), (one, 0)],
+        "_upsample_bilinear2d_aa": images, "_upsample_bicubic2d_aa": images,
+        **{f"_upsample_{kind}2d_aa_backward": [(floats(1, 2, *size), size, list(x.shape), *rest) for x, size, *rest in images]
+           for kind in ("bilinear", "bicubic")},
+        "native_dropout": [(cube, 0.0, True), (cube, 0.5, False), (cube, 1.0, True)],
     }
 
 

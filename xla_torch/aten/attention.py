@@ -12,7 +12,6 @@ from ..core.types import PRED
 from ..functions.contraction import DotDimensionNumbers
 from ..functions.hlo_builder import XlaOp
 from .operator_rules import rule
-from .refused import RANDOM
 from .values import cast, full, iota, least, reduced, spread, summed, wide
 
 
@@ -20,7 +19,7 @@ from .values import cast, full, iota, least, reduced, spread, summed, wide
 def _attention(query: XlaOp, key: XlaOp, value: XlaOp, attn_mask: XlaOp | None, dropout_p: float, is_causal: bool,
                scale: float | None, enable_gqa: bool, result: Shape) -> XlaOp:
     if dropout_p:
-        raise UnsupportedError("attention drops some of its weights", got=f"dropout_p={dropout_p}", expected="0", hint=RANDOM)
+        raise UnsupportedError("a draw without a state", got=f"dropout_p={dropout_p}", expected="0")
     batch = list(result.dimensions[:-2])
     if enable_gqa:
         key, value = (_repeated(x, query.shape.dimensions[-3]) for x in (key, value))

@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from .. import functions as ops
+from ..core.errors import UnsupportedError
 from ..core.shape import Shape
 from ..core.types import PRED, S64
 from ..functions.hlo_builder import XlaOp
 from .indexing import taken_along
 from .operator_rules import rule
-from .values import cast, full, greatest, iota, least, magnitude, place, places, reduced, running, spread, summed, wide
+from .values import (
+    Number,
+    cast,
+    full,
+    greatest,
+    iota,
+    least,
+    magnitude,
+    place,
+    places,
+    reduced,
+    running,
+    spread,
+    summed,
+    wide,
+)
 
 
 @rule("sum.dim_IntList", shown="dtype")
@@ -162,6 +178,59 @@ def _cumsum(self: XlaOp, dim: int, result: Shape) -> XlaOp:
 @rule("cumprod", shown="dtype")
 def _cumprod(self: XlaOp, dim: int, result: Shape) -> XlaOp:
     return running(cast(self, result.element_type), "Mul", 1, place(dim, self.shape.rank))
+
+
+def _doubled(parts: list[XlaOp], fills: Sequence[Number], dim: int,
+             combined: Callable[[list[XlaOp], list[XlaOp]], list[XlaOp]]) -> list[XlaOp]:
+    """What an associative function gives of all elements up to each one, in as many steps as the length has binary digits."""
+    size, step = parts[0].shape.dimensions[dim], 1
+    while step < size:
+        before = [ops.PadInDim(ops.SliceInDim(part, 0, size - step, 1, dim), fill, dim, step, 0)
+                  for part, fill in zip(parts, fills, strict=True)]
+        parts, step = combined(before, parts), 2 * step
+    return parts
+
+
+def _running_extreme(x: XlaOp, dim: int, maximum: bool) -> list[XlaOp]:
+    """Of equal elements the last one, and of NaNs, which are before all others."""
+    if not x.shape.rank or not x.shape.element_count:
+        return [x, full(x.builder, 0, x.shape.with_element_type(S64))]
+
+    def later(before: list[XlaOp], here: list[XlaOp]) -> list[XlaOp]:
+        chosen = (ops.Ge if maximum else ops.Le)(here[0], before[0])
+        if x.element_type.is_floating:
+            chosen = ops.Or(ops.Ne(here[0], here[0]), ops.And(ops.Eq(before[0], before[0]), chosen))
+        return [ops.Select(chosen, b, a) for a, b in zip(before, here, strict=True)]
+
+    fill = (least if maximum else greatest)(x.element_type)
+    _, at = _doubled([x, iota(x, x.shape.dimensions, dim)], [fill, 0], dim, later)
+    return [taken_along(x, at, dim), at]
+
+
+@rule("cummax")
+def _cummax(self: XlaOp, dim: int) -> list[XlaOp]:
+    return _running_extreme(self, place(dim, self.shape.rank), True)
+
+
+@rule("cummin")
+def _cummin(self: XlaOp, dim: int) -> list[XlaOp]:
+    return _running_extreme(self, place(dim, self.shape.rank), False)
+
+
+@rule("logcumsumexp")
+def _logcumsumexp(self: XlaOp, dim: int) -> XlaOp:
+    if self.element_type.is_complex:
+        raise UnsupportedError("a running sum of exponentials of complex numbers", got=self.shape, expected="real ones")
+    if not self.shape.rank or not self.shape.element_count:
+        return self
+
+    def added(before: list[XlaOp], here: list[XlaOp]) -> list[XlaOp]:
+        (a,), (b,) = before, here
+        least_of, greatest_of = ops.Min(a, b), ops.Max(a, b)
+        apart = ops.Add(greatest_of, ops.Log1p(ops.Exp(ops.Sub(least_of, greatest_of))))
+        return [ops.Select(ops.And(ops.Eq(a, b), ops.Eq(ops.Abs(a), math.inf)), a, apart)]
+
+    return cast(_doubled([wide(self)], [-math.inf], place(dim, self.shape.rank), added)[0], self.element_type)
 
 
 # ------------------------------------------------------------------------------------------- norms and softmax

@@ -1,18 +1,12 @@
 """The core operators of ATen that there is no rule for, with the reasons. Tests see that the list is neither short nor stale."""
 
 _SIZE = "the size of its result depends on values"
-RANDOM = "it draws from torch's generator; a module in evaluation (`module.eval()`) has no dropout"
 _MEMORY = "it is about memory: strides and storage"
 _SYMBOLS = "it is about sizes that are known at run time only"
 
 REASONS: dict[str, str] = {
-    "_embedding_bag.default": "not written yet",
     "_local_scalar_dense.default": "a value becomes a Python number",
     "nonzero.default": _SIZE,
-    "rand.default": RANDOM,
-    "randn.default": RANDOM,
-    "randperm.default": RANDOM,
-    "native_dropout.default": RANDOM,
     "resize_.default": _MEMORY,
     "sym_is_contiguous.default": _MEMORY,
     "sym_storage_offset.default": _MEMORY,
@@ -23,3 +17,10 @@ REASONS: dict[str, str] = {
     "_native_batch_norm_legit.default": "it writes into arguments; torch.export gives _native_batch_norm_legit_functional",
 }
 """Why there is none, by the name of the operator."""
+
+INSTEAD: dict[str, str] = {
+    "bincount.default": f"{_SIZE}; of n bins it is torch.zeros(n, dtype=x.dtype).scatter_add(0, x, torch.ones_like(x))",
+    "unique_consecutive.default": f"{_SIZE}; where a run begins, x[1:] != x[:-1] says",
+    "poisson.default": "how many numbers it draws depends on values",
+}
+"""What takes the place of some that are no core operators, or why nothing does."""

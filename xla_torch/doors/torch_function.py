@@ -22,7 +22,7 @@ from ..storage import torch_private
 from ..trees.nodes import Kind, Static
 from ..trees.signatures import Signature
 from ..trees.structure import Path, Structure
-from . import torch_graph
+from . import torch_decompositions, torch_graph, torch_random
 from .builder import XlaBuilder
 from .torch_derivatives import Graph, Input, TorchDerivatives
 from .tree_function import TreeFunction
@@ -43,6 +43,12 @@ class TorchFunction(TreeFunction):
         super().__init__(computation, in_tree, out_tree, signature, places, narrows=False)
         self.weights, self.buffers, self.replaced, self.unsaved = weights, tuple(buffers), tuple(replaced), tuple(unsaved)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "weights": torch_private.picklable(self.weights)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, weights=torch_private.unpickled(state["weights"]))
+
 
 def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["arguments", "constants"] = "arguments",
                derivatives: Literal["torch", "xla", "as written"] = "torch", **example_kwargs: Any) -> TorchFunction:
@@ -60,6 +66,12 @@ def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["ar
     running statistics of a batch normalisation in training, is returned beside its result: a pair, the second of which is the
     tree of these buffers as they are afterwards. An exported program that torch has joined with its way back has between
     these a dict of the gradients of its `weights` and `inputs`, by name.
+
+    Random numbers (dropout, ``torch.randn``) are drawn from a state, which is a buffer of the program beside the module's own:
+    ``rng_state``, u64[2], the key and the counter of `RngBitGenerator` with "rng_three_fry". A call returns it with a further
+    counter, also with ``weights="constants"``, where it is the one argument that stays; the way back has the same numbers. The
+    first key comes from torch's generator, so that `torch.manual_seed` before the conversion sets it. The numbers are not those
+    of torch. Not to be had in `torch.cond`, loops and `torch.func.vmap` (UnsupportedError).
 
     Raises UnsupportedError, which names all of them, for operators that XLA has nothing for; what torch.export raises passes
     through. Checks of values that the module makes are left out. Derivatives are those that torch has of the exported program,
@@ -146,7 +158,7 @@ def _decompositions() -> tuple[dict[Any, Any], dict[Any, Any]]:
     before autograd, whose operators for the way back have none."""
     operators = [getattr(packet, overload) for name in _DECOMPOSED for packet in (getattr(torch.ops.aten, name),)
                  for overload in packet.overloads() if overload != "out"]
-    first = torch_private.decompositions(*operators)
+    first = {**torch_private.decompositions(*operators), **torch_decompositions.decompositions()}
     found = {**torch.export.default_decompositions(), **first}
     return {target: way for target, way in found.items() if torch_graph.name_of(target) not in RULES}, first
 
@@ -154,14 +166,16 @@ def _decompositions() -> tuple[dict[Any, Any], dict[Any, Any]]:
 class _Import:
     """An exported program on its way to a computation."""
 
-    def __init__(self, exported: Any, name: str, names: Sequence[str], by_arguments: bool, derivatives: str,
+    def __init__(self, given: Any, name: str, names: Sequence[str], by_arguments: bool, derivatives: str,
                  functions: tuple[str, ...]):
+        exported = torch_private.quietly(lambda: torch_random.with_state(given, _decompositions()[1]))
         self._exported, self._derivatives, self._functions = exported, derivatives, functions
         self._core = torch_private.quietly(lambda: exported.run_decompositions(dict(_decompositions()[0])))
-        self._name, self._names, self._by_arguments = name, tuple(names), by_arguments
+        self._name, self._names = name, tuple(names)
         signature = self._core.graph_signature
         kinds = {InputKind.PARAMETER, InputKind.BUFFER}
-        self._weights = [spec for spec in signature.input_specs if spec.kind in kinds]
+        self._weights = [spec for spec in signature.input_specs
+                         if spec.kind in kinds and (by_arguments or spec.target == torch_random.STATE)]
         self._given = [spec for spec in signature.input_specs if spec.kind is InputKind.USER_INPUT]
         self._outputs = signature.output_specs
 
@@ -178,8 +192,8 @@ class _Import:
         results = torch_graph.build(builder, graph.graph, inputs, lambda name: functools.reduce(getattr, name.split("."), graph))
         out_tree, leaves = self._results(results)
         whole = leaves[0] if out_tree.kind is Kind.LEAF else builder.add(control.tuple_, leaves)
-        weights = _nested({spec.target: self._weight(spec) for spec in self._weights}) if self._by_arguments else {}
-        buffers = [spec for spec in self._weights if spec.kind is InputKind.BUFFER] if self._by_arguments else []
+        weights = _nested({spec.target: self._weight(spec) for spec in self._weights})
+        buffers = [spec for spec in self._weights if spec.kind is InputKind.BUFFER]
         places = {name: k for k, name in enumerate(self._parameters())}
         computation = builder.build(whole)
         computation.entry.derivatives = self._own_derivatives(computation)
@@ -217,13 +231,13 @@ class _Import:
 
     def _parameters(self) -> list[str]:
         """The placeholders that are the program's parameters."""
-        held = [spec.arg.name for spec in self._weights] if self._by_arguments else []
+        held = [spec.arg.name for spec in self._weights]
         return held + [spec.arg.name for spec in self._given if isinstance(spec.arg, TensorArgument)]
 
     def _arguments(self) -> tuple[Structure, Signature, list[str]]:
         """The form of the arguments, how they are called, and the placeholder of each leaf."""
         args, kwargs = torch_private.pytree.tree_unflatten([spec.arg for spec in self._given], self._core.call_spec.in_spec)
-        first = 1 if self._by_arguments and self._weights else 0
+        first = 1 if self._weights else 0
         static: list[tuple[int | str, Static]] = [
             (k + first, Static(a.value)) for k, a in enumerate(args) if _is_static(a)]
         static += [(name, Static(a.value)) for name, a in kwargs.items() if _is_static(a)]

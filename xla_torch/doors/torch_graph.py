@@ -14,7 +14,7 @@ import torch
 import torch.fx
 
 from ..aten.operator_rules import NO_VALUES, RULES, applied
-from ..aten.refused import REASONS
+from ..aten.refused import INSTEAD, REASONS
 from ..core.errors import UnsupportedError, XlaError
 from ..core.shape import Shape
 from ..core.types import PrimitiveType
@@ -65,7 +65,8 @@ def check(graph: torch.fx.Graph) -> None:
     missing = collections.Counter(name_of(n.target) for n in graph.nodes if n.op == "call_function" and not _is_known(n.target))
     if missing:
         named = ", ".join(f"{name} ({count})" if count > 1 else name for name, count in missing.items())
-        reasons = [f"{name}: {REASONS[name]}" for name in missing if name in REASONS]
+        known = {**REASONS, **INSTEAD}
+        reasons = [f"{name}: {known[name]}" for name in missing if name in known]
         raise UnsupportedError(f"the graph has operators that are not known in XLA: {named}", subject="from_torch",
                                got="; ".join(reasons))
 

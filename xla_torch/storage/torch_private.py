@@ -282,6 +282,23 @@ def quietly(export: Callable[[], Any]) -> Any:
         return export()
 
 
+class _Signed:
+    """The bits of a tensor of unsigned integers, which torch pickles but does not read back."""
+
+    def __init__(self, tensor: torch.Tensor):
+        self.dtype, self.bits = tensor.dtype, tensor.view(torch.int64)
+
+
+def picklable(tree: Any) -> Any:
+    """A tree of tensors with what stands for those of uint64, so that it can be pickled."""
+    return pytree.tree_map_only(torch.Tensor, lambda t: _Signed(t) if t.dtype is torch.uint64 else t, tree)
+
+
+def unpickled(tree: Any) -> Any:
+    """The tree of tensors that `picklable` was given."""
+    return pytree.tree_map_only(_Signed, lambda held: held.bits.view(held.dtype), tree)
+
+
 _applying = forks.Lock()
 
 
@@ -324,6 +341,33 @@ def traced(function: Callable[..., Any], values: list[Any], decompositions: dict
         graph = make_fx(torch.func.functionalize(function), decomposition_table=decompositions)(*tensors)
     graph.graph.eliminate_dead_code()
     return graph
+
+
+def in_operators(function: Callable[..., Any], values: list[Any], decompositions: dict[Any, Any]) -> torch.fx.GraphModule:
+    """The graph of a function of these stand-ins as it computes, of which autograd knows no more than what is computed."""
+    with values[0].fake_mode, torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
+        return make_fx(function, decomposition_table=decompositions)(*values)
+
+
+_mode_of: Callable[[Any], Any] = private(torch, "_guards.detect_fake_mode")
+_FakeTensorMode: Any = private(torch, "_subclasses.FakeTensorMode")
+
+
+def state_of(module: torch.fx.GraphModule) -> torch.Tensor:
+    """A stand-in of u64[2] beside those of a graph."""
+    known = [leaf for node in module.graph.nodes for leaf in pytree.tree_leaves(node.meta.get("val"))]
+    with _mode_of(known) or _FakeTensorMode():
+        return torch.empty(2, dtype=torch.uint64)
+
+
+def with_graph(exported: Any, module: torch.fx.GraphModule, signature: Any, constants: dict[str, torch.Tensor]) -> Any:
+    """An exported program with another graph, and further constants."""
+    return exported._update(module, signature, constants={**exported.constants, **constants})
+
+
+def levels_of(node: torch.fx.Node) -> int:
+    """How many levels of torch.func.vmap a node opens."""
+    return (node.target is _nested) - (node.target is _ended)
 
 
 _nested, _ended, _added, _removed = (private(torch, f"_functorch.predispatch.{name}") for name in (

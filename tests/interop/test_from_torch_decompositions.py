@@ -1,0 +1,134 @@
+"""Operators that torch has no decompositions of, by ours: values, gradients and real XLA."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch.utils import _pytree as pytree
+
+import xla_torch
+from support.aten_rows import TIES, floats, ints
+from support.oracle import needs_xla, run_xla
+from xla_torch.doors import torch_decompositions, torch_graph
+from xla_torch.errors import UnsupportedError
+from xla_torch.lowering import numerics
+
+ROW, IMAGE, VOLUME = floats(4, 6), floats(2, 3, 7, 6), floats(1, 2, 5, 6, 7)
+ORDERED, FEW = ROW.sort(1).values, ROW[:, :3].contiguous()
+HOLED = torch.tensor([1.0, 2.0, 2.0, float("nan"), float("nan")])
+WORDS, STARTS, TABLE = torch.tensor([1, 2, 0, 3, 3, 1]), torch.tensor([0, 2, 2, 5]), floats(5, 3)
+GRID = 1.5 * floats(1, 2, 3, 2, 3)
+SAMPLES = torch.rand(2, 3, 2, generator=torch.Generator().manual_seed(0))
+ENDS = torch.tensor([8, 8, 16], dtype=torch.int32)
+BF16 = torch.bfloat16
+
+CALLS: dict[str, list[tuple[Any, list[torch.Tensor]]]] = {
+    "searchsorted": [
+        (lambda s, v: (torch.searchsorted(s, v), torch.searchsorted(s, v, right=True, out_int32=True)), [ORDERED, FEW]),
+        (lambda s, v: (torch.searchsorted(s, v), torch.searchsorted(s, v, side="right")), [HOLED, torch.cat([HOLED, ROW[0]])]),
+        (lambda s, v, o: torch.searchsorted(s, v, sorter=o), [ROW, FEW, ROW.argsort(1)]),
+        (lambda s: (torch.searchsorted(s, 2), torch.searchsorted(s, 2, right=True)), [HOLED]),
+        (torch.searchsorted, [torch.tensor([1, 3, 3, 9]), ints(3, 4)])],
+    "bucketize": [(lambda v, s: (torch.bucketize(v, s), torch.bucketize(v, s, right=True)), [ROW, ORDERED[0]]),
+                  (lambda s: torch.bucketize(0.5, s), [ORDERED[0]])],
+    "histc": [(lambda x: (torch.histc(x, 5, -1, 1), torch.histc(x, 7)), [ROW]), (lambda x: torch.histc(x, 3), [torch.ones(4)]),
+              (lambda x: torch.histc(x, 4, 0, 4), [torch.tensor([0.0, 1, 1, 2, 3, 4, 5, -1])])],
+    "_embedding_bag": [
+        *((lambda i, o, w, mode=mode: F.embedding_bag(i, w, o, mode=mode), [WORDS, STARTS, TABLE])
+          for mode in ("sum", "mean", "max")),
+        *((lambda i, o, w, mode=mode: F.embedding_bag(i, w, o, mode=mode, padding_idx=3, include_last_offset=True),
+           [WORDS, torch.tensor([0, 2, 2, 6]), TABLE]) for mode in ("sum", "mean", "max")),
+        (lambda i, w, p: F.embedding_bag(i, w, mode="sum", per_sample_weights=p), [WORDS.view(2, 3), TABLE, ROW[:2, :3]])],
+    "adaptive_max_pool2d": [
+        (lambda x: F.adaptive_max_pool1d(x, 4, return_indices=True), [IMAGE[0]]),
+        (lambda x: F.adaptive_max_pool2d(x, (3, 4), return_indices=True), [IMAGE]),
+        (lambda x: F.adaptive_max_pool2d(x, (3, 2), return_indices=True), [TIES[None]])],
+    "adaptive_max_pool3d": [(lambda x: F.adaptive_max_pool3d(x, (3, 6, 4), return_indices=True), [VOLUME])],
+    "fractional_max_pool2d": [
+        (lambda x: F.fractional_max_pool2d(x, (2, 3), (4, 3), _random_samples=SAMPLES, return_indices=True), [IMAGE]),
+        (lambda x: F.fractional_max_pool2d(x, 2, (4, 1), _random_samples=SAMPLES[:1], return_indices=True), [IMAGE[0]])],
+    "fractional_max_pool3d": [
+        (lambda x: F.fractional_max_pool3d(x, (2, 3, 2), (3, 2, 4), _random_samples=torch.cat([SAMPLES, SAMPLES], 2)[:1, :2, :3],
+                                           return_indices=True), [VOLUME])],
+    "grid_sampler_3d": [
+        (lambda x, g, kind=kind, pad=pad, align=align: F.grid_sample(x, g, kind, pad, align), [VOLUME, GRID])
+        for kind in ("bilinear", "nearest") for pad in ("zeros", "border", "reflection") for align in (False, True)],
+    "_grouped_mm": [
+        (lambda a, b, o: F.grouped_mm(a, b, offs=o), [floats(16, 8, dtype=BF16), floats(3, 8, 16, dtype=BF16), ENDS]),
+        (torch._grouped_mm, [floats(8, 16, dtype=BF16), floats(16, 8, dtype=BF16), ENDS]),
+        (lambda a, b, o: F.grouped_mm(a, b, offs=o), [floats(3, 8, 8, dtype=BF16), floats(8, 16, dtype=BF16), ENDS]),
+        (F.grouped_mm, [floats(3, 8, 8, dtype=BF16), floats(3, 8, 16, dtype=BF16)])],
+    "median": [(lambda x: (x.median(), x.nanmedian(), x.median(1).values), [ROW]),
+               (lambda x: (x.median(), x.nanmedian()), [torch.tensor([1.0, 2.0, 2.0, 2.0, 3.0])])],
+    "ranks": [(lambda x: (x.kthvalue(3, 1), x.mode(1), x.cummax(1), x.cummin(0), x.logcumsumexp(1)), [ROW])],
+    "resampling": [(lambda x, mode=mode: F.interpolate(x, (3, 9), mode=mode, antialias=True), [IMAGE])
+                   for mode in ("bilinear", "bicubic")],
+    "torch's own": [(lambda x: (x.renorm(2, 0, 1.0), F.interpolate(x, (9, 4), mode="nearest-exact"), F.unfold(x, 2),
+                                F.interpolate(x, (9, 4), mode="bicubic", align_corners=True)), [IMAGE])],
+}
+EACH = [(name, k) for name, calls in CALLS.items() for k in range(len(calls))]
+QUICK = [pytest.param(name, k, marks=() if k == 0 else pytest.mark.slow) for name, k in EACH]
+
+
+def tensors(tree: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in pytree.tree_leaves(tree) if leaf is not None]
+
+
+def as_numpy(tensor: torch.Tensor) -> np.ndarray:
+    kind = torch_graph.element_type_of(tensor.dtype, "a tensor")
+    return numerics.numpy_from_storage(numerics.to_storage(tensor.contiguous(), kind), kind)
+
+
+def close(found: Any, expected: Any) -> None:
+    rough = 2e-2 if expected.dtype is BF16 else 2e-5
+    torch.testing.assert_close(found, expected, rtol=rough, atol=rough, equal_nan=True)
+
+
+@pytest.mark.parametrize(("name", "number"), QUICK)
+def test_values_and_gradients_are_those_of_torch(name: str, number: int):
+    function, arguments = CALLS[name][number]
+    ours, found = xla_torch.from_torch(function, *arguments), []
+    for called in (ours, function):
+        given = [a.clone().requires_grad_(a.is_floating_point()) for a in arguments]
+        results = tensors(called(*given))
+        moving = [r for r in results if r.requires_grad and r.is_floating_point()]
+        weighted = [(r * torch.linspace(-1, 1, r.numel(), dtype=r.dtype).view(r.shape)).nansum() for r in moving]
+        total = sum(weighted, torch.zeros(()))
+        if called is function and not moving:
+            found = found[:1]
+        elif moving:
+            total.backward()
+        found += [r.detach() for r in results], [torch.zeros_like(a) if a.grad is None else a.grad for a in given]
+    values, gradients, expected, wanted = found if len(found) == 4 else (found[0], [], *found[1:])
+    for pair in [*zip(values, expected, strict=True), *(zip(gradients, wanted, strict=True) if gradients else [])]:
+        close(*pair)
+
+
+@needs_xla
+@pytest.mark.parametrize(("name", "number"), [pytest.param(*row, marks=pytest.mark.slow) for row in EACH])
+def test_real_xla_gives_what_torch_gives(name: str, number: int):
+    function, arguments = CALLS[name][number]
+    text = xla_torch.from_torch(function, *arguments).to_hlo_text()
+    for found, expected in zip(run_xla(text, *map(as_numpy, arguments)), tensors(function(*arguments)), strict=True):
+        close(torch.from_numpy(np.array(found, np.float32 if expected.dtype is BF16 else None)).to(expected.dtype), expected)
+
+
+def test_every_decomposition_is_called():
+    packets = {name.partition(".")[0] for name in torch_decompositions._WAYS}
+    assert packets - {"embedding_bag", "_embedding_bag_forward_only"} <= {*CALLS}
+    assert {op.name() for op in torch_decompositions.decompositions()} >= {"aten::histc", "aten::grid_sampler_3d"}
+
+
+@pytest.mark.parametrize(("function", "arguments", "words"), [
+    (lambda x: torch.bincount(x, minlength=4), [WORDS], r"scatter_add\(0, x"),
+    (lambda x: x.unique_consecutive(), [ROW], "where a run begins"),
+    (lambda i, o, w: F.embedding_bag(i, w, o, scale_grad_by_freq=True), [WORDS, STARTS, TABLE], "by how often"),
+    (lambda x: F.interpolate(x, (3, 4), mode="bilinear", antialias=True), [(IMAGE * 9).to(torch.uint8)], "whole numbers"),
+    (lambda x: x.logcumsumexp(0), [torch.complex(ROW, ROW)], "complex numbers")])
+def test_what_is_refused(function: Any, arguments: list[torch.Tensor], words: str):
+    with pytest.raises(UnsupportedError, match=words):
+        xla_torch.from_torch(function, *arguments)

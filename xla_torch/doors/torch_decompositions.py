@@ -1,0 +1,260 @@
+"""Operators of ATen in others, where torch itself does not say what they are. They are taken apart before they are
+differentiated, so that what stands here says what their gradients are, too."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ..core.errors import UnsupportedError
+
+Way = Callable[..., Any]
+_WAYS: dict[str, Way] = {}
+
+
+def _way(*names: str) -> Callable[[Way], Way]:
+    def register(way: Way) -> Way:
+        _WAYS.update(dict.fromkeys(names, way))
+        return way
+
+    return register
+
+
+@functools.cache
+def decompositions() -> dict[Any, Way]:
+    """The functions by operator, those left out that this torch has no operators for."""
+    found = {}
+    for name, way in _WAYS.items():
+        packet, _, overload = name.partition(".")
+        operator = getattr(getattr(torch.ops.aten, packet, None), overload or "default", None)
+        if operator is not None:
+            found[operator] = way
+    return found
+
+
+# ------------------------------------------------------------------------------------------- places in order
+
+
+@_way("searchsorted.Tensor")
+def _searchsorted(sorted_sequence: torch.Tensor, self: torch.Tensor, *, out_int32: bool = False, right: bool = False,
+                  side: str | None = None, sorter: torch.Tensor | None = None) -> torch.Tensor:
+    """By halving, step by step as torch does it: among NaNs it matters which elements are looked at."""
+    count, right = sorted_sequence.shape[-1], right or side == "right"
+    if sorter is not None:
+        sorted_sequence = sorted_sequence.gather(-1, sorter)
+    low = torch.zeros_like(self, dtype=torch.int64)
+    high = torch.full_like(low, count)
+    for _ in range(count.bit_length()):
+        middle = (low + high) // 2
+        at = middle.clamp(max=count - 1)
+        is_one = sorted_sequence.ndim == 1
+        seen = sorted_sequence.gather(0, at.flatten()).view(at.shape) if is_one else sorted_sequence.gather(-1, at)
+        above, is_open = ~(seen > self if right else seen >= self), low < high
+        low, high = torch.where(above & is_open, middle + 1, low), torch.where(~above & is_open, middle, high)
+    return low.to(torch.int32) if out_int32 else low
+
+
+@_way("searchsorted.Scalar")
+def _searchsorted_number(sorted_sequence: torch.Tensor, self: float, **options: Any) -> torch.Tensor:
+    return _searchsorted(sorted_sequence, torch.full((), self, dtype=sorted_sequence.dtype), **options)
+
+
+@_way("bucketize.Tensor")
+def _bucketize(self: torch.Tensor, boundaries: torch.Tensor, *, out_int32: bool = False, right: bool = False) -> torch.Tensor:
+    return _searchsorted(boundaries, self, out_int32=out_int32, right=right)
+
+
+@_way("bucketize.Scalar")
+def _bucketize_number(self: float, boundaries: torch.Tensor, **options: Any) -> torch.Tensor:
+    return _searchsorted_number(boundaries, self, **options)
+
+
+@_way("histc")
+def _histc(self: torch.Tensor, bins: int = 100, min: float = 0, max: float = 0) -> torch.Tensor:
+    """Of elements between the bounds, or where these are equal between the least and the greatest element."""
+    x = self.detach().flatten()
+    if min == max and not x.numel():
+        return x.new_zeros(bins)
+    low, high = (x.amin(), x.amax()) if min == max else (torch.full((), v, dtype=x.dtype) for v in (min, max))
+    if min == max:
+        low, high = torch.where(low == high, low - 1, low), torch.where(low == high, high + 1, high)
+    step, at = (high - low) / bins, torch.arange(bins + 1, dtype=x.dtype)
+    edges = torch.where(at * 2 < bins + 1, low + step * at, high - step * (bins - at))
+    place = (_searchsorted(edges, x, right=True) - 1).clamp(0, bins - 1)
+    inside = (x >= low) & (x <= high)
+    return x.new_zeros(bins).scatter_add(0, place, inside.to(x.dtype))
+
+
+# ------------------------------------------------------------------------------------------- bags
+
+
+def _bags(weight: torch.Tensor, indices: torch.Tensor, offsets: torch.Tensor, scale_grad_by_freq: bool, mode: int,
+          per_sample_weights: torch.Tensor | None, include_last_offset: bool, padding_idx: int) -> tuple[torch.Tensor, ...]:
+    if scale_grad_by_freq:
+        raise UnsupportedError("gradients by how often an index stands there", subject="embedding_bag",
+                               got="scale_grad_by_freq=True", expected="False")
+    count, rows = indices.shape[0], weight.shape[0]
+    starts = offsets[:-1] if include_last_offset else offsets
+    bags, width = starts.shape[0], weight.shape[1]
+    place = _searchsorted(starts, torch.arange(count, dtype=starts.dtype), right=True) - 1
+    kept = torch.ones_like(indices, dtype=torch.bool)
+    if padding_idx != -1:
+        kept = indices != (padding_idx % rows)
+    sizes = torch.zeros(bags, dtype=indices.dtype).scatter_add(0, place, kept.to(indices.dtype))
+    rowwise = weight[indices]
+    if mode == 2:
+        of_bag = (place == torch.arange(bags)[:, None]) & kept
+        each = torch.where(of_bag[:, :, None], rowwise, torch.full((), -math.inf, dtype=weight.dtype))
+        if not count:
+            return weight.new_zeros(bags, width), place, sizes, torch.zeros(bags, width, dtype=indices.dtype)
+        best = each.detach().max(1).indices
+        value = each.gather(1, best[:, None])[:, 0]
+        return torch.where(sizes[:, None] > 0, value, torch.zeros_like(value)), place, sizes, indices[best]
+    wide = rowwise if per_sample_weights is None else rowwise * per_sample_weights[:, None]
+    wide = torch.where(kept[:, None], wide, torch.zeros_like(wide))
+    total = weight.new_zeros(bags, width).scatter_add(0, place[:, None].expand(count, width), wide)
+    return (total / sizes.clamp(min=1)[:, None].to(total.dtype) if mode == 1 else total), place, sizes, sizes
+
+
+@_way("_embedding_bag", "_embedding_bag_forward_only", "embedding_bag.padding_idx", "embedding_bag")
+def _embedding_bag(weight: torch.Tensor, indices: torch.Tensor, offsets: torch.Tensor, scale_grad_by_freq: bool = False,
+                   mode: int = 0, sparse: bool = False, per_sample_weights: torch.Tensor | None = None,
+                   include_last_offset: bool = False, padding_idx: int | None = None) -> tuple[torch.Tensor, ...]:
+    """(the bags, the bag of each index, the sizes of the bags, the greatest indices)."""
+    return _bags(weight, indices, offsets, scale_grad_by_freq, mode, per_sample_weights, include_last_offset,
+                 -1 if padding_idx is None else padding_idx)
+
+
+# ------------------------------------------------------------------------------------------- windows of maxima
+
+
+def _windows(x: torch.Tensor, places: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+    """The first greatest element of each window of the last dimensions and its number in the plane. `places` are for each of
+    these dimensions [..., windows, elements of each], of which the leading dimensions are those of `x`."""
+    count = len(places)
+    sizes, outer = x.shape[-count:], x.shape[:-count]
+    at: Any = 0
+    for d, (place, size) in enumerate(zip(places, sizes, strict=True)):
+        shape = [*place.shape[:-2], *(1 for _ in range(2 * count))]
+        shape[place.ndim - 2 + d], shape[place.ndim - 2 + count + d] = place.shape[-2:]
+        at = at * size + place.reshape(shape)
+    windows = [place.shape[-2] for place in places]
+    at = at.reshape(*at.shape[:at.ndim - count], -1)
+    at = at.expand(*outer, *at.shape[at.ndim - count - 1:])
+    each = x.flatten(-count).gather(-1, at.reshape(*outer, -1)).view(at.shape)
+    best = each.detach().max(-1, keepdim=True).indices
+    return each.gather(-1, best).view(*outer, *windows), at.gather(-1, best).view(*outer, *windows)
+
+
+@_way("adaptive_max_pool2d", "adaptive_max_pool3d")
+def _adaptive_max_pool(self: torch.Tensor, output_size: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
+    places = []
+    for size, count in zip(self.shape[-len(output_size):], output_size, strict=True):
+        first = torch.arange(count) * size // count
+        last = ((torch.arange(count) + 1) * size + count - 1) // count - 1
+        longest = max((-(-(k + 1) * size // count) - k * size // count for k in range(count)), default=1)
+        places.append(torch.minimum(first[:, None] + torch.arange(longest), last[:, None]))
+    return _windows(self, places)
+
+
+@_way("fractional_max_pool2d", "fractional_max_pool3d")
+def _fractional_max_pool(self: torch.Tensor, kernel_size: Sequence[int], output_size: Sequence[int],
+                         random_samples: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Windows of one size at places that rest on random numbers, the last at the end."""
+    count = len(kernel_size)
+    samples = random_samples.detach().to(self.dtype)
+    samples = samples if self.ndim == count + 2 else samples[0]
+    places = []
+    for d, (size, kernel, windows) in enumerate(zip(self.shape[-count:], kernel_size, output_size, strict=True)):
+        # torch has the numbers of a plane from its last dimension on: width, height; but depth first of three.
+        sample = samples[..., d if count == 3 else count - 1 - d, None]
+        step = (size - kernel) / (windows - 1) if windows > 1 else 0.0
+        number = torch.arange(windows)
+        first = ((number.to(self.dtype) + sample) * step).to(torch.int64) - (sample * step).to(torch.int64)
+        first = torch.where(number == windows - 1, torch.full_like(first, size - kernel), first)
+        places.append(first[..., None] + torch.arange(kernel))
+    return _windows(self, places)
+
+
+# ------------------------------------------------------------------------------------------- samples of a grid
+
+
+@_way("grid_sampler_3d")
+def _grid_sampler_3d(input: torch.Tensor, grid: torch.Tensor, interpolation_mode: int, padding_mode: int,
+                     align_corners: bool) -> torch.Tensor:
+    batch, channels, *sizes = input.shape
+    where = [_source(grid[..., 2 - d], size, padding_mode, align_corners) for d, size in enumerate(sizes)]
+    flat = input.flatten(2)
+
+    def taken(corner: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+        """The elements at a place, and whether there are any."""
+        at, inside = torch.zeros_like(corner[0], dtype=torch.int64), torch.ones_like(corner[0], dtype=torch.bool)
+        for place, size in zip(corner, sizes, strict=True):
+            inside = inside & (place >= 0) & (place < size)
+            at = at * size + torch.where((place >= 0) & (place < size), place, torch.zeros_like(place)).to(torch.int64)
+        found = flat.gather(2, at.flatten(1)[:, None].expand(batch, channels, -1))
+        return found.view(batch, channels, *at.shape[1:]), inside[:, None]
+
+    if interpolation_mode == 1:
+        found, inside = taken([torch.round(p.detach()) for p in where])
+        return torch.where(inside, found, torch.zeros_like(found))
+    lows, total = [p.detach().floor() for p in where], None
+    for corner in range(8):
+        ups = [corner >> (2 - d) & 1 for d in range(3)]
+        found, inside = taken([low + up for low, up in zip(lows, ups, strict=True)])
+        share: Any = 1
+        for p, low, up in zip(where, lows, ups, strict=True):
+            share = share * (p - low if up else low + 1 - p)
+        part = torch.where(inside, found * share[:, None], torch.zeros_like(found))
+        total = part if total is None else total + part
+    assert total is not None
+    return total
+
+
+def _source(x: torch.Tensor, size: int, padding_mode: int, align_corners: bool) -> torch.Tensor:
+    """Where in a dimension a number from -1 to 1 is."""
+    x = (x + 1) / 2 * (size - 1) if align_corners else ((x + 1) * size - 1) / 2
+    if padding_mode == 0:
+        return x
+    if padding_mode == 2:
+        low, span = (0.0, size - 1.0) if align_corners else (-0.5, float(size))
+        if span == 0:
+            return torch.zeros_like(x)
+        away = (x - low).abs()
+        turns = torch.floor(away.detach() / span)
+        rest = away - turns * span
+        x = torch.where(turns % 2 == 0, rest + low, span - rest + low)
+    inside = (x > 0) & (x < size - 1)  # at a bound its gradient is 0
+    return torch.where(inside, x, x.detach().clamp(0, size - 1))
+
+
+# ------------------------------------------------------------------------------------------- products of groups
+
+
+@_way("_grouped_mm")
+def _grouped_mm(self: torch.Tensor, mat2: torch.Tensor, offs: torch.Tensor | None = None, bias: torch.Tensor | None = None,
+                out_dtype: torch.dtype | None = None) -> torch.Tensor:
+    """Products of parts of the one with parts of the other: `offs` are where the parts end. Rows and columns behind the last end,
+    of which torch says nothing, are 0."""
+    if bias is not None:
+        raise UnsupportedError("a bias", subject="_grouped_mm", got=tuple(bias.shape), expected="None")
+    left, right = self.ndim == 2, mat2.ndim == 2
+    if not left and not right:
+        found = torch.bmm(self, mat2)
+    else:
+        assert offs is not None
+        length = self.shape[-1] if left and right else self.shape[0] if left else mat2.shape[1]
+        ends = offs.to(torch.int64)
+        starts = torch.cat([torch.zeros_like(ends[:1]), ends[:-1]])
+        at = torch.arange(length)
+        parts = []
+        for k in range(offs.shape[0]):
+            own = ((at >= starts[k]) & (at < ends[k])).to(self.dtype)
+            rows = self * (own if right else own[:, None]) if left else self[k]
+            parts.append(torch.mm(rows, mat2 * own if not left else mat2 if right else mat2[k]))
+        found = torch.stack(parts) if left and right else functools.reduce(torch.add, parts)
+    return found.to(out_dtype or self.dtype)
