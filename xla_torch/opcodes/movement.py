@@ -1,5 +1,7 @@
 """Schemas: data movement and constants."""
 
+# pyright: reportMissingParameterType=false, reportUnknownParameterType=false
+
 from __future__ import annotations
 
 from collections.abc import Sequence

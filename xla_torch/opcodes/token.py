@@ -4,6 +4,8 @@ Documents: XLA's operation semantics, the sections AfterAll, Infeed, Outfeed, Re
 carries nothing. A recv only announces; its recv-done waits for the data.
 """
 
+# pyright: reportMissingParameterType=false, reportUnknownParameterType=false
+
 from __future__ import annotations
 
 import re
