@@ -33,8 +33,7 @@ from xla_torch.hlo.rule_tables import RuleTable
 from xla_torch.hlo.schema import OPS, OpSchema
 
 Rule = (Callable[[Any], Any] | Callable[[Any, Any], Any] | Callable[[Any, Any, Any], Any] | Callable[[Any, Any, Any, Any], Any]
-        | Callable[[Any, Any, Any, Any, Any], Any] | Callable[[Any, Any, Any, Any, Any, Any], Any]
-        | Callable[[Any, Any, Any, Any, Any, Any, Any], Any])
+        | Callable[[Any, Any, Any, Any, Any], Any] | Callable[..., Any])
 """A function of what its parameters' names ask for. The numbers of parameters are said for lambdas, which cannot say their types."""
 
 
@@ -156,7 +155,7 @@ def _caller() -> str:
 
 def _asks(definition: OpSchema, operand: str, rule: Callable[..., Any]) -> tuple[str, ...]:
     """The words a rule asks for, checked against what the op has."""
-    operands = set(definition.operands) | ({definition.variadic} if definition.variadic else set())
+    operands = {*definition.operands, *([definition.variadic] if definition.variadic else [])}
     known = operands | set(definition.attributes) | {"ct", "out", "inst", "wanted", "acc"}
     if operand not in operands:
         raise TypeError(f"gradient rule of {definition.opcode!r}: no operand {operand!r}; it has {sorted(operands)}")

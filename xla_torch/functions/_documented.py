@@ -17,7 +17,7 @@ from ..core.errors import InvalidArgument, XlaError
 from ..core.forks import cached_property
 from ..core.types import PrimitiveType, require_element_type
 from ._kinds import Kind, Refused, described, hint_for, kind_of
-from .hlo_builder import Builder, XlaOp, tensor_beside
+from .hlo_builder import LISTS, NUMBERS, Builder, XlaOp, tensor_beside
 
 Build = Callable[[Builder | None, Sequence[Any], dict[str, Any]], Any]
 """A documented function as it stands, with its builder."""
@@ -264,5 +264,5 @@ def _collect(given: Iterable[Any], values: list[Any], ops: list[XlaOp]) -> None:
             values.append(value)
         elif isinstance(value, XlaOp):
             ops.append(value)
-        elif isinstance(value, (list, tuple)):
+        elif isinstance(value, LISTS):
             _collect(value, values, ops)

@@ -4,6 +4,8 @@ Documents: operation semantics, the sections of the functions' own names. `preci
 "default", "high" or "highest"; it is a hint.
 """
 
+# pyright: reportUnnecessaryIsInstance=false
+
 from __future__ import annotations
 
 import dataclasses

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from .ir import Computation, Instruction, Module
@@ -75,7 +76,9 @@ class _Comparison:
         if isinstance(a, Literal):
             return a == b
         if isinstance(a, (tuple, list)) and isinstance(b, (tuple, list)):
-            return len(a) == len(b) and all(map(self.values, a, b))
+            left: Sequence[Any] = a
+            right: Sequence[Any] = b
+            return len(left) == len(right) and all(map(self.values, left, right))
         return a == b or (a in _NOTHING and b in _NOTHING)
 
 

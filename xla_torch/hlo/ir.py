@@ -69,13 +69,14 @@ class Instruction:
             if isinstance(value, Computation):
                 found.append(value)
             elif isinstance(value, tuple):
-                found.extend(v for v in value if isinstance(v, Computation))
+                values: tuple[Any, ...] = value
+                found.extend(v for v in values if isinstance(v, Computation))
         return tuple(found)
 
     @property
     def op_name(self) -> str:
         """Where it came from in the user's program (metadata ``op_name``), or ""."""
-        metadata = self.common.get("metadata")
+        metadata: Mapping[str, str] | str | None = self.common.get("metadata")
         return metadata.get("op_name", "") if isinstance(metadata, Mapping) else ""
 
     @property
@@ -160,7 +161,8 @@ def cached_with_arguments(analysis: Callable[..., _Found]) -> Callable[..., _Fou
 
 def _key(value: Any) -> Any:
     if isinstance(value, tuple):
-        return tuple(map(_key, value))
+        values: tuple[Any, ...] = value
+        return tuple(map(_key, values))
     return value.key if isinstance(value, Shape) else unnamed(value)
 
 

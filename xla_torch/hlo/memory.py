@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 
 import numpy as np
 
@@ -17,7 +17,7 @@ _AROUND = 1 << 17
 
 
 @contextlib.contextmanager
-def mapped(path: str | os.PathLike[str]) -> Iterator[memoryview]:
+def mapped(path: str | os.PathLike[str]) -> Generator[memoryview]:
     """The bytes of a file, mapped to memory: what is not looked at is not read. OSError as `open` raises it."""
     with open(path, "rb") as file:
         if not os.fstat(file.fileno()).st_size:  # which cannot be mapped
@@ -52,8 +52,7 @@ def unmapped(array: np.ndarray) -> np.ndarray:
     return _copied(flat.view(np.uint8), mapping).view(array.dtype).reshape(array.shape)
 
 
-def _mapping_of(array: np.ndarray) -> mmap.mmap | None:
-    base: object = array
+def _mapping_of(base: object) -> mmap.mmap | None:
     while isinstance(base, np.ndarray) and base.base is not None:
         base = base.base
     base = base.obj if isinstance(base, memoryview) else base

@@ -439,7 +439,10 @@ class Parser(Reader):
                 self._values[key] = value
             return value
         self.pos = match.end()
-        return dict(value) if type(value) is dict else value
+        if type(value) is dict:
+            own: dict[str, Any] = value
+            return dict(own)
+        return value
 
     # ---- opcodes without a definition
 

@@ -185,7 +185,8 @@ class _Printer:
         if isinstance(value, Computation):
             return f"%{self._name_of(value)}"
         if isinstance(value, tuple) and value and isinstance(value[0], Computation):
-            return "{" + ", ".join(f"%{self._name_of(c)}" for c in value) + "}"
+            computations: tuple[Computation, ...] = value
+            return "{" + ", ".join(f"%{self._name_of(c)}" for c in computations) + "}"
         if isinstance(value, Literal):
             return f"{value.shape.to_text()} {self._literal(value)}"
         return definition.codec.format(value) if definition is not None else str(value)

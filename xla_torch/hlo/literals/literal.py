@@ -32,7 +32,7 @@ class Literal:
     @staticmethod
     def of(value: object, dtype: object = None) -> Literal:
         """A literal from anything NumPy understands. Raises InvalidArgument for dtypes that XLA does not have."""
-        array = np.asarray(value, dtype)  # pyright: ignore[reportArgumentType, reportCallIssue]
+        array: np.ndarray = np.asarray(value, dtype)  # pyright: ignore[reportArgumentType, reportCallIssue]
         element_type = type_from_numpy(array.dtype)
         if element_type is None:
             raise InvalidArgument("no XLA element type for this NumPy dtype", subject="literal", got=array.dtype)
