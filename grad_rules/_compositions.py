@@ -106,7 +106,7 @@ def _one_result(computation: Computation, number: int) -> Computation:
 # -------------------------------------------------------------------------------------------------- differentiating
 
 
-def derived(function: Callable[[XlaOp], Sequence[XlaOp]] | Callable[..., Sequence[XlaOp]], operands: Sequence[XlaOp],
+def derived(function: Callable[..., Sequence[XlaOp]], operands: Sequence[XlaOp],
             cts: Sequence[XlaOp | None]) -> Cotangents:
     """The operands' cotangents through ``function(*operands)``, given its results' cotangents (None for zero)."""
     scratch = Builder("composed")

@@ -33,8 +33,10 @@ from xla_torch.hlo.rule_tables import RuleTable
 from xla_torch.hlo.schema import OPS, OpSchema
 
 Rule = (Callable[[Any], Any] | Callable[[Any, Any], Any] | Callable[[Any, Any, Any], Any] | Callable[[Any, Any, Any, Any], Any]
-        | Callable[[Any, Any, Any, Any, Any], Any] | Callable[..., Any])
-"""A function of what its parameters' names ask for. The numbers of parameters are said for lambdas, which cannot say their types."""
+        | Callable[[Any, Any, Any, Any, Any], Any] | Callable[[Any, Any, Any, Any, Any, Any], Any]
+        | Callable[[Any, Any, Any, Any, Any, Any, Any], Any]
+        | Callable[[Any, Any, Any, Any, Any, Any, Any, Any], Any])
+"""A function of what its parameters' names ask for. Their numbers are said for lambdas, which cannot say their types."""
 
 
 class GradientKind(enum.Enum):

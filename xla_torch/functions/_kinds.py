@@ -23,6 +23,7 @@ from ..core.shape import Shape
 from ..core.sizes import Size, index_of
 from ..core.types import PrimitiveType, element_type_of
 from ..hlo.attributes import ConvolutionDimensionNumbers, ReplicaGroups, ResultAccuracy, ResultAccuracyCodec
+from ..hlo.canonical_values import LISTS
 from ..hlo.codecs import BOOLS
 from ..opcodes.contraction import DotDimensionNumbers
 from .dimension_numbers import (
@@ -33,13 +34,12 @@ from .dimension_numbers import (
     make_convolution_dimension_numbers,
     make_dot_dimension_numbers,
 )
-from .hlo_builder import LISTS, NUMBERS, Region, XlaOp, embedded_in, is_function
-
+from .hlo_builder import NUMBERS, Region, XlaOp, embedded_in, is_function
 
 _WRITTEN: tuple[type[Any], ...] = (type(None), bool, int, float, complex, str, bytes, np.generic, enum.Enum)
 """What is written out where it is described."""
 
-_ARRAY: type[np.ndarray] = np.ndarray
+_ARRAY: type[Any] = np.ndarray
 _REALS: tuple[type[Any], ...] = (int, float, np.floating, np.integer)
 
 
@@ -98,7 +98,7 @@ def _operand(value: Any) -> Any:
 
 def _number(value: Any) -> Any:
     """As it is: numbers and arrays of NumPy have element types."""
-    if isinstance(value, NUMBERS) or isinstance(value, Size):
+    if isinstance(value, (NUMBERS, Size)):
         return value
     raise Refused
 

@@ -25,11 +25,12 @@ import numpy as np
 from ..core.errors import InvalidArgument
 from ..core.shape import Shape
 from ..core.types import PRED
+from ..hlo.canonical_values import LISTS
 from ..hlo.ir import Computation
 from ..opcodes import control
 from ..opcodes.reduction import without_dimension
 from ._kinds import described
-from .hlo_builder import LISTS, NUMBERS, Builder, Region, XlaOp, embedded_in, is_function, region_of
+from .hlo_builder import NUMBERS, Builder, Region, XlaOp, embedded_in, is_function, region_of
 
 Form = Shape | tuple["Form", ...]
 """What a function is called with for one parameter: an op of a shape, or for a tuple that was given as one in Python, a tuple."""

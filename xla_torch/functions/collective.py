@@ -236,7 +236,8 @@ def RaggedAllToAll(input: XlaOp, input_offsets: XlaOp, send_sizes: XlaOp, output
     Offsets and sizes are integers [participants] or [participants, updates]. The result is the output with the rows written.
     """
     operands = [input, output, input_offsets, send_sizes, output_offsets, recv_sizes]
-    return input.builder.add(collective.ragged_all_to_all, operands, exchange_attributes(replica_groups, channel_id), output.shape)
+    attributes = exchange_attributes(replica_groups, channel_id)
+    return input.builder.add(collective.ragged_all_to_all, operands, attributes, output.shape)
 
 
 @documented

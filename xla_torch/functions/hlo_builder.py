@@ -30,7 +30,7 @@ from ..core.types import (
     require_element_type,
     same_type_ignoring_precision,
 )
-from ..hlo.canonical_values import index_of
+from ..hlo.canonical_values import LISTS, index_of
 from ..hlo.inference import check_precision, has_effect, infer_shape
 from ..hlo.ir import Computation, Instruction, live_instructions, unique_names
 from ..hlo.literals.literal import Literal, SizeLiteral
@@ -39,7 +39,6 @@ from ..hlo.schema import schema_of
 from ..opcodes import comparison, control, elementwise, movement
 from ..opcodes.shapes import merge_size, require_arrays
 
-LISTS: tuple[type[Sequence[Any]], ...] = (list, tuple)
 NUMBERS: tuple[type[Any], ...] = (bool, int, float, complex, np.ndarray, np.generic)
 _ARRAYS: tuple[type[Any], ...] = (np.ndarray, np.generic)
 

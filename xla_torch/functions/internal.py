@@ -22,7 +22,7 @@ from ..opcodes import token as token_ops
 from ..opcodes.shapes import require
 from ._documented import documented, renamed, variadic
 from ._regions import of_values, reducer
-from .collective import Groups, exchange_attributes, resized, require_several
+from .collective import Groups, exchange_attributes, require_several, resized
 from .control import GetTupleElement, Tuple
 from .dimension_numbers import ConvolutionNumbers
 from .hlo_builder import Builder, Region, Value, XlaOp, packed, region_of

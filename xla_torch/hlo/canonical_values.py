@@ -11,8 +11,9 @@ from typing import Any
 from ..core import sizes
 from ..core.errors import InvalidArgument
 
-TUPLE: type[tuple[Any, ...]] = tuple
-"""For isinstance, which else says of the elements that they are unknown."""
+TUPLES: type[Any] = tuple
+LISTS: tuple[type[Any], ...] = (list, tuple)
+"""For isinstance: a type checker then takes elements for Any, and not for of an unknown type."""
 
 
 def wrong(expected: str, value: object) -> InvalidArgument:
@@ -36,7 +37,7 @@ def canonical_numbers(numbers: Any) -> None:
     InvalidArgument for others."""
     for field in dataclasses.fields(numbers):
         given, single = getattr(numbers, field.name), str(field.type) == "int"
-        if type(given) is int if single else isinstance(given, TUPLE) and all(type(n) is int for n in given):
+        if type(given) is int if single else isinstance(given, TUPLES) and all(type(n) is int for n in given):
             continue
         try:
             object.__setattr__(numbers, field.name, index_of(given) if single else integers_of(given))

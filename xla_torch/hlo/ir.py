@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from ..core.shape import ProgramShape, Shape
 from ..core.sizes import unnamed
+from .canonical_values import TUPLES
 from .schema import OpSchema, Trait, schema_of
 from .structure import GET_TUPLE_ELEMENT, PARAMETER, TUPLE
 
@@ -68,9 +69,8 @@ class Instruction:
         for value in self.attributes.values():
             if isinstance(value, Computation):
                 found.append(value)
-            elif isinstance(value, tuple):
-                values: tuple[Any, ...] = value
-                found.extend(v for v in values if isinstance(v, Computation))
+            elif isinstance(value, TUPLES):
+                found.extend(v for v in value if isinstance(v, Computation))
         return tuple(found)
 
     @property
@@ -160,9 +160,8 @@ def cached_with_arguments(analysis: Callable[..., _Found]) -> Callable[..., _Fou
 
 
 def _key(value: Any) -> Any:
-    if isinstance(value, tuple):
-        values: tuple[Any, ...] = value
-        return tuple(map(_key, values))
+    if isinstance(value, TUPLES):
+        return tuple(map(_key, value))
     return value.key if isinstance(value, Shape) else unnamed(value)
 
 

@@ -6,11 +6,14 @@ import contextlib
 import mmap
 import os
 from collections.abc import Generator
+from typing import Any
 
 import numpy as np
 
 _CHUNK = 1 << 22
 """Bytes that are copied at a time, a multiple of every page size."""
+
+_ARRAY: type[Any] = np.ndarray
 
 _AROUND = 1 << 17
 """How far in front of what is given back pages are too: reading a page brings in those around it, which would stay."""
@@ -52,8 +55,8 @@ def unmapped(array: np.ndarray) -> np.ndarray:
     return _copied(flat.view(np.uint8), mapping).view(array.dtype).reshape(array.shape)
 
 
-def _mapping_of(base: object) -> mmap.mmap | None:
-    while isinstance(base, np.ndarray) and base.base is not None:
+def _mapping_of(base: Any) -> mmap.mmap | None:
+    while isinstance(base, _ARRAY) and base.base is not None:
         base = base.base
     base = base.obj if isinstance(base, memoryview) else base
     return base if isinstance(base, mmap.mmap) else None

@@ -149,9 +149,8 @@ def _refused(value: Any, element_type: PrimitiveType, why: str, hint: str = HINT
 
 
 def _largest(element_type: PrimitiveType) -> float:
-    # The stubs know NumPy's own floats only.
-    found: np.floating = ml_dtypes.finfo(element_type.numpy).max  # pyright: ignore[reportArgumentType, reportUnknownMemberType]
-    return float(found)
+    # Its stubs know NumPy's own floats only.
+    return float(ml_dtypes.finfo(element_type.numpy).max)  # pyright: ignore[reportArgumentType, reportUnknownMemberType, reportUnknownArgumentType]
 
 
 def _expected(element_type: PrimitiveType) -> str:

@@ -38,6 +38,7 @@ _head = re.compile(rf"{_SPACE}*+(ROOT{_SPACE}++)?%?({NAME}){_SPACE}++={_SPACE}++
 _flat_operands = re.compile(r'([^()\[\]{}"]*+)\)')
 _index_comment = re.compile(r"/\*[^*]*+\*/")
 _attribute = re.compile(rf"{_SPACE}*+,{_SPACE}*+({NAME})=")
+_DICT: type[Any] = dict
 _value = re.compile(r'\{[^{}"]*+(?:"[^"\\]*+"[^{}"]*+)*+\}|[^\s,(){}\[\]"\']++')
 _opcode = re.compile(r"[A-Za-z][A-Za-z0-9_\-]*+")
 _shape_start = re.compile(rf"\(|b{BLANK}\(|[a-z][a-z0-9]*+{BLANK}\[")
@@ -439,10 +440,7 @@ class Parser(Reader):
                 self._values[key] = value
             return value
         self.pos = match.end()
-        if type(value) is dict:
-            own: dict[str, Any] = value
-            return dict(own)
-        return value
+        return dict(value) if type(value) is _DICT else value
 
     # ---- opcodes without a definition
 

@@ -222,7 +222,8 @@ class Sharding:
         grid = self.grid(len(sizes), partitions)
         local = tuple(-(-n // count) for n, count in zip(sizes, grid.counts, strict=True))
         found: list[tuple[tuple[slice, ...] | None, tuple[int, ...]]] = []
-        for tile in grid.tiles.tolist():
+        tiles: list[int] = grid.tiles.tolist()
+        for tile in tiles:
             if tile < 0:
                 found.append((None, local))
                 continue
