@@ -15,7 +15,8 @@ from .ir import Token
 
 T = TypeVar("T")
 
-OfLeaves = Callable[[Shape], Any] | Callable[[Shape, Any], Any] | Callable[[Shape, Any, Any], Any]
+OfLeaves = (Callable[[Shape], Any] | Callable[[Shape, Any], Any] | Callable[[Shape, Any, Any], Any]
+            | Callable[[Shape, Any, Any, Any], Any])
 
 
 def leaves(value: Any, shape: Shape) -> Iterator[tuple[Any, Shape]]:
