@@ -433,8 +433,7 @@ class Parser(Reader):
         if not match:
             return codec.parse(self)
         key = (id(codec), match.group())
-        value = self._values.get(key)
-        if value is None:
+        if (value := self._values.get(key)) is None:
             value = codec.parse(self)
             if self.pos == match.end():
                 self._values[key] = value
