@@ -3,6 +3,8 @@
 A file for each family of ops, named as in `xla_torch.opcodes`. The words in scope of a rule stand in `README.md`.
 """
 
+# pyright: reportUnusedImport=false
+
 from grad_rules import (  # noqa: F401
                collective,
                comparison,

@@ -104,7 +104,10 @@ def _reduced_in_order(operands: Sequence[XlaOp], inits: Sequence[XlaOp], dimensi
 
 def _pieces_folded(array: XlaOp, init: XlaOp, dimensions: Sequence[int], reducer: Computation) -> XlaOp:
     """The array cut along these dimensions into pieces of up to `SIDE`, each of them reduced."""
-    sizes, pieces, config, split, present = array.shape.dimensions, [], [], [], np.ones((), bool)
+    sizes, present = array.shape.dimensions, np.ones((), bool)
+    config: list[tuple[int, int, int]] = []
+    pieces: list[int] = []
+    split: list[int] = []
     for d, n in enumerate(sizes):
         side = min(n, SIDE) if d in dimensions else 1
         spare = -n % side
@@ -225,7 +228,7 @@ def _running_in_order(operands: Arrays, inits: Arrays, dimension: int, reverse: 
 def _windows_in_order(operands: Sequence[XlaOp], inits: Sequence[XlaOp], window: Sequence[WindowDimension], sizes: Sequence[int],
                       reducer: Computation) -> Arrays:
     """The windows' elements combined one after another, from the inits on."""
-    arrays, everywhere = list(operands), []
+    arrays, everywhere = list(operands), list[np.ndarray]()
     for dimension, w in enumerate(window):
         arrays, present = _spread_out(arrays, dimension, w)
         everywhere.append(present)
@@ -233,7 +236,7 @@ def _windows_in_order(operands: Sequence[XlaOp], inits: Sequence[XlaOp], window:
         return _windows_folded(arrays, everywhere, inits, window, sizes, reducer)
     results = [Broadcast(init, sizes) for init in inits]
     for place in itertools.product(*(range(w.size) for w in window)):
-        pieces, masks = arrays, []
+        pieces, masks = arrays, list[np.ndarray]()
         for d, (k, w, count) in enumerate(zip(place, window, sizes, strict=True)):
             start, limit = k * w.window_dilation, k * w.window_dilation + (count - 1) * w.stride + 1
             pieces = [SliceInDim(x, start, limit, w.stride, d) for x in pieces]

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from grad_rules._table import TABLE, Rule
 from xla_torch.hlo.schema import OPS
@@ -24,7 +25,7 @@ class FunctionRules:
     """An entry of the table: the rules by operand, and the words that each asks for."""
 
     name: str
-    rules: Mapping[str, Rule]
+    rules: Mapping[str, Callable[..., Any]]
     asks: Mapping[str, tuple[str, ...]]
 
     @property

@@ -34,7 +34,8 @@ class Fused:
     """
 
     source: Instruction
-    rule: Callable[..., XlaOp | None]
+    rule: (Callable[[XlaOp, XlaOp], XlaOp | None] | Callable[[XlaOp, XlaOp, XlaOp], XlaOp | None]
+           | Callable[[XlaOp, XlaOp, XlaOp, XlaOp], XlaOp | None])
     reads: tuple[Instruction, ...]
     elementwise: bool = True
     symmetric: bool = True

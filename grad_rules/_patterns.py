@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xla_torch.analysis.reducers import reducer_kind
 from xla_torch.core import tuning
 from xla_torch.hlo.inference import splat_of
@@ -15,7 +17,8 @@ def moved_dimensions(instruction: Instruction) -> dict[int, int] | None:
     drop dimensions of size 1, which then count as new; None for any other instruction."""
     match instruction.opcode:
         case movement.broadcast:
-            return dict(enumerate(instruction.attributes["dimensions"]))
+            dimensions: Sequence[int] = instruction.attributes["dimensions"]
+            return dict(enumerate(dimensions))
         case movement.transpose:
             return {d: k for k, d in enumerate(instruction.attributes["dimensions"])}
         case movement.copy:
@@ -25,7 +28,8 @@ def moved_dimensions(instruction: Instruction) -> dict[int, int] | None:
             before, after = ([d for d, size in enumerate(sizes) if size != 1] for sizes in (source, result))
             same = [source[d] for d in before] == [result[d] for d in after]
             return dict(zip(before, after, strict=True)) if same else None
-    return None
+        case _:
+            return None
 
 
 def behind_broadcasts(instruction: Instruction) -> tuple[Instruction, dict[int, int]]:
@@ -62,7 +66,7 @@ def as_power(instruction: Instruction) -> tuple[Instruction, int]:
 
 def is_even_in(value: Instruction, x: Instruction) -> bool:
     """Whether elementwise ops make `value` of |x| and not of x."""
-    seen, left, found = set(), [value], False
+    seen, left, found = set[Instruction](), [value], False
     while left:
         inst = left.pop()
         if inst is x or len(seen) > tuning.SEARCHED_FOR_SYMMETRY:

@@ -25,14 +25,18 @@ from __future__ import annotations
 import dataclasses
 import enum
 import inspect
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 
 from xla_torch.hlo.ir import Instruction
 from xla_torch.hlo.rule_tables import RuleTable
 from xla_torch.hlo.schema import OPS, OpSchema
 
-Rule = Callable[..., Any]
+Rule = (Callable[[Any], Any] | Callable[[Any, Any], Any] | Callable[[Any, Any, Any], Any] | Callable[[Any, Any, Any, Any], Any]
+        | Callable[[Any, Any, Any, Any, Any], Any] | Callable[[Any, Any, Any, Any, Any, Any], Any]
+        | Callable[[Any, Any, Any, Any, Any, Any, Any], Any]
+        | Callable[[Any, Any, Any, Any, Any, Any, Any, Any], Any])
+"""A function of what its parameters' names ask for. Their numbers are said for lambdas, which cannot say their types."""
 
 
 class GradientKind(enum.Enum):
@@ -51,7 +55,7 @@ class Entry:
 
     opcode: str
     kind: GradientKind
-    rules: dict[str, Rule]
+    rules: Mapping[str, Callable[..., Any]]
     asks: dict[str, tuple[str, ...]]
     because: str = ""
     instead: str = ""
@@ -131,7 +135,7 @@ def revision() -> int:
     return _changes
 
 
-def _enter(opcode: str, kind: GradientKind, rules: dict[str, Rule], because: str = "", instead: str = "",
+def _enter(opcode: str, kind: GradientKind, rules: Mapping[str, Callable[..., Any]], because: str = "", instead: str = "",
            by: str = "", own: bool = False) -> None:
     definition = OPS.get(opcode)
     if definition is None:
@@ -151,9 +155,9 @@ def _caller() -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "an unknown place"
 
 
-def _asks(definition: OpSchema, operand: str, rule: Rule) -> tuple[str, ...]:
+def _asks(definition: OpSchema, operand: str, rule: Callable[..., Any]) -> tuple[str, ...]:
     """The words a rule asks for, checked against what the op has."""
-    operands = set(definition.operands) | ({definition.variadic} if definition.variadic else set())
+    operands = {*definition.operands, *([definition.variadic] if definition.variadic else [])}
     known = operands | set(definition.attributes) | {"ct", "out", "inst", "wanted", "acc"}
     if operand not in operands:
         raise TypeError(f"gradient rule of {definition.opcode!r}: no operand {operand!r}; it has {sorted(operands)}")

@@ -10,8 +10,11 @@ from typing import Any, Self
 from grad_rules._table import TABLE, Entry, GradientKind, Rule, changed, operand_positions, replace
 from xla_torch.core.errors import DifferentiationError, InvalidArgument
 from xla_torch.functions.hlo_builder import XlaOp
+from xla_torch.hlo.canonical_values import LISTS
 from xla_torch.hlo.ir import Instruction
 from xla_torch.hlo.schema import OPS, OpSchema
+
+_SEQUENCE: type[Any] = Sequence
 
 _targets: dict[str, Rule] = {}
 """Users' rules by the target of a custom call, for the whole process."""
@@ -116,7 +119,7 @@ def _subject(name: str) -> str:
     return f"register_gradient({name!r})"
 
 
-def _checked(definition: OpSchema, operand: str, rule: Rule) -> Rule:
+def _checked(definition: OpSchema, operand: str, rule: Callable[..., Any]) -> Callable[..., Any]:
     """The rule, with a look at what it returns. It asks for the instruction, too, to know the shapes."""
     words = inspect.signature(rule).parameters
 
@@ -132,13 +135,13 @@ def _checked(definition: OpSchema, operand: str, rule: Rule) -> Rule:
     return checked
 
 
-def _check(rule: Rule, found: Any, operands: Sequence[Instruction]) -> None:
+def _check(rule: Callable[..., Any], found: Any, operands: Sequence[Instruction]) -> None:
     """One cotangent for each operand, of its shape."""
-    count = len(found) if isinstance(found, Sequence) else None
-    if count != len(operands):
+    parts: Sequence[Any] | None = found if isinstance(found, _SEQUENCE) else None
+    if parts is None or len(parts) != len(operands):
         raise DifferentiationError(f"{_place(rule)} returned another number of cotangents than there are operands",
-                                   got=type(found).__name__ if count is None else count, expected=len(operands))
-    for number, (part, operand) in enumerate(zip(found, operands, strict=True)):
+                                   got=type(found).__name__ if parts is None else len(parts), expected=len(operands))
+    for number, (part, operand) in enumerate(zip(parts, operands, strict=True)):
         if part is None or operand.shape.is_tuple:
             continue
         if not isinstance(part, XlaOp) or not part.shape.compatible(operand.shape, ignore_precision=True):
@@ -174,7 +177,7 @@ def _of_target(target: str, rule: Rule | None, rules: Mapping[str, Rule]) -> Cal
     return undo
 
 
-def apply_target_rule(rule: Rule, ct: Any, out: Any, operands: Sequence[Any], inst: Instruction) -> list[Any]:
+def apply_target_rule(rule: Callable[..., Any], ct: Any, out: Any, operands: Sequence[Any], inst: Instruction) -> list[Any]:
     """What the rule says for one custom call. Raises DifferentiationError for a rule of other arguments or results."""
     try:
         inspect.signature(rule).bind(ct, out, *operands)
@@ -182,6 +185,6 @@ def apply_target_rule(rule: Rule, ct: Any, out: Any, operands: Sequence[Any], in
         raise DifferentiationError(f"{_place(rule)} takes other arguments", got=str(error),
                                    expected=f"the cotangent, the result and {len(operands)} operands") from None
     found = rule(ct, out, *operands)
-    parts = found if isinstance(found, (tuple, list)) else [found]
+    parts: Sequence[Any] = found if isinstance(found, LISTS) else [found]
     _check(rule, parts, inst.operands)
     return list(parts)

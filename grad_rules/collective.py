@@ -54,6 +54,8 @@ from xla_torch.functions import (
 )
 from xla_torch.functions.hlo_builder import Builder, XlaOp
 from xla_torch.hlo import tree
+from xla_torch.hlo.attributes import ReplicaGroups
+from xla_torch.hlo.canonical_values import TUPLES
 from xla_torch.hlo.ir import Computation, Instruction
 from xla_torch.hlo.schema import schema_of
 from xla_torch.opcodes import collective
@@ -78,7 +80,7 @@ def _added(x: XlaOp, inst: Instruction) -> XlaOp:
 
 def _for_each(inst: Instruction, ct: Any, rule: Callable[[XlaOp, int], XlaOp | None]) -> Cotangents:
     """The rule for each operand whose result has a cotangent."""
-    cts = ct if isinstance(ct, tuple) else (ct,)
+    cts: tuple[XlaOp | None, ...] = ct if isinstance(ct, TUPLES) else (ct,)
     return [None if c is None else rule(c, k) for k, c in enumerate(cts)]
 
 
@@ -90,7 +92,8 @@ def _operand_shape(inst: Instruction, number: int) -> Shape:
 
 
 def _all_reduce(ct: Any, out: Any, operands: tuple[XlaOp, ...], inst: Instruction, to_apply: Computation) -> Cotangents:
-    outs, rule = out if isinstance(out, tuple) else (out,), _KNOWN.get(reducer_kind(to_apply))
+    outs: tuple[XlaOp, ...] = out if isinstance(out, TUPLES) else (out,)
+    rule = _KNOWN.get(reducer_kind(to_apply))
     if rule is None:
         size = _group_size(inst)
         return _for_each(inst, ct, lambda c, k: _composed(c, operands[k], lambda x: _folded(_parts(x, inst, size), to_apply)))
@@ -126,7 +129,8 @@ _KNOWN: dict[ReducerKind | None, Callable[[XlaOp, XlaOp, XlaOp, Instruction], Xl
 def _reduce_scatter(ct: Any, out: Any, operands: tuple[XlaOp, ...], inst: Instruction, dimensions: Sequence[int],
                     to_apply: Computation) -> Cotangents:
     """As of an all-reduce whose result has the members' cotangents one after another."""
-    outs, rule = out if isinstance(out, tuple) else (out,), _KNOWN.get(reducer_kind(to_apply))
+    outs: tuple[XlaOp, ...] = out if isinstance(out, TUPLES) else (out,)
+    rule = _KNOWN.get(reducer_kind(to_apply))
     dim = dimensions[0]
 
     def whole(shard: XlaOp, k: int) -> XlaOp:
@@ -142,12 +146,16 @@ def _reduce_scatter(ct: Any, out: Any, operands: tuple[XlaOp, ...], inst: Instru
 
 
 def _composed(ct: XlaOp, operand: XlaOp, function: Callable[[XlaOp], XlaOp]) -> XlaOp | None:
-    return derived(lambda x: [function(x)], [operand], [ct])[0]
+    def results(x: XlaOp) -> list[XlaOp]:
+        return [function(x)]
+
+    return derived(results, [operand], [ct])[0]
 
 
 def _group_size(inst: Instruction) -> int:
     """How many members each group has, where the groups alone say it."""
-    sizes = {len(group) for group in inst.attributes["replica_groups"].groups} if "replica_groups" in inst.attributes else set()
+    groups: ReplicaGroups | None = inst.attributes.get("replica_groups")
+    sizes = {len(group) for group in groups.groups} if groups is not None else set[int]()
     said = group_mode(inst.attributes.get("channel_id"), inst.attributes.get("use_global_device_ids", False))
     mode = inst.attributes.get("mode") or said
     if len(sizes) != 1 or mode == GroupMode.CROSS_BOTH or mode != said:  # an all-gather has none of its own
@@ -232,7 +240,7 @@ def _permute_slices(ct: Any, inst: Instruction, operands: tuple[Any, ...], pairs
     read, written = (starts_of(shapes[k], shapes[k + 2], operands[k + 2]) for k in range(2))
     inputs = shapes[0].tuple_shapes or (shapes[0],)
     count = len(sizes) // len(inputs)
-    cts = ct if isinstance(ct, tuple) else (ct,) * len(inputs)
+    cts: tuple[XlaOp | None, ...] = ct if isinstance(ct, TUPLES) else (ct,) * len(inputs)
     found = [(None, None) if c is None else _slices_back(
         c, inst, shape.without_layout(), read[k], written[k], sizes[k * count:(k + 1) * count], pairs)
         for k, (c, shape) in enumerate(zip(cts, inputs, strict=True))]
@@ -267,7 +275,10 @@ def _is_among(numbers: Sequence[int], like: XlaOp, inst: Instruction) -> XlaOp:
 
 def _of_start(ct: Any, inst: Instruction, rule: Callable[[Any], Cotangents]) -> Cotangents:
     """For a start op, whose result also passes the operands on: their cotangent is added to the rule's."""
-    passed, made = (part if isinstance(part, tuple) else (part,) * len(inst.operands) for part in ct[:2])
+    def whole(part: Any) -> tuple[Any, ...]:
+        return part if isinstance(part, TUPLES) else (part,) * len(inst.operands)
+
+    passed, made = map(whole, ct[:2])
     return [_both(a, b) for a, b in zip(passed, rule(made), strict=True)]
 
 

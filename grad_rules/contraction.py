@@ -91,7 +91,8 @@ class _Ragged(NamedTuple):
 
 def _ragged_labels(inst: Instruction) -> _Ragged:
     dot, a = _labelled(inst), inst.attributes
-    ragged = dot.lhs[a["lhs_ragged_dims"][0]]
+    dimension: int = a["lhs_ragged_dims"][0]
+    ragged = dot.lhs[dimension]
     rhs = tuple("g" if d in a.get("rhs_group_dims", ()) else label for d, label in enumerate(dot.rhs))
     out = tuple(label for label in dot.out if label[0] != "r" or label in rhs)
     if ragged[0] == "c":

@@ -50,7 +50,7 @@ def _put_back(ct: XlaOp, acc: XlaOp | None, slice: Sequence[tuple[int, int, int]
         starts = [ct.builder.constant(start) for start, _, _ in slice]
         bounds = ([s for s, _, _ in slice], [limit for _, limit, _ in slice], [1] * len(slice))
         return DynamicUpdateSlice(acc, Slice(acc, *bounds) + ct, starts)
-    config = []
+    config: list[tuple[int, int, int]] = []
     for (start, _, stride), count, size in zip(slice, ct.shape.dimensions, sizes, strict=True):
         covered = (count - 1) * stride + 1 if count else 0
         config.append((start, size - start - covered, stride - 1))
@@ -63,7 +63,7 @@ def _cut_apart(ct: XlaOp, inst: Instruction, operands: tuple[XlaOp, ...], dimens
     (dimension,) = dimensions
     if any(o.shape.dynamic_flags[dimension] for o in inst.operands):
         return _cut_apart_at_run_time(ct, operands, dimension)
-    parts, start = [], 0
+    parts, start = list[XlaOp](), 0
     for operand in inst.operands:
         limit = start + operand.shape.dimensions[dimension]
         starts, limits = [0] * ct.shape.rank, list(ct.shape.dimensions)
@@ -75,7 +75,7 @@ def _cut_apart(ct: XlaOp, inst: Instruction, operands: tuple[XlaOp, ...], dimens
 
 def _cut_apart_at_run_time(ct: XlaOp, operands: Sequence[XlaOp], dimension: int) -> tuple[XlaOp, ...]:
     """The parts where they begin at run time, each as long as its operand can be."""
-    parts, start = [], ct.builder.constant(0)
+    parts, start = list[XlaOp](), ct.builder.constant(0)
     for operand in operands:
         starts = [start if d == dimension else ct.builder.constant(0) for d in range(ct.shape.rank)]
         sizes = list(ct.shape.dimensions)

@@ -55,7 +55,10 @@ def _reduce_window(ct: Any, out: Any, operands: tuple[XlaOp, ...], inst: Instruc
             return [_window_sum(ct, window, arrays[0].shape), sum_all(ct)]
         running = _running(window, arrays[0].shape)
         if kinds[0] in (ReducerKind.MAXIMUM, ReducerKind.MINIMUM) and running and _is_infinite(inst.operands[1]):
-            return [*derived(lambda x: [_scanned(x, *running, to_apply)], arrays, [ct]), None]
+            def scanned(x: XlaOp) -> list[XlaOp]:
+                return [_scanned(x, *running, to_apply)]
+
+            return [*derived(scanned, arrays, [ct]), None]
         if kinds[0] in (ReducerKind.MAXIMUM, ReducerKind.MINIMUM) and _selects(window):
             return _window_extreme(ct, out, arrays[0], inits[0], window, "Ge" if kinds[0] is ReducerKind.MAXIMUM else "Le",
                                    _is_infinite(inst.operands[1]))

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
-import subprocess
-import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,9 +32,6 @@ from xla_torch.errors import InvalidArgument
 from xla_torch.participants.exchange import NOWHERE
 from xla_torch.participants.exchanges import AllReduce
 from xla_torch.participants.reductions import Reduction
-
-ROOT = Path(__file__).parents[2]
-
 
 # ------------------------------------------------------------------------------------------- every collective
 
@@ -447,66 +439,3 @@ def test_a_failure_while_others_still_connect(four: Workers) -> None:
 def test_without_a_process_group() -> None:
     with pytest.raises(InvalidArgument, match="there is no process group"), of_process_group():
         pass
-
-
-# ------------------------------------------------------------------------------------------- the command line
-
-
-def torchrun(processes: int, *command: str) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes),
-                           "-m", "xla_torch", *command], capture_output=True, text=True, timeout=120, check=False, cwd=ROOT,
-                          env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)})
-
-
-def test_torchrun(tmp_path: Path) -> None:
-    text = text_of("f32[2] all-reduce(p), to_apply=f, replica_groups={}", "f32[2]", header=", replica_count=2")
-    (tmp_path / "sum.hlo").write_text(text)
-    for k in range(2):
-        np.savez(tmp_path / f"data.{k}.npz", allow_pickle=False, p=np.array([k, 10 + k], "f"))
-    common = ("run", str(tmp_path / "sum.hlo"), "--args", str(tmp_path / "data.{participant}.npz"))
-    done = torchrun(2, *common, "--save", str(tmp_path / "out.{participant}.npz"))
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert "participant 0\nout0  f32[2]\n[ 1., 21.]\n" in done.stdout
-    for k in range(2):
-        with np.load(tmp_path / f"out.{k}.npz") as saved:
-            assert saved["out0"].tolist() == [1, 21]
-    failed = torchrun(1, *common)
-    assert failed.returncode != 0
-    assert "1 processes" in failed.stderr
-    assert "2 replicas x 1 partitions = 2 participants" in failed.stderr
-
-
-# ------------------------------------------------------------------------------------------- for long
-
-MIXED = [
-    ("f32[{n}] all-reduce(p), to_apply=f, replica_groups={{}}", ADD),
-    ("f32[{n}] all-reduce(p), to_apply=f, replica_groups={{{{0,2}},{{3,1}}}}", ADD),
-    ("f32[{n}] all-reduce(p), to_apply=f, replica_groups={{{{3,2,1,0}}}}", HALF_SUM),
-    ("f32[{n}] all-to-all(p), dimensions={{0}}, replica_groups={{}}", ADD),
-    ("f32[{n}] collective-permute(p), source_target_pairs={{{{0,1}},{{1,2}},{{2,3}},{{3,0}}}}", ADD),
-    ("f32[{n}] collective-broadcast(p), replica_groups={{{{2,1,0,3}}}}", ADD),
-    ("f32[{n4}] all-gather(p), dimensions={{0}}, replica_groups={{}}", ADD),
-    ("f32[{q}] reduce-scatter(p), to_apply=f, dimensions={{0}}, replica_groups={{}}", ADD),
-]
-
-
-def soak(count: int) -> str:
-    """A checksum of what came through `count` exchanges. All participants give the same, and every block of an array is like
-    the others, so all get the same."""
-    programs = {(k, n): xla_torch.parse_hlo(text_of(instruction.format(n=n, n4=4 * n, q=n // 4), f"f32[{n}]", region))
-                for k, (instruction, region) in enumerate(MIXED) for n in (16, LARGE)}
-    draw = np.random.default_rng(7)
-    digest = hashlib.sha256()
-    with of_process_group():
-        for step in range(count):
-            n = LARGE if draw.random() < 0.1 else 16
-            k = int(draw.integers(len(MIXED)))
-            value = torch.full((n,), float(step % 97)) + torch.arange(n) % 4
-            digest.update(programs[k, n](value).numpy().tobytes())
-    return digest.hexdigest()
-
-
-@pytest.mark.parametrize("count", [50, pytest.param(200, marks=pytest.mark.slow), pytest.param(10_000, marks=pytest.mark.slow)])
-def test_soak(four: Workers, count: int) -> None:
-    sums = four.call(soak, [(count,)] * 4)
-    assert len(set(sums)) == 1

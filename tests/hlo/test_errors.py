@@ -14,8 +14,9 @@ import torch
 
 import xla_torch
 from support.error_rows import ROWS as ARRAY_ROWS
-from support.error_rows import WRONG_TYPES, opcode_of, program
+from support.error_rows import WRONG_TYPES
 from support.error_rows_programs import ROWS as PROGRAM_ROWS
+from support.error_texts import opcode_of, program
 from xla_torch import F32, S32, Layout, Shape, XlaBuilder, XlaOp, ops
 from xla_torch.errors import HloSyntaxError, InvalidArgument, XlaError
 from xla_torch.hlo.ir import Instruction

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import math
-import os
-import subprocess
 import sys
-import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,75 +13,16 @@ import pytest
 import torch
 
 import xla_torch
+from support.native_programs import loop_of_rows, native_after, natively, run_both
 from support.regions import HORNER_OF_TWO, reduce_hlo
 from xla_torch.core import tuning
 from xla_torch.hlo.rule_tables import TABLES
 from xla_torch.kernels.native import NativeLoop
-from xla_torch.native.compiled import OPTIONS, MachineCode, compiler, is_available, machine_code
+from xla_torch.native.compiled import MachineCode, is_available
 from xla_torch.native.loops import Machine, loop_source
 from xla_torch.transform.canonical import canonicalize
 
 needs_compiler = pytest.mark.skipif(not is_available(), reason="there is no C compiler")
-
-
-@contextlib.contextmanager
-def native_after(seconds: float, folder: Path) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tuning, "NATIVE_AFTER", seconds)
-        patch.setenv("XLA_TORCH_CACHE", str(folder))
-        yield
-
-
-def run_both(text: str, arguments: list[np.ndarray], folder: Path) -> tuple[Sequence[np.ndarray], Sequence[np.ndarray]]:
-    """The results of a program whose loop stays in torch, and of one whose loop is native from the first step on."""
-    in_torch = xla_torch.parse_hlo(text).run_numpy(*arguments)
-    computation = xla_torch.parse_hlo(text)
-    with native_after(0.0, folder):
-        native = computation.run_numpy(*arguments)
-    return in_torch, native
-
-
-ZEROS = {"p": "false", "c": "(0, 0)"}
-
-
-def loop_of_rows(rows: list[str], operands: dict[str, str], regions: str = "", steps: int = 2) -> str:
-    """A loop whose body computes each row (``shape op(...)``) of the operands, which stay as they are. Results are carries."""
-    shapes = [row.partition(" ")[0] for row in rows]
-    carry = ", ".join(["s32[]", *operands.values(), *shapes])
-    names = list(operands)
-    reads = "\n".join(f"  {n} = {s} get-tuple-element(carry), index={k + 1}" for k, (n, s) in enumerate(operands.items()))
-    makes = "\n".join(f"  r{k} = {row}" for k, row in enumerate(rows))
-    fresh = "\n".join(f"  z{k} = {s.partition('[')[0]}[] constant({ZEROS.get(s[0], '0')})\n"
-                      f"  full{k} = {s} broadcast(z{k}), dimensions={{}}" for k, s in enumerate(shapes))
-    results = ", ".join(f"r{k}" for k in range(len(rows)))
-    takes = "\n".join(f"  {n} = {s} parameter({k})" for k, (n, s) in enumerate(operands.items()))
-    return f"""HloModule rows
-{regions}
-condition {{
-  carry = ({carry}) parameter(0)
-  i = s32[] get-tuple-element(carry), index=0
-  n = s32[] constant({steps})
-  ROOT r = pred[] compare(i, n), direction=LT
-}}
-body {{
-  carry = ({carry}) parameter(0)
-  i = s32[] get-tuple-element(carry), index=0
-{reads}
-  one = s32[] constant(1)
-  next = s32[] add(i, one)
-{makes}
-  ROOT made = ({carry}) tuple(next, {', '.join(names)}, {results})
-}}
-ENTRY main {{
-{takes}
-  start = s32[] constant(0)
-{fresh}
-  first = ({carry}) tuple(start, {', '.join(names)}, {', '.join(f'full{k}' for k in range(len(rows)))})
-  done = ({carry}) while(first), condition=condition, body=body
-{chr(10).join(f'  g{k} = {s} get-tuple-element(done), index={k + 1 + len(names)}' for k, s in enumerate(shapes))}
-  ROOT all = ({', '.join(shapes)}) tuple({', '.join(f'g{k}' for k in range(len(rows)))})
-}}
-"""
 
 
 FLOATS = [
@@ -292,12 +228,6 @@ def test_small_linear_algebra_as_torch(tmp_path: Path) -> None:
     assert np.isnan(got[-1][2]).all()
     assert not np.isnan(got[-1][:2]).any()
     assert not natively(loop_of_rows(["f64[9,9] cholesky(a), lower=true"], {"a": "f64[9,9]"}))
-
-
-def natively(text: str) -> bool:
-    """Whether the program has a loop that may become native code."""
-    program = xla_torch.parse_hlo(text)
-    return "_native" in program.python_code()
 
 
 CONTROL = """body_of_all {
@@ -513,84 +443,6 @@ def test_long_reductions_whose_order_matters_are_loops(dims: tuple[int, ...], tm
     for a, b in zip(in_torch, native, strict=True):
         np.testing.assert_array_equal(a, b)
     assert list((tmp_path / "native").glob("loop_*.so"))
-
-
-SOURCE = "int run(long long steps, char **places) { *(int *)places[0] += (int)steps; return 0; }"
-
-
-def added(code: MachineCode) -> int:
-    """What the code of `SOURCE` makes of 5 with 2 steps."""
-    number = ctypes.c_int(5)
-    assert code.function is not None
-    code.function(2, (ctypes.c_void_p * 1)(ctypes.addressof(number)))
-    return number.value
-
-
-@needs_compiler
-@pytest.mark.parametrize(("mode", "is_there"), [(0o700, True), (0o777, False)])
-def test_what_is_on_disk_is_there_at_once(mode: int, is_there: bool, tmp_path: Path) -> None:
-    """Unless somebody else could have put it there: then it is made anew."""
-    folder, command = tmp_path / "native", (*compiler(), *OPTIONS)
-    code = MachineCode(SOURCE, command, folder)
-    assert code.function is None
-    code.make()
-    code.wait()
-    assert added(code) == 7
-    folder.chmod(mode)
-    again = MachineCode(SOURCE, command, folder)
-    assert (again.function is not None) == is_there
-    again.make()
-    again.wait()
-    assert added(again) == 7
-
-
-@needs_compiler
-def test_a_process_that_ends_leaves_its_code_to_the_next(tmp_path: Path) -> None:
-    script = "import sys; from xla_torch.native.compiled import machine_code; machine_code(sys.argv[1]).make()"
-    subprocess.run([sys.executable, "-c", script, SOURCE], check=True, timeout=100, cwd=Path(__file__).parents[2],
-                   env={**os.environ, "XLA_TORCH_CACHE": str(tmp_path)})
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XLA_TORCH_CACHE", str(tmp_path))
-        assert added(machine_code(SOURCE)) == 7
-
-
-def set_age(path: Path, seconds: int) -> None:
-    then = time.time() - seconds
-    os.utime(path, (then, then))
-
-
-@needs_compiler
-def test_what_was_loaded_longest_ago_makes_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder, command = tmp_path / "native", (*compiler(), *OPTIONS)
-    first = MachineCode(SOURCE, command, folder)
-    first.make()
-    first.wait()
-    size = first.path.stat().st_size
-    for name, age in (("loop_a.so", 300), ("loop_b.123", 200), ("loop_c.so", 100), ("other", 400)):
-        (folder / name).write_bytes(bytes(size))
-        set_age(folder / name, age)
-    set_age(first.path, 250)
-    monkeypatch.setenv("XLA_TORCH_CACHE_LIMIT", str(4 * size + size // 2))
-    assert added(MachineCode(SOURCE, command, folder)) == 7  # it is as new as any from now on
-    second = MachineCode(SOURCE.replace("+=", "-="), command, folder)
-    second.make()
-    second.wait()
-    assert added(second) == 3
-    assert {path.name for path in folder.iterdir()} == {first.path.name, second.path.name, "loop_b.123", "loop_c.so", "other"}
-
-
-@needs_compiler
-def test_what_is_no_library_is_made_anew(tmp_path: Path) -> None:
-    folder, command = tmp_path / "native", (*compiler(), *OPTIONS)
-    path = MachineCode(SOURCE, command, folder).path
-    folder.mkdir(mode=0o700)
-    path.write_bytes(b"no library")
-    code = MachineCode(SOURCE, command, folder)
-    assert code.function is None
-    code.make()
-    code.wait()
-    assert added(code) == 7
-    assert path.read_bytes().startswith(b"\x7fELF") or sys.platform != "linux"
 
 
 def modules(computation: xla_torch.XlaComputation) -> list[torch.nn.Module]:

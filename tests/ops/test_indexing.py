@@ -1,4 +1,4 @@
-"""Dynamic slices, gather and scatter: against real XLA with many dimension numbers, types and combiners; refusals."""
+"""Dynamic slices, gather and scatter: against real XLA with many dimension numbers, types and combiners."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ import torch
 
 import xla_torch
 from support.agreement import FLOATS, INTS, dtype_of
+from support.gathered_windows import Dimensions, braces, draw, indices_for
 from support.oracle import needs_xla
 from support.same_bits import assert_same, filled, plain, program
 from xla_torch.builder import XlaBuilder
 from xla_torch.core import tuning
-from xla_torch.errors import InvalidArgument
-from xla_torch.functions.hlo_builder import Builder, XlaOp
 from xla_torch.kernels import indexing as kernels
 from xla_torch.kernels import rows as row_kernels
 from xla_torch.native.compiled import is_available
 from xla_torch.opcodes.reducer_kinds import ReducerKind
 from xla_torch.shape import Shape
-from xla_torch.types import F32, PRED, S32, U8
+from xla_torch.types import F32, S32
 
 ops: Any = xla_torch.ops  # which take tensors for XlaOps
 
@@ -34,10 +33,6 @@ def reading(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     if request.param == "device":
         monkeypatch.setattr(kernels, "on_host", lambda tensor: False)
     return request.param
-
-
-def braces(values) -> str:
-    return "{" + ",".join(map(str, values)) + "}"
 
 
 def shape_text(element_type: str, dims) -> str:
@@ -125,69 +120,6 @@ def test_updates_in_place_are_the_same() -> None:
 
 
 # --------------------------------------------------------------------------------------------- gather
-
-
-@dataclasses.dataclass
-class Dimensions:
-    """Dimension numbers that fit together, drawn at random; they serve a gather and the scatter of the same windows."""
-
-    operand: list[int]
-    window: list[int]
-    absent: list[int]
-    batching: list[int]
-    index_map: list[int]
-    indices: list[int]
-    index_vector_dim: int
-    index_batching: list[int]
-    window_dims: list[int]
-
-    @property
-    def result(self) -> list[int]:
-        """Of the gather; the updates of the scatter."""
-        kept = [self.window[d] for d in range(len(self.operand)) if d not in self.absent + self.batching]
-        points = [n for d, n in enumerate(self.indices) if d != self.index_vector_dim]
-        return [kept.pop(0) if d in self.window_dims else points.pop(0) for d in range(len(kept) + len(points))]
-
-    def attributes(self, gather: bool) -> str:
-        if gather:
-            names = ("offset_dims", "collapsed_slice_dims", "start_index_map", "operand_batching_dims",
-                     "start_indices_batching_dims")
-        else:
-            names = ("update_window_dims", "inserted_window_dims", "scatter_dims_to_operand_dims", "input_batching_dims",
-                     "scatter_indices_batching_dims")
-        values = (self.window_dims, self.absent, self.index_map, self.batching, self.index_batching)
-        listed = [f"{n}={braces(v)}" for n, v in zip(names, values, strict=True) if v or "batching" not in n]
-        return ", ".join([*listed, f"index_vector_dim={self.index_vector_dim}"])
-
-
-def draw(seed: int) -> Dimensions:
-    rng = np.random.default_rng(seed)
-    rank = int(rng.integers(1, 5))
-    operand = [int(n) for n in rng.integers(1, 5, rank)]
-    dims = list(rng.permutation(rank))
-    batching = sorted(int(d) for d in dims[:int(rng.integers(0, 2 if rank > 1 else 1))])
-    free = [d for d in range(rank) if d not in batching]
-    absent = sorted(int(d) for d in rng.permutation(free)[:int(rng.integers(0, len(free) + 1))])
-    index_map = [int(d) for d in rng.permutation(free)[:int(rng.integers(1, len(free) + 1))]]
-    window = [1 if d in absent or d in batching else operand[d] if rng.random() < 0.5 else int(rng.integers(1, operand[d] + 1))
-              for d in range(rank)]
-    points = [int(n) for n in rng.integers(1, 4, int(rng.integers(len(batching), 3)))]
-    places = [int(d) for d in rng.permutation(len(points))[:len(batching)]]
-    for d, place in zip(batching, places, strict=True):
-        points[place] = operand[d]
-    index_vector_dim = int(rng.integers(0, len(points) + 1))
-    indices = [*points[:index_vector_dim], len(index_map), *points[index_vector_dim:]]
-    if len(index_map) == 1 and rng.random() < 0.5:
-        indices, index_vector_dim = points, len(points)
-    index_batching = [p + (p >= index_vector_dim) for p in places]
-    total = len(points) + rank - len(absent) - len(batching)
-    window_dims = sorted(int(d) for d in rng.permutation(total)[:total - len(points)])
-    return Dimensions(operand, window, absent, batching, index_map, indices, index_vector_dim, index_batching, window_dims)
-
-
-def indices_for(dimensions: Dimensions, seed: int, index_type: str = "s32") -> np.ndarray:
-    low = 0 if index_type.startswith("u") else -2
-    return np.random.default_rng(seed).integers(low, 6, dimensions.indices).astype(dtype_of(index_type))
 
 
 @needs_xla
@@ -457,7 +389,8 @@ def test_a_scatter_that_drops_elements_is_a_program_of_xla() -> None:
     shapes = ("s32[4,3]", "u32[5,2]", "s32[5,2,2]")
     operand, indices, updates = (builder.parameter(k, Shape.parse(s)) for k, s in enumerate(shapes))
     numbers = ops.ScatterDimensionNumbers((1, 2), (), (0, 1), 1)
-    text = builder.build(ops.Scatter(operand, indices, updates, _add(S32), numbers, out_of_bounds="element")).to_hlo_text()
+    built = ops.Scatter(operand, indices, updates, lambda a, b: a + b, numbers, out_of_bounds="element")
+    text = builder.build(built).to_hlo_text()
     places = np.array([[3, 2], [0, 0], [2**32 - 1, 0], [2, 2**31], [1, 1]], np.uint32)
     assert_same(text, plain("s32", 4, 3), places, 100 * plain("s32", 5, 2, 2))
 
@@ -548,97 +481,3 @@ def test_scatter_in_place_is_the_same() -> None:
             want = kernels.scatter(operand, indices, updates, name, **dims)
             assert kernels.scatter_(buffer, indices, updates, name, **dims) is buffer
             assert torch.equal(buffer, want)
-
-
-# --------------------------------------------------------------------------------------------- refusals
-
-
-def _p(*dims: int, element_type=F32, builder: Builder | None = None) -> XlaOp:
-    builder = builder or XlaBuilder("refused")
-    return builder.parameter(len(builder.instructions), Shape.array(element_type, dims))
-
-
-def _with(operand: XlaOp, *dims: int, element_type=S32) -> XlaOp:
-    return _p(*dims, element_type=element_type, builder=operand.builder)
-
-
-GATHER = ops.GatherDimensionNumbers((1,), (0,), (0,), 1)
-SCATTER = ops.ScatterDimensionNumbers((1,), (0,), (0,), 1)
-
-
-def _gather(slice_sizes=(1, 3), indices=(5, 1), element_type=S32, **changes):
-    x = _p(4, 3)
-    return ops.Gather(x, _with(x, *indices, element_type=element_type), dataclasses.replace(GATHER, **changes), slice_sizes)
-
-
-def _add(element_type=F32):
-    builder = XlaBuilder("add")
-    return builder.build(builder.parameter(0, Shape(element_type)) + builder.parameter(1, Shape(element_type)))
-
-
-def _scatter_in_line(out_of_bounds: str):
-    """A window of 4 elements for an operand of 3."""
-    return ops.Scatter(torch.zeros(3), torch.zeros(1, 1, dtype=torch.int32), torch.zeros(1, 4), _add(F32),
-                       ops.ScatterDimensionNumbers((1,), (), (0,), 1), out_of_bounds=out_of_bounds)
-
-
-def _scatter(updates=(5, 3), indices=(5, 1), element_type=F32, computation=None, **changes):
-    x = _p(4, 3)
-    return ops.Scatter(x, _with(x, *indices), _with(x, *updates, element_type=element_type), computation or _add(),
-                       dataclasses.replace(SCATTER, **changes))
-
-
-REFUSALS = [
-    (lambda: ops.DynamicSlice(_p(4, 3), [0], [2, 2]), "one start index is needed"),
-    (lambda: ops.DynamicSlice((x := _p(4)), [_with(x, 2)], [2, 2]), "index vector's size"),
-    (lambda: ops.DynamicSlice((x := _p(4, 3)), [_with(x, 1), _with(x)], [2, 2]), "not a scalar"),
-    (lambda: ops.DynamicSlice((x := _p(4)), [x], [2]), "not integral"),
-    (lambda: ops.DynamicSlice((x := _p(4, 3)), [_with(x), _with(x, element_type=U8)], [2, 2]), "different types"),
-    (lambda: ops.DynamicSlice(_p(4, 3), [0, 0], [2]), "one slice size"),
-    (lambda: ops.DynamicSlice(_p(4, 3), [0, 0], [2, 4]), "does not fit the operand"),
-    (lambda: ops.DynamicSlice(_p(4, 3), [0, 0], [2, -1]), "does not fit the operand"),
-    (lambda: ops.DynamicSliceInDim(_p(4), 0, 1, 1), "out of range"),
-    (lambda: ops.DynamicUpdateSlice((x := _p(4)), _with(x, 1, 1, element_type=F32), [0]), "different ranks"),
-    (lambda: ops.DynamicUpdateSlice((x := _p(4)), _with(x, 1), [0]), "different element types"),
-    (lambda: ops.DynamicUpdateSlice((x := _p(4)), _with(x, 5, element_type=F32), [0]), "larger than the operand"),
-    (lambda: _gather(element_type=F32), "not integral"),
-    (lambda: _gather(element_type=PRED), "not integral"),
-    (lambda: _gather(index_vector_dim=3), "index_vector_dim is out of range"),
-    (lambda: _gather(offset_dims=(2,)), "offset_dims has an entry out of range"),
-    (lambda: _gather(offset_dims=(1, 0), collapsed_slice_dims=()), "offset_dims is not sorted"),
-    (lambda: _gather(offset_dims=(1, 1), collapsed_slice_dims=()), "offset_dims has an entry twice"),
-    (lambda: _gather(start_index_map=(0, 1)), "does not fit the index vector"),
-    (lambda: _gather(start_index_map=(2,)), "start_index_map has an entry out of range"),
-    (lambda: _gather(indices=(5, 2), start_index_map=(0, 0)), "start_index_map has an entry twice"),
-    (lambda: _gather(collapsed_slice_dims=(2,)), "collapsed_slice_dims has an entry out of range"),
-    (lambda: _gather(slice_sizes=(1,)), "one slice size is needed"),
-    (lambda: _gather(collapsed_slice_dims=()), "together are not the operand's dimensions"),
-    (lambda: _gather(slice_sizes=(1, 4)), "does not fit the operand"),
-    (lambda: _gather(slice_sizes=(2, 3)), "slice size other than 1"),
-    (lambda: _gather(operand_batching_dims=(0,)), "different numbers of batching dimensions"),
-    (lambda: _gather(operand_batching_dims=(0,), start_indices_batching_dims=(0,)), "both batching and collapsed"),
-    (lambda: _gather(operand_batching_dims=(1,), start_indices_batching_dims=(0,)), "differ in size"),
-    (lambda: _scatter(updates=(5,)), "wrong rank"),
-    (lambda: _scatter(updates=(5, 4)), "larger than the operand"),
-    (lambda: _scatter(updates=(6, 3)), "updates and indices differ in size"),
-    (lambda: _scatter(update_window_dims=()), "wrong rank"),
-    (lambda: _scatter(update_window_dims=(2,)), "update_window_dims has an entry out of range"),
-    (lambda: _scatter(inserted_window_dims=()), "together are not the operand's dimensions"),
-    (lambda: _scatter(inserted_window_dims=(2,)), "inserted_window_dims has an entry out of range"),
-    (lambda: _scatter(scatter_dims_to_operand_dims=(0, 1)), "does not fit the index vector"),
-    (lambda: _scatter(scatter_dims_to_operand_dims=(2,)), "out of range"),
-    (lambda: _scatter(index_vector_dim=3), "index_vector_dim is out of range"),
-    (lambda: _scatter(computation=_add(S32)), "does not fit"),
-    (lambda: _scatter_in_line("element"), "larger than the operand"),
-    (lambda: _scatter_in_line("elements"), "no such choice of what is dropped"),
-    (lambda: ops.Gather(torch.zeros(3), torch.zeros(1, dtype=torch.int32), slice_sizes=[1], offset_dims=(0,)),
-     "wrong dimension numbers"),
-    (lambda: _scatter(element_type=S32), "does not fit"),
-    (lambda: ops.Scatter([(x := _p(4))], _with(x, 1, 1), [], _add(), SCATTER), "one update for each operand"),
-]
-
-
-@pytest.mark.parametrize(("call", "message"), REFUSALS)
-def test_refusals(call, message: str) -> None:
-    with pytest.raises(InvalidArgument, match=message):
-        call()

@@ -1,8 +1,10 @@
-"""One custom call as a program, for tests."""
+"""One custom call as a program, and its arguments, for tests."""
 
 from __future__ import annotations
 
 from typing import Any
+
+import numpy as np
 
 import xla_torch
 
@@ -16,3 +18,11 @@ def call(target: str, result: str, operands: dict[str, Any], config: str = "{}",
             f'custom_call_target="{target}"{more}, backend_config={config}\n}}')
     found = xla_torch.parse_hlo(text)(*operands.values())
     return list(found) if isinstance(found, tuple) else [found]
+
+
+def random(shape: str, dtype: str, seed: int = 0) -> np.ndarray:
+    """Normal numbers, also imaginary ones for a complex dtype."""
+    generator = np.random.default_rng(seed)
+    dims = tuple(map(int, shape.split(",")))
+    real = generator.standard_normal(dims)
+    return np.asarray(real + 1j * generator.standard_normal(dims) if dtype[0] == "c" else real).astype(dtype)

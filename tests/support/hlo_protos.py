@@ -9,6 +9,8 @@ from support import oracle
 from xla_torch.hlo.ir import Module
 from xla_torch.hlo.printer import print_module
 from xla_torch.opcodes import front
+from xla_torch.proto.containers import read_proto
+from xla_torch.proto.writing import serialized
 
 if oracle.HAS_XLA:
     from jaxlib import _hlo  # pyright: ignore[reportAttributeAccessIssue]
@@ -59,3 +61,19 @@ def _numbers(row: str) -> dict[str, int]:
 def read_text(text: str) -> dict[str, tuple[str, ...]]:
     """HLO text in canonical form."""
     return canonical(front.parse_module(text))
+
+
+def entry(*lines: str, header: str = "", before: str = "") -> str:
+    """A module of one computation."""
+    body = "\n  ".join(lines)
+    return f"HloModule m{header}\n\n{before}ENTRY e {{\n  {body}\n}}\n"
+
+
+def read(data: bytes) -> front.Module:
+    """The module that we read of a proto."""
+    return read_proto(data).module()
+
+
+def written(text: str) -> bytes:
+    """The HloModuleProto that we write of HLO text."""
+    return b"".join(serialized(front.parse_module(text)))

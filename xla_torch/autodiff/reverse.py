@@ -120,7 +120,7 @@ class Recording(Rewriter):
 
     def _apply_fused(self, instruction: Instruction, whole: Fused, ct: XlaOp) -> XlaOp | None:
         """The cotangent of a fused rule's source."""
-        values = [self.values[i] for i in whole.reads]
+        values: list[Any] = [self.values[i] for i in whole.reads]  # arrays all of them, as the source is
         if not whole.elementwise:
             return whole.rule(ct, *values)
         return outside(instruction, whole.source, ct, lambda inner: whole.rule(inner, *values))

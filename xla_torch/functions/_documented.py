@@ -11,13 +11,12 @@ import typing
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import numpy as np
-
 from ..core.errors import InvalidArgument, XlaError
 from ..core.forks import cached_property
 from ..core.types import PrimitiveType, require_element_type
+from ..hlo.canonical_values import LISTS
 from ._kinds import Kind, Refused, described, hint_for, kind_of
-from .hlo_builder import Builder, XlaOp, tensor_beside
+from .hlo_builder import NUMBERS, Builder, XlaOp, tensor_beside
 
 Build = Callable[[Builder | None, Sequence[Any], dict[str, Any]], Any]
 """A documented function as it stands, with its builder."""
@@ -61,8 +60,6 @@ def run_at_once_with(run: Callable[[Build, str, Sequence[Any], dict[str, Any], S
 
 _OLDER = {"broadcast_dimension": "broadcast_dimensions"}
 """Spellings that documents use for a parameter of any function, beside the one that most of them use."""
-
-_NUMBERS = (bool, int, float, complex, np.ndarray, np.generic)
 
 
 class Door:
@@ -134,7 +131,7 @@ class Door:
         start = self.positional.index(self.one_by_one[0].removesuffix("..."))
         if len(args) <= start or not isinstance(args[start], XlaOp):
             return args
-        kinds = (XlaOp, list, tuple, *_NUMBERS) if self.numbers else (XlaOp, list, tuple)
+        kinds = (XlaOp, list, tuple, *NUMBERS) if self.numbers else (XlaOp, list, tuple)
         run = start
         while run < len(args) and isinstance(args[run], kinds):
             run += 1
@@ -264,5 +261,5 @@ def _collect(given: Iterable[Any], values: list[Any], ops: list[XlaOp]) -> None:
             values.append(value)
         elif isinstance(value, XlaOp):
             ops.append(value)
-        elif isinstance(value, (list, tuple)):
+        elif isinstance(value, LISTS):
             _collect(value, values, ops)

@@ -23,6 +23,8 @@ from ..core.shape import Shape
 from ..core.sizes import Size, index_of
 from ..core.types import PrimitiveType, element_type_of
 from ..hlo.attributes import ConvolutionDimensionNumbers, ReplicaGroups, ResultAccuracy, ResultAccuracyCodec
+from ..hlo.canonical_values import LISTS
+from ..hlo.codecs import BOOLS
 from ..opcodes.contraction import DotDimensionNumbers
 from .dimension_numbers import (
     CONVOLUTION_WORDS,
@@ -32,7 +34,13 @@ from .dimension_numbers import (
     make_convolution_dimension_numbers,
     make_dot_dimension_numbers,
 )
-from .hlo_builder import Region, XlaOp, embedded_in, is_function
+from .hlo_builder import NUMBERS, Region, XlaOp, embedded_in, is_function
+
+_WRITTEN: tuple[type[Any], ...] = (type(None), bool, int, float, complex, str, bytes, np.generic, enum.Enum)
+"""What is written out where it is described."""
+
+_ARRAY: type[Any] = np.ndarray
+_REALS: tuple[type[Any], ...] = (int, float, np.floating, np.integer)
 
 
 class Refused(Exception):
@@ -51,14 +59,14 @@ def described(value: Any) -> str:
     """What a value is, for an error's "got"."""
     if isinstance(value, XlaOp):
         return f"an op of shape {value.shape}"
-    if value is None or isinstance(value, (bool, int, float, complex, str, bytes, np.generic, enum.Enum)):
+    if isinstance(value, _WRITTEN):
         text = repr(value)
         return text if len(text) <= 80 else f"{text[:77]}..."
-    if isinstance(value, np.ndarray):
+    if isinstance(value, _ARRAY):
         return f"ndarray {value.dtype}{list(value.shape)}"
     if isinstance(value, type):
         return f"the class {value.__name__}"
-    if isinstance(value, (list, tuple)) and len(value) <= 4:
+    if isinstance(value, LISTS) and len(value) <= 4:
         inside = ", ".join(described(v) for v in value)
         return f"{type(value).__name__} of {inside}" if value else f"an empty {type(value).__name__}"
     return type(value).__name__
@@ -90,7 +98,7 @@ def _operand(value: Any) -> Any:
 
 def _number(value: Any) -> Any:
     """As it is: numbers and arrays of NumPy have element types."""
-    if isinstance(value, (bool, int, float, complex, np.ndarray, np.generic, Size)):
+    if isinstance(value, (NUMBERS, Size)):
         return value
     raise Refused
 
@@ -107,7 +115,7 @@ def _int(value: Any) -> int:
 
 
 def _float(value: Any) -> float:
-    if isinstance(value, (int, float, np.floating, np.integer)) and not isinstance(value, bool):
+    if isinstance(value, _REALS) and not isinstance(value, bool):
         try:
             return float(value)
         except OverflowError:
@@ -116,7 +124,7 @@ def _float(value: Any) -> float:
 
 
 def _bool(value: Any) -> bool:
-    if isinstance(value, (bool, np.bool_)) or (type(value) is int and value in (0, 1)):
+    if isinstance(value, BOOLS) or (type(value) is int and value in (0, 1)):
         return bool(value)
     raise Refused
 
@@ -154,7 +162,7 @@ def _anything(value: Any) -> Any:
     return value
 
 
-def _instance_of(cls: type) -> Kind:
+def _instance_of(cls: type[Any]) -> Kind:
     def take(value: Any) -> Any:
         if isinstance(value, cls):
             return value
@@ -213,14 +221,15 @@ _SINGLE: dict[Any, Kind] = {
 
 def _sequence(of: Kind) -> Kind:
     def take(value: Any) -> tuple[Any, ...]:
-        if not isinstance(value, (list, tuple)):
+        given: Iterable[Any] = value
+        if not isinstance(value, LISTS):
             if isinstance(value, (str, bytes, type, XlaOp, Mapping, AbstractSet)) or not isinstance(value, Iterable):
                 raise Refused
             try:
-                value = list(value)
+                given = list(given)
             except TypeError:  # an array of rank 0
                 raise Refused from None
-        return tuple([of.take(v) for v in value])
+        return tuple([of.take(v) for v in given])
 
     return Kind(f"a sequence of {_plural(of.words)}", take)
 
@@ -235,12 +244,13 @@ def _plural(words: str) -> str:
 
 def _fixed(parts: Sequence[Kind]) -> Kind:
     def take(value: Any) -> tuple[Any, ...]:
+        given: Iterable[Any] = value
         if isinstance(value, (str, bytes, XlaOp, Mapping, AbstractSet)) or not isinstance(value, Iterable):
             raise Refused
-        given = tuple(value)
-        if len(given) != len(parts):
+        values = tuple(given)
+        if len(values) != len(parts):
             raise Refused
-        return tuple([part.take(v) for part, v in zip(parts, given, strict=True)])
+        return tuple([part.take(v) for part, v in zip(parts, values, strict=True)])
 
     return Kind("(" + ", ".join(part.words for part in parts) + ")", take)
 

@@ -25,11 +25,12 @@ import numpy as np
 from ..core.errors import InvalidArgument
 from ..core.shape import Shape
 from ..core.types import PRED
+from ..hlo.canonical_values import LISTS
 from ..hlo.ir import Computation
 from ..opcodes import control
 from ..opcodes.reduction import without_dimension
 from ._kinds import described
-from .hlo_builder import Builder, Region, XlaOp, embedded_in, is_function, region_of
+from .hlo_builder import NUMBERS, Builder, Region, XlaOp, embedded_in, is_function, region_of
 
 Form = Shape | tuple["Form", ...]
 """What a function is called with for one parameter: an op of a shape, or for a tuple that was given as one in Python, a tuple."""
@@ -65,7 +66,7 @@ def of_values(computation: Region, operands: Sequence[Any], role: str, result: F
 
 def form_of(value: Any) -> Form:
     """The form of an operand that is an op, or a Python tuple or list that stands for a tuple."""
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, LISTS):
         return tuple(map(form_of, value))
     if not isinstance(value, XlaOp):
         raise InvalidArgument("not an operand", got=described(value), expected="an XlaOp or a tensor, or a tuple of such")
@@ -152,11 +153,11 @@ def _returned(builder: Builder, role: str, value: Any, form: Form | None) -> Xla
             raise InvalidArgument(f"{role} returns an op of another builder", got=f"an op of {value.builder.name!r}",
                                   expected="an op made of its arguments", hint=builder.beyond(value.builder))
         return value
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, LISTS):
         parts = form.tuple_shapes if isinstance(form, Shape) else form or ()
         given = [_returned(builder, role, v, parts[k] if k < len(parts) else None) for k, v in enumerate(value)]
         return builder.add(control.tuple_, given)
-    if isinstance(value, (bool, int, float, complex, np.ndarray, np.generic)):
+    if isinstance(value, NUMBERS):
         return builder.constant(value, form.element_type if isinstance(form, Shape) and form.is_array else None)
     hint = "its arguments are XlaOps, and so is what operators and xla_torch.ops make of them"
     if value is None:

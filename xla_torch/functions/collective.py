@@ -34,7 +34,7 @@ Groups = ReplicaGroups | Sequence[Sequence[int]]
 Channel = int | ChannelHandle | None
 
 
-def _attributes(replica_groups: Groups, channel_id: Channel = None,
+def exchange_attributes(replica_groups: Groups, channel_id: Channel = None,
                 use_global_device_ids: bool | None = None) -> dict[str, Any]:
     given: dict[str, Any] = {"replica_groups": replica_groups} if _listed(replica_groups) else {}
     if channel_id is not None:
@@ -56,7 +56,7 @@ def _require_one_type(operands: Sequence[XlaOp], subject: str) -> None:
                                got=", ".join(sorted(t.text for t in types)), expected="one element type")
 
 
-def _several(operands: Sequence[XlaOp], name: str) -> None:
+def require_several(operands: Sequence[XlaOp], name: str) -> None:
     if not operands:
         raise UnsupportedError(f"{name} of an empty tuple", subject=name, expected="1 operand or more")
 
@@ -70,7 +70,7 @@ def _parts(operand: XlaOp | Sequence[XlaOp]) -> tuple[list[XlaOp], bool]:
     return [operand], False
 
 
-def _resized(shape: Shape, dimension: int, numerator: int, denominator: int) -> Shape:
+def resized(shape: Shape, dimension: int, numerator: int, denominator: int) -> Shape:
     require(0 <= dimension < shape.rank, "the dimension is out of range", f"{dimension} for {shape}", f"0 to {shape.rank - 1}")
     require(numerator > 0 and denominator > 0, "the number of shards is not positive", max(numerator, denominator), "1 or more")
     dims = list(shape.dimensions)
@@ -91,8 +91,8 @@ def AllGather(operand: XlaOp, all_gather_dimension: int, shard_count: int, repli
 
     Raises InvalidArgument for a dimension out of range and a shard count under 1. `layout` has no effect.
     """
-    shape = _resized(operand.shape, all_gather_dimension, shard_count, 1)
-    attributes = _attributes(replica_groups, channel_id, use_global_device_ids)
+    shape = resized(operand.shape, all_gather_dimension, shard_count, 1)
+    attributes = exchange_attributes(replica_groups, channel_id, use_global_device_ids)
     return operand.builder.add(collective.all_gather, [operand], {"dimensions": (all_gather_dimension,), **attributes}, shape)
 
 
@@ -101,9 +101,9 @@ def AllGather(operand: XlaOp, all_gather_dimension: int, shard_count: int, repli
 def AllGatherTuple(operands: Sequence[XlaOp], all_gather_dimension: int, shard_count: int, replica_groups: Groups = (),
                    channel_id: Channel = None, layout: Layout | None = None, use_global_device_ids: bool | None = None) -> XlaOp:
     """`AllGather` of several operands in one exchange; the result is a tuple. Raises UnsupportedError for no operands."""
-    _several(operands, "AllGatherTuple")
-    shapes = [_resized(o.shape, all_gather_dimension, shard_count, 1) for o in operands]
-    attributes = _attributes(replica_groups, channel_id, use_global_device_ids)
+    require_several(operands, "AllGatherTuple")
+    shapes = [resized(o.shape, all_gather_dimension, shard_count, 1) for o in operands]
+    attributes = exchange_attributes(replica_groups, channel_id, use_global_device_ids)
     return operands[0].builder.add(collective.all_gather, operands, {"dimensions": (all_gather_dimension,), **attributes},
                                    Shape.tuple(shapes))
 
@@ -123,7 +123,7 @@ def AllReduce(operand: XlaOp | Sequence[XlaOp], computation: Region, replica_gro
     (operand,) = operands
     require(shape_with_layout is None or shape_with_layout.compatible(operand.shape),
             "shape_with_layout is not the operand's shape", shape_with_layout, str(operand.shape))
-    attributes = _attributes(replica_groups, channel_id, use_global_device_ids)
+    attributes = exchange_attributes(replica_groups, channel_id, use_global_device_ids)
     return operand.builder.add(collective.all_reduce, [operand], {"to_apply": reducer(computation, [operand]), **attributes},
                                operand.shape)
 
@@ -136,12 +136,12 @@ def AllReduceTuple(operands: Sequence[XlaOp], computation: Region, replica_group
 
     Raises UnsupportedError for no operands and for different element types.
     """
-    _several(operands, "AllReduceTuple")
+    require_several(operands, "AllReduceTuple")
     shape = Shape.tuple([o.shape.without_layout() for o in operands])
     require(shape_with_layout is None or shape_with_layout.compatible(shape),
             "shape_with_layout is not the operands' shape", shape_with_layout, str(shape))
     _require_one_type(operands, "AllReduceTuple")
-    attributes = _attributes(replica_groups, channel_id, use_global_device_ids)
+    attributes = exchange_attributes(replica_groups, channel_id, use_global_device_ids)
     attributes["to_apply"] = reducer(computation, operands[:1])
     return operands[0].builder.add(collective.all_reduce, operands, attributes, shape)
 
@@ -151,7 +151,7 @@ def AllReduceTuple(operands: Sequence[XlaOp], computation: Region, replica_group
 def CrossReplicaSum(operand: XlaOp | Sequence[XlaOp], replica_groups: Groups = ()) -> XlaOp:
     """`AllReduce` of an array or tuple with add (for PRED: or)."""
     operands, _ = _parts(operand)
-    _several(operands, "CrossReplicaSum")
+    require_several(operands, "CrossReplicaSum")
     builder = Builder("sum")
     scalar = Shape(operands[0].shape.element_type)
     builder.add(elementwise.add, [builder.parameter(0, scalar), builder.parameter(1, scalar)])
@@ -169,10 +169,10 @@ def ReduceScatter(operand: XlaOp | Sequence[XlaOp], computation: Region, scatter
     operands of different element types. `layout` has no effect.
     """
     operands, several = _parts(operand)
-    _several(operands, "ReduceScatter")
+    require_several(operands, "ReduceScatter")
     _require_one_type(operands, "ReduceScatter")
-    shapes = [_resized(o.shape.without_layout(), scatter_dimension, 1, shard_count) for o in operands]
-    attributes = _attributes(replica_groups, channel_id, use_global_device_ids)
+    shapes = [resized(o.shape.without_layout(), scatter_dimension, 1, shard_count) for o in operands]
+    attributes = exchange_attributes(replica_groups, channel_id, use_global_device_ids)
     return operands[0].builder.add(collective.reduce_scatter, operands, {
         "dimensions": (scatter_dimension,), "to_apply": reducer(computation, operands[:1]), **attributes},
         Shape.tuple(shapes) if several else shapes[0])
@@ -198,7 +198,7 @@ def AllToAll(operand: XlaOp, split_dimension: int, concat_dimension: int, split_
             "the split dimension is no multiple of the split count", f"{shape.dimensions[split_dimension]} in {split_count}",
             "a multiple")
     groups = replica_groups if _listed(replica_groups) else (tuple(range(split_count)),)
-    attributes = {"dimensions": (split_dimension,), **_attributes(groups, channel_id)}
+    attributes = {"dimensions": (split_dimension,), **exchange_attributes(groups, channel_id)}
     result = operand.builder.add(collective.all_to_all, [operand], attributes, shape)
     return result if split_dimension == concat_dimension else _regrouped(result, split_dimension, concat_dimension, split_count)
 
@@ -222,8 +222,8 @@ def AllToAllTuple(operands: Sequence[XlaOp], replica_groups: Groups = (), layout
 
     Raises UnsupportedError for no operands.
     """
-    _several(operands, "AllToAllTuple")
-    return operands[0].builder.add(collective.all_to_all, operands, _attributes(replica_groups, channel_id),
+    require_several(operands, "AllToAllTuple")
+    return operands[0].builder.add(collective.all_to_all, operands, exchange_attributes(replica_groups, channel_id),
                                    Shape.tuple([o.shape.without_layout() for o in operands]))
 
 
@@ -236,13 +236,14 @@ def RaggedAllToAll(input: XlaOp, input_offsets: XlaOp, send_sizes: XlaOp, output
     Offsets and sizes are integers [participants] or [participants, updates]. The result is the output with the rows written.
     """
     operands = [input, output, input_offsets, send_sizes, output_offsets, recv_sizes]
-    return input.builder.add(collective.ragged_all_to_all, operands, _attributes(replica_groups, channel_id), output.shape)
+    attributes = exchange_attributes(replica_groups, channel_id)
+    return input.builder.add(collective.ragged_all_to_all, operands, attributes, output.shape)
 
 
 @documented
 def CollectiveBroadcast(operand: XlaOp, replica_groups: Groups, channel_id: Channel = None) -> XlaOp:
     """The operand of the first participant of each group, for all of the group; zeros for a participant in no group."""
-    attributes = {"replica_groups": replica_groups, **_attributes((), channel_id)}
+    attributes = {"replica_groups": replica_groups, **exchange_attributes((), channel_id)}
     return operand.builder.add(collective.collective_broadcast, [operand], attributes, operand.shape)
 
 
@@ -254,7 +255,7 @@ def CollectivePermute(operand: XlaOp, source_target_pairs: Sequence[tuple[int, i
     Raises InvalidArgument for a repeated source or target. `inplace` is a hint; slices are permuted in place by
     `MultiCollectivePermute`.
     """
-    attributes = {"source_target_pairs": source_target_pairs, **_attributes((), channel_id)}
+    attributes = {"source_target_pairs": source_target_pairs, **exchange_attributes((), channel_id)}
     return operand.builder.add(collective.collective_permute, [operand], attributes, operand.shape)
 
 
@@ -271,8 +272,8 @@ def MultiCollectivePermute(operands: Sequence[Any], source_target_pairs: Sequenc
     order of the pairs. Input and output may also be tuples of arrays, with tuples of starts for each. The result is the
     output. Raises InvalidArgument for operands that are not such.
     """
-    _several(operands, "MultiCollectivePermute")
-    attributes = {"source_target_pairs": source_target_pairs, **_attributes((), channel_id)}
+    require_several(operands, "MultiCollectivePermute")
+    attributes = {"source_target_pairs": source_target_pairs, **exchange_attributes((), channel_id)}
     if inplace and slice_sizes:
         given = [packed(o) for o in operands]
         return given[0].builder.add(collective.collective_permute, given, {**attributes, "slice_sizes": slice_sizes})

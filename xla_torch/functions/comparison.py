@@ -11,6 +11,7 @@ from typing import Any
 
 from ..core.errors import InvalidArgument
 from ..hlo.choices import ComparisonDirection, ComparisonType
+from ..hlo.ir import Computation
 from ..opcodes import comparison
 from ._documented import documented
 from .control import Conditional
@@ -156,7 +157,7 @@ def _select_tuple(pred: XlaOp, on_true: Operand, on_false: Operand) -> XlaOp:
     if not (isinstance(on_true, XlaOp) and isinstance(on_false, XlaOp) and on_true.shape.is_tuple and on_false.shape.is_tuple):
         raise InvalidArgument("select between a tuple and no tuple", subject=comparison.select, got=f"{on_true}, {on_false}",
                               expected="two tuples of one shape, or no tuple")
-    branches = []
+    branches: list[Computation] = []
     for name, operand in (("select_true", on_true), ("select_false", on_false)):
         branch = Builder(name)
         branches.append(branch.finish(branch.parameter(0, operand.shape)))

@@ -4,6 +4,8 @@ Documents: operation semantics, the sections of the functions' own names. `preci
 "default", "high" or "highest"; it is a hint.
 """
 
+# pyright: reportUnnecessaryIsInstance=false
+
 from __future__ import annotations
 
 import dataclasses
@@ -229,8 +231,9 @@ def ConvGeneralDilated(lhs: XlaOp, rhs: XlaOp, window_strides: Sequence[int], pa
         require(len(given) == count, f"{name} has another length than there are spatial dimensions", len(given), str(count))
     require(all(0 <= d < rhs.shape.rank for d in spatial), "a kernel spatial dimension is out of range", list(spatial),
             f"0 to {rhs.shape.rank - 1}")
-    window = tuple(WindowDimension(rhs.shape.dimensions[d], stride, low, high, base, spread, bool(turned))
-                   for d, stride, (low, high), base, spread, turned in zip(spatial, *lists.values(), strict=True))
+    sizes = [rhs.shape.dimensions[d] for d in spatial]
+    window = tuple(WindowDimension(size, stride, low, high, base, spread, bool(turned))
+                   for size, stride, (low, high), base, spread, turned in zip(sizes, *lists.values(), strict=True))
     attributes: dict[str, Any] = {"window": window, "dim_labels": numbers, "feature_group_count": feature_group_count,
                                   "batch_group_count": batch_group_count}
     if precision_config:

@@ -32,7 +32,7 @@ def backward_window(window: Window, base: Sequence[int], result: Sequence[int]) 
     Result o and window element k meet at base position ``o * stride + k * dilation - low``. Read the other way round: the
     base dilation is the stride, the stride is the base dilation, and the window is turned around.
     """
-    back = []
+    back: list[WindowDimension] = []
     for w, size, count in zip(window, base, result, strict=True):
         length = dilated(w.size, w.window_dilation)
         low = length - 1 - w.padding_low
@@ -66,7 +66,7 @@ def kernel_cotangent(ct: XlaOp, lhs: XlaOp, kernel: Shape, window: Window, n: Co
     """The cotangent of a kernel of this shape, in the type of the convolution back."""
     if 0 in (*ct.shape.dimensions, *lhs.shape.dimensions, *kernel.dimensions):
         return _zeros(ct, kernel)
-    back = []
+    back: list[WindowDimension] = []
     for w, i, o in zip(window, n.input_spatial_dimensions, n.output_spatial_dimensions, strict=True):
         count, size = ct.shape.dimensions[o], lhs.shape.dimensions[i]
         high = (w.size - 1) * w.window_dilation + dilated(count, w.stride) - w.padding_low - dilated(size, w.base_dilation)

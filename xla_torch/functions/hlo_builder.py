@@ -5,6 +5,8 @@ The documented functions are in `xla_torch.functions`. Transforms and gradients 
 whose `XlaBuilder` (`builder.py`) also makes a program to call of what was built.
 """
 
+# pyright: reportUnnecessaryIsInstance=false
+
 from __future__ import annotations
 
 import itertools
@@ -28,7 +30,7 @@ from ..core.types import (
     require_element_type,
     same_type_ignoring_precision,
 )
-from ..hlo.canonical_values import index_of
+from ..hlo.canonical_values import LISTS, index_of
 from ..hlo.inference import check_precision, has_effect, infer_shape
 from ..hlo.ir import Computation, Instruction, live_instructions, unique_names
 from ..hlo.literals.literal import Literal, SizeLiteral
@@ -36,6 +38,9 @@ from ..hlo.numbers import constant_of
 from ..hlo.schema import schema_of
 from ..opcodes import comparison, control, elementwise, movement
 from ..opcodes.shapes import merge_size, require_arrays
+
+NUMBERS: tuple[type[Any], ...] = (bool, int, float, complex, np.ndarray, np.generic)
+_ARRAYS: tuple[type[Any], ...] = (np.ndarray, np.generic)
 
 Liftable = bool | int | float | complex | np.ndarray | np.generic
 """What may stand beside an XlaOp as an operand: it becomes a constant of the op's element type."""
@@ -296,7 +301,7 @@ def _constant(value: Any, element_type: PrimitiveType | None) -> np.ndarray:
     """A constant's value, in NumPy's type for an array that is to be taken as it is."""
     if element_type is not None:
         return constant_of(value, require_element_type(element_type))
-    if isinstance(value, (np.ndarray, np.generic)):
+    if isinstance(value, _ARRAYS):
         return np.asarray(value)
     return constant_of(value, type_of_number(value))
 
@@ -373,12 +378,11 @@ def packed(value: Any) -> XlaOp:
     """The operand as one op. Raises InvalidArgument for what is none, and for a Python tuple of other things or of nothing."""
     if isinstance(value, XlaOp):
         return value
-    if not isinstance(value, (list, tuple)):
+    if not isinstance(value, LISTS):
         raise InvalidArgument("not an operand", got=type(value).__name__, expected="an XlaOp or a tensor, or a tuple of such")
     parts = [packed(v) for v in value]
-    if not parts or not all(isinstance(p, XlaOp) for p in parts):
-        raise InvalidArgument("not a tuple of operands", got=", ".join(type(p).__name__ for p in parts) or "no elements",
-                              expected="XlaOps or tensors, at least one")
+    if not parts:
+        raise InvalidArgument("not a tuple of operands", got="no elements", expected="XlaOps or tensors, at least one")
     return parts[0].builder.add(control.tuple_, parts)
 
 

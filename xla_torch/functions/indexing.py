@@ -182,7 +182,7 @@ def _scatter_elements(operands: Sequence[XlaOp], indices: XlaOp, updates: Sequen
     indexed = [d for d in range(given.rank) if d not in numbers.input_batching_dims]
     windowed = [d for d in indexed if d not in numbers.inserted_window_dims]
     index_type = S32 if max(given.dimensions) < 2**30 else S64
-    parts = []
+    parts: list[XlaOp] = []
     for d in indexed:
         place = indices.builder.constant(0, index_type)
         if d in numbers.scatter_dims_to_operand_dims:

@@ -22,7 +22,7 @@ from ..opcodes import token as token_ops
 from ..opcodes.shapes import require
 from ._documented import documented, renamed, variadic
 from ._regions import of_values, reducer
-from .collective import Groups, _attributes, _resized, _several
+from .collective import Groups, exchange_attributes, require_several, resized
 from .control import GetTupleElement, Tuple
 from .dimension_numbers import ConvolutionNumbers
 from .hlo_builder import Builder, Region, Value, XlaOp, packed, region_of
@@ -212,8 +212,8 @@ def AllGatherStart(operands: XlaOp | Sequence[XlaOp], all_gather_dimension: int,
                    channel_id: int | None = None, use_global_device_ids: bool | None = None) -> XlaOp:
     """Begin an `AllGather`, or with a list of operands an `AllGatherTuple`: (operands, results)."""
     given = _listed(operands, "AllGatherStart")
-    shapes = [_resized(o.shape, all_gather_dimension, shard_count, 1).without_layout() for o in given]
-    attributes = _attributes(replica_groups, channel_id, use_global_device_ids)
+    shapes = [resized(o.shape, all_gather_dimension, shard_count, 1).without_layout() for o in given]
+    attributes = exchange_attributes(replica_groups, channel_id, use_global_device_ids)
     return given[0].builder.add(collective.all_gather_start, given, {"dimensions": (all_gather_dimension,), **attributes},
                                 Shape.tuple([_packed([o.shape for o in given]), _packed(shapes)]))
 
@@ -229,7 +229,7 @@ def AllReduceStart(operands: XlaOp | Sequence[XlaOp], computation: Region, repli
                    channel_id: int | None = None, use_global_device_ids: bool | None = None) -> XlaOp:
     """Begin an `AllReduce`, or with a list of operands an `AllReduceTuple`. The shape is that of the result."""
     given = _listed(operands, "AllReduceStart")
-    attributes = _attributes(replica_groups, channel_id, use_global_device_ids)
+    attributes = exchange_attributes(replica_groups, channel_id, use_global_device_ids)
     return given[0].builder.add(collective.all_reduce_start, given, {"to_apply": reducer(computation, given[:1]), **attributes},
                                 _packed([o.shape for o in given]))
 
@@ -246,7 +246,7 @@ def CollectivePermuteStart(operands: XlaOp | Sequence[XlaOp], source_target_pair
     """Begin a `CollectivePermute`, or with a list of operands a `MultiCollectivePermute`: (operands, results)."""
     given = _listed(operands, "CollectivePermuteStart")
     shape = _packed([o.shape for o in given])
-    attributes = {"source_target_pairs": source_target_pairs, **_attributes((), channel_id)}
+    attributes = {"source_target_pairs": source_target_pairs, **exchange_attributes((), channel_id)}
     return given[0].builder.add(collective.collective_permute_start, given, attributes, Shape.tuple([shape, shape]))
 
 
@@ -324,7 +324,7 @@ def _done_at_once(opcode: str, operand: XlaOp) -> XlaOp:
 
 def _listed(operands: XlaOp | Sequence[XlaOp], name: str) -> list[XlaOp]:
     listed = [operands] if isinstance(operands, XlaOp) else list(operands)
-    _several(listed, name)
+    require_several(listed, name)
     return listed
 
 

@@ -36,7 +36,7 @@ def Reduce(builder: Builder, operands: Arrays, init_values: Inits, computation: 
     dimensions to reduce the result is the operand. Raises InvalidArgument for a dimension out of range or given twice, and
     where operands, init values and computation do not fit.
     """
-    arrays, inits = _arrays_and_inits(operands, init_values)
+    arrays, inits = arrays_and_inits(operands, init_values)
     return builder.add(reduction.reduce, [*arrays, *inits], {
         "dimensions": dimensions_to_reduce, "to_apply": reducer(computation, inits)})
 
@@ -137,7 +137,7 @@ def BatchNormGrad(operand: XlaOp, scale: XlaOp, batch_mean: XlaOp, batch_var: Xl
 # ------------------------------------------------------------------------------------------------ arguments
 
 
-def _arrays_and_inits(operands: Arrays, init_values: Inits) -> tuple[list[XlaOp], list[XlaOp]]:
+def arrays_and_inits(operands: Arrays, init_values: Inits) -> tuple[list[XlaOp], list[XlaOp]]:
     """One or several arrays and as many init values; numbers become constants of the array's type."""
     arrays = [operands] if isinstance(operands, XlaOp) else list(operands)
     several = isinstance(init_values, (list, tuple))

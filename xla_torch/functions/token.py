@@ -4,6 +4,8 @@ Documents: operation semantics, the sections of the functions' own names. A toke
 host's side of feeds and channels is `xla_torch.distributed.feeds`.
 """
 
+# pyright: reportUnnecessaryIsInstance=false
+
 from __future__ import annotations
 
 import dataclasses

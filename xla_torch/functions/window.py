@@ -15,7 +15,7 @@ from ..opcodes.shapes import require
 from ._documented import checked, documented, renamed, variadic
 from ._regions import comparator, reducer
 from .hlo_builder import Liftable, Region, XlaOp, lift
-from .reduction import Arrays, Inits, _arrays_and_inits
+from .reduction import Arrays, Inits, arrays_and_inits
 
 __all__ = ["MakePadding", "Padding", "ReduceWindow", "ReduceWindowWithGeneralPadding", "SelectAndScatter",
            "SelectAndScatterWithGeneralPadding"]
@@ -62,7 +62,7 @@ def ReduceWindow(operands: Arrays, init_values: Inits, computation: Region, wind
     `ReduceWindowWithGeneralPadding`). Padding is not reduced. The result has an element for each place of the window. Raises
     InvalidArgument as the general form does.
     """
-    arrays, inits = _arrays_and_inits(operands, init_values)
+    arrays, inits = arrays_and_inits(operands, init_values)
     pairs = MakePadding(arrays[0].shape.dimensions, window_dimensions, window_strides, padding)
     return ReduceWindowWithGeneralPadding(arrays, inits, computation, window_dimensions, window_strides, base_dilations,
                                           window_dilations, pairs)
@@ -79,7 +79,7 @@ def ReduceWindowWithGeneralPadding(operands: Arrays, init_values: Inits, computa
     Base dilation puts holes between the array's elements, window dilation between the window's; empty lists mean none.
     Raises InvalidArgument for sizes, strides or dilations under 1 and for lists of another length than the rank.
     """
-    arrays, inits = _arrays_and_inits(operands, init_values)
+    arrays, inits = arrays_and_inits(operands, init_values)
     window = make_window(arrays[0].shape.rank, window_dimensions, window_strides, padding, base_dilations, window_dilations)
     attributes = {"to_apply": reducer(computation, inits), "window": window}
     return arrays[0].builder.add(window_ops.reduce_window, [*arrays, *inits], attributes)

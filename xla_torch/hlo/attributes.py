@@ -4,6 +4,8 @@ An op definition annotates its keyword-only parameters with the names at the end
 are ordinary types for a type checker and carry the codec for the op table.
 """
 
+# pyright: reportUnnecessaryIsInstance=false
+
 from __future__ import annotations
 
 import dataclasses
@@ -345,7 +347,7 @@ _bounds = re.compile(r"\[\s*+([0-9]++)\s*+:\s*+(-?[0-9]++)\s*+(?::\s*+([0-9]++)\
 
 def _crossed(reader: Reader) -> list[tuple[int, ...]]:
     """``1_2x0_-1``: entries joined by ``x``, each of integers joined by ``_``."""
-    entries = []
+    entries: list[tuple[int, ...]] = []
     while True:
         entries.append(tuple(map(int, reader.match(_entry, "integers joined by x and _").group().split("_"))))
         if not reader.text.startswith("x", reader.pos):

@@ -24,8 +24,8 @@ def parse_config(text: str | Mapping[str, Any]) -> dict[str, Any]:
     if not (text.startswith("{") and text.endswith("}")):
         return {}
     try:
-        found = json.loads(text)
-        return found if isinstance(found, dict) else {}
+        found: dict[str, Any] = json.loads(text)  # of text in braces nothing else comes
+        return found
     except ValueError:
         return _mlir_dict(text)
 
@@ -74,7 +74,7 @@ def _mlir_string(text: str) -> str:
 
 def _split(text: str) -> list[str]:
     """The parts between commas that stand in no brackets and no string."""
-    parts, depth, quoted, start = [], 0, False, 0
+    parts, depth, quoted, start = list[str](), 0, False, 0
     for position, character in enumerate(text):
         if character == '"' and text[position - 1: position] != "\\":
             quoted = not quoted

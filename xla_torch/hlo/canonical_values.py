@@ -11,6 +11,10 @@ from typing import Any
 from ..core import sizes
 from ..core.errors import InvalidArgument
 
+TUPLES: type[Any] = tuple
+LISTS: tuple[type[Any], ...] = (list, tuple)
+"""For isinstance: a type checker then takes elements for Any, and not for of an unknown type."""
+
 
 def wrong(expected: str, value: object) -> InvalidArgument:
     """The error for a value of the wrong kind."""
@@ -19,12 +23,13 @@ def wrong(expected: str, value: object) -> InvalidArgument:
 
 def sequence_of(value: Any, expected: str) -> tuple[Any, ...]:
     """The values of a sequence. Raises InvalidArgument for anything else, texts and dictionaries included."""
+    given: Iterable[Any] = value
     if isinstance(value, str | bytes | Mapping | AbstractSet) or not isinstance(value, Iterable):
-        raise wrong(expected, value)
+        raise wrong(expected, given)
     try:
-        return tuple(value)
+        return tuple(given)
     except TypeError:  # an array of rank 0
-        raise wrong(expected, value) from None
+        raise wrong(expected, given) from None
 
 
 def canonical_numbers(numbers: Any) -> None:
@@ -32,7 +37,7 @@ def canonical_numbers(numbers: Any) -> None:
     InvalidArgument for others."""
     for field in dataclasses.fields(numbers):
         given, single = getattr(numbers, field.name), str(field.type) == "int"
-        if type(given) is int if single else isinstance(given, tuple) and all(type(n) is int for n in given):
+        if type(given) is int if single else isinstance(given, TUPLES) and all(type(n) is int for n in given):
             continue
         try:
             object.__setattr__(numbers, field.name, index_of(given) if single else integers_of(given))

@@ -15,6 +15,8 @@ from .ir import Computation
 from .reader import Reader
 from .scanner import nearest, quote
 
+BOOLS: tuple[type[Any], ...] = (bool, np.bool_)
+
 _bare = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[^\s,(){}\[\]"]++', re.S)
 
 
@@ -73,7 +75,7 @@ class BoolCodec(Codec):
         return "true" if value else "false"
 
     def normalise(self, value: Any) -> bool:
-        if not isinstance(value, (bool, np.bool_)) and not (type(value) is int and value in (0, 1)):
+        if not isinstance(value, BOOLS) and not (type(value) is int and value in (0, 1)):
             raise wrong("a truth value", value)
         return bool(value)
 

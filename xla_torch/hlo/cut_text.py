@@ -106,7 +106,7 @@ def cut_text(data: memoryview, begins: re.Pattern[bytes]) -> CutText | None:
         if found is None:  # it has no end, so that nothing behind it can be told
             break
         searched = found.end
-        if closing and data[searched - 1:searched] != closing[1]:  # no list after all
+        if closing and data[searched - 1:searched].tobytes() != closing[1]:  # no list after all
             continue
         if not _append(parts, data[done:start]):
             return None

@@ -21,7 +21,7 @@ class Alias(NamedTuple):
 
     output: Place
     number: int
-    index: Place
+    place: Place
     must: bool
 
 

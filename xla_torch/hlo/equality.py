@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .canonical_values import LISTS
 from .ir import Computation, Instruction, Module
 from .literals.literal import Literal
 from .schema import OPS
@@ -74,7 +75,7 @@ class _Comparison:
             return self._instructions.get(id(a)) is b
         if isinstance(a, Literal):
             return a == b
-        if isinstance(a, (tuple, list)) and isinstance(b, (tuple, list)):
+        if isinstance(a, LISTS) and isinstance(b, LISTS):
             return len(a) == len(b) and all(map(self.values, a, b))
         return a == b or (a in _NOTHING and b in _NOTHING)
 

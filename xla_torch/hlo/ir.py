@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from ..core.shape import ProgramShape, Shape
 from ..core.sizes import unnamed
+from .canonical_values import TUPLES
 from .schema import OpSchema, Trait, schema_of
 from .structure import GET_TUPLE_ELEMENT, PARAMETER, TUPLE
 
@@ -68,14 +69,14 @@ class Instruction:
         for value in self.attributes.values():
             if isinstance(value, Computation):
                 found.append(value)
-            elif isinstance(value, tuple):
+            elif isinstance(value, TUPLES):
                 found.extend(v for v in value if isinstance(v, Computation))
         return tuple(found)
 
     @property
     def op_name(self) -> str:
         """Where it came from in the user's program (metadata ``op_name``), or ""."""
-        metadata = self.common.get("metadata")
+        metadata: Mapping[str, str] | str | None = self.common.get("metadata")
         return metadata.get("op_name", "") if isinstance(metadata, Mapping) else ""
 
     @property
@@ -159,7 +160,7 @@ def cached_with_arguments(analysis: Callable[..., _Found]) -> Callable[..., _Fou
 
 
 def _key(value: Any) -> Any:
-    if isinstance(value, tuple):
+    if isinstance(value, TUPLES):
         return tuple(map(_key, value))
     return value.key if isinstance(value, Shape) else unnamed(value)
 

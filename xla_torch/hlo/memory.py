@@ -5,19 +5,22 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
+from typing import Any
 
 import numpy as np
 
 _CHUNK = 1 << 22
 """Bytes that are copied at a time, a multiple of every page size."""
 
+_ARRAY: type[Any] = np.ndarray
+
 _AROUND = 1 << 17
 """How far in front of what is given back pages are too: reading a page brings in those around it, which would stay."""
 
 
 @contextlib.contextmanager
-def mapped(path: str | os.PathLike[str]) -> Iterator[memoryview]:
+def mapped(path: str | os.PathLike[str]) -> Generator[memoryview]:
     """The bytes of a file, mapped to memory: what is not looked at is not read. OSError as `open` raises it."""
     with open(path, "rb") as file:
         if not os.fstat(file.fileno()).st_size:  # which cannot be mapped
@@ -52,9 +55,8 @@ def unmapped(array: np.ndarray) -> np.ndarray:
     return _copied(flat.view(np.uint8), mapping).view(array.dtype).reshape(array.shape)
 
 
-def _mapping_of(array: np.ndarray) -> mmap.mmap | None:
-    base: object = array
-    while isinstance(base, np.ndarray) and base.base is not None:
+def _mapping_of(base: Any) -> mmap.mmap | None:
+    while isinstance(base, _ARRAY) and base.base is not None:
         base = base.base
     base = base.obj if isinstance(base, memoryview) else base
     return base if isinstance(base, mmap.mmap) else None

@@ -202,7 +202,7 @@ def _mesh(scanner: Scanner, axes: tuple[tuple[str, int], ...], devices: tuple[in
 
 def _placed(scanner: Scanner, mesh: Mesh, with_priorities: bool = True) -> MeshSharding:
     """``[{'x'}, {?}], replicated={'y'}``: behind the mesh. Shardy writes ``{'x'}p1`` too."""
-    sizes, seen, further = dict(mesh.axes), set(), []
+    sizes, seen, further = dict(mesh.axes), set[Axis](), list[bool]()
     start = scanner.skip()
 
     def axis() -> Axis | None:

@@ -23,6 +23,8 @@ from ..core.types import Kind, PrimitiveType, complex_part, type_from_numpy
 
 Number = bool | int | float | complex | np.ndarray | np.generic
 
+_WIDE = np.dtype(np.float32), np.dtype(np.float64)
+
 _RANKS = {Kind.PRED: 0, Kind.SIGNED: 1, Kind.UNSIGNED: 1, Kind.FLOAT: 2, Kind.COMPLEX: 3}
 """Kinds of numbers, each of which goes into those that stand behind it."""
 
@@ -84,12 +86,11 @@ def _of_integer(value: int, element_type: PrimitiveType) -> np.ndarray:
         return np.asarray(value).astype(element_type.numpy) if element_type.bits < 64 else np.asarray(value, element_type.numpy)
     try:
         array = _converted(np.asarray(float(value)), element_type)
-        exact = float(np.real(array).astype(np.float64)) == float(value) and int(float(value)) == value
+        if float(np.real(array).astype(np.float64)) == float(value) and int(float(value)) == value:
+            return array
     except OverflowError:
-        exact = False
-    if not exact:
-        raise _refused(value, element_type, "not exact", hint=f"{value}.0 is a float, which is rounded")
-    return array
+        pass
+    raise _refused(value, element_type, "not exact", hint=f"{value}.0 is a float, which is rounded")
 
 
 def _of_integers(array: np.ndarray, element_type: PrimitiveType) -> np.ndarray:
@@ -124,12 +125,12 @@ def _of_floats(array: np.ndarray, element_type: PrimitiveType) -> np.ndarray:
 
 def _lost(given: np.ndarray, converted: np.ndarray, element_type: PrimitiveType) -> np.ndarray:
     """Where a float became something else than what it rounds to: infinite, NaN, or no zero and no NaN any more."""
-    given, converted = (a if a.dtype in (np.float32, np.float64) else a.astype(np.float32) for a in (given, converted))
+    given, converted = (a if a.dtype in _WIDE else a.astype(np.float32) for a in (given, converted))
     lost = np.isfinite(given) != np.isfinite(converted)
     lost |= np.isnan(given) != np.isnan(converted)
     lost |= (given == 0) & (converted != 0)
     if element_type.bits < 8:  # they have no infinity and no NaN, and their conversion keeps what is too large at the largest
-        lost |= np.abs(given) > float(ml_dtypes.finfo(element_type.numpy).max)  # pyright: ignore[reportArgumentType]
+        lost |= np.abs(given) > _largest(element_type)
     return lost
 
 
@@ -147,10 +148,15 @@ def _refused(value: Any, element_type: PrimitiveType, why: str, hint: str = HINT
         value, str) else value, expected=_expected(element_type), hint=hint)
 
 
+def _largest(element_type: PrimitiveType) -> float:
+    # Its stubs know NumPy's own floats only.
+    return float(ml_dtypes.finfo(element_type.numpy).max)  # pyright: ignore[reportArgumentType, reportUnknownMemberType, reportUnknownArgumentType]
+
+
 def _expected(element_type: PrimitiveType) -> str:
     if element_type.is_differentiable:
         part = complex_part(element_type)
-        largest = float(ml_dtypes.finfo(part.numpy).max)  # pyright: ignore[reportArgumentType]
+        largest = _largest(part)
         words = "complex numbers or floats" if element_type.is_complex else "floats"
         return f"{words} up to {largest:g}, or integers that are exact"
     low, high = range_of(element_type)

@@ -38,6 +38,7 @@ _head = re.compile(rf"{_SPACE}*+(ROOT{_SPACE}++)?%?({NAME}){_SPACE}++={_SPACE}++
 _flat_operands = re.compile(r'([^()\[\]{}"]*+)\)')
 _index_comment = re.compile(r"/\*[^*]*+\*/")
 _attribute = re.compile(rf"{_SPACE}*+,{_SPACE}*+({NAME})=")
+_DICT: type[Any] = dict
 _value = re.compile(r'\{[^{}"]*+(?:"[^"\\]*+"[^{}"]*+)*+\}|[^\s,(){}\[\]"\']++')
 _opcode = re.compile(r"[A-Za-z][A-Za-z0-9_\-]*+")
 _shape_start = re.compile(rf"\(|b{BLANK}\(|[a-z][a-z0-9]*+{BLANK}\[")
@@ -432,14 +433,13 @@ class Parser(Reader):
         if not match:
             return codec.parse(self)
         key = (id(codec), match.group())
-        value = self._values.get(key)
-        if value is None:
+        if (value := self._values.get(key)) is None:
             value = codec.parse(self)
             if self.pos == match.end():
                 self._values[key] = value
             return value
         self.pos = match.end()
-        return dict(value) if type(value) is dict else value
+        return dict(value) if type(value) is _DICT else value
 
     # ---- opcodes without a definition
 

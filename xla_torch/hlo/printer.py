@@ -13,6 +13,7 @@ from typing import Any
 from ..core.printable import without_controls
 from ..core.shape import Shape
 from . import sugar
+from .canonical_values import TUPLES
 from .common import COMMON, HEADER, TABLES
 from .ir import Computation, Instruction, Module
 from .literals.literal import Literal
@@ -184,7 +185,7 @@ class _Printer:
     def _attribute(self, definition: Attribute | None, value: Any) -> str:
         if isinstance(value, Computation):
             return f"%{self._name_of(value)}"
-        if isinstance(value, tuple) and value and isinstance(value[0], Computation):
+        if isinstance(value, TUPLES) and value and isinstance(value[0], Computation):
             return "{" + ", ".join(f"%{self._name_of(c)}" for c in value) + "}"
         if isinstance(value, Literal):
             return f"{value.shape.to_text()} {self._literal(value)}"

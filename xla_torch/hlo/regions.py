@@ -24,6 +24,7 @@ import enum
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from .canonical_values import TUPLES
 from .ir import Computation, Instruction
 from .schema import Control
 
@@ -111,7 +112,7 @@ def branches_of(instruction: Instruction) -> tuple[Computation, ...]:
 def regions(instruction: Instruction) -> tuple[Region, ...]:
     """The computations of an instruction with their parts, in the order of its attributes."""
     attributes = [(name, c) for name, value in instruction.attributes.items()
-                  for c in (value if isinstance(value, tuple) else (value,)) if isinstance(c, Computation)]
+                  for c in (value if isinstance(value, TUPLES) else (value,)) if isinstance(c, Computation)]
     schema, count = instruction.schema, len(instruction.operands)
     match schema.control:
         case Control.CALL | Control.START:
@@ -122,6 +123,8 @@ def regions(instruction: Instruction) -> tuple[Region, ...]:
         case Control.LOOP:
             roles = {"condition": Role.CONDITION, "body": Role.BODY}
             return tuple(Region(roles[name], name, c, (0,)) for name, c in attributes)
+        case None:
+            pass
     role = Role.OPAQUE if schema.element_region is None else Role.ELEMENTS
     return tuple(Region(role, name, c) for name, c in attributes)
 

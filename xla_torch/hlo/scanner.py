@@ -53,6 +53,7 @@ class Scanner:
     subject = "HLO text"
     token_pattern = _token
     cuts: CutText | None = None
+    pos: int
 
     def __init__(self, text: str, filename: str = ""):
         self.text, self.pos, self.filename = text, 0, filename
@@ -179,7 +180,7 @@ class Scanner:
     def balanced(self) -> str:
         """A value in brackets, kept as text: everything from an opening bracket to the one that closes it."""
         start = self.skip()
-        text, stack, pos = self.text, [], start
+        text, stack, pos = self.text, list[tuple[str, int]](), start
         while True:
             if text[pos:pos + 1] in _closing:
                 stack.append((_closing[text[pos]], pos))

@@ -164,7 +164,7 @@ def _codec_of(hint: Any) -> Any:
     for metadata in getattr(hint, "__metadata__", ()):
         if hasattr(metadata, "parse"):
             return metadata
-    return next(filter(None, map(_codec_of, typing.get_args(hint))), None)
+    return next((codec for part in typing.get_args(hint) if (codec := _codec_of(part)) is not None), None)
 
 
 OPS: dict[str, OpSchema] = {}
@@ -210,7 +210,8 @@ def _parameters(signature: Callable[..., Any], place: str) -> tuple[tuple[str, .
     """Operands, the variadic one's name, how many may be left out, and attributes."""
     hints = typing.get_type_hints(signature, include_extras=True)
     operands: list[str] = []
-    variadic, optional, attributes = None, 0, {}
+    attributes: dict[str, Attribute] = {}
+    variadic, optional = None, 0
     for name, parameter in inspect.signature(signature).parameters.items():
         if parameter.kind is parameter.VAR_POSITIONAL:
             variadic = name

@@ -221,12 +221,13 @@ class Sharding:
             raise InvalidArgument("the sharding does not say what each partition has", got=str(self))
         grid = self.grid(len(sizes), partitions)
         local = tuple(-(-n // count) for n, count in zip(sizes, grid.counts, strict=True))
-        found = []
-        for tile in grid.tiles.tolist():
+        found: list[tuple[tuple[slice, ...] | None, tuple[int, ...]]] = []
+        tiles: list[int] = grid.tiles.tolist()
+        for tile in tiles:
             if tile < 0:
                 found.append((None, local))
                 continue
-            at = np.unravel_index(tile, grid.counts) if sizes else ()
+            at: tuple[np.intp, ...] = np.unravel_index(tile, grid.counts) if sizes else ()
             starts = [min(int(k) * n, size) for k, n, size in zip(at, local, sizes, strict=True)]
             ends = [min(start + n, size) for start, n, size in zip(starts, local, sizes, strict=True)]
             found.append((tuple(map(slice, starts, ends)), local))
@@ -329,7 +330,7 @@ def _single(scanner: Scanner) -> Sharding:
     scanner.expect("{")
     if scanner.accept_word("mesh"):
         return _by_mesh(scanner)
-    fields, seen = _Fields(), set()
+    fields, seen = _Fields(), set[str]()
     while not scanner.accept("}"):
         at = scanner.skip()
         word = scanner.word("a word of a sharding")
@@ -418,22 +419,22 @@ def _devices(scanner: Scanner, tile_dims: tuple[int, ...], at: int) -> Iota | tu
 def _made(scanner: Scanner, fields: _Fields, start: int) -> Sharding:
     """The sharding in the form in which XLA keeps it."""
     kind, tile_dims, devices = fields.kind, fields.tile_dims, fields.devices
-    extra = {"group": fields.group, "metadata": fields.metadata}
+    group, metadata = fields.group, fields.metadata
     if kind == ShardingKind.MAXIMAL:
         if tile_dims is not None or not devices:
             raise scanner.error("a maximal sharding has one device", start, "{maximal device=0}")
-        return Sharding(kind, devices=devices, **extra)
+        return Sharding(kind, devices=devices, group=group, metadata=metadata)
     if kind:
         if tile_dims is not None or devices or fields.subgroups:
             raise scanner.error(f"a {kind} sharding has no devices", start, f"{{{kind}}}")
-        return Sharding(kind, **extra)
+        return Sharding(kind, group=group, metadata=metadata)
     if tile_dims is None:
         raise scanner.error("the sharding says neither its kind nor its tiles", start, "{replicated} or {devices=[2,1]<=[2]}")
     if devices == (0,):
         raise scanner.error("a tiling has more than one device", start)
     if len(fields.subgroups) > len(tile_dims):
         raise scanner.error("the tiling has fewer dimensions than subgroups", start)
-    return _in_order(Sharding(ShardingKind.TILED, tile_dims, devices, fields.subgroups, **extra))
+    return _in_order(Sharding(ShardingKind.TILED, tile_dims, devices, fields.subgroups, group=group, metadata=metadata))
 
 
 def _in_order(given: Sharding) -> Sharding:

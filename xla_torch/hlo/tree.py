@@ -10,9 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from ..core.shape import Shape
+from .canonical_values import LISTS, TUPLES
 from .ir import Token
 
 T = TypeVar("T")
+
+OfLeaves = (Callable[[Shape], Any] | Callable[[Shape, Any], Any] | Callable[[Shape, Any, Any], Any]
+            | Callable[[Shape, Any, Any, Any], Any])
 
 
 def leaves(value: Any, shape: Shape) -> Iterator[tuple[Any, Shape]]:
@@ -53,7 +57,7 @@ def from_arrays(flat: Iterable[Any], shape: Shape) -> Any:
     return grouped((next(rest) if own.is_array else Token() for own in shape.leaves()), shape)
 
 
-def mapped(function: Callable[..., Any], shape: Shape, *values: Any, kind: Callable[[Sequence[Any]], Any] = tuple) -> Any:
+def mapped(function: OfLeaves, shape: Shape, *values: Any, kind: Callable[[Sequence[Any]], Any] = tuple) -> Any:
     """`function(own shape, leaf of each value)` at every leaf, in the form of the shape."""
     if not shape.is_tuple:
         return function(shape, *values)
@@ -71,7 +75,7 @@ def filled(value: Any, shape: Shape, kind: Callable[[Sequence[Any]], Any] = tupl
     """A value in which one leaf may stand for a whole tuple, with that leaf at every place that it stands for."""
     if not shape.is_tuple:
         return value
-    parts = value if isinstance(value, (tuple, list)) else (value,) * len(shape.tuple_shapes)
+    parts: Sequence[Any] = value if isinstance(value, LISTS) else (value,) * len(shape.tuple_shapes)
     return kind([filled(part, own, kind) for part, own in zip(parts, shape.tuple_shapes, strict=True)])
 
 
@@ -88,11 +92,12 @@ def combined(function: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
     """`function` of the leaves of two values of one form, in each of which one leaf may stand for a whole tuple. Where `left` is
     At one place, the others of `right` stay."""
     if isinstance(left, At):
-        whole = right if isinstance(right, tuple) else (right,) * left.width
+        whole: tuple[Any, ...] = right if isinstance(right, TUPLES) else (right,) * left.width
         k = left.index
         return *whole[:k], combined(function, left.part, whole[k]), *whole[k + 1:]
-    if not isinstance(left, tuple) and not isinstance(right, tuple):
+    if not isinstance(left, TUPLES) and not isinstance(right, TUPLES):
         return function(left, right)
-    width = len(left) if isinstance(left, tuple) else len(right)
-    columns = (value if isinstance(value, tuple) else (value,) * width for value in (left, right))
-    return tuple(combined(function, a, b) for a, b in zip(*columns, strict=True))
+    width = len(left if isinstance(left, TUPLES) else right)
+    lefts: tuple[Any, ...] = left if isinstance(left, TUPLES) else (left,) * width
+    rights: tuple[Any, ...] = right if isinstance(right, TUPLES) else (right,) * width
+    return tuple(combined(function, a, b) for a, b in zip(lefts, rights, strict=True))

@@ -5,6 +5,8 @@ RaggedAllToAll, ReduceScatter, PartitionId and ReplicaId. A start has the attrib
 result out.
 """
 
+# pyright: reportMissingParameterType=false, reportUnknownParameterType=false
+
 from __future__ import annotations
 
 from collections.abc import Sequence

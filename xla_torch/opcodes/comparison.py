@@ -3,6 +3,8 @@
 Specification: hlo/SPEC.md, Comparison and selection.
 """
 
+# pyright: reportMissingParameterType=false, reportUnknownParameterType=false
+
 from __future__ import annotations
 
 from ..hlo.attributes import CompareType, Direction

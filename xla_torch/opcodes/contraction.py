@@ -1,5 +1,7 @@
 """Schemas: dot, ragged-dot and scaled-dot. Specification: hlo/SPEC.md, Linear algebra."""
 
+# pyright: reportMissingParameterType=false, reportUnknownParameterType=false
+
 from __future__ import annotations
 
 import dataclasses

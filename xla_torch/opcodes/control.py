@@ -1,5 +1,7 @@
 """Schemas: calls, loops, branches, tuples, asynchronous wrappers. Their bodies hand computations to the lowering."""
 
+# pyright: reportMissingParameterType=false, reportUnknownParameterType=false
+
 from __future__ import annotations
 
 from typing import Any

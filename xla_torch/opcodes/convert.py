@@ -3,6 +3,8 @@
 Specification: hlo/SPEC.md, Conversions.
 """
 
+# pyright: reportMissingParameterType=false, reportUnknownParameterType=false
+
 from __future__ import annotations
 
 from ..hlo.attributes import Int

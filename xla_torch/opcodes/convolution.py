@@ -1,5 +1,7 @@
 """Schema: convolution. Specification: hlo/SPEC.md, Convolution."""
 
+# pyright: reportMissingParameterType=false, reportUnknownParameterType=false
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -3,6 +3,8 @@
 At run time a tensor has its actual size; the bound stands in the Shape only.
 """
 
+# pyright: reportMissingParameterType=false, reportUnknownParameterType=false
+
 from __future__ import annotations
 
 import math

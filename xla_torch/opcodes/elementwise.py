@@ -3,6 +3,8 @@
 Specification: hlo/SPEC.md, Elementwise ops.
 """
 
+# pyright: reportMissingParameterType=false, reportUnknownParameterType=false
+
 from __future__ import annotations
 
 from collections.abc import Callable

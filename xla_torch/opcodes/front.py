@@ -1,5 +1,7 @@
 """HLO text in, a checked program of the IR out, and text again: all that can be had of a program without torch."""
 
+# pyright: reportUnusedImport=false
+
 from __future__ import annotations
 
 from .. import opcodes  # noqa: F401  (fills the table of schemas)

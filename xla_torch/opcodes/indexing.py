@@ -1,5 +1,7 @@
 """Schemas: dynamic-slice, dynamic-update-slice, gather, scatter."""
 
+# pyright: reportMissingParameterType=false, reportUnknownParameterType=false
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -3,6 +3,8 @@
 Specification: hlo/SPEC.md, Compiled programs.
 """
 
+# pyright: reportMissingParameterType=false, reportUnknownParameterType=false
+
 from __future__ import annotations
 
 from typing import Annotated, Any

@@ -1,5 +1,7 @@
 """Schemas: linalg (cholesky, triangular-solve, fft). Specification: hlo/SPEC.md, Linear algebra."""
 
+# pyright: reportMissingParameterType=false, reportUnknownParameterType=false
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,5 +1,7 @@
 """Schemas: data movement and constants."""
 
+# pyright: reportMissingParameterType=false, reportUnknownParameterType=false
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -66,7 +68,7 @@ def slice_shape(declared: Shape | None, operand: Shape, *, slice: Sequence[tuple
     require_arrays(operand)
     require(len(slice) == operand.rank, "one [start:limit:stride] is needed for each dimension",
             got=f"{len(slice)} for {operand}")
-    sizes, flags = [], []
+    sizes, flags = list[int](), list[bool]()
     for d, (start, limit, stride) in enumerate(slice):
         size = operand.dimensions[d]
         given = f"[{start}:{limit}:{stride}] in dimension {d} of {operand}"
@@ -124,7 +126,7 @@ def pad_shape(declared: Shape | None, operand: Shape, padding_value: Shape, *,
             "operand and padding value have different element types", got=f"{operand}, {padding_value}")
     require(len(padding) == operand.rank, "one low_high_interior is needed for each dimension",
             got=f"{len(padding)} for {operand}")
-    sizes = []
+    sizes: list[int] = []
     for d, (low, high, interior) in enumerate(padding):
         size = operand.dimensions[d]
         require(interior >= 0, "interior padding is negative", got=f"{interior} in dimension {d}")

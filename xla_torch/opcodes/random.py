@@ -1,5 +1,7 @@
 """Schemas: random (rng, rng-bit-generator, rng-get-and-update-state). Specification: hlo/SPEC.md, Random bits."""
 
+# pyright: reportMissingParameterType=false, reportUnknownParameterType=false
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,5 +1,7 @@
 """Schemas: reduce, map, scan and batch normalisation."""
 
+# pyright: reportMissingParameterType=false, reportUnknownParameterType=false
+
 from __future__ import annotations
 
 from collections.abc import Sequence

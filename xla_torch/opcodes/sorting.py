@@ -1,5 +1,7 @@
 """Schemas: sort and topk."""
 
+# pyright: reportMissingParameterType=false, reportUnknownParameterType=false
+
 from __future__ import annotations
 
 from collections.abc import Sequence

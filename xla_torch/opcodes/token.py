@@ -4,10 +4,12 @@ Documents: XLA's operation semantics, the sections AfterAll, Infeed, Outfeed, Re
 carries nothing. A recv only announces; its recv-done waits for the data.
 """
 
+# pyright: reportMissingParameterType=false, reportUnknownParameterType=false
+
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from ..core.shape import Shape
@@ -141,7 +143,7 @@ def recv_done(operand, *, channel_id: Int = 0, is_host_transfer: Bool = False): 
 
 def source_target_pairs(inst: Instruction) -> tuple[tuple[int, int], ...]:
     """Who sends to whom, where the frontend attributes of a send or recv say it, or of a done those of what it completes."""
-    attributes = inst.common.get("frontend_attributes") or {}
+    attributes: Mapping[str, str] = inst.common.get("frontend_attributes") or {}
     written = attributes.get("_xla_send_recv_source_target_pairs", "")
     if not written and inst.opcode == recv_done:
         return source_target_pairs(inst.operands[0])

@@ -1,5 +1,7 @@
 """Schemas: reduce-window and select-and-scatter."""
 
+# pyright: reportMissingParameterType=false, reportUnknownParameterType=false
+
 from __future__ import annotations
 
 from collections.abc import Sequence

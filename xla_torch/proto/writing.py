@@ -70,7 +70,7 @@ class _Modules:
         write_program_shape(entry_layout(module), proto.host_program_shape)
         for alias in aliases(module):
             proto.input_output_alias.entries.add(output_shape_index=alias.output, parameter_number=alias.number,
-                                                 parameter_shape_index=alias.index, kind=2 if alias.must else 1)
+                                                 parameter_shape_index=alias.place, kind=2 if alias.must else 1)
         for number, index in donors(module):
             proto.buffer_donor.entries.add(parameter_number=number, parameter_shape_index=index)
         for key, value in sorted((header.get("frontend_attributes") or {}).items()):

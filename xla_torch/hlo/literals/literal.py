@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from ...core.errors import InvalidArgument
 from ...core.forks import cached_property
@@ -30,9 +31,9 @@ class Literal:
     elided: bool = False
 
     @staticmethod
-    def of(value: object, dtype: object = None) -> Literal:
+    def of(value: Any, dtype: DTypeLike | None = None) -> Literal:
         """A literal from anything NumPy understands. Raises InvalidArgument for dtypes that XLA does not have."""
-        array = np.asarray(value, dtype)  # pyright: ignore[reportArgumentType, reportCallIssue]
+        array: np.ndarray = np.asarray(value, dtype)
         element_type = type_from_numpy(array.dtype)
         if element_type is None:
             raise InvalidArgument("no XLA element type for this NumPy dtype", subject="literal", got=array.dtype)

@@ -27,6 +27,8 @@ _LONG_ROW = 64
 _PIECE = 1 << 14
 """How many elements are written at once."""
 
+_NUMPY_WRITES = tuple(np.dtype(kind) for kind in (np.float16, np.float32, np.float64))
+
 Write: TypeAlias = Callable[[np.ndarray], bytes]
 """The texts of elements, each with a comma behind it."""
 
@@ -75,7 +77,7 @@ def element_texts(flat: np.ndarray, element_type: PrimitiveType) -> list[str]:
 def _float_texts(flat: np.ndarray, element_type: PrimitiveType) -> list[str]:
     """Shortest texts that read back to the same value: ``0.001``, ``1e+10``."""
     with np.errstate(invalid="ignore"):  # signaling NaNs
-        if flat.dtype in (np.float16, np.float32, np.float64):
+        if flat.dtype in _NUMPY_WRITES:
             texts = numpy_texts(flat)
         else:
             texts = _shortest_texts(flat.astype(np.float64), element_type)
@@ -160,7 +162,8 @@ def _with_rows(text: bytes, start: int, sizes: tuple[int, ...], between: list[by
     made = np.empty(len(letters) + int((lengths - 1).sum()), np.uint8)
     old, kept = np.ones(len(made), bool), np.ones(len(letters), bool)
     kept[commas] = False
-    for kind in np.unique(kinds).tolist():
+    found: list[int] = np.unique(kinds).tolist()
+    for kind in found:
         places = begins[kinds == kind][:, None] + np.arange(len(between[kind]))
         made[places], old[places] = np.frombuffer(between[kind], np.uint8), False
     made[old] = letters[kept]

@@ -84,7 +84,7 @@ def _parse_first(scanner: Scanner, shape: Shape) -> np.ndarray:
 
 def _parse_tuple(scanner: Scanner, shape: Shape) -> Literal:
     scanner.expect("(", "before the elements of a tuple")
-    parts = []
+    parts: list[Literal] = []
     for position, part in enumerate(shape.tuple_shapes):
         if position:
             scanner.expect(",", "between the elements of a tuple")

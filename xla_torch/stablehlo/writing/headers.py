@@ -35,8 +35,8 @@ def argument_attributes(module: Module) -> list[dict[str, Any]]:
     places = [{p: k for k, p in enumerate(_places(s))} for s in shape.parameters]
     outputs = {p: k for k, p in enumerate(_places(shape.result))}
     for alias in aliases(module):
-        if alias.index in places[alias.number] and alias.output in outputs:
-            said[firsts[alias.number] + places[alias.number][alias.index]]["tf.aliasing_output"] = outputs[alias.output]
+        if alias.place in places[alias.number] and alias.output in outputs:
+            said[firsts[alias.number] + places[alias.number][alias.place]]["tf.aliasing_output"] = outputs[alias.output]
     for number, index in donors(module):
         if index in places[number]:
             said[firsts[number] + places[number][index]]["jax.buffer_donor"] = True
