@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -119,13 +120,13 @@ class XlaModule(torch.nn.Module):
 
     def forward(self, *arguments: Any, **named: Any) -> Any:
         """The program's result, with `arguments` in the places that the module does not hold."""
-        if torch.compiler.is_compiling():
-            return dynamo.one_call(self.forward, *arguments, **named)
         held = self._held()
         if not self._door.takes(held, arguments, named):
             raise InvalidArgument("wrong number of arguments", subject="XlaModule", got=len(arguments),
                                   expected=f"{held.count(None)}: {self.extra_repr()}")
-        return self._after(self.computation(*self._door.filled(held, arguments), **named))
+        if torch.compiler.is_dynamo_compiling():
+            return self._after(dynamo.called(self._door, (held, arguments), named))
+        return self._after(self._door(held, arguments, **named))
 
     def _after(self, result: Any) -> Any:
         """The result proper, of one that also has what the call replaces. Inside a transform of torch.func nothing is kept,
@@ -241,14 +242,39 @@ def _places(computation: XlaComputation) -> list[Path]:
     return paths(computation.program_shape.parameter_names or [""] * len(parameters), [p.op_name for p in parameters])
 
 
-class _Flat:
+class _Door(abc.ABC):
+    """How a module calls its program: with what it holds, and with the arguments."""
+
+    def __init__(self, computation: XlaComputation):
+        self.computation, self.graph_name = computation, dynamo.graph_name(self)
+
+    def __call__(self, held: Sequence[Any], arguments: Sequence[Any], /, **named: Any) -> Any:
+        return self.computation(*self.filled(held, arguments), **named)
+
+    def in_graph(self, held: Sequence[Any], arguments: Sequence[Any], /, **named: Any) -> Any:
+        """See `XlaComputation`, as for the two others."""
+        return self.computation.in_graph(*self.filled(held, arguments), **named)
+
+    def in_form(self, result: Any) -> Any:
+        return self.computation.in_form(result)
+
+    def why_apart(self, differentiated: bool) -> str:
+        return self.computation.why_apart(differentiated)
+
+    @abc.abstractmethod
+    def filled(self, held: Sequence[Any], arguments: Sequence[Any]) -> Iterator[Any]:
+        """The program's arguments."""
+
+
+class _Flat(_Door):
     """The arguments of a program that is called with arrays."""
 
     strips = True
     """Whether the name of the one argument that all weights are parts of is left out."""
 
     def __init__(self, computation: XlaComputation, narrows: bool):
-        self.computation, self._narrows = computation, narrows
+        super().__init__(computation)
+        self._narrows = narrows
         self.shapes, self._written = computation.program_shape.parameters, computation.program_shape.parameter_names
         self._paths = _places(computation)
 
@@ -307,13 +333,14 @@ class _Flat:
         return nested({tuple(name.split(".")): make(arrays[k], None) for k, name in names.items()})
 
 
-class _Trees:
+class _Trees(_Door):
     """The arguments of a function over trees. What the module holds are whole positional arguments."""
 
     strips = False
 
     def __init__(self, function: TreeFunction, narrows: bool):
-        self.computation = self._function = function.with_narrowing(narrows)
+        self._function = function.with_narrowing(narrows)
+        super().__init__(self._function)
         self._trees = function.in_tree.children[0].children
         self.shapes = function.program_shape.parameters
         self._numbers = [function.parameters_of(k) for k in range(len(self._trees))]

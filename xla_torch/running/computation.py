@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import torch
@@ -31,6 +31,7 @@ from ..stablehlo.convert import Fact
 from ..stablehlo.writing.module import to_stablehlo, to_stablehlo_bytecode
 from ..transform.other_readers import for_other_readers
 from .annotated_code import annotated_code
+from .dynamo import graph_name
 from .program import Program
 
 
@@ -40,6 +41,14 @@ class XlaComputation(abc.ABC):
     Call it with torch tensors, one for each parameter (a tuple for a tuple parameter), all on one device: it runs there. The
     result is a tensor, or a tuple for a tuple root. If an argument requires grad, so does the result.
     """
+
+    graph_name: str
+    """What graphs of torch's call it by."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        self = super().__new__(cls)
+        self.graph_name = graph_name(self)
+        return self
 
     @property
     @abc.abstractmethod
@@ -66,6 +75,19 @@ class XlaComputation(abc.ABC):
     @abc.abstractmethod
     def with_gradient_options(self, options: GradientOptions) -> XlaComputation:
         """The same program, whose gradients are found in another way, through every door: `backward`, torch.func, `grad`."""
+
+    def in_graph(self, *arguments: Any, **named: Any) -> Any:
+        """The call within a graph of torch's: the result's arrays, or tuples of them."""
+        return self(*arguments, **named)
+
+    def in_form(self, result: Any) -> Any:
+        """What a call gives of what `in_graph` does."""
+        return result
+
+    def why_apart(self, differentiated: bool) -> str:
+        """Why the program, or its way back where it is `differentiated`, cannot be part of a graph of torch's; empty where it
+        can, or where that depends on the arguments."""
+        return "" if self.family is not None else self.program.why_apart(differentiated)
 
     @property
     def family(self) -> XlaComputation | None:

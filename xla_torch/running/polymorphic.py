@@ -300,8 +300,8 @@ class PolymorphicComputation(XlaComputation):
 
     def __call__(self, *arguments: Any, device: torch.device | str | None = None) -> Any:
         """Run on torch tensors; see `XlaComputation`. Raises InvalidArgument in words for sizes that do not fit together."""
-        if torch.compiler.is_compiling():
-            return dynamo.one_call(self, *arguments, device=device)
+        if torch.compiler.is_dynamo_compiling():
+            return dynamo.called(self, arguments, {} if device is None else {"device": str(device)})
         tensors = [self._as_tensor(a, number) for number, a in enumerate(arguments)]
         return self.specialised(*tensors)(*tensors, device=device)
 

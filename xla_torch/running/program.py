@@ -39,9 +39,10 @@ from ..lowering.custom_calls import check_custom_calls
 from ..lowering.programs import freeing, lower
 from ..partitioning.manual_regions import without_manual_regions
 from ..partitioning.state import Partitioning, partitioning_of
-from ..storage.torch_private import forward_mode_is_on, is_batched_by_autograd, is_traced
+from ..storage.torch_private import forward_mode_is_on, is_batched_by_autograd, is_graphed, is_traced, transforms_are_active
 from ..transform.dynamic_sizes import settle
 from ..transform.expand_custom_calls import expand
+from .graphs import into_graph, why_apart
 from .kept import Kept, KeptByRules
 from .plain_runs import plainly
 from .watching import watching
@@ -88,6 +89,8 @@ class Program:
         self._runs: Kept[torch.device, Run] = Kept(lock)
         self._freeing_runs: Kept[torch.device, FreeingRun] = Kept(lock)
         self._traced_runs: Kept[torch.device, Run] = Kept(lock)
+        self._graphed: Kept[torch.device, torch.fx.GraphModule] = Kept(lock)
+        self._apart: KeptByRules[bool, str] = KeptByRules(lock)
         self._plans: KeptByRules[tuple[Mask, bool], Plan] = KeptByRules(lock)
         self._tangents: KeptByRules[Mask, Program] = KeptByRules(lock)
         self._batched: KeptByRules[tuple[int, Axes], tuple[Program, list[int | None]]] = KeptByRules(lock)
@@ -252,7 +255,9 @@ class Program:
         return plainly(self.name, self._runs, self._make_run, device, *tensors)
 
     def _run_traced(self, tensors: Sequence[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]:
-        """The results, by calls that write over nothing."""
+        """The results, by calls that write over nothing; by such as torch has in graphs, where it makes one."""
+        if is_graphed() and not transforms_are_active():
+            return into_graph(self, self._graphed, tensors, device)
         return plainly(self.name, self._traced_runs, self._make_traced_run, device, *tensors)
 
     def runner(self, device: torch.device) -> Run:
@@ -269,6 +274,10 @@ class Program:
         if is_traced() or any(map(is_batched_by_autograd, tensors)):
             return self._run_traced(tensors, device)
         return plainly(self.name, self._freeing_runs, self._make_freeing_run, device, tensors)
+
+    def why_apart(self, differentiated: bool) -> str:
+        """Why it cannot be part of a graph that torch makes, or its way back where it is differentiated; empty where it can."""
+        return self._apart.get(differentiated, lambda _: why_apart(self, differentiated))
 
     def _within_limits(self) -> None:
         if (block := running()) is not None:

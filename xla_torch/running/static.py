@@ -78,8 +78,8 @@ class StaticComputation(XlaComputation):
     # ---- running
 
     def __call__(self, *arguments: Any, device: torch.device | str | None = None) -> Any:
-        if torch.compiler.is_compiling():
-            return dynamo.one_call(self, *arguments, device=device)
+        if torch.compiler.is_dynamo_compiling():
+            return dynamo.called(self, arguments, {} if device is None else {"device": str(device)})
         tensors = list(arguments) if self._flat else self._flatten(arguments)
         self._check(tensors)
         return self.run_fitting(tensors, device)

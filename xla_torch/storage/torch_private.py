@@ -121,12 +121,19 @@ is_batched_by_autograd: Callable[[torch.Tensor], bool] = private(torch, "_C._fun
 
 _mode_of_kind: Callable[[Any], Any] = private(torch, "_C._get_dispatch_mode")
 _PROXIES: Any = private(torch, "_C._TorchDispatchModeKey.PROXY")
+_STAND_INS: Any = private(torch, "_C._TorchDispatchModeKey.FAKE")
 
 
 def is_traced() -> bool:
     """Whether what torch computes is written down to be done again (make_fx, torch.func.linearize, torch.export), or done for
     what a transform of torch.func makes of tensors: then nothing may be written over what was read."""
-    return transforms_are_active() or _mode_of_kind(_PROXIES) is not None
+    return transforms_are_active() or is_graphed()
+
+
+def is_graphed() -> bool:
+    """Whether torch makes a graph of what it is told to compute (make_fx, torch.compile, torch.export), or goes through it with
+    tensors without data."""
+    return _mode_of_kind(_PROXIES) is not None or _mode_of_kind(_STAND_INS) is not None
 
 
 @contextlib.contextmanager
@@ -195,6 +202,31 @@ def all_gather_into(group: Any, output: torch.Tensor, given: torch.Tensor) -> An
     return group._allgather_base(output, given)
 
 
+@functools.cache
+def _higher_order(name: str) -> Any:
+    # Importing them takes long, and only graphs have them.
+    return private(importlib.import_module(f"torch._higher_order_ops.{name}"), f"{name}_op")
+
+
+def while_operator(*arguments: Any) -> Any:
+    """torch's operator for loops in graphs: ``(condition, body, carried, what else both are given)``."""
+    return _higher_order("while_loop")(*arguments)
+
+
+def cond_operator(*arguments: Any) -> Any:
+    """torch's operator for branches in graphs: ``(test, branch where it holds, other branch, what both are given)``."""
+    return _higher_order("cond")(*arguments)
+
+
+@functools.cache
+def needs_data() -> tuple[type[Exception], ...]:
+    """What torch raises where a graph would depend on numbers that are not there when it is made."""
+    fake, symbols = (importlib.import_module(name) for name in (
+        "torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_shapes"))
+    return private(fake, "UnsupportedFakeTensorException"), private(fake, "DataDependentOutputException"), private(
+        fake, "DynamicOutputShapeException"), private(symbols, "GuardOnDataDependentSymNode")
+
+
 def of_same_code(module: torch.nn.Module, changed: Callable[[Any], Any]) -> torch.nn.Module:
     """A module with the same code and the same parameters and buffers, whose other attributes are what `changed` makes of them,
     and so in all modules within it."""
@@ -211,6 +243,17 @@ def contents(module: torch.nn.Module) -> tuple[dict[str, Any], dict[str, Any], d
 
 
 # ------------------------------------------------------------------------------------------------ torch's compiler
+
+
+def compiler() -> Any:
+    """What torch.compile is told of functions with, which takes long to import."""
+    return importlib.import_module("torch._dynamo")
+
+
+def stand_ins() -> contextlib.AbstractContextManager[Any]:
+    """Within the block new tensors have no data."""
+    make = private(importlib.import_module("torch._subclasses.fake_tensor"), "FakeTensorMode")
+    return make()
 
 
 def compile_graph(module: torch.fx.GraphModule, examples: list[torch.Tensor]) -> Callable[..., Any]:
