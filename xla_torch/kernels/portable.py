@@ -6,6 +6,7 @@ place of.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,16 +19,15 @@ Tensors = tuple[torch.Tensor, ...]
 
 def while_loop(condition: torch.nn.Module, body: torch.nn.Module, carried: Tensors, invariant: Tensors) -> Tensors:
     """Run `body(*carried, *invariant)` while the condition of the same values holds; each result is the next `carried`."""
-    held = constants(condition, body)
-    count = len(carried) + len(invariant)
+    held, count = constants(condition, body), len(carried)
+    shared, places = _once((*invariant, *held))
 
-    def holds(*values: Any) -> torch.Tensor:
-        return with_constants(condition, held, values[count:])(*values[:count])[0].clone()
+    def inside(module: torch.nn.Module, values: Tensors) -> Tensors:
+        given = [values[count + place] for place in places]
+        return with_constants(module, held, given[len(invariant):])(*values[:count], *given[:len(invariant)])
 
-    def step(*values: Any) -> Tensors:
-        return _own(with_constants(body, held, values[count:])(*values[:count]))
-
-    return tuple(while_operator(holds, step, _own(carried), (*invariant, *held)))
+    return tuple(while_operator(lambda *values: inside(condition, values)[0].clone(), lambda *values: _own(inside(body, values)),
+                                _own(carried), shared))
 
 
 def conditional(selector: torch.Tensor, branches: Sequence[torch.nn.Module], operands: Sequence[Tensors]) -> Tensors:
@@ -36,14 +36,15 @@ def conditional(selector: torch.Tensor, branches: Sequence[torch.nn.Module], ope
     if len(branches) == 1:
         return branches[0](*operands[0])
     held = constants(*branches)
-    given = tuple(operand for own in operands for operand in own)
+    shared, places = _once((*itertools.chain(*operands), *held))
 
     def chosen(number: int) -> Callable[..., Tensors]:
         first = sum(map(len, operands[:number]))
 
         def run(*values: Any) -> Tensors:
-            inside = with_constants(branches[number], held, values[len(given):len(given) + len(held)])
-            return _own(inside(*values[first:first + len(operands[number])]))
+            given = [values[place] for place in places]
+            inside = with_constants(branches[number], held, given[len(given) - len(held):])
+            return _own(inside(*given[first:first + len(operands[number])]))
 
         return run
 
@@ -53,10 +54,17 @@ def conditional(selector: torch.Tensor, branches: Sequence[torch.nn.Module], ope
             return chosen(number)
         return lambda *values: tuple(cond_operator(values[-1] == number, chosen(number), from_number(number + 1), values))
 
-    values = (*given, *held)
     if selector.dtype is torch.bool:
-        return tuple(cond_operator(selector.clone(), chosen(0), chosen(1), values))
-    return from_number(0)(*values, selector)
+        return tuple(cond_operator(selector.clone(), chosen(0), chosen(1), shared))
+    return from_number(0)(*shared, selector.clone())
+
+
+def _once(values: Tensors) -> tuple[Tensors, list[int]]:
+    """The arrays without those that come twice, each in memory of its own as torch's operators want it, and for each value its
+    place in them."""
+    found = {id(value): value for value in values}
+    numbers = {name: number for number, name in enumerate(found)}
+    return _own(tuple(found.values())), [numbers[id(value)] for value in values]
 
 
 def _own(values: Tensors) -> Tensors:

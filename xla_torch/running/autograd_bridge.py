@@ -24,8 +24,9 @@ from .program import Mask, Plan, Program
 
 
 def is_differentiated(tensors: Sequence[torch.Tensor]) -> bool:
-    """Whether a call is more than a run: autograd records it, tangents go through it, or a torch.func transform is on."""
-    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+    """Whether a call is more than a run: autograd records it, or will record what torch.export writes down; tangents go through
+    it, or a torch.func transform is on."""
+    if torch.is_grad_enabled() and (any(t.requires_grad for t in tensors) or (torch.compiler.is_exporting() and tensors)):
         return True
     return bool(tensors) and (torch_private.forward_mode_is_on() or torch_private.transforms_are_active())
 

@@ -44,7 +44,7 @@ def graph_name(owner: Called) -> str:
     return name
 
 
-def called(owner: Called, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
+def _call(owner: Called, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
     """The call in code that torch.compile looks at. What cannot be part of a graph stays apart from it: an error says why where
     the whole must be one graph."""
     differentiated = torch.is_grad_enabled() and any(
@@ -69,10 +69,10 @@ def _apart(owner: Called, arguments: Sequence[Any], named: Mapping[str, Any]) ->
 
 
 def __getattr__(name: str) -> Any:
-    """What torch.compile is told of these functions. It is told when it first looks at code that calls a program: this brings in
-    torch's compiler, which takes longer to import than all the rest."""
-    if name not in ("one_call", "why_apart", "apart"):
+    """``called(owner, arguments, named)`` is the call. What torch.compile has to know of these functions it is told when it first
+    looks at code that calls a program: this brings in torch's compiler, which takes longer to import than all the rest."""
+    if name != "called":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals().update(one_call=compiler().allow_in_graph(_one_call), why_apart=compiler().assume_constant_result(_why_apart),
-                     apart=compiler().disable(_apart))
-    return globals()[name]
+                     apart=compiler().disable(_apart), called=_call)
+    return _call

@@ -251,9 +251,10 @@ def compiler() -> Any:
 
 
 def stand_ins() -> contextlib.AbstractContextManager[Any]:
-    """Within the block new tensors have no data."""
-    make = private(importlib.import_module("torch._subclasses.fake_tensor"), "FakeTensorMode")
-    return make()
+    """Within the block new tensors have no data, and no sizes that depend on data, as in torch.compile."""
+    mode, sizes = (private(importlib.import_module(f"torch.{module}"), name) for module, name in (
+        ("_subclasses.fake_tensor", "FakeTensorMode"), ("fx.experimental.symbolic_shapes", "ShapeEnv")))
+    return mode(shape_env=sizes(allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False))
 
 
 def compile_graph(module: torch.fx.GraphModule, examples: list[torch.Tensor]) -> Callable[..., Any]:
