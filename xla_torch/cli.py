@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import itertools
 import os
 import sys
@@ -395,11 +396,18 @@ def _replay(options: argparse.Namespace) -> int:
     return 0 if found.same else DIFFERENT
 
 
+def _as_pt2(computation: XlaComputation) -> bytes:
+    file = io.BytesIO()
+    computation.to_pt2(file)
+    return file.getvalue()
+
+
 _WRITERS: dict[str, Callable[[XlaComputation], str | bytes]] = {
     ".hlo": XlaComputation.to_hlo_text, ".txt": XlaComputation.to_hlo_text, ".mlir": XlaComputation.to_stablehlo,
     ".mlirbc": XlaComputation.to_stablehlo_bytecode, ".pb": XlaComputation.to_hlo_proto, ".html": XlaComputation.to_html,
-    ".dot": XlaComputation.to_dot}
-"""How a program is written, by the end of the file's name: HLO text, StableHLO text and bytecode, HLO proto, page, graph."""
+    ".dot": XlaComputation.to_dot, ".pt2": _as_pt2}
+"""How a program is written, by the end of the file's name: HLO text, StableHLO text and bytecode, HLO proto, page, graph, and as
+torch.export saves it."""
 
 
 def _convert(options: argparse.Namespace) -> None:

@@ -160,6 +160,10 @@ class TreeFunction(XlaComputation):
     def lowered(self, *args: Any, **kwargs: Any) -> torch.fx.GraphModule:
         return self.computation.lowered(*args, **kwargs)
 
+    def _examples(self) -> tuple[Sequence[Any], dict[str, Any]]:
+        flat, _ = super()._examples()
+        return self.in_tree.unflatten(flat[place] for place in self.places)
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name}: {self.in_tree} -> {self.out_tree}; {self.program_shape})"
 

@@ -11,15 +11,16 @@ import abc
 import dataclasses
 import functools
 import inspect
+import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self, TypeVar
+from typing import IO, Any, Self, TypeVar
 
 import numpy as np
 import torch
 import torch.fx
 
 from ..autodiff.options import GradientOptions
-from ..core.errors import InvalidArgument
+from ..core.errors import InvalidArgument, UnsupportedError
 from ..core.shape import ProgramShape
 from ..hlo.ir import Computation, Module
 from ..opcodes.front import print_module
@@ -32,6 +33,7 @@ from ..stablehlo.writing.module import to_stablehlo, to_stablehlo_bytecode
 from ..transform.other_readers import for_other_readers
 from .annotated_code import annotated_code
 from .dynamo import graph_name
+from .exporting import save_exported, zeros
 from .program import Program
 
 
@@ -176,6 +178,22 @@ class XlaComputation(abc.ABC):
     def to_stablehlo_bytecode(self) -> bytes:
         """What `to_stablehlo` writes, as MLIR bytecode: large constants take their own size."""
         return to_stablehlo_bytecode(self.program.elsewhere.stated)
+
+    def to_pt2(self, out: str | os.PathLike[str] | IO[bytes]) -> None:
+        """Write the program as `torch.export.save` does: a graph of torch's own operators, which `torch.export.load` reads where
+        this package is not installed, and torch._inductor's `aoti_compile_and_package` compiles. What gradients go back through
+        it raise. Raises UnsupportedError for what torch has no graph of: exchanges, feeds, random states, callbacks, results of
+        dynamic size, symbolic sizes."""
+        file = out if not isinstance(out, (str, os.PathLike)) else os.fspath(out)
+        arguments, named = self._examples()
+        save_exported(self, arguments, named, file)
+
+    def _examples(self) -> tuple[Sequence[Any], dict[str, Any]]:
+        """Arguments as a call takes them."""
+        if self.family is not None:
+            raise UnsupportedError("a program of unknown sizes cannot be exported", subject=self.name,
+                                   hint="export one of its programs: .at(b=4).to_pt2(path)")
+        return [zeros(p) for p in self.program_shape.parameters], {}
 
     def python_code(self, device: torch.device | str = "cpu") -> str:
         """The PyTorch that runs: one line for each call, with the HLO instruction it comes from."""

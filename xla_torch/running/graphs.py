@@ -80,20 +80,7 @@ def _without_autocast(device: torch.device) -> contextlib.AbstractContextManager
 def without_gradient(results: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
     """The same numbers, through which no gradient goes back: torch raises where one comes. The graph that torch.export writes
     down has not the program's gradients, and torch's own of what stands in it may be others."""
-    return tuple(map(_without_gradient, results))
-
-
-def _without_gradient(result: torch.Tensor) -> torch.Tensor:
-    if result.is_complex():
-        return torch.view_as_complex(_without_gradient(torch.view_as_real(result)))
-    if not result.is_floating_point():
-        return result
-    if result.dtype not in _WITH_NEIGHBOURS:
-        return _without_gradient(result.to(torch.float32)).to(result.dtype)
-    return torch.nextafter(result, result)  # the number itself; torch has no derivative of this
-
-
-_WITH_NEIGHBOURS = (torch.float32, torch.float64, torch.bfloat16)
+    return tuple(r if not (r.is_floating_point() or r.is_complex()) else torch.ops.prims.clone.default(r) for r in results)
 
 
 def _lowered(program: Program, device: torch.device) -> torch.fx.GraphModule:

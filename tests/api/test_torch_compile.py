@@ -1,0 +1,232 @@
+"""Programs in graphs that torch makes of code that calls them: torch.compile as one graph, torch.export, packages."""
+
+import io
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+from jax import export
+
+import xla_torch
+from xla_torch import from_jax, parse_hlo
+from xla_torch.errors import UnsupportedError
+from xla_torch.nn import XlaModule
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # torch's own, of its compiler and its files
+
+
+def drawn(*sizes: int) -> np.ndarray:
+    return np.random.default_rng(sum(sizes)).standard_normal(sizes).astype(np.float32)
+
+
+@jax.custom_vjp
+def sevenfold(x):
+    return jnp.sin(x)
+
+
+sevenfold.defvjp(lambda x: (jnp.sin(x), x), lambda x, ct: (7 * ct * x,))
+W, I = drawn(4, 4), np.array([0, 5, 0, 9], np.int32)  # noqa: E741
+
+PROGRAMS = {
+    "elementwise": (lambda x, y: jnp.tanh(x) * y + jnp.clip(x, -0.5, 0.5), drawn(3, 4), drawn(3, 4)),
+    "clip at its bounds": (lambda x: jnp.clip(x, -1, 1), np.array([-1, 0, 1, 2], np.float32)),
+    "sqrt at zero": (lambda x: jnp.sqrt(x) * 0 + x, np.array([0, 1, 4], np.float32)),
+    "dot, softmax": (lambda q, k: jax.nn.softmax(q @ k.T) @ k, drawn(4, 8), drawn(4, 8)),
+    "convolution": (lambda x, w: jax.lax.conv(x, w, (1, 1), "SAME"), drawn(1, 2, 8, 8), drawn(3, 2, 3, 3)),
+    "scan": (lambda x, w: jax.lax.scan(lambda h, i: (jnp.tanh(h @ w) + i * 0.1, h.sum()), x, jnp.arange(20.0)), drawn(4, 4), W),
+    "short loop": (lambda x: jax.lax.fori_loop(0, 3, lambda i, h: jnp.sin(h) + i, x), drawn(4)),
+    "loop over rows": (lambda x, w: jax.lax.fori_loop(0, 16, lambda i, h: h.at[i % 4].add(jnp.sin(w[i])), x), W, drawn(16, 4)),
+    "while": (lambda x: jax.lax.while_loop(lambda c: jnp.abs(c).sum() < 50.0, lambda c: c * 1.5, x), drawn(4)),
+    "while in a loop": (lambda x: jax.lax.fori_loop(0, 12, lambda i, h: jax.lax.while_loop(
+        lambda c: c.sum() < i * 1.0, lambda c: c + 0.7, h), x), drawn(3)),
+    "conditional": (lambda x, y: jax.lax.cond(x.sum() > 0, lambda a, b: a * b, lambda a, b: a - b, x, y), W, drawn(4, 4) + 1),
+    "switch": (lambda x: jax.lax.switch(jnp.argmax(x), [
+        lambda a: a * 2, lambda a: a.at[0].set(1.0), jnp.sin, lambda a: a * a], x), drawn(4)),
+    "reduce_window": (lambda x: jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 2, 2), (1, 2, 2), "VALID"), drawn(2, 6, 6)),
+    "sort": (lambda x, y: jax.lax.sort((x, y), num_keys=1), drawn(3, 7), drawn(3, 7)),
+    "gather": (lambda x, i: x[i], drawn(6, 3), I),
+    "scatter": (lambda x, i, u: x.at[i].add(u), drawn(6, 3), I, drawn(4, 3)),
+    "scatter in order": (lambda x, i, u: x.at[i].set(u), drawn(6, 3), I, drawn(4, 3)),
+    "rng-bit-generator": (lambda k, x: x * jax.lax.rng_bit_generator(k, (4,))[1].astype(jnp.float32),
+                          np.arange(4, dtype=np.uint32), drawn(4)),
+    "maximum of equals": (lambda x: jnp.maximum(x, x[::-1]).max(0), np.ones((3, 4), np.float32)),
+    "custom_vjp": (lambda x: sevenfold(x) * 2, drawn(4)),
+    "constants": (lambda x: x @ drawn(4, 4) + jax.lax.fori_loop(0, 40, lambda _, h: jnp.tanh(h @ drawn(4, 4)), x), drawn(4, 4)),
+    "integers": (lambda x, y: (x // y, x << 1, x.astype(jnp.float32)), np.array([5, -7, 9], np.int32), np.array([2, 2, -4], np.int32)),
+}
+
+
+class Calling(torch.nn.Module):
+    def __init__(self, program):
+        super().__init__()
+        self.program = program
+
+    def forward(self, *arguments):
+        return self.program(*arguments)
+
+
+def case(name: str):
+    function, *arguments = PROGRAMS[name]
+    return from_jax(function, *arguments), [torch.from_numpy(a.copy()) for a in arguments]
+
+
+def leaves(result) -> list[torch.Tensor]:
+    return [t for t in torch.utils._pytree.tree_leaves(result) if isinstance(t, torch.Tensor)]
+
+
+def values_and_gradients(function, arguments) -> tuple[list[torch.Tensor], list[torch.Tensor | None]]:
+    given = [t.clone().requires_grad_(t.is_floating_point()) for t in arguments]
+    results = leaves(function(*given))
+    loss = sum((t * torch.arange(1.0, t.numel() + 1).reshape(t.shape)).sum() for t in results if t.requires_grad)
+    if isinstance(loss, torch.Tensor):
+        loss.backward()
+    return [t.detach() for t in results], [t.grad for t in given]
+
+
+def assert_same(found, expected) -> None:
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5, equal_nan=True)
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch.compiler.reset()
+
+
+SLOWLY = [pytest.param(backend, marks=pytest.mark.slow) if backend == "inductor" else backend
+          for backend in ("eager", "aot_eager", "inductor")]
+
+
+@pytest.mark.parametrize("backend", SLOWLY)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_compiles_into_one_graph(name, backend):
+    program, arguments = case(name)
+    compiled = torch.compile(lambda *given: program(*given), fullgraph=True, backend=backend)
+    if name in ("while", "while in a loop"):  # JAX has no way back through these, and torch's is not asked for one
+        assert_same(leaves(compiled(*arguments)), leaves(program(*arguments)))
+    assert_same(values_and_gradients(compiled, arguments), values_and_gradients(program, arguments))
+
+
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_exports(name, strict):
+    program, arguments = case(name)
+    exported = torch.export.export(Calling(program), tuple(arguments), strict=strict)
+    file = io.BytesIO()
+    torch.export.save(exported, file)
+    file.seek(0)
+    module = torch.export.load(file).module()
+    with torch.no_grad():
+        assert_same(leaves(module(*arguments)), leaves(program(*arguments)))
+    if any(t.is_floating_point() for t in arguments):
+        with pytest.raises(RuntimeError, match=r"prims.clone|not implemented|while_loop|requires_grad"):
+            values_and_gradients(module, arguments)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_compiles_ahead_of_time(name, tmp_path):
+    program, arguments = case(name)
+    exported = torch.export.export(Calling(program), tuple(arguments))
+    package = torch._inductor.aoti_compile_and_package(exported, package_path=str(tmp_path / "model.pt2"))
+    assert_same(leaves(torch._inductor.aoti_load_package(package)(*arguments)), leaves(program(*arguments)))
+
+
+def modules() -> dict[str, torch.nn.Module]:
+    weights = {"w": drawn(4, 4), "b": drawn(4)}
+    module = XlaModule.from_jax(lambda p, x: jnp.tanh(x @ p["w"] + p["b"]), weights, drawn(2, 4))
+    torch.manual_seed(0)
+    return {"alone": module, "inside": torch.nn.Sequential(torch.nn.Linear(4, 4), module, torch.nn.Linear(4, 2))}
+
+
+@pytest.mark.parametrize("backend", SLOWLY)
+@pytest.mark.parametrize("which", ["alone", "inside"])
+def test_modules_compile(which, backend):
+    module, x = modules()[which], torch.from_numpy(drawn(2, 4))
+
+    def gradients(call):
+        module.zero_grad()
+        call(x).square().sum().backward()
+        return {name: p.grad.clone() for name, p in module.named_parameters()}
+
+    assert_same(gradients(torch.compile(module, fullgraph=True, backend=backend)), gradients(module))
+
+
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize("which", ["alone", "inside"])
+def test_modules_export_with_their_weights(which, strict, tmp_path):
+    module, x = modules()[which], torch.from_numpy(drawn(2, 4))
+    exported = torch.export.export(module, (x,), strict=strict)
+    assert set(exported.state_dict) == set(module.state_dict())
+    assert {s.target for s in exported.graph_signature.input_specs if s.kind.name == "PARAMETER"} == set(module.state_dict())
+    torch.export.save(exported, tmp_path / "m.pt2")
+    torch.save(x, tmp_path / "x.pt")
+    script = ("import sys, torch; x = torch.load('x.pt'); y = torch.export.load('m.pt2').module()(x); torch.save(y, 'y.pt')\n"
+              "assert 'xla_torch' not in sys.modules")
+    subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, cwd=tmp_path, timeout=300)
+    assert_same(torch.load(tmp_path / "y.pt"), module(x))
+
+
+RANDOM = parse_hlo("HloModule m\nENTRY e {\n a = f32[] parameter(0)\n b = f32[] parameter(1)\n"
+                   " ROOT noise = f32[3] rng(a, b), distribution=rng_uniform\n}")
+SUMMED = parse_hlo("HloModule m\nadd { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT c = f32[] add(a, b) }\n"
+                   "ENTRY e {\n x = f32[3] parameter(0)\n ROOT total = f32[3] all-reduce(x), replica_groups={}, to_apply=add\n}")
+REFUSED = {"random": (RANDOM, (torch.tensor(0.0), torch.tensor(1.0)), "noise"), "exchange": (SUMMED, (torch.ones(3),), "total")}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_does_more_than_compute_stays_out_of_graphs(name, tmp_path):
+    program, arguments, op = REFUSED[name]
+    with pytest.raises(UnsupportedError, match=op):
+        program.to_pt2(tmp_path / "m.pt2")
+    with pytest.raises(Exception, match=op):
+        torch.compile(lambda *given: program(*given), fullgraph=True, backend="eager")(*arguments)
+    assert torch.compile(lambda *given: program(*given) * 1, backend="eager")(*arguments).shape == (3,)
+
+
+def test_gradients_of_gradients_are_refused():
+    program, (x,) = case("custom_vjp")
+    x.requires_grad_()
+    first, = torch.autograd.grad(torch.compile(program, fullgraph=True, backend="aot_eager")(x).sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="double backward"):
+        first.sum().backward()
+
+
+def unknown():
+    sizes = jax.ShapeDtypeStruct(export.symbolic_shape("b,3"), np.float32)
+    return xla_torch.from_exported(export.export(jax.jit(lambda x: jnp.sin(x) * x.shape[0]))(sizes))
+
+
+def test_unknown_sizes():
+    program = unknown()
+    compiled = torch.compile(lambda x: program(x), fullgraph=True, backend="aot_eager")
+    for size in (2, 3, 4):  # torch.compile makes the size a symbol with the second
+        x = torch.from_numpy(drawn(size, 3))
+        assert_same(values_and_gradients(compiled, [x]), values_and_gradients(program, [x]))
+    x = torch.ones(4, 3)
+    assert_same(torch.export.export(Calling(program), (x,)).module()(x), program(x))
+    dynamic = ({0: torch.export.Dim("b")},),
+    with pytest.raises(UnsupportedError, match="stand for many"):
+        torch.export.export(Calling(program), (x,), dynamic_shapes=dynamic)
+    with pytest.raises(UnsupportedError, match=r"\.at\("):
+        program.to_pt2(io.BytesIO())
+
+
+def test_files_for_torch_have_the_trees_of_the_program(tmp_path):
+    program = from_jax(lambda p, x, *, s: {"a": jnp.tanh(x @ p["w"]) * s, "b": x[0]}, {"w": W}, drawn(2, 4), s=np.float32(2))
+    program.to_pt2(tmp_path / "m.pt2")
+    given = {"w": torch.from_numpy(W)}, torch.from_numpy(drawn(2, 4))
+    found = torch.export.load(tmp_path / "m.pt2").module()(*given, s=torch.tensor(3.0))
+    assert found.keys() == {"a", "b"}
+    assert_same(found, program(*given, s=torch.tensor(3.0)))
+
+
+def test_the_command_line_writes_them(tmp_path):
+    from xla_torch.cli import main
+    (tmp_path / "p.hlo").write_text(from_jax(lambda x: jnp.tanh(x), drawn(3)).to_hlo_text())
+    assert not main(["convert", str(tmp_path / "p.hlo"), str(tmp_path / "p.pt2")])
+    found = torch.export.load(tmp_path / "p.pt2").module()(torch.ones(3))
+    assert_same(leaves(found), [torch.ones(3).tanh()])
