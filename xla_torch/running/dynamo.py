@@ -31,6 +31,7 @@ class Called(Protocol):
 
     def why_apart(self, differentiated: bool) -> str:
         """Why it cannot be part of a graph; empty where it can."""
+        ...
 
 
 _numbers = itertools.count()
@@ -51,7 +52,7 @@ def _call(owner: Called, arguments: Sequence[Any], named: Mapping[str, Any]) -> 
         leaf.requires_grad for leaf in pytree.tree_leaves((arguments, named)) if isinstance(leaf, torch.Tensor))
     why = why_apart(owner.graph_name, differentiated)
     if why:
-        compiler().graph_break(why)
+        graph_break(why)
         return apart(owner, arguments, named)
     return owner.in_form(one_call(owner.graph_name, *arguments, **named))
 
@@ -68,11 +69,18 @@ def _apart(owner: Called, arguments: Sequence[Any], named: Mapping[str, Any]) ->
     return owner(*arguments, **named)
 
 
+def _graph_break(why: str) -> None:
+    """What torch's own takes the place of."""
+
+
+one_call, why_apart, apart, graph_break = _one_call, _why_apart, _apart, _graph_break
+
+
 def __getattr__(name: str) -> Any:
     """``called(owner, arguments, named)`` is the call. What torch.compile has to know of these functions it is told when it first
     looks at code that calls a program: this brings in torch's compiler, which takes longer to import than all the rest."""
     if name != "called":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals().update(one_call=compiler().allow_in_graph(_one_call), why_apart=compiler().assume_constant_result(_why_apart),
-                     apart=compiler().disable(_apart), called=_call)
+                     apart=compiler().disable(_apart), graph_break=compiler().graph_break, called=_call)
     return _call

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import torch
 
 from ..core.errors import UnsupportedError, XlaError
+from ..core.shape import ProgramShape
 from ..custom_targets.callbacks import CALLBACK
 from ..hlo.inference import is_pure
-from ..hlo.ir import Instruction, reachable
+from ..hlo.ir import Computation, Instruction, reachable
 from ..hlo.stacks import is_stack_call
 from ..kernels.portable import constants, with_constants
 from ..lowering.custom_calls import check_custom_calls
@@ -24,8 +25,25 @@ from ..storage.dtypes import torch_dtype
 from ..storage.torch_private import needs_data, stand_ins
 from .kept import Kept
 
-if TYPE_CHECKING:
-    from .program import Program
+
+class Program(Protocol):
+    """What graphs need of a `Program` (see there)."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def program_shape(self) -> ProgramShape: ...
+
+    @property
+    def canonical(self) -> Computation: ...
+
+    @property
+    def elsewhere(self) -> Any: ...
+
+    def run(self, tensors: Sequence[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]: ...
+
+    def plan(self, needed: tuple[bool, ...], sized: bool) -> Any: ...
 
 
 def into_graph(program: Program, kept: Kept[torch.device, torch.fx.GraphModule], tensors: Sequence[torch.Tensor],

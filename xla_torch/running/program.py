@@ -39,7 +39,13 @@ from ..lowering.custom_calls import check_custom_calls
 from ..lowering.programs import freeing, lower
 from ..partitioning.manual_regions import without_manual_regions
 from ..partitioning.state import Partitioning, partitioning_of
-from ..storage.torch_private import forward_mode_is_on, is_batched_by_autograd, is_graphed, is_traced, transforms_are_active
+from ..storage.torch_private import (
+    forward_mode_is_on,
+    is_batched_by_autograd,
+    is_graphed,
+    is_traced,
+    transforms_are_active,
+)
 from ..transform.dynamic_sizes import settle
 from ..transform.expand_custom_calls import expand
 from .graphs import into_graph, why_apart
