@@ -405,7 +405,7 @@ _WRITERS: dict[str, Callable[[XlaComputation], str | bytes]] = {
     ".hlo": XlaComputation.to_hlo_text, ".txt": XlaComputation.to_hlo_text, ".mlir": XlaComputation.to_stablehlo,
     ".mlirbc": XlaComputation.to_stablehlo_bytecode, ".pb": XlaComputation.to_hlo_proto, ".html": XlaComputation.to_html,
     ".dot": XlaComputation.to_dot, ".pt2": _as_pt2}
-"""How a program is written, by the end of the file's name: HLO and StableHLO text, bytecode, proto, page, graph, torch.export's."""
+"""How a program is written, by the end of the file's name: HLO and StableHLO text, bytecode, proto, page, graph, torch's."""
 
 
 def _convert(options: argparse.Namespace) -> None:
