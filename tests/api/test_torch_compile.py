@@ -57,7 +57,8 @@ PROGRAMS = {
                           np.arange(4, dtype=np.uint32), drawn(4)),
     "maximum of equals": (lambda x: jnp.maximum(x, x[::-1]).max(0), np.ones((3, 4), np.float32)),
     "custom_vjp": (lambda x: sevenfold(x) * 2, drawn(4)),
-    "constants": (lambda x: x @ drawn(4, 4) + jax.lax.fori_loop(0, 40, lambda _, h: jnp.tanh(h @ drawn(4, 4) * 0.3), x), drawn(4, 4)),
+    "constants": (lambda x: x @ drawn(4, 4) +
+                  jax.lax.fori_loop(0, 40, lambda _, h: jnp.tanh(h @ drawn(4, 4) * 0.3), x), drawn(4, 4)),
     "integers": (lambda x, y: (x // y, x << 1, x.astype(jnp.float32)),
                  np.array([5, -7, 9], np.int32), np.array([2, 2, -4], np.int32)),
 }
