@@ -210,12 +210,23 @@ def _higher_order(name: str) -> Any:
 
 def while_operator(*arguments: Any) -> Any:
     """torch's operator for loops in graphs: ``(condition, body, carried, what else both are given)``."""
+    _regions_keep_what_they_are_given()
     return _higher_order("while_loop")(*arguments)
 
 
 def cond_operator(*arguments: Any) -> Any:
     """torch's operator for branches in graphs: ``(test, branch where it holds, other branch, what both are given)``."""
+    _regions_keep_what_they_are_given()
     return _higher_order("cond")(*arguments)
+
+
+@functools.cache
+def _regions_keep_what_they_are_given() -> None:
+    """Have inductor write over no argument of a loop's or branch's body. Which arguments of a whole backward graph it may write
+    over, it takes by their numbers for those of each body too, so that gradients are wrong where the body's are read again
+    (pytorch/pytorch#192840). A torch that has this mended asks for nothing here, and nothing changes."""
+    regions = private(importlib.import_module("torch._inductor.graph"), "SubgraphLowering")
+    regions.bw_donated_idxs = property(lambda self: None, lambda self, numbers: None)
 
 
 @functools.cache
