@@ -64,6 +64,36 @@ PROGRAMS = {
 }
 
 
+@jax.custom_vjp
+def scaled_back(x, c):
+    return jnp.sin(x)
+
+
+scaled_back.defvjp(lambda x, c: (jnp.sin(x), (x, c)), lambda kept, ct: (jnp.cos(kept[0]) * ct * kept[1], None))
+CONSTANTS = (0.3, np.float32(0.3), np.full((4, 4), 0.3, np.float32), drawn(4, 4), drawn(4, 4).copy(), drawn(4), drawn(4, 4).T,
+             np.arange(16, dtype=np.int32).reshape(4, 4), np.eye(4, dtype=bool), drawn(4, 4).astype(jnp.bfloat16), np.int32(2),
+             np.zeros((4, 4), np.float32), np.array([np.inf, -0.0, 1e-40, -1], np.float32), np.empty((0, 4), np.float32))
+PLACES = {
+    "straight": lambda x, c: jnp.sin(x * c) + c,
+    "in a loop": lambda x, c: jax.lax.fori_loop(0, 40, lambda _, h: jnp.tanh(h * c) + x, x) * c,
+    "in loops": lambda x, c: jax.lax.fori_loop(0, 6, lambda i, h: jax.lax.fori_loop(0, 12, lambda _, g: jnp.sin(g * c) + h, h), x),
+    "in a branch": lambda x, c: jax.lax.cond(x.sum() > 0, lambda a: a * c, lambda a: jnp.sin(a) * c + c, x) * c,
+    "in a branch in a loop": lambda x, c: jax.lax.fori_loop(0, 12, lambda i, h: jax.lax.cond(
+        i % 2 == 0, lambda a: jnp.sin(a * c), lambda a: a - c, h), x),
+    "in a scan": lambda x, c: jax.lax.scan(lambda h, r: (jnp.sin(h * c) + r, h * c), x, x),
+    "before a loop": lambda x, c: jax.lax.fori_loop(0, 12, lambda _, h: jnp.sin(h) + x, c + jnp.zeros_like(x)),
+    "on the way back": scaled_back,
+    "as the result": lambda x, c: (jnp.asarray(c), x * 2, jnp.asarray(c)),
+}
+"""Where constants stand; each becomes a program that has all of them there."""
+
+
+def of_constants(place: str):
+    given = [c for c in CONSTANTS if np.ndim(c) < 2 or np.shape(c)[0] or place in ("as the result",)]
+    x = np.abs(drawn(4, 4)) + 0.1
+    return from_jax(lambda x: [PLACES[place](x, c) for c in given], x), [torch.from_numpy(x)]
+
+
 class Calling(torch.nn.Module):
     def __init__(self, program):
         super().__init__()
@@ -112,6 +142,23 @@ def test_compiles_into_one_graph(name, backend):
     if name in ("while", "while in a loop"):  # JAX has no way back through these, and torch's is not asked for one
         assert_same(leaves(compiled(*arguments)), leaves(program(*arguments)))
     assert_same(values_and_gradients(compiled, arguments), values_and_gradients(program, arguments))
+
+
+@pytest.mark.parametrize("backend", SLOWLY)
+@pytest.mark.parametrize("place", PLACES)
+def test_constants(place, backend):
+    program, arguments = of_constants(place)
+    compiled = torch.compile(Calling(program), fullgraph=True, backend=backend)
+    assert_same(values_and_gradients(compiled, arguments), values_and_gradients(program, arguments))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", PLACES)
+def test_constants_ahead_of_time(place, tmp_path):
+    program, arguments = of_constants(place)
+    exported = torch.export.export(Calling(program), tuple(arguments))
+    package = torch._inductor.aoti_compile_and_package(exported, package_path=str(tmp_path / "model.pt2"))
+    assert_same(leaves(torch._inductor.aoti_load_package(package)(*arguments)), leaves(program(*arguments)))
 
 
 @pytest.mark.parametrize("strict", [True, False])
