@@ -75,17 +75,18 @@ CONSTANTS = (0.3, np.float32(0.3), np.full((4, 4), 0.3, np.float32), drawn(4, 4)
              np.zeros((4, 4), np.float32), np.array([np.inf, -0.0, 1e-40, -1], np.float32), np.empty((0, 4), np.float32))
 PLACES = {
     "straight": lambda x, c: jnp.sin(x * c) + c,
-    "in a loop": lambda x, c: jax.lax.fori_loop(0, 40, lambda _, h: jnp.tanh(h * c) + x, x) * c,
-    "in loops": lambda x, c: jax.lax.fori_loop(0, 6, lambda i, h: jax.lax.fori_loop(0, 12, lambda _, g: jnp.sin(g * c) + h, h), x),
+    "in a loop": lambda x, c: jax.lax.fori_loop(0, 40, lambda _, h: jnp.tanh(h * c * 0.05) + x, x) * c,
+    "in loops": lambda x, c: jax.lax.fori_loop(0, 6, lambda i, h: jax.lax.fori_loop(0, 12, lambda _, g: jnp.sin(g * c * 0.05) + h, h), x),
     "in a branch": lambda x, c: jax.lax.cond(x.sum() > 0, lambda a: a * c, lambda a: jnp.sin(a) * c + c, x) * c,
     "in a branch in a loop": lambda x, c: jax.lax.fori_loop(0, 12, lambda i, h: jax.lax.cond(
-        i % 2 == 0, lambda a: jnp.sin(a * c), lambda a: a - c, h), x),
-    "in a scan": lambda x, c: jax.lax.scan(lambda h, r: (jnp.sin(h * c) + r, h * c), x, x),
+        i % 2 == 0, lambda a: jnp.sin(a * c * 0.05), lambda a: a - c, h), x),
+    "in a scan": lambda x, c: jax.lax.scan(lambda h, r: (jnp.sin(h * c * 0.05) + r, h * c), x, x),
     "before a loop": lambda x, c: jax.lax.fori_loop(0, 12, lambda _, h: jnp.sin(h) + x, c + jnp.zeros_like(x)),
     "on the way back": scaled_back,
     "as the result": lambda x, c: (jnp.asarray(c), x * 2, jnp.asarray(c)),
 }
-"""Where constants stand; each becomes a program that has all of them there."""
+"""Where constants stand; each becomes a program that has all of them there, and shrinks
+what it carries, as differences would grow."""
 
 
 def of_constants(place: str):

@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import inspect
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, Any, Self, TypeVar
 
 import numpy as np
@@ -20,9 +20,10 @@ import torch
 import torch.fx
 
 from ..autodiff.options import GradientOptions
-from ..core.errors import InvalidArgument, UnsupportedError
-from ..core.shape import ProgramShape
+from ..core.errors import InvalidArgument
+from ..core.shape import ProgramShape, Shape
 from ..hlo.ir import Computation, Module
+from ..hlo.tree import places
 from ..opcodes.front import print_module
 from ..partitioning.state import Partitioning
 from ..pictures.dot import dot
@@ -31,9 +32,11 @@ from ..proto.writing import serialized
 from ..stablehlo.convert import Fact
 from ..stablehlo.writing.module import to_stablehlo, to_stablehlo_bytecode
 from ..transform.other_readers import for_other_readers
+from ..trees.parameter_paths import paths
+from ..trees.structure import dotted
 from .annotated_code import annotated_code
 from .dynamo import graph_name
-from .exporting import save_exported, zeros
+from .exporting import save_exported, save_onnx, zeros
 from .program import Program
 
 
@@ -181,19 +184,36 @@ class XlaComputation(abc.ABC):
 
     def to_pt2(self, out: str | os.PathLike[str] | IO[bytes]) -> None:
         """Write the program as `torch.export.save` does: a graph of torch's own operators, which `torch.export.load` reads where
-        this package is not installed, and torch._inductor's `aoti_compile_and_package` compiles. What gradients go back through
-        it raise. Raises UnsupportedError for what torch has no graph of: exchanges, feeds, random states, callbacks, results of
-        dynamic size, symbolic sizes."""
-        file = out if not isinstance(out, (str, os.PathLike)) else os.fspath(out)
+        this package is not installed, and torch._inductor's `aoti_compile_and_package` compiles. It is called with the trees that
+        the program is called with. What gradients go back through it raise; after ``run_decompositions`` that takes out
+        `torch.ops.prims.clone`, they are torch's derivatives of these operators, which may be others than the program's
+        (`custom_vjp`, ties, points without a derivative). Raises UnsupportedError for what torch has no graph of: exchanges,
+        feeds, random states, callbacks, results of dynamic size; InvalidArgument for unknown sizes::
+
+            computation.to_pt2("model.pt2")
+            torch.export.load("model.pt2").module()(x)
+        """
         arguments, named = self._examples()
-        save_exported(self, arguments, named, file)
+        save_exported(self, arguments, named, out)
+
+    def to_onnx(self, out: str | os.PathLike[str] | IO[bytes]) -> None:
+        """Write the program as an ONNX model, which `torch.onnx` makes of the graph that `to_pt2` writes. Its inputs are the
+        program's parameters in order, by their names, its outputs ``out0``, ``out1``, ...; arrays beyond 2 GB stand in a file
+        beside it. It has no gradients. Raises MissingDependency without onnx and onnxscript, UnsupportedError, with the names of
+        all operators concerned, for what ONNX cannot say, and all that `to_pt2` raises; no file is left then::
+
+            computation.to_onnx("model.onnx")
+            onnxruntime.InferenceSession("model.onnx").run(None, {"x": x})
+        """
+        program = self.program
+        named = dict(_named_arrays(program))
+        results = sum(leaf.is_array for leaf in program.program_shape.result.leaves())
+        save_onnx(lambda *arrays: program.run(arrays, torch.device("cpu")), list(map(zeros, named.values())), list(named),
+                  results, self.name, out)
 
     def _examples(self) -> tuple[Sequence[Any], dict[str, Any]]:
         """Arguments as a call takes them."""
-        if self.family is not None:
-            raise UnsupportedError("a program of unknown sizes cannot be exported", subject=self.name,
-                                   hint="export one of its programs: .at(b=4).to_pt2(path)")
-        return [zeros(p) for p in self.program_shape.parameters], {}
+        return [zeros(p) for p in self.program.program_shape.parameters], {}
 
     def python_code(self, device: torch.device | str = "cpu") -> str:
         """The PyTorch that runs: one line for each call, with the HLO instruction it comes from."""
@@ -202,6 +222,15 @@ class XlaComputation(abc.ABC):
     def lowered(self, device: torch.device | str = "cpu") -> torch.fx.GraphModule:
         """The program as a torch.fx GraphModule for a device: flat array inputs to a flat tuple of arrays. Cached."""
         return self.program.lowered(torch.device(device))
+
+
+def _named_arrays(program: Program) -> Iterator[tuple[str, Shape]]:
+    """The arrays that a program's parameters are, with names."""
+    shape = program.program_shape
+    names = shape.parameter_names or [""] * len(shape.parameters)
+    found = paths(names, [p.op_name for p in program.module.entry.parameters])
+    for path, parameter in zip(found, shape.parameters, strict=True):
+        yield from ((dotted((*path, *place)), leaf) for place, leaf in places(parameter) if leaf.is_array)
 
 
 def require_computation(value: Any, subject: str) -> None:

@@ -1,16 +1,24 @@
-"""Programs as `torch.export` has them: graphs of torch's own operators, which other tools of torch's read."""
+"""Programs as `torch.export` has them: graphs of torch's own operators, which other tools of torch's read, and ONNX of these."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import importlib
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import IO, Any
 
 import torch
 
+from ..core.errors import MissingDependency, UnsupportedError
 from ..core.shape import Shape
 from ..hlo.tree import mapped
 from ..storage.dtypes import torch_dtype
-from ..storage.torch_private import quietly
+from ..storage.torch_private import quietly, unknown_to_onnx
+
+Out = str | os.PathLike[str] | IO[bytes]
 
 
 class _Calling(torch.nn.Module):
@@ -24,10 +32,67 @@ class _Calling(torch.nn.Module):
         return self._function(*arguments, **named)
 
 
-def save_exported(function: Callable[..., Any], arguments: Sequence[Any], named: dict[str, Any], out: str | IO[bytes]) -> None:
+def _exported(function: Callable[..., Any], arguments: Sequence[Any], named: dict[str, Any]) -> torch.export.ExportedProgram:
+    return quietly(lambda: torch.export.export(_Calling(function), tuple(arguments), named, strict=False))
+
+
+def save_exported(function: Callable[..., Any], arguments: Sequence[Any], named: dict[str, Any], out: Out) -> None:
     """Write what `torch.export.export` makes of a call on arguments like these."""
-    exported = quietly(lambda: torch.export.export(_Calling(function), tuple(arguments), named, strict=False))
-    quietly(lambda: torch.export.save(exported, out))
+    exported = _exported(function, arguments, named)
+    with _whole(out) as file:
+        quietly(lambda: torch.export.save(exported, file))
+
+
+def save_onnx(function: Callable[..., Any], arguments: Sequence[torch.Tensor], names: Sequence[str], results: int, subject: str,
+              out: Out) -> None:
+    """Write what `torch.onnx.export` makes of a call on arguments like these, which ONNX's checker has nothing against. Raises
+    MissingDependency without onnx, UnsupportedError with the names of all operators that ONNX has nothing for."""
+    onnx = _onnx()
+    with torch.no_grad():  # ONNX has no gradients, which the operator that refuses them is for
+        exported = _exported(function, arguments, {})
+    try:
+        made: Any = torch.onnx.export(exported, dynamo=True, verbose=False, input_names=names,
+                                      output_names=[f"out{k}" for k in range(results)])
+        with _whole(out) as file:
+            made.save(file)
+            onnx.checker.check_model(file if isinstance(file, str) else onnx.load_model_from_string(file.getvalue()),
+                                     full_check=True)
+    except (torch.onnx.errors.OnnxExporterError, onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+        raise UnsupportedError("ONNX has nothing for what the program is in torch", subject=subject,
+                               got=", ".join(unknown_to_onnx(exported)) or _innermost(error),
+                               expected="operators that torch.onnx translates for these element types",
+                               hint="to_pt2(path) writes a graph of torch's operators") from error
+
+
+def _onnx() -> Any:
+    try:
+        importlib.import_module("onnxscript")
+        return importlib.import_module("onnx")
+    except ImportError as error:
+        raise MissingDependency("writing ONNX needs onnx and onnxscript", got=error, expected="both installed",
+                                hint="pip install 'xla_torch[onnx]'") from error
+
+
+def _innermost(error: BaseException) -> str:
+    """What began it, in its first line."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+
+
+@contextlib.contextmanager
+def _whole(out: Out) -> Iterator[Any]:
+    """Where to write: the file in the place of `out`, and all that is written beside it, come to their places when they are
+    whole; after an error nothing has changed."""
+    if not isinstance(out, (str, os.PathLike)):
+        yield out
+        return
+    path = Path(out)
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
+        written = Path(folder, path.name)
+        yield str(written)
+        for file in sorted(Path(folder).iterdir(), key=lambda file: file == written):
+            os.replace(file, path.parent / file.name)
 
 
 def zeros(shape: Shape) -> Any:

@@ -337,6 +337,17 @@ def quietly(export: Callable[[], Any]) -> Any:
         return export()
 
 
+def unknown_to_onnx(exported: Any) -> list[str]:
+    """The operators of an exported program, once torch.onnx has taken it apart, that torch.onnx has no translation of."""
+    registration, core, dispatching = (importlib.import_module(f"torch.onnx._internal.exporter._{name}") for name in (
+        "registration", "core", "dispatching"))
+    known = private(registration, "ONNXRegistry").from_torchlib()
+    prepared = private(core, "_prepare_exported_program_for_export")(exported, registry=known)
+    nodes = [node for module in prepared.graph_module.modules() if isinstance(module, torch.fx.GraphModule)
+             for node in module.graph.nodes if node.op == "call_function" and hasattr(node.target, "namespace")]
+    return sorted({str(node.target) for node in nodes if private(dispatching, "dispatch")(node, known)[0] is None})
+
+
 _applying = forks.Lock()
 
 
