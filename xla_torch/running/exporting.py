@@ -50,7 +50,10 @@ def save_onnx(function: Callable[..., Any], arguments: Sequence[torch.Tensor], n
     onnx = _onnx()
     with torch.no_grad():  # ONNX has no gradients, which the operator that refuses them is for
         exported = _exported(function, arguments, {})
+    others = list(_others_in_onnx(exported))
     try:
+        if others:
+            raise torch.onnx.errors.OnnxExporterError(", ".join(others))
         made: Any = torch.onnx.export(exported, dynamo=True, verbose=False, input_names=names,
                                       output_names=[f"out{k}" for k in range(results)])
         with _whole(out) as file:
@@ -59,9 +62,22 @@ def save_onnx(function: Callable[..., Any], arguments: Sequence[torch.Tensor], n
                                      full_check=True)
     except (torch.onnx.errors.OnnxExporterError, onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         raise UnsupportedError("ONNX has nothing for what the program is in torch", subject=subject,
-                               got=", ".join(unknown_to_onnx(exported)) or _innermost(error),
+                               got=", ".join([*unknown_to_onnx(exported), *others]) or _innermost(error),
                                expected="operators that torch.onnx translates for these element types",
                                hint="to_pt2(path) writes a graph of torch's operators") from error
+
+
+def _others_in_onnx(exported: torch.export.ExportedProgram) -> Iterator[str]:
+    """What torch.onnx translates to something else: powers of integers, which run as powers of floats and do not wrap around, and
+    complex arguments and results, which become pairs of numbers."""
+    nodes = [node for module in exported.graph_module.modules() if isinstance(module, torch.fx.GraphModule)
+             for node in module.graph.nodes]
+    values = [(node, node.meta["val"]) for node in nodes if isinstance(node.meta.get("val"), torch.Tensor)]
+    if any("aten.pow" in str(node.target) and not (value.is_floating_point() or value.is_complex()) for node, value in values):
+        yield "aten.pow of integers"
+    ends = {id(node) for node in (*exported.graph.find_nodes(op="placeholder"), *exported.graph.output_node().all_input_nodes)}
+    if any(id(node) in ends and value.is_complex() for node, value in values):
+        yield "complex arguments or results"
 
 
 def _onnx() -> Any:
