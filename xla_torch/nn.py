@@ -24,7 +24,7 @@ from .lowering import numerics
 from .running import dynamo
 from .running.computation import XlaComputation, require_computation
 from .running.polymorphic import of_unknown_sizes
-from .storage.torch_private import contents, transforms_are_active
+from .storage.torch_private import contents, pytree, transforms_are_active
 from .trees.parameter_paths import paths
 from .trees.structure import Leaves, Path, dotted, flattened, nested
 
@@ -135,8 +135,11 @@ class XlaModule(torch.nn.Module):
             return result
         *own, state = result
         result = own[0] if len(own) == 1 else tuple(own)
-        after = [] if transforms_are_active() else flattened(state)[0]
-        for name, tensor in zip(self._replaced, after, strict=False):
+        if transforms_are_active():
+            return result
+        # torch.compile looks through torch's own trees; where a class of others' holds the arrays, what it finds does not fit.
+        after = pytree.tree_leaves(state) if torch.compiler.is_dynamo_compiling() else flattened(state)[0]
+        for name, tensor in zip(self._replaced, after, strict=True):
             group, last = _parted(name)
             # In a new tensor: the way back may still read the old one.
             setattr(self.get_submodule(group), last, tensor.detach())
@@ -258,12 +261,16 @@ class _Door(abc.ABC):
     def in_form(self, result: Any) -> Any:
         return self.computation.in_form(result)
 
-    def why_apart(self, differentiated: bool) -> str:
-        return self.computation.why_apart(differentiated)
+    def why_apart(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> str:
+        return self.computation.why_apart(list(self.placed(*arguments)), named)
 
     @abc.abstractmethod
+    def placed(self, held: Sequence[Any], arguments: Sequence[Any]) -> Iterator[Any]:
+        """What the module holds, and between that the rest."""
+
     def filled(self, held: Sequence[Any], arguments: Sequence[Any]) -> Iterator[Any]:
-        """The program's arguments."""
+        """The same as the program takes it."""
+        return self.placed(held, arguments)
 
 
 class _Flat(_Door):
@@ -317,17 +324,16 @@ class _Flat(_Door):
     def takes(self, held: Sequence[Any], arguments: Sequence[Any], named: Mapping[str, Any]) -> bool:
         return len(arguments) == held.count(None) and not named
 
+    def placed(self, held: Sequence[Any], arguments: Sequence[Any]) -> Iterator[Any]:
+        rest = iter(arguments)
+        return (next(rest) if own is None else own for own in held)
+
     def filled(self, held: Sequence[Any], arguments: Sequence[Any]) -> Iterator[Any]:
-        """The program's arguments: what the module holds, and between that the rest, narrowed to the program's types."""
-        device, rest = next((t.device for t in held if t is not None), None), iter(arguments)
-        for number, (own, part) in enumerate(zip(held, self.shapes, strict=True)):
-            if own is not None:
-                yield own
-            elif not part.is_array:
-                yield next(rest)
-            else:
-                called = functools.partial(_argument, number, self._written)
-                yield tensor_of(next(rest), part, called, device, self._narrows)
+        device = next((t.device for t in held if t is not None), None)
+        for number, (value, own, part) in enumerate(zip(self.placed(held, arguments), held, self.shapes, strict=True)):
+            called = functools.partial(_argument, number, self._written)
+            as_it_is = own is not None or not part.is_array
+            yield value if as_it_is else tensor_of(value, part, called, device, self._narrows)
 
     def trees(self, arrays: Mapping[int, Any], names: Mapping[int, str], make: Callable[[np.ndarray, str | None], Any]) -> Any:
         return nested({tuple(name.split(".")): make(arrays[k], None) for k, name in names.items()})
@@ -382,7 +388,7 @@ class _Trees(_Door):
     def takes(self, held: Sequence[Any], arguments: Sequence[Any], named: Mapping[str, Any]) -> bool:
         return True  # the function knows
 
-    def filled(self, held: Sequence[Any], arguments: Sequence[Any]) -> Iterator[Any]:
+    def placed(self, held: Sequence[Any], arguments: Sequence[Any]) -> Iterator[Any]:
         """The positional arguments of a call: what is held, as leaves, and between that the rest."""
         rest = iter(arguments)
         for numbers in self._numbers:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -159,6 +159,10 @@ class TreeFunction(XlaComputation):
 
     def lowered(self, *args: Any, **kwargs: Any) -> torch.fx.GraphModule:
         return self.computation.lowered(*args, **kwargs)
+
+    def _leaves(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+        leaves = self.in_tree.flatten(self.signature.bind(arguments, named, self.in_tree), self.signature.describe)
+        return [leaf for _, leaf in sorted(zip(self.places, leaves, strict=True), key=lambda pair: pair[0])]
 
     def _examples(self) -> tuple[Sequence[Any], dict[str, Any]]:
         flat, _ = super()._examples()

@@ -23,7 +23,7 @@ from ..autodiff.options import GradientOptions
 from ..core.errors import InvalidArgument
 from ..core.shape import ProgramShape, Shape
 from ..hlo.ir import Computation, Module
-from ..hlo.tree import places
+from ..hlo.tree import arrays, places
 from ..opcodes.front import print_module
 from ..partitioning.state import Partitioning
 from ..pictures.dot import dot
@@ -89,10 +89,20 @@ class XlaComputation(abc.ABC):
         """What a call gives of what `in_graph` does."""
         return result
 
-    def why_apart(self, differentiated: bool) -> str:
-        """Why the program, or its way back where it is `differentiated`, cannot be part of a graph of torch's; empty where it
-        can, or where that depends on the arguments."""
-        return "" if self.family is not None else self.program.why_apart(differentiated)
+    def why_apart(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> str:
+        """Why a call, or its way back, cannot be part of a graph of torch's; empty where it can, or where that depends on sizes.
+        In the place of each tensor stands whether it is differentiated. Raises InvalidArgument as the call does."""
+        if self.family is not None:
+            return ""
+        given, shape = self._leaves(arguments, named), self.program_shape
+        own = [leaf for parameter in shape.parameters for leaf in parameter.leaves() if leaf.is_array]
+        return self.program.why_apart(tuple(
+            flag is True and leaf.element_type.is_differentiable for flag, leaf in zip(given, own, strict=False)))
+
+    def _leaves(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+        """What stands in a call for each array that the program takes."""
+        parameters = self.program_shape.parameters
+        return [leaf for a, p in zip(arguments, parameters, strict=False) for leaf, _ in arrays(a, p)]
 
     @property
     def family(self) -> XlaComputation | None:

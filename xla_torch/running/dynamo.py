@@ -29,8 +29,9 @@ class Called(Protocol):
     def in_form(self, result: Any) -> Any:
         """Of that, what a call gives."""
 
-    def why_apart(self, differentiated: bool) -> str:
-        """Why it cannot be part of a graph; empty where it can."""
+    def why_apart(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> str:
+        """Why a call cannot be part of a graph; empty where it can. In the place of each tensor stands whether it is
+        differentiated."""
         ...
 
 
@@ -48,21 +49,25 @@ def graph_name(owner: Called) -> str:
 def _call(owner: Called, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
     """The call in code that torch.compile looks at. What cannot be part of a graph stays apart from it: an error says why where
     the whole must be one graph."""
-    differentiated = torch.is_grad_enabled() and any(
-        leaf.requires_grad for leaf in pytree.tree_leaves((arguments, named)) if isinstance(leaf, torch.Tensor))
-    why = why_apart(owner.graph_name, differentiated)
+    why = why_apart(owner.graph_name, *pytree.tree_map(_differentiated, (tuple(arguments), dict(named))))
     if why:
         graph_break(why)
         return apart(owner, arguments, named)
     return owner.in_form(one_call(owner.graph_name, *arguments, **named))
 
 
+def _differentiated(leaf: Any) -> Any:
+    if isinstance(leaf, torch.Tensor):
+        return torch.is_grad_enabled() and leaf.requires_grad
+    return leaf if isinstance(leaf, (int, float, str)) else None
+
+
 def _one_call(name: str, *arguments: Any, **named: Any) -> Any:
     return _called[name].in_graph(*arguments, **named)
 
 
-def _why_apart(name: str, differentiated: bool) -> str:
-    return _called[name].why_apart(differentiated)
+def _why_apart(name: str, arguments: Sequence[Any], named: Mapping[str, Any]) -> str:
+    return _called[name].why_apart(arguments, named)
 
 
 def _apart(owner: Called, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:

@@ -62,15 +62,15 @@ def into_graph(program: Program, kept: Kept[torch.device, torch.fx.GraphModule],
                                hint="call it outside of torch.compile's fullgraph and of torch.export") from error
 
 
-def why_apart(program: Program, differentiated: bool) -> str:
-    """Why torch can have no graph of the program, and of the way back to all inputs where it is differentiated; empty where it
-    can: it is gone through with arrays without data."""
+def why_apart(program: Program, needed: tuple[bool, ...]) -> str:
+    """Why torch can have no graph of the program, and of the way back to the inputs that are `needed`; empty where it can: it is
+    gone through with arrays without data."""
     try:
         with stand_ins():
             given = _stand_ins_for(program)
             results = program.run(given, CPU)
-            if differentiated:
-                plan = program.plan(tuple(t.dtype.is_floating_point or t.dtype.is_complex for t in given), True)
+            if any(needed):
+                plan = program.plan(needed, True)
                 results = plan.forward.run(given, CPU)
                 kept = [*(given[k] for k in plan.read), *(results[k] for k in plan.kept)]
                 varying = [k for k in range(plan.outputs) if k not in plan.constant]

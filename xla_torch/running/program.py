@@ -96,7 +96,7 @@ class Program:
         self._freeing_runs: Kept[torch.device, FreeingRun] = Kept(lock)
         self._traced_runs: Kept[torch.device, Run] = Kept(lock)
         self._graphed: Kept[torch.device, torch.fx.GraphModule] = Kept(lock)
-        self._apart: KeptByRules[bool, str] = KeptByRules(lock)
+        self._apart: KeptByRules[Mask, str] = KeptByRules(lock)
         self._plans: KeptByRules[tuple[Mask, bool], Plan] = KeptByRules(lock)
         self._tangents: KeptByRules[Mask, Program] = KeptByRules(lock)
         self._batched: KeptByRules[tuple[int, Axes], tuple[Program, list[int | None]]] = KeptByRules(lock)
@@ -281,9 +281,10 @@ class Program:
             return self._run_traced(tensors, device)
         return plainly(self.name, self._freeing_runs, self._make_freeing_run, device, tensors)
 
-    def why_apart(self, differentiated: bool) -> str:
-        """Why it cannot be part of a graph that torch makes, or its way back where it is differentiated; empty where it can."""
-        return self._apart.get(differentiated, lambda _: why_apart(self, differentiated))
+    def why_apart(self, needed: Mask) -> str:
+        """Why it cannot be part of a graph that torch makes, or the way back to the inputs that are `needed`; empty where it
+        can."""
+        return self._apart.get(needed, lambda needed: why_apart(self, needed))
 
     def _within_limits(self) -> None:
         if (block := running()) is not None:
