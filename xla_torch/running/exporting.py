@@ -37,8 +37,9 @@ def _exported(function: Callable[..., Any], arguments: Sequence[Any], named: dic
 
 
 def save_exported(function: Callable[..., Any], arguments: Sequence[Any], named: dict[str, Any], out: Out) -> None:
-    """Write what `torch.export.export` makes of a call on arguments like these."""
-    exported = _exported(function, arguments, named)
+    """Write what `torch.export.export` makes of a call on arguments like these, which refuses gradients."""
+    with torch.enable_grad():
+        exported = _exported(function, arguments, named)
     with _whole(out) as file:
         quietly(lambda: torch.export.save(exported, file))
 
