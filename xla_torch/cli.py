@@ -408,7 +408,7 @@ _WRITERS: dict[str, Callable[[XlaComputation, Path], None]] = {
     ".mlir": _whole(XlaComputation.to_stablehlo), ".mlirbc": _whole(XlaComputation.to_stablehlo_bytecode),
     ".pb": _whole(XlaComputation.to_hlo_proto), ".html": _whole(XlaComputation.to_html), ".dot": _whole(XlaComputation.to_dot),
     ".pt2": lambda computation, out: computation.to_pt2(out), ".onnx": lambda computation, out: computation.to_onnx(out)}
-"""How a program is written, by the end of the file's name: HLO and StableHLO text, bytecode, proto, page, graph, torch's, ONNX."""
+"""How a program is written, by the end of the file's name: HLO and StableHLO text, bytecode, proto, page, graph, torch, ONNX."""
 
 
 def _convert(options: argparse.Namespace) -> None:

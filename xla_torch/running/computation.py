@@ -217,7 +217,7 @@ class XlaComputation(abc.ABC):
         """
         program = self.program
         named = dict(_named_arrays(program))
-        results = sum(leaf.is_array for leaf in program.program_shape.result.leaves())
+        results = [leaf for leaf in program.program_shape.result.leaves() if leaf.is_array]
         save_onnx(lambda *arrays: program.run(arrays, torch.device("cpu")), list(map(zeros, named.values())), list(named),
                   results, self.name, out)
 

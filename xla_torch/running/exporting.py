@@ -44,8 +44,8 @@ def save_exported(function: Callable[..., Any], arguments: Sequence[Any], named:
         quietly(lambda: torch.export.save(exported, file))
 
 
-def save_onnx(function: Callable[..., Any], arguments: Sequence[torch.Tensor], names: Sequence[str], results: int, subject: str,
-              out: Out) -> None:
+def save_onnx(function: Callable[..., Any], arguments: Sequence[torch.Tensor], names: Sequence[str], results: Sequence[Shape],
+              subject: str, out: Out) -> None:
     """Write what `torch.onnx.export` makes of a call on arguments like these, which ONNX's checker has nothing against. Raises
     MissingDependency without onnx, UnsupportedError with the names of all operators that ONNX has nothing for."""
     onnx = _onnx()
@@ -56,7 +56,8 @@ def save_onnx(function: Callable[..., Any], arguments: Sequence[torch.Tensor], n
         if others:
             raise torch.onnx.errors.OnnxExporterError(", ".join(others))
         made: Any = torch.onnx.export(exported, dynamo=True, verbose=False, input_names=names,
-                                      output_names=[f"out{k}" for k in range(results)])
+                                      output_names=[f"out{k}" for k in range(len(results))])
+        _require_types(made.model.graph.outputs, results)
         with _whole(out) as file:
             made.save(file)
             onnx.checker.check_model(file if isinstance(file, str) else onnx.load_model_from_string(file.getvalue()),
@@ -79,6 +80,14 @@ def _others_in_onnx(exported: torch.export.ExportedProgram) -> Iterator[str]:
     ends = {id(node) for node in (*exported.graph.find_nodes(op="placeholder"), *exported.graph.output_node().all_input_nodes)}
     if any(id(node) in ends and value.is_complex() for node, value in values):
         yield "complex arguments or results"
+
+
+def _require_types(outputs: Sequence[Any], results: Sequence[Shape]) -> None:
+    """Raise OnnxExporterError for a result that torch.onnx gives another type: it computes some ops on narrow floats in F32."""
+    for output, shape in zip(outputs, results, strict=True):
+        found, expected = f"torch.{output.dtype.numpy()}", torch_dtype(shape.element_type)
+        if found != str(expected):
+            raise torch.onnx.errors.OnnxExporterError(f"{output.name} would be {found} in the place of {expected}")
 
 
 def _onnx() -> Any:
