@@ -90,6 +90,12 @@ def test_compiles_into_one_graph(name, backend):
     assert_same(values_and_gradients(compiled, arguments), values_and_gradients(program, arguments))
 
 
+def test_inductor_keeps_cotangents_that_are_read_after_a_loop():
+    program = from_jax(lambda x: jax.lax.fori_loop(0, 40, lambda _, h: jnp.tanh(h @ W * 0.3), x) + x @ W, drawn(4, 4))
+    x = [torch.from_numpy(drawn(4, 4))]
+    assert_same(values_and_gradients(torch.compile(program, fullgraph=True), x), values_and_gradients(program, x))
+
+
 @pytest.mark.parametrize("backend", SLOWLY)
 @pytest.mark.parametrize("place", PLACES)
 def test_constants(place, backend):
@@ -298,6 +304,15 @@ def test_files_for_torch_have_the_trees_of_the_program(tmp_path):
     found = torch.export.load(tmp_path / "m.pt2").module()(*given, s=torch.tensor(3.0))
     assert found.keys() == {"a", "b"}
     assert_same(found, program(*given, s=torch.tensor(3.0)))
+
+
+def test_files_for_torch_refuse_gradients_wherever_they_are_written():
+    program, arguments = case("custom_vjp")
+    with torch.no_grad():
+        program.to_pt2(file := io.BytesIO())
+    file.seek(0)
+    with pytest.raises(RuntimeError, match=r"Trying to backward through prims\.clone\.default"):
+        values_and_gradients(torch.export.load(file).module(), arguments)
 
 
 def test_the_command_line_writes_them(tmp_path):
