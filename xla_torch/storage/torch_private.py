@@ -223,7 +223,7 @@ def cond_operator(*arguments: Any) -> Any:
 @functools.cache
 def _regions_keep_what_they_are_given() -> None:
     """Have inductor write over no argument of a loop's or branch's body. Which arguments of a whole backward graph it may write
-    over, it takes by their numbers for those of each body too, so that gradients are wrong where the body's are read again
+    over, it takes by their numbers for those of each body too, so that gradients are wrong where an array is read again
     (pytorch/pytorch#192840). A torch that has this mended asks for nothing here, and nothing changes."""
     regions = private(importlib.import_module("torch._inductor.graph"), "SubgraphLowering")
     regions.bw_donated_idxs = property(lambda self: None, lambda self, numbers: None)
