@@ -395,34 +395,39 @@ def _replay(options: argparse.Namespace) -> int:
     return 0 if found.same else DIFFERENT
 
 
-_WRITERS: dict[str, Callable[[XlaComputation], str | bytes]] = {
-    ".hlo": XlaComputation.to_hlo_text, ".txt": XlaComputation.to_hlo_text, ".mlir": XlaComputation.to_stablehlo,
-    ".mlirbc": XlaComputation.to_stablehlo_bytecode, ".pb": XlaComputation.to_hlo_proto, ".html": XlaComputation.to_html,
-    ".dot": XlaComputation.to_dot}
-"""How a program is written, by the end of the file's name: HLO text, StableHLO text and bytecode, HLO proto, page, graph."""
+def _whole(text_of: Callable[[XlaComputation], str | bytes]) -> Callable[[XlaComputation, Path], None]:
+    def write(computation: XlaComputation, out: Path) -> None:
+        text = text_of(computation)
+        out.write_bytes(text if isinstance(text, bytes) else text.encode())
+
+    return write
+
+
+_WRITERS: dict[str, Callable[[XlaComputation, Path], None]] = {
+    ".hlo": _whole(XlaComputation.to_hlo_text), ".txt": _whole(XlaComputation.to_hlo_text),
+    ".mlir": _whole(XlaComputation.to_stablehlo), ".mlirbc": _whole(XlaComputation.to_stablehlo_bytecode),
+    ".pb": _whole(XlaComputation.to_hlo_proto), ".html": _whole(XlaComputation.to_html), ".dot": _whole(XlaComputation.to_dot),
+    ".pt2": lambda computation, out: computation.to_pt2(out), ".onnx": lambda computation, out: computation.to_onnx(out)}
+"""How a program is written, by the end of the file's name: HLO and StableHLO text, bytecode, proto, page, graph, torch, ONNX."""
 
 
 def _convert(options: argparse.Namespace) -> None:
     write = _writer(options.out, "convert")
     computation = _program(options)
     unknown = of_unknown_sizes(computation)
-    _write(options.out, write(computation if unknown is None else unknown.at(options.sizes)))
+    write(computation if unknown is None else unknown.at(options.sizes), options.out)
 
 
 def _partition(options: argparse.Namespace) -> None:
     write = _writer(options.out, "partition")
-    _write(options.out, write(partition(options.file, options.mesh, dict(options.shard), options.result)))
+    write(partition(options.file, options.mesh, dict(options.shard), options.result), options.out)
 
 
-def _writer(out: Path, subject: str) -> Callable[[XlaComputation], str | bytes]:
+def _writer(out: Path, subject: str) -> Callable[[XlaComputation, Path], None]:
     write = _WRITERS.get(out.suffix)
     if write is None:
         raise InvalidArgument("no form has this name", subject=subject, got=out, expected=", ".join(_WRITERS))
     return write
-
-
-def _write(out: Path, text: str | bytes) -> None:
-    out.write_bytes(text if isinstance(text, bytes) else text.encode())
 
 
 def _ops(options: argparse.Namespace) -> None:

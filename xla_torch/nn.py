@@ -11,10 +11,10 @@ import numpy as np
 import torch
 
 from .autodiff.options import GradientOptions
-from .core.errors import InvalidArgument
+from .core.errors import InvalidArgument, UnsupportedError
 from .doors import weights
 from .doors.jax_function import from_jax
-from .doors.module_arguments import arguments_of, named, places_of, untrained_numbers
+from .doors.module_arguments import FlatArguments, TreeArguments, arguments_of, named, places_of, untrained_numbers
 from .doors.to_jax import as_function, tied, to_jax, with_weights
 from .doors.torch_function import from_torch
 from .interop import flax
@@ -23,7 +23,7 @@ from .interop.jax_calls import own_array
 from .lowering import numerics
 from .running import dynamo
 from .running.computation import XlaComputation, require_computation
-from .storage.torch_private import contents, picklable, transforms_are_active, unpickled
+from .storage.torch_private import contents, picklable, pytree, transforms_are_active, unpickled
 from .trees.structure import dotted, flattened
 
 Weights = Mapping[Any, Any] | Sequence[Any] | str | os.PathLike[str]
@@ -59,7 +59,7 @@ class XlaModule(torch.nn.Module):
         computation = computation if gradient_options is None else computation.with_gradient_options(gradient_options)
         door = self._door = arguments_of(computation, narrows)
         self.computation, self.narrows = door.computation, narrows
-        self._under_autocast: dict[torch.dtype, XlaComputation] = {}
+        self._under_autocast: dict[torch.dtype, FlatArguments | TreeArguments] = {}
         self._replaced: tuple[str, ...] | None = None
         given = weights.read(parameters) if isinstance(parameters, (str, os.PathLike)) else parameters
         held = door.held(given)
@@ -120,17 +120,17 @@ class XlaModule(torch.nn.Module):
 
     def forward(self, *arguments: Any, **named: Any) -> Any:
         """The program's result, with `arguments` in the places that the module does not hold."""
-        if torch.compiler.is_compiling():
-            return dynamo.one_call(self.forward, *arguments, **named)
         held = self._bound_values()
-        computation = self.computation
+        door = self._door
         if (dtype := self._autocast_dtype(held, arguments)) is not None:
-            computation = self._cast_products(dtype)
+            door = self._cast_products(dtype)
             arguments = tuple(a.float() if isinstance(a, torch.Tensor) and a.dtype is dtype else a for a in arguments)
-        if not self._door.takes(held, arguments, named):
+        if not door.takes(held, arguments, named):
             raise InvalidArgument("wrong number of arguments", subject="XlaModule", got=len(arguments),
                                   expected=f"{held.count(None)}: {self.extra_repr()}")
-        return self._after(computation(*self._door.filled(held, arguments), **named))
+        if torch.compiler.is_dynamo_compiling():
+            return self._after(dynamo.called(door, (held, arguments), named))
+        return self._after(door(held, arguments, **named))
 
     # ---- precision
 
@@ -157,10 +157,13 @@ class XlaModule(torch.nn.Module):
         dtype = torch.get_autocast_dtype(device)
         return dtype if dtype in (torch.float16, torch.bfloat16) else None
 
-    def _cast_products(self, dtype: torch.dtype) -> XlaComputation:
+    def _cast_products(self, dtype: torch.dtype) -> FlatArguments | TreeArguments:
         """The program as autocast runs it, made once."""
         if dtype not in self._under_autocast:
-            self._under_autocast[dtype] = self.computation.under_autocast(dtype)
+            if torch.compiler.is_dynamo_compiling():
+                raise UnsupportedError("a module's first call under autocast makes its program, which has no place in a graph",
+                                       subject="XlaModule", hint="call the module once under autocast before torch.compile does")
+            self._under_autocast[dtype] = arguments_of(self.computation.under_autocast(dtype), self.narrows)
         return self._under_autocast[dtype]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -176,8 +179,11 @@ class XlaModule(torch.nn.Module):
             return result
         *own, state = result
         result = own[0] if len(own) == 1 else tuple(own)
-        after = [] if transforms_are_active() else flattened(state)[0]
-        for name, tensor in zip(self._replaced, after, strict=False):
+        if transforms_are_active():
+            return result
+        # torch.compile looks through torch's own trees; where a class of others' holds the arrays, what it finds does not fit.
+        after = pytree.tree_leaves(state) if torch.compiler.is_dynamo_compiling() else flattened(state)[0]
+        for name, tensor in zip(self._replaced, after, strict=True):
             group, last = _parted(name)
             # In a new tensor: the way back may still read the old one.
             setattr(self.get_submodule(group), last, tensor.detach())
@@ -282,7 +288,7 @@ def _(module: XlaModule) -> Any:
         if not module._door.takes(held, arguments, named):
             raise InvalidArgument("wrong number of arguments", subject="to_jax", got=len(arguments),
                                   expected=f"{held.count(None)}: {module.extra_repr()}")
-        return run(*module._door.passed(held, arguments), **named)
+        return run(*module._door.placed(held, arguments), **named)
 
     trained = [isinstance(t, torch.nn.Parameter) and t.requires_grad for t in tensors]
     replaced = [order.index(k) for name in module._replaced or () for k, own in names.items() if own == name]

@@ -33,9 +33,9 @@ from ..hlo.tree import arrays, from_arrays
 from ..kernels import random
 from ..lowering import numerics
 from ..proto.writing import serialized
+from ..running.backends import EAGER
 from ..running.computation import XlaComputation, require_computation
 from ..running.polymorphic import of_unknown_sizes
-from ..running.program import EAGER
 from ..running.static import tensor_from_numpy
 
 FORMAT = "xla_torch record 1"

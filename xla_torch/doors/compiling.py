@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from ..jaxlib_client.client import require_client
-from ..running.backends import XLA
+from ..running.backends import EAGER, XLA, Backend
 from ..running.computation import XlaComputation, door
-from ..running.program import EAGER, Backend
 from ..running.static import StaticComputation
 
 C = TypeVar("C", bound=XlaComputation)

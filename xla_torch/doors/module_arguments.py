@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import torch
 
 from ..core.errors import InvalidArgument
+from ..running import dynamo
 from ..running.computation import XlaComputation
 from ..running.polymorphic import of_unknown_sizes
 from ..trees.parameter_paths import paths
@@ -34,14 +36,43 @@ def places_of(computation: XlaComputation) -> list[Path]:
     return paths(computation.program_shape.parameter_names or [""] * len(parameters), [p.op_name for p in parameters])
 
 
-class FlatArguments:
+class ModuleArguments(abc.ABC):
+    """How a module calls its program: with what it holds, and with the arguments."""
+
+    def __init__(self, computation: XlaComputation):
+        self.computation, self.graph_name = computation, dynamo.graph_name(self)
+
+    def __call__(self, held: Sequence[Any], arguments: Sequence[Any], /, **named: Any) -> Any:
+        return self.computation(*self.filled(held, arguments), **named)
+
+    def in_graph(self, held: Sequence[Any], arguments: Sequence[Any], /, **named: Any) -> Any:
+        """See `XlaComputation`, as for the two others."""
+        return self.computation.in_graph(*self.filled(held, arguments), **named)
+
+    def in_form(self, result: Any) -> Any:
+        return self.computation.in_form(result)
+
+    def why_apart(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> str:
+        return self.computation.why_apart(list(self.placed(*arguments)), named)
+
+    @abc.abstractmethod
+    def placed(self, held: Sequence[Any], arguments: Sequence[Any]) -> Iterator[Any]:
+        """What the module holds, and between that the rest."""
+
+    def filled(self, held: Sequence[Any], arguments: Sequence[Any]) -> Iterator[Any]:
+        """The same as the program takes it."""
+        return self.placed(held, arguments)
+
+
+class FlatArguments(ModuleArguments):
     """The arguments of a program that is called with arrays."""
 
     strips = True
     """Whether the name of the one argument that all weights are parts of is left out."""
 
     def __init__(self, computation: XlaComputation, narrows: bool):
-        self.computation, self._narrows = computation, narrows
+        super().__init__(computation)
+        self._narrows = narrows
         self.shapes, self._written = computation.program_shape.parameters, computation.program_shape.parameter_names
         self._paths = places_of(computation)
 
@@ -84,34 +115,29 @@ class FlatArguments:
     def takes(self, held: Sequence[Any], arguments: Sequence[Any], named: Mapping[str, Any]) -> bool:
         return len(arguments) == held.count(None) and not named
 
-    def filled(self, held: Sequence[Any], arguments: Sequence[Any]) -> Iterator[Any]:
-        """The program's arguments: what the module holds, and between that the rest, narrowed to the program's types."""
-        device, rest = next((t.device for t in held if t is not None), None), iter(arguments)
-        for number, (own, part) in enumerate(zip(held, self.shapes, strict=True)):
-            if own is not None:
-                yield own
-            elif not part.is_array:
-                yield next(rest)
-            else:
-                called = functools.partial(_argument, number, self._written)
-                yield tensor_of(next(rest), part, called, device, self._narrows)
-
-    def passed(self, held: Sequence[Any], arguments: Sequence[Any]) -> Iterator[Any]:
-        """The same as they are given."""
+    def placed(self, held: Sequence[Any], arguments: Sequence[Any]) -> Iterator[Any]:
         rest = iter(arguments)
         return (next(rest) if own is None else own for own in held)
+
+    def filled(self, held: Sequence[Any], arguments: Sequence[Any]) -> Iterator[Any]:
+        device = next((t.device for t in held if t is not None), None)
+        for number, (value, own, part) in enumerate(zip(self.placed(held, arguments), held, self.shapes, strict=True)):
+            called = functools.partial(_argument, number, self._written)
+            as_it_is = own is not None or not part.is_array
+            yield value if as_it_is else tensor_of(value, part, called, device, self._narrows)
 
     def trees(self, arrays: Mapping[int, Any], names: Mapping[int, str], make: Callable[[Any, str | None], Any]) -> Any:
         return nested({tuple(name.split(".")): make(arrays[k], None) for k, name in names.items()})
 
 
-class TreeArguments:
+class TreeArguments(ModuleArguments):
     """The arguments of a function over trees. What the module holds are whole positional arguments."""
 
     strips = False
 
     def __init__(self, function: TreeFunction, narrows: bool):
-        self.computation = self._function = function.with_narrowing(narrows)
+        self._function = function.with_narrowing(narrows)
+        super().__init__(self._function)
         self._trees = function.in_tree.children[0].children
         self.shapes = function.program_shape.parameters
         self._numbers = [function.parameters_of(k) for k in range(len(self._trees))]
@@ -153,7 +179,7 @@ class TreeArguments:
     def takes(self, held: Sequence[Any], arguments: Sequence[Any], named: Mapping[str, Any]) -> bool:
         return True  # the function knows
 
-    def filled(self, held: Sequence[Any], arguments: Sequence[Any]) -> Iterator[Any]:
+    def placed(self, held: Sequence[Any], arguments: Sequence[Any]) -> Iterator[Any]:
         """The positional arguments of a call: what is held, as leaves, and between that the rest."""
         rest = iter(arguments)
         for numbers in self._numbers:
@@ -163,8 +189,6 @@ class TreeArguments:
             else:
                 yield from (argument for argument in (next(rest, _ENDED),) if argument is not _ENDED)
         yield from rest
-
-    passed = filled
 
     def trees(self, arrays: Mapping[int, Any], names: Mapping[int, str], make: Callable[[Any, str | None], Any]) -> Any:
         kinds = dict(self._function.signature.key_inputs)

@@ -19,9 +19,10 @@ from ..interop import jax_calls
 from ..interop.bindings import require
 from ..interop.jax import key_data
 from ..lowering import numerics
+from ..running.backends import EAGER
 from ..running.computation import XlaComputation, require_computation
 from ..running.polymorphic import of_unknown_sizes
-from ..running.program import EAGER, Program
+from ..running.program import Program
 from ..storage.dtypes import type_from_torch
 from ..trees.structure import Structure
 from .arguments import tensor_of

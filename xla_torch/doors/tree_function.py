@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -58,14 +58,21 @@ class TreeFunction(XlaComputation):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on trees like those of the trace. Raises InvalidArgument, which names the argument (``argument params.w``), for
         other trees, shapes or dtypes."""
-        if torch.compiler.is_compiling():
-            return dynamo.one_call(self, *args, **kwargs)
+        if torch.compiler.is_dynamo_compiling():
+            return dynamo.called(self, args, kwargs)
+        return self.out_tree.unflatten(self.in_graph(*args, **kwargs))
+
+    def in_graph(self, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, ...]:
+        """The leaves of the result."""
         if self._is_flat_call and not kwargs and self._fit(args):
             result = self.run_fitting(args)
         else:
             result = self.computation(*self.tensors(*args, **kwargs))
-        leaves = result if self._is_flat_result else [leaf for leaf, _ in arrays(result, self.program_shape.result)]
-        return self.out_tree.unflatten(leaves)
+        return result if self._is_flat_result else tuple(leaf for leaf, _ in arrays(result, self.program_shape.result))
+
+    def in_form(self, result: Any) -> Any:
+        """The tree with these leaves."""
+        return self.out_tree.unflatten(result)
 
     def run_fitting(self, tensors: Sequence[torch.Tensor]) -> Any:
         """The flat result for flat tensors."""
@@ -152,6 +159,14 @@ class TreeFunction(XlaComputation):
 
     def lowered(self, *args: Any, **kwargs: Any) -> torch.fx.GraphModule:
         return self.computation.lowered(*args, **kwargs)
+
+    def _leaves(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+        leaves = self.in_tree.flatten(self.signature.bind(arguments, named, self.in_tree), self.signature.describe)
+        return [leaf for _, leaf in sorted(zip(self.places, leaves, strict=True), key=lambda pair: pair[0])]
+
+    def _examples(self) -> tuple[Sequence[Any], dict[str, Any]]:
+        flat, _ = super()._examples()
+        return self.in_tree.unflatten(flat[place] for place in self.places)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name}: {self.in_tree} -> {self.out_tree}; {self.program_shape})"

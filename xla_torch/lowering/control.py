@@ -26,7 +26,7 @@ from ..hlo.regions import loop_of
 from ..hlo.schema import Trait
 from ..hlo.structure import CONSTANT
 from ..hlo.tree import arrays, from_arrays
-from ..kernels import loops
+from ..kernels import loops, portable
 from ..kernels.native import NativeLoop, machine
 from ..native.compiled import is_available
 from ..native.elements import Unfit
@@ -103,6 +103,13 @@ def lower_while(instruction: Instruction, init: Value, condition: Computation, b
     counted = counted_loop(instruction)
     if counted is not None and counted.trip_count == 0:
         return init
+    if outer.portable:
+        if counted is not None and _is_short_chain(instruction, counted, body):
+            return _Loop(outer, instruction, init, counted).unrolled(body)
+        loop = _Loop(outer, instruction, init, None)
+        module, _, tests = outer.once(loop.key(), loop.modules)
+        test, step = (outer.submodule(f"{instruction.name}_{what}", m) for what, m in (("condition", tests), ("body", module)))
+        return loop.result(outer.emit(portable.while_loop, test, step, tuple(loop.carried()), loop.passed()), 0)
     loop = _Loop(outer, instruction, init, counted)
     if counted is not None and loop.source is None and _is_short_chain(instruction, counted, body):
         return loop.unrolled(body)
@@ -150,7 +157,7 @@ class _Loop:
             low, high = sorted((counted.start, counted.last))
             self.counters = [_Counter(counted.index, counted.start, counted.step, 0, (low, high), (low, high))]
         else:
-            self.counters = self._counters()
+            self.counters = [] if outer.portable else self._counters()
         on_host = {counter.index for counter in self.counters}
         self.varying = [k for k in range(len(self.shapes)) if k not in self.fixed and k not in on_host]
         self.bound = sorted(self.fixed - on_host)
@@ -252,7 +259,7 @@ class _Loop:
         """The loop as native code; None where it is better left to torch."""
         if is_of_sizes(self.instruction):  # its source would be about one size
             return None
-        if self.outer.device.type != "cpu" or not self.tuple or not is_available():
+        if self.outer.portable or self.outer.device.type != "cpu" or not self.tuple or not is_available():
             return None
         if max(map(size_with_regions, loop_of(self.instruction))) > tuning.NATIVE_INSTRUCTIONS:
             return None
@@ -336,7 +343,7 @@ def lower_conditional(instruction: Instruction, selector: Value, operands: Seque
         passed.append(tuple(p for v in given for p in _passed(v)))
     test = selector.scalar.value if isinstance(selector, Splat) and isinstance(selector.scalar, Host) else outer.materialise(
         selector, instruction.operands[0].shape)
-    result = outer.emit(loops.conditional, test, tuple(modules), tuple(passed))
+    result = outer.emit(portable.conditional if outer.portable else loops.conditional, test, tuple(modules), tuple(passed))
     count = sum(leaf.is_array for leaf in instruction.shape.leaves())
     return from_arrays([result[k] for k in range(count)], instruction.shape)
 

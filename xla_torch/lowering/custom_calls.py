@@ -5,15 +5,16 @@ Which targets have a function is known to `hlo/custom_calls.py`; LAPACK's routin
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
-from ..core.errors import ExecutionError, UnsupportedError
+from ..core.errors import ExecutionError, UnsupportedError, XlaError
 from ..core.shape import Shape, parse_shape
 from ..custom_targets.callbacks import CALLBACK
 from ..hlo import stacks
@@ -23,6 +24,7 @@ from ..hlo.tree import from_arrays, mapped
 from ..kernels import lapack, stack
 from ..opcodes import internal
 from ..storage.dtypes import storage_dtype, torch_dtype
+from ..storage.torch_private import is_graphed, needs_data
 from ..transform.expand_custom_calls import expansion, why_unknown
 from . import numerics
 from .values import Value, device, emit, evaluator
@@ -160,7 +162,24 @@ def _described(target: str, shape: str, opaque: str, operand_shapes: str) -> Cus
 
 
 def _run(function: Function, this: CustomCall, operands: Sequence[Any]) -> Any:
-    return function.run(*operands, call=this) if function.takes_call else function.run(*operands)
+    with _seen_by_torch(this.target):
+        return function.run(*operands, call=this) if function.takes_call else function.run(*operands)
+
+
+@contextlib.contextmanager
+def _seen_by_torch(target: str) -> Iterator[None]:
+    """Raise UnsupportedError where torch makes a graph, and a user's function leaves torch: its tensors have no data then."""
+    try:
+        yield
+    except XlaError:
+        raise
+    except Exception as error:
+        if not is_graphed() or isinstance(error, needs_data()):
+            raise
+        raise UnsupportedError(f"the function of custom call {target!r} cannot be part of a graph",
+                               got=f"{type(error).__name__}: {str(error).partition(chr(10))[0]}",
+                               expected="a function of torch functions, and so its vjp",
+                               hint="call the program outside of torch.compile's fullgraph and of torch.export") from error
 
 
 def _flat(value: Any) -> list[torch.Tensor]:
@@ -277,7 +296,9 @@ def _ruled(function: Function, target: str, cotangents: Sequence[torch.Tensor], 
     tensor."""
     assert function.vjp is not None
     ct, result = (cotangents[0], results[0]) if single else (tuple(cotangents), tuple(results))
-    parts = _cotangents_of(given, function.vjp(ct, result, *given), f"register_custom_call({target!r})")
+    with _seen_by_torch(target):
+        found = function.vjp(ct, result, *given)
+    parts = _cotangents_of(given, found, f"register_custom_call({target!r})")
     if torch.is_grad_enabled() and any(c.requires_grad for c in cotangents) and not any(
             p is not None and p.requires_grad for p in parts):
         raise ExecutionError("torch cannot differentiate this vjp, of which the second derivative is wanted",

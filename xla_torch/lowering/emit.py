@@ -100,20 +100,22 @@ class Tracer(Evaluator):
     """Evaluates on proxies and so builds the graph of one GraphModule."""
 
     def __init__(self, device: torch.device | str, root: torch.nn.Module | None = None, fuses: bool = False,
-                 overwrites: bool = True):
+                 overwrites: bool = True, portable: bool = False):
         super().__init__(device)
         self.root = root or torch.nn.Module()
         self.fuses = fuses
         """Whether groups of calls go to torch's compiler."""
         self.overwrites = overwrites
         """Whether results may be written over values that are read no more. No block or group runs where they may not."""
+        self.portable = portable
+        """Whether torch makes a graph of what runs: loops and branches are torch's operators then, and nothing is on the host."""
         self.trace = _Graph(self.root)
         self.made: dict[Hashable, Any] = {}
         """Sub-programs by what they are made of: those of shared computations are made once (`inside`)."""
 
     def inside(self) -> Tracer:
         """A tracer for a sub-program."""
-        inner = Tracer(self.device, fuses=self.fuses, overwrites=self.overwrites)
+        inner = Tracer(self.device, fuses=self.fuses, overwrites=self.overwrites, portable=self.portable)
         inner.made = self.made
         return inner
 

@@ -18,13 +18,15 @@ import torch
 
 from ..core.errors import UnsupportedError
 from ..storage import torch_private
+from .graphs import without_gradient
 from .members import Member, MemberPlan, WayBack
 from .program import Mask, Plan, Program
 
 
 def is_differentiated(tensors: Sequence[torch.Tensor]) -> bool:
-    """Whether a call is more than a run: autograd records it, tangents go through it, or a torch.func transform is on."""
-    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+    """Whether a call is more than a run: autograd records it, or will record what torch.export writes down; tangents go through
+    it, or a torch.func transform is on."""
+    if torch.is_grad_enabled() and (any(t.requires_grad for t in tensors) or (torch.compiler.is_exporting() and tensors)):
         return True
     return bool(tensors) and (torch_private.forward_mode_is_on() or torch_private.transforms_are_active())
 
@@ -36,8 +38,11 @@ def call_with_autograd(program: Program | Member, tensors: Sequence[torch.Tensor
     differentiable. An op without gradient raises DifferentiationError when a backward pass comes to it, not before.
     """
     transformed = torch_private.transforms_are_active()
+    graphed = torch_private.is_graphed()
+    if graphed and torch.compiler.is_exporting():
+        return without_gradient(program.run(tensors, tensors[0].device))
     needed = _needs_under_transforms(tensors) if transformed else tuple(t.requires_grad for t in tensors)
-    plan = program.plan(needed, transformed)
+    plan = program.plan(needed, transformed or graphed)
     if transformed:
         return _Program.apply(plan, *tensors)[:plan.outputs]
     return _apply(plan, *torch_private.without_dead_wrappers(tuple(tensors)))[:plan.outputs]

@@ -1,4 +1,4 @@
-"""Programs run by XLA itself, and by whatever is fastest: what `compile` has beside torch.compile's backends."""
+"""How programs run: as they were lowered, by torch.compile's backends, by XLA itself, and by whatever is fastest."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import dataclasses
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch.utils import dlpack
@@ -19,6 +20,18 @@ from ..storage.dtypes import torch_dtype, type_from_torch
 _log = logging.getLogger(__name__)
 
 Run = Callable[..., tuple[torch.Tensor, ...]]
+"""Flat tensors in, flat tensors out."""
+FreeingRun = Callable[[list[torch.Tensor]], tuple[torch.Tensor, ...]]
+"""The same from a list, which it empties."""
+
+Backend = str | Callable[..., Any]
+
+EAGER = "eager"
+"""The backend that is the lowered program itself."""
+
+INDUCTOR = "inductor"
+"""The lowered program too, with native code from the first call on and with groups of calls compiled by torch's compiler. Every
+other backend is torch.compile's, by its name or as a function."""
 
 XLA = "xla"
 """The backend that is XLA, through jaxlib."""

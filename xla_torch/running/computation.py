@@ -11,8 +11,9 @@ import abc
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import IO, Any, Self, TypeVar
 
 import numpy as np
 import torch
@@ -20,9 +21,10 @@ import torch.fx
 
 from ..autodiff.options import GradientOptions
 from ..core.errors import InvalidArgument
-from ..core.shape import ProgramShape
+from ..core.shape import ProgramShape, Shape
 from ..core.types import BF16, F16, PrimitiveType
 from ..hlo.ir import Computation, Module
+from ..hlo.tree import arrays, places
 from ..opcodes.front import print_module
 from ..partitioning.state import Partitioning
 from ..pictures.dot import dot
@@ -34,7 +36,11 @@ from ..stablehlo.convert import Fact
 from ..stablehlo.writing.module import to_stablehlo, to_stablehlo_bytecode
 from ..storage.dtypes import torch_dtype, type_from_torch
 from ..transform.other_readers import for_other_readers
+from ..trees.parameter_paths import paths
+from ..trees.structure import dotted
 from .annotated_code import annotated_code
+from .dynamo import graph_name
+from .exporting import save_exported, save_onnx, zeros
 from .program import Program
 
 
@@ -44,6 +50,14 @@ class XlaComputation(abc.ABC):
     Call it with torch tensors, one for each parameter (a tuple for a tuple parameter), all on one device: it runs there. The
     result is a tensor, or a tuple for a tuple root. If an argument requires grad, so does the result.
     """
+
+    graph_name: str
+    """What graphs of torch's call it by."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        self = super().__new__(cls)
+        self.graph_name = graph_name(self)
+        return self
 
     @property
     @abc.abstractmethod
@@ -70,6 +84,29 @@ class XlaComputation(abc.ABC):
     @abc.abstractmethod
     def with_gradient_options(self, options: GradientOptions) -> XlaComputation:
         """The same program, whose gradients are found in another way, through every door: `backward`, torch.func, `grad`."""
+
+    def in_graph(self, *arguments: Any, **named: Any) -> Any:
+        """The call within a graph of torch's: the result's arrays, or tuples of them."""
+        return self(*arguments, **named)
+
+    def in_form(self, result: Any) -> Any:
+        """What a call gives of what `in_graph` does."""
+        return result
+
+    def why_apart(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> str:
+        """Why a call, or its way back, cannot be part of a graph of torch's; empty where it can, or where that depends on sizes.
+        In the place of each tensor stands whether it is differentiated. Raises InvalidArgument as the call does."""
+        if self.family is not None:
+            return ""
+        given, shape = self._leaves(arguments, named), self.program_shape
+        own = [leaf for parameter in shape.parameters for leaf in parameter.leaves() if leaf.is_array]
+        return self.program.why_apart(tuple(
+            flag is True and leaf.element_type.is_differentiable for flag, leaf in zip(given, own, strict=False)))
+
+    def _leaves(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+        """What stands in a call for each array that the program takes."""
+        parameters = self.program_shape.parameters
+        return [leaf for a, p in zip(arguments, parameters, strict=False) for leaf, _ in arrays(a, p)]
 
     @property
     def family(self) -> XlaComputation | None:
@@ -180,6 +217,39 @@ class XlaComputation(abc.ABC):
         """What `to_stablehlo` writes, as MLIR bytecode: large constants take their own size."""
         return to_stablehlo_bytecode(self.program.elsewhere.stated)
 
+    def to_pt2(self, out: str | os.PathLike[str] | IO[bytes]) -> None:
+        """Write the program as `torch.export.save` does: a graph of torch's own operators, which `torch.export.load` reads where
+        this package is not installed, and torch._inductor's `aoti_compile_and_package` compiles. It is called with the trees that
+        the program is called with. What gradients go back through it raise; after ``run_decompositions`` that takes out
+        `torch.ops.prims.clone`, they are torch's derivatives of these operators, which may be others than the program's
+        (`custom_vjp`, ties, points without a derivative). Raises UnsupportedError for what torch has no graph of: exchanges,
+        feeds, random states, callbacks, results of dynamic size; InvalidArgument for unknown sizes::
+
+            computation.to_pt2("model.pt2")
+            torch.export.load("model.pt2").module()(x)
+        """
+        arguments, named = self._examples()
+        save_exported(self, arguments, named, out)
+
+    def to_onnx(self, out: str | os.PathLike[str] | IO[bytes]) -> None:
+        """Write the program as an ONNX model, which `torch.onnx` makes of the graph that `to_pt2` writes. Its inputs are the
+        program's parameters in order, by their names, its outputs ``out0``, ``out1``, ...; arrays beyond 2 GB stand in a file
+        beside it. It has no gradients. Raises MissingDependency without onnx and onnxscript, UnsupportedError, with the names of
+        all operators concerned, for what ONNX cannot say, and all that `to_pt2` raises; no file is left then::
+
+            computation.to_onnx("model.onnx")
+            onnxruntime.InferenceSession("model.onnx").run(None, {"x": x})
+        """
+        program = self.program
+        named = dict(_named_arrays(program))
+        results = [leaf for leaf in program.program_shape.result.leaves() if leaf.is_array]
+        save_onnx(lambda *arrays: program.run(arrays, torch.device("cpu")), list(map(zeros, named.values())), list(named),
+                  results, self.name, out)
+
+    def _examples(self) -> tuple[Sequence[Any], dict[str, Any]]:
+        """Arguments as a call takes them."""
+        return [zeros(p) for p in self.program.program_shape.parameters], {}
+
     def python_code(self, device: torch.device | str = "cpu") -> str:
         """The PyTorch that runs: one line for each call, with the HLO instruction it comes from."""
         return annotated_code(self.lowered(device))
@@ -187,6 +257,15 @@ class XlaComputation(abc.ABC):
     def lowered(self, device: torch.device | str = "cpu") -> torch.fx.GraphModule:
         """The program as a torch.fx GraphModule for a device: flat array inputs to a flat tuple of arrays. Cached."""
         return self.program.lowered(torch.device(device))
+
+
+def _named_arrays(program: Program) -> Iterator[tuple[str, Shape]]:
+    """The arrays that a program's parameters are, with names."""
+    shape = program.program_shape
+    names = shape.parameter_names or [""] * len(shape.parameters)
+    found = paths(names, [p.op_name for p in program.module.entry.parameters])
+    for path, parameter in zip(found, shape.parameters, strict=True):
+        yield from ((dotted((*path, *place)), leaf) for place, leaf in places(parameter) if leaf.is_array)
 
 
 def require_computation(value: Any, subject: str) -> None:

@@ -24,9 +24,10 @@ from ..core.sizes import Size, Unknowns
 from ..fusing.sized import with_sizes
 from ..lowering.programs import freeing
 from ..storage.torch_private import is_traced
+from .backends import EAGER, FreeingRun, Run
 from .caches import Cache, RuleCache
 from .plain_runs import plainly
-from .program import EAGER, FreeingRun, Mask, Plan, Program, Run
+from .program import Mask, Plan, Program
 from .watching import watching
 
 _T = TypeVar("_T")

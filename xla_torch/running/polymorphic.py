@@ -18,7 +18,7 @@ import torch.fx
 
 from ..analysis.author_rules import note_author
 from ..autodiff.options import GradientOptions
-from ..core.errors import HloSyntaxError, InvalidArgument, XlaError
+from ..core.errors import HloSyntaxError, InvalidArgument, UnsupportedError, XlaError
 from ..core.forks import Lock, cached_property
 from ..core.shape import ProgramShape, Shape
 from ..core.sizes import Size, Unknowns
@@ -31,6 +31,7 @@ from ..partitioning.state import Partitioning
 from ..stablehlo.convert import Fact, UnknownSizes, functions_of
 from ..stablehlo.symbols import Symbols, symbols_of
 from ..storage.dtypes import torch_dtype, type_from_torch
+from ..storage.torch_private import is_graphed
 from . import dynamo
 from .computation import Step, XlaComputation
 from .members import General, Member
@@ -305,10 +306,20 @@ class PolymorphicComputation(XlaComputation):
 
     def __call__(self, *arguments: Any, device: torch.device | str | None = None) -> Any:
         """Run on torch tensors; see `XlaComputation`. Raises InvalidArgument in words for sizes that do not fit together."""
-        if torch.compiler.is_compiling():
-            return dynamo.one_call(self, *arguments, device=device)
+        if torch.compiler.is_dynamo_compiling():
+            return dynamo.called(self, arguments, {} if device is None else {"device": str(device)})
         tensors = [self._as_tensor(a, number) for number, a in enumerate(arguments)]
+        if is_graphed():
+            tensors = [t if all(type(size) is int for size in t.shape) else self._of_known_size(t) for t in tensors]
         return self.specialised(*tensors)(*tensors, device=device)
+
+    def _of_known_size(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A tensor whose sizes torch holds open, with those that it has now: torch.compile makes a graph for each of them."""
+        if torch.compiler.is_exporting():
+            raise UnsupportedError("sizes that stand for many cannot be part of an exported graph", subject=self.name,
+                                   got=list(tensor.shape), expected="arguments whose sizes are known",
+                                   hint="leave out dynamic_shapes: export for each size")
+        return tensor.reshape([int(size) for size in tensor.shape])
 
     def run_fitting(self, tensors: Sequence[torch.Tensor]) -> Any:
         return self.specialised(*tensors).run_fitting(tensors)

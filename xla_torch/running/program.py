@@ -42,13 +42,20 @@ from ..lowering.programs import freeing, lower
 from ..partitioning.manual_regions import without_manual_regions
 from ..partitioning.state import Partitioning, partitioning_of
 from ..stablehlo.writing.module import to_stablehlo_bytecode
-from ..storage.torch_private import forward_mode_is_on, is_batched_by_autograd, is_traced
+from ..storage.torch_private import (
+    forward_mode_is_on,
+    is_batched_by_autograd,
+    is_graphed,
+    is_traced,
+    transforms_are_active,
+)
 from ..transform.dynamic_sizes import resolve_sizes
 from ..transform.expand_custom_calls import expand
 from ..transform.other_readers import for_other_readers
-from .backends import FASTEST, XLA, Choice, fastest_run, xla_run
+from .backends import EAGER, FASTEST, INDUCTOR, XLA, Backend, Choice, FreeingRun, Run, fastest_run, xla_run
 from .caches import Cache, RuleCache
 from .for_xla import module_for_xla
+from .graphs import into_graph, why_apart
 from .plain_runs import plainly
 from .watching import watching
 
@@ -56,19 +63,6 @@ _log = logging.getLogger(__name__)
 
 Mask = tuple[bool, ...]
 Axes = tuple[int | None, ...]
-Run = Callable[..., tuple[torch.Tensor, ...]]
-"""Flat tensors in, flat tensors out."""
-FreeingRun = Callable[[list[torch.Tensor]], tuple[torch.Tensor, ...]]
-"""The same from a list, which it empties."""
-
-Backend = str | Callable[..., Any]
-
-EAGER = "eager"
-"""The backend that is the lowered program itself."""
-
-INDUCTOR = "inductor"
-"""The lowered program too, with native code from the first call on and with groups of calls compiled by torch's compiler. Every
-other backend is torch.compile's, by its name or as a function."""
 
 
 class Program:
@@ -98,6 +92,8 @@ class Program:
         self._runs: Cache[torch.device, Run] = Cache(lock)
         self._freeing_runs: Cache[torch.device, FreeingRun] = Cache(lock)
         self._traced_runs: Cache[torch.device, Run] = Cache(lock)
+        self._graphed: Cache[torch.device, torch.fx.GraphModule] = Cache(lock)
+        self._apart: RuleCache[Mask, str] = RuleCache(lock)
         self._plans: RuleCache[tuple[Mask, bool], Plan] = RuleCache(lock)
         self._tangents: RuleCache[Mask, Program] = RuleCache(lock)
         self._batched: RuleCache[tuple[int, Axes], tuple[Program, list[int | None]]] = RuleCache(lock)
@@ -272,7 +268,9 @@ class Program:
         return plainly(self.name, self._runs, self._make_run, device, *tensors)
 
     def _run_traced(self, tensors: Sequence[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]:
-        """The results, by calls that write over nothing."""
+        """The results, by calls that write over nothing; by such as torch has in graphs, where it makes one."""
+        if is_graphed() and not transforms_are_active():
+            return into_graph(self, self._graphed, tensors, device)
         return plainly(self.name, self._traced_runs, self._make_traced_run, device, *tensors)
 
     def runner(self, device: torch.device) -> Run:
@@ -289,6 +287,11 @@ class Program:
         if is_traced() or any(map(is_batched_by_autograd, tensors)):
             return self._run_traced(tensors, device)
         return plainly(self.name, self._freeing_runs, self._make_freeing_run, device, tensors)
+
+    def why_apart(self, needed: Mask) -> str:
+        """Why it cannot be part of a graph that torch makes, or the way back to the inputs that are `needed`; empty where it
+        can."""
+        return self._apart.get(needed, lambda needed: why_apart(self, needed))
 
     def _within_limits(self) -> None:
         if (block := running()) is not None:

@@ -28,9 +28,10 @@ from ..storage.dtypes import in_memory, is_in_memory, torch_dtype, type_from_tor
 from ..storage.torch_private import is_wrapped, unwrapped
 from . import dynamo
 from .autograd_bridge import call_with_autograd, is_differentiated
+from .backends import EAGER, Backend, Run
 from .computation import Step, XlaComputation
 from .members import Member
-from .program import EAGER, Backend, Program, Run
+from .program import Program
 
 
 class StaticComputation(XlaComputation):
@@ -79,8 +80,8 @@ class StaticComputation(XlaComputation):
     # ---- running
 
     def __call__(self, *arguments: Any, device: torch.device | str | None = None) -> Any:
-        if torch.compiler.is_compiling():
-            return dynamo.one_call(self, *arguments, device=device)
+        if torch.compiler.is_dynamo_compiling():
+            return dynamo.called(self, arguments, {} if device is None else {"device": str(device)})
         tensors = list(arguments) if self._flat else self._flatten(arguments)
         self._check(tensors)
         return self.run_fitting(tensors, device)

@@ -121,12 +121,19 @@ is_batched_by_autograd: Callable[[torch.Tensor], bool] = private(torch, "_C._fun
 
 _mode_of_kind: Callable[[Any], Any] = private(torch, "_C._get_dispatch_mode")
 _PROXIES: Any = private(torch, "_C._TorchDispatchModeKey.PROXY")
+_STAND_INS: Any = private(torch, "_C._TorchDispatchModeKey.FAKE")
 
 
 def is_traced() -> bool:
     """Whether what torch computes is written down to be done again (make_fx, torch.func.linearize, torch.export), or done for
     what a transform of torch.func makes of tensors: then nothing may be written over what was read."""
-    return transforms_are_active() or _mode_of_kind(_PROXIES) is not None
+    return transforms_are_active() or is_graphed()
+
+
+def is_graphed() -> bool:
+    """Whether torch makes a graph of what it is told to compute (make_fx, torch.compile, torch.export), or goes through it with
+    tensors without data."""
+    return _mode_of_kind(_PROXIES) is not None or _mode_of_kind(_STAND_INS) is not None
 
 
 @contextlib.contextmanager
@@ -195,6 +202,42 @@ def all_gather_into(group: Any, output: torch.Tensor, given: torch.Tensor) -> An
     return group._allgather_base(output, given)
 
 
+@functools.cache
+def _higher_order(name: str) -> Any:
+    # Importing them takes long, and only graphs have them.
+    return private(importlib.import_module(f"torch._higher_order_ops.{name}"), f"{name}_op")
+
+
+def while_operator(*arguments: Any) -> Any:
+    """torch's operator for loops in graphs: ``(condition, body, carried, what else both are given)``."""
+    _regions_keep_what_they_are_given()
+    return _higher_order("while_loop")(*arguments)
+
+
+def cond_operator(*arguments: Any) -> Any:
+    """torch's operator for branches in graphs: ``(test, branch where it holds, other branch, what both are given)``."""
+    _regions_keep_what_they_are_given()
+    return _higher_order("cond")(*arguments)
+
+
+@functools.cache
+def _regions_keep_what_they_are_given() -> None:
+    """Have inductor write over no argument of a loop's or branch's body. Which arguments of a whole backward graph it may write
+    over, it takes by their numbers for those of each body too, so that gradients are wrong where an array is read again
+    (pytorch/pytorch#192840). A torch that has this mended asks for nothing here, and nothing changes."""
+    regions = private(importlib.import_module("torch._inductor.graph"), "SubgraphLowering")
+    regions.bw_donated_idxs = property(lambda self: None, lambda self, numbers: None)
+
+
+@functools.cache
+def needs_data() -> tuple[type[Exception], ...]:
+    """What torch raises where a graph would depend on numbers that are not there when it is made."""
+    fake, symbols = (importlib.import_module(name) for name in (
+        "torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_shapes"))
+    return private(fake, "UnsupportedFakeTensorException"), private(fake, "DataDependentOutputException"), private(
+        fake, "DynamicOutputShapeException"), private(symbols, "GuardOnDataDependentSymNode")
+
+
 def of_same_code(module: torch.nn.Module, changed: Callable[[Any], Any]) -> torch.nn.Module:
     """A module with the same code and the same parameters and buffers, whose other attributes are what `changed` makes of them,
     and so in all modules within it."""
@@ -211,6 +254,18 @@ def contents(module: torch.nn.Module) -> tuple[dict[str, Any], dict[str, Any], d
 
 
 # ------------------------------------------------------------------------------------------------ torch's compiler
+
+
+def compiler() -> Any:
+    """What torch.compile is told of functions with, which takes long to import."""
+    return importlib.import_module("torch._dynamo")
+
+
+def stand_ins() -> contextlib.AbstractContextManager[Any]:
+    """Within the block new tensors have no data, and no sizes that depend on data, as in torch.compile."""
+    mode, sizes = (private(importlib.import_module(f"torch.{module}"), name) for module, name in (
+        ("_subclasses.fake_tensor", "FakeTensorMode"), ("fx.experimental.symbolic_shapes", "ShapeEnv")))
+    return mode(shape_env=sizes(allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False))
 
 
 def compile_graph(module: torch.fx.GraphModule, examples: list[torch.Tensor]) -> Callable[..., Any]:
@@ -297,6 +352,17 @@ def picklable(tree: Any) -> Any:
 def unpickled(tree: Any) -> Any:
     """The tree of tensors that `picklable` was given."""
     return pytree.tree_map_only(_Signed, lambda held: held.bits.view(held.dtype), tree)
+
+
+def unknown_to_onnx(exported: Any) -> list[str]:
+    """The operators of an exported program, once torch.onnx has taken it apart, that torch.onnx has no translation of."""
+    registration, core, dispatching = (importlib.import_module(f"torch.onnx._internal.exporter._{name}") for name in (
+        "registration", "core", "dispatching"))
+    known = private(registration, "ONNXRegistry").from_torchlib()
+    prepared = private(core, "_prepare_exported_program_for_export")(exported, registry=known)
+    nodes = [node for module in prepared.graph_module.modules() if isinstance(module, torch.fx.GraphModule)
+             for node in module.graph.nodes if node.op == "call_function" and hasattr(node.target, "namespace")]
+    return sorted({str(node.target) for node in nodes if private(dispatching, "dispatch")(node, known)[0] is None})
 
 
 _applying = forks.Lock()
