@@ -14,7 +14,15 @@ from .autodiff.options import GradientOptions
 from .core.errors import InvalidArgument, UnsupportedError
 from .doors import weights
 from .doors.jax_function import from_jax
-from .doors.module_arguments import FlatArguments, TreeArguments, arguments_of, named, places_of, untrained_numbers
+from .doors.module_arguments import (
+    FlatArguments,
+    ModuleArguments,
+    TreeArguments,
+    arguments_of,
+    named,
+    places_of,
+    untrained_numbers,
+)
 from .doors.to_jax import as_function, tied, to_jax, with_weights
 from .doors.torch_function import from_torch
 from .interop import flax
@@ -46,15 +54,19 @@ class XlaModule(torch.nn.Module):
     ones. Names in `state_dict` are places in these trees with dots; those of other programs are what JAX wrote of such places,
     or the parameter names, with anything but letters, digits and ``_`` replaced. One `torch.nn.Parameter` given in two places
     is one parameter, and one that requires no gradient is frozen here, too. `gradient_options` say how loops are walked back.
-    Unless `narrows`, 64-bit arguments are refused where the program has 32 bits; otherwise integers must fit.
+    Unless `narrows`, 64-bit arguments are refused where the program has 32 bits; otherwise integers must fit. Arguments that
+    differ from the program's in one size in front, as the last batch of a DataLoader does, run by the program for that size
+    (`xla_torch.rebatch`), where it gives each example what it gave before; unless the module is `strict`. Arguments may be
+    given by their names.
 
     Raises InvalidArgument for an argument or name that the program does not have, and for a value of another shape or dtype,
     which it names.
     """
 
     def __init__(self, computation: XlaComputation, parameters: Weights = (), buffers: Sequence[int | str] = (),
-                 gradient_options: GradientOptions | None = None, narrows: bool = True):
+                 gradient_options: GradientOptions | None = None, narrows: bool = True, strict: bool = False):
         super().__init__()
+        self.strict = strict
         require_computation(computation, "XlaModule")
         computation = computation if gradient_options is None else computation.with_gradient_options(gradient_options)
         door = self._door = arguments_of(computation, narrows)
@@ -122,6 +134,7 @@ class XlaModule(torch.nn.Module):
         """The program's result, with `arguments` in the places that the module does not hold."""
         held = self._bound_values()
         door = self._door
+        arguments, named = door.in_order(held, arguments, named)
         if (dtype := self._autocast_dtype(held, arguments)) is not None:
             door = self._cast_products(dtype)
             arguments = tuple(a.float() if isinstance(a, torch.Tensor) and a.dtype is dtype else a for a in arguments)
@@ -130,7 +143,22 @@ class XlaModule(torch.nn.Module):
                                   expected=f"{held.count(None)}: {self.extra_repr()}")
         if torch.compiler.is_dynamo_compiling():
             return self._after(dynamo.called(door, (held, arguments), named))
-        return self._after(door(held, arguments, **named))
+        try:
+            return self._after(door(held, arguments, **named))
+        except InvalidArgument as error:
+            other = None if self.strict else self._for_batch(door, held, arguments, named, error)
+            if other is None:
+                raise
+        return self._after(other(held, arguments, **named))
+
+    def _for_batch(self, door: ModuleArguments, held: Sequence[Any], arguments: Sequence[Any], named: Mapping[str, Any],
+                   error: InvalidArgument) -> ModuleArguments | None:
+        """The program for a batch of another size, where the arguments have one and the program allows it."""
+        try:
+            return door.for_batch(held, arguments, named)
+        except UnsupportedError as refusal:
+            error.hint = f"xla_torch.rebatch does not make it for another batch: {refusal.what}. {refusal.hint}"
+            return None
 
     # ---- precision
 

@@ -18,6 +18,7 @@ from ..trees.structure import Leaves, Path, dotted, nested
 from . import weights
 from .arguments import tensor_of
 from .tree_function import TreeFunction
+from .vectorizing import rebatch
 
 
 def _as_weight(path: Path) -> str:
@@ -41,6 +42,8 @@ class ModuleArguments(abc.ABC):
 
     def __init__(self, computation: XlaComputation):
         self.computation, self.graph_name = computation, dynamo.graph_name(self)
+        self.shapes = computation.program_shape.parameters
+        self._batches: dict[tuple[tuple[int, ...], int], ModuleArguments] = {}
 
     def __call__(self, held: Sequence[Any], arguments: Sequence[Any], /, **named: Any) -> Any:
         return self.computation(*self.filled(held, arguments), **named)
@@ -54,6 +57,47 @@ class ModuleArguments(abc.ABC):
 
     def why_apart(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> str:
         return self.computation.why_apart(list(self.placed(*arguments)), named)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.graph_name = dynamo.graph_name(self)  # a copy is called by a name of its own
+
+    def for_batch(self, held: Sequence[Any], arguments: Sequence[Any], named: Mapping[str, Any]) -> ModuleArguments | None:
+        """The same for the batch that these arguments have, made once; None where they differ from what the program takes in
+        other ways than by one size in front. Raises UnsupportedError where the program is not the same for each example."""
+        found = self._batch(self.values(held, arguments, named))
+        if found is None:
+            return None
+        if found not in self._batches:
+            self._batches[found] = self._rebatched(list(found[0]), found[1])
+        return self._batches[found]
+
+    def _batch(self, values: Mapping[int, Any]) -> tuple[tuple[int, ...], int] | None:
+        """The parameters that another size in front is given for, and that size."""
+        sizes: dict[int, tuple[int, int]] = {}
+        for number, value in values.items():
+            want: tuple[int, ...] = self.shapes[number].dimensions
+            have: tuple[int, ...] = tuple(getattr(value, "shape", ()))
+            if have == want:
+                continue
+            if not have or not want or len(have) != len(want) or have[1:] != want[1:] or not self.shapes[number].is_static:
+                return None
+            sizes[number] = want[0], have[0]
+        same = len(set(sizes.values())) == 1 and all(new > 0 for _, new in sizes.values())
+        return (tuple(sorted(sizes)), next(iter(sizes.values()))[1]) if same else None
+
+    @abc.abstractmethod
+    def in_order(self, held: Sequence[Any], arguments: tuple[Any, ...],
+                 named: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Arguments by place, and those by name that have to stay so. Raises InvalidArgument for names that nothing has."""
+
+    @abc.abstractmethod
+    def values(self, held: Sequence[Any], arguments: Sequence[Any], named: Mapping[str, Any]) -> dict[int, Any]:
+        """What stands for each of the program's parameters, as it is given."""
+
+    @abc.abstractmethod
+    def _rebatched(self, numbers: list[int], size: int) -> ModuleArguments:
+        """The same for a batch of another size in these parameters."""
 
     @abc.abstractmethod
     def placed(self, held: Sequence[Any], arguments: Sequence[Any]) -> Iterator[Any]:
@@ -73,7 +117,7 @@ class FlatArguments(ModuleArguments):
     def __init__(self, computation: XlaComputation, narrows: bool):
         super().__init__(computation)
         self._narrows = narrows
-        self.shapes, self._written = computation.program_shape.parameters, computation.program_shape.parameter_names
+        self._written = computation.program_shape.parameter_names
         self._paths = places_of(computation)
 
     def path(self, number: int) -> Path:
@@ -115,6 +159,26 @@ class FlatArguments(ModuleArguments):
     def takes(self, held: Sequence[Any], arguments: Sequence[Any], named: Mapping[str, Any]) -> bool:
         return len(arguments) == held.count(None) and not named
 
+    def in_order(self, held: Sequence[Any], arguments: tuple[Any, ...],
+                 named: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        if not named:
+            return arguments, {}
+        known = self._known()
+        given = {known[name]: value for name, value in named.items() if name in known and held[known[name]] is None}
+        if len(given) != len(named):
+            free = [dotted(path) or f"argument {k}" for k, path in enumerate(self._paths) if held[k] is None]
+            unknown = next(name for name in named if name not in known or held[known[name]] is not None)
+            raise InvalidArgument("no argument has this name", subject="XlaModule", got=unknown, expected=", ".join(free))
+        rest = iter(arguments)
+        order = [given[k] if k in given else next(rest, _ENDED) for k, own in enumerate(held) if own is None]
+        return (*(value for value in order if value is not _ENDED), *rest), {}
+
+    def values(self, held: Sequence[Any], arguments: Sequence[Any], named: Mapping[str, Any]) -> dict[int, Any]:
+        return dict(enumerate(self.placed(held, arguments)))
+
+    def _rebatched(self, numbers: list[int], size: int) -> FlatArguments:
+        return FlatArguments(rebatch(self.computation, numbers, size), self._narrows)
+
     def placed(self, held: Sequence[Any], arguments: Sequence[Any]) -> Iterator[Any]:
         rest = iter(arguments)
         return (next(rest) if own is None else own for own in held)
@@ -139,7 +203,6 @@ class TreeArguments(ModuleArguments):
         self._function = function.with_narrowing(narrows)
         super().__init__(self._function)
         self._trees = function.in_tree.children[0].children
-        self.shapes = function.program_shape.parameters
         self._numbers = [function.parameters_of(k) for k in range(len(self._trees))]
         self._paths: dict[int, Path] = {}
 
@@ -178,6 +241,18 @@ class TreeArguments(ModuleArguments):
 
     def takes(self, held: Sequence[Any], arguments: Sequence[Any], named: Mapping[str, Any]) -> bool:
         return True  # the function knows
+
+    def in_order(self, held: Sequence[Any], arguments: tuple[Any, ...],
+                 named: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return arguments, dict(named)
+
+    def values(self, held: Sequence[Any], arguments: Sequence[Any], named: Mapping[str, Any]) -> dict[int, Any]:
+        leaves = self._function.leaves(*self.placed(held, arguments), **named)
+        return dict(zip(self._function.places, leaves, strict=True))
+
+    def _rebatched(self, numbers: list[int], size: int) -> TreeArguments:
+        function = self._function
+        return TreeArguments(function.with_computation(rebatch(function.computation, numbers, size)), function.narrows)
 
     def placed(self, held: Sequence[Any], arguments: Sequence[Any]) -> Iterator[Any]:
         """The positional arguments of a call: what is held, as leaves, and between that the rest."""

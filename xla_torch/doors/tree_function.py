@@ -96,14 +96,17 @@ class TreeFunction(XlaComputation):
 
     def tensors(self, *args: Any, **kwargs: Any) -> list[torch.Tensor]:
         """The arguments of a call as the program takes them."""
-        bound = self.signature.bind(args, kwargs, self.in_tree)
-        leaves = self.in_tree.flatten(bound, self.signature.describe)
+        leaves = self.leaves(*args, **kwargs)
         device = next((leaf.device for leaf in leaves if isinstance(leaf, torch.Tensor)), None)
         given: list[Any] = [None] * len(leaves)
         for number, (leaf, place) in enumerate(zip(leaves, self.places, strict=True)):
             dimensions, dtype, shape = self._accepts[place]
             given[place] = leaf if _is_as(leaf, dimensions, dtype) else self._tensor(leaf, number, place, shape, device)
         return given
+
+    def leaves(self, *args: Any, **kwargs: Any) -> list[Any]:
+        """The leaves of a call's arguments as they are given, in the order of `places`."""
+        return self.in_tree.flatten(self.signature.bind(args, kwargs, self.in_tree), self.signature.describe)
 
     def _tensor(self, leaf: Any, number: int, place: int, shape: Shape, device: torch.device | None) -> torch.Tensor:
         if place in self._keys:
