@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .doors.custom_calls import register_custom_call
     from .doors.exported_function import from_exported
     from .doors.gradients import grad, jvp, register_gradient, value_and_grad, vjp
+    from .doors.hessians import hessian
     from .doors.jax_function import from_jax
     from .doors.loading import from_hlo_proto, from_stablehlo, load, parse_hlo
     from .doors.partition import partition
@@ -43,7 +44,7 @@ __all__ = [
     "GradientOptions", "Layout", "Literal", "PrimitiveType", "ProgramShape", "Shape", "Sharding", "Tile", "XlaBuilder",
     "XlaComputation", "XlaOp", "compile",
     "debug", "distributed", "errors", "from_exported", "from_hlo_proto", "from_jax", "from_stablehlo", "from_torch", "grad",
-    "jvp", "limits", "load", "nn", "ops", "pack", "parse_hlo", "partition",
+    "hessian", "jvp", "limits", "load", "nn", "ops", "pack", "parse_hlo", "partition",
     "rebatch", "register_custom_call", "register_gradient", "run_replicas", "shard", "shard_arguments", "to_jax",
     "to_jax_export", "training", "training_step", "types", "unpack", "unshard", "value_and_grad", "vjp", "vmap",
 ]
@@ -59,6 +60,7 @@ _ROOMS = {
     "doors.custom_calls": "register_custom_call",
     "doors.exported_function": "from_exported",
     "doors.gradients": "grad jvp register_gradient value_and_grad vjp",
+    "doors.hessians": "hessian",
     "doors.jax_function": "from_jax",
     "doors.loading": "from_hlo_proto from_stablehlo load parse_hlo",
     "doors.partition": "partition",
