@@ -189,7 +189,7 @@ def _module(operation: Operation, program: Program, entry: str, shapes: Sequence
         parameter = scope.add(movement.parameter, (), {"parameter_number": number}, shape)
         written = argument.location.name if argument.location is not None else ""
         parameter.instruction.name = re.sub(r"[^\w.-]", "_", written, flags=re.ASCII) or f"Arg_{number}"
-        if written:
+        if written not in ("", parameter.instruction.name):
             parameter.instruction.common["metadata"] = {"op_name": written}
         parameter.instruction.common.update(attributes[number].common)
         arguments.append(parameter)

@@ -8,7 +8,7 @@ from typing import TypeVar
 from ...core.errors import UnsupportedError
 from ...hlo.ir import Module
 from ...mlir.bytecode.writing import write_module
-from ...mlir.ir import Block, Operation, Region
+from ...mlir.ir import Block, Location, Operation, Region
 from ...mlir.text.printing import print_module
 from . import (  # noqa: F401  (fill the table)
     asynchronous,
@@ -48,7 +48,16 @@ def _written(module: Module, write: Callable[[Operation], T]) -> T:
 def _operation(module: Module) -> Operation:
     functions = Functions()
     main = function_of(functions, module.entry, "main", {"sym_visibility": "public"})
+    _name_arguments(main, module)
     for name, said in (("arg_attrs", argument_attributes(module)), ("res_attrs", result_attributes(module))):
         if any(said):
             main.attributes[name] = tuple(said)
     return Operation("builtin.module", [], (), module_attributes(module), [Region([Block((), [main, *functions.written])])])
+
+
+def _name_arguments(main: Operation, module: Module) -> None:
+    """Locations say what the arguments are called, as JAX writes them: the place of each in the trees of its function, where that
+    is known, otherwise the parameter's name."""
+    names = (p.op_name or p.name for p in module.entry.parameters for _ in p.shape.leaves())
+    for argument, name in zip(main.regions[0].blocks[0].arguments, names, strict=True):
+        argument.location = Location(name)
