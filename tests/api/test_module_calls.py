@@ -131,3 +131,22 @@ def test_jax_functions_take_names_as_before() -> None:
     module = XlaModule.from_jax(lambda w, *, x: w * x, np.float32(2), x=np.float32(3))
     assert module(x=torch.tensor(4.0)).item() == 8
     assert jax.tree.leaves(module.to_numpy()) == [2]
+
+
+FAMILY = """module @m { func.func public @main(%arg0: tensor<?xf32> loc("x"), %arg1: tensor<?xf32> loc("y")) -> tensor<?xf32> {
+  %0 = stablehlo.subtract %arg0, %arg1 : tensor<?xf32>
+  return %0 : tensor<?xf32> } }"""
+
+
+@pytest.mark.parametrize("program", [
+    xla_torch.parse_hlo("HloModule m ENTRY e { x = f32[] parameter(0) y = f32[] parameter(1) ROOT r = f32[] subtract(x, y) }"),
+    xla_torch.from_stablehlo(FAMILY)], ids=["one", "family"])
+def test_programs_take_names(program: xla_torch.XlaComputation) -> None:
+    three, one = (torch.full((2,) if program.family is not None else (), float(n)) for n in (3, 1))
+    for found in (program(three, one), program(three, y=one), program(y=one, x=three), program(one, x=three)):
+        assert found.flatten()[0].item() == 2
+    for arguments, named, words in [((three,), {"z": one}, "no parameter has this name"),
+                                    ((three, one), {"x": one}, "wrong number of arguments"),
+                                    ((), {"x": one}, "wrong number of arguments")]:
+        with pytest.raises(InvalidArgument, match=words):
+            program(*arguments, **named)

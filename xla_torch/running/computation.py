@@ -65,9 +65,20 @@ class XlaComputation(abc.ABC):
         """The one program that it is. Raises InvalidArgument where it is many."""
 
     @abc.abstractmethod
-    def __call__(self, *arguments: Any, device: torch.device | str | None = None) -> Any:
-        """Run on torch tensors. Raises InvalidArgument for a wrong number, shape or dtype of arguments and DeviceError for
-        arguments on several devices. `device` is for programs without arguments."""
+    def __call__(self, *arguments: Any, device: torch.device | str | None = None, **named: Any) -> Any:
+        """Run on torch tensors, by place or by the names of parameters. Raises InvalidArgument for a wrong number, shape or dtype
+        of arguments and DeviceError for arguments on several devices. `device` is for programs without arguments."""
+
+    def in_order(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Arguments by place and by name, in order. Raises InvalidArgument for a name that no parameter has, or that is given
+        twice."""
+        names = self.program_shape.parameter_names
+        for name in named:
+            if name not in names:
+                raise InvalidArgument("no parameter has this name", subject=self.name, got=name, expected=", ".join(names))
+        rest = iter(arguments)
+        given = [named[name] if name in named else next(rest, _MISSING) for name in names]
+        return (*(value for value in given if value is not _MISSING), *rest)
 
     @abc.abstractmethod
     def run_numpy(self, *arguments: Any, device: torch.device | str = "cpu") -> tuple[np.ndarray, ...]:
@@ -279,6 +290,8 @@ def require_computation(value: Any, subject: str) -> None:
 
 
 # ------------------------------------------------------------------------------------------------------ what is made of it
+
+_MISSING = object()
 
 OfArguments = Callable[["Step", Sequence[Fact], int], Sequence[Fact]]
 """From what is known of the arguments of a derived program, and how many the one that it was derived from takes, to what is known

@@ -247,8 +247,8 @@ class PolymorphicComputation(XlaComputation):
     def program_shape(self) -> ProgramShape:
         """Parameter shapes and names, and the result shape; sizes that differ between its programs are unknown (``f32[?,3]``)."""
         parameters, results = self._source.parameters, self._source.results
-        names = tuple(f"Arg_{k}" for k in range(len(parameters)))
-        return ProgramShape(parameters, results[0] if len(results) == 1 else Shape.tuple(results), names)
+        return ProgramShape(parameters, results[0] if len(results) == 1 else Shape.tuple(results),
+                            self._source.parameter_names)
 
     @property
     def program(self) -> Any:
@@ -304,8 +304,10 @@ class PolymorphicComputation(XlaComputation):
 
     # ---- running
 
-    def __call__(self, *arguments: Any, device: torch.device | str | None = None) -> Any:
+    def __call__(self, *arguments: Any, device: torch.device | str | None = None, **named: Any) -> Any:
         """Run on torch tensors; see `XlaComputation`. Raises InvalidArgument in words for sizes that do not fit together."""
+        if named:
+            arguments = self.in_order(arguments, named)
         if torch.compiler.is_dynamo_compiling():
             return dynamo.called(self, arguments, {} if device is None else {"device": str(device)})
         tensors = [self._as_tensor(a, number) for number, a in enumerate(arguments)]

@@ -79,7 +79,9 @@ class StaticComputation(XlaComputation):
 
     # ---- running
 
-    def __call__(self, *arguments: Any, device: torch.device | str | None = None) -> Any:
+    def __call__(self, *arguments: Any, device: torch.device | str | None = None, **named: Any) -> Any:
+        if named:
+            arguments = self.in_order(arguments, named)
         if torch.compiler.is_dynamo_compiling():
             return dynamo.called(self, arguments, {} if device is None else {"device": str(device)})
         tensors = list(arguments) if self._flat else self._flatten(arguments)

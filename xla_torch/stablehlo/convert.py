@@ -18,7 +18,7 @@ from ..core.errors import InvalidArgument, UnsupportedError
 from ..core.shape import Shape
 from ..functions.hlo_builder import XlaOp
 from ..hlo.ir import Module
-from ..mlir.ir import Block, FunctionType, Operation, walk
+from ..mlir.ir import Block, FunctionType, Operation, Value, walk
 from ..opcodes import control, movement
 from ..opcodes.front import verify
 from . import all_reading_rules  # noqa: F401  (fills the table)
@@ -55,6 +55,12 @@ class UnknownSizes:
     def parameters(self) -> tuple[Shape, ...]:
         """The shapes of the arguments, as far as they are known."""
         return tuple(shape_of(a.type) for a in _entry_block(functions_of(self.operation), self.entry).arguments)
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """What the arguments are called."""
+        block = _entry_block(functions_of(self.operation), self.entry)
+        return tuple(_parameter_name(a, number) for number, a in enumerate(block.arguments))
 
     @property
     def results(self) -> tuple[Shape, ...]:
@@ -178,6 +184,12 @@ def _argument_shapes(block: Block, given: Sequence[Sequence[int] | Shape] | None
     return shapes
 
 
+def _parameter_name(argument: Value, number: int) -> str:
+    """What an argument is called where it stands, in letters that HLO's names may have."""
+    written = argument.location.name if argument.location is not None else ""
+    return re.sub(r"[^\w.-]", "_", written, flags=re.ASCII) or f"Arg_{number}"
+
+
 def _module(operation: Operation, program: Program, entry: str, shapes: Sequence[Shape],
             values: Mapping[int, np.ndarray]) -> Module:
     _convert_callees(program, entry)
@@ -188,7 +200,7 @@ def _module(operation: Operation, program: Program, entry: str, shapes: Sequence
     for number, (shape, argument) in enumerate(zip(shapes, only_block(function.regions[0]).arguments, strict=True)):
         parameter = scope.add(movement.parameter, (), {"parameter_number": number}, shape)
         written = argument.location.name if argument.location is not None else ""
-        parameter.instruction.name = re.sub(r"[^\w.-]", "_", written, flags=re.ASCII) or f"Arg_{number}"
+        parameter.instruction.name = _parameter_name(argument, number)
         if written not in ("", parameter.instruction.name):
             parameter.instruction.common["metadata"] = {"op_name": written}
         parameter.instruction.common.update(attributes[number].common)
