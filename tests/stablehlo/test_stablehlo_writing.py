@@ -330,5 +330,5 @@ def test_files_are_converted_by_their_names(tmp_path: Path, capsys: pytest.Captu
     for name, begin in (("e.html", "<!doctype html>"), ("e.dot", "digraph")):
         assert command(["convert", str(path), str(tmp_path / name)]) == 0
         assert (tmp_path / name).read_text().startswith(begin)
-    assert command(["convert", str(path), str(tmp_path / "a.onnx")]) == 2
+    assert command(["convert", str(path), str(tmp_path / "a.gguf")]) == 2
     assert ".mlir" in capsys.readouterr().err

@@ -77,6 +77,8 @@ class ModuleArguments(abc.ABC):
         sizes: dict[int, tuple[int, int]] = {}
         for number, value in values.items():
             want: tuple[int, ...] = self.shapes[number].dimensions
+            if isinstance(value, torch.Tensor) and value.is_nested:
+                return None
             have: tuple[int, ...] = tuple(getattr(value, "shape", ()))
             if have == want:
                 continue

@@ -55,8 +55,8 @@ def save_onnx(function: Callable[..., Any], arguments: Sequence[torch.Tensor], n
     try:
         if others:
             raise torch.onnx.errors.OnnxExporterError(", ".join(others))
-        made: Any = torch.onnx.export(exported, dynamo=True, verbose=False, input_names=names,
-                                      output_names=[f"out{k}" for k in range(len(results))])
+        outputs = [f"out{k}" for k in range(len(results))]
+        made = quietly(lambda: torch.onnx.export(exported, dynamo=True, verbose=False, input_names=names, output_names=outputs))
         _require_types(made.model.graph.outputs, results)
         with _whole(out) as file:
             made.save(file)
