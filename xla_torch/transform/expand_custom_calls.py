@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from ..analysis.opened import check_size
 from ..core.errors import UnsupportedError, XlaError
 from ..core.shape import Shape
-from ..custom_targets import MEANINGS, Call
+from ..custom_targets import Call, meaning_of
 from ..custom_targets.calls import zeros
 from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.custom_calls import registered, target_of
@@ -66,7 +66,7 @@ def expansion(instruction: Instruction) -> Computation | None:
     none for what the call says of itself.
     """
     target = target_of(instruction)
-    meaning = MEANINGS.get(target)
+    meaning = meaning_of(target)
     if meaning is None or registered(target) is not None:
         return None
     builder = Builder(re.sub(r"\W", "_", target))
