@@ -10,6 +10,7 @@ from . import (  # noqa: F401  (fill the table)
     convolution,
     creation,
     indexing,
+    linalg,
     losses,
     normalisation,
     pointwise,

@@ -264,8 +264,8 @@ class _Import:
         for spec in self._core.graph_signature.input_specs:
             if spec.arg.name in inputs:
                 continue
-            if spec.kind is InputKind.USER_INPUT:
-                inputs[spec.arg.name] = spec.arg.value
+            if spec.kind in (InputKind.USER_INPUT, InputKind.TOKEN):
+                inputs[spec.arg.name] = getattr(spec.arg, "value", None)
             elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
                 inputs[spec.arg.name] = torch_graph.constant(builder, self._weight(spec), str(spec.target))
             else:
@@ -291,6 +291,8 @@ class _Import:
                 own.append(None if _is_none(spec.arg) else _Leaf(result, places[len(own)]))
             elif spec.kind is OutputKind.BUFFER_MUTATION:
                 after[str(spec.target)] = _Leaf(result, None)
+            elif spec.kind is OutputKind.TOKEN:
+                continue
             elif spec.kind in _GRADIENTS:
                 gradients.setdefault(_GRADIENTS[spec.kind], {})[str(spec.target)] = _Leaf(result, None)
             else:

@@ -22,6 +22,7 @@ from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.literals.literal import Literal
 from ..lowering.numerics import numpy_from_storage, to_storage
 from ..storage.dtypes import type_from_torch
+from ..storage import torch_private
 from ..storage.torch_private import Operator, arguments_of
 
 
@@ -62,13 +63,19 @@ def name_of(target: Any) -> str:
 
 def check(graph: torch.fx.Graph) -> None:
     """Raise UnsupportedError, which names all operators of a graph that there is no rule for."""
-    missing = collections.Counter(name_of(n.target) for n in graph.nodes if n.op == "call_function" and not _is_known(n.target))
+    called = [_operator(n) for n in graph.nodes if n.op == "call_function"]
+    missing = collections.Counter(name_of(target) for target in called if not _is_known(target))
     if missing:
         named = ", ".join(f"{name} ({count})" if count > 1 else name for name, count in missing.items())
         known = {**REASONS, **INSTEAD}
         reasons = [f"{name}: {known[name]}" for name in missing if name in known]
         raise UnsupportedError(f"the graph has operators that are not known in XLA: {named}", subject="from_torch",
                                got="; ".join(reasons))
+
+
+def _operator(node: torch.fx.Node) -> Any:
+    """What a node calls, be it in order with others that have effects."""
+    return node.args[1] if node.target is torch_private.with_effects else node.target
 
 
 def _is_known(target: Any) -> bool:
@@ -100,8 +107,8 @@ class _Reading:
         if node.target is operator.getitem:
             source, number = node.args
             return self._values[source][number]  # pyright: ignore[reportArgumentType]
-        if name_of(node.target) in NO_VALUES:
-            return None
+        if name_of(_operator(node)) in NO_VALUES:
+            return [None] if node.target is torch_private.with_effects else None
         before = len(self.builder.instructions)
         try:
             return self._called(node)
@@ -124,7 +131,7 @@ class _Reading:
         several = isinstance(said, (list, tuple))
         expected = [None if v is None else shape_of(v, f"the result of {name}") for v in said] if several else shape_of(
             said, f"the result of {name}")
-        found = applied(name, self.builder, arguments, defaults, expected, _is_plain(node))
+        found = applied(name, self.builder, arguments, defaults, expected, *_in_memory(node))
         return found if several else found[0]
 
     def _argument(self, given: Any, name: str) -> Any:
@@ -135,10 +142,11 @@ class _Reading:
         return element_type_of(given, name) if isinstance(given, torch.dtype) else given
 
 
-def _is_plain(node: torch.fx.Node) -> bool:
-    """Whether the first tensor that a node takes lies in memory as it stands."""
+def _in_memory(node: torch.fx.Node) -> tuple[bool, bool]:
+    """Whether the first tensor that a node takes lies in memory as it stands, and whether by rows at all."""
     value = node.args[0].meta.get("val") if node.args and isinstance(node.args[0], torch.fx.Node) else None
-    return isinstance(value, torch.Tensor) and value.is_contiguous() and value.storage_offset() == 0
+    by_rows = isinstance(value, torch.Tensor) and value.is_contiguous()
+    return by_rows and value.storage_offset() == 0, by_rows
 
 
 def _place(node: torch.fx.Node) -> str:
