@@ -206,7 +206,7 @@ def _triangular_solve(self: XlaOp, A: XlaOp, upper: bool, transpose: bool, unitr
 
 def _factors(a: XlaOp, pivot: bool = True, turned: bool = False) -> list[XlaOp]:
     """(the factors in one, the rows exchanged from 1 on, the place of the first pivot that is 0), of the transposed matrix if
-    `turned`: so torch factorises what lies in memory by rows, which it shows in this."""
+    `turned`: so torch does for determinants of what lies in memory by rows, and shows it."""
     if not pivot:
         raise UnsupportedError("a decomposition without pivots", subject="LU", got="pivot=False", expected="pivot=True")
     lu, pivots, info = factorised(_transposed(a) if turned else a)
@@ -265,12 +265,11 @@ def _inverse(order: XlaOp) -> XlaOp:
 
 
 @rule("_linalg_solve_ex")
-def _solve_ex(A: XlaOp, B: XlaOp, left: bool, is_contiguous: bool, result: Sequence[Shape]) -> list[XlaOp]:  # noqa: N803
-    turned = is_contiguous and not A.element_type.is_complex
-    lu, pivots, info = _factors(A, turned=turned)
+def _solve_ex(A: XlaOp, B: XlaOp, left: bool, result: Sequence[Shape]) -> list[XlaOp]:  # noqa: N803
+    lu, pivots, info = _factors(A)
     is_vector = result[0].rank == A.shape.rank - 1 and B.shape.rank < A.shape.rank
     b = ops.Reshape(B, [*B.shape.dimensions, 1]) if is_vector else B
-    return [ops.Reshape(_lu_solve(lu, pivots, b, left, turned), result[0].dimensions), lu, pivots, info]
+    return [ops.Reshape(_lu_solve(lu, pivots, b, left, False), result[0].dimensions), lu, pivots, info]
 
 
 @rule("linalg_inv_ex")
