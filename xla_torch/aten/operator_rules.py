@@ -64,11 +64,15 @@ def applied(name: str, builder: Builder, arguments: Mapping[str, Any], defaults:
     given = {**arguments, "builder": builder, "result": expected, "is_plain": is_plain, "is_contiguous": is_contiguous}
     found = RULES[name](**{key: given[key] for key in asked if key in given})
     results: list[XlaOp | None] = [found] if isinstance(found, XlaOp) else list(found)
-    shapes = [expected] if isinstance(expected, Shape) else list(expected)
+    return compared(name, results, [expected] if isinstance(expected, Shape) else expected)
+
+
+def compared(name: str, results: Sequence[XlaOp | None], shapes: Sequence[Shape | None]) -> list[XlaOp | None]:
+    """The results. Raises InternalError where they are not of these shapes."""
     for k, (result, shape) in enumerate(zip(results, shapes, strict=True)):
         if result is not None and shape is not None and not result.shape.compatible(shape):
             raise InternalError(f"result {k} is of another shape than torch's", subject=name, got=result.shape, expected=shape)
-    return results
+    return list(results)
 
 
 def _equal(default: Any, value: Any) -> bool:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import collections
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 import torch.fx
 
-from ..aten.operator_rules import NO_VALUES, RULES, applied
+from ..aten.control import WITH_REGIONS, Region
+from ..aten.operator_rules import NO_VALUES, RULES, applied, compared
 from ..aten.refused import INSTEAD, REASONS
 from ..core.errors import UnsupportedError, XlaError
 from ..core.shape import Shape
@@ -63,7 +64,7 @@ def name_of(target: Any) -> str:
 
 def check(graph: torch.fx.Graph) -> None:
     """Raise UnsupportedError, which names all operators of a graph that there is no rule for."""
-    called = [_operator(n) for n in graph.nodes if n.op == "call_function"]
+    called = [_operator(n) for one in _graphs(graph) for n in one.nodes if n.op == "call_function"]
     missing = collections.Counter(name_of(target) for target in called if not _is_known(target))
     if missing:
         named = ", ".join(f"{name} ({count})" if count > 1 else name for name, count in missing.items())
@@ -73,22 +74,32 @@ def check(graph: torch.fx.Graph) -> None:
                                got="; ".join(reasons))
 
 
+def _graphs(graph: torch.fx.Graph) -> list[torch.fx.Graph]:
+    """A graph and those within it that it calls."""
+    owner: Any = graph.owning_module
+    inner = [operator.attrgetter(str(n.target))(owner) for n in graph.nodes if n.op == "get_attr"]
+    return [graph, *(part for one in inner if isinstance(one, torch.fx.GraphModule) for part in _graphs(one.graph))]
+
+
 def _operator(node: torch.fx.Node) -> Any:
     """What a node calls, be it in order with others that have effects."""
     return node.args[1] if node.target is torch_private.with_effects else node.target
 
 
 def _is_known(target: Any) -> bool:
+    if isinstance(target, torch_private.HigherOrderOperator):
+        return name_of(target) in WITH_REGIONS
     return target is operator.getitem or (isinstance(target, Operator) and name_of(target) in {*RULES, *NO_VALUES})
 
 
 def build(builder: Builder, graph: torch.fx.Graph, inputs: Mapping[str, Any],
-          attribute: Callable[[str], torch.Tensor]) -> list[Any]:
+          attribute: Callable[[str], Any]) -> list[Any]:
     """The results of a graph that was `check`ed, given a value (an op, or a constant as it is) for each placeholder by name."""
     values: dict[torch.fx.Node, Any] = {}
     for node in graph.nodes:
         if node.op == "output":
-            return [values[result] if isinstance(result, torch.fx.Node) else result for result in node.args[0]]
+            results = [node.args[0]] if isinstance(node.args[0], torch.fx.Node) else node.args[0]
+            return [values[result] if isinstance(result, torch.fx.Node) else result for result in results]
         values[node] = _Reading(builder, values, attribute).value(node, inputs)
     raise AssertionError("a graph ends in its output")
 
@@ -96,14 +107,16 @@ def build(builder: Builder, graph: torch.fx.Graph, inputs: Mapping[str, Any],
 class _Reading:
     """One node of a graph."""
 
-    def __init__(self, builder: Builder, values: Mapping[torch.fx.Node, Any], attribute: Callable[[str], torch.Tensor]):
+    def __init__(self, builder: Builder, values: Mapping[torch.fx.Node, Any], attribute: Callable[[str], Any]):
         self.builder, self._values, self._attribute = builder, values, attribute
 
     def value(self, node: torch.fx.Node, inputs: Mapping[str, Any]) -> Any:
         if node.op == "placeholder":
             return inputs[node.name]
         if node.op == "get_attr":
-            return constant(self.builder, self._attribute(str(node.target)), f"constant {node.target}")
+            found = self._attribute(str(node.target))
+            is_graph = isinstance(found, torch.fx.GraphModule)
+            return _region(found) if is_graph else constant(self.builder, found, f"constant {node.target}")
         if node.target is operator.getitem:
             source, number = node.args
             return self._values[source][number]  # pyright: ignore[reportArgumentType]
@@ -120,6 +133,9 @@ class _Reading:
 
     def _called(self, node: torch.fx.Node) -> Any:
         target, name = node.target, name_of(node.target)
+        if isinstance(target, torch_private.HigherOrderOperator):
+            shapes = [shape_of(value, f"a result of {name}") for value in node.meta["val"]]
+            return compared(name, WITH_REGIONS[name](*(self._argument(a, name) for a in node.args), shapes), shapes)
         assert isinstance(target, Operator)
         arguments, defaults = {}, {}
         for place, argument in enumerate(arguments_of(target)):
@@ -140,6 +156,20 @@ class _Reading:
         if isinstance(given, (list, tuple)):
             return [self._argument(part, name) for part in given]
         return element_type_of(given, name) if isinstance(given, torch.dtype) else given
+
+
+def _region(module: torch.fx.GraphModule) -> Region:
+    """A graph within a graph, as a function."""
+    names = [node.name for node in module.graph.nodes if node.op == "placeholder"]
+
+    def built(builder: Builder, given: Sequence[XlaOp]) -> list[XlaOp]:
+        found = build(builder, module.graph, dict(zip(names, given, strict=True)), lambda name: operator.attrgetter(name)(module))
+        for value in found:
+            if not isinstance(value, XlaOp):
+                raise UnsupportedError("a result of a branch or a loop's step is no tensor", got=repr(value)[:80])
+        return found
+
+    return built
 
 
 def _in_memory(node: torch.fx.Node) -> tuple[bool, bool]:

@@ -264,6 +264,9 @@ Operator: Any = private(torch, "_ops.OpOverload")
 """The class of the operators in graphs, one for each signature."""
 
 
+HigherOrderOperator: Any = private(torch, "_ops.HigherOrderOperator")
+"""The class of what takes graphs among its arguments: loops and branches."""
+
 with_effects: Any = private(torch, "_higher_order_ops.effects.with_effects")
 """What graphs call operators with that must stay in order: (a token, the operator, its arguments), for a token and the results."""
 
