@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from .. import functions as ops
 from ..core.errors import UnsupportedError
@@ -70,6 +71,15 @@ def _together(*matrices: XlaOp) -> list[XlaOp]:
     """The matrices in one batch."""
     batch = broadcast_sizes(*(m.shape.dimensions[:-2] for m in matrices))
     return [spread(m, [*batch, *m.shape.dimensions[-2:]]) for m in matrices]
+
+
+def _solved(a: XlaOp, b: XlaOp, *choices: Any) -> XlaOp:
+    """`TriangularSolve`, which XLA does not compile for nothing."""
+    return ops.TriangularSolve(a, b, *choices) if b.shape.element_count else b
+
+
+def _factor(a: XlaOp, lower: bool) -> XlaOp:
+    return ops.Cholesky(a, lower) if a.shape.element_count else a
 
 
 def _unset(result: Shape, like: XlaOp) -> XlaOp:
@@ -142,12 +152,12 @@ def _epsilon(element_type: PrimitiveType) -> float:
 
 @rule("linalg_cholesky_ex")
 def _cholesky_ex(self: XlaOp, upper: bool) -> list[XlaOp]:
-    return [ops.Cholesky(self, not upper), _first_indefinite(self, upper)]
+    return [_factor(self, not upper), _first_indefinite(self, upper)]
 
 
 @rule("cholesky")
 def _cholesky(self: XlaOp, upper: bool) -> XlaOp:
-    return ops.Cholesky(self, not upper)
+    return _factor(self, not upper)
 
 
 def _first_indefinite(a: XlaOp, upper: bool) -> XlaOp:
@@ -179,8 +189,8 @@ def _cholesky_solve(self: XlaOp, upper: bool, input2: XlaOp | None = None, A: Xl
     given = input2 if A is None else A
     assert given is not None
     factor, right = _together(given, self)
-    first = ops.TriangularSolve(factor, right, True, not upper, False, "ADJOINT" if upper else "NO_TRANSPOSE")
-    return ops.TriangularSolve(factor, first, True, not upper, False, "NO_TRANSPOSE" if upper else "ADJOINT")
+    first = _solved(factor, right, True, not upper, False, "ADJOINT" if upper else "NO_TRANSPOSE")
+    return _solved(factor, first, True, not upper, False, "NO_TRANSPOSE" if upper else "ADJOINT")
 
 
 @rule("cholesky_inverse")
@@ -192,13 +202,13 @@ def _cholesky_inverse(self: XlaOp, upper: bool) -> XlaOp:
 @rule("linalg_solve_triangular")
 def _solve_triangular(self: XlaOp, B: XlaOp, upper: bool, left: bool, unitriangular: bool) -> XlaOp:  # noqa: N803
     a, b = _together(self, B)
-    return ops.TriangularSolve(a, b, left, not upper, unitriangular, "NO_TRANSPOSE")
+    return _solved(a, b, left, not upper, unitriangular, "NO_TRANSPOSE")
 
 
 @rule("triangular_solve")
 def _triangular_solve(self: XlaOp, A: XlaOp, upper: bool, transpose: bool, unitriangular: bool) -> list[XlaOp]:  # noqa: N803
     a, b = _together(A, self)
-    return [ops.TriangularSolve(a, b, True, not upper, unitriangular, "TRANSPOSE" if transpose else "NO_TRANSPOSE"), a]
+    return [_solved(a, b, True, not upper, unitriangular, "TRANSPOSE" if transpose else "NO_TRANSPOSE"), a]
 
 
 # ------------------------------------------------------------------------------------------- LU
@@ -251,10 +261,10 @@ def _lu_solve(LU: XlaOp, pivots: XlaOp, B: XlaOp, left: bool, adjoint: bool) -> 
     order = permutation(pivots - 1, lu.shape.dimensions[-1])
     order = spread(order, lu.shape.dimensions[:-1])
     if adjoint:
-        first = ops.TriangularSolve(lu, b, True, False, False, "ADJOINT")
-        return _rows(ops.TriangularSolve(lu, first, True, True, True, "ADJOINT"), _inverse(order))
-    first = ops.TriangularSolve(lu, _rows(b, order), True, True, True, "NO_TRANSPOSE")
-    return ops.TriangularSolve(lu, first, True, False, False, "NO_TRANSPOSE")
+        first = _solved(lu, b, True, False, False, "ADJOINT")
+        return _rows(_solved(lu, first, True, True, True, "ADJOINT"), _inverse(order))
+    first = _solved(lu, _rows(b, order), True, True, True, "NO_TRANSPOSE")
+    return _solved(lu, first, True, False, False, "NO_TRANSPOSE")
 
 
 def _inverse(order: XlaOp) -> XlaOp:

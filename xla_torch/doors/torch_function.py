@@ -144,7 +144,21 @@ def _is_of_gradients(node: torch.fx.Node) -> bool:
     name = torch_graph.name_of(node.target)
     if name == "embedding.default":
         return len(node.args) > 2 and node.args[2:3] != (-1,)  # no gradient for the padding
-    return name.startswith(("detach", "wrap_with_set_grad_enabled"))
+    if name.startswith("detach"):
+        value = node.meta.get("val")
+        return not _is_constant(node.args[0]) and not (isinstance(value, torch.Tensor) and not _moves(value.dtype))
+    return name.startswith("wrap_with_set_grad_enabled")
+
+
+def _moves(dtype: torch.dtype) -> bool:
+    return dtype.is_floating_point or dtype.is_complex
+
+
+def _is_constant(node: Any) -> bool:
+    """Whether a node is a tensor that the module makes of numbers: torch lifts it and detaches what comes of that."""
+    while node.op == "call_function" and torch_graph.name_of(node.target).startswith("lift_fresh"):
+        node = node.args[0]
+    return node.op == "get_attr" or (node.op == "placeholder" and node.name.startswith("c_"))
 
 
 _DECOMPOSED = ("col2im", "grid_sampler_2d", "gru", "im2col", "lstm", "native_group_norm_backward", "native_layer_norm_backward",

@@ -134,6 +134,8 @@ def LU(a: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
 def factorised(a: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
     """(lu, pivots, info) as `LU` has them; info (s32) is 0, or the number from 1 on of the first pivot that is 0."""
     batch, m, n = _require_matrices("LU", a)
+    if not a.shape.element_count:
+        return a, *(Broadcast(lift(a.builder, 0, S32), dims) for dims in ((*batch, min(m, n)), batch))
     call = lapack("getrf", [a], [Shape.array(a.element_type, a.shape.dimensions), Shape.array(S32, (*batch, min(m, n))),
                                  Shape.array(S32, batch)])
     pivots, info = GetTupleElement(call, 1) - 1, GetTupleElement(call, 2)
