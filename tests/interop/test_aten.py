@@ -25,6 +25,7 @@ from xla_torch.storage import torch_private
 from xla_torch.types import type_from_numpy
 
 ROWS = aten_rows.rows() | aten_linalg_rows.rows()
+SAID_BESIDE = {"builder", "result", "is_plain", "is_contiguous"}
 
 
 def operator(name: str) -> Any:
@@ -142,7 +143,7 @@ def test_every_rule_has_rows_and_is_one_that_graphs_have():
 
 @pytest.mark.parametrize("name", sorted(RULES))
 def test_a_rule_takes_what_its_operator_takes(name: str):
-    takes = {argument.name for argument in torch_private.arguments_of(operator(name))} | {"builder", "result", "is_plain", "is_contiguous"}
+    takes = {argument.name for argument in torch_private.arguments_of(operator(name))} | SAID_BESIDE
     needed = {n for n, p in inspect.signature(RULES[name]).parameters.items() if p.default is p.empty}
     assert needed <= takes
     assert {*SHOWN[name]}.isdisjoint(WANTED[name])
@@ -151,7 +152,7 @@ def test_a_rule_takes_what_its_operator_takes(name: str):
 def test_arguments_of_no_consequence_are_arguments():
     known = {argument.name for name in RULES for argument in torch_private.arguments_of(operator(name))}
     assert known >= OF_NO_CONSEQUENCE
-    assert {key for name in RULES for key in (*WANTED[name], *SHOWN[name])} <= known | {"builder", "result", "is_plain", "is_contiguous"}
+    assert {key for name in RULES for key in (*WANTED[name], *SHOWN[name])} <= known | SAID_BESIDE
     assert all(operator(name) is not None for name in NO_VALUES)
 
 

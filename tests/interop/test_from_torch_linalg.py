@@ -68,7 +68,7 @@ CALLS: dict[str, tuple[Callable[..., Any], list[torch.Tensor]]] = {
     "pinv": (lambda x: (linalg.pinv(x), linalg.pinv(x, rtol=0.1)), ALL),
     "pinv of Hermitian": (lambda x: linalg.pinv(symmetric(x), hermitian=True), SQUARES),
     "norms": (lambda x: (linalg.matrix_norm(x, "nuc"), linalg.matrix_norm(x, 2), linalg.vector_norm(x, 3)), ALL),
-    "cond": (lambda x: (linalg.cond(x), linalg.cond(x, "fro")), SQUARES[:4]), "matrix_rank": (linalg.matrix_rank, ALL),
+    "cond": (linalg.cond, SQUARES[:4]), "matrix_rank": (linalg.matrix_rank, ALL),
 }
 ROWS = [pytest.param(name, k, marks=() if k == 0 else pytest.mark.slow) for name, (_, given) in CALLS.items()
         for k in range(len(given))]
@@ -85,14 +85,14 @@ def gradient(function: Callable[..., Any], x: torch.Tensor) -> torch.Tensor | No
     if not results:
         return None
     cotangents = [torch.linspace(-1, 1, r.numel(), dtype=torch.float64).reshape(r.shape).to(r.dtype) for r in results]
-    return torch.autograd.grad(results, given, cotangents)[0]
+    return torch.autograd.grad(results, given, cotangents, materialize_grads=True)[0]
 
 
 def agree(function: Callable[..., Any], ours: Callable[..., Any], x: torch.Tensor, rough: float) -> None:
     for found, expected in zip(leaves(ours(x)), leaves(function(x)), strict=True):
         torch.testing.assert_close(found, expected, rtol=rough, atol=rough)
     wanted = gradient(function, x)
-    if wanted is not None:
+    if wanted is not None and wanted.numel():
         torch.testing.assert_close(gradient(ours, x), wanted, rtol=10 * rough, atol=10 * rough)
 
 
@@ -151,18 +151,21 @@ def test_a_joint_graph_reads_the_factors_that_torch_keeps(function: Any):
 
 # ------------------------------------------------------------------------------------------- loops and branches
 
+# What torch's own tracer warns of.
+quiet = pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning", "ignore:The .grad attribute of a Tensor:UserWarning")
 X = floats(3, 4)
 LOOPS: dict[str, Callable[[torch.Tensor], Any]] = {
     "cond": lambda x: torch.cond(x.sum() > 0, torch.cos, torch.sin, (x,)),
-    "cond of several results": lambda x: torch.cond(x.sum() < 0, lambda x: (x.cos(), x[0] * 2), lambda x: (x.sin(), x[1] * 3), (x,)),
+    "cond of several results": lambda x: torch.cond(
+        x.sum() < 0, lambda x: (x.cos(), x[0] * 2), lambda x: (x.sin(), x[1] * 3), (x,)),
     "cond within cond": lambda x: torch.cond(
-        x.sum() < 0, lambda x: torch.cond(x[0, 0] > 0, lambda x: x * 2, lambda x: x * 3, (x,)), lambda x: x.sin(), (x,)),
+        x.sum() < 0, lambda x: torch.cond(x[0, 0] > 0, lambda x: x * 2, lambda x: x * 3, (x,)), torch.sin, (x,)),
     "scan": lambda x: scan(lambda c, a: (c + a, c * a), torch.zeros(4), x),
     "scan backwards": lambda x: scan(lambda c, a: (c + a, c * a), torch.zeros(4), x, reverse=True),
     "scan with what is around": lambda x: scan(lambda c, a: (c + a * x[0].exp(), c.sin()), torch.zeros(4), x),
     "associative_scan": lambda x: associative_scan(
         lambda a, b: (a[0] * b[0], a[1] * b[0] + b[1]), (x, x.sin()), 0, combine_mode="generic"),
-    "map": lambda x: mapped(lambda row, y: row.sin() * y, x, x[0].exp()),
+    "map": lambda x: mapped(lambda row, y: row.sin() * y, x, x[0].exp()),  # pyright: ignore[reportArgumentType]
     "checkpoint": lambda x: checkpoint(lambda x: x.sin().exp(), x, use_reentrant=False) * 2,
     "vmap": lambda x: torch.func.vmap(lambda row: row.sin() * row.sum())(x),
     "jvp": lambda x: torch.func.jvp(lambda x: x.sin() * x, (x,), (x.cos(),)),
@@ -173,6 +176,7 @@ WHILE: dict[str, Callable[[torch.Tensor], Any]] = {
 }
 
 
+@quiet
 @pytest.mark.parametrize("name", LOOPS)
 def test_loops_and_branches_have_the_values_and_gradients_of_torch(name: str):
     ours = xla_torch.from_torch(LOOPS[name], X)
@@ -180,6 +184,7 @@ def test_loops_and_branches_have_the_values_and_gradients_of_torch(name: str):
         agree(LOOPS[name], ours, x, 1e-5)
 
 
+@quiet
 @pytest.mark.parametrize("name", WHILE)
 def test_a_loop_whose_steps_depend_on_values(name: str):
     ours = xla_torch.from_torch(WHILE[name], X)
@@ -191,6 +196,7 @@ def test_a_loop_whose_steps_depend_on_values(name: str):
 
 @needs_xla
 @pytest.mark.slow
+@quiet
 @pytest.mark.parametrize("name", [*LOOPS, *WHILE])
 def test_real_xla_runs_loops_and_branches(name: str):
     function = {**LOOPS, **WHILE}[name]

@@ -33,7 +33,8 @@ def _cond(pred: XlaOp, true_fn: Region, false_fn: Region, operands: Sequence[Xla
 def _while_loop(cond_fn: Region, body_fn: Region, carried_inputs: Sequence[XlaOp],
                 additional_inputs: Sequence[XlaOp], result: Sequence[Shape]) -> list[XlaOp]:
     count = len(carried_inputs)
-    found = ops.While(lambda t: _flag(cond_fn(t[0].builder, t)), lambda t: (*body_fn(t[0].builder, t), *t[count:]), (*carried_inputs, *additional_inputs))
+    first = (*carried_inputs, *additional_inputs)
+    found = ops.While(lambda t: _flag(cond_fn(t[0].builder, t)), lambda t: (*body_fn(t[0].builder, t), *t[count:]), first)
     return _parts(found, count)
 
 

@@ -2,9 +2,9 @@
 
 A rule's parameters are named as the operator's arguments, and it gets those that it names: tensors as ops of one builder, element
 types for dtypes, numbers and lists as they are. Names beyond these say more: `builder`; `result`, the shape that torch gives
-the result (a list of shapes for several), whose element type says what torch promotes to; `is_contiguous` and `is_plain`, whether the first tensor lies in
-memory by rows, and there as it stands. A rule returns an op, or a list with one for each result; what is checked of that is
-`applied`.
+the result (a list of shapes for several), whose element type says what torch promotes to; `is_contiguous` and `is_plain`, whether
+the first tensor lies in memory by rows, and there as it stands. A rule returns an op, or a list with one for each result; what is
+checked of that is `applied`.
 """
 
 from __future__ import annotations

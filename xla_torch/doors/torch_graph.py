@@ -22,8 +22,8 @@ from ..core.types import PrimitiveType
 from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.literals.literal import Literal
 from ..lowering.numerics import numpy_from_storage, to_storage
-from ..storage.dtypes import type_from_torch
 from ..storage import torch_private
+from ..storage.dtypes import type_from_torch
 from ..storage.torch_private import Operator, arguments_of
 
 
@@ -176,7 +176,7 @@ def _in_memory(node: torch.fx.Node) -> tuple[bool, bool]:
     """Whether the first tensor that a node takes lies in memory as it stands, and whether by rows at all."""
     value = node.args[0].meta.get("val") if node.args and isinstance(node.args[0], torch.fx.Node) else None
     by_rows = isinstance(value, torch.Tensor) and value.is_contiguous()
-    return by_rows and value.storage_offset() == 0, by_rows
+    return isinstance(value, torch.Tensor) and by_rows and value.storage_offset() == 0, by_rows
 
 
 def _place(node: torch.fx.Node) -> str:

@@ -16,8 +16,8 @@ from ..core.types import S32
 from ..opcodes.shapes import require
 from ._documented import documented
 from .comparison import Eq, Ge, Gt, Select
-from .convert import ConvertElementType
 from .control import GetTupleElement, Tuple
+from .convert import ConvertElementType
 from .elementwise import Conj
 from .hlo_builder import Builder, Liftable, Region, XlaOp, lift
 from .indexing import Gather, GatherDimensionNumbers

@@ -268,7 +268,7 @@ HigherOrderOperator: Any = private(torch, "_ops.HigherOrderOperator")
 """The class of what takes graphs among its arguments: loops and branches."""
 
 with_effects: Any = private(torch, "_higher_order_ops.effects.with_effects")
-"""What graphs call operators with that must stay in order: (a token, the operator, its arguments), for a token and the results."""
+"""What graphs call operators with that stay in order: (a token, the operator, its arguments), for a token and results."""
 
 
 def arguments_of(operator: Any) -> list[Any]:
