@@ -370,10 +370,10 @@ def _matrix_exp(self: XlaOp) -> XlaOp:
 
 
 def _series(x: XlaOp) -> XlaOp:
-    """The first terms of the exponential's, in blocks of a few."""
+    """The first terms of the exponential's, in blocks of as many as powers are at hand."""
     size = x.shape.dimensions[-1]
     powers = [_identity(x, size, size), x]
-    while len(powers) <= _BLOCK:
+    for _ in range(_BLOCK - 1):
         powers.append(_product(powers[-1], x))
     found: XlaOp | None = None
     for block in reversed(range(0, _DEGREE, _BLOCK)):

@@ -74,7 +74,8 @@ def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["ar
     of torch. Not to be had in `torch.cond`, loops and `torch.func.vmap` (UnsupportedError).
 
     Raises UnsupportedError, which names all of them, for operators that XLA has nothing for; what torch.export raises passes
-    through. Checks of values are left out: where torch raises for a singular matrix there are NaN or infinities. Derivatives are those that torch has of the exported program,
+    through. Checks of values are left out: where torch raises for a singular matrix there are NaN or infinities.
+    Derivatives are those that torch has of the exported program,
     with all that `detach`, `torch.no_grad` and an embedding's padding say: they are traced when they are first asked for. With
     ``derivatives="xla"`` they are those of its ops, and where the module says otherwise there is a warning (LostDerivatives),
     unless ``derivatives="as written"`` vouches for them, also in what is written of the program (see `load`).
