@@ -167,7 +167,7 @@ LOOPS: dict[str, Callable[[torch.Tensor], Any]] = {
         lambda a, b: (a[0] * b[0], a[1] * b[0] + b[1]), (x, x.sin()), 0, combine_mode="generic"),
     "map": lambda x: mapped(lambda row, y: row.sin() * y, x, x[0].exp()),  # pyright: ignore[reportArgumentType]
     "checkpoint": lambda x: checkpoint(torch.exp, x.sin(), use_reentrant=False) * 2,
-    "vmap": lambda x: torch.func.vmap(lambda row: row.sin() * row.sum())(x),
+    "vmap": torch.func.vmap(lambda row: row.sin() * row.sum()),
     "jvp": lambda x: torch.func.jvp(lambda x: x.sin() * x, (x,), (x.cos(),)),
 }
 WHILE: dict[str, Callable[[torch.Tensor], Any]] = {
