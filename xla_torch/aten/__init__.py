@@ -7,9 +7,11 @@ reads the graph and calls them. What no rule is for, and why, stands in `refused
 from . import (  # noqa: F401  (fill the table)
     attention,
     contraction,
+    control,
     convolution,
     creation,
     indexing,
+    linalg,
     losses,
     normalisation,
     pointwise,

@@ -2,9 +2,9 @@
 
 A rule's parameters are named as the operator's arguments, and it gets those that it names: tensors as ops of one builder, element
 types for dtypes, numbers and lists as they are. Names beyond these say more: `builder`; `result`, the shape that torch gives
-the result (a list of shapes for several), whose element type says what torch promotes to; `is_plain`, whether the first tensor
-lies in memory as it stands. A rule returns an op, or a list
-with one for each result; what is checked of that is `applied`.
+the result (a list of shapes for several), whose element type says what torch promotes to; `is_contiguous` and `is_plain`, whether
+the first tensor lies in memory by rows, and there as it stands. A rule returns an op, or a list with one for each result; what is
+checked of that is `applied`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ def rule(*names: str, shown: str = "") -> Callable[[Declared], Declared]:
 
 
 def applied(name: str, builder: Builder, arguments: Mapping[str, Any], defaults: Mapping[str, Any],
-            expected: Shape | Sequence[Shape | None], is_plain: bool = False) -> list[XlaOp | None]:
+            expected: Shape | Sequence[Shape | None], is_plain: bool = False,
+            is_contiguous: bool = False) -> list[XlaOp | None]:
     """The results of an operator. Raises UnsupportedError for an argument that its rule does not look at, unless that is what it
     is by default, and InternalError where the results are not of the shapes that torch says."""
     asked, unread = WANTED[name], SHOWN[name] | OF_NO_CONSEQUENCE
@@ -60,14 +61,18 @@ def applied(name: str, builder: Builder, arguments: Mapping[str, Any], defaults:
         if key not in asked and key not in unread and not (key in defaults and _equal(defaults[key], value)):
             raise UnsupportedError(f"the argument {key} is not known", subject=name, got=repr(value)[:80],
                                    expected=f"{key} = {defaults.get(key)}")
-    given = {**arguments, "builder": builder, "result": expected, "is_plain": is_plain}
+    given = {**arguments, "builder": builder, "result": expected, "is_plain": is_plain, "is_contiguous": is_contiguous}
     found = RULES[name](**{key: given[key] for key in asked if key in given})
     results: list[XlaOp | None] = [found] if isinstance(found, XlaOp) else list(found)
-    shapes = [expected] if isinstance(expected, Shape) else list(expected)
+    return compared(name, results, [expected] if isinstance(expected, Shape) else expected)
+
+
+def compared(name: str, results: Sequence[XlaOp | None], shapes: Sequence[Shape | None]) -> list[XlaOp | None]:
+    """The results. Raises InternalError where they are not of these shapes."""
     for k, (result, shape) in enumerate(zip(results, shapes, strict=True)):
         if result is not None and shape is not None and not result.shape.compatible(shape):
             raise InternalError(f"result {k} is of another shape than torch's", subject=name, got=result.shape, expected=shape)
-    return results
+    return list(results)
 
 
 def _equal(default: Any, value: Any) -> bool:
@@ -78,5 +83,6 @@ def _equal(default: Any, value: Any) -> bool:
 
 
 NO_VALUES = frozenset({"_assert_tensor_metadata.default", "_assert_async.msg", "_assert_scalar.default",
+                       "_linalg_check_errors.default",
                        "sym_constrain_range_for_size.default", "sym_constrain_range.default"})
 """Operators without results, which check what torch has computed. XLA checks nothing while it runs."""

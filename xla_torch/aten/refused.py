@@ -21,6 +21,7 @@ REASONS: dict[str, str] = {
 INSTEAD: dict[str, str] = {
     "bincount.default": f"{_SIZE}; of n bins it is torch.zeros(n, dtype=x.dtype).scatter_add(0, x, torch.ones_like(x))",
     "unique_consecutive.default": f"{_SIZE}; where a run begins, x[1:] != x[:-1] says",
+    "linalg_ldl_factor_ex.default": "XLA has no such decomposition; torch.linalg.lu_factor and torch.linalg.solve take its place",
     "poisson.default": "how many numbers it draws depends on values",
 }
 """What takes the place of some that are no core operators, or why nothing does."""

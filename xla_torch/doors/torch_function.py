@@ -74,7 +74,8 @@ def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["ar
     of torch. Not to be had in `torch.cond`, loops and `torch.func.vmap` (UnsupportedError).
 
     Raises UnsupportedError, which names all of them, for operators that XLA has nothing for; what torch.export raises passes
-    through. Checks of values that the module makes are left out. Derivatives are those that torch has of the exported program,
+    through. Checks of values are left out: where torch raises for a singular matrix there are NaN or infinities.
+    Derivatives are those that torch has of the exported program,
     with all that `detach`, `torch.no_grad` and an embedding's padding say: they are traced when they are first asked for. With
     ``derivatives="xla"`` they are those of its ops, and where the module says otherwise there is a warning (LostDerivatives),
     unless ``derivatives="as written"`` vouches for them, also in what is written of the program (see `load`).
@@ -144,7 +145,21 @@ def _is_of_gradients(node: torch.fx.Node) -> bool:
     name = torch_graph.name_of(node.target)
     if name == "embedding.default":
         return len(node.args) > 2 and node.args[2:3] != (-1,)  # no gradient for the padding
-    return name.startswith(("detach", "wrap_with_set_grad_enabled"))
+    if name.startswith("detach"):
+        value = node.meta.get("val")
+        return not _is_constant(node.args[0]) and not (isinstance(value, torch.Tensor) and not _moves(value.dtype))
+    return name.startswith("wrap_with_set_grad_enabled")
+
+
+def _moves(dtype: torch.dtype) -> bool:
+    return dtype.is_floating_point or dtype.is_complex
+
+
+def _is_constant(node: Any) -> bool:
+    """Whether a node is a tensor that the module makes of numbers: torch lifts it and detaches what comes of that."""
+    while node.op == "call_function" and torch_graph.name_of(node.target).startswith("lift_fresh"):
+        node = node.args[0]
+    return node.op == "get_attr" or (node.op == "placeholder" and node.name.startswith("c_"))
 
 
 _DECOMPOSED = ("col2im", "grid_sampler_2d", "gru", "im2col", "lstm", "native_group_norm_backward", "native_layer_norm_backward",
@@ -264,8 +279,8 @@ class _Import:
         for spec in self._core.graph_signature.input_specs:
             if spec.arg.name in inputs:
                 continue
-            if spec.kind is InputKind.USER_INPUT:
-                inputs[spec.arg.name] = spec.arg.value
+            if spec.kind in (InputKind.USER_INPUT, InputKind.TOKEN):
+                inputs[spec.arg.name] = getattr(spec.arg, "value", None)
             elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
                 inputs[spec.arg.name] = torch_graph.constant(builder, self._weight(spec), str(spec.target))
             else:
@@ -291,6 +306,8 @@ class _Import:
                 own.append(None if _is_none(spec.arg) else _Leaf(result, places[len(own)]))
             elif spec.kind is OutputKind.BUFFER_MUTATION:
                 after[str(spec.target)] = _Leaf(result, None)
+            elif spec.kind is OutputKind.TOKEN:
+                continue
             elif spec.kind in _GRADIENTS:
                 gradients.setdefault(_GRADIENTS[spec.kind], {})[str(spec.target)] = _Leaf(result, None)
             else:

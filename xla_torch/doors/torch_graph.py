@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import collections
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 import torch.fx
 
-from ..aten.operator_rules import NO_VALUES, RULES, applied
+from ..aten.control import WITH_REGIONS, Region
+from ..aten.operator_rules import NO_VALUES, RULES, applied, compared
 from ..aten.refused import INSTEAD, REASONS
 from ..core.errors import UnsupportedError, XlaError
 from ..core.shape import Shape
@@ -21,6 +22,7 @@ from ..core.types import PrimitiveType
 from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.literals.literal import Literal
 from ..lowering.numerics import numpy_from_storage, to_storage
+from ..storage import torch_private
 from ..storage.dtypes import type_from_torch
 from ..storage.torch_private import Operator, arguments_of
 
@@ -62,7 +64,8 @@ def name_of(target: Any) -> str:
 
 def check(graph: torch.fx.Graph) -> None:
     """Raise UnsupportedError, which names all operators of a graph that there is no rule for."""
-    missing = collections.Counter(name_of(n.target) for n in graph.nodes if n.op == "call_function" and not _is_known(n.target))
+    called = [_operator(n) for one in _graphs(graph) for n in one.nodes if n.op == "call_function"]
+    missing = collections.Counter(name_of(target) for target in called if not _is_known(target))
     if missing:
         named = ", ".join(f"{name} ({count})" if count > 1 else name for name, count in missing.items())
         known = {**REASONS, **INSTEAD}
@@ -71,17 +74,32 @@ def check(graph: torch.fx.Graph) -> None:
                                got="; ".join(reasons))
 
 
+def _graphs(graph: torch.fx.Graph) -> list[torch.fx.Graph]:
+    """A graph and those within it that it calls."""
+    owner: Any = graph.owning_module
+    inner = [operator.attrgetter(str(n.target))(owner) for n in graph.nodes if n.op == "get_attr"]
+    return [graph, *(part for one in inner if isinstance(one, torch.fx.GraphModule) for part in _graphs(one.graph))]
+
+
+def _operator(node: torch.fx.Node) -> Any:
+    """What a node calls, be it in order with others that have effects."""
+    return node.args[1] if node.target is torch_private.with_effects else node.target
+
+
 def _is_known(target: Any) -> bool:
+    if isinstance(target, torch_private.HigherOrderOperator):
+        return name_of(target) in WITH_REGIONS
     return target is operator.getitem or (isinstance(target, Operator) and name_of(target) in {*RULES, *NO_VALUES})
 
 
 def build(builder: Builder, graph: torch.fx.Graph, inputs: Mapping[str, Any],
-          attribute: Callable[[str], torch.Tensor]) -> list[Any]:
+          attribute: Callable[[str], Any]) -> list[Any]:
     """The results of a graph that was `check`ed, given a value (an op, or a constant as it is) for each placeholder by name."""
     values: dict[torch.fx.Node, Any] = {}
     for node in graph.nodes:
         if node.op == "output":
-            return [values[result] if isinstance(result, torch.fx.Node) else result for result in node.args[0]]
+            results = [node.args[0]] if isinstance(node.args[0], torch.fx.Node) else node.args[0]
+            return [values[result] if isinstance(result, torch.fx.Node) else result for result in results]
         values[node] = _Reading(builder, values, attribute).value(node, inputs)
     raise AssertionError("a graph ends in its output")
 
@@ -89,19 +107,21 @@ def build(builder: Builder, graph: torch.fx.Graph, inputs: Mapping[str, Any],
 class _Reading:
     """One node of a graph."""
 
-    def __init__(self, builder: Builder, values: Mapping[torch.fx.Node, Any], attribute: Callable[[str], torch.Tensor]):
+    def __init__(self, builder: Builder, values: Mapping[torch.fx.Node, Any], attribute: Callable[[str], Any]):
         self.builder, self._values, self._attribute = builder, values, attribute
 
     def value(self, node: torch.fx.Node, inputs: Mapping[str, Any]) -> Any:
         if node.op == "placeholder":
             return inputs[node.name]
         if node.op == "get_attr":
-            return constant(self.builder, self._attribute(str(node.target)), f"constant {node.target}")
+            found = self._attribute(str(node.target))
+            is_graph = isinstance(found, torch.fx.GraphModule)
+            return _region(found) if is_graph else constant(self.builder, found, f"constant {node.target}")
         if node.target is operator.getitem:
             source, number = node.args
             return self._values[source][number]  # pyright: ignore[reportArgumentType]
-        if name_of(node.target) in NO_VALUES:
-            return None
+        if name_of(_operator(node)) in NO_VALUES:
+            return [None] if node.target is torch_private.with_effects else None
         before = len(self.builder.instructions)
         try:
             return self._called(node)
@@ -113,6 +133,9 @@ class _Reading:
 
     def _called(self, node: torch.fx.Node) -> Any:
         target, name = node.target, name_of(node.target)
+        if isinstance(target, torch_private.HigherOrderOperator):
+            shapes = [shape_of(value, f"a result of {name}") for value in node.meta["val"]]
+            return compared(name, WITH_REGIONS[name](*(self._argument(a, name) for a in node.args), shapes), shapes)
         assert isinstance(target, Operator)
         arguments, defaults = {}, {}
         for place, argument in enumerate(arguments_of(target)):
@@ -124,7 +147,7 @@ class _Reading:
         several = isinstance(said, (list, tuple))
         expected = [None if v is None else shape_of(v, f"the result of {name}") for v in said] if several else shape_of(
             said, f"the result of {name}")
-        found = applied(name, self.builder, arguments, defaults, expected, _is_plain(node))
+        found = applied(name, self.builder, arguments, defaults, expected, *_in_memory(node))
         return found if several else found[0]
 
     def _argument(self, given: Any, name: str) -> Any:
@@ -135,10 +158,25 @@ class _Reading:
         return element_type_of(given, name) if isinstance(given, torch.dtype) else given
 
 
-def _is_plain(node: torch.fx.Node) -> bool:
-    """Whether the first tensor that a node takes lies in memory as it stands."""
+def _region(module: torch.fx.GraphModule) -> Region:
+    """A graph within a graph, as a function."""
+    names = [node.name for node in module.graph.nodes if node.op == "placeholder"]
+
+    def built(builder: Builder, given: Sequence[XlaOp]) -> list[XlaOp]:
+        found = build(builder, module.graph, dict(zip(names, given, strict=True)), lambda name: operator.attrgetter(name)(module))
+        for value in found:
+            if not isinstance(value, XlaOp):
+                raise UnsupportedError("a result of a branch or a loop's step is no tensor", got=repr(value)[:80])
+        return found
+
+    return built
+
+
+def _in_memory(node: torch.fx.Node) -> tuple[bool, bool]:
+    """Whether the first tensor that a node takes lies in memory as it stands, and whether by rows at all."""
     value = node.args[0].meta.get("val") if node.args and isinstance(node.args[0], torch.fx.Node) else None
-    return isinstance(value, torch.Tensor) and value.is_contiguous() and value.storage_offset() == 0
+    by_rows = isinstance(value, torch.Tensor) and value.is_contiguous()
+    return isinstance(value, torch.Tensor) and by_rows and value.storage_offset() == 0, by_rows
 
 
 def _place(node: torch.fx.Node) -> str:

@@ -17,6 +17,7 @@ from ..opcodes.shapes import require
 from ._documented import documented
 from .comparison import Eq, Ge, Gt, Select
 from .control import GetTupleElement, Tuple
+from .convert import ConvertElementType
 from .elementwise import Conj
 from .hlo_builder import Builder, Liftable, Region, XlaOp, lift
 from .indexing import Gather, GatherDimensionNumbers
@@ -65,6 +66,8 @@ def QR(a: XlaOp, full_matrices: bool = False) -> tuple[XlaOp, XlaOp]:
     """
     batch, m, n = _require_matrices("QR", a)
     small, kind = min(m, n), a.element_type
+    if not a.shape.element_count:
+        return _nothing_in_qr(a, m if full_matrices else small)
     reflections = Shape.array(kind, (*batch, small))
     call = lapack("geqrf", [a], [Shape.array(kind, a.shape.dimensions), reflections])
     packed, tau = GetTupleElement(call, 0), GetTupleElement(call, 1)
@@ -75,6 +78,15 @@ def QR(a: XlaOp, full_matrices: bool = False) -> tuple[XlaOp, XlaOp]:
     positions = Shape.array(S32, r.shape.dimensions)
     below = Gt(Iota(a.builder, positions, rank - 2), Iota(a.builder, positions, rank - 1))
     return q, Select(below, 0.0, r)
+
+
+def _nothing_in_qr(a: XlaOp, width: int) -> tuple[XlaOp, XlaOp]:
+    """(ones in the diagonal, nothing): there is nothing to reflect."""
+    *batch, m, n = a.shape.dimensions
+    places = Shape.array(S32, (*batch, m, width))
+    rank = a.shape.rank
+    same = Eq(Iota(a.builder, places, rank - 2), Iota(a.builder, places, rank - 1))
+    return ConvertElementType(same, a.element_type), Broadcast(lift(a.builder, 0, a), (*batch, width, n))
 
 
 @documented
@@ -115,13 +127,20 @@ def LU(a: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
     lu holds u, and below its diagonal l, of which the diagonal is 1. Row i was exchanged with row ``pivots[..., i]`` in turn
     (s32 [..., min(m, n)]); `permutation` (s32 [..., m]) is what comes of that.
     """
+    lu, pivots, _ = factorised(a)
+    return lu, pivots, permutation(pivots, a.shape.dimensions[-2])
+
+
+def factorised(a: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
+    """(lu, pivots, info) as `LU` has them; info (s32) is 0, or the number from 1 on of the first pivot that is 0."""
     batch, m, n = _require_matrices("LU", a)
+    if not a.shape.element_count:
+        return a, *(Broadcast(lift(a.builder, 0, S32), dims) for dims in ((*batch, min(m, n)), batch))
     call = lapack("getrf", [a], [Shape.array(a.element_type, a.shape.dimensions), Shape.array(S32, (*batch, min(m, n))),
                                  Shape.array(S32, batch)])
-    pivots = GetTupleElement(call, 1) - 1
+    pivots, info = GetTupleElement(call, 1) - 1, GetTupleElement(call, 2)
     # A positive info tells of a singular matrix, which has a decomposition.
-    lu = _unless_failed(Ge(GetTupleElement(call, 2), 0), GetTupleElement(call, 0))
-    return lu, pivots, permutation(pivots, m)
+    return _unless_failed(Ge(info, 0), GetTupleElement(call, 0)), pivots, info
 
 
 def permutation(pivots: XlaOp, rows: int) -> XlaOp:
@@ -148,6 +167,8 @@ def permutation(pivots: XlaOp, rows: int) -> XlaOp:
 
 def _at_places(x: XlaOp, places: XlaOp) -> XlaOp:
     """The elements at these places of the last dimension."""
+    if not places.shape.element_count:
+        return places
     last = x.shape.rank - 1
     batch = tuple(range(last))
     return Gather(x, places, GatherDimensionNumbers((), (last,), (last,), last + 1, batch, batch), (1,) * (last + 1))

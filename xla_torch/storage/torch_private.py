@@ -319,6 +319,13 @@ Operator: Any = private(torch, "_ops.OpOverload")
 """The class of the operators in graphs, one for each signature."""
 
 
+HigherOrderOperator: Any = private(torch, "_ops.HigherOrderOperator")
+"""The class of what takes graphs among its arguments: loops and branches."""
+
+with_effects: Any = private(torch, "_higher_order_ops.effects.with_effects")
+"""What graphs call operators with that stay in order: (a token, the operator, its arguments), for a token and results."""
+
+
 def arguments_of(operator: Any) -> list[Any]:
     """What an operator takes, each with `name`, `has_default_value()` and `default_value`."""
     return list(operator._schema.arguments)
