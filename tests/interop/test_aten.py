@@ -50,7 +50,7 @@ def call(name: str, row: tuple[Any, ...]) -> tuple[Any, list[torch.Tensor], torc
         return node
 
     args = torch_private.pytree.tree_map(placeholder, given)
-    node = graph.call_function(operator(name), tuple(args), dict(keywords))
+    node = graph.call_function(operator(name), tuple(args), torch_private.pytree.tree_map(placeholder, keywords))
     expected = operator(name)(*given, **keywords)
     node.meta["val"] = expected
     graph.output((node,))

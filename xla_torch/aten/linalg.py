@@ -113,8 +113,18 @@ def _eigvals(self: XlaOp, result: Shape) -> XlaOp:
 
 @rule("_linalg_svd")
 def _svd(A: XlaOp, full_matrices: bool, compute_uv: bool, result: Sequence[Shape]) -> list[XlaOp]:  # noqa: N803
-    left, values, right = ops.SVD(A, full_matrices and compute_uv)
+    left, values, right = _singular(A, full_matrices and compute_uv)
     return [left, values, _adjoint(right)] if compute_uv else [_unset(result[0], A), values, _unset(result[2], A)]
+
+
+def _singular(matrices: XlaOp, full_matrices: bool = False) -> list[XlaOp]:
+    """Left vectors, values, right vectors as columns. LAPACK takes no matrices without rows or columns."""
+    rows, columns = matrices.shape.dimensions[-2:]
+    if rows and columns:
+        return list(ops.SVD(matrices, full_matrices))
+    none = Shape.array(real_type(matrices.element_type), (*matrices.shape.dimensions[:-2], 0))
+    left, right = ((n, n if full_matrices else 0) for n in (rows, columns))
+    return [_identity(matrices, *left), full(matrices.builder, 0, none), _identity(matrices, *right)]
 
 
 @rule("linalg_pinv.atol_rtol_tensor")
@@ -124,7 +134,7 @@ def _pinv(self: XlaOp, atol: XlaOp | None, rtol: XlaOp | None, hermitian: bool) 
         left, signed = ops.Eigh(self, True)
         right, sizes = left, ops.Abs(signed)
     else:
-        left, signed, right = ops.SVD(self)
+        left, signed, right = _singular(self)
         sizes = signed
     greatest = reduced(sizes, "Max", 0, [sizes.shape.rank - 1], keepdim=True)
 
