@@ -222,9 +222,9 @@ def test_builtin_functions_and_their_tuples():
 
 def test_all_operators_without_a_rule_are_named_at_once():
     def function(x: torch.Tensor) -> torch.Tensor:
-        return torch.linalg.eigvals(x).abs() + torch.poisson(x) + torch.poisson(x) + x.flatten().unique_consecutive().sum()
+        return torch.poisson(x) + torch.poisson(x) + x.flatten().unique_consecutive().sum()
 
-    named = r"linalg_eig\.default(.|\n)*poisson\.default \(2\)(.|\n)*unique_consecutive(.|\n)*depends on values"
+    named = r"poisson\.default \(2\)(.|\n)*unique_consecutive(.|\n)*depends on values"
     with pytest.raises(UnsupportedError, match=named):
         xla_torch.from_torch(function, torch.randn(3, 3))
 

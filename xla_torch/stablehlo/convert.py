@@ -201,7 +201,7 @@ def _module(operation: Operation, program: Program, entry: str, shapes: Sequence
         parameter = scope.add(movement.parameter, (), {"parameter_number": number}, shape)
         written = argument.location.name if argument.location is not None else ""
         parameter.instruction.name = _parameter_name(argument, number)
-        if written not in ("", parameter.instruction.name):
+        if written:
             parameter.instruction.common["metadata"] = {"op_name": written}
         parameter.instruction.common.update(attributes[number].common)
         arguments.append(parameter)
