@@ -76,7 +76,7 @@ def fresh():
     torch.compiler.reset()
 
 
-SLOWLY = [pytest.param(backend, marks=pytest.mark.slow) if backend == "inductor" else backend
+SLOWLY = [backend if backend == "aot_eager" else pytest.param(backend, marks=pytest.mark.slow)
           for backend in ("eager", "aot_eager", "inductor")]
 
 
@@ -96,7 +96,8 @@ def test_inductor_keeps_cotangents_that_are_read_after_a_loop():
     assert_same(values_and_gradients(torch.compile(program, fullgraph=True), x), values_and_gradients(program, x))
 
 
-@pytest.mark.parametrize("backend", SLOWLY)
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
 @pytest.mark.parametrize("place", PLACES)
 def test_constants(place, backend):
     program, arguments = of_constants(place)
@@ -113,7 +114,7 @@ def test_constants_ahead_of_time(place, tmp_path):
     assert_same(leaves(torch._inductor.aoti_load_package(package)(*arguments)), leaves(program(*arguments)))
 
 
-@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize("strict", [pytest.param(True, marks=pytest.mark.slow), False])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_exports(name, strict):
     program, arguments = case(name)

@@ -227,9 +227,9 @@ def made(name: str) -> Any:
     return to_jax(from_jax(ROWS[name].function, *ROWS[name].args))
 
 
-ALL_DOORS = ("mlp", "complex", "scan", "custom_vjp")
+ALL_DOORS = ("mlp", "custom_vjp")
 """Programs that go through every door in the fast tests; the others go through some."""
-FEW = ("call", "jit of value and grad", "jvp", "vmap of grad")
+FEW = ("jit of value and grad", "vmap of grad")
 
 
 def rows() -> list[Any]:
