@@ -31,7 +31,7 @@ from .interop.jax_calls import own_array
 from .lowering import numerics
 from .running import dynamo
 from .running.computation import XlaComputation, require_computation
-from .storage.torch_private import contents, picklable, pytree, transforms_are_active, unpickled
+from .storage.torch_private import autocast_is_on, contents, picklable, pytree, transforms_are_active, unpickled
 from .trees.structure import dotted, flattened
 
 Weights = Mapping[Any, Any] | Sequence[Any] | str | os.PathLike[str]
@@ -138,7 +138,7 @@ class XlaModule(torch.nn.Module):
         if (dtype := self._autocast_dtype(held, arguments)) is not None:
             door = self._cast_products(dtype)
             arguments = tuple(a.float() if isinstance(a, torch.Tensor) and a.dtype is dtype else a for a in arguments)
-        if not door.takes(held, arguments, named):
+        if not door.takes(held, arguments):
             raise InvalidArgument("wrong number of arguments", subject="XlaModule", got=len(arguments),
                                   expected=f"{held.count(None)}: {self.extra_repr()}")
         if torch.compiler.is_dynamo_compiling():
@@ -180,7 +180,7 @@ class XlaModule(torch.nn.Module):
     def _autocast_dtype(self, held: Sequence[Any], arguments: Sequence[Any]) -> torch.dtype | None:
         """The precision of products under torch's autocast; None where it is off, or the module is of another than float32."""
         device = next((t.device.type for t in (*held, *arguments) if isinstance(t, torch.Tensor)), "cpu")
-        if not torch.is_autocast_enabled(device) or self._dtype() is not torch.float32:
+        if not autocast_is_on(device) or self._dtype() is not torch.float32:
             return None
         dtype = torch.get_autocast_dtype(device)
         return dtype if dtype in (torch.float16, torch.bfloat16) else None
@@ -313,7 +313,8 @@ def _(module: XlaModule) -> Any:
         held: list[Any] = [None] * len(module._names)
         for number, leaf in zip(order, leaves, strict=True):
             held[number] = leaf
-        if not module._door.takes(held, arguments, named):
+        arguments, named = module._door.in_order(held, arguments, named)
+        if not module._door.takes(held, arguments):
             raise InvalidArgument("wrong number of arguments", subject="to_jax", got=len(arguments),
                                   expected=f"{held.count(None)}: {module.extra_repr()}")
         return run(*module._door.placed(held, arguments), **named)

@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 import torch
-from torch.autograd import gradcheck, gradgradcheck
 from torch.testing import assert_close
 
 import xla_torch
 from support.oracle import needs_xla
-from support.torch_programs import build, complex_square, dense, f64, several
+from support.torch_programs import LOOP, build, check_gradients, complex_square, dense, f64, several
 from xla_torch import compile, parse_hlo
 from xla_torch.errors import InvalidArgument, UnsupportedError
 from xla_torch.storage.dtypes import torch_dtype
@@ -89,13 +88,7 @@ def test_gradients(row: tuple[Any, ...]):
     function, *dims = row
     compiled = compile(build(function, *dims), "xla")
     inputs = tuple(f64(*d, seed=k) for k, d in enumerate(dims))
-
-    def floating(*given: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        results = compiled(*given)
-        return tuple(r for r in (results if isinstance(results, tuple) else (results,)) if r.requires_grad)
-
-    assert gradcheck(floating, inputs)
-    assert gradgradcheck(floating, inputs)
+    check_gradients(compiled, inputs)
 
 
 def test_programs_of_gradients_and_batches():
@@ -106,14 +99,6 @@ def test_programs_of_gradients_and_batches():
     assert_close(xla_torch.vmap(compiled, 5, (0, None))(x.expand(5, 4, 3), w), program(x, w).expand(5, 4, 2))
     assert "compiled by xla" in repr(compiled)
     assert_close(pickle.loads(pickle.dumps(compiled))(x, w), program(x, w))
-
-
-LOOP = """HloModule m
-body { t = (f64[], f64[]) parameter(0) c = f64[] get-tuple-element(t), index=0 x = f64[] get-tuple-element(t), index=1
-  y = f64[] sine(x) s = f64[] add(c, y) h = f64[] constant(0.3) d = f64[] add(s, h) ROOT r = (f64[], f64[]) tuple(d, y) }
-more { t = (f64[], f64[]) parameter(0) c = f64[] get-tuple-element(t), index=0 n = f64[] constant(2)
-  ROOT l = pred[] compare(c, n), direction=LT }
-ENTRY e { t = (f64[], f64[]) parameter(0) ROOT w = (f64[], f64[]) while(t), condition=more, body=body }"""
 
 
 def test_a_loop_of_unknown_length():

@@ -84,6 +84,10 @@ def test_what_differs_otherwise_is_refused(arguments: tuple[Any, ...], words: st
         XlaModule.from_torch(network(), X[:4])(*arguments)
 
 
+def test_meta() -> None:
+    assert XlaModule.from_torch(network(), X[:4]).to("meta")(X[:4].to("meta")).shape == (4, 3)
+
+
 def test_a_strict_module_takes_its_own_batch_only() -> None:
     exported = xla_torch.from_torch(network(), X[:4])
     module = XlaModule(exported, [exported.weights], strict=True)

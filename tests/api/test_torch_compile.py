@@ -76,6 +76,12 @@ def fresh():
     torch.compiler.reset()
 
 
+def ahead_of_time(program, arguments, folder):
+    exported = torch.export.export(Calling(program), tuple(arguments))
+    package = torch._inductor.aoti_compile_and_package(exported, package_path=str(folder / "model.pt2"))
+    return leaves(torch._inductor.aoti_load_package(package)(*arguments))
+
+
 SLOWLY = [backend if backend == "aot_eager" else pytest.param(backend, marks=pytest.mark.slow)
           for backend in ("eager", "aot_eager", "inductor")]
 
@@ -109,9 +115,7 @@ def test_constants(place, backend):
 @pytest.mark.parametrize("place", PLACES)
 def test_constants_ahead_of_time(place, tmp_path):
     program, arguments = of_constants(place)
-    exported = torch.export.export(Calling(program), tuple(arguments))
-    package = torch._inductor.aoti_compile_and_package(exported, package_path=str(tmp_path / "model.pt2"))
-    assert_same(leaves(torch._inductor.aoti_load_package(package)(*arguments)), leaves(program(*arguments)))
+    assert_same(ahead_of_time(program, arguments, tmp_path), leaves(program(*arguments)))
 
 
 @pytest.mark.parametrize("strict", [pytest.param(True, marks=pytest.mark.slow), False])
@@ -134,9 +138,7 @@ def test_exports(name, strict):
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_compiles_ahead_of_time(name, tmp_path):
     program, arguments = case(name)
-    exported = torch.export.export(Calling(program), tuple(arguments))
-    package = torch._inductor.aoti_compile_and_package(exported, package_path=str(tmp_path / "model.pt2"))
-    assert_same(leaves(torch._inductor.aoti_load_package(package)(*arguments)), leaves(program(*arguments)))
+    assert_same(ahead_of_time(program, arguments, tmp_path), leaves(program(*arguments)))
 
 
 def modules() -> dict[str, torch.nn.Module]:

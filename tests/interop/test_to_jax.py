@@ -13,6 +13,7 @@ import torch
 
 import xla_torch
 from support.oracle import needs_xla
+from support.torch_programs import LOOP
 from xla_torch import from_jax, from_torch, load, nn, parse_hlo, to_jax, to_jax_export
 from xla_torch.errors import DifferentiationError, InvalidArgument, UnsupportedError
 
@@ -249,13 +250,6 @@ def test_like_the_function(name: str, door: str) -> None:
 
 
 # -------------------------------------------------------------------------------------------------- programs of others
-
-LOOP = """HloModule m
-body { t = (f64[], f64[]) parameter(0) c = f64[] get-tuple-element(t), index=0 x = f64[] get-tuple-element(t), index=1
-  y = f64[] sine(x) s = f64[] add(c, y) h = f64[] constant(0.3) d = f64[] add(s, h) ROOT r = (f64[], f64[]) tuple(d, y) }
-more { t = (f64[], f64[]) parameter(0) c = f64[] get-tuple-element(t), index=0 n = f64[] constant(2)
-  ROOT l = pred[] compare(c, n), direction=LT }
-ENTRY e { t = (f64[], f64[]) parameter(0) ROOT w = (f64[], f64[]) while(t), condition=more, body=body }"""
 
 
 def test_gradients_that_jax_has_not():

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
+from torch.autograd import gradcheck, gradgradcheck
 
 import xla_torch
 from xla_torch import F64, Shape, XlaBuilder, ops
@@ -55,3 +58,22 @@ ENTRY main {
   ROOT r = (f64[3], f64[3]) tuple(chosen, sine)
 }
 """)
+
+
+LOOP = """HloModule m
+body { t = (f64[], f64[]) parameter(0) c = f64[] get-tuple-element(t), index=0 x = f64[] get-tuple-element(t), index=1
+  y = f64[] sine(x) s = f64[] add(c, y) h = f64[] constant(0.3) d = f64[] add(s, h) ROOT r = (f64[], f64[]) tuple(d, y) }
+more { t = (f64[], f64[]) parameter(0) c = f64[] get-tuple-element(t), index=0 n = f64[] constant(2)
+  ROOT l = pred[] compare(c, n), direction=LT }
+ENTRY e { t = (f64[], f64[]) parameter(0) ROOT w = (f64[], f64[]) while(t), condition=more, body=body }"""
+"""A loop whose length depends on numbers."""
+
+
+def check_gradients(compiled: xla_torch.XlaComputation, inputs: Sequence[torch.Tensor]) -> None:
+    """Of all results that have some, of the first and of the second order, against differences."""
+    def floating(*given: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        results = compiled(*given)
+        return tuple(r for r in (results if isinstance(results, tuple) else (results,)) if r.requires_grad)
+
+    assert gradcheck(floating, inputs)
+    assert gradgradcheck(floating, inputs)

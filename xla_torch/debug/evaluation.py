@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import time
 from collections.abc import Callable, Sequence
@@ -22,6 +21,7 @@ from ..lowering.evaluator import Evaluator
 from ..lowering.values import Host, Splat, Value
 from ..participants.participant import current_participant
 from ..storage.dtypes import storage_dtype
+from ..storage.torch_private import without_autocast
 from .steps import Step
 
 Observer = Callable[[Step], None]
@@ -93,8 +93,7 @@ def run_watched(program: str, computation: Computation, tensors: Sequence[torch.
     check_custom_calls(computation)
     flat = iter(tensors)
     evaluator = Watched(device, program, observer)
-    autocast = device.type != "meta" and torch.is_autocast_enabled(device.type)
-    with torch.no_grad(), torch.autocast(device.type, enabled=False) if autocast else contextlib.nullcontext():
+    with torch.no_grad(), without_autocast(device.type):
         arguments: list[Value] = []
         for parameter in computation.parameters:
             began = time.perf_counter()

@@ -11,7 +11,7 @@ import torch
 
 from ..core.errors import InvalidArgument
 from ..running import dynamo
-from ..running.computation import XlaComputation
+from ..running.computation import XlaComputation, in_order
 from ..running.polymorphic import of_unknown_sizes
 from ..trees.parameter_paths import paths
 from ..trees.structure import Leaves, Path, dotted, nested
@@ -158,8 +158,8 @@ class FlatArguments(ModuleArguments):
         return _own(tensor_of(value, self.shapes[number], lambda: f"argument {number}" if "." not in name else f"weight {name}",
                               narrow=False))
 
-    def takes(self, held: Sequence[Any], arguments: Sequence[Any], named: Mapping[str, Any]) -> bool:
-        return len(arguments) == held.count(None) and not named
+    def takes(self, held: Sequence[Any], arguments: Sequence[Any]) -> bool:
+        return len(arguments) == held.count(None)
 
     def in_order(self, held: Sequence[Any], arguments: tuple[Any, ...],
                  named: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -171,9 +171,7 @@ class FlatArguments(ModuleArguments):
             free = [dotted(path) or f"argument {k}" for k, path in enumerate(self._paths) if held[k] is None]
             unknown = next(name for name in named if name not in known or held[known[name]] is not None)
             raise InvalidArgument("no argument has this name", subject="XlaModule", got=unknown, expected=", ".join(free))
-        rest = iter(arguments)
-        order = [given[k] if k in given else next(rest, _ENDED) for k, own in enumerate(held) if own is None]
-        return (*(value for value in order if value is not _ENDED), *rest), {}
+        return in_order([k for k, own in enumerate(held) if own is None], given, arguments), {}
 
     def values(self, held: Sequence[Any], arguments: Sequence[Any], named: Mapping[str, Any]) -> dict[int, Any]:
         return dict(enumerate(self.placed(held, arguments)))
@@ -241,7 +239,7 @@ class TreeArguments(ModuleArguments):
     def numbers_of(self, argument: int) -> list[int]:
         return self._function.parameters_of(argument)
 
-    def takes(self, held: Sequence[Any], arguments: Sequence[Any], named: Mapping[str, Any]) -> bool:
+    def takes(self, held: Sequence[Any], arguments: Sequence[Any]) -> bool:
         return True  # the function knows
 
     def in_order(self, held: Sequence[Any], arguments: tuple[Any, ...],

@@ -68,11 +68,9 @@ def precision_of(element_type: PrimitiveType) -> Precision:
     return Precision(types={F64: F32, C128: C64} if element_type is F32 else {F32: F64, C64: C128})
 
 
-def widest(types: Iterable[PrimitiveType]) -> PrimitiveType | None:
-    """The narrowest type that holds all numbers of these; None of none."""
+def widest(types: Iterable[PrimitiveType]) -> PrimitiveType:
+    """The narrowest type that holds all numbers of these, of which there is one."""
     found = set(types)
-    if len(found) < 2:
-        return next(iter(found), None)
     most = max(t.bits for t in found)
     several = [t for t in found if t.bits == most]
     return several[0] if len(several) == 1 else F32

@@ -85,9 +85,9 @@ class Rewriting(Rewriter):
         for type_ in inexact:
             own = self.precision.of(type_)
             met = [v.element_type for v, t in deciding if t is type_ and not self._is_number(v)]
-            found = widest([*met, own] if how is Computes.ITS_OWN or not met else met) or own
+            found = widest([*met, own] if how is Computes.ITS_OWN or not met else met)
             numbers = [self._numbers[id(v.instruction)] for v, t in pairs if t is type_ and self._is_number(v)]
-            types[type_] = found if all(_holds(found, n) for n in numbers) else widest([found, own]) or own
+            types[type_] = found if all(_holds(found, n) for n in numbers) else widest([found, own])
         return types
 
     def _is_bias(self, inst: Instruction, value: XlaOp, values: Sequence[XlaOp]) -> bool:
@@ -144,7 +144,7 @@ class Rewriting(Rewriter):
         if not (before in INEXACT and after.is_floating):
             return self.emit(inst, [operand], {before: operand.element_type})
         rounds = before is not after and before.bits >= after.bits
-        return self._as(operand, after if rounds else widest([self.precision.of(after), operand.element_type]) or after)
+        return self._as(operand, after if rounds else widest([self.precision.of(after), operand.element_type]))
 
     # ---- constants of one number
 
@@ -189,7 +189,7 @@ class Rewriting(Rewriter):
             wider = [widest([t, r.element_type]) if t in INEXACT else t for t, r in zip(types, found, strict=True)]
             if wider == types:
                 break
-            types = [t or own for t, own in zip(wider, types, strict=True)]
+            types = wider
         stop, stops = self._inside(condition, inside)
         made = {id(body): run.finished(found, types), id(condition): stop.builder.finish(stops[0])}
         whole = make_tuple(self.builder, [self._as(v, t) for v, t in zip(given, types, strict=True)])
@@ -202,8 +202,8 @@ class Rewriting(Rewriter):
         runs = [self._inside(branch, o.shape) for branch, o in zip(branches_of(inst), given, strict=True)]
         types = [widest([r.element_type for r in column]) if column[0].element_type in INEXACT else column[0].element_type
                  for column in zip(*(found for _, found in runs), strict=True)]
-        made = iter([run.finished(found, [t for t in types if t is not None]) for run, found in runs])
-        shape = Shape.tuple([of_type(s, t or s.element_type) for s, t in zip(inst.shape.tuple_shapes, types, strict=True)])
+        made = iter([run.finished(found, types) for run, found in runs])
+        shape = Shape.tuple([of_type(s, t) for s, t in zip(inst.shape.tuple_shapes, types, strict=True)])
         return elements_of(self.builder.append(Instruction(
             inst.opcode, shape, [selector.instruction, *(o.instruction for o in given)],
             with_regions(inst, lambda _: next(made)), inst.name, carried_metadata(inst))))

@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import inspect
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any, Self, TypeVar
 
 import numpy as np
@@ -42,6 +42,8 @@ from .annotated_code import annotated_code
 from .dynamo import graph_name
 from .exporting import save_exported, save_onnx, zeros
 from .program import Program
+
+K = TypeVar("K")
 
 
 class XlaComputation(abc.ABC):
@@ -76,9 +78,7 @@ class XlaComputation(abc.ABC):
         for name in named:
             if name not in names:
                 raise InvalidArgument("no parameter has this name", subject=self.name, got=name, expected=", ".join(names))
-        rest = iter(arguments)
-        given = [named[name] if name in named else next(rest, _MISSING) for name in names]
-        return (*(value for value in given if value is not _MISSING), *rest)
+        return in_order(names, named, arguments)
 
     @abc.abstractmethod
     def run_numpy(self, *arguments: Any, device: torch.device | str = "cpu") -> tuple[np.ndarray, ...]:
@@ -279,6 +279,13 @@ def _named_arrays(program: Program) -> Iterator[tuple[str, Shape]]:
         yield from ((dotted((*path, *place)), leaf) for place, leaf in places(parameter) if leaf.is_array)
 
 
+def in_order(places: Iterable[K], given: Mapping[K, Any], arguments: Iterable[Any]) -> tuple[Any, ...]:
+    """What is given for some places, and in the others the arguments, one after the other; those that are left at the end."""
+    rest, missing = iter(arguments), object()
+    found = [given[place] if place in given else next(rest, missing) for place in places]
+    return (*(value for value in found if value is not missing), *rest)
+
+
 def require_computation(value: Any, subject: str) -> None:
     """Raise InvalidArgument for what is no program."""
     if not isinstance(value, XlaComputation):
@@ -290,8 +297,6 @@ def require_computation(value: Any, subject: str) -> None:
 
 
 # ------------------------------------------------------------------------------------------------------ what is made of it
-
-_MISSING = object()
 
 OfArguments = Callable[["Step", Sequence[Fact], int], Sequence[Fact]]
 """From what is known of the arguments of a derived program, and how many the one that it was derived from takes, to what is known

@@ -6,7 +6,6 @@ compute, cannot be: it is refused, and nothing of it is carried out while the gr
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -22,7 +21,7 @@ from ..kernels.portable import constants, with_constants
 from ..lowering.custom_calls import check_custom_calls
 from ..lowering.programs import lower
 from ..storage.dtypes import torch_dtype
-from ..storage.torch_private import needs_data, stand_ins
+from ..storage.torch_private import needs_data, stand_ins, without_autocast
 from .caches import Cache
 
 
@@ -54,7 +53,7 @@ def into_graph(program: Program, kept: Cache[torch.device, torch.fx.GraphModule]
     given = [torch.ops.aten.lift_fresh_copy.default(array) for array in held]
     run = with_constants(module, held, given).forward
     try:
-        with _without_autocast(device):
+        with without_autocast(device.type):
             return run(*tensors)
     except needs_data() as error:
         raise UnsupportedError("the program cannot be part of a graph", subject=program.name, got=str(error).partition("\n")[0],
@@ -88,11 +87,6 @@ CPU = torch.device("cpu")
 def _stand_ins_for(program: Program) -> list[torch.Tensor]:
     leaves = [leaf for p in program.program_shape.parameters for leaf in p.leaves() if leaf.is_array]
     return [torch.empty(leaf.dimensions, dtype=torch_dtype(leaf.element_type)) for leaf in leaves]
-
-
-def _without_autocast(device: torch.device) -> contextlib.AbstractContextManager[object]:
-    on = device.type != "meta" and torch.is_autocast_enabled(device.type)
-    return torch.autocast(device.type, enabled=False) if on else contextlib.nullcontext()
 
 
 def without_gradient(results: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:

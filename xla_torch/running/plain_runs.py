@@ -9,20 +9,19 @@ import torch
 
 from ..core.budget import running
 from ..core.errors import XlaError
+from ..storage.torch_private import autocast_is_on, without_autocast
 from .caches import Cache
 from .run_errors import in_house_form
 
 _T = TypeVar("_T")
-
-_WITHOUT_AUTOCAST = ("meta",)
 
 
 def plainly(name: str, kept: Cache[torch.device, Callable[..., _T]], make: Callable[[torch.device], Callable[..., _T]],
             device: torch.device, *given: Any) -> _T:
     """Call what is kept for the device, without autograd and autocast: XLA's types are what the program says. `name` is for
     errors."""
-    if device.type not in _WITHOUT_AUTOCAST and torch.is_autocast_enabled(device.type):
-        with torch.autocast(device.type, enabled=False):
+    if autocast_is_on(device.type):
+        with without_autocast(device.type):
             return plainly(name, kept, make, device, *given)
     if (block := running()) is not None:
         block.look()

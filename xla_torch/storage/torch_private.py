@@ -337,6 +337,16 @@ pytree: Any = private(torch, "utils._pytree")
 """The trees of arguments and results that torch.export writes down."""
 
 
+def autocast_is_on(device_type: str) -> bool:
+    """Whether torch's autocast is on for devices of a type; there is none for meta, and torch does not answer."""
+    return device_type != "meta" and torch.is_autocast_enabled(device_type)
+
+
+def without_autocast(device_type: str) -> contextlib.AbstractContextManager[object]:
+    """A block in which autocast is off."""
+    return torch.autocast(device_type, enabled=False) if autocast_is_on(device_type) else contextlib.nullcontext()
+
+
 def quietly(export: Callable[[], Any]) -> Any:
     """What `export` gives, without torch's warning of its own use of a class that it has deprecated."""
     with warnings.catch_warnings():
