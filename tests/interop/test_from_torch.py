@@ -23,7 +23,7 @@ from support.oracle import needs_xla, run_xla
 from support.torch_models import assert_close, loss_of, made
 from xla_torch.errors import DifferentiationError, InvalidArgument, LostDerivatives, UnsupportedError
 from xla_torch.nn import XlaModule
-from xla_torch.storage import torch_private
+from xla_torch.storage import torch_graphs, torch_private
 
 EACH = ["lstm", *(pytest.param(name, marks=pytest.mark.slow) for name in ("residual", "gpt"))]
 
@@ -320,7 +320,7 @@ def test_a_level_that_a_failure_leaves_open_is_closed():
     sine, function = torch.ops.aten.sin.default, torch.func.vmap(torch.sin)
     program = torch.export.export(Wrapped(function), (TIED,))
     with pytest.raises(ValueError, match="as told"):
-        torch_private.Decomposing(program.graph_module, {sine: failing}).run(TIED)
+        torch_graphs.Decomposing(program.graph_module, {sine: failing}).run(TIED)
     assert not torch_private.transforms_are_active()
 
 

@@ -17,6 +17,7 @@ from xla_torch.errors import MissingDependency
 from xla_torch.storage import torch_private
 
 ROOT = Path(__file__).parents[2]
+PRIVATE = {"torch_private.py", "torch_graphs.py"}
 FILES = sorted(p for folder in ("xla_torch", "grad_rules") for p in (ROOT / folder).rglob("*.py"))
 
 
@@ -75,7 +76,7 @@ def own_names() -> set[str]:
 
 
 def test_no_other_module_touches_a_private_part_of_torch():
-    assert [f"{path.relative_to(ROOT)}: {part}" for path, tree in trees().items() if path.name != "torch_private.py"
+    assert [f"{path.relative_to(ROOT)}: {part}" for path, tree in trees().items() if path.name not in PRIVATE
             for part in private_parts(tree)] == []
 
 
@@ -84,7 +85,7 @@ def test_private_attributes_are_our_own():
     own = own_names()
     found = {f"{path.relative_to(ROOT)}: {node.attr}" for path, tree in trees().items() for node in ast.walk(tree)
              if isinstance(node, ast.Attribute) and is_private(node.attr) and node.attr not in own
-             and path.name != "torch_private.py" and "interop" not in path.parts}  # jaxlib's bindings have such names
+             and path.name not in PRIVATE and "interop" not in path.parts}  # jaxlib's bindings have such names
     assert found == set()
 
 

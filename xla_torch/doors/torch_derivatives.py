@@ -24,7 +24,7 @@ from ..functions.hlo_builder import XlaOp
 from ..hlo.derivatives import Lost, Mask, Pullback, Pushforward, Stored, bringing
 from ..hlo.ir import Computation
 from ..opcodes import control
-from ..storage import torch_private
+from ..storage import torch_graphs, torch_private
 from . import torch_graph
 from .builder import XlaBuilder
 
@@ -57,7 +57,7 @@ class Graph:
         active = [k for k, one in enumerate(self.inputs) if one.active]
         outputs: list[Any] = [output.meta["val"] if isinstance(output, torch.fx.Node) else None for output in self._outputs()]
         moving = {k: r for k, r in enumerate(self.results) if r is not None and outputs[r].is_floating_point()}
-        flat = torch_private.Decomposing(self.module, first)
+        flat = torch_graphs.Decomposing(self.module, first)
 
         def back(*given: Any) -> Any:
             def forward(*moved: torch.Tensor) -> list[torch.Tensor]:
@@ -71,8 +71,8 @@ class Graph:
             pull: Any = torch.func.vjp(forward, *(given[k] for k in active))[1]
             return pull(list(given[len(values):]))
 
-        cotangents = [torch_private.stand_in(outputs[r]) for r in moving.values()]
-        module = torch_private.traced(back, [*values, *cotangents], decompositions)
+        cotangents = [torch_graphs.stand_in(outputs[r]) for r in moving.values()]
+        module = torch_graphs.traced(back, [*values, *cotangents], decompositions)
         count = sum(one.parameter is not None for one in self.inputs)
         inputs = [*self.inputs, *(Input(ct, count + k) for ct, k in zip(cotangents, moving, strict=True))]
         place = {self.inputs[k].parameter: number for number, k in enumerate(active)}

@@ -19,7 +19,7 @@ from torch.export.graph_signature import InputKind, InputSpec, OutputKind, Outpu
 from torch.fx.node import map_arg
 
 from ..core.errors import InternalError, InvalidArgument, UnsupportedError
-from ..storage import torch_private
+from ..storage import torch_graphs, torch_private
 from . import torch_graph
 
 STATE = "rng_state"
@@ -336,7 +336,7 @@ def with_state(exported: Any, decompositions: Mapping[Any, Callable[..., Any]]) 
         if isinstance(spec.arg, TensorArgument):
             spec.arg = TensorArgument(node.name)  # a node that was replaced had another name
     signature.output_specs.insert(0, OutputSpec(OutputKind.BUFFER_MUTATION, TensorArgument(after.name), STATE))
-    return torch_private.with_graph(exported, module, signature, {STATE: _first_state()})
+    return torch_graphs.with_graph(exported, module, signature, {STATE: _first_state()})
 
 
 def _first_state() -> torch.Tensor:
@@ -359,7 +359,7 @@ class _Drawing:
     def __init__(self, module: torch.fx.GraphModule, decompositions: Mapping[Any, Callable[..., Any]]):
         self.draws = Draws()
         self._table = {**decompositions, **{op: functools.partial(_checked, way, self.draws) for op, way in ways().items()}}
-        self._like = torch_private.state_of(module)
+        self._like = torch_graphs.state_of(module)
         self._name = f"b_{STATE}"  # as torch names what stands for a buffer
         while any(node.name == self._name for node in module.graph.nodes):
             self._name += "_"
@@ -386,7 +386,7 @@ class _Drawing:
     def draw(self, module: torch.fx.GraphModule, state: torch.fx.Node) -> None:
         mapped = 0
         for node in list(module.graph.nodes):
-            mapped += torch_private.levels_of(node)
+            mapped += torch_graphs.levels_of(node)
             inner = [module.get_submodule(str(n.target)) for n in node.args
                      if isinstance(n, torch.fx.Node) and n.op == "get_attr" and _is_graph(module, n)]
             if node.op == "call_function" and inner:
@@ -419,7 +419,7 @@ class _Drawing:
                 [next(rest) if isinstance(leaf, torch.fx.Node) else leaf for leaf in flat], tree)
             return node.target(*args, **kwargs)  # pyright: ignore[reportCallIssue]
 
-        graph = torch_private.in_operators(run, [self._like, *(n.meta["val"] for n in given)], self._table)
+        graph = torch_graphs.in_operators(run, [self._like, *(n.meta["val"] for n in given)], self._table)
         if self.draws.taken == taken:
             return
         if mapped:

@@ -1,4 +1,4 @@
-"""Every private interface of torch that the library uses, and nothing else: the one file to look at for a new torch.
+"""Every private interface of torch that the library uses: with `torch_graphs`, the one place to look at for a new torch.
 
 torch has no public way to ask whether a transform of torch.func is on, to leave all modes, or to choose the precision of
 one convolution. Each name is looked up here when the library is imported, so that a torch without it is an error that says
@@ -22,10 +22,8 @@ from typing import Any
 
 import torch
 import torch.distributed
-import torch.fx.experimental.proxy_tensor
 import torch.fx.graph_module
 from torch.autograd import forward_ad
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..core import forks
 from ..core.errors import MissingDependency
@@ -402,100 +400,3 @@ def functions_applied(run: Callable[[], Any]) -> tuple[Any, tuple[str, ...]]:
             return run(), tuple(names)
         finally:
             torch.autograd.Function.apply = apply
-
-
-# ------------------------------------------------------------------------------------------------ graphs of derivatives
-
-make_fx: Callable[..., Any] = private(torch.fx.experimental.proxy_tensor, "make_fx")
-
-
-def stand_in(like: torch.Tensor) -> torch.Tensor:
-    """A tensor without data beside one."""
-    with like.fake_mode:  # pyright: ignore[reportAttributeAccessIssue]
-        return torch.empty_like(like, requires_grad=False)
-
-
-def traced(function: Callable[..., Any], values: list[Any], decompositions: dict[Any, Any]) -> torch.fx.GraphModule:
-    """The graph of a function of these values, stand-ins and constants, in operators without side effects. Attention is what it
-    is in products and a softmax: operators of a kernel's own are no core operators."""
-    mode = next(v.fake_mode for v in values if hasattr(v, "fake_mode"))
-    tensors = [v.detach() if isinstance(v, torch.Tensor) else v for v in values]
-    with mode, torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
-        graph = make_fx(torch.func.functionalize(function), decomposition_table=decompositions)(*tensors)
-    graph.graph.eliminate_dead_code()
-    return graph
-
-
-def in_operators(function: Callable[..., Any], values: list[Any], decompositions: dict[Any, Any]) -> torch.fx.GraphModule:
-    """The graph of a function of these stand-ins as it computes, of which autograd knows no more than what is computed."""
-    with values[0].fake_mode, torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
-        return make_fx(function, decomposition_table=decompositions)(*values)
-
-
-_mode_of: Callable[[Any], Any] = private(torch, "_guards.detect_fake_mode")
-_FakeTensorMode: Any = private(torch, "_subclasses.FakeTensorMode")
-
-
-def state_of(module: torch.fx.GraphModule) -> torch.Tensor:
-    """A stand-in of u64[2] beside those of a graph."""
-    known = [leaf for node in module.graph.nodes for leaf in pytree.tree_leaves(node.meta.get("val"))]
-    with _mode_of(known) or _FakeTensorMode():
-        return torch.empty(2, dtype=torch.uint64)
-
-
-def with_graph(exported: Any, module: torch.fx.GraphModule, signature: Any, constants: dict[str, torch.Tensor]) -> Any:
-    """An exported program with another graph, and further constants."""
-    return exported._update(module, signature, constants={**exported.constants, **constants})
-
-
-def levels_of(node: torch.fx.Node) -> int:
-    """How many levels of torch.func.vmap a node opens."""
-    return (node.target is _nested) - (node.target is _ended)
-
-
-_nested, _ended, _added, _removed = (private(torch, f"_functorch.predispatch.{name}") for name in (
-    "_vmap_increment_nesting", "_vmap_decrement_nesting", "_add_batch_dim", "_remove_batch_dim"))
-
-
-class Decomposing(torch.fx.Interpreter):
-    """What runs a graph with some operators as what they are in others. Levels of torch.func.vmap in it are those that they are
-    here, below the transforms that are on, and not those that they were when the graph was exported."""
-
-    def __init__(self, module: torch.fx.GraphModule, decompositions: dict[Any, Any]):
-        super().__init__(module)
-        self._ways, self._levels = decompositions, list[int]()
-
-    def run(self, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return super().run(*args, **kwargs)
-        finally:  # a level that stays open spoils all that comes after
-            while self._levels:
-                self._end()
-
-    def _end(self) -> None:
-        self._levels.pop()
-        _ended()
-
-    def run_node(self, n: torch.fx.Node) -> Any:
-        found = super().run_node(n)
-        return _as_laid_out(found, n.meta["val"]) if n.target is torch.ops.aten.scaled_dot_product_attention.default else found
-
-    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-        if target is _nested:
-            self._levels.append(_nested(*args, **kwargs))
-            return len(self._levels)
-        if target is _ended:
-            return self._end()
-        if target is _added:
-            x, dim, level = args
-            return _added(x, dim, self._levels[level - 1])
-        if target is _removed:
-            x, level, *rest = args
-            return _removed(x, self._levels[level - 1], *rest)
-        return super().call_function(self._ways.get(target, target), args, kwargs)
-
-
-def _as_laid_out(x: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """A tensor with its dimensions in memory in the order of another's: what is viewed must lie as it lay."""
-    order = sorted(range(x.ndim), key=like.stride, reverse=True)
-    return x.permute(order).contiguous().permute([order.index(d) for d in range(x.ndim)])
