@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .doors.hessians import hessian
     from .doors.jax_function import from_jax
     from .doors.loading import from_hlo_proto, from_stablehlo, load, parse_hlo
+    from .doors.on_mesh import on_mesh
     from .doors.partition import partition
     from .doors.shards import Sharding, shard, shard_arguments, unshard
     from .doors.to_jax import to_jax, to_jax_export
@@ -44,7 +45,7 @@ __all__ = [
     "GradientOptions", "Layout", "Literal", "PrimitiveType", "ProgramShape", "Shape", "Sharding", "Tile", "XlaBuilder",
     "XlaComputation", "XlaOp", "compile",
     "debug", "distributed", "errors", "from_exported", "from_hlo_proto", "from_jax", "from_stablehlo", "from_torch", "grad",
-    "hessian", "jvp", "limits", "load", "nn", "ops", "pack", "parse_hlo", "partition",
+    "hessian", "jvp", "limits", "load", "nn", "on_mesh", "ops", "pack", "parse_hlo", "partition",
     "rebatch", "register_custom_call", "register_gradient", "run_replicas", "shard", "shard_arguments", "to_jax",
     "to_jax_export", "training", "training_step", "types", "unpack", "unshard", "value_and_grad", "vjp", "vmap",
 ]
@@ -63,6 +64,7 @@ _ROOMS = {
     "doors.hessians": "hessian",
     "doors.jax_function": "from_jax",
     "doors.loading": "from_hlo_proto from_stablehlo load parse_hlo",
+    "doors.on_mesh": "on_mesh",
     "doors.partition": "partition",
     "doors.shards": "Sharding shard shard_arguments unshard",
     "doors.to_jax": "to_jax to_jax_export",

@@ -23,6 +23,7 @@ from .doors.module_arguments import (
     places_of,
     untrained_numbers,
 )
+from .doors.on_mesh import placing
 from .doors.to_jax import as_function, tied, to_jax, with_weights
 from .doors.torch_function import from_torch
 from .interop import flax
@@ -59,18 +60,23 @@ class XlaModule(torch.nn.Module):
     (`xla_torch.rebatch`), where it gives each example what it gave before; unless the module is `strict`. Arguments may be
     given by their names.
 
+    With a `mesh`, a torch DeviceMesh of all processes, each process holds and computes its part (`xla_torch.on_mesh`):
+    `shardings` say how arguments lie, as `in_shardings` there, parameters and buffers are DTensors, arguments whole tensors or
+    DTensors, and results DTensors. All processes make the module together, from the same values.
+
     Raises InvalidArgument for an argument or name that the program does not have, and for a value of another shape or dtype,
     which it names.
     """
 
     def __init__(self, computation: XlaComputation, parameters: Weights = (), buffers: Sequence[int | str] = (),
-                 gradient_options: GradientOptions | None = None, narrows: bool = True, strict: bool = False):
+                 gradient_options: GradientOptions | None = None, narrows: bool = True, strict: bool = False,
+                 mesh: Any = None, shardings: Any = None):
         super().__init__()
-        self.strict = strict
+        self.strict, self.narrows, self._place = strict, narrows, placing(mesh, shardings)
         require_computation(computation, "XlaModule")
         computation = computation if gradient_options is None else computation.with_gradient_options(gradient_options)
-        door = self._door = arguments_of(computation, narrows)
-        self.computation, self.narrows = door.computation, narrows
+        door = self._door = arguments_of(self._place(computation), narrows)
+        self.computation = door.computation
         self._under_autocast: dict[torch.dtype, FlatArguments | TreeArguments] = {}
         self._replaced: tuple[str, ...] | None = None
         given = weights.read(parameters) if isinstance(parameters, (str, os.PathLike)) else parameters
@@ -80,9 +86,9 @@ class XlaModule(torch.nn.Module):
         untrained = untrained_numbers(buffers, places, door)
         tied: dict[int, torch.nn.Parameter] = {}
         for number, value in sorted(held.items()):
-            tensor = door.tensor(number, value, places[number])
+            tensor = self.computation.placed(number, door.tensor(number, value, places[number]))
             self._keep(places[number], tensor, number not in untrained, value, tied)
-        self._as_written = self.computation, self._dtype()
+        self._as_written, self._whole = (computation, self._dtype()), computation
 
     @classmethod
     def from_jax(cls, function: Callable[..., Any], parameters: Any, *example_args: Any, buffers: Sequence[int | str] = (),
@@ -172,7 +178,8 @@ class XlaModule(torch.nn.Module):
         after = fn(torch.empty(0, dtype=before)).dtype
         if after is not before:
             computation, dtype = self._as_written
-            door = arguments_of(computation if after is dtype else computation.to(after), self.narrows)
+            self._whole = computation if after is dtype else computation.to(after)
+            door = arguments_of(self._place(self._whole), self.narrows)
             self._door, self.computation = door, door.computation
             self._under_autocast = {}
         return super()._apply(fn, recurse)
@@ -191,7 +198,8 @@ class XlaModule(torch.nn.Module):
             if torch.compiler.is_dynamo_compiling():
                 raise UnsupportedError("a module's first call under autocast makes its program, which has no place in a graph",
                                        subject="XlaModule", hint="call the module once under autocast before torch.compile does")
-            self._under_autocast[dtype] = arguments_of(self.computation.under_autocast(dtype), self.narrows)
+            computation = self._place(self._whole.under_autocast(dtype))
+            self._under_autocast[dtype] = arguments_of(computation, self.narrows)
         return self._under_autocast[dtype]
 
     def __getstate__(self) -> dict[str, Any]:

@@ -259,6 +259,19 @@ def test_what_xla_refuses_is_said_in_its_words(monkeypatch: pytest.MonkeyPatch) 
         partition(xla_torch.parse_hlo(HLO), SQUARE)
 
 
+@needs_xla
+def test_where_xla_ends_its_process_this_one_goes_on() -> None:
+    from xla_torch.jaxlib_client.child import compile_in_child
+
+    text = "HloModule m, num_partitions=2\nENTRY e {\n  x = f32[8,4] parameter(0), sharding={manual}\n"
+    text += "  ROOT r = f32[8,4] negate(x), sharding={devices=[2,1]<=[2]}\n}"
+    given = xla_torch.parse_hlo(text).to_hlo_proto()
+    for _ in range(2):
+        with pytest.raises(UnsupportedError, match=r"XLA ended its process over this program(.|\n)*Check failed: !IsManualLeaf"):
+            compile_in_child(given, 2, [False], {}, False)
+    assert partition(xla_torch.parse_hlo(HLO), SQUARE, [("data",), None, None]).module.num_partitions == 4
+
+
 def test_without_jaxlib(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "jaxlib", None)
     with pytest.raises(MissingDependency, match="pip install"):

@@ -34,6 +34,6 @@ from .threads import run_replicas
 __all__ = ["feeds", "run_replicas"]
 
 if torch.distributed.is_available():  # some builds of torch lack it
-    from .processes import Processes, of_process_group, run_on_processes
+    from .processes import Processes, of_process_group, run_on_processes, standing
 
-    __all__ += ["Processes", "of_process_group", "run_on_processes"]
+    __all__ += ["Processes", "of_process_group", "run_on_processes", "standing"]

@@ -10,7 +10,10 @@ Before any data move, the members of an exchange agree on what they are about to
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import dataclasses
+import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -20,7 +23,7 @@ import torch.distributed as dist
 from ..core import tuning
 from ..core.errors import InvalidArgument
 from ..participants.buffers import BUFFERS
-from ..participants.participant import Participant, installed_for_process
+from ..participants.participant import Participant, installed, installed_for_process
 from ..storage import torch_private
 from .agreement import Agreement
 from .checks import check_arguments, check_counts, entry_point
@@ -91,13 +94,21 @@ class Processes:
         """Within the block this process takes part, and its errors end the others; afterwards its connections and threads
         are gone."""
         with contextlib.ExitStack() as stack:
-            stack.callback(self._close)
+            stack.callback(self.close)
             stack.enter_context(self._failures.reported(self.numbers[0]))
             if len(self.participants) == 1:
                 stack.enter_context(installed_for_process(self.participants[0]))
             yield
 
-    def _close(self) -> None:
+    @contextlib.contextmanager
+    def as_participant(self) -> Iterator[None]:
+        """Within the block this thread runs as this process's one participant, and its errors end the others."""
+        (participant,) = self.participants
+        with self._failures.reported(participant.number), installed(participant):
+            yield
+
+    def close(self) -> None:
+        """Take part no more: connections and threads end."""
         for participant in self.participants:
             if isinstance(participant, ProcessParticipant):
                 participant.close()
@@ -130,13 +141,32 @@ def of_process_group(group: Any = None, *, num_replicas: int | None = None, num_
     exchange. Raises InvalidArgument where the numbers of processes and participants do not fit, and ExecutionError where a
     process does not come.
     """
-    members, placement = placement_of(group, num_replicas, num_partitions, device_assignment)
+    processes = _begun(*placement_of(group, num_replicas, num_partitions, device_assignment), timeout)
+    with processes.joined():
+        yield processes
+
+
+def _begun(members: tuple[int, ...], placement: Placement, timeout: float) -> Processes:
     session = _sessions[members] = _sessions.get(members, -1) + 1
     store = dist.PrefixStore(f"xla_torch {members} {session}", torch_private.default_store())
     nccl = torch.cuda.is_available() and "cuda:nccl" in str(dist.get_backend_config())
-    processes = Processes(store, members.index(dist.get_rank()), placement, timeout, nccl)
-    with processes.joined():
-        yield processes
+    return Processes(store, members.index(dist.get_rank()), placement, timeout, nccl)
+
+
+_standing: weakref.WeakKeyDictionary[Any, Processes] = weakref.WeakKeyDictionary()
+"""The session that stays, of each process group that was all processes. Global: all programs on meshes share it."""
+
+
+def standing(timeout: float = tuning.EXCHANGE_TIMEOUT) -> Processes:
+    """A session of all processes, a participant each, that stays: begun by all together when they first ask for it, and ended
+    with Python. Raises InvalidArgument where torch.distributed has not been initialised."""
+    members, placement = placement_of(None, None, 1, None)
+    placement = dataclasses.replace(placement, num_replicas=1, num_partitions=len(members))
+    world = dist.group.WORLD
+    if world not in _standing:
+        _standing[world] = processes = _begun(members, placement, timeout)
+        atexit.register(processes.close)
+    return _standing[world]
 
 
 def run_on_processes(computation: Any, arguments: Sequence[Sequence[Any]], *, group: Any = None,

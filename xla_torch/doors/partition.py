@@ -24,7 +24,7 @@ from ..jaxlib_client.client import require_client
 from ..jaxlib_client.partitioner import partitioned
 from ..opcodes.front import verify
 from ..opcodes.movement import copy
-from ..partitioning.annotations import is_shardy
+from ..partitioning.annotations import is_shardy, state_whole
 from ..proto.containers import read_proto
 from ..running.computation import Step, XlaComputation, door, require_computation
 from ..running.polymorphic import of_unknown_sizes
@@ -69,12 +69,12 @@ def partition(program: XlaComputation | str | os.PathLike[str], mesh: Any = None
                               got=computation.program_shape, expected="one of known sizes",
                               hint="its method `at` gives the program for sizes")
     try:
-        return _partitioned(computation, mesh, in_shardings, out_shardings)
+        return partition_flat(computation, mesh, in_shardings, out_shardings)
     except InvalidArgument as error:
         raise error.located(f"partition of {computation.name}") from None
 
 
-def _of_trees(function: TreeFunction, step: Step) -> TreeFunction:
+def of_trees(function: TreeFunction, step: Step) -> TreeFunction:
     """What is said of trees as what is said of their leaves, in the order of the program's parameters."""
     given, wanted = step.given["in_shardings"], step.given["out_shardings"]
     names = [""] * len(function.places)
@@ -92,8 +92,8 @@ def _of_trees(function: TreeFunction, step: Step) -> TreeFunction:
     return function.with_computation(step(function.computation, in_shardings=given, out_shardings=wanted, names=names))
 
 
-@door(over_trees=_of_trees)
-def _partitioned(computation: XlaComputation, mesh: Any, in_shardings: Any, out_shardings: Any,
+@door(over_trees=of_trees)
+def partition_flat(computation: XlaComputation, mesh: Any, in_shardings: Any, out_shardings: Any,
                  names: Sequence[str] | None = None) -> XlaComputation:
     stated = computation.partitioning
     if stated.about and not stated.is_whole:
@@ -106,9 +106,15 @@ def _partitioned(computation: XlaComputation, mesh: Any, in_shardings: Any, out_
     propagates = _annotate_results(module, out_shardings, grid)
     module.header["num_partitions"] = grid.device_count
     shardy = any(is_shardy(i) for c in module.computations for i in c.instructions)
+    whole = module.entry.program_shape
     part = partitioned(module, grid.device_count, propagates, shardy)
+    state_whole(part, whole)
     verify(part)
-    made = computation_of(part, False)
+    return like(computation_of(part, False), computation)
+
+
+def like(made: XlaComputation, computation: XlaComputation) -> XlaComputation:
+    """A program whose gradients are found in the way of the one that it was made of."""
     made.program.by_ops = computation.program.by_ops
     return made if computation.gradient_options is None else made.with_gradient_options(computation.gradient_options)
 

@@ -126,6 +126,9 @@ class TreeFunction(XlaComputation):
     def program(self) -> Program:
         return self.computation.program
 
+    def placed(self, number: int, tensor: torch.Tensor) -> torch.Tensor:
+        return self.computation.placed(number, tensor)
+
     @property
     def family(self) -> XlaComputation | None:
         return self.computation.family

@@ -22,14 +22,14 @@ _NEEDED = ((_client, "make_cpu_client"), (_client, "CompileOptions"), (_client, 
            (_binding, "mlir"), (_hlo, "XlaComputation"), (_binding, "dlpack_managed_tensor_to_buffer"),
            (_binding, "buffer_to_dlpack_managed_tensor"))
 
-_LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
+LOG_LEVEL = "TF_CPP_MINLOG_LEVEL"
 """What XLA writes to standard error; it reads the variable once, when it is loaded."""
 
 
 def require_client(what: str) -> None:
     """Raise MissingDependency, which names `what` needs it, where jaxlib is not installed or has not what is asked of it."""
     try:
-        with tuning.unless_set(_LOG_LEVEL, "2"):
+        with tuning.unless_set(LOG_LEVEL, "2"):
             require("jaxlib", what, "; pip install jaxlib is enough. What it makes runs where there is none")
             for module, name in _NEEDED:
                 getattr(module, name)
@@ -89,7 +89,7 @@ def executable(stablehlo: bytes, name: str) -> Callable[[Sequence[Any]], list[An
 @functools.cache
 def _one_device(process: int) -> Any:
     """A client of this process: its threads do not come along when a process forks."""
-    with tuning.unless_set(_LOG_LEVEL, "2"):
+    with tuning.unless_set(LOG_LEVEL, "2"):
         return _client.make_cpu_client(num_devices=1)
 
 

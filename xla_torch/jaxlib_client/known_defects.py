@@ -18,7 +18,7 @@ _WHOLE = Sharding(ShardingKind.REPLICATED)
 
 def avoid(module: Module) -> None:
     """Annotate in place what would be partitioned wrongly. Raises UnsupportedError in a program with manual regions
-    or in Shardy's words, where an annotation may end XLA, and with it the process, or say nothing.
+    or in Shardy's words, where an annotation may end XLA or say nothing.
 
     A select-and-scatter that is cut along its windows loses what it scatters across a border: it stays whole. A convolution
     whose operands are both cut along the window, as the gradient of a kernel may be, is summed over all participants, also over

@@ -27,7 +27,7 @@ from ..proto.containers import read_proto
 from ..proto.context import Reading
 from ..proto.devices import read_sharding
 from ..proto.writing import serialized
-from .client import compile_for
+from .child import compile_in_child
 from .known_defects import avoid
 
 _PASS = "spmd-partitioning"
@@ -41,20 +41,15 @@ def partitioned(module: Module, partitions: int, propagates: Sequence[bool], sha
 
     `propagates` says for each result whether XLA may choose how it lies, and `shardy` whether the program is annotated
     in Shardy's words; then it is compiled to its end, which takes longer. The module is used up: XLA wants names that no two of
-    its computations share. Raises UnsupportedError, with XLA's words, where it
-    does not partition the program.
+    its computations share. Raises UnsupportedError, with XLA's words, where it does not partition the program.
     """
     avoid(module)
     _name_apart(module)
     with tempfile.TemporaryDirectory(prefix="xla_torch_") as folder:
         debug = {"xla_dump_to": folder, "xla_dump_hlo_pass_re": _PASS, "xla_dump_hlo_as_text": False,
                  "xla_dump_hlo_as_proto": True, "xla_backend_optimization_level": 0}
-        refusal = ""
-        try:
-            given = b"".join(serialized(module if shardy else _with_end(module)))
-            compile_for(given, partitions, list(propagates), debug, shardy)
-        except Exception as error:  # the binding raises several kinds
-            refusal = str(error)
+        given = b"".join(serialized(module if shardy else _with_end(module)))
+        refusal = compile_in_child(given, partitions, list(propagates), debug, shardy)
         written = sorted(Path(folder).glob(f"*.after_{_PASS}.*.hlo.pb"))
         if not written:
             raise UnsupportedError("XLA does not partition the program", subject=module.name, got=refusal or "no program",

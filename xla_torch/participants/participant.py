@@ -131,6 +131,11 @@ def installed(participant: Participant) -> Iterator[Participant]:
         _of_thread.participant = before
 
 
+def again_as(participant: Participant) -> contextlib.AbstractContextManager[object]:
+    """Let what belongs to an earlier run, such as its way back, run as the participant that this was, whoever runs it."""
+    return contextlib.nullcontext() if current_participant() is participant else installed(participant)
+
+
 @contextlib.contextmanager
 def installed_for_process(participant: Participant) -> Iterator[Participant]:
     """Let every thread of this process that is no participant of its own run as `participant` within the block."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ..core.errors import InvalidArgument
+from ..core.shape import ProgramShape, Shape
 from ..hlo.custom_calls import target_of
 from ..hlo.ir import Instruction, Module
 from ..hlo.mesh_sharding import Mesh, parse_meshes
@@ -10,6 +12,7 @@ _SHARDING = "Sharding"
 _ANNOTATIONS = frozenset({_SHARDING, "xla.sdy.FuncResultSharding", "xla.sdy.PropagationBarrier", "ShardBarrierFrom",
                           "ShardBarrierTo"})
 _ENTERS = frozenset({"SPMDFullToShardShape", "xla.sdy.GlobalToLocalShape"})
+_WHOLE = "xla_torch.whole_shape"
 _LEAVES = frozenset({"SPMDShardToFullShape", "xla.sdy.LocalToGlobalShape"})
 
 
@@ -41,6 +44,25 @@ def is_shardy(instruction: Instruction) -> bool:
 def has_manual_regions(module: Module) -> bool:
     """Whether values enter or leave regions that are about one partition's arrays."""
     return any(is_border(i) for c in module.computations for i in c.instructions)
+
+
+def state_whole(module: Module, whole: ProgramShape) -> None:
+    """Say in the header of one participant's program which whole arrays it is about."""
+    stated = str(Shape.tuple((*whole.parameters, whole.result)).without_layout())
+    module.header["frontend_attributes"] = {**module.header.get("frontend_attributes", {}), _WHOLE: stated}
+
+
+def whole_shape(module: Module) -> ProgramShape | None:
+    """The shapes of the whole arrays that one participant's program is about, where `state_whole` has said them. Raises
+    InvalidArgument where they are not those of such a program."""
+    stated = module.header.get("frontend_attributes", {}).get(_WHOLE)
+    if stated is None:
+        return None
+    *parameters, result = Shape.parse(stated).tuple_shapes
+    own = module.entry.program_shape
+    if [p.rank for p in own.parameters if p.is_array] != [p.rank for p in parameters if p.is_array]:
+        raise InvalidArgument(f"{_WHOLE} is no shape of this program's arrays", got=stated, expected=str(own))
+    return ProgramShape(tuple(parameters), result, own.parameter_names)
 
 
 def meshes_of(module: Module) -> dict[str, Mesh]:

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from ..core.errors import UnsupportedError
+from ..participants.participant import again_as, current_participant
 from ..storage import torch_private
 from .graphs import without_gradient
 from .members import Member, MemberPlan, WayBack
@@ -73,7 +74,7 @@ class _Program(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
         plan, *tensors = inputs
-        ctx.plan = plan
+        ctx.plan, ctx.participant = plan, current_participant()
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*(tensors[k] for k in plan.read), *(output[k] for k in plan.kept))
         constant = plan.constant
@@ -100,7 +101,8 @@ class _Program(torch.autograd.Function):
             kept = [*saved, *given]
             del saved, given
             ctx.maybe_clear_saved_tensors()  # unless the graph is retained
-            found = _run(plan.backward(present, tuple(wanted)), kept)
+            with again_as(ctx.participant):
+                found = _run(plan.backward(present, tuple(wanted)), kept)
             for k, gradient in zip(wanted, found, strict=True):
                 gradients[1 + k] = gradient
         return tuple(gradients)
@@ -110,7 +112,8 @@ class _Program(torch.autograd.Function):
         plan: Plan | MemberPlan = ctx.plan
         given = tangents[1:]
         program = plan.again.forward.tangents(tuple(t is not None for t in given))
-        found = iter(_run(program, [*ctx.saved_tensors, *(t for t in given if t is not None)]))
+        with again_as(ctx.participant):
+            found = iter(_run(program, [*ctx.saved_tensors, *(t for t in given if t is not None)]))
         return tuple(None if k in plan.integral else next(found) for k in range(plan.returned))
 
     @staticmethod

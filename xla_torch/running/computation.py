@@ -119,6 +119,11 @@ class XlaComputation(abc.ABC):
         parameters = self.program_shape.parameters
         return [leaf for a, p in zip(arguments, parameters, strict=False) for leaf, _ in arrays(a, p)]
 
+    def placed(self, number: int, tensor: torch.Tensor) -> torch.Tensor:
+        """A whole tensor for the array number `number` of the arguments, as it lies there: itself, or of a program on a mesh a
+        DTensor, in its own memory."""
+        return tensor
+
     @property
     def family(self) -> XlaComputation | None:
         """The family of programs that it is, or that it stands before, where sizes are unknown; otherwise None."""

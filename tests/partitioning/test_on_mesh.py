@@ -1,0 +1,277 @@
+"""`xla_torch.on_mesh` and modules on a mesh: in four processes, with DTensors, beside the whole program in each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+
+import xla_torch
+from support.distributed_workers import Workers
+from support.oracle import HAS_XLA, needs_xla
+from support.partition_rows import ROWS
+from xla_torch import on_mesh
+from xla_torch.errors import InvalidArgument, UnsupportedError, XlaError
+from xla_torch.nn import XlaModule
+
+if HAS_XLA:
+    import jax.numpy as jnp
+
+pytestmark = needs_xla
+
+BY_NAME = {row.name: row for row in ROWS}
+MESHED = ("dense", "contraction cut", "results as said", "mlp", "adam", "convolution with halos on one axis",
+          "attention by heads", "embedding by rows", "cross entropy", "scan", "uneven rows", "uneven contraction",
+          "reductions", "softmax across", "sort across", "mixture of experts")
+QUICK = ("mlp", "uneven rows", "reductions")
+
+
+def mesh_of(*sizes: int, names: tuple[str, ...] = ("a", "b")) -> Any:
+    return dist.init_device_mesh("cpu", sizes, mesh_dim_names=names[:len(sizes)])
+
+
+def flat(results: Any) -> list[torch.Tensor]:
+    return [r for part in results for r in flat(part)] if isinstance(results, (tuple, list)) else [results]
+
+
+def loss_of(results: Any) -> torch.Tensor:
+    """A sum whose gradient differs from place to place."""
+    floating = [r for r in flat(results) if r.is_floating_point()]
+    return sum(((r * r.cos()).sum() for r in floating), torch.zeros(()))
+
+
+def both(run: Callable[..., Any], arguments: list[torch.Tensor]) -> tuple[list[Any], list[Any]]:
+    leaves = [a.detach().clone().requires_grad_(a.is_floating_point()) for a in arguments]
+    results = run(*leaves)
+    total = loss_of(results)
+    if total.requires_grad:
+        total.backward()
+    return flat(results), [leaf.grad for leaf in leaves]
+
+
+# ------------------------------------------------------------------------------------------------ values and gradients
+
+
+def compared(text: str, given: list[np.ndarray], specs: Any, out: Any, sizes: tuple[int, ...]) -> None:
+    """In a process: a program on the mesh, with whole arguments and with DTensors, and whole in this process."""
+    whole = xla_torch.parse_hlo(text)
+    arguments = [torch.from_numpy(np.asarray(a)) for a in given]
+    want, slopes = both(whole, arguments)
+    program: Any = on_mesh(whole, mesh_of(*sizes), list(specs), out)
+    assert program.program_shape == whole.program_shape
+    laid = [program.placed(k, a) for k, a in enumerate(arguments)]
+    for placed in (arguments, laid):
+        results, found = both(program, placed)
+        for own, theirs in zip(results, want, strict=True):
+            torch.testing.assert_close(own.full_tensor(), theirs, rtol=1e-3, atol=1e-4)
+        for own, theirs, argument in zip(found, slopes, placed, strict=True):
+            assert (own is None) == (theirs is None)
+            if own is not None:
+                assert getattr(own, "placements", None) == getattr(argument, "placements", None)
+                torch.testing.assert_close(getattr(own, "full_tensor", lambda own=own: own)(), theirs, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(("name", "sizes"), [
+    pytest.param(name, sizes, id=f"{name}-{sizes}", marks=() if name in QUICK and sizes == (2, 2) else pytest.mark.slow)
+    for name in MESHED for sizes in ((2, 2), (4, 1))])
+def test_values_and_gradients_are_those_of_the_whole_program(four: Workers, name: str, sizes: tuple[int, ...]) -> None:
+    row = BY_NAME[name]
+    text = xla_torch.from_jax(row.function, *row.arguments, derivatives="xla").to_hlo_text()
+    four.call(compared, [(text, list(row.arguments), row.specs, row.out, sizes)] * 4)
+
+
+# ------------------------------------------------------------------------------------------------ modules
+
+
+def network(params: Any, x: Any, y: Any) -> Any:
+    hidden = jnp.tanh(x @ params["in"]["kernel"] + params["in"]["bias"])
+    return ((hidden @ params["out"]["kernel"] - y) ** 2).mean()
+
+
+def weights() -> dict[str, Any]:
+    draw = np.random.default_rng(3)
+    sizes = {"in": {"kernel": (6, 8), "bias": (8,)}, "out": {"kernel": (8, 4)}}
+    return {g: {n: draw.standard_normal(s).astype(np.float32) for n, s in own.items()} for g, own in sizes.items()}
+
+
+SHARDINGS = {"*in.kernel": (None, "b"), "*bias": ("b",), "*out.kernel": ("b",), "*": ("a",)}
+
+
+def batch(step: int) -> tuple[torch.Tensor, torch.Tensor]:
+    draw = torch.Generator().manual_seed(step)
+    return torch.randn(8, 6, generator=draw), torch.randn(8, 4, generator=draw)
+
+
+def program_of() -> Any:
+    return xla_torch.from_jax(network, weights(), np.zeros((8, 6), np.float32), np.zeros((8, 4), np.float32))
+
+
+def trained(model: torch.nn.Module, optimizer: torch.optim.Optimizer, steps: range) -> list[float]:
+    losses = []
+    for step in steps:
+        loss = model(*batch(step))
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        optimizer.step()
+        losses.append(float(loss.full_tensor() if hasattr(loss, "full_tensor") else loss))
+    return losses
+
+
+def trained_on_a_mesh(folder: str, sizes: tuple[int, ...]) -> None:
+    """In a process: the same training as in one, stopped in the middle and gone on with from a checkpoint of pieces."""
+    import torch.distributed.checkpoint as checkpoint
+
+    alone = XlaModule(program_of(), weights())
+    want = trained(alone, torch.optim.AdamW(alone.parameters(), 0.05), range(6))
+    module = XlaModule(program_of(), weights(), mesh=mesh_of(*sizes), shardings=SHARDINGS)
+    kernel: Any = dict(module.named_parameters())["in.kernel"]
+    assert str(kernel.placements) == "(Replicate(), Shard(dim=1))"
+    optimizer = torch.optim.AdamW(module.parameters(), 0.05)
+    first = trained(module, optimizer, range(3))
+    state = {"model": module.state_dict(), "optimizer": optimizer.state_dict()}
+    checkpoint.save(state, checkpoint_id=folder)
+    again = XlaModule(program_of(), [{k: {n: w * 0 for n, w in g.items()} for k, g in weights().items()}],
+                      mesh=mesh_of(*reversed(sizes)), shardings=SHARDINGS)
+    restarted = torch.optim.AdamW(again.parameters(), 0.05)
+    trained(again, restarted, range(1))  # so that there is a state to be read over
+    state = {"model": again.state_dict(), "optimizer": restarted.state_dict()}
+    checkpoint.load(state, checkpoint_id=folder)
+    again.load_state_dict(state["model"])
+    restarted.load_state_dict(state["optimizer"])
+    np.testing.assert_allclose([*first, *trained(again, restarted, range(3, 6))], want, rtol=1e-4)
+
+
+@pytest.mark.parametrize("sizes", [(2, 2), pytest.param((1, 4), marks=pytest.mark.slow)])
+def test_a_module_trains_as_in_one_process(four: Workers, tmp_path: Path, sizes: tuple[int, ...]) -> None:
+    four.call(trained_on_a_mesh, [(str(tmp_path), sizes)] * 4)
+
+
+def in_other_precision() -> None:
+    module = XlaModule(program_of(), weights(), mesh=mesh_of(2, 2), shardings=SHARDINGS)
+    alone = XlaModule(program_of(), weights()).double()
+    loss = module.double()(*(b.double() for b in batch(0)))
+    assert loss.dtype is torch.float64
+    torch.testing.assert_close(loss.full_tensor(), alone(*(b.double() for b in batch(0))))
+    with torch.autocast("cpu", torch.bfloat16):
+        products = XlaModule(program_of(), weights(), mesh=mesh_of(2, 2), shardings=SHARDINGS)(*batch(0))
+        want = XlaModule(program_of(), weights())(*batch(0))
+    torch.testing.assert_close(products.full_tensor(), want, rtol=2e-2, atol=0)
+
+
+def test_another_precision(four: Workers) -> None:
+    four.call(in_other_precision, [()] * 4)
+
+
+# ------------------------------------------------------------------------------------------------ what was partitioned before
+
+HLO = """HloModule m
+ENTRY e {
+  x = f32[7,4] parameter(0), metadata={op_name="batch"}
+  w = f32[4,6] parameter(1)
+  d = f32[7,6] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT t = f32[7,6] tanh(d)
+}"""
+
+
+def from_file(path: str, want: np.ndarray, given: list[np.ndarray]) -> None:
+    import sys
+
+    sys.modules["jaxlib"] = None  # pyright: ignore[reportArgumentType]
+    try:
+        program = on_mesh(path, mesh_of(2, 2))
+    finally:
+        del sys.modules["jaxlib"]
+    result = program(*map(torch.from_numpy, given))
+    assert result.shape == want.shape
+    np.testing.assert_allclose(result.full_tensor().numpy(), want, rtol=1e-5)
+    np.testing.assert_allclose(program.run_numpy(*given)[0], want, rtol=1e-5)
+    np.testing.assert_allclose(program(x=torch.from_numpy(given[0]), w=given[1]).full_tensor().numpy(), want, rtol=1e-5)
+
+
+def test_a_file_runs_where_there_is_no_jaxlib(four: Workers, tmp_path: Path) -> None:
+    part = xla_torch.partition(xla_torch.parse_hlo(HLO), {"a": 2, "b": 2}, [("a",), (None, "b")], ("a", "b"))
+    (tmp_path / "part.hlo").write_text(part.to_hlo_text())
+    given = [np.random.default_rng(k).standard_normal(s).astype(np.float32) for k, s in enumerate([(7, 4), (4, 6)])]
+    four.call(from_file, [(str(tmp_path / "part.hlo"), np.tanh(given[0] @ given[1]), given)] * 4)
+
+
+# ------------------------------------------------------------------------------------------------ refusals
+
+
+def refused(case: str) -> str:
+    """In a process: what is said."""
+    whole, mesh, rank = xla_torch.parse_hlo(HLO), mesh_of(2, 2), dist.get_rank()
+    ones = torch.ones(7, 4), torch.ones(4, 6)
+    ran = on_mesh(whole, mesh, [("a",), None]) if case in ("derived", "shape", "mesh of argument", "count") else None
+    other = mesh_of(4)
+    try:
+        match case:
+            case "other programs":
+                on_mesh(xla_torch.parse_hlo(HLO.replace("tanh", "sine") if rank == 2 else HLO), mesh)
+            case "other shardings":
+                on_mesh(whole, mesh, [("a",) if rank else ("b",), None])
+            case "does not fit":
+                on_mesh(whole, mesh, [("a", "b", None), None])
+            case "no mesh":
+                on_mesh(whole, {"a": 4})
+            case "part of a mesh":
+                on_mesh(whole, mesh["a"])
+            case "order":
+                on_mesh(whole, mesh, [(("b", "a"),), None])
+            case "uneven over two":
+                on_mesh(whole, mesh, [(("a", "b"),), None])
+            case "derived":
+                assert ran is not None
+                xla_torch.grad(ran, 0)
+            case "shape":
+                assert ran is not None
+                ran(torch.ones(4, 4), ones[1])
+            case "count":
+                assert ran is not None
+                ran(*ones, ones[0])
+            case "mesh of argument":
+                from torch.distributed.tensor import Replicate, distribute_tensor
+
+                assert ran is not None
+                ran(distribute_tensor(ones[0], other, [Replicate()]), ones[1])
+            case "partitioned":
+                part = xla_torch.partition(whole, {"a": 2, "b": 2}, [("a",), None]) if rank == 0 else None
+                texts = [part.to_hlo_text() if part is not None else ""]
+                dist.broadcast_object_list(texts)
+                on_mesh(xla_torch.parse_hlo(texts[0]), mesh, [("a",), None])
+            case "shardings alone":
+                XlaModule(whole, shardings={"*": ("a",)})
+    except XlaError as error:
+        return f"{type(error).__name__}: {error}"
+    return "nothing"
+
+
+@pytest.mark.parametrize(("case", "error", "words"), [
+    ("other programs", InvalidArgument, "ranks [2] differ from rank 0"),
+    ("other shardings", InvalidArgument, "different programs or shardings"),
+    ("does not fit", InvalidArgument, "argument batch: the sharding is for an array of another rank"),
+    ("no mesh", InvalidArgument, "not a mesh of processes"),
+    ("part of a mesh", InvalidArgument, "the mesh is not all processes"),
+    ("order", InvalidArgument, "stand in another order"),
+    ("uneven over two", InvalidArgument, "no multiple of its tiles"),
+    ("derived", UnsupportedError, "derive from the program of whole arrays"),
+    ("shape", InvalidArgument, "argument 0 (x) of m has another shape"),
+    ("count", InvalidArgument, "wrong number of arguments"),
+    ("mesh of argument", InvalidArgument, "lies on another mesh"),
+    ("partitioned", InvalidArgument, "it says how its arrays lie"),
+    ("shardings alone", InvalidArgument, "shardings without a mesh"),
+])
+def test_refused_by_all(four: Workers, case: str, error: type, words: str) -> None:
+    said = four.call(refused, [(case,)] * 4)
+    assert all(text.startswith(error.__name__) and words in text for text in said), said
+
+
+def test_without_processes() -> None:
+    with pytest.raises(InvalidArgument, match="there is no process group"):
+        on_mesh(xla_torch.parse_hlo(HLO), None)
