@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .doors.on_mesh import on_mesh
     from .doors.partition import partition
     from .doors.shards import Sharding, shard, shard_arguments, unshard
+    from .doors.suggestions import suggest_sharding
     from .doors.to_jax import to_jax, to_jax_export
     from .doors.torch_function import from_torch
     from .doors.vectorizing import rebatch, vmap
@@ -46,7 +47,8 @@ __all__ = [
     "XlaComputation", "XlaOp", "compile",
     "debug", "distributed", "errors", "from_exported", "from_hlo_proto", "from_jax", "from_stablehlo", "from_torch", "grad",
     "hessian", "jvp", "limits", "load", "nn", "on_mesh", "ops", "pack", "parse_hlo", "partition",
-    "rebatch", "register_custom_call", "register_gradient", "run_replicas", "shard", "shard_arguments", "to_jax",
+    "rebatch", "register_custom_call", "register_gradient", "run_replicas", "shard", "shard_arguments",
+    "suggest_sharding", "to_jax",
     "to_jax_export", "training", "training_step", "types", "unpack", "unshard", "value_and_grad", "vjp", "vmap",
 ]
 
@@ -67,6 +69,7 @@ _ROOMS = {
     "doors.on_mesh": "on_mesh",
     "doors.partition": "partition",
     "doors.shards": "Sharding shard shard_arguments unshard",
+    "doors.suggestions": "suggest_sharding",
     "doors.to_jax": "to_jax to_jax_export",
     "doors.torch_function": "from_torch",
     "doors.vectorizing": "rebatch vmap",

@@ -61,8 +61,9 @@ class XlaModule(torch.nn.Module):
     given by their names.
 
     With a `mesh`, a torch DeviceMesh of all processes, each process holds and computes its part (`xla_torch.on_mesh`):
-    `shardings` say how arguments lie, as `in_shardings` there, parameters and buffers are DTensors, arguments whole tensors or
-    DTensors, and results DTensors. All processes make the module together, from the same values.
+    `shardings` say how arguments lie, as `in_shardings` there (``"fully_sharded"``, for example), parameters and buffers are
+    DTensors, arguments whole tensors or DTensors, and results DTensors. All processes make the module together, from the same
+    values.
 
     Raises InvalidArgument for an argument or name that the program does not have, and for a value of another shape or dtype,
     which it names.
@@ -72,15 +73,17 @@ class XlaModule(torch.nn.Module):
                  gradient_options: GradientOptions | None = None, narrows: bool = True, strict: bool = False,
                  mesh: Any = None, shardings: Any = None):
         super().__init__()
-        self.strict, self.narrows, self._place = strict, narrows, placing(mesh, shardings)
+        self.strict, self.narrows = strict, narrows
         require_computation(computation, "XlaModule")
         computation = computation if gradient_options is None else computation.with_gradient_options(gradient_options)
-        door = self._door = arguments_of(self._place(computation), narrows)
-        self.computation = door.computation
+        door = arguments_of(computation, narrows)
         self._under_autocast: dict[torch.dtype, FlatArguments | TreeArguments] = {}
         self._replaced: tuple[str, ...] | None = None
         given = weights.read(parameters) if isinstance(parameters, (str, os.PathLike)) else parameters
         held = door.held(given)
+        self._place = placing(mesh, shardings, door.arguments_with(held))
+        self._door = door if mesh is None else arguments_of(self._place(computation), narrows)
+        self.computation = self._door.computation
         places = named(self, {number: door.path(number) for number in held}, door.strips)
         self._names: list[str | None] = [places.get(k) for k in range(len(door.shapes))]
         untrained = untrained_numbers(buffers, places, door)

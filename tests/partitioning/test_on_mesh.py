@@ -119,7 +119,7 @@ def trained(model: torch.nn.Module, optimizer: torch.optim.Optimizer, steps: ran
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
         optimizer.step()
-        losses.append(float(loss.full_tensor() if hasattr(loss, "full_tensor") else loss))
+        losses.append((loss.full_tensor() if hasattr(loss, "full_tensor") else loss).item())
     return losses
 
 

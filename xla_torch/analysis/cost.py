@@ -14,8 +14,10 @@ from ..hlo.ir import Computation, Instruction, reachable
 from ..hlo.regions import is_branching, is_loop, regions
 from ..hlo.schema import Trait
 from ..opcodes.control import fusion
-from .cost_rules import ARITHMETIC, TRAFFIC, Cost
+from .cost_rules import ARITHMETIC, SENT, TRAFFIC, Cost
 from .loops import counted_loop
+
+_MANY = 1 << 10
 
 
 def computation_cost(computation: Computation, known: dict[int, Cost] | None = None) -> Cost:
@@ -41,7 +43,18 @@ def instruction_cost(instruction: Instruction, known: dict[int, Cost] | None = N
         return max(called, key=lambda c: (c.flops + c.transcendentals, c.bytes), default=Cost())
     if instruction.schema.control is not None:
         return total(called)
-    return _arithmetic(instruction, total(called)) + Cost(bytes=_bytes(instruction))
+    return _arithmetic(instruction, total(called)) + Cost(bytes=_bytes(instruction)) + _exchanged(instruction)
+
+
+def _exchanged(instruction: Instruction) -> Cost:
+    """What a participant sends. Where groups are not said there is one, of as many as no one knows here: of many."""
+    rule = SENT.get(instruction.opcode)
+    if rule is None:
+        return Cost()
+    groups = getattr(instruction.attributes.get("replica_groups"), "groups", ())
+    members = max(map(len, groups), default=_MANY)
+    sent = rule(sum(o.shape.byte_size for o in instruction.operands), instruction.shape.byte_size, members)
+    return Cost(sent=round(sent), exchanges=1) if members > 1 else Cost()
 
 
 def total(costs: Iterable[Cost]) -> Cost:

@@ -17,20 +17,24 @@ from ..opcodes import collective, contraction, convolution, indexing, linalg, re
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Cost:
-    """Counts that add up. `flops` leaves out what `transcendentals` counts."""
+    """Counts that add up. `flops` leaves out what `transcendentals` counts; `sent` are the bytes that a participant sends to
+    others, in so many `exchanges`."""
 
     flops: int = 0
     transcendentals: int = 0
     bytes: int = 0
     unknown_loops: int = 0
+    sent: int = 0
+    exchanges: int = 0
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(self.flops + other.flops, self.transcendentals + other.transcendentals, self.bytes + other.bytes,
-                    self.unknown_loops + other.unknown_loops)
+                    self.unknown_loops + other.unknown_loops, self.sent + other.sent, self.exchanges + other.exchanges)
 
     def times(self, count: int) -> Cost:
         """The same work `count` times over."""
-        return Cost(self.flops * count, self.transcendentals * count, self.bytes * count, self.unknown_loops)
+        return Cost(self.flops * count, self.transcendentals * count, self.bytes * count, self.unknown_loops, self.sent * count,
+                    self.exchanges * count)
 
     def arithmetic(self, count: int = 1) -> Cost:
         """The arithmetic alone, `count` times: for regions, whose values live in registers."""
@@ -42,6 +46,10 @@ ARITHMETIC: RuleTable[Callable[[Instruction, Cost], Cost]] = RuleTable("arithmet
 
 TRAFFIC: RuleTable[Callable[[Instruction], int]] = RuleTable("traffic")
 """By opcode, the bytes that an instruction reads and writes, where its traits do not say it."""
+
+SENT: RuleTable[Callable[[int, int, int], float]] = RuleTable("bytes sent")
+"""By opcode, the bytes that a participant sends in an exchange, from those of its operands and results and the size of its group,
+by the usual algorithms: rings, and all to all."""
 
 
 # ------------------------------------------------------------------------------------------------- memory traffic
@@ -147,3 +155,26 @@ def _triangular_solve(instruction: Instruction, region: Cost) -> Cost:
 @ARITHMETIC.rule(collective.all_reduce, collective.reduce_scatter)
 def _all_reduce(instruction: Instruction, region: Cost) -> Cost:
     return region.arithmetic(sum(leaf.element_count for leaf in instruction.shape.leaves() if leaf.is_array))
+
+
+# ------------------------------------------------------------------------------------------------- exchanges
+
+
+@SENT.rule(collective.all_reduce, collective.all_reduce_start)
+def _sent_to_all(operands: int, results: int, members: int) -> float:
+    return 2 * operands * (members - 1) / members
+
+
+@SENT.rule(collective.all_gather, collective.all_gather_start)
+def _sent_around(operands: int, results: int, members: int) -> float:
+    return operands * (members - 1)
+
+
+@SENT.rule(collective.reduce_scatter, collective.all_to_all, collective.ragged_all_to_all, collective.collective_reduce)
+def _sent_but_for_ones_own(operands: int, results: int, members: int) -> float:
+    return operands * (members - 1) / members
+
+
+@SENT.rule(collective.collective_permute, collective.collective_permute_start, collective.collective_broadcast)
+def _sent_once(operands: int, results: int, members: int) -> float:
+    return operands

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -131,6 +131,10 @@ class FlatArguments(ModuleArguments):
     def numbers_of(self, argument: int) -> list[int]:
         return [argument]
 
+    def arguments_with(self, numbers: Collection[int]) -> list[int]:
+        """The numbers of the arguments in which these of the program's parameters stand."""
+        return sorted(numbers)
+
     def held(self, given: Any) -> dict[int, Any]:
         """The values that are given, by the numbers of the program's parameters."""
         if not isinstance(given, Mapping):
@@ -238,6 +242,9 @@ class TreeArguments(ModuleArguments):
 
     def numbers_of(self, argument: int) -> list[int]:
         return self._function.parameters_of(argument)
+
+    def arguments_with(self, numbers: Collection[int]) -> list[int]:
+        return [k for k, own in enumerate(self._numbers) if any(number in numbers for number in own)]
 
     def takes(self, held: Sequence[Any], arguments: Sequence[Any]) -> bool:
         return True  # the function knows

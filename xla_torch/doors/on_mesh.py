@@ -38,14 +38,14 @@ __all__ = ["on_mesh"]
 
 
 def on_mesh(program: XlaComputation | str | os.PathLike[str], mesh: Any, in_shardings: Any = None,
-            out_shardings: Any = None) -> XlaComputation:
+            out_shardings: Any = None, weights: Sequence[int] | None = None) -> XlaComputation:
     """A program on the processes of a torch `DeviceMesh`, one of its participants in each: called like the program, by all
     processes together, with its whole arrays as DTensors.
 
-    `program`, `in_shardings` and `out_shardings` are as for `partition`, which the first process does for all; or `program`
-    is what `partition` gave, or its file, which needs no jaxlib. Arguments are DTensors on this mesh, which are redistributed
-    where they lie otherwise; or whole tensors, arrays and numbers, the same on all processes, which are cut. Results are
-    DTensors, as they lie; ``.full_tensor()`` gathers one. Gradients are those of whole arrays: the cotangent of a result counts
+    `program`, `in_shardings`, `out_shardings` and `weights` are as for `partition`, which the first process does for all; or
+    `program` is what `partition` gave, or its file, which needs no jaxlib. Arguments are DTensors on this mesh, which are
+    redistributed where they lie otherwise; or whole tensors, arrays and numbers, the same on all processes, which are cut.
+    Results are DTensors, as they lie; ``.full_tensor()`` gathers one. Gradients are those of whole arrays: the cotangent of a result counts
     once, however many hold it, and an argument's gradient lies as the argument does, summed over those that share it. So
     torch's optimizers, ``clip_grad_norm_`` and checkpoints take them as any DTensor.
 
@@ -57,20 +57,20 @@ def on_mesh(program: XlaComputation | str | os.PathLike[str], mesh: Any, in_shar
     """
     computation = load(program) if isinstance(program, (str, os.PathLike)) else program
     require_computation(computation, "on_mesh")
-    return _on_mesh(computation, mesh, in_shardings, out_shardings)
+    return _on_mesh(computation, mesh, in_shardings, out_shardings, weights)
 
 
 @door(over_trees=of_trees)
 def _on_mesh(computation: XlaComputation, mesh: Any, in_shardings: Any, out_shardings: Any,
-             names: Sequence[str] | None = None) -> XlaComputation:
+             weights: Sequence[int] | None = None, names: Sequence[str] | None = None) -> XlaComputation:
     if not dist.is_available():
         raise MissingDependency("on_mesh needs a torch with torch.distributed", got=f"torch {torch.__version__}")
     session = distributed.standing()
     _check_mesh(mesh, session)
     said = (in_shardings, out_shardings)
-    _check_same(repr(said).encode() + computation.to_hlo_proto(), computation.name)
+    _check_same(repr((said, weights)).encode() + computation.to_hlo_proto(), computation.name)
     if not computation.partitioning.about or computation.partitioning.is_whole:
-        made = _by_first(lambda: partition_flat(computation, mesh, *said, names).to_hlo_proto())
+        made = _by_first(lambda: partition_flat(computation, mesh, *said, weights, names).to_hlo_proto())
         computation = like(computation_of(read_proto(made).module(), False), computation)
     elif said != (None, None):
         raise InvalidArgument("the program has been partitioned: it says how its arrays lie", subject="on_mesh",
@@ -183,11 +183,12 @@ class MeshComputation(XlaComputation):
             return self._arguments[number].cut(tensor).clone()
 
 
-def placing(mesh: Any, shardings: Any) -> Callable[[XlaComputation], XlaComputation]:
+def placing(mesh: Any, shardings: Any, weights: Sequence[int]) -> Callable[[XlaComputation], XlaComputation]:
     """`on_mesh` for a mesh and shardings; without a mesh nothing. Raises InvalidArgument for shardings alone."""
     if mesh is None and shardings is not None:
-        raise InvalidArgument("shardings without a mesh", subject="XlaModule", got=repr(shardings), expected="mesh=, a DeviceMesh")
-    return _anywhere if mesh is None else functools.partial(on_mesh, mesh=mesh, in_shardings=shardings)
+        raise InvalidArgument("shardings without a mesh", subject="XlaModule", got=repr(shardings), expected="a mesh, too")
+    return _anywhere if mesh is None else functools.partial(on_mesh, mesh=mesh, in_shardings=shardings,
+                                                                weights=weights)
 
 
 def _anywhere(computation: XlaComputation) -> XlaComputation:

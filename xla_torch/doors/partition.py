@@ -30,6 +30,7 @@ from ..running.computation import Step, XlaComputation, door, require_computatio
 from ..running.polymorphic import of_unknown_sizes
 from ..trees.parameter_paths import paths
 from ..trees.structure import Structure, dotted
+from .layouts import is_layout, shardings_of
 from .loading import computation_of, load
 from .mesh_words import is_said, mesh_of, sharding_of
 from .tree_function import TreeFunction
@@ -40,7 +41,7 @@ _REPLICATED = Sharding(ShardingKind.REPLICATED)
 
 
 def partition(program: XlaComputation | str | os.PathLike[str], mesh: Any = None, in_shardings: Any = None,
-              out_shardings: Any = None) -> XlaComputation:
+              out_shardings: Any = None, weights: Sequence[int] | None = None) -> XlaComputation:
     """What each participant of a mesh runs of a program about whole arrays, by XLA's partitioner, which is in jaxlib.
 
     `program` is a computation, what `from_jax` gives (then so is the result), or a file. `mesh` has names and sizes, as
@@ -53,6 +54,11 @@ def partition(program: XlaComputation | str | os.PathLike[str], mesh: Any = None
     ``{"*.kernel": (None, "model")}``, of which the first that fits counts. What is said of a tree is said of all in it. An
     argument of which nothing is said lies as the program's annotation says, or whole on each participant. `out_shardings` are
     one for each result, or one for all; where nothing is said XLA chooses.
+
+    Or `in_shardings` is the name of a layout, ``"data"``, ``"fully_sharded"`` or ``"tensor"`` (`layouts.py` has what they are),
+    or a dict of one for each of some axes, ``{"data": "fully_sharded", "model": "tensor"}``; `suggest_sharding` compares them.
+    `weights` are then the numbers of the arguments that are weights: if not said, the first one, or the parameters that were
+    leaves of it.
 
     Parameters and results carry their shardings: `shard_arguments` cuts arguments, and ``unshard`` takes those of the root.
     Differentiate first, and partition the gradient: of a program that is partitioned already, the gradient is that of the sum of
@@ -69,18 +75,20 @@ def partition(program: XlaComputation | str | os.PathLike[str], mesh: Any = None
                               got=computation.program_shape, expected="one of known sizes",
                               hint="its method `at` gives the program for sizes")
     try:
-        return partition_flat(computation, mesh, in_shardings, out_shardings)
+        return partition_flat(computation, mesh, in_shardings, out_shardings, weights)
     except InvalidArgument as error:
         raise error.located(f"partition of {computation.name}") from None
 
 
 def of_trees(function: TreeFunction, step: Step) -> TreeFunction:
     """What is said of trees as what is said of their leaves, in the order of the program's parameters."""
-    given, wanted = step.given["in_shardings"], step.given["out_shardings"]
+    given, wanted, weights = (step.given[name] for name in ("in_shardings", "out_shardings", "weights"))
     names = [""] * len(function.places)
     for path, place in zip(function.in_tree.paths(), function.places, strict=True):
         names[place] = function.signature.describe(path).removeprefix("argument ")
-    if given is not None and not isinstance(given, Mapping):
+    if is_layout(given):
+        weights = [place for k in ([0] if weights is None else weights) for place in function.parameters_of(k)]
+    elif given is not None and not isinstance(given, Mapping):
         by_place, by_name = function.in_tree.children
         said = _leaves(by_place, given, "in_shardings") + [None] * by_name.leaf_count
         given = [None] * len(names)
@@ -89,18 +97,21 @@ def of_trees(function: TreeFunction, step: Step) -> TreeFunction:
     if wanted is not None and not is_said(wanted):
         leaves = _leaves(function.out_tree, wanted, "out_shardings", is_top=False)
         wanted = leaves if function.program_shape.result.is_tuple else leaves[0]
-    return function.with_computation(step(function.computation, in_shardings=given, out_shardings=wanted, names=names))
+    return function.with_computation(step(function.computation, in_shardings=given, out_shardings=wanted, weights=weights,
+                                          names=names))
 
 
 @door(over_trees=of_trees)
 def partition_flat(computation: XlaComputation, mesh: Any, in_shardings: Any, out_shardings: Any,
-                 names: Sequence[str] | None = None) -> XlaComputation:
+                   weights: Sequence[int] | None = None, names: Sequence[str] | None = None) -> XlaComputation:
     stated = computation.partitioning
     if stated.about and not stated.is_whole:
         raise InvalidArgument("the program has been partitioned", got=str(stated), expected="a program about whole arrays")
     if computation.module.replica_count > 1:
         raise InvalidArgument("the program is for several replicas", got=computation.module.replica_count, expected=1)
     grid = mesh_of(mesh, computation.module, stated.partitions)
+    if is_layout(in_shardings):
+        in_shardings = shardings_of(in_shardings, grid, computation.program.canonical, weights_of(computation, weights))
     module = read_proto(computation.to_hlo_proto()).module()  # a copy, in which shardings are written
     _annotate_parameters(module.entry.parameters, in_shardings, grid, names)
     propagates = _annotate_results(module, out_shardings, grid)
@@ -120,6 +131,20 @@ def like(made: XlaComputation, computation: XlaComputation) -> XlaComputation:
 
 
 # ------------------------------------------------------------------------------------------------ arguments
+
+
+def weights_of(computation: XlaComputation, given: Sequence[int] | None) -> set[int]:
+    """The numbers of the parameters that are weights. Raises InvalidArgument where they are not said and not to be seen."""
+    parameters = computation.entry.parameters
+    if given is None:
+        places = paths([p.name for p in parameters], [p.op_name for p in parameters])
+        given = [k for k, path in enumerate(places) if path[:1] == places[0][:1]]
+        if len(places[0]) < 2 <= len(places):
+            raise InvalidArgument("a layout by name needs to know which arguments are weights", got="weights=None",
+                                  expected="weights=[0, 1, ...], the numbers of arguments")
+    if not all(isinstance(k, int) and 0 <= k < len(parameters) for k in given):
+        raise InvalidArgument("weights are no numbers of arguments", got=repr(given), expected=f"of 0 to {len(parameters) - 1}")
+    return set(given)
 
 
 def _annotate_parameters(parameters: Sequence[Instruction], given: Any, mesh: Mesh, names: Sequence[str] | None) -> None:
