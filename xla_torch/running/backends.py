@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+import torch.fx
+from torch.autograd import forward_ad
 from torch.utils import dlpack
 
 from ..core.errors import DeviceError, MissingDependency, UnsupportedError
@@ -16,6 +18,7 @@ from ..core.forks import Lock
 from ..core.shape import ProgramShape
 from ..jaxlib_client.client import executable, require_client
 from ..storage.dtypes import torch_dtype, type_from_torch
+from ..storage.torch_private import forward_mode_is_on
 
 _log = logging.getLogger(__name__)
 
@@ -67,6 +70,20 @@ def xla_run(name: str, shape: ProgramShape, stablehlo: Callable[[], bytes], devi
 def _plain(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor's elements in the order of its dimensions."""
     return tensor.detach().resolve_conj().resolve_neg().contiguous()
+
+
+def compiled_run(module: torch.fx.GraphModule, backend: Backend) -> Run:
+    """The program compiled by one of torch.compile's backends. Blocks of elementwise calls are for running call by call: the
+    module should have none, as a compiler fuses the calls themselves."""
+    compiled = torch.compile(module.forward, backend=backend)  # called without the hooks that a module may have
+    return lambda *tensors: compiled(*map(_primal, tensors))
+
+
+def _primal(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor without graph and tangent: nothing is compiled anew for them."""
+    if forward_mode_is_on():
+        tensor = forward_ad.unpack_dual(tensor).primal
+    return tensor.detach() if tensor.requires_grad else tensor
 
 
 @dataclasses.dataclass(frozen=True)
