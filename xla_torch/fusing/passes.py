@@ -27,8 +27,8 @@ from .fused_calls import fuse_calls
 from .memory import overwrite_carries, plan_memory
 from .overlap import overlap_exchanges
 from .product_blocks import block_products
-from .profiler_ranges import enter_ranges
 from .products import turn_products, use_float32, use_onednn
+from .profiler_ranges import enter_ranges
 from .row_functions import use_row_functions
 from .simplify import drop_needless_views
 from .sized import hold_sizes

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Iterator, Sequence
-from os.path import commonprefix
 
 from torch.fx import Graph, Node
 
@@ -19,15 +19,15 @@ LONGEST = 400
 
 def enter_ranges(graph: Graph) -> None:
     """Rewrite the graph in place: each level of the instructions' op_names is a range, named by all levels down to it, around the
-    calls below it that follow each other. A call that does the work of several instructions is in the levels that all have, and in
-    one range with the names of all."""
+    calls below it that follow each other. A call that does the work of several instructions is in the levels that all have, and
+    in one range with the names of all."""
     within: list[tuple[str, Node]] = []
     for node in list(graph.nodes):
         names = list(_names(node))
         if node.op != "output" and not names:
             continue  # it takes no time, or is part of what stands around it
         wanted = _ranges(names)
-        shared = len(commonprefix([[name for name, _ in within], wanted]))
+        shared = len(_shared([[name for name, _ in within], wanted]))
         with graph.inserting_before(node):
             while len(within) > shared:
                 graph.call_function(left, (within.pop()[1],))
@@ -45,9 +45,15 @@ def _names(node: Node) -> Iterator[str]:
 def _ranges(op_names: Sequence[str]) -> list[str]:
     """The names of the ranges around a call, from the outermost."""
     paths = [levels_of(name) for name in op_names]
-    shared: list[str] = commonprefix(paths)
+    shared = _shared(paths)
     found = ["/".join(shared[:k + 1]) for k in range(len(shared))]
     rest = list(dict.fromkeys("/".join(path[len(shared):]) for path in paths if len(path) > len(shared)))
     if rest:
         found.append("/".join([*shared, " + ".join(rest)]))
     return [printable(name, LONGEST) for name in found]
+
+
+def _shared(lists: Sequence[list[str]]) -> list[str]:
+    """What all lists begin with."""
+    columns = itertools.takewhile(lambda column: len(set(column)) == 1, zip(*lists, strict=False))
+    return [column[0] for column in columns]

@@ -15,7 +15,7 @@ from torch.utils import dlpack
 
 from ..core.errors import DeviceError, MissingDependency, UnsupportedError
 from ..core.forks import Lock
-from ..core.shape import ProgramShape
+from ..core.shape import ProgramShape, Shape
 from ..jaxlib_client.client import executable, require_client
 from ..storage.dtypes import torch_dtype, type_from_torch
 from ..storage.torch_private import forward_mode_is_on
@@ -46,6 +46,16 @@ PAIRS = 3
 """How often each candidate runs, in turn, after it has run once, before one of them is kept."""
 
 
+def consuming(run: Run) -> FreeingRun:
+    """The same from a list."""
+    def call(tensors: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        given = tuple(tensors)
+        tensors.clear()
+        return run(*given)
+
+    return call
+
+
 def xla_run(name: str, shape: ProgramShape, stablehlo: Callable[[], bytes], device: torch.device) -> Run:
     """The program compiled by XLA. Raises DeviceError for devices other than the CPU, UnsupportedError for element types that
     torch has no dtype of its own for and for what XLA refuses."""
@@ -70,6 +80,12 @@ def xla_run(name: str, shape: ProgramShape, stablehlo: Callable[[], bytes], devi
 def _plain(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor's elements in the order of its dimensions."""
     return tensor.detach().resolve_conj().resolve_neg().contiguous()
+
+
+def run_without_data(result: Shape) -> Run:
+    """What a program gives on the meta device, whatever it computes: arrays of its result's shapes and types."""
+    leaves = [(leaf.dimensions, torch_dtype(leaf.element_type)) for leaf in result.leaves() if leaf.is_array]
+    return lambda *tensors: tuple(torch.empty(dims, dtype=dtype, device="meta") for dims, dtype in leaves)
 
 
 def compiled_run(module: torch.fx.GraphModule, backend: Backend) -> Run:

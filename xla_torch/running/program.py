@@ -52,7 +52,8 @@ from ..storage.torch_private import (
 from ..transform.dynamic_sizes import resolve_sizes
 from ..transform.expand_custom_calls import expand
 from ..transform.other_readers import for_other_readers
-from .backends import EAGER, FASTEST, INDUCTOR, XLA, Backend, Choice, FreeingRun, Run, compiled_run, fastest_run, xla_run
+from . import backends
+from .backends import EAGER, FASTEST, INDUCTOR, XLA, Backend, Choice, FreeingRun, Run
 from .caches import Cache, RuleCache
 from .for_xla import module_for_xla
 from .graphs import into_graph, why_apart
@@ -299,6 +300,12 @@ class Program:
         module = Module(self.name, self.canonical, self.participants)
         return None if self._ranges or not self._is_lowered else Program(module, self.options, self.backend, ranges=True)
 
+    @cached_property
+    def draws(self) -> list[tuple[Instruction, bool]]:
+        """What draws random numbers that depend on nothing the program is given, and whether the entry does, once."""
+        found = [(i, c is self.canonical) for c in reachable([self.canonical]) for i in c.instructions]
+        return [(i, once) for i, once in found if i.opcode in ("rng", "rng-get-and-update-state")]
+
     def why_apart(self, needed: Mask) -> str:
         """Why it cannot be part of a graph that torch makes, or the way back to the inputs that are `needed`; empty where it
         can."""
@@ -324,31 +331,26 @@ class Program:
         return self.backend in (EAGER, INDUCTOR)
 
     def _make_run(self, device: torch.device) -> Run:
+        if device.type == "meta" and self.program_shape.result.is_static:
+            return backends.run_without_data(self.program_shape.result)
         if self._is_lowered:
             return self.lowered(device).forward
         if self.backend == XLA:
-            return xla_run(self.name, self.program_shape, self.stablehlo, device)
+            return backends.xla_run(self.name, self.program_shape, self.stablehlo, device)
         if self.backend == FASTEST:
-            return fastest_run({name: lambda name=name: self.again(self.options, name).runner(device) for name in (EAGER, XLA)},
-                               functools.partial(self.choices.__setitem__, device))
+            of = {name: lambda name=name: self.again(self.options, name).runner(device) for name in (EAGER, XLA)}
+            return backends.fastest_run(of, functools.partial(self.choices.__setitem__, device))
         check_custom_calls(self.canonical)
-        return compiled_run(lower(self.canonical, device, blocks=False), self.backend)
+        return backends.compiled_run(lower(self.canonical, device, blocks=False), self.backend)
 
     def _make_traced_run(self, device: torch.device) -> Run:
         check_custom_calls(self.canonical)
         return lower(self.canonical, device, overwrites=False).forward
 
     def _make_freeing_run(self, device: torch.device) -> FreeingRun:
-        if self._is_lowered:
+        if self._is_lowered and device.type != "meta":
             return freeing(self.lowered(device)).forward
-        run = self._runs.get(device, self._make_run)
-
-        def consume(tensors: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-            given = tuple(tensors)
-            tensors.clear()
-            return run(*given)
-
-        return consume
+        return backends.consuming(self._runs.get(device, self._make_run))
 
     # ---- derivatives
 
