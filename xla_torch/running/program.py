@@ -7,7 +7,6 @@ are differentiated, and what the way back reads.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -339,7 +338,7 @@ class Program:
             return backends.xla_run(self.name, self.program_shape, self.stablehlo, device)
         if self.backend == FASTEST:
             of = {name: lambda name=name: self.again(self.options, name).runner(device) for name in (EAGER, XLA)}
-            return backends.fastest_run(of, functools.partial(self.choices.__setitem__, device))
+            return backends.fastest_run(of, lambda choice: self.choices.__setitem__(device, choice))
         check_custom_calls(self.canonical)
         return backends.compiled_run(lower(self.canonical, device, blocks=False), self.backend)
 
