@@ -323,3 +323,16 @@ def test_whose_random_numbers(text: str, given: torch.Tensor, randomness: str, r
             call(given)
     else:
         assert len(np.unique(call(given).numpy(), axis=0)) == rows
+
+
+# ------------------------------------------------------------------------------------------------ ExecuTorch
+
+
+@pytest.mark.filterwarnings("ignore")  # their own
+def test_executorch() -> None:
+    """Exported without gradients, which ExecuTorch has no words for."""
+    exir, runtime = pytest.importorskip("executorch.exir"), pytest.importorskip("executorch.runtime")
+    with torch.no_grad():
+        exported = torch.export.export(module(), (X,))
+    program = runtime.Runtime.get().load_program(exir.to_edge(exported).to_executorch().buffer)
+    torch.testing.assert_close(program.load_method("forward").execute([X]), [torch.tanh(X @ W)])
