@@ -16,6 +16,7 @@ from torch.func import functional_call, grad, vmap
 import xla_torch
 from xla_torch.errors import InvalidArgument, NothingObserved, UnsupportedError
 from xla_torch.nn import XlaModule
+from xla_torch.storage.torch_private import pytree
 
 TEXT = """HloModule product
 ENTRY e {
@@ -143,6 +144,7 @@ def test_hooks_of_the_module_and_of_tensors_are_called() -> None:
     assert seen == ["forward", "before", ("back", (2, 4), (2, 3))]
     own, given = W.clone().requires_grad_(), X.clone().requires_grad_()
     torch.tanh(given * 2 @ own).sum().backward()
+    assert own.grad is not None
     torch.testing.assert_close(parameter.grad, 3 * own.grad)
     torch.testing.assert_close(x.grad, given.grad)
 
@@ -198,6 +200,8 @@ def test_modules_without_data(make: Any, fill: Any) -> None:
     y = model(x)
     assert (y.device.type, y.shape, y.dtype) == ("meta", (2, 3), torch.float32)
     y.sum().backward()
+    assert x.grad is not None
+    assert parameter.grad is not None
     assert (x.grad.shape, parameter.grad.shape, parameter.grad.device.type) == ((2, 4), (4, 3), "meta")
     fill(model, {name: W})
     model.zero_grad()
@@ -240,7 +244,7 @@ ENTRY e { x = f32[2,4] parameter(0) s = s32[2,4] convert(x) p = pred[2,4] compar
 def test_shapes_and_types_of_any_program(text: str, given: tuple[torch.Tensor, ...]) -> None:
     program = xla_torch.parse_hlo(text)
     found, want = program(*(a.to("meta") for a in given)), program(*given)
-    for have, real in zip(torch.utils._pytree.tree_leaves(found), torch.utils._pytree.tree_leaves(want), strict=True):
+    for have, real in zip(pytree.tree_leaves(found), pytree.tree_leaves(want), strict=True):
         assert (have.device.type, have.shape, have.dtype) == ("meta", real.shape, real.dtype)
 
 

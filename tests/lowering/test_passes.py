@@ -111,7 +111,8 @@ def test_each_pass_acts() -> None:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-@pytest.mark.parametrize("left_out", [one.name for one in PASSES if one.name not in ("dead code", "sizes", "groups", "overlap", "ranges")])
+@pytest.mark.parametrize("left_out", [
+    one.name for one in PASSES if one.name not in ("dead code", "sizes", "groups", "overlap", "ranges")])
 def test_programs_are_the_same_without_it(name: str, left_out: str, monkeypatch: pytest.MonkeyPatch) -> None:
     text, arguments = _text(name), PROGRAMS[name][1]
     whole = _results(text, arguments)
