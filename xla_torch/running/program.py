@@ -38,6 +38,7 @@ from ..hlo.stacks import is_stack_call
 from ..kernels.native import make_native
 from ..lowering.custom_calls import check_custom_calls
 from ..lowering.programs import freeing, lower
+from ..opcodes.random import rng, rng_get_and_update_state
 from ..partitioning.manual_regions import without_manual_regions
 from ..partitioning.state import Partitioning, partitioning_of
 from ..stablehlo.writing.module import to_stablehlo_bytecode
@@ -303,7 +304,7 @@ class Program:
     def draws(self) -> list[tuple[Instruction, bool]]:
         """What draws random numbers that depend on nothing the program is given, and whether the entry does, once."""
         found = [(i, c is self.canonical) for c in reachable([self.canonical]) for i in c.instructions]
-        return [(i, once) for i, once in found if i.opcode in ("rng", "rng-get-and-update-state")]
+        return [(i, once) for i, once in found if i.opcode in (rng, rng_get_and_update_state)]
 
     def why_apart(self, needed: Mask) -> str:
         """Why it cannot be part of a graph that torch makes, or the way back to the inputs that are `needed`; empty where it
