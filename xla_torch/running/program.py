@@ -81,8 +81,7 @@ class Program:
         """Whether its user knows that it is differentiated by its ops' rules."""
         self.module, self.options, self.backend, self.by_calls = module, options, backend, by_calls
         self.lost_before, self._warned, self._made_elsewhere, self._ranges = lost, False, elsewhere, ranges
-        self.choices: dict[torch.device, Choice] = {}
-        """Of the backend that is the fastest, which it is."""
+        self.choices: dict[torch.device, Choice] = {}  # of the backend that is the fastest, which it is
         if backend in (XLA, FASTEST):  # what XLA runs, too, needs gradients in plain HLO
             self.options = dataclasses.replace(options or DEFAULT, portable=True)
         lock = Lock()
