@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 import torch
 
 from .autodiff.options import GradientOptions
-from .core.errors import InvalidArgument, UnsupportedError
+from .core.errors import InvalidArgument, NothingObserved, UnsupportedError
 from .doors import weights
 from .doors.jax_function import from_jax
 from .doors.module_arguments import (
@@ -32,7 +33,16 @@ from .interop.jax_calls import own_array
 from .lowering import numerics
 from .running import dynamo
 from .running.computation import XlaComputation, require_computation
-from .storage.torch_private import autocast_is_on, contents, picklable, pytree, transforms_are_active, unpickled
+from .running.graphs_of_fx import symbolic_call
+from .storage.torch_private import (
+    autocast_is_on,
+    contents,
+    is_traced_symbolically,
+    picklable,
+    pytree,
+    transforms_are_active,
+    unpickled,
+)
 from .trees.structure import dotted, flattened
 
 Weights = Mapping[Any, Any] | Sequence[Any] | str | os.PathLike[str]
@@ -89,9 +99,13 @@ class XlaModule(torch.nn.Module):
         untrained = untrained_numbers(buffers, places, door)
         tied: dict[int, torch.nn.Parameter] = {}
         for number, value in sorted(held.items()):
-            tensor = self.computation.placed(number, door.tensor(number, value, places[number]))
-            self._keep(places[number], tensor, number not in untrained, value, tied)
-        self._as_written, self._whole = (computation, self._dtype()), computation
+            tensor = door.tensor(number, value, places[number])
+            if torch.get_default_device().type == "meta":  # as of modules that make their weights themselves
+                tensor = tensor.to("meta")
+            self._keep(places[number], self.computation.placed(number, tensor), number not in untrained, value, tied)
+        self._runs_in = self._dtype()
+        self._as_written, self._whole = (computation, self._runs_in), computation
+        self.register_load_state_dict_post_hook(_loaded)
 
     @classmethod
     def from_jax(cls, function: Callable[..., Any], parameters: Any, *example_args: Any, buffers: Sequence[int | str] = (),
@@ -141,6 +155,9 @@ class XlaModule(torch.nn.Module):
 
     def forward(self, *arguments: Any, **named: Any) -> Any:
         """The program's result, with `arguments` in the places that the module does not hold."""
+        if not torch.compiler.is_dynamo_compiling() and is_traced_symbolically() and (
+                call := symbolic_call(self, arguments, named)) is not None:
+            return call
         held = self._bound_values()
         door = self._door
         arguments, named = door.in_order(held, arguments, named)
@@ -177,15 +194,17 @@ class XlaModule(torch.nn.Module):
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> XlaModule:
         """As of any module; where the precision of what it holds changes, so does that of its program (`XlaComputation.to`)."""
-        before = self._dtype()
-        after = fn(torch.empty(0, dtype=before)).dtype
-        if after is not before:
-            computation, dtype = self._as_written
-            self._whole = computation if after is dtype else computation.to(after)
-            door = arguments_of(self._place(self._whole), self.narrows)
-            self._door, self.computation = door, door.computation
-            self._under_autocast = {}
+        self._run_in(fn(torch.empty(0, dtype=self._dtype())).dtype)
         return super()._apply(fn, recurse)
+
+    def _run_in(self, dtype: torch.dtype) -> None:
+        """Let the program be in a precision, that of what the module holds from now on."""
+        if dtype is not self._runs_in:
+            computation, own = self._as_written
+            self._whole = computation if dtype is own else computation.to(dtype)
+            door = arguments_of(self._place(self._whole), self.narrows)
+            self._door, self.computation, self._runs_in = door, door.computation, dtype
+            self._under_autocast = {}
 
     def _autocast_dtype(self, held: Sequence[Any], arguments: Sequence[Any]) -> torch.dtype | None:
         """The precision of products under torch's autocast; None where it is off, or the module is of another than float32."""
@@ -298,14 +317,39 @@ class XlaModule(torch.nn.Module):
             place.register_buffer(last, tensor)
 
 
+def _loaded(module: XlaModule, _: Any) -> None:
+    """What is assigned, and not copied, may be of another precision."""
+    module._run_in(module._dtype())
+
+
 def _parted(name: str) -> tuple[str, str]:
     """The group that a name with dots stands in, and its name there."""
     group, _, last = name.rpartition(".")
     return group, last
 
 
+def _unheard(name: str) -> Callable[..., Any]:
+    """The method of that name, with a warning."""
+    register = getattr(torch.nn.Module, name)
+
+    @functools.wraps(register)
+    def warned(self: Group, *args: Any, **kwargs: Any) -> Any:
+        warnings.warn(NothingObserved(
+            "the hook is never called: this is a group of an XlaModule's weights, which the program reads without calling it",
+            subject=name, hint="xla_torch.debug.trace(computation, ..., names=...) sees values inside a program, and so does "
+            "xla_torch.debug.observed; hooks on the XlaModule, and on tensors, are called"), stacklevel=2)
+        return register(self, *args, **kwargs)
+
+    return warned
+
+
 class Group(torch.nn.Module):
-    """Weights whose names begin alike."""
+    """Weights whose names begin alike. It is never called: hooks of its calls are told so (NothingObserved)."""
+
+    register_forward_hook, register_forward_pre_hook, register_full_backward_hook, register_full_backward_pre_hook, \
+        register_backward_hook = map(_unheard, (
+            "register_forward_hook", "register_forward_pre_hook", "register_full_backward_hook",
+            "register_full_backward_pre_hook", "register_backward_hook"))
 
     def extra_repr(self) -> str:
         own = {**self._parameters, **self._buffers}

@@ -105,12 +105,14 @@ def test_each_pass_acts() -> None:
             xla_torch.parse_hlo(_text(name)).lowered()
         xla_torch.parse_hlo(EXCHANGE).lowered()
         lower(xla_torch.parse_hlo(_text("chain")).program.canonical, torch.device("cpu"), blocks=False, fuses=True)
+        lower(xla_torch.parse_hlo(_text("chain")).program.canonical, torch.device("cpu"), ranges=True)
     assert {change.name for change in log} == {one.name for one in PASSES} - {"sizes"}  # symbolic ones: tests/interop
     assert all(change.lines for change in log)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-@pytest.mark.parametrize("left_out", [one.name for one in PASSES if one.name not in ("dead code", "sizes", "groups", "overlap")])
+@pytest.mark.parametrize("left_out", [
+    one.name for one in PASSES if one.name not in ("dead code", "sizes", "groups", "overlap", "ranges")])
 def test_programs_are_the_same_without_it(name: str, left_out: str, monkeypatch: pytest.MonkeyPatch) -> None:
     text, arguments = _text(name), PROGRAMS[name][1]
     whole = _results(text, arguments)

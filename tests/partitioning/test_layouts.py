@@ -91,7 +91,8 @@ def module_trains(words: Any, want: list[float]) -> None:
     import torch
 
     module = XlaModule(program_of(), weights(), mesh=mesh_of(2, 2), shardings=words)
-    pieces = [tuple(p.to_local().shape) for p in module.parameters() if hasattr(p, "to_local")]
+    held: list[Any] = list(module.parameters())
+    pieces = [tuple(p.to_local().shape) for p in held]
     assert len(pieces) == 3
     if words == "fully_sharded":  # a quarter of each array
         assert [int(np.prod(s)) for s in pieces] == [2, 12, 8]

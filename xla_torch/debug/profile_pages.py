@@ -11,11 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from ..analysis.cost_rules import Cost
+from ..analysis.op_names import levels_of
 from ..core.printable import printable
 from .profile_rows import Event, Machine, Row
-
-_DEPTH = 60
-"""Levels of the tree of op_names: deeper ones are one level, as text."""
 
 _NAME = 200
 """Characters of a name that are shown."""
@@ -54,25 +52,12 @@ def tree(rows: Sequence[Row]) -> Node:
     for row in rows:
         root.add(row)
         node = root
-        path = [row.program, *(_levels(row.op_name) or ["(no op_name)"]), row.name]
+        path = [row.program, *(levels_of(row.op_name) or ["(no op_name)"]), row.name]
         for depth, name in enumerate(path):
             leaf = depth == len(path) - 1
             node = node.below.setdefault((name, leaf), Node(name, leaf=leaf))
             node.add(row)
     return root
-
-
-def _levels(op_name: str) -> list[str]:
-    """``jit(f)/transpose(jvp(a/b))/mul`` has three: slashes within parentheses are not between levels."""
-    found, depth, start = [], 0, 0
-    for at, character in enumerate(op_name):
-        depth = max(depth + (character == "(") - (character == ")"), 0)
-        if character == "/" and not depth:
-            found.append(op_name[start:at])
-            start = at + 1
-            if len(found) == _DEPTH:
-                break
-    return [level for level in (*found, op_name[start:]) if level]
 
 
 # ---------------------------------------------------------------------------------------------------- table

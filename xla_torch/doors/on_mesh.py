@@ -45,9 +45,9 @@ def on_mesh(program: XlaComputation | str | os.PathLike[str], mesh: Any, in_shar
     `program`, `in_shardings`, `out_shardings` and `weights` are as for `partition`, which the first process does for all; or
     `program` is what `partition` gave, or its file, which needs no jaxlib. Arguments are DTensors on this mesh, which are
     redistributed where they lie otherwise; or whole tensors, arrays and numbers, the same on all processes, which are cut.
-    Results are DTensors, as they lie; ``.full_tensor()`` gathers one. Gradients are those of whole arrays: the cotangent of a result counts
-    once, however many hold it, and an argument's gradient lies as the argument does, summed over those that share it. So
-    torch's optimizers, ``clip_grad_norm_`` and checkpoints take them as any DTensor.
+    Results are DTensors, as they lie; ``.full_tensor()`` gathers one. Gradients are those of whole arrays: the cotangent of a
+    result counts once, however many hold it, and an argument's gradient lies as the argument does, summed over those that share
+    it. So torch's optimizers, ``clip_grad_norm_`` and checkpoints take them as any DTensor.
 
     All processes make it together. Raises InvalidArgument on all of them where the programs of two differ, where the mesh is not
     all processes, or where arrays lie in a way that DTensors do not (`out_shardings` say another); UnsupportedError for what

@@ -18,8 +18,10 @@ from ..interop.jax import key_data
 from ..partitioning.state import Partitioning
 from ..running import dynamo
 from ..running.computation import Step, XlaComputation
+from ..running.graphs_of_fx import symbolic_call
 from ..running.program import Program
 from ..storage.dtypes import is_in_memory, torch_dtype
+from ..storage.torch_private import is_traced_symbolically
 from ..trees.nodes import Kind
 from ..trees.signatures import Signature
 from ..trees.structure import Path, Structure
@@ -60,6 +62,8 @@ class TreeFunction(XlaComputation):
         other trees, shapes or dtypes."""
         if torch.compiler.is_dynamo_compiling():
             return dynamo.called(self, args, kwargs)
+        if is_traced_symbolically() and (call := symbolic_call(self, args, kwargs)) is not None:
+            return call
         return self.out_tree.unflatten(self.in_graph(*args, **kwargs))
 
     def in_graph(self, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, ...]:

@@ -25,8 +25,13 @@ def _of_one_example(step: Step, facts: Sequence[Fact], count: int) -> list[Fact]
     """What is known of one example's arguments, where this is known of a batch's."""
     axes = step.given["in_axes"]
     each = list(axes) if isinstance(axes, Sequence) else [axes] * len(facts)
-    return [(sizes, value) if axis is None else ((*sizes[:axis], *sizes[axis + 1:]), None)
+    return [(sizes, value) if axis is None else (_without(sizes, axis), None)
             for (sizes, value), axis in zip(facts, each, strict=False)]
+
+
+def _without(sizes: Sequence[Any], axis: int) -> tuple[Any, ...]:
+    axis += len(sizes) if axis < 0 else 0
+    return *sizes[:axis], *sizes[axis + 1:]
 
 
 @door(_of_one_example, tree_gradients.batched)
@@ -34,10 +39,11 @@ def vmap(computation: C, size: int, in_axes: Axes = 0) -> C:
     """The program for a batch of `size` examples at once.
 
     `in_axes` says for each parameter (or for all) which dimension of it is the batch; None is for what all examples share.
-    A tuple parameter has the same in all its arrays. Every array of the result has the batch as dimension 0. One dot, one
-    convolution, one sort then serves all examples; a loop runs until its last example is done, and where examples take
-    different branches all are computed. What has no batched form runs in a loop over the examples. Ops with effects that do
-    not depend on a batched value (a shared random number) run once.
+    A negative one counts from behind, in the array with the batch. A tuple parameter has the same in all its arrays. Every array
+    of the result has the batch as dimension 0. One dot, one convolution, one sort then serves all examples; a loop runs until its
+    last example is done, and where examples take different branches all are computed. What has no batched form runs in a loop
+    over the examples. Ops with effects that do not depend on a batched value (a shared random number) run once. torch.func.vmap
+    takes programs, too, with its own words: ``in_dims``, ``out_dims``, ``randomness``, ``chunk_size``.
 
     Of a function over trees, `in_axes` is about its positional arguments, and may have the form of their trees.
 
@@ -106,7 +112,12 @@ def _axes_of(entry: Computation, in_axes: Axes) -> list[int | None]:
         raise InvalidArgument("in_axes has the wrong length", subject="vmap", got=len(axes), expected=f"{count}, one a parameter")
     for k, (axis, parameter) in enumerate(zip(axes, entry.parameters, strict=True)):
         ranks = [leaf.rank for leaf in parameter.shape.leaves() if leaf.is_array]
-        if axis is not None and not 0 <= axis <= min(ranks, default=0):
+        if axis is not None and not all(-rank - 1 <= axis <= rank for rank in ranks or [0]):
             raise InvalidArgument(f"axis {axis} is no place in parameter {k}", subject="vmap", got=parameter.shape,
-                                  expected=f"0 to {min(ranks, default=0)}, or None")
+                                  expected=f"{-min(ranks, default=0) - 1} to {min(ranks, default=0)}, or None")
+        if axis is not None and axis < 0:
+            if len(set(ranks)) > 1:
+                raise InvalidArgument(f"axis {axis} is another in each array of parameter {k}", subject="vmap",
+                                      got=parameter.shape, expected="one counted from the front")
+            axes[k] = axis + max(ranks, default=0) + 1
     return axes

@@ -335,6 +335,7 @@ def _extract(root: torch.nn.Module, graph: Graph, chain: Chain, name: str) -> No
         cut = (chain.prefix, chain.rows)
         kept: dict[str, Any] = {"kept": len(inputs["kept"])} if inputs["kept"] else {}
         call = graph.call_function(blocked, (module, cut, specs, arrays, tuple(scalars)), kept)
+        call.meta["inside"] = [n.meta["hlo"] for n in chain.nodes if "hlo" in n.meta]
         call.meta["owned"] = frozenset(range(len(results)))
         call.meta["may_overwrite"] = [_read_before(body, targets[n], [inside[a] for a in inputs["cut"]]) for n in results]
         for number, node in enumerate(results):

@@ -133,6 +133,7 @@ def _extract(root: torch.nn.Module, graph: Graph, fusions: list[_Fusion]) -> Non
     output = next(iter(reversed(graph.nodes)))
     with graph.inserting_before(output):
         call = graph.call_function(foreach, (graph.create_node("get_attr", name), tuple(inputs)))
+        call.meta["inside"] = [n.meta["hlo"] for f in fusions for n in f.nodes if "hlo" in n.meta]
         call.meta["owned"] = frozenset(range(len(results)))
         call.meta["may_overwrite"] = _overwritten(sources, number)
         for k, node in enumerate(results):

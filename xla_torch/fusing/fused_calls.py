@@ -120,6 +120,7 @@ def _extract(root: torch.nn.Module, graph: Graph, nodes: list[Node], name: str) 
     root.add_module(name, FusedCalls(LoweredModule(torch.nn.Module(), body, "Fused"), described(body)))
     with graph.inserting_before(nodes[-1]):
         call = graph.call_function(fused_calls, (graph.create_node("get_attr", name), tuple(inputs)))
+        call.meta["inside"] = [n.meta["hlo"] for n in nodes if "hlo" in n.meta]
         call.meta["owned"] = frozenset(range(len(results)))
         for k, node in enumerate(results):
             one = graph.call_function(operator.getitem, (call, k))

@@ -28,6 +28,7 @@ from .memory import overwrite_carries, plan_memory
 from .overlap import overlap_exchanges
 from .product_blocks import block_products
 from .products import turn_products, use_float32, use_onednn
+from .profiler_ranges import enter_ranges
 from .row_functions import use_row_functions
 from .simplify import drop_needless_views
 from .sized import hold_sizes
@@ -48,6 +49,8 @@ class Lowering:
     """Whether groups of calls go to torch's compiler."""
     blocks: bool = True
     """Whether chains of elementwise calls on large arrays may run block by block."""
+    ranges: bool = False
+    """Whether torch's profiler is to see whose work it is."""
     fresh_outputs: bool = False
     """Whether results may share no memory with inputs, constants or each other."""
     first_carry: int | None = None
@@ -105,6 +108,7 @@ PASSES = (
     Pass("float32 products", lambda low: use_float32(low.graph), when=lambda low: low.on_cpu),
     Pass("oneDNN", lambda low: use_onednn(low.graph), when=lambda low: low.on_cpu and low.overwrites and not low.fuses),
     Pass("sizes", lambda low: hold_sizes(low.root, low.graph), needed=True),
+    Pass("ranges", lambda low: enter_ranges(low.graph), when=lambda low: low.ranges, needed=True),
 )
 
 

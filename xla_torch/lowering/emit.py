@@ -100,7 +100,7 @@ class Tracer(Evaluator):
     """Evaluates on proxies and so builds the graph of one GraphModule."""
 
     def __init__(self, device: torch.device | str, root: torch.nn.Module | None = None, fuses: bool = False,
-                 overwrites: bool = True, portable: bool = False):
+                 overwrites: bool = True, portable: bool = False, ranges: bool = False):
         super().__init__(device)
         self.root = root or torch.nn.Module()
         self.fuses = fuses
@@ -109,13 +109,16 @@ class Tracer(Evaluator):
         """Whether results may be written over values that are read no more. No block or group runs where they may not."""
         self.portable = portable
         """Whether torch makes a graph of what runs: loops and branches are torch's operators then, and nothing is on the host."""
+        self.ranges = ranges
+        """Whether torch's profiler is to see whose work it is."""
         self.trace = _Graph(self.root)
         self.made: dict[Hashable, Any] = {}
         """Sub-programs by what they are made of: those of shared computations are made once (`inside`)."""
 
     def inside(self) -> Tracer:
         """A tracer for a sub-program."""
-        inner = Tracer(self.device, fuses=self.fuses, overwrites=self.overwrites, portable=self.portable)
+        inner = Tracer(self.device, fuses=self.fuses, overwrites=self.overwrites, portable=self.portable,
+                       ranges=self.ranges)
         inner.made = self.made
         return inner
 
@@ -216,7 +219,7 @@ class Tracer(Evaluator):
     def _lowering(self, outputs: tuple[Any, ...], name: str) -> Lowering:
         graph = self.trace.graph
         graph.output(tuple(v.node if isinstance(v, torch.fx.Proxy) else self.trace.create_arg(v) for v in outputs))
-        return Lowering(self.root, graph, name, self.device.type == "cpu", self.overwrites, self.fuses)
+        return Lowering(self.root, graph, name, self.device.type == "cpu", self.overwrites, self.fuses, ranges=self.ranges)
 
 
 def describe(node: torch.fx.Node, shape: Shape, dtype_of: Callable[[PrimitiveType], torch.dtype]) -> None:

@@ -118,11 +118,27 @@ class _Program(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], plan: Plan, *tensors: torch.Tensor) -> tuple[Any, Any]:
+        draws = plan.forward.draws
+        if draws and info.randomness == "error":
+            raise _of_randomness(plan.forward, "torch.func.vmap was not told for whom")
+        if draws and info.randomness == "different":
+            return _one_by_one(plan.forward, info.batch_size, in_dims[1:], tensors)
         try:
             program, axes = plan.forward.batched(info.batch_size, in_dims[1:])
         except UnsupportedError:  # arrays of dynamic size
+            if draws:
+                raise
             return _one_by_one(plan.forward, info.batch_size, in_dims[1:], tensors)
+        if [(i.shape, once) for i, once in draws] != [(i.shape, once) for i, once in program.draws]:
+            raise _of_randomness(plan.forward, "each example has a distribution of its own")
         return _run(program, list(tensors)), tuple(axes)
+
+
+def _of_randomness(program: Program, why: str) -> UnsupportedError:
+    """What vmap says of a program whose draws cannot be what `randomness` wants."""
+    draw, _ = program.draws[0]
+    return UnsupportedError(f"the program draws random numbers, and {why}", subject=program.name, got=draw, where=draw.where,
+                            hint='vmap(..., randomness="different") draws for each example, "same" once for all')
 
 
 def _run(program: Program | WayBack, tensors: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:

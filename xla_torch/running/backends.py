@@ -9,13 +9,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+import torch.fx
+from torch.autograd import forward_ad
 from torch.utils import dlpack
 
 from ..core.errors import DeviceError, MissingDependency, UnsupportedError
 from ..core.forks import Lock
-from ..core.shape import ProgramShape
+from ..core.shape import ProgramShape, Shape
 from ..jaxlib_client.client import executable, require_client
 from ..storage.dtypes import torch_dtype, type_from_torch
+from ..storage.torch_private import forward_mode_is_on
 
 _log = logging.getLogger(__name__)
 
@@ -43,6 +46,16 @@ PAIRS = 3
 """How often each candidate runs, in turn, after it has run once, before one of them is kept."""
 
 
+def consuming(run: Run) -> FreeingRun:
+    """The same from a list."""
+    def call(tensors: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        given = tuple(tensors)
+        tensors.clear()
+        return run(*given)
+
+    return call
+
+
 def xla_run(name: str, shape: ProgramShape, stablehlo: Callable[[], bytes], device: torch.device) -> Run:
     """The program compiled by XLA. Raises DeviceError for devices other than the CPU, UnsupportedError for element types that
     torch has no dtype of its own for and for what XLA refuses."""
@@ -67,6 +80,26 @@ def xla_run(name: str, shape: ProgramShape, stablehlo: Callable[[], bytes], devi
 def _plain(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor's elements in the order of its dimensions."""
     return tensor.detach().resolve_conj().resolve_neg().contiguous()
+
+
+def run_without_data(result: Shape) -> Run:
+    """What a program gives on the meta device, whatever it computes: arrays of its result's shapes and types."""
+    leaves = [(leaf.dimensions, torch_dtype(leaf.element_type)) for leaf in result.leaves() if leaf.is_array]
+    return lambda *tensors: tuple(torch.empty(dims, dtype=dtype, device="meta") for dims, dtype in leaves)
+
+
+def compiled_run(module: torch.fx.GraphModule, backend: Backend) -> Run:
+    """The program compiled by one of torch.compile's backends. Blocks of elementwise calls are for running call by call: the
+    module should have none, as a compiler fuses the calls themselves."""
+    compiled = torch.compile(module.forward, backend=backend)  # called without the hooks that a module may have
+    return lambda *tensors: compiled(*map(_primal, tensors))
+
+
+def _primal(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor without graph and tangent: nothing is compiled anew for them."""
+    if forward_mode_is_on():
+        tensor = forward_ad.unpack_dual(tensor).primal
+    return tensor.detach() if tensor.requires_grad else tensor
 
 
 @dataclasses.dataclass(frozen=True)

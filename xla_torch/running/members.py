@@ -23,7 +23,7 @@ from ..core.shape import ProgramShape, Shape
 from ..core.sizes import Size, Unknowns
 from ..fusing.sized import with_sizes
 from ..lowering.programs import freeing
-from ..storage.torch_private import is_traced
+from ..storage.torch_private import is_traced, profiler_is_on
 from .backends import EAGER, FreeingRun, Run
 from .caches import Cache, RuleCache
 from .plain_runs import plainly
@@ -95,7 +95,7 @@ class Member:
 
     def run(self, tensors: Sequence[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]:
         """See `Program.run`."""
-        if watching() is not None or is_traced():
+        if watching() is not None or is_traced() or profiler_is_on():
             return self.own.run(tensors, device)
         if (block := running()) is not None:
             block.takes_bytes(self.own.name, lambda: peak_bytes(self.own.canonical))
@@ -110,7 +110,7 @@ class Member:
 
     def plan(self, needed: Mask, sized: bool) -> Plan | MemberPlan:
         """See `Program.plan`. Under transforms of torch.func, and where calls are written down, it is that of the own program."""
-        alone = sized or watching() is not None or is_traced()
+        alone = sized or watching() is not None or is_traced() or profiler_is_on()
         shared = self._plans.get(needed, self._make_plan) if any(needed) and not alone else None
         return shared or self.own.plan(needed, sized)
 

@@ -31,9 +31,10 @@ from ..partitioning.state import Partitioning
 from ..stablehlo.convert import Fact, UnknownSizes, functions_of
 from ..stablehlo.symbols import Symbols, symbols_of
 from ..storage.dtypes import torch_dtype, type_from_torch
-from ..storage.torch_private import is_graphed
+from ..storage.torch_private import is_graphed, is_traced_symbolically
 from . import dynamo
 from .computation import Step, XlaComputation
+from .graphs_of_fx import symbolic_call
 from .members import General, Member
 from .static import StaticComputation
 from .symbolic_text import all_leaves, leaf_text, text_of, with_unknown
@@ -310,6 +311,8 @@ class PolymorphicComputation(XlaComputation):
             arguments = self.in_order(arguments, named)
         if torch.compiler.is_dynamo_compiling():
             return dynamo.called(self, arguments, {} if device is None else {"device": str(device)})
+        if is_traced_symbolically() and (call := symbolic_call(self, arguments, {})) is not None:
+            return call
         tensors = [self._as_tensor(a, number) for number, a in enumerate(arguments)]
         if is_graphed():
             tensors = [t if all(type(size) is int for size in t.shape) else self._of_known_size(t) for t in tensors]

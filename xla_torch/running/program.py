@@ -7,14 +7,13 @@ are differentiated, and what the way back reads.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 import torch.fx
-from torch.autograd import forward_ad
+from torch.autograd.profiler import record_function
 
 from grad_rules._user import has_target_rule
 
@@ -39,20 +38,22 @@ from ..hlo.stacks import is_stack_call
 from ..kernels.native import make_native
 from ..lowering.custom_calls import check_custom_calls
 from ..lowering.programs import freeing, lower
+from ..opcodes.random import rng, rng_get_and_update_state
 from ..partitioning.manual_regions import without_manual_regions
 from ..partitioning.state import Partitioning, partitioning_of
 from ..stablehlo.writing.module import to_stablehlo_bytecode
 from ..storage.torch_private import (
-    forward_mode_is_on,
     is_batched_by_autograd,
     is_graphed,
     is_traced,
+    profiler_is_on,
     transforms_are_active,
 )
 from ..transform.dynamic_sizes import resolve_sizes
 from ..transform.expand_custom_calls import expand
 from ..transform.other_readers import for_other_readers
-from .backends import EAGER, FASTEST, INDUCTOR, XLA, Backend, Choice, FreeingRun, Run, fastest_run, xla_run
+from . import backends
+from .backends import EAGER, FASTEST, INDUCTOR, XLA, Backend, Choice, FreeingRun, Run
 from .caches import Cache, RuleCache
 from .for_xla import module_for_xla
 from .graphs import into_graph, why_apart
@@ -75,14 +76,12 @@ class Program:
 
     def __init__(self, module: Module, options: GradientOptions | None = None, backend: Backend = EAGER,
                  by_calls: Computation | None = None, by_ops: bool = False, lost: Sequence[Lost] | None = None,
-                 elsewhere: Callable[[], Program] | None = None):
+                 elsewhere: Callable[[], Program] | None = None, ranges: bool = False):
         self.by_ops = by_ops
         """Whether its user knows that it is differentiated by its ops' rules."""
         self.module, self.options, self.backend, self.by_calls = module, options, backend, by_calls
-        self.lost_before, self._warned = lost, False
-        self._made_elsewhere = elsewhere
-        self.choices: dict[torch.device, Choice] = {}
-        """Of the backend that is the fastest, which it is."""
+        self.lost_before, self._warned, self._made_elsewhere, self._ranges = lost, False, elsewhere, ranges
+        self.choices: dict[torch.device, Choice] = {}  # of the backend that is the fastest, which it is
         if backend in (XLA, FASTEST):  # what XLA runs, too, needs gradients in plain HLO
             self.options = dataclasses.replace(options or DEFAULT, portable=True)
         lock = Lock()
@@ -260,6 +259,9 @@ class Program:
 
     def run(self, tensors: Sequence[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]:
         """The results, without autograd."""
+        if profiler_is_on() and self._told is not None:
+            with record_function(self.name):
+                return self._told.run(tensors, device)
         self._within_limits()
         if (watched := watching()) is not None:
             return watched(self.name, self.canonical, tensors, device)
@@ -279,6 +281,9 @@ class Program:
 
     def run_freeing(self, tensors: list[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]:
         """Like `run`, on a list that is emptied: what nobody else holds is freed after its last use, during the run."""
+        if profiler_is_on() and self._told is not None:
+            with record_function(self.name):
+                return self._told.run_freeing(tensors, device)
         self._within_limits()
         if (watched := watching()) is not None:
             given = tuple(tensors)
@@ -287,6 +292,18 @@ class Program:
         if is_traced() or any(map(is_batched_by_autograd, tensors)):
             return self._run_traced(tensors, device)
         return plainly(self.name, self._freeing_runs, self._make_freeing_run, device, tensors)
+
+    @cached_property
+    def _told(self) -> Program | None:
+        """The program as it tells torch's profiler whose work it does. None where it does, or where others have compiled it."""
+        module = Module(self.name, self.canonical, self.participants)
+        return None if self._ranges or not self._is_lowered else Program(module, self.options, self.backend, ranges=True)
+
+    @cached_property
+    def draws(self) -> list[tuple[Instruction, bool]]:
+        """What draws random numbers that depend on nothing the program is given, and whether the entry does, once."""
+        found = [(i, c is self.canonical) for c in reachable([self.canonical]) for i in c.instructions]
+        return [(i, once) for i, once in found if i.opcode in (rng, rng_get_and_update_state)]
 
     def why_apart(self, needed: Mask) -> str:
         """Why it cannot be part of a graph that torch makes, or the way back to the inputs that are `needed`; empty where it
@@ -302,8 +319,8 @@ class Program:
         if self.partitioning.about:
             _log.info("%s: %s", self.name, self.partitioning)
         if self.backend != INDUCTOR:
-            return lower(self.canonical, device)
-        module = lower(self.canonical, device, fuses=True)
+            return lower(self.canonical, device, ranges=self._ranges)
+        module = lower(self.canonical, device, fuses=True, ranges=self._ranges)
         make_native(module)
         return module
 
@@ -313,34 +330,26 @@ class Program:
         return self.backend in (EAGER, INDUCTOR)
 
     def _make_run(self, device: torch.device) -> Run:
+        if device.type == "meta" and self.program_shape.result.is_static:
+            return backends.run_without_data(self.program_shape.result)
         if self._is_lowered:
             return self.lowered(device).forward
         if self.backend == XLA:
-            return xla_run(self.name, self.program_shape, self.stablehlo, device)
+            return backends.xla_run(self.name, self.program_shape, self.stablehlo, device)
         if self.backend == FASTEST:
-            return fastest_run({name: lambda name=name: self.again(self.options, name).runner(device) for name in (EAGER, XLA)},
-                               functools.partial(self.choices.__setitem__, device))
+            of = {name: lambda name=name: self.again(self.options, name).runner(device) for name in (EAGER, XLA)}
+            return backends.fastest_run(of, lambda choice: self.choices.__setitem__(device, choice))
         check_custom_calls(self.canonical)
-        # Blocks of elementwise calls are for running call by call; a compiler fuses the calls themselves. A module's `forward`
-        # is called without the hooks that a module may have.
-        compiled = torch.compile(lower(self.canonical, device, blocks=False).forward, backend=self.backend)
-        return lambda *tensors: compiled(*map(_primal, tensors))
+        return backends.compiled_run(lower(self.canonical, device, blocks=False), self.backend)
 
     def _make_traced_run(self, device: torch.device) -> Run:
         check_custom_calls(self.canonical)
         return lower(self.canonical, device, overwrites=False).forward
 
     def _make_freeing_run(self, device: torch.device) -> FreeingRun:
-        if self._is_lowered:
+        if self._is_lowered and device.type != "meta":
             return freeing(self.lowered(device)).forward
-        run = self._runs.get(device, self._make_run)
-
-        def consume(tensors: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-            given = tuple(tensors)
-            tensors.clear()
-            return run(*given)
-
-        return consume
+        return backends.consuming(self._runs.get(device, self._make_run))
 
     # ---- derivatives
 
@@ -485,13 +494,6 @@ class SplitPlan(Plan):
         given = {i: builder.parameter(k, i.shape.without_layout(), i.name) for k, i in enumerate(inputs)}
         built = rebuild(builder, (joint or self.joint).builder.instructions, given, targets, pace=pace)
         return self._closed(builder, built[:count])
-
-
-def _primal(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor without graph and tangent: nothing is compiled anew for them."""
-    if forward_mode_is_on():
-        tensor = forward_ad.unpack_dual(tensor).primal
-    return tensor.detach() if tensor.requires_grad else tensor
 
 
 def _array_leaves(shapes: Any) -> list[Shape]:

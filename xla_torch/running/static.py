@@ -25,11 +25,12 @@ from ..lowering.emit import comment
 from ..lowering.programs import check_devices
 from ..opcodes.front import parse_module, verify
 from ..storage.dtypes import in_memory, is_in_memory, torch_dtype, type_from_torch
-from ..storage.torch_private import is_wrapped, unwrapped
+from ..storage.torch_private import is_traced_symbolically, is_wrapped, unwrapped
 from . import dynamo
 from .autograd_bridge import call_with_autograd, is_differentiated
 from .backends import EAGER, Backend, Run
 from .computation import Step, XlaComputation
+from .graphs_of_fx import symbolic_call
 from .members import Member
 from .program import Program
 
@@ -84,6 +85,8 @@ class StaticComputation(XlaComputation):
             arguments = self.in_order(arguments, named)
         if torch.compiler.is_dynamo_compiling():
             return dynamo.called(self, arguments, {} if device is None else {"device": str(device)})
+        if is_traced_symbolically() and (call := symbolic_call(self, arguments, {})) is not None:
+            return call
         tensors = list(arguments) if self._flat else self._flatten(arguments)
         self._check(tensors)
         return self.run_fitting(tensors, device)

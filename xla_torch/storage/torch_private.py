@@ -134,6 +134,13 @@ def is_graphed() -> bool:
     return _mode_of_kind(_PROXIES) is not None or _mode_of_kind(_STAND_INS) is not None
 
 
+is_traced_symbolically: Callable[[], bool] = private(torch.fx, "_symbolic_trace.is_fx_symbolic_tracing")
+"""Whether torch.fx, and not torch's compiler, goes through code with proxies in the place of some arguments."""
+
+profiler_is_on: Callable[[], bool] = private(torch, "autograd._profiler_enabled")
+"""Whether torch's profiler sees what this thread computes."""
+
+
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
     """Within the block no transform of torch.func is on, no mode that makes other tensors, and no inference mode: what is made
