@@ -15,6 +15,8 @@ from ..running.static import tensor_from_numpy
 from .errors import raising_methods
 from .shapes import Shape
 
+__all__ = ["ArrayImpl"]
+
 @raising_methods
 class ArrayImpl:
     """An array that lies on one device and does not change; `np.asarray` reads it, and `tensor` is it as torch has it."""

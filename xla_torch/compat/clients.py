@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.utils.dlpack import from_dlpack, to_dlpack
 
 from ..core.errors import DeviceError, ExecutionError, InvalidArgument, UnsupportedError
 from ..core.shape import Shape as OwnShape
 from ..doors.custom_calls import register_callback, unregister_custom_call
 from ..doors.loading import from_hlo_proto, from_stablehlo, parse_hlo
+from ..functions.hlo_builder import XlaOp
 from ..hlo.tree import arrays, from_arrays
 from ..interop.recognition import Form, recognise
 from ..participants import feeds
@@ -24,10 +26,14 @@ from ..running.computation import XlaComputation as Computation
 from ..running.static import fits, tensor_from_numpy
 from . import xla_client_ops
 from .buffers import ArrayImpl, flat, on_device
-from .computations import HloModule, XlaBuilder, XlaComputation, XlaOp, hlo_module_cost_analysis
+from .computations import HloModule, XlaBuilder, XlaComputation, hlo_module_cost_analysis
 from .errors import raising, raising_methods
 from .records import DeviceAssignment
 from .shapes import Layout, Shape, given
+
+__all__ = ["Client", "CompileOptions", "Device", "ExecutableBuildOptions", "ExecuteResults", "HostBufferSemantics",
+           "LoadedExecutable", "Token", "buffer_to_dlpack_managed_tensor", "dlpack_managed_tensor_to_buffer",
+           "execute_with_python_values", "execute_with_python_values_replicated", "make_cpu_client", "make_gpu_client"]
 
 
 class HostBufferSemantics(enum.IntEnum):
@@ -42,24 +48,24 @@ class HostBufferSemantics(enum.IntEnum):
 class ExecutableBuildOptions:
     """How a program is compiled, further options. Those of XLA's compiler mean nothing here, and have no field."""
 
-    num_replicas: int = dataclasses.field(init=False, default=1)
-    num_partitions: int = dataclasses.field(init=False, default=1)
-    result_layout: Shape | None = dataclasses.field(init=False, default=None)
-    device_assignment: DeviceAssignment | None = dataclasses.field(init=False, default=None)
+    num_replicas: int = 1
+    num_partitions: int = 1
+    result_layout: Shape | None = None
+    device_assignment: DeviceAssignment | None = None
 
 
 @dataclasses.dataclass(slots=True)
 class CompileOptions:
     """How a program is compiled: for one participant, as it stands."""
 
-    argument_layouts: list[Shape] | None = dataclasses.field(init=False, default=None)
-    parameter_is_tupled_arguments: bool = dataclasses.field(init=False, default=False)
-    tuple_arguments: bool = dataclasses.field(init=False, default=False)
-    num_replicas: int = dataclasses.field(init=False, default=1)
-    num_partitions: int = dataclasses.field(init=False, default=1)
-    device_assignment: DeviceAssignment | None = dataclasses.field(init=False, default=None)
-    compile_portable_executable: bool = dataclasses.field(init=False, default=False)
-    executable_build_options: ExecutableBuildOptions = dataclasses.field(init=False, default_factory=ExecutableBuildOptions)
+    argument_layouts: list[Shape] | None = None
+    parameter_is_tupled_arguments: bool = False
+    tuple_arguments: bool = False
+    num_replicas: int = 1
+    num_partitions: int = 1
+    device_assignment: DeviceAssignment | None = None
+    compile_portable_executable: bool = False
+    executable_build_options: ExecutableBuildOptions = dataclasses.field(default_factory=ExecutableBuildOptions)
 
 
 @raising_methods
@@ -156,9 +162,9 @@ class Client:
 
     def compile(self, computation: Any, compile_options: CompileOptions | None = None,
                 host_callbacks: Sequence[Any] = ()) -> LoadedExecutable:
-        """A program to execute: an XlaComputation, a serialised HloModuleProto, or StableHLO as text, bytecode or a module of
-        MLIR's bindings. Raises InvalidArgument for layouts of arguments that are not the program's, and UnsupportedError for
-        several participants and for callbacks over channels."""
+        """A program to execute: an XlaComputation, a serialised HloModuleProto, HLO text, or StableHLO as text, bytecode or a
+        module of MLIR's bindings. Raises InvalidArgument for layouts of arguments that are not the program's, and
+        UnsupportedError for several participants and for callbacks over channels."""
         if host_callbacks:
             raise UnsupportedError("callbacks over channels are not called", subject="compile",
                                    hint="Client.emit_python_callback, or feeds of xla_torch.distributed")
@@ -197,12 +203,11 @@ def _program(computation: Any) -> Computation:
         return computation.computation
     if isinstance(computation, Computation):
         return computation
-    if isinstance(computation, (bytes, bytearray)) and recognise(computation) is Form.HLO_PROTO:
-        return from_hlo_proto(computation)
-    text = computation.decode() if isinstance(computation, (bytes, bytearray)) and computation[:9] == b"HloModule" else computation
-    if isinstance(text, str) and text.lstrip().startswith("HloModule"):
-        return parse_hlo(text)
-    return from_stablehlo(computation)
+    data = computation.encode() if isinstance(computation, str) else computation
+    form = recognise(data) if isinstance(data, bytes) else None
+    if form is Form.HLO_PROTO:
+        return from_hlo_proto(data)
+    return parse_hlo(data.decode()) if form is Form.HLO_TEXT else from_stablehlo(computation)
 
 
 class Token:
@@ -334,7 +339,7 @@ def _check_layouts(layouts: Sequence[Shape] | None, parameters: Sequence[OwnShap
                                   subject="compile", got=layout, expected=parameter)
 
 
-# ------------------------------------------------------------------------------------------- making clients, and calls with arrays
+# ------------------------------------------------------------------------------------------- making clients; arrays in and out
 
 
 def make_cpu_client(asynchronous: bool = True, distributed_client: Any = None, node_id: int = 0, num_nodes: int = 1,
@@ -379,14 +384,14 @@ def execute_with_python_values_replicated(executable: LoadedExecutable, argument
 @raising
 def buffer_to_dlpack_managed_tensor(buffer: ArrayImpl, stream: int | None = None) -> Any:
     """The buffer's memory as a capsule of DLPack."""
-    return torch.utils.dlpack.to_dlpack(buffer.tensor)
+    return to_dlpack(buffer.tensor)
 
 
 @raising
 def dlpack_managed_tensor_to_buffer(tensor: Any, *backends: Any, **named: Any) -> ArrayImpl:
     """A capsule of DLPack as a buffer of the client (or on the device) that is given; a capsule can be read once."""
     clients = [b for b in (*backends, *named.values()) if isinstance(b, (Client, Device))]
-    found = torch.utils.dlpack.from_dlpack(tensor)
+    found = from_dlpack(tensor)
     devices = [d for c in clients for d in ([c] if isinstance(c, Device) else c.devices())]
     device = next((d for d in devices if d.torch_device.type == found.device.type), None)
     if device is None:

@@ -23,6 +23,10 @@ from .errors import raising_methods
 from .records import OpMetadata, OpSharding
 from .shapes import given
 
+__all__ = ["HloComputation", "HloModule", "HloPrintOptions", "XlaBuilder", "XlaComputation", "XlaOp",
+           "hlo_module_cost_analysis", "hlo_module_from_text", "hlo_module_to_dot_graph", "mlir_module_to_xla_computation",
+           "xla_computation_to_mlir_module"]
+
 _ELIDED_ABOVE = 10
 """Elements of a constant that stand in the text unless all are asked for, as there."""
 
@@ -190,9 +194,9 @@ class XlaComputation:
 class HloPrintOptions:
     """How `HloModule.to_string` prints. What is printed otherwise here, or not at all, has no field."""
 
-    print_large_constants: bool = dataclasses.field(init=False, default=False)
-    print_metadata: bool = dataclasses.field(init=False, default=True)
-    include_layout_in_shapes: bool = dataclasses.field(init=False, default=True)
+    print_large_constants: bool = False
+    print_metadata: bool = True
+    include_layout_in_shapes: bool = True
 
     def of_xla_torch(self) -> PrintOptions:
         return PrintOptions(None if self.print_large_constants else _ELIDED_ABOVE, self.print_metadata,

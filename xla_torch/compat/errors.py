@@ -10,6 +10,7 @@ from ..core.errors import XlaError
 
 P = ParamSpec("P")
 R = TypeVar("R")
+C = TypeVar("C")
 
 
 class XlaRuntimeError(RuntimeError):
@@ -36,7 +37,7 @@ def raising(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
-def raising_methods(cls: Any) -> Any:
+def raising_methods(cls: type[C]) -> type[C]:
     """Decorate a class: the errors of its methods are XlaRuntimeErrors as well."""
     for name, value in list(vars(cls).items()):
         if isinstance(value, (staticmethod, classmethod)):

@@ -19,6 +19,14 @@ from ..proto.devices import read_sharding
 from ..proto.schema import message_class
 from .errors import raising_methods
 
+__all__ = ["ChannelHandle", "ChannelHandle_ChannelType", "ConvolutionDimensionNumbers", "CurrentSourceInfoMetadata",
+           "CustomCallApiVersion", "CustomCallSchedule", "DeviceAssignment", "DotDimensionNumbers", "FftType",
+           "FrontendAttributes", "GatherDimensionNumbers", "OpMetadata", "OpSharding", "OpSharding_ShardGroupType",
+           "OpSharding_Type", "PaddingConfig", "PaddingConfigDimension", "PaddingType", "PrecisionConfig",
+           "PrecisionConfig_Precision", "RandomAlgorithm", "ReplicaGroup", "ResultAccuracy", "ResultAccuracy_Mode",
+           "ScatterDimensionNumbers", "TriangularSolveOptions_Transpose", "make_convolution_dimension_numbers",
+           "make_dot_dimension_numbers", "make_padding_config", "make_replica_groups", "window_padding_type_to_pad_values"]
+
 # ------------------------------------------------------------------------------------------- words
 
 
@@ -126,28 +134,20 @@ class PaddingType(enum.Enum):
 # ------------------------------------------------------------------------------------------- records
 
 
-def _empty() -> Any:
-    return dataclasses.field(init=False, default_factory=list)
-
-
-def _zero() -> Any:
-    return dataclasses.field(init=False, default=0)
-
-
 @dataclasses.dataclass(slots=True)
 class PaddingConfigDimension:
     """How one dimension is padded."""
 
-    edge_padding_low: int = _zero()
-    edge_padding_high: int = _zero()
-    interior_padding: int = _zero()
+    edge_padding_low: int = 0
+    edge_padding_high: int = 0
+    interior_padding: int = 0
 
 
 @dataclasses.dataclass(slots=True)
 class PaddingConfig:
     """How each dimension is padded."""
 
-    dimensions: list[PaddingConfigDimension] = _empty()
+    dimensions: list[PaddingConfigDimension] = dataclasses.field(default_factory=list)
 
     def of_xla_torch(self) -> Any:
         return ops.PaddingConfig([dataclasses.astuple(d) for d in self.dimensions])
@@ -168,10 +168,10 @@ class DotDimensionNumbers(_OfSameFields):
     """Which dimensions of a product are summed over, and which run in parallel."""
 
     record: ClassVar[Any] = ops.DotDimensionNumbers
-    lhs_contracting_dimensions: list[int] = _empty()
-    rhs_contracting_dimensions: list[int] = _empty()
-    lhs_batch_dimensions: list[int] = _empty()
-    rhs_batch_dimensions: list[int] = _empty()
+    lhs_contracting_dimensions: list[int] = dataclasses.field(default_factory=list)
+    rhs_contracting_dimensions: list[int] = dataclasses.field(default_factory=list)
+    lhs_batch_dimensions: list[int] = dataclasses.field(default_factory=list)
+    rhs_batch_dimensions: list[int] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass(slots=True)
@@ -179,15 +179,15 @@ class ConvolutionDimensionNumbers(_OfSameFields):
     """Which dimension of a convolution plays which part."""
 
     record: ClassVar[Any] = ops.ConvolutionDimensionNumbers
-    input_batch_dimension: int = _zero()
-    input_feature_dimension: int = _zero()
-    input_spatial_dimensions: list[int] = _empty()
-    kernel_input_feature_dimension: int = _zero()
-    kernel_output_feature_dimension: int = _zero()
-    kernel_spatial_dimensions: list[int] = _empty()
-    output_batch_dimension: int = _zero()
-    output_feature_dimension: int = _zero()
-    output_spatial_dimensions: list[int] = _empty()
+    input_batch_dimension: int = 0
+    input_feature_dimension: int = 0
+    input_spatial_dimensions: list[int] = dataclasses.field(default_factory=list)
+    kernel_input_feature_dimension: int = 0
+    kernel_output_feature_dimension: int = 0
+    kernel_spatial_dimensions: list[int] = dataclasses.field(default_factory=list)
+    output_batch_dimension: int = 0
+    output_feature_dimension: int = 0
+    output_spatial_dimensions: list[int] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass(slots=True)
@@ -195,12 +195,12 @@ class GatherDimensionNumbers(_OfSameFields):
     """Which dimension of a gather plays which part."""
 
     record: ClassVar[Any] = ops.GatherDimensionNumbers
-    offset_dims: list[int] = _empty()
-    collapsed_slice_dims: list[int] = _empty()
-    start_index_map: list[int] = _empty()
-    index_vector_dim: int = _zero()
-    operand_batching_dims: list[int] = _empty()
-    start_indices_batching_dims: list[int] = _empty()
+    offset_dims: list[int] = dataclasses.field(default_factory=list)
+    collapsed_slice_dims: list[int] = dataclasses.field(default_factory=list)
+    start_index_map: list[int] = dataclasses.field(default_factory=list)
+    index_vector_dim: int = 0
+    operand_batching_dims: list[int] = dataclasses.field(default_factory=list)
+    start_indices_batching_dims: list[int] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass(slots=True)
@@ -208,19 +208,19 @@ class ScatterDimensionNumbers(_OfSameFields):
     """Which dimension of a scatter plays which part."""
 
     record: ClassVar[Any] = ops.ScatterDimensionNumbers
-    update_window_dims: list[int] = _empty()
-    inserted_window_dims: list[int] = _empty()
-    scatter_dims_to_operand_dims: list[int] = _empty()
-    index_vector_dim: int = _zero()
-    input_batching_dims: list[int] = _empty()
-    scatter_indices_batching_dims: list[int] = _empty()
+    update_window_dims: list[int] = dataclasses.field(default_factory=list)
+    inserted_window_dims: list[int] = dataclasses.field(default_factory=list)
+    scatter_dims_to_operand_dims: list[int] = dataclasses.field(default_factory=list)
+    index_vector_dim: int = 0
+    input_batching_dims: list[int] = dataclasses.field(default_factory=list)
+    scatter_indices_batching_dims: list[int] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass(slots=True)
 class ReplicaGroup:
     """The participants that exchange with one another."""
 
-    replica_ids: list[int] = _empty()
+    replica_ids: list[int] = dataclasses.field(default_factory=list)
 
     def of_xla_torch(self) -> tuple[int, ...]:
         return tuple(self.replica_ids)
@@ -231,7 +231,7 @@ class PrecisionConfig:
     """A precision for each operand of a product."""
 
     Precision: ClassVar[type[PrecisionConfig_Precision]] = PrecisionConfig_Precision
-    operand_precision: list[PrecisionConfig_Precision] = _empty()
+    operand_precision: list[PrecisionConfig_Precision] = dataclasses.field(default_factory=list)
 
     def of_xla_torch(self) -> list[str] | None:
         return [PrecisionConfig_Precision(p).of_xla_torch() for p in self.operand_precision] or None
@@ -241,10 +241,10 @@ class PrecisionConfig:
 class ResultAccuracy:
     """How accurate a result is to be; tolerances count where the mode says so."""
 
-    mode: ResultAccuracy_Mode = dataclasses.field(init=False, default=ResultAccuracy_Mode.DEFAULT)
-    atol: float = dataclasses.field(init=False, default=0.0)
-    rtol: float = dataclasses.field(init=False, default=0.0)
-    ulps: int = _zero()
+    mode: ResultAccuracy_Mode = ResultAccuracy_Mode.DEFAULT
+    atol: float = 0.0
+    rtol: float = 0.0
+    ulps: int = 0
 
     def of_xla_torch(self) -> Any:
         if self.mode != ResultAccuracy_Mode.TOLERANCE:
@@ -256,8 +256,8 @@ class ResultAccuracy:
 class ChannelHandle:
     """A channel between participants, or to the host."""
 
-    handle: int = _zero()
-    type: ChannelHandle_ChannelType = dataclasses.field(init=False, default=ChannelHandle_ChannelType.CHANNEL_TYPE_INVALID)
+    handle: int = 0
+    type: ChannelHandle_ChannelType = ChannelHandle_ChannelType.CHANNEL_TYPE_INVALID
 
     def of_xla_torch(self) -> Any:
         return ops.ChannelHandle(self.handle, ops.ChannelType(int(self.type) or 1))
@@ -290,17 +290,17 @@ class OpSharding:
 
     Type: ClassVar[type[OpSharding_Type]] = OpSharding_Type
     ShardGroupType: ClassVar[type[OpSharding_ShardGroupType]] = OpSharding_ShardGroupType
-    type: OpSharding_Type = dataclasses.field(init=False, default=OpSharding_Type.REPLICATED)
-    replicate_on_last_tile_dim: bool = dataclasses.field(init=False, default=False)
-    last_tile_dims: list[int] = _empty()
-    tile_assignment_dimensions: list[int] = _empty()
-    tile_assignment_devices: list[int] = _empty()
-    iota_reshape_dims: list[int] = _empty()
-    iota_transpose_perm: list[int] = _empty()
-    tuple_shardings: list[OpSharding] = _empty()
-    is_shard_group: bool = dataclasses.field(init=False, default=False)
-    shard_group_id: int = _zero()
-    shard_group_type: OpSharding_ShardGroupType = dataclasses.field(init=False, default=OpSharding_ShardGroupType.AS)
+    type: OpSharding_Type = OpSharding_Type.REPLICATED
+    replicate_on_last_tile_dim: bool = False
+    last_tile_dims: list[int] = dataclasses.field(default_factory=list)
+    tile_assignment_dimensions: list[int] = dataclasses.field(default_factory=list)
+    tile_assignment_devices: list[int] = dataclasses.field(default_factory=list)
+    iota_reshape_dims: list[int] = dataclasses.field(default_factory=list)
+    iota_transpose_perm: list[int] = dataclasses.field(default_factory=list)
+    tuple_shardings: list[OpSharding] = dataclasses.field(default_factory=list)
+    is_shard_group: bool = False
+    shard_group_id: int = 0
+    shard_group_type: OpSharding_ShardGroupType = OpSharding_ShardGroupType.AS
 
     def of_xla_torch(self) -> Sharding:
         """Raises HloSyntaxError for fields that together say nothing sensible."""

@@ -17,6 +17,9 @@ from ..proto.schema import message_class
 from ..proto.shapes import write_shape
 from .errors import raising_methods
 
+__all__ = ["DTYPE_TO_XLA_ELEMENT_TYPE", "XLA_ELEMENT_TYPE_TO_DTYPE", "Layout", "PrimitiveType", "ProgramShape", "Shape",
+           "ShapeIndex", "dtype_to_etype", "shape_from_pyval"]
+
 
 def given(value: Any) -> Any:
     """A value of the client library's classes as xla_torch has it, also in lists; any other value as it is."""
@@ -85,7 +88,7 @@ class Layout:
     __str__ = __repr__ = to_string
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Layout) and self.own == other.own
+        return self.own == other.own if isinstance(other, Layout) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(self.own)
@@ -200,7 +203,7 @@ class Shape:
         return self.own
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Shape) and self.own == other.own
+        return self.own == other.own if isinstance(other, Shape) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(self.own)

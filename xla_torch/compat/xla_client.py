@@ -94,7 +94,7 @@ def _address(fn: Any) -> Any:
 _OF_THE_RUNTIME = {
     "profiler": "xla_torch.debug measures programs",
     "heap_profile": "torch.profiler sees what torch allocates",
-    "Traceback": "set_op_metadata(CurrentSourceInfoMetadata()) notes lines", "tracebacks": "as Traceback", "Frame": "as Traceback",
+    "Traceback": "set_op_metadata(CurrentSourceInfoMetadata()) notes lines", "tracebacks": "as Traceback",
     "HloSharding": "OpSharding, or xla_torch.Sharding", "Sharding": "xla_torch.Sharding", "NamedSharding": "xla_torch.Sharding",
     "GSPMDSharding": "xla_torch.Sharding", "PmapSharding": "xla_torch.Sharding", "SingleDeviceSharding": "xla_torch.Sharding",
     "make_c_api_client": "make_cpu_client and make_gpu_client", "make_tpu_client": "torch has no TPU",

@@ -15,8 +15,9 @@ import numpy as np
 from .. import ops
 from ..core.errors import InvalidArgument
 from ..core.shape import Shape as OwnShape
+from ..functions.hlo_builder import XlaOp
 from ..functions.lapack import PREFIXES, lapack
-from .computations import XlaBuilder, XlaOp
+from .computations import XlaBuilder
 from .errors import raising
 from .records import CustomCallApiVersion, CustomCallSchedule, RandomAlgorithm, TriangularSolveOptions_Transpose  # noqa: F401
 from .shapes import given
@@ -178,9 +179,9 @@ def _matrices(subject: str, a: XlaOp) -> OwnShape:
 
 @raising
 def SVD(a: XlaOp, max_iter: int = 100, epsilon: float = 1e-6) -> tuple[XlaOp, XlaOp, XlaOp]:
-    """(u, d, v) with ``a = u diag(d) v^H``, as exactly as LAPACK finds them: nothing iterates that `max_iter` and `epsilon`
-    could stop."""
-    return ops.SVD(a)
+    """(u, d, v) with ``a = u diag(d) v^H`` and square u and v, as exactly as LAPACK finds them: nothing iterates that `max_iter`
+    and `epsilon` could stop."""
+    return ops.SVD(a, True)
 
 
 @raising
