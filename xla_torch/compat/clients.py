@@ -15,6 +15,7 @@ import torch
 from torch.utils.dlpack import from_dlpack, to_dlpack
 
 from ..core.errors import DeviceError, ExecutionError, InvalidArgument, UnsupportedError
+from ..core.layouts import Layout as OwnLayout
 from ..core.shape import Shape as OwnShape
 from ..doors.custom_calls import register_callback, unregister_custom_call
 from ..doors.loading import from_hlo_proto, from_stablehlo, parse_hlo
@@ -178,17 +179,31 @@ class Client:
     def emit_python_callback(self, callable: Callable[..., Any], builder: XlaBuilder, operands: Sequence[XlaOp],
                              result_shapes: Sequence[Shape], operand_layouts: Sequence[Shape] | None = None,
                              has_side_effects: bool = False) -> tuple[XlaOp, Any]:
-        """An op that calls a Python function with NumPy arrays (None for tokens), which returns a tuple of such; and what
-        has to be kept as long as the program runs. Raises UnsupportedError for layouts of arguments that are not row by row."""
-        for shape in operand_layouts or ():
-            if shape != Shape.array_shape(shape.xla_element_type(), shape.dimensions()):
-                raise UnsupportedError("arguments of callbacks lie row by row", subject="emit_python_callback", got=repr(shape))
-        target = register_callback(callable)
+        """An op that calls a Python function with NumPy arrays (None for tokens), which lie as `operand_layouts` say, and which
+        returns a tuple of such; and what has to be kept as long as the program runs. What the function raises is an
+        ExecutionError of the run."""
+        layouts = [shape.own.layout if shape.is_array() else None for shape in operand_layouts or ()]
+
+        def call(*arrays: np.ndarray | None) -> Any:
+            try:
+                return callable(*map(_lying, arrays, layouts or itertools.repeat(None)))
+            except Exception as error:
+                raise ExecutionError(f"a callback has failed: {type(error).__name__}: {error}", subject=builder.name) from error
+
+        target = register_callback(call)
         op = xla_client_ops.CustomCall(builder, target, operands, Shape.tuple_shape(list(result_shapes)),
                                        has_side_effect=has_side_effects)
         kept = _Kept(callable)
         weakref.finalize(kept, unregister_custom_call, target)
         return op, kept
+
+
+def _lying(array: np.ndarray | None, layout: OwnLayout | None) -> np.ndarray | None:
+    """The array in memory as a layout says."""
+    if array is None or layout is None:
+        return array
+    order = layout.minor_to_major[::-1]
+    return np.ascontiguousarray(array.transpose(order)).transpose(np.argsort(order))
 
 
 class _Kept:
@@ -342,6 +357,7 @@ def _check_layouts(layouts: Sequence[Shape] | None, parameters: Sequence[OwnShap
 # ------------------------------------------------------------------------------------------- making clients; arrays in and out
 
 
+@raising
 def make_cpu_client(asynchronous: bool = True, distributed_client: Any = None, node_id: int = 0, num_nodes: int = 1,
                     collectives: Any = None) -> Client:
     """A client with one device, torch's CPU; calls return when they are done. Raises UnsupportedError for several nodes."""
@@ -349,6 +365,7 @@ def make_cpu_client(asynchronous: bool = True, distributed_client: Any = None, n
     return Client("cpu", [torch.device("cpu")])
 
 
+@raising
 def make_gpu_client(distributed_client: Any = None, node_id: int = 0, num_nodes: int = 1, platform_name: str | None = None,
                     allowed_devices: Sequence[int] | None = None, mock: bool = False) -> Client:
     """A client with torch's CUDA devices. Raises DeviceError where there are none, UnsupportedError for several nodes."""
@@ -357,9 +374,6 @@ def make_gpu_client(distributed_client: Any = None, node_id: int = 0, num_nodes:
     if mock or not torch.cuda.is_available() or not numbers:
         raise DeviceError("torch has no CUDA device", subject="make_gpu_client", hint="make_cpu_client() runs on the CPU")
     return Client("gpu", [torch.device("cuda", number) for number in numbers])
-
-
-make_cpu_client, make_gpu_client = raising(make_cpu_client), raising(make_gpu_client)
 
 
 def _alone(distributed_client: Any, num_nodes: int) -> None:

@@ -67,22 +67,22 @@ class XlaBuilder(hlo_builder.Builder):
             instruction.common.setdefault(name, _for_leaves(value, instruction) if name == "sharding" else value)
         return XlaOp(self, super().append(instruction).instruction)
 
-    def build(self, root: XlaOp | None = None) -> XlaComputation:
+    def build(self, root: hlo_builder.XlaOp | None = None) -> XlaComputation:
         """Close the computation. Raises InvalidArgument where parameter numbers are not 0, 1, 2, ... ."""
         header = {"input_output_alias": "{ " + ", ".join(self._aliases) + " }"} if self._aliases else None
         return XlaComputation.of(StaticComputation(Module(self.name, self.finish(root), header)))
 
     Build = build
 
-    def get_shape(self, op: XlaOp) -> shapes.Shape:
+    def get_shape(self, op: hlo_builder.XlaOp) -> shapes.Shape:
         return shapes.Shape.of(self._own(op, "get_shape").shape)
 
     GetShape = get_shape
 
-    def get_program_shape(self, root: XlaOp | None = None) -> shapes.ProgramShape:
+    def get_program_shape(self, root: hlo_builder.XlaOp | None = None) -> shapes.ProgramShape:
         return shapes.ProgramShape.of(self.finish(root).program_shape)
 
-    def is_constant(self, op: XlaOp) -> bool:
+    def is_constant(self, op: hlo_builder.XlaOp) -> bool:
         """Whether the op is the same in each run as far as XLA's builder sees: it depends on no parameter, random number, loop,
         call or exchange. What is asked of a dimension's size is that of the operand's shape."""
         stack, seen = [self._own(op, "is_constant").instruction], set()
@@ -123,7 +123,7 @@ class XlaBuilder(hlo_builder.Builder):
         places = [", ".join(map(str, index)) for index in (output_index, param_index)]
         self._aliases.append(f"{{{places[0]}}}: ({param_number}, {{{places[1]}}}, may-alias)")
 
-    def _own(self, op: XlaOp, subject: str) -> XlaOp:
+    def _own(self, op: hlo_builder.XlaOp, subject: str) -> hlo_builder.XlaOp:
         if not isinstance(op, hlo_builder.XlaOp) or op.builder is not self:
             raise InvalidArgument("not an op of this builder", subject=subject, got=type(op).__name__)
         return op
