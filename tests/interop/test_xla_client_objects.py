@@ -15,15 +15,16 @@ import torch
 import xla_torch
 from support.client_scripts import (
     F34,
+    INTS,
     SQUARE,
     A,
     B,
     F,
-    I,
     N,
     add,
     build,
     dot_numbers,
+    f32,
     k,
     ops,
     require_same,
@@ -128,7 +129,8 @@ CONSTANT: list[tuple[bool, Callable[..., Any]]] = [
     (False, lambda b, c: ops.While(build(lambda d, p: k(d, False), A), build(lambda _, p: p, A), c)),
     (False, lambda b, c: ops.RngUniform(k(b, F), k(b, F), shape("F32", 2))),
     (False, lambda b, c: ops.CustomCall(b, b"x", [c], shape(*F34))), (False, lambda b, c: ops.CrossReplicaSum(c)),
-    (False, lambda b, c: ops.ReduceScatter(c, add(), 0, 1)), (False, lambda b, c: ops.InfeedWithToken(ops.CreateToken(b), shape(*F34))),
+    (False, lambda b, c: ops.ReduceScatter(c, add(), 0, 1)),
+    (False, lambda b, c: ops.InfeedWithToken(ops.CreateToken(b), shape(*F34))),
 ]
 
 
@@ -175,7 +177,7 @@ def test_what_a_builder_notes() -> None:
     builder.setup_alias([], 0, [])
     lines = builder.build().as_hlo_text().splitlines()
     assert "input_output_alias={ {}: (0, {}, may-alias) }" in lines[0]
-    assert 'metadata={op_type="kind" op_name="my/op" source_file="test_xla_client.py" source_line=' in lines[3]
+    assert 'metadata={op_type="kind" op_name="my/op" source_file="test_xla_client_objects.py" source_line=' in lines[3]
     assert lines[4].endswith("sharding={devices=[2,1]0,1}")
     assert lines[5].endswith("sharding={{devices=[2,1]0,1}, {devices=[2,1]0,1}}")
     assert lines[6].endswith('frontend_attributes={a="b"}')
@@ -321,12 +323,12 @@ WRONG: list[tuple[str, Callable[[], Any], type[Exception]]] = [
      xla_torch.errors.InvalidArgument),
     ("parameter numbers", lambda: build(lambda b: ops.Parameter(b, 1, shape(*F34))), xla_torch.errors.InvalidArgument),
     ("wrong shape or dtype", lambda: _run_with(np.int32(1)), xla_torch.errors.InvalidArgument),
-    ("wrong shape or dtype", lambda: _run_with(np.float32([1])), xla_torch.errors.InvalidArgument),
+    ("wrong shape or dtype", lambda: _run_with(f32([1])), xla_torch.errors.InvalidArgument),
     ("another number of buffers", lambda: _run_with(F, F), xla_torch.errors.InvalidArgument),
     ("transpose_a", lambda: build(lambda b, x: ops.TriangularSolve(
         x, x, True, True, False, ops.TriangularSolveOptions_Transpose.TRANSPOSE_INVALID), SQUARE),
      xla_torch.errors.InvalidArgument),
-    ("not matrices", lambda: build(lambda b, x: ops.QrDecomposition(x), I), xla_torch.errors.InvalidArgument),
+    ("not matrices", lambda: build(lambda b, x: ops.QrDecomposition(x), INTS), xla_torch.errors.InvalidArgument),
     ("UTF-16 text", lambda: xla_client.make_cpu_client().compile(b"\xff\x00\x01"), xla_torch.errors.InvalidArgument),
     ("HLO proto|several|says", lambda: xla_client.XlaComputation(b"nothing"), xla_torch.errors.XlaError),
     ("one process", lambda: xla_client.make_cpu_client(num_nodes=2), xla_torch.errors.UnsupportedError),

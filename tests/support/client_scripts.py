@@ -17,10 +17,19 @@ POSITIVE, SMALL = np.abs(A) + np.float32(0.5), np.clip(A / 3, -0.9, 0.9)
 SQUARE = rng.randn(4, 4).astype(np.float32)
 DEFINITE = (SQUARE @ SQUARE.T + 4 * np.eye(4)).astype(np.float32)
 LOWER = np.tril(DEFINITE)
-I, J = rng.randint(-9, 9, (3, 4)).astype(np.int32), rng.randint(1, 5, (3, 4)).astype(np.int32)
+INTS, COUNTS = rng.randint(-9, 9, (3, 4)).astype(np.int32), rng.randint(1, 5, (3, 4)).astype(np.int32)
 C = (A + 1j * B).astype(np.complex64)
 F34 = ("F32", 3, 4)
+
 F, N = np.float32(0), np.int32(0)
+
+
+def f32(values: Any) -> np.ndarray:
+    return np.array(values, np.float32)
+
+
+def s32(values: Any) -> np.ndarray:
+    return np.array(values, np.int32)
 
 
 def build(make: Callable[..., Any], *parameters: Any, name: str = "test") -> Any:
