@@ -57,16 +57,20 @@ ONE: dict[str, tuple[np.ndarray, Callable[..., Any]]] = {
     "Floor": (A, np.floor), "Imag": (C, np.imag), "IsFinite": (A, np.isfinite), "Lgamma": (A, scipy.special.gammaln),
     "Log": (POSITIVE, np.log), "Log1p": (POSITIVE, np.log1p), "Neg": (A, np.negative), "Not": (INTS, np.invert),
     "OptimizationBarrier": (A, np.positive), "PopulationCount": (COUNTS, np.bitwise_count), "Real": (C, np.real),
-    "Reciprocal": (A, np.reciprocal), "Round": (A, lambda x: np.trunc(x + np.copysign(0.5, x))), "Rsqrt": (POSITIVE, lambda x: x**-0.5),
+    "Reciprocal": (A, np.reciprocal), "Round": (A, lambda x: np.trunc(x + np.copysign(0.5, x))),
+    "Rsqrt": (POSITIVE, lambda x: x**-0.5),
     "Sign": (A, np.sign), "Sin": (A, np.sin), "Sinh": (A, np.sinh), "Sqrt": (POSITIVE, np.sqrt), "Square": (A, np.square),
     "Tan": (A, np.tan), "Tanh": (A, np.tanh),
 }
 TWO: dict[str, tuple[np.ndarray, np.ndarray, Callable[..., Any]]] = {
-    "Add": (A, B, np.add), "And": (INTS, COUNTS, np.bitwise_and), "Atan2": (A, B, np.arctan2), "Complex": (A, B, lambda x, y: x + 1j * y),
+    "Add": (A, B, np.add), "And": (INTS, COUNTS, np.bitwise_and), "Atan2": (A, B, np.arctan2),
+    "Complex": (A, B, lambda x, y: x + 1j * y),
     "Div": (A, B, np.divide), "Eq": (INTS, COUNTS, np.equal), "Ge": (A, B, np.greater_equal), "Gt": (A, B, np.greater),
     "Le": (A, B, np.less_equal), "Lt": (A, B, np.less), "Max": (A, B, np.maximum), "Min": (A, B, np.minimum),
-    "Mul": (A, B, np.multiply), "Ne": (INTS, COUNTS, np.not_equal), "Or": (INTS, COUNTS, np.bitwise_or), "Pow": (POSITIVE, B, np.power),
-    "Rem": (A, B, np.fmod), "Sub": (A, B, np.subtract), "Xor": (INTS, COUNTS, np.bitwise_xor), "ShiftLeft": (INTS, COUNTS, np.left_shift),
+    "Mul": (A, B, np.multiply), "Ne": (INTS, COUNTS, np.not_equal), "Or": (INTS, COUNTS, np.bitwise_or),
+    "Pow": (POSITIVE, B, np.power),
+    "Rem": (A, B, np.fmod), "Sub": (A, B, np.subtract), "Xor": (INTS, COUNTS, np.bitwise_xor),
+    "ShiftLeft": (INTS, COUNTS, np.left_shift),
     "ShiftRightArithmetic": (INTS, COUNTS, np.right_shift),
     "ShiftRightLogical": (INTS, COUNTS, lambda x, y: (x.view(np.uint32) >> y.view(np.uint32)).view(np.int32)),
 }
@@ -251,7 +255,8 @@ ROWS: list[tuple[str, Callable[..., Any], list[Any]]] = [
      [np.float32(16)]),
     ("Zeta", lambda b, x: ops.Zeta(k(b, POSITIVE + 1), k(b, POSITIVE)), [scipy.special.zeta(POSITIVE + 1, POSITIVE)]),
 ]
-OF_THEIR_OWN = {"InfeedWithToken", "OutfeedWithToken", "RecvFromHost", "SendToHost", "RngBitGenerator", "RngNormal", "RngUniform"}
+OF_THEIR_OWN = {"ApproxTopKReductionOutputSize", "InfeedWithToken", "OutfeedWithToken", "RecvFromHost", "SendToHost", "RngBitGenerator",
+                "RngNormal", "RngUniform"}
 """Functions with tests below."""
 
 
@@ -284,10 +289,19 @@ def test_every_function_has_a_row() -> None:
     assert there >= {*ONE, *TWO, *(row[0] for row in ROWS)}
 
 
+def test_approximate_answers_are_aggregated() -> None:
+    assert ops.ApproxTopKReductionOutputSize(3000, 2, 10, 0.95) == (10, -1)
+    with pytest.raises(xla_client.XlaRuntimeError, match="always aggregated"):
+        ops.ApproxTopKReductionOutputSize(3000, 2, 10, 0.95, False)
+    with pytest.raises(xla_client.XlaRuntimeError, match="always aggregated"):
+        run(lambda b, x: ops.ApproxTopK(b, [x, x], [k(b, F), k(b, F)], 2, 1, key_order(), aggregate_to_topk=False), A)
+
+
 def test_sorted_by_default_in_total_order() -> None:
     (found,) = run(lambda b, x: ops.Sort(b, [x]), f32([0.0, np.nan, -0.0, -np.inf]))
     require_same([found, np.signbit(found[:3])], [f32([-np.inf, -0.0, 0.0, np.nan]), [True, True, False]])
-    require_same(run(lambda b, x: ops.Sort(b, [x]), np.array([2**31 + 5, 3, 1], np.uint32)), [np.array([1, 3, 2**31 + 5], np.uint32)])
+    (found,) = run(lambda b, x: ops.Sort(b, [x]), np.array([2**31 + 5, 3, 1], np.uint32))
+    assert found.tolist() == [1, 3, 2**31 + 5]
 
 
 def test_singular_vectors_are_square() -> None:
@@ -300,7 +314,8 @@ def test_random_numbers() -> None:
     assert (found >= 2).all()
     assert (found < 4).all()
     assert run(lambda b, m, s: ops.RngNormal(m, s, shape=shape("F32", 2, 3)), F, np.float32(1))[0].shape == (2, 3)
-    state, bits = run(lambda b, s: ops.RngBitGenerator(ops.RandomAlgorithm.RNG_THREE_FRY, s, shape("U32", 4)), np.array([1, 2], np.uint64))
+    state, bits = run(lambda b, s: ops.RngBitGenerator(ops.RandomAlgorithm.RNG_THREE_FRY, s, shape("U32", 4)),
+                      np.array([1, 2], np.uint64))
     assert (state.dtype, bits.dtype, bits.shape) == (np.uint64, np.uint32, (4,))
 
 

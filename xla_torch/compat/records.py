@@ -284,7 +284,7 @@ class FrontendAttributes(dict):
 
 
 @raising_methods
-@dataclasses.dataclass
+@dataclasses.dataclass(slots=True)
 class OpSharding:
     """How an array, or each array of a tuple, lies on the partitions of a program."""
 

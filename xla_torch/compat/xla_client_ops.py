@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .. import ops
-from ..core.errors import InvalidArgument
+from ..core.errors import InvalidArgument, UnsupportedError
 from ..core.shape import Shape as OwnShape
 from ..functions.hlo_builder import XlaOp
 from ..functions.lapack import PREFIXES, lapack
@@ -74,7 +74,6 @@ NextAfter, RandomGammaGrad, Zeta = map(_same, (ops.NextAfter, ops.RandomGammaGra
 AfterAll, Call, CreateToken, ReplicaId, Tuple = map(_same, (ops.AfterAll, ops.Call, ops.CreateToken, ops.ReplicaId, ops.Tuple))
 AllReduce, AllToAll, CollectivePermute = map(_same, (ops.AllReduce, ops.AllToAll, ops.CollectivePermute))
 CrossReplicaSum, ReduceScatter = map(_same, (ops.CrossReplicaSum, ops.ReduceScatter))
-ApproxTopK = ApproxTopKFallback = _same(ops.ApproxTopK)
 BitcastConvertType, ConvertElementType = map(_same, (ops.BitcastConvertType, ops.ConvertElementType))
 Broadcast, BroadcastInDim, Collapse = map(_same, (ops.Broadcast, ops.BroadcastInDim, ops.Collapse))
 Clamp, Select, ConcatInDim, Pad, Parameter = map(_same, (ops.Clamp, ops.Select, ops.ConcatInDim, ops.Pad, ops.Parameter))
@@ -101,6 +100,32 @@ def AllGather(operand: XlaOp, all_gather_dimension: int, shard_count: int, repli
     """As `xla_torch.ops.AllGather`; what is named `shape_with_layout` is a Layout."""
     return ops.AllGather(operand, all_gather_dimension, shard_count, given(replica_groups), given(channel_id),
                          given(shape_with_layout), use_global_device_ids)
+
+
+@raising
+def ApproxTopK(builder: XlaBuilder, operands: Ops, init_values: Ops, top_k: int, reduction_dim: int, comparator: Any,
+               recall_target: float = 0.9, aggregate_to_topk: bool = True, reduction_input_size_override: int = -1) -> XlaOp:
+    """As `xla_torch.ops.ApproxTopK`, which is exact. Raises UnsupportedError for results that are not aggregated, of which there
+    would be more than `top_k`."""
+    _require_aggregated("ApproxTopK", aggregate_to_topk)
+    return ops.ApproxTopK(builder, list(operands), list(init_values), top_k, reduction_dim, comparator, recall_target)
+
+
+ApproxTopKFallback = ApproxTopK
+
+
+@raising
+def ApproxTopKReductionOutputSize(input_size: int, rank: int, top_k: int, recall_target: float, aggregate_to_topk: bool = True,
+                                  input_size_override: int = -1) -> tuple[int, int]:
+    """(elements that `ApproxTopK` gives, -1). Raises UnsupportedError as it does."""
+    _require_aggregated("ApproxTopKReductionOutputSize", aggregate_to_topk)
+    return top_k, -1
+
+
+def _require_aggregated(subject: str, aggregated: bool) -> None:
+    if not aggregated:
+        raise UnsupportedError("what is found is always aggregated", subject=subject, got="aggregate_to_topk=False",
+                               hint="leave it out: the result is exact, and has top_k elements")
 
 
 @raising
