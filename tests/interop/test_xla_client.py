@@ -255,8 +255,8 @@ ROWS: list[tuple[str, Callable[..., Any], list[Any]]] = [
      [np.float32(16)]),
     ("Zeta", lambda b, x: ops.Zeta(k(b, POSITIVE + 1), k(b, POSITIVE)), [scipy.special.zeta(POSITIVE + 1, POSITIVE)]),
 ]
-OF_THEIR_OWN = {"ApproxTopKReductionOutputSize", "InfeedWithToken", "OutfeedWithToken", "RecvFromHost", "SendToHost", "RngBitGenerator",
-                "RngNormal", "RngUniform"}
+OF_THEIR_OWN = {"ApproxTopKReductionOutputSize", "InfeedWithToken", "OutfeedWithToken", "RecvFromHost", "SendToHost",
+                "RngBitGenerator", "RngNormal", "RngUniform"}
 """Functions with tests below."""
 
 
