@@ -27,7 +27,7 @@ from ..running.computation import XlaComputation as Computation
 from ..running.static import fits, tensor_from_numpy
 from . import xla_client_ops
 from .buffers import ArrayImpl, flat, on_device
-from .computations import HloModule, XlaBuilder, XlaComputation, hlo_module_cost_analysis
+from .computations import HloModule, XlaBuilder, hlo_module_cost_analysis
 from .errors import raising, raising_methods
 from .records import DeviceAssignment
 from .shapes import Layout, Shape, given
@@ -214,10 +214,9 @@ class _Kept:
 
 
 def _program(computation: Any) -> Computation:
-    if isinstance(computation, (XlaComputation, HloModule)):
-        return computation.computation
-    if isinstance(computation, Computation):
-        return computation
+    own = getattr(computation, "computation", computation)
+    if hasattr(own, "program"):
+        return own
     data = computation.encode() if isinstance(computation, str) else computation
     form = recognise(data) if isinstance(data, bytes) else None
     if form is Form.HLO_PROTO:
