@@ -22,7 +22,7 @@ from ..storage import torch_private
 from ..trees.nodes import Kind, Static
 from ..trees.signatures import Signature
 from ..trees.structure import Path, Structure
-from . import torch_decompositions, torch_graph, torch_random, torch_sizes
+from . import torch_decompositions, torch_functions, torch_graph, torch_random, torch_sizes
 from .builder import XlaBuilder
 from .torch_derivatives import Graph, Input, TorchDerivatives
 from .tree_function import TreeFunction
@@ -101,6 +101,9 @@ def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["ar
 
 
 def _imported(exported: Any, **options: Any) -> TorchFunction:
+    if torch_functions.has_whole(exported):
+        with torch_functions.InOthers(torch_functions.WHOLE):
+            exported = torch_sizes.exported_again(exported)
     return _Import(exported, **options).function()
 
 
@@ -130,8 +133,9 @@ def _exported(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any],
                               expected="a torch.nn.Module, a function of tensors or a torch.export.ExportedProgram")
     module = given if isinstance(given, torch.nn.Module) else _as_module(given)
     apart, named = torch_private.pytree.tree_map_only(torch.Tensor, _apart, (tuple(args), dict(kwargs)))
-    exported = torch_private.quietly(lambda: torch.export.export(
-        module, apart, named, dynamic_shapes=dynamic_shapes, strict=False))
+    with torch_functions.InOthers(torch_functions.FUNCTIONS):
+        exported = torch_private.quietly(lambda: torch.export.export(
+            module, apart, named, dynamic_shapes=dynamic_shapes, strict=False))
     return exported, _argument_names(module)
 
 

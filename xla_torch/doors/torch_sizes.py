@@ -32,6 +32,16 @@ def are_unknown(exported: Any) -> bool:
                for v in values)
 
 
+def exported_again(exported: Any, sizes: Mapping[str, Sequence[int]] | None = None) -> Any:
+    """An exported program, exported for arguments of these sizes, by name; by itself for those that it has."""
+    values = {node.name: node.meta.get("val") for node in exported.graph.nodes if node.op == "placeholder"}
+    given = [spec.arg for spec in exported.graph_signature.input_specs if spec.kind is InputKind.USER_INPUT]
+    leaves = [torch_graphs.example(values[a.name], values[a.name].shape if sizes is None else sizes[a.name])
+              if isinstance(a, TensorArgument) else getattr(a, "value", None) for a in given]
+    args, kwargs = torch_private.pytree.tree_unflatten(leaves, exported.call_spec.in_spec)
+    return torch_private.quietly(lambda: torch.export.export(exported.module(), tuple(args), kwargs, strict=False))
+
+
 class TorchFamily(PolymorphicComputation):
     """The programs of an exported program whose sizes are symbols. `make` makes the `TorchFunction` of one of known sizes."""
 
@@ -55,15 +65,8 @@ class TorchFamily(PolymorphicComputation):
 
     def _made(self, sizes: Sequence[Sequence[int]]) -> Any:
         """The function for arguments of these sizes."""
-        examples = {name: torch_graphs.example(self._values[name], n) for name, n in zip(self._tensors, sizes, strict=True)}
-        leaves = [examples.get(a.name, getattr(a, "value", None)) for a in self._given]
-        args, kwargs = torch_private.pytree.tree_unflatten(leaves, self._exported.call_spec.in_spec)
-
-        def again() -> Any:
-            return torch.export.export(self._exported.module(), tuple(args), kwargs, strict=False)
-
         try:
-            known = torch_private.quietly(again)
+            known = exported_again(self._exported, dict(zip(self._tensors, sizes, strict=True)))
         except Exception as error:  # its own check of sizes, or an operator's
             raise InvalidArgument("the exported program is not for arguments of these sizes", subject=self._name,
                                   got=f"{', '.join(str(list(n)) for n in sizes)}: {str(error).strip().partition(chr(10))[0]}",
