@@ -10,7 +10,9 @@ import torch
 import torch.fx
 from torch.overrides import TorchFunctionMode
 
+from ..core.errors import UnsupportedError
 from ..storage import torch_graphs
+from ..storage.torch_private import Operator
 
 Lengths = torch.Tensor | Sequence[int]
 
@@ -124,12 +126,76 @@ def _ctc_loss_by_name(log_probs: torch.Tensor, targets: torch.Tensor, input_leng
     return _ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, number, zero_infinity)
 
 
+# ------------------------------------------------------------------------------------------- attention with functions of scores
+
+
+class _OfAll(torch.fx.Interpreter):
+    """A graph of scalars, run for the elements of arrays of four dimensions at once. That is the same where each operator goes
+    element by element, or reads elements of a table; others are refused."""
+
+    def __init__(self, module: torch.fx.GraphModule, what: str):
+        super().__init__(module)
+        self._what = what
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        if n.op == "call_function" and not self._goes_by_elements(n):
+            raise UnsupportedError(f"its {self._what} does more than compute with single elements", subject="flex_attention",
+                                   got=str(n.target), expected="operators that go element by element, tables read at all places",
+                                   hint="scaled_dot_product_attention takes a mask or a bias as a tensor")
+        found = super().run_node(n)
+        if not isinstance(found, torch.Tensor):
+            return found
+        return found.reshape(1, 1, 1, 1) if found.ndim == 0 else found
+
+    def _goes_by_elements(self, node: torch.fx.Node) -> bool:
+        value, target = node.meta.get("val"), node.target
+        if not isinstance(value, torch.Tensor) or value.ndim or not isinstance(target, Operator):
+            return False
+        if target is torch.ops.aten.index.Tensor:
+            table, places = node.args
+            return len(places) == table.meta["val"].ndim and None not in places  # pyright: ignore
+        read = [a for a in node.all_input_nodes if isinstance(v := a.meta.get("val"), torch.Tensor) and v.ndim]
+        return not read and (torch.Tag.pointwise in target.tags or target in _OF_ELEMENTS)
+
+
+_OF_ELEMENTS = frozenset(getattr(getattr(torch.ops.aten, name), overload) for name, overload in (
+    ("new_ones", "default"), ("new_zeros", "default"), ("new_full", "default"), ("full", "default"), ("full_like", "default"),
+    ("ones_like", "default"), ("zeros_like", "default"), ("scalar_tensor", "default"), ("to", "dtype"), ("_to_copy", "default"),
+    ("detach", "default"), ("clone", "default"), ("alias", "default"), ("lift_fresh_copy", "default")))
+"""Operators that give a scalar of a scalar, or one of no other's value."""
+
+
+def _flex_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, score_mod: Any, block_mask: Sequence[Any],
+                    scale: float, kernel_options: Any, score_buffers: Sequence[Any] = (), mask_buffers: Sequence[Any] = ()
+                    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The attention, and the logarithms of sums and the greatest scores, both to base 2. Blocks of a mask are what its function
+    says, so that this is asked alone. Rows that are masked as a whole are 0."""
+    dtype = torch.float64 if query.dtype is torch.float64 else torch.float32
+    batch, heads = query.shape[:2]
+    key, value = (x.repeat_interleave(heads // key.shape[1], 1).expand(batch, -1, -1, -1) for x in (key, value))
+    scores = (query.to(dtype) @ key.to(dtype).transpose(-2, -1)) * scale
+    places = [torch.arange(n, device=query.device).reshape([-1 if d == k else 1 for d in range(4)])
+              for k, n in enumerate(scores.shape)]
+    weights = _OfAll(score_mod, "score_mod").run(scores, *places, *score_buffers).expand(scores.shape)
+    is_seen = _OfAll(block_mask[-1], "mask_mod").run(*places, *mask_buffers).expand(scores.shape)
+    weights = torch.where(is_seen, weights, torch.full_like(weights, -math.inf))
+    highest = weights.detach().amax(-1, keepdim=True)
+    level = torch.where(highest == -math.inf, torch.zeros_like(highest), highest)
+    powers = (weights - level).exp()
+    total = powers.sum(-1, keepdim=True)
+    is_there = total > 0
+    total = torch.where(is_there, total, torch.ones_like(total))
+    sums = torch.where(is_there, total.log() + level, torch.full_like(level, -math.inf))
+    found = (powers / total).to(query.dtype) @ value.to(query.dtype)
+    return found, sums[..., 0] / math.log(2), weights.amax(-1) / math.log(2)
+
+
 FUNCTIONS: dict[Any, Callable[..., Any]] = {
     torch.linalg.lstsq: _lstsq, torch.ctc_loss: _ctc_loss, torch.nn.functional.ctc_loss: _ctc_loss_by_name}
 """What torch.export cannot take: the sizes of what it computes beside the results depend on values."""
 
-WHOLE: dict[Any, Callable[..., Any]] = {torch_graphs.flex_attention: torch_graphs.math_attention}
-"""What torch.export takes as one operator, by torch's own definition."""
+WHOLE: dict[Any, Callable[..., Any]] = {torch_graphs.flex_attention: _flex_attention}
+"""What torch.export takes as one operator, as torch's documentation defines it."""
 
 
 def has_whole(exported: Any) -> bool:

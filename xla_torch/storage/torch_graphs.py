@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,9 +14,8 @@ from .torch_private import private, pytree
 make_fx: Callable[..., Any] = private(torch.fx.experimental.proxy_tensor, "make_fx")
 
 
-_flex: Any = importlib.import_module("torch._higher_order_ops.flex_attention")  # the package has the operator under this name
-flex_attention, math_attention = (private(_flex, name) for name in ("flex_attention", "math_attention"))
-"""Attention with functions of its scores, as torch.export has it, and as torch itself defines it."""
+flex_attention: Any = private(torch, "_higher_order_ops.flex_attention")
+"""Attention with functions of its scores, as torch.export has it."""
 
 
 def stand_in(like: torch.Tensor) -> torch.Tensor:
