@@ -127,6 +127,7 @@ def _exported(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any],
         if args or kwargs or dynamic_shapes is not None:
             raise InvalidArgument("examples or sizes beside an exported program, which has its own", subject="from_torch",
                                   got=f"{len(args) + len(kwargs)} arguments, dynamic_shapes={dynamic_shapes}", expected="none")
+        torch_functions.check(given)
         return given, ()
     if not callable(given):
         raise InvalidArgument("not a module or a function", subject="from_torch", got=type(given).__name__,
@@ -136,6 +137,7 @@ def _exported(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any],
     with torch_functions.InOthers(torch_functions.FUNCTIONS):
         exported = torch_private.quietly(lambda: torch.export.export(
             module, apart, named, dynamic_shapes=dynamic_shapes, strict=False))
+    torch_functions.check(exported)
     return exported, _argument_names(module)
 
 

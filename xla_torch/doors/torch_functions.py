@@ -200,5 +200,17 @@ WHOLE: dict[Any, Callable[..., Any]] = {torch_graphs.flex_attention: _flex_atten
 
 def has_whole(exported: Any) -> bool:
     """Whether an exported program has such operators."""
+    return any(target in WHOLE for target in _called(exported))
+
+
+def check(exported: Any) -> None:
+    """Raise UnsupportedError for a program of which torch.export lost what is differentiated in it."""
+    if any(getattr(target, "__name__", "") == "_unwrap_for_grad" for target in _called(exported)):
+        raise UnsupportedError("torch.func.grad, vjp, jacrev or hessian within the model: torch.export makes constants of what "
+                               "they differentiate", subject="from_torch", expected="torch.autograd.grad, torch.func.jvp or vmap",
+                               hint="or import the inner function, and differentiate that: xla_torch.grad(from_torch(...))")
+
+
+def _called(exported: Any) -> list[Any]:
     modules = [m for m in exported.graph_module.modules() if isinstance(m, torch.fx.GraphModule)]
-    return any(node.op == "call_function" and node.target in WHOLE for m in modules for node in m.graph.nodes)
+    return [node.target for m in modules for node in m.graph.nodes if node.op == "call_function"]
