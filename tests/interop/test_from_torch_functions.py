@@ -158,6 +158,7 @@ WITHIN: dict[str, Any] = {
     "jvp of vmap": lambda x: torch.func.jvp(torch.func.vmap(lambda row: row * row.sum()), (x,), (x.cos(),))[1]}
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # of torch's own tracer
 @pytest.mark.parametrize("name", WITHIN)
 def test_derivatives_within(name: str):
     given = [floats(3, 4, dtype=F64).requires_grad_()]

@@ -142,12 +142,18 @@ class _OfAll(torch.fx.Interpreter):
             raise UnsupportedError(f"its {self._what} does more than compute with single elements", subject="flex_attention",
                                    got=str(n.target), expected="operators that go element by element, tables read at all places",
                                    hint="scaled_dot_product_attention takes a mask or a bias as a tensor")
-        found = super().run_node(n)
+        if _reads_a_table(n):
+            table, *at = (self.env[a] if isinstance(a, torch.fx.Node) else a for a in n.args[3:])
+            found = table[tuple(at)]
+        else:
+            found = super().run_node(n)
         if not isinstance(found, torch.Tensor):
             return found
         return found.reshape(1, 1, 1, 1) if found.ndim == 0 else found
 
     def _goes_by_elements(self, node: torch.fx.Node) -> bool:
+        if _reads_a_table(node):
+            return True
         value, target = node.meta.get("val"), node.target
         if not isinstance(value, torch.Tensor) or value.ndim or not isinstance(target, Operator):
             return False
@@ -158,8 +164,17 @@ class _OfAll(torch.fx.Interpreter):
         return not read and (torch.Tag.pointwise in target.tags or target in _OF_ELEMENTS)
 
 
+def _reads_a_table(node: torch.fx.Node) -> bool:
+    """Whether a node is what torch.export makes of ``table[h, i]``: an element of each dimension."""
+    kind = node.args[2:3] if getattr(node.target, "__name__", "") == "flat_apply" else ()
+    if kind != ("torch._dynamo._trace_wrapped_higher_order_op.ModIndex",):
+        return False
+    table, *at = (a.meta["val"] if isinstance(a, torch.fx.Node) else a for a in node.args[3:])
+    return len(at) == table.ndim and all(type(a) is int or (isinstance(a, torch.Tensor) and not a.ndim) for a in at)
+
+
 _OF_ELEMENTS = frozenset(getattr(getattr(torch.ops.aten, name), overload) for name, overload in (
-    ("new_ones", "default"), ("new_zeros", "default"), ("new_full", "default"), ("full", "default"), ("full_like", "default"),
+    *((f"__{name}__", kind) for name in ("and", "or", "xor") for kind in ("Tensor", "Scalar")), ("new_ones", "default"), ("new_zeros", "default"), ("new_full", "default"), ("full", "default"), ("full_like", "default"),
     ("ones_like", "default"), ("zeros_like", "default"), ("scalar_tensor", "default"), ("to", "dtype"), ("_to_copy", "default"),
     ("detach", "default"), ("clone", "default"), ("alias", "default"), ("lift_fresh_copy", "default")))
 """Operators that give a scalar of a scalar, or one of no other's value."""
