@@ -11,7 +11,7 @@ import torch.fx
 from torch.overrides import TorchFunctionMode
 
 from ..core.errors import UnsupportedError
-from ..storage import torch_graphs
+from ..storage import torch_graphs, torch_private
 from ..storage.torch_private import Operator
 
 Lengths = torch.Tensor | Sequence[int]
@@ -78,7 +78,7 @@ def _ctc_loss(log_probs: torch.Tensor, targets: torch.Tensor, input_lengths: Len
     `log_softmax`."""
     is_one = log_probs.ndim == 2
     steps = log_probs.unsqueeze(1) if is_one else log_probs
-    count, batch, classes = steps.shape
+    count, batch, _ = steps.shape
     ends, labels = _lengths(input_lengths, steps), _lengths(target_lengths, steps)
     longest = targets.shape[-1] if targets.ndim == 2 or is_one else targets.shape[0]
     at = torch.arange(longest, device=steps.device)
@@ -111,7 +111,8 @@ def _ctc_loss(log_probs: torch.Tensor, targets: torch.Tensor, input_lengths: Len
     last = torch.where((number == 2 * labels[:, None]) | ((number == 2 * labels[:, None] - 1) & (labels > 0)[:, None]),
                        alpha, never)
     loss = -_added(last.T)
-    inside = torch.where((torch.arange(count, device=steps.device)[:, None] < ends)[:, :, None], steps.exp(), torch.zeros_like(steps))
+    is_inside = (torch.arange(count, device=steps.device)[:, None] < ends)[:, :, None]
+    inside = torch.where(is_inside, steps.exp(), torch.zeros_like(steps))
     share = inside.sum((0, 2))
     is_finite = loss.detach() < math.inf
     loss = torch.where(is_finite, loss + (share - share.detach()), torch.zeros_like(loss) if zero_infinity else loss)
@@ -174,9 +175,9 @@ def _reads_a_table(node: torch.fx.Node) -> bool:
 
 
 _OF_ELEMENTS = frozenset(getattr(getattr(torch.ops.aten, name), overload) for name, overload in (
-    *((f"__{name}__", kind) for name in ("and", "or", "xor") for kind in ("Tensor", "Scalar")), ("new_ones", "default"), ("new_zeros", "default"), ("new_full", "default"), ("full", "default"), ("full_like", "default"),
-    ("ones_like", "default"), ("zeros_like", "default"), ("scalar_tensor", "default"), ("to", "dtype"), ("_to_copy", "default"),
-    ("detach", "default"), ("clone", "default"), ("alias", "default"), ("lift_fresh_copy", "default")))
+    *((f"__{name}__", kind) for name in ("and", "or", "xor") for kind in ("Tensor", "Scalar")), ("to", "dtype"),
+    *((name, "default") for name in ("new_ones", "new_zeros", "new_full", "full", "full_like", "ones_like", "zeros_like",
+                                     "scalar_tensor", "_to_copy", "detach", "clone", "alias", "lift_fresh_copy"))))
 """Operators that give a scalar of a scalar, or one of no other's value."""
 
 
@@ -215,17 +216,13 @@ WHOLE: dict[Any, Callable[..., Any]] = {torch_graphs.flex_attention: _flex_atten
 
 def has_whole(exported: Any) -> bool:
     """Whether an exported program has such operators."""
-    return any(target in WHOLE for target in _called(exported))
+    modules = [m for m in exported.graph_module.modules() if isinstance(m, torch.fx.GraphModule)]
+    return any(node.op == "call_function" and node.target in WHOLE for m in modules for node in m.graph.nodes)
 
 
 def check(exported: Any) -> None:
     """Raise UnsupportedError for a program of which torch.export lost what is differentiated in it."""
-    if any(getattr(target, "__name__", "") == "_unwrap_for_grad" for target in _called(exported)):
+    if any(torch_private.is_wrapped(held) or hasattr(held, "fake_mode") for held in exported.constants.values()):
         raise UnsupportedError("torch.func.grad, vjp, jacrev or hessian within the model: torch.export makes constants of what "
                                "they differentiate", subject="from_torch", expected="torch.autograd.grad, torch.func.jvp or vmap",
                                hint="or import the inner function, and differentiate that: xla_torch.grad(from_torch(...))")
-
-
-def _called(exported: Any) -> list[Any]:
-    modules = [m for m in exported.graph_module.modules() if isinstance(m, torch.fx.GraphModule)]
-    return [node.target for m in modules for node in m.graph.nodes if node.op == "call_function"]

@@ -128,9 +128,10 @@ class TorchFamily(PolymorphicComputation):
                                   expected=", ".join(own.names))
         shapes = self.function.program_shape.parameters
         found = own.bound([s.dimensions for s in shapes], self.name)
-        for text, n in ((t, n) for sizes, s in zip(own.sizes, shapes, strict=True) for t, n in zip(sizes, s.dimensions, strict=True)):
-            for name in (m for m in own.names if m not in found and m in str(text)):  # a size is a multiple of it and a number
-                found |= {name: k for k in range(n + 1) if evaluated(str(text), {**found, name: k}) == n}
+        for sizes, shape in zip(own.sizes, shapes, strict=True):
+            for text, n in zip(map(str, sizes), shape.dimensions, strict=True):
+                for name in (m for m in own.names if m not in found and m in text):  # a size follows from it, and no other
+                    found.update((name, k) for k in range(n + 1) if evaluated(text, {**found, name: k}) == n)
         return {name: given.get(name, found[name]) for name in own.names}
 
     # ---- looking
