@@ -49,7 +49,7 @@ def _lstsq(input: torch.Tensor, b: torch.Tensor, rcond: float | None = None, *, 
     if rows > columns and driver != "gelsy" and not (driver is None and input.device.type == "cpu"):
         residuals = (input @ solution - right).abs().square().sum(-2)
     nothing = values.new_zeros(0)
-    return torch.return_types.linalg_lstsq((
+    return torch.return_types.linalg_lstsq((  # pyright: ignore[reportAttributeAccessIssue]
         solution.squeeze(-1) if is_vector else solution, residuals,
         rank.new_zeros(0) if driver == "gels" else rank, values if driver in ("gelsd", "gelss") else nothing))
 
@@ -144,8 +144,8 @@ class _OfAll(torch.fx.Interpreter):
                                    got=str(n.target), expected="operators that go element by element, tables read at all places",
                                    hint="scaled_dot_product_attention takes a mask or a bias as a tensor")
         if _reads_a_table(n):
-            table, *at = (self.env[a] if isinstance(a, torch.fx.Node) else a for a in n.args[3:])
-            found = table[tuple(at)]
+            given: list[Any] = [self.env[a] if isinstance(a, torch.fx.Node) else a for a in n.args[3:]]
+            found = given[0][tuple(given[1:])]
         else:
             found = super().run_node(n)
         if not isinstance(found, torch.Tensor):
@@ -155,12 +155,13 @@ class _OfAll(torch.fx.Interpreter):
     def _goes_by_elements(self, node: torch.fx.Node) -> bool:
         if _reads_a_table(node):
             return True
-        value, target = node.meta.get("val"), node.target
+        value = node.meta.get("val")
+        target: Any = node.target
         if not isinstance(value, torch.Tensor) or value.ndim or not isinstance(target, Operator):
             return False
         if target is torch.ops.aten.index.Tensor:
-            table, places = node.args
-            return len(places) == table.meta["val"].ndim and None not in places  # pyright: ignore
+            given: Any = node.args
+            return len(given[1]) == given[0].meta["val"].ndim and None not in given[1]
         read = [a for a in node.all_input_nodes if isinstance(v := a.meta.get("val"), torch.Tensor) and v.ndim]
         return not read and (torch.Tag.pointwise in target.tags or target in _OF_ELEMENTS)
 
@@ -170,7 +171,8 @@ def _reads_a_table(node: torch.fx.Node) -> bool:
     kind = node.args[2:3] if getattr(node.target, "__name__", "") == "flat_apply" else ()
     if kind != ("torch._dynamo._trace_wrapped_higher_order_op.ModIndex",):
         return False
-    table, *at = (a.meta["val"] if isinstance(a, torch.fx.Node) else a for a in node.args[3:])
+    given: list[Any] = [a.meta["val"] if isinstance(a, torch.fx.Node) else a for a in node.args[3:]]
+    table, *at = given
     return len(at) == table.ndim and all(type(a) is int or (isinstance(a, torch.Tensor) and not a.ndim) for a in at)
 
 
