@@ -20,6 +20,10 @@ REASONS: dict[str, str] = {
 
 INSTEAD: dict[str, str] = {
     "bincount.default": f"{_SIZE}; of n bins it is torch.zeros(n, dtype=x.dtype).scatter_add(0, x, torch.ones_like(x))",
+    "masked_select.default": f"{_SIZE}; torch.where(mask, x, 0) keeps all places",
+    "_unique2.default": f"{_SIZE}; x.sort() has equal elements side by side",
+    "repeat_interleave.Tensor": f"{_SIZE}; of n elements in all it is "
+                                "x[torch.searchsorted(repeats.cumsum(0), torch.arange(n), right=True)]",
     "unique_consecutive.default": f"{_SIZE}; where a run begins, x[1:] != x[:-1] says",
     "linalg_ldl_factor_ex.default": "XLA has no such decomposition; torch.linalg.lu_factor and torch.linalg.solve take its place",
     "poisson.default": "how many numbers it draws depends on values",

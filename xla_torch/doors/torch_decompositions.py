@@ -89,6 +89,19 @@ def _histc(self: torch.Tensor, bins: int = 100, min: float = 0, max: float = 0) 
     return x.new_zeros(bins).scatter_add(0, place, inside.to(x.dtype))
 
 
+# ------------------------------------------------------------------------------------------- diagonals
+
+
+@_way("diagonal_scatter")
+def _diagonal_scatter(self: torch.Tensor, src: torch.Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> torch.Tensor:
+    x, count = self.movedim((dim1, dim2), (-2, -1)), src.shape[-1]
+    if not count:
+        return self.clone()
+    row, column = torch.arange(x.shape[-2])[:, None], torch.arange(x.shape[-1])
+    number = (row - max(-offset, 0)).clamp(0, count - 1).expand(x.shape[-2:])
+    return torch.where(column - row == offset, src[..., number], x).movedim((-2, -1), (dim1, dim2))
+
+
 # ------------------------------------------------------------------------------------------- bags
 
 

@@ -22,7 +22,7 @@ from ..storage import torch_private
 from ..trees.nodes import Kind, Static
 from ..trees.signatures import Signature
 from ..trees.structure import Path, Structure
-from . import torch_decompositions, torch_graph, torch_random
+from . import torch_decompositions, torch_functions, torch_graph, torch_random, torch_sizes
 from .builder import XlaBuilder
 from .torch_derivatives import Graph, Input, TorchDerivatives
 from .tree_function import TreeFunction
@@ -51,7 +51,8 @@ class TorchFunction(TreeFunction):
 
 
 def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["arguments", "constants"] = "arguments",
-               derivatives: Literal["torch", "xla", "as written"] = "torch", **example_kwargs: Any) -> TorchFunction:
+               derivatives: Literal["torch", "xla", "as written"] = "torch", dynamic_shapes: Any = None,
+               **example_kwargs: Any) -> TorchFunction:
     """Export a PyTorch module or function (or take a `torch.export.ExportedProgram`) and return it as a computation.
 
     Only shapes and dtypes of the tensors among the examples count; numbers, strings and the like are part of the program. A
@@ -66,6 +67,13 @@ def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["ar
     running statistics of a batch normalisation in training, is returned beside its result: a pair, the second of which is the
     tree of these buffers as they are afterwards. An exported program that torch has joined with its way back has between
     these a dict of the gradients of its `weights` and `inputs`, by name.
+
+    With `dynamic_shapes`, which torch.export takes, or for an exported program that has symbols for sizes, the `computation` is a
+    PolymorphicComputation: it is for all sizes that torch says, and for others a call raises InvalidArgument::
+
+        batch = torch.export.Dim("batch", min=2, max=64)
+        model = xla_torch.from_torch(network, images, dynamic_shapes={"x": {0: batch}})
+        model.computation.at(batch=8).to_stablehlo()  # one of its programs
 
     Random numbers (dropout, ``torch.randn``) are drawn from a state, which is a buffer of the program beside the module's own:
     ``rng_state``, u64[2], the key and the counter of `RngBitGenerator` with "rng_three_fry". A call returns it with a further
@@ -86,8 +94,24 @@ def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["ar
                               expected='"arguments" or "constants"')
     check_choice(derivatives, ("torch", "xla", "as written"), "from_torch")
     (exported, names), lost = torch_private.functions_applied(
-        lambda: _exported(module_or_function, example_args, example_kwargs))
-    return _Import(exported, _title(module_or_function), names, weights == "arguments", derivatives, lost).function()
+        lambda: _exported(module_or_function, example_args, example_kwargs, dynamic_shapes))
+    make = functools.partial(_imported, name=_title(module_or_function), names=names, by_arguments=weights == "arguments",
+                             derivatives=derivatives, functions=lost)
+    return _of_many_sizes(exported, make) if torch_sizes.are_unknown(exported) else make(exported)
+
+
+def _imported(exported: Any, **options: Any) -> TorchFunction:
+    if torch_functions.has_whole(exported):
+        with torch_functions.InOthers(torch_functions.WHOLE):
+            exported = torch_sizes.exported_again(exported)
+    return _Import(exported, **options).function()
+
+
+def _of_many_sizes(exported: Any, make: Callable[[Any], TorchFunction]) -> TorchFunction:
+    family = torch_sizes.TorchFamily(exported, make)
+    one: TorchFunction = family.function
+    return TorchFunction(family, one.in_tree, one.out_tree, one.signature, one.places, one.weights, one.buffers, one.replaced,
+                         one.unsaved)
 
 
 def _title(given: Any) -> str:
@@ -96,19 +120,24 @@ def _title(given: Any) -> str:
     return re.sub(r"\W", "_", str(name), flags=re.ASCII).strip("_") or "program"
 
 
-def _exported(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, tuple[str, ...]]:
+def _exported(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any],
+              dynamic_shapes: Any) -> tuple[Any, tuple[str, ...]]:
     """The program that torch exports, and the names of the arguments that are given by place."""
     if isinstance(given, torch.export.ExportedProgram):
-        if args or kwargs:
-            raise InvalidArgument("examples beside an exported program, which has its own", subject="from_torch",
-                                  got=f"{len(args) + len(kwargs)} arguments", expected="none")
+        if args or kwargs or dynamic_shapes is not None:
+            raise InvalidArgument("examples or sizes beside an exported program, which has its own", subject="from_torch",
+                                  got=f"{len(args) + len(kwargs)} arguments, dynamic_shapes={dynamic_shapes}", expected="none")
+        torch_functions.check(given)
         return given, ()
     if not callable(given):
         raise InvalidArgument("not a module or a function", subject="from_torch", got=type(given).__name__,
                               expected="a torch.nn.Module, a function of tensors or a torch.export.ExportedProgram")
     module = given if isinstance(given, torch.nn.Module) else _as_module(given)
     apart, named = torch_private.pytree.tree_map_only(torch.Tensor, _apart, (tuple(args), dict(kwargs)))
-    exported = torch_private.quietly(lambda: torch.export.export(module, apart, named, strict=False))
+    with torch_functions.InOthers(torch_functions.FUNCTIONS):
+        exported = torch_private.quietly(lambda: torch.export.export(
+            module, apart, named, dynamic_shapes=dynamic_shapes, strict=False))
+    torch_functions.check(exported)
     return exported, _argument_names(module)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -14,10 +14,40 @@ from .torch_private import private, pytree
 make_fx: Callable[..., Any] = private(torch.fx.experimental.proxy_tensor, "make_fx")
 
 
+flex_attention: Any = private(torch, "_higher_order_ops.flex_attention")
+"""Attention with functions of its scores, as torch.export has it."""
+
+
 def stand_in(like: torch.Tensor) -> torch.Tensor:
     """A tensor without data beside one."""
     with like.fake_mode:  # pyright: ignore[reportAttributeAccessIssue]
         return torch.empty_like(like, requires_grad=False)
+
+
+def hint(size: Any) -> int:
+    """The number in the place of a symbolic size when the program was exported."""
+    return size if type(size) is int else int(size.node.hint)
+
+
+def example(like: torch.Tensor, sizes: Sequence[int]) -> torch.Tensor:
+    """A tensor as a stand-in says, of these sizes, whose elements are anything."""
+    strides = [hint(n) for n in like.stride()]
+    order = sorted(range(like.ndim), key=lambda d: -strides[d])
+    found = torch.empty_permuted(tuple(sizes), order, dtype=like.dtype, device=like.device)
+    return found.requires_grad_(like.requires_grad)
+
+
+def names_of_symbols(sizes: Sequence[Any]) -> Callable[[Any], str]:
+    """What sizes, or expressions in their symbols, are in words, where a symbol is called as its `torch.export.Dim`; as torch
+    calls it, where that has no name or is not known any more."""
+    names = {}
+    for node in (n.node for n in sizes if type(n) is not int):
+        for symbol in node.expr.free_symbols:
+            sources = [source.name for source in node.shape_env.var_to_sources.get(symbol, ())]
+            known = [node.shape_env.source_name_to_debug_name.get(name, name) for name in sources]
+            names[symbol] = next((name for name in known if name.isidentifier()), str(symbol))
+    called = {symbol: type(symbol)(name) for symbol, name in names.items()}
+    return lambda size: str((size.node.expr if isinstance(size, torch.SymInt) else size).xreplace(called))
 
 
 def traced(function: Callable[..., Any], values: list[Any], decompositions: dict[Any, Any]) -> torch.fx.GraphModule:

@@ -1,0 +1,230 @@
+"""Functions of torch that torch.export cannot take, or takes as a whole, in others: what they are while it exports."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.fx
+from torch.overrides import TorchFunctionMode
+
+from ..core.errors import UnsupportedError
+from ..storage import torch_graphs, torch_private
+from ..storage.torch_private import Operator
+
+Lengths = torch.Tensor | Sequence[int]
+
+
+class InOthers(TorchFunctionMode):
+    """While it is on, functions are what they are in others."""
+
+    def __init__(self, ways: Mapping[Any, Callable[..., Any]]):
+        super().__init__()
+        self._ways = ways
+
+    def __torch_function__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+        return self._ways.get(func, func)(*args, **(kwargs or {}))
+
+
+def _lstsq(input: torch.Tensor, b: torch.Tensor, rcond: float | None = None, *, driver: str | None = None) -> Any:
+    """By QR, of the matrix or of its transpose, whichever is tall. Where the rank is not full, which QR has no answer for, the
+    solution is NaN."""
+    rows, columns = input.shape[-2:]
+    is_vector = b.ndim == 1 or (b.ndim == input.ndim - 1 and b.shape == input.shape[:-1])
+    right = b.unsqueeze(-1) if is_vector else b
+    if rows >= columns:
+        q, r = torch.linalg.qr(input)
+        solution = torch.linalg.solve_triangular(r, q.mH @ right, upper=True)
+    else:
+        q, r = torch.linalg.qr(input.mH)
+        solution = q @ torch.linalg.solve_triangular(r.mH, right, upper=False)
+    values = torch.linalg.svdvals(input.detach())
+    least = torch.finfo(input.dtype).eps * max(rows, columns) if rcond is None else max(rcond, 0.0)
+    rank = (values > least * values[..., :1]).sum(-1)
+    is_full = (rank == min(rows, columns))[..., None, None]
+    solution = torch.where(is_full, solution, torch.full_like(solution, math.nan))
+    residuals = input.new_zeros(0, dtype=values.dtype)
+    if rows > columns and driver != "gelsy" and not (driver is None and input.device.type == "cpu"):
+        residuals = (input @ solution - right).abs().square().sum(-2)
+    nothing = values.new_zeros(0)
+    return torch.return_types.linalg_lstsq((  # pyright: ignore[reportAttributeAccessIssue]
+        solution.squeeze(-1) if is_vector else solution, residuals,
+        rank.new_zeros(0) if driver == "gels" else rank, values if driver in ("gelsd", "gelss") else nothing))
+
+
+# ------------------------------------------------------------------------------------------- paths through labels
+
+
+def _lengths(given: Lengths, like: torch.Tensor) -> torch.Tensor:
+    found = given if isinstance(given, torch.Tensor) else torch.tensor(list(given))
+    return found.to(device=like.device, dtype=torch.int64).reshape(-1)
+
+
+def _added(terms: torch.Tensor) -> torch.Tensor:
+    """The logarithm of the sum of exponentials along the first dimension, whose gradient is 0 where all are -inf."""
+    highest = terms.detach().amax(0)
+    highest = torch.where(highest == -math.inf, torch.zeros_like(highest), highest)
+    total = (terms - highest).exp().sum(0)
+    is_there = total > 0
+    found = torch.where(is_there, total, torch.ones_like(total)).log() + highest
+    return torch.where(is_there, found, torch.full_like(found, -math.inf))
+
+
+def _ctc_loss(log_probs: torch.Tensor, targets: torch.Tensor, input_lengths: Lengths, target_lengths: Lengths, blank: int = 0,
+              reduction: int = 1, zero_infinity: bool = False) -> torch.Tensor:
+    """The paths of each step forwards, blanks between the labels. Its gradient is torch's, that of what comes before a
+    `log_softmax`."""
+    is_one = log_probs.ndim == 2
+    steps = log_probs.unsqueeze(1) if is_one else log_probs
+    count, batch, _ = steps.shape
+    ends, labels = _lengths(input_lengths, steps), _lengths(target_lengths, steps)
+    longest = targets.shape[-1] if targets.ndim == 2 or is_one else targets.shape[0]
+    at = torch.arange(longest, device=steps.device)
+    if targets.ndim == 2:
+        own = targets
+    elif not longest:
+        own = targets.new_zeros(batch, 0)
+    else:
+        own = targets[((labels.cumsum(0) - labels)[:, None] + at).clamp(max=longest - 1)]
+    own = torch.where(at < labels[:, None], own.to(torch.int64), torch.full((), blank, device=steps.device))
+    states = torch.full((batch, 2 * longest + 1), blank, dtype=torch.int64, device=steps.device)
+    if longest:
+        between = torch.stack([own, torch.full_like(own, blank)], 2).flatten(1)
+        states = torch.cat([states[:, :1], between], 1)
+    far = states.new_zeros(states.shape, dtype=torch.bool)
+    if longest > 1:
+        skips = (states[:, 2:] != blank) & (states[:, 2:] != states[:, :-2])
+        far = torch.cat([far[:, :2], skips], 1)
+    number = torch.arange(states.shape[1], device=steps.device)
+    emitted = steps.gather(2, states.expand(count, *states.shape))
+    never = steps.new_full((), -math.inf)
+    begins = number < torch.where(labels > 0, 2, 1)[:, None]
+    alpha = torch.where(number == 0, torch.zeros_like(emitted[0]), never)  # before the first step
+    lead = steps.new_full((batch, 2), -math.inf)
+    for k in range(count):
+        before = torch.cat([lead, alpha], 1)
+        ways = torch.stack([alpha, before[:, 1:-1], torch.where(far, before[:, :-2], never)])
+        after = (torch.where(begins, emitted[0], never) if k == 0 else _added(ways) + emitted[k])
+        alpha = torch.where((k < ends)[:, None], after, alpha)
+    last = torch.where((number == 2 * labels[:, None]) | ((number == 2 * labels[:, None] - 1) & (labels > 0)[:, None]),
+                       alpha, never)
+    loss = -_added(last.T)
+    is_inside = (torch.arange(count, device=steps.device)[:, None] < ends)[:, :, None]
+    inside = torch.where(is_inside, steps.exp(), torch.zeros_like(steps))
+    share = inside.sum((0, 2))
+    is_finite = loss.detach() < math.inf
+    loss = torch.where(is_finite, loss + (share - share.detach()), torch.zeros_like(loss) if zero_infinity else loss)
+    if reduction == 1:
+        return (loss / labels.clamp(min=1).to(loss.dtype)).mean()
+    return loss.sum() if reduction == 2 else loss[0] if is_one else loss
+
+
+def _ctc_loss_by_name(log_probs: torch.Tensor, targets: torch.Tensor, input_lengths: Lengths, target_lengths: Lengths,
+                      blank: int = 0, reduction: str = "mean", zero_infinity: bool = False) -> torch.Tensor:
+    number = {"none": 0, "mean": 1, "sum": 2}[reduction]
+    return _ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, number, zero_infinity)
+
+
+# ------------------------------------------------------------------------------------------- attention with functions of scores
+
+
+class _OfAll(torch.fx.Interpreter):
+    """A graph of scalars, run for the elements of arrays of four dimensions at once. That is the same where each operator goes
+    element by element, or reads elements of a table; others are refused."""
+
+    def __init__(self, module: torch.fx.GraphModule, what: str):
+        super().__init__(module)
+        self._what = what
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        if n.op == "call_function" and not self._goes_by_elements(n):
+            raise UnsupportedError(f"its {self._what} does more than compute with single elements", subject="flex_attention",
+                                   got=str(n.target), expected="operators that go element by element, tables read at all places",
+                                   hint="scaled_dot_product_attention takes a mask or a bias as a tensor")
+        if _reads_a_table(n):
+            given: list[Any] = [self.env[a] if isinstance(a, torch.fx.Node) else a for a in n.args[3:]]
+            found = given[0][tuple(given[1:])]
+        else:
+            found = super().run_node(n)
+        if not isinstance(found, torch.Tensor):
+            return found
+        return found.reshape(1, 1, 1, 1) if found.ndim == 0 else found
+
+    def _goes_by_elements(self, node: torch.fx.Node) -> bool:
+        if _reads_a_table(node):
+            return True
+        value = node.meta.get("val")
+        target: Any = node.target
+        if not isinstance(value, torch.Tensor) or value.ndim or not isinstance(target, Operator):
+            return False
+        if target is torch.ops.aten.index.Tensor:
+            given: Any = node.args
+            return len(given[1]) == given[0].meta["val"].ndim and None not in given[1]
+        read = [a for a in node.all_input_nodes if isinstance(v := a.meta.get("val"), torch.Tensor) and v.ndim]
+        return not read and (torch.Tag.pointwise in target.tags or target in _OF_ELEMENTS)
+
+
+def _reads_a_table(node: torch.fx.Node) -> bool:
+    """Whether a node is what torch.export makes of ``table[h, i]``: an element of each dimension."""
+    kind = node.args[2:3] if getattr(node.target, "__name__", "") == "flat_apply" else ()
+    if kind != ("torch._dynamo._trace_wrapped_higher_order_op.ModIndex",):
+        return False
+    given: list[Any] = [a.meta["val"] if isinstance(a, torch.fx.Node) else a for a in node.args[3:]]
+    table, *at = given
+    return len(at) == table.ndim and all(type(a) is int or (isinstance(a, torch.Tensor) and not a.ndim) for a in at)
+
+
+_OF_ELEMENTS = frozenset(getattr(getattr(torch.ops.aten, name), overload) for name, overload in (
+    *((f"__{name}__", kind) for name in ("and", "or", "xor") for kind in ("Tensor", "Scalar")), ("to", "dtype"),
+    *((name, "default") for name in ("new_ones", "new_zeros", "new_full", "full", "full_like", "ones_like", "zeros_like",
+                                     "scalar_tensor", "_to_copy", "detach", "clone", "alias", "lift_fresh_copy"))))
+"""Operators that give a scalar of a scalar, or one of no other's value."""
+
+
+def _flex_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, score_mod: Any, block_mask: Sequence[Any],
+                    scale: float, kernel_options: Any, score_buffers: Sequence[Any] = (), mask_buffers: Sequence[Any] = ()
+                    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The attention, and the logarithms of sums and the greatest scores, both to base 2. Blocks of a mask are what its function
+    says, so that this is asked alone. Rows that are masked as a whole are 0."""
+    dtype = torch.float64 if query.dtype is torch.float64 else torch.float32
+    batch, heads = query.shape[:2]
+    key, value = (x.repeat_interleave(heads // key.shape[1], 1).expand(batch, -1, -1, -1) for x in (key, value))
+    scores = (query.to(dtype) @ key.to(dtype).transpose(-2, -1)) * scale
+    places = [torch.arange(n, device=query.device).reshape([-1 if d == k else 1 for d in range(4)])
+              for k, n in enumerate(scores.shape)]
+    weights = _OfAll(score_mod, "score_mod").run(scores, *places, *score_buffers).expand(scores.shape)
+    is_seen = _OfAll(block_mask[-1], "mask_mod").run(*places, *mask_buffers).expand(scores.shape)
+    weights = torch.where(is_seen, weights, torch.full_like(weights, -math.inf))
+    highest = weights.detach().amax(-1, keepdim=True)
+    level = torch.where(highest == -math.inf, torch.zeros_like(highest), highest)
+    powers = (weights - level).exp()
+    total = powers.sum(-1, keepdim=True)
+    is_there = total > 0
+    total = torch.where(is_there, total, torch.ones_like(total))
+    sums = torch.where(is_there, total.log() + level, torch.full_like(level, -math.inf))
+    found = (powers / total).to(query.dtype) @ value.to(query.dtype)
+    return found, sums[..., 0] / math.log(2), weights.amax(-1) / math.log(2)
+
+
+FUNCTIONS: dict[Any, Callable[..., Any]] = {
+    torch.linalg.lstsq: _lstsq, torch.ctc_loss: _ctc_loss, torch.nn.functional.ctc_loss: _ctc_loss_by_name}
+"""What torch.export cannot take: the sizes of what it computes beside the results depend on values."""
+
+WHOLE: dict[Any, Callable[..., Any]] = {torch_graphs.flex_attention: _flex_attention}
+"""What torch.export takes as one operator, as torch's documentation defines it."""
+
+
+def has_whole(exported: Any) -> bool:
+    """Whether an exported program has such operators."""
+    modules = [m for m in exported.graph_module.modules() if isinstance(m, torch.fx.GraphModule)]
+    return any(node.op == "call_function" and node.target in WHOLE for m in modules for node in m.graph.nodes)
+
+
+def check(exported: Any) -> None:
+    """Raise UnsupportedError for a program of which torch.export lost what is differentiated in it."""
+    if any(torch_private.is_wrapped(held) or hasattr(held, "fake_mode") for held in exported.constants.values()):
+        raise UnsupportedError("torch.func.grad, vjp, jacrev or hessian within the model: torch.export makes constants of what "
+                               "they differentiate", subject="from_torch", expected="torch.autograd.grad, torch.func.jvp or vmap",
+                               hint="or import the inner function, and differentiate that: xla_torch.grad(from_torch(...))")
