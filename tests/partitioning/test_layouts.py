@@ -173,3 +173,17 @@ def test_bytes_sent(instruction: str, sent: int, exchanges: int) -> None:
     text += f"ENTRY e {{\n  p = f32[8] parameter(0)\n  ROOT r = {instruction}\n}}"
     cost = computation_cost(xla_torch.parse_hlo(text).entry)
     assert (cost.sent, cost.exchanges) == (sent, exchanges)
+
+
+@pytest.mark.parametrize(("width", "again"), [(180, 0), (184, 1)])  # 180 x 180 is below tuning.LARGE, 184 x 184 above it
+def test_what_is_fully_sharded_is_gathered_again_on_the_way_back(width: int, again: int) -> None:
+    """And its gradients are scattered where they are summed, as ZeRO-3 has it."""
+    def loss(params: Any, x: Any) -> Any:
+        return jnp.tanh(jnp.tanh(x @ params[0]) @ params[1]).sum()
+
+    part: Any = partition(xla_torch.from_jax(loss, [floats(width, width)] * 2, floats(8, width)), {"d": 4}, "fully_sharded")
+    plan = part.program.plan((True, True, False), False)
+    back = plan.backward((True,) + (False,) * (plan.returned - 1), (0, 1)).module.entry.instructions
+    assert sum(i.opcode == "all-gather" for i in back) == again
+    assert sum(i.opcode == "all-gather" for i in plan.saved) == 1 - again
+    assert sum(i.opcode == "reduce-scatter" for i in back) == 2

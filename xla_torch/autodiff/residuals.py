@@ -18,7 +18,7 @@ from ..hlo.inference import has_effect, is_pure
 from ..hlo.ir import Computation, Instruction, reachable
 from ..hlo.schema import Trait
 from ..hlo.stacks import is_stack_call
-from ..opcodes import indexing
+from ..opcodes import collective, indexing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +47,8 @@ class Policy:
             return float("inf")
         if instruction.has(Trait.STREAMS):
             return 1
+        if instruction.opcode == collective.all_gather:  # of a weight that is cut: whole it is not kept, as ZeRO-3 has it
+            return 2
         schema = instruction.schema
         if not schema.elementwise or not schema.pure:
             return float("inf")

@@ -2,7 +2,7 @@
 
 - ``"data"``: examples are cut along their first dimension, weights are whole.
 - ``"fully_sharded"``: examples likewise, and every weight along its largest dimension that the axis divides, as ZeRO-3 has it:
-  parameters, gradients and what an optimizer keeps.
+  parameters, gradients and what an optimizer keeps. Where a weight is used, it is gathered, and not kept for the way back.
 - ``"tensor"``: weights of products are cut by columns and by rows in turns, so that what is between two of them stays cut, as
   Megatron has it. XLA carries that on through the program. Rows of tables that are only looked up are cut, too.
 
@@ -37,9 +37,13 @@ def is_layout(words: Any) -> bool:
     return isinstance(words, str) and words in LAYOUTS
 
 
-def shardings_of(words: Any, mesh: Mesh, canonical: Computation, weights: Collection[int]) -> list[tuple[tuple[str, ...], ...]]:
-    """For each parameter the axes that its dimensions are cut along. `weights` are numbers of parameters. Raises InvalidArgument
-    for axes that the mesh does not have."""
+Spec = tuple[tuple[str, ...], ...]
+"""The axes that the dimensions of an array are cut along, as `partition` takes them."""
+
+
+def shardings_of(words: Any, mesh: Mesh, canonical: Computation, weights: Collection[int]) -> tuple[list[Spec], dict[int, Spec]]:
+    """How each parameter lies, and those that lie otherwise where they are used, by number: what is fully sharded is gathered
+    there. `weights` are numbers of parameters. Raises InvalidArgument for axes that the mesh does not have."""
     sizes = dict(mesh.axes)
     by_axis: Mapping[str, str] = words if isinstance(words, Mapping) else dict.fromkeys(sizes, str(words))
     for axis in by_axis:
@@ -49,7 +53,10 @@ def shardings_of(words: Any, mesh: Mesh, canonical: Computation, weights: Collec
     for axis in sorted(by_axis, key=lambda axis: by_axis[axis] != "tensor"):  # its places are given, the others' are not
         LAYOUTS[by_axis[axis]](axis, arrays, canonical)
     order = list(sizes)
-    return [tuple(tuple(sorted(own, key=order.index)) for own in array.axes) for array in arrays]
+    gathered = {axis for axis, name in by_axis.items() if name == "fully_sharded"}
+    lies = [tuple(tuple(sorted(own, key=order.index)) for own in array.axes) for array in arrays]
+    used = [tuple(tuple(axis for axis in own if axis not in gathered) for own in spec) for spec in lies]
+    return lies, {k: used[k] for k in sorted(weights) if used[k] != lies[k]}
 
 
 @dataclasses.dataclass

@@ -23,8 +23,9 @@ from ..hlo.sharding import Sharding, ShardingKind
 from ..jaxlib_client.client import require_client
 from ..jaxlib_client.partitioner import partitioned
 from ..opcodes.front import verify
+from ..opcodes.internal import custom_call
 from ..opcodes.movement import copy
-from ..partitioning.annotations import is_shardy, state_whole
+from ..partitioning.annotations import SHARDING, is_shardy, state_whole
 from ..proto.containers import read_proto
 from ..running.computation import Step, XlaComputation, door, require_computation
 from ..running.polymorphic import of_unknown_sizes
@@ -110,10 +111,13 @@ def partition_flat(computation: XlaComputation, mesh: Any, in_shardings: Any, ou
     if computation.module.replica_count > 1:
         raise InvalidArgument("the program is for several replicas", got=computation.module.replica_count, expected=1)
     grid = mesh_of(mesh, computation.module, stated.partitions)
+    used: Mapping[int, Any] = {}
     if is_layout(in_shardings):
-        in_shardings = shardings_of(in_shardings, grid, computation.program.canonical, weights_of(computation, weights))
+        numbers = weights_of(computation, weights)
+        in_shardings, used = shardings_of(in_shardings, grid, computation.program.canonical, numbers)
     module = read_proto(computation.to_hlo_proto()).module()  # a copy, in which shardings are written
     _annotate_parameters(module.entry.parameters, in_shardings, grid, names)
+    module.entry = _used_as(module.entry, used, grid)
     propagates = _annotate_results(module, out_shardings, grid)
     module.header["num_partitions"] = grid.device_count
     shardy = any(is_shardy(i) for c in module.computations for i in c.instructions)
@@ -153,6 +157,20 @@ def _annotate_parameters(parameters: Sequence[Instruction], given: Any, mesh: Me
     said = _by_pattern(given, parameters, names) if isinstance(given, Mapping) else _by_argument(given, len(names))
     for parameter, name, words in zip(parameters, names, said, strict=True):
         _annotate(parameter, words, mesh, f"argument {name}")
+
+
+def _used_as(entry: Computation, specs: Mapping[int, Any], mesh: Mesh) -> Computation:
+    """The entry, in which some parameters lie otherwise where they are used."""
+    parameters = entry.parameters
+    instead: dict[Instruction, Instruction] = {}
+    for number, spec in specs.items():
+        own = parameters[number]
+        common = {"sharding": sharding_of(spec, own.shape.rank, mesh)}
+        instead[own] = Instruction(custom_call, own.shape, (own,), {"custom_call_target": SHARDING}, f"{own.name}.used", common)
+    rest = [i for i in entry.instructions if not i.is_parameter]
+    for instruction in rest:
+        instruction.operands = tuple(instead.get(o, o) for o in instruction.operands)
+    return Computation(entry.name, [*parameters, *instead.values(), *rest], entry.root)
 
 
 def _by_pattern(given: Mapping[Any, Any], parameters: Sequence[Instruction], names: Sequence[str]) -> list[Any]:

@@ -8,8 +8,8 @@ from ..hlo.custom_calls import target_of
 from ..hlo.ir import Instruction, Module
 from ..hlo.mesh_sharding import Mesh, parse_meshes
 
-_SHARDING = "Sharding"
-_ANNOTATIONS = frozenset({_SHARDING, "xla.sdy.FuncResultSharding", "xla.sdy.PropagationBarrier", "ShardBarrierFrom",
+SHARDING = "Sharding"
+_ANNOTATIONS = frozenset({SHARDING, "xla.sdy.FuncResultSharding", "xla.sdy.PropagationBarrier", "ShardBarrierFrom",
                           "ShardBarrierTo"})
 _ENTERS = frozenset({"SPMDFullToShardShape", "xla.sdy.GlobalToLocalShape"})
 _WHOLE = "xla_torch.whole_shape"
@@ -18,7 +18,7 @@ _LEAVES = frozenset({"SPMDShardToFullShape", "xla.sdy.LocalToGlobalShape"})
 
 def is_sharding(instruction: Instruction) -> bool:
     """Whether it is an annotation of a value in GSPMD's words."""
-    return target_of(instruction) == _SHARDING
+    return target_of(instruction) == SHARDING
 
 
 def is_annotation(instruction: Instruction) -> bool:
