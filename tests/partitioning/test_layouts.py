@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 import xla_torch
-from partitioning.test_on_mesh import mesh_of, program_of, trained, weights
-from partitioning.test_partition import run_partitioned
 from support.distributed_workers import Workers
+from support.meshes import mesh_of, program_of, run_partitioned, trained, weights
 from support.oracle import HAS_XLA, needs_xla
 from xla_torch import partition, suggest_sharding
 from xla_torch.demo import PROGRAM, stored

@@ -13,14 +13,12 @@ import torch.distributed as dist
 
 import xla_torch
 from support.distributed_workers import Workers
-from support.oracle import HAS_XLA, needs_xla
+from support.meshes import SHARDINGS, batch, mesh_of, program_of, trained, weights
+from support.oracle import needs_xla
 from support.partition_rows import ROWS
 from xla_torch import on_mesh
 from xla_torch.errors import InvalidArgument, UnsupportedError, XlaError
 from xla_torch.nn import XlaModule
-
-if HAS_XLA:
-    import jax.numpy as jnp
 
 pytestmark = needs_xla
 
@@ -29,10 +27,6 @@ MESHED = ("dense", "contraction cut", "results as said", "mlp", "adam", "convolu
           "attention by heads", "embedding by rows", "cross entropy", "scan", "uneven rows", "uneven contraction",
           "reductions", "softmax across", "sort across", "mixture of experts")
 QUICK = ("mlp", "uneven rows", "reductions")
-
-
-def mesh_of(*sizes: int, names: tuple[str, ...] = ("a", "b")) -> Any:
-    return dist.init_device_mesh("cpu", sizes, mesh_dim_names=names[:len(sizes)])
 
 
 def flat(results: Any) -> list[torch.Tensor]:
@@ -86,41 +80,6 @@ def test_values_and_gradients_are_those_of_the_whole_program(four: Workers, name
 
 
 # ------------------------------------------------------------------------------------------------ modules
-
-
-def network(params: Any, x: Any, y: Any) -> Any:
-    hidden = jnp.tanh(x @ params["in"]["kernel"] + params["in"]["bias"])
-    return ((hidden @ params["out"]["kernel"] - y) ** 2).mean()
-
-
-def weights() -> dict[str, Any]:
-    draw = np.random.default_rng(3)
-    sizes = {"in": {"kernel": (6, 8), "bias": (8,)}, "out": {"kernel": (8, 4)}}
-    return {g: {n: draw.standard_normal(s).astype(np.float32) for n, s in own.items()} for g, own in sizes.items()}
-
-
-SHARDINGS = {"*in.kernel": (None, "b"), "*bias": ("b",), "*out.kernel": ("b",), "*": ("a",)}
-
-
-def batch(step: int) -> tuple[torch.Tensor, torch.Tensor]:
-    draw = torch.Generator().manual_seed(step)
-    return torch.randn(8, 6, generator=draw), torch.randn(8, 4, generator=draw)
-
-
-def program_of() -> Any:
-    return xla_torch.from_jax(network, weights(), np.zeros((8, 6), np.float32), np.zeros((8, 4), np.float32))
-
-
-def trained(model: torch.nn.Module, optimizer: torch.optim.Optimizer, steps: range) -> list[float]:
-    losses = []
-    for step in steps:
-        loss = model(*batch(step))
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
-        optimizer.step()
-        losses.append((loss.full_tensor() if hasattr(loss, "full_tensor") else loss).item())
-    return losses
 
 
 def trained_on_a_mesh(folder: str, sizes: tuple[int, ...]) -> None:

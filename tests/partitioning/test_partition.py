@@ -11,11 +11,12 @@ import pytest
 import torch
 
 import xla_torch
+from support.meshes import run_partitioned
 from support.oracle import HAS_XLA, needs_xla
 from support.partition_rows import ROWS, Row
 from support.sharding_rows import ROWS as ANNOTATED_ROWS
 from support.sharding_rows import Row as AnnotatedRow
-from xla_torch import partition, run_replicas, shard_arguments, unshard
+from xla_torch import partition, run_replicas, shard_arguments
 from xla_torch.cli import main
 from xla_torch.errors import DifferentiationError, InvalidArgument, LostDerivatives, MissingDependency, UnsupportedError
 
@@ -33,18 +34,6 @@ def count_of(mesh: dict[str, int]) -> int:
 
 def leaves_of(result: Any) -> list[np.ndarray]:
     return [np.asarray(leaf) for leaf in jax.tree_util.tree_leaves(result)]
-
-
-def run_partitioned(part: Any, arguments: Any, sizes: list[tuple[int, ...]], partitions: int) -> list[np.ndarray]:
-    """Whole results: by way of text, as where there is no jaxlib."""
-    program = xla_torch.parse_hlo(part.to_hlo_text())
-    assert "partitioned: one of" in repr(program)
-    given = shard_arguments(program, [torch.tensor(a) for a in arguments])
-    results = run_replicas(program, given, num_partitions=partitions)
-    rows = [r if isinstance(r, tuple) else (r,) for r in results]
-    root = program.entry.root
-    shardings = root.common["sharding"].leaves(root.shape) if root.shape.is_tuple else [root.common["sharding"]]
-    return [unshard([row[k] for row in rows], sharding, sizes[k]).numpy() for k, sharding in enumerate(shardings)]
 
 
 def loss_of(row: Row) -> Any:

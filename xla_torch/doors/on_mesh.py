@@ -32,7 +32,7 @@ from ..running.program import Program
 from .arguments import tensor_of
 from .loading import computation_of, load
 from .partition import like, of_trees, partition_flat
-from .placements import Placed
+from .placements import Placed, pieces_of
 
 __all__ = ["on_mesh"]
 
@@ -165,7 +165,7 @@ class MeshComputation(XlaComputation):
         return f"argument {number}" + (f" ({names[number]})" if len(names) == len(self._arguments) else "") + f" of {self.name}"
 
     def run_fitting(self, tensors: Sequence[torch.Tensor]) -> Any:
-        pieces = [placed.piece(t) for placed, t in zip(self._arguments, tensors, strict=True)]
+        pieces = pieces_of(self._arguments, tensors)
         with self._session.as_participant():
             results = self.part.run_fitting(pieces)
         flat = [leaf for leaf, _ in arrays(results, self.part.program_shape.result)]

@@ -49,18 +49,88 @@ class Placed:
         given: Any = tensor if hasattr(tensor, "placements") else self.cut(tensor)
         if given.device_mesh != self._mesh:
             raise InvalidArgument("an argument lies on another mesh", got=str(given.device_mesh), expected=str(self._mesh))
-        piece = given.redistribute(placements=self.placements).to_local(grad_placements=self._of_gradients)
+        return self.filled(given.redistribute(placements=self.placements).to_local(grad_placements=self._of_gradients))
+
+    def filled(self, piece: torch.Tensor) -> torch.Tensor:
         filling = [n for size, tile in zip(reversed(self._sizes), reversed(self._tile), strict=True) for n in (0, tile - size)]
         return torch.nn.functional.pad(piece, filling) if any(filling) else piece
 
+    def lies_so(self, tensor: Any) -> bool:
+        """Whether it is a DTensor that lies as it should."""
+        return getattr(tensor, "placements", None) == self.placements and tensor.device_mesh == self._mesh
+
+    @property
+    def sharing(self) -> tuple[int, ...]:
+        """The axes of the mesh along which participants hold the same."""
+        return tuple(k for k, placement in enumerate(self.placements) if not placement.is_shard())
+
+    def summed_over(self, axes: Sequence[int]) -> list[Any]:
+        """The process groups in which to sum, one after another, to have the sum over these axes."""
+        return [None] if len(axes) == self._mesh.ndim else [self._mesh.get_group(axis) for axis in axes]
+
+    def gradient(self, tile: torch.Tensor) -> torch.Tensor:
+        """The gradient of an argument that lies so, of which this is a participant's tile, not yet summed: differentiable."""
+        given = self._as_gradient(tile, self._of_gradients)
+        return given.redistribute(placements=self.placements)
+
+    def summed_gradient(self, tile: torch.Tensor) -> torch.Tensor:
+        """The same of a tile that is summed."""
+        return self._as_gradient(tile, self.placements)
+
+    def _as_gradient(self, tile: torch.Tensor, placements: Any) -> Any:
+        piece = tile[tuple(map(slice, self._sizes))] if tuple(self._sizes) != self._tile else tile
+        return _tensors.DTensor.from_local(piece, self._mesh, placements, run_check=False, shape=self._whole,
+                                           stride=self._strides)
+
     def whole(self, tile: torch.Tensor) -> torch.Tensor:
         """The DTensor of which this is a participant's tile. Its cotangent counts once, however many hold it."""
-        piece = tile[tuple(map(slice, self._sizes))] if tuple(self._sizes) != self._tile else tile
-        if piece.requires_grad and self._holders > 1:
-            piece = piece.view_as(piece)
-            piece.register_hook(lambda cotangent: cotangent / self._holders)
-        return _tensors.DTensor.from_local(piece, self._mesh, self.placements, run_check=False, shape=self._whole,
-                                           stride=self._strides)
+        if tile.requires_grad and self._holders > 1:
+            tile = tile.view_as(tile)
+            tile.register_hook(lambda cotangent: cotangent / self._holders)
+        return self._as_gradient(tile, self.placements)
+
+
+def pieces_of(placed: Sequence[Placed], tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """A participant's tiles of all arguments. The gradients of those that lie as they should are summed together."""
+    together = [k for k, (own, t) in enumerate(zip(placed, tensors, strict=True))
+                if torch.is_grad_enabled() and t.requires_grad and own.lies_so(t)]
+    tiles = _Together.apply([placed[k] for k in together], *(tensors[k] for k in together)) if together else ()
+    found = dict(zip(together, tiles, strict=True))
+    return [found[k] if k in found else own.piece(t) for k, (own, t) in enumerate(zip(placed, tensors, strict=True))]
+
+
+class _Together(torch.autograd.Function):
+    """The tiles of DTensors that lie as they should. Their gradients are summed over those who hold the same, all that are summed
+    over the same processes in one exchange."""
+
+    @staticmethod
+    def forward(ctx: Any, placed: list[Placed], *tensors: Any) -> tuple[torch.Tensor, ...]:
+        ctx.placed = placed
+        ctx.set_materialize_grads(False)
+        return tuple(own.filled(t.to_local()).detach() for own, t in zip(placed, tensors, strict=True))
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: torch.Tensor | None) -> tuple[Any, ...]:
+        placed: list[Placed] = ctx.placed
+        if torch.is_grad_enabled():  # differentiated again
+            return None, *(None if ct is None else own.gradient(ct) for own, ct in zip(placed, cotangents, strict=True))
+        there = {k: ct for k, ct in enumerate(cotangents) if ct is not None}
+        groups: dict[Any, list[int]] = {}
+        for k, ct in there.items():
+            groups.setdefault((placed[k].sharing, ct.dtype), []).append(k)
+        for (axes, _), numbers in groups.items():
+            if axes:
+                summed = _summed([there[k] for k in numbers], placed[numbers[0]].summed_over(axes))
+                there.update(zip(numbers, summed, strict=True))
+        return None, *(placed[k].summed_gradient(there[k]) if k in there else None for k in range(len(placed)))
+
+
+def _summed(tiles: Sequence[torch.Tensor], groups: Sequence[Any]) -> list[torch.Tensor]:
+    """Tiles of one type, each summed over process groups, one after another."""
+    flat = torch.cat([t.reshape(-1) for t in tiles])
+    for group in groups:
+        torch.distributed.all_reduce(flat, group=group)
+    return [part.view(t.shape) for part, t in zip(flat.split([t.numel() for t in tiles]), tiles, strict=True)]
 
 
 def _placements(axes: Sequence[Sequence[int]], count: int, replicated: str) -> tuple[Any, ...]:
