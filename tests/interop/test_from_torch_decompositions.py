@@ -119,7 +119,8 @@ def test_real_xla_gives_what_torch_gives(name: str, number: int):
 
 def test_every_decomposition_is_called():
     packets = {name.partition(".")[0] for name in torch_decompositions._WAYS}
-    assert packets - {"embedding_bag", "_embedding_bag_forward_only"} <= {*CALLS}
+    elsewhere = {"embedding_bag", "_embedding_bag_forward_only", "diagonal_scatter"}  # test_from_torch_functions
+    assert packets - elsewhere <= {*CALLS}
     assert {op.name() for op in torch_decompositions.decompositions()} >= {"aten::histc", "aten::grid_sampler_3d"}
 
 

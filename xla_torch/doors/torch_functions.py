@@ -177,7 +177,7 @@ def _reads_a_table(node: torch.fx.Node) -> bool:
 
 
 _OF_ELEMENTS = frozenset(getattr(getattr(torch.ops.aten, name), overload) for name, overload in (
-    *((f"__{name}__", kind) for name in ("and", "or", "xor") for kind in ("Tensor", "Scalar")), ("to", "dtype"),
+    *((name, kind) for name in ("__and__", "__or__", "__xor__") for kind in ("Tensor", "Scalar")), ("to", "dtype"),
     *((name, "default") for name in ("new_ones", "new_zeros", "new_full", "full", "full_like", "ones_like", "zeros_like",
                                      "scalar_tensor", "_to_copy", "detach", "clone", "alias", "lift_fresh_copy"))))
 """Operators that give a scalar of a scalar, or one of no other's value."""
