@@ -114,11 +114,12 @@ def _suggested(computation: XlaComputation, mesh: Any, weights: Sequence[int] | 
         except UnsupportedError as error:
             found.append(Suggestion(shardings, refused=error.what))
             continue
-        found.append(_counted(shardings, part, numbers, machine))
+        found.append(counted(shardings, part, numbers, machine))
     return computation
 
 
-def _counted(shardings: Mapping[str, str], part: XlaComputation, numbers: Sequence[int], machine: Machine) -> Suggestion:
+def counted(shardings: Mapping[str, str], part: XlaComputation, numbers: Sequence[int], machine: Machine) -> Suggestion:
+    """What a partitioned program takes of each participant; of a loss, its gradient by the parameters `numbers`."""
     result, shared = part.program_shape.result, Cost()
     if result.is_array and not result.rank and result.element_type.is_floating:
         shapes = part.program_shape.parameters
