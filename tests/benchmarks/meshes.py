@@ -4,8 +4,9 @@
 
 Ours is the JAX loss in `xla_torch/demo/gpt.py` as an `XlaModule` with a mesh. By hand: `parallelize_module` with a batch that is
 cut over data x model, and FSDP2's `fully_shard`. Both train with AdamW. All are in one run and take turns, step by step; what is
-told is the median of the steps' ratios, ours to theirs. Memory is what a process's peak grows by over three steps (VmHWM, reset
-before), in a process of its own for each, and beside it that of one process with the whole model.
+told is the median of the steps' ratios, ours to theirs. Memory is what a process's peak grows by from before the model is made to
+its third step (VmHWM, reset before that), in a process of its own for each, in which a small model has been trained before, so
+that libraries and threads do not count; beside it that of one process with the whole model.
 
 Needs jax (the loss is traced), four processes, and what they take of this machine's cores.
 """
@@ -13,7 +14,7 @@ Needs jax (the loss is traced), four processes, and what they take of this machi
 from __future__ import annotations
 
 import argparse
-import importlib
+import gc
 import json
 import os
 import socket
@@ -31,7 +32,9 @@ import torch.multiprocessing as mp
 from torch import nn
 
 PROCESSES = 4
-BATCH, CONTEXT, HEADS, VOCABULARY = 16, 64, 4, 96
+BATCH, CONTEXT, HEADS, VOCABULARY, LAYERS = 16, 64, 4, 96, 8
+SMALL = 64
+"""The width of the model that is trained before memory is measured."""
 Step = Callable[[torch.Tensor], torch.Tensor]
 
 
@@ -59,7 +62,7 @@ class ByHand(nn.Module):
     def __init__(self, width: int):
         super().__init__()
         self.characters, self.positions = nn.Embedding(VOCABULARY, width), nn.Embedding(CONTEXT, width)
-        self.blocks, self.norm = nn.ModuleList(Block(width) for _ in range(2)), nn.LayerNorm(width, bias=False)
+        self.blocks, self.norm = nn.ModuleList(Block(width) for _ in range(LAYERS)), nn.LayerNorm(width, bias=False)
         self.head = nn.Linear(width, VOCABULARY, bias=False)
 
     def forward(self, characters: torch.Tensor) -> torch.Tensor:
@@ -81,6 +84,7 @@ def program(width: int) -> tuple[bytes, list[np.ndarray]]:
     from xla_torch.demo.gpt import gpt_loss, initial_parameters
 
     parameters = initial_parameters(0, width, CONTEXT)
+    parameters["layers"] = parameters["layers"] * (LAYERS // len(parameters["layers"]))
     traced: Any = xla_torch.from_jax(gpt_loss, parameters, np.zeros((BATCH, CONTEXT + 1), np.int32), derivatives="xla")
     return traced.computation.to_hlo_proto(), [np.asarray(p) for p in jax.tree_util.tree_leaves(parameters)]
 
@@ -178,13 +182,16 @@ def timed(rank: int, port: int, given: Any, width: int, steps: int, into: str) -
     dist.destroy_process_group()
 
 
-def peak_growth(make: Callable[[], Step]) -> float:
-    """MiB by which a process's peak grows over three steps."""
+def peak_growth(make: Callable[[Any], Step], small: Any, large: Any) -> float:
+    """MiB by which a process's peak grows with the large model, once it has trained the small one."""
     def status(name: str) -> int:
         return int(next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(name)).split()[1])
 
+    for characters in batches(2):
+        make(small)(characters)
+    gc.collect()
     before = status("VmRSS")
-    step = make()
+    step = make(large)
     for characters in batches(2):
         step(characters)
     Path("/proc/self/clear_refs").write_text("5")
@@ -192,17 +199,15 @@ def peak_growth(make: Callable[[], Step]) -> float:
     return (status("VmHWM") - before) / 1024
 
 
-def remembered(rank: int, port: int, given: Any, width: int, name: str, way: str, into: str) -> None:
+def remembered(rank: int, port: int, small: Any, given: Any, width: int, name: str, way: str, into: str) -> None:
     sizes, names, shardings, by_hand = CASES[name]
     joined(rank, port)
-    importlib.import_module("xla_torch.nn")  # what is imported is not what is measured
     mesh = dist.init_device_mesh("cpu", sizes, mesh_dim_names=names)
     dist.barrier()
     if way == "ours":
-        growth = peak_growth(lambda: ours(given, mesh, shardings))
+        growth = peak_growth(lambda loss: ours(loss, mesh, shardings), small, given)
     else:
-        hand = by_hand(width, mesh)
-        growth = peak_growth(lambda: lambda characters: hand(characters.long()))
+        growth = peak_growth(lambda width: of_long(by_hand(width, mesh)), SMALL, width)
     all_of: list[Any] = [None] * PROCESSES
     dist.all_gather_object(all_of, growth)
     if rank == 0:
@@ -210,10 +215,13 @@ def remembered(rank: int, port: int, given: Any, width: int, name: str, way: str
     dist.destroy_process_group()
 
 
-def alone(_: int, given: Any, into: str) -> None:
+def of_long(step: Step) -> Step:
+    return lambda characters: step(characters.long())
+
+
+def alone(_: int, small: Any, given: Any, into: str) -> None:
     torch.set_num_threads(1)
-    importlib.import_module("xla_torch.nn")
-    Path(into).write_text(json.dumps([peak_growth(lambda: ours(given, None, None))]))
+    Path(into).write_text(json.dumps([peak_growth(lambda loss: ours(loss, None, None), small, given)]))
 
 
 def spawned(function: Callable[..., None], *arguments: Any, processes: int = PROCESSES) -> Any:
@@ -241,11 +249,12 @@ def main() -> None:
         ratio = statistics.median(a / b for a, b in zip(seconds["ours"], seconds["by hand"], strict=True))
         print(f"{name:16} {statistics.median(seconds['ours']) * 1e3:9.1f} {statistics.median(seconds['by hand']) * 1e3:11.1f} "
               f"{ratio:7.2f}")
-    one = spawned(alone, loss, processes=1)[0]
+    small = program(SMALL)
+    one = spawned(alone, small, loss, processes=1)[0]
     print(f"\npeak memory of a step: {one:.1f} MiB in one process")
     print(f"{'of each process':16} {'ours MiB':>9} {'of one':>7} {'by hand MiB':>12}")
     for name in CASES:
-        most = {way: max(spawned(remembered, loss, given.width, name, way)) for way in ("ours", "by hand")}
+        most = {way: max(spawned(remembered, small, loss, given.width, name, way)) for way in ("ours", "by hand")}
         print(f"{name:16} {most['ours']:9.1f} {most['ours'] / one:7.2f} {most['by hand']:12.1f}")
 
 
