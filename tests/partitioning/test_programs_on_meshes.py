@@ -1,0 +1,122 @@
+"""Programs partitioned for 2, 4 and 8 participants: values and gradients are those of the whole program, and those that JAX's own
+run has on as many devices."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import xla_torch
+from support.oracle import HAS_XLA, needs_xla
+from support.mesh_rows import ROWS
+from support.partition_rows import ROWS as OTHER_ROWS
+from support.partition_rows import Row
+from xla_torch import partition, run_replicas, shard_arguments, unshard
+
+if HAS_XLA:
+    import jax
+    import jax.numpy as jnp
+    from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+FEW = [{"a": 2, "b": 1}, {"a": 2, "b": 2}, {"a": 4, "b": 1}, {"b": 4, "a": 1}]
+CUBE = {"a": 2, "b": 2, "c": 2}
+EIGHT = [{"a": 8, "b": 1}, {"a": 4, "b": 2}, {"b": 4, "a": 2}, CUBE]
+
+
+def specs_on(row: Row, mesh: dict[str, int]) -> list[Any]:
+    """Where there is an axis c, what is cut along a is cut along both, which are no neighbours."""
+    def of(axes: Any) -> Any:
+        axes = axes if isinstance(axes, tuple) else (axes,) * (axes is not None)
+        longer = tuple(name for axis in axes for name in ((axis, "c") if axis == "a" and "c" in mesh else (axis,)))
+        return longer or None
+
+    return [spec and tuple(map(of, spec)) for spec in row.specs]
+
+
+def run_partitioned(part: Any, arguments: Any, sizes: list[tuple[int, ...]], count: int) -> list[np.ndarray]:
+    """Whole results: by way of text, as where there is no jaxlib."""
+    program = xla_torch.parse_hlo(part.to_hlo_text())
+    results = run_replicas(program, shard_arguments(program, [torch.tensor(a) for a in arguments]), num_partitions=count)
+    rows = [r if isinstance(r, tuple) else (r,) for r in results]
+    root = program.entry.root
+    shardings = root.common["sharding"].leaves(root.shape) if root.shape.is_tuple else [root.common["sharding"]]
+    return [unshard([row[k] for row in rows], sharding, sizes[k]).numpy() for k, sharding in enumerate(shardings)]
+
+
+def with_gradients(function: Any, numbers: tuple[int, ...]) -> tuple[Any, Any]:
+    """A loss whose gradient differs from place to place; and a function that gives it, its gradients and the results."""
+    def loss(*arguments: Any) -> Any:
+        return sum((leaf * jnp.cos(leaf)).sum() for leaf in jax.tree_util.tree_leaves(function(*arguments))
+                   if jnp.issubdtype(leaf.dtype, jnp.floating))
+
+    def everything(*arguments: Any) -> Any:
+        derived = jax.value_and_grad(loss, numbers)(*arguments) if numbers else []
+        return derived, function(*arguments)
+
+    return loss, everything
+
+
+def leaves_of(results: Any) -> list[np.ndarray]:
+    return [np.asarray(leaf) for leaf in jax.tree_util.tree_leaves(results)]
+
+
+def run_by_jax(everything: Any, arguments: Any, specs: list[Any], mesh: dict[str, int]) -> list[np.ndarray]:
+    """On as many devices; dimensions that are no multiples are whole, as JAX wants it."""
+    def placed(argument: Any, spec: Any) -> Any:
+        tiles = [int(np.prod([mesh[axis] for axis in axes or ()])) for axes in spec or ()]
+        return NamedSharding(grid, PartitionSpec(*(None if size % n else axes for size, n, axes in
+                                                   zip(np.shape(argument), tiles, spec or (), strict=False))))
+
+    count = int(np.prod(list(mesh.values())))
+    grid = Mesh(np.array(jax.devices()[:count]).reshape(*mesh.values()), tuple(mesh))
+    placements = tuple(placed(a, s) for a, s in zip(arguments, specs, strict=True))
+    return leaves_of(jax.jit(everything, in_shardings=placements)(*arguments))
+
+
+def pairs() -> list[Any]:
+    """Each row on a mesh of 8, and those that other tests do not have on one of 2 or 4: in turn, so that all rows and all meshes
+    are there, if not all pairs. The quick ones are fast tests."""
+    few, eight = itertools.cycle(FEW), itertools.cycle(EIGHT)
+    chosen = [(row, CUBE if row.quick and row in ROWS else next(eight)) for row in [*ROWS, *OTHER_ROWS]]
+    chosen += [(row, next(few)) for row in ROWS]
+    return [pytest.param(row, mesh, id=f"{row}-{'x'.join(f'{a}{n}' for a, n in mesh.items())}",
+                         marks=() if row.quick and row in ROWS and mesh is CUBE else pytest.mark.slow) for row, mesh in chosen]
+
+
+NO_GRADIENT = ("while", "updates in a loop", "mlp step", "argmax across", "bins")
+"""A loop of unknown length has none in reverse, "mlp step" has one of its own, and the others' is zero."""
+
+
+REFUSED_BY_XLA = {"xor across": "Unsupported reduction computation"}
+"""What XLA does not run on several CPU devices."""
+
+
+@needs_xla
+@pytest.mark.parametrize(("row", "mesh"), pairs())
+def test_as_the_whole_program_and_as_jax_on_as_many_devices(row: Row, mesh: dict[str, int]) -> None:
+    numbers = tuple(k for k, a in enumerate(row.arguments) if a.dtype == np.float32 and row.name not in NO_GRADIENT)
+    specs, count = specs_on(row, mesh), int(np.prod(list(mesh.values())))
+    loss, everything = with_gradients(row.function, numbers)
+    want = leaves_of(jax.jit(everything)(*row.arguments))
+    if row.name in REFUSED_BY_XLA:
+        with pytest.raises(jax.errors.JaxRuntimeError, match=REFUSED_BY_XLA[row.name]):
+            run_by_jax(everything, row.arguments, specs, mesh)
+        theirs = want
+    else:
+        theirs = run_by_jax(everything, row.arguments, specs, mesh)
+    sizes = [w.shape for w in want]
+    derived = 1 + len(numbers) if numbers else 0
+    got = []
+    if numbers:
+        whole = xla_torch.from_jax(loss, *row.arguments, derivatives="xla")
+        got = run_partitioned(partition(xla_torch.value_and_grad(whole, numbers), mesh, specs), row.arguments, sizes, count)
+    part = partition(xla_torch.from_jax(row.function, *row.arguments), mesh, specs)
+    got += run_partitioned(part, row.arguments, sizes[derived:], count)
+    for k, (own, whole, other) in enumerate(zip(got, want, theirs, strict=True)):
+        rtol = max(row.rtol, 1e-3 if k < derived else 0)
+        np.testing.assert_allclose(own, whole, rtol, 1e-4 if k < derived else 1e-5)
+        np.testing.assert_allclose(own, other, rtol, 1e-4 if k < derived else 1e-5)
