@@ -15,6 +15,8 @@ from support.oracle import HAS_XLA, needs_xla
 from support.mesh_rows import ROWS
 from support.partition_rows import ROWS as OTHER_ROWS
 from support.partition_rows import Row
+from support.shard_map_rows import ROWS as SHARD_MAP_ROWS
+from support.shard_map_rows import Row as ShardMapRow
 from xla_torch import partition, run_replicas, shard_arguments, unshard
 
 if HAS_XLA:
@@ -64,6 +66,10 @@ def leaves_of(results: Any) -> list[np.ndarray]:
     return [np.asarray(leaf) for leaf in jax.tree_util.tree_leaves(results)]
 
 
+def mesh_of_jax(mesh: dict[str, int]) -> Any:
+    return Mesh(np.array(jax.devices()[:int(np.prod(list(mesh.values())))]).reshape(*mesh.values()), tuple(mesh))
+
+
 def run_by_jax(everything: Any, arguments: Any, specs: list[Any], mesh: dict[str, int]) -> list[np.ndarray]:
     """On as many devices; dimensions that are no multiples are whole, as JAX wants it."""
     def placed(argument: Any, spec: Any) -> Any:
@@ -71,8 +77,7 @@ def run_by_jax(everything: Any, arguments: Any, specs: list[Any], mesh: dict[str
         return NamedSharding(grid, PartitionSpec(*(None if size % n else axes for size, n, axes in
                                                    zip(np.shape(argument), tiles, spec or (), strict=False))))
 
-    count = int(np.prod(list(mesh.values())))
-    grid = Mesh(np.array(jax.devices()[:count]).reshape(*mesh.values()), tuple(mesh))
+    grid = mesh_of_jax(mesh)
     placements = tuple(placed(a, s) for a, s in zip(arguments, specs, strict=True))
     return leaves_of(jax.jit(everything, in_shardings=placements)(*arguments))
 
@@ -120,3 +125,37 @@ def test_as_the_whole_program_and_as_jax_on_as_many_devices(row: Row, mesh: dict
         rtol = max(row.rtol, 1e-3 if k < derived else 0)
         np.testing.assert_allclose(own, whole, rtol, 1e-4 if k < derived else 1e-5)
         np.testing.assert_allclose(own, other, rtol, 1e-4 if k < derived else 1e-5)
+
+
+# ------------------------------------------------------------------------------------------------ what says itself what is where
+
+LINES = {1: [{"a": 4}, {"a": 2}, {"a": 8}], 2: [{"a": 2, "b": 2}, {"a": 4, "b": 2}], 3: [CUBE]}
+
+
+def shard_map_pairs() -> list[Any]:
+    return [pytest.param(row, mesh, id=f"{row}-{'x'.join(f'{a}{n}' for a, n in mesh.items())}",
+                         marks=() if row.quick and k == 0 else pytest.mark.slow)
+            for row in SHARD_MAP_ROWS for k, mesh in enumerate(LINES[len(row.axes)])]
+
+
+@needs_xla
+@pytest.mark.parametrize(("row", "mesh"), shard_map_pairs())
+def test_programs_that_say_what_each_device_does(row: ShardMapRow, mesh: dict[str, int]) -> None:
+    """Partitioned as the jitted function says: its values, and the gradients that JAX writes. And those that are derived here,
+    of the program about whole arrays."""
+    grid, count = mesh_of_jax(mesh), int(np.prod(list(mesh.values())))
+    specs = tuple(PartitionSpec(*spec) for spec in row.specs)
+    local = jax.shard_map(row.local, mesh=grid, in_specs=specs, out_specs=PartitionSpec(*row.out), check_vma=row.checked)
+    numbers = tuple(k for k, a in enumerate(row.arguments) if a.dtype == np.float32)
+    want = leaves_of(jax.jit(with_gradients(row.whole, numbers)[1])(*row.arguments))
+    loss, everything = with_gradients(local, numbers)
+    jitted = jax.jit(everything, in_shardings=tuple(NamedSharding(grid, spec) for spec in specs))
+    part = partition(xla_torch.from_jax(jitted, *row.arguments))
+    assert [p.shape.dimensions for p in part.entry.parameters] == [
+        NamedSharding(grid, spec).shard_shape(a.shape) for a, spec in zip(row.arguments, specs, strict=True)]
+    derived = xla_torch.value_and_grad(xla_torch.from_jax(loss, *row.arguments, derivatives="xla"), numbers)
+    value, slopes = derived(*map(torch.tensor, row.arguments))
+    own = [value, *(slopes if isinstance(slopes, tuple) else [slopes])]
+    for found in (run_partitioned(part, row.arguments, [w.shape for w in want], count), leaves_of(jitted(*row.arguments)), own):
+        for k, whole in enumerate(want[:len(found)]):
+            np.testing.assert_allclose(found[k], whole, 1e-3, 1e-4)
