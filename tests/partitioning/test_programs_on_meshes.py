@@ -82,19 +82,37 @@ def run_by_jax(everything: Any, arguments: Any, specs: list[Any], mesh: dict[str
     return leaves_of(jax.jit(everything, in_shardings=placements)(*arguments))
 
 
+def words(mesh: dict[str, int]) -> str:
+    return "x".join(f"{axis}{size}" for axis, size in mesh.items())
+
+
+def tolerances(row: Row) -> tuple[float, float]:
+    return max(row.rtol, 1e-3), 1e-4 if row.rtol < 1e-2 else 2e-2
+
+
+def is_close(row: Row) -> Any:
+    return lambda own, whole: np.allclose(own, whole, *tolerances(row))
+
+
 def pairs() -> list[Any]:
     """Each row on a mesh of 8, and those that other tests do not have on one of 2 or 4: in turn, so that all rows and all meshes
     are there, if not all pairs. The quick ones are fast tests."""
     few, eight = itertools.cycle(FEW), itertools.cycle(EIGHT)
     chosen = [(row, CUBE if row.quick and row in ROWS else next(eight)) for row in [*ROWS, *OTHER_ROWS]]
     chosen += [(row, next(few)) for row in ROWS]
-    return [pytest.param(row, mesh, id=f"{row}-{'x'.join(f'{a}{n}' for a, n in mesh.items())}",
+    return [pytest.param(row, mesh, id=f"{row}-{words(mesh)}",
                          marks=() if row.quick and row in ROWS and mesh is CUBE else pytest.mark.slow) for row, mesh in chosen]
 
 
 NO_GRADIENT = ("while", "updates in a loop", "mlp step", "argmax across", "bins")
 """A loop of unknown length has none in reverse, "mlp step" has one of its own, and the others' is zero."""
 
+
+WRONG_IN_JAX = {
+    "strided convolution-a2xb2xc2": "the gradient of the kernel is summed over those that hold the same, too",
+    "pooling with halos-a4xb2": "what select-and-scatter sends across a border is lost",
+}
+"""What XLA's partitioner gets wrong, in JAX's gradients: `known_defects.py` keeps programs here from it."""
 
 REFUSED_BY_XLA = {"xor across": "Unsupported reduction computation"}
 """What XLA does not run on several CPU devices."""
@@ -107,12 +125,14 @@ def test_as_the_whole_program_and_as_jax_on_as_many_devices(row: Row, mesh: dict
     specs, count = specs_on(row, mesh), int(np.prod(list(mesh.values())))
     loss, everything = with_gradients(row.function, numbers)
     want = leaves_of(jax.jit(everything)(*row.arguments))
-    if row.name in REFUSED_BY_XLA:
+    if row.name in REFUSED_BY_XLA and mesh["a"] > 1:
         with pytest.raises(jax.errors.JaxRuntimeError, match=REFUSED_BY_XLA[row.name]):
             run_by_jax(everything, row.arguments, specs, mesh)
         theirs = want
     else:
         theirs = run_by_jax(everything, row.arguments, specs, mesh)
+    is_wrong = f"{row}-{words(mesh)}" in WRONG_IN_JAX
+    assert is_wrong != all(map(is_close(row), theirs, want))
     sizes = [w.shape for w in want]
     derived = 1 + len(numbers) if numbers else 0
     got = []
@@ -121,10 +141,8 @@ def test_as_the_whole_program_and_as_jax_on_as_many_devices(row: Row, mesh: dict
         got = run_partitioned(partition(xla_torch.value_and_grad(whole, numbers), mesh, specs), row.arguments, sizes, count)
     part = partition(xla_torch.from_jax(row.function, *row.arguments), mesh, specs)
     got += run_partitioned(part, row.arguments, sizes[derived:], count)
-    for k, (own, whole, other) in enumerate(zip(got, want, theirs, strict=True)):
-        rtol = max(row.rtol, 1e-3 if k < derived else 0)
-        np.testing.assert_allclose(own, whole, rtol, 1e-4 if k < derived else 1e-5)
-        np.testing.assert_allclose(own, other, rtol, 1e-4 if k < derived else 1e-5)
+    for own, whole in zip(got, want, strict=True):
+        np.testing.assert_allclose(own, whole, *tolerances(row))
 
 
 # ------------------------------------------------------------------------------------------------ what says itself what is where
@@ -133,7 +151,7 @@ LINES = {1: [{"a": 4}, {"a": 2}, {"a": 8}], 2: [{"a": 2, "b": 2}, {"a": 4, "b": 
 
 
 def shard_map_pairs() -> list[Any]:
-    return [pytest.param(row, mesh, id=f"{row}-{'x'.join(f'{a}{n}' for a, n in mesh.items())}",
+    return [pytest.param(row, mesh, id=f"{row}-{words(mesh)}",
                          marks=() if row.quick and k == 0 else pytest.mark.slow)
             for row in SHARD_MAP_ROWS for k, mesh in enumerate(LINES[len(row.axes)])]
 
