@@ -53,7 +53,7 @@ from .doors.loading import load
 from .doors.op_view import view
 from .doors.partition import partition
 from .doors.summary import ops_table, summary
-from .doors.whole_files import are_whole, gathered, own_part
+from .doors.whole_files import are_whole, own_part, own_path, save
 from .fusing.passes import recorded
 from .running.computation import XlaComputation
 from .running.polymorphic import of_unknown_sizes
@@ -351,15 +351,7 @@ def _run_as(options: argparse.Namespace, computation: XlaComputation, session: d
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     print(f"lowered in {lowered - start:.3f} s, run in {done - lowered:.3f} s on {device}", file=sys.stderr)
     if options.save is not None:
-        _save(options.save, computation, results, session)
-
-
-def _save(path: Path, computation: XlaComputation, results: Sequence[np.ndarray], session: distributed.Processes | None) -> None:
-    """Each participant's results where the name says whose they are, else the whole ones, by the first process."""
-    number = 0 if session is None else session.numbers[0]
-    kept = results if _own_path(path, number) != path or session is None else gathered(computation, results, session)
-    if kept is not None:
-        np.savez(_own_path(path, number), allow_pickle=False, **{f"out{n}": result for n, result in enumerate(kept)})
+        save(options.save, computation, results, session)
 
 
 @contextlib.contextmanager
@@ -380,10 +372,6 @@ def _joined(options: argparse.Namespace, computation: XlaComputation) -> Iterato
             yield session
     finally:
         dist.destroy_process_group()
-
-
-def _own_path(path: Path, number: int) -> Path:
-    return Path(str(path).replace("{participant}", str(number)))
 
 
 def _grad(options: argparse.Namespace) -> None:
@@ -463,7 +451,7 @@ def _device(name: str) -> torch.device:
 def _arguments(options: argparse.Namespace, computation: XlaComputation, number: int) -> list[np.ndarray]:
     signature = computation.program_shape
     if options.args is not None:
-        return _stored(_own_path(options.args, number), signature.parameters, signature.parameter_names)
+        return _stored(own_path(options.args, number), signature.parameters, signature.parameter_names)
     if options.random is not None:
         random = np.random.default_rng(options.random + number)
         return [_random(random, shape) for shape in signature.parameters]

@@ -68,7 +68,8 @@ def _pipeline(weights: Any, batches: Any) -> Any:
 
 
 def _attention(q: Any, k: Any, v: Any) -> Any:
-    scores = jnp.where(jnp.tril(jnp.ones((len(q), len(k)), bool)), jnp.einsum("qhd,khd->hqk", q, k) / math.sqrt(q.shape[-1]), -1e9)
+    scores = jnp.einsum("qhd,khd->hqk", q, k) / math.sqrt(q.shape[-1])
+    scores = jnp.where(jnp.tril(jnp.ones((len(q), len(k)), bool)), scores, -1e9)
     return jnp.einsum("hqk,khd->qhd", jax.nn.softmax(scores, -1), v)
 
 

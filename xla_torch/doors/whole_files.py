@@ -4,6 +4,7 @@ first has the whole results."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import torch.distributed as dist
@@ -16,7 +17,7 @@ from .shards import shard_arguments, unshard
 
 
 def are_whole(computation: XlaComputation, arrays: Sequence[np.ndarray]) -> bool:
-    """Whether arguments of a partitioned program that says which whole arrays it is about are those, and not one participant's."""
+    """Whether arguments of a partitioned program are the whole arrays that it says it is about, and not one participant's."""
     stated = whole_shape(computation.module) if _is_partitioned(computation) else None
     if stated is None:
         return False
@@ -29,7 +30,20 @@ def own_part(computation: XlaComputation, arrays: Sequence[np.ndarray], session:
     return list(shard_arguments(computation, list(arrays))[0 if session is None else session.participants[0].partition_id])
 
 
-def gathered(computation: XlaComputation, results: Sequence[np.ndarray], session: Processes) -> list[np.ndarray] | None:
+def own_path(path: Path, number: int) -> Path:
+    """The file of a participant, whose number stands for ``{participant}``."""
+    return Path(str(path).replace("{participant}", str(number)))
+
+
+def save(path: Path, computation: XlaComputation, results: Sequence[np.ndarray], session: Processes | None) -> None:
+    """Write each participant's results where the file's name says whose they are, else the whole ones, by the first process."""
+    own = own_path(path, 0 if session is None else session.numbers[0])
+    kept = results if own != path or session is None else _gathered(computation, results, session)
+    if kept is not None:
+        np.savez(own, allow_pickle=False, **{f"out{n}": result for n, result in enumerate(kept)})
+
+
+def _gathered(computation: XlaComputation, results: Sequence[np.ndarray], session: Processes) -> list[np.ndarray] | None:
     """The whole results in the first process, None in the others, which all have to call this. Raises InvalidArgument for a
     program that does not say how its results lie."""
     root = computation.entry.root
@@ -45,8 +59,10 @@ def gathered(computation: XlaComputation, results: Sequence[np.ndarray], session
     first = [own for _, own in sorted(every, key=lambda of: of[0])][:session.num_partitions]  # the first replica's
     shapes, stated = [s for s in root.shape.leaves() if s.is_array], whole_shape(computation.module)
     sizes = [None] * len(shapes) if stated is None else [s.dimensions for s in stated.result.leaves() if s.is_array]
-    lies = [sharding for sharding, s in zip(root.common["sharding"].leaves(root.shape), root.shape.leaves(), strict=True) if s.is_array]
-    return [unshard([own[k] for own in first], sharding, size) for k, (sharding, size) in enumerate(zip(lies, sizes, strict=True))]
+    lies = [sharding for sharding, s in zip(root.common["sharding"].leaves(root.shape), root.shape.leaves(), strict=True)
+            if s.is_array]
+    return [unshard([own[k] for own in first], sharding, size)
+            for k, (sharding, size) in enumerate(zip(lies, sizes, strict=True))]
 
 
 def _is_partitioned(computation: XlaComputation) -> bool:

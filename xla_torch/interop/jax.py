@@ -75,8 +75,8 @@ def _placed(closed: Any) -> list[Any]:
     equations, arguments = closed.jaxpr.eqns, closed.jaxpr.invars
     if len(equations) != 1 or "in_shardings" not in equations[0].params:
         return []
-    said = [(variable, sharding) for variable, sharding in zip(equations[0].invars, equations[0].params["in_shardings"], strict=True)
-            if isinstance(sharding, jax.sharding.Sharding)]
+    pairs = zip(equations[0].invars, equations[0].params["in_shardings"], strict=True)
+    said = [(variable, sharding) for variable, sharding in pairs if isinstance(sharding, jax.sharding.Sharding)]
     found = [next((sharding for variable, sharding in said if variable is argument), None) for argument in arguments]
     return [None if sharding is None else jax.ShapeDtypeStruct(a.aval.shape, a.aval.dtype, sharding=sharding,
                                                                weak_type=getattr(a.aval, "weak_type", False))

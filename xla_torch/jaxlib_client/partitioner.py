@@ -72,8 +72,8 @@ def _name_apart(module: Module) -> None:
 
 
 def _with_end(module: Module) -> Module:
-    """The program with the instruction that XLA refuses. Manual: the partitioner leaves it as it is. Its operand is not: XLA makes
-    one of constants that are equal, and how that lies counts for all who read it."""
+    """The program with the instruction that XLA refuses. Manual: the partitioner leaves it as it is. Its operand is not: XLA
+    makes one of constants that are equal, and how that lies counts for all who read it."""
     entry, common = module.entry, {"sharding": Sharding.parse("{replicated}"), "metadata": {"op_name": _END}}
     shape = Shape.array(F32, (1,))
     both = Shape.tuple((shape, shape))
