@@ -212,7 +212,7 @@ ROWS = [
     Row("qr", _qr, (MATRICES,), (("a",),)),
     Row("solve", lambda a, b: jnp.linalg.solve(a, b), (MATRICES, floats(8, 4, 2)), (("a",), ("a", None, "b"))),  # noqa: PLW0108
     Row("integers", _bits, (ints(64, 8, 8), ints(9, 8, 8)), (BOTH, ("b", "a")), quick=True),
-    Row("xor across", lambda x: jnp.bitwise_xor.reduce(x, 0), (ints(64, 8, 8),), (BOTH,)),
+    Row("xor across", lambda x: jnp.bitwise_xor.reduce(x, 0), (ints(64, 8, 8),), (BOTH,)),  # pyright: ignore[reportCallIssue]
     Row("predicates", lambda x, y: (x & y, ~x | y, x.any(), (x ^ y).sum(0)),
         (floats(8, 8) > 0, floats(4, 4, 4).reshape(8, 8) > 0),
         (BOTH, ("b",))),
