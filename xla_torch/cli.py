@@ -52,8 +52,8 @@ from .doors.gradients import grad, value_and_grad
 from .doors.loading import load
 from .doors.op_view import view
 from .doors.partition import partition
-from .doors.shards import shard_arguments
 from .doors.summary import ops_table, summary
+from .doors.whole_files import are_whole, own_part, own_path, save
 from .fusing.passes import recorded
 from .running.computation import XlaComputation
 from .running.polymorphic import of_unknown_sizes
@@ -124,8 +124,9 @@ def _parser() -> argparse.ArgumentParser:
                        help="arguments: arrays named arg0, arg1, ... or as the parameters, else in the file's order")
     given.add_argument("--random", type=_seed, metavar="SEED", help="random arguments, the same for the same seed")
     run.add_argument("--whole", action="store_true", help="the arrays of --args are whole ones: each process takes its own part, "
-                     "as the annotations of a partitioned program say")
-    run.add_argument("--save", type=Path, metavar="NPZ", help="write the results as out0, out1, ...")
+                     "as the annotations of a partitioned program say (default: where they have the sizes that it says)")
+    run.add_argument("--save", type=Path, metavar="NPZ", help="write the results as out0, out1, ...; of a partitioned program "
+                     "the whole ones, unless {participant} is in the name")
     run.add_argument("--device", default="cpu", help="where to run, as torch names it (default: cpu; under torchrun cuda is "
                      "the process's own)")
     run.add_argument("--replicas", type=int, metavar="N", help="under torchrun: replicas (default: as the program says, or all)")
@@ -330,8 +331,10 @@ def _run_as(options: argparse.Namespace, computation: XlaComputation, session: d
         print(computation.partitioning, file=sys.stderr)
     stored = stored_run(options.file, number) if options.args is None and options.random is None else None
     arguments = _arguments(options, computation, number) if stored is None else stored[0]
-    if options.whole:
-        arguments = _own_part(options, computation, arguments, session.participants[0].partition_id if session else 0)
+    if options.whole and options.args is None:
+        raise InvalidArgument("random arguments are not whole", subject="--whole", got="--random", expected="--args data.npz")
+    if options.whole or (options.args is not None and are_whole(computation, arguments)):
+        arguments = own_part(computation, arguments, session)
     start = time.perf_counter()
     computation.lowered(device)
     lowered = time.perf_counter()
@@ -348,7 +351,7 @@ def _run_as(options: argparse.Namespace, computation: XlaComputation, session: d
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     print(f"lowered in {lowered - start:.3f} s, run in {done - lowered:.3f} s on {device}", file=sys.stderr)
     if options.save is not None:
-        np.savez(_own_path(options.save, number), allow_pickle=False, **{f"out{n}": result for n, result in enumerate(results)})
+        save(options.save, computation, results, session)
 
 
 @contextlib.contextmanager
@@ -369,10 +372,6 @@ def _joined(options: argparse.Namespace, computation: XlaComputation) -> Iterato
             yield session
     finally:
         dist.destroy_process_group()
-
-
-def _own_path(path: Path, number: int) -> Path:
-    return Path(str(path).replace("{participant}", str(number)))
 
 
 def _grad(options: argparse.Namespace) -> None:
@@ -452,7 +451,7 @@ def _device(name: str) -> torch.device:
 def _arguments(options: argparse.Namespace, computation: XlaComputation, number: int) -> list[np.ndarray]:
     signature = computation.program_shape
     if options.args is not None:
-        return _stored(_own_path(options.args, number), signature.parameters, signature.parameter_names)
+        return _stored(own_path(options.args, number), signature.parameters, signature.parameter_names)
     if options.random is not None:
         random = np.random.default_rng(options.random + number)
         return [_random(random, shape) for shape in signature.parameters]
@@ -460,13 +459,6 @@ def _arguments(options: argparse.Namespace, computation: XlaComputation, number:
         raise InvalidArgument("the program takes arguments", subject="run", got="none", expected=signature,
                               hint="--args data.npz, or --random 0 to try it")
     return []
-
-
-def _own_part(options: argparse.Namespace, computation: XlaComputation, arrays: list[np.ndarray],
-              partition: int) -> list[np.ndarray]:
-    if options.args is None:
-        raise InvalidArgument("random arguments are not whole", subject="--whole", got="--random", expected="--args data.npz")
-    return list(shard_arguments(computation, arrays)[partition])
 
 
 def _stored(path: Path, shapes: Sequence[Shape], names: Sequence[str]) -> list[np.ndarray]:

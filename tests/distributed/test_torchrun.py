@@ -20,6 +20,8 @@ from support.distributed_programs import (
     text_of,
 )
 from support.distributed_workers import Workers
+from support.oracle import needs_xla
+from xla_torch.cli import main
 from xla_torch.distributed import of_process_group
 
 ROOT = Path(__file__).parents[2]
@@ -50,6 +52,50 @@ def test_torchrun(tmp_path: Path) -> None:
     assert failed.returncode != 0
     assert "1 processes" in failed.stderr
     assert "2 replicas x 1 partitions = 2 participants" in failed.stderr
+
+
+UNEVEN = """HloModule m
+ENTRY e {
+  x = f32[7,4] parameter(0)
+  w = f32[4,6] parameter(1)
+  d = f32[7,6] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  t = f32[7,6] tanh(d)
+  ROOT r = (f32[7,6], f32[4,6]) tuple(t, w)
+}"""
+
+
+@needs_xla
+def test_torchrun_of_a_program_that_the_command_line_partitioned(tmp_path: Path) -> None:
+    """Whole arrays come from one file and go to one; or each participant's own do."""
+    (tmp_path / "whole.hlo").write_text(UNEVEN)
+    part = str(tmp_path / "part.hlo")
+    assert main(["partition", str(tmp_path / "whole.hlo"), "--mesh", "a=2,b=2", "--shard", "x=(a)", "--shard", "w=(None,b)",
+                 "-o", part]) == 0
+    x, w = (np.random.default_rng(k).standard_normal(s).astype(np.float32) for k, s in enumerate([(7, 4), (4, 6)]))
+    np.savez(tmp_path / "data.npz", allow_pickle=False, x=x, w=w)
+    done = torchrun(4, "run", part, "--args", str(tmp_path / "data.npz"), "--save", str(tmp_path / "out.npz"))
+    assert done.returncode == 0, done.stderr[-3000:]
+    with np.load(tmp_path / "out.npz") as saved:
+        np.testing.assert_allclose(saved["out0"], np.tanh(x @ w), rtol=1e-5)
+        np.testing.assert_array_equal(saved["out1"], w)
+    for k, pieces in enumerate(xla_torch.shard_arguments(xla_torch.load(part), [x, w])):
+        np.savez(tmp_path / f"data.{k}.npz", allow_pickle=False, x=pieces[0], w=pieces[1])
+    done = torchrun(4, "run", part, "--args", str(tmp_path / "data.{participant}.npz"), "--save",
+                    str(tmp_path / "out.{participant}.npz"))
+    assert done.returncode == 0, done.stderr[-3000:]
+    for k in range(4):
+        with np.load(tmp_path / f"out.{k}.npz") as saved:
+            own = np.tanh(x @ w)[k // 2 * 4:, k % 2 * 3:][:4, :3]
+            np.testing.assert_allclose(saved["out0"][:len(own)], own, rtol=1e-5)
+
+
+def test_results_of_several_that_say_not_how_they_lie_are_not_written_over_each_other(tmp_path: Path) -> None:
+    text = text_of("f32[2] all-reduce(p), to_apply=f, replica_groups={}", "f32[2]", header=", replica_count=2")
+    (tmp_path / "sum.hlo").write_text(text)
+    failed = torchrun(2, "run", str(tmp_path / "sum.hlo"), "--random", "0", "--save", str(tmp_path / "out.npz"))
+    assert failed.returncode != 0
+    assert "several processes would write one file" in failed.stderr
+    assert not (tmp_path / "out.npz").exists()
 
 
 # ------------------------------------------------------------------------------------------- for long

@@ -18,7 +18,7 @@ from support import answers
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("JAX_ENABLE_X64", "1")
-os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=4")  # participants of `run_xla_replicas`
+os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")  # participants of `run_xla_replicas`
 
 _hlo: Any = None
 try:

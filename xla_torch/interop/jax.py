@@ -46,16 +46,41 @@ def trace(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str
     require("jax", "from_jax")
     names = _argument_names(function)
     static = _static_values(args, kwargs, names, static_argnums, static_argnames)
-    args = [a if k in static else jax.tree_util.tree_map(abstract, a) for k, a in enumerate(args)]
-    kwargs = {n: a if n in static else jax.tree_util.tree_map(abstract, a) for n, a in kwargs.items()}
+
+    def each(leaf_of: Callable[[Any], Any]) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments with other leaves, in JAX's order."""
+        return ([a if k in static else jax.tree_util.tree_map(leaf_of, a) for k, a in enumerate(args)],
+                {n: kwargs[n] if n in static else jax.tree_util.tree_map(leaf_of, kwargs[n]) for n in sorted(kwargs)})
+
+    args, kwargs = each(abstract)
     # Unused arguments are kept, so that the program takes all that the function takes.
     jitted = jax.jit(function, keep_unused=True, static_argnums=tuple(k for k in static if isinstance(k, int)),
                      static_argnames=tuple(k for k in static if isinstance(k, str)))
     traced = jitted.trace(*args, **kwargs)
+    placed = _placed(traced.jaxpr)
+    if placed:
+        leaves = iter(placed)
+        args, kwargs = each(lambda leaf: leaf if (one := next(leaves)) is None else one)
+        traced = jitted.trace(*args, **kwargs)
     lowered = traced.lower()
     signature = Signature(names, tuple((k, Static(v)) for k, v in static.items()),
                           _keys(lowered.in_avals), _keys(lowered.out_info))
     return Traced(lowered_program(lowered), traced.fun_name, traced.jaxpr, lowered.in_tree, lowered.out_tree, signature)
+
+
+def _placed(closed: Any) -> list[Any]:
+    """Arguments of a function that was jitted with `in_shardings`: those of which these say something as JAX may see them, None
+    for all others, and nothing where they say nothing. Jitted once more it would have them as constraints on its values, and
+    arguments that lie whole on each device."""
+    equations, arguments = closed.jaxpr.eqns, closed.jaxpr.invars
+    if len(equations) != 1 or "in_shardings" not in equations[0].params:
+        return []
+    pairs = zip(equations[0].invars, equations[0].params["in_shardings"], strict=True)
+    said = [(variable, sharding) for variable, sharding in pairs if isinstance(sharding, jax.sharding.Sharding)]
+    found = [next((sharding for variable, sharding in said if variable is argument), None) for argument in arguments]
+    return [None if sharding is None else jax.ShapeDtypeStruct(a.aval.shape, a.aval.dtype, sharding=sharding,
+                                                               weak_type=getattr(a.aval, "weak_type", False))
+            for a, sharding in zip(arguments, found, strict=True)] if said else []
 
 
 def _argument_names(function: Callable[..., Any]) -> tuple[str, ...]:

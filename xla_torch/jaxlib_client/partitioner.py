@@ -72,14 +72,15 @@ def _name_apart(module: Module) -> None:
 
 
 def _with_end(module: Module) -> Module:
-    """The program with the instruction that XLA refuses. Manual: the partitioner leaves it as it is."""
-    entry, common = module.entry, {"sharding": Sharding.parse("{manual}"), "metadata": {"op_name": _END}}
+    """The program with the instruction that XLA refuses. Manual: the partitioner leaves it as it is. Its operand is not: XLA
+    makes one of constants that are equal, and how that lies counts for all who read it."""
+    entry, common = module.entry, {"sharding": Sharding.parse("{replicated}"), "metadata": {"op_name": _END}}
     shape = Shape.array(F32, (1,))
     both = Shape.tuple((shape, shape))
     operand = Instruction(CONSTANT, shape, (), {"literal": Literal(shape, np.zeros(1, np.float32))}, _END, common)
     attributes = {"custom_call_target": _REFUSED, "custom_call_has_side_effect": True}
     end = Instruction(custom_call, both, (operand,), attributes, f"{_END}.1",
-                      {**common, "sharding": common["sharding"].of_tuple(both)})
+                      {**common, "sharding": Sharding.parse("{manual}").of_tuple(both)})
     longer = Computation(entry.name, [operand, end, *entry.instructions], entry.root)
     return Module(module.name, longer, module.header, module.tables, module.unreachable)
 
