@@ -98,8 +98,10 @@ def join() -> None:
 
 
 def program_on(mesh: Any, shardings: str | dict[str, str], folder: Path | None) -> XlaComputation:
-    """The loss on the mesh: partitioned now, or when it was first needed, if there is a folder. Raises MissingDependency on all
-    processes where that takes a jaxlib which is not there."""
+    """The loss on the mesh: partitioned now, or when it was first needed, if there is a folder. One process has it whole. Raises
+    MissingDependency on all processes where it takes a jaxlib that is not there."""
+    if mesh.size() == 1:
+        return load(PROGRAM)
     weights = range(len(stored().parameters))
     stated = repr((mesh.mesh.tolist(), mesh.mesh_dim_names, shardings)).encode() + PROGRAM.read_bytes()
     path = folder / f"program-{hashlib.sha256(stated).hexdigest()[:12]}.hlo" if folder else None
@@ -131,7 +133,7 @@ class Training:
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
-        self.losses.append(loss.full_tensor().item())
+        self.losses.append((loss.full_tensor() if hasattr(loss, "full_tensor") else loss).item())
 
     def state(self) -> dict[str, Any]:
         """By names, so that it fits on any mesh."""
