@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 SHOWN = NOTEBOOKS[0], NOTEBOOKS[-1]
-"""The notebooks that are read before anything is installed, and so stand with their outputs: the first, and the one of pictures."""
+"""The notebooks that are read before anything is installed, and so stand with their outputs: the first, and one of pictures."""
 
 SOURCES = [p for folder in ("xla_torch", "grad_rules", "tests", "notebooks", ".ci") for p in (ROOT / folder).rglob("*")
            if p.suffix in (".py", ".ipynb", ".hlo", ".mlir", "") and p.is_file() and "__pycache__" not in p.parts]

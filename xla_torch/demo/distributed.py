@@ -2,8 +2,8 @@
 
     torchrun --standalone --nproc-per-node 4 --max-restarts 3 -m xla_torch.demo.distributed --checkpoints FOLDER
 
-Each process holds its pieces of the parameters and of the optimizer's state, and writes these into a checkpoint, which may be read
-on another mesh. XLA's partitioner (jaxlib) is needed once: what it made is stored beside the checkpoints.
+Each process holds its pieces of the parameters and of the optimizer's state, and writes these into a checkpoint, which may be
+read on another mesh. XLA's partitioner (jaxlib) is needed once: what it made is stored beside the checkpoints.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ def layouts(text: str) -> str | dict[str, str]:
 
 
 def join() -> None:
-    """Begin torch.distributed. torchrun's store outlives its processes (pytorch issue 135712): after a restart they would look for
-    those that are gone, whose addresses stand there. So each start has a part of the store for itself."""
+    """Begin torch.distributed. torchrun's store outlives its processes (pytorch issue 135712): after a restart they would look
+    for those that are gone, whose addresses stand there. So each start has a part of the store for itself."""
     store, rank, size = next(dist.rendezvous("env://"))
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
         store = dist.PrefixStore(f"start {os.environ['TORCHELASTIC_RESTART_COUNT']}", store)
