@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
+from torch.distributed import checkpoint
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 
 from ..core.errors import MissingDependency
 from ..doors.loading import load
@@ -137,15 +139,11 @@ class Training:
 
     def state(self) -> dict[str, Any]:
         """By names, so that it fits on any mesh."""
-        from torch.distributed.checkpoint.state_dict import get_state_dict  # noqa: PLC0415 - it takes a second to import
-
         model, optimizer = get_state_dict(self.model, self.optimizer)
         return {"model": model, "optimizer": optimizer, "losses": self.losses}
 
     def save(self, folder: Path) -> None:
         """Write a checkpoint, all processes together. It gets its name when all of it is there."""
-        from torch.distributed import checkpoint  # noqa: PLC0415
-
         unfinished = folder / f"{UNFINISHED}{len(self.losses):06d}"
         checkpoint.save(self.state(), checkpoint_id=unfinished)  # the first process returns when all have written
         if dist.get_rank() == 0:
@@ -153,9 +151,6 @@ class Training:
 
     def load(self, path: Path) -> None:
         """Go on from a checkpoint, all processes together."""
-        from torch.distributed import checkpoint  # noqa: PLC0415
-        from torch.distributed.checkpoint.state_dict import set_state_dict  # noqa: PLC0415
-
         state = self.state()
         checkpoint.load(state, checkpoint_id=path)
         set_state_dict(self.model, self.optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
