@@ -1,4 +1,4 @@
-# One way in for everything: make demo | test | test-slow | oracle | sweep | opinfo | accuracy | fuzz | differential | gradients | soak | zoo | pages | costs | lint | bench.
+# One way in for everything: make demo | demo-distributed | test | test-slow | oracle | sweep | opinfo | accuracy | fuzz | differential | gradients | soak | zoo | pages | costs | lint | bench.
 #
 # Each target sets up what it needs, once: in the active virtual environment, else in .venv, which is made on first use.
 # `make test PYTHON=/path/to/python` uses that interpreter as it is and installs nothing.
@@ -6,12 +6,14 @@
 VIRTUAL_ENV ?= $(CURDIR)/.venv
 ifdef PYTHON
   base :=
+  jax :=
   full :=
 else
   PYTHON := $(VIRTUAL_ENV)/bin/python
   # A stamp lies in the environment and names this checkout: either may be thrown away and made anew.
   stamp := $(VIRTUAL_ENV)/xla_torch-$(shell pwd | cksum | cut -d' ' -f1)
   base := $(stamp)-base
+  jax := $(stamp)-jax
   full := $(stamp)-full
 endif
 
@@ -20,13 +22,19 @@ install := $(PYTHON) -m pip install --quiet --disable-pip-version-check -c const
 # Each pytest worker keeps to one thread; the workers share the cores between them.
 pytest = OMP_NUM_THREADS=1 $(PYTHON) -m pytest -q -n auto --dist worksteal
 
-.PHONY: setup demo test test-slow oracle sweep opinfo accuracy fuzz differential gradients soak zoo pages costs lint bench clean
+.PHONY: setup demo demo-distributed test test-slow oracle sweep opinfo accuracy fuzz differential gradients soak zoo pages costs lint bench clean
 .DEFAULT_GOAL := test
 
 setup: $(full)
 
 demo: $(base)
 	$(PYTHON) -m xla_torch.demo
+
+# The same model over four processes, with a checkpoint every few steps, from the beginning. ARGS="--steps 400 --shardings data".
+demo-distributed: $(jax)
+	rm -rf build/demo-distributed
+	OMP_NUM_THREADS=1 $(PYTHON) -m torch.distributed.run --standalone --nproc-per-node 4 --max-restarts 1 \
+		-m xla_torch.demo.distributed --checkpoints build/demo-distributed $(ARGS)
 
 test: $(full)
 	$(pytest) -m "not slow" $(ARGS)
@@ -111,7 +119,11 @@ $(base): pyproject.toml constraints.txt | $(VIRTUAL_ENV)/bin/python
 	$(install) .
 	@touch $@
 
+$(jax): pyproject.toml constraints.txt | $(VIRTUAL_ENV)/bin/python
+	$(install) '.[jax]'
+	@touch $(base) $@
+
 $(full): pyproject.toml constraints.txt | $(VIRTUAL_ENV)/bin/python
 	$(install) '.[test]'
-	@touch $(base) $@
+	@touch $(base) $(jax) $@
 endif

@@ -68,7 +68,6 @@ def partition(program: XlaComputation | str | os.PathLike[str], mesh: Any = None
     Raises InvalidArgument for shardings that do not fit, for a mesh of another size than the program is annotated for, and for
     what has been partitioned; MissingDependency without jaxlib; UnsupportedError, in XLA's words, where XLA refuses.
     """
-    require_client("partition")
     computation = load(program) if isinstance(program, (str, os.PathLike)) else program
     require_computation(computation, "partition")
     if of_unknown_sizes(computation) is not None:
@@ -105,6 +104,7 @@ def of_trees(function: TreeFunction, step: Step) -> TreeFunction:
 @door(over_trees=of_trees)
 def partition_flat(computation: XlaComputation, mesh: Any, in_shardings: Any, out_shardings: Any,
                    weights: Sequence[int] | None = None, names: Sequence[str] | None = None) -> XlaComputation:
+    require_client("partition")
     stated = computation.partitioning
     if stated.about and not stated.is_whole:
         raise InvalidArgument("the program has been partitioned", got=str(stated), expected="a program about whole arrays")
