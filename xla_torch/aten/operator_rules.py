@@ -3,7 +3,7 @@
 A rule's parameters are named as the operator's arguments, and it gets those that it names: tensors as ops of one builder, element
 types for dtypes, numbers and lists as they are. Names beyond these say more: `builder`; `result`, the shape that torch gives
 the result (a list of shapes for several), whose element type says what torch promotes to; `is_contiguous` and `is_plain`, whether
-the first tensor lies in memory by rows, and there as it stands. A rule returns an op, or a list with one for each result; what is
+the first tensor lies in memory by rows, and there as it stands; `most`, what a size that depends on values is at most. A rule returns an op, or a list with one for each result; what is
 checked of that is `applied`.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 from ..core.errors import InternalError, UnsupportedError
-from ..core.shape import Shape
+from ..core.shape import UNBOUNDED, Shape
 from ..functions.hlo_builder import Builder, XlaOp
 
 Results: TypeAlias = XlaOp | Sequence[XlaOp | None]
@@ -53,7 +53,7 @@ def rule(*names: str, shown: str = "") -> Callable[[Declared], Declared]:
 
 def applied(name: str, builder: Builder, arguments: Mapping[str, Any], defaults: Mapping[str, Any],
             expected: Shape | Sequence[Shape | None], is_plain: bool = False,
-            is_contiguous: bool = False) -> list[XlaOp | None]:
+            is_contiguous: bool = False, most: int = UNBOUNDED) -> list[XlaOp | None]:
     """The results of an operator. Raises UnsupportedError for an argument that its rule does not look at, unless that is what it
     is by default, and InternalError where the results are not of the shapes that torch says."""
     asked, unread = WANTED[name], SHOWN[name] | OF_NO_CONSEQUENCE
@@ -61,7 +61,8 @@ def applied(name: str, builder: Builder, arguments: Mapping[str, Any], defaults:
         if key not in asked and key not in unread and not (key in defaults and _equal(defaults[key], value)):
             raise UnsupportedError(f"the argument {key} is not known", subject=name, got=repr(value)[:80],
                                    expected=f"{key} = {defaults.get(key)}")
-    given = {**arguments, "builder": builder, "result": expected, "is_plain": is_plain, "is_contiguous": is_contiguous}
+    given = {**arguments, "builder": builder, "result": expected, "is_plain": is_plain, "is_contiguous": is_contiguous,
+             "most": most}
     found = RULES[name](**{key: given[key] for key in asked if key in given})
     results: list[XlaOp | None] = [found] if isinstance(found, XlaOp) else list(found)
     return compared(name, results, [expected] if isinstance(expected, Shape) else expected)
@@ -73,6 +74,38 @@ def compared(name: str, results: Sequence[XlaOp | None], shapes: Sequence[Shape 
         if result is not None and shape is not None and not result.shape.compatible(shape):
             raise InternalError(f"result {k} is of another shape than torch's", subject=name, got=result.shape, expected=shape)
     return list(results)
+
+
+WITH_DYNAMIC = frozenset(f"{name}" if "." in name else f"{name}.default" for name in """
+    _log_softmax _softmax _to_copy _unique2 abs add.Scalar add.Tensor addmm alias amax amin any any.dim any.dims arange.start_step
+    atan atan2 bitwise_and.Tensor bitwise_not bitwise_or.Tensor bmm cat ceil clamp clone cos div.Scalar div.Tensor elu embedding
+    eq.Scalar eq.Tensor erf exp expand expm1 floor full full_like gather ge.Scalar ge.Tensor gelu gt.Scalar gt.Tensor hardtanh
+    index.Tensor index_put index_select isinf isnan le.Scalar le.Tensor leaky_relu linalg_vector_norm log log1p logical_and
+    logical_not logical_or lt.Scalar lt.Tensor masked_select max maximum mean mean.dim min minimum mm mul.Scalar mul.Tensor
+    native_layer_norm ne.Scalar ne.Tensor neg nonzero permute pow.Scalar pow.Tensor_Scalar pow.Tensor_Tensor prod prod.dim_int
+    reciprocal relu repeat_interleave.Tensor round rsqrt scalar_tensor sigmoid sign sin slice.Tensor sqrt squeeze.dim squeeze.dims
+    std.correction     sub.Scalar sub.Tensor sum.dim_IntList tan tanh trunc unique_consecutive unsqueeze var.correction var.dim var_mean.correction
+    view where.self""".split())
+"""The operators that are known where sizes depend on values."""
+
+ALONG_OTHERS = frozenset({"select.int", "split_with_sizes", "flip.default", "cumsum.default", "cumprod.default", "sort.default",
+                          "sort.stable", "topk.default", "argmax.default", "argmin.default", "max.dim", "min.dim"})
+"""Those that are known as long as the dimensions that they name are of known size."""
+
+
+def check_dynamic(name: str, arguments: Mapping[str, Any]) -> None:
+    """Raise UnsupportedError for an operator that is not known on arrays whose sizes depend on values, of which there is one among
+    its arguments or results."""
+    if name in WITH_DYNAMIC and not (name == "index_put.default" and not arguments["self"].shape.is_static):
+        return
+    shape, dims = getattr(arguments.get("self"), "shape", None), arguments.get("dim", arguments.get("dims"))
+    if name in ALONG_OTHERS and shape is not None and shape.rank and dims is not None:
+        named = [d % shape.rank for d in ([dims] if isinstance(dims, int) else dims)]
+        if not any(shape.dynamic_flags[d] for d in named):
+            return
+    raise UnsupportedError("it is not known on an array whose size depends on values", subject=name, got=shape,
+                           expected="arrays of known sizes",
+                           hint="torch.where(mask, x, 0) keeps all places, and sizes of all arrays are known")
 
 
 def _equal(default: Any, value: Any) -> bool:
