@@ -46,16 +46,18 @@ def places_where(x: XlaOp) -> list[XlaOp]:
 
 @rule("masked_select")
 def _masked_select(self: XlaOp, mask: XlaOp, result: Shape) -> XlaOp:
-    if result.is_static:
+    if result.is_static and not result.element_count:
         return full(self.builder, 0, result)
     sizes = broadcast_sizes(self.shape.dimensions, mask.shape.dimensions)
     flat, where = (ops.Reshape(spread(x, sizes), [math.prod(sizes)]) for x in (self, mask))
-    return ops.Gather(flat, ops.Reshape(at := chosen(where), [at.shape.dimensions[0], 1]), GatherDimensionNumbers((), (0,), (0,), 1), [1])
+    places = chosen(where)
+    column = ops.Reshape(places, [places.shape.dimensions[0], 1])
+    return ops.Gather(flat, column, GatherDimensionNumbers((), (0,), (0,), 1), [1])
 
 
 @rule("nonzero")
 def _nonzero(self: XlaOp, result: Shape) -> XlaOp:
-    if result.is_static:
+    if result.is_static and not result.element_count:
         return full(self.builder, 0, result)
     if not self.shape.rank:
         there = ops.Reshape(cast(self, PRED), [1])

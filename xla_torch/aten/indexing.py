@@ -20,6 +20,7 @@ from .values import (
     aligned,
     broadcast_sizes,
     cast,
+    filled,
     full,
     greatest,
     iota,
@@ -46,7 +47,9 @@ def _from_start(index: XlaOp, size: int | XlaOp) -> XlaOp:
 
 
 def taken_along(x: XlaOp, index: XlaOp, dim: int) -> XlaOp:
-    """The elements at places along a dimension, a place for each element of the result."""
+    """The elements at places along a dimension, a place for each element of the result, and where dynamic ones end what is
+    beyond: XLA knows no such gathers."""
+    x, index = (filled(a, range(a.shape.rank)) for a in (x, index))
     sizes = index.shape.dimensions
     x = _cut(x, sizes, dim)
     rank = x.shape.rank

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from ..core.errors import InternalError, UnsupportedError
 from ..core.shape import UNBOUNDED, Shape
+from ..functions import RemoveDynamicDimension, SliceInDim
 from ..functions.hlo_builder import Builder, XlaOp
 
 Results: TypeAlias = XlaOp | Sequence[XlaOp | None]
@@ -65,7 +66,18 @@ def applied(name: str, builder: Builder, arguments: Mapping[str, Any], defaults:
              "most": most}
     found = RULES[name](**{key: given[key] for key in asked if key in given})
     results: list[XlaOp | None] = [found] if isinstance(found, XlaOp) else list(found)
-    return compared(name, results, [expected] if isinstance(expected, Shape) else expected)
+    shapes = [expected] if isinstance(expected, Shape) else expected
+    results = [found if found is None or shape is None else _of_known_size(found, shape)
+               for found, shape in zip(results, shapes, strict=True)]
+    return compared(name, results, shapes)
+
+
+def _of_known_size(found: XlaOp, shape: Shape) -> XlaOp:
+    """A result whose size would depend on values, where torch knows it."""
+    for d, (n, flag) in enumerate(zip(found.shape.dimensions, found.shape.dynamic_flags, strict=True)):
+        if flag and shape.is_static and shape.rank == found.shape.rank and shape.dimensions[d] <= n:
+            found = SliceInDim(RemoveDynamicDimension(found, d), 0, shape.dimensions[d], 1, d)
+    return found
 
 
 def compared(name: str, results: Sequence[XlaOp | None], shapes: Sequence[Shape | None]) -> list[XlaOp | None]:

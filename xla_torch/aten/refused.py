@@ -11,6 +11,7 @@ REASONS: dict[str, str] = {
     "sym_storage_offset.default": _MEMORY,
     "sym_stride.int": _MEMORY,
     "sym_numel.default": _SYMBOLS,
+    "sym_size.int": "it is a number, which is read off the sizes",
     "atan2.out": "it writes into an argument; torch.export gives atan2",
     "_native_batch_norm_legit.default": "it writes into arguments; torch.export gives _native_batch_norm_legit_functional",
 }
