@@ -51,6 +51,8 @@ def _masked_select(self: XlaOp, mask: XlaOp, result: Shape) -> XlaOp:
     sizes = broadcast_sizes(self.shape.dimensions, mask.shape.dimensions)
     flat, where = (ops.Reshape(spread(x, sizes), [math.prod(sizes)]) for x in (self, mask))
     places = chosen(where)
+    if not math.prod(sizes):
+        return ops.SetDimensionSize(full(flat.builder, 0, flat.shape.with_dimensions(places.shape.dimensions)), 0, 0)
     column = ops.Reshape(places, [places.shape.dimensions[0], 1])
     return ops.Gather(flat, column, GatherDimensionNumbers((), (0,), (0,), 1), [1])
 

@@ -95,12 +95,12 @@ WITH_DYNAMIC = frozenset(f"{name}" if "." in name else f"{name}.default" for nam
     index.Tensor index_put index_select isinf isnan le.Scalar le.Tensor leaky_relu linalg_vector_norm log log1p logical_and
     logical_not logical_or lt.Scalar lt.Tensor masked_select max maximum mean mean.dim min minimum mm mul.Scalar mul.Tensor
     native_layer_norm ne.Scalar ne.Tensor neg nonzero permute pow.Scalar pow.Tensor_Scalar pow.Tensor_Tensor prod prod.dim_int
-    reciprocal relu repeat_interleave.Tensor round rsqrt scalar_tensor sigmoid sign sin slice.Tensor sqrt squeeze.dim squeeze.dims
+    reciprocal relu remainder.Scalar remainder.Tensor repeat_interleave.Tensor round rsqrt scalar_tensor sigmoid sign sin slice.Tensor sqrt squeeze.dim squeeze.dims
     std.correction     sub.Scalar sub.Tensor sum.dim_IntList tan tanh trunc unique_consecutive unsqueeze var.correction var.dim var_mean.correction
     view where.self""".split())
 """The operators that are known where sizes depend on values."""
 
-ALONG_OTHERS = frozenset({"select.int", "split_with_sizes", "flip.default", "cumsum.default", "cumprod.default", "sort.default",
+ALONG_OTHERS = frozenset({"select.int", "split_with_sizes.default", "flip.default", "cumsum.default", "cumprod.default", "sort.default",
                           "sort.stable", "topk.default", "argmax.default", "argmin.default", "max.dim", "min.dim"})
 """Those that are known as long as the dimensions that they name are of known size."""
 
