@@ -140,7 +140,8 @@ def test_transforms_and_pickles_are_for_all_sizes():
     program = export(Wrapped(loss), (floats(4, 2, dtype=F64),), dynamic_shapes=((ANY,),))
     torch.export.save(program, saved)
     saved.seek(0)
-    again = [ours, pickle.loads(pickle.dumps(ours)), xla_torch.from_torch(program),
+    x = floats(3, 2, dtype=F64)
+    again: list[Any] = [ours, pickle.loads(pickle.dumps(ours)), xla_torch.from_torch(program),
              xla_torch.from_torch(torch.export.load(saved))]
     for function in again:
         for count in (1, 3):

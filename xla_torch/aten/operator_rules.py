@@ -3,7 +3,8 @@
 A rule's parameters are named as the operator's arguments, and it gets those that it names: tensors as ops of one builder, element
 types for dtypes, numbers and lists as they are. Names beyond these say more: `builder`; `result`, the shape that torch gives
 the result (a list of shapes for several), whose element type says what torch promotes to; `is_contiguous` and `is_plain`, whether
-the first tensor lies in memory by rows, and there as it stands; `most`, what a size that depends on values is at most. A rule returns an op, or a list with one for each result; what is
+the first tensor lies in memory by rows, and there as it stands; `most`, what a size that depends on values is at most.
+A rule returns an op, or a list with one for each result; what is
 checked of that is `applied`.
 """
 
@@ -67,8 +68,8 @@ def applied(name: str, builder: Builder, arguments: Mapping[str, Any], defaults:
     found = RULES[name](**{key: given[key] for key in asked if key in given})
     results: list[XlaOp | None] = [found] if isinstance(found, XlaOp) else list(found)
     shapes = [expected] if isinstance(expected, Shape) else expected
-    results = [found if found is None or shape is None else _of_known_size(found, shape)
-               for found, shape in zip(results, shapes, strict=True)]
+    results = [one if one is None or shape is None else _of_known_size(one, shape)
+               for one, shape in zip(results, shapes, strict=True)]
     return compared(name, results, shapes)
 
 
@@ -88,26 +89,35 @@ def compared(name: str, results: Sequence[XlaOp | None], shapes: Sequence[Shape 
     return list(results)
 
 
-WITH_DYNAMIC = frozenset(f"{name}" if "." in name else f"{name}.default" for name in """
-    _log_softmax _softmax _to_copy _unique2 abs add.Scalar add.Tensor addmm alias amax amin any any.dim any.dims arange.start_step
-    atan atan2 bitwise_and.Tensor bitwise_not bitwise_or.Tensor bmm cat ceil clamp clone cos div.Scalar div.Tensor elu embedding
-    eq.Scalar eq.Tensor erf exp expand expm1 floor full full_like gather ge.Scalar ge.Tensor gelu gt.Scalar gt.Tensor hardtanh
-    index.Tensor index_put index_select isinf isnan le.Scalar le.Tensor leaky_relu linalg_vector_norm log log1p logical_and
-    logical_not logical_or lt.Scalar lt.Tensor masked_select max maximum mean mean.dim min minimum mm mul.Scalar mul.Tensor
-    native_layer_norm ne.Scalar ne.Tensor neg nonzero permute pow.Scalar pow.Tensor_Scalar pow.Tensor_Tensor prod prod.dim_int
-    reciprocal relu remainder.Scalar remainder.Tensor repeat_interleave.Tensor round rsqrt scalar_tensor sigmoid sign sin slice.Tensor sqrt squeeze.dim squeeze.dims
-    std.correction     sub.Scalar sub.Tensor sum.dim_IntList tan tanh trunc unique_consecutive unsqueeze var.correction var.dim var_mean.correction
-    view where.self""".split())
+WITH_DYNAMIC = frozenset({
+    ".", "_log_softmax.default", "_softmax.default", "_to_copy.default", "_unique2.default", "abs.default", "add.Scalar",
+    "add.Tensor", "addmm.default", "alias.default", "amax.default", "amin.default", "any.default", "any.dim", "any.dims",
+    "arange.start_step", "atan.default", "atan2.default", "bitwise_and.Tensor", "bitwise_not.default", "bitwise_or.Tensor",
+    "bmm.default", "cat.default", "ceil.default", "clamp.default", "clone.default", "cos.default", "div.Scalar", "div.Tensor",
+    "elu.default", "embedding.default", "eq.Scalar", "eq.Tensor", "erf.default", "exp.default", "expand.default",
+    "expm1.default", "floor.default", "full.default", "full_like.default", "gather.default", "ge.Scalar", "ge.Tensor",
+    "gelu.default", "gt.Scalar", "gt.Tensor", "hardtanh.default", "index.Tensor", "index_put.default", "index_select.default",
+    "isinf.default", "isnan.default", "le.Scalar", "le.Tensor", "leaky_relu.default", "linalg_vector_norm.default",
+    "log.default", "log1p.default", "logical_and.default", "logical_not.default", "logical_or.default", "lt.Scalar",
+    "lt.Tensor", "masked_select.default", "max.default", "maximum.default", "mean.default", "mean.dim", "min.default",
+    "minimum.default", "mm.default", "mul.Scalar", "mul.Tensor", "native_layer_norm.default", "ne.Scalar", "ne.Tensor",
+    "neg.default", "nonzero.default", "permute.default", "pow.Scalar", "pow.Tensor_Scalar", "pow.Tensor_Tensor",
+    "prod.default", "prod.dim_int", "reciprocal.default", "relu.default", "remainder.Scalar", "remainder.Tensor",
+    "repeat_interleave.Tensor", "round.default", "rsqrt.default", "scalar_tensor.default", "sigmoid.default", "sign.default",
+    "sin.default", "slice.Tensor", "sqrt.default", "squeeze.dim", "squeeze.dims", "std.correction", "sub.Scalar",
+    "sub.Tensor", "sum.dim_IntList", "tan.default", "tanh.default", "trunc.default", "unique_consecutive.default",
+    "unsqueeze.default", "var.correction", "var.dim", "var_mean.correction", "view.default", "where.self"})
 """The operators that are known where sizes depend on values."""
 
-ALONG_OTHERS = frozenset({"select.int", "split_with_sizes.default", "flip.default", "cumsum.default", "cumprod.default", "sort.default",
-                          "sort.stable", "topk.default", "argmax.default", "argmin.default", "max.dim", "min.dim"})
+ALONG_OTHERS = frozenset({
+    "select.int", "split_with_sizes.default", "flip.default", "cumsum.default", "cumprod.default", "sort.default",
+    "sort.stable", "topk.default", "argmax.default", "argmin.default", "max.dim", "min.dim"})
 """Those that are known as long as the dimensions that they name are of known size."""
 
 
 def check_dynamic(name: str, arguments: Mapping[str, Any]) -> None:
-    """Raise UnsupportedError for an operator that is not known on arrays whose sizes depend on values, of which there is one among
-    its arguments or results."""
+    """Raise UnsupportedError for an operator that is not known on arrays whose sizes depend on values, where there is one
+    among its arguments or results."""
     if name in WITH_DYNAMIC and not (name == "index_put.default" and not arguments["self"].shape.is_static):
         return
     shape, dims = getattr(arguments.get("self"), "shape", None), arguments.get("dim", arguments.get("dims"))

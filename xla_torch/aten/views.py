@@ -79,6 +79,7 @@ def _slice(self: XlaOp, dim: int, start: int | None, end: int | XlaOp | None, st
     dim = place(dim, self.shape.rank)
     if self.shape.dynamic_flags[dim] or result.dynamic_flags[dim]:
         return _first_of(self, dim, start, step, result)
+    assert not isinstance(end, XlaOp)
     return ops.SliceInDim(self, *_bounds(self.shape.dimensions[dim], start, end), step, dim)
 
 

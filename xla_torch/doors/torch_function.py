@@ -110,8 +110,8 @@ def _imported(exported: Any, **options: Any) -> TorchFunction:
     try:
         return _Import(exported, **options).function()
     except torch_graphs.DataDependent as error:
-        raise UnsupportedError("torch knows no decomposition of an operator for a size that depends on values", subject="from_torch",
-                               got=str(error).partition("\n")[0], expected="arrays of known sizes",
+        raise UnsupportedError("torch knows no decomposition of an operator for a size that depends on values",
+                               subject="from_torch", got=str(error).partition("\n")[0], expected="arrays of known sizes",
                                hint="torch.where(mask, x, 0) keeps all places, and sizes of all arrays are known") from error
 
 

@@ -1,4 +1,4 @@
-"""Sizes that depend on values, in graphs of torch.export: symbols, each of which an operator's result has when the program runs."""
+"""Sizes that depend on values, in graphs of torch.export: symbols, each a size of an operator's result when it runs."""
 
 from __future__ import annotations
 
