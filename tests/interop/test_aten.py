@@ -25,7 +25,7 @@ from xla_torch.storage import torch_private
 from xla_torch.types import type_from_numpy
 
 ROWS = aten_rows.rows() | aten_linalg_rows.rows()
-SAID_BESIDE = {"builder", "result", "is_plain", "is_contiguous"}
+SAID_BESIDE = {"builder", "result", "is_plain", "is_contiguous", "most"}
 
 
 def operator(name: str) -> Any:

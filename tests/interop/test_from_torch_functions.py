@@ -102,6 +102,12 @@ AHEAD = torch.arange(5)[:, None] - torch.arange(6)
 HEADS = torch.arange(4.0, dtype=F64)[:, None, None]
 
 
+@pytest.fixture(autouse=True)
+def _compiled_anew():
+    """torch compiles flex_attention for its callers, and compares each with those before, whose closures may be gone."""
+    torch.compiler.reset()
+
+
 def masked(q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
     block = create_block_mask(lambda b, h, i, j: (i >= j) & (i != 2), None, None, 5, 6, device="cpu")
     return flex_attention(q, k, k.exp(), block_mask=block)

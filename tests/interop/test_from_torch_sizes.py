@@ -72,7 +72,7 @@ def given_for(sizes: Sizes) -> list[torch.Tensor]:
     return [floats(*n, dtype=F64, seed=k).requires_grad_() for k, n in enumerate(sizes)]
 
 
-def opened(name: str) -> tuple[Any, xla_torch.XlaComputation]:
+def opened(name: str) -> tuple[Any, Any]:
     function, examples, shapes, _ = CASES[name]
     return function, xla_torch.from_torch(function, *given_for(examples), dynamic_shapes=shapes)
 
@@ -130,6 +130,7 @@ def test_sizes_that_do_not_fit_are_refused(name: str, sizes: Sizes, words: str):
         called(ours, *given_for(sizes))
 
 
+@pytest.mark.slow
 def test_transforms_and_pickles_are_for_all_sizes():
     def loss(x: torch.Tensor) -> torch.Tensor:
         return (x.detach() * x.view(-1).square()[: x.shape[0]].sum()).sum() / x.shape[0]
@@ -139,7 +140,8 @@ def test_transforms_and_pickles_are_for_all_sizes():
     program = export(Wrapped(loss), (floats(4, 2, dtype=F64),), dynamic_shapes=((ANY,),))
     torch.export.save(program, saved)
     saved.seek(0)
-    again = [ours, pickle.loads(pickle.dumps(ours)), xla_torch.from_torch(program),
+    x = floats(3, 2, dtype=F64)
+    again: list[Any] = [ours, pickle.loads(pickle.dumps(ours)), xla_torch.from_torch(program),
              xla_torch.from_torch(torch.export.load(saved))]
     for function in again:
         for count in (1, 3):

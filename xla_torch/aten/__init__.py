@@ -6,10 +6,12 @@ reads the graph and calls them. What no rule is for, and why, stands in `refused
 
 from . import (  # noqa: F401  (fill the table)
     attention,
+    chosen,
     contraction,
     control,
     convolution,
     creation,
+    distinct,
     indexing,
     linalg,
     losses,

@@ -37,6 +37,6 @@ def _arange(builder: Builder, start: Number, step: Number, result: Shape) -> Xla
     """Floats are computed in F64, as torch does, so that a long range ends where it should."""
     t = result.element_type
     inner = F64 if t.is_floating else S64
-    found = ops.Iota(builder, result.with_element_type(inner), 0)
+    found = ops.Iota(builder, Shape.array(inner, result.dimensions), 0)
     found = ops.Add(ops.Mul(found, full(builder, step, found.shape)), full(builder, start, found.shape))
     return cast(found, t)

@@ -13,12 +13,14 @@ from ..core.types import PRED, S64, U8
 from ..functions.hlo_builder import XlaOp
 from ..functions.indexing import GatherDimensionNumbers, ScatterDimensionNumbers
 from ..hlo.ir import Computation
+from .chosen import places_where
 from .operator_rules import rule
 from .values import (
     Number,
     aligned,
     broadcast_sizes,
     cast,
+    filled,
     full,
     greatest,
     iota,
@@ -27,23 +29,27 @@ from .values import (
     reducer,
     running,
     second,
+    size_of,
     spread,
 )
 
 
-def _from_start(index: XlaOp, size: int) -> XlaOp:
+def _from_start(index: XlaOp, size: int | XlaOp) -> XlaOp:
     """Places counted from the start."""
     if index.element_type in (PRED, U8):
-        raise UnsupportedError("a mask as an index: the size of what it picks is known at run time only", got=index.shape,
-                               expected="places, or torch.where with the mask")
-    return ops.Select(ops.Lt(index, 0), ops.Add(index, full(index.builder, size, index.shape)), index)
+        raise UnsupportedError("a mask as a place", got=index.shape, expected="places")
+    total, = aligned(index.element_type, size, sizes=index.shape.dimensions) if isinstance(size, XlaOp) else [
+        full(index.builder, size, index.shape)]
+    return ops.Select(ops.Lt(index, 0), ops.Add(index, total), index)
 
 
 # ------------------------------------------------------------------------------------------- along one dimension
 
 
 def taken_along(x: XlaOp, index: XlaOp, dim: int) -> XlaOp:
-    """The elements at places along a dimension, a place for each element of the result."""
+    """The elements at places along a dimension, a place for each element of the result, and where dynamic ones end what is
+    beyond: XLA knows no such gathers."""
+    x, index = (filled(a, range(a.shape.rank)) for a in (x, index))
     sizes = index.shape.dimensions
     x = _cut(x, sizes, dim)
     rank = x.shape.rank
@@ -65,7 +71,7 @@ def _gather(self: XlaOp, dim: int, index: XlaOp, result: Shape) -> XlaOp:
     dim = place(dim, self.shape.rank)
     if not index.shape.element_count:
         return full(self.builder, 0, result)
-    return taken_along(self, _from_start(index, self.shape.dimensions[dim]), dim)
+    return taken_along(self, _from_start(index, size_of(self, dim)), dim)
 
 
 @rule("scatter.src", "scatter.value")
@@ -125,8 +131,22 @@ def _scatter_reduce(self: XlaOp, dim: int, index: XlaOp, src: XlaOp, reduce: str
 
 
 @rule("index.Tensor")
-def _index(self: XlaOp, indices: Sequence[XlaOp | None]) -> XlaOp:
-    return indexed(self, indices)
+def _index(self: XlaOp, indices: Sequence[XlaOp | None], result: Shape) -> XlaOp:
+    if result.is_static and not result.element_count:
+        return full(self.builder, 0, result)
+    return indexed(self, _without_masks(indices))
+
+
+def _without_masks(indices: Sequence[XlaOp | None]) -> list[XlaOp | None]:
+    """The indices, each mask as a vector of places for each of its dimensions."""
+    masks = [k for k, index in enumerate(indices) if index is not None and index.element_type in (PRED, U8)]
+    if len(masks) > 1:
+        raise UnsupportedError("several masks in one index: torch.export does not say that they pick as many", subject="index",
+                               got=f"{len(masks)} masks", expected="one", hint="index twice, or join the masks by &")
+    found: list[XlaOp | None] = []
+    for k, index in enumerate(indices):
+        found += places_where(index) if k in masks and index is not None else [index]
+    return found
 
 
 @rule("index_select")
@@ -159,7 +179,7 @@ def _index_vectors(x: XlaOp, indices: Sequence[XlaOp | None]) -> tuple[list[int]
     dims = [d for d, index in enumerate(indices) if index is not None]
     given = [index for index in indices if index is not None]
     sizes = broadcast_sizes(*(index.shape.dimensions for index in given))
-    columns = [ops.Reshape(spread(cast(_from_start(index, x.shape.dimensions[d]), S64), sizes), [*sizes, 1])
+    columns = [ops.Reshape(spread(cast(_from_start(index, size_of(x, d)), S64), sizes), [*sizes, 1])
                for d, index in zip(dims, given, strict=True)]
     places = columns[0] if len(columns) == 1 else ops.ConcatInDim(x.builder, columns, len(sizes))
     before = dims[0] if dims == list(range(dims[0], dims[-1] + 1)) else 0
@@ -171,9 +191,9 @@ def _index_vectors(x: XlaOp, indices: Sequence[XlaOp | None]) -> tuple[list[int]
 def put(self: XlaOp, indices: Sequence[XlaOp | None], values: XlaOp, accumulate: bool) -> XlaOp:
     t = self.element_type
     first = indices[0]
-    if first is not None and len(indices) == 1 and first.element_type is PRED:
+    if first is not None and len(indices) == 1 and first.element_type is PRED and math.prod(values.shape.dimensions) == 1:
         return _put_where(self, first, values, accumulate)
-    dims, places, window = _index_vectors(self, indices)
+    dims, places, window = _index_vectors(self, _without_masks(indices))
     batch = list(places.shape.dimensions[:-1])
     rest = [n for d, n in enumerate(self.shape.dimensions) if d not in dims]
     sizes, others = [0] * (len(batch) + len(rest)), iter(batch)
@@ -188,9 +208,6 @@ def put(self: XlaOp, indices: Sequence[XlaOp | None], values: XlaOp, accumulate:
 
 def _put_where(x: XlaOp, mask: XlaOp, values: XlaOp, accumulate: bool) -> XlaOp:
     """One value where a mask says so."""
-    if math.prod(values.shape.dimensions) != 1:
-        raise UnsupportedError("several values in the places that a mask picks: their number is known at run time only",
-                               subject="index_put", got=values.shape, expected="one value")
     chosen = ops.BroadcastInDim(mask, x.shape.dimensions, range(mask.shape.rank))
     value, = aligned(x.element_type, ops.Reshape(values, []), sizes=x.shape.dimensions)
     return ops.Select(chosen, ops.Add(x, value) if accumulate else value, x)

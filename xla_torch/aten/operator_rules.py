@@ -3,7 +3,8 @@
 A rule's parameters are named as the operator's arguments, and it gets those that it names: tensors as ops of one builder, element
 types for dtypes, numbers and lists as they are. Names beyond these say more: `builder`; `result`, the shape that torch gives
 the result (a list of shapes for several), whose element type says what torch promotes to; `is_contiguous` and `is_plain`, whether
-the first tensor lies in memory by rows, and there as it stands. A rule returns an op, or a list with one for each result; what is
+the first tensor lies in memory by rows, and there as it stands; `most`, what a size that depends on values is at most.
+A rule returns an op, or a list with one for each result; what is
 checked of that is `applied`.
 """
 
@@ -14,7 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 from ..core.errors import InternalError, UnsupportedError
-from ..core.shape import Shape
+from ..core.shape import UNBOUNDED, Shape
+from ..functions import RemoveDynamicDimension, SliceInDim
 from ..functions.hlo_builder import Builder, XlaOp
 
 Results: TypeAlias = XlaOp | Sequence[XlaOp | None]
@@ -53,7 +55,7 @@ def rule(*names: str, shown: str = "") -> Callable[[Declared], Declared]:
 
 def applied(name: str, builder: Builder, arguments: Mapping[str, Any], defaults: Mapping[str, Any],
             expected: Shape | Sequence[Shape | None], is_plain: bool = False,
-            is_contiguous: bool = False) -> list[XlaOp | None]:
+            is_contiguous: bool = False, most: int = UNBOUNDED) -> list[XlaOp | None]:
     """The results of an operator. Raises UnsupportedError for an argument that its rule does not look at, unless that is what it
     is by default, and InternalError where the results are not of the shapes that torch says."""
     asked, unread = WANTED[name], SHOWN[name] | OF_NO_CONSEQUENCE
@@ -61,10 +63,22 @@ def applied(name: str, builder: Builder, arguments: Mapping[str, Any], defaults:
         if key not in asked and key not in unread and not (key in defaults and _equal(defaults[key], value)):
             raise UnsupportedError(f"the argument {key} is not known", subject=name, got=repr(value)[:80],
                                    expected=f"{key} = {defaults.get(key)}")
-    given = {**arguments, "builder": builder, "result": expected, "is_plain": is_plain, "is_contiguous": is_contiguous}
+    given = {**arguments, "builder": builder, "result": expected, "is_plain": is_plain, "is_contiguous": is_contiguous,
+             "most": most}
     found = RULES[name](**{key: given[key] for key in asked if key in given})
     results: list[XlaOp | None] = [found] if isinstance(found, XlaOp) else list(found)
-    return compared(name, results, [expected] if isinstance(expected, Shape) else expected)
+    shapes = [expected] if isinstance(expected, Shape) else expected
+    results = [one if one is None or shape is None else _of_known_size(one, shape)
+               for one, shape in zip(results, shapes, strict=True)]
+    return compared(name, results, shapes)
+
+
+def _of_known_size(found: XlaOp, shape: Shape) -> XlaOp:
+    """A result whose size would depend on values, where torch knows it."""
+    for d, (n, flag) in enumerate(zip(found.shape.dimensions, found.shape.dynamic_flags, strict=True)):
+        if flag and shape.is_static and shape.rank == found.shape.rank and shape.dimensions[d] <= n:
+            found = SliceInDim(RemoveDynamicDimension(found, d), 0, shape.dimensions[d], 1, d)
+    return found
 
 
 def compared(name: str, results: Sequence[XlaOp | None], shapes: Sequence[Shape | None]) -> list[XlaOp | None]:
@@ -73,6 +87,47 @@ def compared(name: str, results: Sequence[XlaOp | None], shapes: Sequence[Shape 
         if result is not None and shape is not None and not result.shape.compatible(shape):
             raise InternalError(f"result {k} is of another shape than torch's", subject=name, got=result.shape, expected=shape)
     return list(results)
+
+
+WITH_DYNAMIC = frozenset({
+    "_log_softmax.default", "_softmax.default", "_to_copy.default", "_unique2.default", "abs.default", "add.Scalar",
+    "add.Tensor", "addmm.default", "alias.default", "amax.default", "amin.default", "any.default", "any.dim", "any.dims",
+    "arange.start_step", "atan.default", "atan2.default", "bitwise_and.Tensor", "bitwise_not.default", "bitwise_or.Tensor",
+    "bmm.default", "cat.default", "ceil.default", "clamp.default", "clone.default", "cos.default", "div.Scalar", "div.Tensor",
+    "elu.default", "embedding.default", "eq.Scalar", "eq.Tensor", "erf.default", "exp.default", "expand.default",
+    "expm1.default", "floor.default", "full.default", "full_like.default", "gather.default", "ge.Scalar", "ge.Tensor",
+    "gelu.default", "gt.Scalar", "gt.Tensor", "hardtanh.default", "index.Tensor", "index_put.default", "index_select.default",
+    "isinf.default", "isnan.default", "le.Scalar", "le.Tensor", "leaky_relu.default", "linalg_vector_norm.default",
+    "log.default", "log1p.default", "logical_and.default", "logical_not.default", "logical_or.default", "lt.Scalar",
+    "lt.Tensor", "masked_select.default", "max.default", "maximum.default", "mean.default", "mean.dim", "min.default",
+    "minimum.default", "mm.default", "mul.Scalar", "mul.Tensor", "native_layer_norm.default", "ne.Scalar", "ne.Tensor",
+    "neg.default", "nonzero.default", "permute.default", "pow.Scalar", "pow.Tensor_Scalar", "pow.Tensor_Tensor",
+    "prod.default", "prod.dim_int", "reciprocal.default", "relu.default", "remainder.Scalar", "remainder.Tensor",
+    "repeat_interleave.Tensor", "round.default", "rsqrt.default", "scalar_tensor.default", "sigmoid.default", "sign.default",
+    "sin.default", "slice.Tensor", "sqrt.default", "squeeze.dim", "squeeze.dims", "std.correction", "sub.Scalar",
+    "sub.Tensor", "sum.dim_IntList", "tan.default", "tanh.default", "trunc.default", "unique_consecutive.default",
+    "unsqueeze.default", "var.correction", "var.dim", "var_mean.correction", "view.default", "where.self"})
+"""The operators that are known where sizes depend on values."""
+
+ALONG_OTHERS = frozenset({
+    "select.int", "split_with_sizes.default", "flip.default", "cumsum.default", "cumprod.default", "sort.default",
+    "sort.stable", "topk.default", "argmax.default", "argmin.default", "max.dim", "min.dim"})
+"""Those that are known as long as the dimensions that they name are of known size."""
+
+
+def check_dynamic(name: str, arguments: Mapping[str, Any]) -> None:
+    """Raise UnsupportedError for an operator that is not known on arrays whose sizes depend on values, where there is one
+    among its arguments or results."""
+    if name in WITH_DYNAMIC and not (name == "index_put.default" and not arguments["self"].shape.is_static):
+        return
+    shape, dims = getattr(arguments.get("self"), "shape", None), arguments.get("dim", arguments.get("dims"))
+    if name in ALONG_OTHERS and shape is not None and shape.rank and dims is not None:
+        named = [d % shape.rank for d in ([dims] if isinstance(dims, int) else dims)]
+        if not any(shape.dynamic_flags[d] for d in named):
+            return
+    raise UnsupportedError("it is not known on an array whose size depends on values", subject=name, got=shape,
+                           expected="arrays of known sizes",
+                           hint="torch.where(mask, x, 0) keeps all places, and sizes of all arrays are known")
 
 
 def _equal(default: Any, value: Any) -> bool:

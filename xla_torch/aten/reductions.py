@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 
@@ -24,6 +25,7 @@ from .values import (
     places,
     reduced,
     running,
+    size_of,
     spread,
     summed,
     wide,
@@ -42,13 +44,21 @@ def _mean(self: XlaOp, result: Shape, dim: Sequence[int] | None = None, keepdim:
     return cast(_averaged(x, places(dim, x.shape.rank), keepdim), result.element_type)
 
 
-def _count(x: XlaOp, dims: Sequence[int]) -> int:
-    return math.prod(x.shape.dimensions[d] for d in dims)
-
-
 def _averaged(x: XlaOp, dims: Sequence[int], keepdim: bool) -> XlaOp:
-    found = summed(x, dims, keepdim)
-    return ops.Div(found, full(x.builder, _count(x, dims), found.shape))
+    return _by_count(summed(x, dims, keepdim), x, dims, 0)
+
+
+def _by_count(found: XlaOp, x: XlaOp, dims: Sequence[int], correction: float) -> XlaOp:
+    """`found` by the number of elements along dimensions less the correction, and by no less than 0."""
+    sizes = [size_of(x, d) for d in dims]
+    count = math.prod(n for n in sizes if isinstance(n, int))
+    unknown = [n for n in sizes if isinstance(n, XlaOp)]
+    if not unknown:
+        return ops.Div(found, full(x.builder, max(count - correction, 0), found.shape))
+    number = cast(functools.reduce(ops.Mul, unknown), found.element_type)
+    number = ops.Sub(ops.Mul(number, full(x.builder, count, number.shape)), full(x.builder, correction, number.shape))
+    number = number if found.element_type.is_complex else ops.Max(number, full(x.builder, 0, number.shape))
+    return ops.Div(found, spread(number, found.shape.dimensions))
 
 
 @rule("var.correction", "var.dim")
@@ -65,6 +75,15 @@ def _var_mean(self: XlaOp, dim: Sequence[int] | None, correction: float | None, 
     return [cast(part, shape.element_type) for part, shape in zip(found, result, strict=True)]
 
 
+@rule("std.correction")
+def _std(self: XlaOp, result: Shape, dim: Sequence[int] | None = None, correction: float | None = None,
+         keepdim: bool = False) -> XlaOp:
+    """Where it is 0 its gradient is taken for 0, as torch does."""
+    taken = 1 if correction is None else correction
+    found = variance(wide(self), places(dim, self.shape.rank), taken, keepdim)[0]
+    return cast(_rooted(found, 2), result.element_type)
+
+
 def variance(x: XlaOp, dims: Sequence[int], correction: float, keepdim: bool) -> tuple[XlaOp, XlaOp]:
     """(variance, mean): the sum of squares from the mean by the count less the correction, and by no less than 0."""
     mean = _averaged(x, dims, True)
@@ -73,7 +92,7 @@ def variance(x: XlaOp, dims: Sequence[int], correction: float, keepdim: bool) ->
     if x.element_type.is_complex:
         squares = ops.Add(squares, ops.Mul(ops.Imag(distance), ops.Imag(distance)))
     total = summed(squares, dims, keepdim)
-    found = ops.Div(total, full(x.builder, max(_count(x, dims) - correction, 0), total.shape))
+    found = _by_count(total, x, dims, correction)
     return found, mean if keepdim else ops.Reshape(mean, list(found.shape.dimensions))
 
 

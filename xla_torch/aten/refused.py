@@ -6,13 +6,12 @@ _SYMBOLS = "it is about sizes that are known at run time only"
 
 REASONS: dict[str, str] = {
     "_local_scalar_dense.default": "a value becomes a Python number",
-    "nonzero.default": _SIZE,
     "resize_.default": _MEMORY,
     "sym_is_contiguous.default": _MEMORY,
     "sym_storage_offset.default": _MEMORY,
     "sym_stride.int": _MEMORY,
     "sym_numel.default": _SYMBOLS,
-    "sym_size.int": _SYMBOLS,
+    "sym_size.int": "it is a number, which is read off the sizes",
     "atan2.out": "it writes into an argument; torch.export gives atan2",
     "_native_batch_norm_legit.default": "it writes into arguments; torch.export gives _native_batch_norm_legit_functional",
 }
@@ -20,11 +19,7 @@ REASONS: dict[str, str] = {
 
 INSTEAD: dict[str, str] = {
     "bincount.default": f"{_SIZE}; of n bins it is torch.zeros(n, dtype=x.dtype).scatter_add(0, x, torch.ones_like(x))",
-    "masked_select.default": f"{_SIZE}; torch.where(mask, x, 0) keeps all places",
-    "_unique2.default": f"{_SIZE}; x.sort() has equal elements side by side",
-    "repeat_interleave.Tensor": f"{_SIZE}; of n elements in all it is "
-                                "x[torch.searchsorted(repeats.cumsum(0), torch.arange(n), right=True)]",
-    "unique_consecutive.default": f"{_SIZE}; where a run begins, x[1:] != x[:-1] says",
+    "unique_dim.default": f"{_SIZE}; torch.unique without dim is known",
     "linalg_ldl_factor_ex.default": "XLA has no such decomposition; torch.linalg.lu_factor and torch.linalg.solve take its place",
     "poisson.default": "how many numbers it draws depends on values",
 }

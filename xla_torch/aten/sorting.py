@@ -31,7 +31,8 @@ def _canonical(key: XlaOp) -> XlaOp:
     return ops.Select(ops.Ne(key, key), full(key.builder, math.nan, key.shape), key)
 
 
-def _ordered(x: XlaOp, dim: int, descending: bool) -> list[XlaOp]:
+def ordered(x: XlaOp, dim: int, descending: bool) -> list[XlaOp]:
+    """The elements in order along a dimension, and their places."""
     if not x.shape.rank:
         return [x, full(x.builder, 0, x.shape.with_element_type(S64))]
     key = cast(x, U8) if x.element_type is PRED else x
@@ -42,14 +43,14 @@ def _ordered(x: XlaOp, dim: int, descending: bool) -> list[XlaOp]:
 @rule("sort", "sort.stable")
 def _sort(self: XlaOp, dim: int, descending: bool, stable: bool | None = None) -> list[XlaOp]:
     """Always stable."""
-    return _ordered(self, place(dim, self.shape.rank), descending)
+    return ordered(self, place(dim, self.shape.rank), descending)
 
 
 @rule("topk")
 def _topk(self: XlaOp, k: int, dim: int, largest: bool, sorted: bool, result: Sequence[Shape]) -> list[XlaOp]:
     """Always sorted, and of equal elements the first ones, which torch leaves open."""
     dim = place(dim, self.shape.rank)
-    found = _ordered(self, dim, largest)
+    found = ordered(self, dim, largest)
     return [ops.SliceInDim(part, 0, k, 1, dim) for part in found] if self.shape.rank else found
 
 
@@ -58,9 +59,9 @@ def _topk(self: XlaOp, k: int, dim: int, largest: bool, sorted: bool, result: Se
 
 def _ranked(x: XlaOp, rank: int | XlaOp, dim: int, result: Sequence[Shape]) -> list[XlaOp]:
     """The element with a rank along a dimension, and its place: that of the first of equal ones."""
-    ordered, at = _ordered(x, dim, False)
+    values, at = ordered(x, dim, False)
     if not x.shape.rank:
-        return [ordered, at]
+        return [values, at]
     if isinstance(rank, int):
         rank = full(x.builder, rank, Shape.array(S64, [1 if d == dim else n for d, n in enumerate(x.shape.dimensions)]))
     place = taken_along(at, rank, dim)
@@ -117,10 +118,10 @@ def _mode(self: XlaOp, dim: int, result: Sequence[Shape]) -> list[XlaOp]:
     if not self.shape.rank:
         return [self, full(self.builder, 0, result[1])]
     dim = place(dim, self.shape.rank)
-    ordered, at = _ordered(self, dim, False)
+    values, at = ordered(self, dim, False)
     sizes, rank = self.shape.dimensions, self.shape.rank
     pairs = [*sizes[:dim], sizes[dim], *sizes[dim:]]
-    one, other = (ops.BroadcastInDim(ordered, pairs, [d + (d > last) for d in range(rank)]) for last in (dim, dim - 1))
+    one, other = (ops.BroadcastInDim(values, pairs, [d + (d > last) for d in range(rank)]) for last in (dim, dim - 1))
     often = reduced(cast(ops.Eq(one, other), S64), "Add", 0, [dim + 1])
     most = ops.BroadcastInDim(reduced(often, "Max", 0, [dim], True), sizes, range(rank))
     counted = iota(self, sizes, dim)

@@ -153,6 +153,20 @@ def iota(like: XlaOp, sizes: Sequence[int], dimension: int, element_type: Primit
     return ops.Iota(like.builder, Shape.array(element_type, sizes), dimension)
 
 
+def size_of(x: XlaOp, dim: int) -> XlaOp | int:
+    """The size of a dimension, s64[] where that is known at run time only."""
+    if not x.shape.dynamic_flags[dim]:
+        return x.shape.dimensions[dim]
+    return cast(ops.GetDimensionSize(x, dim), S64)
+
+
+def filled(x: XlaOp, dims: Sequence[int]) -> XlaOp:
+    """`x` with zeros up to the bounds of these dimensions."""
+    for d in dims:
+        x = ops.RemoveDynamicDimension(x, d) if x.shape.dynamic_flags[d] else x
+    return x
+
+
 def magnitude(x: XlaOp) -> XlaOp:
     """The absolute value. Of a real float its gradient at 0 is 0, in the middle of the kink."""
     return ops.Mul(x, ops.Sign(x)) if x.element_type.is_floating else ops.Abs(x)

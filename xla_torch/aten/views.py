@@ -14,7 +14,7 @@ from ..core.types import PRED
 from ..functions.hlo_builder import XlaOp
 from .indexing import indexed
 from .operator_rules import rule
-from .values import Number, cast, full, number_for, place, spread
+from .values import Number, cast, filled, full, number_for, place, spread
 
 
 @rule("alias", "clone")
@@ -34,7 +34,20 @@ def _copy(src: XlaOp, self: XlaOp) -> XlaOp:
 
 @rule("view", "squeeze.dim", "squeeze.dims", "unsqueeze", shown="size dim")
 def _reshaped(self: XlaOp, result: Shape) -> XlaOp:
-    return ops.Reshape(self, list(result.dimensions))
+    """Where a dynamic dimension is joined with others or divided, it must be the outermost: its elements are the first ones."""
+    sizes = list(result.dimensions)
+    if self.shape.is_static or _wide(self.shape) == _wide(result):
+        return ops.Reshape(self, sizes)
+    for shape in (self.shape, result):
+        if any(is_dynamic for _, is_dynamic in _wide(shape)[1:]) or self.shape.element_count != result.element_count:
+            raise UnsupportedError("a view that joins or divides a dimension whose size depends on values", got=self.shape,
+                                   expected="the outermost dimension", hint=f"here it is to be {result}")
+    return ops.Reshape(filled(self, range(self.shape.rank)), sizes)
+
+
+def _wide(shape: Shape) -> list[tuple[int, bool]]:
+    """The dimensions whose size is not 1, and whether they are dynamic."""
+    return [(n, f) for n, f in zip(shape.dimensions, shape.dynamic_flags, strict=True) if n != 1]
 
 
 @rule("expand", shown="size")
@@ -62,9 +75,21 @@ def _bounds(size: int, start: int | None, end: int | None) -> tuple[int, int]:
 
 
 @rule("slice.Tensor")
-def _slice(self: XlaOp, dim: int, start: int | None, end: int | None, step: int) -> XlaOp:
+def _slice(self: XlaOp, dim: int, start: int | None, end: int | XlaOp | None, step: int, result: Shape) -> XlaOp:
     dim = place(dim, self.shape.rank)
+    if self.shape.dynamic_flags[dim] or result.dynamic_flags[dim]:
+        return _first_of(self, dim, start, step, result)
+    assert not isinstance(end, XlaOp)
     return ops.SliceInDim(self, *_bounds(self.shape.dimensions[dim], start, end), step, dim)
+
+
+def _first_of(x: XlaOp, dim: int, start: int | None, step: int, result: Shape) -> XlaOp:
+    """A slice whose end is known at run time only, with what is beyond."""
+    size = result.dimensions[dim]
+    if start not in (0, None) or step != 1 or size > x.shape.dimensions[dim]:
+        raise UnsupportedError("a slice of a size that depends on values", got=f"{x.shape} from {start} by {step} to {result}",
+                               expected="the first elements, x[:n]")
+    return ops.SliceInDim(filled(x, [dim]), 0, size, 1, dim)
 
 
 @rule("select.int")

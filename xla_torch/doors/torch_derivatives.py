@@ -16,7 +16,7 @@ import torch
 import torch.fx
 
 from ..autodiff.given import GivenPullback
-from ..core.errors import DifferentiationError
+from ..core.errors import DifferentiationError, UnsupportedError
 from ..core.shape import Shape
 from ..core.types import PRED
 from ..functions import Broadcast
@@ -27,6 +27,7 @@ from ..opcodes import control
 from ..storage import torch_graphs, torch_private
 from . import torch_graph
 from .builder import XlaBuilder
+from .torch_value_sizes import depends_on_values
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +54,9 @@ class Graph:
     def vjp(self, decompositions: dict[Any, Callable[..., Any]], first: dict[Any, Callable[..., Any]]) -> Graph:
         """The way back: from the inputs and a cotangent for each result to a gradient for each parameter. What is in `first` is
         decomposed before it is differentiated. Whatever torch raises passes through."""
+        if any(depends_on_values(value) for node in self.module.graph.nodes
+               for value in torch_private.pytree.tree_leaves(node.meta.get("val"))):
+            raise UnsupportedError("torch does not trace a way back through sizes that depend on values")
         values = [one.value for one in self.inputs]
         active = [k for k, one in enumerate(self.inputs) if one.active]
         outputs: list[Any] = [output.meta["val"] if isinstance(output, torch.fx.Node) else None for output in self._outputs()]

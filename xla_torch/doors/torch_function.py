@@ -18,7 +18,7 @@ from ..functions.hlo_builder import XlaOp
 from ..hlo.derivatives import AS_WRITTEN, Derivatives, Lost, check_choice
 from ..opcodes import control
 from ..running.computation import XlaComputation
-from ..storage import torch_private
+from ..storage import torch_graphs, torch_private
 from ..trees.nodes import Kind, Static
 from ..trees.signatures import Signature
 from ..trees.structure import Path, Structure
@@ -83,6 +83,9 @@ def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["ar
 
     Raises UnsupportedError, which names all of them, for operators that XLA has nothing for; what torch.export raises passes
     through. Checks of values are left out: where torch raises for a singular matrix there are NaN or infinities.
+    Sizes that depend on values (`nonzero`, ``x[mask]``, `unique`, `repeat_interleave`) are bounded dynamic dimensions, as
+    ``f32[<=8]``, and results have their sizes; operators that are not known on them are named (UnsupportedError). Derivatives of
+    such programs are those of their ops; where `detach` and the like say otherwise, asking for them raises DifferentiationError.
     Derivatives are those that torch has of the exported program,
     with all that `detach`, `torch.no_grad` and an embedding's padding say: they are traced when they are first asked for. With
     ``derivatives="xla"`` they are those of its ops, and where the module says otherwise there is a warning (LostDerivatives),
@@ -104,7 +107,12 @@ def _imported(exported: Any, **options: Any) -> TorchFunction:
     if torch_functions.has_whole(exported):
         with torch_functions.InOthers(torch_functions.WHOLE):
             exported = torch_sizes.exported_again(exported)
-    return _Import(exported, **options).function()
+    try:
+        return _Import(exported, **options).function()
+    except torch_graphs.DataDependent as error:
+        raise UnsupportedError("torch knows no decomposition of an operator for a size that depends on values",
+                               subject="from_torch", got=str(error).partition("\n")[0], expected="arrays of known sizes",
+                               hint="torch.where(mask, x, 0) keeps all places, and sizes of all arrays are known") from error
 
 
 def _of_many_sizes(exported: Any, make: Callable[[Any], TorchFunction]) -> TorchFunction:

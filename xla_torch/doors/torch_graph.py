@@ -14,7 +14,7 @@ import torch
 import torch.fx
 
 from ..aten.control import WITH_REGIONS, Region
-from ..aten.operator_rules import NO_VALUES, RULES, applied, compared
+from ..aten.operator_rules import NO_VALUES, RULES, applied, check_dynamic, compared
 from ..aten.refused import INSTEAD, REASONS
 from ..core.errors import UnsupportedError, XlaError
 from ..core.shape import Shape
@@ -25,6 +25,7 @@ from ..lowering.numerics import numpy_from_storage, to_storage
 from ..storage import torch_private
 from ..storage.dtypes import type_from_torch
 from ..storage.torch_private import Operator, arguments_of
+from .torch_value_sizes import Symbolic, ValueSizes, depends_on_values
 
 
 def shape_of(value: Any, what: str) -> Shape:
@@ -35,7 +36,7 @@ def shape_of(value: Any, what: str) -> Shape:
         raise UnsupportedError(f"{what} is sparse", got=value.layout, expected="a dense tensor")
     if not all(type(n) is int for n in value.shape):
         raise UnsupportedError(f"{what} is of unknown size", got=str(list(value.shape)),
-                               hint="export for tensors of known sizes; a size that depends on values is not to be had in XLA")
+                               hint="export for tensors of known sizes")
     return Shape.array(element_type_of(value.dtype, what), value.shape)
 
 
@@ -64,7 +65,7 @@ def name_of(target: Any) -> str:
 
 def check(graph: torch.fx.Graph) -> None:
     """Raise UnsupportedError, which names all operators of a graph that there is no rule for."""
-    called = [_operator(n) for one in _graphs(graph) for n in one.nodes if n.op == "call_function"]
+    called = [_operator(n) for one in _graphs(graph) for n in one.nodes if n.op == "call_function" and not is_number(n)]
     missing = collections.Counter(name_of(target) for target in called if not _is_known(target))
     if missing:
         named = ", ".join(f"{name} ({count})" if count > 1 else name for name, count in missing.items())
@@ -79,6 +80,11 @@ def _graphs(graph: torch.fx.Graph) -> list[torch.fx.Graph]:
     owner: Any = graph.owning_module
     inner = [operator.attrgetter(str(n.target))(owner) for n in graph.nodes if n.op == "get_attr"]
     return [graph, *(part for one in inner if isinstance(one, torch.fx.GraphModule) for part in _graphs(one.graph))]
+
+
+def is_number(node: torch.fx.Node) -> bool:
+    """Whether a node is a number that is made of sizes."""
+    return isinstance(node.meta.get("val"), (*Symbolic, int))
 
 
 def _operator(node: torch.fx.Node) -> Any:
@@ -96,19 +102,21 @@ def build(builder: Builder, graph: torch.fx.Graph, inputs: Mapping[str, Any],
           attribute: Callable[[str], Any]) -> list[Any]:
     """The results of a graph that was `check`ed, given a value (an op, or a constant as it is) for each placeholder by name."""
     values: dict[torch.fx.Node, Any] = {}
+    sizes = ValueSizes(builder)
     for node in graph.nodes:
         if node.op == "output":
             results = [node.args[0]] if isinstance(node.args[0], torch.fx.Node) else node.args[0]
             return [values[result] if isinstance(result, torch.fx.Node) else result for result in results]
-        values[node] = _Reading(builder, values, attribute).value(node, inputs)
+        values[node] = _Reading(builder, values, attribute, sizes).value(node, inputs)
     raise AssertionError("a graph ends in its output")
 
 
 class _Reading:
     """One node of a graph."""
 
-    def __init__(self, builder: Builder, values: Mapping[torch.fx.Node, Any], attribute: Callable[[str], Any]):
-        self.builder, self._values, self._attribute = builder, values, attribute
+    def __init__(self, builder: Builder, values: Mapping[torch.fx.Node, Any], attribute: Callable[[str], Any],
+                 sizes: ValueSizes):
+        self.builder, self._values, self._attribute, self._sizes = builder, values, attribute, sizes
 
     def value(self, node: torch.fx.Node, inputs: Mapping[str, Any]) -> Any:
         if node.op == "placeholder":
@@ -120,6 +128,9 @@ class _Reading:
         if node.target is operator.getitem:
             source, number = node.args
             return self._values[source][number]  # pyright: ignore[reportArgumentType]
+        if is_number(node):
+            number = node.meta["val"]
+            return number if isinstance(number, int) else self._sizes.number(number)
         if name_of(_operator(node)) in NO_VALUES:
             return [None] if node.target is torch_private.with_effects else None
         before = len(self.builder.instructions)
@@ -135,7 +146,11 @@ class _Reading:
         target, name = node.target, name_of(node.target)
         if isinstance(target, torch_private.HigherOrderOperator):
             shapes = [shape_of(value, f"a result of {name}") for value in node.meta["val"]]
-            return compared(name, WITH_REGIONS[name](*(self._argument(a, name) for a in node.args), shapes), shapes)
+            given = [self._argument(a, name) for a in node.args]
+            if any(depends_on_values(a.meta.get("val")) for a in node.all_input_nodes):
+                raise UnsupportedError("a branch or a loop takes what has a size that depends on values", got=name,
+                                       expected="arrays of known sizes")
+            return compared(name, WITH_REGIONS[name](*given, shapes), shapes)
         assert isinstance(target, Operator)
         arguments, defaults = {}, {}
         for place, argument in enumerate(arguments_of(target)):
@@ -145,10 +160,27 @@ class _Reading:
             arguments[argument.name] = self._argument(given, name)
         said = node.meta["val"]
         several = isinstance(said, (list, tuple))
-        expected = [None if v is None else shape_of(v, f"the result of {name}") for v in said] if several else shape_of(
-            said, f"the result of {name}")
-        found = applied(name, self.builder, arguments, defaults, expected, *_in_memory(node))
+        tensors: list[Any] = list(said) if several else [said]
+        shapes = [None if v is None else self._shape(v, f"the result of {name}") for v in tensors]
+        known = all(depends_on_values(v) is False for v in (*tensors, *(n.meta.get("val") for n in node.all_input_nodes)))
+        if not known:
+            check_dynamic(name, arguments)
+        expected = shapes if several else shapes[0]
+        assert expected is not None
+        found = applied(name, self.builder, arguments, defaults, expected, *_in_memory(node), self._sizes.most(said))
+        found = found if known else [self._fitted(x, v, name) for x, v in zip(found, tensors, strict=True)]
         return found if several else found[0]
+
+    def _shape(self, value: Any, what: str) -> Shape:
+        if not depends_on_values(value):
+            return shape_of(value, what)
+        return self._sizes.shape(element_type_of(value.dtype, what), value.shape)
+
+    def _fitted(self, found: XlaOp | None, value: Any, name: str) -> XlaOp | None:
+        if found is None:
+            return None
+        self._sizes.learn(found, value.shape)
+        return self._sizes.fitted(found, value.shape, name)
 
     def _argument(self, given: Any, name: str) -> Any:
         if isinstance(given, torch.fx.Node):
@@ -175,6 +207,8 @@ def _region(module: torch.fx.GraphModule) -> Region:
 def _in_memory(node: torch.fx.Node) -> tuple[bool, bool]:
     """Whether the first tensor that a node takes lies in memory as it stands, and whether by rows at all."""
     value = node.args[0].meta.get("val") if node.args and isinstance(node.args[0], torch.fx.Node) else None
+    if depends_on_values(value):
+        return False, False
     by_rows = isinstance(value, torch.Tensor) and value.is_contiguous()
     return isinstance(value, torch.Tensor) and by_rows and value.storage_offset() == 0, by_rows
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 import torch.fx.experimental.proxy_tensor
+import torch.fx.experimental.symbolic_shapes
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from .torch_private import private, pytree
@@ -16,6 +17,10 @@ make_fx: Callable[..., Any] = private(torch.fx.experimental.proxy_tensor, "make_
 
 flex_attention: Any = private(torch, "_higher_order_ops.flex_attention")
 """Attention with functions of its scores, as torch.export has it."""
+
+
+DataDependent: type[Exception] = private(torch.fx.experimental.symbolic_shapes, "GuardOnDataDependentSymNode")
+"""What torch raises for a size that depends on values where it asks for a number."""
 
 
 def stand_in(like: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,86 @@
+"""Distinct elements, and elements that are repeated: results of sizes that depend on values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .. import functions as ops
+from ..core.errors import UnsupportedError
+from ..core.shape import UNBOUNDED, Shape
+from ..core.types import S32, S64
+from ..functions.hlo_builder import XlaOp
+from .chosen import chosen, first_of_runs, sizes_as
+from .indexing import indexed, put, scattered
+from .operator_rules import rule
+from .sorting import ordered
+from .values import cast, filled, full, reducer, running, second, summed
+
+
+@rule("_unique2")
+def _unique(self: XlaOp, sorted: bool, return_inverse: bool, return_counts: bool, result: Sequence[Shape]) -> list[XlaOp]:
+    """Always in order, with each NaN as one of its own. Of no two equal ones is there a gradient but for the first."""
+    flat = _flat("unique", self)
+    if not self.shape.element_count:
+        return [full(self.builder, 0, shape) for shape in result]
+    values, at = ordered(flat, 0, False)
+    return _runs(values, at, self.shape, return_inverse, return_counts, result)
+
+
+@rule("unique_consecutive")
+def _unique_consecutive(self: XlaOp, return_inverse: bool, return_counts: bool, dim: int | None,
+                        result: Sequence[Shape]) -> list[XlaOp]:
+    if dim is not None and self.shape.rank != 1:
+        raise UnsupportedError("distinct slices of an array", subject="unique_consecutive", got=f"dim = {dim}",
+                               expected="elements, dim = None")
+    flat = _flat("unique_consecutive", self)
+    if not self.shape.element_count:
+        return [full(self.builder, 0, shape) for shape in result]
+    return _runs(flat, None, self.shape, return_inverse, return_counts, result)
+
+
+def _flat(name: str, x: XlaOp) -> XlaOp:
+    if not x.shape.is_static:
+        raise UnsupportedError("distinct elements of an array whose size depends on values", subject=name, got=x.shape,
+                               expected="an array of known size")
+    return ops.Reshape(x, [x.shape.element_count])
+
+
+def _runs(values: XlaOp, at: XlaOp | None, shape: Shape, return_inverse: bool, return_counts: bool,
+          result: Sequence[Shape]) -> list[XlaOp]:
+    """The first elements of runs of equal ones, the run of each element in the place where it stood, and how long each is."""
+    first = first_of_runs(values)
+    places = chosen(first)
+    run = running(cast(first, S64), "Add", 0, 0)
+    run = ops.Sub(run, full(run.builder, 1, run.shape))
+    found = [indexed(values, [places])]
+    unread = [full(run.builder, 0, part) if part.is_static else None for part in result[1:]]
+    if return_inverse:
+        back = run if at is None else scattered(full(run.builder, 0, run.shape), 0, at, run, second(S64))
+        found.append(ops.Reshape(back, list(shape.dimensions)))
+    elif unread[0] is not None:
+        found.append(unread[0])
+    if return_counts:
+        ones = full(run.builder, 1, run.shape)
+        found.append(sizes_as(put(full(run.builder, 0, run.shape), [run], ones, True), places))
+    elif unread[1] is not None:
+        found.append(unread[1])
+    return found
+
+
+@rule("repeat_interleave.Tensor")
+def _repeated(repeats: XlaOp, output_size: int | None, most: int, result: Shape) -> XlaOp:
+    """Each place as often as it is repeated: how many of the ends of runs are not beyond."""
+    length = result.dimensions[0] if result.is_static else most
+    if length == UNBOUNDED:
+        raise UnsupportedError("nothing says how long the result may be", subject="repeat_interleave", got=result,
+                               expected="output_size, or torch._check(y.shape[0] <= n) of the result y",
+                               hint="x.repeat_interleave(repeats, dim, output_size=n)")
+    repeats = cast(filled(repeats, [0]), S64)
+    if not length or not repeats.shape.element_count:
+        return full(repeats.builder, 0, result)
+    ends = running(repeats, "Add", 0, 0)
+    length = max(length, 2) if not result.is_static else length
+    none = full(repeats.builder, 0, Shape.array(S64, [length]))
+    ended = scattered(none, 0, ends, full(repeats.builder, 1, ends.shape), reducer("Add", S64))
+    found = running(ended, "Add", 0, 0)
+    return found if result.is_static else ops.SetDimensionSize(found, cast(summed(repeats, [0]), S32), 0)
