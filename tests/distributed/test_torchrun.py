@@ -64,6 +64,7 @@ ENTRY e {
 }"""
 
 
+@pytest.mark.slow
 @needs_xla
 def test_torchrun_of_a_program_that_the_command_line_partitioned(tmp_path: Path) -> None:
     """Whole arrays come from one file and go to one; or each participant's own do."""
@@ -89,6 +90,7 @@ def test_torchrun_of_a_program_that_the_command_line_partitioned(tmp_path: Path)
             np.testing.assert_allclose(saved["out0"][:len(own)], own, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_results_of_several_that_say_not_how_they_lie_are_not_written_over_each_other(tmp_path: Path) -> None:
     text = text_of("f32[2] all-reduce(p), to_apply=f, replica_groups={}", "f32[2]", header=", replica_count=2")
     (tmp_path / "sum.hlo").write_text(text)

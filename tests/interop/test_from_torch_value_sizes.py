@@ -87,7 +87,6 @@ MASKED: dict[str, Any] = {
         1 / x[m], x[m].exp().rsqrt(), x[m].atan(), torch.atan2(x[m], x[m].exp()), x[m].tan(), -x[m], x[m] - 1, x[m] - x[m].exp(),
         x[m] / x[m].exp(), x[m].floor() + x[m].ceil() + x[m].round() + x[m].trunc() + x[m].sign(), x[m].isnan(), x[m].isinf(),
         x[m].to(torch.float32), x[m].clone(), x[m].exp().reciprocal()),
-    "repeated": repeated,
     "repeated as often as is said": lambda x, m: x.repeat_interleave(m.long() + 1 - m.long(), 0, output_size=6).sin(),
     "one element": lambda x, m: (x[:1][m[:1]], torch.nonzero(m[:1]), torch.nonzero(m[3]), x[:1, :1][m[:1]].mean()),
     "no element": lambda x, m: (x[:0][m[:0]] > 0, torch.nonzero(m[:0]), x[:0].masked_select(m[:0, None]) > 0),
@@ -211,7 +210,7 @@ def test_a_module_trains_through_a_mask():
     (lambda x, m: x[m].T.reshape(-1), "view"), (lambda x, m: F.conv1d(x[m][:, None], x[:1, :2][None]), "convolution"),
     (lambda x, m: x[m].index_put((torch.tensor([0]),), x[0]), "index_put"), (lambda x, m: F.dropout(x[m]), "depends on values"),
     (lambda x, m: torch.unique(x[m]), "unique"), (lambda x, m: torch.unique(x, dim=0), "unique_dim"),
-    (lambda x, m: x.repeat_interleave(m.long(), 0), "output_size"),
+    (lambda x, m: x.repeat_interleave(m.long(), 0), "output_size"), (repeated, "output_size"),
     (lambda x, m: x * m.sum().item(), "a value of the program"),
     (lambda x, m: torch.cond(m.any(), torch.sin, torch.cos, (x[m],)), "cond")])
 def test_what_is_refused(function: Any, words: str):

@@ -3,9 +3,8 @@
 A rule's parameters are named as the operator's arguments, and it gets those that it names: tensors as ops of one builder, element
 types for dtypes, numbers and lists as they are. Names beyond these say more: `builder`; `result`, the shape that torch gives
 the result (a list of shapes for several), whose element type says what torch promotes to; `is_contiguous` and `is_plain`, whether
-the first tensor lies in memory by rows, and there as it stands; `most`, what a size that depends on values is at most.
-A rule returns an op, or a list with one for each result; what is
-checked of that is `applied`.
+the first tensor lies in memory by rows, and there as it stands. A rule returns an op, or a list with one for each result; what
+is checked of that is `applied`.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 from ..core.errors import InternalError, UnsupportedError
-from ..core.shape import UNBOUNDED, Shape
+from ..core.shape import Shape
 from ..functions import RemoveDynamicDimension, SliceInDim
 from ..functions.hlo_builder import Builder, XlaOp
 
@@ -55,7 +54,7 @@ def rule(*names: str, shown: str = "") -> Callable[[Declared], Declared]:
 
 def applied(name: str, builder: Builder, arguments: Mapping[str, Any], defaults: Mapping[str, Any],
             expected: Shape | Sequence[Shape | None], is_plain: bool = False,
-            is_contiguous: bool = False, most: int = UNBOUNDED) -> list[XlaOp | None]:
+            is_contiguous: bool = False) -> list[XlaOp | None]:
     """The results of an operator. Raises UnsupportedError for an argument that its rule does not look at, unless that is what it
     is by default, and InternalError where the results are not of the shapes that torch says."""
     asked, unread = WANTED[name], SHOWN[name] | OF_NO_CONSEQUENCE
@@ -63,8 +62,7 @@ def applied(name: str, builder: Builder, arguments: Mapping[str, Any], defaults:
         if key not in asked and key not in unread and not (key in defaults and _equal(defaults[key], value)):
             raise UnsupportedError(f"the argument {key} is not known", subject=name, got=repr(value)[:80],
                                    expected=f"{key} = {defaults.get(key)}")
-    given = {**arguments, "builder": builder, "result": expected, "is_plain": is_plain, "is_contiguous": is_contiguous,
-             "most": most}
+    given = {**arguments, "builder": builder, "result": expected, "is_plain": is_plain, "is_contiguous": is_contiguous}
     found = RULES[name](**{key: given[key] for key in asked if key in given})
     results: list[XlaOp | None] = [found] if isinstance(found, XlaOp) else list(found)
     shapes = [expected] if isinstance(expected, Shape) else expected

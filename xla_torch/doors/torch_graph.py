@@ -167,7 +167,7 @@ class _Reading:
             check_dynamic(name, arguments)
         expected = shapes if several else shapes[0]
         assert expected is not None
-        found = applied(name, self.builder, arguments, defaults, expected, *_in_memory(node), self._sizes.most(said))
+        found = applied(name, self.builder, arguments, defaults, expected, *_in_memory(node))
         found = found if known else [self._fitted(x, v, name) for x, v in zip(found, tensors, strict=True)]
         return found if several else found[0]
 

@@ -38,15 +38,6 @@ class ValueSizes:
         return Shape.array(element_type, [n if not flag or n == UNBOUNDED else max(n, 2)
                                           for (_, n), flag in zip(ranges, flags, strict=True)], flags)
 
-    def most(self, value: Any) -> int:
-        """What torch knows that a symbol among the sizes of a tensor, or of several, is at most."""
-        for tensor in value if isinstance(value, (list, tuple)) else [value]:
-            for size in tensor.shape if isinstance(tensor, torch.Tensor) else []:
-                if isinstance(size, torch.SymInt):
-                    upper = size.node.shape_env.bound_sympy(size.node.expr).upper
-                    return int(upper) if upper.is_Integer else UNBOUNDED
-        return UNBOUNDED
-
     def learn(self, found: XlaOp, sizes: Sequence[Any]) -> None:
         """Take sizes of an operator's result for the symbols that they are."""
         for d, size in enumerate(sizes):
