@@ -125,7 +125,7 @@ def _reductions() -> dict[str, list[Row]]:
         "masked_select": [(floats(3, 4), flags(3, 4)), (floats(3, 1), flags(4)), (floats(0, 4), flags(4))],
         "_unique2": [(whole, True, True, True), (TIES, True, True), (flags(3, 4), True, True, True),
                      (whole[:0], True, True, True)],
-        "unique_consecutive": [(whole, True, True), (whole[0], True, True, 0), (whole[:0], True, True)],
+        "unique_consecutive": [(whole, True, True), (whole[0, 0], True, True, 0), (whole[:0], True, True)],
         "repeat_interleave.Tensor": [(torch.tensor([2, 0, 1]), {"output_size": 3}), (torch.tensor([0, 0]), {"output_size": 0})],
         "std.correction": [(cube, [1]), (cube, None, {"correction": 0}), (cube, [0, 2], {"correction": 2, "keepdim": True})],
         "var.correction": [(cube, [1]), (cube, None, {"correction": 0}), (cube, [0, 2], {"correction": 2, "keepdim": True}),
