@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 
 import xla_torch
 from support.oracle import needs_xla, run_xla
-from support.torch_models import assert_close, loss_of, made
+from support.torch_models import Wrapped, assert_close, loss_of, made
 from xla_torch.errors import DifferentiationError, InvalidArgument, LostDerivatives, UnsupportedError
 from xla_torch.nn import XlaModule
 from xla_torch.storage import torch_graphs, torch_private
@@ -302,15 +302,6 @@ def test_gradients_of_transforms_within(name: str):
         loss_of(called(x)).backward()
         found.append(x.grad)
     assert_close(*found)
-
-
-class Wrapped(nn.Module):
-    def __init__(self, function: Any):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *given: torch.Tensor) -> Any:
-        return self.function(*given)
 
 
 def test_a_level_that_a_failure_leaves_open_is_closed():

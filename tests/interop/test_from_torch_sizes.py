@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 import xla_torch
 from support.aten_rows import floats
 from support.oracle import needs_xla, run_xla
+from support.torch_models import Wrapped
 from xla_torch.errors import InvalidArgument, UnsupportedError
 from xla_torch.nn import XlaModule
 
@@ -150,15 +151,6 @@ def test_transforms_and_pickles_are_for_all_sizes():
             torch.testing.assert_close(xla_torch.grad(function)(x), torch.autograd.grad(loss(given), given)[0])
     batched = xla_torch.vmap(ours, size=2)(torch.stack([x, x * 2]))
     torch.testing.assert_close(batched, torch.stack([loss(x), loss(x * 2)]))
-
-
-class Wrapped(nn.Module):
-    def __init__(self, function: Any):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *given: torch.Tensor) -> Any:
-        return self.function(*given)
 
 
 def test_a_program_of_certain_sizes():

@@ -93,3 +93,14 @@ def loss_of(result: Any) -> torch.Tensor:
 
 def assert_close(found: Any, expected: Any, tolerance: float = 2e-5) -> None:
     torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
+
+
+class Wrapped(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function: Any):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *given: torch.Tensor) -> Any:
+        return self.function(*given)

@@ -32,10 +32,8 @@ class Placed:
         self.placements = _placements(axes, mesh.ndim, replicated="Replicate")
         self._of_gradients = _placements(axes, mesh.ndim, replicated="Partial")
         self._strides = tuple(math.prod(self._whole[d + 1:]) for d in range(len(self._whole)))
-        self._holders = mesh.size() // math.prod(mesh.size(a) for own_axes in axes for a in own_axes)
-        at = mesh.get_coordinate()
-        starts = [_place(own_axes, mesh, at) * n for own_axes, n in zip(axes, self._tile, strict=True)]
-        self._sizes = [min(n, max(0, size - start)) for start, n, size in zip(starts, self._tile, self._whole, strict=True)]
+        place, _ = sharding.slices(whole.dimensions, mesh.size())[mesh.get_rank()]
+        self._sizes = [part.stop - part.start for part in place or ()]
 
     def cut(self, tensor: torch.Tensor) -> torch.Tensor:
         """A whole tensor, the same on all processes, as a DTensor that lies so."""
@@ -70,24 +68,21 @@ class Placed:
 
     def gradient(self, tile: torch.Tensor) -> torch.Tensor:
         """The gradient of an argument that lies so, of which this is a participant's tile, not yet summed: differentiable."""
-        given = self._as_gradient(tile, self._of_gradients)
-        return given.redistribute(placements=self.placements)
+        return self.of_tile(tile, self._of_gradients).redistribute(placements=self.placements)
 
-    def summed_gradient(self, tile: torch.Tensor) -> torch.Tensor:
-        """The same of a tile that is summed."""
-        return self._as_gradient(tile, self.placements)
-
-    def _as_gradient(self, tile: torch.Tensor, placements: Any) -> Any:
+    def of_tile(self, tile: torch.Tensor, placements: Any) -> Any:
+        """The DTensor that lies so, of which this is a participant's tile."""
         piece = tile[tuple(map(slice, self._sizes))] if tuple(self._sizes) != self._tile else tile
         return _tensors.DTensor.from_local(piece, self._mesh, placements, run_check=False, shape=self._whole,
                                            stride=self._strides)
 
     def whole(self, tile: torch.Tensor) -> torch.Tensor:
         """The DTensor of which this is a participant's tile. Its cotangent counts once, however many hold it."""
-        if tile.requires_grad and self._holders > 1:
+        holders = math.prod(self._mesh.size(axis) for axis in self.sharing)
+        if tile.requires_grad and holders > 1:
             tile = tile.view_as(tile)
-            tile.register_hook(lambda cotangent: cotangent / self._holders)
-        return self._as_gradient(tile, self.placements)
+            tile.register_hook(lambda cotangent: cotangent / holders)
+        return self.of_tile(tile, self.placements)
 
 
 def pieces_of(placed: Sequence[Placed], tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -122,7 +117,7 @@ class _Together(torch.autograd.Function):
             if axes:
                 summed = _summed([there[k] for k in numbers], placed[numbers[0]].summed_over(axes))
                 there.update(zip(numbers, summed, strict=True))
-        return None, *(placed[k].summed_gradient(there[k]) if k in there else None for k in range(len(placed)))
+        return None, *(own.of_tile(there[k], own.placements) if k in there else None for k, own in enumerate(placed))
 
 
 def _summed(tiles: Sequence[torch.Tensor], groups: Sequence[Any]) -> list[torch.Tensor]:
@@ -168,10 +163,3 @@ def _places(axes: Sequence[int], sizes: Sequence[int]) -> torch.Tensor:
         along = torch.arange(sizes[axis]).reshape([-1 if k == axis else 1 for k in range(len(sizes))])
         found = found * sizes[axis] + along
     return found
-
-
-def _place(axes: Sequence[int], mesh: Any, coordinate: Sequence[int]) -> int:
-    place = 0
-    for axis in axes:
-        place = place * mesh.size(axis) + coordinate[axis]
-    return place
