@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
-from torch import linalg
+from torch import func, linalg
 from torch.export import Dim, export
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from torch.utils import _pytree as pytree
 
@@ -18,6 +19,7 @@ import xla_torch
 from support.aten_rows import floats
 from support.oracle import needs_xla, run_xla
 from xla_torch.errors import UnsupportedError
+from xla_torch.storage import torch_private
 
 F64 = torch.float64
 
@@ -163,20 +165,140 @@ def test_attention_of_an_exported_program_and_of_any_size():
 
 # ------------------------------------------------------------------------------------------- derivatives within
 
-def test_a_derivative_within():
-    def function(x: torch.Tensor) -> torch.Tensor:
-        return torch.autograd.grad((x.sin() * x).sum(), x, create_graph=True)[0] * x
+class Field(torch.nn.Module):
+    """A number of a vector, and what somebody makes of it."""
 
-    given = [floats(3, 4, dtype=F64).requires_grad_()]
-    ours = xla_torch.from_torch(function, *given)
-    for found, expected in zip(of_arguments(ours, given), of_arguments(function, given), strict=True):
-        torch.testing.assert_close(list(found), list(expected))
+    def __init__(self, way: Any):
+        super().__init__()
+        self.first, self.second, self.way = torch.nn.Linear(3, 4), torch.nn.Linear(4, 1), way
+        self.shift = torch.nn.Buffer(torch.linspace(-1, 1, 4))
+
+    def forward(self, x: torch.Tensor) -> Any:
+        level = x.sin().sum()
+        return self.way(lambda y: (self.second(torch.tanh(self.first(y) + self.shift)) * level).sum(), x)
 
 
+def moving(x: torch.Tensor) -> torch.Tensor:
+    return (x * 1.0).requires_grad_()
+
+
+def of_layers(x: torch.Tensor) -> torch.Tensor:
+    y = F.layer_norm(x, (3,), x[0], x[1])
+    y = F.scaled_dot_product_attention(y[None, None], y[None, None].cos(), x[None, None])[0, 0]
+    return F.gelu(F.group_norm(y, 3) + F.batch_norm(y, None, None, training=True)).sum()
+
+
+WITHIN: dict[str, Any] = {
+    "autograd.grad": lambda f, x: torch.autograd.grad(f(z := moving(x)), z, create_graph=True)[0] * z,
+    "autograd.grad, by place": lambda f, x: torch.autograd.grad([f(z := moving(x))], [z], None, None, True)[0] * z,
+    "autograd.grad, of which none is to be had": lambda f, x: torch.autograd.grad(f(z := moving(x)), z)[0] * z,
+    "grad": lambda f, x: func.grad(f)(x),
+    "grad_and_value": lambda f, x: func.grad_and_value(f)(x),
+    "grad with aux": lambda f, x: func.grad(lambda y: (f(y), y * 2), has_aux=True)(x),
+    "grad of grad": lambda f, x: func.grad(lambda y: func.grad(f)(y).square().sum())(x),
+    "vmap of grad": lambda f, x: func.vmap(func.grad(f))(x),
+    "vjp": lambda f, x: func.vjp(f, x)[1](x.sum())[0],
+    "jvp of grad": lambda f, x: func.jvp(func.grad(f), (x,), (x.cos(),)),
+    "jacrev": lambda f, x: func.jacrev(lambda y: y.sin() * f(y))(x),
+    "jacfwd": lambda f, x: func.jacfwd(lambda y: y.sin() * f(y))(x),
+    "hessian": lambda f, x: func.hessian(f)(x),
+    "what is detached": lambda f, x: func.grad(lambda y: f(y.detach()) * f(y) * y.tanh().data.sum())(x),
+    "what has no_grad": lambda f, x: func.grad(lambda y: f(y) * torch.no_grad()(lambda: y.sin().sum())())(x) * x,
+    "layers": lambda f, x: func.grad(of_layers)(x),
+    "indices": lambda f, x: func.grad(lambda y: (y[[1, 0, 1]].cumsum(0).sort(0).values * F.max_pool1d(y, 2)).sum())(x),
+}
+QUICK = ("autograd.grad", "autograd.grad, of which none is to be had", "vmap of grad", "what has no_grad", "layers")
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # torch.func.jvp asks for it
+@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in WITHIN])
+def test_a_derivative_within(name: str):
+    """Values, and gradients by the argument and by the weights."""
+    torch.manual_seed(0)
+    model, x = Field(WITHIN[name]).double(), floats(3, 3, dtype=F64)
+    ours = xla_torch.from_torch(model, x)
+    names = [n for n, _ in model.named_parameters() if n.partition(".")[0] in ours.weights]
+
+    def by_hand(x: torch.Tensor, *weights: torch.Tensor) -> Any:
+        with sdpa_kernel(SDPBackend.MATH):  # the others have no derivative of their derivative
+            return torch.func.functional_call(model, dict(zip(names, weights, strict=True)), (x,))
+
+    def imported(x: torch.Tensor, *weights: torch.Tensor) -> Any:
+        tree: dict[str, Any] = {k: dict(v) if isinstance(v, dict) else v for k, v in ours.weights.items()}
+        for n, weight in zip(names, weights, strict=True):
+            room, _, key = n.partition(".")
+            tree[room][key] = weight
+        return ours(tree, x) if tree else ours(x)
+
+    given = [x, *(model.get_parameter(n).detach() for n in names)]
+    for found, expected in zip(of_arguments(imported, given), of_arguments(by_hand, given), strict=True):
+        torch.testing.assert_close(list(found), list(expected), rtol=1e-9, atol=1e-12)
+
+
+def test_derivatives_by_weights_and_for_each_example():
+    layer = torch.nn.Linear(3, 2).double()
+
+    def loss(weights: Any, row: torch.Tensor) -> torch.Tensor:
+        return func.functional_call(layer, weights, (row,)).square().sum()
+
+    class Each(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = layer
+
+        def forward(self, x: torch.Tensor) -> Any:
+            return func.vmap(func.grad(loss), (None, 0))(dict(self.layer.named_parameters()), x)
+
+    x = floats(4, 3, dtype=F64)
+    ours = xla_torch.from_torch(Each(), x)
+    found, expected = ours(ours.weights, x), Each()(x)
+    for name in ("weight", "bias"):
+        torch.testing.assert_close(found[name], expected[name])
+
+
+@needs_xla
+def test_real_xla_gives_a_derivative_within():
+    x = floats(3, 3, dtype=F64)
+    function = func.vmap(func.grad(lambda y: y.sin().prod()))
+    (found,) = run_xla(xla_torch.from_torch(function, x).to_hlo_text(), x.numpy())
+    torch.testing.assert_close(torch.from_numpy(np.array(found)), function(x))
+
+
+def test_a_model_is_as_it_was():
+    """The forward function that is looked into is put back, and no transform stays on."""
+    model = Field(WITHIN["grad"])
+    xla_torch.from_torch(model, floats(3, 3))
+    assert "forward" not in vars(model)
+    with pytest.raises(ValueError, match="not mine"):
+        xla_torch.from_torch(func.grad(not_mine), Q)
+    assert torch_private.level_of_transforms() == 0
+
+
+def not_mine(x: torch.Tensor) -> torch.Tensor:
+    raise ValueError("not mine")
+
+
+def backward(x: torch.Tensor) -> torch.Tensor:
+    y = x.detach().requires_grad_()
+    y.sin().sum().backward()
+    assert y.grad is not None
+    return y.grad
+
+
+def in_place(x: torch.Tensor) -> torch.Tensor:
+    y = func.grad(lambda y: y.sin().sum())(x)
+    with torch.no_grad():
+        y.mul_(2)
+    return y
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
 @pytest.mark.parametrize(("function", "words"), [
-    (torch.func.grad(lambda y: y.sin().sum()), "torch.autograd.grad"),
-    (lambda x: torch.func.vjp(torch.sin, x)[1](x)[0], "makes constants"),
-    (torch.func.jacrev(torch.sin), "makes constants"),
+    (backward, "backward.. within the model"),
+    (func.grad(lambda y: y.sin().detach_().sum()), "detach_ in a model"),
+    (in_place, "mul_ within torch.no_grad"),
+    (torch.no_grad()(func.grad(lambda y: y.sin().sum())), "torch.func within torch.no_grad"),
+    (func.grad(lambda y: torch.no_grad()(func.grad(lambda z: z.sin().sum()))(y).sum()), "torch.func within torch.no_grad"),
     (lambda x: flex_attention(x, x, x, score_mod=lambda s, b, h, i, j: s + TABLE[h].sum()), "single elements")])
 def test_what_is_refused(function: Any, words: str):
     with pytest.raises(UnsupportedError, match=words):

@@ -29,7 +29,7 @@ def judged(build: Build, way: str) -> Found:
     started = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = (_of_jax if way == "in" else _of_torch)(build)
+        found = {"in": _of_jax, "out": _of_torch, "train": _of_training}[way](build)
     return found | {"seconds": round(time.perf_counter() - started, 1)}
 
 
@@ -121,12 +121,55 @@ def _tensor(leaf: Any, moves: bool) -> Any:
 
 def _of_torch(build: Build) -> Found:
     """A torch module through `from_torch`, its values and gradients against its own; the StableHLO it writes, on real XLA."""
+    module, arguments = _made(build)
+    return _beside_itself(module.eval(), arguments)
+
+
+def _of_training(build: Build) -> Found:
+    """A module in training mode. Its random numbers are ours, not torch's: so without any it is compared with itself, buffers
+    included, and with all that it draws real XLA is compared with us."""
     import xla_torch
 
+    module, arguments = _made(build)
+    module.train()
+    found = _beside_itself(_undropped(copy.deepcopy(module)), arguments)
+    ours = xla_torch.from_torch(module, *arguments)
+    weights = ours.weights
+    if "rng_state" not in weights:
+        return found | {"note": "draws nothing"}
+    first, after = _results(ours, weights, arguments)
+    second, _ = _results(ours, {**weights, "rng_state": after["rng_state"]}, arguments)
+    assert any(not torch.equal(a, b) for a, b in zip(first, second, strict=True)), "it draws the same again"
+    flat = [_of_arrays(t) for t in ours.tensors(weights, *arguments)]
+    drawn = _of_xla(ours, flat, first, [_of_arrays(t) for t in after.values()])
+    return found | drawn | {k: max(found[k], drawn[k]) for k in ("back",) if k in found and k in drawn}
+
+
+def _made(build: Build) -> tuple[torch.nn.Module, list[Any]]:
     torch.manual_seed(0)
     module, arguments = build()
-    module = module.eval().double()
-    arguments = [a.double() if isinstance(a, torch.Tensor) and a.is_floating_point() else a for a in arguments]
+    return module.double(), [a.double() if isinstance(a, torch.Tensor) and a.is_floating_point() else a for a in arguments]
+
+
+def _undropped(module: torch.nn.Module) -> torch.nn.Module:
+    """The module with every rate at which something is left out at nothing."""
+    for part in module.modules():
+        if isinstance(part, torch.nn.modules.dropout._DropoutNd):
+            part.p = 0.0
+        for name, value in vars(part).items():
+            if isinstance(value, float) and ("drop" in name or (name == "p" and type(part).__name__ == "StochasticDepth")):
+                setattr(part, name, 0.0)
+    return module
+
+
+def _of_arrays(tensor: torch.Tensor) -> np.ndarray:
+    tensor = tensor.detach()
+    return tensor.view(torch.int64).numpy().view(np.uint64) if tensor.dtype is torch.uint64 else tensor.numpy()
+
+
+def _beside_itself(module: torch.nn.Module, arguments: Sequence[Any]) -> Found:
+    import xla_torch
+
     untouched = copy.deepcopy(module)  # some keep what they compute of their weights, and torch.export takes that for constants
     inputs = [a.clone().requires_grad_() if isinstance(a, torch.Tensor) and a.is_floating_point() else a for a in arguments]
     theirs = _tensors(module(*inputs))
@@ -146,12 +189,30 @@ def _of_torch(build: Build) -> Found:
              for a in arguments]
     owned = [[leaf for n in names if (leaf := _leaf(weights, n)) is not None] for names in tied.values()]
     owned += [[a] for a in given if isinstance(a, torch.Tensor) and a.requires_grad]
-    results = _tensors(ours(weights, *given))
+    results, replaced = _results(ours, weights, given)
     flat = iter(torch.autograd.grad([results[k] for k in floating], [leaf for leaves in owned for leaf in leaves], cotangents,
                                     allow_unused=True))
     gradients = [_sum([next(flat) for _ in leaves]) for leaves in owned]
-    found: Found = {"values": _furthest(results, theirs), "gradients": _furthest(gradients, expected, together=True)}
-    return found | _of_xla(ours, [t.detach().numpy() for t in ours.tensors(ours.weights, *arguments)], theirs)
+    buffers = _furthest([*replaced.values()], [module.get_buffer(name) for name in replaced], together=True)
+    found: Found = {"values": max(_furthest(results, theirs), buffers)}
+    found["gradients"] = _furthest(gradients, expected, together=True)
+    flat = [t.detach().numpy() for t in ours.tensors(ours.weights, *arguments)]
+    return found | _of_xla(ours, flat, results, [*replaced.values()])
+
+
+def _results(function: Any, weights: Any, arguments: Sequence[Any]) -> tuple[list[torch.Tensor], dict[str, torch.Tensor]]:
+    """What the call gives, and what it leaves in buffers, by name, in the order of the program's results."""
+    given = (weights, *arguments) if weights else arguments
+    if not function.replaced:
+        return _tensors(function(*given)), {}
+    result, after = function(*given)
+    return _tensors(result), _flat(after)
+
+
+def _flat(tree: Any, prefix: str = "") -> dict[str, torch.Tensor]:
+    if isinstance(tree, torch.Tensor):
+        return {prefix[:-1]: tree}
+    return {name: t for key, part in tree.items() for name, t in _flat(part, f"{prefix}{key}.").items()}
 
 
 def _leaf(weights: dict[str, Any], name: str) -> torch.Tensor | None:
@@ -178,9 +239,9 @@ def _tensors(tree: Any) -> list[torch.Tensor]:
 _CALLBACK = "xla_torch.callback"
 
 
-def _of_xla(program: Any, arrays: Sequence[np.ndarray], theirs: Sequence[Any]) -> Found:
-    """What real XLA makes of the HLO text of a program, or why it makes nothing of it; and whether something in the text is not
-    as precise as float64."""
+def _of_xla(program: Any, arrays: Sequence[np.ndarray], theirs: Sequence[Any], buffers: Sequence[Any] = ()) -> Found:
+    """What real XLA makes of the HLO text of a program, which gives values and what buffers become, or why it makes nothing of
+    it; and whether something in the text is not as precise as float64."""
     import jax
 
     from support.oracle import executable
@@ -196,7 +257,8 @@ def _of_xla(program: Any, arrays: Sequence[np.ndarray], theirs: Sequence[Any]) -
             raise
         return narrow | {"note": f"not on XLA, whose compiler for CPUs has no kernel for the opcode `{found[1]}`"}
     results = [np.asarray(r) for r in run([jax.device_put(a) for a in arrays])]
-    return narrow | {"back": _furthest(results, theirs)}
+    count = len(theirs)
+    return narrow | {"back": max(_furthest(results[:count], theirs), _furthest(results[count:], buffers, together=True))}
 
 
 def _drawn(shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
@@ -206,8 +268,9 @@ def _drawn(shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
 
 
 def _furthest(ours: Any, theirs: Any, together: bool = False) -> float:
-    """The largest difference of two lists of arrays, relative to each array's largest value. Of gradients, an array whose own is
-    below a thousandth of the largest of all is measured by that: beside a sum that cancels there is only rounding."""
+    """The largest difference of two lists of arrays, relative to each array's largest value. Of gradients and of running
+    statistics, an array whose own is below a thousandth of the largest of all is measured by that: beside a sum that cancels
+    there is only rounding."""
     pairs = [(_numpy(o), _numpy(t)) for o, t in zip(ours, theirs, strict=True)]
     pairs = [(np.zeros_like(t) if o is None else o, np.zeros_like(o) if t is None else t)  # no gradient is a gradient of zero
              for o, t in pairs if o is not None or t is not None]

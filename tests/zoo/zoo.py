@@ -35,7 +35,8 @@ PAGE = HERE / "README.md"
 SECONDS = 300
 """After so long a model is given up."""
 
-FAMILIES = {"jax_models": "in", "jax_science": "in", "torch_language": "out", "torch_pictures": "out"}
+FAMILIES = {"jax_models": "in", "jax_science": "in", "torch_language": "out", "torch_pictures": "out",
+            "torch_training": "train"}
 """The modules of rows, and which way their models go."""
 
 
@@ -113,21 +114,24 @@ def _line(name: str, found: Found) -> str:
     return f"| {name} | {' | '.join(cells)} | {seconds} | {reason} |"
 
 
-_TITLES = {"in": "JAX models that come in", "out": "torch models that go out"}
+_TITLES = {"in": "JAX models that come in", "out": "torch models that go out",
+           "train": "torch models that go out in training mode"}
 _HEAD = """# The zoo
 
 Models of other people's libraries with small random weights, written by `{command}` on {date}; the versions are in
 `constraints-zoo.txt`. JAX models come in through `from_jax` and are compared with JAX and `jax.vjp`; torch models go out
-through `from_torch` and are compared with eager torch and its backward. *on XLA* is the HLO text that the program writes,
-compiled by real XLA. All is computed in float64 where the model lets it. Each number is the largest difference relative to its
-array's largest value (of a gradient, at least a thousandth of the largest of all); above {tolerance:g} ({narrow:g} where
-something in the program is narrower than float64) a model *differs*. *s* is all of it in seconds, both sides."""
+through `from_torch` and are compared with eager torch and its backward. In training mode they draw random numbers of their own:
+so without any dropout they are compared with torch, what they leave in buffers among the values, and with it real XLA must draw
+the same. *on XLA* is the HLO text that the program writes, compiled by real XLA. All is computed in float64 where the model lets
+it. Each number is the largest difference relative to its array's largest value (of a gradient or running statistics, at least a
+thousandth of the largest of all); above {tolerance:g} ({narrow:g} where something
+in the program is narrower than float64) a model *differs*. *s* is all of it in seconds, both sides."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make zoo", description="Try the models of other people's libraries.")
     parser.add_argument("--only", metavar="NAME", help="try this model again, and show its whole error")
-    parser.add_argument("--way", choices=["in", "out"], help="only models that go this way")
+    parser.add_argument("--way", choices=["in", "out", "train"], help="only models that go this way")
     parser.add_argument("--anew", action="store_true", help="try those again that have a result")
     parser.add_argument("--failed", action="store_true", help="try those again that did not agree")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="the limit for each model")

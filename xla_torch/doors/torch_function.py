@@ -18,7 +18,7 @@ from ..functions.hlo_builder import XlaOp
 from ..hlo.derivatives import AS_WRITTEN, Derivatives, Lost, check_choice
 from ..opcodes import control
 from ..running.computation import XlaComputation
-from ..storage import torch_graphs, torch_private
+from ..storage import below_autograd, torch_graphs, torch_private
 from ..trees.nodes import Kind, Static
 from ..trees.signatures import Signature
 from ..trees.structure import Path, Structure
@@ -142,11 +142,27 @@ def _exported(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any],
                               expected="a torch.nn.Module, a function of tensors or a torch.export.ExportedProgram")
     module = given if isinstance(given, torch.nn.Module) else _as_module(given)
     apart, named = torch_private.pytree.tree_map_only(torch.Tensor, _apart, (tuple(args), dict(kwargs)))
-    with torch_functions.InOthers(torch_functions.FUNCTIONS):
-        exported = torch_private.quietly(lambda: torch.export.export(
-            module, apart, named, dynamic_shapes=dynamic_shapes, strict=False))
-    torch_functions.check(exported)
-    return exported, _argument_names(module)
+    names, seen = _argument_names(module), torch_functions.InOthers(torch_functions.FUNCTIONS)
+
+    def exported() -> Any:
+        with seen:
+            return torch_private.quietly(lambda: torch.export.export(
+                module, apart, named, dynamic_shapes=dynamic_shapes, strict=False))
+
+    try:
+        found = exported()
+        if not torch_functions.is_lost(found):
+            return found, names
+    except Exception as error:
+        if not (seen.has_derivatives or below_autograd.has_lost(error)):
+            raise
+    try:
+        with below_autograd.tracing(module):
+            found = exported()
+    except RuntimeError as error:
+        raise torch_functions.lost() if below_autograd.has_lost(error) else error from None
+    torch_functions.check(found)
+    return found, names
 
 
 def _apart(example: torch.Tensor) -> torch.Tensor:
@@ -199,19 +215,27 @@ def _is_constant(node: Any) -> bool:
     return node.op == "get_attr" or (node.op == "placeholder" and node.name.startswith("c_"))
 
 
-_DECOMPOSED = ("col2im", "grid_sampler_2d", "gru", "im2col", "lstm", "native_group_norm_backward", "native_layer_norm_backward",
-               "upsample_bicubic2d", "upsample_bilinear2d", "upsample_linear1d", "upsample_nearest2d", "upsample_trilinear3d")
+_DECOMPOSED = ("col2im", "grid_sampler_2d", "gru", "im2col", "lstm", "upsample_bicubic2d", "upsample_bilinear2d",
+               "upsample_linear1d", "upsample_nearest2d", "upsample_trilinear3d")
 """Operators for which torch itself says what they are in others, beyond its own choice."""
+
+_OF_THE_WAY_BACK = ("native_group_norm_backward", "native_layer_norm_backward")
+"""The same of the way back. They take what the way forward keeps and autograd calls constant, so that their derivatives are those
+of the operators, and not of the others."""
+
+
+def _operators(names: Sequence[str]) -> list[Any]:
+    packets = [getattr(torch.ops.aten, name) for name in names]
+    return [getattr(packet, overload) for packet in packets for overload in packet.overloads() if overload != "out"]
 
 
 @functools.cache
 def _decompositions() -> tuple[dict[Any, Any], dict[Any, Any]]:
     """torch's decompositions of all that has no rule: to core operators, and of core operators into others. The latter come
     before autograd, whose operators for the way back have none."""
-    operators = [getattr(packet, overload) for name in _DECOMPOSED for packet in (getattr(torch.ops.aten, name),)
-                 for overload in packet.overloads() if overload != "out"]
-    first = {**torch_private.decompositions(*operators), **torch_decompositions.decompositions()}
-    found = {**torch.export.default_decompositions(), **first}
+    first = {**torch_private.decompositions(*_operators(_DECOMPOSED)), **torch_decompositions.decompositions()}
+    back = torch_private.decompositions(*_operators(_OF_THE_WAY_BACK))
+    found = {**torch.export.default_decompositions(), **first, **back}
     return {target: way for target, way in found.items() if torch_graph.name_of(target) not in RULES}, first
 
 

@@ -18,14 +18,22 @@ Lengths = torch.Tensor | Sequence[int]
 
 
 class InOthers(TorchFunctionMode):
-    """While it is on, functions are what they are in others."""
+    """While it is on, functions are what they are in others. It sees whether something is differentiated."""
 
     def __init__(self, ways: Mapping[Any, Callable[..., Any]]):
         super().__init__()
         self._ways = ways
+        self.has_derivatives = False
 
     def __torch_function__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+        if not torch.compiler.is_dynamo_compiling():
+            self._see(func)
         return self._ways.get(func, func)(*args, **(kwargs or {}))
+
+    def _see(self, func: Any) -> None:
+        if func in (torch.autograd.backward, torch.Tensor.backward):
+            raise UnsupportedError("backward() within the model", subject="from_torch", expected="torch.autograd.grad")
+        self.has_derivatives |= func is torch.autograd.grad or torch_private.transforms_are_active()
 
 
 def _lstsq(input: torch.Tensor, b: torch.Tensor, rcond: float | None = None, *, driver: str | None = None) -> Any:
@@ -222,9 +230,19 @@ def has_whole(exported: Any) -> bool:
     return any(node.op == "call_function" and node.target in WHOLE for m in modules for node in m.graph.nodes)
 
 
+def is_lost(exported: Any) -> bool:
+    """Whether an exported program has constants in the place of what is differentiated in it."""
+    return any(torch_private.is_wrapped(held) or hasattr(held, "fake_mode") for held in exported.constants.values())
+
+
 def check(exported: Any) -> None:
     """Raise UnsupportedError for a program of which torch.export lost what is differentiated in it."""
-    if any(torch_private.is_wrapped(held) or hasattr(held, "fake_mode") for held in exported.constants.values()):
-        raise UnsupportedError("torch.func.grad, vjp, jacrev or hessian within the model: torch.export makes constants of what "
-                               "they differentiate", subject="from_torch", expected="torch.autograd.grad, torch.func.jvp or vmap",
-                               hint="or import the inner function, and differentiate that: xla_torch.grad(from_torch(...))")
+    if is_lost(exported):
+        raise lost()
+
+
+def lost() -> UnsupportedError:
+    return UnsupportedError("a derivative within the model of which torch.export makes constants", subject="from_torch",
+                            expected="torch.autograd.grad, torch.func.grad, vjp, jvp, jacrev, jacfwd, hessian or vmap within a "
+                                     "module or a function, not yet exported",
+                            hint="or import the inner function, and differentiate that: xla_torch.grad(from_torch(...))")

@@ -84,6 +84,11 @@ _VMAP: Any = private(torch, "_C._functorch.TransformType.Vmap")
 _no_transforms: Callable[[], Any] = private(torch, "_functorch.pyfunctorch.temporarily_clear_interpreter_stack")
 
 
+def level_of_transforms() -> int:
+    """How many transforms are on, one within another."""
+    return len(_interpreters() or ())
+
+
 def innermost_is_vmap() -> bool:
     """Whether the innermost transform that is on is torch.func.vmap."""
     stack = _interpreters()

@@ -1,0 +1,139 @@
+"""Models that differentiate within: traced below autograd, where derivatives are operators like any other.
+
+torch.export makes constants of what `torch.func.grad` and its kin differentiate, and of what autograd keeps for the way back:
+their tensors are none that it follows. So the model is traced on its own first, and the export sees the operators of that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.fx
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.overrides import TorchFunctionMode
+
+from ..core.errors import UnsupportedError
+from .torch_private import level_of_transforms, private, pytree
+
+_proxies = private(torch, "fx.experimental.proxy_tensor")
+_modes, _pop, _push = (private(torch, f"overrides.{name}") for name in (
+    "_get_current_function_mode_stack", "_pop_mode", "_push_mode"))
+
+
+@contextlib.contextmanager
+def tracing(module: torch.nn.Module) -> Iterator[None]:
+    """While it is on, the module calls what its `forward` does in operators, derivatives within it among them."""
+    own, forward = dict(vars(module)), module.forward
+
+    @functools.wraps(forward)
+    def traced(*args: Any, **kwargs: Any) -> Any:
+        module.forward = forward
+        try:
+            return _traced(forward, args, kwargs)
+        finally:
+            module.forward = traced
+
+    module.forward = traced
+    try:
+        yield
+    finally:
+        if "forward" in own:
+            module.forward = own["forward"]
+        else:
+            del module.forward
+
+
+def _traced(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """What the function gives, by operators that are traced apart and then run."""
+    leaves, tree = pytree.tree_flatten((args, kwargs))
+    at = [k for k, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+    out_tree: list[Any] = []
+
+    def flat(*tensors: torch.Tensor) -> list[Any]:
+        whole = list(leaves)
+        for k, tensor in zip(at, tensors, strict=True):
+            whole[k] = tensor
+        args, kwargs = pytree.tree_unflatten(whole, tree)
+        with _Stops(), sdpa_kernel(SDPBackend.MATH):  # the others have no derivative of their derivative
+            results, out = pytree.tree_flatten(function(*args, **kwargs))
+        out_tree.append(out)
+        return results
+
+    with _alone(), torch.enable_grad():
+        module = _proxies.make_fx(flat)(*[leaves[k].detach().requires_grad_(leaves[k].requires_grad) for k in at])
+    _undetach(module.graph)
+    return pytree.tree_unflatten(torch.fx.Interpreter(module).run(*[leaves[k] for k in at]), out_tree[-1])
+
+
+class _Stops(TorchFunctionMode):
+    """What a function says of derivatives besides its values, and no operator would tell: where they stop is marked."""
+
+    def __init__(self):
+        super().__init__()
+        self._has_graph: dict[int, bool] = {}
+        """Whether there are derivatives at a level of torch.func, 0 outside of all."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+        kwargs = kwargs or {}
+        if torch.compiler.is_dynamo_compiling():
+            return func(*args, **kwargs)
+        has_graph = self._look()
+        name = getattr(func, "__name__", "")
+        if func in _CHANGES or (not has_graph and name.endswith("_") and not name.endswith("__")):
+            raise _refused(name if has_graph else f"{name} within torch.no_grad")
+        found = func(*args, **kwargs)
+        if func is torch.autograd.grad and not (args[4] if len(args) > 4 else kwargs.get("create_graph")):
+            has_graph = False
+        self._look()
+        if func in _DETACHES:
+            return _marked(found)
+        return found if has_graph else pytree.tree_map_only(torch.Tensor, lambda t: _marked(t.detach()), found)
+
+    def _look(self) -> bool:
+        level = level_of_transforms()
+        found = self._has_graph[level] = torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
+        if not all(self._has_graph.get(k, True) for k in range(level)):
+            raise _refused("torch.func within torch.no_grad")
+        return found
+
+
+def _refused(what: str) -> UnsupportedError:
+    return UnsupportedError(f"{what} in a model that differentiates within", subject="from_torch",
+                            expected="torch.autograd.grad or torch.func, and `detach` of what is constant")
+
+
+_marked = torch.ops.aten.alias.default
+_DETACHES = (torch.Tensor.detach, torch.detach, torch.Tensor.data.__get__)  # pyright: ignore[reportAttributeAccessIssue]
+_CHANGES = (torch.Tensor.detach_, torch.detach_)
+"""What changes tensors that are there."""
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """Without what traces outside; modes of functions other than that stay."""
+    with contextlib.ExitStack() as stack:
+        for mode in reversed(_modes()):
+            if isinstance(mode, _proxies.PreDispatchTorchFunctionMode):
+                while (top := _pop()) is not mode:
+                    stack.callback(_push, top)
+                stack.callback(_push, mode)
+        stack.enter_context(_proxies.disable_proxy_modes_tracing())
+        yield
+
+
+def _undetach(graph: torch.fx.Graph) -> None:
+    """Take out what autograd detaches to keep it: what the function itself detaches is marked."""
+    for node in list(graph.nodes):
+        if node.target is torch.ops.aten.detach.default and not any(
+                user.target is torch.ops.aten.alias.default for user in node.users):
+            node.replace_all_uses_with(node.args[0])
+            graph.erase_node(node)
+
+
+def has_lost(error: Exception) -> bool:
+    """Whether torch.export says that it would have to make a constant of what it does not follow."""
+    return "fake tensor in the exported program constant" in str(error)
