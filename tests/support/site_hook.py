@@ -65,9 +65,10 @@ def shown(inside: list[str]) -> set[str]:
     waiting = [*inside, *ELSEWHERE]
     while waiting:
         path = waiting.pop()
-        new = {link for link in links(path) if not link.startswith("docs/")} - found if path.endswith((".md", ".ipynb")) else set()
-        found |= new
-        waiting += new
+        if path.endswith((".md", ".ipynb")):  # what stands in code is no link
+            new = {link for link in links(path) if not link.startswith("docs/")} - found
+            found |= new
+            waiting += new
     return found
 
 

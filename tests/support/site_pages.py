@@ -15,6 +15,7 @@ import textwrap
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import xla_torch
@@ -23,7 +24,6 @@ from support import claim_page
 from support.accepted_types import element_types
 from support.claims import claims, differences
 from support.error_rows import ROWS, WRONG_TYPES
-from support.site_docstrings import as_markdown
 from xla_torch import functions
 from xla_torch.doors import op_view
 from xla_torch.doors.emitted_ops import functions_of_ops
@@ -31,10 +31,18 @@ from xla_torch.hlo.schema import OPS
 
 DOCUMENT = "https://openxla.org/xla/operation_semantics"
 FUNCTIONS, OPCODES, NAMES = "reference/functions", "reference/opcodes", "reference/names"
-MODULES = ("nn", "training", "debug", "distributed", "random", "errors")
+MODULES = ("nn", "training", "debug", "distributed", "random")
 """Modules whose public names have a page each; of `errors` all stand on one."""
 
 Navigation = list[Any]
+
+_EXAMPLE = re.compile(r"^( *)(>>> .*(?:\n.*\S.*)*(?:\n\n\1>>> .*(?:\n.*\S.*)*)*)", re.M)
+_LITERAL = re.compile(r"::(?=\n\n {4})")
+
+
+def as_markdown(docstring: str) -> str:
+    """A docstring with its examples in fences, and code that is led to by ``::`` led to by one colon."""
+    return _EXAMPLE.sub(r"\1```pycon\n\1\2\n\1```", _LITERAL.sub(":", docstring))
 
 
 @functools.cache
@@ -60,8 +68,8 @@ def pages() -> dict[str, str]:
         made |= {f"{NAMES}/ops.{name}.md": _public(f"xla_torch.functions.{family}.{name}", f"ops.{name}")
                  for name in _kinds(family)}
     made |= {f"{OPCODES}/{opcode}.md": _opcode(opcode) for opcode in sorted(OPS)}
-    made |= {f"{NAMES}/{name}.md": _public(f"xla_torch.{name}", name) for name in _names()}
-    return made | {f"{NAMES}/errors.md": "# Errors\n\n" + _shown("xla_torch.core.errors", "show_root_heading: false", "heading_level: 2")}
+    made |= {f"{NAMES}/{name}.md": _public(f"xla_torch.{name}", name) for name in names()}
+    return made | {f"{NAMES}/errors.md": f"# Errors\n\n{_shown('xla_torch.core.errors', 'show_root_heading: false')}"}
 
 
 def navigation() -> Navigation:
@@ -70,9 +78,9 @@ def navigation() -> Navigation:
                              for family in families() if documented(family)]
     ops = [{opcode: f"{OPCODES}/{opcode}.md"} for opcode in sorted(OPS)]
     kinds = [f"ops.{name}" for family in families() for name in _kinds(family)]
-    names = [{name: f"{NAMES}/{name}.md"} for name in sorted([*_names(), *kinds, "errors"], key=str.casefold)]
+    listed = [{name: f"{NAMES}/{name}.md"} for name in sorted([*names(), *kinds, "errors"], key=str.casefold)]
     return [{"Functions": [f"{FUNCTIONS}/index.md", *by_family]}, {"Ops": [f"{OPCODES}/index.md", *ops]},
-            {"Names": [f"{NAMES}/index.md", *names]}]
+            {"Names": [f"{NAMES}/index.md", *listed]}]
 
 
 # ------------------------------------------------------------------------------------------------- functions
@@ -121,11 +129,23 @@ def _repository(path: Path) -> str:
     return f"repository/{path.as_posix()}"
 
 
+_PREFACE = """\
+The documented functions of `xla_torch.ops`, family by family. Given tensors a function runs at once, and gradients flow through
+it; given XlaOps it builds a program. Examples, here and in docstrings, run after
+
+```python
+import numpy as np, torch, xla_torch
+from xla_torch import Shape, XlaBuilder, ops, run_replicas
+from xla_torch.distributed import feeds
+```
+"""
+
+
 def _index_of_functions() -> str:
-    lines = ["# Functions", "The documented functions of `xla_torch.ops`, family by family. Given tensors a function runs at once, and "
-             "gradients flow through it; given XlaOps it builds a program."]
+    lines = ["# Functions", _PREFACE]
     for family in families():
-        lines += [f"## {family}", "".join(f"- [{name}]({name}.md): {_first(getattr(functions, name))}\n" for name in documented(family))]
+        said = (f"- [{name}]({name}.md): {_first(getattr(functions, name))}\n" for name in documented(family))
+        lines += [f"## {family}", "".join(said)]
     return "\n\n".join(lines) + "\n"
 
 
@@ -160,7 +180,8 @@ def _of_opcode(opcode: str, mark: str, title: str | None = None) -> Iterator[str
     yield f"{mark}Gradient{of}\n\nKind: {kind}.\n\n{_sources(op_view.gradient_rules(opcode))}"
     refused = list(_refused(opcode))
     if refused:
-        yield f"{mark}Errors{of}\n\nEach line is a test.\n\n| operands | instruction | says |\n| --- | --- | --- |\n" + "\n".join(refused)
+        head = "| operands | instruction | says |\n| --- | --- | --- |"
+        yield "\n".join([f"{mark}Errors{of}\n\nEach line is a test.\n\n{head}", *refused])
 
 
 def _refused(opcode: str) -> Iterator[str]:
@@ -192,17 +213,20 @@ def _kinds(family: str) -> list[str]:
 
 
 @functools.cache
-def _names() -> dict[str, Any]:
+def names() -> dict[str, Any]:
     """The public classes and functions, by name below `xla_torch`."""
     found = {name: getattr(xla_torch, name) for name in xla_torch.__all__}
-    names = {name: value for name, value in found.items() if not inspect.ismodule(value)}
+    found = {name: value for name, value in found.items() if not inspect.ismodule(value)}
     for module in MODULES:
-        if module != "errors":
-            room = importlib.import_module(f"xla_torch.{module}")
-            public = getattr(room, "__all__", None) or [n for n, v in vars(room).items() if not n.startswith("_")
-                                                        and getattr(v, "__module__", "") == room.__name__]
-            names |= {f"{module}.{name}": getattr(room, name) for name in public}
-    return names
+        room = importlib.import_module(f"xla_torch.{module}")
+        found |= {f"{module}.{name}": getattr(room, name) for name in _public_names(room) if f"{module}.{name}" not in found}
+    return {name: value for name, value in found.items() if not inspect.ismodule(value)}
+
+
+def _public_names(module: ModuleType) -> list[str]:
+    written = [name for name, value in vars(module).items()
+               if not name.startswith("_") and getattr(value, "__module__", "") == module.__name__]
+    return list(getattr(module, "__all__", written))
 
 
 def _public(path: str, name: str) -> str:
@@ -214,7 +238,8 @@ def _shown(path: str, *options: str) -> str:
 
 
 def _index_of_names() -> str:
-    lines = [f"- [{name}]({name}.md): {_first(value)}" for name, value in sorted(_names().items(), key=lambda i: i[0].casefold())]
-    kinds = [f"- [ops.{name}](ops.{name}.md): {_first(getattr(functions, name))}" for family in families() for name in _kinds(family)]
-    return "\n".join(["# Names", "", "The public classes and functions of `xla_torch`.", "", *lines, *kinds,
+    things = dict(names())
+    things |= {f"ops.{name}": getattr(functions, name) for family in families() for name in _kinds(family)}
+    lines = (f"- [{name}]({name}.md): {_first(things[name])}" for name in sorted(things, key=str.casefold))
+    return "\n".join(["# Names\n\nThe public classes and functions of `xla_torch`.\n", *lines,
                       "- [errors](errors.md): what is raised", ""])
