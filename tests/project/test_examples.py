@@ -19,7 +19,8 @@ NAMES = {"np": np, "torch": torch, "xla_torch": xla_torch, "Shape": Shape, "XlaB
          "run_replicas": run_replicas, "feeds": feeds}
 """What every example may use without importing it; `xla_torch.functions` and the site say so."""
 
-FUNCTIONS = {name: inspect.unwrap(getattr(ops, name)) for family in site_pages.families() for name in site_pages.documented(family)}
+FUNCTIONS = {name: inspect.unwrap(getattr(ops, name))
+             for family in site_pages.families() for name in site_pages.documented(family)}
 
 
 def examples(name: str, thing: Any) -> list[doctest.DocTest]:

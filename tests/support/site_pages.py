@@ -219,13 +219,13 @@ def names() -> dict[str, Any]:
     found = {name: value for name, value in found.items() if not inspect.ismodule(value)}
     for module in MODULES:
         room = importlib.import_module(f"xla_torch.{module}")
-        found |= {f"{module}.{name}": getattr(room, name) for name in _public_names(room) if f"{module}.{name}" not in found}
+        found |= {f"{module}.{name}": getattr(room, name) for name in _public_names(room) if name not in found}
     return {name: value for name, value in found.items() if not inspect.ismodule(value)}
 
 
 def _public_names(module: ModuleType) -> list[str]:
-    written = [name for name, value in vars(module).items()
-               if not name.startswith("_") and getattr(value, "__module__", "") == module.__name__]
+    written = [name for name, value in vars(module).items() if not name.startswith("_")
+               and (inspect.isfunction(value) or inspect.isclass(value)) and value.__module__ == module.__name__]
     return list(getattr(module, "__all__", written))
 
 
