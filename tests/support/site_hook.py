@@ -78,6 +78,9 @@ def shown(inside: list[str]) -> set[str]:
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     reference = next(entry for entry in config.nav or [] if "Reference" in entry)
     reference["Reference"] += site_pages.navigation()
+    # The theme would fetch a replacement for web workers. Without it, search from disk is for browsers alone that let files have
+    # workers; in others the theme hides its field, and a server (`python -m http.server -d build/site`) has it everywhere.
+    config.extra["polyfills"] = []
     return config
 
 
