@@ -1,4 +1,5 @@
-# One way in for everything: make demo | demo-distributed | test | test-slow | oracle | sweep | opinfo | accuracy | fuzz | differential | gradients | soak | zoo | pages | costs | lint | bench.
+# One way in for everything: make demo | demo-distributed | test | test-slow | oracle | sweep | opinfo | accuracy | fuzz | differential | gradients | soak | zoo |
+# pages | docs | costs | lint | bench.
 #
 # Each target sets up what it needs, once: in the active virtual environment, else in .venv, which is made on first use.
 # `make test PYTHON=/path/to/python` uses that interpreter as it is and installs nothing.
@@ -22,7 +23,7 @@ install := $(PYTHON) -m pip install --quiet --disable-pip-version-check -c const
 # Each pytest worker keeps to one thread; the workers share the cores between them.
 pytest = OMP_NUM_THREADS=1 $(PYTHON) -m pytest -q -n auto --dist worksteal
 
-.PHONY: setup demo demo-distributed test test-slow oracle sweep opinfo accuracy fuzz differential gradients soak zoo pages costs lint bench clean
+.PHONY: setup demo demo-distributed test test-slow oracle sweep opinfo accuracy fuzz differential gradients soak zoo pages docs costs lint bench clean
 .DEFAULT_GOAL := test
 
 setup: $(full)
@@ -60,6 +61,10 @@ accuracy: $(full)
 # The pages that are generated from the code: xla_torch/opcodes/README.md, and the tables in grad_rules/README.md.
 pages: $(full)
 	PYTHONPATH=$(CURDIR):$(CURDIR)/tests $(PYTHON) -m support.pages
+
+# The documentation site, from docs/, the other pages and the code; it lies in build/site and works from there.
+docs: $(full)
+	PYTHONPATH=$(CURDIR):$(CURDIR)/tests NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build $(ARGS)
 
 # How many calls, allocations and bytes some programs take: tests/data/costs.txt, which the tests compare.
 costs: $(full)

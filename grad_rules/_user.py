@@ -57,6 +57,11 @@ def register_gradient(name: str, rule: Rule | None = None, /, **rules: Rule) -> 
 
         with xla_torch.register_gradient("tanh", lambda ct, out: ct):
             straight_through = xla_torch.grad(program)
+
+    >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] tanh(x) }")
+    >>> with xla_torch.register_gradient("tanh", operand=lambda ct, operand: ct):
+    ...     xla_torch.grad(square)(torch.tensor([1.0, 2.0]))
+    tensor([1., 1.])
     """
     given = dict(rules)
     definition = OPS.get(name)

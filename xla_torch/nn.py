@@ -77,6 +77,16 @@ class XlaModule(torch.nn.Module):
 
     Raises InvalidArgument for an argument or name that the program does not have, and for a value of another shape or dtype,
     which it names.
+
+    >>> product = xla_torch.parse_hlo('''ENTRY e {
+    ...   w = f32[2] parameter(0)
+    ...   x = f32[2] parameter(1)
+    ...   ROOT y = f32[2] multiply(w, x)
+    ... }''')
+    >>> model = xla_torch.nn.XlaModule(product, parameters=[torch.tensor([1.0, 2.0])])
+    >>> model(torch.tensor([3.0, 4.0])).sum().backward()
+    >>> [(name, weight.grad) for name, weight in model.named_parameters()]
+    [('w', tensor([3., 4.]))]
     """
 
     def __init__(self, computation: XlaComputation, parameters: Weights = (), buffers: Sequence[int | str] = (),

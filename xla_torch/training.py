@@ -49,7 +49,11 @@ LearningRate = float | Callable[[XlaOp], XlaOp]
 
 @dataclasses.dataclass(frozen=True)
 class Optimizer:
-    """How parameters are updated: `rule`, for each array of them, with `slots` arrays of its shape kept between steps."""
+    """How parameters are updated: `rule`, for each array of them, with `slots` arrays of its shape kept between steps.
+
+    >>> [s for s in xla_torch.training.sgd(0.1, momentum=0.9).init([torch.zeros(2)])]
+    [tensor(0, dtype=torch.int32), tensor([0., 0.])]
+    """
 
     rule: Rule
     slots: int
@@ -95,6 +99,12 @@ def training_step(loss: C, optimizer: Optimizer, argnums: int | Sequence[int] = 
     `argnums` in order). Of a function over trees (`TreeFunction`), `argnums` are its positional arguments, which the state
     follows. Returns ``(loss, parameters, state)``: the value of the (first) result, the updated parameter
     `argnums` (for a sequence the tuple of them), and the tuple of the new state. Raises as `value_and_grad` does.
+
+    >>> loss = xla_torch.parse_hlo("ENTRY e { x = f32[] parameter(0) ROOT y = f32[] multiply(x, x) }")
+    >>> sgd = xla_torch.training.sgd(0.25)
+    >>> value, x, state = xla_torch.training_step(loss, sgd)(torch.tensor(2.0), *sgd.init([torch.tensor(2.0)]))
+    >>> value, x
+    (tensor(4.), tensor(1.))
     """
     if not isinstance(optimizer, Optimizer):
         raise InvalidArgument("not an optimizer", subject="training_step", got=type(optimizer).__name__,
@@ -135,7 +145,11 @@ def _state_parameters(builder: Builder, first: int, parameters: Sequence[XlaOp],
 def sgd(learning_rate: LearningRate = 1e-3, momentum: float = 0.0, dampening: float = 0.0, weight_decay: float = 0.0,
         nesterov: bool = False) -> Optimizer:
     """Stochastic gradient descent as `torch.optim.SGD` does it. Keeps one array for each parameter if there is momentum.
-    Raises InvalidArgument for nesterov without momentum or with dampening, and for numbers out of their range."""
+    Raises InvalidArgument for nesterov without momentum or with dampening, and for numbers out of their range.
+
+    >>> xla_torch.training.sgd(0.1, momentum=0.9).slots
+    1
+    """
     _require("sgd", learning_rate, momentum=momentum, weight_decay=weight_decay)
     if nesterov and (momentum <= 0 or dampening):
         raise InvalidArgument("nesterov needs momentum and no dampening", subject="sgd", got=(momentum, dampening))
@@ -156,7 +170,11 @@ def sgd(learning_rate: LearningRate = 1e-3, momentum: float = 0.0, dampening: fl
 def adam(learning_rate: LearningRate = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
          weight_decay: float = 0.0, amsgrad: bool = False) -> Optimizer:
     """Adam as `torch.optim.Adam` does it: weight decay is part of the gradient. Keeps two arrays for each parameter, three
-    with `amsgrad`. Raises InvalidArgument for numbers out of their range."""
+    with `amsgrad`. Raises InvalidArgument for numbers out of their range.
+
+    >>> len(xla_torch.training.adam(1e-3).init([torch.zeros(2)]))
+    3
+    """
     _require("adam", learning_rate, betas, eps=eps, weight_decay=weight_decay)
     return _adam(learning_rate, betas, eps, weight_decay, amsgrad, decoupled=False)
 
@@ -164,7 +182,11 @@ def adam(learning_rate: LearningRate = 1e-3, betas: tuple[float, float] = (0.9, 
 def adamw(learning_rate: LearningRate = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
           weight_decay: float = 1e-2, amsgrad: bool = False) -> Optimizer:
     """Adam as `torch.optim.AdamW` does it: weight decay shrinks the parameters apart from the gradient. Raises InvalidArgument
-    for numbers out of their range."""
+    for numbers out of their range.
+
+    >>> len(xla_torch.training.adamw(1e-3).init([torch.zeros(2)]))
+    3
+    """
     _require("adamw", learning_rate, betas, eps=eps, weight_decay=weight_decay)
     return _adam(learning_rate, betas, eps, weight_decay, amsgrad, decoupled=True)
 

@@ -53,8 +53,13 @@ def markdown() -> str:
     parts = [_PREFACE.format(documents=documents), _counts(found), _differences(), _value_differences()]
     ordered = sorted(found, key=lambda claim: (claim.section.casefold(), claim.number))
     for section, members in groupby(ordered, key=lambda claim: claim.section):
-        parts.append(f"## {section}\n\n" + _table(("claim", "in", "check", "doors"), map(_cells, members)))
+        parts.append(f"## {section}\n\n" + table_of(members))
     return "\n".join(parts)
+
+
+def table_of(members: Iterable[Claim]) -> str:
+    """A line for each claim."""
+    return _table(("claim", "in", "check", "doors"), map(_cells, members))
 
 
 def _counts(found: Sequence[Claim]) -> str:

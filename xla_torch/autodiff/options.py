@@ -30,6 +30,11 @@ class GradientOptions:
     written so in any case.
 
     Raises InvalidArgument for a number of iterations below 1.
+
+    >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
+    >>> options = xla_torch.GradientOptions(loop_checkpoint=None)
+    >>> xla_torch.grad(square, options=options)(torch.tensor([1.0, 2.0]))
+    tensor([2., 4.])
     """
 
     loop_checkpoint: Checkpoint = AUTO

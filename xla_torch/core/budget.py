@@ -121,6 +121,11 @@ def limits(*, max_instructions: int | None = None, max_bytes: int | None = None,
     looked at between the steps of loops, while programs are made, and before each run. The block's value can `stop` what runs in
     it, from any thread. Of several blocks in each other, the innermost holds. Loops stay in torch, since native code cannot be
     stopped; the steps of loops that torch.compile has compiled are not counted.
+
+    >>> with xla_torch.limits(max_instructions=100, max_seconds=10):
+    ...     square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
+    ...     square(torch.tensor([1.0, 2.0]))
+    tensor([1., 4.])
     """
     for name, value in (("max_instructions", max_instructions), ("max_bytes", max_bytes), ("max_seconds", max_seconds),
                         ("max_loop_steps", max_loop_steps)):

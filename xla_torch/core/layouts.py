@@ -17,7 +17,11 @@ from .sizes import index_of
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tile:
     """One tiling level. A dimension of -1 (printed ``*``) is combined with the next more-minor one. Raises InvalidArgument for a
-    tile that nothing can be laid out in."""
+    tile that nothing can be laid out in.
+
+    >>> str(xla_torch.Tile((8, 128)))
+    '(8,128)'
+    """
 
     dimensions: tuple[int, ...]
 
@@ -38,6 +42,11 @@ class Layout:
     index and pointer types, split configs ``SC(..)``, physical shape ``P(..)`` and metadata prefix ``M(..)``. Raises
     InvalidArgument for what cannot be laid out: an order that is no permutation, a tail padding under 1, a negative memory space
     or element size.
+
+    >>> str(Shape.parse("f32[2,3]{0,1}").layout)
+    '{0,1}'
+    >>> xla_torch.Layout((0, 1)).minor_to_major
+    (0, 1)
     """
 
     minor_to_major: tuple[int, ...]

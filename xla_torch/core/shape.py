@@ -32,6 +32,10 @@ class Shape:
     `dynamic_dimensions` is empty where every dimension is static, else one flag for each dimension. Where no layout is given,
     the array lies in the default layout: two shapes are equal where their layouts are, given or not. `repr` and
     `to_text` write every layout, default ones too, and `str` none, as XLA's own do.
+
+    >>> shape = Shape.parse("f32[<=4,3]{1,0}")
+    >>> shape.rank, shape.dimensions, shape.dynamic_dimensions
+    (2, (4, 3), (True, False))
     """
 
     element_type: PrimitiveType
@@ -338,7 +342,12 @@ def _array(element_type: PrimitiveType, dimensions: Sequence[int], dynamic: Sequ
 
 @dataclasses.dataclass(frozen=True)
 class ProgramShape:
-    """Parameters (shape and name) and result of a computation."""
+    """Parameters (shape and name) and result of a computation.
+
+    >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
+    >>> str(square.program_shape), square.program_shape.parameters[0].dimensions
+    ('(x: f32[2]) -> f32[2]', (2,))
+    """
 
     parameters: tuple[Shape, ...]
     result: Shape

@@ -45,7 +45,11 @@ _S, _U, _F, _C, _O = Kind.SIGNED, Kind.UNSIGNED, Kind.FLOAT, Kind.COMPLEX, Kind.
 
 
 class PrimitiveType(enum.Enum):
-    """An XLA element type. The member's name in lower case is its HLO text (`PrimitiveType.BF16` is ``bf16``)."""
+    """An XLA element type. The member's name in lower case is its HLO text (`PrimitiveType.BF16` is ``bf16``).
+
+    >>> xla_torch.F32 is xla_torch.PrimitiveType.F32, str(Shape.array(xla_torch.BF16, [2, 3]))
+    (True, 'bf16[2,3]')
+    """
 
     PRED = _facts(1, Kind.PRED, 8, np.bool_)
     S1 = _facts(30, _S, 1, ml_dtypes.int1)

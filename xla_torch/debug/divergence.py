@@ -89,12 +89,15 @@ def first_divergence(a: XlaComputation, b: XlaComputation, *arguments: Any, tole
     structure, then by name, then by op_name, and the results by their places. Blamed is the first one, in the order of
     evaluation, from which differing values lead to a result that differs, and which is made of what agrees.
 
-    >>> found = first_divergence(program, optimised, x)
-    >>> if found:
-    ...     print(found)   # result 0 differs by up to 0.5, after 12 that agree ...; the instructions, on both sides
-
     Raises InvalidArgument where the programs have other numbers of results, and where `a` has more than `keep` bytes of values to
-    compare."""
+    compare.
+
+    >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
+    >>> twice = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] add(x, x) }")
+    >>> found = xla_torch.debug.first_divergence(square, twice, torch.tensor([3.0, 2.0]))
+    >>> bool(found), found.a.instruction.opcode, found.b.instruction.opcode
+    (True, 'multiply', 'add')
+    """
     require_computation(a, "first_divergence")
     require_computation(b, "first_divergence")
     shapes = [c.program_shape.result for c in (a, b)]

@@ -72,7 +72,13 @@ def _finding() -> Iterator[Finding]:
 
 def find_nan(computation: XlaComputation | None = None, *arguments: Any) -> Any:
     """The Finding of a run on these arguments. Without a computation a context manager: ``with find_nan() as found:`` holds for
-    every program that runs meanwhile, in backward passes too."""
+    every program that runs meanwhile, in backward passes too.
+
+    >>> root = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] sqrt(x) }")
+    >>> found = xla_torch.debug.find_nan(root, torch.tensor([1.0, -1.0]))
+    >>> found.step.instruction.name
+    'y'
+    """
     if computation is None:
         return _finding()
     require_computation(computation, "find_nan")

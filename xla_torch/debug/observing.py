@@ -57,7 +57,13 @@ def observed(observer: Observer, names: Names = None, participant: int | None = 
     """While this lasts, `observer(step)` sees each instruction that every program of this process evaluates: those that `names`
     fits, of one `participant` or of all. Backward passes are seen too. Observers may stand inside each other.
 
-    Warns of NothingObserved where that was nothing: no program ran meanwhile, or none has an instruction of such a name."""
+    Warns of NothingObserved where that was nothing: no program ran meanwhile, or none has an instruction of such a name.
+
+    >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
+    >>> with xla_torch.debug.observed(lambda step: print(step.instruction.name), names="y"):
+    ...     result = square(torch.tensor([1.0, -2.0]))
+    y
+    """
     outer, passed, hit = watching(), set[str](), False
 
     def seen(step: Step) -> None:
@@ -85,12 +91,24 @@ def _nothing(names: Names, participant: int | None, passed: set[str]) -> Nothing
 
 
 def break_at(names: Names, callback: Observer) -> contextlib.AbstractContextManager[None]:
-    """While this lasts, `callback(step)` is called at each instruction that `names` fits: ``lambda step: breakpoint()``."""
+    """While this lasts, `callback(step)` is called at each instruction that `names` fits: ``lambda step: breakpoint()``.
+
+    >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
+    >>> with xla_torch.debug.break_at("y", lambda step: print(step.instruction.name)):
+    ...     result = square(torch.tensor([1.0, -2.0]))
+    y
+    """
     return observed(callback, names)
 
 
 def check(names: Names, holds: Callable[[Any], Any]) -> contextlib.AbstractContextManager[None]:
-    """While this lasts, each value of the instructions that `names` fits must satisfy `holds(value)`; else CheckFailed."""
+    """While this lasts, each value of the instructions that `names` fits must satisfy `holds(value)`; else CheckFailed.
+
+    >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
+    >>> with xla_torch.debug.check("y", lambda value: bool((value >= 0).all())):
+    ...     square(torch.tensor([1.0, -2.0]))
+    tensor([1., 4.])
+    """
     def demand(step: Step) -> None:
         if not holds(step.value):
             raise CheckFailed("a value is not as demanded", subject=step.label, got="; ".join(map(str, step.statistics)),

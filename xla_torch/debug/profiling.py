@@ -126,7 +126,13 @@ def profile(computation: XlaComputation | None = None, *arguments: Any, runs: in
 
     Without a computation a context manager: ``with profile() as found:`` measures what runs meanwhile, once and instruction by
     instruction only, in backward passes too. `machine` is what shares are of, measured if it is not given. Raises InvalidArgument
-    for no run."""
+    for no run.
+
+    >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
+    >>> machine = xla_torch.debug.Machine(bandwidth=1e10, flops=1e11)
+    >>> sorted(row.name for row in xla_torch.debug.profile(square, torch.ones(2), machine=machine).rows)
+    ['x', 'y']
+    """
     if runs < 1:
         raise InvalidArgument("nothing is measured", subject="profile", got=runs, expected="1 run or more")
     if computation is None:

@@ -80,7 +80,12 @@ def _bits(results: Sequence[np.ndarray]) -> list[tuple[Any, ...]]:
 def record(computation: XlaComputation, *arguments: Any, path: str | os.PathLike[str],
            device: torch.device | str | None = None) -> Any:
     """Run on arguments, write the run to a file, and return the result, without autograd. `device` is for programs without
-    arguments. Raises InvalidArgument for a program that `compile` gave: its bits are another compiler's."""
+    arguments. Raises InvalidArgument for a program that `compile` gave: its bits are another compiler's.
+
+    >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
+    >>> xla_torch.debug.record(square, torch.tensor([1.0, 2.0]), path="run.xlarun")
+    tensor([1., 4.])
+    """
     require_computation(computation, "record")
     unknown = of_unknown_sizes(computation)
     if unknown is not None:
@@ -159,7 +164,13 @@ def _versions() -> dict[str, str]:
 def replay(path: str | os.PathLike[str], device: torch.device | str | None = None) -> Replay:
     """Run a recorded program on its arguments again, on the kind of device that it ran on or on `device`, with the random state
     of then, and as many threads where there are so many processors. Raises InvalidArgument for a file that is no record,
-    DeviceError where the device is missing, and what `load` does for a program that is not right."""
+    DeviceError where the device is missing, and what `load` does for a program that is not right.
+
+    >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
+    >>> result = xla_torch.debug.record(square, torch.tensor([1.0, 2.0]), path="run.xlarun")
+    >>> xla_torch.debug.replay("run.xlarun").same
+    True
+    """
     with _opened(path) as read:
         about = _about(read)
         computation = from_hlo_proto(read("program").tobytes())

@@ -74,7 +74,13 @@ class Trace:
 def trace(computation: XlaComputation, *arguments: Any, names: Names = None, keep: int = KEEP, on: Observer | None = None,
           participant: int | None = None) -> Trace:
     """Run on arguments and note each instruction that `names` fits (see `observed`): its statistics, and its value up to `keep`
-    bytes in all. With `on` nothing is kept, and each step goes to `on(step)`. Warns of NothingObserved where no name fits."""
+    bytes in all. With `on` nothing is kept, and each step goes to `on(step)`. Warns of NothingObserved where no name fits.
+
+    >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
+    >>> found = xla_torch.debug.trace(square, torch.tensor([1.0, 2.0]), names="y")
+    >>> found.rows[0].name, found.result
+    ('y', tensor([1., 4.]))
+    """
     require_computation(computation, "trace")
     found = Trace([], free=keep)
     with observed(on or found.see, names, participant):

@@ -59,6 +59,10 @@ def run_replicas(computation: Any, arguments: Sequence[Sequence[Any]], *, num_re
     replicas or partitions, DifferentiationError for arguments that require grad (unless
     in `torch.no_grad()`), and otherwise the error of the participant that failed first, ExecutionError where one waited
     longer than `timeout` seconds for the others.
+
+    >>> one, two = (torch.tensor([1.0]),), (torch.tensor([2.0]),)
+    >>> run_replicas(lambda x: ops.CrossReplicaSum(x), [one, two], num_replicas=2)
+    [tensor([3.]), tensor([3.])]
     """
     count = num_replicas * num_partitions
     if not callable(computation):

@@ -37,6 +37,11 @@ class XlaBuilder(Builder):
     """Collects instructions of one computation. `build` closes it into an XlaComputation.
 
     Errors are raised at once, by the call that makes the bad op.
+
+    >>> builder = XlaBuilder("axpy")
+    >>> a, x, y = (builder.parameter(k, Shape.parse(s)) for k, s in enumerate(["f32[]", "f32[2]", "f32[2]"]))
+    >>> builder.build(a * x + y)(torch.tensor(2.0), torch.tensor([1.0, 2.0]), torch.tensor([10.0, 20.0]))
+    tensor([12., 24.])
     """
 
     def build(self, root: XlaOp | None = None) -> XlaComputation:

@@ -37,6 +37,10 @@ def compile(computation: C, backend: Backend = EAGER) -> C:
     MissingDependency where jaxlib is not there, DeviceError at a call for tensors of other devices than the CPU; torch.compile's
     own errors at the first call. Where ``inductor`` cannot compile a group (there is no C++ compiler), a RuntimeWarning says so
     and its calls stay in torch.
+
+    >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
+    >>> xla_torch.compile(square)(torch.tensor([1.0, 2.0]))
+    tensor([1., 4.])
     """
     if backend == computation.program.backend:
         return computation

@@ -34,6 +34,11 @@ def from_exported(exported: Any, platform: str | None = None, *, derivatives: Vo
 
     Raises HloSyntaxError with the byte for what is no such file, InvalidArgument for another platform, UnsupportedError for
     calling conventions and operations that are not known.
+
+    >>> import jax
+    >>> exported = jax.export.export(jax.jit(lambda x: x * x))(jax.ShapeDtypeStruct((2,), np.float32))
+    >>> xla_torch.from_exported(exported.serialize())(torch.tensor([1.0, 2.0]))
+    tensor([1., 4.])
     """
     program = _program(exported, platform, AS_WRITTEN if vouched(derivatives, "from_exported") else _LOST)
     file, found = program.file, to_module(module_of(program.file, platform))

@@ -35,13 +35,22 @@ def grad(computation: C, argnums: Argnums = 0, options: GradientOptions | None =
     sequence of numbers a tuple of gradients. Raises DifferentiationError for an op without gradient on the way, for a
     result or parameter that is not of a real floating (a parameter may be complex) type; InvalidArgument for numbers out
     of range. `options` say how loops are walked back (default: the program's own).
+
+    >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
+    >>> xla_torch.grad(square)(torch.tensor([1.0, 2.0]))
+    tensor([2., 4.])
     """
     return _with_gradients("grad", computation, argnums, options, with_value=False)
 
 
 @door(over_trees=tree_gradients.value_and_gradient)
 def value_and_grad(computation: C, argnums: Argnums = 0, options: GradientOptions | None = None) -> C:
-    """Like `grad`, and returns ``(result, gradient)`` with the program's (first) result."""
+    """Like `grad`, and returns ``(result, gradient)`` with the program's (first) result.
+
+    >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
+    >>> xla_torch.value_and_grad(square)(torch.tensor([1.0, 2.0]))
+    (tensor([1., 4.]), tensor([2., 4.]))
+    """
     return _with_gradients("value_and_grad", computation, argnums, options, with_value=True)
 
 
@@ -50,7 +59,12 @@ def vjp(computation: C, argnums: Argnums | None = None, with_outputs: bool = Fal
         options: GradientOptions | None = None) -> C:
     """The vector-Jacobian product: takes the program's arguments and then one cotangent for each floating or complex
     leaf of its result, of that leaf's shape; returns the tuple of gradients for `argnums` (default: all floating and complex
-    parameters), preceded by the result's leaves if `with_outputs`. Raises like `grad`."""
+    parameters), preceded by the result's leaves if `with_outputs`. Raises like `grad`.
+
+    >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
+    >>> xla_torch.vjp(square)(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 0.0]))
+    (tensor([2., 0.]),)
+    """
     numbers = _checked_argnums(computation, argnums)
     return _derived(computation, options, lambda entry, chosen: derivatives.vector_jacobian(
         f"vjp_{computation.name}", entry, numbers, chosen, with_outputs))
@@ -65,6 +79,10 @@ def jvp(computation: C, argnums: Argnums | None = None) -> C:
     of its floating and complex leaves. Values and tangents go through the program together: nothing is kept, and a loop may
     run as long as data says. ``jvp(grad(f))`` multiplies with the Hessian. Raises DifferentiationError for an op without
     gradient on the way and for parameters that are not floating or complex; InvalidArgument for numbers out of range.
+
+    >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
+    >>> xla_torch.jvp(square)(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 0.0]))
+    (tensor([1., 4.]), tensor([2., 0.]))
     """
     numbers = _checked_argnums(computation, argnums)
     return _derived(computation, None, lambda entry, _: derivatives.jacobian_vector(

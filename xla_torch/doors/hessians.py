@@ -44,6 +44,11 @@ def hessian(computation: C, argnum: int = 0, options: GradientOptions | None = N
     UnsupportedError for arguments of several arrays::
 
         hessian(load("loss.hlo"), argnum=1)(weights, x)      # [*x.shape, *x.shape]
+
+    >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
+    >>> xla_torch.hessian(square)(torch.tensor([1.0, 2.0]))
+    tensor([[2., 0.],
+            [0., 2.]])
     """
     gradient = grad(computation, argnum, options)
     shape = gradient.program_shape.result

@@ -33,6 +33,12 @@ def from_jax(function: Callable[..., Any], *example_args: Any, static_argnums: i
     first asked for. With `derivatives="xla"` they are those of its ops instead, and with `"as written"` what is written of the
     program says, too, that these are meant (see `load`). Raises MissingDependency where jax is not
     installed; whatever JAX raises while it traces passes through.
+
+    >>> import jax.numpy as jnp
+    >>> weights, x = {"w": np.eye(2, dtype=np.float32)}, np.ones(2, np.float32)
+    >>> program = xla_torch.from_jax(lambda weights, x: jnp.tanh(x @ weights["w"]), weights, x)
+    >>> program({"w": torch.eye(2)}, torch.tensor([0.0, 1.0]))
+    tensor([0.0000, 0.7616])
     """
     check_choice(derivatives, ("jax", "xla", "as written"), "from_jax")
     if not callable(function):

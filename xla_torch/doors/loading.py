@@ -53,6 +53,12 @@ def load(path: str | os.PathLike[str], entry: str | None = None, *, derivatives:
 
     Raises InvalidArgument, which names what it seems to be, for a file that is no program; HloSyntaxError, InvalidArgument or
     UnsupportedError with the place in the file for one that is not right.
+
+    >>> import pathlib
+    >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
+    >>> length = pathlib.Path("square.hlo").write_text(square.to_hlo_text())
+    >>> xla_torch.load("square.hlo")(torch.tensor([1.0, 2.0]))
+    tensor([1., 4.])
     """
     if not isinstance(path, (str, os.PathLike)):
         raise InvalidArgument("not the path of a file", subject="load", got=type(path).__name__,
@@ -92,7 +98,12 @@ def _decoded(data: bytes | memoryview, name: str) -> str:
 
 @put_off()
 def parse_hlo(text: str, filename: str = "", *, derivatives: Vouched = None) -> XlaComputation:
-    """A program from HLO text. Every instruction's shape is checked. `derivatives` is as in `load`."""
+    """A program from HLO text. Every instruction's shape is checked. `derivatives` is as in `load`.
+
+    >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
+    >>> square(torch.tensor([1.0, 2.0]))
+    tensor([1., 4.])
+    """
     as_written = vouched(derivatives, "parse_hlo")
     if not isinstance(text, str):
         raise _wrong_kind("HLO text must be a string", text, Form.HLO_TEXT)
@@ -128,6 +139,13 @@ def from_stablehlo(program: Any, entry: str | None = None, filename: str = "", *
     Raises HloSyntaxError for text and bytes that are no MLIR, InvalidArgument for other objects and for HLO, for an entry that
     does not exist and for operations that do not fit their types, UnsupportedError for those that HLO has nothing for.
     `filename` is for messages.
+
+    >>> text = '''func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
+    ...   %y = stablehlo.multiply %x, %x : tensor<2xf32>
+    ...   return %y : tensor<2xf32>
+    ... }'''
+    >>> xla_torch.from_stablehlo(text)(torch.tensor([1.0, 2.0]))
+    tensor([1., 4.])
     """
     as_written = vouched(derivatives, "from_stablehlo")
     in_memory = hasattr(program, "mlir_module_serialized") and hasattr(program, "has_vjp")  # jax.export.Exported
@@ -204,6 +222,10 @@ def from_hlo_proto(data: bytes | memoryview, *, derivatives: Vouched = None) -> 
     """A program from a serialised HloModuleProto, or from what holds one: HloProto, HloSnapshot, HloUnoptimizedSnapshot.
 
     `derivatives` is as in `load`. Raises HloSyntaxError for bytes that are none of them, and whatever `parse_hlo` does.
+
+    >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
+    >>> xla_torch.from_hlo_proto(square.to_hlo_proto())(torch.tensor([1.0, 2.0]))
+    tensor([1., 4.])
     """
     as_written = vouched(derivatives, "from_hlo_proto")
     if isinstance(data, str):

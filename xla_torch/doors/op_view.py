@@ -69,21 +69,21 @@ def _names() -> Mapping[str, set[str]]:
 def _lines(schema: OpSchema) -> Iterator[str]:
     opcode = schema.opcode
     yield f"{opcode}, of the family {schema.family}"
-    yield from _section("schema", _schema(schema), _facts(schema))
-    yield from _section("shape rule", _definitions(schema.infer))
-    yield from _section("body", _definitions(TABLES["body"].find(opcode)))
+    yield from _section("schema", schema_source(schema), facts(schema))
+    yield from _section("shape rule", definitions(schema.infer))
+    yield from _section("body", definitions(TABLES["body"].find(opcode)))
     documented = sorted(name for name, emitted in functions_of_ops().items() if opcode in emitted.results)
-    yield from _section("documented functions", _definitions([inspect.unwrap(getattr(functions, n)) for n in documented]))
-    yield from _section("gradient", _gradient(opcode), [f"kind: {TABLE[opcode].kind.value}"])
+    yield from _section("documented functions", definitions([inspect.unwrap(getattr(functions, n)) for n in documented]))
+    yield from _section("gradient", gradient_rules(opcode), [f"kind: {TABLE[opcode].kind.value}"])
     for name, table in sorted(TABLES.items()):
         if name not in ("body", "gradient", "stablehlo"):
-            yield from _section(f"{name} rule", _definitions(table.find(opcode)), _by_trait(table, schema))
+            yield from _section(f"{name} rule", definitions(table.find(opcode)), _by_trait(table, schema))
     readers = _read_by(schema)
-    yield from _section("from StableHLO", _definitions(readers), sorted(readers))
-    yield from _section("to StableHLO", _definitions(TABLES["stablehlo"].find(opcode)))
+    yield from _section("from StableHLO", definitions(readers), sorted(readers))
+    yield from _section("to StableHLO", definitions(TABLES["stablehlo"].find(opcode)))
     called = re.compile(rf"\b(?:{'|'.join(documented) or '(?!)'})\(")
     operators = {name: rule for name, rule in aten.RULES.items() if called.search(_source(rule)) or _made_with(rule, documented)}
-    yield from _section("torch operators whose rules call one of these functions", _definitions(operators), sorted(operators))
+    yield from _section("torch operators whose rules call one of these functions", definitions(operators), sorted(operators))
     yield from _tests(opcode, documented)
 
 
@@ -99,17 +99,17 @@ class Definition:
     source: str = dataclasses.field(compare=False)
 
 
-def _section(title: str, definitions: list[Definition], facts: list[str] | None = None) -> Iterator[str]:
+def _section(title: str, places: list[Definition], said: list[str] | None = None) -> Iterator[str]:
     """What is known under a title; nothing where there is nothing."""
-    if definitions or facts:
+    if places or said:
         yield f"\n{title}"
-        yield from (f"  {fact}" for fact in facts or ())
-    for found in definitions:
+        yield from (f"  {fact}" for fact in said or ())
+    for found in places:
         yield f"  {found.file}:{found.line}"
         yield textwrap.indent(found.source, "    ")
 
 
-def _definitions(rule: Any) -> list[Definition]:
+def definitions(rule: Any) -> list[Definition]:
     """The functions that a rule is made of, each once."""
     return sorted({definition for part in _parts(rule) for definition in _defined(part)})
 
@@ -163,12 +163,12 @@ def _home(schema: OpSchema) -> tuple[ModuleType, set[str]]:
     return module, {name for name, value in vars(module).items() if value == schema.opcode}
 
 
-def _schema(schema: OpSchema) -> list[Definition]:
+def schema_source(schema: OpSchema) -> list[Definition]:
     """What gives the opcode its name: a decorated signature, or a call of a function that makes these, which follows."""
     module, names = _home(schema)
     path = Path(module.__file__ or "").resolve()
     made_by = schema.where.removeprefix(f"{module.__name__}.").partition(".")[0]
-    maker = [] if made_by in names else _definitions(getattr(module, made_by))
+    maker = [] if made_by in names else definitions(getattr(module, made_by))
     return [_statement(path, lambda node: not names.isdisjoint(_named(node))), *maker]
 
 
@@ -178,7 +178,7 @@ def _named(statement: ast.stmt) -> list[str]:
     return [getattr(statement, "name", ""), *(target.id for target in targets if isinstance(target, ast.Name))]
 
 
-def _facts(schema: OpSchema) -> list[str]:
+def facts(schema: OpSchema) -> list[str]:
     """Operands, attributes and what else differs from an ordinary op."""
     attributes = ", ".join(map(written, schema.attributes.values()))
     usual = ("opcode", "infer", "operands", "variadic", "optional_operands", "attributes", "family", "where", "traits")
@@ -197,13 +197,13 @@ def written(attribute: Attribute) -> str:
     return f"{attribute.name}?" if text in ("", "{}") else f"{attribute.name}={text}"
 
 
-def _gradient(opcode: str) -> list[Definition]:
+def gradient_rules(opcode: str) -> list[Definition]:
     """The entry in the table, and of its rules those that stand elsewhere."""
     entry = TABLE[opcode]
     file, _, line = entry.where.rpartition(":")
     path = Path(file).resolve()
     own = [_statement(path, lambda n: n.lineno <= int(line) <= (n.end_lineno or 0))] if path.is_relative_to(ROOT) else []
-    return own + [rule for rule in _definitions(entry.rules) if not any(_is_within(rule, of) for of in own)]
+    return own + [rule for rule in definitions(entry.rules) if not any(_is_within(rule, of) for of in own)]
 
 
 def _is_within(inner: Definition, outer: Definition) -> bool:
@@ -214,7 +214,7 @@ def _by_trait(table: RuleTable[Any], schema: OpSchema) -> list[str]:
     rule = table.find(schema.opcode)
     if rule is None:
         return []
-    named = [] if _definitions(rule) else [f"{getattr(rule, '__module__', '')}.{getattr(rule, '__qualname__', rule)}"]
+    named = [] if definitions(rule) else [f"{getattr(rule, '__module__', '')}.{getattr(rule, '__qualname__', rule)}"]
     return named + ["by a trait"] * (schema.opcode not in table)
 
 
@@ -232,7 +232,7 @@ def _made_with(rule: Callable[..., Any], documented: list[str]) -> bool:
 
 @functools.cache
 def _source(rule: Callable[..., Any]) -> str:
-    return "".join(definition.source for definition in _definitions(rule))
+    return "".join(definition.source for definition in definitions(rule))
 
 
 # ------------------------------------------------------------------------------------------------------ tests

@@ -67,6 +67,14 @@ def partition(program: XlaComputation | str | os.PathLike[str], mesh: Any = None
 
     Raises InvalidArgument for shardings that do not fit, for a mesh of another size than the program is annotated for, and for
     what has been partitioned; MissingDependency without jaxlib; UnsupportedError, in XLA's words, where XLA refuses.
+
+    >>> program = xla_torch.parse_hlo('''HloModule m, num_partitions=2
+    ... ENTRY e {
+    ...   x = f32[4] parameter(0), sharding={devices=[2]<=[2]}
+    ...   ROOT y = f32[4] negate(x), sharding={devices=[2]<=[2]}
+    ... }''')
+    >>> str(xla_torch.partition(program).program_shape.result)
+    'f32[2]'
     """
     computation = load(program) if isinstance(program, (str, os.PathLike)) else program
     require_computation(computation, "partition")

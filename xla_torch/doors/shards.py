@@ -32,6 +32,9 @@ def shard(array: Any, sharding: Sharding | str, partitions: int = 0) -> list[Any
     no multiple of its number of tiles, tiles are as large as the first and filled with zeros, as XLA has them; where only one
     partition has the array, the others have zeros. Raises InvalidArgument for a sharding that does not fit the array or does
     not say what each partition has.
+
+    >>> xla_torch.shard(torch.arange(4), "{devices=[2]<=[2]}")
+    [tensor([0, 1]), tensor([2, 3])]
     """
     _require_array(array, "shard")
     sharding = _fitting(sharding, len(array.shape), partitions)
@@ -42,6 +45,9 @@ def unshard(arrays: Sequence[Any], sharding: Sharding | str, sizes: Sequence[int
     """The whole array from what each partition holds, the inverse of `shard`. Of what several hold, the first one's counts.
 
     `sizes` are those of the whole array, needed where they are no multiples of the numbers of tiles. Raises InvalidArgument.
+
+    >>> xla_torch.unshard([torch.tensor([0, 1]), torch.tensor([2, 3])], "{devices=[2]<=[2]}")
+    tensor([0, 1, 2, 3])
     """
     if not isinstance(arrays, (list, tuple)):
         raise InvalidArgument("not what each partition holds", subject="unshard", got=type(arrays).__name__,
@@ -70,6 +76,14 @@ def shard_arguments(computation: XlaComputation, arguments: Sequence[Any]) -> li
 
     A parameter without annotation is the same for all. Programs derived from this one have no annotations: cut their arguments
     with this one. Raises InvalidArgument for a program that has not been partitioned, and for arrays that do not fit.
+
+    >>> program = xla_torch.parse_hlo('''HloModule m, num_partitions=2
+    ... ENTRY e {
+    ...   x = f32[4] parameter(0), sharding={devices=[2]<=[2]}
+    ...   ROOT y = f32[4] negate(x), sharding={devices=[2]<=[2]}
+    ... }''')
+    >>> xla_torch.shard_arguments(xla_torch.partition(program), [torch.arange(4.0)])
+    [(tensor([0., 1.]),), (tensor([2., 3.]),)]
     """
     require_computation(computation, "shard_arguments")
     if not isinstance(arguments, (list, tuple)):

@@ -88,6 +88,10 @@ def suggest_sharding(program: XlaComputation, mesh: Any, weights: Sequence[int] 
         part = xla_torch.partition(loss, {"data": 2, "model": 2}, best.shardings)
 
     Raises as `partition`, but for what XLA refuses: that is said in the row.
+
+    >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[8] parameter(0) ROOT y = f32[8] multiply(x, x) }")
+    >>> len(xla_torch.suggest_sharding(square, {"data": 2}))
+    3
     """
     found: list[Suggestion] = []
     _suggested(program, mesh, weights, machine or Machine(), found)

@@ -60,6 +60,11 @@ def to_jax(computation: Any) -> Any:
     where the function is traced, for arguments that do not fit; UnsupportedError there for programs with effects, collectives, or
     custom calls that XLA does not know, and for what StableHLO or JAX cannot say; DifferentiationError where there is no
     derivative.
+
+    >>> import jax
+    >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
+    >>> jax.jit(jax.grad(lambda x: xla_torch.to_jax(square)(x).sum()))(np.array([1, 2], np.float32))
+    Array([2., 4.], dtype=float32)
     """
     require_computation(computation, "to_jax")
     require("jax", "to_jax")
@@ -73,6 +78,12 @@ def to_jax_export(computation: Any, path: str | os.PathLike[str], *, vjp_order: 
 
     It takes what the computation takes, weights as its first argument, for the platforms that are named. Raises like `to_jax`,
     and InvalidArgument for a program of unknown sizes.
+
+    >>> import jax, pathlib
+    >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
+    >>> xla_torch.to_jax_export(square, "square.bin")
+    >>> jax.export.deserialize(pathlib.Path("square.bin").read_bytes()).call(np.array([1, 2], np.float32))
+    Array([1., 4.], dtype=float32)
     """
     require_computation(computation, "to_jax_export")
     require("jax", "to_jax_export")

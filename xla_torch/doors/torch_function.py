@@ -91,6 +91,10 @@ def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["ar
     ``derivatives="xla"`` they are those of its ops, and where the module says otherwise there is a warning (LostDerivatives),
     unless ``derivatives="as written"`` vouches for them, also in what is written of the program (see `load`).
     With all but that there is one for the `backward` of a torch.autograd.Function, of which torch.export keeps nothing.
+
+    >>> program = xla_torch.from_torch(lambda x: torch.sin(x) * 2, torch.ones(2))
+    >>> program(torch.tensor([0.0, 1.0]))
+    tensor([0.0000, 1.6829])
     """
     if weights not in ("arguments", "constants"):
         raise InvalidArgument("no such choice of weights", subject="from_torch", got=repr(weights),

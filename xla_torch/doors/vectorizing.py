@@ -48,6 +48,10 @@ def vmap(computation: C, size: int, in_axes: Axes = 0) -> C:
     Of a function over trees, `in_axes` is about its positional arguments, and may have the form of their trees.
 
     Raises InvalidArgument for axes that do not fit the parameters; UnsupportedError for ops on dynamic sizes and on tokens.
+
+    >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
+    >>> xla_torch.vmap(square, 3)(torch.ones(3, 2)).shape
+    torch.Size([3, 2])
     """
     entry = computation.program.differentiable
     found = batched(f"vmap_{computation.name}", entry, size, _axes_of(entry, in_axes))
@@ -68,6 +72,10 @@ def rebatch(computation: C, argnums: int | Sequence[int], size: int, in_axes: in
     arguments, and the axis is that of all leaves.
 
     Raises UnsupportedError with the instruction that stands against it; InvalidArgument for parameters and axes that do not fit.
+
+    >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
+    >>> xla_torch.rebatch(square, 0, 3)(torch.tensor([1.0, 2.0, 3.0]))
+    tensor([1., 4., 9.])
     """
     entry = computation.program.canonical
     numbers = [argnums] if isinstance(argnums, int) else list(argnums)

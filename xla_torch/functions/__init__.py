@@ -3,6 +3,9 @@
 Each makes one or a few HLO instructions, and raises InvalidArgument at once for what XLA's shape inference refuses. A function
 follows the section of its own name in the operation semantics documents; parameters have the newest document's names, and take
 older ones too. A builder need not be given: it is that of the operands.
+
+Examples run after ``import numpy as np, torch, xla_torch``, ``from xla_torch import Shape, XlaBuilder, ops, run_replicas`` and
+``from xla_torch.distributed import feeds``.
 """
 
 from .collective import *
@@ -14,6 +17,7 @@ from .decompositions import *
 from .dimension_numbers import *
 from .dynamic import *
 from .elementwise import *
+from .elementwise_binary import *
 from .incomplete import *
 from .indexing import *
 from .internal import *

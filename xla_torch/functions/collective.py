@@ -90,6 +90,10 @@ def AllGather(operand: XlaOp, all_gather_dimension: int, shard_count: int, repli
     """The operands of a group's participants one after another along a dimension, which becomes `shard_count` times as large.
 
     Raises InvalidArgument for a dimension out of range and a shard count under 1. `layout` has no effect.
+
+    >>> one, two = (torch.tensor([1.0]),), (torch.tensor([2.0]),)
+    >>> run_replicas(lambda x: ops.AllGather(x, 0, 2), [one, two], num_replicas=2)
+    [tensor([1., 2.]), tensor([1., 2.])]
     """
     shape = resized(operand.shape, all_gather_dimension, shard_count, 1)
     attributes = exchange_attributes(replica_groups, channel_id, use_global_device_ids)
@@ -100,7 +104,12 @@ def AllGather(operand: XlaOp, all_gather_dimension: int, shard_count: int, repli
 @documented
 def AllGatherTuple(operands: Sequence[XlaOp], all_gather_dimension: int, shard_count: int, replica_groups: Groups = (),
                    channel_id: Channel = None, layout: Layout | None = None, use_global_device_ids: bool | None = None) -> XlaOp:
-    """`AllGather` of several operands in one exchange; the result is a tuple. Raises UnsupportedError for no operands."""
+    """`AllGather` of several operands in one exchange; the result is a tuple. Raises UnsupportedError for no operands.
+
+    >>> one, two = (torch.tensor([1.0]), torch.tensor([10])), (torch.tensor([2.0]), torch.tensor([20]))
+    >>> run_replicas(lambda x, y: ops.AllGatherTuple([x, y], 0, 2), [one, two], num_replicas=2)[0]
+    (tensor([1., 2.]), tensor([10, 20]))
+    """
     require_several(operands, "AllGatherTuple")
     shapes = [resized(o.shape, all_gather_dimension, shard_count, 1) for o in operands]
     attributes = exchange_attributes(replica_groups, channel_id, use_global_device_ids)
@@ -116,6 +125,10 @@ def AllReduce(operand: XlaOp | Sequence[XlaOp], computation: Region, replica_gro
     an array or a tuple of arrays of one element type, and the result has its shape.
 
     Raises InvalidArgument for a computation that does not fit, and for a `shape_with_layout` that is not the operand's.
+
+    >>> one, two = (torch.tensor([1.0]),), (torch.tensor([2.0]),)
+    >>> run_replicas(lambda x: ops.AllReduce(x, ops.Add), [one, two], num_replicas=2)
+    [tensor([3.]), tensor([3.])]
     """
     operands, several = _parts(operand)
     if several:
@@ -135,6 +148,10 @@ def AllReduceTuple(operands: Sequence[XlaOp], computation: Region, replica_group
     """`AllReduce` of several operands of one element type in one exchange; the result is a tuple.
 
     Raises UnsupportedError for no operands and for different element types.
+
+    >>> one, two = (torch.tensor([1.0]), torch.tensor([10.0])), (torch.tensor([2.0]), torch.tensor([20.0]))
+    >>> run_replicas(lambda x, y: ops.AllReduceTuple([x, y], ops.Max), [one, two], num_replicas=2)[0]
+    (tensor([2.]), tensor([20.]))
     """
     require_several(operands, "AllReduceTuple")
     shape = Shape.tuple([o.shape.without_layout() for o in operands])
@@ -149,7 +166,12 @@ def AllReduceTuple(operands: Sequence[XlaOp], computation: Region, replica_group
 @renamed(replica_group_ids="replica_groups")
 @documented
 def CrossReplicaSum(operand: XlaOp | Sequence[XlaOp], replica_groups: Groups = ()) -> XlaOp:
-    """`AllReduce` of an array or tuple with add (for PRED: or)."""
+    """`AllReduce` of an array or tuple with add (for PRED: or).
+
+    >>> one, two = (torch.tensor([1.0]),), (torch.tensor([2.0]),)
+    >>> run_replicas(ops.CrossReplicaSum, [one, two], num_replicas=2)
+    [tensor([3.]), tensor([3.])]
+    """
     operands, _ = _parts(operand)
     require_several(operands, "CrossReplicaSum")
     builder = Builder("sum")
@@ -167,6 +189,10 @@ def ReduceScatter(operand: XlaOp | Sequence[XlaOp], computation: Region, scatter
 
     Raises InvalidArgument where the dimension is out of range or no multiple of the shard count, and UnsupportedError for
     operands of different element types. `layout` has no effect.
+
+    >>> one, two = (torch.tensor([1.0, 2.0]),), (torch.tensor([10.0, 20.0]),)
+    >>> run_replicas(lambda x: ops.ReduceScatter(x, ops.Add, 0, 2), [one, two], num_replicas=2)
+    [tensor([11.]), tensor([22.])]
     """
     operands, several = _parts(operand)
     require_several(operands, "ReduceScatter")
@@ -189,6 +215,10 @@ def AllToAll(operand: XlaOp, split_dimension: int, concat_dimension: int, split_
     after another along `concat_dimension`.
 
     Raises InvalidArgument for dimensions out of range and a split dimension that is no multiple of the count.
+
+    >>> one, two = (torch.tensor([1, 2]),), (torch.tensor([10, 20]),)
+    >>> run_replicas(lambda x: ops.AllToAll(x, 0, 0, 2), [one, two], num_replicas=2)
+    [tensor([ 1, 10]), tensor([ 2, 20])]
     """
     shape = operand.shape
     for dimension in (split_dimension, concat_dimension):
@@ -221,6 +251,10 @@ def AllToAllTuple(operands: Sequence[XlaOp], replica_groups: Groups = (), layout
     """Operand i goes to participant i of the group, element i of the result comes from it. All operands have one shape.
 
     Raises UnsupportedError for no operands.
+
+    >>> one, two = (torch.tensor(1), torch.tensor(2)), (torch.tensor(10), torch.tensor(20))
+    >>> run_replicas(lambda x, y: ops.AllToAllTuple([x, y]), [one, two], num_replicas=2)
+    [(tensor(1), tensor(10)), (tensor(2), tensor(20))]
     """
     require_several(operands, "AllToAllTuple")
     return operands[0].builder.add(collective.all_to_all, operands, exchange_attributes(replica_groups, channel_id),
@@ -234,6 +268,15 @@ def RaggedAllToAll(input: XlaOp, input_offsets: XlaOp, send_sizes: XlaOp, output
     ``output_offsets[i]`` of it on (as this participant's offsets say).
 
     Offsets and sizes are integers [participants] or [participants, updates]. The result is the output with the rows written.
+
+    >>> rows, output = torch.tensor([1.0, 2.0, 3.0]), torch.zeros(4)
+    >>> def send(rows, output, *where):
+    ...     starts, sizes, places, received = where
+    ...     return ops.RaggedAllToAll(rows, starts, sizes, output, places, received)
+    >>> first = (rows, output, *(torch.tensor(t) for t in ([0, 1], [1, 2], [0, 0], [1, 1])))
+    >>> second = (10 * rows, output, *(torch.tensor(t) for t in ([0, 1], [1, 2], [1, 2], [2, 2])))
+    >>> run_replicas(send, [first, second], num_replicas=2)
+    [tensor([ 1., 10.,  0.,  0.]), tensor([ 2.,  3., 20., 30.])]
     """
     operands = [input, output, input_offsets, send_sizes, output_offsets, recv_sizes]
     attributes = exchange_attributes(replica_groups, channel_id)
@@ -242,7 +285,12 @@ def RaggedAllToAll(input: XlaOp, input_offsets: XlaOp, send_sizes: XlaOp, output
 
 @documented
 def CollectiveBroadcast(operand: XlaOp, replica_groups: Groups, channel_id: Channel = None) -> XlaOp:
-    """The operand of the first participant of each group, for all of the group; zeros for a participant in no group."""
+    """The operand of the first participant of each group, for all of the group; zeros for a participant in no group.
+
+    >>> one, two = (torch.tensor(1.0),), (torch.tensor(2.0),)
+    >>> run_replicas(lambda x: ops.CollectiveBroadcast(x, [[1, 0]]), [one, two], num_replicas=2)
+    [tensor(2.), tensor(2.)]
+    """
     attributes = {"replica_groups": replica_groups, **exchange_attributes((), channel_id)}
     return operand.builder.add(collective.collective_broadcast, [operand], attributes, operand.shape)
 
@@ -254,6 +302,10 @@ def CollectivePermute(operand: XlaOp, source_target_pairs: Sequence[tuple[int, i
 
     Raises InvalidArgument for a repeated source or target. `inplace` is a hint; slices are permuted in place by
     `MultiCollectivePermute`.
+
+    >>> one, two = (torch.tensor(1.0),), (torch.tensor(2.0),)
+    >>> run_replicas(lambda x: ops.CollectivePermute(x, [(0, 1)]), [one, two], num_replicas=2)
+    [tensor(0.), tensor(1.)]
     """
     attributes = {"source_target_pairs": source_target_pairs, **exchange_attributes((), channel_id)}
     return operand.builder.add(collective.collective_permute, [operand], attributes, operand.shape)
@@ -271,6 +323,11 @@ def MultiCollectivePermute(operands: Sequence[Any], source_target_pairs: Sequenc
     of as many pairs as there are slices: `slice_sizes` and starts (now tuples of starts) have one entry for each, in the
     order of the pairs. Input and output may also be tuples of arrays, with tuples of starts for each. The result is the
     output. Raises InvalidArgument for operands that are not such.
+
+    >>> one, two = (torch.tensor(1.0), torch.tensor(10)), (torch.tensor(2.0), torch.tensor(20))
+    >>> exchange = lambda x, y: ops.MultiCollectivePermute([x, y], [(0, 1), (1, 0)])
+    >>> run_replicas(exchange, [one, two], num_replicas=2)
+    [(tensor(2.), tensor(20)), (tensor(1.), tensor(10))]
     """
     require_several(operands, "MultiCollectivePermute")
     attributes = {"source_target_pairs": source_target_pairs, **exchange_attributes((), channel_id)}
@@ -286,13 +343,21 @@ def MultiCollectivePermute(operands: Sequence[Any], source_target_pairs: Sequenc
 
 @documented
 def ReplicaId(builder: Builder) -> XlaOp:
-    """The number of the replica that runs, u32[]."""
+    """The number of the replica that runs, u32[].
+
+    >>> run_replicas(lambda: ops.ReplicaId(), [(), ()], num_replicas=2)
+    [tensor(0, dtype=torch.uint32), tensor(1, dtype=torch.uint32)]
+    """
     return builder.add(collective.replica_id, [], {}, Shape(U32))
 
 
 @documented
 def PartitionId(builder: Builder, shape: Shape | None = None) -> XlaOp:
-    """The number of the partition that runs, u32[]. Raises InvalidArgument for another shape."""
+    """The number of the partition that runs, u32[]. Raises InvalidArgument for another shape.
+
+    >>> run_replicas(lambda: ops.PartitionId(), [(), ()], num_partitions=2)
+    [tensor(0, dtype=torch.uint32), tensor(1, dtype=torch.uint32)]
+    """
     return builder.add(collective.partition_id, [], {}, shape or Shape(U32))
 
 

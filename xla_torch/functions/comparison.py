@@ -32,6 +32,9 @@ def Compare(lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] | Co
     (-NaN < -inf < ... < -0 < +0 < ... < inf < NaN) for floats, and must be SIGNED, UNSIGNED or FLOAT, if given, for signed
     integers, unsigned integers and PRED, and complex numbers (compared in lexicographic order).
     Raises InvalidArgument for a comparison type that the element type does not have, and for operands that do not fit.
+
+    >>> ops.Compare(torch.tensor([1.0, 2.0]), torch.tensor([2.0, 2.0]), "LT")
+    tensor([ True, False])
     """
     if isinstance(broadcast_dimensions, str):
         broadcast_dimensions, direction = (), broadcast_dimensions
@@ -51,73 +54,121 @@ def _total_order(lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int]
 
 @documented
 def Eq(lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
-    """PRED: lhs is equal to rhs; never of NaN."""
+    """PRED: lhs is equal to rhs; never of NaN.
+
+    >>> ops.Eq(torch.tensor([1.0, float("nan")]), torch.tensor([1.0, float("nan")]))
+    tensor([ True, False])
+    """
     return Compare(lhs, rhs, broadcast_dimensions, "EQ")
 
 
 @documented
 def EqTotalOrder(lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
-    """PRED: lhs is equal to rhs in the total order of floats; for other types the same as Eq."""
+    """PRED: lhs is equal to rhs in the total order of floats; for other types the same as Eq.
+
+    >>> ops.EqTotalOrder(torch.tensor([0.0, float("nan")]), torch.tensor([-0.0, float("nan")]))
+    tensor([False,  True])
+    """
     return _total_order(lhs, rhs, broadcast_dimensions, "EQ")
 
 
 @documented
 def Ne(lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
-    """PRED: lhs is not equal to rhs; NaN is unequal to all."""
+    """PRED: lhs is not equal to rhs; NaN is unequal to all.
+
+    >>> ops.Ne(torch.tensor([1.0, float("nan")]), torch.tensor([1.0, float("nan")]))
+    tensor([False,  True])
+    """
     return Compare(lhs, rhs, broadcast_dimensions, "NE")
 
 
 @documented
 def NeTotalOrder(lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
-    """PRED: lhs is not equal to rhs in the total order of floats; for other types the same as Ne."""
+    """PRED: lhs is not equal to rhs in the total order of floats; for other types the same as Ne.
+
+    >>> ops.NeTotalOrder(torch.tensor([0.0, float("nan")]), torch.tensor([-0.0, float("nan")]))
+    tensor([ True, False])
+    """
     return _total_order(lhs, rhs, broadcast_dimensions, "NE")
 
 
 @documented
 def Ge(lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
-    """PRED: lhs is greater or equal to rhs; never of NaN."""
+    """PRED: lhs is greater or equal to rhs; never of NaN.
+
+    >>> ops.Ge(torch.tensor([1.0, 2.0, 3.0]), 2.0)
+    tensor([False,  True,  True])
+    """
     return Compare(lhs, rhs, broadcast_dimensions, "GE")
 
 
 @documented
 def GeTotalOrder(lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
-    """PRED: lhs is greater or equal to rhs in the total order of floats; for other types the same as Ge."""
+    """PRED: lhs is greater or equal to rhs in the total order of floats; for other types the same as Ge.
+
+    >>> ops.GeTotalOrder(torch.tensor([-0.0, float("nan")]), torch.tensor([0.0, 1.0]))
+    tensor([False,  True])
+    """
     return _total_order(lhs, rhs, broadcast_dimensions, "GE")
 
 
 @documented
 def Gt(lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
-    """PRED: lhs is greater than rhs; never of NaN."""
+    """PRED: lhs is greater than rhs; never of NaN.
+
+    >>> ops.Gt(torch.tensor([1.0, 2.0, 3.0]), 2.0)
+    tensor([False, False,  True])
+    """
     return Compare(lhs, rhs, broadcast_dimensions, "GT")
 
 
 @documented
 def GtTotalOrder(lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
-    """PRED: lhs is greater than rhs in the total order of floats; for other types the same as Gt."""
+    """PRED: lhs is greater than rhs in the total order of floats; for other types the same as Gt.
+
+    >>> ops.GtTotalOrder(torch.tensor([0.0, float("nan")]), torch.tensor([-0.0, 1.0]))
+    tensor([True, True])
+    """
     return _total_order(lhs, rhs, broadcast_dimensions, "GT")
 
 
 @documented
 def Le(lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
-    """PRED: lhs is less or equal to rhs; never of NaN."""
+    """PRED: lhs is less or equal to rhs; never of NaN.
+
+    >>> ops.Le(torch.tensor([1.0, 2.0, 3.0]), 2.0)
+    tensor([ True,  True, False])
+    """
     return Compare(lhs, rhs, broadcast_dimensions, "LE")
 
 
 @documented
 def LeTotalOrder(lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
-    """PRED: lhs is less or equal to rhs in the total order of floats; for other types the same as Le."""
+    """PRED: lhs is less or equal to rhs in the total order of floats; for other types the same as Le.
+
+    >>> ops.LeTotalOrder(torch.tensor([0.0, 1.0]), torch.tensor([-0.0, float("nan")]))
+    tensor([False,  True])
+    """
     return _total_order(lhs, rhs, broadcast_dimensions, "LE")
 
 
 @documented
 def Lt(lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
-    """PRED: lhs is less than rhs; never of NaN."""
+    """PRED: lhs is less than rhs; never of NaN.
+
+    >>> ops.Lt(torch.tensor([1.0, 2.0, 3.0]), 2.0)
+    tensor([ True, False, False])
+    """
     return Compare(lhs, rhs, broadcast_dimensions, "LT")
 
 
 @documented
 def LtTotalOrder(lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
-    """PRED: lhs is less than rhs in the total order of floats; for other types the same as Lt."""
+    """PRED: lhs is less than rhs in the total order of floats; for other types the same as Lt.
+
+    >>> ops.LtTotalOrder(torch.tensor([-0.0, 1.0]), torch.tensor([0.0, float("nan")]))
+    tensor([True, True])
+    """
     return _total_order(lhs, rhs, broadcast_dimensions, "LT")
 
 
@@ -127,6 +178,9 @@ def Clamp(min: Operand, operand: Operand, max: Operand) -> XlaOp:
 
     Scalars among the three broadcast to the shape of the others. Raises InvalidArgument for different element types and
     for bounds of other dimensions than the operand's.
+
+    >>> ops.Clamp(0.0, torch.tensor([-1.0, 0.5, 2.0]), 1.0)
+    tensor([0.0000, 0.5000, 1.0000])
     """
     operands = broadcast_scalars(*lift_operands(comparison.clamp, min, operand, max))
     return operands[0].builder.add(comparison.clamp, operands)
@@ -138,6 +192,9 @@ def Select(pred: XlaOp, on_true: Operand | Sequence[Any], on_false: Operand | Se
 
     A scalar `on_true` or `on_false` broadcasts. Tuples (or Python tuples or lists) are selected whole, by a scalar `pred`.
     Raises InvalidArgument for a `pred` of another type and for operands of different types or dimensions.
+
+    >>> ops.Select(torch.tensor([True, False]), torch.tensor([1.0, 2.0]), torch.tensor([10.0, 20.0]))
+    tensor([ 1., 20.])
     """
     if any(isinstance(o, (list, tuple)) or (isinstance(o, XlaOp) and o.shape.is_tuple) for o in (on_true, on_false)):
         return _select_tuple(pred, packed(on_true), packed(on_false))

@@ -85,6 +85,9 @@ def Dot(lhs: XlaOp, rhs: XlaOp, precision_config: Precisions = None,
 
     Contracts dimension 1 of the lhs (0 of a vector) with dimension 0 of the rhs. The result has the higher precision of the
     operands, or `preferred_element_type`. Raises InvalidArgument where the contracted sizes differ.
+
+    >>> ops.Dot(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([1.0, 10.0]))
+    tensor([21., 43.])
     """
     numbers = DotDimensionNumbers((0 if lhs.shape.rank == 1 else 1,), (0,))
     return DotGeneral(lhs, rhs, numbers, precision_config, preferred_element_type)
@@ -97,6 +100,9 @@ def DotGeneral(lhs: XlaOp, rhs: XlaOp, dimension_numbers: DotNumbers, precision_
 
     The result has the batch dimensions, the lhs's other dimensions, then the rhs's. Raises InvalidArgument for dimension
     numbers that are out of range, repeated, or of different sizes in lhs and rhs.
+
+    >>> ops.DotGeneral(torch.ones(5, 2, 3), torch.ones(5, 3, 4), (([2], [1]), ([0], [0]))).shape
+    torch.Size([5, 2, 4])
     """
     attributes = _attributes(dimension_numbers, precision_config)
     declared = preferred_element_type and _preferred(dot_shape(None, lhs.shape, rhs.shape, **attributes), preferred_element_type)
@@ -111,6 +117,13 @@ def RaggedDot(lhs: XlaOp, rhs: XlaOp, group_sizes: XlaOp, dimension_numbers: Rag
     A ragged free dimension, [m,k]·[g,k,n] -> [m,n]: each row is multiplied by its group's matrix, rows beyond the groups
     give 0. A ragged contracting dimension, [m,k]·[k,n] -> [g,m,n]: one sum for each group. A ragged batch dimension is an
     ordinary dot. Raises InvalidArgument for anything but one ragged dimension and for sizes that do not fit.
+
+    >>> rows, matrices = torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([[[10.0]], [[100.0]]])
+    >>> dims = ops.RaggedDotDimensionNumbers(ops.make_dot_dimension_numbers(([1], [1])), [0], [0])
+    >>> ops.RaggedDot(rows, matrices, torch.tensor([1, 2], dtype=torch.int32), dims)
+    tensor([[ 10.],
+            [200.],
+            [300.]])
     """
     numbers = dimension_numbers
     attributes = _attributes(numbers.dot_dimension_numbers, precision_config)
@@ -131,6 +144,11 @@ def ScaledDot(lhs: XlaOp, lhs_scale: XlaOp, rhs: XlaOp, rhs_scale: XlaOp, dimens
     A scale has its operand's rank; each of its entries stands for a block of the operand, so its sizes divide the operand's.
     A scalar scale is for the whole operand. The operands stand in the newest document's order; in HLO they are
     (lhs, rhs, lhs_scale, rhs_scale). Raises InvalidArgument where a scale does not fit its operand, and as `DotGeneral` does.
+
+    >>> lhs, rhs = torch.ones(2, 4), torch.ones(4, 1)
+    >>> ops.ScaledDot(lhs, torch.tensor([[1.0, 10.0], [2.0, 20.0]]), rhs, torch.tensor(1.0), ([1], [0]))
+    tensor([[22.],
+            [44.]])
     """
     attributes = _attributes(dimension_number, precision_config)
     operands = [lhs, rhs, lhs_scale, rhs_scale]
@@ -167,6 +185,9 @@ def Conv(lhs: XlaOp, rhs: XlaOp, window_strides: Sequence[int], padding: Padding
     """Convolution of [batch, feature, spatial...] by [output feature, input feature, spatial...], padded VALID or SAME.
 
     The result is [batch, output feature, spatial...]. This and the next three raise InvalidArgument as `ConvGeneralDilated`.
+
+    >>> ops.Conv(torch.tensor([[[1.0, 2.0, 3.0, 4.0]]]), torch.tensor([[[1.0, 1.0]]]), [1], "VALID")
+    tensor([[[3., 5., 7.]]])
     """
     numbers = _default_numbers(lhs, rhs)
     return ConvWithGeneralDimensions(lhs, rhs, window_strides, padding, numbers, feature_group_count, batch_group_count,
@@ -182,6 +203,9 @@ def ConvWithGeneralPadding(lhs: XlaOp, rhs: XlaOp, window_strides: Sequence[int]
     """`Conv` with low and high padding for each spatial dimension; negative padding crops.
 
     Older documents list dilations among its parameters; newer ones have `ConvGeneralDilated` for them.
+
+    >>> ops.ConvWithGeneralPadding(torch.tensor([[[1.0, 2.0, 3.0]]]), torch.tensor([[[1.0, 1.0]]]), [1], [(1, 0)])
+    tensor([[[1., 3., 5.]]])
     """
     numbers = _default_numbers(lhs, rhs)
     return ConvGeneralDilated(lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation, numbers, feature_group_count,
@@ -193,7 +217,12 @@ def ConvWithGeneralDimensions(lhs: XlaOp, rhs: XlaOp, window_strides: Sequence[i
                               dimension_numbers: ConvolutionNumbers, feature_group_count: int = 1,
                               batch_group_count: int = 1, precision_config: Precisions = None,
                               preferred_element_type: PrimitiveType | None = None) -> XlaOp:
-    """`Conv` with dimensions in any order, which `dimension_numbers` gives for lhs, rhs and result."""
+    """`Conv` with dimensions in any order, which `dimension_numbers` gives for lhs, rhs and result.
+
+    >>> image, kernel = torch.ones(1, 4, 4, 3), torch.ones(2, 2, 3, 8)
+    >>> ops.ConvWithGeneralDimensions(image, kernel, [1, 1], "SAME", ("NHWC", "HWIO", "NHWC")).shape
+    torch.Size([1, 4, 4, 8])
+    """
     numbers = make_convolution_dimension_numbers(dimension_numbers)
     pairs = _made_padding(lhs, rhs, window_strides, padding, numbers)
     return ConvGeneral(lhs, rhs, window_strides, pairs, numbers, feature_group_count, batch_group_count,
@@ -204,7 +233,12 @@ def ConvWithGeneralDimensions(lhs: XlaOp, rhs: XlaOp, window_strides: Sequence[i
 def ConvGeneral(lhs: XlaOp, rhs: XlaOp, window_strides: Sequence[int], padding: Sequence[tuple[int, int]],
                 dimension_numbers: ConvolutionNumbers, feature_group_count: int = 1, batch_group_count: int = 1,
                 precision_config: Precisions = None, preferred_element_type: PrimitiveType | None = None) -> XlaOp:
-    """`ConvWithGeneralPadding` with dimensions in any order, which `dimension_numbers` gives for lhs, rhs and result."""
+    """`ConvWithGeneralPadding` with dimensions in any order, which `dimension_numbers` gives for lhs, rhs and result.
+
+    >>> image, kernel = torch.ones(1, 4, 4, 3), torch.ones(2, 2, 3, 8)
+    >>> ops.ConvGeneral(image, kernel, [2, 2], [(0, 0), (1, 1)], ("NHWC", "HWIO", "NHWC")).shape
+    torch.Size([1, 2, 3, 8])
+    """
     return ConvGeneralDilated(lhs, rhs, window_strides, padding, (), (), dimension_numbers, feature_group_count,
                               batch_group_count, precision_config, preferred_element_type)
 
@@ -221,6 +255,10 @@ def ConvGeneralDilated(lhs: XlaOp, rhs: XlaOp, window_strides: Sequence[int], pa
     Strides, padding (low, high) and dilations are given for each spatial dimension; empty dilations mean 1. With feature
     groups, each block of input features goes to its own block of output features; with batch groups, each block of the
     batch does. Raises InvalidArgument for lists of another length and for sizes and groups that do not fit.
+
+    >>> image, kernel = torch.ones(1, 1, 3), torch.ones(1, 1, 2)
+    >>> ops.ConvGeneralDilated(image, kernel, [1], [(1, 1)], [2], [1], ("NCW", "OIW", "NCW"))
+    tensor([[[1., 1., 1., 1., 1., 1.]]])
     """
     numbers = make_convolution_dimension_numbers(dimension_numbers)
     spatial = numbers.kernel_spatial_dimensions

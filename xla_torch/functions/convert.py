@@ -22,7 +22,8 @@ from ..core.types import (
 from ..opcodes import convert
 from ._documented import documented, renamed
 from .comparison import Eq, Gt, Le, Lt, Ne, Select
-from .elementwise import Abs, Add, And, Not, Or, Real, Sub
+from .elementwise import Abs, Not, Real
+from .elementwise_binary import Add, And, Or, Sub
 from .hlo_builder import Operand, XlaOp, broadcast_operands, lift_operands
 
 __all__ = ["BitcastConvertType", "ConvertElementType", "NextAfter", "ReducePrecision", "StochasticConvertType"]
@@ -34,6 +35,9 @@ def ConvertElementType(operand: XlaOp, new_element_type: PrimitiveType) -> XlaOp
 
     Integers wrap; floats round to nearest even; floats to integers truncate toward zero, saturate, and take NaN to 0; anything
     but 0 is true; of complex numbers a real type takes the real part. Raises InvalidArgument where either is no array type.
+
+    >>> ops.ConvertElementType(torch.tensor([1.9, -1.9, float("nan"), 1e20]), "s32")
+    tensor([         1,         -1,          0, 2147483647], dtype=torch.int32)
     """
     (operand,) = lift_operands(convert.convert, operand)
     _require_array_type(convert.convert, new_element_type)
@@ -52,6 +56,11 @@ def BitcastConvertType(operand: XlaOp, new_element_type: PrimitiveType) -> XlaOp
     A narrower type appends a dimension of old width / new width, low part first; a wider one takes away the last dimension,
     which must be of size new width / old width. Raises InvalidArgument for widths that are not multiples of each other, and
     between complex and real types.
+
+    >>> ops.BitcastConvertType(torch.tensor([1.0]), "s32")
+    tensor([1065353216], dtype=torch.int32)
+    >>> ops.BitcastConvertType(torch.tensor([1], dtype=torch.int32), "u8")
+    tensor([[1, 0, 0, 0]], dtype=torch.uint8)
     """
     (operand,) = lift_operands(convert.bitcast_convert, operand)
     _require_array_type(convert.bitcast_convert, new_element_type)
@@ -68,7 +77,11 @@ def BitcastConvertType(operand: XlaOp, new_element_type: PrimitiveType) -> XlaOp
 @documented
 def ReducePrecision(operand: XlaOp, exponent_bits: int, mantissa_bits: int) -> XlaOp:
     """Floats rounded to what a format with these widths holds: to nearest even, overflow to infinity, and what would be
-    subnormal there to zero. Raises InvalidArgument for other types, no exponent bits, or a negative width."""
+    subnormal there to zero. Raises InvalidArgument for other types, no exponent bits, or a negative width.
+
+    >>> ops.ReducePrecision(torch.tensor([1.0, 0.1, 70000.0]), 5, 10)
+    tensor([1.0000, 0.1000,    inf])
+    """
     (operand,) = lift_operands(convert.reduce_precision, operand)
     widths = {"exponent_bits": exponent_bits, "mantissa_bits": mantissa_bits}
     return operand.builder.add(convert.reduce_precision, [operand], widths)
@@ -77,7 +90,11 @@ def ReducePrecision(operand: XlaOp, exponent_bits: int, mantissa_bits: int) -> X
 @documented
 def StochasticConvertType(operand: XlaOp, random: XlaOp, new_element_type: PrimitiveType) -> XlaOp:
     """Floats rounded to integers, away from zero with the fraction as probability, by unsigned random bits of the operand's
-    width and dimensions. Raises InvalidArgument for operands that do not fit."""
+    width and dimensions. Raises InvalidArgument for operands that do not fit.
+
+    >>> ops.StochasticConvertType(torch.tensor([1.25, 1.25]), torch.tensor([0, 2**32 - 1], dtype=torch.uint32), "s32")
+    tensor([2, 1], dtype=torch.int32)
+    """
     operand, random = lift_operands(convert.stochastic_convert, operand, random)
     _require_array_type(convert.stochastic_convert, new_element_type)
     shape = operand.shape.without_layout().with_element_type(new_element_type)
@@ -88,7 +105,11 @@ def StochasticConvertType(operand: XlaOp, random: XlaOp, new_element_type: Primi
 @documented
 def NextAfter(lhs: Operand, rhs: Operand) -> XlaOp:
     """The float next to `lhs` in the direction of `rhs`; NaN where either is NaN. Raises InvalidArgument for other operands than
-    floats."""
+    floats.
+
+    >>> ops.NextAfter(torch.tensor([1.0]), torch.tensor([2.0])) - 1.0
+    tensor([1.1921e-07])
+    """
     start, goal = broadcast_operands("next-after", lhs, rhs, ())
     element_type = start.element_type
     if not element_type.is_floating:

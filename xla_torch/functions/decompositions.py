@@ -63,6 +63,11 @@ def QR(a: XlaOp, full_matrices: bool = False) -> tuple[XlaOp, XlaOp]:
     """(q, r) with ``a = q r``, where the columns of q are orthonormal and r is upper triangular.
 
     q is [..., m, k] and r [..., k, n], where k is m with `full_matrices`, else the smaller of m and n.
+
+    >>> a = torch.tensor([[3.0, 1.0], [4.0, 2.0]])
+    >>> q, r = ops.QR(a)
+    >>> torch.allclose(q @ r, a), torch.allclose(q.T @ q, torch.eye(2), atol=1e-6)
+    (True, True)
     """
     batch, m, n = _require_matrices("QR", a)
     small, kind = min(m, n), a.element_type
@@ -94,6 +99,10 @@ def Eigh(a: XlaOp, lower: bool = True) -> tuple[XlaOp, XlaOp]:
     """(v, w): eigenvectors, in columns, and eigenvalues in ascending order of Hermitian matrices: ``a v = v w``.
 
     Only the lower (or upper) triangle is read.
+
+    >>> v, w = ops.Eigh(torch.tensor([[2.0, 1.0], [1.0, 2.0]]))
+    >>> w
+    tensor([1., 3.])
     """
     batch, n, _ = _require_matrices("Eigh", a, square=True)
     kind = a.element_type
@@ -108,6 +117,11 @@ def SVD(a: XlaOp, full_matrices: bool = False) -> tuple[XlaOp, XlaOp, XlaOp]:
     """(u, d, v) with ``a = u diag(d) v^H``: singular vectors, in columns, and singular values in descending order.
 
     With k the smaller of m and n, d is [..., k], u [..., m, k] and v [..., n, k]; with `full_matrices` they are square.
+
+    >>> a = torch.tensor([[3.0, 0.0], [0.0, 4.0], [0.0, 0.0]])
+    >>> u, d, v = ops.SVD(a)
+    >>> d, torch.allclose(u @ d.diag() @ v.T, a)
+    (tensor([4., 3.]), True)
     """
     batch, m, n = _require_matrices("SVD", a)
     kind, small = a.element_type, min(m, n)
@@ -126,6 +140,12 @@ def LU(a: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
 
     lu holds u, and below its diagonal l, of which the diagonal is 1. Row i was exchanged with row ``pivots[..., i]`` in turn
     (s32 [..., min(m, n)]); `permutation` (s32 [..., m]) is what comes of that.
+
+    >>> a = torch.tensor([[1.0, 2.0], [4.0, 2.0]])
+    >>> lu, pivots, permutation = ops.LU(a)
+    >>> lu, pivots, permutation
+    (tensor([[4.0000, 2.0000],
+            [0.2500, 1.5000]]), tensor([1, 1], dtype=torch.int32), tensor([1, 0], dtype=torch.int32))
     """
     lu, pivots, _ = factorised(a)
     return lu, pivots, permutation(pivots, a.shape.dimensions[-2])
@@ -188,6 +208,9 @@ def ApproxTopK(builder: Builder, operands: Sequence[XlaOp], init_values: Sequenc
     `reduction_input_size_override` have no effect), and `init_values`, with which approximate algorithms fill up, are not
     needed. Raises InvalidArgument for a dimension, count, target or number of init values out of range, and for an init value
     that is no scalar of its operand's type.
+
+    >>> ops.ApproxTopK([torch.tensor([1.0, 4.0, 2.0, 3.0])], [float("-inf")], 2, 0, ops.Gt)
+    (tensor([4., 3.]),)
     """
     operands = list(operands)
     require(0 < len(operands) == len(init_values), "one init value is needed for each operand", len(init_values), len(operands))

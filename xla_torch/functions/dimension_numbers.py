@@ -37,6 +37,9 @@ def make_convolution_dimension_numbers(dimension_numbers: ConvolutionNumbers | N
     and I for output and input feature, any others for spatial dimensions, which come in the order of the rhs. Lists of integers
     in their place are (batch, feature, spatial ...) and (output feature, input feature, spatial ...), as in JAX. Raises
     InvalidArgument for anything else.
+
+    >>> ops.make_convolution_dimension_numbers(("NHWC", "HWIO", "NHWC")).kernel_spatial_dimensions
+    (0, 1)
     """
     given = dimension_numbers
     if isinstance(given, ConvolutionDimensionNumbers):
@@ -69,7 +72,12 @@ def _of_letters(lhs: str, rhs: str, out: str) -> list[list[int]]:
 
 def make_dot_dimension_numbers(dimension_numbers: DotNumbers) -> DotDimensionNumbers:
     """Which dimensions are summed over and which run in parallel, of nested pairs: ``((lhs contracting, rhs contracting), (lhs
-    batch, rhs batch))`` as in JAX, or the first pair alone. Raises InvalidArgument for anything else."""
+    batch, rhs batch))`` as in JAX, or the first pair alone. Raises InvalidArgument for anything else.
+
+    >>> dims = ops.make_dot_dimension_numbers((([2], [1]), ([0], [0])))
+    >>> dims.lhs_contracting_dimensions, dims.rhs_contracting_dimensions, dims.lhs_batch_dimensions
+    ((2,), (1,), (0,))
+    """
     given = dimension_numbers
     if isinstance(given, DotDimensionNumbers):
         return given
@@ -81,5 +89,9 @@ def make_dot_dimension_numbers(dimension_numbers: DotNumbers) -> DotDimensionNum
 
 
 def make_padding_config(padding_config: PaddingConfig | Sequence[Sequence[int]]) -> PaddingConfig:
-    """The padding of each dimension, (low, high, interior) or (low, high). Raises InvalidArgument for anything else."""
+    """The padding of each dimension, (low, high, interior) or (low, high). Raises InvalidArgument for anything else.
+
+    >>> ops.make_padding_config([(1, 2), (0, 0, 3)]).dimensions[1]
+    PaddingConfigDimension(edge_padding_low=0, edge_padding_high=0, interior_padding=3)
+    """
     return padding_config if isinstance(padding_config, PaddingConfig) else PaddingConfig(padding_config)

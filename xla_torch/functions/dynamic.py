@@ -19,7 +19,11 @@ __all__ = ["DynamicReshape", "GetDimensionSize", "RemoveDynamicDimension", "SetD
 
 @documented
 def GetDimensionSize(operand: XlaOp, dimension: int) -> XlaOp:
-    """The size that a dimension has at run time, s32[]. Raises InvalidArgument for a dimension out of range."""
+    """The size that a dimension has at run time, s32[]. Raises InvalidArgument for a dimension out of range.
+
+    >>> ops.GetDimensionSize(torch.tensor([1.0, 2.0, 3.0]), 0)
+    tensor(3, dtype=torch.int32)
+    """
     return operand.builder.add(dynamic.get_dimension_size, [operand], {"dimensions": (dimension,)})
 
 
@@ -31,6 +35,9 @@ def SetDimensionSize(operand: XlaOp, val: XlaOp | int, dimension: int) -> XlaOp:
 
     With a constant equal to the size of the dimension the result is static. Raises InvalidArgument for a dimension out of
     range and where `val` is not an s32 scalar.
+
+    >>> ops.SetDimensionSize(torch.tensor([1.0, 2.0, 3.0]), torch.tensor(2, dtype=torch.int32), 0)
+    tensor([1., 2.])
     """
     size = lift(operand.builder, val, S32)
     given = operand.shape
@@ -45,7 +52,13 @@ def SetDimensionSize(operand: XlaOp, val: XlaOp | int, dimension: int) -> XlaOp:
 @documented
 def RemoveDynamicDimension(operand: XlaOp, dimension: int) -> XlaOp:
     """The operand with a dynamic dimension at its bound; what is beyond its size at run time is filled up with zeros.
-    Raises InvalidArgument for a dimension out of range or without a bound."""
+    Raises InvalidArgument for a dimension out of range or without a bound.
+
+    >>> builder = XlaBuilder("two of three")
+    >>> two = ops.SetDimensionSize(builder.parameter(0, Shape.parse("f32[3]")), 2, 0)
+    >>> builder.build(ops.RemoveDynamicDimension(two, 0))(torch.tensor([1.0, 2.0, 3.0]))
+    tensor([1., 2., 0.])
+    """
     if not 0 <= dimension < operand.shape.rank:
         raise InvalidArgument("the dimension is out of range", subject="RemoveDynamicDimension",
                               got=f"{dimension} for {operand.shape}")
@@ -62,6 +75,11 @@ def DynamicReshape(operand: XlaOp, dim_sizes: Sequence[XlaOp | int], new_size_bo
 
     `new_size_bounds` has the operand's element count; `dims_are_dynamic` says which dimensions may be smaller. Raises
     InvalidArgument where the three lists differ in length, for sizes that are no s32 scalars, and for another element count.
+
+    >>> sizes = [torch.tensor(2, dtype=torch.int32), torch.tensor(2, dtype=torch.int32)]
+    >>> ops.DynamicReshape(torch.arange(6.0), sizes, [3, 2], [True, False])
+    tensor([[0., 1.],
+            [2., 3.]])
     """
     if not len(dim_sizes) == len(new_size_bounds) == len(dims_are_dynamic):
         raise InvalidArgument("sizes, bounds and flags differ in number", subject="DynamicReshape",

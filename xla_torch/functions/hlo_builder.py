@@ -51,7 +51,13 @@ Region = Computation | Callable[..., Any]
 
 class XlaOp:
     """A value in a computation under construction. Python operators build the corresponding XLA ops; a scalar
-    broadcasts (hlo/SPEC.md, Implicit broadcast), other shapes must agree."""
+    broadcasts (hlo/SPEC.md, Implicit broadcast), other shapes must agree.
+
+    >>> builder = XlaBuilder("halves")
+    >>> x = builder.parameter(0, Shape.parse("f32[2]"))
+    >>> builder.build(x / 2.0 - 1.0)(torch.tensor([1.0, 2.0]))
+    tensor([-0.5000,  0.0000])
+    """
 
     __slots__ = ("builder", "instruction")
     __array_priority__ = 1000

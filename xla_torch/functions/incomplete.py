@@ -20,7 +20,8 @@ from ..hlo.ir import Computation
 from .comparison import Eq, Ge, Gt, Le, Lt, Ne, Select
 from .control import GetTupleElement, Tuple, While
 from .convert import ConvertElementType
-from .elementwise import Abs, And, Exp, Log, Log1p, Not, Or, Sqrt
+from .elementwise import Abs, Exp, Log, Log1p, Not, Sqrt
+from .elementwise_binary import And, Or
 from .hlo_builder import Builder, XlaOp
 from .movement import Broadcast
 from .reduction import ReduceAll
@@ -219,13 +220,21 @@ def _gamma_part(a: XlaOp, x: XlaOp, upper: bool, iterations: int | None) -> XlaO
 
 @floating
 def Igamma(a: XlaOp, x: XlaOp, iterations: int | None = None) -> XlaOp:
-    """The lower incomplete gamma function P(a, x), regularised. NaN for negative arguments and where both are 0."""
+    """The lower incomplete gamma function P(a, x), regularised. NaN for negative arguments and where both are 0.
+
+    >>> ops.Igamma(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 1.0]))
+    tensor([0.6321, 0.2642])
+    """
     return _gamma_part(a, x, False, iterations)
 
 
 @floating
 def Igammac(a: XlaOp, x: XlaOp, iterations: int | None = None) -> XlaOp:
-    """The upper incomplete gamma function, ``1 - P(a, x)``, of full relative accuracy where it is small."""
+    """The upper incomplete gamma function, ``1 - P(a, x)``, of full relative accuracy where it is small.
+
+    >>> ops.Igammac(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 30.0]))
+    tensor([3.6788e-01, 2.9009e-12])
+    """
     return _gamma_part(a, x, True, iterations)
 
 
@@ -236,14 +245,22 @@ def _outside(gamma: _Gamma, a: XlaOp, x: XlaOp, value: XlaOp) -> XlaOp:
 
 @floating
 def IgammaGradA(a: XlaOp, x: XlaOp, iterations: int | None = None) -> XlaOp:
-    """The derivative of `Igamma` by a."""
+    """The derivative of `Igamma` by a.
+
+    >>> ops.IgammaGradA(torch.tensor([2.0]), torch.tensor([1.0]))
+    tensor([-0.2762])
+    """
     gamma = _Gamma(a, x, True, iterations)
     return _outside(gamma, a, x, gamma.power() * gamma.slope())
 
 
 @floating
 def RandomGammaGrad(a: XlaOp, x: XlaOp, iterations: int | None = None) -> XlaOp:
-    """The derivative by a of x, a sample of the gamma distribution: how x moves if P(a, x) stays."""
+    """The derivative by a of x, a sample of the gamma distribution: how x moves if P(a, x) stays.
+
+    >>> ops.RandomGammaGrad(torch.tensor([2.0]), torch.tensor([1.0]))
+    tensor([0.7508])
+    """
     gamma = _Gamma(a, x, True, iterations)
     return _outside(gamma, a, x, -gamma.x * gamma.slope())
 
@@ -279,7 +296,11 @@ def _beta_fraction(a: _Number, b: _Number, x: XlaOp, iterations: int | None) -> 
 
 @floating
 def RegularizedIncompleteBeta(a: XlaOp, b: XlaOp, x: XlaOp, iterations: int | None = None) -> XlaOp:
-    """The incomplete beta function I(x; a, b), regularised. NaN for negative a and b, and for x outside of 0 to 1."""
+    """The incomplete beta function I(x; a, b), regularised. NaN for negative a and b, and for x outside of 0 to 1.
+
+    >>> ops.RegularizedIncompleteBeta(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 3.0]), torch.tensor([0.25, 0.5]))
+    tensor([0.2500, 0.6875])
+    """
     inside = _inside_beta(a, b, x)
     p, q, y = Select(inside, a, 1.0), Select(inside, b, 1.0), Select(inside, x, 0.5)
     near, far, z, turned = _below_the_mean(p, q, y)

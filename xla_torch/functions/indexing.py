@@ -19,7 +19,7 @@ from ._documented import documented, renamed, variadic
 from ._regions import reducer
 from .comparison import Clamp
 from .convert import ConvertElementType
-from .elementwise import Add
+from .elementwise_binary import Add
 from .hlo_builder import Liftable, Region, XlaOp, lift
 from .movement import BroadcastInDim, ConcatInDim, Iota, Reshape, SliceInDim, Transpose
 
@@ -77,6 +77,11 @@ def DynamicSlice(operand: XlaOp, start_indices: Starts, slice_sizes: Sequence[in
 
     Raises InvalidArgument where the indices are not one integral scalar (of one type) for each dimension, or a slice size is
     negative or larger than the operand.
+
+    >>> ops.DynamicSlice(torch.tensor([0, 10, 20, 30]), [torch.tensor(1)], [2])
+    tensor([10, 20])
+    >>> ops.DynamicSlice(torch.tensor([0, 10, 20, 30]), [torch.tensor(3)], [2])
+    tensor([20, 30])
     """
     operands = [operand, *_starts(operand, start_indices)]
     return operand.builder.add(indexing.dynamic_slice, operands, {"dynamic_slice_sizes": slice_sizes})
@@ -84,7 +89,12 @@ def DynamicSlice(operand: XlaOp, start_indices: Starts, slice_sizes: Sequence[in
 
 @documented
 def DynamicSliceInDim(operand: XlaOp, start_index: XlaOp | int, slice_size: int, dimno: int) -> XlaOp:
-    """`DynamicSlice` in dimension `dimno`, all of the others. Raises InvalidArgument for a dimension out of range."""
+    """`DynamicSlice` in dimension `dimno`, all of the others. Raises InvalidArgument for a dimension out of range.
+
+    >>> ops.DynamicSliceInDim(torch.tensor([[1, 2, 3], [4, 5, 6]]), 1, 2, 1)
+    tensor([[2, 3],
+            [5, 6]])
+    """
     sizes = [slice_size if d == dimno else n for d, n in enumerate(operand.shape.dimensions)]
     return DynamicSlice(operand, _in_dim("DynamicSliceInDim", operand, start_index, dimno), sizes)
 
@@ -94,6 +104,9 @@ def DynamicUpdateSlice(operand: XlaOp, update: XlaOp | Liftable, start_indices: 
     """The operand with `update` written at `start_indices`, moved so that it lies inside.
 
     Raises InvalidArgument as `DynamicSlice` does, and where ranks or element types differ or the update is too large.
+
+    >>> ops.DynamicUpdateSlice(torch.zeros(4), torch.tensor([1.0, 2.0]), [torch.tensor(1)])
+    tensor([0., 1., 2., 0.])
     """
     written = lift(operand.builder, update, operand)
     return operand.builder.add(indexing.dynamic_update_slice, [operand, written, *_starts(operand, start_indices)])
@@ -102,7 +115,12 @@ def DynamicUpdateSlice(operand: XlaOp, update: XlaOp | Liftable, start_indices: 
 @documented
 def DynamicUpdateSliceInDim(operand: XlaOp, update: XlaOp | Liftable, start_index: XlaOp | int, dimno: int) -> XlaOp:
     """`DynamicUpdateSlice` at an index of dimension `dimno`, and at 0 of the others. Raises InvalidArgument for a dimension out
-    of range."""
+    of range.
+
+    >>> ops.DynamicUpdateSliceInDim(torch.zeros(2, 3), torch.ones(2, 1), 2, 1)
+    tensor([[0., 0., 1.],
+            [0., 0., 1.]])
+    """
     return DynamicUpdateSlice(operand, update, _in_dim("DynamicUpdateSliceInDim", operand, start_index, dimno))
 
 
@@ -124,6 +142,13 @@ def Gather(operand: XlaOp, start_indices: XlaOp, dimension_numbers: GatherDimens
     type is the operand's. The fields of the dimension numbers may be given by name instead, as older documents do.
     `indices_are_sorted` and `unique_indices` are promises; the second is in old documents only and has no effect. Raises
     InvalidArgument for dimension numbers that do not fit together.
+
+    >>> table, rows = torch.tensor([[1, 2], [3, 4], [5, 6]]), torch.tensor([[2], [0]])
+    >>> dims = ops.GatherDimensionNumbers(
+    ...     offset_dims=[1], collapsed_slice_dims=[0], start_index_map=[0], index_vector_dim=1)
+    >>> ops.Gather(table, rows, dims, [1, 2])
+    tensor([[5, 6],
+            [1, 2]])
     """
     attributes = _given(_numbers(GatherDimensionNumbers, "Gather", dimension_numbers, fields)) | {"slice_sizes": slice_sizes}
     if indices_are_sorted:
@@ -147,6 +172,11 @@ def Scatter(operand: XlaOp | Sequence[XlaOp], scatter_indices: XlaOp, updates: X
     elements of it are dropped that are outside, and this is what ``out_of_bounds="element"`` does, by an equivalent scatter of
     windows of one element. Raises InvalidArgument for dimension numbers that do not fit together and for a computation of
     other types.
+
+    >>> dims = ops.ScatterDimensionNumbers(
+    ...     update_window_dims=[], inserted_window_dims=[0], scatter_dims_to_operand_dims=[0], index_vector_dim=1)
+    >>> ops.Scatter(torch.zeros(3), torch.tensor([[2], [0], [2]]), torch.tensor([1.0, 5.0, 10.0]), ops.Add, dims)
+    tensor([ 5.,  0., 11.])
     """
     operands = [operand] if isinstance(operand, XlaOp) else list(operand)
     values = [updates] if isinstance(updates, XlaOp) else list(updates)

@@ -44,6 +44,11 @@ def Broadcast(operand: XlaOp, broadcast_sizes: Sequence[int]) -> XlaOp:
     """Prepend dimensions of `broadcast_sizes`: ``result[i..., j...] = operand[j...]``. Any element type.
 
     Raises InvalidArgument for a negative size.
+
+    >>> ops.Broadcast(torch.tensor([1.0, 2.0]), [3])
+    tensor([[1., 2.],
+            [1., 2.],
+            [1., 2.]])
     """
     sizes, given = list(broadcast_sizes), operand.shape
     _require("Broadcast", all(s >= 0 for s in sizes), "a size is negative", got=sizes)
@@ -58,6 +63,10 @@ def BroadcastInDim(operand: XlaOp, out_dim_size: Sequence[int], broadcast_dimens
 
     Raises InvalidArgument where the dimensions are not strictly increasing and in range, one for each operand dimension, or
     where an operand size is neither 1 nor the result's.
+
+    >>> ops.BroadcastInDim(torch.tensor([1.0, 2.0]), [2, 3], [0])
+    tensor([[1., 1., 1.],
+            [2., 2., 2.]])
     """
     sizes, dims, given = list(out_dim_size), list(broadcast_dimensions), operand.shape
     name = "BroadcastInDim"
@@ -95,6 +104,11 @@ def Reshape(operand: XlaOp | Shape, dimensions: XlaOp | Sequence[int] | None = N
     ``Reshape(operand, dimensions)``, of which older documents call the second `new_sizes`; ``Reshape(shape, operand)`` with the
     result's shape, which says what is dynamic; and the old ``Reshape(operand, dimensions, new_sizes)``, in which `dimensions`
     is a permutation that is applied first. Raises InvalidArgument where the numbers of elements differ.
+
+    >>> ops.Reshape(torch.tensor([[1, 2, 3], [4, 5, 6]]), [3, 2])
+    tensor([[1, 2],
+            [3, 4],
+            [5, 6]])
     """
     if isinstance(operand, Shape):
         operand, dimensions, shape = dimensions, None, operand  # pyright: ignore[reportAssignmentType] (looked at next)
@@ -128,6 +142,11 @@ def ReshapeWithInferredDimension(operand: XlaOp, new_sizes: Sequence[int], infer
     """`Reshape` in which, if the operand has dynamic dimensions, `inferred_dimension` gets its size at run time.
 
     The size given there is the bound; -1 stands for what is left of the element count.
+
+    >>> ops.ReshapeWithInferredDimension(torch.arange(6), [-1, 2], 0)
+    tensor([[0, 1],
+            [2, 3],
+            [4, 5]])
     """
     sizes, given = [integer(n) for n in new_sizes], operand.shape
     _require("ReshapeWithInferredDimension", 0 <= inferred_dimension < len(sizes), "inferred_dimension is out of range",
@@ -146,6 +165,9 @@ def Collapse(operand: XlaOp, dimensions: Sequence[int]) -> XlaOp:
     """Replace a run of dimensions (consecutive, ascending) by one with their product; fewer than two change nothing.
 
     ``Collapse(f32[4,2,3], (0, 1))`` is f32[8,3] and ``Collapse(f32[4,2,3], (1, 2))`` is f32[4,6].
+
+    >>> ops.Collapse(torch.zeros(4, 2, 3), [0, 1]).shape
+    torch.Size([8, 3])
     """
     dims, given = list(dimensions), operand.shape
     _require("Collapse", all(0 <= d < given.rank and d == dims[0] + k for k, d in enumerate(dims)),
@@ -162,13 +184,23 @@ def Transpose(operand: XlaOp, permutation: Sequence[int]) -> XlaOp:
     """The operand with its dimensions in another order: result dimension i is operand dimension `permutation[i]`.
 
     Raises InvalidArgument for what is no permutation of the operand's dimensions.
+
+    >>> ops.Transpose(torch.tensor([[1, 2, 3], [4, 5, 6]]), [1, 0])
+    tensor([[1, 4],
+            [2, 5],
+            [3, 6]])
     """
     return operand.builder.add(movement.transpose, [operand], {"dimensions": permutation})
 
 
 @documented
 def Rev(operand: XlaOp, dimensions: Sequence[int]) -> XlaOp:
-    """Reverse the order of elements along `dimensions`. Raises InvalidArgument for a dimension out of range or given twice."""
+    """Reverse the order of elements along `dimensions`. Raises InvalidArgument for a dimension out of range or given twice.
+
+    >>> ops.Rev(torch.tensor([[1, 2], [3, 4]]), [1])
+    tensor([[2, 1],
+            [4, 3]])
+    """
     return operand.builder.add(movement.reverse, [operand], {"dimensions": dimensions})
 
 
@@ -181,6 +213,9 @@ def Slice(operand: XlaOp, start_indices: Sequence[int], limit_indices: Sequence[
     """The elements from start to before limit in each dimension, every `strides`-th one (default: every one).
 
     Raises InvalidArgument for a wrong number of entries, 0 <= start <= limit <= size violated, or a stride under 1.
+
+    >>> ops.Slice(torch.tensor([0, 10, 20, 30, 40]), [1], [5], [2])
+    tensor([10, 30])
     """
     steps = [1] * len(start_indices) if strides is None else list(strides)
     _require("Slice", len(start_indices) == len(limit_indices) == len(steps), "starts, limits and strides differ in number",
@@ -191,7 +226,12 @@ def Slice(operand: XlaOp, start_indices: Sequence[int], limit_indices: Sequence[
 
 @documented
 def SliceInDim(operand: XlaOp, start_index: int, limit_index: int, stride: int, dimno: int) -> XlaOp:
-    """`Slice` in dimension `dimno`, all of the others. Raises InvalidArgument as that does, and for a dimension out of range."""
+    """`Slice` in dimension `dimno`, all of the others. Raises InvalidArgument as that does, and for a dimension out of range.
+
+    >>> ops.SliceInDim(torch.tensor([[1, 2, 3], [4, 5, 6]]), 0, 3, 2, 1)
+    tensor([[1, 3],
+            [4, 6]])
+    """
     _require("SliceInDim", 0 <= dimno < operand.shape.rank, "the dimension is out of range", got=f"{dimno} for {operand.shape}")
     bounds = [(0, n, 1) for n in operand.shape.dimensions]
     bounds[dimno] = (start_index, limit_index, stride)
@@ -204,6 +244,10 @@ def ConcatInDim(builder: Builder, operands: Sequence[XlaOp], dimension: int) -> 
     """The operands (a list, or one by one) one after another along a dimension; ranks, element types and other sizes are equal.
 
     Raises InvalidArgument for no operands, scalars, and whatever is not equal.
+
+    >>> ops.ConcatInDim([torch.tensor([[1.0], [2.0]]), torch.tensor([[3.0], [4.0]])], 1)
+    tensor([[1., 3.],
+            [2., 4.]])
     """
     return builder.add(movement.concatenate, operands, {"dimensions": (dimension,)})
 
@@ -211,7 +255,11 @@ def ConcatInDim(builder: Builder, operands: Sequence[XlaOp], dimension: int) -> 
 @variadic("operands...")
 @documented
 def Concatenate(builder: Builder, operands: Sequence[XlaOp], dimension: int) -> XlaOp:
-    """The older name of `ConcatInDim`."""
+    """The older name of `ConcatInDim`.
+
+    >>> ops.Concatenate([torch.tensor([1.0]), torch.tensor([2.0, 3.0])], 0)
+    tensor([1., 2., 3.])
+    """
     return ConcatInDim(builder, operands, dimension)
 
 
@@ -222,6 +270,9 @@ def Pad(operand: XlaOp, padding_value: XlaOp | Liftable, padding_config: Padding
 
     `padding_value` is a scalar of the operand's type. Raises InvalidArgument for negative interior padding and for a
     negative size of the result.
+
+    >>> ops.Pad(torch.tensor([1.0, 2.0, 3.0]), 0.0, [(2, -1, 1)])
+    tensor([0., 0., 1., 0., 2., 0.])
     """
     _require("Pad", all(len(entry) == 3 for entry in padding_config), "an entry is not (low, high, interior)",
              got=[tuple(entry) for entry in padding_config], hint="make_padding_config(pairs) fills up with no interior padding")
@@ -233,7 +284,12 @@ def Pad(operand: XlaOp, padding_value: XlaOp | Liftable, padding_config: Padding
 
 @documented
 def PadInDim(operand: XlaOp, padding_value: XlaOp | Liftable, dimno: int, pad_lo: int, pad_hi: int) -> XlaOp:
-    """`Pad` at the edges of dimension `dimno`. Raises InvalidArgument for a dimension out of range and a negative size."""
+    """`Pad` at the edges of dimension `dimno`. Raises InvalidArgument for a dimension out of range and a negative size.
+
+    >>> ops.PadInDim(torch.tensor([[1.0], [2.0]]), 0.0, 1, 1, 2)
+    tensor([[0., 1., 0., 0.],
+            [0., 2., 0., 0.]])
+    """
     _require("PadInDim", 0 <= dimno < operand.shape.rank, "the dimension is out of range", got=f"{dimno} for {operand.shape}")
     return Pad(operand, padding_value, [(pad_lo, pad_hi, 0) if d == dimno else (0, 0, 0) for d in range(operand.shape.rank)])
 
@@ -248,6 +304,10 @@ def Iota(builder: Builder, shape: Shape | PrimitiveType, iota_dimension: int) ->
 
     ``Iota(builder, type, size)`` is the vector of so many elements. Raises InvalidArgument for PRED, a dynamic shape and a
     dimension out of range.
+
+    >>> ops.Iota(Shape.parse("f32[2,3]"), 1)
+    tensor([[0., 1., 2.],
+            [0., 1., 2.]])
     """
     if isinstance(shape, PrimitiveType):
         shape, iota_dimension = Shape.array(shape, [iota_dimension]), 0
@@ -256,7 +316,11 @@ def Iota(builder: Builder, shape: Shape | PrimitiveType, iota_dimension: int) ->
 
 @documented
 def ConstantLiteral(builder: Builder, literal: Literal | Any) -> XlaOp:
-    """A constant with the value of a Literal, or of anything that NumPy understands, in NumPy's type for it."""
+    """A constant with the value of a Literal, or of anything that NumPy understands, in NumPy's type for it.
+
+    >>> ops.ConstantLiteral(np.array([1, 2], np.int8))
+    tensor([1, 2], dtype=torch.int8)
+    """
     return builder.constant(literal if isinstance(literal, Literal) else as_array(literal))
 
 
@@ -264,7 +328,13 @@ def ConstantLiteral(builder: Builder, literal: Literal | Any) -> XlaOp:
 @documented
 def Constant(builder: Builder, value: Literal | Liftable | Sequence[Any], element_type: PrimitiveType | None = None) -> XlaOp:
     """A constant. Unless `element_type` says otherwise, Python ints are S32 (a single one S64 or U64 where it needs that), floats
-    F32 and complex numbers C64, while numbers and arrays of NumPy keep their type."""
+    F32 and complex numbers C64, while numbers and arrays of NumPy keep their type.
+
+    >>> ops.Constant([1, 2, 3])
+    tensor([1, 2, 3], dtype=torch.int32)
+    >>> ops.Constant(0.1, "bf16")
+    tensor(0.1001, dtype=torch.bfloat16)
+    """
     if isinstance(value, Literal):
         return builder.constant(value)
     if isinstance(value, (bool, int, float, complex)):
@@ -283,14 +353,22 @@ def _constant_of_rank(rank: int, builder: Builder, value: Any, element_type: Pri
 
 @documented
 def ConstantR0(builder: Builder, value: Any, element_type: PrimitiveType | None = None) -> XlaOp:
-    """A scalar constant. Types as in `Constant`; raises InvalidArgument for a value of another rank."""
+    """A scalar constant. Types as in `Constant`; raises InvalidArgument for a value of another rank.
+
+    >>> ops.ConstantR0(2.5)
+    tensor(2.5000)
+    """
     return _constant_of_rank(0, builder, value, element_type)
 
 
 @documented
 def ConstantR1(builder: Builder, values: Any, value: Any = None, element_type: PrimitiveType | None = None) -> XlaOp:
     """A vector constant of `values`; ``ConstantR1(builder, length, value)`` repeats one value.
-    Types as in `Constant`; raises InvalidArgument for a value of another rank."""
+    Types as in `Constant`; raises InvalidArgument for a value of another rank.
+
+    >>> ops.ConstantR1(3, 0.5)
+    tensor([0.5000, 0.5000, 0.5000])
+    """
     if value is not None:
         _require("ConstantR1", isinstance(values, int) and values >= 0, "the length is no integer of 0 or more", got=repr(values))
         values = [value] * values
@@ -299,26 +377,45 @@ def ConstantR1(builder: Builder, values: Any, value: Any = None, element_type: P
 
 @documented
 def ConstantR2(builder: Builder, values: Any, element_type: PrimitiveType | None = None) -> XlaOp:
-    """A matrix constant. Types as in `Constant`; raises InvalidArgument for a value of another rank."""
+    """A matrix constant. Types as in `Constant`; raises InvalidArgument for a value of another rank.
+
+    >>> ops.ConstantR2([[1, 2], [3, 4]])
+    tensor([[1, 2],
+            [3, 4]], dtype=torch.int32)
+    """
     return _constant_of_rank(2, builder, values, element_type)
 
 
 @documented
 def ConstantR3(builder: Builder, values: Any, element_type: PrimitiveType | None = None) -> XlaOp:
-    """A constant of rank 3. Types as in `Constant`; raises InvalidArgument for a value of another rank."""
+    """A constant of rank 3. Types as in `Constant`; raises InvalidArgument for a value of another rank.
+
+    >>> ops.ConstantR3([[[1, 2], [3, 4]]]).shape
+    torch.Size([1, 2, 2])
+    """
     return _constant_of_rank(3, builder, values, element_type)
 
 
 @documented
 def ConstantR4(builder: Builder, values: Any, element_type: PrimitiveType | None = None) -> XlaOp:
-    """A constant of rank 4. Types as in `Constant`; raises InvalidArgument for a value of another rank."""
+    """A constant of rank 4. Types as in `Constant`; raises InvalidArgument for a value of another rank.
+
+    >>> ops.ConstantR4([[[[1.0, 2.0]]]]).shape
+    torch.Size([1, 1, 1, 2])
+    """
     return _constant_of_rank(4, builder, values, element_type)
 
 
 @checked
 def Parameter(builder: Builder, parameter_number: int, shape: Shape, name: str = "",
               replicated_at_leaf_buffers: Sequence[bool] = ()) -> XlaOp:
-    """Parameter number `parameter_number` of the computation. Raises InvalidArgument for a number that is taken."""
+    """Parameter number `parameter_number` of the computation. Raises InvalidArgument for a number that is taken.
+
+    >>> builder = XlaBuilder("twice")
+    >>> x = ops.Parameter(builder, 0, Shape.parse("f32[2]"), "x")
+    >>> builder.build(x + x)(torch.tensor([1.0, 2.0]))
+    tensor([2., 4.])
+    """
     found = builder.parameter(parameter_number, shape, name)
     if replicated_at_leaf_buffers:
         found.instruction.common["parameter_replication"] = tuple(map(bool, replicated_at_leaf_buffers))
@@ -327,5 +424,9 @@ def Parameter(builder: Builder, parameter_number: int, shape: Shape, name: str =
 
 @documented
 def Copy(operand: XlaOp) -> XlaOp:
-    """The operand itself; a copy matters only where layouts and buffers do."""
+    """The operand itself; a copy matters only where layouts and buffers do.
+
+    >>> ops.Copy(torch.tensor([1.0, 2.0]))
+    tensor([1., 2.])
+    """
     return operand.builder.add(movement.copy, [operand])

@@ -35,6 +35,11 @@ def Reduce(builder: Builder, operands: Arrays, init_values: Inits, computation: 
     dimensions that remain, and is a tuple if the computation returns one. Reducing nothing gives the init values; with no
     dimensions to reduce the result is the operand. Raises InvalidArgument for a dimension out of range or given twice, and
     where operands, init values and computation do not fit.
+
+    >>> ops.Reduce(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), 0.0, ops.Add, [1])
+    tensor([3., 7.])
+    >>> ops.Reduce(torch.tensor([3.0, 1.0, 2.0]), float("inf"), lambda x, y: ops.Min(x, y), [0])
+    tensor(1.)
     """
     arrays, inits = arrays_and_inits(operands, init_values)
     return builder.add(reduction.reduce, [*arrays, *inits], {
@@ -43,7 +48,11 @@ def Reduce(builder: Builder, operands: Arrays, init_values: Inits, computation: 
 
 @documented
 def ReduceAll(operand: XlaOp, init_value: XlaOp | Liftable, computation: Region) -> XlaOp:
-    """Combine all elements of an array with a computation of two scalars (see `Reduce`). The result is a scalar."""
+    """Combine all elements of an array with a computation of two scalars (see `Reduce`). The result is a scalar.
+
+    >>> ops.ReduceAll(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), 0.0, ops.Add)
+    tensor(10.)
+    """
     return Reduce(operand.builder, operand, init_value, computation, list(range(operand.shape.rank)))
 
 
@@ -57,6 +66,9 @@ def Map(builder: Builder, operands: Sequence[XlaOp | Liftable], computation: Reg
     parameter); `static_operands` are not
     supported, as in XLA. The element type is that of the computation's result. Raises InvalidArgument for other dimensions,
     arrays of different dimensions, and a computation of other parameters or of arrays.
+
+    >>> ops.Map([torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0])], lambda x, y: x * y + 1.0)
+    tensor([4., 9.])
     """
     require(not static_operands, "static operands are not supported", hint="pass them as operands")
     given = embedded_in(computation)
@@ -85,6 +97,10 @@ def Scan(inputs: Sequence[XlaOp], inits: Sequence[XlaOp | Liftable], to_apply: R
     along the scan dimension, and the last carries. `is_reverse` goes from the last slice to the first; outputs stay at
     their slice's place. `is_associative` allows evaluation in another order. Raises InvalidArgument for no inputs, different
     sizes along the scan dimension, and a computation that does not fit.
+
+    >>> sums, last = ops.Scan([torch.tensor([1.0, 2.0, 3.0])], [0.0], lambda x, total: (total + x, total + x), 0)
+    >>> sums, last
+    (tensor([1., 3., 6.]), tensor(6.))
     """
     require(len(inputs) > 0, "scan needs at least one input")
     require(0 <= scan_dimension < inputs[0].shape.rank, f"input 0 has no dimension {scan_dimension}", got=inputs[0].shape)
@@ -108,6 +124,12 @@ def BatchNormTraining(operand: XlaOp, scale: XlaOp, offset: XlaOp, epsilon: floa
     (output, batch mean, batch variance); the variance is the biased one, and ``output = scale * (operand - mean) /
     sqrt(variance + epsilon) + offset``. Raises InvalidArgument for operands of other types or sizes and a feature index out of
     range, as the other two do.
+
+    >>> x = torch.tensor([[1.0, 10.0], [3.0, 30.0]])
+    >>> output, mean, variance = ops.BatchNormTraining(x, torch.ones(2), torch.zeros(2), 0.0, 1)
+    >>> output, mean, variance
+    (tensor([[-1., -1.],
+            [ 1.,  1.]]), tensor([ 2., 20.]), tensor([  1., 100.]))
     """
     return operand.builder.add(reduction.batch_norm_training, [operand, scale, offset], {
         "epsilon": epsilon, "feature_index": feature_index})
@@ -117,7 +139,14 @@ def BatchNormTraining(operand: XlaOp, scale: XlaOp, offset: XlaOp, epsilon: floa
 def BatchNormInference(operand: XlaOp, scale: XlaOp, offset: XlaOp, mean: XlaOp, variance: XlaOp, epsilon: float,
                        feature_index: int) -> XlaOp:
     """`BatchNormTraining` with mean and variance given, of rank 1 as scale and offset are; only the normalised output, of the
-    operand's shape, is returned."""
+    operand's shape, is returned.
+
+    >>> x = torch.tensor([[1.0, 10.0], [3.0, 30.0]])
+    >>> mean, variance = torch.tensor([2.0, 20.0]), torch.tensor([1.0, 100.0])
+    >>> ops.BatchNormInference(x, torch.ones(2), torch.zeros(2), mean, variance, 0.0, 1)
+    tensor([[-1., -1.],
+            [ 1.,  1.]])
+    """
     return operand.builder.add(reduction.batch_norm_inference, [operand, scale, offset, mean, variance], {
         "epsilon": epsilon, "feature_index": feature_index})
 
@@ -129,6 +158,11 @@ def BatchNormGrad(operand: XlaOp, scale: XlaOp, batch_mean: XlaOp, batch_var: Xl
     """Gradients of `BatchNormTraining`'s output: the tuple (grad_operand, grad_scale, grad_offset).
 
     `batch_mean` and `batch_var` are what training returned, `grad_output` has the operand's shape.
+
+    >>> x, upstream = torch.tensor([[1.0], [3.0], [8.0]]), torch.tensor([[1.0], [0.0], [2.0]])
+    >>> output, mean, variance = ops.BatchNormTraining(x, torch.ones(1), torch.zeros(1), 1e-5, 1)
+    >>> ops.BatchNormGrad(x, torch.ones(1), mean, variance, upstream, 1e-5, 1)[1:]
+    (tensor([1.6984]), tensor([3.]))
     """
     return operand.builder.add(reduction.batch_norm_grad, [operand, scale, batch_mean, batch_var, grad_output], {
         "epsilon": epsilon, "feature_index": feature_index})

@@ -26,6 +26,11 @@ def Sort(operands: XlaOp | Sequence[XlaOp], comparator: Region, dimension: int =
     `comparator` takes (left, right) scalars of each operand and returns a PRED scalar: left comes before right; it is a
     strict weak order. One operand gives an array, several a tuple. Raises InvalidArgument for a dimension out of range and
     for a comparator of other types.
+
+    >>> ops.Sort(torch.tensor([3.0, 1.0, 2.0]), ops.Gt)
+    tensor([3., 2., 1.])
+    >>> ops.Sort([torch.tensor([3, 1, 2]), torch.tensor([30, 10, 20])], lambda a, b, c, d: ops.Lt(a, b))
+    (tensor([1, 2, 3]), tensor([10, 20, 30]))
     """
     values = [operands] if isinstance(operands, XlaOp) else list(operands)
     require(len(values) > 0, "there is nothing to sort", expected="at least one operand")
@@ -43,5 +48,8 @@ def TopK(operand: XlaOp, k: int, largest: bool = True) -> XlaOp:
 
     Values stand in descending (ascending) order, equal ones by index; the order is total: +0 is above -0, NaN above
     infinity. Raises InvalidArgument for a scalar and for k out of range.
+
+    >>> ops.TopK(torch.tensor([1.0, 4.0, 2.0, 3.0]), 2)
+    (tensor([4., 3.]), tensor([1, 3], dtype=torch.int32))
     """
     return operand.builder.add(sorting.topk, [operand], {"k": k, "largest": largest})

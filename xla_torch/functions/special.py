@@ -19,7 +19,8 @@ from . import _chebyshev as chebyshev
 from ._documented import documented
 from .comparison import Clamp, Eq, Ge, Gt, Le, Lt, Ne, Select
 from .convert import ConvertElementType, ReducePrecision
-from .elementwise import Abs, And, Cos, Erf, Exp, Floor, Log, Log1p, Max, Min, Or, Pow, Sign, Sin, Sqrt
+from .elementwise import Abs, Cos, Erf, Exp, Floor, Log, Log1p, Sign, Sin, Sqrt
+from .elementwise_binary import And, Max, Min, Or, Pow
 from .hlo_builder import Operand, XlaOp, broadcast_scalars, lift_operands
 
 __all__ = ["BesselI0e", "BesselI1e", "Digamma", "ErfInv", "Erfc", "Lgamma", "Polygamma", "Zeta"]
@@ -58,7 +59,11 @@ def _check(subject: str, operands: Sequence[XlaOp]) -> None:
 
 @floating
 def Erfc(operand: XlaOp) -> XlaOp:
-    """``1 - erf(x)``, of full relative accuracy for large x also."""
+    """``1 - erf(x)``, of full relative accuracy for large x also.
+
+    >>> ops.Erfc(torch.tensor([0.0, 5.0]))
+    tensor([1.0000e+00, 1.5375e-12])
+    """
     magnitude = Clamp(0.5, Abs(operand), 30.0)  # below 1, where it is chosen, so that its slope at 1 is no bound's
     # Squares of half the digits are exact; exp(-x^2) of a rounded square would lose digits where x^2 is large.
     rounded = ReducePrecision(magnitude, *((11, 25) if operand.element_type is F64 else (8, 11)))
@@ -70,7 +75,11 @@ def Erfc(operand: XlaOp) -> XlaOp:
 
 @floating
 def ErfInv(operand: XlaOp) -> XlaOp:
-    """The x whose ``erf(x)`` is the operand: infinite for -1 and 1, NaN beyond."""
+    """The x whose ``erf(x)`` is the operand: infinite for -1 and 1, NaN beyond.
+
+    >>> ops.ErfInv(torch.tensor([0.0, 0.5, 1.0]))
+    tensor([0.0000, 0.4769,    inf])
+    """
     w = -Log((1.0 - operand) * (1.0 + operand))
     s = Sqrt(Max(w, 6.25))
     scale = chebyshev.ERFINV_TAIL(Min(s, 4.25) / 0.875 - 27 / 7)
@@ -104,7 +113,11 @@ def lanczos_sum(z: XlaOp) -> XlaOp:
 
 @floating
 def Lgamma(operand: XlaOp) -> XlaOp:
-    """The logarithm of ``|gamma(x)|``; infinite for 0, negative integers and infinities."""
+    """The logarithm of ``|gamma(x)|``; infinite for 0, negative integers and infinities.
+
+    >>> ops.Lgamma(torch.tensor([5.0, 0.5, 0.0]))
+    tensor([3.1781, 0.5724,    inf])
+    """
     reflected, z, t, log_t = _lanczos(operand)
     # (z + 1/2) log t - t, which does not overflow before the result does
     value = (z + 0.5 - t / log_t) * log_t + 0.5 * math.log(2 * math.pi) + Log(lanczos_sum(z))
@@ -116,7 +129,11 @@ def Lgamma(operand: XlaOp) -> XlaOp:
 
 @floating
 def Digamma(operand: XlaOp) -> XlaOp:
-    """The derivative of `Lgamma`; NaN for 0 and negative integers."""
+    """The derivative of `Lgamma`; NaN for 0 and negative integers.
+
+    >>> ops.Digamma(torch.tensor([1.0, 0.0]))
+    tensor([-0.5772,     nan])
+    """
     reflected, z, t, log_t = _lanczos(operand)
     part = _LANCZOS[1] / (z + 1.0)
     total, slope = part + _LANCZOS[0], -part / (z + 1.0)
@@ -132,7 +149,11 @@ def Digamma(operand: XlaOp) -> XlaOp:
 
 @floating
 def Polygamma(n: XlaOp, x: XlaOp) -> XlaOp:
-    """The n-th derivative of `Digamma` at x. NaN where n is no integer from 0 on."""
+    """The n-th derivative of `Digamma` at x. NaN where n is no integer from 0 on.
+
+    >>> ops.Polygamma(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 1.0]))
+    tensor([ 1.6449, -2.4041])
+    """
     magnitude = Exp(Lgamma(n + 1.0)) * Zeta(n + 1.0, x)
     value = Select(Eq(n, 0.0), Digamma(x), Select(_is_even(n), -magnitude, magnitude))
     return Select(Or(Lt(n, 0.0), Ne(n, Floor(n))), math.nan, value)
@@ -157,6 +178,9 @@ def Zeta(x: XlaOp, q: XlaOp) -> XlaOp:
     """Hurwitz zeta, the sum of ``(q + k)^-x`` over k from 0 on, for q above -10.
 
     Infinite for x = 1. Where q is 0 or a negative integer it is infinite for even x and else NaN; NaN for x below 1.
+
+    >>> ops.Zeta(torch.tensor([2.0, 1.0]), torch.tensor([1.0, 1.0]))
+    tensor([1.6449,    inf])
     """
     total = Pow(q, -x)
     for k in range(1, _SUMMED):
@@ -186,7 +210,11 @@ def _far(series: chebyshev.Series, magnitude: XlaOp) -> XlaOp:
 
 @floating
 def BesselI0e(operand: XlaOp) -> XlaOp:
-    """The modified Bessel function of order 0, scaled: ``exp(-|x|) I0(x)``."""
+    """The modified Bessel function of order 0, scaled: ``exp(-|x|) I0(x)``.
+
+    >>> ops.BesselI0e(torch.tensor([0.0, 2.0]))
+    tensor([1.0000, 0.3085])
+    """
     magnitude = operand * Sign(operand)  # the slope of |x| at 0 is taken for 0, in the middle of the kink
     near = chebyshev.I0E_SMALL(Min(magnitude, 8.0) / 4.0 - 1.0)
     return Select(Le(magnitude, 8.0), near, _far(chebyshev.I0E_LARGE, magnitude))
@@ -194,7 +222,11 @@ def BesselI0e(operand: XlaOp) -> XlaOp:
 
 @floating
 def BesselI1e(operand: XlaOp) -> XlaOp:
-    """The modified Bessel function of order 1, scaled: ``exp(-|x|) I1(x)``."""
+    """The modified Bessel function of order 1, scaled: ``exp(-|x|) I1(x)``.
+
+    >>> ops.BesselI1e(torch.tensor([0.0, 2.0]))
+    tensor([0.0000, 0.2153])
+    """
     magnitude = Abs(operand)
     near = operand * chebyshev.I1E_SMALL(Min(magnitude, 8.0) / 4.0 - 1.0)
     far = _far(chebyshev.I1E_LARGE, magnitude)

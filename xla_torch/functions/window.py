@@ -36,6 +36,9 @@ def MakePadding(input_dimensions: Sequence[int], window_dimensions: Sequence[int
     """Low and high padding of each dimension. SAME puts an odd element at the high end; dilations are not considered.
 
     Raises InvalidArgument for another number of sizes or strides than dimensions.
+
+    >>> ops.MakePadding([5, 6], [3, 2], [2, 1], "SAME")
+    [(1, 1), (0, 1)]
     """
     require(len(input_dimensions) == len(window_dimensions) == len(window_strides),
             "window sizes or strides for another number of dimensions",
@@ -61,6 +64,9 @@ def ReduceWindow(operands: Arrays, init_values: Inits, computation: Region, wind
     The window has a size and a stride for each dimension; `padding` is SAME or VALID, made without regard to dilations (see
     `ReduceWindowWithGeneralPadding`). Padding is not reduced. The result has an element for each place of the window. Raises
     InvalidArgument as the general form does.
+
+    >>> ops.ReduceWindow(torch.tensor([1.0, 3.0, 2.0, 5.0]), float("-inf"), ops.Max, [2], [2], "VALID")
+    tensor([3., 5.])
     """
     arrays, inits = arrays_and_inits(operands, init_values)
     pairs = MakePadding(arrays[0].shape.dimensions, window_dimensions, window_strides, padding)
@@ -78,6 +84,10 @@ def ReduceWindowWithGeneralPadding(operands: Arrays, init_values: Inits, computa
 
     Base dilation puts holes between the array's elements, window dilation between the window's; empty lists mean none.
     Raises InvalidArgument for sizes, strides or dilations under 1 and for lists of another length than the rank.
+
+    >>> x = torch.tensor([1.0, 2.0, 3.0])
+    >>> ops.ReduceWindowWithGeneralPadding(x, 0.0, ops.Add, [3], [1], padding=[(2, 0)])
+    tensor([1., 3., 6.])
     """
     arrays, inits = arrays_and_inits(operands, init_values)
     window = make_window(arrays[0].shape.rank, window_dimensions, window_strides, padding, base_dilations, window_dilations)
@@ -93,6 +103,10 @@ def SelectAndScatter(operand: XlaOp, select: Region, window_dimensions: Sequence
     `select(selected, candidate)` says whether the selected element stays, elements taken in row-major order; `scatter`
     combines (current, source element). The source has one element, of the operand's type, for each window. Raises
     InvalidArgument for a source of other dimensions or another type, and computations of other types.
+
+    >>> x, source = torch.tensor([1.0, 3.0, 2.0, 5.0]), torch.tensor([10.0, 20.0])
+    >>> ops.SelectAndScatter(x, ops.Ge, [2], [2], "VALID", source, 0.0, ops.Add)
+    tensor([ 0., 10.,  0., 20.])
     """
     pairs = MakePadding(operand.shape.dimensions, window_dimensions, window_strides, padding)
     return SelectAndScatterWithGeneralPadding(operand, select, window_dimensions, window_strides, pairs, source, init_value,
@@ -104,7 +118,12 @@ def SelectAndScatterWithGeneralPadding(operand: XlaOp, select: Region, window_di
                                        window_strides: Sequence[int], padding: Sequence[tuple[int, int]], source: XlaOp,
                                        init_value: XlaOp | Liftable, scatter: Region) -> XlaOp:
     """`SelectAndScatter` with low and high padding for each dimension. Padding is never selected. Raises InvalidArgument as
-    that does."""
+    that does.
+
+    >>> x, source = torch.tensor([4.0, 3.0, 2.0]), torch.tensor([10.0, 20.0])
+    >>> ops.SelectAndScatterWithGeneralPadding(x, ops.Ge, [2], [2], [(1, 0)], source, 0.0, ops.Add)
+    tensor([10., 20.,  0.])
+    """
     window = make_window(operand.shape.rank, window_dimensions, window_strides, padding)
     init = lift(operand.builder, init_value, source)
     return operand.builder.add(window_ops.select_and_scatter, [operand, source, init], {

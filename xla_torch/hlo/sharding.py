@@ -130,6 +130,9 @@ class Sharding:
 
     Of a tiling, `tile_dims` are the numbers of tiles along each dimension, followed by one
     number for each of `subgroups`, and `devices` which partition has which tile. `group` is ``("shard_as", 1)`` and the like.
+
+    >>> xla_torch.shard(torch.arange(4), xla_torch.Sharding.parse("{devices=[2]<=[2]}"))
+    [tensor([0, 1]), tensor([2, 3])]
     """
 
     kind: ShardingKind

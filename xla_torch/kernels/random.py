@@ -190,6 +190,13 @@ def seed(number: int) -> None:
     """Let RngUniform, RngNormal and RngGetAndUpdateState on this thread restart from a seed, the same on every device.
 
     Without a call of `seed` they draw from torch's default generators, which `torch.manual_seed` seeds.
+
+    >>> from xla_torch import random
+    >>> random.seed(0)
+    >>> first = ops.RngUniform(0.0, 1.0, Shape.parse("f32[2]"))
+    >>> random.seed(0)
+    >>> bool((ops.RngUniform(0.0, 1.0, Shape.parse("f32[2]")) == first).all())
+    True
     """
     _source.generators, _source.seed = {}, int(number)
     _counter.value = _FIRST_COUNTER + int(number)
@@ -197,7 +204,15 @@ def seed(number: int) -> None:
 
 @contextlib.contextmanager
 def use_generator(generator: torch.Generator) -> Iterator[None]:
-    """Draw from `generator` (for its device) within the block."""
+    """Draw from `generator` (for its device) within the block.
+
+    >>> from xla_torch import random
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> with random.use_generator(generator):
+    ...     drawn = ops.RngUniform(0.0, 1.0, Shape.parse("f32[2]"))
+    >>> drawn.shape
+    torch.Size([2])
+    """
     before = _source.generators
     _source.generators = {**(before or {}), generator.device: generator}
     try:

@@ -51,6 +51,12 @@ class XlaComputation(abc.ABC):
 
     Call it with torch tensors, one for each parameter (a tuple for a tuple parameter), all on one device: it runs there. The
     result is a tensor, or a tuple for a tuple root. If an argument requires grad, so does the result.
+
+    >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
+    >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
+    >>> square(x).sum().backward()
+    >>> x.grad
+    tensor([2., 4.])
     """
 
     graph_name: str

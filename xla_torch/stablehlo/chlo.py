@@ -20,7 +20,8 @@ from ..core.types import has_infinity
 from ..functions.comparison import Eq, Lt
 from ..functions.convert import NextAfter
 from ..functions.dynamic import GetDimensionSize, SetDimensionSize
-from ..functions.elementwise import Abs, Asin, Complex, Conj, Imag, Mul, Real, Sqrt, Square, Sub
+from ..functions.elementwise import Abs, Asin, Conj, Imag, Real, Sqrt, Square
+from ..functions.elementwise_binary import Complex, Mul, Sub
 from ..functions.hlo_builder import XlaOp, broadcast_operands
 from ..functions.movement import Broadcast, BroadcastInDim
 from ..functions.sorting import TopK

@@ -12,7 +12,7 @@ from ..core.errors import InvalidArgument
 from ..core.shape import Shape
 from ..core.types import S32
 from ..functions.comparison import Eq, Select
-from ..functions.elementwise import And
+from ..functions.elementwise_binary import And
 from ..functions.hlo_builder import Builder, XlaOp
 from ..functions.movement import Broadcast, Iota
 from ..mlir.ir import Operation

@@ -12,7 +12,7 @@ from ..core.errors import UnsupportedError
 from ..core.shape import UNBOUNDED
 from ..core.types import PRED, U1
 from ..functions.convert import BitcastConvertType, ConvertElementType
-from ..functions.elementwise import Pow
+from ..functions.elementwise_binary import Pow
 from ..functions.hlo_builder import XlaOp
 from ..hlo.attributes import ResultAccuracy
 from ..hlo.schema import OPS

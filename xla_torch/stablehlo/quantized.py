@@ -26,7 +26,8 @@ from ..core.errors import InvalidArgument, UnsupportedError
 from ..core.types import F32, F64, S32, S64, PrimitiveType
 from ..functions.comparison import Clamp
 from ..functions.convert import ConvertElementType
-from ..functions.elementwise import Add, Div, Mul, RoundNearestEven, Sub
+from ..functions.elementwise import RoundNearestEven
+from ..functions.elementwise_binary import Add, Div, Mul, Sub
 from ..functions.hlo_builder import XlaOp
 from ..functions.movement import BroadcastInDim, Reshape
 from ..mlir.ir import Operation, Quantized, Tensor, Value

@@ -18,7 +18,7 @@ from ..core.types import PRED, S32, Kind, PrimitiveType, type_from_text
 from ..functions.comparison import Compare, Eq, Select
 from ..functions.convert import ConvertElementType
 from ..functions.dynamic import GetDimensionSize
-from ..functions.elementwise import And, Div, Mul, Rem, Sub
+from ..functions.elementwise_binary import And, Div, Mul, Rem, Sub
 from ..functions.hlo_builder import XlaOp
 from ..functions.movement import Broadcast, BroadcastInDim, ConcatInDim, Reshape, Slice
 from ..mlir.ir import Elements, Enum, Operation

@@ -28,6 +28,9 @@ def pack(tensor: torch.Tensor, shape: Shape, fill: complex = 0) -> torch.Tensor:
     (``E(4)``). The result may share memory with the tensor; gradients flow through it.
 
     Raises InvalidArgument for a tensor that is not of the shape, UnsupportedError for layouts that are not dense.
+
+    >>> xla_torch.pack(torch.tensor([[1, 2], [3, 4]]), Shape.parse("s64[2,2]{0,1}"))
+    tensor([1, 3, 2, 4])
     """
     bounds = _checked(shape)
     _check_tensor(tensor, shape)
@@ -42,6 +45,10 @@ def unpack(buffer: torch.Tensor, shape: Shape) -> torch.Tensor:
     """The array that a buffer holds under the layout of `shape`, dynamic dimensions at their bounds: the inverse of `pack`.
 
     The result may share memory with the buffer. Raises InvalidArgument for a buffer of another size or dtype.
+
+    >>> xla_torch.unpack(torch.tensor([1, 3, 2, 4]), Shape.parse("s64[2,2]{0,1}"))
+    tensor([[1, 2],
+            [3, 4]])
     """
     bounds = _checked(shape)
     if buffer.shape != (shape.buffer_size,) or buffer.dtype != torch_dtype(shape.element_type):

@@ -24,6 +24,11 @@ class Literal:
 
     `elided` marks a literal read from ``constant({...})``: its contents are unknown, and running it is an error.
     Equality is bitwise, so that NaN payloads and signed zeros count.
+
+    >>> builder = XlaBuilder("constant")
+    >>> program = builder.build(ops.ConstantLiteral(builder, np.array([1, 2], np.int8)))
+    >>> program()
+    tensor([1, 2], dtype=torch.int8)
     """
 
     shape: Shape

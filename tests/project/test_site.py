@@ -1,0 +1,83 @@
+"""The documentation site builds without a warning, within three minutes, and its links lead to pages and places that exist."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from support import site_pages
+
+pytest.importorskip("mkdocs")
+ROOT = Path(__file__).parents[2]
+
+
+class Page(HTMLParser):
+    """The links and the places of a page, and what it would fetch from elsewhere."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: set[str] = set()
+        self.places: set[str] = set()
+        self.fetched: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        self.places |= {given[name] for name in ("id", "name") if name in given}
+        if tag == "a" and "href" in given:
+            self.links.add(given["href"])
+        address = given.get("src") or (given.get("href", "") if tag == "link" and given.get("rel") == "stylesheet" else "")
+        if address.startswith(("http:", "https:", "//")):
+            self.fetched.add(address)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
+    began = time.monotonic()
+    run = subprocess.run([sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)], cwd=ROOT, text=True,
+                         check=False, capture_output=True, env=os.environ | {"PYTHONPATH": paths, "NO_MKDOCS_2_WARNING": "1"})
+    assert run.returncode == 0, run.stderr[-4000:]
+    assert time.monotonic() - began < 180
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pages(site: Path) -> dict[Path, Page]:
+    return {path: Page(path.read_text(encoding="utf-8")) for path in site.rglob("*.html")}
+
+
+@pytest.mark.slow
+def test_links_within_the_site_lead_somewhere(site: Path, pages: dict[Path, Page]):
+    wrong = []
+    for path, page in pages.items():
+        if path.name == "404.html":  # its links begin at the root of a server
+            continue
+        for link in page.links:
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            target = Path(os.path.normpath(path.parent / unquote(parts.path))) if parts.path else path
+            target = target / "index.html" if target.is_dir() else target
+            known = pages.get(target)
+            if not target.exists() or (known and parts.fragment and unquote(parts.fragment) not in known.places | {"__skip"}):
+                wrong.append(f"{path.relative_to(site)}: {link}")
+    assert wrong == []
+
+
+@pytest.mark.slow
+def test_the_site_works_without_a_network(pages: dict[Path, Page]):
+    assert {address for page in pages.values() for address in page.fetched} == set()
+
+
+@pytest.mark.slow
+def test_every_generated_page_is_there(site: Path):
+    assert [place for place in site_pages.pages() if not (site / place).with_suffix(".html").exists()] == []
