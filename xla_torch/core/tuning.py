@@ -75,6 +75,14 @@ enough that beginning one costs nothing beside it (`collectives.py`: 64 MiB)."""
 CHUNKS_AHEAD = 3
 """Chunks on their way at once: gloo works on two things at a time, and a third is ready when one of them ends."""
 
+AHEAD_BYTES = 1 << 24
+"""Bytes that exchanges may bring before they are needed, begun as soon as what they give is there. Chosen: the weights of a layer
+or two, which `meshes.py` gathers beside the layers before."""
+
+JOINED_BYTES = 1 << 18
+"""Bytes of all members' data up to which exchanges of one kind become one: they cost what waiting for each other costs
+(`collectives.py`)."""
+
 COPIED_AT_ONCE = 1 << 14
 """Elements up to which results for all members are made in one call and not one for each (`collectives.py`: 8 threads)."""
 

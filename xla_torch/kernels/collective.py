@@ -7,6 +7,7 @@ kernel's twin that only begins the exchange (`BEGINS`) and later `wait`; until t
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -287,6 +288,34 @@ def _rows(operand: torch.Tensor, start: int, count: int) -> torch.Tensor:
         return operand.narrow(0, start, count)
     rows = torch.arange(start, start + count, device=operand.device)
     return operand.index_select(0, rows.clamp(0, operand.shape[0] - 1))
+
+
+# ------------------------------------------------------------------------------------------- several as one
+
+
+@fresh
+def joined(operands: Sequence[torch.Tensor], dims: Sequence[int], shards: int) -> torch.Tensor:
+    """[shards, elements]: for each shard of the operands along their `dims` all elements, so that one exchange moves, or
+    reduces, all operands as an exchange of each would."""
+    return torch.cat([operand.unflatten(dim, (shards, -1)).movedim(dim, 0).reshape(shards, -1) if shards > 1
+                      else operand.reshape(1, -1) for operand, dim in zip(operands, dims, strict=True)], 1)
+
+
+@fresh_tuple
+def parted(whole: torch.Tensor, shapes: Sequence[Sequence[int]], dims: Sequence[int]) -> tuple[torch.Tensor, ...]:
+    """Arrays of these shapes out of [shards, elements] of all of them; shards stand one after another along their `dims`."""
+    shards = whole.shape[0]
+    parts = whole.split([math.prod(shape) // shards for shape in shapes], 1)
+    return tuple(_of_shards(part, shape, dim).clone(memory_format=torch.contiguous_format)
+                 for part, shape, dim in zip(parts, shapes, dims, strict=True))
+
+
+def _of_shards(part: torch.Tensor, shape: Sequence[int], dim: int) -> torch.Tensor:
+    shards = part.shape[0]
+    if shards == 1:
+        return part.reshape(tuple(shape))
+    own = (*shape[:dim], shape[dim] // shards, *shape[dim + 1:])
+    return part.reshape(shards, *own).movedim(0, dim).flatten(dim, dim + 1)
 
 
 begin_all_gather = _beginning(all_gather)
