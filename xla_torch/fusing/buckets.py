@@ -18,7 +18,7 @@ from torch.fx import Graph, Node
 from ..core import tuning
 from ..kernels import collective
 from ..participants.reductions import Reduction
-from .overlap import exchanges, fixed_places, is_part, places, size_of, uses
+from .overlap import exchanges, fixed_places, inputs_end, is_part, places, size_of, uses
 
 
 _SIGNATURES = {kernel: inspect.signature(kernel) for kernel in (
@@ -60,7 +60,7 @@ def join_exchanges(graph: Graph) -> None:
     become one where none needs what another brings."""
     depths = _depths(graph)
     for depth in range(1 + max(depths.values(), default=-1)):  # those of what others bring come after these
-        place, fixed = places(graph), fixed_places(graph)
+        place, fixed, inputs, order = places(graph), fixed_places(graph), inputs_end(graph), list(graph.nodes)
         made: list[_Bucket] = []
         last: dict[Any, _Bucket] = {}
         for node in exchanges(graph):
@@ -72,9 +72,12 @@ def join_exchanges(graph: Graph) -> None:
             if one.key not in last or not _add(last[one.key], own, fixed):
                 last[one.key] = own
                 made.append(own)
+        made = [bucket for bucket in made if len(bucket.members) > 1]
+        gone = {one.node for bucket in made for one in bucket.members}
         for bucket in made:
-            if len(bucket.members) > 1:
-                _join(graph, bucket, place)
+            passed = bisect.bisect_left(fixed, bucket.place)
+            begin = max(inputs, bucket.operand + 1, fixed[passed - 1] + 1 if passed else 0)
+            _join(graph, bucket, place, next(node for node in order[begin:] if node not in gone))
 
 
 def _depths(graph: Graph) -> dict[Node, int]:
@@ -106,16 +109,15 @@ def _add(bucket: _Bucket, one: _Bucket, fixed: list[int]) -> bool:
     return True
 
 
-def _join(graph: Graph, bucket: _Bucket, place: dict[Node, int]) -> None:
-    """One exchange for all of a bucket, begun when all that it gives is there."""
+def _join(graph: Graph, bucket: _Bucket, place: dict[Node, int], point: Node) -> None:
+    """One exchange for all of a bucket, begun before a node at which all that it gives is there."""
     members, first = bucket.members, bucket.members[0]
     nodes = [one.node for one in members]
-    behind = max((o for node in nodes for o in node.all_input_nodes), key=place.__getitem__)
     used = min((user for node in nodes for user in uses(node)), key=place.__getitem__)
     dims, elements = tuple(one.dim for one in members), sum(one.elements for one in members)
     name, channel = first.arguments["site"]
     first.arguments |= {"site": (f"{name} and {len(members) - 1} more", channel)} | ({"dim": 0} if "dim" in first.arguments else {})
-    with graph.inserting_before(behind.next if bucket.operand > bucket.place else first.node):
+    with graph.inserting_before(point):
         packed = graph.call_function(collective.joined, (tuple(node.args[0] for node in nodes), dims, first.given))
         first.arguments["operand"] = packed
         whole = graph.call_function(first.node.target, tuple(first.arguments.values()))  # pyright: ignore[reportArgumentType]

@@ -47,6 +47,11 @@ def exchanges(graph: Graph) -> list[Node]:
     return [node for node in graph.nodes if node.op == "call_function" and node.target in collective.BEGINS]
 
 
+def inputs_end(graph: Graph) -> int:
+    """The place behind the graph's last input."""
+    return max((place for place, node in enumerate(graph.nodes) if node.op == "placeholder"), default=-1) + 1
+
+
 def uses(node: Node) -> list[Node]:
     """What reads an exchange's result, or the parts of it where there are several."""
     return [user for user in node.users if not is_part(user)] + [u for p in node.users if is_part(p) for u in p.users]
@@ -130,24 +135,26 @@ def _not_needed(between: Collection[Node], node: Node) -> Iterator[Node]:
 
 def _begin_early(graph: Graph) -> None:
     """Move exchanges up to behind their last operand, as long as what they will have brought before it is needed is within
-    `tuning.AHEAD_BYTES` at each place."""
+    `tuning.AHEAD_BYTES` at each place. None passes one whose result is used earlier: exchanges are carried out in their order.
+    """
     nodes, place, fixed = list(graph.nodes), places(graph), fixed_places(graph)
-    inputs = max((place[node] + 1 for node in nodes if node.op == "placeholder"), default=0)
-    ahead, moved = _Ahead(), set[Node]()
+    inputs = inputs_end(graph)
+    ahead, moved, begun = _Ahead(), set[Node](), list[tuple[int, int]]()
     for node in exchanges(graph):
-        size, here = size_of(node), place[node]
-        operands = node.all_input_nodes
-        if size is None or any(_brings(operand) for operand in operands):
-            continue  # it would wait for the other one
-        barrier = bisect.bisect_left(fixed, here)
-        low = max([inputs, fixed[barrier - 1] + 1 if barrier else 0, *(place[o] + 1 for o in operands)])
-        to = ahead.first(low, here, size)
-        while nodes[to] in moved:
-            to += 1
-        if to < here:
+        size, to, here = size_of(node), place[node], place[node]
+        use = min((place[user] for user in uses(node)), default=len(nodes))
+        if size is not None and not any(map(_brings, node.all_input_nodes)):  # it would wait for the other one
+            barrier = bisect.bisect_left(fixed, here)
+            before = (begin for begin, used in begun if used <= use)
+            behind = (place[operand] + 1 for operand in node.all_input_nodes)
+            to = ahead.first(max([inputs, fixed[barrier - 1] + 1 if barrier else 0, *before, *behind]), here, size)
+            while nodes[to] in moved:
+                to += 1
+        if size is not None and to < here:
             nodes[to].prepend(node)
             moved.add(node)
             ahead.put(to, here, size)
+        begun.append((to if to < here else here + 1, use))
 
 
 def _brings(node: Node) -> bool:
