@@ -30,6 +30,7 @@ from ..participants.exchanges import (
 from ..participants.groups import GroupMode, Groups
 from ..participants.participant import current_participant
 from ..participants.reductions import Reducer
+from ..participants.watched import WATCHERS, Watched
 from .calls import fresh, fresh_tuple
 from .indexing import dynamic_slice, dynamic_update_slice_
 
@@ -71,7 +72,10 @@ def _kernel(plan: _Plan) -> Callable[..., Result]:
     @functools.wraps(plan)
     def kernel(*arguments: Any) -> Result:
         planned = plan(*arguments)
-        return planned.result() if isinstance(planned, Completed) else current_participant().perform(planned)
+        if isinstance(planned, Completed):
+            return planned.result()
+        me = current_participant()
+        return Watched(me, planned).result() if WATCHERS else me.perform(planned)
 
     return kernel
 
@@ -82,7 +86,10 @@ def _beginning(kernel: Callable[..., Result]) -> Callable[..., Future]:
 
     def begin(*arguments: Any) -> Future:
         planned = plan(*arguments)
-        return planned if isinstance(planned, Completed) else current_participant().begin(planned)
+        if isinstance(planned, Completed):
+            return planned
+        me = current_participant()
+        return Watched(me, planned) if WATCHERS else me.begin(planned)
 
     # Generated code calls it by this name, and finds it there after it was stored.
     begin.__name__ = begin.__qualname__ = f"begin_{plan.__name__}"
