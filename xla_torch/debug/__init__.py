@@ -17,4 +17,5 @@ from .steps import Statistics, Step
 from .tracing import Row, Trace, trace
 
 __all__ = ["CheckFailed", "Divergence", "ExchangeEvent", "ExchangeTrace", "Finding", "Machine", "Profile", "Replay", "Row",
-           "Statistics", "Step", "Trace", "Waiting", "break_at", "check", "exchanges", "find_nan", "first_divergence", "observed", "profile", "record", "replay", "trace"]
+           "Statistics", "Step", "Trace", "Waiting", "break_at", "check", "exchanges", "find_nan",
+           "first_divergence", "observed", "profile", "record", "replay", "trace"]
