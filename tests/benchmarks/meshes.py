@@ -195,7 +195,7 @@ def compared(rank: int, port: int, given: Any, without: list[str], steps: int, i
     found: dict[str, Any] = {}
     for name, (sizes, names, shardings, _) in CASES.items():
         mesh = dist.init_device_mesh("cpu", sizes, mesh_dim_names=names)
-        ways = {"with": (ours(given, mesh, shardings), frozenset[str]()), "without": (ours(given, mesh, shardings), frozenset(without))}
+        ways = {way: (ours(given, mesh, shardings), frozenset(passes)) for way, passes in (("with", []), ("without", without))}
         own: dict[str, Any] = {way: [] for way in ways}
         for characters in batches(steps + 3):
             for way, (step, passes) in ways.items():

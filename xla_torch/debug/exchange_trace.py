@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
+
+import torch
 
 from ..core.errors import ExecutionError
 from ..core.printable import printable
@@ -43,7 +46,7 @@ class ExchangeEvent:
     @property
     def waited(self) -> float:
         """Seconds for which the participant did nothing else, 0 where it never asked for the result."""
-        return self.ended - self.awaited if self.ended < float("inf") else 0.0
+        return self.ended - self.awaited if self.ended < math.inf else 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,21 +103,20 @@ class ExchangeTrace:
     def gathered(self) -> ExchangeTrace:
         """The trace of all processes of torch.distributed, each of which calls this: then it is known for whom was waited.
         Raises ExecutionError where there are no processes."""
-        import torch.distributed as dist
-
-        if not dist.is_available() or not dist.is_initialized():
+        groups = torch.distributed
+        if not groups.is_available() or not groups.is_initialized():
             raise ExecutionError("there are no processes to gather traces from", subject="ExchangeTrace.gathered",
                                  got="no process group", expected="torch.distributed.init_process_group was called",
                                  hint="the participants of run_replicas are in one trace already")
-        parts: list[Any] = [None] * dist.get_world_size()
-        dist.all_gather_object(parts, self.events)
+        parts: list[Any] = [None] * groups.get_world_size()
+        groups.all_gather_object(parts, self.events)
         return ExchangeTrace([event for events in parts for event in events])
 
 
 def _cells(waits: Sequence[Waiting]) -> tuple[str, ...]:
     events = [wait.event for wait in waits]
     last = Counter(wait.last for wait in waits if wait.last is not None)
-    beside = sum(min(event.awaited, event.ended) - event.begun for event in events if event.awaited < float("inf"))
+    beside = sum(min(event.awaited, event.ended) - event.begun for event in events if event.awaited < math.inf)
     return (time_of(sum(event.waited for event in events)), time_of(sum(wait.late for wait in waits)), time_of(beside),
             str(len(events)), str(sum(event.bytes for event in events)),
             ", ".join(f"{who} ({count})" for who, count in last.most_common(3)), printable(events[0].subject, _NAME))
@@ -133,7 +135,7 @@ def _chrome_events(waits: Sequence[Waiting]) -> list[dict[str, Any]]:
         name, place = printable(event.subject, _NAME), {"pid": event.participant, "tid": 0, "cat": "exchange"}
         said = {"kind": event.kind, "group": list(event.group), "turn": event.turn, "bytes": event.bytes}
         found.append({"ph": "X", "name": f"begin {name}", "args": said, **place, **_span(event.began, event.begun, start)})
-        if event.ended == float("inf"):
+        if event.ended == math.inf:
             continue
         told = said | {"waited for": wait.last, "of that, ms": wait.late * 1e3}
         found.append({"ph": "X", "name": f"wait {name}", "args": told, **place, **_span(event.awaited, event.ended, start)})
@@ -148,7 +150,7 @@ def _chrome_events(waits: Sequence[Waiting]) -> list[dict[str, Any]]:
 
 
 def _span(begin: float, end: float, start: float) -> dict[str, float]:
-    return {"ts": (begin - start) * 1e6, "dur": (end - begin) * 1e6 if end < float("inf") else 0.0}
+    return {"ts": (begin - start) * 1e6, "dur": (end - begin) * 1e6 if end < math.inf else 0.0}
 
 
 @contextlib.contextmanager

@@ -20,7 +20,6 @@ from ..kernels import collective
 from ..participants.reductions import Reduction
 from .overlap import exchanges, fixed_places, inputs_end, is_part, places, size_of, uses
 
-
 _SIGNATURES = {kernel: inspect.signature(kernel) for kernel in (
     collective.all_gather, collective.all_reduce, collective.reduce_scatter)}
 
@@ -90,7 +89,7 @@ def _depths(graph: Graph) -> dict[Node, int]:
 
 
 def _joinable(node: Node) -> _One | None:
-    """An exchange that may be joined with others; None for other kinds, large ones, what nobody reads, and regions as reducers."""
+    """An exchange that may be joined with others; None for other kinds, large ones, unread ones, and regions as reducers."""
     if node.target not in _SIGNATURES or size_of(node) is None or not uses(node) or not node.all_input_nodes:
         return None
     one = _One(node, node.meta["array"])
@@ -116,7 +115,9 @@ def _join(graph: Graph, bucket: _Bucket, place: dict[Node, int], point: Node) ->
     used = min((user for node in nodes for user in uses(node)), key=place.__getitem__)
     dims, elements = tuple(one.dim for one in members), sum(one.elements for one in members)
     name, channel = first.arguments["site"]
-    first.arguments |= {"site": (f"{name} and {len(members) - 1} more", channel)} | ({"dim": 0} if "dim" in first.arguments else {})
+    first.arguments["site"] = f"{name} and {len(members) - 1} more", channel
+    if "dim" in first.arguments:
+        first.arguments["dim"] = 0
     with graph.inserting_before(point):
         packed = graph.call_function(collective.joined, (tuple(node.args[0] for node in nodes), dims, first.given))
         first.arguments["operand"] = packed

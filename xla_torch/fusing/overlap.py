@@ -158,7 +158,9 @@ def _begin_early(graph: Graph) -> None:
 
 
 def _brings(node: Node) -> bool:
-    return node.op == "call_function" and (node.target in collective.BEGINS or (is_part(node) and _brings(node.all_input_nodes[0])))
+    """Whether a node is an exchange's result, or a part of it."""
+    source = node.all_input_nodes[0] if is_part(node) else node
+    return source.op == "call_function" and source.target in collective.BEGINS
 
 
 class _Ahead:

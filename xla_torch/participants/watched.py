@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import time
 from collections.abc import Iterator
 
 from ..core.forks import Lock
-from .exchange import Exchange, Future, Result
+from .exchange import Exchange, Result
 from .participant import Participant
 
 
 @dataclasses.dataclass
 class Seen:
-    """One exchange of one participant. Times are seconds of `time.perf_counter`; `awaited` and `ended` are those of the first time
-    that the result was asked for."""
+    """One exchange of one participant. Times are seconds of `time.perf_counter`, infinite for what has not been; `awaited` and
+    `ended` are those of the first time that the result was asked for."""
 
     participant: int
     group: tuple[int, ...]
@@ -23,10 +24,10 @@ class Seen:
     subject: str
     bytes: int
     began: float
-    begun: float
+    begun: float = math.inf
     """When the participant went on to something else."""
-    awaited: float
-    ended: float
+    awaited: float = math.inf
+    ended: float = math.inf
 
 
 WATCHERS: list[list[Seen]] = []
@@ -54,18 +55,16 @@ class Watched:
     __slots__ = ("_future", "_seen")
 
     def __init__(self, participant: Participant, exchange: Exchange):
-        never, size = float("inf"), sum(v.nbytes for v in exchange.value)
-        self._seen = Seen(participant.number, exchange.group, type(exchange).__name__, exchange.subject, size, time.perf_counter(),
-                          never, never, never)
+        size, kind = sum(v.nbytes for v in exchange.value), type(exchange).__name__
+        self._seen = Seen(participant.number, exchange.group, kind, exchange.subject, size, time.perf_counter())
         for into in list(WATCHERS):
             into.append(self._seen)
         self._future = participant.begin(exchange)
         self._seen.begun = time.perf_counter()
 
     def result(self) -> Result:
-        is_first, self._seen.awaited = self._seen.ended == float("inf"), min(self._seen.awaited, time.perf_counter())
+        self._seen.awaited = min(self._seen.awaited, time.perf_counter())
         try:
             return self._future.result()
         finally:
-            if is_first:
-                self._seen.ended = time.perf_counter()
+            self._seen.ended = min(self._seen.ended, time.perf_counter())
