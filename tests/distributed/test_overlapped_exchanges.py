@@ -24,6 +24,7 @@ from xla_torch import debug, partition, run_replicas, shard_arguments
 from xla_torch.core import tuning
 from xla_torch.core.errors import ExecutionError
 from xla_torch.distributed import of_process_group
+from xla_torch.doors.custom_calls import unregister_custom_call
 from xla_torch.fusing import overlap
 from xla_torch.kernels import collective
 
@@ -251,7 +252,7 @@ def test_what_no_exchange_passes(name: str) -> None:
     try:
         nodes = graph_of(program)
     finally:
-        xla_torch.unregister_custom_call("seen by a host")
+        unregister_custom_call("seen by a host")
     fixed = overlap.fixed_places(nodes[0].graph)
     assert fixed
     assert nodes.index(exchanging(nodes)[0]) > max(fixed)

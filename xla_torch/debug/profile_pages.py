@@ -195,7 +195,8 @@ def _box(depth: int, left: float, node: Node, whole: float) -> str:
     share = (lambda part: f"{100 * part / whole:.3f}%") if whole else (lambda part: "0%")
     name = html.escape(printable(node.name, _NAME))
     said = html.escape(f"{printable(node.name, _NAME)}: {time_of(node.seconds)}, {_share(node.seconds, whole)}, "
-                       f"{node.count} runs, {_scaled(node.cost.bytes, 'B') or '0 B'}, {_scaled(node.cost.flops, '') or '0'} flops")
+                       f"{node.count} runs, {_scaled(node.cost.bytes, 'B') or '0 B'}, "
+                       f"{_scaled(node.cost.flops, '') or '0'} flops")
     hue = 210 if node.leaf else 20 + sum(map(ord, node.name[:40])) % 40
     return (f'<div title="{said}" style="left:{share(left)};width:{share(node.seconds)};top:{18 * depth}px;'
             f'background:hsl({hue},80%,75%)">{name}</div>')
