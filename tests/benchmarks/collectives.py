@@ -181,9 +181,9 @@ def overlap(n: int, m: int, count: int, delay: float, runs: int) -> list[list[fl
 def joining(n: int, count: int, runs: int) -> list[list[float]]:
     """In each process: the seconds of `count` AllReduces of n elements as one exchange, and as one each."""
     x, made = [torch.ones(n) for _ in range(count)], list[XlaComputation]()
-    lines = [f"  p{k} = f32[{n}] parameter({k})\n  s{k} = f32[{n}] all-reduce(p{k}), to_apply=add, replica_groups={{}}"
+    lines = [f"  p{k} = f32[{n}] parameter({k})\n  sum{k} = f32[{n}] all-reduce(p{k}), to_apply=add, replica_groups={{}}"
              for k in range(count)]
-    root = f"  ROOT r = ({', '.join([f'f32[{n}]'] * count)}) tuple({', '.join(f's{k}' for k in range(count))})"
+    root = f"  ROOT r = ({', '.join([f'f32[{n}]'] * count)}) tuple({', '.join(f'sum{k}' for k in range(count))})"
     text = "\n".join([f"HloModule joined\n{adder('f32')}\nENTRY e {{", *lines, root, "}"])
     before = tuning.JOINED_BYTES
     with of_process_group():
