@@ -79,7 +79,7 @@ AHEAD_BYTES = 1 << 24
 """Bytes that exchanges may bring before they are needed, begun as soon as what they give is there. Chosen: the weights of a layer
 or two, which `meshes.py` gathers beside the layers before."""
 
-JOINED_BYTES = 1 << 18
+JOINED_BYTES = 1 << 22
 """Bytes of all members' data up to which exchanges of one kind become one: they cost what waiting for each other costs
 (`collectives.py`)."""
 
