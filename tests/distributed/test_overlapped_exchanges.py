@@ -219,17 +219,20 @@ def many(count: int) -> str:
     return text(*lines, f"ROOT r = f32[4,8] cosine(h{count})")
 
 
+@pytest.mark.parametrize(("joined", "count"), [(0, 6), (1024, 3)])
 @pytest.mark.parametrize("kept", [1, 2, 3, 6])
-def test_so_many_bytes_are_on_their_way(kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tuning, "JOINED_BYTES", 0)
-    monkeypatch.setattr(tuning, "AHEAD_BYTES", 512 * kept + 511)
+def test_so_many_bytes_are_on_their_way(kept: int, joined: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gathers of 512 bytes, or three of twice as many."""
+    size = 512 * 6 // count
+    monkeypatch.setattr(tuning, "JOINED_BYTES", joined)
+    monkeypatch.setattr(tuning, "AHEAD_BYTES", size * kept + size - 1)
     held = most = begun = 0
     for name in names(graph_of(many(6))):
         held += (name == "begin_all_gather") - (name == "wait")
         begun += name == "begin_all_gather"
         most = max(most, held)
-    assert begun == 6
-    assert most == kept + (kept < 6)  # one is needed already when the last of the others begins
+    assert begun == count
+    assert most == min(kept + 1, count)  # one is needed already when the last of the others begins
     given = [(*own, *[own[1]] * 6) for own in TENSORS]
     got = bits(run_replicas(xla_torch.parse_hlo(many(6)), given, num_partitions=4))
     monkeypatch.setattr(tuning, "WITHOUT_PASSES", frozenset({"overlap"}))

@@ -18,7 +18,7 @@ from torch.fx import Graph, Node
 from ..core import tuning
 from ..kernels import collective
 from ..participants.reductions import Reduction
-from .overlap import exchanges, fixed_places, inputs_end, is_part, places, size_of, uses
+from .overlap import exchanges, fixed_places, is_part, places, size_of, uses
 
 _SIGNATURES = {kernel: inspect.signature(kernel) for kernel in (
     collective.all_gather, collective.all_reduce, collective.reduce_scatter)}
@@ -59,7 +59,7 @@ def join_exchanges(graph: Graph) -> None:
     become one where none needs what another brings."""
     depths = _depths(graph)
     for depth in range(1 + max(depths.values(), default=-1)):  # those of what others bring come after these
-        place, fixed, inputs, order = places(graph), fixed_places(graph), inputs_end(graph), list(graph.nodes)
+        place, fixed, order = places(graph), fixed_places(graph), list(graph.nodes)
         made: list[_Bucket] = []
         last: dict[Any, _Bucket] = {}
         for node in exchanges(graph):
@@ -74,8 +74,7 @@ def join_exchanges(graph: Graph) -> None:
         made = [bucket for bucket in made if len(bucket.members) > 1]
         gone = {one.node for bucket in made for one in bucket.members}
         for bucket in made:
-            passed = bisect.bisect_left(fixed, bucket.place)
-            begin = max(inputs, bucket.operand + 1, fixed[passed - 1] + 1 if passed else 0)
+            begin = max(bucket.place, bucket.operand + 1)  # earlier ones are begun when all are together
             _join(graph, bucket, place, next(node for node in order[begin:] if node not in gone))
 
 

@@ -47,11 +47,6 @@ def exchanges(graph: Graph) -> list[Node]:
     return [node for node in graph.nodes if node.op == "call_function" and node.target in collective.BEGINS]
 
 
-def inputs_end(graph: Graph) -> int:
-    """The place behind the graph's last input."""
-    return max((place for place, node in enumerate(graph.nodes) if node.op == "placeholder"), default=-1) + 1
-
-
 def uses(node: Node) -> list[Node]:
     """What reads an exchange's result, or the parts of it where there are several."""
     return [user for user in node.users if not is_part(user)] + [u for p in node.users if is_part(p) for u in p.users]
@@ -126,7 +121,7 @@ def _not_needed(between: Collection[Node], node: Node) -> Iterator[Node]:
         if current in inside and current not in needed:
             needed.add(current)
             waiting += current.all_input_nodes
-    if any(map(_computes, needed)):
+    if any(_computes(one) and one.target is not collective.joined for one in needed):
         yield from (other for other in between if other not in needed and other.op not in ("placeholder", "get_attr"))
 
 
@@ -138,23 +133,26 @@ def _begin_early(graph: Graph) -> None:
     `tuning.AHEAD_BYTES` at each place. None passes one whose result is used earlier: exchanges are carried out in their order.
     """
     nodes, place, fixed = list(graph.nodes), places(graph), fixed_places(graph)
-    inputs = inputs_end(graph)
+    inputs = max((place[node] for node in nodes if node.op == "placeholder"), default=-1) + 1
     ahead, moved, begun = _Ahead(), set[Node](), list[tuple[int, int]]()
     for node in exchanges(graph):
-        size, to, here = size_of(node), place[node], place[node]
+        moving = [*(operand for operand in node.all_input_nodes if operand.target is collective.joined), node]
+        operands, size, here = moving[0].all_input_nodes, size_of(node), place[moving[0]]
         use = min((place[user] for user in uses(node)), default=len(nodes))
-        if size is not None and not any(map(_brings, node.all_input_nodes)):  # it would wait for the other one
+        to = here
+        if size is not None and not any(map(_brings, operands)):  # it would wait for the other one
             barrier = bisect.bisect_left(fixed, here)
             before = (begin for begin, used in begun if used <= use)
-            behind = (place[operand] + 1 for operand in node.all_input_nodes)
+            behind = (place[operand] + 1 for operand in operands)
             to = ahead.first(max([inputs, fixed[barrier - 1] + 1 if barrier else 0, *before, *behind]), here, size)
             while nodes[to] in moved:
                 to += 1
         if size is not None and to < here:
-            nodes[to].prepend(node)
-            moved.add(node)
+            for one in moving:
+                nodes[to].prepend(one)
+            moved.update(moving)
             ahead.put(to, here, size)
-        begun.append((to if to < here else here + 1, use))
+        begun.append((to if to < here else here + len(moving), use))
 
 
 def _brings(node: Node) -> bool:
