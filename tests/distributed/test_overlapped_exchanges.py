@@ -62,6 +62,10 @@ SCATTERS = text("d = f32[8,8] dot(x, y), lhs_contracting_dims={1}, rhs_contracti
                 f"b = f32[8,2] reduce-scatter(e), dimensions={{1}}, {ALL}, to_apply=add",
                 f"c = f32[4,2] reduce-scatter(y), dimensions={{1}}, {ALL}, to_apply=most",
                 "ROOT r = (f32[2,8], f32[8,2], f32[4,2]) tuple(a, b, c)")
+SLICES = text(*(f"{n} = f32[{s}] all-gather({v}), dimensions={{{d}}}, {ALL}" for n, s, v, d in (("g", "8,16", "x", 1),
+                                                                                                   ("h", "16,8", "y", 0))),
+              "a = f32[8,3] slice(g), slice={[0:8],[0:3]}", "b = f32[2,8] slice(h), slice={[0:2],[0:8]}",
+              "ROOT r = (f32[8,3], f32[2,8]) tuple(a, b)")
 IN_TURN = text(f"a = f32[8,4] all-reduce(x), {ALL}, to_apply=add", "t = f32[8,4] sine(a)",
                f"b = f32[8,4] all-reduce(t), {ALL}, to_apply=add", "ROOT r = (f32[8,4], f32[8,4]) tuple(a, b)")
 TWO_AXES = text(*(f"{n} = f32[{s}] all-reduce({v}), {PAIRS}, to_apply=add" for n, s, v in (("a", "8,4", "x"), ("b", "4,8", "y"))),
@@ -85,7 +89,8 @@ LOOP = text("zero = s32[] constant(0)", "i = (s32[], f32[4,8]) tuple(zero, y)",
 EXCHANGING_LOOP = text(*LOOP.split("parameter(1)\n")[1].rstrip("}\n").splitlines(),
                        inside=f"q = f32[4,8] all-reduce(y), {ALL}, to_apply=add z = f32[4,8] sine(q)")
 PROGRAMS: dict[str, tuple[str, int, int]] = {
-    "several operands": (SEVERAL, 2, 1), "gathers": (GATHERS, 2, 1), "scatters": (SCATTERS, 3, 2), "in turn": (IN_TURN, 2, 2),
+    "several operands": (SEVERAL, 2, 1), "gathers": (GATHERS, 2, 1), "scatters": (SCATTERS, 3, 2),
+    "slices": (SLICES, 2, 1), "in turn": (IN_TURN, 2, 2),
     "two axes": (TWO_AXES, 4, 2), "region": (REGION, 2, 2), "kinds": (KINDS, 4, 3), "late": (LATE, 1, 1),
     "products": (PRODUCTS, 1, 1), "loop": (LOOP, 1, 1), "exchanging loop": (EXCHANGING_LOOP, 1, 1),
 }

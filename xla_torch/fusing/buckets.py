@@ -18,7 +18,7 @@ from torch.fx import Graph, Node
 from ..core import tuning
 from ..kernels import collective
 from ..participants.reductions import Reduction
-from .overlap import exchanges, fixed_places, is_part, places, size_of, uses
+from .overlap import exchanges, fixed_places, is_part, places, size_of
 
 _SIGNATURES = {kernel: inspect.signature(kernel) for kernel in (
     collective.all_gather, collective.all_reduce, collective.reduce_scatter)}
@@ -66,7 +66,7 @@ def join_exchanges(graph: Graph) -> None:
             one = _joinable(node) if depths.get(node) == depth else None
             if one is None:
                 continue
-            own = _Bucket(place[node], max(place[o] for o in node.all_input_nodes), min(place[u] for u in uses(node)), one.size,
+            own = _Bucket(place[node], max(place[o] for o in node.all_input_nodes), min(place[u] for u in node.users), one.size,
                           [one])
             if one.key not in last or not _add(last[one.key], own, fixed):
                 last[one.key] = own
@@ -89,7 +89,7 @@ def _depths(graph: Graph) -> dict[Node, int]:
 
 def _joinable(node: Node) -> _One | None:
     """An exchange that may be joined with others; None for other kinds, large ones, unread ones, and regions as reducers."""
-    if node.target not in _SIGNATURES or size_of(node) is None or not uses(node) or not node.all_input_nodes:
+    if node.target not in _SIGNATURES or size_of(node) is None or not node.users or not node.all_input_nodes:
         return None
     one = _One(node, node.meta["array"])
     named = isinstance(one.arguments.get("reducer", Reduction.ADD), Reduction)
@@ -111,7 +111,7 @@ def _join(graph: Graph, bucket: _Bucket, place: dict[Node, int], point: Node) ->
     """One exchange for all of a bucket, begun before a node at which all that it gives is there."""
     members, first = bucket.members, bucket.members[0]
     nodes = [one.node for one in members]
-    used = min((user for node in nodes for user in uses(node)), key=place.__getitem__)
+    used = min((user for node in nodes for user in node.users), key=place.__getitem__)
     dims, elements = tuple(one.dim for one in members), sum(one.elements for one in members)
     name, channel = first.arguments["site"]
     first.arguments["site"] = f"{name} and {len(members) - 1} more", channel
