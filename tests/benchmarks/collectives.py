@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from support.distributed_workers import workers  # the helpers stand beside the tests
 from xla_torch import XlaComputation, parse_hlo, run_replicas
+from xla_torch.core import tuning
 from xla_torch.distributed import of_process_group
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
@@ -174,6 +175,26 @@ def overlap(n: int, m: int, count: int, delay: float, runs: int) -> list[list[fl
         return in_turns([lambda: run(together), lambda: run(apart), products], runs)
 
 
+# ------------------------------------------------------------------------------------------- joined
+
+
+def joining(n: int, count: int, runs: int) -> list[list[float]]:
+    """In each process: the seconds of `count` AllReduces of n elements as one exchange, and as one each."""
+    x, made = [torch.ones(n) for _ in range(count)], list[XlaComputation]()
+    lines = [f"  p{k} = f32[{n}] parameter({k})\n  sum{k} = f32[{n}] all-reduce(p{k}), to_apply=add, replica_groups={{}}"
+             for k in range(count)]
+    root = f"  ROOT r = ({', '.join([f'f32[{n}]'] * count)}) tuple({', '.join(f'sum{k}' for k in range(count))})"
+    text = "\n".join([f"HloModule joined\n{adder('f32')}\nENTRY e {{", *lines, root, "}"])
+    before = tuning.JOINED_BYTES
+    with of_process_group():
+        for most in (1 << 30, 0):
+            tuning.JOINED_BYTES = most
+            made.append(parse_hlo(text))
+            made[-1](*x)  # lowered
+        tuning.JOINED_BYTES = before
+        return in_turns([lambda one=one: one(*x) for one in made], runs)
+
+
 # ------------------------------------------------------------------------------------------- all of it
 
 
@@ -200,6 +221,14 @@ def show_overlap(n: int, m: int, count: int, delay: float, what: str) -> None:
           f"{to_apart:.2f}")
 
 
+def show_joining(size: int, kib: int, count: int, runs: int) -> None:
+    columns = zip(*in_processes(size, collectives.joining, kib << 8, count, runs), strict=True)
+    one, each = ([max(times) for times in zip(*column, strict=True)] for column in columns)
+    ratio = statistics.median(a / b for a, b in zip(one, each, strict=True))
+    print(f"{size} processes, {count} AllReduces of {kib:4d} KiB as one: {statistics.median(one) * 1e3:8.3f} ms, to one each "
+          f"{ratio:.2f}", flush=True)
+
+
 if __name__ == "__main__":
     multiprocessing.set_start_method("spawn")
     # Functions of a script cannot be found by its children; those of the module can.
@@ -212,5 +241,7 @@ if __name__ == "__main__":
     show_overlap(1 << 24, 512, 40, 0.0, "an exchange of 64 MiB")
     show_processes(2, ["f32", "bf16"], 1 << 16, runs=11)
     show_processes(4, ["f32"], 1 << 16, runs=7)
+    for kib in (1, 4, 16, 64, 256, 1024):
+        show_joining(4, kib, 8, runs=51)
     for kib in (4, 64, 1024):
         show_processes(2, ["f32"], kib, runs=101)

@@ -1,12 +1,15 @@
 """A GPT's training step on a mesh of four gloo processes: ours beside the same by hand with torch's own tools.
 
-    python tests/benchmarks/meshes.py [--width 256] [--steps 15] [--write FILE]
+    python tests/benchmarks/meshes.py [--width 256] [--steps 15] [--without overlap,buckets]
 
 Ours is the JAX loss in `xla_torch/demo/gpt.py` as an `XlaModule` with a mesh. By hand: `parallelize_module` with a batch that is
 cut over data x model, and FSDP2's `fully_shard`. Both train with AdamW. All are in one run and take turns, step by step; what is
 told is the median of the steps' ratios, ours to theirs. Memory is what a process's peak grows by from before the model is made to
 its third step (VmHWM, reset before that), in a process of its own for each, in which a small model has been trained before, so
 that libraries and threads do not count; beside it that of one process with the whole model.
+
+With ``--without`` ours is beside itself without these passes, and no memory is measured: what a step takes, how long a process
+waits in it for exchanges (`xla_torch.debug.exchanges`), and how many there are.
 
 Needs jax (the loss is traced), four processes, and what they take of this machine's cores.
 """
@@ -182,6 +185,44 @@ def timed(rank: int, port: int, given: Any, width: int, steps: int, into: str) -
     dist.destroy_process_group()
 
 
+def compared(rank: int, port: int, given: Any, without: list[str], steps: int, into: str) -> None:
+    """Ours with all passes and without some: milliseconds of each step; of one more, those that a process waits in the mean, and
+    exchanges."""
+    import xla_torch
+    from xla_torch.core import tuning
+
+    joined(rank, port)
+    found: dict[str, Any] = {}
+    for name, (sizes, names, shardings, _) in CASES.items():
+        mesh = dist.init_device_mesh("cpu", sizes, mesh_dim_names=names)
+        ways = {way: (ours(given, mesh, shardings), frozenset(passes)) for way, passes in (("with", []), ("without", without))}
+        own: dict[str, Any] = {way: [] for way in ways}
+        for characters in batches(steps + 3):
+            for way, (step, passes) in ways.items():
+                tuning.WITHOUT_PASSES = passes  # while a program is lowered
+                dist.barrier()
+                start = time.perf_counter()
+                with xla_torch.debug.exchanges() as seen:
+                    step(characters)
+                dist.barrier()
+                waited = torch.tensor([sum(event.waited for event in seen.events)])
+                dist.all_reduce(waited)
+                own[way].append((time.perf_counter() - start, float(waited) / PROCESSES, len(seen.events)))
+        found[name] = {way: all_of[3:] for way, all_of in own.items()}
+    if rank == 0:
+        Path(into).write_text(json.dumps(found))
+    dist.destroy_process_group()
+
+
+def show_compared(found: Any) -> None:
+    print(f"{'step':16} {'ms':>9} {'without':>9} {'ratio':>7} {'waited ms':>10} {'without':>9} {'exchanges':>10} {'without':>9}")
+    for name, ways in found.items():
+        (a, waits, count), (b, waits_b, count_b) = (tuple(zip(*ways[way], strict=True)) for way in ("with", "without"))
+        ratio = statistics.median(one / other for one, other in zip(a, b, strict=True))
+        print(f"{name:16} {statistics.median(a) * 1e3:9.1f} {statistics.median(b) * 1e3:9.1f} {ratio:7.2f} "
+              f"{statistics.median(waits) * 1e3:10.1f} {statistics.median(waits_b) * 1e3:9.1f} {count[0]:10} {count_b[0]:9}")
+
+
 def peak_growth(make: Callable[[Any], Step], small: Any, large: Any) -> float:
     """MiB by which a process's peak grows with the large model, once it has trained the small one."""
     def status(name: str) -> int:
@@ -239,11 +280,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--steps", type=int, default=15)
+    parser.add_argument("--without", help="passes with commas between them: ours beside itself without them")
     given = parser.parse_args()
     loss = program(given.width)
     size = sum(p.nbytes for p in loss[1]) / 2**20
     print(f"GPT of {size:.1f} MiB of weights, batch {BATCH} x {CONTEXT}, {PROCESSES} gloo processes on {os.cpu_count()} cores, "
           f"load {os.getloadavg()[0]:.1f}; torch {torch.__version__}\n")
+    if given.without is not None:
+        show_compared(spawned(compared, loss, given.without.split(","), given.steps))
+        return
     print(f"{'step':16} {'ours ms':>9} {'by hand ms':>11} {'ratio':>7}")
     for name, seconds in spawned(timed, loss, given.width, given.steps).items():
         ratio = statistics.median(a / b for a, b in zip(seconds["ours"], seconds["by hand"], strict=True))

@@ -58,6 +58,7 @@ def test_the_rows_of_the_exchanges_benchmark():
             assert min(collectives.ratios(found)) > 0
         found = group.call(collectives.overlap, [(64, 32, 3, 0.01, 2)] * 2)
         assert min(collectives.ratios(found)) > 0
+        assert all(min(times) > 0 for process in group.call(collectives.joining, [(8, 3, 2)] * 2) for times in process)
     assert collectives.seconds_of_threads(8, 10, participants=2) > 0
     assert collectives.against_copies(1 << 15, 1, participants=2) > 0
 

@@ -7,6 +7,7 @@ instruction after another. Derived programs (forward and backward parts, tangent
 from __future__ import annotations
 
 from .divergence import Divergence, first_divergence
+from .exchange_trace import ExchangeEvent, ExchangeTrace, Waiting, exchanges
 from .nans import Finding, find_nan
 from .observing import CheckFailed, break_at, check, observed
 from .profile_rows import Machine
@@ -15,5 +16,6 @@ from .recording import Replay, record, replay
 from .steps import Statistics, Step
 from .tracing import Row, Trace, trace
 
-__all__ = ["CheckFailed", "Divergence", "Finding", "Machine", "Profile", "Replay", "Row", "Statistics", "Step", "Trace",
-           "break_at", "check", "find_nan", "first_divergence", "observed", "profile", "record", "replay", "trace"]
+__all__ = ["CheckFailed", "Divergence", "ExchangeEvent", "ExchangeTrace", "Finding", "Machine", "Profile", "Replay", "Row",
+           "Statistics", "Step", "Trace", "Waiting", "break_at", "check", "exchanges", "find_nan",
+           "first_divergence", "observed", "profile", "record", "replay", "trace"]

@@ -66,9 +66,9 @@ def tree(rows: Sequence[Row]) -> Node:
 def table(rows: Sequence[Row], machine: Machine, lowered: float | None, most: int) -> str:
     """The instructions and the tree in lines, with shares of the machine."""
     whole = sum(row.seconds for row in rows)
-    lines = [f"{_time(whole)} instruction by instruction"]
+    lines = [f"{time_of(whole)} instruction by instruction"]
     if lowered is not None:
-        lines[0] += f", {_time(lowered)} as a call of the lowered program"
+        lines[0] += f", {time_of(lowered)} as a call of the lowered program"
     lines += [f"machine: {machine.bandwidth / 1e9:.3g} GB/s, {machine.flops / 1e9:.3g} Gflop/s in products of f32", ""]
     shown = [_cells(row.seconds, whole, row.count, row.cost, machine, f"{row.instruction.opcode} %{row.name}", row.op_name)
              for row in rows[:most]]
@@ -90,20 +90,25 @@ def _upper(node: Node, most: int) -> Iterator[tuple[int, Node]]:
 
 
 def _cells(seconds: float, whole: float, count: int, cost: Cost, machine: Machine, name: str, op_name: str) -> tuple[str, ...]:
-    return (_time(seconds), _share(seconds, whole), str(count), _scaled(cost.bytes, "B"), _scaled(cost.flops, ""),
+    return (time_of(seconds), _share(seconds, whole), str(count), _scaled(cost.bytes, "B"), _scaled(cost.flops, ""),
             _share(cost.bytes, seconds * machine.bandwidth), _share(cost.flops, seconds * machine.flops),
             printable(name, _NAME), printable(op_name, _NAME))
 
 
 def _aligned(cells: Sequence[tuple[str, ...]], name: str, op_name: str) -> list[str]:
     head = ("time", "share", "runs", "bytes", "flops", "of bandwidth", "of flops", name, op_name)
-    rows = [head, *cells]
+    return aligned([head, *cells], right=7)
+
+
+def aligned(rows: Sequence[Sequence[str]], right: int) -> list[str]:
+    """Rows of cells as lines, the first `right` columns to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(cell.rjust(width) if n < 7 else cell.ljust(width) for n, (cell, width) in enumerate(
+    return ["  ".join(cell.rjust(width) if n < right else cell.ljust(width) for n, (cell, width) in enumerate(
         zip(row, widths, strict=True))).rstrip() for row in rows]
 
 
-def _time(seconds: float) -> str:
+def time_of(seconds: float) -> str:
+    """Seconds in their unit, three digits of them."""
     for unit, scale in (("s", 1.0), ("ms", 1e-3)):
         if seconds >= scale:
             return f"{seconds / scale:.3g} {unit}"
@@ -133,7 +138,12 @@ def chrome_trace(events: Sequence[Event], left_out: int, path: str | os.PathLike
     found: list[dict[str, Any]] = [{
         "ph": "X", "cat": "cpu_op", "name": f"{event.row.instruction.opcode} %{event.row.name}", "pid": process,
         "tid": event.thread, "ts": event.start * 1e6, "dur": event.seconds * 1e6, "args": _said(event)} for event in events]
-    whole = {"schemaVersion": 1, "displayTimeUnit": "ms", "traceEvents": found, "left_out": left_out}
+    write_trace(found, path, left_out=left_out)
+
+
+def write_trace(events: Sequence[dict[str, Any]], path: str | os.PathLike[str], **said: Any) -> None:
+    """Write events of the trace format as a file for chrome://tracing and Perfetto."""
+    whole = {"schemaVersion": 1, "displayTimeUnit": "ms", "traceEvents": list(events), **said}
     Path(path).write_text(json.dumps(whole), encoding="utf-8")
 
 
@@ -158,9 +168,9 @@ def flame_graph(rows: Sequence[Row], lowered: float | None, whole_page: bool = T
     root = tree(rows)
     boxes, levels = list(_boxes(root)), 1 + max((depth for depth, *_ in _boxes(root)), default=0)
     drawn = "\n".join(_box(depth, left, node, root.seconds) for depth, left, node in boxes)
-    said = f"{_time(root.seconds)} instruction by instruction"
+    said = f"{time_of(root.seconds)} instruction by instruction"
     if lowered is not None:
-        said += f"; a call of the lowered program takes {_time(lowered)}"
+        said += f"; a call of the lowered program takes {time_of(lowered)}"
     body = f'<p>{said}</p><div class="flame" style="height:{18 * levels}px">{drawn}</div>'
     if not whole_page:
         return f"<style>{_STYLE.replace('body{font:13px system-ui,sans-serif;margin:1em}', '')}</style>{body}"
@@ -184,8 +194,9 @@ def _boxes(root: Node) -> Iterator[tuple[int, float, Node]]:
 def _box(depth: int, left: float, node: Node, whole: float) -> str:
     share = (lambda part: f"{100 * part / whole:.3f}%") if whole else (lambda part: "0%")
     name = html.escape(printable(node.name, _NAME))
-    said = html.escape(f"{printable(node.name, _NAME)}: {_time(node.seconds)}, {_share(node.seconds, whole)}, {node.count} runs, "
-                       f"{_scaled(node.cost.bytes, 'B') or '0 B'}, {_scaled(node.cost.flops, '') or '0'} flops")
+    said = html.escape(f"{printable(node.name, _NAME)}: {time_of(node.seconds)}, {_share(node.seconds, whole)}, "
+                       f"{node.count} runs, {_scaled(node.cost.bytes, 'B') or '0 B'}, "
+                       f"{_scaled(node.cost.flops, '') or '0'} flops")
     hue = 210 if node.leaf else 20 + sum(map(ord, node.name[:40])) % 40
     return (f'<div title="{said}" style="left:{share(left)};width:{share(node.seconds)};top:{18 * depth}px;'
             f'background:hsl({hue},80%,75%)">{name}</div>')

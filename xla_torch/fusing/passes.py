@@ -22,6 +22,7 @@ from ..core import tuning
 from ..hlo.inference import has_effect
 from ..hlo.schema import OPS
 from .blocking import block_elementwise
+from .buckets import join_exchanges
 from .foreach import foreach_results
 from .fused_calls import fuse_calls
 from .memory import overwrite_carries, plan_memory
@@ -98,6 +99,7 @@ PASSES = (
     Pass("dead code", _drop_dead_code, needed=True),
     Pass("views", lambda low: drop_needless_views(low.graph)),
     Pass("turned products", lambda low: turn_products(low.graph)),
+    Pass("buckets", lambda low: join_exchanges(low.graph)),
     Pass("overlap", lambda low: overlap_exchanges(low.graph)),
     Pass("carries", _overwrite_carries, when=lambda low: low.is_body and low.overwrites),
     Pass("foreach", lambda low: foreach_results(low.root, low.graph), when=lambda low: not low.is_body and low.in_blocks),

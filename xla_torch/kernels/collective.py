@@ -7,6 +7,7 @@ kernel's twin that only begins the exchange (`BEGINS`) and later `wait`; until t
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,6 +30,7 @@ from ..participants.exchanges import (
 from ..participants.groups import GroupMode, Groups
 from ..participants.participant import current_participant
 from ..participants.reductions import Reducer
+from ..participants.watched import WATCHERS, Watched
 from .calls import fresh, fresh_tuple
 from .indexing import dynamic_slice, dynamic_update_slice_
 
@@ -70,7 +72,10 @@ def _kernel(plan: _Plan) -> Callable[..., Result]:
     @functools.wraps(plan)
     def kernel(*arguments: Any) -> Result:
         planned = plan(*arguments)
-        return planned.result() if isinstance(planned, Completed) else current_participant().perform(planned)
+        if isinstance(planned, Completed):
+            return planned.result()
+        me = current_participant()
+        return Watched(me, planned).result() if WATCHERS else me.perform(planned)
 
     return kernel
 
@@ -81,7 +86,10 @@ def _beginning(kernel: Callable[..., Result]) -> Callable[..., Future]:
 
     def begin(*arguments: Any) -> Future:
         planned = plan(*arguments)
-        return planned if isinstance(planned, Completed) else current_participant().begin(planned)
+        if isinstance(planned, Completed):
+            return planned
+        me = current_participant()
+        return Watched(me, planned) if WATCHERS else me.begin(planned)
 
     # Generated code calls it by this name, and finds it there after it was stored.
     begin.__name__ = begin.__qualname__ = f"begin_{plan.__name__}"
@@ -287,6 +295,34 @@ def _rows(operand: torch.Tensor, start: int, count: int) -> torch.Tensor:
         return operand.narrow(0, start, count)
     rows = torch.arange(start, start + count, device=operand.device)
     return operand.index_select(0, rows.clamp(0, operand.shape[0] - 1))
+
+
+# ------------------------------------------------------------------------------------------- several as one
+
+
+@fresh
+def joined(operands: Sequence[torch.Tensor], dims: Sequence[int], shards: int) -> torch.Tensor:
+    """[shards, elements]: for each shard of the operands along their `dims` all elements, so that one exchange moves, or
+    reduces, all operands as an exchange of each would."""
+    return torch.cat([operand.unflatten(dim, (shards, -1)).movedim(dim, 0).reshape(shards, -1) if shards > 1
+                      else operand.reshape(1, -1) for operand, dim in zip(operands, dims, strict=True)], 1)
+
+
+@fresh_tuple
+def parted(whole: torch.Tensor, shapes: Sequence[Sequence[int]], dims: Sequence[int]) -> tuple[torch.Tensor, ...]:
+    """Arrays of these shapes out of [shards, elements] of all of them; shards stand one after another along their `dims`."""
+    shards = whole.shape[0]
+    parts = whole.split([math.prod(shape) // shards for shape in shapes], 1)
+    return tuple(_of_shards(part, shape, dim).clone(memory_format=torch.contiguous_format)
+                 for part, shape, dim in zip(parts, shapes, dims, strict=True))
+
+
+def _of_shards(part: torch.Tensor, shape: Sequence[int], dim: int) -> torch.Tensor:
+    shards = part.shape[0]
+    if shards == 1:
+        return part.reshape(tuple(shape))
+    own = (*shape[:dim], shape[dim] // shards, *shape[dim + 1:])
+    return part.reshape(shards, *own).movedim(0, dim).flatten(dim, dim + 1)
 
 
 begin_all_gather = _beginning(all_gather)

@@ -1,0 +1,181 @@
+"""Who waited for whom: every exchange of every participant, when it was begun, when its result was wanted and when it was there.
+
+Programs run as they do, lowered, with what they compute beside their exchanges; only clocks are read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from ..core.errors import ExecutionError
+from ..core.printable import printable
+from ..participants.watched import Seen, watched
+from .profile_pages import aligned, time_of, write_trace
+
+_NAME = 120
+"""Characters of a name that are shown."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ExchangeEvent:
+    """One exchange as one participant saw it. Times are seconds since 1970; those of machines compare as well as their clocks.
+
+    `began` is when the participant gave what it gives, `begun` when it went on to something else, `awaited` when it needed the
+    result, and `ended` when it had it; infinite where that was not seen. `turn` counts the exchanges of the `group`.
+    """
+
+    participant: int
+    group: tuple[int, ...]
+    turn: int
+    kind: str
+    subject: str
+    bytes: int
+    began: float
+    begun: float
+    awaited: float
+    ended: float
+
+    @property
+    def waited(self) -> float:
+        """Seconds for which the participant did nothing else, 0 where it never asked for the result."""
+        return self.ended - self.awaited if self.ended < math.inf else 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Waiting:
+    """A participant's wait: the `last` member to begin, if that came while this one waited, and the seconds it was waited `for`.
+    The rest is the way of the data. `last` is None where all had begun, or where not all members are in the trace."""
+
+    event: ExchangeEvent
+    last: int | None
+    late: float
+
+
+class ExchangeTrace:
+    """The exchanges that were seen, by participant and time."""
+
+    def __init__(self, events: Sequence[ExchangeEvent] = ()):
+        self.events = sorted(events, key=lambda event: (event.participant, event.began))
+
+    def waits(self) -> list[Waiting]:
+        """Each event's wait, in the order of `events`."""
+        members: dict[tuple[tuple[int, ...], int], list[ExchangeEvent]] = {}
+        for event in self.events:
+            members.setdefault((event.group, event.turn), []).append(event)
+        found = []
+        for event in self.events:
+            together = members[event.group, event.turn]
+            last = max(together, key=lambda one: one.began)
+            late = min(last.began, event.ended) - event.awaited
+            is_known = len(together) == len(event.group) and late > 0
+            found.append(Waiting(event, last.participant if is_known else None, late if is_known else 0.0))
+        return found
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def table(self, rows: int = 30) -> str:
+        """The exchanges that were waited for longest, all participants and runs together, as text."""
+        sites: dict[tuple[str, str], list[Waiting]] = {}
+        for wait in self.waits():
+            sites.setdefault((wait.event.kind, wait.event.subject), []).append(wait)
+        head = ("waited", "for others", "beside", "runs", "bytes", "last to come", "exchange")
+        dearest = sorted(sites.values(), key=lambda waits: -sum(wait.event.waited for wait in waits))
+        lines = aligned([head, *map(_cells, dearest[:rows])], right=5)
+        waited = sum(event.waited for event in self.events)
+        people = len({event.participant for event in self.events})
+        lines.insert(0, f"{len(self.events)} exchanges of {people} participants, which waited {time_of(waited)} in sum\n")
+        return "\n".join([*lines, *([f"... and {len(dearest) - rows} more"] if len(dearest) > rows else [])])
+
+    def to_chrome_trace(self, path: Any) -> None:
+        """Write the trace for chrome://tracing and Perfetto: a process for each participant, with what it waited for in one line
+        and what was under way in another; an arrow leads from whoever came last to those who waited for it."""
+        write_trace(_chrome_events(self.waits()), path)
+
+    def gathered(self) -> ExchangeTrace:
+        """The trace of all processes of torch.distributed, each of which calls this: then it is known for whom was waited.
+        Raises ExecutionError where there are no processes."""
+        groups = torch.distributed
+        if not groups.is_available() or not groups.is_initialized():
+            raise ExecutionError("there are no processes to gather traces from", subject="ExchangeTrace.gathered",
+                                 got="no process group", expected="torch.distributed.init_process_group was called",
+                                 hint="the participants of run_replicas are in one trace already")
+        parts: list[Any] = [None] * groups.get_world_size()
+        groups.all_gather_object(parts, self.events)
+        return ExchangeTrace([event for events in parts for event in events])
+
+
+def _cells(waits: Sequence[Waiting]) -> tuple[str, ...]:
+    events = [wait.event for wait in waits]
+    last = Counter(wait.last for wait in waits if wait.last is not None)
+    beside = sum(min(event.awaited, event.ended) - event.begun for event in events if event.awaited < math.inf)
+    return (time_of(sum(event.waited for event in events)), time_of(sum(wait.late for wait in waits)), time_of(beside),
+            str(len(events)), str(sum(event.bytes for event in events)),
+            ", ".join(f"{who} ({count})" for who, count in last.most_common(3)), printable(events[0].subject, _NAME))
+
+
+def _chrome_events(waits: Sequence[Waiting]) -> list[dict[str, Any]]:
+    start = min((wait.event.began for wait in waits), default=0.0)
+    began = {(wait.event.participant, wait.event.group, wait.event.turn): wait.event.began for wait in waits}
+    found: list[dict[str, Any]] = []
+    for number, who in enumerate(sorted({wait.event.participant for wait in waits})):
+        found.append({"ph": "M", "name": "process_name", "pid": who, "args": {"name": f"participant {who}"}})
+        found.append({"ph": "M", "name": "process_sort_index", "pid": who, "args": {"sort_index": number}})
+        found.append({"ph": "M", "name": "thread_name", "pid": who, "tid": 0, "args": {"name": "begins and waits"}})
+    for number, wait in enumerate(waits):
+        event = wait.event
+        name, place = printable(event.subject, _NAME), {"pid": event.participant, "tid": 0, "cat": "exchange"}
+        said = {"kind": event.kind, "group": list(event.group), "turn": event.turn, "bytes": event.bytes}
+        found.append({"ph": "X", "name": f"begin {name}", "args": said, **place, **_span(event.began, event.begun, start)})
+        if event.ended == math.inf:
+            continue
+        told = said | {"waited for": wait.last, "of that, ms": wait.late * 1e3}
+        found.append({"ph": "X", "name": f"wait {name}", "args": told, **place, **_span(event.awaited, event.ended, start)})
+        for phase, at in (("b", event.began), ("e", event.ended)):
+            found.append({"ph": phase, "name": name, "id": number, **place, "ts": (at - start) * 1e6})
+        if wait.last is not None:
+            arrow = {"name": "waited for", "id": number, "cat": "waited for", "tid": 0}
+            came = began[wait.last, event.group, event.turn]
+            found.append({"ph": "s", "pid": wait.last, "ts": (came - start) * 1e6, **arrow})
+            found.append({"ph": "f", "bp": "e", "pid": event.participant, "ts": (event.ended - start) * 1e6, **arrow})
+    return found
+
+
+def _span(begin: float, end: float, start: float) -> dict[str, float]:
+    return {"ts": (begin - start) * 1e6, "dur": (end - begin) * 1e6 if end < math.inf else 0.0}
+
+
+@contextlib.contextmanager
+def exchanges() -> Iterator[ExchangeTrace]:
+    """The exchanges of all programs that run meanwhile in this process, in whatever threads, backward passes too:
+
+        with xla_torch.debug.exchanges() as found:
+            xla_torch.run_replicas(program, pieces, num_partitions=4)
+        print(found)
+        found.to_chrome_trace("exchanges.json")
+
+    The trace is filled when the block ends. Over several processes each enters the block at the same place of its program, so
+    that turns count alike, and then calls ``found.gathered()``, of which one writes the file.
+    """
+    found, seen = ExchangeTrace(), list[Seen]()
+    since = time.time() - time.perf_counter()
+    try:
+        with watched(seen):
+            yield found
+    finally:
+        turns: Counter[tuple[int, tuple[int, ...]]] = Counter()
+        for one in seen:
+            key = one.participant, one.group
+            found.events.append(ExchangeEvent(
+                one.participant, one.group, turns[key], one.kind, one.subject, one.bytes, one.began + since, one.begun + since,
+                one.awaited + since, one.ended + since))
+            turns[key] += 1
+        found.events.sort(key=lambda event: (event.participant, event.began))
