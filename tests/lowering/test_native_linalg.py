@@ -262,3 +262,19 @@ def test_a_filter_that_meets_a_singular_matrix_goes_on_as_xla_says(tmp_path: Pat
     want = np.asarray(jax.jit(function)(matrices))
     assert np.isfinite(got).all(-1).tolist() == np.isfinite(want).all(-1).tolist() == [True, False, True, False, False, True]
     np.testing.assert_allclose(got[[0, 2, 5]], want[[0, 2, 5]], rtol=1e-6)
+
+
+@needs_compiler
+@pytest.mark.parametrize("n", [2, 3, 4, 5, 8, 16, 31])
+def test_choices_by_masks(n: int, tmp_path: Path) -> None:
+    """As factors of triangles need them. Of reads under conditions, one behind the other, gcc 12 makes wrong code for AVX2."""
+    floats, masks = f"f32[{n},{n}]", f"pred[{n},{n}]"
+    rows = [f"{floats} select(p, x, y)", f"{floats} select(q, r0, y)", f"{floats} transpose(r0), dimensions={{1,0}}",
+            f"{floats} select(p, r2, r1)"]
+    text = loop_of_rows(rows, {"x": floats, "y": floats, "p": masks, "q": masks})
+    x, y = np.arange(2 * n * n, dtype=np.float32).reshape(2, n, n)
+    lower, some = np.tril(np.ones((n, n), bool)), (np.arange(n * n) % 3 == 0).reshape(n, n)
+    in_torch, native = run_both(text, [x, y, some, lower], tmp_path)
+    for a, b in zip(in_torch, native, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert list((tmp_path / "native").glob("loop_*.so"))

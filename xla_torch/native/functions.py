@@ -13,6 +13,9 @@ from ..core.types import PrimitiveType
 from .matrices import MATRIX_TEMPLATES
 
 TEMPLATES = (
+    # Both are read, whichever is chosen: what gcc 12 makes of reads under a condition in two nested loops of constant length with
+    # masks for AVX2 has the first lanes' mask for all lanes (wrong numbers, -O3).
+    "@ select_@(pred p, @ a, @ b) { return p ? a : b; }",
     "@ maximum_@(@ a, @ b) { return a > b || a != a ? a : b; }",
     "@ minimum_@(@ a, @ b) { return a < b || a != a ? a : b; }",
     "@ abs_@(@ x) { return x < 0 ? -x : x; }",

@@ -75,11 +75,11 @@ def cholesky(writer: Writer, inst: Instruction, operands: list[Array]) -> Array:
     """Of one triangle, the other being zero; what is no positive definite matrix is NaN as a whole."""
     code, result, is_lower = writer.code, inst.shape, inst.attributes.get("lower", False)
     n, _ = _small(result)
-    upper = code.store(_turned(operands[0]) if is_lower else operands[0])
-    name = _copied(code, Array(result, lambda index: f"({index[-2]} <= {index[-1]} ? {upper.at(index)} : 0)"))
+    upper, of = code.store(_turned(operands[0]) if is_lower else operands[0]), name_of(result.element_type)
+    name = _copied(code, Array(result, lambda index: f"select_{of}({index[-2]} <= {index[-1]}, {upper.at(index)}, 0)"))
     with code.loops(result.dimensions[:-2]) as batch:
         first = element_of(result, name, [*batch, "0", "0"])
-        with code.block(f"if (!cholesky_{name_of(result.element_type)}({n}, &{first}))"), \
+        with code.block(f"if (!cholesky_{of}({n}, &{first}))"), \
                 code.loops(result.dimensions[-2:]) as index:
             code.line(f"{element_of(result, name, [*batch, *index])} = __builtin_nan(\"\");")
     _worked(code, result.dimensions[:-2], n * n * n / 3)
