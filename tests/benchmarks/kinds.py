@@ -189,6 +189,64 @@ def kalman(steps: int = 200) -> Kind:
     return Kind(function, by_hand, [drawn(steps, 2)])
 
 
+def kalman_solve(states: int = 8, seen: int = 4, steps: int = 200) -> Kind:
+    """More states, some of which are seen: a system of equations at each step."""
+    rng = np.random.default_rng(0)
+    a = (np.eye(states) + 0.01 * rng.standard_normal((states, states))).astype(np.float32)
+    h, q = rng.standard_normal((seen, states)).astype(np.float32), np.eye(states, dtype=np.float32) * 0.01
+
+    def step(carry: Any, z: Any, a: Any, h: Any, q: Any, eye: Any, solve: Any) -> tuple[Any, Any]:
+        x, p = carry
+        x, p = a @ x, a @ p @ a.T + q
+        gain = solve(h @ p @ h.T + eye, h @ p).T
+        return x + gain @ (z - h @ x), p - gain @ h @ p
+
+    def function(zs: Any) -> Any:
+        def body(carry: Any, z: Any) -> Any:
+            x, p = step(carry, z, a, h, q, jnp.eye(seen), jnp.linalg.solve)
+            return (x, p), x
+
+        return lax.scan(body, (jnp.zeros(states), jnp.eye(states)), zs)[1]
+
+    def by_hand(zs: torch.Tensor) -> torch.Tensor:
+        x, p, found = torch.zeros(states), torch.eye(states), []
+        move, see, noise = (torch.from_numpy(m) for m in (a, h, q))
+        for z in zs:
+            x, p = step((x, p), z, move, see, noise, torch.eye(seen), torch.linalg.solve)
+            found.append(x)
+        return torch.stack(found)
+
+    return Kind(function, by_hand, [drawn(steps, seen)])
+
+
+def square_root_filter(states: int = 16, steps: int = 200) -> Kind:
+    """The likelihood of a Gaussian process in time: a Cholesky factor and triangular systems at each step."""
+    a = (np.eye(states) * 0.9 + 0.01 * np.random.default_rng(0).standard_normal((states, states))).astype(np.float32)
+
+    def function(zs: Any) -> Any:
+        def body(p: Any, z: Any) -> Any:
+            p = a @ p @ a.T + jnp.eye(states)
+            factor = jnp.linalg.cholesky(p + jnp.eye(states))
+            white = jax.scipy.linalg.solve_triangular(factor, z, lower=True)
+            right = jax.scipy.linalg.solve_triangular(factor, p, lower=True)
+            return p - right.T @ right, white @ white / 2 + jnp.log(jnp.diag(factor)).sum()
+
+        return lax.scan(body, jnp.eye(states), zs)[1]
+
+    def by_hand(zs: torch.Tensor) -> torch.Tensor:
+        p, move, eye, found = torch.eye(states), torch.from_numpy(a), torch.eye(states), []
+        for z in zs:
+            p = move @ p @ move.T + eye
+            factor = torch.linalg.cholesky(p + eye)
+            white = torch.linalg.solve_triangular(factor, z[:, None], upper=False)[:, 0]
+            right = torch.linalg.solve_triangular(factor, p, upper=False)
+            p = p - right.T @ right
+            found.append(white @ white / 2 + torch.log(torch.diag(factor)).sum())
+        return torch.stack(found)
+
+    return Kind(function, by_hand, [drawn(steps, states)])
+
+
 def adam(count: int = 100) -> Kind:
     """One update of many small arrays."""
     def function(*flat: Any) -> Any:
@@ -214,6 +272,8 @@ KINDS: dict[str, Callable[[], Kind]] = {
     "argmax": argmax, "running sum": running_sum, "sort, 1M": sort, "sort by key, 1M": sort_by_key, "top 16 of rows": top_k,
     "gather rows": gather, "scatter-add rows": scatter_add, "segment sum": segment_sum, "embedding gradient": embedding_gradient,
     "random bits, 1M": random_bits, "random normals, 1M": random_normals, "1,000 steps over ten elements": counted_loop,
-    "Newton, until found": newton, "Kalman filter, 200 steps": kalman, "Adam, 100 arrays": adam,
+    "Newton, until found": newton, "Kalman filter, 200 steps": kalman,
+    "Kalman filter, 8 states by solve": kalman_solve, "Gaussian filter, 16 states by factors": square_root_filter,
+    "Adam, 100 arrays": adam,
     "attention, 1,024 positions": attention,
 }

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import xla_torch
-from support.native_programs import loop_of_rows, native_after, natively, run_both
+from support.native_programs import leaves_of, loop_of_rows, native_after, natively, run_both
 from support.regions import HORNER_OF_TWO, reduce_hlo
 from xla_torch.core import tuning
 from xla_torch.hlo.rule_tables import TABLES
@@ -139,6 +139,18 @@ minus {
   d = f32[3,4] negate(m)
   ROOT r = (f32[3,4]) tuple(d)
 }
+before {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = pred[] compare(a, b), direction=LT, type=TOTALORDER
+}
+after {
+  a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  x = f32[] parameter(2)
+  y = f32[] parameter(3)
+  ROOT r = pred[] compare(a, b), direction=GT
+}
 """
 ROWS = [
     "f32[2,3,4] broadcast(m), dimensions={1,2}", "f32[3,4] broadcast(v), dimensions={1}", "f32[12] reshape(m)",
@@ -177,17 +189,29 @@ ROWS = [
     "index_vector_dim=0, to_apply=sum",
     "f32[2,3] scatter(w, kk, bb), update_window_dims={}, inserted_window_dims={1}, scatter_dims_to_operand_dims={1}, "
     "index_vector_dim=2, to_apply=sum, input_batching_dims={0}, scatter_indices_batching_dims={0}",
+    *(f"f32[1] scatter(only, {k}, p), update_window_dims={{}}, inserted_window_dims={{0}}, scatter_dims_to_operand_dims={{0}}, "
+      "index_vector_dim=1, to_apply=sum" for k in ("pairs", "zeros")),
+    "f32[3,4] sort(m), dimensions={0}, to_apply=before", "f32[3,4] sort(m), dimensions={1}, to_apply=before",
+    "f32[1,1] sort(point), dimensions={0}, to_apply=before",
+    "(s32[5], f32[5]) sort(k, five), dimensions={0}, is_stable=true, to_apply=after",
+    "f32[3,4] reduce-window(m, s), window={size=3x1 pad=2_0x0_0}, to_apply=sum",
+    "f32[2,2] reduce-window(m, s), window={size=2x2 stride=1x2}, to_apply=sum",
+    "f32[3,2] reduce-window(m, s), window={size=2x2 stride=1x2 pad=-1_2x1_1 rhs_dilate=1x2}, to_apply=sum",
+    "(f32[4], s32[4]) reduce-window(v, numbers, s, i), window={size=2 pad=0_1}, to_apply=largest",
 ]
 OPERANDS = {"m": "f32[3,4]", "n": "f32[3,4]", "v": "f32[4]", "u": "f32[3]", "w": "f32[2,3]", "s": "f32[]", "flag": "pred[]",
-            "k": "s32[5]", "kk": "s32[2,2]", "r": "f32[5,4]", "p": "f32[2]", "b": "f32[1,2,2]", "bb": "f32[2,2]"}
+            "k": "s32[5]", "kk": "s32[2,2]", "r": "f32[5,4]", "p": "f32[2]", "b": "f32[1,2,2]", "bb": "f32[2,2]",
+            "five": "f32[5]", "point": "f32[1,1]", "numbers": "s32[4]", "only": "f32[1]",
+            "pairs": "s32[2,1]", "zeros": "s32[2,1]"}
 
 
 def operands() -> list[np.ndarray]:
     rng = np.random.default_rng(1)
     drawn = [rng.normal(size=size).astype("f4") for size in [(3, 4), (3, 4), (4,), (3,), (2, 3), ()]]
-    more = [rng.normal(size=size).astype("f4") for size in [(5, 4), (2,), (1, 2, 2), (2, 2)]]
+    more = [rng.normal(size=size).astype("f4") for size in [(5, 4), (2,), (1, 2, 2), (2, 2), (5,), (1, 1)]]
     places = [np.array([0, 2, -1, 7, 2], "i4"), np.array([[0, 1], [2, 3]], "i4")]
-    return [*drawn[:5], np.asarray(drawn[5], "f4"), np.array(True), *places, *more]
+    return [*drawn[:5], np.asarray(drawn[5], "f4"), np.array(True), *places, *more, np.arange(4, dtype="i4"),
+            rng.normal(size=1).astype("f4"), np.array([[0], [1]], "i4"), np.zeros((2, 1), "i4")]
 
 
 @needs_compiler
@@ -195,39 +219,8 @@ def test_arrays_as_torch(tmp_path: Path) -> None:
     text = loop_of_rows(ROWS, OPERANDS, SUM)
     assert natively(text)
     want, got = run_both(text, operands(), tmp_path)
-    for row, mine, theirs in zip(ROWS, got, want, strict=True):
+    for row, mine, theirs in zip([r for r in ROWS for _ in leaves_of(r)], got, want, strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6, err_msg=row)
-
-
-SOLVES = [
-    f"f64[{b}] triangular-solve(a, {right}), left_side={left}, lower={lower}, unit_diagonal={unit}, transpose_a={transpose}"
-    for left, b, right in (("true", "2,4,3", "b"), ("false", "2,3,4", "c"))
-    for lower in ("true", "false")
-    for unit, transpose in (("false", "NO_TRANSPOSE"), ("false", "TRANSPOSE"), ("true", "ADJOINT"))]
-SOLVES += ["f32[1,1] triangular-solve(one, one), left_side=true, lower=true, unit_diagonal=false, transpose_a=TRANSPOSE"]
-FACTORS = [f"f64[3,4,4] cholesky(p), lower={lower}" for lower in ("true", "false")]
-
-
-@needs_compiler
-def test_small_linear_algebra_as_torch(tmp_path: Path) -> None:
-    """A factor reads its own triangle only, and of what is not positive definite it is NaN; large matrices stay LAPACK's."""
-    rng = np.random.default_rng(2)
-    a, positive = rng.normal(size=(2, 4, 4)) + 3 * np.eye(4), rng.normal(size=(3, 4, 4))
-    positive[0] = positive[0] @ positive[0].T + np.eye(4)
-    positive[1] += 9 * np.eye(4)
-    positive[2] = positive[0]
-    positive[2, 3, 3] = -1
-    shapes = {"a": "f64[2,4,4]", "b": "f64[2,4,3]", "c": "f64[2,3,4]", "p": "f64[3,4,4]", "one": "f32[1,1]"}
-    given = [a, rng.normal(size=(2, 4, 3)), rng.normal(size=(2, 3, 4)), positive, np.full((1, 1), 3, "f4")]
-    text = loop_of_rows(SOLVES + FACTORS, shapes).replace("one = s32[]", "step = s32[]")
-    text = text.replace("add(i, one)", "add(i, step)")
-    assert natively(text)
-    want, got = run_both(text, given, tmp_path)
-    for row, mine, theirs in zip(SOLVES + FACTORS, got, want, strict=True):
-        np.testing.assert_allclose(mine, theirs, rtol=1e-10 if row.startswith("f64") else 1e-6, atol=1e-12, err_msg=row)
-    assert np.isnan(got[-1][2]).all()
-    assert not np.isnan(got[-1][:2]).any()
-    assert not natively(loop_of_rows(["f64[9,9] cholesky(a), lower=true"], {"a": "f64[9,9]"}))
 
 
 CONTROL = """body_of_all {
@@ -456,6 +449,16 @@ def modules(computation: xla_torch.XlaComputation) -> list[torch.nn.Module]:
 def test_what_stays_in_torch(row: str) -> None:
     minus = "minus_one {\n  a = f32[] parameter(0)\n  ROOT r = f32[] negate(a)\n}\n"
     assert not natively(loop_of_rows([row], OPERANDS, minus))
+
+
+@needs_compiler
+@pytest.mark.parametrize("size", [tuning.NATIVE_SORT, tuning.NATIVE_SORT + 1])
+def test_long_rows_are_torch_s_to_sort(size: int, tmp_path: Path) -> None:
+    text = loop_of_rows([f"f32[{size}] sort(a), dimensions={{0}}, to_apply=before"], {"a": f"f32[{size}]"}, SUM)
+    assert natively(text) == (size <= tuning.NATIVE_SORT)
+    given = np.random.default_rng(0).normal(size=size).astype("f4")
+    for result in run_both(text, [given], tmp_path):
+        np.testing.assert_array_equal(result[0], np.sort(given))
 
 
 def test_large_bodies_stay_in_torch() -> None:

@@ -34,13 +34,21 @@ def run_both(text: str, arguments: list[np.ndarray], folder: Path) -> tuple[Sequ
 ZEROS = {"p": "false", "c": "(0, 0)"}
 
 
+def leaves_of(row: str) -> list[str]:
+    """The shapes of what a row (``shape op(...)``) gives: of a tuple, of its elements."""
+    return row[1:row.index(") ")].split(", ") if row.startswith("(") else [row.partition(" ")[0]]
+
+
 def loop_of_rows(rows: list[str], operands: dict[str, str], regions: str = "", steps: int = 2) -> str:
     """A loop whose body computes each row (``shape op(...)``) of the operands, which stay as they are. Results are carries."""
-    shapes = [row.partition(" ")[0] for row in rows]
+    made = [f"{shape} get-tuple-element(pair{k}), index={j}" if row.startswith("(") else row
+            for k, row in enumerate(rows) for j, shape in enumerate(leaves_of(row))]
+    pairs = "".join(f"  pair{k} = {row}\n" for k, row in enumerate(rows) if row.startswith("("))
+    rows, shapes = made, [shape for row in rows for shape in leaves_of(row)]
     carry = ", ".join(["s32[]", *operands.values(), *shapes])
     names = list(operands)
     reads = "\n".join(f"  {n} = {s} get-tuple-element(carry), index={k + 1}" for k, (n, s) in enumerate(operands.items()))
-    makes = "\n".join(f"  r{k} = {row}" for k, row in enumerate(rows))
+    makes = pairs + "\n".join(f"  r{k} = {row}" for k, row in enumerate(rows))
     fresh = "\n".join(f"  z{k} = {s.partition('[')[0]}[] constant({ZEROS.get(s[0], '0')})\n"
                       f"  full{k} = {s} broadcast(z{k}), dimensions={{}}" for k, s in enumerate(shapes))
     results = ", ".join(f"r{k}" for k in range(len(rows)))

@@ -83,6 +83,8 @@ class Code:
         """Bytes of the buffers that are no local arrays."""
         self.work = 0.0
         """Nanoseconds of one step, roughly."""
+        self.spared = 0.0
+        """Those of them that torch, or LAPACK, would take as well."""
         self.has_loops = False
         """Whether there are loops in the loop, which ask now and then whether to stop."""
         self._depth, self._numbers = 2, itertools.count()

@@ -173,7 +173,7 @@ def _compare(instruction: Instruction, operands: Sequence[str]) -> str:
 
 @ELEMENTS.rule(comparison.select)
 def _select(instruction: Instruction, operands: Sequence[str]) -> str:
-    return f"{operands[0]} ? {operands[1]} : {operands[2]}"
+    return f"select_{name_of(instruction.shape.element_type)}({operands[0]}, {operands[1]}, {operands[2]})"
 
 
 @ELEMENTS.rule(convert.convert)

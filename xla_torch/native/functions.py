@@ -10,8 +10,12 @@ from __future__ import annotations
 import numpy as np
 
 from ..core.types import PrimitiveType
+from .matrices import MATRIX_TEMPLATES
 
 TEMPLATES = (
+    # Both are read, whichever is chosen: what gcc 12 makes of reads under a condition in two nested loops of constant length with
+    # masks for AVX2 has the first lanes' mask for all lanes (wrong numbers, -O3).
+    "@ select_@(pred p, @ a, @ b) { return p ? a : b; }",
     "@ maximum_@(@ a, @ b) { return a > b || a != a ? a : b; }",
     "@ minimum_@(@ a, @ b) { return a < b || a != a ? a : b; }",
     "@ abs_@(@ x) { return x < 0 ? -x : x; }",
@@ -151,14 +155,14 @@ ROW_TEMPLATES = (
 
 def used_in(text: str, types: dict[PrimitiveType, str]) -> list[str]:
     """The functions that a text calls."""
-    found = []
+    found: list[str] = []
     for element_type, name in types.items():
-        for template in (*TEMPLATES, *ROW_TEMPLATES):
+        for template in reversed((*TEMPLATES, *ROW_TEMPLATES, *MATRIX_TEMPLATES)):
             called = template.partition("(")[0].split()[-1].replace("@", name)
-            if f"{called}(" in text:
+            if any(f"{called}(" in other for other in (text, *found)):
                 code = _limited(template, element_type).replace("BITS", str(element_type.bits))
                 code = code.replace("LANES", str(_VECTOR_BITS // element_type.bits))
-                found.append("static inline " + code.replace("@", name))
+                found.insert(0, "static inline " + code.replace("@", name))
     return _vector_functions(text) + found
 
 

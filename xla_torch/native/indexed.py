@@ -1,20 +1,23 @@
-"""Native code of ops that compute where they read or write, or what for each element: gather, scatter, map.
+"""Native code of ops that compute where they read or write, or what for each element: gather, scatter, map, sort,
+reduce-window.
 
 Specification: hlo/SPEC.md. A gather moves its windows to where they are inside, a scatter leaves those out that are not; both
-take their points in the order of the indices.
+take their points in the order of the indices. What is sorted is short, and each element goes to its place among those before it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Sequence
 from typing import Any
 
+from ..core import tuning
 from ..core.shape import Shape
 from ..hlo.ir import Computation, Instruction
-from ..opcodes import indexing, reduction
+from ..opcodes import indexing, reduction, sorting, window
 from .arrays import ARRAYS, Value, Writer
-from .code import Array, Code, Index, element_of
+from .code import Array, Code, Index, element_of, single
 from .elements import Unfit
 
 
@@ -49,8 +52,6 @@ def gather(writer: Writer, inst: Instruction, operands: list[Array]) -> Array:
 def scatter(writer: Writer, inst: Instruction, operands: list[Array]) -> Value:
     code, given = writer.code, inst.attributes
     inputs, indices, updates = indexing.split_scatter(operands)
-    if inputs[0].is_single:
-        raise Unfit("a scatter into one element")
     indices, shape = code.store(indices), updates[0].shape
     dropped = {*given["inserted_window_dims"], *given.get("input_batching_dims", ())}
     sizes = iter(shape.dimensions[d] for d in given["update_window_dims"])
@@ -72,8 +73,68 @@ def scatter(writer: Writer, inst: Instruction, operands: list[Array]) -> Value:
         found = _region(writer, given["to_apply"], [*(_element(code, r, places) for r in results),
                                                     *(_element(code, u, at) for u in updates)])
         for result, value in zip(results, found, strict=True):
-            code.line(f"{element_of(result.shape, result.buffer, places)} = {value};")
+            code.line(f"{result.at(places)} = {value};")
     code.work = before + 4 * shape.element_count
+    return results if inst.shape.is_tuple else results[0]
+
+
+@ARRAYS.rule(sorting.sort)
+def sort(writer: Writer, inst: Instruction, operands: list[Array]) -> Value:
+    code, (along,), dims = writer.code, inst.attributes["dimensions"], operands[0].shape.dimensions
+    if dims[along] > tuning.NATIVE_SORT:
+        raise Unfit(f"{dims[along]} elements are torch's to sort")
+    results, before = [code.copy(o) for o in operands], code.work
+    if dims[along] > 1:
+        with code.loops([1 if d == along else n for d, n in enumerate(dims)]) as row:
+            taken, place = code.name("i"), code.name("i")
+
+            def at(position: str) -> list[str]:
+                return [position if d == along else i for d, i in enumerate(row)]
+
+            with code.block(f"for (s64 {taken} = 1; {taken} < {dims[along]}; {taken}++)"):
+                elements = [_element(code, r, at(taken)) for r in results]
+                code.line(f"s64 {place} = {taken};")
+                with code.block(f"for (; {place} > 0; {place}--)"):
+                    others = [_element(code, r, at(f"({place} - 1)")) for r in results]
+                    (is_before,) = _region(writer, inst.attributes["to_apply"],
+                                           [e for pair in zip(elements, others, strict=True) for e in pair])
+                    code.line(f"if (!{is_before}) break;")
+                    for result, other in zip(results, others, strict=True):
+                        code.line(f"{result.at(at(place))} = {other.at(())};")
+                for result, element in zip(results, elements, strict=True):
+                    code.line(f"{result.at(at(place))} = {element.at(())};")
+    code.work = before + operands[0].shape.element_count * dims[along] / 4
+    return results if inst.shape.is_tuple else results[0]
+
+
+@ARRAYS.rule(window.reduce_window)
+def reduce_window(writer: Writer, inst: Instruction, operands: list[Array]) -> Value:
+    """Each window on its own, in the order of its elements; of padding there are none."""
+    code, half, windows = writer.code, len(operands) // 2, inst.attributes.get("window", ())
+    if any(w.base_dilation != 1 or w.reversal for w in windows) or len(windows) != operands[0].shape.rank:
+        raise Unfit("windows over elements that are apart, or backwards")
+    arrays, inits = ([code.store(o) for o in part] for part in (operands[:half], operands[half:]))
+    shapes = inst.shape.tuple_shapes if inst.shape.is_tuple else (inst.shape,)
+    names, before = [code.buffer(s) for s in shapes], code.work
+    with code.loops(shapes[0].dimensions) as at:
+        totals = [code.local(i.shape, "t", i.at(())) for i in inits]
+        with contextlib.ExitStack() as stack:
+            inner = stack.enter_context(code.loops([w.size for w in windows]))
+            places = [f"({i} * {w.stride} + {k} * {w.window_dilation} - {w.padding_low})"
+                      for i, k, w in zip(at, inner, windows, strict=True)]
+            inside = [f"0 <= {p} && {p} < {n}" for p, n, w in zip(places, arrays[0].shape.dimensions, windows, strict=True)
+                      if w.padding_low or w.padding_high]
+            if inside:
+                stack.enter_context(code.block(f"if ({' && '.join(inside)})"))
+            elements = [_element(code, a, places) for a in arrays]
+            found = _region(writer, inst.attributes["to_apply"],
+                            [*(single(i.shape, t) for i, t in zip(inits, totals, strict=True)), *elements])
+            for total, value in zip(totals, found, strict=True):
+                code.line(f"{total} = {value};")
+        for shape, name, total in zip(shapes, names, totals, strict=True):
+            code.line(f"{element_of(shape, name, at)} = {total};")
+    code.work = before + 2 * shapes[0].element_count * math.prod(w.size for w in windows)
+    results = list(map(code.filled, shapes, names))
     return results if inst.shape.is_tuple else results[0]
 
 

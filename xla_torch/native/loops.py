@@ -44,7 +44,8 @@ _STOPPED = """static int stopped(void **python) {
 class Source:
     """`text` defines ``int run(s64 steps, char **places)``. The places are those of the carries, of the constants, of `scratch`
     bytes of memory, and of `routines`; where it `asks` whether to stop, also those of `ASKED` and three more for an exception. It
-    takes up to so many steps and returns whether the loop goes on, or -1 where there is an exception."""
+    takes up to so many steps and returns whether the loop goes on, or -1 where there is an exception. `work` are the
+    nanoseconds of a step, roughly, without those that torch would take as well."""
 
     text: str
     constants: tuple[np.ndarray, ...]
@@ -84,7 +85,8 @@ def loop_source(instruction: Instruction, fixed: frozenset[int], machine: Machin
              *(_last(k, s) for k, s in enumerate(shapes) if k not in fixed), "    return going;", "}", ""]
     body = "\n".join(lines)
     text = "\n".join([TYPES, *used_in(body, NAMES), *[_STOPPED] * code.has_loops, "int run(s64 steps, char **places) {", body])
-    return Source(text, tuple(code.constants), code.scratch, code.work, writer.calls, tuple(code.routines), code.has_loops)
+    work = code.work - code.spared
+    return Source(text, tuple(code.constants), code.scratch, work, writer.calls, tuple(code.routines), code.has_loops)
 
 
 def _first(k: int, shape: Shape, fixed: bool) -> str:
