@@ -57,6 +57,11 @@ CALLS: dict[str, list[tuple[Any, list[torch.Tensor]]]] = {
     "grid_sampler_3d": [
         (lambda x, g, kind=kind, pad=pad, align=align: F.grid_sample(x, g, kind, pad, align), [VOLUME, GRID])
         for kind in ("bilinear", "nearest") for pad in ("zeros", "border", "reflection") for align in (False, True)],
+    "grid_sampler": [
+        # With a detach, its own derivative is traced; and what is written into a view has one of strides.
+        (lambda x, g: F.grid_sample(x, g, align_corners=False) * x.detach().sum(), [VOLUME[:, :, 0], GRID[:, 0, :, :, :2]])],
+    "relu_": [(lambda x: torch.relu_((x * 1).view(-1, 2)) * x.detach().sum(), [VOLUME]),
+              (lambda x: torch.relu_((x * 2)[..., 1:]) * x[..., 1:].detach(), [VOLUME])],
     "_grouped_mm": [
         (lambda a, b, o: F.grouped_mm(a, b, offs=o), [floats(16, 8, dtype=BF16), floats(3, 8, 16, dtype=BF16), ENDS]),
         (torch._grouped_mm, [floats(8, 16, dtype=BF16), floats(16, 8, dtype=BF16), ENDS]),

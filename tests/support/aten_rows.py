@@ -190,6 +190,8 @@ def _views() -> dict[str, list[Row]]:
                 ([cube],)],
         "repeat": [(floats(2, 3), [2, 1, 3]), (floats(2), [0]), (torch.tensor(1.0), [2, 2])],
         "as_strided": [(cube, [2, 2], [3, 5], 1), (floats(7), [3, 3], [2, 1])],
+        "as_strided_scatter": [(cube, floats(2, 2), [2, 2], [3, 5], 1), (floats(2, 3), floats(3, 2), [3, 2], [1, 3]),
+                               (floats(2, 3), floats(6), [6], [1])],
         "unfold": [(cube, 1, 2, 1), (cube, -1, 3, 2), (floats(7), 0, 2, 3)],
         "constant_pad_nd": [(cube, [1, 2], 0.5), (cube, [1, -1, 0, 2]), (WHOLE, [2, 0], 7), (FLAGS, [1, 1], True)],
         "replication_pad1d": [(floats(2, 3, 5), [2, 3])],

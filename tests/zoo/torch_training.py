@@ -119,7 +119,7 @@ class _Flow(torch.nn.Module):
         return self
 
     def forward(self, first: torch.Tensor, second: torch.Tensor) -> Any:
-        return self.model(first.float(), second.float(), num_flow_updates=2)
+        return self.model(first.float(), second.float(), num_flow_updates=1)
 
 
 ROWS |= {"torchvision raft_small": lambda: (_Flow(), (torch_pictures.images(128), torch_pictures.images(128)))}

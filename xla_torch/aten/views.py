@@ -12,7 +12,7 @@ from ..core.errors import UnsupportedError
 from ..core.shape import Shape
 from ..core.types import PRED
 from ..functions.hlo_builder import XlaOp
-from .indexing import indexed
+from .indexing import indexed, put
 from .operator_rules import rule
 from .values import Number, cast, filled, full, number_for, place, spread
 
@@ -152,15 +152,34 @@ def _diagonal(self: XlaOp, offset: int, dim1: int, dim2: int, result: Shape) -> 
 @rule("as_strided")
 def _as_strided(self: XlaOp, size: Sequence[int], stride: Sequence[int], storage_offset: int | None, is_plain: bool) -> XlaOp:
     """Elements by their places in memory, which are known of an array that lies there as it stands."""
-    at = np.full(size, storage_offset or 0, np.int64)
+    at = _places(self, size, stride, storage_offset, is_plain)
+    return indexed(ops.Reshape(self, [self.shape.element_count]), [self.builder.constant(at)])
+
+
+@rule("as_strided_scatter")
+def _as_strided_scatter(self: XlaOp, src: XlaOp, size: Sequence[int], stride: Sequence[int], storage_offset: int | None,
+                        is_plain: bool) -> XlaOp:
+    """What stands at these places is another's. Gradients of what is changed through a view are made of it."""
+    at, count = _places(self, size, stride, storage_offset, is_plain), self.shape.element_count
+    if len(np.unique(at)) != at.size:
+        raise UnsupportedError("several elements for one place", subject="as_strided_scatter", got=f"size {list(size)}, "
+                               f"stride {list(stride)}", expected="places that differ")
+    if np.array_equal(at.reshape(-1), np.arange(count)):
+        return ops.Reshape(cast(src, self.element_type), list(self.shape.dimensions))
+    found = put(ops.Reshape(self, [count]), [self.builder.constant(at)], src, False)
+    return ops.Reshape(found, list(self.shape.dimensions))
+
+
+def _places(x: XlaOp, size: Sequence[int], stride: Sequence[int], offset: int | None, is_plain: bool) -> np.ndarray:
+    at = np.full(size, offset or 0, np.int64)
     for d, (n, s) in enumerate(zip(size, stride, strict=True)):
         at += np.arange(n).reshape([-1] + [1] * (len(size) - 1 - d)) * s
-    count = self.shape.element_count
+    count = x.shape.element_count
     if not is_plain or (at.size and at.max() >= count):
         raise UnsupportedError("what lies in memory beside a tensor, or in another order than it stands", subject="as_strided",
-                               got=f"size {list(size)}, stride {list(stride)}, offset {storage_offset}",
+                               got=f"size {list(size)}, stride {list(stride)}, offset {offset}",
                                expected=f"places among the {count} elements of a contiguous tensor")
-    return indexed(ops.Reshape(self, [count]), [self.builder.constant(at)])
+    return at
 
 
 @rule("unfold")

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from ..core.errors import UnsupportedError
+from ..storage import torch_private
 
 Way = Callable[..., Any]
 _WAYS: dict[str, Way] = {}
@@ -194,6 +195,15 @@ def _fractional_max_pool(self: torch.Tensor, kernel_size: Sequence[int], output_
 
 
 # ------------------------------------------------------------------------------------------- samples of a grid
+
+
+@_way("grid_sampler")
+def _grid_sampler(input: torch.Tensor, grid: torch.Tensor, interpolation_mode: int, padding_mode: int,
+                  align_corners: bool) -> torch.Tensor:
+    """What `torch.nn.functional.grid_sample` calls: of planes torch says it in other operators, of volumes it stands below."""
+    (of_planes,) = torch_private.decompositions(torch.ops.aten.grid_sampler_2d.default).values()
+    way = of_planes if input.ndim == 4 else _grid_sampler_3d
+    return way(input, grid, interpolation_mode, padding_mode, align_corners)
 
 
 @_way("grid_sampler_3d")
