@@ -29,7 +29,7 @@ def judged(build: Build, way: str) -> Found:
     started = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = {"in": _of_jax, "out": _of_torch, "train": _of_training}[way](build)
+        found = {"in": _of_jax, "out": _of_torch, "train": _of_training, "iree": _of_iree}[way](build)
     return found | {"seconds": round(time.perf_counter() - started, 1)}
 
 
@@ -143,6 +143,28 @@ def _of_training(build: Build) -> Found:
     flat = [_of_arrays(t) for t in ours.tensors(weights, *arguments)]
     drawn = _of_xla(ours, flat, first, [_of_arrays(t) for t in after.values()])
     return found | drawn | {k: max(found[k], drawn[k]) for k in ("back",) if k in found and k in drawn}
+
+
+def _of_iree(build: Build) -> Found:
+    """A module in float32, as StableHLO compiled and run by IREE."""
+    import iree.compiler
+    import iree.runtime
+
+    import xla_torch
+
+    torch.manual_seed(0)
+    module, arguments = build()
+    theirs = _tensors(module.eval()(*arguments))
+    ours = xla_torch.from_torch(module, *arguments)
+    results, _ = _results(ours, ours.weights, arguments)
+    code = iree.compiler.compile_str(ours.to_stablehlo(), target_backends=["llvm-cpu"], input_type="stablehlo",
+                                     extra_args=["--iree-llvmcpu-target-cpu=host"])
+    run = iree.runtime.load_vm_flatbuffer(code, driver="local-task").main
+    device = iree.runtime.get_device("local-task")
+    given = [iree.runtime.asdevicearray(device, t.detach().numpy()) for t in ours.tensors(ours.weights, *arguments)]
+    found = run(*given)
+    arrays = [np.asarray(r) for r in (found if isinstance(found, (list, tuple)) else [found])]
+    return {"narrow": True, "values": _furthest(results, theirs), "back": _furthest(arrays[:len(theirs)], theirs)}
 
 
 def _made(build: Build) -> tuple[torch.nn.Module, list[Any]]:

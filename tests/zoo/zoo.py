@@ -36,7 +36,7 @@ SECONDS = 300
 """After so long a model is given up."""
 
 FAMILIES = {"jax_models": "in", "jax_science": "in", "torch_language": "out", "torch_pictures": "out",
-            "torch_training": "train"}
+            "torch_training": "train", "torch_iree": "iree"}
 """The modules of rows, and which way their models go."""
 
 
@@ -109,13 +109,15 @@ def _line(name: str, found: Found) -> str:
     cells = ["" if k not in found else f"{found[k]:.0e}" for k in ("values", "gradients", "back")]
     seconds = f"{found['seconds']:.0f}" if "seconds" in found else ""
     reasons = [found.get("error"), found.get("note"), None if is_right(found) or "error" in found else "**differs**",
-               None if "gradients" in found or "error" in found else "JAX has no gradient of it, for a loop of unknown length"]
+               None if {"gradients", "error"} & {*found} or name.endswith("IREE") else
+               "JAX has no gradient of it, for a loop of unknown length"]
     reason = "; ".join(r.replace("|", "\\|") for r in reasons if r)
     return f"| {name} | {' | '.join(cells)} | {seconds} | {reason} |"
 
 
 _TITLES = {"in": "JAX models that come in", "out": "torch models that go out",
-           "train": "torch models that go out in training mode"}
+           "train": "torch models that go out in training mode",
+           "iree": "torch models that IREE compiles and runs (its values stand in the third column)"}
 _HEAD = """# The zoo
 
 Models of other people's libraries with small random weights, written by `{command}` on {date}; the versions are in
@@ -131,7 +133,7 @@ in the program is narrower than float64) a model *differs*. *s* is all of it in 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make zoo", description="Try the models of other people's libraries.")
     parser.add_argument("--only", metavar="NAME", help="try this model again, and show its whole error")
-    parser.add_argument("--way", choices=["in", "out", "train"], help="only models that go this way")
+    parser.add_argument("--way", choices=["in", "out", "train", "iree"], help="only models that go this way")
     parser.add_argument("--anew", action="store_true", help="try those again that have a result")
     parser.add_argument("--failed", action="store_true", help="try those again that did not agree")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="the limit for each model")
