@@ -50,10 +50,10 @@ function makeDrawing(tree, svg, chosen, colour) {
     if (HIGH * view.k < 13 && !(inside && node.w * view.k > 3 * FAR)) return made;
     const size = inside ? Math.min(13 / Math.min(view.k, 1), HEAD * 0.8) : 13;
     const room = Math.floor((node.w - 2 * GAP - (opens ? 12 : 0)) / LETTER * 13 / size), left = x + GAP + (opens ? 14 : 0);
-    const cut = text => text.length > room ? `${text.slice(0, Math.max(room - 1, 1))}\u2026` : text;
-    if (opens) made.append(make("text", { x: x + 9, y: y + 17, class: "sign" }, node.open ? "\u25be" : "\u25b8"));
-    made.append(make("text", { x: left, y: y + 17, "font-size": size, class: "name" }, cut(node.label)));
-    if (!node.open) made.append(make("text", { x: left, y: y + 32, "font-size": 11, class: "more" }, cut(tree.second(node))));
+    const cut = (text, small = 1) => text.length * small > room ? `${text.slice(0, Math.max(Math.floor(room / small) - 1, 1))}\u2026` : text;
+    if (opens) made.append(make("text", { x: x + 9, y: y + (inside ? 20 : 17), class: "sign" }, node.open ? "\u25be" : "\u25b8"));
+    made.append(make("text", { x: left, y: y + (inside ? 21 : 17), "font-size": size, class: "name" }, cut(node.label)));
+    if (!node.open) made.append(make("text", { x: left, y: y + 32, "font-size": 11, class: "more" }, cut(tree.second(node), SMALL)));
     made.append(make("title", {}, `${node.label}\n${tree.second(node)}`));
     return made;
   }
@@ -82,8 +82,9 @@ function makeDrawing(tree, svg, chosen, colour) {
     const { operands, users } = tree.around(selected), own = tree.shownFor(selected);
     const between = (from, to, kind) => {
       if (from === to || holds(from, to) || holds(to, from)) return [];
-      const a = tree.corner(from), b = tree.corner(to), x = a.x + a.w / 2, y = a.y + a.h, u = b.x + b.w / 2, v = b.y;
-      const bend = Math.max(Math.abs(v - y) / 2, 20);
+      const a = tree.corner(from), b = tree.corner(to), down = a.y <= b.y;
+      const x = a.x + a.w / 2, y = down ? a.y + a.h : a.y, u = b.x + b.w / 2, v = down ? b.y : b.y + b.h;
+      const bend = Math.max(Math.abs(v - y) / 2, 20) * (down ? 1 : -1);
       return [make("path", { class: `link ${kind}`, d: `M ${x} ${y} C ${x} ${y + bend} ${u} ${v - bend} ${u} ${v}` })];
     };
     return [...[...new Set(operands.slice(0, LINKED).map(shown))].flatMap(each => between(each, own, "operand")),
@@ -112,12 +113,12 @@ function makeDrawing(tree, svg, chosen, colour) {
     move();
   }
 
-  function fit() {
+  function fit(least) {                    // all of it, or its top at a scale where it can be read
     tree.arrange(tree.root);
     const { width, height } = svg.getBoundingClientRect(), { w, h } = tree.root;
-    view.k = Math.min(Math.max(Math.min(width / (w + 40), height / (h + 40)), LEAST), 1);
+    view.k = Math.min(Math.max(Math.min(width / (w + 40), height / (h + 40)), least || LEAST), 1);
     view.x = (w - width / view.k) / 2;
-    view.y = Math.min((h - height / view.k) / 2, -20 / view.k);
+    view.y = h * view.k + 100 > height ? -50 / view.k : (h - height / view.k) / 2;
     draw();
   }
 
@@ -179,7 +180,7 @@ function makeDrawing(tree, svg, chosen, colour) {
   }, { passive: false });
   svg.addEventListener("keydown", event => {
     const keys = { ArrowLeft: () => pan(-80, 0), ArrowRight: () => pan(80, 0), ArrowUp: () => pan(0, -80), ArrowDown: () => pan(0, 80),
-                   "+": () => zoom(1.25), "-": () => zoom(0.8), 0: fit };
+                   "+": () => zoom(1.25), "-": () => zoom(0.8), 0: () => fit() };
     if (keys[event.key]) { event.preventDefault(); keys[event.key](); }
   });
   return { draw, fit, zoom, toggle, select };

@@ -12,15 +12,18 @@ Path = tuple[str, ...]
 
 
 def paths(computation: Computation) -> dict[Instruction, Path]:
-    """The groups of each instruction of a computation. What reads nothing and has no group of its own, as parameters and constants
-    have none, stands in the innermost group that all its users are in."""
-    found = {i: tuple(levels_of(i.op_name)[:-1]) for i in computation.instructions}
+    """The groups of each instruction of a computation. What has no op_name, and parameters and constants, which have no group of
+    their own, stand in the innermost group that all their users are in."""
+    found: dict[Instruction, Path] = {}
     readers: dict[Instruction, list[Path]] = {}
-    for user in computation.instructions:
-        for operand in user.operands:
-            if not operand.operands and not found[operand]:
-                readers.setdefault(operand, []).append(found[user])
-    return found | {instruction: _common(each) for instruction, each in readers.items()}
+    for instruction in reversed(computation.instructions):
+        own = tuple(levels_of(instruction.op_name)[:-1])
+        if not own and not (instruction.op_name and instruction.operands):
+            own = _common(readers.get(instruction, ()))
+        found[instruction] = own
+        for operand in instruction.operands:
+            readers.setdefault(operand, []).append(own)
+    return found
 
 
 def _common(all_paths: Iterable[Path]) -> Path:

@@ -2,6 +2,7 @@
 "use strict";
 const program = JSON.parse(document.getElementById("program").textContent);
 const LINKS = 200;                         // operands, users and callers that are listed
+const READABLE = 0.5;                      // the least scale that is gone to by itself
 const COLUMNS = 600;                       // of the picture of memory
 const [detail, search, found, legend, colourChoice, memory] =
   ["detail", "search", "found", "legend", "colours", "memory"].map(name => document.getElementById(name));
@@ -47,11 +48,25 @@ function welcome() {
   const entry = colours.entry, most = entry.live.length ? Math.max(...entry.live) : 0;
   say(made, "program", `${rows.length} instructions in ${program.computations.length} computations`);
   if (most) say(made, "live at one time, at most", amount(most, BYTES), link(entry.first + entry.live.indexOf(most)));
-  for (const { row, between, sets, more, sent } of program.exchanges.slice(0, LINKS)) {
-    say(made, `exchange ${between}`, link(row), sets.map(set => `{${set.join(",")}}`).join(" ") + (more ? ` and ${more} more` : ""),
-        sent ? `${amount(sent, BYTES)} sent by each` : "");
+  for (const { opcode, among, found, sent } of exchanged()) {
+    say(made, `${found.length} ${opcode}`, among, sent ? `\neach sends ${amount(sent, BYTES)} by the usual algorithms` : "", ...some(found));
   }
   return [element("strong", "Nothing is chosen"), made];
+}
+
+function exchanged() {                     // who sends what to whom: the exchanges of one opcode between the same
+  const kinds = new Map();
+  for (const each of program.exchanges) {
+    const { opcode } = rows[each.row], among = partners(each), key = `${opcode} ${among}`;
+    if (!kinds.has(key)) kinds.set(key, { opcode, among, found: [], sent: 0 });
+    kinds.get(key).found.push(each.row);
+    kinds.get(key).sent += each.sent;
+  }
+  return kinds.values();
+}
+
+function partners({ between, sets, more }) {
+  return `${between}: ${sets.map(set => `{${set.join(",")}}`).join(" ")}${more ? ` and ${more} more` : ""}`;
 }
 
 function summary(node) {                   // of a group, a run of instructions, or a computation
@@ -80,12 +95,10 @@ function details(node) {
   say(made, "called by", ...some(computation.callers));
   say(made, "op_name", row.op_name);
   say(made, "source", row.source);
-  say(made, "sharding", row.sharding, ...(row.tiles ? [tiles(row.tiles)] : []));
+  say(made, "sharding", row.sharding, ...(row.tiles ? [`\nof each participant [${row.tiles.piece}]\n`, tiles(row.tiles)] : []));
   say(made, "bytes, flops, transcendentals", `${row.bytes}, ${row.flops}, ${row.transcendentals}`);
   if (computation.live.length) say(made, "live while it runs", amount(computation.live[node.row - computation.first], BYTES));
-  for (const { between, sets, more } of program.exchanges.filter(each => each.row === node.row)) {
-    say(made, `exchange ${between}`, sets.map(set => `{${set.join(",")}}`).join(" ") + (more ? ` and ${more} more` : ""));
-  }
+  program.exchanges.filter(each => each.row === node.row).forEach(each => say(made, "exchange", partners(each)));
   say(made, "time", time(row) && `${time(row)} in ${row.runs} runs`);
   say(made, "values", marks(row));
   return [element("strong", `%${row.name}`), made];
@@ -174,7 +187,8 @@ search.addEventListener("input", seek);
 search.addEventListener("keydown", event => { if (event.key === "Enter") next(event.shiftKey ? -1 : 1); });
 for (const [name, what] of Object.entries({
   "as-graph": () => show(true), "as-list": () => show(false), in: () => drawing.zoom(1.25), out: () => drawing.zoom(0.8),
-  fit: drawing.fit, more: () => { tree.more(2000); drawing.fit(); }, less: () => { tree.less(); drawing.fit(); } })) {
+  fit: () => drawing.fit(), more: () => { tree.more(2000); drawing.fit(READABLE); },
+  less: () => { tree.less(); drawing.fit(READABLE); } })) {
   document.getElementById(name).addEventListener("click", what);
 }
 window.addEventListener("resize", () => { drawing.draw(); list.draw(); });
@@ -182,6 +196,6 @@ list.only(undefined);
 chart();
 paint();
 show(true);
-drawing.fit();
+drawing.fit(READABLE);
 choose(undefined);
 linked();

@@ -9,6 +9,7 @@ from ..analysis.cost import instruction_cost
 from ..analysis.cost_rules import Cost
 from ..analysis.peak import live_bytes
 from ..core.printable import printable
+from ..core.shape import Shape
 from ..hlo.ir import Instruction, Module
 from ..hlo.printer import PrintOptions, print_instruction
 from ..hlo.regions import Role, has_regions_of_values, regions
@@ -105,7 +106,7 @@ def _row(instruction: Instruction, computation: int, root: bool, number: Mapping
     sharding = instruction.common.get("sharding")
     if sharding is not None:
         row["sharding"] = text(str(sharding))
-        row |= _tiles(sharding)
+        row |= _tiles(sharding, instruction.shape)
     found = seen.get(instruction)
     if found is not None:
         timed = {} if found.seconds is None else {"seconds": found.seconds, "runs": found.runs}
@@ -121,13 +122,14 @@ def source_of(instruction: Instruction) -> str:
     return f"{metadata['source_file']}:{metadata.get('source_line', 0)}"
 
 
-def _tiles(sharding: Any) -> dict[str, Any]:
-    """The devices of a tiling in its order, in rows of its last dimension."""
-    if not isinstance(sharding, Sharding) or sharding.kind != ShardingKind.TILED or sharding.device_count > _TILES:
+def _tiles(sharding: Any, shape: Shape) -> dict[str, Any]:
+    """The devices of a tiling in its order, in rows of its last dimension, and the sizes of one's piece."""
+    if not isinstance(sharding, Sharding) or not shape.is_array or sharding.kind != ShardingKind.TILED or sharding.device_count > _TILES:
         return {}
     devices = sharding.devices.ids if isinstance(sharding.devices, Iota) else sharding.devices
     last = [size for size in sharding.tile_dims if size > 1][-1:]
-    return {"tiles": {"columns": (last or [1])[0], "devices": [int(d) for d in devices]}}
+    piece = [-(-size // parts) for size, parts in zip(shape.dimensions, sharding.tile_dims, strict=False)]
+    return {"tiles": {"columns": (last or [1])[0], "devices": [int(d) for d in devices], "piece": piece}}
 
 
 def seen_by(module: Module, profile: Any, trace: Any) -> dict[Instruction, Seen]:

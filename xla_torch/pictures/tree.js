@@ -3,7 +3,8 @@
 "use strict";
 const MOST = 48;                           // boxes within a box: where there are more, runs of them become boxes
 const AT_FIRST = 60;                       // boxes that are open in the beginning
-const PAD = 16, HEAD = 26, HIGH = 40, GAP = 14, LETTER = 6.7;
+const PAD = 16, HEAD = 30, HIGH = 40, GAP = 14, BESIDE = 70;
+const LETTER = 7.3, SMALL = 0.86;           // the width of a letter, and that of the second line's by it
 const FAR = 70;                            // pixels: a narrower open box is drawn without what is in it
 
 function makeTree(program, dagre) {
@@ -121,7 +122,7 @@ function makeTree(program, dagre) {
 
   function arrange(node) {                 // w and h of a box, x and y within it of what it shows
     if (node.laid) return;
-    const letters = Math.max(node.label.length + (opens(node) ? 2 : 0), second(node).length);
+    const letters = Math.max(node.label.length + (opens(node) ? 2 : 0), second(node).length * SMALL);
     const narrow = Math.min(Math.max(letters * LETTER + 2 * GAP, 100), 250);
     if (node.open) {
       node.children.forEach(arrange);
@@ -131,40 +132,67 @@ function makeTree(program, dagre) {
     node.laid = true;
   }
 
-  function place(owner) {
-    const all = edges(owner), joined = new Set();
-    all.forEach(edge => { joined.add(edge.from); joined.add(edge.to); });
+  function place(owner) {                  // backward groups beside the forward ones, and upwards, so that layers meet
+    const back = owner.children.filter(isBack);
+    const columns = back.length && back.length < owner.children.length
+      ? [owner.children.filter(child => !isBack(child)), back] : [owner.children];
+    const column = new Map(columns.flatMap((each, at) => each.map(child => [child, at])));
+    const all = edges(owner).map(({ from, to, count }) => ({ from: owner.children[from], to: owner.children[to], count }));
+    const size = { w: -BESIDE, h: 0 };
     owner.lines = [];
-    let size = { w: 0, h: 0 };
-    const apart = owner.children.filter((_, at) => !joined.has(at));
-    if (apart.length) size = grid(apart);
+    columns.forEach((each, at) => {
+      const own = all.filter(({ from, to }) => column.get(from) === at && column.get(to) === at);
+      const { w, h } = pile(owner, each, own, PAD + size.w + BESIDE);
+      Object.assign(size, { w: size.w + BESIDE + w, h: Math.max(size.h, h) });
+    });
+    for (const { from, to, count } of all) if (column.get(from) !== column.get(to)) owner.lines.push({ from, to, count, points: across(from, to) });
+    return size;
+  }
+
+  const isBack = node => node.kind === "group" && node.label.startsWith("transpose(");
+
+  function upwards(node) {
+    for (let up = node; up; up = up.parent) if (isBack(up)) return true;
+    return false;
+  }
+
+  function across(from, to) {              // from the side of a box to the side of another
+    const right = from.x < to.x, x = from.x + (right ? from.w : 0), u = to.x + (right ? 0 : to.w);
+    const y = from.y + from.h / 2, v = to.y + to.h / 2, middle = (x + u) / 2;
+    return [{ x, y }, { x: middle, y }, { x: middle, y: v }, { x: u, y: v }];
+  }
+
+  function pile(owner, children, all, left) {
+    const joined = new Set(all.flatMap(({ from, to }) => [from, to]));
+    const apart = children.filter(child => !joined.has(child));
+    const size = apart.length ? grid(apart, left) : { w: 0, h: 0 };
     if (!joined.size) return size;
-    const top = HEAD + (size.h && size.h + 2 * GAP);
+    const top = HEAD + (size.h && size.h + 2 * GAP), name = new Map([...joined].map((child, at) => [child, String(at)]));
     const graph = new dagre.graphlib.Graph();
-    graph.setGraph({ rankdir: "TB", nodesep: GAP, edgesep: 8, ranksep: 26 });
-    for (const at of joined) graph.setNode(String(at), { width: owner.children[at].w, height: owner.children[at].h });
-    for (const { from, to, count } of all) graph.setEdge(String(from), String(to), { weight: Math.min(count, 4) });
+    graph.setGraph({ rankdir: upwards(owner) ? "BT" : "TB", nodesep: GAP, edgesep: 8, ranksep: 26 });
+    for (const child of joined) graph.setNode(name.get(child), { width: child.w, height: child.h });
+    for (const { from, to, count } of all) graph.setEdge(name.get(from), name.get(to), { weight: Math.min(count, 4) });
     dagre.layout(graph);
-    for (const at of joined) {
-      const child = owner.children[at], { x, y } = graph.node(String(at));
-      Object.assign(child, { x: PAD + x - child.w / 2, y: top + y - child.h / 2 });
+    for (const child of joined) {
+      const { x, y } = graph.node(name.get(child));
+      Object.assign(child, { x: left + x - child.w / 2, y: top + y - child.h / 2 });
     }
     for (const { from, to, count } of all) {
-      const points = graph.edge(String(from), String(to)).points.map(point => ({ x: PAD + point.x, y: top + point.y }));
-      owner.lines.push({ from: owner.children[from], to: owner.children[to], count, points });
+      const points = graph.edge(name.get(from), name.get(to)).points.map(point => ({ x: left + point.x, y: top + point.y }));
+      owner.lines.push({ from, to, count, points });
     }
     return { w: Math.max(size.w, graph.graph().width), h: top - HEAD + graph.graph().height };
   }
 
-  function grid(children) {                // what has no lines to its neighbours
+  function grid(children, left) {          // what has no lines to its neighbours
     const across = Math.ceil(Math.sqrt(children.length / 2));
-    let x = PAD, y = HEAD, high = 0, wide = 0;
+    let x = left, y = HEAD, high = 0, wide = 0;
     children.forEach((child, at) => {
-      if (at && at % across === 0) { x = PAD; y += high + GAP; high = 0; }
+      if (at && at % across === 0) { x = left; y += high + GAP; high = 0; }
       Object.assign(child, { x, y });
       x += child.w + GAP;
       high = Math.max(high, child.h);
-      wide = Math.max(wide, x - GAP - PAD);
+      wide = Math.max(wide, x - GAP - left);
     });
     return { w: wide, h: y + high - HEAD };
   }
@@ -183,7 +211,7 @@ function makeTree(program, dagre) {
     const walk = (node, left, top) => {
       const x = left + node.x, y = top + node.y;
       if (misses(x, y, node.w, node.h)) return;
-      const inside = node.open && node.w * scale > FAR;
+      const inside = node.open && (node === root || Math.max(node.w, node.h / 4) * scale > FAR);
       boxes.push({ node, x, y, inside });
       if (!inside) return;
       for (const line of node.lines) {
@@ -283,6 +311,6 @@ function makeTree(program, dagre) {
   toggle(root, true);
   toggle(tops[0], true);
   while (more(AT_FIRST));
-  return { root, rows, users, opens, toggle, arrange, edges, drawn, corner, leafOf, reveal, shownFor, around, find, rowsOf, second,
+  return { root, rows, users, opens, toggle, arrange, drawn, corner, leafOf, reveal, shownFor, around, find, rowsOf, second,
            counterpart, more, less };
 }
