@@ -4,9 +4,9 @@ const KINDS = [["parameter", ["parameter"]], ["constant", ["constant", "iota"]],
                ["element by element", ["elementwise", "comparison", "convert"]], ["moves", ["movement", "indexing"]],
                ["reduces, sorts", ["reduction", "sorting", "window"]], ["calls, loops", ["control"]],
                ["exchanges", ["collective", "token"]], ["other", []]];
-const SHARES = [0, 0.0001, 0.001, 0.01, 0.05, 0.2];   // from which a colour begins
+const SHARES = [0.001, 0.01, 0.05, 0.2];   // from which a colour begins
 const SHARE_TEXTS = ["none", "under 0.1 %", "under 1 %", "under 5 %", "under 20 %", "20 % or more"];
-const SHARDINGS = 8;                       // colours: the rest have one
+const SHARDINGS = 7;                       // from k2 on: the rest have k0
 
 function makeColours(tree, program) {
   const { rows } = tree;
@@ -31,26 +31,20 @@ function makeColours(tree, program) {
     return all;
   }
 
-  const entry = program.computations.find(each => each.entry);
-  const whole = what => {                  // seconds are of all that ran; what is counted is of the computation that a box is in
-    const of = new Map();
-    return node => {
-      let up = node;
-      if (what === "seconds") return everything;
-      while (up.kind !== "computation" && up.parent) up = up.parent;
-      if (!of.has(up)) of.set(up, total(up, what));
-      return of.get(up);
-    };
-  };
   const everything = rows.reduce((all, row) => all + (row.seconds || 0), 0);
+  function whole(node, what) {             // seconds are of all that ran; what is counted is of the computation that a box is in
+    if (what === "seconds") return everything;
+    let up = node;
+    while (up.kind !== "computation" && up.parent) up = up.parent;
+    return total(up, what);
+  }
 
   function shares(what) {
-    const all = whole(what);
     return {
       legend: SHARE_TEXTS.map((words, at) => [`h${at}`, words]),
       of: node => {
-        const part = all(node) ? total(node, what) / all(node) : 0;
-        return `h${part > 0 ? Math.max(1, SHARES.filter(share => part >= share).length - 1) : 0}`;
+        const all = whole(node, what), part = all ? total(node, what) / all : 0;
+        return `h${part > 0 ? 1 + SHARES.filter(share => part >= share).length : 0}`;
       },
     };
   }
@@ -68,7 +62,8 @@ function makeColours(tree, program) {
   };
   const direction = row => /transpose\(/.test(rows[row].op_name) ? "k7" : /jvp\(/.test(rows[row].op_name) ? "k2" : "";
   const shardings = [...new Set(rows.map(row => row.sharding).filter(Boolean))];
-  const sharding = row => rows[row].sharding ? `k${Math.min(shardings.indexOf(rows[row].sharding), SHARDINGS)}` : "";
+  const numbered = at => at < SHARDINGS ? `k${at + 2}` : "k0";
+  const sharding = row => rows[row].sharding ? numbered(shardings.indexOf(rows[row].sharding)) : "";
   const broken = node => total(node, "nan") ? "bad" : total(node, "inf") ? "worse" : "";
   const some = test => rows.some(test);
 
@@ -78,12 +73,12 @@ function makeColours(tree, program) {
   if (some(row => row.flops)) modes["flops"] = shares("flops");
   if (some(row => row.nan !== undefined)) modes["NaN and Inf"] = { legend: [["bad", "NaN"], ["worse", "Inf"], ["", "neither"]], of: broken };
   if (shardings.length) {
-    const legend = shardings.slice(0, SHARDINGS).map((words, at) => [`k${at}`, words]);
-    if (shardings.length > SHARDINGS) legend.push([`k${SHARDINGS}`, `${shardings.length - SHARDINGS} others`]);
+    const legend = shardings.slice(0, SHARDINGS).map((words, at) => [numbered(at), words]);
+    if (shardings.length > SHARDINGS) legend.push([numbered(SHARDINGS), `${shardings.length - SHARDINGS} others`]);
     modes["shardings"] = { legend, of: node => agreed(node, sharding) };
   }
   if (some(row => /transpose\(/.test(row.op_name))) {
     modes["forward and backward"] = { legend: [["k2", "forward"], ["k7", "backward"]], of: node => agreed(node, direction) };
   }
-  return { modes, total, entry };
+  return { modes, total };
 }

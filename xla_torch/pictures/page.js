@@ -7,6 +7,7 @@ const COLUMNS = 600;                       // of the picture of memory
 const [detail, search, found, legend, colourChoice, memory] =
   ["detail", "search", "found", "legend", "colours", "memory"].map(name => document.getElementById(name));
 const tree = makeTree(program, dagre), colours = makeColours(tree, program), rows = tree.rows;
+const entry = program.computations.find(each => each.entry);
 let mode = Object.keys(colours.modes)[0], chosen, matches = [], match = -1;
 const drawing = makeDrawing(tree, document.getElementById("graph"), node => choose(node), node => colours.modes[mode].of(node));
 const list = makeList(program, document.getElementById("list"), document.getElementById("space"), row => look(row));
@@ -45,7 +46,7 @@ function welcome() {
   say(made, "what to click", "A box: an instruction says here what it is, with its operands and users in colour; a group opens. "
       + "\u25b8 opens and \u25be closes, also what an instruction calls. Drag to move, turn the wheel to come closer. "
       + "Search, and press Enter to go from match to match; the groups around them open.");
-  const entry = colours.entry, most = entry.live.length ? Math.max(...entry.live) : 0;
+  const most = entry.live.length ? Math.max(...entry.live) : 0;
   say(made, "program", `${rows.length} instructions in ${program.computations.length} computations`);
   if (most) say(made, "live at one time, at most", amount(most, BYTES), link(entry.first + entry.live.indexOf(most)));
   for (const { opcode, among, found, sent } of exchanged()) {
@@ -128,7 +129,7 @@ function paint() {
 }
 
 function chart() {                         // live bytes of the entry, the most of each column
-  const { live, first, name } = colours.entry, most = Math.max(0, ...live);
+  const { live, first, name } = entry, most = Math.max(0, ...live);
   document.getElementById("memory-view").hidden = !most;
   if (!most) return;
   const columns = Math.min(live.length, COLUMNS), each = live.length / columns, high = new Array(columns).fill(0);

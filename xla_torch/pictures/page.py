@@ -20,7 +20,10 @@ from ..analysis.cost import computation_cost
 from ..hlo.ir import Instruction, Module
 from .rows import Seen, data, text
 
-_SCRIPTS = ("vendor/dagre.min.js", "tree.js", "colours.js", "draw.js", "list.js", "page.js")
+_LIBRARY = "vendor/dagre.min.js", "vendor/dagre.LICENSE"
+"""The licence goes where the library goes, into pages too."""
+
+_SCRIPTS = ("tree.js", "colours.js", "draw.js", "list.js", "page.js")
 
 _GLANCE = 12
 """Parameters, results and opcodes in a summary."""
@@ -29,8 +32,9 @@ _GLANCE = 12
 def page(module: Module, seen: Mapping[Instruction, Seen]) -> str:
     """The page as HTML."""
     folder = Path(__file__).parent
-    style, body = ((folder / name).read_text(encoding="utf-8") for name in ("page.css", "page.html"))
-    scripts = [_code((folder / name).read_text(encoding="utf-8")) for name in _SCRIPTS]
+    style, body, library, licence, *own = ((folder / name).read_text(encoding="utf-8")
+                                           for name in ("page.css", "page.html", *_LIBRARY, *_SCRIPTS))
+    scripts = [f"/*\n{licence}*/\n{_code(library)}", *own]
     policy = f"default-src 'none'; script-src {' '.join(map(_hash, scripts))}; style-src {_hash(style)}"
     # Only "<" could end the element that the JSON stands in, or begin a comment.
     program = json.dumps(data(module, seen), separators=(",", ":")).replace("<", "\\u003c")

@@ -5,7 +5,7 @@ const MOST = 48;                           // boxes within a box: where there ar
 const AT_FIRST = 60;                       // boxes that are open in the beginning
 const PAD = 16, HEAD = 30, HIGH = 40, GAP = 14, BESIDE = 70;
 const LETTER = 7.3, SMALL = 0.86;           // the width of a letter, and that of the second line's by it
-const FAR = 70;                            // pixels: a narrower open box is drawn without what is in it
+const FAR = 50;                            // pixels: a narrower open box is drawn without what is in it
 
 function makeTree(program, dagre) {
   const rows = program.instructions;
@@ -115,14 +115,14 @@ function makeTree(program, dagre) {
 
   // ---------------------------------------------------------------------------------------------- layout
 
-  function second(node) {                  // the second line of a box
-    if (node.kind === "instruction") return `${rows[node.row].opcode} ${rows[node.row].shape}`;
+  function second(node) {                  // the second line of a box: the pane says layouts
+    if (node.kind === "instruction") return `${rows[node.row].opcode} ${rows[node.row].shape.replace(/\{[^}]*\}/g, "")}`;
     return `${node.count} instruction${node.count === 1 ? "" : "s"}`;
   }
 
   function arrange(node) {                 // w and h of a box, x and y within it of what it shows
     if (node.laid) return;
-    const letters = Math.max(node.label.length + (opens(node) ? 2 : 0), second(node).length * SMALL);
+    const letters = Math.max(node.label.length, second(node).length * SMALL) + (opens(node) ? 3 : 1);
     const narrow = Math.min(Math.max(letters * LETTER + 2 * GAP, 100), 250);
     if (node.open) {
       node.children.forEach(arrange);
