@@ -8,6 +8,7 @@ const [detail, search, found, legend, colourChoice, memory] =
   ["detail", "search", "found", "legend", "colours", "memory"].map(name => document.getElementById(name));
 const tree = makeTree(program, dagre), colours = makeColours(tree, program), rows = tree.rows;
 const entry = program.computations.find(each => each.entry);
+const marker = document.createElementNS(memory.namespaceURI, "path");
 let mode = Object.keys(colours.modes)[0], chosen, matches = [], match = -1;
 const drawing = makeDrawing(tree, document.getElementById("graph"), node => choose(node), node => colours.modes[mode].of(node));
 const list = makeList(program, document.getElementById("list"), document.getElementById("space"), row => look(row));
@@ -19,6 +20,7 @@ function choose(node, jump) {              // in the graph, the list and the pan
   drawing.select(node, jump);
   list.select(node && node.row >= 0 ? node.row : -1);
   detail.replaceChildren(...(!node ? welcome() : node.row >= 0 ? details(node) : summary(node)));
+  mark();
   remember();
 }
 
@@ -138,7 +140,7 @@ function chart() {                         // live bytes of the entry, the most 
   const made = document.createElementNS(memory.namespaceURI, "path");
   made.setAttribute("d", `M 0 100 ${steps} V 100 Z`);
   memory.setAttribute("viewBox", `0 0 ${columns} 100`);
-  memory.replaceChildren(made);
+  memory.replaceChildren(made, marker);
   document.getElementById("memory-says").textContent = `Live bytes by instruction of %${name}: at most ${amount(most, BYTES)}, from shapes, `
     + "without arguments; lowered programs need less. Click for the instruction.";
   memory.addEventListener("click", event => {
@@ -146,6 +148,12 @@ function chart() {                         // live bytes of the entry, the most 
     const from = Math.floor((event.clientX - left) / width * columns) * each, part = live.slice(Math.floor(from), Math.ceil(from + each));
     look(first + Math.min(Math.floor(from) + part.indexOf(Math.max(...part)), live.length - 1));
   });
+}
+
+function mark() {                          // where the chosen instruction stands in it
+  const at = chosen && chosen.row >= entry.first && chosen.row < entry.end ? chosen.row - entry.first + 0.5 : -1;
+  const columns = Math.min(entry.live.length, COLUMNS);
+  marker.setAttribute("d", at < 0 ? "" : `M ${at / entry.live.length * columns} 0 V 100`);
 }
 
 function seek() {
@@ -193,6 +201,7 @@ for (const [name, what] of Object.entries({
   document.getElementById(name).addEventListener("click", what);
 }
 window.addEventListener("resize", () => { drawing.draw(); list.draw(); });
+marker.setAttribute("class", "marker");
 list.only(undefined);
 chart();
 paint();
