@@ -11,4 +11,4 @@ if __name__ == "__main__":
     REFERENCES.mkdir(exist_ok=True)
     for name in SCREENS:
         with tempfile.TemporaryDirectory() as folder:
-            screenshot(name, Path(folder)).quantize(48).save(REFERENCES / f"{name}.png", optimize=True)
+            screenshot(name, Path(folder)).quantize(200).save(REFERENCES / f"{name}.png", optimize=True)
