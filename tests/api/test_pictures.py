@@ -17,12 +17,12 @@ import pytest
 import torch
 
 import xla_torch
+from support.layered import layers
 from xla_torch import debug
 from xla_torch.analysis.peak import peak_bytes
 from xla_torch.core.printable import printable
 from xla_torch.errors import InvalidArgument
 from xla_torch.pictures import page as page_module
-from support.layered import layers
 
 NODE = shutil.which("node")
 HARNESS = Path(__file__).with_name("page_harness.js")
@@ -269,7 +269,7 @@ EXCHANGES = [
     ("collective-permute(x), channel_id=1, source_target_pairs={{0,1},{1,0}}", "from, to: partitions, for each replica",
      [[0, 1], [1, 0]]),
     ("collective-permute(x), source_target_pairs={{1,0}}", "from, to: replicas, for each partition", [[1, 0]]),
-    ("collective-permute(x), channel_id=1, source_target_pairs={%s}" % ",".join(f"{{{k},{k}}}" for k in range(70)),
+    (f"collective-permute(x), channel_id=1, source_target_pairs={{{','.join(f'{{{k},{k}}}' for k in range(70))}}}",
      "from, to: partitions, for each replica", [[k, k] for k in range(64)]),
 ]
 
@@ -292,7 +292,7 @@ def test_model_explorer_reads_a_graph_for_each_computation():
     found = json.loads(layers(1, 1).to_model_explorer())
     assert {*found} == {"label", "graphs"}
     graphs = {graph["id"]: {node["id"]: node for node in graph["nodes"]} for graph in found["graphs"]}
-    assert [graph["id"] for graph in found["graphs"]][0] == "main"
+    assert found["graphs"][0]["id"] == "main"
     assert {*graphs} == {"main", "add", "cond", "body"}
     for nodes in graphs.values():
         for node in nodes.values():

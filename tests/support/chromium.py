@@ -23,7 +23,7 @@ REFERENCES = Path(__file__).parents[1] / "data" / "pages"
 
 def screenshot(name: str, folder: Path) -> Any:
     """The page of a program, as an image of Pillow."""
-    from PIL import Image  # noqa: PLC0415 (of the notebooks' extra)
+    from PIL import Image  # of the notebooks' extra
 
     count, ops, at, scheme = SCREENS[name]
     page, shot = folder / "page.html", folder / "page.png"
@@ -39,7 +39,7 @@ def screenshot(name: str, folder: Path) -> Any:
 
 def apart(one: Any, other: Any) -> float:
     """The share of pieces of 20 by 20 in which two images are clearly not the same, whatever the fonts are."""
-    from PIL import ImageChops  # noqa: PLC0415
+    from PIL import ImageChops
 
     coarse = [image.resize((SIZE[0] // 20, SIZE[1] // 20), resample=4) for image in (one, other)]  # 4: box
     pieces = ImageChops.difference(*coarse).convert("L").tobytes()

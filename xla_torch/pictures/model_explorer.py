@@ -36,8 +36,10 @@ def _graph(computation: Computation, names: dict[int, str]) -> dict[str, Any]:
             "nodes": [_node(i, inside[i], i is computation.root, ids, names) for i in computation.instructions]}
 
 
-def _node(instruction: Instruction, inside: Path, root: bool, ids: dict[Instruction, str], names: dict[int, str]) -> dict[str, Any]:
-    said = {"opcode": instruction.opcode, "shape": repr(instruction.shape), "op_name": instruction.op_name,
+def _node(instruction: Instruction, inside: Path, root: bool, ids: dict[Instruction, str],
+          names: dict[int, str]) -> dict[str, Any]:
+    shape = repr(instruction.shape)
+    said = {"opcode": instruction.opcode, "shape": shape, "op_name": instruction.op_name,
             "source": source_of(instruction), "root": "true" if root else "",
             "instruction": print_instruction(instruction, PrintOptions(elide_above=16))}
     return {
@@ -48,7 +50,7 @@ def _node(instruction: Instruction, inside: Path, root: bool, ids: dict[Instruct
         "attrs": _attributes(said),
         "incomingEdges": [{"sourceNodeId": ids[operand], "sourceNodeOutputId": "0", "targetNodeInputId": str(at)}
                           for at, operand in enumerate(instruction.operands)],
-        "outputsMetadata": [{"id": "0", "attrs": _attributes({"__tensor_tag": ids[instruction], "shape": repr(instruction.shape)})}],
+        "outputsMetadata": [{"id": "0", "attrs": _attributes({"__tensor_tag": ids[instruction], "shape": shape})}],
     }
 
 

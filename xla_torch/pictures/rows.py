@@ -97,7 +97,8 @@ def _row(instruction: Instruction, computation: int, root: bool, number: Mapping
     cost = Cost() if own else instruction_cost(instruction, costs)
     row: dict[str, Any] = {
         "name": text(instruction.name), "opcode": instruction.opcode, "family": instruction.schema.family,
-        "shape": text(repr(instruction.shape)), "computation": computation, "root": root, "operands": [number[o] for o in instruction.operands],
+        "shape": text(repr(instruction.shape)), "computation": computation, "root": root,
+        "operands": [number[o] for o in instruction.operands],
         "calls": [place[id(c)] for c in dict.fromkeys(instruction.called_computations)],
         "bytes": cost.bytes, "flops": cost.flops, "transcendentals": cost.transcendentals,
         "op_name": text(instruction.op_name), "source": text(source_of(instruction)),
@@ -124,7 +125,9 @@ def source_of(instruction: Instruction) -> str:
 
 def _tiles(sharding: Any, shape: Shape) -> dict[str, Any]:
     """The devices of a tiling in its order, in rows of its last dimension, and the sizes of one's piece."""
-    if not isinstance(sharding, Sharding) or not shape.is_array or sharding.kind != ShardingKind.TILED or sharding.device_count > _TILES:
+    if not isinstance(sharding, Sharding) or sharding.kind != ShardingKind.TILED or sharding.device_count > _TILES:
+        return {}
+    if not shape.is_array:
         return {}
     devices = sharding.devices.ids if isinstance(sharding.devices, Iota) else sharding.devices
     last = [size for size in sharding.tile_dims if size > 1][-1:]

@@ -210,9 +210,10 @@ class XlaComputation(abc.ABC):
         return b"".join(serialized(for_other_readers(self.program.elsewhere.stated)))
 
     def to_html(self, *, profile: Any = None, trace: Any = None) -> str:
-        """The program as one page to look through: its graph, collapsed by computation and op_name, that opens by clicks; operands
-        and users, shapes, layouts, costs, live bytes, search. It needs no network. With a profile or a trace of `xla_torch.debug` it is about the canonical form, which these have seen: with times,
-        and with how many NaNs and Infs there were. Raises InvalidArgument where they are of another program."""
+        """The program as one page to look through: its graph, collapsed by computation and op_name, that opens by clicks;
+        operands and users, shapes, layouts, costs, live bytes, search. It needs no network. With a profile or a trace of
+        `xla_torch.debug` it is about the canonical form, which these have seen: with times, and with how many NaNs and Infs there
+        were. Raises InvalidArgument where they are of another program."""
         if profile is None and trace is None:
             return page(self.module, {})
         module = Module(self.name, self.program.canonical, self.participants)
