@@ -11,7 +11,8 @@ def layers(count: int, ops: int) -> xla_torch.XlaComputation:
             "cond { c = (s32[], f32[8,8]) parameter(0) i = s32[] get-tuple-element(c), index=0 n = s32[] constant(3)",
             " ROOT l = pred[] compare(i, n), direction=LT }",
             "body { c = (s32[], f32[8,8]) parameter(0) i = s32[] get-tuple-element(c), index=0 o = s32[] constant(1)",
-            " j = s32[] add(i, o)", ' x = f32[8,8] get-tuple-element(c), index=1 y = f32[8,8] tanh(x), metadata={op_name="while/body/tanh"}',
+            " j = s32[] add(i, o)",
+            ' x = f32[8,8] get-tuple-element(c), index=1 y = f32[8,8] tanh(x), metadata={op_name="while/body/tanh"}',
             " ROOT r = (s32[], f32[8,8]) tuple(j, y) }", "ENTRY main {",
             " x0 = f32[8,8] parameter(0), sharding={devices=[2,2]<=[4]}"]
 

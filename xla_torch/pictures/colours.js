@@ -22,7 +22,8 @@ function makeColours(tree, program) {
   function ofRow(row, what) {
     const own = rows[row][what] || 0;
     if (!["seconds", "nan", "inf"].includes(what)) return own;
-    return rows[row].calls.reduce((all, each) => all + (program.computations[each].callers.length === 1 ? called(each, what) : 0), own);
+    const only = rows[row].calls.filter(each => program.computations[each].callers.length === 1);
+    return only.reduce((all, each) => all + called(each, what), own);
   }
 
   function called(number, what) {
@@ -51,8 +52,8 @@ function makeColours(tree, program) {
 
   function agreed(node, of) {              // the class that all rows with one agree on
     const found = new Set();
-    for (const row of tree.rowsOf(node)) { const each = of(row); if (each) found.add(each); if (found.size > 1) return ""; }
-    return found.size ? [...found][0] : "";
+    tree.rowsOf(node).forEach(row => of(row) && found.add(of(row)));
+    return found.size === 1 ? [...found][0] : "";
   }
 
   const kind = row => {
@@ -67,11 +68,14 @@ function makeColours(tree, program) {
   const broken = node => total(node, "nan") ? "bad" : total(node, "inf") ? "worse" : "";
   const some = test => rows.some(test);
 
-  const modes = { "kinds of op": { legend: KINDS.map(([words], at) => [`k${at}`, words]), of: node => node.row < 0 ? "" : kind(node.row) } };
+  const kinds = KINDS.map(([words], at) => [`k${at}`, words]);
+  const modes = { "kinds of op": { legend: kinds, of: node => node.row < 0 ? "" : kind(node.row) } };
   if (some(row => row.seconds !== undefined)) modes["time"] = shares("seconds");
   if (some(row => row.bytes)) modes["bytes read and written"] = shares("bytes");
   if (some(row => row.flops)) modes["flops"] = shares("flops");
-  if (some(row => row.nan !== undefined)) modes["NaN and Inf"] = { legend: [["bad", "NaN"], ["worse", "Inf"], ["", "neither"]], of: broken };
+  if (some(row => row.nan !== undefined)) {
+    modes["NaN and Inf"] = { legend: [["bad", "NaN"], ["worse", "Inf"], ["", "neither"]], of: broken };
+  }
   if (shardings.length) {
     const legend = shardings.slice(0, SHARDINGS).map((words, at) => [numbered(at), words]);
     if (shardings.length > SHARDINGS) legend.push([numbered(SHARDINGS), `${shardings.length - SHARDINGS} others`]);

@@ -44,13 +44,17 @@ function makeDrawing(tree, svg, chosen, colour) {
   }
 
   function shape({ node, x, y, inside }, marks) {
-    const opens = tree.opens(node), made = make("g", { class: `box ${node.kind} ${inside ? "open" : colour(node)} ${marks.get(node) || ""}` });
+    const opens = tree.opens(node), looks = inside ? "open" : colour(node);
+    const made = make("g", { class: `box ${node.kind} ${looks} ${marks.get(node) || ""}` });
     made.append(make("rect", { x, y, width: node.w, height: node.h, rx: node.kind === "instruction" ? 3 : 8 }));
     nodes.set(made, node);
     if (HIGH * view.k < 13 && !(inside && node.w * view.k > 3 * FAR)) return made;
     const size = inside ? Math.min(13 / Math.min(view.k, 1), HEAD * 0.8) : 13;
     const room = Math.floor((node.w - 2 * GAP - (opens ? 12 : 0)) / LETTER * 13 / size), left = x + GAP + (opens ? 14 : 0);
-    const cut = (text, small = 1) => text.length * small > room ? `${text.slice(0, Math.max(Math.floor(room / small) - 1, 1))}\u2026` : text;
+    const cut = (text, small = 1) => {
+      const most = Math.floor(room / small);
+      return text.length > most ? `${text.slice(0, Math.max(most - 1, 1))}\u2026` : text;
+    };
     if (opens) made.append(make("text", { x: x + 9, y: y + (inside ? 20 : 17), class: "sign" }, node.open ? "\u25be" : "\u25b8"));
     made.append(make("text", { x: left, y: y + (inside ? 21 : 17), "font-size": size, class: "name" }, cut(node.label)));
     if (!node.open) made.append(make("text", { x: left, y: y + 32, "font-size": 11, class: "more" }, cut(tree.second(node), SMALL)));
@@ -125,7 +129,8 @@ function makeDrawing(tree, svg, chosen, colour) {
   function centre(node, least) {           // where it is out of sight, or too small to read
     tree.arrange(tree.root);
     const { width, height } = svg.getBoundingClientRect(), at = tree.corner(node);
-    const sees = at.x >= view.x && at.y >= view.y && at.x + at.w <= view.x + width / view.k && at.y + at.h <= view.y + height / view.k;
+    const right = view.x + width / view.k, bottom = view.y + height / view.k;
+    const sees = at.x >= view.x && at.y >= view.y && at.x + at.w <= right && at.y + at.h <= bottom;
     if (!sees || view.k < least) {
       view.k = Math.max(view.k, least);
       view.x = at.x + at.w / 2 - width / view.k / 2;

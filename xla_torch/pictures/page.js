@@ -80,7 +80,8 @@ function summary(node) {                   // of a group, a run of instructions,
   say(made, tree.second(node), most.join(", "), opener(node));
   if (other) say(made, "beside it", act(other.label, () => choose(other, true)));
   if (node.computation >= 0) say(made, "called by", ...some(program.computations[node.computation].callers));
-  say(made, "bytes, flops", `${amount(colours.total(node, "bytes"), BYTES) || 0}, ${amount(colours.total(node, "flops"), COUNTS) || 0}`);
+  const [bytes, flops] = [["bytes", BYTES], ["flops", COUNTS]].map(([what, units]) => amount(colours.total(node, what), units) || 0);
+  say(made, "bytes, flops", `${bytes}, ${flops}`);
   say(made, "time, with computations that only these call", amount(colours.total(node, "seconds") * 1e6, TIMES));
   say(made, "values", marks({ nan: colours.total(node, "nan"), inf: colours.total(node, "inf") }));
   say(made, "operands from outside", ...some(operands));
@@ -141,12 +142,13 @@ function chart() {                         // live bytes of the entry, the most 
   made.setAttribute("d", `M 0 100 ${steps} V 100 Z`);
   memory.setAttribute("viewBox", `0 0 ${columns} 100`);
   memory.replaceChildren(made, marker);
-  document.getElementById("memory-says").textContent = `Live bytes by instruction of %${name}: at most ${amount(most, BYTES)}, from shapes, `
-    + "without arguments; lowered programs need less. Click for the instruction.";
+  document.getElementById("memory-says").textContent = `Live bytes by instruction of %${name}: at most ${amount(most, BYTES)}, `
+    + "from shapes, without arguments; lowered programs need less. Click for the instruction.";
   memory.addEventListener("click", event => {
     const { left, width } = memory.getBoundingClientRect();
-    const from = Math.floor((event.clientX - left) / width * columns) * each, part = live.slice(Math.floor(from), Math.ceil(from + each));
-    look(first + Math.min(Math.floor(from) + part.indexOf(Math.max(...part)), live.length - 1));
+    const at = Math.min(Math.max(Math.floor((event.clientX - left) / width * columns), 0), columns - 1);
+    const from = Math.floor(at * each), part = live.slice(from, Math.ceil((at + 1) * each));
+    look(first + from + part.indexOf(Math.max(...part)));
   });
 }
 
@@ -175,7 +177,7 @@ function show(graph) {
   document.getElementById("list").hidden = graph;
   document.getElementById("as-graph").className = graph ? "on" : "";
   document.getElementById("as-list").className = graph ? "" : "on";
-  if (graph) drawing.draw();
+  if (graph) drawing.select(chosen, true); // it may have been chosen in the list
   else list.draw();
 }
 

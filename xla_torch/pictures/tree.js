@@ -145,7 +145,9 @@ function makeTree(program, dagre) {
       const { w, h } = pile(owner, each, own, PAD + size.w + BESIDE);
       Object.assign(size, { w: size.w + BESIDE + w, h: Math.max(size.h, h) });
     });
-    for (const { from, to, count } of all) if (column.get(from) !== column.get(to)) owner.lines.push({ from, to, count, points: across(from, to) });
+    for (const { from, to, count } of all.filter(each => column.get(each.from) !== column.get(each.to))) {
+      owner.lines.push({ from, to, count, points: across(from, to) });
+    }
     return size;
   }
 
