@@ -19,8 +19,18 @@ def peak_bytes(computation: Computation) -> int:
     return _peak(computation)
 
 
+def live_bytes(computation: Computation) -> list[int]:
+    """The bytes that live while each instruction runs, in their order; `peak_bytes` is the most of them."""
+    peak_bytes(computation)
+    return _live(computation)
+
+
 @cached_on_computation
 def _peak(computation: Computation) -> int:
+    return max(_live(computation))
+
+
+def _live(computation: Computation) -> list[int]:
     place = {instruction: number for number, instruction in enumerate(computation.instructions)}
     last = dict.fromkeys(computation.instructions, -1)
     last[computation.root] = len(place)
@@ -29,14 +39,14 @@ def _peak(computation: Computation) -> int:
         for operand in instruction.operands:
             last[operand] = max(last[operand], until)
     ends: dict[int, list[int]] = {}
-    live = most = 0
+    live, found = 0, []
     for number, instruction in enumerate(computation.instructions):
         size = 0 if instruction.is_parameter or _regroups(instruction) else _bytes(instruction.shape)
         live += size
-        most = max(most, live + _inside(instruction))
+        found.append(live + _inside(instruction))
         ends.setdefault(max(last[instruction], number), []).append(size)
         live -= sum(ends.pop(number, ()))
-    return most
+    return found
 
 
 def _inside(instruction: Instruction) -> int:

@@ -28,7 +28,9 @@ from ..hlo.tree import arrays, places
 from ..opcodes.front import print_module
 from ..partitioning.state import Partitioning
 from ..pictures.dot import dot
-from ..pictures.page import glance, page, seen_by
+from ..pictures.model_explorer import model_explorer
+from ..pictures.page import glance, page
+from ..pictures.rows import seen_by
 from ..precision import programs as precision
 from ..precision.policy import PRECISIONS
 from ..proto.writing import serialized
@@ -208,9 +210,10 @@ class XlaComputation(abc.ABC):
         return b"".join(serialized(for_other_readers(self.program.elsewhere.stated)))
 
     def to_html(self, *, profile: Any = None, trace: Any = None) -> str:
-        """The program as one page to look through: computations, operands and users, shapes, layouts, costs, search. It needs no
-        network. With a profile or a trace of `xla_torch.debug` it is about the canonical form, which these have seen: with times,
-        and with how many NaNs and Infs there were. Raises InvalidArgument where they are of another program."""
+        """The program as one page to look through: its graph, collapsed by computation and op_name, that opens by clicks;
+        operands and users, shapes, layouts, costs, live bytes, search. It needs no network. With a profile or a trace of
+        `xla_torch.debug` it is about the canonical form, which these have seen: with times, and with how many NaNs and Infs there
+        were. Raises InvalidArgument where they are of another program."""
         if profile is None and trace is None:
             return page(self.module, {})
         module = Module(self.name, self.program.canonical, self.participants)
@@ -223,6 +226,14 @@ class XlaComputation(abc.ABC):
     def to_dot(self) -> str:
         """The program as a graph for Graphviz, a cluster for each computation."""
         return dot(self.module)
+
+    def to_model_explorer(self) -> str:
+        """The program as JSON for Google's Model Explorer, which opens it as a file: a graph for each computation, with its calls
+        as subgraphs, in namespaces by op_name::
+
+            Path("step.json").write_text(computation.to_model_explorer())
+        """
+        return model_explorer(self.module)
 
     def _repr_html_(self) -> str | None:
         """What notebooks show."""
