@@ -147,8 +147,8 @@ def _of_training(build: Build) -> Found:
 
 def _of_iree(build: Build) -> Found:
     """A module in float32, as StableHLO compiled and run by IREE."""
-    import iree.compiler
-    import iree.runtime
+    import iree.compiler  # pyright: ignore[reportMissingImports]
+    import iree.runtime  # pyright: ignore[reportMissingImports]
 
     import xla_torch
 

@@ -155,12 +155,18 @@ def _span(begin: float, end: float, start: float) -> dict[str, float]:
 
 @contextlib.contextmanager
 def exchanges() -> Iterator[ExchangeTrace]:
-    """The exchanges of all programs that run meanwhile in this process, in whatever threads, backward passes too:
+    """The exchanges of all programs that run meanwhile in this process, in whatever threads, backward passes too.
 
-        with xla_torch.debug.exchanges() as found:
-            xla_torch.run_replicas(program, pieces, num_partitions=4)
-        print(found)
-        found.to_chrome_trace("exchanges.json")
+    ``print(found)`` shows them as a table, and ``found.to_chrome_trace("exchanges.json")`` writes them for Perfetto:
+
+    >>> import torch, xla_torch
+    >>> builder = xla_torch.XlaBuilder("total")
+    >>> x = builder.parameter(0, xla_torch.Shape.parse("f32[2]"))
+    >>> total = builder.build(xla_torch.ops.CrossReplicaSum(x))
+    >>> with xla_torch.debug.exchanges() as found:
+    ...     results = xla_torch.run_replicas(total, [(torch.ones(2),), (torch.ones(2),)], num_replicas=2)
+    >>> sorted((event.participant, event.kind, event.bytes) for event in found.events)
+    [(0, 'AllReduce', 8), (1, 'AllReduce', 8)]
 
     The trace is filled when the block ends. Over several processes each enters the block at the same place of its program, so
     that turns count alike, and then calls ``found.gathered()``, of which one writes the file.
