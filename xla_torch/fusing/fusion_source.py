@@ -273,6 +273,10 @@ def expression(node: Node, names: dict[Node, str] | None, rounded: bool) -> str 
         common = _ELEMENT_TYPES.get(torch.result_type(*map(_stand_in, node.args)))  # pyright: ignore[reportArgumentType]
         code = None if common is None else f"{{0}} {COMPARISONS[row.out]} {{1}}"
         return code and _formatted(code, node.args, common, names)
+    if node.target is torch.isfinite:
+        operand, = node.args
+        of = isinstance(operand, Node) and operand.meta["array"][1].is_floating_point and _type(operand)
+        return _formatted("{0} - {0} == 0", [operand], of, names) if of else None
     if row.out is torch.where:
         condition, *others = node.args
         if not isinstance(condition, Node) or condition.meta["array"][1] is not torch.bool:
