@@ -129,16 +129,16 @@ class Spelling:
             return None
         return self.numbers(node, kept)
 
-    def is_finite_maximum(self, node: Node, x: Node, dims: Any) -> bool:
+    def is_finite_maximum(self, node: Node, x: Node, dims: Any, rows: Dims) -> bool:
         """Whether these are the largest numbers of `x` along dimensions, 0 in place of infinities and NaN."""
         chosen = self.call(node, (torch.where,))
         if not chosen or isinstance(chosen[2], Node) or chosen[2] != 0 or not isinstance(chosen[1], Node):
             return False
         asked = self.call(chosen[0], (torch.isfinite,))
-        count = chosen[1].meta.get("array", ((),))[0]
-        largest = self.without_lowest(chosen[1])
-        found = self.call(self.numbers(largest, count), (torch.amax,))
-        return bool(asked and asked[0] is chosen[1] and found and len(found) == 2 and found[0] is x and found[1] == dims)
+        largest = self.numbers(chosen[1], rows)
+        found = self.call(self.numbers(self.without_lowest(largest), rows), (torch.amax,))
+        same = asked and self.numbers(asked[0], rows) is largest
+        return bool(same and found and len(found) == 2 and found[0] is x and found[1] == dims)
 
     def columns(self, node: Any) -> _Flat | None:
         """An array that is the same for all rows."""
@@ -315,7 +315,7 @@ def logsumexp(s: Spelling, node: Node) -> Call | None:
         kept = tuple(1 if d in reduced else n for d, n in enumerate(dims))
         left = tuple(n for d, n in enumerate(dims) if d not in reduced)
         m = s.spread(difference[1], dims, kept)
-        if m is None or s.numbers(peak, s.dims) is not m or not s.is_finite_maximum(m, x, summed[1]):
+        if m is None or s.numbers(peak, s.dims) is not m or not s.is_finite_maximum(m, x, summed[1], s.dims):
             continue
         if _same(s.dims, left):
             return torch.logsumexp, (x, summed[1])
