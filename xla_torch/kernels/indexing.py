@@ -209,13 +209,15 @@ def gather_along_or_fill(operand: torch.Tensor, indices: torch.Tensor, dimension
 
     def in_torch() -> torch.Tensor:
         inside = (at >= 0) & (at < operand.shape[dimension])
-        return torch.where(inside, operand.gather(dimension, _clamped_places(at, operand.shape[dimension])), fill)
+        return torch.where(inside, _along(operand, dimension, at), fill)
 
     return rows.take_or_fill(operand, at, dimension, fill, at.shape, True, in_torch)
 
 
-def _clamped_places(indices: torch.Tensor, size: int) -> torch.Tensor:
-    return indices.clamp(0, size - 1).to(torch.int64)
+def _along(operand: torch.Tensor, dimension: int, indices: torch.Tensor) -> torch.Tensor:
+    """``torch.gather`` with clamped indices, also of floats of 8 bits."""
+    held = operand.view(torch.uint8) if operand.is_floating_point() and operand.element_size() == 1 else operand
+    return held.gather(dimension, indices.clamp(0, operand.shape[dimension] - 1).to(torch.int64)).view(operand.dtype)
 
 
 def dimension_along(sizes: Sequence[int], index_sizes: Sequence[int], *, offset_dims: Sequence[int],
@@ -245,7 +247,7 @@ def gather(operand: torch.Tensor, indices: torch.Tensor, *, offset_dims: Sequenc
         index_vector_dim=index_vector_dim, slice_sizes=slice_sizes, operand_batching_dims=operand_batching_dims,
         start_indices_batching_dims=start_indices_batching_dims)
     if along is not None:
-        return operand.gather(along, _clamped_places(indices.squeeze(-1), sizes[along]))
+        return _along(operand, along, indices.squeeze(-1))
     window = [min(w, n) for w, n in zip(slice_sizes, sizes, strict=True)]
     batching = tuple(zip(operand_batching_dims, start_indices_batching_dims, strict=True))
     found = _windows(sizes, window, indices, index_vector_dim, start_index_map, batching, clamp=True)
