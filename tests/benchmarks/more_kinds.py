@@ -18,20 +18,21 @@ from benchmarks.kinds import Kind, drawn, numbers
 # ------------------------------------------------------------------------------------------- integers, pooling, places
 
 
-def int8_products(size: int = 512) -> Kind:
+def int8_products(size: int = 1024) -> Kind:
     """Sums in s32, as quantised layers have them."""
     a, b = (numbers(256, size, size, seed=seed).astype(np.uint8).view(np.int8) for seed in (1, 2))
     return Kind(lambda a, b: lax.dot(a, b, preferred_element_type=jnp.int32), torch._int_mm, [a, b])
 
 
-def int8_layer(rows: int = 256, width: int = 512) -> Kind:
+def int8_layer(rows: int = 1024, width: int = 1024) -> Kind:
     """A layer whose activations are quantised on their way in, row by row."""
     weight = numbers(255, width, width).astype(np.int64) - 127
 
     def function(x: Any, weight: Any, scale: Any) -> Any:
         step = jnp.max(jnp.abs(x), 1, keepdims=True) / 127
         q = jnp.round(x / step).astype(jnp.int8)
-        return lax.dot_general(q, weight, (((1,), (1,)), ((), ())), preferred_element_type=jnp.int32).astype(jnp.float32) * step * scale
+        sums = lax.dot_general(q, weight, (((1,), (1,)), ((), ())), preferred_element_type=jnp.int32)
+        return sums.astype(jnp.float32) * step * scale
 
     def by_hand(x: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
         step = x.abs().amax(1, keepdim=True) / 127
@@ -229,7 +230,8 @@ def cache_in_a_scan(steps: int = 64, heads: int = 4, width: int = 32) -> Kind:
         found = []
         for t in range(steps):
             keys[:, t], values[:, t] = k[t], v[t]
-            found.append(torch.nn.functional.scaled_dot_product_attention(q[t][:, None], keys[:, :t + 1], values[:, :t + 1])[:, 0])
+            seen = keys[:, :t + 1], values[:, :t + 1]
+            found.append(torch.nn.functional.scaled_dot_product_attention(q[t][:, None], *seen)[:, 0])
         return torch.stack(found)
 
     return Kind(function, by_hand, [drawn(steps, heads, width, seed=seed) for seed in range(3)])
@@ -255,7 +257,8 @@ def gaussian_process(points: int = 256, width: int = 4) -> Kind:
         value = 0.5 * (solved ** 2).sum() + torch.log(torch.diagonal(low)).sum()
         return value.detach(), torch.autograd.grad(value, length)[0]
 
-    return Kind(jax.value_and_grad(likelihood), by_hand, [np.ones(width, np.float32), drawn(points, width), drawn(points, seed=1)])
+    arguments = [np.ones(width, np.float32), drawn(points, width), drawn(points, seed=1)]
+    return Kind(jax.value_and_grad(likelihood), by_hand, arguments)
 
 
 # ------------------------------------------------------------------------------------------- order, search, waves

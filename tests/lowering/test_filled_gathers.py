@@ -54,7 +54,8 @@ NOT_FOUND: dict[str, tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...]]
     "to another index": (masked(to=3), (5, 6), (9,)),
     "either": (masked(joined=jnp.logical_or), (5, 6), (9,)),
     "a mask of columns": (masked(to=8, shown=lambda mask: mask[None, :]), (9, 9), (9,)),
-    "a mask of other indices": (lambda x, i: jnp.where(((i[::-1] >= 0) & (i[::-1] <= 4))[:, None], x[i.clip(0, 4)], 0), (5, 6), (9,)),
+    "a mask of other indices": (
+        lambda x, i: jnp.where(((i[::-1] >= 0) & (i[::-1] <= 4))[:, None], x[i.clip(0, 4)], 0), (5, 6), (9,)),
     "pairs": (lambda x, i: x.at[i, i].get(mode="fill", fill_value=0), (5, 6), (9,)),
     "what was gathered is used too": (lambda x, i: (jnp.where((i >= 0) & (i <= 4), lax.gather(
         x, i[:, None], lax.GatherDimensionNumbers((), (0,), (0,)), (1,), mode="clip"), 0), lax.gather(
@@ -133,4 +134,5 @@ def test_elements_along_a_dimension_are_torch_s_gather(mode: str) -> None:
     x, i = np.random.default_rng(0).standard_normal((4, 5, 6)).astype(np.float32), np.array([[[7], [-2], [3]]] * 4, np.int32)
     i = np.broadcast_to(i if mode == "clip" else i.clip(0, 4), (4, 3, 6)).copy()
     function = lambda x, i: jnp.take_along_axis(x, i, axis=1, mode=mode)  # noqa: E731
-    np.testing.assert_array_equal(from_jax(function, x, i)(torch.from_numpy(x), torch.from_numpy(i)).numpy(), jax.jit(function)(x, i))
+    got = from_jax(function, x, i)(torch.from_numpy(x), torch.from_numpy(i))
+    np.testing.assert_array_equal(got.numpy(), jax.jit(function)(x, i))

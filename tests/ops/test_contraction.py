@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -120,6 +122,12 @@ BYTES = [
 ]
 
 
+def laid_out_otherwise(x: torch.Tensor, y: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Factors by columns, in steps, and with one row for all."""
+    steps = torch.stack([y, y], -1)[..., 0]
+    return [(x.mT.contiguous().mT, y), (x, y.mT.contiguous().mT), (x, steps), (x[:1].expand_as(x), y)]
+
+
 @pytest.mark.parametrize("by_units", [True, False], ids=["oneDNN", "float32"])
 @pytest.mark.parametrize(("lhs", "rhs"), BYTES)
 def test_products_of_bytes(lhs: tuple[int, ...], rhs: tuple[int, ...], by_units: bool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,15 +135,12 @@ def test_products_of_bytes(lhs: tuple[int, ...], rhs: tuple[int, ...], by_units:
     if not by_units:
         monkeypatch.setattr(contraction, "int8_products", None)
     torch.manual_seed(0)
-    for left, right in ((torch.int8, torch.int8), (torch.uint8, torch.int8), (torch.int8, torch.uint8), (torch.uint8, torch.uint8)):
+    for left, right in itertools.product((torch.int8, torch.uint8), repeat=2):
         a, b = (torch.randint(-128, 128, dims, dtype=torch.int16).to(t) for dims, t in ((lhs, left), (rhs, right)))
         for x in (a, torch.full_like(a, -128 if left is torch.int8 else 255)):
             for y in (b, torch.full_like(b, -128 if right is torch.int8 else 255)):
-                want = x.to(torch.int32) @ y.to(torch.int32)
-                for p, q in ((x, y), (x.mT.contiguous().mT, y), (x, y.mT.contiguous().mT), (x[:1].expand_as(x), y)) if (
-                        x.dim() > 1 and y.dim() > 1) else ((x, y),):
+                for p, q in ((x, y), *(laid_out_otherwise(x, y) if x.dim() > 1 and y.dim() > 1 else ())):
                     assert byte_matmul(p, q).equal(p.to(torch.int32) @ q.to(torch.int32))
-                assert byte_matmul(x, y).equal(want)
 
 
 def test_sums_of_products_of_bytes_wrap() -> None:

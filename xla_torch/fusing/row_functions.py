@@ -300,32 +300,39 @@ def logsumexp(s: Spelling, node: Node) -> Call | None:
     """``log(sum(exp(x - m))) + m``, where m is ``max(x)``, or 0 where that is no finite number; along any dimensions."""
     parts = s.call(node, _ADD)
     for logarithm, peak in (parts, parts[::-1]) if parts else ():
-        within = s.call(logarithm, (torch.log,))
-        total = s.numbers(within[0], s.dims) if within else None
-        absolute = s.call(total, (torch.abs,))
-        summed = s.call(s.numbers(absolute[0], s.dims) if absolute else total, (torch.sum,))
-        exponential = s.call(summed[0], (torch.exp,)) if summed and len(summed) == 2 else None
-        difference = s.call(exponential[0], _SUBTRACT) if exponential else None
-        if not summed or not difference or not isinstance(difference[0], Node):
+        found = _of_exponentials(s, logarithm)
+        if found is None:
             continue
-        x, dims = difference[0], _dims_of(difference[0])
-        if dims is None or not _same(_dims_of(exponential[0]), dims):  # pyright: ignore[reportOptionalSubscript]
-            continue
-        reduced = {d % len(dims) for d in summed[1]}
+        x, less, reduced = found
+        dims = _dims_of(x) or ()
         kept = tuple(1 if d in reduced else n for d, n in enumerate(dims))
-        left = tuple(n for d, n in enumerate(dims) if d not in reduced)
-        m = s.spread(difference[1], dims, kept)
-        if m is None or s.numbers(peak, s.dims) is not m or not s.is_finite_maximum(m, x, summed[1], s.dims):
+        m = s.spread(less, dims, kept)
+        if m is None or s.numbers(peak, s.dims) is not m or not s.is_finite_maximum(m, x, reduced, s.dims):
             continue
-        if _same(s.dims, left):
-            return torch.logsumexp, (x, summed[1])
-        return (torch.logsumexp, (x, summed[1], True)) if _same(s.dims, kept) else None
+        if _same(s.dims, tuple(n for d, n in enumerate(dims) if d not in reduced)):
+            return torch.logsumexp, (x, reduced)
+        return (torch.logsumexp, (x, reduced, True)) if _same(s.dims, kept) else None
     return None
+
+
+def _of_exponentials(s: Spelling, node: Any) -> tuple[Node, Any, Dims] | None:
+    """`x`, `m` and the dimensions of ``log(sum(exp(x - m)))``, perhaps of the sum's absolute value."""
+    logarithm = s.call(node, (torch.log,))
+    total = s.numbers(logarithm[0], s.dims) if logarithm else None
+    absolute = s.call(total, (torch.abs,))
+    summed = s.call(s.numbers(absolute[0], s.dims) if absolute else total, (torch.sum,))
+    exponential = s.call(summed[0], (torch.exp,)) if summed and len(summed) == 2 else None
+    difference = s.call(exponential[0], _SUBTRACT) if exponential else None
+    if not (summed and exponential and difference and isinstance(difference[0], Node) and isinstance(summed[1], tuple)):
+        return None
+    same = _same(_dims_of(difference[0]), _dims_of(exponential[0])) and min(summed[1], default=-1) >= 0
+    return (difference[0], difference[1], summed[1]) if same else None
 
 
 ROWS: dict[str, Callable[[Spelling, Node], Call | None]] = {
     "softmax": softmax, "log_softmax": log_softmax, "layer_norm": layer_norm, "logsumexp": logsumexp}
 """What torch has whole, by its name there."""
 
-NEEDED: dict[str, set[Any]] = {"softmax": {torch.exp}, "log_softmax": {torch.exp}, "layer_norm": {torch.rsqrt, torch.sqrt}, "logsumexp": {torch.isfinite}}
+NEEDED: dict[str, set[Any]] = {"softmax": {torch.exp}, "log_softmax": {torch.exp}, "layer_norm": {torch.rsqrt, torch.sqrt},
+                               "logsumexp": {torch.isfinite}}
 """Functions of which each spelling has one: graphs without them are not searched."""

@@ -195,8 +195,8 @@ def take_or_fill(operand: torch.Tensor, indices: torch.Tensor, dimension: int, f
     shape = sizes[:dimension] + indices.shape + sizes[dimension + 1:]
 
     def in_torch() -> torch.Tensor:
-        inside = (indices >= 0) & (indices < sizes[dimension])
-        return torch.where(inside.reshape(indices.shape + (1,) * (len(sizes) - dimension - 1)), take(operand, indices, dimension), fill)
+        inside = ((indices >= 0) & (indices < sizes[dimension])).reshape(indices.shape + (1,) * (len(sizes) - dimension - 1))
+        return torch.where(inside, take(operand, indices, dimension), fill)
 
     return rows.take_or_fill(operand, indices, dimension, fill, shape, False, in_torch)
 

@@ -56,9 +56,9 @@ def take_or_fill(operand: torch.Tensor, indices: torch.Tensor, dimension: int, f
     if result.numel():
         points = result.numel() // (before * n)
         number = torch.full((), fill, dtype=operand.dtype)
+        arrays = [t.data_ptr() for t in (operand, indices, result, number)]
         steps = (points * n, n, 1) if is_along else (0, 1, 0)
-        run_on_threads(native.function, before * points, n, [
-            operand.data_ptr(), indices.data_ptr(), result.data_ptr(), number.data_ptr(), operand.shape[dimension], points, *steps])
+        run_on_threads(native.function, before * points, n, [*arrays, operand.shape[dimension], points, *steps])
     return result
 
 
