@@ -242,9 +242,9 @@ def _broadcast(shapes: Sequence[Dims]) -> Dims:
 
 def _find_chains(graph: Graph) -> list[Chain]:
     """Chains with at least two passes over large arrays, or with a fusion. A node joins its operand's chain, or a recent one,
-    unless another way leads from the chain to it or something has used a result of the chain before: one of the two would then wait for
-    the other, or be made long before it is used. A chain ends where something writes over what it reads: it runs where its last
-    node stands."""
+    unless another way leads from the chain to it or something has used a result of the chain before: one of the two would then
+    wait for the other, or be made long before it is used. A chain ends where something writes over what it reads: it runs where
+    its last node stands."""
     writes = Writes(graph)
     chain_of: dict[Node, Chain] = {}
     above: dict[Node, frozenset[Chain]] = {}

@@ -1,7 +1,7 @@
 """Gathers with a number where an index is out of bounds, as JAX spells them: a mask of the indices, and a selection after it.
 
 The mask has an element for each index, but is spread over all that was gathered. One call reads the indices once, and writes each
-element once (`kernels.indexing.take_or_fill`, `gather_along_or_fill`).
+element once (`kernels/gathers.py`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
-from ..kernels import indexing
+from ..kernels import gathers, indexing
 from ..kernels.calls import VIEWS
 
 _AND = (operator.and_, torch.bitwise_and, torch.logical_and)
@@ -45,10 +45,10 @@ def _filled(node: Node) -> tuple[Any, tuple[Any, ...]] | None:
         return None
     operand, indices, dimension, is_along = taken
     sizes = _array(operand)
-    if sizes is None or not _is_inside(mask, indices, sizes[dimension], dims, 0 if is_along else dimension,
-                                       0 if is_along else len(sizes) - dimension - 1):
+    around = (0, 0) if is_along or sizes is None else (dimension, len(sizes) - dimension - 1)
+    if sizes is None or not _is_inside(mask, indices, sizes[dimension], dims, *around):
         return None
-    return (indexing.gather_along_or_fill if is_along else indexing.take_or_fill), (operand, indices, dimension, fill)
+    return (gathers.gather_along_or_fill if is_along else gathers.take_or_fill), (operand, indices, dimension, fill)
 
 
 def _taken(node: Node) -> tuple[Node, Node, int, bool] | None:
@@ -58,7 +58,8 @@ def _taken(node: Node) -> tuple[Node, Node, int, bool] | None:
     elif node.target is indexing.gather:
         operand, indices = node.args
         sizes, points = (_array(o) if isinstance(o, Node) else None for o in (operand, indices))
-        dimension = None if sizes is None or points is None else indexing.dimension_along(sizes, points, **node.kwargs)  # pyright: ignore[reportArgumentType]
+        attributes: Any = node.kwargs
+        dimension = None if sizes is None or points is None else gathers.dimension_along(sizes, points, **attributes)
     else:
         return None
     if not (isinstance(operand, Node) and isinstance(indices, Node) and isinstance(dimension, int)):
