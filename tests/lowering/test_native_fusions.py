@@ -70,7 +70,8 @@ def values(dtype: torch.dtype, count: int, seed: int) -> torch.Tensor:
         return torch.from_numpy(rng.random(count) > 0.5)
     if dtype.is_floating_point:
         drawn = torch.from_numpy(rng.normal(size=count) * 3).to(dtype)
-        special = [0.0, -0.0, np.inf, -np.inf, np.nan, 0.5, 2.5, -1.5, 127.9, -300, 3e9, -1e19, 9.3e18][:8 if count < 100 else None]
+        few = 8 if count < 100 else None
+        special = [0.0, -0.0, np.inf, -np.inf, np.nan, 0.5, 2.5, -1.5, 127.9, -300, 3e9, -1e19, 9.3e18][:few]
         drawn[:len(special)] = torch.tensor(special, dtype=dtype).roll(seed)
         return drawn
     limits = torch.iinfo(dtype)

@@ -14,7 +14,7 @@ import torch
 from torch.fx import Graph, Node
 
 from ..kernels import gathers, indexing
-from ..kernels.calls import VIEWS
+from ..kernels.calls import RESHAPE, VIEWS
 
 _AND = (operator.and_, torch.bitwise_and, torch.logical_and)
 _AT_LEAST, _AT_MOST = (operator.ge, torch.ge), (operator.le, torch.le)
@@ -128,10 +128,15 @@ def _shows(views: list[Node], points: tuple[int, ...], dims: tuple[int, ...], be
     base = torch.empty(points, device="meta")
     shown = base
     for view in views:
-        if any(isinstance(a, Node) for a in view.args[1:]) or view.kwargs:
+        # Of those that are no views of everything flatten is left out, and a reshape has to be one here.
+        if any(isinstance(a, Node) for a in view.args[1:]) or view.kwargs or view.target == torch.Tensor.flatten.__name__:
             return False
-        shown = getattr(shown, str(view.target))(*view.args[1:])
-    if shown.untyped_storage()._cdata != base.untyped_storage()._cdata or len(shown.shape) > len(dims):
+        method = torch.Tensor.view if view.target == RESHAPE else getattr(torch.Tensor, str(view.target))
+        try:
+            shown = method(shown, *view.args[1:])
+        except RuntimeError:
+            return False
+    if len(shown.shape) > len(dims):
         return False
     wanted = base.reshape((1,) * before + points + (1,) * behind).expand(dims)
     shown = shown.expand(dims)
