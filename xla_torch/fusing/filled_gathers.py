@@ -129,11 +129,12 @@ def _shows(views: list[Node], points: tuple[int, ...], dims: tuple[int, ...], be
     shown = base
     for view in views:
         # Of those that are no views of everything flatten is left out, and a reshape has to be one here.
-        if any(isinstance(a, Node) for a in view.args[1:]) or view.kwargs or view.target == torch.Tensor.flatten.__name__:
+        how: Any = view.args[1:]
+        if any(isinstance(a, Node) for a in how) or view.kwargs or view.target == torch.Tensor.flatten.__name__:
             return False
         method = torch.Tensor.view if view.target == RESHAPE else getattr(torch.Tensor, str(view.target))
         try:
-            shown = method(shown, *view.args[1:])
+            shown = method(shown, *how)
         except RuntimeError:
             return False
     if len(shown.shape) > len(dims):
