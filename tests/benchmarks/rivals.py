@@ -32,6 +32,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from benchmarks.kinds import KINDS, Kind
 from benchmarks.models import MODELS, Model
+from benchmarks.more_kinds import MORE_KINDS
 from xla_torch import from_jax
 
 Run = Callable[[], Any]
@@ -107,7 +108,7 @@ def iree_run(kind: Kind) -> Run | None:
 
 
 CASES: dict[str, Callable[[], Case]] = {
-    **{name: (lambda kind=kind: of_kind(kind())) for name, kind in KINDS.items()},
+    **{name: (lambda kind=kind: of_kind(kind())) for name, kind in {**KINDS, **MORE_KINDS}.items()},
     **{f"{name}, training step": (lambda make=make: of_model(make())) for name, make in MODELS.items()},
 }
 

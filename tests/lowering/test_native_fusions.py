@@ -18,7 +18,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from xla_torch.core import tuning
 from xla_torch.fusing.native_fusions import form_fusions
-from xla_torch.kernels import elementwise
+from xla_torch.kernels import convert, elementwise
 from xla_torch.kernels.native_fusions import NativeFusion
 from xla_torch.kernels.native_fusions import fusion as run_piece
 from xla_torch.native.compiled import OPTIONS, MachineCode, is_available
@@ -57,6 +57,8 @@ TABLE: list[tuple[list[Call], list[torch.dtype]]] = [
      [torch.bool]),
     ([(f, ("x", "y")) for f in (operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne)], NUMBERS),
     ([(f, ("x", 1)) for f in (operator.lt, operator.ge, operator.eq)] + [(operator.gt, ("x", "s"))], NUMBERS),
+    ([(torch.isfinite, ("x",)),
+      *((convert.float_to_integer, ("x", torch.iinfo(d).min, torch.iinfo(d).max, d)) for d in INTEGERS)], FLOATS),
     ([("to", ("x", d)) for d in (torch.float32, torch.float64, torch.bool)] + [(operator.ne, ("x", 0))], NUMBERS),
     ([("to", ("x", d)) for d in (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)], [*INTEGERS, torch.bool]),
 ]
@@ -68,7 +70,9 @@ def values(dtype: torch.dtype, count: int, seed: int) -> torch.Tensor:
         return torch.from_numpy(rng.random(count) > 0.5)
     if dtype.is_floating_point:
         drawn = torch.from_numpy(rng.normal(size=count) * 3).to(dtype)
-        drawn[:8] = torch.tensor([0.0, -0.0, np.inf, -np.inf, np.nan, 0.5, 2.5, -1.5], dtype=dtype).roll(seed)
+        few = 8 if count < 100 else None
+        special = [0.0, -0.0, np.inf, -np.inf, np.nan, 0.5, 2.5, -1.5, 127.9, -300, 3e9, -1e19, 9.3e18][:few]
+        drawn[:len(special)] = torch.tensor(special, dtype=dtype).roll(seed)
         return drawn
     limits = torch.iinfo(dtype)
     drawn = torch.from_numpy(rng.integers(limits.min, limits.max, count, dtype=np.int64, endpoint=True)).to(dtype)

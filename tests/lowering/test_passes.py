@@ -39,6 +39,10 @@ def _steps(x: Any, w: Any) -> Any:
     return jax.lax.scan(lambda c, y: (jnp.tanh(c @ w) + y, c * y), x[0], x)
 
 
+def _in_or_zero(x: Any) -> Any:
+    return jnp.take(x, 2 * jnp.argsort(x[:, 0]), axis=0, mode="fill", fill_value=0.0)
+
+
 def _update(weights: Any, gradients: Any) -> Any:
     moments = [0.9 * w + 0.1 * g for w, g in zip(weights, gradients, strict=True)]
     return [w - 0.01 * m / (1.0 + m * m) for w, m in zip(weights, moments, strict=True)], moments
@@ -57,6 +61,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "large product": (lambda a, b: a @ b, (_drawn(256, 128), _drawn(128, 256))),
     "scan": (_steps, (_drawn(6, 4), _drawn(4, 4))),
     "optimizer": (_update, ([_drawn(n, 3) for n in range(2, 14)], [_drawn(n, 3) + 1.0 for n in range(2, 14)])),
+    "filled gather": (_in_or_zero, (_drawn(6, 3),)),
     "views": (lambda x, y: x + jnp.broadcast_to(y[None], x.shape), (_drawn(2, 2), _drawn(2))),
 }
 

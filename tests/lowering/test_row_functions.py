@@ -15,7 +15,7 @@ from jax import lax
 from xla_torch import from_jax
 from xla_torch.core import tuning
 
-NAMES = ("softmax", "log_softmax", "layer_norm")
+NAMES = ("softmax", "log_softmax", "layer_norm", "logsumexp")
 
 
 def normalised(x: Any, epsilon: float = 1e-5) -> Any:
@@ -52,6 +52,15 @@ def exponential_too(x: Any) -> Any:
     return over_sum(exponentials), exponentials
 
 
+def finite(x: Any, otherwise: float = 0.0) -> Any:
+    return jnp.where(jnp.isfinite(x), x, otherwise)
+
+
+def maxima_too(x: Any) -> Any:
+    m = finite(x.max(0))
+    return m + jnp.log(jnp.exp(x - m).sum(0)), m * 2
+
+
 def largest(x: Any) -> Any:
     return x.max(-1, keepdims=True)
 
@@ -68,6 +77,14 @@ FOUND: dict[str, tuple[str, Callable[..., Any], list[tuple[int, ...]]]] = {
     "attention": ("softmax", attention, [(2, 5, 4), (2, 5, 4), (2, 5, 4)]),
     "logarithm": ("log_softmax", lambda x: jax.nn.log_softmax(x, axis=-1), [X]),
     "logarithm of a vector": ("log_softmax", jax.nn.log_softmax, [(16,)]),
+    "sum of exponentials": ("logsumexp", lambda x: jax.nn.logsumexp(x, axis=-1), [X]),
+    "of columns": ("logsumexp", lambda x: jax.nn.logsumexp(x, axis=0), [X]),
+    "of columns, square": ("logsumexp", lambda x: jax.nn.logsumexp(x, axis=0), [(8, 8)]),
+    "with the dimension kept": ("logsumexp", lambda x: jax.nn.logsumexp(x, axis=-1, keepdims=True), [X]),
+    "with the first dimension kept": ("logsumexp", lambda x: jax.nn.logsumexp(x, axis=0, keepdims=True), [X]),
+    "of several dimensions": ("logsumexp", lambda x: jax.nn.logsumexp(x, axis=(0, 2)), [(3, 4, 5)]),
+    "of one in the middle": ("logsumexp", lambda x: jax.nn.logsumexp(x, axis=1), [(4, 4, 4)]),
+    "of a sum": ("logsumexp", lambda x, y: jax.nn.logsumexp(x[:, None, :] + y[None], axis=2), [X, X]),
     "norm": ("layer_norm", normalised, [X]),
     "norm by division": ("layer_norm", by_division, [X]),
     "norm of blocks": ("layer_norm", normalised, [(2, 3, 8)]),
@@ -88,6 +105,12 @@ NOT_FOUND: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
     "less another number": (lambda x: over_sum(jnp.exp(x - x.min(-1, keepdims=True))), [X]),
     "a bound from below": (lambda x: over_sum(jnp.exp(x - jnp.maximum(largest(x), 0.5))), [X]),
     "a sum along columns": (lambda x: over_sum_of_columns(jnp.exp(x - largest(x))), [(8, 8)]),
+    "infinite maxima stay": (lambda x: jnp.log(jnp.exp(x - largest(x)).sum(-1)) + x.max(-1), [X]),
+    "the maxima of other columns": (lambda x: finite(x.max(1)) + jnp.log(jnp.exp(x - finite(x.max(1))[None]).sum(0)), [(8, 8)]),
+    "the maxima are used too": (maxima_too, [X]),
+    "minima": (lambda x: finite(x.min(0)) + jnp.log(jnp.exp(x - finite(x.min(0))).sum(0)), [X]),
+    "one in place of infinity": (lambda x: finite(x.max(0), 1.0) + jnp.log(jnp.exp(x - finite(x.max(0), 1.0)).sum(0)), [X]),
+    "a weighted sum of exponentials": (lambda x, b: jax.nn.logsumexp(x, axis=1, b=b), [X, X]),
     "a power of two": (lambda x: over_sum(jnp.exp2(x - largest(x))), [X]),
     "fast variance": (fast_variance, [X]),
     "another mean": (lambda x: (x - x.sum(-1, keepdims=True) / 15) * lax.rsqrt(

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -13,7 +15,8 @@ from support.oracle import needs_xla
 from support.scaled_agreement import assert_agrees, assert_close, one, random_array, run_one
 from xla_torch import F32, S32, ops
 from xla_torch.errors import InvalidArgument
-from xla_torch.kernels.contraction import integer_matmul
+from xla_torch.kernels import contraction
+from xla_torch.kernels.contraction import byte_matmul, integer_matmul
 
 
 def dot(result: str, contracting: str, batch: str = "") -> str:
@@ -109,6 +112,58 @@ def test_integer_matmul_of_devices_without_one(dtype: torch.dtype) -> None:
     lhs, rhs = (torch.randint(limits.min, limits.max, dims, dtype=dtype) for dims in ((2, 3, 7), (2, 7, 4)))
     assert torch.equal(integer_matmul(lhs, rhs), lhs @ rhs)
     assert torch.equal(integer_matmul(lhs[0], rhs[0, :, 0]), lhs[0] @ rhs[0, :, 0])
+
+
+BYTES = [
+    # what oneDNN's routine takes for another matrix where a stride is open: sizes of 1, either way round
+    *(((m, k), (k, n)) for m in (1, 2, 17) for k in (1, 3, 64) for n in (1, 2, 9)),
+    ((0, 3), (3, 2)), ((2, 0), (0, 3)), ((2, 3), (3, 0)),
+    ((2, 5, 7), (7, 3)), ((4, 5, 7), (4, 7, 3)), ((7,), (7, 3)), ((5, 7), (7,)), ((7,), (7,)), ((2, 3000), (3000, 2)),
+]
+
+
+def laid_out_otherwise(x: torch.Tensor, y: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Factors by columns, in steps, and with one row for all."""
+    steps = torch.stack([y, y], -1)[..., 0]
+    return [(x.mT.contiguous().mT, y), (x, y.mT.contiguous().mT), (x, steps), (x[:1].expand_as(x), y)]
+
+
+@pytest.mark.parametrize("by_units", [True, False], ids=["oneDNN", "float32"])
+@pytest.mark.parametrize(("lhs", "rhs"), BYTES)
+def test_products_of_bytes(lhs: tuple[int, ...], rhs: tuple[int, ...], by_units: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums are exact for each layout and sign, the largest products among them, on processors that add in 32 bits and others."""
+    if not by_units:
+        monkeypatch.setattr(contraction, "int8_products", None)
+    torch.manual_seed(0)
+    for left, right in itertools.product((torch.int8, torch.uint8), repeat=2):
+        a, b = (torch.randint(-128, 128, dims, dtype=torch.int16).to(t) for dims, t in ((lhs, left), (rhs, right)))
+        for x in (a, torch.full_like(a, -128 if left is torch.int8 else 255)):
+            for y in (b, torch.full_like(b, -128 if right is torch.int8 else 255)):
+                for p, q in ((x, y), *(laid_out_otherwise(x, y) if x.dim() > 1 and y.dim() > 1 else ())):
+                    assert byte_matmul(p, q).equal(p.to(torch.int32) @ q.to(torch.int32))
+
+
+def test_sums_of_products_of_bytes_wrap() -> None:
+    lhs, rhs = (torch.full(dims, -128, dtype=torch.int8) for dims in ((2, (1 << 17) + 1), ((1 << 17) + 1, 2)))
+    assert byte_matmul(lhs, rhs).unique().tolist() == [(1 << 14) - (1 << 31)]
+
+
+BYTE_DOTS = [
+    ("s32[17,9]", "s8[17,64]", "s8[64,9]", "1/0", ""),
+    ("s32[17,9]", "s8[64,17]", "s8[9,64]", "0/1", ""),
+    ("s32[1,9]", "s8[64,1]", "s8[9,64]", "0/1", ""),
+    ("s32[2,3,5]", "s8[2,3,40]", "s8[2,40,5]", "2/1", "0/0"),
+    ("s32[2,3,5,6]", "s8[2,3,4]", "s8[5,6,4]", "2/2", ""),
+    ("s32[3,5]", "u8[3,40]", "s8[40,5]", "1/0", ""),
+    ("s16[3,5]", "s8[3,4000]", "s8[4000,5]", "1/0", ""),
+    ("s32[3,5]", "s8[3]", "s8[5]", "", ""),
+]
+
+
+@needs_xla
+@pytest.mark.parametrize(("result", "lhs", "rhs", "contracting", "batch"), BYTE_DOTS)
+def test_dots_of_bytes(result: str, lhs: str, rhs: str, contracting: str, batch: str) -> None:
+    assert_agrees(dot(result, contracting, batch), lhs, rhs)
 
 
 # --------------------------------------------------------------------------------------------- dynamic sizes

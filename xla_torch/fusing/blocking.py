@@ -241,10 +241,10 @@ def _broadcast(shapes: Sequence[Dims]) -> Dims:
 
 
 def _find_chains(graph: Graph) -> list[Chain]:
-    """Chains with at least two calls on large arrays, or with a fusion. A node joins its operand's chain, or a recent one, unless
-    another way leads from the chain to it or something has used a result of the chain before: one of the two would then wait for
-    the other, or be made long before it is used. A chain ends where something writes over what it reads: it runs where its last
-    node stands."""
+    """Chains with at least two passes over large arrays, or with a fusion. A node joins its operand's chain, or a recent one,
+    unless another way leads from the chain to it or something has used a result of the chain before: one of the two would then
+    wait for the other, or be made long before it is used. A chain ends where something writes over what it reads: it runs where
+    its last node stands."""
     writes = Writes(graph)
     chain_of: dict[Node, Chain] = {}
     above: dict[Node, frozenset[Chain]] = {}
@@ -269,7 +269,12 @@ def _find_chains(graph: Graph) -> list[Chain]:
             chain_of[node] = chain
             above[node] -= {chain}
     return [c for c in chains if c.inputs()["cut"] and ((_is_native() and has_fusions(c.nodes))
-            or (math.prod(c.dims) >= tuning.BLOCKED_FROM and sum(_large_grid(n) is not None for n in c.nodes) > 1))]
+            or (math.prod(c.dims) >= tuning.BLOCKED_FROM and sum(map(_passes, c.nodes)) > 1))]
+
+
+def _passes(node: Node) -> int:
+    """How often a call goes over a large array, as far as that matters: torch computes a logsumexp by calls of its own."""
+    return 0 if _large_grid(node) is None else 1 + (node.target is torch.logsumexp)
 
 
 def _large_grid(node: Node) -> Dims | None:

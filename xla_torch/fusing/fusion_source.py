@@ -20,6 +20,7 @@ from torch.fx import Node
 
 from ..core.types import F32, F64, PRED, S8, S16, S32, S64, U8, U16, U32, U64, PrimitiveType
 from ..kernels.calls import COMPARISONS, EXPAND, ROW_VIEWS, known
+from ..kernels.convert import float_to_integer
 from ..kernels.native_fusions import Role
 from ..native.elements import NAMES, VECTOR_ELEMENTS, exact_pattern, memory_of, number
 from ..native.functions import used_in
@@ -273,6 +274,12 @@ def expression(node: Node, names: dict[Node, str] | None, rounded: bool) -> str 
         common = _ELEMENT_TYPES.get(torch.result_type(*map(_stand_in, node.args)))  # pyright: ignore[reportArgumentType]
         code = None if common is None else f"{{0}} {COMPARISONS[row.out]} {{1}}"
         return code and _formatted(code, node.args, common, names)
+    if node.target is torch.isfinite:
+        operand, = node.args
+        of = isinstance(operand, Node) and operand.meta["array"][1].is_floating_point and _type(operand)
+        return _formatted("{0} - {0} == 0", [operand], of, names) if of else None
+    if node.target is float_to_integer:
+        return _truncated(node, element_type, names)
     if row.out is torch.where:
         condition, *others = node.args
         if not isinstance(condition, Node) or condition.meta["array"][1] is not torch.bool:
@@ -292,6 +299,14 @@ def _converted(node: Node, names: dict[Node, str] | None) -> str | None:
     if not isinstance(operand, Node) or (operand.meta["array"][1].is_floating_point and target.is_integral):
         return None
     return f"{names[operand] if names else ''} != 0" if target is PRED else _formatted("{0}", [operand], target, names)
+
+
+def _truncated(node: Node, element_type: PrimitiveType, names: dict[Node, str] | None) -> str | None:
+    """A float as an integer of all that its type in C has room for."""
+    operand, *bounds, dtype = node.args
+    limits = torch.iinfo(dtype)  # pyright: ignore[reportArgumentType]
+    is_whole = bounds == [limits.min, limits.max] and isinstance(operand, Node)
+    return _formatted(f"truncated_{NAMES[element_type]}({{0}})", [operand], F64, names) if is_whole else None
 
 
 def _formatted(code: str, operands: Sequence[Any], element_type: PrimitiveType | None,

@@ -23,6 +23,7 @@ from ..hlo.inference import has_effect
 from ..hlo.schema import OPS
 from .blocking import block_elementwise
 from .buckets import join_exchanges
+from .filled_gathers import fill_gathers
 from .foreach import foreach_results
 from .fused_calls import fuse_calls
 from .memory import overwrite_carries, plan_memory
@@ -96,6 +97,7 @@ def _plan_memory(lowering: Lowering) -> None:
 
 PASSES = (
     Pass("row functions", lambda low: use_row_functions(low.root, low.graph), when=lambda low: low.blocks),
+    Pass("filled gathers", lambda low: fill_gathers(low.graph), when=lambda low: low.on_cpu),
     Pass("dead code", _drop_dead_code, needed=True),
     Pass("views", lambda low: drop_needless_views(low.graph)),
     Pass("turned products", lambda low: turn_products(low.graph)),

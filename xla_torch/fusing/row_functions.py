@@ -1,4 +1,5 @@
-"""Functions of rows that torch has whole: softmax, its logarithm, layer norm. They are found by what a program computes.
+"""Functions of rows that torch has whole: softmax, its logarithm, layer norm, the logarithm of a sum of exponentials. They are
+found by what a program computes.
 
 A row of `ROWS` looks at the last call of a spelling, and says which call of torch is the same on the whole array. Between the
 calls stand views, which bring a number for each row (a maximum, a sum, a mean) back to the row. A spelling whose intermediate
@@ -107,9 +108,9 @@ class Spelling:
             return None
         return self.numbers(node)
 
-    def numbers(self, node: Any) -> Node | None:
+    def numbers(self, node: Any, rows: Dims | None = None) -> Node | None:
         """An array with a number for each row, behind views that leave their order."""
-        count = math.prod(self.rows)
+        count = math.prod(self.rows if rows is None else rows)
         while isinstance(node, Node) and _is_view(node):
             if not _same(_count(node), count):
                 return None
@@ -117,6 +118,27 @@ class Spelling:
             node = node.args[0]
         # What no instruction describes stands within the body of one, and has as many.
         return node if isinstance(node, Node) and (_dims_of(node) is None or _same(_count(node), count)) else None
+
+    def spread(self, node: Any, dims: Dims, kept: Dims) -> Node | None:
+        """The numbers, of dimensions `kept` beside an array of `dims`, that are brought back to it by views alone."""
+        if isinstance(node, Node) and _is_view(node, EXPAND) and _same(_dims_of(node), dims) and not _same(dims, kept):
+            self._seen.add(node)
+            node = node.args[0]
+        shown = _dims_of(node) if isinstance(node, Node) else None
+        if shown is None or not _same((*[1] * (len(kept) - len(shown)), *shown), kept):
+            return None
+        return self.numbers(node, kept)
+
+    def is_finite_maximum(self, node: Node, x: Node, dims: Any, rows: Dims) -> bool:
+        """Whether these are the largest numbers of `x` along dimensions, 0 in place of infinities and NaN."""
+        chosen = self.call(node, (torch.where,))
+        if not chosen or isinstance(chosen[2], Node) or chosen[2] != 0 or not isinstance(chosen[1], Node):
+            return False
+        asked = self.call(chosen[0], (torch.isfinite,))
+        largest = self.numbers(chosen[1], rows)
+        found = self.call(self.numbers(self.without_lowest(largest), rows), (torch.amax,))
+        same = asked and self.numbers(asked[0], rows) is largest
+        return bool(same and found and len(found) == 2 and found[0] is x and found[1] == dims)
 
     def columns(self, node: Any) -> _Flat | None:
         """An array that is the same for all rows."""
@@ -157,11 +179,15 @@ class Spelling:
         numbers = self.each_row(args[1]) if args else None
         if not args or numbers is None:
             return None
+        return args[0] if self.reduction(self.without_lowest(numbers), torch.amax) is args[0] else None
+
+    def without_lowest(self, numbers: Any) -> Any:
+        """`x` of ``max(x, -inf)``; what is no such call itself."""
         raised = self.call(numbers, (torch.maximum, torch.clamp_min))
-        if raised:
-            lowest = [a for a in raised if self.is_lowest(a)]
-            numbers = next((a for a in raised if not self.is_lowest(a)), None) if lowest else None
-        return args[0] if self.reduction(numbers, torch.amax) is args[0] else None
+        if not raised:
+            return numbers
+        lowest = [a for a in raised if self.is_lowest(a)]
+        return next((a for a in raised if not self.is_lowest(a)), None) if lowest else None
 
     def mean(self, node: Any) -> Node | None:
         """`x` of the numbers ``sum(x) / n``."""
@@ -270,9 +296,43 @@ def _normalised(s: Spelling, node: Any) -> tuple[Node, float] | None:
     return None
 
 
+def logsumexp(s: Spelling, node: Node) -> Call | None:
+    """``log(sum(exp(x - m))) + m``, where m is ``max(x)``, or 0 where that is no finite number; along any dimensions."""
+    parts = s.call(node, _ADD)
+    for logarithm, peak in (parts, parts[::-1]) if parts else ():
+        found = _of_exponentials(s, logarithm)
+        if found is None:
+            continue
+        x, less, reduced = found
+        dims = _dims_of(x) or ()
+        kept = tuple(1 if d in reduced else n for d, n in enumerate(dims))
+        m = s.spread(less, dims, kept)
+        if m is None or s.numbers(peak, s.dims) is not m or not s.is_finite_maximum(m, x, reduced, s.dims):
+            continue
+        if _same(s.dims, tuple(n for d, n in enumerate(dims) if d not in reduced)):
+            return torch.logsumexp, (x, reduced)
+        return (torch.logsumexp, (x, reduced, True)) if _same(s.dims, kept) else None
+    return None
+
+
+def _of_exponentials(s: Spelling, node: Any) -> tuple[Node, Any, Dims] | None:
+    """`x`, `m` and the dimensions of ``log(sum(exp(x - m)))``, perhaps of the sum's absolute value."""
+    logarithm = s.call(node, (torch.log,))
+    total = s.numbers(logarithm[0], s.dims) if logarithm else None
+    absolute = s.call(total, (torch.abs,))
+    summed = s.call(s.numbers(absolute[0], s.dims) if absolute else total, (torch.sum,))
+    exponential = s.call(summed[0], (torch.exp,)) if summed and len(summed) == 2 else None
+    difference = s.call(exponential[0], _SUBTRACT) if exponential else None
+    if not (summed and exponential and difference and isinstance(difference[0], Node) and isinstance(summed[1], tuple)):
+        return None
+    same = _same(_dims_of(difference[0]), _dims_of(exponential[0])) and min(summed[1], default=-1) >= 0
+    return (difference[0], difference[1], summed[1]) if same else None
+
+
 ROWS: dict[str, Callable[[Spelling, Node], Call | None]] = {
-    "softmax": softmax, "log_softmax": log_softmax, "layer_norm": layer_norm}
+    "softmax": softmax, "log_softmax": log_softmax, "layer_norm": layer_norm, "logsumexp": logsumexp}
 """What torch has whole, by its name there."""
 
-NEEDED: dict[str, set[Any]] = {"softmax": {torch.exp}, "log_softmax": {torch.exp}, "layer_norm": {torch.rsqrt, torch.sqrt}}
+NEEDED: dict[str, set[Any]] = {"softmax": {torch.exp}, "log_softmax": {torch.exp}, "layer_norm": {torch.rsqrt, torch.sqrt},
+                               "logsumexp": {torch.isfinite}}
 """Functions of which each spelling has one: graphs without them are not searched."""

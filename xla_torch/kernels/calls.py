@@ -137,7 +137,7 @@ for _function in COMPARISONS:
 
 for _function in (torch.clamp, torch.isfinite, torch.sign):
     CALLS[_function] = Call(elementwise=True)
-for _function in (torch.prod, torch.mean, torch.all, torch.any):
+for _function in (torch.prod, torch.mean, torch.all, torch.any, torch.logsumexp):
     CALLS[_function] = Call(reduces=True)
 for _function in (torch.sum, torch.amax, torch.amin):
     CALLS[_function] = Call(reduces=True, row=f"row_{_function.__name__}")

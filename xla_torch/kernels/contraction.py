@@ -9,8 +9,10 @@ import torch
 import torch.nn.functional as functional
 
 from ..core import tuning
-from ..storage.torch_private import onednn_linear
+from ..storage.torch_private import int8_products, onednn_linear
+from .calls import fresh
 from .movement import pad
+from .rows import is_plain
 
 _LIMB = 16
 _CHUNK = 1 << 20
@@ -28,6 +30,27 @@ def onednn_matmul(lhs: torch.Tensor, rhs: torch.Tensor) -> torch.Tensor:
 def float32_matmul(lhs: torch.Tensor, rhs: torch.Tensor) -> torch.Tensor:
     """``lhs @ rhs`` of a narrower floating type, multiplied and added up in float32 and rounded once."""
     return (lhs.float() @ rhs.float()).to(lhs.dtype)
+
+
+@fresh
+def byte_matmul(lhs: torch.Tensor, rhs: torch.Tensor) -> torch.Tensor:
+    """``lhs @ rhs`` of int8 or uint8 tensors in int32, modulo its width: by oneDNN, else in float32, which is exact for sums of
+    so many products as stay within its 24 bits. torch's own products of integers are loops."""
+    if not (is_plain(lhs) and is_plain(rhs)):
+        return lhs.to(torch.int32) @ rhs.to(torch.int32)
+    matrices = rhs.dim() == 2 and lhs.dim() >= 2 and lhs.numel() and rhs.numel()
+    if int8_products is not None and matrices and lhs.dtype is rhs.dtype is torch.int8:
+        right = rhs if rhs.t().is_contiguous() and not rhs.is_contiguous() else _row_major(rhs)
+        return int8_products(_row_major(lhs.reshape(-1, lhs.shape[-1])), right).reshape(*lhs.shape[:-1], rhs.shape[-1])
+    exact = (1 << 24) >> sum(7 if t.dtype is torch.int8 else 8 for t in (lhs, rhs))
+    parts = zip(lhs.split(exact, -1), rhs.split(exact, -2 if rhs.dim() > 1 else 0), strict=True)
+    products = [(left.float() @ right.float()).to(torch.int32) for left, right in parts]
+    return sum(products[1:], products[0])
+
+
+def _row_major(matrix: torch.Tensor) -> torch.Tensor:
+    """A matrix with the strides of its sizes, also where a size of 1 leaves one of them open: `_int_mm` reads them all."""
+    return matrix.contiguous().as_strided(matrix.shape, (matrix.shape[1], 1))
 
 
 def integer_matmul(lhs: torch.Tensor, rhs: torch.Tensor, bits: int = 64) -> torch.Tensor:

@@ -20,6 +20,7 @@ from ..opcodes.reducer_kinds import ReducerKind
 from ..storage import torch_private
 from . import rows
 from .calls import fresh
+from .gathers import dimension_along, elements_along
 
 Index = torch.Tensor | int
 Region = Callable[..., tuple[torch.Tensor, ...]]
@@ -193,6 +194,12 @@ def gather(operand: torch.Tensor, indices: torch.Tensor, *, offset_dims: Sequenc
            operand_batching_dims: Sequence[int] = (), start_indices_batching_dims: Sequence[int] = ()) -> torch.Tensor:
     """XLA's gather; the attributes are HLO's."""
     sizes = operand.shape
+    along = dimension_along(
+        sizes, indices.shape, offset_dims=offset_dims, collapsed_slice_dims=collapsed_slice_dims, start_index_map=start_index_map,
+        index_vector_dim=index_vector_dim, slice_sizes=slice_sizes, operand_batching_dims=operand_batching_dims,
+        start_indices_batching_dims=start_indices_batching_dims)
+    if along is not None:
+        return elements_along(operand, along, indices.squeeze(-1))
     window = [min(w, n) for w, n in zip(slice_sizes, sizes, strict=True)]
     batching = tuple(zip(operand_batching_dims, start_indices_batching_dims, strict=True))
     found = _windows(sizes, window, indices, index_vector_dim, start_index_map, batching, clamp=True)

@@ -1,9 +1,10 @@
-"""Rows combined with rows of an array, by one native function: bounds, order and sums in one pass over the updates."""
+"""Rows combined with rows of an array, or taken from them, each by one native function: bounds, order and sums in one pass."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -38,6 +39,32 @@ def combine_(array: torch.Tensor, indices: torch.Tensor, updates: torch.Tensor, 
     places = [array.data_ptr(), indices.data_ptr(), updates.data_ptr(), indices.numel(), width, array.shape[0], parts,
               int(not is_number)]
     run_on_threads(native.function, parts, -(-updates.numel() // parts), places, for_a_thread=_FOR_A_THREAD)
+
+
+def take_or_fill(operand: torch.Tensor, indices: torch.Tensor, dimension: int, fill: float, shape: Sequence[int], is_along: bool,
+                 in_torch: Callable[[], torch.Tensor]) -> torch.Tensor:
+    """Slices at `indices` along a dimension, or a number where there is none; `is_along` if there are indices for each place of
+    the dimensions before and behind. `in_torch` does the same, as in `combine_`."""
+    name, index = _BY_BYTES.get(operand.element_size()), _INTEGERS.get(indices.dtype)
+    if not (name and index and all(is_plain(t) and t.is_contiguous() for t in (operand, indices))):
+        return in_torch()
+    native = _native_take(name, index)
+    if not native.is_ready():
+        return native.timed(in_torch)
+    result = torch.empty(shape, dtype=operand.dtype)
+    n, before = math.prod(operand.shape[dimension + 1:]), math.prod(operand.shape[:dimension])
+    if result.numel():
+        points = result.numel() // (before * n)
+        number = torch.full((), fill, dtype=operand.dtype)
+        arrays = [t.data_ptr() for t in (operand, indices, result, number)]
+        steps = (points * n, n, 1) if is_along else (0, 1, 0)
+        run_on_threads(native.function, before * points, n, [*arrays, operand.shape[dimension], points, *steps])
+    return result
+
+
+@functools.cache
+def _native_take(name: str, index: str) -> Awaited:
+    return Awaited(native_rows.take_or_fill(name, index), "a gather of rows")
 
 
 def is_plain(tensor: torch.Tensor) -> bool:

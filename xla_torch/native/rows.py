@@ -1,4 +1,5 @@
-"""Sources of functions of rows that torch has not, or has slower: the largest elements of each, and scatters of whole rows.
+"""Sources of functions of rows that torch has not, or has slower: the largest elements of each, scatters of whole rows, and
+gathers that fill up.
 
 Each is the text of a function ``part(from, to, places, n, kept)`` for some of the rows, of `n` elements each, which threads share
 (`threads.py`).
@@ -152,6 +153,42 @@ static void part(s64 from, s64 to, char **places, s64 each, char *kept) {
             NAME *restrict sums = own + row * n;
             const NAME *restrict update = (const NAME *)places[2] + i * n;FOUR
             for (s64 c = 0; c < n; c++) sums[c] = combined(sums[c], update[c]);
+        }
+    }
+}"""
+
+
+def take_or_fill(name: str, index: str) -> str:
+    """``result[b, p, i] = operand[b, indices[b, p, i], i]``, or a number where the index is out of bounds. The places are those
+    of the operand, the indices, the result and the number, then the operand's size where it is indexed, the number of points p,
+    and how far apart the indices of neighbours are along b, p and i."""
+    return "\n".join([TYPES, _TAKE_OR_FILL.replace("NAME", name).replace("INDEX", index), shared(9, 0)])
+
+
+_TAKE_OR_FILL = """static void part(s64 from, s64 to, char **places, s64 n, char *kept) {
+    const NAME fill = *(const NAME *)places[3];
+    const u64 size = (u64)places[4];
+    const s64 points = (s64)places[5], along_b = (s64)places[6], along_p = (s64)places[7], along_i = (s64)places[8];
+    for (s64 r = from; r < to; ) {
+        const s64 b = r / points, first = b * points, end = first + points < to ? first + points : to;
+        const NAME *own = (const NAME *)places[0] + b * (s64)size * n;
+        const INDEX *at = (const INDEX *)places[1] + b * along_b;
+        if (n == 1)
+            for (; r < end; r++) {
+                const u64 k = (u64)(s64)at[(r - first) * along_p];
+                ((NAME *)places[2])[r] = k < size ? own[k] : fill;
+            }
+        for (; r < end; r++) {
+            NAME *restrict result = (NAME *)places[2] + r * n;
+            const INDEX *place = at + (r - first) * along_p;
+            const u64 k = (u64)(s64)place[0];
+            if (along_i)
+                for (s64 i = 0; i < n; i++) {
+                    const u64 each = (u64)(s64)place[i];
+                    result[i] = each < size ? own[each * n + i] : fill;
+                }
+            else if (k < size) __builtin_memcpy(result, own + k * n, n * sizeof(NAME));
+            else for (s64 i = 0; i < n; i++) result[i] = fill;
         }
     }
 }"""

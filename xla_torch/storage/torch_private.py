@@ -169,6 +169,11 @@ onednn_linear: Callable[..., torch.Tensor] | None = (
     private(torch, "ops.mkldnn._linear_pointwise") if torch.backends.mkldnn.is_available() else None)
 """``input @ weight.T`` by oneDNN: ``(input, weight, bias, activation, its scalars, its algorithm)``; None in a torch without."""
 
+int8_products: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] | None = (
+    private(torch, "_int_mm") if torch.backends.mkldnn.is_available() and private(torch, "cpu._is_vnni_supported")() else None)
+"""``lhs @ rhs`` of int8 matrices in int32, which wraps. None where the processor has no instruction that adds products of bytes
+up in 32 bits: oneDNN then adds pairs of them up in 16, where they may stay at the largest number."""
+
 _UNITS: dict[torch.dtype, str] = {
     torch.bfloat16: "ops.mkldnn._is_mkldnn_bf16_supported", torch.float16: "ops.mkldnn._is_mkldnn_fp16_supported"}
 

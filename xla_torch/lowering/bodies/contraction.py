@@ -66,6 +66,9 @@ def dot(inst: Instruction, lhs: Value, rhs: Value, *, lhs_contracting_dims: Dims
     left, right = (o.shape for o in inst.operands)
     numbers = DotDimensionNumbers(lhs_contracting_dims, rhs_contracting_dims, lhs_batch_dims, rhs_batch_dims)
     factors = highest_type(left.element_type, right.element_type, inst.shape.element_type)
+    if lhs_contracting_dims and _are_bytes(factors, left, right):
+        product = contract(lhs, rhs, left.dimensions, right.dimensions, numbers, in_bytes=True)
+        return from_products(product, factors, inst.shape.element_type)
     product = contract(to_factors(lhs, left.element_type, factors), to_factors(rhs, right.element_type, factors),
                        _sizes(left), _sizes(right), numbers, _integer_bits(factors, left, right))
     return from_products(product, factors, inst.shape.element_type)
@@ -74,6 +77,12 @@ def dot(inst: Instruction, lhs: Value, rhs: Value, *, lhs_contracting_dims: Dims
 def _integer_bits(factors: PrimitiveType, *operands: Shape) -> int:
     """0 for sums of products that are no integers, else the width of the widest operand."""
     return max(o.element_type.bits for o in operands) if factors.is_integral else 0
+
+
+def _are_bytes(factors: PrimitiveType, *operands: Shape) -> bool:
+    """Whether these are integers as they are stored in bytes, with sums that are formed in int32, on the CPU."""
+    stored = all(o.element_type.is_integral and o.element_type.bits <= 8 and not any(o.dynamic_flags) for o in operands)
+    return stored and factors.is_integral and compute_dtype(factors) is torch.int32 and values.device().type == "cpu"
 
 
 def _sizes(shape: Shape) -> tuple[int, ...]:
@@ -85,9 +94,9 @@ def _sizes(shape: Shape) -> tuple[int, ...]:
 
 
 def contract(lhs: Value, rhs: Value, lhs_sizes: Sequence[int], rhs_sizes: Sequence[int], numbers: DotDimensionNumbers,
-             integer_bits: int = 0) -> Value:
+             integer_bits: int = 0, in_bytes: bool = False) -> Value:
     """A general dot of two values of one dtype, as few torch calls as it takes. Sizes are -1 where dynamic; for integers
-    `integer_bits` is the width of their values."""
+    `integer_bits` is the width of their values, and where these are `in_bytes` they become int32 sums."""
     batch = len(numbers.lhs_batch_dimensions)
     lhs_free, rhs_free = numbers.lhs_free(len(lhs_sizes)), numbers.rhs_free(len(rhs_sizes))
     if not numbers.lhs_contracting_dimensions:
@@ -105,7 +114,7 @@ def contract(lhs: Value, rhs: Value, lhs_sizes: Sequence[int], rhs_sizes: Sequen
         left = left.unsqueeze(-2)
     if batch and not rhs_free:
         right = right.unsqueeze(-1)
-    result = _matmul(left, right, integer_bits)
+    result = values.emit(kernels.byte_matmul, left, right) if in_bytes else _matmul(left, right, integer_bits)
     if batch and not rhs_free:
         result = result.squeeze(-1)
     if batch and not lhs_free:

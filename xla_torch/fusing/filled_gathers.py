@@ -1,0 +1,144 @@
+"""Gathers with a number where an index is out of bounds, as JAX spells them: a mask of the indices, and a selection after it.
+
+The mask has an element for each index, but is spread over all that was gathered. One call reads the indices once, and writes each
+element once (`kernels/gathers.py`).
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+
+from ..kernels import gathers, indexing
+from ..kernels.calls import RESHAPE, VIEWS
+
+_AND = (operator.and_, torch.bitwise_and, torch.logical_and)
+_AT_LEAST, _AT_MOST = (operator.ge, torch.ge), (operator.le, torch.le)
+_IN_ORDER = VIEWS - {m.__name__ for m in (torch.Tensor.permute, torch.Tensor.t, torch.Tensor.transpose)}
+
+
+def fill_gathers(graph: Graph) -> None:
+    """Rewrite the graph in place; what nothing uses any more stays in it."""
+    for node in list(graph.nodes):
+        if node.target is torch.where and len(node.args) == 3 and not node.kwargs:
+            found = _filled(node)
+            if found is not None:
+                function, args = found
+                with graph.inserting_before(node):
+                    call = graph.call_function(function, args)
+                call.meta.update(node.meta)
+                node.replace_all_uses_with(call)
+
+
+def _filled(node: Node) -> tuple[Any, tuple[Any, ...]] | None:
+    """The call that is the same as a selection."""
+    mask, gathered, fill = node.args
+    if not (isinstance(mask, Node) and isinstance(gathered, Node) and isinstance(fill, (bool, int, float))):
+        return None
+    taken = _taken(gathered) if len(gathered.users) == 1 else None
+    dims = _array(node)
+    if taken is None or dims is None:
+        return None
+    operand, indices, dimension, is_along = taken
+    sizes = _array(operand)
+    around = (0, 0) if is_along or sizes is None else (dimension, len(sizes) - dimension - 1)
+    if sizes is None or not _is_inside(mask, indices, sizes[dimension], dims, *around):
+        return None
+    return (gathers.gather_along_or_fill if is_along else gathers.take_or_fill), (operand, indices, dimension, fill)
+
+
+def _taken(node: Node) -> tuple[Node, Node, int, bool] | None:
+    """Operand, indices and dimension of a gather of single slices, and whether it is one of elements, with indices for each."""
+    if node.target is indexing.take:
+        operand, indices, dimension = node.args
+    elif node.target is indexing.gather:
+        operand, indices = node.args
+        sizes, points = (_array(o) if isinstance(o, Node) else None for o in (operand, indices))
+        attributes: Any = node.kwargs
+        dimension = None if sizes is None or points is None else gathers.dimension_along(sizes, points, **attributes)
+    else:
+        return None
+    if not (isinstance(operand, Node) and isinstance(indices, Node) and isinstance(dimension, int)):
+        return None
+    return operand, indices, dimension, node.target is indexing.gather
+
+
+def _array(node: Node) -> tuple[int, ...] | None:
+    """The sizes of a described array, if they are known."""
+    dims = node.meta.get("array", (None,))[0]
+    return tuple(dims) if dims is not None and all(type(n) is int for n in dims) else None
+
+
+def _is_inside(mask: Node, indices: Node, size: int, dims: tuple[int, ...], before: int, behind: int) -> bool:
+    """Whether a mask of an array of `dims` says which indices are from 0 to `size` - 1, in whose place there are so many
+    dimensions before and behind those of the indices."""
+    views = []
+    while _is_view(mask):
+        views.append(mask)
+        mask = mask.args[0]  # pyright: ignore[reportAssignmentType]
+    points = _array(mask)
+    if mask.target is not torch.all or points is None or len(mask.args) != 2 or mask.kwargs:
+        return False
+    both: Any = mask.args[0]
+    count = math.prod(points)
+    whole = _array(both)
+    if both.target not in _AND or whole is None or math.prod(whole) != count or points != dims[before:len(dims) - behind]:
+        return False
+    asked = {_bound(side) for side in both.args}
+    wanted = {("from", 0), ("to", size - 1)}
+    sources = {_in_order(side.args[0], count) for side in both.args if isinstance(side, Node)}
+    if asked != wanted or sources != {_in_order(indices, count)} or _dtype(next(iter(sources))) not in (torch.int32, torch.int64):
+        return False
+    return _shows(views[::-1], points, dims, before, behind)
+
+
+def _is_view(node: Any) -> bool:
+    return isinstance(node, Node) and node.op == "call_method" and node.target in VIEWS
+
+
+def _dtype(node: Node) -> torch.dtype | None:
+    return node.meta.get("array", (None, None))[1]
+
+
+def _bound(side: Any) -> tuple[str, int] | None:
+    if not isinstance(side, Node) or len(side.args) != 2 or side.kwargs or not isinstance(side.args[1], int):
+        return None
+    return ("from", side.args[1]) if side.target in _AT_LEAST else ("to", side.args[1]) if side.target in _AT_MOST else None
+
+
+def _in_order(node: Any, count: int) -> Node:
+    """What a node shows one by one, in the same order."""
+    while _is_view(node) and node.target in _IN_ORDER and (
+            node.target != torch.Tensor.expand.__name__ or _is_of(node.args[1], count)):
+        node = node.args[0]
+    return node
+
+
+def _is_of(sizes: Any, count: int) -> bool:
+    known = isinstance(sizes, (tuple, list)) and all(type(n) is int and n >= 0 for n in sizes)
+    return known and math.prod(sizes) == count
+
+
+def _shows(views: list[Node], points: tuple[int, ...], dims: tuple[int, ...], before: int, behind: int) -> bool:
+    """Whether these views bring an array of `points` to its place in `dims`."""
+    base = torch.empty(points, device="meta")
+    shown = base
+    for view in views:
+        # Of those that are no views of everything flatten is left out, and a reshape has to be one here.
+        how: Any = view.args[1:]
+        if any(isinstance(a, Node) for a in how) or view.kwargs or view.target == torch.Tensor.flatten.__name__:
+            return False
+        method = torch.Tensor.view if view.target == RESHAPE else getattr(torch.Tensor, str(view.target))
+        try:
+            shown = method(shown, *how)
+        except RuntimeError:
+            return False
+    if len(shown.shape) > len(dims):
+        return False
+    wanted = base.reshape((1,) * before + points + (1,) * behind).expand(dims)
+    shown = shown.expand(dims)
+    return all(n == 1 or a == b for n, a, b in zip(dims, shown.stride(), wanted.stride(), strict=True))

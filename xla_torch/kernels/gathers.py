@@ -1,0 +1,60 @@
+"""Gathers of elements along a dimension, and those with a number for indices out of bounds, which read each index once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from . import rows
+from .calls import fresh
+
+
+@fresh
+def take_or_fill(operand: torch.Tensor, indices: torch.Tensor, dimension: int, fill: float) -> torch.Tensor:
+    """The operand's slices at `indices` along a dimension, which the dimensions of `indices` replace; for an index out of bounds
+    one of a number. Indices are signed."""
+    sizes = operand.shape
+    shape = sizes[:dimension] + indices.shape + sizes[dimension + 1:]
+
+    def in_torch() -> torch.Tensor:
+        inside = ((indices >= 0) & (indices < sizes[dimension])).reshape(indices.shape + (1,) * (len(sizes) - dimension - 1))
+        at = indices.reshape(-1).clamp(0, sizes[dimension] - 1)
+        return torch.where(inside, operand.index_select(dimension, at).reshape(shape), fill)
+
+    return rows.take_or_fill(operand, indices, dimension, fill, shape, False, in_torch)
+
+
+@fresh
+def gather_along_or_fill(operand: torch.Tensor, indices: torch.Tensor, dimension: int, fill: float) -> torch.Tensor:
+    """``torch.gather`` with a number for indices out of bounds. The last dimension of `indices` may be one of size 1 behind
+    those of the operand."""
+    at = indices.reshape(indices.shape[:operand.dim()])
+
+    def in_torch() -> torch.Tensor:
+        inside = (at >= 0) & (at < operand.shape[dimension])
+        return torch.where(inside, elements_along(operand, dimension, at), fill)
+
+    return rows.take_or_fill(operand, at, dimension, fill, at.shape, True, in_torch)
+
+
+def elements_along(operand: torch.Tensor, dimension: int, indices: torch.Tensor) -> torch.Tensor:
+    """``torch.gather`` with clamped indices, also of floats of 8 bits."""
+    held = operand.view(torch.uint8) if operand.is_floating_point() and operand.element_size() == 1 else operand
+    return held.gather(dimension, indices.clamp(0, operand.shape[dimension] - 1).to(torch.int64)).view(operand.dtype)
+
+
+def dimension_along(sizes: Sequence[int], index_sizes: Sequence[int], *, offset_dims: Sequence[int],
+                    collapsed_slice_dims: Sequence[int], start_index_map: Sequence[int], index_vector_dim: int,
+                    slice_sizes: Sequence[int], operand_batching_dims: Sequence[int] = (),
+                    start_indices_batching_dims: Sequence[int] = ()) -> int | None:
+    """The dimension d if a gather takes elements along it as ``torch.gather`` does: with indices for each place of the others."""
+    if len(start_index_map) != 1 or tuple(collapsed_slice_dims) != tuple(start_index_map) or len(offset_dims):
+        return None
+    along, rank = start_index_map[0], len(sizes)
+    others = tuple(d for d in range(rank) if d != along)
+    points = tuple(index_sizes[:-1]) if index_vector_dim == len(index_sizes) - 1 else None
+    in_place = tuple(operand_batching_dims) == tuple(start_indices_batching_dims) == others
+    if points is None or len(points) != rank or not in_place or any(size != 1 for size in slice_sizes):
+        return None
+    return along if index_sizes[-1] == 1 and sizes[along] > 0 else None
