@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import io
 import json
@@ -9,7 +10,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +68,8 @@ def show(found: Any) -> bool:
 
 
 def run(found: Any) -> bool:
-    return ([(r["name"], r["shape"], r["values"]) for r in found["results"]] == [("out0", "f32[2]", [9.0, 4.0]), ("out1", "s32[]", 5)]
+    results = [(r["name"], r["shape"], r["values"]) for r in found["results"]]
+    return (results == [("out0", "f32[2]", [9.0, 4.0]), ("out1", "s32[]", 5)]
             and found["device"] == "cpu" and sorted(found["seconds"]) == ["load", "lower", "run"])
 
 
@@ -85,7 +86,7 @@ def gradient(found: Any) -> bool:
 FACTS = {
     "show": (["show", "a.hlo"], 0, show),
     "show a folder": (["show", "one"], 0, lambda f: [s["stage"] for s in f] == ["before_optimizations"]),
-    "passes": (["show", "a.hlo", "--passes"], 0, lambda f: all(change.keys() == {"graph", "pass", "nodes", "lines"} for change in f)),
+    "passes": (["show", "a.hlo", "--passes"], 0, lambda f: all(c.keys() == {"graph", "pass", "nodes", "lines"} for c in f)),
     "run": (["run", "a.hlo", "--args", "data.npz"], 0, run),
     "code": (["code", "a.hlo"], 0, lambda f: "def forward(self, x, n)" in f["code"] and f["device"] == "cpu"),
     "grad": (["grad", "dot.hlo"], 0, gradient),
@@ -160,13 +161,13 @@ ERRORS = [  # the command, and the parts of its error
     (["show", "bad.hlo"], {"kind": "HloSyntaxError"}),
     (["run", "a.hlo"], {"error": "the program takes arguments", "hint": "--args data.npz, or --random 0 to try it"}),
     (["run", "a.hlo", "--colour"], {"kind": "NoSuchOption", "error": "No such option '--colour'."}),
-    (["run", "a.hlo", "--random", "-1"], {"kind": "BadParameter"}),
+    (["run", "a.hlo", "--random", "-1"], {"error": "Invalid value for '--random': -1 is no seed: 0 or more"}),
     (["run", "a.hlo", "--random", "0", "--args", "data.npz"], {"error": "--args and --random exclude each other"}),
     (["show", "a.hlo", "--sizes", "b"], {"error": "Invalid value for '--sizes': 'b' is not NAME=N"}),
     (["show", "a.hlo", "--sizes", "b=2"], {"subject": "--sizes"}),
     (["grad", "a.hlo", "--argnums", "9"], {"error": "argnums names parameter 9", "expected": "0 (x), 1 (n)"}),
     (["grad", "a.hlo", "--argnums", "1"], {"error": "parameter 1 (n) has no gradient"}),
-    (["grad", "a.hlo", "--argnums", "x"], {"error": "Invalid value for '--argnums': 'x' is not N or N,N: numbers of arguments, from 0 on"}),
+    (["grad", "a.hlo", "--argnums", "x"], {"error": "Invalid value for '--argnums': 'x' is not N or N,N"}),
     (["run", "a.hlo", "--args", "batch.npz"], {"error": "argument 0 (x) has the wrong shape or dtype", "got": "float32[3]",
                                                "expected": "f32[2]"}),
     (["replay", "a.hlo"], {"kind": "InvalidArgument"}),
@@ -214,7 +215,8 @@ def test_one_program_for_many_sizes_is_lowered_once(folder: Path, monkeypatch: p
     lowered: list[str] = []
     lower = program_module.lower
     monkeypatch.setattr(program_module, "lower", lambda *args, **options: (lowered.append("once"), lower(*args, **options))[1])
-    Path("s.mlir").write_text("func.func @main(%x: tensor<?x3xf32>) -> tensor<?x3xf32> {\n  %0 = stablehlo.sine %x : tensor<?x3xf32>\n"
+    Path("s.mlir").write_text("func.func @main(%x: tensor<?x3xf32>) -> tensor<?x3xf32> {\n"
+                              "  %0 = stablehlo.sine %x : tensor<?x3xf32>\n"
                               "  return %0 : tensor<?x3xf32>\n}")
     np.savez("two.npz", arg0=np.zeros((2, 3), np.float32))
     assert main(["run", "s.mlir", "--args", "two.npz"]) == 0
@@ -236,20 +238,22 @@ def test_diff_runs_equal_programs_once_each(folder: Path, monkeypatch: pytest.Mo
 
 def test_help_and_version_need_no_torch():
     code = "import sys; from xla_torch.cli import main; main(['run', '--help']); sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], stdout=subprocess.DEVNULL).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], check=False, stdout=subprocess.DEVNULL).returncode == 0
 
 
 def test_a_shell_completes_commands_and_options():
     def completed(*words: str) -> list[str]:
         there = {"_XLA_TORCH_COMPLETE": "bash_complete", "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
-        done = subprocess.run([sys.executable, "-m", "xla_torch"], env={**os.environ, **there}, capture_output=True, text=True)
+        done = subprocess.run([sys.executable, "-m", "xla_torch"], env={**os.environ, **there}, check=True, capture_output=True,
+                              text=True)
         return [line.partition(",")[2] for line in done.stdout.splitlines()]
 
     assert completed("xla_torch", "co") == ["code", "completion", "convert"]
     assert "--random" in completed("xla_torch", "run", "--r")
 
 
-def test_ctrl_c_ends_a_run_without_traceback(tmp_path: Path):
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a terminal")
+def test_a_terminal_is_told_what_is_done_and_ctrl_c_leaves_it_clean(tmp_path: Path):
     path = tmp_path / "endless.hlo"
     path.write_text("""
 HloModule endless
@@ -258,14 +262,22 @@ body { b = s32[] parameter(0)  one = s32[] constant(1)  next = s32[] xor(b, one)
 ENTRY main { start = s32[] constant(0)  ROOT loop = s32[] while(start), condition=cond, body=body }
 """)
     # A shell's jobs in the background ignore the signal, and so would their children.
-    begun = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); " \
-            "from xla_torch.command_line import running; from xla_torch.cli import main; " \
-            "print('begun', flush=True); sys.exit(main(sys.argv[1:]))"
-    with subprocess.Popen([sys.executable, "-c", begun, "run", str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          text=True) as process:
-        assert process.stdout
-        assert process.stdout.readline() == "begun\n"
-        time.sleep(1.0)
+    begin = ("import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+             "from xla_torch.cli import main; sys.exit(main(sys.argv[1:]))")
+    ours, theirs = os.openpty()
+    with subprocess.Popen([sys.executable, "-c", begin, "run", str(path)], stdout=subprocess.PIPE, stderr=theirs,
+                          env={**os.environ, "TERM": "xterm"}) as process:
+        os.close(theirs)
+        said = b""
+        while b"running" not in said:
+            said += os.read(ours, 4096)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
-    assert (process.returncode, out, err.strip()) == (130, "", "interrupted")
+        with contextlib.suppress(OSError):  # as the end of a terminal is told
+            while part := os.read(ours, 4096):
+                said += part
+        assert process.stdout
+        out = process.stdout.read()
+    os.close(ours)
+    assert (process.returncode, out) == (130, b"")
+    assert b"Traceback" not in said
+    assert said.endswith(b"\x1b[2K\x1b[?25h\rinterrupted\r\n")  # the line is empty again, and the cursor is back

@@ -93,6 +93,12 @@ def _spec(text: str) -> str | tuple[str | tuple[str, ...] | None, ...]:
     return tuple(None if axis == "None" else tuple(axis.split("+")) for axis in axes)
 
 
+def _seed(text: str) -> int:
+    if int(text) < 0:
+        raise ValueError(f"{text} is no seed: 0 or more")
+    return int(text)
+
+
 def _tolerance(text: str) -> float:
     tolerance = float(text)
     if not 0 <= tolerance < float("inf"):
@@ -108,15 +114,15 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 INPUT, OUTPUT = _Input(), click.Path(path_type=Path)
-SIZES, SPEC, SEED = _Parsed("sizes", _sizes), _Parsed("spec", _spec), click.IntRange(min=0)
+SIZES, SPEC, SEED = _Parsed("sizes", _sizes), _Parsed("spec", _spec), _Parsed("seed", _seed)
 
 
 # ---------------------------------------------------------------------------------------------------- the program
 
 
 def _about() -> str:
-    return ("Run, read and differentiate XLA programs.\n\nFILE is HLO text, StableHLO text or bytecode, or an HLO proto, and - is "
-            "standard input. Exit statuses: 0; 1 where results differ (diff, replay); 2 after an error; 130 after Ctrl-C.")
+    return ("Run, read and differentiate XLA programs.\n\nFILE is HLO text, StableHLO text or bytecode, or an HLO proto, and - "
+            "is standard input. Exit statuses: 0; 1 where results differ (diff, replay); 2 after an error; 130 after Ctrl-C.")
 
 
 program = click.Group(NAME, help=_about(), context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
@@ -165,8 +171,8 @@ _command(
                  "annotations of a partitioned program say (default: where they have the sizes that it says)."),
     click.Option(["--save"], type=OUTPUT, metavar="NPZ", help="Write the results as out0, out1, ...; of a partitioned program "
                  "the whole ones, unless {participant} is in the name."),
-    click.Option(["--device"], default="cpu", show_default=True, help="Where to run, as torch names it; under torchrun cuda is the "
-                 "process's own."),
+    click.Option(["--device"], default="cpu", show_default=True, help="Where to run, as torch names it; under torchrun cuda is "
+                 "the process's own."),
     click.Option(["--replicas"], type=click.IntRange(min=1), metavar="N",
                  help="Under torchrun: replicas (default: as the program says, or all)."),
     click.Option(["--partitions"], type=click.IntRange(min=1), metavar="N",
@@ -178,19 +184,20 @@ _command(
               "run model.mlir --random 0 --sizes b=4,s=16"))
 
 _command(
-    "show", "looking", "Show parameters, results, ops, cost, constants and what cannot run. Of a folder of --xla_dump_to its modules "
-    "and stages.", _file(),
+    "show", "looking", "Show parameters, results, ops, cost, constants and what cannot run. Of a folder of --xla_dump_to its "
+    "modules and stages.", _file(),
     click.Option(["--passes"], is_flag=True, help="What each pass over the lowered graph changed, instead."), _sizes_option(),
     examples=("show model.hlo", "show dump/", "show model.hlo --json"))
 
 _command(
-    "diff", "comparing", "Compare the results of two programs, or folders of programs, on drawn arguments. Modules of two folders of "
-    "--xla_dump_to are compared by name and stage, of one folder each stage with the next. The exit status is 0 where they are equal, 1 where they differ or one folder has "
-    "more, 2 where they cannot be compared.", _file(),
+    "diff", "comparing", "Compare the results of two programs, or folders of programs, on drawn arguments. Modules of two "
+    "folders of --xla_dump_to are compared by name and stage, of one folder each stage with the next. The exit status is 0 where "
+    "they are equal, 1 where they differ or one folder has more, 2 where they cannot be compared.", _file(),
     click.Argument(["other"], type=INPUT, required=False, metavar="[FILE]"),
     click.Option(["--tolerance"], type=_Parsed("tolerance", _tolerance), default=0.0, show_default=True, metavar="T",
                  help="By how much of themselves, and of the largest, elements may differ."),
-    click.Option(["--random"], type=SEED, default=0, show_default=True, metavar="SEED", help="What the arguments are drawn from."),
+    click.Option(["--random"], type=SEED, default=0, show_default=True, metavar="SEED",
+                 help="What the arguments are drawn from."),
     examples=("diff before.hlo after.hlo --tolerance 1e-5", "diff dump_good/ dump_bad/", "diff dump/"))
 
 _command(
@@ -200,14 +207,15 @@ _command(
 
 _command(
     "grad", "writing", "Derive the gradient program, as HLO text.", _file(),
-    click.Option(["--argnums"], type=_Parsed("numbers", _numbers), metavar="N,N", help="Arguments (default: all of floating types)."),
+    click.Option(["--argnums"], type=_Parsed("numbers", _numbers), metavar="N,N",
+                 help="Arguments (default: all of floating types)."),
     click.Option(["--value"], is_flag=True, help="Return (value, gradients), not the gradients alone."),
     click.Option(["--out"], type=OUTPUT, metavar="FILE", help="Write there instead of printing."), _sizes_option(),
     examples=("grad loss.hlo", "grad loss.hlo --argnums 0,1 --value --out step.hlo"))
 
 _command(
-    "replay", "running", "Run what debug.record wrote once more, and compare the results' bits. The exit status is 1 where they are "
-    "others.", _file(),
+    "replay", "running", "Run what debug.record wrote once more, and compare the results' bits. The exit status is 1 where they "
+    "are others.", _file(),
     click.Option(["--device"], help="Where to run, as torch names it (default: where it was recorded)."),
     examples=("replay run.xlarun", "replay run.xlarun --device cuda"))
 
@@ -217,7 +225,8 @@ _command(
     examples=("convert model.hlo model.mlir", "convert model.mlir model.onnx", "convert - page.html < model.hlo"))
 
 _command(
-    "partition", "writing", "Make the program of one participant of a mesh. XLA's partitioner does it, which jaxlib brings.", _file(),
+    "partition", "writing", "Make the program of one participant of a mesh. XLA's partitioner does it, which jaxlib brings.",
+    _file(),
     click.Option(["--mesh"], type=SIZES, metavar="NAME=N,...", help="Axes and their sizes (default: the program's own)."),
     click.Option(["--shard"], type=_Parsed("shard", _shard), multiple=True, metavar="NAME=(AXIS,...)",
                  help="How arguments lie whose names fit a pattern: for each dimension an axis, None, or axes as a+b; or an HLO "
@@ -227,8 +236,8 @@ _command(
     examples=("partition model.hlo --mesh data=2,model=2 --shard 'w*=(None,model)' -o part.hlo",))
 
 _command(
-    "ops", "looking", "List every op: operands, gradient, tables of rules. Of those that are named all that is known, with file, line "
-    "and source; a name is an opcode, a documented function (Rev) or StableHLO's.",
+    "ops", "looking", "List every op: operands, gradient, tables of rules. Of those that are named all that is known, with file, "
+    "line and source; a name is an opcode, a documented function (Rev) or StableHLO's.",
     click.Argument(["names"], nargs=-1, metavar="[NAME]..."),
     examples=("ops", "ops reverse", "ops Rev stablehlo.reverse --json"))
 

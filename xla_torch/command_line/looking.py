@@ -51,5 +51,5 @@ def ops(names: tuple[str, ...]) -> Said:
     """All ops, or all that is known of some."""
     if names:
         return Said(lambda: "\n\n\n".join(map(view, names)), lambda: [op for name in names for op in view_facts(name)])
-    return Said(ops_table, lambda: {"ops": ops_facts(), "lacking": {name: table.lacking() for name, table in sorted(TABLES.items())
-                                                                    if table.lacking()}})
+    lacking = {name: table.lacking() for name, table in sorted(TABLES.items()) if table.lacking()}
+    return Said(ops_table, lambda: {"ops": ops_facts(), "lacking": lacking})

@@ -1,4 +1,4 @@
-"""One run of the command line: errors go to standard error in the house form, each with its exit status, and without traceback."""
+"""One run of the command line: errors go to standard error in the house form, each with its exit status and without traceback."""
 
 from __future__ import annotations
 

@@ -125,5 +125,5 @@ def _made() -> Any:
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
     except ImportError:
         return None
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.fields[done]}"), TimeElapsedColumn())
+    columns = TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.fields[done]}"), TimeElapsedColumn()
     return Progress(*columns, console=Console(file=sys.stderr), transient=True, redirect_stdout=False, redirect_stderr=False)

@@ -203,8 +203,8 @@ def ops_table() -> str:
     """All ops as text: their operands, the kind of their gradient, and the tables that have a rule for them; then what the
     tables lack."""
     tables = sorted(TABLES.items())
-    cells = [("opcode", "family", "operands", "gradient", "rules"),
-             *((*(str(op[key]) for key in ("opcode", "family", "operands", "gradient")), ", ".join(op["rules"])) for op in ops_facts())]
+    titles = "opcode", "family", "operands", "gradient", "rules"
+    cells = [titles, *((*(op[title] for title in titles[:-1]), ", ".join(op["rules"])) for op in ops_facts())]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
     lacking = [f"the {name} table lacks {', '.join(table.lacking())}" for name, table in tables if table.lacking()]
