@@ -160,7 +160,7 @@ ERRORS = [  # the command, and the parts of its error
     (["show", "nowhere.hlo"], {"error": "nowhere.hlo: No such file or directory", "kind": "FileNotFoundError"}),
     (["show", "bad.hlo"], {"kind": "HloSyntaxError"}),
     (["run", "a.hlo"], {"error": "the program takes arguments", "hint": "--args data.npz, or --random 0 to try it"}),
-    (["run", "a.hlo", "--colour"], {"kind": "NoSuchOption", "error": "No such option '--colour'."}),
+    (["run", "a.hlo", "--colour"], {"kind": "NoSuchOption", "error": "No such option"}),
     (["run", "a.hlo", "--random", "-1"], {"error": "Invalid value for '--random': -1 is no seed: 0 or more"}),
     (["run", "a.hlo", "--random", "0", "--args", "data.npz"], {"error": "--args and --random exclude each other"}),
     (["show", "a.hlo", "--sizes", "b"], {"error": "Invalid value for '--sizes': 'b' is not NAME=N"}),

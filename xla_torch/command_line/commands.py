@@ -49,7 +49,7 @@ class _Input(click.Path):
         return path
 
 
-class _Parsed(click.ParamType[Any]):
+class _Parsed(click.ParamType):
     """A value that a function makes of text; it raises ValueError for what it cannot read."""
 
     def __init__(self, name: str, parse: Any):
