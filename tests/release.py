@@ -28,7 +28,7 @@ TORCHES = ("2.11", "2.12", "2.13")
 
 def main() -> None:
     """Stops with an error at the first thing that is wrong."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description="Build, check and try what is uploaded.")
     parser.add_argument("--python", action="append", help="an interpreter to try the wheel with (default: those on PATH)")
     parser.add_argument("--torch", action="append", help=f"a version to try it with (default: of {', '.join(TORCHES)})")
     options = parser.parse_args()
@@ -101,7 +101,7 @@ def wrong_in(name: str, files: Iterable[str], sources: Iterable[str]) -> list[st
 
 def notes(changelog: str, version: str) -> str:
     """A version's section of the changelog, without its heading."""
-    found = re.search(rf"^## {re.escape(version)}\b[^\n]*\n(.*?)(?=^## |\Z)", changelog, re.S | re.M)
+    found = re.search(rf"^## {re.escape(version)}(?![\w.])[^\n]*\n(.*?)(?=^## |\Z)", changelog, re.S | re.M)
     if found is None or not found[1].strip():
         sys.exit(f"CHANGELOG.md has no section for {version}")
     return found[1].strip() + "\n"
