@@ -1,5 +1,5 @@
 # One way in for everything: make demo | demo-distributed | test | test-slow | oracle | sweep | opinfo | accuracy | fuzz | differential | gradients | soak | zoo |
-# pages | docs | costs | lint | bench.
+# pages | docs | costs | lint | bench | release.
 #
 # Each target sets up what it needs, once: in the active virtual environment, else in .venv, which is made on first use.
 # `make test PYTHON=/path/to/python` uses that interpreter as it is and installs nothing.
@@ -9,6 +9,7 @@ ifdef PYTHON
   base :=
   jax :=
   full :=
+  tools :=
 else
   PYTHON := $(VIRTUAL_ENV)/bin/python
   # A stamp lies in the environment and names this checkout: either may be thrown away and made anew.
@@ -16,6 +17,7 @@ else
   base := $(stamp)-base
   jax := $(stamp)-jax
   full := $(stamp)-full
+  tools := $(stamp)-release
 endif
 
 install := $(PYTHON) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
@@ -23,7 +25,7 @@ install := $(PYTHON) -m pip install --quiet --disable-pip-version-check -c const
 # Each pytest worker keeps to one thread; the workers share the cores between them.
 pytest = OMP_NUM_THREADS=1 $(PYTHON) -m pytest -q -n auto --dist worksteal
 
-.PHONY: setup demo demo-distributed test test-slow oracle sweep opinfo accuracy fuzz differential gradients soak zoo pages docs costs lint bench clean
+.PHONY: setup demo demo-distributed test test-slow oracle sweep opinfo accuracy fuzz differential gradients soak zoo pages docs costs lint bench release clean
 .DEFAULT_GOAL := test
 
 setup: $(full)
@@ -110,6 +112,11 @@ $(ZOO)/made: pyproject.toml constraints-zoo.txt
 	$(ZOO)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-zoo.txt -e '.[test,zoo]'
 	@touch $@
 
+# A wheel and an sdist in dist, looked through, and tried in environments that hold nothing else; and the notes, from CHANGELOG.
+# ARGS="--python python3.13 --torch 2.12": there alone; each torch is a large download.
+release: $(tools)
+	$(PYTHON) tests/release.py $(ARGS)
+
 bench: $(full)
 	@for script in tests/benchmarks/*.py; do echo "== $$script"; $(PYTHON) $$script || exit 1; done
 
@@ -131,4 +138,8 @@ $(jax): pyproject.toml constraints.txt | $(VIRTUAL_ENV)/bin/python
 $(full): pyproject.toml constraints.txt | $(VIRTUAL_ENV)/bin/python
 	$(install) '.[test]'
 	@touch $(base) $(jax) $@
+
+$(tools): pyproject.toml constraints.txt | $(VIRTUAL_ENV)/bin/python
+	$(install) '.[release]'
+	@touch $(base) $@
 endif

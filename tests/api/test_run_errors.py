@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,8 @@ import pytest
 import torch
 
 import xla_torch
-from xla_torch import cli
+from xla_torch import Shape, cli
+from xla_torch.doors.arguments import tensor_of
 from xla_torch.doors.custom_calls import register_custom_call, unregister_custom_call
 from xla_torch.errors import ExecutionError, HloSyntaxError, LimitError, UnsupportedError, XlaError
 
@@ -72,14 +74,35 @@ def test_command_line(options: list[str], said: str, tmp_path: Path, capsys: pyt
     np.save(tmp_path / "one.npy", np.ones(3, np.float32))
     program = tmp_path / "program.hlo"
     program.write_text("HloModule m\nENTRY e { p = f32[3] parameter(0)\n ROOT r = f32[3] negate(p) }")
-    try:
-        status = cli.main(["run", str(program), *[o.replace("{folder}", str(tmp_path)) for o in options]])
-    except SystemExit as ended:  # argparse's own way
-        status = ended.code
-    assert status == 2
+    assert cli.main(["run", str(program), *[o.replace("{folder}", str(tmp_path)) for o in options]]) == 2
     assert re.search(said, capsys.readouterr().err, re.IGNORECASE)
 
 
 def test_all_are_house_errors() -> None:
     assert issubclass(LimitError, XlaError)
     assert issubclass(LimitError, RuntimeError)
+
+
+BATCH = xla_torch.parse_hlo("HloModule m\nENTRY e { p = f32[3,2] parameter(0)\n n = s32[] parameter(1)\n "
+                            "ROOT r = f32[3,2] negate(p) }")
+ONE, N, N64 = torch.ones, torch.tensor(1, dtype=torch.int32), np.int32(1)
+REBATCH = r"hint +xla_torch\.rebatch\(program"
+NOT_FITTING = [  # the call, what is said
+    ("a batch of tensors", lambda: BATCH(ONE(5, 2), N), rf"argument 0 \(p\) has the wrong shape[\s\S]*{REBATCH}"),
+    ("a batch of arrays", lambda: BATCH.run_numpy(np.ones((5, 2), np.float32), N64), rf"argument 0 \(p\) has[\s\S]*{REBATCH}"),
+    ("a batch at other doors", lambda: tensor_of(ONE(5, 2), Shape.parse("f32[3,2]"), lambda: "images"),
+     rf"images has another shape[\s\S]*{REBATCH}"),
+    ("another size", lambda: BATCH(ONE(3, 4), N), r"argument 0 \(p\) has the wrong shape(?![\s\S]*rebatch)"),
+    ("another type", lambda: BATCH(ONE(5, 2).double(), N), r"argument 0 \(p\) has(?![\s\S]*rebatch)"),
+    ("an array of another type", lambda: BATCH.run_numpy(np.ones((3, 2)), N64), r"argument 0 \(p\) has(?![\s\S]*rebatch)"),
+    ("no tensor", lambda: BATCH([1.0], N), r"argument 0 \(p\) is not a tensor"),
+    ("a number that does not fit", lambda: BATCH(ONE(3, 2), 1 << 40), r"argument 1 \(n\)"),
+    ("no such argument", lambda: xla_torch.grad(BATCH, argnums=2), r"argnums names parameter 2[\s\S]*0 \(p\), 1 \(n\)"),
+    ("an argument of integers", lambda: xla_torch.grad(BATCH, argnums=1), r"parameter 1 \(n\) has no gradient"),
+]
+
+
+@pytest.mark.parametrize(("call", "said"), [row[1:] for row in NOT_FITTING], ids=[row[0] for row in NOT_FITTING])
+def test_arguments_that_do_not_fit_are_named(call: Callable[[], object], said: str) -> None:
+    with pytest.raises(XlaError, match=said):
+        call()

@@ -100,8 +100,12 @@ def test_names_that_nothing_has_are_told(names: str | re.Pattern[str], said: str
 
 
 def test_watching_nothing_is_told():
-    with pytest.warns(NothingObserved, match="no program ran while it was watched"), debug.find_nan():
+    with pytest.warns(NothingObserved, match="no program ran while it was watched"), debug.find_nan() as found:
         pass
+    assert str(found) == "nothing was watched: no program ran meanwhile"
+    with debug.find_nan() as found:
+        xla_torch.parse_hlo(LOOP)(torch.ones(3))
+    assert str(found) == "no NaN or Inf was made"
     with pytest.warns(NothingObserved, match="of participant 7"), debug.observed(print, participant=7):
         xla_torch.parse_hlo(LOOP)(torch.ones(3))
     with pytest.raises(ValueError, match="mine"), debug.find_nan():  # an error says enough

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from grad_rules import TABLE
 from support import executed_opcodes
-from xla_torch import cli
+from xla_torch.command_line import looking
 from xla_torch.doors.emitted_ops import functions_of_ops
 from xla_torch.hlo.rule_tables import TABLES
 from xla_torch.opcodes import OPS
@@ -40,7 +40,7 @@ def test_every_opcode_has_a_documented_function() -> None:
 
 def test_no_table_of_rules_lacks_one() -> None:
     """Where a table says which ops it serves, it serves them all. (The command line imports every room with a table.)"""
-    assert cli is not None
+    assert looking is not None
     assert {name: table.lacking() for name, table in TABLES.items() if table.lacking()} == {}
     assert {"body", "gradient", "batching", "partitioning", "arithmetic"} <= TABLES.keys()
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-OPTIONAL = {"jax", "jaxlib", "tqdm"}
+OPTIONAL = {"jax", "jaxlib", "rich"}
 """Libraries that are imported only where they are needed, since a user may not have them."""
 
 PATHS = {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): p

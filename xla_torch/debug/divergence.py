@@ -100,8 +100,14 @@ def first_divergence(a: XlaComputation, b: XlaComputation, *arguments: Any, tole
     """
     require_computation(a, "first_divergence")
     require_computation(b, "first_divergence")
+    return divergence_of(a, b, arguments, (a(*arguments), b(*arguments)), tolerance, keep)
+
+
+def divergence_of(a: XlaComputation, b: XlaComputation, arguments: tuple[Any, ...], given: tuple[Any, Any], tolerance: float,
+                  keep: int = KEEP) -> Divergence:
+    """See `first_divergence`: of two programs that gave these results for these arguments."""
     shapes = [c.program_shape.result for c in (a, b)]
-    x, y = (arrays(c(*arguments), shape) for c, shape in zip((a, b), shapes, strict=True))
+    x, y = (arrays(result, shape) for result, shape in zip(given, shapes, strict=True))
     if len(x) != len(y):
         raise InvalidArgument("the programs have not as many results", subject="first_divergence", got=shapes[1],
                               expected=shapes[0])

@@ -23,6 +23,8 @@ class Finding:
     the HLO line, the op_name and the source. An argument that holds a NaN is found as the parameter that it is."""
 
     step: Step | None = None
+    watched: int = 0
+    """How many instructions were seen."""
 
     def __bool__(self) -> bool:
         return self.step is not None
@@ -30,7 +32,7 @@ class Finding:
     def __str__(self) -> str:
         step = self.step
         if step is None:
-            return "no NaN or Inf was made"
+            return "no NaN or Inf was made" if self.watched else "nothing was watched: no program ran meanwhile"
         what = "came in as" if step.instruction.is_parameter else "was made by"
         lines = [f"the first NaN or Inf {what} {step}", f"  {step.hlo.strip()}"]
         lines += [f"  from {step.op_name}"] if step.op_name else []
@@ -41,6 +43,7 @@ class Finding:
 
     def see(self, step: Step) -> None:
         """Note the step if it is the first such."""
+        self.watched += 1
         if self.step is None and _makes(step):
             self.step = step
 

@@ -122,11 +122,13 @@ def _checked_argnums(computation: XlaComputation, argnums: Argnums | None) -> li
     if argnums is None:
         argnums = [k for k, s in enumerate(shapes) if any(leaf.element_type.is_differentiable for leaf in s.leaves())]
     numbers = list(integers_of([argnums] if isinstance(argnums, int) else argnums))
+    names = computation.program_shape.parameter_names
     for number in numbers:
         if not 0 <= number < len(shapes):
-            raise InvalidArgument(f"argnums names parameter {number}", subject=computation.name, got=number,
-                                  expected=f"0 to {len(shapes) - 1}")
+            there = ", ".join(f"{k} ({name})" for k, name in enumerate(names)) or f"0 to {len(shapes) - 1}"
+            raise InvalidArgument(f"argnums names parameter {number}", subject=computation.name, got=number, expected=there)
         if not all(leaf.element_type.is_differentiable for leaf in shapes[number].leaves()):
-            raise DifferentiationError(f"parameter {number} has no gradient", subject=computation.name, got=shapes[number],
+            called = f"{number} ({names[number]})" if names else f"{number}"
+            raise DifferentiationError(f"parameter {called} has no gradient", subject=computation.name, got=shapes[number],
                                        expected="a floating or complex parameter")
     return numbers

@@ -67,8 +67,23 @@ def _names() -> Mapping[str, set[str]]:
 
 
 def _lines(schema: OpSchema) -> Iterator[str]:
+    yield f"{schema.opcode}, of the family {schema.family}"
+    for section in _sections(schema):
+        yield f"\n{section.title}"
+        yield from (f"  {fact}" for fact in section.said)
+        for found in section.places:
+            yield f"  {found.file}:{found.line}"
+            yield textwrap.indent(found.source, "    ")
+
+
+def view_facts(name: str) -> list[dict[str, Any]]:
+    """What `view` says, for programs."""
+    return [{"opcode": opcode, "family": OPS[opcode].family, "gradient": TABLE[opcode].kind.value,
+             "sections": [dataclasses.asdict(section) for section in _sections(OPS[opcode])]} for opcode in opcodes_of(name)]
+
+
+def _sections(schema: OpSchema) -> Iterator[Section]:
     opcode = schema.opcode
-    yield f"{opcode}, of the family {schema.family}"
     yield from _section("schema", schema_source(schema), facts(schema))
     yield from _section("shape rule", definitions(schema.infer))
     yield from _section("body", definitions(TABLES["body"].find(opcode)))
@@ -99,14 +114,19 @@ class Definition:
     source: str = dataclasses.field(compare=False)
 
 
-def _section(title: str, places: list[Definition], said: list[str] | None = None) -> Iterator[str]:
+@dataclasses.dataclass(frozen=True)
+class Section:
+    """What is known under a title: in words, and where it is defined."""
+
+    title: str
+    said: list[str]
+    places: list[Definition]
+
+
+def _section(title: str, places: list[Definition], said: list[str] | None = None) -> Iterator[Section]:
     """What is known under a title; nothing where there is nothing."""
     if places or said:
-        yield f"\n{title}"
-        yield from (f"  {fact}" for fact in said or ())
-    for found in places:
-        yield f"  {found.file}:{found.line}"
-        yield textwrap.indent(found.source, "    ")
+        yield Section(title, said or [], places)
 
 
 def definitions(rule: Any) -> list[Definition]:
@@ -238,17 +258,14 @@ def _source(rule: Callable[..., Any]) -> str:
 # ------------------------------------------------------------------------------------------------------ tests
 
 
-def _tests(opcode: str, documented: list[str]) -> Iterator[str]:
+def _tests(opcode: str, documented: list[str]) -> Iterator[Section]:
     """Lines of tests that have it as an instruction or call one of its functions. Nothing without a checkout."""
     written = rf"(?:[\"'].*|[\]}})] )(?<![\w.%-]){re.escape(opcode)}\("  # in a string, or behind a shape
     calls = re.compile("|".join([written, *(rf"\bops\.{name}\(" for name in documented)]))
     rows = [(path, number, line.strip()) for path, lines in _test_lines() for number, line in lines if calls.search(line)]
-    if rows:
-        yield f"\ntests, {len(rows)} lines in {len({path for path, _, _ in rows})} files"
-    for path, number, line in rows[:TESTS]:
-        yield f"  {path}:{number}  {textwrap.shorten(line, 100)}"
-    if len(rows) > TESTS:
-        yield f"  ... and {len(rows) - TESTS} more"
+    said = [f"{path}:{number}  {textwrap.shorten(line, 100)}" for path, number, line in rows[:TESTS]]
+    said += [f"... and {len(rows) - TESTS} more"] * (len(rows) > TESTS)
+    yield from _section(f"tests, {len(rows)} lines in {len({path for path, _, _ in rows})} files", [], said)
 
 
 def _test_lines() -> list[tuple[str, list[tuple[int, str]]]]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import keyword
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from grad_rules import TABLE, GradientKind
 
@@ -33,6 +35,28 @@ def summary(computation: XlaComputation, sizes: Mapping[str, int] | None = None)
     if unknown is not None:
         return f"{unknown.headline(sizes)}\n\n{summary(unknown.at(sizes))}"
     return "\n".join(_lines(computation))
+
+
+def facts(computation: XlaComputation, sizes: Mapping[str, int] | None = None) -> dict[str, Any]:
+    """What the summary says, for programs: all parameters and results, and bytes and flops as whole numbers."""
+    unknown = of_unknown_sizes(computation)
+    if unknown is not None:
+        return {"headline": unknown.headline(sizes), **facts(unknown.at(sizes))}
+    module, signature = computation.module, computation.program_shape
+    instructions = [i for c in module.computations for i in c.instructions]
+    counts, constants = Counter(i.opcode for i in instructions), _all_constants(instructions)
+    return {
+        "name": module.name, "instructions": len(instructions), "computations": len(module.computations),
+        "replicas": module.replica_count, "partitions": module.num_partitions,
+        "parameters": [{"number": n, "shape": str(p.shape), "name": p.name, "op_name": p.op_name, "bytes": p.shape.byte_size}
+                       for n, p in enumerate(module.entry.parameters)],
+        "results": [{"number": n, "shape": str(s), "bytes": s.byte_size} for n, s in enumerate(signature.result.leaves())],
+        "ops": dict(counts.most_common()), "cost": dataclasses.asdict(computation_cost(module.entry)),
+        "constants": {"count": len(constants), "bytes": sum(i.shape.byte_size for i in constants),
+                      "elided": [i.name for i in constants if i.attributes["literal"].elided]},
+        "custom_calls": [{"target": target, "count": count, "unsupported": reasons}
+                         for target, count, reasons in _targets(instructions)],
+        "no_gradient": {opcode: TABLE[opcode].because for opcode in _without_gradient(counts)}}
 
 
 def _lines(computation: XlaComputation) -> Iterator[str]:
@@ -108,7 +132,7 @@ def _cost(module: Module) -> list[str]:
 
 
 def _constants(instructions: list[Instruction]) -> list[str]:
-    found = [i for i in instructions if i.opcode == CONSTANT]
+    found = _all_constants(instructions)
     if not found:
         return []
     largest = max(found, key=lambda i: i.shape.byte_size)
@@ -120,15 +144,26 @@ def _constants(instructions: list[Instruction]) -> list[str]:
     return lines
 
 
+def _all_constants(instructions: list[Instruction]) -> list[Instruction]:
+    return [i for i in instructions if i.opcode == CONSTANT]
+
+
+def _unknown_calls(instructions: list[Instruction]) -> list[tuple[str, Instruction]]:
+    return [(target_of(i), i) for i in instructions if target_of(i) and not is_known(i)]
+
+
+def _targets(instructions: list[Instruction]) -> Iterator[tuple[str, int, list[str]]]:
+    """Each target of custom calls with its count, and why it cannot run."""
+    unknown = _unknown_calls(instructions)
+    for target, count in Counter(filter(None, map(target_of, instructions))).most_common():
+        yield target, count, sorted({why_not(i) for name, i in unknown if name == target})
+
+
 def _custom_calls(instructions: list[Instruction]) -> list[str]:
     """Each target with its count; of those that cannot run why, and the lines that would let them."""
-    calls = [(target_of(i), i) for i in instructions if target_of(i)]
-    unknown = [(target, i) for target, i in calls if not is_known(i)]
-    counts = Counter(target for target, _ in calls)
-    lines = []
-    for target, count in counts.most_common():
-        reasons = {why_not(i) for name, i in unknown if name == target}
-        lines.append(f"{comment(target)} {count}" + (f"   UNSUPPORTED: {comment('; '.join(sorted(reasons)))}" if reasons else ""))
+    unknown = _unknown_calls(instructions)
+    lines = [f"{comment(target)} {count}" + (f"   UNSUPPORTED: {comment('; '.join(reasons))}" if reasons else "")
+             for target, count, reasons in _targets(instructions)]
     if unknown:
         lines += ["", "to run it, register a function on tensors for each that is unsupported:"]
         lines += [line for _, i in dict(reversed(unknown)).items() for line in _registration(i)]
@@ -154,8 +189,11 @@ def _shortened(text: str) -> str:
 
 
 def _refused(counts: Counter[str]) -> list[str]:
-    return [f"{opcode}: {TABLE[opcode].because}" for opcode in counts
-            if opcode in TABLE and TABLE[opcode].kind is GradientKind.REFUSED]
+    return [f"{opcode}: {TABLE[opcode].because}" for opcode in _without_gradient(counts)]
+
+
+def _without_gradient(counts: Counter[str]) -> list[str]:
+    return [opcode for opcode in counts if opcode in TABLE and TABLE[opcode].kind is GradientKind.REFUSED]
 
 
 # ------------------------------------------------------------------------------------------------- all ops
@@ -165,16 +203,22 @@ def ops_table() -> str:
     """All ops as text: their operands, the kind of their gradient, and the tables that have a rule for them; then what the
     tables lack."""
     tables = sorted(TABLES.items())
-    cells = [("opcode", "family", "operands", "gradient", "rules")]
-    for opcode, schema in sorted(OPS.items(), key=lambda item: (item[1].family, item[0])):
-        rules = ", ".join(name for name, table in tables if opcode in table)
-        cells.append((opcode, schema.family, operands_of(schema), TABLE[opcode].kind.value if opcode in TABLE else "", rules))
+    titles = "opcode", "family", "operands", "gradient", "rules"
+    cells = [titles, *((*(op[title] for title in titles[:-1]), ", ".join(op["rules"])) for op in ops_facts())]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
     lacking = [f"the {name} table lacks {', '.join(table.lacking())}" for name, table in tables if table.lacking()]
     kinds = Counter(entry.kind.value for entry in TABLE.values())
     gradients = ", ".join(f"{kinds[kind.value]} {kind.value}" for kind in GradientKind)
     return "\n".join([lines[0], "", *lines[1:], "", f"{len(OPS)} ops. Gradients: {gradients}.", *lacking])
+
+
+def ops_facts() -> list[dict[str, Any]]:
+    """What the table of all ops says, for programs."""
+    return [{"opcode": opcode, "family": schema.family, "operands": operands_of(schema),
+             "gradient": TABLE[opcode].kind.value if opcode in TABLE else "",
+             "rules": [name for name, table in sorted(TABLES.items()) if opcode in table]}
+            for opcode, schema in sorted(OPS.items(), key=lambda item: (item[1].family, item[0]))]
 
 
 def operands_of(schema: OpSchema) -> str:

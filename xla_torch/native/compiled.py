@@ -26,7 +26,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ..core import tuning
+from ..core import progress, tuning
 from ..core.forks import Lock, unforked
 
 OPTIONS = ("-x", "c", "-w", "-O3", "-shared", "-fPIC", "-fwrapv", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math",
@@ -110,7 +110,8 @@ class MachineCode:
     def wait(self) -> None:
         """Return when it is known whether there is a function."""
         if self._thread is not None:
-            self._thread.join()
+            with progress.doing("compiling"):
+                self._thread.join()
 
     def _make(self) -> None:
         if not _one_at_a_time.acquire(blocking=False):

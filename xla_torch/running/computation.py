@@ -291,6 +291,10 @@ class XlaComputation(abc.ABC):
         """The program as a torch.fx GraphModule for a device: flat array inputs to a flat tuple of arrays. Cached."""
         return self.program.lowered(torch.device(device))
 
+    def prepare(self, device: torch.device | str = "cpu") -> None:
+        """Make what a call runs on a device, which the first one would have to."""
+        self.program.runner(torch.device(device))
+
 
 def _named_arrays(program: Program) -> Iterator[tuple[str, Shape]]:
     """The arrays that a program's parameters are, with names."""

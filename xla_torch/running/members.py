@@ -101,6 +101,10 @@ class Member:
             block.takes_bytes(self.own.name, lambda: peak_bytes(self.own.canonical))
         return plainly(self.general.program.name, self._runs, self._make_run, device, *tensors)
 
+    def runner(self, device: torch.device) -> Run:
+        """See `Program.runner`."""
+        return self._runs.get(device, self._make_run)
+
     def _make_run(self, device: torch.device) -> Run:
         program = self.general.program
         module = self.general.made((program, device), lambda: program.lowered(device), self.values)

@@ -80,6 +80,9 @@ class StaticComputation(XlaComputation):
 
     # ---- running
 
+    def prepare(self, device: torch.device | str = "cpu") -> None:
+        self._runs.runner(torch.device(device))
+
     def __call__(self, *arguments: Any, device: torch.device | str | None = None, **named: Any) -> Any:
         if named:
             arguments = self.in_order(arguments, named)
@@ -105,12 +108,11 @@ class StaticComputation(XlaComputation):
         leaves = [leaf for a, p in zip(arguments, self.program_shape.parameters, strict=False) for leaf, _ in arrays(a, p)]
         if len(leaves) != len(self._inputs):
             raise self._wrong_count(len(leaves))
-        tensors = [tensor_from_numpy(a, s, number).to(device)
+        tensors = [tensor_from_numpy(a, s, self._called(number)).to(device)
                    for number, (a, s) in enumerate(zip(leaves, self._inputs, strict=True))]
         results = self._runs.run(tensors, torch.device(device))
         shapes = [leaf for leaf in self._result.leaves() if leaf.is_array]
-        return tuple(numerics.numpy_from_storage(numerics.to_storage(r, s.element_type), s.element_type)
-                     for r, s in zip(results, shapes, strict=True))
+        return tuple(numpy_from_tensor(r, s) for r, s in zip(results, shapes, strict=True))
 
     def unchecked_run(self, device: torch.device) -> Run | None:
         """What a call comes to where nothing is differentiated: flat tensors, whose number, shapes and types are as they must
@@ -138,28 +140,33 @@ class StaticComputation(XlaComputation):
             if not isinstance(tensor, torch.Tensor):
                 tensors[number] = tensor = self._tensor(tensor, number, shape, tensors)
             elif not is_in_memory(tensor):
-                tensors[number] = tensor = in_memory(tensor, lambda number=number: f"argument {number}", self.name)
+                tensors[number] = tensor = in_memory(tensor, lambda number=number: self._called(number), self.name)
             if tensor.dtype is not dtype or (tensor.shape != dims and not fits(tensor.shape, shape)):
                 raise self._wrong_argument(tensor, number, shape)
 
     def _check_together(self, tensors: Sequence[torch.Tensor]) -> None:
         if self._wider:
             for number, (tensor, shape) in enumerate(zip(tensors, self._inputs, strict=True)):
-                require_in_range(tensor, shape, lambda number=number: f"argument {number} of {self.name}")
+                require_in_range(tensor, shape, lambda number=number: f"{self._called(number)} of {self.name}")
         if len({t.device for t in tensors}) > 1:
             check_devices(tensors)
 
+    def _called(self, number: int) -> str:
+        """What an argument is called in errors."""
+        names = self.program_shape.parameter_names
+        return f"argument {number}" + (f" ({names[number]})" if self._flat and names else "")
+
     def _tensor(self, value: Any, number: int, shape: Shape, tensors: list[Any]) -> torch.Tensor:
         if shape.dimensions or not isinstance(value, (bool, int, float, complex)):
-            raise InvalidArgument(f"argument {number} is not a tensor", subject=self.name, got=type(value).__name__,
+            raise InvalidArgument(f"{self._called(number)} is not a tensor", subject=self.name, got=type(value).__name__,
                                   expected=f"a torch.Tensor of {shape}", hint="run_numpy takes NumPy arrays")
         device = next((t.device for t in tensors if isinstance(t, torch.Tensor)), None)
         try:
             array = constant_of(value, shape.element_type)
         except InvalidArgument as error:
-            error.what = f"argument {number}: {error.what}"
+            error.what = f"{self._called(number)}: {error.what}"
             raise error.located(self.name) from None
-        return tensor_from_numpy(array, shape, number).to(device)
+        return tensor_from_numpy(array, shape, self._called(number)).to(device)
 
     def _wrong_count(self, count: int) -> InvalidArgument:
         return InvalidArgument("wrong number of arguments", subject=self.name, got=count,
@@ -167,18 +174,16 @@ class StaticComputation(XlaComputation):
 
     def _wrong_argument(self, tensor: torch.Tensor, number: int, shape: Shape) -> InvalidArgument:
         have = type_from_torch(tensor.dtype)
-        names = self.program_shape.parameter_names
-        label = f" ({names[number]})" if self._flat else ""
         return InvalidArgument(
-            f"argument {number}{label} has the wrong shape or dtype", subject=self.name,
+            f"{self._called(number)} has the wrong shape or dtype", subject=self.name,
             got=f"{have.text if have else tensor.dtype}{list(tensor.shape)}",
             expected=f"{shape} as {torch_dtype(shape.element_type)}",
-            hint=self.partitioning.hint or _of_another_batch(tensor, shape))
+            hint=self.partitioning.hint or of_another_batch(have, tensor.shape, shape))
 
 
-def _of_another_batch(tensor: torch.Tensor, shape: Shape) -> str:
-    """A hint where an argument is of another size in its first dimension alone."""
-    if tensor.dtype is not torch_dtype(shape.element_type) or not shape.rank or tensor.shape[1:] != shape.dimensions[1:]:
+def of_another_batch(given: PrimitiveType | None, sizes: Sequence[int], shape: Shape) -> str:
+    """A hint where an argument of this type and these sizes is of another size in its first dimension alone."""
+    if given is not shape.element_type or not shape.rank or not sizes or tuple(sizes[1:]) != shape.dimensions[1:]:
         return ""
     return "xla_torch.rebatch(program, argnums, size) makes it for a batch of another size, and symbolic export for all sizes"
 
@@ -228,12 +233,19 @@ def fits(sizes: Sequence[int], shape: Shape) -> bool:
                for have, size, dynamic in zip(sizes, shape.dimensions, shape.dynamic_flags, strict=True))
 
 
-def tensor_from_numpy(array: Any, shape: Shape, number: int) -> torch.Tensor:
-    """A NumPy argument as a tensor of the parameter's boundary dtype. Raises InvalidArgument for another type or shape."""
+def tensor_from_numpy(array: Any, shape: Shape, what: int | str) -> torch.Tensor:
+    """A NumPy argument as a tensor of the parameter's boundary dtype. Raises InvalidArgument, which says `what` (an argument's
+    number) has another type or shape."""
     array = np.asarray(array)
-    if type_from_numpy(array.dtype) is not shape.element_type or (
-            array.shape != shape.dimensions and not fits(array.shape, shape)):
-        raise InvalidArgument(f"argument {number} has the wrong shape or dtype", got=f"{array.dtype}{list(array.shape)}",
-                              expected=str(shape))
+    given = type_from_numpy(array.dtype)
+    if given is not shape.element_type or (array.shape != shape.dimensions and not fits(array.shape, shape)):
+        called = f"argument {what}" if isinstance(what, int) else what
+        raise InvalidArgument(f"{called} has the wrong shape or dtype", got=f"{array.dtype}{list(array.shape)}",
+                              expected=str(shape), hint=of_another_batch(given, array.shape, shape))
     stored = numerics.storage_from_numpy(array, shape.element_type)
     return numerics.from_storage(stored, shape.element_type)
+
+
+def numpy_from_tensor(tensor: torch.Tensor, shape: Shape) -> np.ndarray:
+    """A result as NumPy has its element type."""
+    return numerics.numpy_from_storage(numerics.to_storage(tensor, shape.element_type), shape.element_type)
