@@ -42,7 +42,8 @@ demo-distributed: $(jax)
 test: $(full)
 	$(pytest) -m "not slow" $(ARGS)
 
-# The slow tests, and all that the fast ones ask real XLA, asked anew: what is stored of it must still be so. Fresh memory is
+# The slow tests, and all that the fast ones ask real XLA, asked anew: what is stored of it must still be so; ARGS="--part 0/3" is a
+# third of both. Fresh memory is
 # filled with a byte, so that an answer which reads what nobody wrote is found each time and not now and then.
 test-slow: $(full)
 	$(pytest) -m slow $(ARGS)

@@ -7,6 +7,7 @@ import math
 import os
 import random
 import re
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 
@@ -69,13 +70,26 @@ def four() -> Iterator[Workers]:
         yield made
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--part", metavar="K/N", help="of N parts of the tests, the one numbered K, from 0 on")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """The first two notebooks are in the fast suite, the longer ones are slow tests. What takes seconds comes first, notebooks
     and the tests that read the whole project: were it last, one worker would be at it while the others have nothing left."""
+    if part := config.getoption("--part"):
+        number, count = map(int, part.split("/"))
+        config.hook.pytest_deselected(items=[item for item in items if _part(item, count) != number])
+        items[:] = [item for item in items if _part(item, count) == number]
     for item in items:
         if item.path.suffix == ".ipynb" and not item.path.name.startswith(("00", "01")):
             item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: item.path.suffix != ".ipynb" and item.path.parent.name != "project")
+
+
+def _part(item: pytest.Item, count: int) -> int:
+    """The part that a test is in, whatever others there are."""
+    return zlib.crc32(item.nodeid.encode()) % count
 
 
 @pytest.hookimpl(trylast=True)
