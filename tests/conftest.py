@@ -70,12 +70,9 @@ def four() -> Iterator[Workers]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The first two notebooks are in the fast suite, the longer ones are slow tests. What takes seconds comes first, notebooks
-    and the tests that read the whole project: were it last, one worker would be at it while the others have nothing left."""
-    for item in items:
-        if item.path.suffix == ".ipynb" and not item.path.name.startswith(("00", "01")):
-            item.add_marker(pytest.mark.slow)
-    items.sort(key=lambda item: item.path.suffix != ".ipynb" and item.path.parent.name != "project")
+    """What takes seconds comes first, notebooks and the tests that read the whole project: were it last, one worker would be at it
+    while the others have nothing left."""
+    items.sort(key=lambda item: item.path.parent.name != "project")
 
 
 @pytest.hookimpl(trylast=True)
