@@ -1,10 +1,10 @@
 """Runs the notebooks and stores what they print and draw. Look at the pictures before they are committed.
 
-    python tests/make_notebooks.py                    # all
-    python tests/make_notebooks.py notebooks/03*      # some
+    make notebooks                          # all
+    make notebooks ARGS="notebooks/03*"     # some
 
-Texts that still fit stay as they are, numbers up to rounding, so what changes is what is new; ``...`` may be written by hand where
-something differs from run to run.
+Texts that still fit, numbers up to rounding, stay as they are: what changes is what is new. Where something differs from run to
+run, ``...`` may be written by hand.
 """
 
 from __future__ import annotations

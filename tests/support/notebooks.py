@@ -38,7 +38,8 @@ def executed(path: Path) -> dict[str, Any]:
 
     notebook = nbformat.read(path, as_version=4)
     NotebookClient(notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(path.parent)}},
-                   record_timing=False, coalesce_streams=True, extra_arguments=["--HistoryManager.enabled=False", "--log-level=ERROR"]).execute()
+                   record_timing=False, coalesce_streams=True,
+                   extra_arguments=["--HistoryManager.enabled=False", "--log-level=ERROR"]).execute()
     return stored_form(json.loads(nbformat.writes(notebook)))
 
 
