@@ -70,8 +70,8 @@ def four() -> Iterator[Workers]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes seconds comes first, notebooks and what reads the whole project: were it last, one worker would be at it while the
-    others have nothing left."""
+    """What takes seconds comes first, notebooks and what reads the whole project: were it last, one worker would be at it while
+    the others have nothing left."""
     items.sort(key=lambda item: item.path.parent.name != "project")
 
 
