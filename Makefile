@@ -1,5 +1,5 @@
 # One way in for everything: make demo | demo-distributed | test | test-slow | oracle | sweep | opinfo | accuracy | fuzz | differential | gradients | soak | zoo |
-# pages | docs | costs | lint | bench | release.
+# pages | notebooks | docs | costs | lint | bench | release.
 #
 # Each target sets up what it needs, once: in the active virtual environment, else in .venv, which is made on first use.
 # `make test PYTHON=/path/to/python` uses that interpreter as it is and installs nothing.
@@ -25,7 +25,7 @@ install := $(PYTHON) -m pip install --quiet --disable-pip-version-check -c const
 # Each pytest worker keeps to one thread; the workers share the cores between them.
 pytest = OMP_NUM_THREADS=1 $(PYTHON) -m pytest -q -n auto --dist worksteal
 
-.PHONY: setup demo demo-distributed test test-slow oracle sweep opinfo accuracy fuzz differential gradients soak zoo pages docs costs lint bench release clean
+.PHONY: setup demo demo-distributed test test-slow oracle sweep opinfo accuracy fuzz differential gradients soak zoo pages notebooks docs costs lint bench release clean
 .DEFAULT_GOAL := test
 
 setup: $(full)
@@ -68,6 +68,10 @@ pages: $(full)
 # The documentation site, from docs/, the other pages and the code; it lies in build/site and works from there.
 docs: $(full)
 	PYTHONPATH=$(CURDIR):$(CURDIR)/tests NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build $(ARGS)
+
+# What the notebooks print and draw. Look at the pictures before they are committed. ARGS="notebooks/03*" runs one.
+notebooks: $(full)
+	PYTHONPATH=$(CURDIR):$(CURDIR)/tests OMP_NUM_THREADS=1 $(PYTHON) tests/make_notebooks.py $(ARGS)
 
 # How many calls, allocations and bytes some programs take: tests/data/costs.txt, which the tests compare.
 costs: $(full)

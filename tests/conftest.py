@@ -75,16 +75,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The first two notebooks are in the fast suite, the longer ones are slow tests. What takes seconds comes first, notebooks
-    and the tests that read the whole project: were it last, one worker would be at it while the others have nothing left."""
+    """What takes seconds comes first, notebooks and what reads the whole project: were it last, one worker would be at it while
+    the others have nothing left."""
     if part := config.getoption("--part"):
         number, count = map(int, part.split("/"))
         config.hook.pytest_deselected(items=[item for item in items if _part(item, count) != number])
         items[:] = [item for item in items if _part(item, count) == number]
-    for item in items:
-        if item.path.suffix == ".ipynb" and not item.path.name.startswith(("00", "01")):
-            item.add_marker(pytest.mark.slow)
-    items.sort(key=lambda item: item.path.suffix != ".ipynb" and item.path.parent.name != "project")
+    items.sort(key=lambda item: item.path.parent.name != "project")
 
 
 def _part(item: pytest.Item, count: int) -> int:

@@ -211,7 +211,7 @@ def test_no_gradient_off_the_active_path_is_no_error():
 
 
 @pytest.mark.parametrize(("argnums", "error", "message"), [
-    (1, DifferentiationError, "parameter 1 has no gradient"),
+    (1, DifferentiationError, "parameter 1 .*has no gradient"),
     (2, InvalidArgument, "argnums names parameter 2"),
     (-1, InvalidArgument, "argnums names parameter -1"),
 ])

@@ -130,7 +130,7 @@ ENTRY main {
 
 
 @pytest.mark.parametrize(("argnums", "error", "message"), [
-    (1, DifferentiationError, "parameter 1 has no gradient"), (2, InvalidArgument, "argnums names parameter 2")])
+    (1, DifferentiationError, "parameter 1 .*has no gradient"), (2, InvalidArgument, "argnums names parameter 2")])
 def test_wrong_argnums(argnums, error, message):
     with pytest.raises(error, match=message):
         xla_torch.jvp(xla_torch.parse_hlo(UNIFORM % "ROOT r = f32[3] sine(x)"), argnums)

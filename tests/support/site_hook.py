@@ -132,6 +132,8 @@ def _output(output: dict[str, Any]) -> str:
     data = output.get("data", {})
     if "image/png" in data:
         return f'<img alt="what the cell draws" src="data:image/png;base64,{"".join(data["image/png"]).strip()}">'
+    if "text/html" in data:
+        return "".join(data["text/html"])
     text = "".join(output.get("text", data.get("text/plain", [])))
     return _fenced(text, "text") if text else ""
 
