@@ -95,8 +95,9 @@ its threads (`collectives.py`: 8 threads, 16 MiB)."""
 POOLED_BYTES = 1 << 20
 """Bytes from which memory is used again: smaller memory comes from the allocator's own stores, which has pages already."""
 
-POOL_KEEPS = 1 << 28
-"""Bytes of unused memory that are kept at most: what one exchange of 64 MiB between four leaves behind."""
+POOL_KEEPS = 2
+"""Unused memory that is kept, as a multiple of the largest block: an array and the parts that it was reduced of. More would stand
+beside what a training holds where that is most, as exchanges of many sizes leave blocks of many sizes behind (`meshes.py`)."""
 
 # ------------------------------------------------------------------------------------------- memory
 
