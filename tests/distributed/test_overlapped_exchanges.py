@@ -256,9 +256,10 @@ def test_as_many_bytes_are_ahead_as_the_largest_exchange_has(most: int, ahead: i
   ROOT r = f32[4,48] sine(m)""")
     held = highest = 0
     for node in graph_of(program):
-        name = getattr(node.target, "__name__", "")
-        held += overlap.size_of(node.users_wait) if False else 0
+        awaited = [user for user in node.users if user.target is collective.wait]
+        held += sum(overlap.size_of(user) or 0 for user in awaited)
         highest = max(highest, held)
+        held -= (overlap.size_of(node) or 0) if node.target is collective.wait else 0
     assert highest == ahead + 512
 
 

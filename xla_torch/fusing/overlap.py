@@ -179,6 +179,8 @@ class _Ahead:
 
     def first(self, low: int, end: int, size: int) -> int:
         """The first place from `low` on from which to the end so many bytes more may be held."""
+        if size > self._most:
+            return end
         room = self._most - size
         held = [one for one in self._held if one[1] > low]
         changes = [(e, bytes_) for _, e, bytes_ in held] + [(b, -bytes_) for b, _, bytes_ in held]
@@ -187,7 +189,7 @@ class _Ahead:
             total += change
             if total > room:
                 return min(at, end)
-        return low if size <= self._most else end
+        return low
 
 
 # ------------------------------------------------------------------------------------------- awaited late
