@@ -100,7 +100,7 @@ def calibrated(width: int, mesh: Any) -> Any:
     def gather(count: int) -> tuple[float, int]:
         """Seconds and bytes sent of a gather of so many elements."""
         program = xla_torch.parse_hlo(f"ENTRY e {{ x = f32[{count}] parameter(0) ROOT y = f32[{count}] negate(x) }}")
-        gathered: Any = xla_torch.on_mesh(program, mesh, [("data",)], [(None,)])
+        gathered: Any = xla_torch.on_mesh(program, mesh, [("data",)], (None,))
         cut = gathered.placed(0, torch.zeros(count))
         return rate(lambda: gathered(cut), dist.barrier), computation_cost(gathered.part.program.canonical).sent
 
