@@ -4,12 +4,13 @@
     python tests/benchmarks/mesh_sizes.py --measured [--width 256] [--batch 64] [--steps 7]
 
 Each row is `partition` of the JAX loss in `xla_torch/demo/gpt.py` with a layout, and what `suggest_sharding` counts of its
-gradient: bytes held and sent by each participant, and seconds on a machine of so many operations and bytes a second (`Machine`).
+gradient: bytes held and sent by each participant, and seconds on a machine of so many operations and bytes a second
+(`Machine`).
 
-With ``--measured`` the same model stands beside gloo processes on this machine: what it says of 2, 4 and 8 of them, and the median
-of what their steps (loss and gradient) took. The machine is what these processes do, all at the same time, in short
-measurements: products of the width's size, additions over 8 MiB, and gathers of 16 KiB and 8 MiB. So where processes share cores, their
-number is in it, and no figure of the program itself.
+With ``--measured`` the same model stands beside gloo processes on this machine: what it says of 2, 4 and 8 of them, and the
+median of what their steps (loss and gradient) took. The machine is what these processes do, all at the same time, in short
+measurements: products of the width's size, additions over 8 MiB, and gathers of 16 KiB and 8 MiB. So where processes share
+cores, their number is in it, and no figure of the program itself.
 """
 
 from __future__ import annotations
@@ -130,7 +131,7 @@ def in_process(rank: int, port: int, size: int, proto: bytes, leaves: Sequence[n
     characters = torch.zeros(examples.dimensions, dtype=torch.int32)
     found: dict[str, Any] = {"machine": dataclasses.astuple(machine)}
     for layout in LAYOUTS:
-        module = XlaModule(loss, list(leaves), mesh=mesh, shardings={"data": layout})
+        module: Any = XlaModule(loss, list(leaves), mesh=mesh, shardings={"data": layout})
 
         def step(module: Any = module) -> None:
             module.zero_grad()
@@ -179,7 +180,8 @@ def beside_processes(width: int, batch: int, steps: int) -> None:
 # ------------------------------------------------------------------------------------------------ the picture
 
 COLOURS = {"data": "#3b82f6", "fully sharded": "#e8590c", "fully sharded x tensor": "#2f9e44"}
-STYLE = "text { fill: #333; font: 11px sans-serif } .grid { stroke: #8884 } @media (prefers-color-scheme: dark) { text { fill: #ddd } }"
+STYLE = ("text { fill: #333; font: 11px sans-serif } .grid { stroke: #8884 } "
+         "@media (prefers-color-scheme: dark) { text { fill: #ddd } }")
 WIDE, HIGH, LEFT, TOP = 250, 190, 50, 24
 
 
@@ -188,7 +190,8 @@ def picture(rows: Sequence[Row]) -> str:
     parts = [_diagram([(name, size, held) for name, size, held, _ in rows], LEFT, "MiB held by each"),
              _diagram([(name, size, ms) for name, size, _, ms in rows], 2 * LEFT + WIDE, "ms for a step, by the model")]
     keys = [f'<rect x="{LEFT + 150 * k}" y="{TOP + HIGH + 38}" width="10" height="10" fill="{colour}"/>'
-            f'<text x="{LEFT + 150 * k + 15}" y="{TOP + HIGH + 47}">{name}</text>' for k, (name, colour) in enumerate(COLOURS.items())]
+            f'<text x="{LEFT + 150 * k + 15}" y="{TOP + HIGH + 47}">{name}</text>'
+            for k, (name, colour) in enumerate(COLOURS.items())]
     return "\n".join([f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {2 * (LEFT + WIDE) + 20} {TOP + HIGH + 56}">',
                       f"<style>{STYLE}</style>", *parts, *keys, "</svg>\n"])
 

@@ -76,8 +76,8 @@ CHUNKS_AHEAD = 3
 """Chunks on their way at once: gloo works on two things at a time, and a third is ready when one of them ends."""
 
 AHEAD_BYTES = 1 << 24
-"""Bytes that exchanges may bring before they are needed, begun as soon as what they give is there: the weights of a layer or two,
-gathered beside the layers before (`meshes.py --without overlap,buckets`: of a step of 3.2 s a process waits 0.1 to 0.2 s for
+"""Bytes that an exchange may bring before it is needed, begun as soon as what it gives is there: a weight, gathered beside what
+uses the one before. Together such exchanges bring as much as the largest of them (with all of this ahead, `meshes.py --without overlap,buckets`: of a step of 3.2 s a process waits 0.1 to 0.2 s for
 exchanges and not 1.6 to 1.8)."""
 
 JOINED_BYTES = 1 << 22
