@@ -77,8 +77,8 @@ CHUNKS_AHEAD = 3
 
 AHEAD_BYTES = 1 << 24
 """Bytes that an exchange may bring before it is needed, begun as soon as what it gives is there: a weight, gathered beside what
-uses the one before. Together such exchanges bring as much as the largest of them (with all of this ahead, `meshes.py --without overlap,buckets`: of a step of 3.2 s a process waits 0.1 to 0.2 s for
-exchanges and not 1.6 to 1.8)."""
+uses the one before. Together such exchanges bring as much as the largest of them (`meshes.py --without overlap,buckets`, with all
+of this ahead: of a step of 3.2 s a process waits 0.1 to 0.2 s for exchanges and not 1.6 to 1.8)."""
 
 JOINED_BYTES = 1 << 22
 """Bytes of whole arrays up to which exchanges of one kind become one (`collectives.py`: 8 AllReduces between 4 processes take as
