@@ -1,12 +1,14 @@
 """A GPT's training step on a mesh of four gloo processes: ours beside the same by hand with torch's own tools.
 
-    python tests/benchmarks/meshes.py [--width 256] [--steps 15] [--without overlap,buckets]
+    python tests/benchmarks/meshes.py [--width 256] [--steps 15] [--memory | --without overlap,buckets]
 
 Ours is the JAX loss in `xla_torch/demo/gpt.py` as an `XlaModule` with a mesh. By hand: `parallelize_module` with a batch that is
 cut over data x model, and FSDP2's `fully_shard`. Both train with AdamW. All are in one run and take turns, step by step; what is
 told is the median of the steps' ratios, ours to theirs. Memory is what a process's peak grows by from before the model is made to
 its third step (VmHWM, reset before that), in a process of its own for each, in which a small model has been trained before, so
-that libraries and threads do not count; beside it that of one process with the whole model.
+that libraries and threads do not count; beside it that of one process with the whole model. It is told twice:
+with glibc as it is, whose heap keeps the holes between what is held, and where it gives all memory back at once
+(`MALLOC_MMAP_THRESHOLD_`), so that what is held counts alone. ``--memory`` measures memory and nothing else.
 
 With ``--without`` ours is beside itself without these passes, and no memory is measured: what a step takes, how long a process
 waits in it for exchanges (`xla_torch.debug.exchanges`), and how many there are.
@@ -223,6 +225,14 @@ def show_compared(found: Any) -> None:
               f"{statistics.median(waits) * 1e3:10.1f} {statistics.median(waits_b) * 1e3:9.1f} {count[0]:10} {count_b[0]:9}")
 
 
+def show_timed(found: Any) -> None:
+    print(f"{'step':16} {'ours ms':>9} {'by hand ms':>11} {'ratio':>7}")
+    for name, seconds in found.items():
+        ratio = statistics.median(a / b for a, b in zip(seconds["ours"], seconds["by hand"], strict=True))
+        print(f"{name:16} {statistics.median(seconds['ours']) * 1e3:9.1f} {statistics.median(seconds['by hand']) * 1e3:11.1f} "
+              f"{ratio:7.2f}")
+
+
 def peak_growth(make: Callable[[Any], Step], small: Any, large: Any) -> float:
     """MiB by which a process's peak grows with the large model, once it has trained the small one."""
     def status(name: str) -> int:
@@ -281,6 +291,7 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--steps", type=int, default=15)
     parser.add_argument("--without", help="passes with commas between them: ours beside itself without them")
+    parser.add_argument("--memory", action="store_true", help="memory alone")
     given = parser.parse_args()
     loss = program(given.width)
     size = sum(p.nbytes for p in loss[1]) / 2**20
@@ -289,18 +300,22 @@ def main() -> None:
     if given.without is not None:
         show_compared(spawned(compared, loss, given.without.split(","), given.steps))
         return
-    print(f"{'step':16} {'ours ms':>9} {'by hand ms':>11} {'ratio':>7}")
-    for name, seconds in spawned(timed, loss, given.width, given.steps).items():
-        ratio = statistics.median(a / b for a, b in zip(seconds["ours"], seconds["by hand"], strict=True))
-        print(f"{name:16} {statistics.median(seconds['ours']) * 1e3:9.1f} {statistics.median(seconds['by hand']) * 1e3:11.1f} "
-              f"{ratio:7.2f}")
+    if not given.memory:
+        show_timed(spawned(timed, loss, given.width, given.steps))
     small = program(SMALL)
+    show_memory("with glibc as it is", small, loss, given.width)
+    os.environ["MALLOC_MMAP_THRESHOLD_"] = str(1 << 18)  # of the processes that are started from here on
+    show_memory("held", small, loss, given.width)
+
+
+def show_memory(what: str, small: Any, loss: Any, width: int) -> None:
     one = spawned(alone, small, loss, processes=1)[0]
-    print(f"\npeak memory of a step: {one:.1f} MiB in one process")
-    print(f"{'of each process':16} {'ours MiB':>9} {'of one':>7} {'by hand MiB':>12}")
+    print(f"\npeak memory of a step, {what}: {one:.1f} MiB in one process")
+    print(f"{'of each process':16} {'ours MiB':>9} {'of one':>7} {'by hand MiB':>12} {'of one':>7}")
     for name in CASES:
-        most = {way: max(spawned(remembered, small, loss, given.width, name, way)) for way in ("ours", "by hand")}
-        print(f"{name:16} {most['ours']:9.1f} {most['ours'] / one:7.2f} {most['by hand']:12.1f}")
+        most = {way: max(spawned(remembered, small, loss, width, name, way)) for way in ("ours", "by hand")}
+        print(f"{name:16} {most['ours']:9.1f} {most['ours'] / one:7.2f} {most['by hand']:12.1f} {most['by hand'] / one:7.2f}",
+              flush=True)
 
 
 if __name__ == "__main__":

@@ -165,12 +165,19 @@ def test_small_memory_is_torchs() -> None:
     assert BufferPool().empty((0, 5), torch.float32, CPU).numel() == 0
 
 
-def test_little_unused_memory_is_kept() -> None:
+@pytest.mark.parametrize(("left", "size", "kept"), [
+    ([4, 4, 4, 4], 4, 2), ([4, 4, 4, 4], 1, 2), ([1, 1, 1, 1], 4, 4), ([8, 1, 1, 1], 1, 3), ([4, 3, 2], 5, 3), ([], 4, 0)])
+def test_little_unused_memory_is_kept(left: list[int], size: int, kept: int) -> None:
+    """Blocks that are left, in MiB, the longest unused first; how many of them are kept when one of another size is taken, or
+    of theirs, which is the last one."""
     buffers = BufferPool()
-    held = [buffers.empty((POOL_KEEPS // 4 + k,), torch.uint8, CPU) for k in range(6)]
-    del held
-    buffers.empty((POOL_KEEPS // 2,), torch.uint8, CPU)
-    assert 0 < buffers.unused_bytes <= POOL_KEEPS
+    held = [buffers.empty((n * MIB,), torch.uint8, CPU) for n in left]
+    while held:
+        held.pop(0)
+    taken = buffers.empty((size * MIB,), torch.uint8, CPU)
+    assert len(buffers._free) == kept
+    assert buffers.unused_bytes <= POOL_KEEPS * max([size, *left]) * MIB
+    assert taken.nbytes == size * MIB
 
 
 def test_memory_comes_back_from_any_thread_at_any_time() -> None:

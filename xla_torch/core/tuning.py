@@ -76,9 +76,9 @@ CHUNKS_AHEAD = 3
 """Chunks on their way at once: gloo works on two things at a time, and a third is ready when one of them ends."""
 
 AHEAD_BYTES = 1 << 24
-"""Bytes that exchanges may bring before they are needed, begun as soon as what they give is there: the weights of a layer or two,
-gathered beside the layers before (`meshes.py --without overlap,buckets`: of a step of 3.2 s a process waits 0.1 to 0.2 s for
-exchanges and not 1.6 to 1.8)."""
+"""Bytes that an exchange may bring before it is needed, begun as soon as what it gives is there: a weight, gathered beside what
+uses the one before. Together such exchanges bring as much as the largest of them (`meshes.py --without overlap,buckets`, with all
+of this ahead: of a step of 3.2 s a process waits 0.1 to 0.2 s for exchanges and not 1.6 to 1.8)."""
 
 JOINED_BYTES = 1 << 22
 """Bytes of whole arrays up to which exchanges of one kind become one (`collectives.py`: 8 AllReduces between 4 processes take as
@@ -95,8 +95,9 @@ its threads (`collectives.py`: 8 threads, 16 MiB)."""
 POOLED_BYTES = 1 << 20
 """Bytes from which memory is used again: smaller memory comes from the allocator's own stores, which has pages already."""
 
-POOL_KEEPS = 1 << 28
-"""Bytes of unused memory that are kept at most: what one exchange of 64 MiB between four leaves behind."""
+POOL_KEEPS = 2
+"""Unused memory that is kept, as a multiple of the largest block: an array and the parts that it was reduced of. More would stand
+beside what a training holds where that is most, as exchanges of many sizes leave blocks of many sizes behind (`meshes.py`)."""
 
 # ------------------------------------------------------------------------------------------- memory
 

@@ -130,11 +130,11 @@ def _not_needed(between: Collection[Node], node: Node) -> Iterator[Node]:
 
 def _begin_early(graph: Graph) -> None:
     """Move exchanges up to behind their last operand, as long as what they will have brought before it is needed is within
-    `tuning.AHEAD_BYTES` at each place. None passes one whose result is used earlier: exchanges are carried out in their order.
+    `_room` at each place. None passes one whose result is used earlier: exchanges are carried out in their order.
     """
     nodes, place, fixed = list(graph.nodes), places(graph), fixed_places(graph)
     inputs = max((place[node] for node in nodes if node.op == "placeholder"), default=-1) + 1
-    ahead, moved, begun = _Ahead(), set[Node](), list[tuple[int, int]]()
+    ahead, moved, begun = _Ahead(_room(graph)), set[Node](), list[tuple[int, int]]()
     for node in exchanges(graph):
         moving = [*(operand for operand in node.all_input_nodes if operand.target is collective.joined), node]
         operands, size, here = moving[0].all_input_nodes, size_of(node), place[moving[0]]
@@ -155,6 +155,12 @@ def _begin_early(graph: Graph) -> None:
         begun.append((to if to < here else here + len(moving), use))
 
 
+def _room(graph: Graph) -> int:
+    """How many bytes may be ahead: as many as the largest exchange brings that is within `tuning.AHEAD_BYTES`, so that the peak
+    is that one above what it would be, however small the program's arrays are."""
+    return max((n for n in map(size_of, exchanges(graph)) if n is not None and n <= tuning.AHEAD_BYTES), default=0)
+
+
 def _brings(node: Node) -> bool:
     """Whether a node is an exchange's result, or a part of it."""
     source = node.all_input_nodes[0] if is_part(node) else node
@@ -164,7 +170,8 @@ def _brings(node: Node) -> bool:
 class _Ahead:
     """What is brought before it is needed: from which place to which, and how many bytes. Ends are put in their order."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self._most = most
         self._held: list[tuple[int, int, int]] = []
 
     def put(self, begin: int, end: int, size: int) -> None:
@@ -172,7 +179,9 @@ class _Ahead:
 
     def first(self, low: int, end: int, size: int) -> int:
         """The first place from `low` on from which to the end so many bytes more may be held."""
-        room = tuning.AHEAD_BYTES - size
+        if size > self._most:
+            return end
+        room = self._most - size
         held = [one for one in self._held if one[1] > low]
         changes = [(e, bytes_) for _, e, bytes_ in held] + [(b, -bytes_) for b, _, bytes_ in held]
         total = 0
@@ -180,7 +189,7 @@ class _Ahead:
             total += change
             if total > room:
                 return min(at, end)
-        return low if size <= tuning.AHEAD_BYTES else end
+        return low
 
 
 # ------------------------------------------------------------------------------------------- awaited late

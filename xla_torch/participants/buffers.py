@@ -65,10 +65,8 @@ class BufferPool:
             if found is None:
                 time.sleep(0)  # threads of gloo need the interpreter to let go of what they have sent
                 found = self._taken(size)
-            if found is None:
-                self._forget(size)
-                found = np.empty(size, np.uint8)  # NumPy asks for huge pages
-            return found
+            self._forget(size)
+            return np.empty(size, np.uint8) if found is None else found  # NumPy asks for huge pages
 
     def _taken(self, size: int) -> np.ndarray | None:
         """The unused block of this size that was used last, which the processor's caches may still hold."""
@@ -83,9 +81,11 @@ class BufferPool:
             self._free.append(self._returned.popleft())
 
     def _forget(self, size: int) -> None:
-        """Give unused blocks back to the system, the longest unused first, until one of this size fits beside them."""
+        """Give unused blocks back to the system, the longest unused first, until as many bytes are left as may be kept beside a
+        block of this size."""
         kept = sum(block.nbytes for block in self._free)
-        while self._free and kept + size > tuning.POOL_KEEPS:
+        most = tuning.POOL_KEEPS * max([size, *(block.nbytes for block in self._free)])
+        while kept > most:
             kept -= self._free.pop(0).nbytes
 
 
