@@ -10,7 +10,7 @@ from collections.abc import Hashable
 from ..analysis.named_functions import clipped_part
 from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.ir import Instruction
-from ..transform.common_subexpressions import key_of
+from ..transform.equal_ops import key_of
 
 
 class SharingBuilder(Builder):
@@ -33,5 +33,5 @@ class SharingBuilder(Builder):
 
 def _key(instruction: Instruction) -> Hashable | None:
     """What makes two instructions the same; None for those that are never shared. Computations are compared by identity."""
-    key = key_of(instruction)
+    key = key_of(instruction, tuple(map(id, instruction.operands)))
     return None if key is None else (key, clipped_part(instruction))

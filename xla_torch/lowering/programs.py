@@ -15,7 +15,6 @@ from ..hlo.tree import arrays, grouped, places
 from ..kernels import stack
 from ..storage.dtypes import storage_dtype, torch_dtype
 from ..storage.torch_private import LoweredModule
-from ..transform.common_subexpressions import without_repetitions
 from . import bodies, numerics  # noqa: F401  (importing `bodies` fills the lowering table)
 from .emit import Tracer
 from .values import Host, Splat, Value
@@ -30,7 +29,6 @@ def lower(computation: Computation, device: torch.device, blocks: bool = True, f
     Its inputs are the flattened parameters (tuples depth first, tokens left out) and its output the flat tuple of the
     root's leaves, all in the boundary dtypes of their element types.
     """
-    computation = without_repetitions(computation)
     tracer = Tracer(device, fuses=fuses, overwrites=overwrites, portable=portable, ranges=ranges)
     arguments = [_argument(tracer, p.name, p.shape) for p in computation.parameters]
     result = tracer.run(computation, arguments)
