@@ -11,7 +11,7 @@ from typing import Any
 
 from ..core import tuning
 from ..core.sizes import unnamed
-from ..hlo.ir import Computation, Instruction, cached_on_computation
+from ..hlo.ir import Computation, Instruction, cached_on_computation, reachable
 from ..hlo.literals.literal import SizeLiteral
 from ..hlo.structure import CONSTANT
 
@@ -38,7 +38,15 @@ def _repeats(instruction: Instruction) -> bool:
 
 @cached_on_computation
 def _all_repeat(computation: Computation) -> bool:
-    return all(map(_repeats, computation.instructions))
+    for each in reachable([computation]):  # the innermost first, so that no question leads to a deeper one
+        _repeat_inside(each)
+    return _repeat_inside(computation)
+
+
+@cached_on_computation
+def _repeat_inside(computation: Computation) -> bool:
+    return all(i.schema.pure and not i.schema.effect and all(map(_repeat_inside, i.called_computations))
+               for i in computation.instructions)
 
 
 def _comparable(value: Any, numbered: Numbered) -> Hashable:
@@ -60,7 +68,9 @@ class Forms:
     def number(self, computation: Computation) -> int:
         """The number of the computation's form."""
         if computation not in self._of:
-            self._of[computation] = self._numbers.setdefault(self._form(computation), len(self._numbers))
+            for each in reachable([computation]):
+                if each not in self._of:
+                    self._of[each] = self._numbers.setdefault(self._form(each), len(self._numbers))
         return self._of[computation]
 
     def _form(self, computation: Computation) -> Hashable:
