@@ -25,7 +25,8 @@ from xla_torch.native.reductions import COLUMNS
 
 needs_compiler = pytest.mark.skipif(not is_available(), reason="there is no C compiler")
 
-IN_TORCH = {"last": "it is complex", "greatest common divisor": "it has a loop"}
+IN_TORCH = {"last": "it is complex", "greatest common divisor": "it has a loop", "sum up to the limit": "not proven to be associative",
+            "brackets": "nor this"}
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +42,7 @@ def check(name: str, dims: tuple[int, ...], reduced: Sequence[int], folder: Path
     rule = ASSOCIATIVE[name]
     text = reduce_hlo(rule.text(), rule.types, rule.identity, dims, reduced)
     given = rule.operands(dims, seed)
-    assert bool(natives(xla_torch.parse_hlo(text))) == (name not in IN_TORCH)
+    assert bool(natives(xla_torch.parse_hlo(text))) == (name not in IN_TORCH and 0 not in dims)
     in_torch, native = run_both(text, given, folder)
     for a, b in zip(in_torch, native, strict=True):
         assert a.dtype == b.dtype
