@@ -31,8 +31,8 @@ drawing { p = (s32[], f32[4]) parameter(0)  i = s32[] get-tuple-element(p), inde
 goes { p = (s32[], f32[4]) parameter(0)  i = s32[] get-tuple-element(p), index=0  n = s32[] constant(20)
   ROOT r = pred[] compare(i, n), direction=LT }
 """
-X = np.float32([0.5, -1.5, 2.25, -0.0])
-Y = np.float32([[1, -2, 3, 4], [5, 6, -7, 8], [9, 1, 2, -3], [0.5, 0.25, 4, 2]])
+X = np.array([0.5, -1.5, 2.25, -0.0], np.float32)
+Y = np.array([[1, -2, 3, 4], [5, 6, -7, 8], [9, 1, 2, -3], [0.5, 0.25, 4, 2]], np.float32)
 
 
 def program(lines: str) -> str:
@@ -60,7 +60,8 @@ LOOPS = f"""i = s32[] constant(0)  {START}
     ("sine", 1, "a = f32[4] sine(x)  b = f32[4] sine(x), sharding={replicated}"),
     ("tanh", 1, "s = f32[4] sine(x)  t = f32[4] sine(x)  a = f32[4] tanh(s)  b = f32[4] tanh(t)"),
     ("add", 2, "a = f32[4] add(x, x)  s = f32[4] sine(x)  b = f32[4] add(x, s)"),
-    ("add", 1, "c = f32[4] constant({1, 2, 3, 4})  d = f32[4] constant({1, 2, 3, 4})  a = f32[4] add(x, c)  b = f32[4] add(x, d)"),
+    ("add", 1, "c = f32[4] constant({1, 2, 3, 4})  d = f32[4] constant({1, 2, 3, 4})  a = f32[4] add(x, c)  "
+               "b = f32[4] add(x, d)"),
     ("divide", 2, "c = f32[4] constant({0, 0, 0, 1})  d = f32[4] constant({-0.0, 0, 0, 1})  a = f32[4] divide(x, c)  "
                   "b = f32[4] divide(x, d)"),
     ("divide", 2, "c = f32[] constant(0)  d = f32[] constant(-0.0)  e = f32[4] broadcast(c), dimensions={}  "
@@ -129,7 +130,7 @@ def test_the_first_of_equal_ops_stands_for_all_and_the_program_s_text_stays() ->
     assert computation.to_hlo_text().count("sine(") == 4  # two in the entry, and in the loops' bodies
 
 
-def quotients(x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
+def quotients(x: jax.Array, y: jax.Array | int) -> tuple[jax.Array, jax.Array]:
     return x // y, x % y
 
 
@@ -157,6 +158,7 @@ def test_gradients_of_what_is_shared() -> None:
 
     x = torch.from_numpy(X).requires_grad_()
     from_jax(function, X)(x).backward()
+    assert x.grad is not None
     np.testing.assert_allclose(x.grad, jax.grad(function)(X), rtol=1e-5)
 
 

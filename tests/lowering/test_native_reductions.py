@@ -1,5 +1,5 @@
-"""Reductions by associative regions as native code: values beside torch's, for every reducer and every way in which rows, runs and
-columns are cut, and what stays in torch."""
+"""Reductions by associative regions as native code: values beside torch's, for every reducer and every way in which rows, runs
+and columns are cut, and what stays in torch."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from xla_torch.native.reductions import COLUMNS
 
 needs_compiler = pytest.mark.skipif(not is_available(), reason="there is no C compiler")
 
-IN_TORCH = {"last": "it is complex", "greatest common divisor": "it has a loop", "sum up to the limit": "not proven to be associative",
-            "brackets": "nor this"}
+IN_TORCH = {"last": "it is complex", "greatest common divisor": "it has a loop",
+            "sum up to the limit": "it is not proven to be associative", "brackets": "nor is this"}
 
 
 @pytest.fixture(autouse=True)

@@ -1,8 +1,9 @@
 """IR to torch.fx: a `Tracer` evaluates a computation on proxies; what its op bodies do becomes a readable graph.
 
 Node names are HLO names, reduced to what Python allows (`identifier`), and each node remembers its instruction. Constants
-become buffers of the module, built once. Ops that are the same (`transform/equal_ops.py`), once their operands are known as far
-as they are, stand in a graph once, where the first of them stood. Nothing from a file reaches generated code but through `identifier` and `comment`.
+become buffers of the module, built once. Ops that are the same (`transform/equal_ops.py`), once what is known of their operands
+is, stand in a graph once, where the first of them stood. Nothing from a file reaches generated code but through `identifier`
+and `comment`.
 """
 
 from __future__ import annotations

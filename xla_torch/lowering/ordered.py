@@ -1,6 +1,6 @@
 """Long reductions by regions in native code. To scalars by what is not associative they are loops, which native code takes over
-(`kernels/native.py`): elements meet one after another, so that torch has nothing to do at once. By what is associative they are one
-function (`kernels/native_reductions.py`)."""
+(`kernels/native.py`): elements meet one after another, so that torch has nothing to do at once. By what is associative they are
+one function (`kernels/native_reductions.py`)."""
 
 from __future__ import annotations
 

@@ -35,10 +35,13 @@ def reduce_blocks(reducer: Computation, machine: Machine) -> str:
         return f"meet({', '.join([*given, *(f'&{left}'.replace('K', str(k)) for k in each)])});"
 
     body = f"""static void part(s64 from, s64 to, char **places, s64 n, char *kept) {{
-    const s64 size = (s64)places[{2 * count}], inner = (s64)places[{2 * count + 1}], tiles = (inner + {COLUMNS - 1}) / {COLUMNS};
+    const s64 size = (s64)places[{2 * count}], inner = (s64)places[{2 * count + 1}];
+    const s64 tiles = (inner + {COLUMNS - 1}) / {COLUMNS};
     for (s64 row = from; row < to; row++) {{
-        const s64 r = row / tiles, first = row % tiles * {COLUMNS}, left = inner - first, wide = left < {COLUMNS} ? left : {COLUMNS};
-{lines(2, f"const T *xK = (const T *)places[K] + r * size * inner + first; T *yK = (T *)places[{count} + K] + r * inner + first;")}
+        const s64 r = row / tiles, first = row % tiles * {COLUMNS};
+        const s64 left = inner - first, wide = left < {COLUMNS} ? left : {COLUMNS};
+{lines(2, "const T *xK = (const T *)places[K] + r * size * inner + first;")}
+{lines(2, f"T *yK = (T *)places[{count} + K] + r * inner + first;")}
         if (inner > 1) {{
 {lines(3, f"T aK[{COLUMNS}]; __builtin_memcpy(aK, xK, wide * sizeof(T));")}
             for (s64 j = 1; j < size; j++) {{
