@@ -464,32 +464,6 @@ def test_long_rows_are_torch_s_to_sort(size: int, tmp_path: Path) -> None:
         np.testing.assert_array_equal(result[0], np.sort(given))
 
 
-@needs_compiler
-@pytest.mark.parametrize("k", [1, 3, 33])
-@pytest.mark.parametrize("name", ["f32", "f64", "s8", "s32", "s64", "u8", "u32", "u64", "pred"])
-def test_the_largest_elements_as_torch(name: str, k: int, tmp_path: Path) -> None:
-    """Of two rows each, with ties, zeros of both signs and NaNs, and the limits of integers."""
-    given = np.random.default_rng(k).permutation(np.concatenate([pairs(name)[0]] * 2)[-342:])
-    given = np.stack([given[:len(given) // 2], given[len(given) // 2:]])
-    size = given.shape[1]
-    k = min(k, size)
-    rows = [f"({name}[2,{k}], s32[2,{k}]) topk(x), k={k}, largest={way}" for way in ("true", "false")]
-    text = loop_of_rows(rows, {"x": f"{name}[2,{size}]"})
-    assert natively(text)
-    for one, other in zip(*run_both(text, [given], tmp_path), strict=True):
-        assert one.tobytes() == other.tobytes()
-
-
-@pytest.mark.parametrize("k", [tuning.NATIVE_SORT, tuning.NATIVE_SORT + 1])
-def test_many_of_the_largest_elements_are_torch_s_to_find(k: int, tmp_path: Path) -> None:
-    text = loop_of_rows([f"(f32[{k}], s32[{k}]) topk(a), k={k}, largest=true", *["f32[300] negate(a)"] * 12], {"a": "f32[300]"})
-    assert natively(text) == (k <= tuning.NATIVE_SORT and is_available())
-    given = np.random.default_rng(0).normal(size=300).astype("f4")
-    for values, places, *_ in run_both(text, [given], tmp_path):
-        np.testing.assert_array_equal(values, np.sort(given)[::-1][:k])
-        np.testing.assert_array_equal(given[places], values)
-
-
 def test_large_bodies_stay_in_torch() -> None:
     assert not natively(loop_of_rows(["f32[300,300] add(m, m)"], {"m": "f32[300,300]"}))
 
