@@ -149,7 +149,7 @@ STEP = ["g# = T dot(p#, q#), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
 
 def test_results_are_written_over_what_dies() -> None:
     """The products, of which each fusion reads its own; not one that two fusions read, nor arguments."""
-    text = text_of(STEP, "f32", [(6, 6)] * 7, "r m").replace("multiply(g6", "multiply(g5")
+    text = text_of(STEP, "f32", [(6, 6)] * 7, "r m").replace("multiply(g6", "subtract(g5")
     program = xla_torch.parse_hlo(text)
     arguments = drawn(program)
     (call,) = [n for n in program.lowered().graph.nodes if "into" in n.kwargs]

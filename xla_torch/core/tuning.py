@@ -141,6 +141,11 @@ COMBINED_AT_ONCE = 1 << 18
 """Elements that a reduction by any combiner works on at a time on the CPU: what it writes then stays in the cache
 (`constants.py`: 4 Mi pairs of floats take 23 ms, 36 all at once, 32 by 2^17, 12 to 18 by 2^19 and 2^20)."""
 
+REDUCED_NATIVELY_FROM = 1 << 14
+"""Elements from which a reduction by an associative region is native code, for which the first run waits 20 to 40 ms once. One
+thread, logarithms of sums of exponentials as pairs: 16 Ki elements by rows 0.18 ms, in torch 0.45, 512 Ki 1.5 and 7.9; 512 Ki by
+columns 0.9 and 3.4. Fewer elements are no slower (1 Ki 0.15 and 0.31), but what that saves takes long to be worth the wait."""
+
 SHORT_WINDOW = 8
 """Size of a window's side up to which its elements are combined one after another, and from which windows are put together of
 halves (`constants.py`: 0.6 to 1 ms at size 4 either way, 1.3 to 1.9 at 6; at 16, 4.1 against 1.3)."""

@@ -14,6 +14,8 @@ import torch
 
 from ..core import tuning
 from .calls import fresh
+from .native_reductions import NativeReduction
+from .native_reductions import reduced as natively
 
 Tensors = tuple[torch.Tensor, ...]
 Combiner = Callable[..., Tensors]
@@ -24,12 +26,14 @@ Number = bool | int | float | complex
 
 
 def reduce_by(combine: Combiner, operands: Sequence[torch.Tensor], inits: Sequence[torch.Tensor | Number],
-              dims: Sequence[int]) -> Tensors:
-    """Reduce dimensions with a combiner; the inits are combined once, as first element."""
+              dims: Sequence[int], native: NativeReduction | None = None) -> Tensors:
+    """Reduce dimensions with a combiner; the inits are combined once, as first element. `native` is the same in native code."""
     starts, blocks = _as_blocks(operands, inits, dims)
-    if blocks[0].shape[1] == 0:
+    if 0 in blocks[0].shape:
         return starts
-    reduced = reduce_blocks(shaped(combine), blocks)
+    reduced = None if native is None else natively(native, blocks)
+    if reduced is None:
+        reduced = reduce_blocks(shaped(combine), blocks)
     return shaped(combine)(*starts, *(r.reshape(s.shape) for r, s in zip(reduced, starts, strict=True)))
 
 

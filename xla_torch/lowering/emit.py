@@ -1,7 +1,9 @@
 """IR to torch.fx: a `Tracer` evaluates a computation on proxies; what its op bodies do becomes a readable graph.
 
 Node names are HLO names, reduced to what Python allows (`identifier`), and each node remembers its instruction. Constants
-become buffers of the module, built once. Nothing from a file reaches generated code but through `identifier` and `comment`.
+become buffers of the module, built once. Ops that are the same (`transform/equal_ops.py`), once what is known of their operands
+is, stand in a graph once, where the first of them stood. Nothing from a file reaches generated code but through `identifier`
+and `comment`.
 """
 
 from __future__ import annotations
@@ -19,16 +21,18 @@ from torch.fx.proxy import TracerBase
 
 from ..core import tuning
 from ..core.shape import Shape
-from ..core.sizes import Size
+from ..core.sizes import Size, unnamed
 from ..core.types import PrimitiveType
 from ..fusing.passes import Lowering, run_passes
 from ..hlo.ir import Computation, Instruction
 from ..hlo.structure import CONSTANT
+from ..opcodes import internal
 from ..storage.dtypes import storage_dtype
 from ..storage.torch_private import LoweredModule
+from ..transform.equal_ops import Forms, key_of
 from . import numerics
 from .evaluator import Evaluator
-from .values import Runner, Splat, Value
+from .values import Host, Number, Runner, Splat, Value
 
 _NOT_WORD = re.compile(r"[^A-Za-z0-9_]+")
 
@@ -114,12 +118,15 @@ class Tracer(Evaluator):
         self.trace = _Graph(self.root)
         self.made: dict[Hashable, Any] = {}
         """Sub-programs by what they are made of: those of shared computations are made once (`inside`)."""
+        self.forms = Forms()
+        self._computed: dict[Hashable, tuple[Value, Sequence[Value]]] = {}
+        """The values of pure ops in this graph, and their operands, by which they are found again."""
 
     def inside(self) -> Tracer:
         """A tracer for a sub-program."""
         inner = Tracer(self.device, fuses=self.fuses, overwrites=self.overwrites, portable=self.portable,
                        ranges=self.ranges)
-        inner.made = self.made
+        inner.made, inner.forms = self.made, self.forms
         return inner
 
     def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
@@ -145,6 +152,23 @@ class Tracer(Evaluator):
         instruction = self.trace.instruction
         return (instruction is not None and not is_of_sizes(instruction)
                 and instruction.shape.element_count <= tuning.CONSTANT_UP_TO)
+
+    def instruction(self, instruction: Instruction, operands: Sequence[Value]) -> Value:
+        key = self._key(instruction, operands)
+        if key is None:
+            return super().instruction(instruction, operands)
+        if key not in self._computed:
+            self._computed[key] = super().instruction(instruction, operands), operands
+        return self._computed[key][0]
+
+    def _key(self, instruction: Instruction, operands: Sequence[Value]) -> Hashable | None:
+        """What the same ops of the same values have in common; None for those that stand for themselves: a barrier, behind which
+        things are computed again, tokens, and what makes and opens tuples only."""
+        if (instruction.is_tuple or instruction.is_element or instruction.opcode == internal.opt_barrier
+                or not all(leaf.is_array for leaf in instruction.shape.leaves())):
+            return None
+        key = key_of(instruction, [identity(v) for v in operands], self.forms.number)
+        return None if key is None else (key, self.shapes_hold)
 
     def computed(self, instruction: Instruction, operands: Sequence[Value]) -> Value:
         before = self.trace.hint, self.trace.instruction
@@ -226,6 +250,22 @@ def describe(node: torch.fx.Node, shape: Shape, dtype_of: Callable[[PrimitiveTyp
     """Note on a node what array it is, ``(dimensions, dtype)``, for the passes that plan memory."""
     if shape.is_array and shape.is_static:
         node.meta.setdefault("array", (shape.dimensions, dtype_of(shape.element_type)))
+
+
+def identity(value: Value) -> Hashable:
+    """What stands for a value of a graph, while it lives: numbers are the same where they are written alike, all else where it is
+    one and the same."""
+    if isinstance(value, tuple):
+        return tuple(map(identity, value))
+    if isinstance(value, Splat):
+        return identity(value.scalar), unnamed(value.dims)
+    if isinstance(value, Host):
+        return identity(value.value), unnamed(value.low), unnamed(value.high)
+    if isinstance(value, Size):
+        return unnamed(value)
+    if isinstance(value, Number):
+        return type(value), repr(value)
+    return id(value.node if isinstance(value, torch.fx.Proxy) else value)
 
 
 _FACTORIES = frozenset({torch.arange, torch.full, torch.zeros, torch.ones, torch.eye})

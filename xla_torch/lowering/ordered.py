@@ -1,5 +1,6 @@
-"""Long reductions to scalars by what is not associative, as loops, which native code takes over (`kernels/native.py`): elements
-meet one after another, so that torch has nothing to do at once."""
+"""Long reductions by regions in native code. To scalars by what is not associative they are loops, which native code takes over
+(`kernels/native.py`): elements meet one after another, so that torch has nothing to do at once. By what is associative they are
+one function (`kernels/native_reductions.py`)."""
 
 from __future__ import annotations
 
@@ -14,9 +15,11 @@ from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.ir import Computation
 from ..hlo.regions import is_loop
 from ..kernels.native import machine
+from ..kernels.native_reductions import NativeReduction
 from ..native.compiled import is_available
 from ..native.elements import Unfit
 from ..native.loops import loop_source
+from ..native.reductions import reduce_blocks
 from ..transform.canonical import canonicalize
 from .emit import Tracer
 from .values import Number, Splat, Value, evaluator
@@ -39,6 +42,23 @@ def folded_by_a_loop(reducer: Computation, operands: Sequence[Value], inits: Seq
         return None
     starts = [Splat(init) if isinstance(init, Number) else init for init in inits]
     return list(runner.run(computation, [*starts, *(o.reshape(-1) for o in operands)]))
+
+
+def native_reduction(reducer: Computation, shape: Shape) -> Value | None:
+    """What reduces arrays of this shape by an associative reducer in native code, for `reduce_by`; None where torch does it as
+    well: if there are few elements, or if no native code can be made of the reducer."""
+    runner = evaluator()
+    if not (isinstance(runner, Tracer) and runner.device.type == "cpu" and not runner.portable and is_available()):
+        return None
+    if shape.has_sizes or not shape.is_static or shape.element_count < tuning.REDUCED_NATIVELY_FROM:
+        return None
+    try:
+        text = reduce_blocks(canonicalize(reducer), machine())
+    except Unfit:
+        return None
+    native = NativeReduction(text)
+    native.begin()
+    return runner.submodule(f"{reducer.name}_native", native)
 
 
 def _loop(reducer: Computation, size: int) -> Computation:

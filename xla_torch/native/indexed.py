@@ -1,4 +1,4 @@
-"""Native code of ops that compute where they read or write, or what for each element: gather, scatter, map, sort,
+"""Native code of ops that compute where they read or write, or what for each element: gather, scatter, map, sort, topk,
 reduce-window.
 
 Specification: hlo/SPEC.md. A gather moves its windows to where they are inside, a scatter leaves those out that are not; both
@@ -18,7 +18,7 @@ from ..hlo.ir import Computation, Instruction
 from ..opcodes import indexing, reduction, sorting, window
 from .arrays import ARRAYS, Value, Writer
 from .code import Array, Code, Index, element_of, single
-from .elements import Unfit
+from .elements import Unfit, name_of
 
 
 @ARRAYS.rule(reduction.map_)
@@ -105,6 +105,50 @@ def sort(writer: Writer, inst: Instruction, operands: list[Array]) -> Value:
                     code.line(f"{result.at(at(place))} = {element.at(())};")
     code.work = before + operands[0].shape.element_count * dims[along] / 4
     return results if inst.shape.is_tuple else results[0]
+
+
+@ARRAYS.rule(sorting.topk)
+def topk(writer: Writer, inst: Instruction, operands: list[Array]) -> Value:
+    """The best so far stand in order, and a better one goes to its place among them. Most are compared with the last of them
+    alone, several at a time."""
+    code, operand, k = writer.code, writer.code.store(operands[0]), inst.attributes["k"]
+    if k > tuning.NATIVE_SORT:
+        raise Unfit(f"{k} of the largest elements are torch's to find")
+    shapes, n, of = inst.shape.tuple_shapes, operand.shape.dimensions[-1], operand.shape.element_type
+    values, places = map(code.buffer, shapes)
+    found, i, j, any_, at = (code.name(stem) for stem in ("c", "i", "i", "any", "i"))
+
+    def key(element: str) -> str:
+        return f"order_{name_of(of)}({element})" if of.is_floating else element
+
+    def better(one: str, other: str) -> str:
+        return f"{key(one)} {'>' if inst.attributes.get('largest', True) else '<'} {key(other)}"
+
+    with code.loops(operand.shape.dimensions[:-1]) as row:
+        def put(place: str) -> list[str]:
+            return [element_of(s, name, [*row, place]) for s, name in zip(shapes, (values, places), strict=True)]
+
+        (worst, _), (target, target_place), (before, before_place) = put(str(k - 1)), put(at), put(f"({at} - 1)")
+        code.line(f"s64 {found} = 0;")
+        with code.block(f"for (s64 {i} = 0; {i} < {n}; {i}++)"):
+            with code.block(f"if ({found} == {k} && {i} + {_AT_ONCE} <= {n})"):
+                code.line(f"int {any_} = 0;")
+                with code.block(f"for (s64 {j} = 0; {j} < {_AT_ONCE}; {j}++)"):
+                    code.line(f"{any_} |= {better(operand.at([*row, f'({i} + {j})']), worst)};")
+                code.line(f"if (!{any_}) {{ {i} += {_AT_ONCE - 1}; continue; }}")
+            element = _element(code, operand, [*row, i]).at(())
+            code.line(f"if ({found} == {k} && !({better(element, worst)})) continue;")
+            code.line(f"s64 {at} = {found} < {k} ? {found}++ : {k - 1};")
+            with code.block(f"for (; {at} > 0 && {better(element, before)}; {at}--)"):
+                code.line(f"{target} = {before};")
+                code.line(f"{target_place} = {before_place};")
+            code.line(f"{target} = {element};")
+            code.line(f"{target_place} = {i};")
+    code.work += operand.shape.element_count + shapes[0].element_count * k
+    return list(map(code.filled, shapes, (values, places)))
+
+
+_AT_ONCE = 16
 
 
 @ARRAYS.rule(window.reduce_window)

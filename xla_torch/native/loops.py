@@ -69,7 +69,7 @@ def loop_source(instruction: Instruction, fixed: frozenset[int], machine: Machin
     shapes, loop = instruction.shape.tuple_shapes, loop_of(instruction)
     if not all(s.is_array and s.is_static and s.element_type in NAMES and s.element_count for s in shapes):
         raise Unfit("a carry that is no array of a native type")
-    writer = _Writer(machine)
+    writer = ProgramWriter(machine)
     carries = [single(s, f"a{k}") if s.element_count == 1 else held(s, f"a{k}") for k, s in enumerate(shapes)]
     writer.iterate(loop, carries, "going = 0;")
     code = writer.code
@@ -109,7 +109,7 @@ def _last(k: int, shape: Shape) -> str:
     return f"    if ((char *)a{k} != places[{k}]) __builtin_memcpy(places[{k}], a{k}, {shape.element_count} * sizeof({of}));"
 
 
-class _Writer:
+class ProgramWriter:
     """Writes computations one instruction after another."""
 
     def __init__(self, machine: Machine) -> None:

@@ -22,7 +22,7 @@ from ...storage.dtypes import storage_dtype
 from .. import numerics
 from ..body_table import body
 from ..monoids import Monoid, highest, kind_of_reducer, lowest, monoid
-from ..ordered import folded_by_a_loop
+from ..ordered import folded_by_a_loop, native_reduction
 from ..scalar_regions import works_elementwise
 from ..values import Host, Value, apply_region, emit, evaluator, region_function
 
@@ -92,8 +92,11 @@ def _reduced(inst: Instruction, values: list[Value], inits: list[Value], dimensi
         looped = folded_by_a_loop(to_apply, values, inits, inst.operands[0].shape)
         if looped is not None:
             return looped
-    kernel = kernels.reduce_by if associative else reduce_in_order
-    reduced = emit(kernel, region_function(to_apply), tuple(values), tuple(inits), dimensions)
+    given = region_function(to_apply), tuple(values), tuple(inits), dimensions
+    if associative:
+        reduced = emit(kernels.reduce_by, *given, native_reduction(to_apply, inst.operands[0].shape))
+    else:
+        reduced = emit(reduce_in_order, *given)
     return [reduced[k] for k in range(len(results))]
 
 
