@@ -214,7 +214,7 @@ ENTRY e {{
     opcode = linear.partition("(")[0]
     back = xla_torch.vjp(program).to_hlo_text()
     assert sum(f" {name}(" in line for line in back.splitlines() for name in (opcode, "reduce-scatter")) == 1
-    assert program.python_code().count("collective.") == 1
+    assert program.python_code().replace("collective.wait", "").count("collective.") == 1
 
 
 def test_product_of_zeros() -> None:
