@@ -9,6 +9,7 @@ import torch
 
 import xla_torch
 from xla_torch import F32, S32, U32, Shape, XlaBuilder, ops
+from xla_torch.distributed import feeds
 from xla_torch.errors import InvalidArgument
 from xla_torch.functions import _documented
 from xla_torch.functions.hlo_builder import lift, region_of
@@ -131,6 +132,10 @@ def test_functions_run_on_tensors_at_once():
     assert ops.Mul(a, 2.0).tolist() == [2.0, -4.0]
     assert ops.Div(a, -0.0).tolist() == [-float("inf"), float("inf")]
     assert ops.Div(a, 0.0).tolist() == [float("inf"), -float("inf")], "0.0 is not the cached -0.0"
+    feeds.feed(a)
+    assert ops.Infeed(Shape.parse("f32[2]{0}")).tolist() == [1.0, -2.0]
+    with pytest.raises(InvalidArgument, match="must have a layout"):  # though it is an equal shape
+        ops.Infeed(Shape.parse("f32[2]"))
     assert ops.ConcatInDim(None, [a, b], 0).tolist() == [1.0, -2.0, 3.0, 4.0]
     assert ops.ConcatInDim([a, b], 0).tolist() == [1.0, -2.0, 3.0, 4.0]
 

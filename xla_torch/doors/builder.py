@@ -117,12 +117,13 @@ class _Mark(int):
 
 
 class _Exact:
-    """A Python number as a cache key: 0.0 is not -0.0, and 1 is not True."""
+    """A Python number or a shape as a cache key: 0.0 is not -0.0, 1 is not True, and a layout that is said is not one left out."""
 
     __slots__ = ("key", "value")
 
     def __init__(self, value: Any):
-        self.value, self.key = value, (type(value), repr(value))
+        said = tuple(leaf.layout is not None for leaf in value.leaves()) if isinstance(value, Shape) else ()
+        self.value, self.key = value, (type(value), repr(value), said)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Exact) and self.key == other.key
@@ -134,7 +135,7 @@ class _Exact:
 def _freeze(value: Any, marks: Any) -> Any:
     if isinstance(value, (torch.Tensor, Token)):
         return _Mark(next(marks))
-    if isinstance(value, (bool, int, float, complex, np.generic)) and not isinstance(value, enum.Enum):
+    if isinstance(value, (bool, int, float, complex, np.generic, Shape)) and not isinstance(value, enum.Enum):
         return _Exact(value)
     if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
         return tuple(_freeze(v, marks) for v in value)
