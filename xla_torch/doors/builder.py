@@ -117,7 +117,7 @@ class _Mark(int):
 
 
 class _Exact:
-    """A Python number or a shape as a cache key: 0.0 is not -0.0, 1 is not True, and a layout that is said is not one left out."""
+    """A Python number or a shape as a cache key: 0.0 is not -0.0, 1 is not True, and a layout that is said is not left out."""
 
     __slots__ = ("key", "value")
 
