@@ -48,8 +48,8 @@ def _ids(length: int = 7) -> torch.Tensor:
     return torch.randint(3, 99, (2, length))
 
 
-def _text(name: str, head: str, config: dict[str, Any]) -> Made:
-    made = getattr(transformers, f"{name}Config")(**config)
+def _text(name: str, head: str, config: dict[str, Any], kind: str | None = None) -> Made:
+    made = getattr(transformers, f"{kind or name}Config")(**config)
     field = "last_hidden_state" if head == "Model" else "logits"
     options = {} if name in UNCACHED else {"use_cache": False}
     try:

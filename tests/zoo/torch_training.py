@@ -49,17 +49,10 @@ TEXT: dict[str, tuple[str, dict[str, Any]]] = {
     "Mamba2": ("ForCausalLM", {"vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 8, "num_heads": 8,
                                "head_dim": 8, "n_groups": 2, "chunk_size": 4, "expand": 2, "pad_token_id": 0}),
 }
-CONFIGS = {"Gemma3": "Gemma3TextConfig"}
+KINDS = {"Gemma3": "Gemma3Text"}
+"""Whose configuration it is, where it is not called as the model."""
 
-
-def _named(name: str, head: str, config: dict[str, Any]) -> tuple[Any, Sequence[Any]]:
-    if name not in CONFIGS:
-        return _text(name, head, config)
-    made = getattr(transformers, CONFIGS[name])(**config)
-    return _Called(getattr(transformers, name + head)(made), "logits", ["input_ids"], use_cache=False), (_ids(),)
-
-
-ROWS |= {f"transformers {n}": functools.partial(_named, n, head, config) for n, (head, config) in TEXT.items()}
+ROWS |= {f"transformers {n}": functools.partial(_text, n, head, config, KINDS.get(n)) for n, (head, config) in TEXT.items()}
 ROWS |= {"transformers Pegasus": functools.partial(_pair, "Pegasus", torch_language.PAIRS)}
 
 
@@ -92,20 +85,11 @@ CLASSIFIERS: dict[str, int] = {
     "resnext50_32x4d": 64, "swin_t": 32, "vgg11_bn": 32}
 
 
-def _classifier(name: str, size: int) -> tuple[Any, Sequence[Any]]:
-    options = {"init_weights": False} if name == "googlenet" else {}
-    return torchvision.models.get_model(name, weights=None, num_classes=10, **options), (torch.randn(4, 3, size, size),)
-
-
-ROWS |= {f"torchvision {n}": functools.partial(_classifier, n, size) for n, size in CLASSIFIERS.items()}
-
-
-def _segmentation(name: str) -> tuple[Any, Sequence[Any]]:
-    made = torchvision.models.get_model(name, weights=None, weights_backbone=None, num_classes=5)
-    return made, (torch_pictures.images(32),)
-
-
-ROWS |= {"torchvision fcn_resnet50": functools.partial(_segmentation, "fcn_resnet50")}
+OPTIONS = {"googlenet": {"init_weights": False}}
+ROWS |= {f"torchvision {n}": functools.partial(
+    _of_several, functools.partial(torch_pictures._torchvision, n, size, **OPTIONS.get(n, {})), size)
+    for n, size in CLASSIFIERS.items()}
+ROWS |= {"torchvision fcn_resnet50": functools.partial(torch_pictures._segmentation, "fcn_resnet50")}
 
 
 class _Flow(torch.nn.Module):

@@ -18,7 +18,7 @@ from torch.fx import Graph, Node
 from ..core import tuning
 from ..kernels import collective
 from ..participants.reductions import Reduction
-from .overlap import exchanges, fixed_places, is_part, places, size_of
+from .overlap import exchanges, fixed_places, places, size_of, source_of
 
 _SIGNATURES = {kernel: inspect.signature(kernel) for kernel in (
     collective.all_gather, collective.all_reduce, collective.reduce_scatter)}
@@ -82,8 +82,7 @@ def _depths(graph: Graph) -> dict[Node, int]:
     """For each exchange of how many others, one of the next one's result, its operands come directly."""
     found: dict[Node, int] = {}
     for node in exchanges(graph):
-        before = [o.all_input_nodes[0] if is_part(o) else o for o in node.all_input_nodes]
-        found[node] = 1 + max((found.get(o, -1) for o in before), default=-1)
+        found[node] = 1 + max((found.get(source_of(o), -1) for o in node.all_input_nodes), default=-1)
     return found
 
 

@@ -56,6 +56,11 @@ def is_part(node: Node) -> bool:
     return node.op == "call_function" and node.target is operator.getitem
 
 
+def source_of(node: Node) -> Node:
+    """What a node is a part of, if it is one, else the node itself."""
+    return node.all_input_nodes[0] if is_part(node) else node
+
+
 def fixed_places(graph: Graph) -> list[int]:
     """The places of nodes that no exchange may pass."""
     known: dict[Instruction, bool] = {}
@@ -163,7 +168,7 @@ def _room(graph: Graph) -> int:
 
 def _brings(node: Node) -> bool:
     """Whether a node is an exchange's result, or a part of it."""
-    source = node.all_input_nodes[0] if is_part(node) else node
+    source = source_of(node)
     return source.op == "call_function" and source.target in collective.BEGINS
 
 
