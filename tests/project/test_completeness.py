@@ -6,6 +6,10 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
 
 from grad_rules import TABLE
 from support import executed_opcodes
@@ -49,6 +53,17 @@ def test_gradients_stand_in_the_file_of_their_family() -> None:
     """Who knows where an op is defined knows where its gradient stands."""
     places = {opcode: Path(entry.where.rpartition(":")[0]).stem for opcode, entry in TABLE.items() if not entry.own}
     assert {opcode: place for opcode, place in places.items() if place != OPS[opcode].family} == {}
+
+
+@pytest.mark.parametrize(("chosen", "is_whole"), [
+    ({}, executed_opcodes.HAS_XLA), ({"part": "0/3"}, False), ({"oracle": "xla"}, False), ({"markexpr": "slow"}, False),
+    ({"keyword": "sort"}, False)])
+def test_a_part_of_the_tests_need_not_execute_all(chosen: dict[str, str], is_whole: bool, pytestconfig: pytest.Config) -> None:
+    whole = {"keyword": "", "deselect": None, "markexpr": "not slow", "part": None, "oracle": "stored", "collectonly": False}
+    config: Any = SimpleNamespace(option=SimpleNamespace(**{**whole, **chosen}), ArgsSource=pytest.Config.ArgsSource,
+                                  args_source=pytest.Config.ArgsSource.TESTPATHS)
+    assert whole.keys() <= vars(pytestconfig.option).keys()
+    assert executed_opcodes.is_whole(config) is is_whole
 
 
 def executed(*opcodes: str) -> Counter[str]:

@@ -58,9 +58,10 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def is_whole(config: pytest.Config) -> bool:
-    """Whether all tests ran, but for slow ones."""
+    """Whether all tests ran, but for slow ones: `--part` and `--oracle=xla` leave out others, too."""
     option = config.option
-    chosen = option.keyword or option.deselect or option.markexpr not in ("", "not slow") or getattr(option, "lf", False)
+    chosen = (option.keyword or option.deselect or option.markexpr not in ("", "not slow") or getattr(option, "lf", False)
+              or option.part or option.oracle == "xla")
     return HAS_XLA and config.args_source is config.ArgsSource.TESTPATHS and not chosen and not option.collectonly
 
 
