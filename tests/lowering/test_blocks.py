@@ -105,6 +105,7 @@ def test_rows_in_blocks(lines: list[str], results: str, blocks: int, reductions_
     monkeypatch.setattr(tuning, "BLOCK", 32)
     monkeypatch.setattr(blocking, "_SPLIT_FROM", 8)
     monkeypatch.setattr(tuning, "NATIVE_AFTER", after)
+    monkeypatch.setattr(tuning, "BUNDLED_UP_TO", 0)
     monkeypatch.setenv("XLA_TORCH_CACHE", str(tmp_path))
     program = xla_torch.parse_hlo(text)
     got = program.run_numpy(*arguments)

@@ -96,6 +96,7 @@ def calls(program: Any) -> list[str]:
 @pytest.mark.parametrize("name", FOUND)
 def test_one_call_fills_up(name: str, dtype: Any, index: Any, after: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuning, "NATIVE_AFTER", after)
+    monkeypatch.setattr(tuning, "BUNDLED_UP_TO", 0)
     want, function, shape, places = FOUND[name]
     with jax.enable_x64(True):
         arrays = arguments(shape, places, dtype, index)

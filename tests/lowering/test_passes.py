@@ -82,7 +82,7 @@ ENTRY e {
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small programs take the ways of large ones, and all processors are alike."""
     lower_thresholds(monkeypatch.setattr)
-    for name, value in {"FOREACH_CALLS": 4, "PRODUCT_BLOCKED_FROM": 400, "BLOCK": 64, "BLOCKED_FROM": 8,
+    for name, value in {"FOREACH_CALLS": 4, "PRODUCT_BLOCKED_FROM": 400, "BLOCK": 64, "BLOCKED_FROM": 8, "BUNDLED_UP_TO": 0,
                         "NATIVE_AFTER": 0.005}.items():
         monkeypatch.setattr(tuning, name, value)
     products = importlib.import_module("xla_torch.fusing.products")
@@ -165,7 +165,7 @@ def test_the_environment_names_passes() -> None:
     assert not done.stderr
     done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "XLA_TORCH_WITHOUT_PASSES": "block"},
                           capture_output=True, text=True, check=True)
-    assert "names no pass by block: there are row functions, " in done.stderr
+    assert "names no pass by block: there are bundles, row functions, " in done.stderr
 
 
 def test_names_are_one_each() -> None:

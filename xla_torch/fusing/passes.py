@@ -169,6 +169,9 @@ def _is_impure(node: Node) -> bool:
     return instruction is not None and instruction.opcode in OPS and has_effect(instruction)
 
 
-if _unknown := tuning.WITHOUT_PASSES - {one.name for one in PASSES}:
-    warnings.warn(f"XLA_TORCH_WITHOUT_PASSES names no pass by {', '.join(sorted(_unknown))}: there are "
-                  f"{', '.join(one.name for one in PASSES)}", RuntimeWarning, stacklevel=2)
+_NAMES = ["bundles", *[one.name for one in PASSES]]
+"""What `tuning.WITHOUT_PASSES` may name: also what is done to programs before there is a graph (`lowering/bundles.py`)."""
+
+if _unknown := tuning.WITHOUT_PASSES.difference(_NAMES):
+    warnings.warn(f"XLA_TORCH_WITHOUT_PASSES names no pass by {', '.join(sorted(_unknown))}: there are {', '.join(_NAMES)}",
+                  RuntimeWarning, stacklevel=2)

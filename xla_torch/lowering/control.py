@@ -31,6 +31,7 @@ from ..kernels.native import NativeLoop, machine
 from ..native.compiled import is_available
 from ..native.elements import Unfit
 from ..native.loops import Source, loop_source
+from .bundles import with_bundles
 from .emit import Tracer, is_of_sizes
 from .values import Host, Number, Splat, Value, evaluator
 
@@ -243,6 +244,8 @@ class _Loop:
         for k in self.bound:
             leaves = [inputs.bind(v, s, f"fixed_{k}") for v, s in arrays(self.inside[k], self.shapes[k])]
             inside[k] = from_arrays(leaves, self.shapes[k])
+        if self.source is None:
+            computation = with_bundles(inputs.inner, computation)
         return inputs, inputs.inner.run(computation, [tuple(inside) if self.tuple else inside[0]])
 
     def unrolled(self, body: Computation) -> Value:
@@ -354,5 +357,5 @@ def _branch(outer: Tracer, branch: Computation, given: Sequence[Value], result: 
     inputs = _Inputs(outer, "branch")
     shapes = [leaf for leaf in shape.leaves() if leaf.is_array]
     leaves = [inputs.bind(v, s, f"operand_{k}") for k, (v, s) in enumerate(zip(given, shapes, strict=True))]
-    found = inputs.inner.run(branch, [from_arrays(leaves, shape)])
+    found = inputs.inner.run(with_bundles(inputs.inner, branch), [from_arrays(leaves, shape)])
     return inputs.inner.finish(tuple(inputs.inner.materialise(v, s) for v, s in arrays(found, result)), "Branch")

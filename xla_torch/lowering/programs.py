@@ -16,6 +16,7 @@ from ..kernels import stack
 from ..storage.dtypes import storage_dtype, torch_dtype
 from ..storage.torch_private import LoweredModule
 from . import bodies, numerics  # noqa: F401  (importing `bodies` fills the lowering table)
+from .bundles import with_bundles
 from .emit import Tracer
 from .values import Host, Splat, Value
 
@@ -31,7 +32,7 @@ def lower(computation: Computation, device: torch.device, blocks: bool = True, f
     """
     tracer = Tracer(device, fuses=fuses, overwrites=overwrites, portable=portable, ranges=ranges)
     arguments = [_argument(tracer, p.name, p.shape) for p in computation.parameters]
-    result = tracer.run(computation, arguments)
+    result = tracer.run(with_bundles(tracer, computation) if blocks else computation, arguments)
     outputs = tuple(_output(tracer, value, shape) for value, shape in arrays(result, computation.root.shape))
     return tracer.finish(outputs, "Program", fresh_outputs=True, blocks=blocks)
 

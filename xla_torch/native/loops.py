@@ -72,21 +72,43 @@ def loop_source(instruction: Instruction, fixed: frozenset[int], machine: Machin
     writer = ProgramWriter(machine)
     carries = [single(s, f"a{k}") if s.element_count == 1 else held(s, f"a{k}") for k, s in enumerate(shapes)]
     writer.iterate(loop, carries, "going = 0;")
+    first = [_first(k, s, k in fixed) for k, s in enumerate(shapes)]
+    last = [_last(k, s) for k, s in enumerate(shapes) if k not in fixed]
+    turns = ["    int going = 1;", "    for (s64 step = 0; step < steps; step++) {", *writer.code.lines, "    }"]
+    return _source(writer, len(shapes), first, [*turns, *last, "    return going;"])
+
+
+def bundle_source(region: Computation, machine: Machine) -> Source:
+    """The source for a computation of arrays whose root is a tuple: the carries are its parameters, and then its results, which
+    are written once. Raises Unfit."""
+    given, made = [p.shape for p in region.parameters], region.root.shape.tuple_shapes
+    if not all(s.is_array and s.is_static and s.element_type in NAMES and s.element_count for s in (*given, *made)):
+        raise Unfit("no array of a native type")
+    writer = ProgramWriter(machine)
+    results = writer.run(region, [held(s, f"a{k}") for k, s in enumerate(given)])
+    assert isinstance(results, list)
+    for k, (shape, result) in enumerate(zip(made, results, strict=True), len(given)):
+        writer.code.fill(f"a{k}", dataclasses.replace(result, shape=shape))
+    shapes = [*given, *made]
+    first = [f"    {memory_of(s.element_type)} *a{k} = ({memory_of(s.element_type)} *)places[{k}];" for k, s in enumerate(shapes)]
+    return _source(writer, len(shapes), first, ["    {", *writer.code.lines, "    }", "    return 0;"])
+
+
+def _source(writer: ProgramWriter, count: int, first: Sequence[str], behind: Sequence[str]) -> Source:
+    """The source of a function whose first `count` places are made known by the lines `first`."""
     code = writer.code
-    constants = [f"    const {memory_of(t)} *k{k} = (const {memory_of(t)} *)places[{len(shapes) + k}];"
+    constants = [f"    const {memory_of(t)} *k{k} = (const {memory_of(t)} *)places[{count + k}];"
                  for k, t in enumerate(code.constant_types)]
-    behind = len(shapes) + len(constants)
-    asks = [f"    void **python = (void **)places + {behind + 1 + len(code.routines)};",
+    scratch = count + len(constants)
+    asks = [f"    void **python = (void **)places + {scratch + 1 + len(code.routines)};",
             f"    s64 left = {ASKS_EVERY};"] * code.has_loops
-    lines = [*(_first(k, s, k in fixed) for k, s in enumerate(shapes)), *constants, f"    char *scratch = places[{behind}];",
-             *(f"    void *{name} = places[{k}];" for k, name in enumerate(code.routines, behind + 1)), *asks,
-             *code.allocations, "    int going = 1;",
-             "    for (s64 step = 0; step < steps; step++) {", *code.lines, "    }",
-             *(_last(k, s) for k, s in enumerate(shapes) if k not in fixed), "    return going;", "}", ""]
+    lines = [*first, *constants, f"    char *scratch = places[{scratch}];",
+             *(f"    void *{name} = places[{k}];" for k, name in enumerate(code.routines, scratch + 1)), *asks,
+             *code.allocations, *behind, "}", ""]
     body = "\n".join(lines)
     text = "\n".join([TYPES, *used_in(body, NAMES), *[_STOPPED] * code.has_loops, "int run(s64 steps, char **places) {", body])
-    work = code.work - code.spared
-    return Source(text, tuple(code.constants), code.scratch, work, writer.calls, tuple(code.routines), code.has_loops)
+    return Source(text, tuple(code.constants), code.scratch, code.work - code.spared, writer.calls, tuple(code.routines),
+                  code.has_loops)
 
 
 def _first(k: int, shape: Shape, fixed: bool) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...hlo.attributes import Bool, FusionKind, Int, OperandAliases, Region, Regions, Text
 from ...hlo.ir import Instruction
 from ..body_table import body
+from ..bundles import lower_fusion
 from ..control import lower_conditional, lower_while
 from ..values import Value, evaluator
 
@@ -28,7 +29,7 @@ def call(inst: Instruction, *operands: Value, to_apply: Region, is_composite: Bo
 @body("fusion", structural=True)
 def fusion(inst: Instruction, *operands: Value, kind: FusionKind, calls: Region,
            output_to_operand_aliasing: OperandAliases) -> Value:
-    return evaluator().run(calls, operands)
+    return lower_fusion(inst, operands, calls)
 
 
 @body("conditional", structural=True)

@@ -1,0 +1,265 @@
+"""Small ops as one native call: what torch's calls give, which ops go together, and where they may not."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.fx
+
+import xla_torch
+from xla_torch.core import tuning
+from xla_torch.kernels.native_bundles import NativeBundle, bundle
+from xla_torch.native.compiled import is_available
+from xla_torch.running.computation import XlaComputation
+
+pytestmark = pytest.mark.skipif(not is_available(), reason="there is no C compiler")
+
+
+@pytest.fixture(autouse=True)
+def at_once(tmp_path: Path) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tuning, "NATIVE_AFTER", 0.0)
+        patch.setattr(tuning, "BUNDLE_LEAST", 2)
+        patch.setenv("XLA_TORCH_CACHE", str(tmp_path))
+        yield
+
+
+def program(*lines: str, more: str = "") -> XlaComputation:
+    return xla_torch.parse_hlo("\n".join(["HloModule small", more, "ENTRY main {", *lines, "}"]))
+
+
+def bundles_of(computation: XlaComputation) -> list[NativeBundle]:
+    return [m for m in computation.lowered().modules() if isinstance(m, NativeBundle)]
+
+
+def inside(computation: XlaComputation) -> list[int]:
+    """How many ops each bundle holds."""
+    graphs = [m.graph for m in computation.lowered().modules() if isinstance(m, torch.fx.GraphModule)]
+    return [len(node.meta["inside"]) for graph in graphs for node in graph.nodes if node.target is bundle]
+
+
+def in_torch(computation: XlaComputation, arguments: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tuning, "NATIVE_AFTER", math.inf)
+        again = xla_torch.parse_hlo(computation.to_hlo_text())
+        assert not bundles_of(again)
+        found = again(*arguments)
+    return found if isinstance(found, tuple) else (found,)
+
+
+def drawn(computation: XlaComputation, seed: int = 0) -> list[torch.Tensor]:
+    rng = np.random.default_rng(seed)
+    return [torch.from_numpy(np.array(np.asarray(rng.normal(size=s.dimensions) * 3).astype(s.element_type.numpy)))
+            for s in computation.program_shape.parameters]
+
+
+def assert_close(got: tuple[torch.Tensor, ...] | torch.Tensor, want: tuple[torch.Tensor, ...]) -> None:
+    got = got if isinstance(got, tuple) else (got,)
+    assert len(got) == len(want)
+    for one, other in zip(got, want, strict=True):
+        assert one.is_contiguous()
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6, equal_nan=True)
+
+
+PLUS = "plus { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = f32[] add(a, b) }"
+CHAIN = ["x = f32[4,8] parameter(0)", "e = f32[4,8] tanh(x)", "t = f32[8,4] transpose(e), dimensions={1,0}",
+         "d = f32[4,4] dot(e, t), lhs_contracting_dims={1}, rhs_contracting_dims={0}", "zero = f32[] constant(0)",
+         "s = f32[4] reduce(d, zero), dimensions={1}, to_apply=plus", "b = f32[4,4] broadcast(s), dimensions={0}",
+         "c = f32[4,8] concatenate(b, d), dimensions={1}"]
+SORT = ["k = f32[6] parameter(0)", "i = s32[6] iota(), iota_dimension=0",
+        "w = (f32[6], s32[6]) sort(k, i), dimensions={0}, is_stable=true, to_apply=less",
+        "a = f32[6] get-tuple-element(w), index=0", "n = s32[6] get-tuple-element(w), index=1", "m = f32[6] negate(a)"]
+LESS = """less { a = f32[] parameter(0)
+ b = f32[] parameter(1)
+ i = s32[] parameter(2)
+ j = s32[] parameter(3)
+ ROOT r = pred[] compare(a, b), direction=LT }"""
+FAR = "f = f32[3,3] cholesky(p)"
+
+
+@pytest.mark.parametrize(("lines", "more", "ops"), [
+    ([*CHAIN, "ROOT r = f32[4,8] add(c, x)"], PLUS, [7]),
+    ([*CHAIN, "ROOT r = (f32[4,8], f32[4,4], f32[4]) tuple(c, d, s)"], PLUS, [6]),
+    ([*SORT, "ROOT r = (f32[6], s32[6], f32[6]) tuple(a, n, m)"], LESS, [4]),
+    # What one number is, and places, each bundle has itself; a table of numbers is handed to it.
+    (["x = f64[3] parameter(0)", "c = f64[3] constant({1, 2, 3})", "h = f64[] constant(0.5)",
+      "b = f64[3] broadcast(h), dimensions={}", "i = s32[3] iota(), iota_dimension=0", "j = f64[3] convert(i)", "y = f64[3] multiply(x, c)", "z = f64[3] add(y, b)",
+      "ROOT r = f64[3] subtract(z, j)"], "", [4]),
+    # A large op divides what stands before it from what stands behind it, but for what does not depend on it.
+    (["p = f32[3,3] parameter(0)", "t = f32[3,3] transpose(p), dimensions={1,0}", "q = f32[3,3] add(p, t)", "a = f32[3,3] abs(q)",
+      "z = f32[] constant(2)", "l = f32[3,9000] pad(q, z), padding=0_0x0_8997",
+      "c = f32[3,3] slice(l), slice={[0:3], [1:4]}",
+      "m = f32[3,3] cosine(c)", "e = f32[3,3] add(a, m)", "n = f32[3,3] negate(a)",
+      "ROOT r = (f32[3,3], f32[3,3]) tuple(e, n)"], "", [4, 2]),
+    (["x = s8[5] parameter(0)", "y = s8[5] parameter(1)", "a = s8[5] add(x, y)", "m = s8[5] multiply(a, a)",
+      "c = pred[5] compare(m, x), direction=LT", "ROOT s = s8[5] select(c, m, y)"], "", [4]),
+    (["x = u32[] parameter(0)", "a = u32[] add(x, x)", "b = u32[] multiply(a, x)", "ROOT r = (u32[]) tuple(b)"], "", []),
+])
+def test_which_ops_go_together(lines: list[str], more: str, ops: list[int]) -> None:
+    computation = program(*lines, more=more)
+    assert inside(computation) == ops
+    for seed in range(2):
+        arguments = drawn(computation, seed)
+        assert_close(computation(*arguments), in_torch(computation, arguments))
+    assert all(native.seconds == 0 for native in bundles_of(computation))
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, -0.0, 1e-42, 3e38])
+def test_special_numbers(value: float) -> None:
+    computation = program("x = f32[4] parameter(0)", "a = f32[4] multiply(x, x)", "b = f32[4] maximum(a, x)",
+                          "c = pred[4] compare(b, x), direction=GE", "e = f32[4] exponential(x)", "d = f32[4] select(c, b, e)",
+                          "ROOT r = (f32[4], f32[4], pred[4]) tuple(d, e, c)")
+    arguments = [torch.tensor([value, 1.0, -value, value])]
+    assert inside(computation) == [5]
+    for got, want in zip(computation(*arguments), in_torch(computation, arguments), strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-6, atol=0, equal_nan=True)
+
+
+SQUARES = ["x = f32[16] parameter(0)", *[f"x{k} = f32[16] multiply({f'x{k - 1}' if k else 'x'}, x)" for k in range(5)],
+           "x5 = f32[16] reverse(x4), dimensions={0}"]
+
+
+@pytest.mark.parametrize(("constant", "value", "ops"), [
+    ("BUNDLE_LEAST", 6, [6]), ("BUNDLE_LEAST", 7, []), ("BUNDLE_MOST", 6, [6]), ("BUNDLE_MOST", 5, [5]),
+    ("BUNDLE_MOST", 4, [4, 2]),
+    ("BUNDLED_UP_TO", 16, [6]), ("BUNDLED_UP_TO", 15, []), ("NATIVE_UNDER", 2.0, [6]), ("NATIVE_UNDER", 1.9, []),
+    ("NATIVE_AFTER", math.inf, []), ("WITHOUT_PASSES", frozenset({"bundles"}), [])])
+def test_limits(constant: str, value: float, ops: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning, constant, value)
+    computation = program(*SQUARES, "ROOT r = (f32[16]) tuple(x5)")
+    assert inside(computation) == ops
+    arguments = drawn(computation)
+    assert_close(computation(*arguments), in_torch(computation, arguments))
+
+
+@pytest.mark.parametrize(("up_to", "ops"), [(64, [2]), (63, [])])
+def test_limits_of_products(up_to: int, ops: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning, "BUNDLED_PRODUCTS", up_to)
+    computation = program("x = f32[4,4] parameter(0)",
+                          "d = f32[4,4] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+                          "ROOT r = f32[4,4] negate(d)")
+    assert inside(computation) == ops
+
+
+@pytest.mark.parametrize(("most", "calls"), [(30, "bundle"), (29, "foreach")])
+def test_many_results_are_a_foreach(most: int, calls: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An optimizer's updates have equal code, which a foreach has once."""
+    monkeypatch.setattr(tuning, "BUNDLE_MOST", most)
+    lines = [f"{n}{k} = f32[{k + 1}] {op}" for k in range(10) for n, op in (
+        ("p", f"parameter({k})"), ("a", f"multiply(p{k}, p{k})"), ("b", f"add(a{k}, p{k})"), ("c", f"negate(b{k})"))]
+    shapes = ", ".join(f"f32[{k + 1}]" for k in range(10))
+    computation = program(*lines, f"ROOT r = ({shapes}) tuple({', '.join(f'c{k}' for k in range(10))})")
+    code = computation.lowered().code
+    assert [f"{name}(" in code for name in ("bundle", "foreach")] == [calls == "bundle", calls == "foreach"]
+    arguments = drawn(computation)
+    assert_close(computation(*arguments), in_torch(computation, arguments))
+
+
+LOOP = """body {
+  c = (s32[], f32[3,3], f32[3]) parameter(0)
+  i = s32[] get-tuple-element(c), index=0
+  m = f32[3,3] get-tuple-element(c), index=1
+  v = f32[3] get-tuple-element(c), index=2
+  one = s32[] constant(1)
+  n = s32[] add(i, one)
+  i2 = f32[] convert(i)
+  w = f32[9000] broadcast(i2), dimensions={}
+  far = f32[9000] sine(w)
+  near = f32[3] slice(far), slice={[2:5]}
+  a = f32[3] dot(m, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  t = f32[3] tanh(a)
+  u = f32[3] add(t, near)
+  h = f32[3] negate(u)
+  ROOT r = (s32[], f32[3,3], f32[3]) tuple(n, m, h)
+}
+holds {
+  c = (s32[], f32[3,3], f32[3]) parameter(0)
+  i = s32[] get-tuple-element(c), index=0
+  five = s32[] constant(5)
+  ROOT r = pred[] compare(i, five), direction=LT
+}"""
+BRANCHES = """up {
+  p = f32[4] parameter(0)
+  a = f32[4] sine(p)
+  ROOT r = f32[4] add(a, p)
+}
+down {
+  p = f32[4] parameter(0)
+  a = f32[4] cosine(p)
+  b = f32[4] multiply(a, p)
+  ROOT r = f32[4] subtract(b, p)
+}"""
+
+
+def test_in_loops_that_stay_in_torch() -> None:
+    """A body with an op that torch does better has its small ops in bundles."""
+    computation = program("x = f32[3,3] parameter(0)", "y = f32[3] parameter(1)", "z = s32[] constant(0)",
+                          "t = (s32[], f32[3,3], f32[3]) tuple(z, x, y)",
+                          "w = (s32[], f32[3,3], f32[3]) while(t), condition=holds, body=body",
+                          "ROOT r = f32[3] get-tuple-element(w), index=2", more=LOOP)
+    assert sorted(inside(computation)) == [2, 3]
+    arguments = drawn(computation)
+    assert_close(computation(*arguments), in_torch(computation, arguments))
+
+
+@pytest.mark.parametrize("chosen", [False, True])
+def test_in_branches(chosen: bool) -> None:
+    computation = program("p = pred[] parameter(0)", "x = f32[4] parameter(1)",
+                          "ROOT c = f32[4] conditional(p, x, x), true_computation=up, false_computation=down", more=BRANCHES)
+    assert sorted(inside(computation)) == [2, 3]
+    arguments = [torch.tensor(chosen), torch.tensor([1.0, 2.0, -3.0, 0.5])]
+    assert_close(computation(*arguments), in_torch(computation, arguments))
+
+
+def test_arguments_that_lie_otherwise_and_those_that_torch_must_see() -> None:
+    computation = program(*CHAIN, "ROOT r = f32[4,8] add(c, x)", more=PLUS)
+    (argument,) = drawn(computation)
+    want = in_torch(computation, [argument])
+    assert_close(computation(argument.t().contiguous().t()), want)
+    assert_close(computation(torch.stack([argument, argument], 2)[:, :, 1]), want)
+    assert [b.seconds for b in bundles_of(computation)] == [0]
+    (native,) = bundles_of(computation)
+    assert not native.fits((argument.double(),))
+    assert not native.fits((argument.clone().requires_grad_(),))
+    batched = torch.func.vmap(computation)(torch.stack([argument, argument + 1]))
+    assert_close(batched[0].contiguous(), want)
+
+
+def test_gradients_are_those_of_torch() -> None:
+    computation = program(*CHAIN, "ROOT r = f32[4,8] add(c, x)", more=PLUS)
+    (argument,) = drawn(computation)
+    found, want = argument.clone().requires_grad_(), argument.clone().requires_grad_()
+    computation(found).square().sum().backward()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tuning, "NATIVE_AFTER", math.inf)
+        xla_torch.parse_hlo(computation.to_hlo_text())(want).square().sum().backward()
+    torch.testing.assert_close(found.grad, want.grad)
+
+
+def test_copies_have_no_code_until_they_ask() -> None:
+    computation = program(*CHAIN, "ROOT r = f32[4,8] add(c, x)", more=PLUS)
+    arguments = drawn(computation)
+    want = computation(*arguments)
+    (native,) = bundles_of(computation)
+    again = copy.deepcopy(native)
+    assert again.code is None
+    assert again.is_ready()
+    assert isinstance(want, torch.Tensor)
+
+
+def test_a_long_chain_of_bundles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bundles are found without recursion, however many depend on each other."""
+    monkeypatch.setattr(tuning, "NATIVE_AFTER", 1e9)
+    lines = ["x = f32[4] parameter(0)", "y0 = f32[4] negate(x)"]
+    for k in range(1500):
+        lines += [f"a{k} = f32[4] add(y{k}, x)", f"b{k} = f32[4] multiply(a{k}, x)",
+                  f"p{k} = f32[9000] pad(b{k}, z), padding=0_8996", f"y{k + 1} = f32[4] slice(p{k}), slice={{[0:4]}}"]
+    lines.insert(1, "z = f32[] constant(0)")
+    computation = program(*lines, "ROOT r = f32[4] negate(y1500)")
+    assert len(inside(computation)) == 1500

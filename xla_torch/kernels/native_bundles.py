@@ -1,0 +1,68 @@
+"""Bundles of small ops at run time: one native call once its code is there, the same calls of torch until then and wherever it
+cannot be."""
+
+from __future__ import annotations
+
+import array
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..native.loops import Source
+from ..storage import torch_private
+from .calls import fresh_tuple
+from .native import Awaited, is_readable
+
+Tensors = tuple[torch.Tensor, ...]
+
+
+class NativeBundle(torch.nn.Module, Awaited):
+    """A bundle's source, and the same as calls of torch. `given` are the bytes of each input, `made` dims and dtype of each
+    result."""
+
+    def __init__(self, source: Source, module: torch.nn.Module, given: Sequence[int],
+                 made: Sequence[tuple[tuple[int, ...], torch.dtype]]):
+        torch.nn.Module.__init__(self)
+        Awaited.__init__(self, source.text, "a group of small ops")
+        self.source, self.module, self.given = source, module, tuple(given)
+        self.made = [(dims, tuple(math.prod(dims[k + 1:]) for k in range(len(dims))), dtype) for dims, dtype in made]
+
+    def __getstate__(self) -> dict[str, Any]:
+        addresses = ("constants", "routines")
+        return {**{k: v for k, v in super().__getstate__().items() if k not in addresses}, "code": None}
+
+    def fits(self, inputs: Tensors) -> bool:
+        """Whether native code may go by the inputs' memory."""
+        for tensor, size in zip(inputs, self.given, strict=True):
+            if tensor.nbytes != size or not is_readable(tensor):
+                return False
+        return True
+
+    @functools.cached_property
+    def constants(self) -> tuple[int, ...]:
+        """Where the source's constants are."""
+        return tuple([constant.ctypes.data for constant in self.source.constants])
+
+    @functools.cached_property
+    def routines(self) -> tuple[int, ...]:
+        """Where the routines are that it calls."""
+        return tuple([torch_private.blas()[name] for name in self.source.routines])
+
+
+@fresh_tuple
+def bundle(module: NativeBundle, inputs: Tensors) -> Tensors:
+    """The results of a bundle."""
+    if not (module.is_ready() and module.fits(inputs)):
+        return module.timed(module.module, *inputs)
+    pointer = torch.Tensor.data_ptr
+    inputs = tuple([t if t.is_contiguous() else t.contiguous() for t in inputs])
+    empty = torch.empty_strided  # takes half as long as torch.empty
+    results = tuple([empty(dims, strides, dtype=dtype) for dims, strides, dtype in module.made])
+    scratch = torch.empty(module.source.scratch, dtype=torch.uint8) if module.source.scratch else None
+    places = array.array("q", (*map(pointer, inputs), *map(pointer, results), *module.constants,
+                               0 if scratch is None else scratch.data_ptr(), *module.routines))
+    module.function(1, places.buffer_info()[0])
+    return results

@@ -1,0 +1,106 @@
+"""Bundles: small ops that run as one native call (`kernels/native_bundles.py`), where torch needs some microseconds for each.
+
+A program is lowered with its small ops in fusions (`transform/small_fusions.py`), and each of these becomes the source of a
+function and, for as long as that is not there, a program of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ..core import tuning
+from ..core.shape import Shape
+from ..hlo.ir import Computation, Instruction
+from ..kernels.native import can_fuse, machine
+from ..kernels.native_bundles import NativeBundle, bundle
+from ..native.arrays import ARRAYS
+from ..native.compiled import is_available
+from ..native.elements import ELEMENTS, NAMES, Unfit, element_work
+from ..native.loops import bundle_source
+from ..opcodes import contraction, control
+from ..storage.dtypes import storage_dtype
+from ..transform.small_fusions import fuse_small
+from .emit import Tracer, describe
+from .values import Value, evaluator
+
+
+def with_bundles(tracer: Tracer, computation: Computation) -> Computation:
+    """The computation with its small ops in fusions, where native code may run them."""
+    if tracer.device.type != "cpu" or tracer.portable or tracer.fuses or not tracer.overwrites:
+        return computation
+    if math.isinf(tuning.NATIVE_AFTER) or "bundles" in tuning.WITHOUT_PASSES or not is_available():
+        return computation
+    ends = _ends(computation)
+    apart = ends if len(ends) > tuning.BUNDLE_MOST else set[Instruction]()
+    return fuse_small(computation, lambda i: i not in apart and _fits(i), tuning.BUNDLE_LEAST, tuning.BUNDLE_MOST)
+
+
+def _ends(computation: Computation) -> set[Instruction]:
+    """Elementwise ops that are used by each other and as results alone: many of them, as in an optimizer, are one native call at
+    the program's end, and small code (`fusing/foreach.py`)."""
+    within: dict[Instruction, bool] = {}
+    ends: set[Instruction] = set()
+    for i in reversed(computation.instructions):
+        is_end = within.get(i, True) and i.schema.elementwise
+        if is_end:
+            ends.add(i)
+        for operand in i.operands:
+            joins = i is computation.root or (is_end and operand.shape.dimensions == i.shape.dimensions)
+            within[operand] = within.get(operand, True) and joins
+    return ends
+
+
+def _fits(instruction: Instruction) -> bool:
+    """Whether an op may be in a bundle: native code knows it, and torch would take longer to call than to compute it."""
+    opcode, count = instruction.opcode, instruction.shape.element_count if instruction.shape.is_array else 0
+    if opcode in (control.while_, control.conditional) or (opcode not in ELEMENTS and opcode not in ARRAYS):
+        return False
+    shapes = [*instruction.shape.leaves(), *(o.shape for o in instruction.operands)]
+    if not all(s.is_array and s.is_static and s.element_type in NAMES and 0 < s.element_count <= tuning.BUNDLED_UP_TO
+               for s in shapes):
+        return False
+    if opcode in ELEMENTS:
+        return count * element_work(instruction, can_fuse()) <= tuning.NATIVE_UNDER
+    return opcode != contraction.dot or _products(instruction) <= tuning.BUNDLED_PRODUCTS
+
+
+def _products(dot: Instruction) -> int:
+    dims = dot.operands[0].shape.dimensions
+    return dot.shape.element_count * math.prod(dims[d] for d in dot.attributes.get("lhs_contracting_dims", ()))
+
+
+def lower_fusion(instruction: Instruction, operands: Sequence[Value], region: Computation) -> Value:
+    """The value of a fusion: a bundle where that can be, otherwise what its computation gives."""
+    tracer = evaluator()
+    bundled = _bundled(tracer, instruction, operands, region) if isinstance(tracer, Tracer) and tracer.shapes_hold else None
+    return tracer.run(region, operands) if bundled is None else bundled
+
+
+def _bundled(tracer: Tracer, instruction: Instruction, operands: Sequence[Value], region: Computation) -> Value | None:
+    try:
+        source = bundle_source(region, machine())
+    except Unfit:
+        return None
+    if source.work > source.calls * tuning.NATIVE_UNDER:
+        return None
+    inner = tracer.inside()
+    inputs = [inner.placeholder(p.name, p.shape) for p in region.parameters]
+    results = inner.run(region, inputs)
+    made = instruction.shape.tuple_shapes
+    outputs = tuple(inner.materialise(v, s) for v, s in zip(results, made, strict=True))
+    module = inner.finish(outputs, "Bundle", fresh_outputs=True)
+    native = NativeBundle(source, module, [_bytes(p.shape) for p in region.parameters],
+                          [(s.dimensions, storage_dtype(s.element_type)) for s in made])
+    given = tuple(tracer.materialise(v, p.shape) for v, p in zip(operands, region.parameters, strict=True))
+    found = tracer.emit(bundle, tracer.submodule(instruction.name, native), given)
+    found.node.meta["owned"] = frozenset(range(len(made)))
+    found.node.meta["inside"] = [i for i in region.instructions if i.operands and i is not region.root]
+    parts = tuple(found[k] for k in range(len(made)))
+    for part, shape in zip(parts, made, strict=True):
+        describe(part.node, shape, storage_dtype)
+    return parts
+
+
+def _bytes(shape: Shape) -> int:
+    return shape.element_count * -(-shape.element_type.bits // 8)

@@ -1,0 +1,182 @@
+"""Small ops put together: fusion instructions, each of which a backend may run as one call.
+
+An op on few elements takes a backend the time of its call, whatever it computes. Ops are grouped by how many others stand between
+them and the parameters: what lies between two members of a group is a member, so that a group depends on nothing that depends on
+it. Constants that members read are written into each fusion, as far as they are one number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from ..core.shape import Shape
+from ..hlo.ir import Computation, Instruction
+from ..hlo.structure import CONSTANT, GET_TUPLE_ELEMENT, PARAMETER, TUPLE
+from ..opcodes import control, movement
+
+Fits = Callable[[Instruction], bool]
+
+
+def fuse_small(computation: Computation, fits: Fits, least: int, most: int) -> Computation:
+    """The computation with fusions of `least` to `most` instructions that `fits` holds of; itself where there is none."""
+    groups = [part for group in _groups(computation, fits) for part in _parts(group, most) if len(part) >= least]
+    if not groups:
+        return computation
+    return _Rebuilt(computation, groups).computation
+
+
+def _groups(computation: Computation, fits: Fits) -> list[list[Instruction]]:
+    """Members by their number of others between them and the parameters."""
+    members = _members(computation, fits)
+    levels: dict[Instruction, int] = {}
+    groups: dict[int, list[Instruction]] = {}
+    for i in computation.instructions:
+        is_member = i in members
+        levels[i] = max((levels[o] + (not is_member and o in members) for o in i.operands), default=0)
+        if is_member:
+            groups.setdefault(levels[i], []).append(i)
+    return list(groups.values())
+
+
+def _members(computation: Computation, fits: Fits) -> set[Instruction]:
+    """Those that fit and are no constants. What gives a tuple is one with all that take an element of it; a whole number, which
+    others may need on the host, only where no other reads it."""
+    users: dict[Instruction, list[Instruction]] = {i: [] for i in computation.instructions}
+    known: set[Instruction] = set()
+    for i in computation.instructions:
+        for operand in i.operands:
+            users[operand].append(i)
+        if i.opcode in (CONSTANT, movement.iota) or (i.operands and all(o in known for o in i.operands)):
+            known.add(i)
+    members: set[Instruction] = set()
+    for i in reversed(computation.instructions):
+        if i in known or i.opcode in (PARAMETER, TUPLE):
+            continue
+        if i.is_element:
+            if i.operands[0].opcode != PARAMETER and fits(i.operands[0]):
+                members.add(i)
+        elif fits(i) and (i is not computation.root or i.shape.is_array) and all(
+                u in members for u in users[i] if i.shape.is_tuple or _may_be_on_host(i.shape)):
+            members.add(i)
+    return {i for i in members if not i.is_element or i.operands[0] in members}
+
+
+def _may_be_on_host(shape: Shape) -> bool:
+    return not shape.rank and not shape.element_type.is_floating and not shape.element_type.is_complex
+
+
+def _parts(group: list[Instruction], most: int) -> Iterator[list[Instruction]]:
+    """A group in parts of bounded length, none of which depends on a later one. Elements stay with their tuple."""
+    part: list[Instruction] = []
+    inside: set[Instruction] = set()
+    later: dict[Instruction, list[Instruction]] = {}
+    for i in group:
+        if i.is_element:
+            later.setdefault(i.operands[0], []).append(i)
+    for i in group:
+        if i.is_element:
+            continue
+        if len(part) >= most:
+            yield part
+            part, inside = [], set()
+        part += [i, *later.get(i, ())]
+        inside.add(i)
+    yield part
+
+
+def is_written_inside(instruction: Instruction) -> bool:
+    """Whether a fusion has its own copy of what it reads: one number, or the places of an array."""
+    if instruction.opcode == CONSTANT:
+        return instruction.shape.is_array and instruction.shape.is_static and instruction.shape.element_count == 1
+    if instruction.opcode == movement.broadcast:
+        return is_written_inside(instruction.operands[0]) and instruction.shape.is_static
+    return instruction.opcode == movement.iota and instruction.shape.is_static
+
+
+class _Rebuilt:
+    """A computation with groups of its instructions as fusions. Each comes as late as who reads it allows; all else keeps its
+    order, but for what a fusion reads."""
+
+    def __init__(self, computation: Computation, groups: Sequence[list[Instruction]]):
+        self.of = {i: number for number, group in enumerate(groups) for i in group}
+        self.groups = groups
+        users: dict[Instruction, list[Instruction]] = {}
+        for i in computation.instructions:
+            for operand in i.operands:
+                users.setdefault(operand, []).append(i)
+        self.users, self.root = users, computation.root
+        self.built: list[Instruction] = []
+        self.now: dict[Instruction, Instruction] = {}
+        for i in computation.instructions:
+            if i not in self.of or i is computation.root:
+                self._make(i)
+        self.computation = Computation(computation.name, self.built, self.now[computation.root], computation.execution_thread)
+        self.computation.is_canonical = computation.is_canonical
+
+    def _make(self, wanted: Instruction) -> None:
+        """Append an instruction, or its fusion, behind what it needs. No recursion: chains of fusions may be long."""
+        stack = [wanted]
+        while stack:
+            i = stack[-1]
+            if i in self.now:
+                stack.pop()
+                continue
+            number = self.of.get(i)
+            missing = [o for o in (i.operands if number is None else self._inputs(number)) if o not in self.now]
+            if missing:
+                stack += reversed(missing)
+                continue
+            stack.pop()
+            if number is None:
+                self._copy(i)
+            else:
+                self._fuse(number)
+
+    def _copy(self, i: Instruction) -> None:
+        operands = [self.now[o] for o in i.operands]
+        same = all(new is old for new, old in zip(operands, i.operands, strict=True))
+        self.now[i] = i if same else Instruction(i.opcode, i.shape, operands, i.attributes, i.name, i.common, i.line, i.column)
+        self.built.append(self.now[i])
+
+    def _inputs(self, number: int) -> list[Instruction]:
+        """What a fusion reads that is not in it, each once."""
+        return list(dict.fromkeys(o for i in self.groups[number] for o in i.operands
+                                  if self.of.get(o) != number and not is_written_inside(o)))
+
+    def _fuse(self, number: int) -> None:
+        group, inputs = self.groups[number], self._inputs(number)
+        results = [i for i in group if i.shape.is_array
+                   and (i is self.root or any(self.of.get(u) != number for u in self.users.get(i, ())))]
+        region = _region(f"small_fusion_{number}", group, inputs, results)
+        fusion = Instruction(control.fusion, region.root.shape, [self.now[i] for i in inputs], {"kind": "kLoop", "calls": region},
+                             region.name)
+        self.built.append(fusion)
+        for k, i in enumerate(results):
+            self.now[i] = Instruction(GET_TUPLE_ELEMENT, i.shape, [fusion], {"index": k}, i.name, i.common, i.line, i.column)
+            self.built.append(self.now[i])
+        for i in group:
+            self.now.setdefault(i, fusion)
+
+
+def _region(name: str, group: Sequence[Instruction], inputs: Sequence[Instruction],
+            results: Sequence[Instruction]) -> Computation:
+    inside: dict[Instruction, Instruction] = {}
+    built: list[Instruction] = []
+
+    def put(old: Instruction, new: Instruction) -> None:
+        inside[old] = new
+        built.append(new)
+
+    def clone(old: Instruction) -> None:
+        for operand in old.operands:
+            if operand not in inside:
+                clone(operand)
+        operands = [inside[o] for o in old.operands]
+        put(old, Instruction(old.opcode, old.shape, operands, old.attributes, old.name, old.common, old.line, old.column))
+
+    for k, i in enumerate(inputs):
+        put(i, Instruction(PARAMETER, i.shape, (), {"parameter_number": k}, f"p{k}"))
+    for i in group:
+        clone(i)
+    root = Instruction(TUPLE, Shape.tuple([i.shape for i in results]), [inside[i] for i in results], {}, "results")
+    return Computation(name, [*built, root], root)
