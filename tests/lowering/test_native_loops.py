@@ -198,6 +198,11 @@ ROWS = [
     "(f32[1], s32[1]) topk(five), k=1, largest=true", "(s32[5], s32[5]) topk(k), k=5, largest=false",
     "(f32[1,1], s32[1,1]) topk(point), k=1, largest=true",
     "f32[3,4] reduce-window(m, s), window={size=3x1 pad=2_0x0_0}, to_apply=sum",
+    "f32[3,4] reduce-window(m, s), window={size=1x4 pad=0_0x0_3}, to_apply=sum",
+    "f32[3,5] reduce-window(m, s), window={size=1x4 pad=0_0x4_0}, to_apply=sum",
+    "f32[3,4] reduce-window(m, s), window={size=1x4 pad=0_0x3_0}, to_apply=second",
+    "f32[3,4] reduce-window(m, s), window={size=1x4 pad=0_0x0_3}, to_apply=second",
+    "(f32[4], s32[4]) reduce-window(v, numbers, s, i), window={size=4 pad=3_0}, to_apply=largest",
     "f32[2,2] reduce-window(m, s), window={size=2x2 stride=1x2}, to_apply=sum",
     "f32[3,2] reduce-window(m, s), window={size=2x2 stride=1x2 pad=-1_2x1_1 rhs_dilate=1x2}, to_apply=sum",
     "(f32[4], s32[4]) reduce-window(v, numbers, s, i), window={size=2 pad=0_1}, to_apply=largest",
@@ -224,6 +229,15 @@ def test_arrays_as_torch(tmp_path: Path) -> None:
     want, got = run_both(text, operands(), tmp_path)
     for row, mine, theirs in zip([r for r in ROWS for _ in leaves_of(r)], got, want, strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6, err_msg=row)
+
+
+@needs_compiler
+@pytest.mark.parametrize(("window", "is_native"), [
+    ("size=4000 pad=3999_0", True), ("size=4000 pad=0_3999", True), ("size=4001 pad=4000_0", False)])
+def test_running_sums_are_one_pass(window: str, is_native: bool) -> None:
+    """Each of their windows by itself would be more than torch's calls take."""
+    row = f"f32[4000] reduce-window(z, s), window={{{window}}}, to_apply=sum"
+    assert natively(loop_of_rows([row], {"z": "f32[4000]", "s": "f32[]"}, SUM)) == is_native
 
 
 CONTROL = """body_of_all {

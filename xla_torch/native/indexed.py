@@ -15,7 +15,9 @@ from typing import Any
 from ..core import tuning
 from ..core.shape import Shape
 from ..hlo.ir import Computation, Instruction
+from ..hlo.schema import Trait
 from ..opcodes import indexing, reduction, sorting, window
+from ..opcodes.reduction_order import running_dimension
 from .arrays import ARRAYS, Value, Writer
 from .code import Array, Code, Index, element_of, single
 from .elements import Unfit, name_of
@@ -159,6 +161,9 @@ def reduce_window(writer: Writer, inst: Instruction, operands: list[Array]) -> V
         raise Unfit("windows over elements that are apart, or backwards")
     arrays, inits = ([code.store(o) for o in part] for part in (operands[:half], operands[half:]))
     shapes = inst.shape.tuple_shapes if inst.shape.is_tuple else (inst.shape,)
+    along = running_dimension(arrays[0].shape, windows)
+    if along is not None and not along[2] and (not along[1] or _commutes(inst.attributes["to_apply"])):
+        return _running(writer, inst, arrays, inits, *along[:2])
     names, before = [code.buffer(s) for s in shapes], code.work
     with code.loops(shapes[0].dimensions) as at:
         totals = [code.local(i.shape, "t", i.at(())) for i in inits]
@@ -180,6 +185,32 @@ def reduce_window(writer: Writer, inst: Instruction, operands: list[Array]) -> V
     code.work = before + 2 * shapes[0].element_count * math.prod(w.size for w in windows)
     results = list(map(code.filled, shapes, names))
     return results if inst.shape.is_tuple else results[0]
+
+
+def _running(writer: Writer, inst: Instruction, arrays: Sequence[Array], inits: Sequence[Array], along: int,
+             reverse: bool) -> Value:
+    """What windows as long as the array give, each of which holds one element more than the one before it: row by row, each
+    total is reduced on."""
+    code, shapes = writer.code, inst.shape.tuple_shapes if inst.shape.is_tuple else (inst.shape,)
+    dims = shapes[0].dimensions
+    names, before = [code.buffer(s) for s in shapes], code.work
+    with code.loops([1 if d == along else n for d, n in enumerate(dims)]) as row:
+        totals = [code.local(i.shape, "t", i.at(())) for i in inits]
+        with code.loops([dims[along]]) as (place,):
+            at = [(f"({dims[along] - 1} - {place})" if reverse else place) if d == along else i for d, i in enumerate(row)]
+            now = [single(i.shape, t) for i, t in zip(inits, totals, strict=True)]
+            found = _region(writer, inst.attributes["to_apply"], [*now, *(_element(code, a, at) for a in arrays)])
+            for shape, name, total, value in zip(shapes, names, totals, found, strict=True):
+                code.line(f"{total} = {value};")
+                code.line(f"{element_of(shape, name, at)} = {total};")
+    code.work = before + 2 * shapes[0].element_count
+    results = list(map(code.filled, shapes, names))
+    return results if inst.shape.is_tuple else results[0]
+
+
+def _commutes(region: Computation) -> bool:
+    """Whether a region is one op of its two arguments that does not ask which is which."""
+    return region.root.has(Trait.COMMUTATIVE) and set(region.root.operands) == set(region.parameters) and len(region.parameters) == 2
 
 
 class _Points:
