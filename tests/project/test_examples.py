@@ -26,6 +26,9 @@ NAMES = {"np": np, "torch": torch, "xla_torch": xla_torch, "Shape": Shape, "XlaB
          "run_replicas": run_replicas, "feeds": feeds}
 """What every example may use without importing it; `xla_torch.functions` and the site say so."""
 
+NEEDS = {"import jax": "jax", ".partition(": "jaxlib", "import nnx": "flax", ".to_onnx(": "onnxscript"}
+"""What examples with these words need installed."""
+
 FUNCTIONS = {name: inspect.unwrap(getattr(ops, name))
              for family in site_pages.families() for name in site_pages.documented(family)}
 
@@ -73,7 +76,7 @@ def test_a_class_has_an_example_and_says_what_each_field_holds(name: str):
 def test_an_example_uses_each_method(name: str):
     """Each public method and property, those of base classes of this package too, has a docstring, and stands in an example: in
     its own or in one of the class."""
-    sources = "".join(example.source for test in examples(name, OTHERS[name]) for example in test.examples)
+    sources = "".join(re.sub(r" # .*", "", e.source) for test in examples(name, OTHERS[name]) for e in test.examples)
     found = methods(OTHERS[name])
     assert [method for method, value in found.items() if not inspect.getdoc(value)] == []
     assert [method for method in found if not re.search(rf"\.{method}\b", sources)] == []
@@ -107,8 +110,9 @@ def test_examples_run(name: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch)
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
     said: list[str] = []
     found = examples(name, FUNCTIONS.get(name) or site_pages.public()[name])
-    if any(word in example.source for test in found for example in test.examples for word in ("import jax", ".partition(")):
-        pytest.importorskip("jaxlib")
+    for word, library in NEEDS.items():
+        if any(word in example.source for test in found for example in test.examples):
+            pytest.importorskip(library)
     with ThreadPoolExecutor(1) as thread:  # what an example sets for its thread, such as a seed, ends with it
         for test in found:
             thread.submit(runner.run, test, out=said.append).result()

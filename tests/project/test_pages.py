@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import xla_torch
-from support import claim_page, pages, stubs
+from support import claim_page, pages, plots, stubs
 from support.accepted_types import element_types
 from xla_torch import C64, F32, PRED, S32, Shape, XlaBuilder, XlaOp, ops
 from xla_torch.doors.emitted_ops import functions_of_ops
@@ -23,7 +23,7 @@ current = functools.cache(pages.pages)
 """The pages as the code gives them now."""
 
 
-@pytest.mark.parametrize("page", [pages.PAGE, claim_page.PAGE, pages.GRADIENT_PAGE], ids=str)
+@pytest.mark.parametrize("page", [pages.PAGE, claim_page.PAGE, pages.GRADIENT_PAGE, *plots.pictures()], ids=str)
 def test_stored_pages_are_up_to_date(page: Path):
     stored = (ROOT / page).read_text(encoding="utf-8") if (ROOT / page).exists() else ""
     assert stored == current()[page], f"{page} is stale; `{pages.COMMAND}` writes it anew"
@@ -124,10 +124,11 @@ def test_files_that_name_an_op():
 
 def test_write_changes_what_is_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(pages, "ROOT", tmp_path)
-    for page in (pages.PAGE, claim_page.PAGE, stubs.STUB, pages.GRADIENT_PAGE):
-        (tmp_path / page).parent.mkdir(parents=True)
+    written_pages = [pages.PAGE, claim_page.PAGE, stubs.STUB, pages.GRADIENT_PAGE, *plots.pictures()]
+    for page in written_pages:
+        (tmp_path / page).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / pages.GRADIENT_PAGE).write_text(f"before\n{pages.BEGIN}\nold\n{pages.END}\nafter\n")
-    assert pages.write() == [pages.PAGE, claim_page.PAGE, stubs.STUB, pages.GRADIENT_PAGE]
+    assert pages.write() == written_pages
     written = (tmp_path / pages.GRADIENT_PAGE).read_text()
     assert written.startswith("before\n")
     assert written.endswith("\nafter\n")

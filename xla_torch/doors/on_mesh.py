@@ -68,7 +68,7 @@ def on_mesh(program: XlaComputation | str | os.PathLike[str], mesh: Any, in_shar
     ... torch.distributed.destroy_process_group()
     ... ''')
     >>> torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    >>> print(subprocess.run([*torchrun, "run.py"], capture_output=True, text=True).stdout)    # .partition() needs jaxlib
+    >>> print(subprocess.run([*torchrun, "run.py"], capture_output=True, text=True).stdout)    # it needs jaxlib, as .partition() does
     tensor([0., 1.]) tensor([0., 1., 4., 9.])
     <BLANKLINE>
     """

@@ -63,13 +63,13 @@ class XlaComputation(abc.ABC):
     What it is, and what it can be written as:
 
     >>> square.name, square.program_shape, square.entry.root.opcode, square.module.name, len(square.participants)
-    ('e', ProgramShape(parameters=(f32[2]{0},), result=f32[2]{0}, parameter_names=('x',)), 'multiply', 'e', 0)
+    ('module_e', ProgramShape(parameters=(f32[2]{0},), result=f32[2]{0}, parameter_names=('x',)), 'multiply', 'module_e', 0)
     >>> text, proto, code = square.to_hlo_text(), square.to_hlo_proto(), square.python_code()
     >>> html, dot, graph = square.to_html(), square.to_dot(), square.to_model_explorer()
     >>> stablehlo, bytecode = square.to_stablehlo(), square.to_stablehlo_bytecode()
-    >>> "multiply(" in text, "stablehlo.multiply" in stablehlo, "torch" in code, "<html" in html, dot.startswith("digraph")
+    >>> "multiply(" in text, "stablehlo.multiply" in stablehlo, "def forward" in code, "<html" in html, dot.startswith("digraph")
     (True, True, True, True, True)
-    >>> square.to_pt2("square.pt2")                               # square.to_onnx("square.onnx"), where onnx is installed
+    >>> square.to_pt2("square.pt2")
     >>> square.run_numpy(np.array([3.0, 4.0], np.float32)), square.to(torch.bfloat16)(torch.tensor([3.0, 4.0]).bfloat16())
     ((array([ 9., 16.], dtype=float32),), tensor([ 9., 16.], dtype=torch.bfloat16))
     >>> square.under_autocast(torch.bfloat16)(torch.tensor([3.0, 4.0]))          # products of matrices alone are narrower
@@ -83,8 +83,8 @@ class XlaComputation(abc.ABC):
     >>> options = xla_torch.GradientOptions(loop_checkpoint=None)
     >>> square.gradient_options, square.with_gradient_options(options).gradient_options == options
     (None, True)
-    >>> square.chosen, square.family, square.partitioning.name    # of compile(..., "fastest"), unknown sizes, and partition
-    (None, None, 'NONE')
+    >>> square.chosen, square.family, square.partitioning.partitions    # of compile(..., "fastest"), unknown sizes, and partition
+    (None, None, 1)
 
     What modules, meshes and torch.compile ask of it:
 
@@ -309,8 +309,10 @@ class XlaComputation(abc.ABC):
         beside it. It has no gradients. Raises MissingDependency without onnx and onnxscript, UnsupportedError, with the names of
         all operators concerned, for what ONNX cannot say, and all that `to_pt2` raises; no file is left then::
 
-            computation.to_onnx("model.onnx")
             onnxruntime.InferenceSession("model.onnx").run(None, {"x": x})
+
+        >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
+        >>> square.to_onnx("model.onnx")
         """
         program = self.program
         named = dict(_named_arrays(program))
