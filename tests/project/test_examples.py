@@ -26,7 +26,7 @@ NAMES = {"np": np, "torch": torch, "xla_torch": xla_torch, "Shape": Shape, "XlaB
          "run_replicas": run_replicas, "feeds": feeds}
 """What every example may use without importing it; `xla_torch.functions` and the site say so."""
 
-NEEDS = {"import jax": "jax", ".partition(": "jaxlib", "import nnx": "flax", ".to_onnx(": "onnxscript"}
+NEEDS = {"import jax": "jax", ".partition(": "jaxlib", ".on_mesh(": "jaxlib", "import nnx": "flax", ".to_onnx(": "onnxscript"}
 """What examples with these words need installed."""
 
 FUNCTIONS = {name: inspect.unwrap(getattr(ops, name))

@@ -49,7 +49,8 @@ def require_axes(words: Any, mesh: Mesh) -> None:
     for axis in words if isinstance(words, Mapping) else ():
         if axis not in dict(mesh.axes):
             raise InvalidArgument(f"the mesh has no axis {axis!r}", got=repr(words), expected=", ".join(dict(mesh.axes)),
-                                  hint=f"{axis!r} is cut along an axis by ('axis', None), one for each dimension")
+                                  hint=nearest(axis, dict(mesh.axes)) or
+                                  "for an argument: a tuple, as ('data', None), with an axis or None for each dimension")
 
 
 Spec = tuple[tuple[str, ...], ...]

@@ -55,6 +55,8 @@ def on_mesh(program: XlaComputation | str | os.PathLike[str], mesh: Any, in_shar
 
     `XlaModule(computation, parameters, mesh=mesh, shardings=...)` is a module of it.
 
+    It needs jaxlib, as `partition` does.
+
     >>> import pathlib, subprocess, sys
     >>> written = pathlib.Path("run.py").write_text('''
     ... import torch, xla_torch
@@ -68,7 +70,7 @@ def on_mesh(program: XlaComputation | str | os.PathLike[str], mesh: Any, in_shar
     ... torch.distributed.destroy_process_group()
     ... ''')
     >>> torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    >>> print(subprocess.run([*torchrun, "run.py"], capture_output=True, text=True).stdout)    # it needs jaxlib, as .partition() does
+    >>> print(subprocess.run([*torchrun, "run.py"], capture_output=True, text=True).stdout)
     tensor([0., 1.]) tensor([0., 1., 4., 9.])
     <BLANKLINE>
     """
