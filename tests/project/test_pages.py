@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -117,6 +118,27 @@ def test_files_that_name_an_op():
     assert "linalg" in files["cholesky"]
     assert "linalg" not in files["sort"]
     assert not any(name in found for found in files.values() for name in ("pages", "completeness"))
+
+
+# ------------------------------------------------------------------------------------------ pictures
+
+
+@pytest.mark.parametrize("path", plots.pictures(), ids=str)
+def test_a_picture_is_for_light_and_dark_and_is_shown_on_a_page(path: Path):
+    picture = current()[path]
+    kinds = {part.tag.rpartition("}")[2] for part in ElementTree.fromstring(picture).iter()}
+    assert {"title", "style", "rect", "text"} <= kinds
+    assert "prefers-color-scheme: dark" in picture
+    assert any(f"]({path.name})" in page.read_text(encoding="utf-8") for page in (ROOT / "docs").glob("*.md"))
+
+
+def test_a_picture_has_the_numbers_of_its_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    for page in (plots.BENCHMARKS, plots.MEASURED, plots.MESHES):
+        (tmp_path / page).parent.mkdir(parents=True, exist_ok=True)
+        text = (ROOT / page).read_text(encoding="utf-8")
+        (tmp_path / page).write_text(text.replace("| argmax | 2.21 | 16.45 |", "| argmax | 2.21 | 1.10 |"), encoding="utf-8")
+    monkeypatch.setattr(plots, "ROOT", tmp_path)
+    assert [path.name for path, picture in plots.pictures().items() if picture != current()[path]] == ["measured-speed.svg"]
 
 
 # ------------------------------------------------------------------------------------------ writing

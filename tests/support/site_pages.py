@@ -69,7 +69,8 @@ def pages() -> dict[str, str]:
                  for name in _kinds(family)}
     made |= {f"{OPCODES}/{opcode}.md": _opcode(opcode) for opcode in sorted(OPS)}
     made |= {f"{NAMES}/{name}.md": _public(f"xla_torch.{name}", name) for name in names()}
-    return made | {f"{NAMES}/errors.md": f"# Errors\n\n{_shown('xla_torch.core.errors', 'show_root_heading: false')}"}
+    errors = _shown("xla_torch.core.errors", "show_root_heading: false", "inherited_members: false")
+    return made | {f"{NAMES}/errors.md": f"# Errors\n\n{errors}"}
 
 
 def navigation() -> Navigation:
