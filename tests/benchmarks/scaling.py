@@ -1,19 +1,17 @@
 """How time grows with the work, beside XLA's CPU (jax.jit): array sizes, steps of a loop, instructions of a program, layers.
 
-    python tests/benchmarks/scaling.py [--runs 7] [--threads 2] [--only SUBSTRING ...] [--write]
+    python tests/benchmarks/scaling.py [--runs 7] [--threads 2] [--only SUBSTRING] [--plot FILE.png]
 
 For each size: milliseconds of a run, medians of runs in turns; for instructions and layers the milliseconds from the function to
-its first result. Columns that grow faster than the size does, or ratios that do, are what to look for. `--write` puts the table
-on the benchmarks' page, from which ``make pages`` draws it.
+its first result. Columns that grow faster than the size does, or ratios that do, are what to look for. `--plot` needs matplotlib.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
-import pathlib
 import statistics
-import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -23,9 +21,6 @@ import jax.numpy as jnp
 import numpy as np
 import torch
 
-sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
-
-from benchmarks.rivals import PAGE, machine
 from xla_torch import from_jax
 
 Function = Callable[..., Any]
@@ -113,33 +108,37 @@ def measured(made: Made, first: bool, runs: int) -> tuple[float, float]:
     return statistics.median(ours), statistics.median(theirs)
 
 
-BEGIN, END = "<!-- the table of scaling.py -->", "<!-- its end -->"
-
-
-def write(lines: Sequence[str]) -> None:
-    """Put the table where the last one stands on the benchmarks' page."""
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    PAGE.write_text(f"{before}{BEGIN}\n\n" + "\n".join(lines) + f"\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+def plot(path: str, curves: dict[str, list[tuple[int, float, float]]]) -> None:
+    plt: Any = importlib.import_module("matplotlib.pyplot")
+    figure, axes = plt.subplots(2, 4, figsize=(18, 8))
+    for axis, (name, rows) in zip(axes.flat, curves.items(), strict=False):
+        sizes, ours, theirs = zip(*rows, strict=True)
+        axis.loglog(sizes, ours, "o-", label="ours")
+        axis.loglog(sizes, theirs, "s--", label="XLA")
+        axis.set(title=name, ylabel="ms")
+        axis.legend()
+    figure.tight_layout()
+    figure.savefig(path)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=7)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--only", nargs="*", default=[""])
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--plot", default="")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    lines = [machine(options.threads), "", "| what grows | size | ours ms | XLA ms | ratio |", "| --- | --- | --- | --- | --- |"]
-    print("\n".join(lines), flush=True)
+    curves: dict[str, list[tuple[int, float, float]]] = {}
+    print(f"| what grows | size | ours ms | XLA ms | ratio |{chr(10)}| --- | --- | --- | --- | --- |")
     for name, (make, sizes, first) in CURVES.items():
-        if any(part in name for part in options.only):
+        if options.only in name:
             for size in sizes:
                 ours, theirs = measured(make(size), first, options.runs)
-                lines.append(f"| {name} | {size:,} | {ours:.3f} | {theirs:.3f} | {ours / theirs:.2f} |")
-                print(lines[-1], flush=True)
-    if options.write:
-        write(lines)
+                curves.setdefault(name, []).append((size, ours, theirs))
+                print(f"| {name} | {size:,} | {ours:.3f} | {theirs:.3f} | {ours / theirs:.2f} |", flush=True)
+    if options.plot:
+        plot(options.plot, curves)
 
 
 if __name__ == "__main__":

@@ -107,10 +107,10 @@ def _to(row: Row, rival: str) -> float | None:
     return float(row["ours / best"]) if times[rival] == min(times.values()) else float(row["ours ms"]) / times[rival]
 
 
-def _machine(script: str = "rivals.py") -> str:
-    """When and on what the table of a script was measured, as it says itself."""
+def _machine() -> str:
+    """When and on what the table of `rivals.py` was measured, as it says itself."""
     page = (ROOT / BENCHMARKS).read_text(encoding="utf-8")
-    return page.partition(f"<!-- the table of {script} -->")[2].strip().partition("\n")[0]
+    return page.partition("<!-- the table of rivals.py -->")[2].strip().partition("\n")[0]
 
 
 def speed() -> str:
@@ -137,9 +137,9 @@ Points = Sequence[tuple[str, int, float]]
 """Of a line, its place and value."""
 
 
-def lines(title: str, left: float, points: Points, names: Sequence[str], top: float = 48) -> list[str]:
+def lines(title: str, left: float, points: Points, names: Sequence[str]) -> list[str]:
     """Lines over sizes; both axes are logarithmic."""
-    wide, tall = 240, 190
+    top, wide, tall = 48, 240, 190
     sizes, values = sorted({size for _, size, _ in points}), [value for _, _, value in points]
     low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
     x, y = _scale(sizes[0], sizes[-1], left, wide), _scale(10.0**low, 10.0**high, top + tall, -tall)
@@ -170,22 +170,7 @@ def meshes() -> str:
     return _picture(640, 310, "A GPT's training step over 2 to 1,024 participants, on paper", parts)
 
 
-def scaling() -> str:
-    """What grows with what, a diagram for each kind."""
-    rows, names = table(BENCHMARKS, "what grows"), ["ours", "XLA"]
-    parts = [_text(14, 22, "Milliseconds over the size, beside XLA on the CPU"), *_keys(names, 400, 22, 90)]
-    kinds = list(dict.fromkeys(row["what grows"] for row in rows))
-    for k, kind in enumerate(kinds):
-        points = [(name, int(row["size"].replace(",", "")), float(row[f"{name} ms"])) for row in rows for name in names
-                  if row["what grows"] == kind]
-        parts += lines(kind, 60 + 310 * (k % 2), points, names, 72 + 250 * (k // 2))
-    bottom = 62 + 250 * math.ceil(len(kinds) / 2)
-    parts += [_text(14, bottom, _machine("scaling.py"), kind="small"),
-              _text(14, bottom + 15, "python tests/benchmarks/scaling.py --write", kind="small")]
-    return _picture(660, bottom + 26, "Milliseconds over the size of programs, of loops and of arrays, ours and XLA's", parts)
-
-
 def pictures() -> dict[Path, str]:
     """All of them by their path in the repository."""
     return {Path("docs/measured-speed.svg"): speed(), Path("docs/measured-training.svg"): training(),
-            Path("docs/measured-scaling.svg"): scaling(), Path("docs/mesh-sizes.svg"): meshes()}
+            Path("docs/mesh-sizes.svg"): meshes()}
