@@ -6,7 +6,7 @@ import math
 
 from grad_rules._calculus import in_sizes_of, iota, masked, reshape
 from grad_rules._table import linear, zero
-from xla_torch.core.shape import common_factors
+from xla_torch.core.sizes import common_factors
 from xla_torch.functions import DynamicReshape, GetDimensionSize, Lt, SetDimensionSize
 from xla_torch.functions.hlo_builder import XlaOp
 from xla_torch.hlo.ir import Instruction

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from grad_rules._calculus import full, in_sizes_of, inverse, others, pad, reshape, sum_all, sum_over, transpose, zeros
 from grad_rules._table import linear, zero
-from xla_torch.core.shape import UNBOUNDED, common_factors
+from xla_torch.core.shape import UNBOUNDED
+from xla_torch.core.sizes import common_factors
 from xla_torch.functions import DynamicSlice, DynamicUpdateSlice, GetDimensionSize, Pad, Rev, Select, Slice
 from xla_torch.functions.hlo_builder import XlaOp
 from xla_torch.hlo.ir import Instruction

@@ -87,6 +87,8 @@ class XlaModule(torch.nn.Module):
     >>> model(torch.tensor([3.0, 4.0])).sum().backward()
     >>> [(name, weight.grad) for name, weight in model.named_parameters()]
     [('w', tensor([3., 4.]))]
+    >>> model, model.extra_repr(), model.to_numpy()          # `to_jax` gives arrays of JAX; a call is `forward`
+    (XlaModule((x: f32[2]) -> f32[2]), '(x: f32[2]) -> f32[2]', {'w': array([1., 2.], dtype=float32)})
     """
 
     def __init__(self, computation: XlaComputation, parameters: Weights = (), buffers: Sequence[int | str] = (),
@@ -126,6 +128,12 @@ class XlaModule(torch.nn.Module):
 
         `example_args` and `example_kwargs` are as for `xla_torch.from_jax`; other arguments as for the class. Variables of
         flax.nnx that are not of its class Param become buffers.
+
+        >>> import jax
+        >>> scale = np.ones(2, np.float32)
+        >>> model = xla_torch.nn.XlaModule.from_jax(lambda p, x: p["scale"] * x, {"scale": scale}, scale)
+        >>> model.forward(torch.tensor([3.0, 4.0])), model.to_jax()
+        (tensor([3., 4.], grad_fn=<...>), {'scale': Array([1., 1.], dtype=float32)})
         """
         traced = from_jax(function, parameters, *example_args, **example_kwargs)
         return cls(traced, [parameters], buffers, gradient_options, narrows)
@@ -138,6 +146,12 @@ class XlaModule(torch.nn.Module):
         What a call changes in the model, such as running means and the counters of random generators, it changes in the buffers.
         So `example_args` and `example_kwargs` are those of ``model(...)``, and the model should be as it is to run: in training
         or in evaluation. ``nnx.update(model, module.to_jax())`` brings the state back.
+
+        >>> import jax
+        >>> from flax import nnx
+        >>> module = xla_torch.nn.XlaModule.from_nnx(nnx.Linear(2, 3, rngs=nnx.Rngs(0)), np.ones((4, 2), np.float32))
+        >>> sorted(module.state_dict()), module(torch.ones(4, 2)).shape
+        (['bias', 'kernel'], torch.Size([4, 3]))
         """
         function, state, replaced = flax.as_function(model)
         module = cls.from_jax(function, state, *example_args, buffers=buffers, gradient_options=gradient_options,
@@ -151,7 +165,12 @@ class XlaModule(torch.nn.Module):
         """A PyTorch module as a module of its program (`xla_torch.from_torch`), which is called like it: with copies of its
         parameters and buffers under their names and in their order, so that a `state_dict` of the one is the other's, and that
         of an optimizer, too. What is frozen, tied, not persistent or in evaluation is so here. Buffers that a call replaces are
-        replaced here."""
+        replaced here.
+
+        >>> module = xla_torch.nn.XlaModule.from_torch(torch.nn.Linear(2, 3), torch.ones(4, 2))
+        >>> sorted(module.state_dict()), module(torch.ones(4, 2)).shape
+        (['bias', 'weight'], torch.Size([4, 3]))
+        """
         exported = from_torch(module, *example_args, **example_kwargs)
         held = [exported.weights] if exported.weights else []
         made = cls(exported, held, exported.buffers, gradient_options, narrows=False)
@@ -354,7 +373,13 @@ def _unheard(name: str) -> Callable[..., Any]:
 
 
 class Group(torch.nn.Module):
-    """Weights whose names begin alike. It is never called: hooks of its calls are told so (NothingObserved)."""
+    """Weights whose names begin alike, in an XlaModule. It is never called: hooks of its calls are told so (NothingObserved).
+
+    >>> network = torch.nn.Sequential(torch.nn.Linear(2, 3))
+    >>> group = xla_torch.nn.XlaModule.from_torch(network, torch.ones(4, 2)).get_submodule("0")
+    >>> group, group.extra_repr()
+    (Group(weight: float32[3, 2], bias: float32[3]), 'weight: float32[3, 2], bias: float32[3]')
+    """
 
     register_forward_hook, register_forward_pre_hook, register_full_backward_hook, register_full_backward_pre_hook, \
         register_backward_hook = map(_unheard, (
@@ -362,6 +387,7 @@ class Group(torch.nn.Module):
             "register_full_backward_pre_hook", "register_backward_hook"))
 
     def extra_repr(self) -> str:
+        """The weights in it, with element types and sizes."""
         own = {**self._parameters, **self._buffers}
         return ", ".join(f"{n}: {str(t.dtype).removeprefix('torch.')}{list(t.shape)}" for n, t in own.items() if t is not None)
 

@@ -49,10 +49,17 @@ LearningRate = float | Callable[[XlaOp], XlaOp]
 
 @dataclasses.dataclass(frozen=True)
 class Optimizer:
-    """How parameters are updated: `rule`, for each array of them, with `slots` arrays of its shape kept between steps.
+    """How parameters are updated: `rule`, for each array of them, with `slots` arrays of its shape kept between steps. A rule
+    takes XlaOps (parameter, gradient, the list of what is kept, and the number of the step, all in the parameter's precision or
+    f32, if that is more) and gives the new parameter and the new list.
 
     >>> [s for s in xla_torch.training.sgd(0.1, momentum=0.9).init([torch.zeros(2)])]
     [tensor(0, dtype=torch.int32), tensor([0., 0.])]
+    >>> builder = XlaBuilder("step")
+    >>> p, g = (builder.parameter(k, Shape.parse("f32[2]")) for k in range(2))
+    >>> (new,), _ = xla_torch.training.sgd(0.5).update([p], [g], [builder.constant(0, xla_torch.S32)])
+    >>> builder.build(new)(torch.ones(2), torch.ones(2))
+    tensor([0.5000, 0.5000])
     """
 
     rule: Rule

@@ -153,3 +153,20 @@ def test_rebatch_is_named_where_only_the_batch_differs(argument: torch.Tensor, i
     with pytest.raises(InvalidArgument, match="wrong shape or dtype") as error:
         program(argument)
     assert ("xla_torch.rebatch(" in str(error.value)) is is_told
+
+
+@pytest.mark.parametrize(("argument", "said"), [
+    (torch.ones(4, 3, dtype=torch.float64), ".to(torch.float32) converts it"), (torch.ones(4, 3).int(), ".to(torch.float32)"),
+    (torch.ones(4, 2, dtype=torch.float64), "")])
+def test_a_conversion_is_named_where_only_the_dtype_differs(argument: torch.Tensor, said: str) -> None:
+    program = xla_torch.parse_hlo("HloModule m\nENTRY e { p = f32[4,3] parameter(0) ROOT r = f32[4,3] tanh(p) }")
+    with pytest.raises(InvalidArgument) as error:
+        program(argument)
+    assert said in error.value.hint
+    assert bool(said) is bool(error.value.hint)
+
+
+def test_a_module_names_the_conversion_too() -> None:
+    program = xla_torch.parse_hlo("HloModule m\nENTRY e { p = s32[4] parameter(0) ROOT r = s32[4] negate(p) }")
+    with pytest.raises(InvalidArgument, match=r"has another dtype(.|\n)*\.to\(torch\.int32\) converts it"):
+        xla_torch.nn.XlaModule(program)(torch.ones(4))

@@ -309,6 +309,15 @@ def test_files_for_torch_have_the_trees_of_the_program(tmp_path):
     assert_same(found, program(*given, s=torch.tensor(3.0)))
 
 
+def test_files_for_torch_are_not_read_back_without_their_gradients(tmp_path):
+    program = parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] negate(x) }")
+    program.to_pt2(tmp_path / "m.pt2")
+    with pytest.raises(UnsupportedError, match=r"prims\.clone(.|\n)*to_pt2 writes it where gradients end"):
+        xla_torch.from_torch(torch.export.load(tmp_path / "m.pt2"))
+    with pytest.raises(InvalidArgument, match=r"this is a zip file(.|\n)*from_torch\(torch\.export\.load\(path\)\)"):
+        xla_torch.load(tmp_path / "m.pt2")
+
+
 def test_files_for_torch_refuse_gradients_wherever_they_are_written():
     program, arguments = case("custom_vjp")
     with torch.no_grad():

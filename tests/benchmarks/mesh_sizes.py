@@ -1,6 +1,6 @@
 """One GPT's training step on 2 to 1,024 participants, on paper: partitioned for real, and counted.
 
-    python tests/benchmarks/mesh_sizes.py [--width 512] [--batch 1024] [--plot docs/mesh-sizes.svg]
+    python tests/benchmarks/mesh_sizes.py [--width 512] [--batch 1024]
     python tests/benchmarks/mesh_sizes.py --measured [--width 256] [--batch 64] [--steps 7]
 
 Each row is `partition` of the JAX loss in `xla_torch/demo/gpt.py` with a layout, and what `suggest_sharding` counts of its
@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import math
 import os
 import socket
 import statistics
@@ -47,12 +46,8 @@ def loss_of(width: int, batch: int) -> tuple[Any, dict[str, Any]]:
 
 # ------------------------------------------------------------------------------------------------ on paper
 
-Row = tuple[str, int, float, float]
-"""A layout, participants, MiB that each holds, milliseconds."""
-
-
-def on_paper(width: int, batch: int) -> list[Row]:
-    """Print the table; its rows."""
+def on_paper(width: int, batch: int) -> None:
+    """Print the table, which docs/participants.md has, and ``make pages`` draws."""
     import xla_torch
     from xla_torch.doors.suggestions import Machine, counted
 
@@ -60,7 +55,6 @@ def on_paper(width: int, batch: int) -> list[Row]:
     weights = loss.parameters_of(0)
     print("| participants | layout | MiB held | MiB sent | exchanges | Gflop | ms | partitioned in s |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
-    rows: list[Row] = []
     for size in SIZES:
         meshes = [({"data": size}, {"data": name}) for name in LAYOUTS]
         meshes += [({"data": size // 4, "model": 4}, {"data": "fully_sharded", "model": "tensor"})] if size > 4 else []
@@ -70,9 +64,7 @@ def on_paper(width: int, batch: int) -> list[Row]:
             seconds = time.perf_counter() - start
             found = counted(layout, part, weights, Machine())
             name = " x ".join(word.replace("_", " ") for word in layout.values())
-            rows.append((name, size, found.memory / 2**20, found.seconds * 1e3))
             print(f"| {size} | {name} | {' | '.join(found.row()[1:])} | {seconds:.1f} |", flush=True)
-    return rows
 
 
 # ------------------------------------------------------------------------------------------------ beside real processes
@@ -177,64 +169,17 @@ def beside_processes(width: int, batch: int, steps: int) -> None:
                   f"{layout.replace('_', ' ')} | {said * 1e3:.0f} | {took * 1e3:.0f} | {took / said:.2f} |", flush=True)
 
 
-# ------------------------------------------------------------------------------------------------ the picture
-
-COLOURS = {"data": "#3b82f6", "fully sharded": "#e8590c", "fully sharded x tensor": "#2f9e44"}
-STYLE = ("text { fill: #333; font: 11px sans-serif } .grid { stroke: #8884 } "
-         "@media (prefers-color-scheme: dark) { text { fill: #ddd } }")
-WIDE, HIGH, LEFT, TOP = 250, 190, 50, 24
-
-
-def picture(rows: Sequence[Row]) -> str:
-    """Two diagrams, as SVG for light and dark pages: what each participant holds, and how long a step takes."""
-    parts = [_diagram([(name, size, held) for name, size, held, _ in rows], LEFT, "MiB held by each"),
-             _diagram([(name, size, ms) for name, size, _, ms in rows], 2 * LEFT + WIDE, "ms for a step, by the model")]
-    keys = [f'<rect x="{LEFT + 150 * k}" y="{TOP + HIGH + 38}" width="10" height="10" fill="{colour}"/>'
-            f'<text x="{LEFT + 150 * k + 15}" y="{TOP + HIGH + 47}">{name}</text>'
-            for k, (name, colour) in enumerate(COLOURS.items())]
-    return "\n".join([f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {2 * (LEFT + WIDE) + 20} {TOP + HIGH + 56}">',
-                      f"<style>{STYLE}</style>", *parts, *keys, "</svg>\n"])
-
-
-def _diagram(points: Sequence[tuple[str, int, float]], left: int, title: str) -> str:
-    """Lines over the number of participants; both axes are logarithmic."""
-    values = [value for _, _, value in points]
-    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
-
-    def x(size: int) -> float:
-        return left + WIDE * math.log(size / SIZES[0]) / math.log(SIZES[-1] / SIZES[0])
-
-    def y(value: float) -> float:
-        return TOP + HIGH * (high - math.log10(value)) / (high - low)
-
-    found = [f'<text x="{left}" y="{TOP - 10}">{title}</text>']
-    for power in range(low, high + 1):
-        at = y(10.0**power)
-        found.append(f'<path class="grid" d="M{left} {at:.1f}h{WIDE}"/><text x="{left - 6}" y="{at + 4:.1f}" text-anchor="end">'
-                     f"{10**power:,}</text>")
-    found += [f'<text x="{x(size):.1f}" y="{TOP + HIGH + 18}" text-anchor="middle">{size:,}</text>' for size in SIZES]
-    for name, colour in COLOURS.items():
-        own = [(x(size), y(value)) for other, size, value in points if other == name]
-        line = " ".join(f"{a:.1f},{b:.1f}" for a, b in own)
-        found.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        found += [f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3" fill="{colour}"/>' for a, b in own]
-    return "\n".join(found)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("--width", type=int)
     parser.add_argument("--batch", type=int)
     parser.add_argument("--steps", type=int, default=7)
-    parser.add_argument("--plot", help="where to write the picture of the table, as SVG")
     parser.add_argument("--measured", action="store_true", help="beside gloo processes on this machine")
     given = parser.parse_args()
     if given.measured:
         beside_processes(given.width or 256, given.batch or 64, given.steps)
         return
-    rows = on_paper(given.width or 512, given.batch or 1024)
-    if given.plot:
-        Path(given.plot).write_text(picture(rows))
+    on_paper(given.width or 512, given.batch or 1024)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import datetime
 import importlib.metadata
 import importlib.util
 import math
@@ -161,7 +162,7 @@ def machine(threads: int) -> str:
     model = next((line.partition(":")[2].strip() for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines()
                   if line.startswith("model name")), platform.processor())
     load = f"{threads} threads, load {os.getloadavg()[0]:.1f} at the start"
-    return f"{model}, {load}; Python {platform.python_version()}, {versions}"
+    return f"{datetime.date.today()}: {model}, {load}; Python {platform.python_version()}, {versions}"
 
 
 HEAD = "| program | ours ms | XLA ms | torch by hand ms | IREE ms | ours / best | first result s |"

@@ -102,6 +102,7 @@ def test_drawn_tilings_are_printed_as_xla_prints_them() -> None:
     ("{maximal}", "a maximal sharding has one device"),
     ("{device=3}", "neither its kind nor its tiles"),
     ("{foo}", "a sharding has no 'foo'"),
+    ("{replicate}", "did you mean 'replicated'"),
     ("{replicated,}", "expects a word of a sharding"),
     ("{replicated devices=[2,1]0,1}", "a replicated sharding has no devices"),
     ("{manual devices=[2,1]0,1}", "a manual sharding has no devices"),

@@ -1,9 +1,15 @@
-"""The examples in docstrings run and give what stands below them; every documented function has one."""
+"""The examples in docstrings run and give what stands below them; every documented function and public class has one."""
 
 from __future__ import annotations
 
+import ast
+import dataclasses
 import doctest
+import functools
 import inspect
+import itertools
+import re
+import textwrap
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -13,12 +19,15 @@ import torch
 
 import xla_torch
 from support import site_pages
-from xla_torch import Shape, XlaBuilder, ops, run_replicas
+from xla_torch import Shape, XlaBuilder, errors, ops, run_replicas
 from xla_torch.distributed import feeds
 
 NAMES = {"np": np, "torch": torch, "xla_torch": xla_torch, "Shape": Shape, "XlaBuilder": XlaBuilder, "ops": ops,
          "run_replicas": run_replicas, "feeds": feeds}
 """What every example may use without importing it; `xla_torch.functions` and the site say so."""
+
+NEEDS = {"import jax": "jax", ".partition(": "jaxlib", ".on_mesh(": "jaxlib", "import nnx": "flax", ".to_onnx(": "onnxscript"}
+"""What examples with these words need installed."""
 
 FUNCTIONS = {name: inspect.unwrap(getattr(ops, name))
              for family in site_pages.families() for name in site_pages.documented(family)}
@@ -30,13 +39,64 @@ def examples(name: str, thing: Any) -> list[doctest.DocTest]:
     return [test for test in found if test.examples]
 
 
-FOR_SEVERAL_PROCESSES = {"on_mesh", "distributed.of_process_group", "distributed.run_on_processes", "distributed.standing"}
-"""What runs on the processes of torch.distributed, which docs/participants.md shows."""
-
-
 def test_public_functions_have_an_example():
-    without = {name for name, thing in site_pages.names().items() if inspect.isfunction(thing) and not examples(name, thing)}
-    assert without == FOR_SEVERAL_PROCESSES
+    assert [name for name, thing in site_pages.names().items() if inspect.isfunction(thing) and not examples(name, thing)] == []
+
+
+CLASSES = {name: thing for name, thing in site_pages.public().items() if inspect.isclass(thing)}
+ERRORS = {name: thing for name, thing in CLASSES.items() if issubclass(thing, BaseException)}
+OTHERS = {name: thing for name, thing in CLASSES.items() if name not in ERRORS}
+WHEN, TO_DO = re.compile(r"^(Raised|Warned) |never raised itself"), re.compile(r"^What to do: \w", re.M)
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_an_error_says_when_it_is_raised_and_what_to_do(name: str):
+    said = inspect.cleandoc(vars(ERRORS[name]).get("__doc__") or "")
+    assert WHEN.search(said)
+    assert TO_DO.search(said)
+
+
+def test_errors_and_classes_are_all_of_them():
+    named = {value for value in vars(errors).values() if inspect.isclass(value) and issubclass(value, BaseException | Warning)}
+    assert named <= set(ERRORS.values())
+    assert {xla_torch.Shape, xla_torch.XlaBuilder, xla_torch.XlaComputation, xla_torch.nn.XlaModule} <= set(OTHERS.values())
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_class_has_an_example_and_says_what_each_field_holds(name: str):
+    """Each field of a class of data stands in its docstring, in backticks, or has one of its own."""
+    thing = OTHERS[name]
+    said, explained = vars(thing).get("__doc__") or "", own_docstrings(thing)
+    assert any(test.name == name for test in examples(name, thing)), "no example in the docstring of the class"
+    fields = [field.name for field in dataclasses.fields(thing)] if dataclasses.is_dataclass(thing) else []
+    assert [field for field in fields if f"`{field}`" not in said and field not in explained] == []
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_an_example_uses_each_method(name: str):
+    """Each public method and property, those of base classes of this package too, has a docstring, and stands in an example: in
+    its own or in one of the class."""
+    sources = "".join(re.sub(r" # .*", "", e.source) for test in examples(name, OTHERS[name]) for e in test.examples)
+    found = methods(OTHERS[name])
+    assert [method for method, value in found.items() if not inspect.getdoc(value)] == []
+    assert [method for method in found if not re.search(rf"\.{method}\b", sources)] == []
+
+
+def methods(thing: type) -> dict[str, Any]:
+    """What a class's own body, or that of a base class of ours, defines: methods and properties by name."""
+    bodies = [base for base in reversed(thing.__mro__) if base.__module__.startswith("xla_torch")]
+    kinds = staticmethod, classmethod, property, functools.cached_property
+    return {name: value for body in bodies for name, value in vars(body).items() if not name.startswith("_") and (
+        isinstance(value, kinds) or (inspect.isfunction(value) and value.__qualname__ == f"{body.__qualname__}.{name}"))}
+
+
+def own_docstrings(thing: type) -> set[str]:
+    """The fields of a class behind which a docstring stands."""
+    (body,) = ast.parse(textwrap.dedent(inspect.getsource(thing))).body
+    assert isinstance(body, ast.ClassDef)
+    return {field.target.id for field, said in itertools.pairwise(body.body)
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+            and isinstance(said, ast.Expr) and isinstance(said.value, ast.Constant)}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -44,14 +104,15 @@ def test_documented_functions_have_an_example(name: str):
     assert examples(name, FUNCTIONS[name])
 
 
-@pytest.mark.parametrize("name", [*FUNCTIONS, *site_pages.names()])
+@pytest.mark.parametrize("name", [*FUNCTIONS, *site_pages.public()])
 def test_examples_run(name: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
     said: list[str] = []
-    found = examples(name, FUNCTIONS.get(name) or site_pages.names()[name])
-    if any(word in example.source for test in found for example in test.examples for word in ("import jax", ".partition(")):
-        pytest.importorskip("jaxlib")
+    found = examples(name, FUNCTIONS.get(name) or site_pages.public()[name])
+    for word, library in NEEDS.items():
+        if any(word in example.source for test in found for example in test.examples):
+            pytest.importorskip(library)
     with ThreadPoolExecutor(1) as thread:  # what an example sets for its thread, such as a seed, ends with it
         for test in found:
             thread.submit(runner.run, test, out=said.append).result()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 import xla_torch
-from support import claim_page, pages, stubs
+from support import claim_page, pages, plots, stubs
 from support.accepted_types import element_types
 from xla_torch import C64, F32, PRED, S32, Shape, XlaBuilder, XlaOp, ops
 from xla_torch.doors.emitted_ops import functions_of_ops
@@ -23,7 +24,7 @@ current = functools.cache(pages.pages)
 """The pages as the code gives them now."""
 
 
-@pytest.mark.parametrize("page", [pages.PAGE, claim_page.PAGE, pages.GRADIENT_PAGE], ids=str)
+@pytest.mark.parametrize("page", [pages.PAGE, claim_page.PAGE, pages.GRADIENT_PAGE, *plots.pictures()], ids=str)
 def test_stored_pages_are_up_to_date(page: Path):
     stored = (ROOT / page).read_text(encoding="utf-8") if (ROOT / page).exists() else ""
     assert stored == current()[page], f"{page} is stale; `{pages.COMMAND}` writes it anew"
@@ -119,15 +120,37 @@ def test_files_that_name_an_op():
     assert not any(name in found for found in files.values() for name in ("pages", "completeness"))
 
 
+# ------------------------------------------------------------------------------------------ pictures
+
+
+@pytest.mark.parametrize("path", plots.pictures(), ids=str)
+def test_a_picture_is_for_light_and_dark_and_is_shown_on_a_page(path: Path):
+    picture = current()[path]
+    kinds = {part.tag.rpartition("}")[2] for part in ElementTree.fromstring(picture).iter()}
+    assert {"title", "style", "rect", "text"} <= kinds
+    assert "prefers-color-scheme: dark" in picture
+    assert any(f"]({path.name})" in page.read_text(encoding="utf-8") for page in (ROOT / "docs").glob("*.md"))
+
+
+def test_a_picture_has_the_numbers_of_its_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    for page in (plots.BENCHMARKS, plots.MEASURED, plots.MESHES):
+        (tmp_path / page).parent.mkdir(parents=True, exist_ok=True)
+        text = (ROOT / page).read_text(encoding="utf-8")
+        (tmp_path / page).write_text(text.replace("| argmax | 2.21 | 16.45 |", "| argmax | 2.21 | 1.10 |"), encoding="utf-8")
+    monkeypatch.setattr(plots, "ROOT", tmp_path)
+    assert [path.name for path, picture in plots.pictures().items() if picture != current()[path]] == ["measured-speed.svg"]
+
+
 # ------------------------------------------------------------------------------------------ writing
 
 
 def test_write_changes_what_is_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(pages, "ROOT", tmp_path)
-    for page in (pages.PAGE, claim_page.PAGE, stubs.STUB, pages.GRADIENT_PAGE):
-        (tmp_path / page).parent.mkdir(parents=True)
+    written_pages = [pages.PAGE, claim_page.PAGE, stubs.STUB, pages.GRADIENT_PAGE, *plots.pictures()]
+    for page in written_pages:
+        (tmp_path / page).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / pages.GRADIENT_PAGE).write_text(f"before\n{pages.BEGIN}\nold\n{pages.END}\nafter\n")
-    assert pages.write() == [pages.PAGE, claim_page.PAGE, stubs.STUB, pages.GRADIENT_PAGE]
+    assert pages.write() == written_pages
     written = (tmp_path / pages.GRADIENT_PAGE).read_text()
     assert written.startswith("before\n")
     assert written.endswith("\nafter\n")

@@ -1,10 +1,15 @@
-"""The snippets of README and of the pages in docs run, one after the other, and print what stands below them."""
+"""The snippets of README and of the pages in docs run, one after the other, and print what stands below them; so do README's
+commands."""
 
 from __future__ import annotations
 
 import contextlib
 import io
+import json
+import os
 import re
+import subprocess
+import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -63,3 +68,46 @@ def test_links_lead_somewhere() -> None:
             if not (page.parent / link).exists():
                 missing.append(f"{page.name}: {link}")
     assert missing == []
+
+
+# ------------------------------------------------------------------------------------------------ README
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.M | re.S)
+
+
+def plain() -> list[str]:
+    """Its blocks that are no Python."""
+    return [text for language, text in FENCED.findall(README) if language != "python"]
+
+
+def test_readme_is_a_page() -> None:
+    assert len(README.splitlines()) <= 100
+
+
+def test_what_the_first_example_prints_is_what_its_notebook_prints() -> None:
+    """The notebook is run by `test_notebooks.py`."""
+    printed_there = json.loads((ROOT / "notebooks" / "00_fine_tuning_a_flax_model.ipynb").read_text(encoding="utf-8"))
+    outputs = [output for cell in printed_there["cells"] for output in cell.get("outputs", ())]
+    lines = [line for output in outputs for line in "".join(output.get("text", ())).splitlines()]
+    assert plain()[0].splitlines() == [line for line in lines if line in plain()[0].splitlines()]
+
+
+def test_make_has_what_readme_names() -> None:
+    targets = set(re.findall(r"`make ([\w-]+)", README))
+    assert {"demo", "docs", "test"} <= targets
+    for target in targets:
+        run = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=False)
+        assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_set_up_run(tmp_path: Path) -> None:
+    """As they stand, in a clone; pip takes what it would fetch from where the tests run."""
+    _, commands = plain()
+    subprocess.run(["git", "clone", "--quiet", "--depth", "1", ROOT.as_uri(), "clone"], cwd=tmp_path, check=True)
+    there = os.environ | {"PYTHONPATH": sysconfig.get_paths()["purelib"], "PIP_NO_DEPS": "1", "PIP_NO_INDEX": "1",
+                          "PIP_NO_BUILD_ISOLATION": "0"}  # which is pip's spelling of --no-build-isolation
+    subprocess.run(["sh", "-e", "-c", commands], cwd=tmp_path / "clone", env=there, check=True)
+    (told,) = (tmp_path / "clone" / ".venv").rglob("xla_torch-*.dist-info/direct_url.json")
+    assert json.loads(told.read_text(encoding="utf-8"))["url"] == (tmp_path / "clone").as_uri()

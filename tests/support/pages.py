@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from grad_rules import FUNCTIONS, FUSED, TABLE, Entry, GradientKind
-from support import claim_page, stubs
+from support import claim_page, plots, stubs
 from support.accepted_types import element_types, operand_names
 from xla_torch.doors.emitted_ops import functions_of_ops
 from xla_torch.doors.op_view import written
@@ -226,7 +226,7 @@ def pages() -> dict[Path, str]:
         raise InvalidArgument("no page to write the gradient table into", subject="ops", got=str(ROOT),
                               expected=f"a checkout with {GRADIENT_PAGE}, and {BEGIN} and {END} in it")
     return {PAGE: markdown(), claim_page.PAGE: claim_page.markdown(),
-            stubs.STUB: stubs.stub(), GRADIENT_PAGE: f"{before}{BEGIN}\n\n{gradients()}\n{END}{after}"}
+            stubs.STUB: stubs.stub(), GRADIENT_PAGE: f"{before}{BEGIN}\n\n{gradients()}\n{END}{after}", **plots.pictures()}
 
 
 def write() -> list[Path]:

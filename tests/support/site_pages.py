@@ -69,7 +69,8 @@ def pages() -> dict[str, str]:
                  for name in _kinds(family)}
     made |= {f"{OPCODES}/{opcode}.md": _opcode(opcode) for opcode in sorted(OPS)}
     made |= {f"{NAMES}/{name}.md": _public(f"xla_torch.{name}", name) for name in names()}
-    return made | {f"{NAMES}/errors.md": f"# Errors\n\n{_shown('xla_torch.core.errors', 'show_root_heading: false')}"}
+    errors = _shown("xla_torch.core.errors", "show_root_heading: false", "inherited_members: false")
+    return made | {f"{NAMES}/errors.md": f"# Errors\n\n{errors}"}
 
 
 def navigation() -> Navigation:
@@ -223,6 +224,14 @@ def names() -> dict[str, Any]:
     return {name: value for name, value in found.items() if not inspect.ismodule(value)}
 
 
+@functools.cache
+def public() -> dict[str, Any]:
+    """All that the reference's pages of names show: these, the classes beside the documented functions, and the errors."""
+    kinds = {f"ops.{name}": getattr(functions, name) for family in families() for name in _kinds(family)}
+    errors = importlib.import_module("xla_torch.errors")
+    return {**names(), **kinds, **{f"errors.{name}": getattr(errors, name) for name in _public_names(errors)}}
+
+
 def _public_names(module: ModuleType) -> list[str]:
     written = [name for name, value in vars(module).items() if not name.startswith("_")
                and (inspect.isfunction(value) or inspect.isclass(value)) and value.__module__ == module.__name__]
@@ -238,8 +247,7 @@ def _shown(path: str, *options: str) -> str:
 
 
 def _index_of_names() -> str:
-    things = dict(names())
-    things |= {f"ops.{name}": getattr(functions, name) for family in families() for name in _kinds(family)}
+    things = {name: value for name, value in public().items() if not name.startswith("errors.")}
     lines = (f"- [{name}]({name}.md): {_first(things[name])}" for name in sorted(things, key=str.casefold))
     return "\n".join(["# Names\n\nThe public classes and functions of `xla_torch`.\n", *lines,
                       "- [errors](errors.md): what is raised", ""])

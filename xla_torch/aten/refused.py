@@ -22,5 +22,6 @@ INSTEAD: dict[str, str] = {
     "unique_dim.default": f"{_SIZE}; torch.unique without dim is known",
     "linalg_ldl_factor_ex.default": "XLA has no such decomposition; torch.linalg.lu_factor and torch.linalg.solve take its place",
     "poisson.default": "how many numbers it draws depends on values",
+    "prims.clone.default": "XlaComputation.to_pt2 writes it where gradients end; load the program itself instead, which has them",
 }
 """What takes the place of some that are no core operators, or why nothing does."""

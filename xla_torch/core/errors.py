@@ -19,11 +19,12 @@ _HEADLINE, _LABELLED, _MOST_BYTES = 800, 480, 2048
 
 
 class XlaError(Exception):
-    """Base of all errors raised by xla_torch.
+    """Base of all errors raised by xla_torch: never raised itself, caught where any of them is meant.
 
-    `what` is the headline; the keyword arguments are the labelled lines below it. `subject` names the operation or
-    instruction (``"dot (%dot.7)"``) and is put in front of the headline. It may be filled in later by a caller that
-    knows more (see `located`), which is how a shape function needs not know the instruction it runs for.
+    What to do: what the line ``hint`` says, where there is one. `what` is the headline; the keyword arguments are the labelled
+    lines below it. `subject` names the operation or instruction (``"dot (%dot.7)"``) and is put in front of the headline. It may
+    be filled in later by a caller that knows more (see `located`), which is how a shape function needs not know the instruction
+    it runs for.
     """
 
     def __init__(self, what: str, *, subject: str = "", got: object = "", expected: object = "", where: str = "",
@@ -49,46 +50,77 @@ class XlaError(Exception):
 
 
 class InvalidArgument(XlaError, ValueError):
-    """An operand, attribute or shape that XLA refuses (XLA's InvalidArgument)."""
+    """Raised for an operand, attribute, shape or argument that XLA or a function here refuses (XLA's InvalidArgument).
+
+    What to do: give what the line ``expected`` says in the place of what ``got`` says; the hint often has the call.
+    """
 
 
 class WrongKind(InvalidArgument, TypeError):
-    """A value of a class that cannot stand where it stands."""
+    """Raised for a value of a class that cannot stand where it stands, such as an XlaOp in an ``if``.
+
+    What to do: convert it, or call the function that the hint names.
+    """
 
 
 class HloSyntaxError(XlaError, ValueError):
-    """Text that is not HLO. Carries `line` and `column` (both from 1) of the offending token."""
+    """Raised for text that is not HLO. Carries `line` and `column` (both from 1) of the offending token.
+
+    What to do: look at that place of the text; if XLA reads it, report it.
+    """
 
     line: int = 0
     column: int = 0
 
 
 class UnsupportedError(XlaError, NotImplementedError):
-    """Valid XLA that xla_torch does not execute (unknown opcodes, custom-call targets, element types)."""
+    """Raised for valid XLA that xla_torch does not execute (unknown opcodes, custom-call targets, element types).
+
+    What to do: follow the hint; `register_custom_call` gives a custom call's target a function.
+    """
 
 
 class UnknownOpcodeError(HloSyntaxError, UnsupportedError):
-    """HLO text with opcodes that xla_torch does not have. Names all of them, with counts."""
+    """Raised for HLO text with opcodes that xla_torch does not have. Names all of them, with counts.
+
+    What to do: have XLA expand them before it writes the text, or report them; ``python -m xla_torch ops`` lists those that are
+    there.
+    """
 
 
 class DeviceError(XlaError, RuntimeError):
-    """Arguments on several devices, or on a device that a program cannot use."""
+    """Raised for arguments on several devices, or on a device that a program cannot use.
+
+    What to do: move all arguments to one device with ``.to(device)``.
+    """
 
 
 class DifferentiationError(XlaError, RuntimeError):
-    """A gradient that does not exist or is refused; the hint says what to do instead."""
+    """Raised for a gradient that does not exist or is refused.
+
+    What to do: what the hint says instead; ``python -m xla_torch ops NAME`` says which operands of an op have gradients.
+    """
 
 
 class ExecutionError(XlaError, RuntimeError):
-    """A failure while a program runs."""
+    """Raised for a failure while a program runs: of another participant, a callback, a check.
+
+    What to do: read the error that is chained to it (``__cause__``), which is what happened first.
+    """
 
 
 class LimitError(XlaError, RuntimeError):
-    """More than a limit allows: of this package (`tuning.py`), of the machine's memory, or set by the user (`limits`)."""
+    """Raised for more than a limit allows: of this package (`tuning.py`), of the machine's memory, or set by the user (`limits`).
+
+    What to do: run the program in a block of `limits` that allows more, or make it smaller.
+    """
 
 
 class InternalError(XlaError, RuntimeError):
-    """A defect of xla_torch itself; the error behind it is chained."""
+    """Raised for a defect of xla_torch itself; the error behind it is chained.
+
+    What to do: report it with its message and the program.
+    """
 
     def __init__(self, what: str, *, subject: str = "", got: object = "", expected: object = "", where: str = "",
                  hint: str = "this is a defect of xla_torch: please report it with this message and the program"):
@@ -96,7 +128,10 @@ class InternalError(XlaError, RuntimeError):
 
 
 class XlaWarning(UserWarning):
-    """Base of xla_torch's warnings. They print as the errors do."""
+    """Warned of what xla_torch did that may not be what was meant: the base of its warnings, which print as the errors do.
+
+    What to do: read its hint; ``warnings.simplefilter("error", XlaWarning)`` makes errors of them.
+    """
 
     def __init__(self, what: str, *, subject: str = "", got: object = "", expected: object = "", where: str = "",
                  hint: str = ""):
@@ -104,23 +139,40 @@ class XlaWarning(UserWarning):
 
 
 class LostDerivatives(XlaWarning):
-    """A program is differentiated by its ops' rules, and shows that its author wrote others. Said in one line, once."""
+    """Warned where a program is differentiated by its ops' rules, and shows that its author wrote others. Said in one line, once.
+
+    What to do: trace the function with `from_jax`, which keeps them, or accept these with ``derivatives="as written"``.
+    """
 
 
 class PerhapsLostDerivatives(LostDerivatives):
-    """A program is differentiated by its ops' rules, and its author may have written others: JAX wrote it, and does not say."""
+    """Warned where a program is differentiated by its ops' rules, and its author may have written others: JAX wrote it, and does
+    not say.
+
+    What to do: trace the function with `from_jax`, which keeps them, or accept these with ``derivatives="as written"``.
+    """
 
 
 class CallbackLeftOut(XlaWarning):
-    """A program is read without the Python callbacks in it that give it no values, which another process had."""
+    """Warned where a program is read without the Python callbacks in it that give it no values, which another process had.
+
+    What to do: nothing, if what they print or record is not missed; otherwise trace the function here with `from_jax`.
+    """
 
 
 class NothingObserved(XlaWarning):
-    """An observer of `xla_torch.debug` has seen nothing: no program ran meanwhile, or no instruction has such a name."""
+    """Warned where an observer of `xla_torch.debug` has seen nothing: no program ran meanwhile, or no instruction has such a
+    name.
+
+    What to do: run the program within the block, and take names from ``print(computation.to_hlo_text())``.
+    """
 
 
 class MissingDependency(XlaError, ImportError):
-    """A front end that needs an optional library; the hint says what to install."""
+    """Raised by a front end that needs an optional library which is not installed.
+
+    What to do: install what the hint says.
+    """
 
 
 for _class in [value for value in globals().values() if isinstance(value, type) and value.__module__ == __name__]:

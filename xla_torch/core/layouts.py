@@ -16,8 +16,8 @@ from .sizes import index_of
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tile:
-    """One tiling level. A dimension of -1 (printed ``*``) is combined with the next more-minor one. Raises InvalidArgument for a
-    tile that nothing can be laid out in.
+    """One tiling level: `dimensions` are a tile's sizes in elements, most major first. One of -1 (printed ``*``) is combined with
+    the next more-minor one. Raises InvalidArgument for a tile that nothing can be laid out in.
 
     >>> str(xla_torch.Tile((8, 128)))
     '(8,128)'
@@ -36,7 +36,9 @@ class Tile:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Layout:
-    """How an array lies in memory. `minor_to_major` lists dimensions from fastest to slowest varying.
+    """How an array lies in memory. `minor_to_major` lists dimensions from fastest to slowest varying. Within it lie `tiles`,
+    level by level; the buffer's length is a multiple of `tail_padding_alignment` elements; an element takes
+    `element_size_in_bits` (0: as many as its type has), in the memory of the number `memory_space`.
 
     `other` keeps, as text and in order, the rare attributes that nothing here computes with: dim level types ``D(..)``,
     index and pointer types, split configs ``SC(..)``, physical shape ``P(..)`` and metadata prefix ``M(..)``. Raises

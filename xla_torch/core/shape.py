@@ -28,14 +28,26 @@ UNBOUNDED = -(2**63)
 class Shape:
     """An array, tuple, token or opaque shape.
 
-    `dimensions` holds sizes (for a bounded dynamic dimension its bound, for an unbounded one `UNBOUNDED`);
-    `dynamic_dimensions` is empty where every dimension is static, else one flag for each dimension. Where no layout is given,
-    the array lies in the default layout: two shapes are equal where their layouts are, given or not. `repr` and
-    `to_text` write every layout, default ones too, and `str` none, as XLA's own do.
+    `element_type` is TUPLE for a tuple of `tuple_shapes`, TOKEN for a token. `dimensions` holds sizes (for a bounded dynamic
+    dimension its bound, for an unbounded one `UNBOUNDED`); `dynamic_dimensions` is empty where every dimension is static, else
+    one flag for each dimension. Where no `layout` is given, the array lies in the default layout: two shapes are equal where
+    their layouts are, given or not. `repr` and `to_text` write every layout, default ones too, and `str` none, as XLA's own do.
+    Raises InvalidArgument where a layout has another rank, and LimitError for tuples too large.
 
-    >>> shape = Shape.parse("f32[<=4,3]{1,0}")
-    >>> shape.rank, shape.dimensions, shape.dynamic_dimensions
-    (2, (4, 3), (True, False))
+    >>> shape = Shape.parse("f32[<=4,3]{0,1}")
+    >>> shape.rank, shape.dimensions, shape.dynamic_dimensions, shape.dynamic_flags, shape.is_static
+    (2, (4, 3), (True, False), (True, False), False)
+    >>> shape.to_text(), str(shape.without_layout()), shape.with_element_type(xla_torch.BF16), shape.with_dimensions([5])
+    ('f32[<=4,3]{0,1}', 'f32[<=4,3]', bf16[<=4,3]{0,1}, f32[5]{0})
+    >>> shape.linear_index([1, 2]), shape.multi_index(9), shape.minor_to_major, shape.buffer_size
+    (9, (1, 2), (0, 1), 12)
+    >>> shape.element_count, shape.byte_size, shape.floating_types, shape.is_array, shape.is_scalar, shape.has_sizes, shape.key
+    (12, 48, frozenset({F32}), True, False, False, f32[<=4,3]{0,1})
+    >>> pair = Shape.tuple([Shape.array("f32", [1, 2]), Shape.tuple([Shape.token()])])
+    >>> [str(leaf) for leaf in pair.leaves()], pair.leaf_count, pair.leaf_offsets, pair.depth, pair.is_tuple
+    (['f32[1,2]', 'token[]'], 2, (0, 1, 2), 2, True)
+    >>> pair.at([0]).true_number_of_dimensions, pair.at([0]).true_rank, pair.at([1, 0]).is_token, pair.compatible(pair)
+    (1, 1, True, True)
     """
 
     element_type: PrimitiveType
@@ -98,6 +110,7 @@ class Shape:
 
     @staticmethod
     def token() -> Shape:
+        """The shape of a token."""
         return Shape(TOKEN)
 
     @staticmethod
@@ -109,6 +122,7 @@ class Shape:
         return parse_shape(text)
 
     def with_element_type(self, element_type: PrimitiveType) -> Shape:
+        """The same dimensions and layout with elements of another type."""
         return dataclasses.replace(self, element_type=element_type)
 
     def with_dimensions(self, dimensions: Sequence[int], dynamic: Sequence[bool] = ()) -> Shape:
@@ -116,6 +130,7 @@ class Shape:
         return _array(self.element_type, dimensions, dynamic, None)
 
     def without_layout(self) -> Shape:
+        """The same shape, none of whose arrays has a layout of its own."""
         return self if self.layout is None and not self.tuple_shapes else self._without_layout
 
     @cached_property
@@ -127,22 +142,27 @@ class Shape:
 
     @property
     def is_tuple(self) -> bool:
+        """Whether it is a tuple, which may be empty."""
         return self.element_type is TUPLE
 
     @property
     def is_token(self) -> bool:
+        """Whether it is a token."""
         return self.element_type is TOKEN
 
     @property
     def is_array(self) -> bool:
+        """Whether it is an array; scalars are."""
         return self.element_type.is_array
 
     @property
     def is_scalar(self) -> bool:
+        """Whether it is an array without dimensions."""
         return self.is_array and not self.dimensions
 
     @property
     def rank(self) -> int:
+        """How many dimensions it has."""
         return len(self.dimensions)
 
     @property
@@ -172,6 +192,7 @@ class Shape:
 
     @cached_property
     def is_static(self) -> bool:
+        """Whether no dimension in it is dynamic."""
         return not self.dynamic_dimensions and all(s.is_static for s in self.tuple_shapes)
 
     @cached_property
@@ -342,7 +363,8 @@ def _array(element_type: PrimitiveType, dimensions: Sequence[int], dynamic: Sequ
 
 @dataclasses.dataclass(frozen=True)
 class ProgramShape:
-    """Parameters (shape and name) and result of a computation.
+    """What a computation takes and gives: `parameters`, their shapes in order, `parameter_names` (empty where none are known),
+    and the shape of the `result`.
 
     >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
     >>> str(square.program_shape), square.program_shape.parameters[0].dimensions
@@ -476,22 +498,3 @@ def _dimensions(text: str, pos: int, dims: str) -> tuple[tuple[int, ...], tuple[
             raise shape_syntax(text, pos, "a dimension is negative", "0 or more", got=part[:80])
         flags.append(size is None or bounded is not None)
     return tuple(sizes), tuple(flags)
-
-
-def common_factors(old: Sequence[int], new: Sequence[int]) -> list[tuple[range, range]]:
-    """The finest split of both lists into runs of equal product, in order."""
-    runs, i, j = [], 0, 0
-    while i < len(old) or j < len(new):
-        start_i, start_j = i, j
-        product_i = product_j = 1
-        while True:
-            if i < len(old) and (product_i <= product_j or j == len(new)):
-                product_i *= old[i]
-                i += 1
-            elif j < len(new):
-                product_j *= new[j]
-                j += 1
-            if product_i == product_j or (i == len(old) and j == len(new)):
-                break
-        runs.append((range(start_i, i), range(start_j, j)))
-    return runs

@@ -12,7 +12,7 @@ asking: of a Size it must ask `__index__`.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -351,3 +351,22 @@ def _without(monomial: Monomial, divisor: Monomial) -> Monomial | None:
             return None
         left.remove(atom)
     return tuple(left)
+
+
+def common_factors(old: Sequence[int], new: Sequence[int]) -> list[tuple[range, range]]:
+    """The finest split of both lists into runs of equal product, in order."""
+    runs, i, j = [], 0, 0
+    while i < len(old) or j < len(new):
+        start_i, start_j = i, j
+        product_i = product_j = 1
+        while True:
+            if i < len(old) and (product_i <= product_j or j == len(new)):
+                product_i *= old[i]
+                i += 1
+            elif j < len(new):
+                product_j *= new[j]
+                j += 1
+            if product_i == product_j or (i == len(old) and j == len(new)):
+                break
+        runs.append((range(start_i, i), range(start_j, j)))
+    return runs

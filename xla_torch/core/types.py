@@ -45,10 +45,19 @@ _S, _U, _F, _C, _O = Kind.SIGNED, Kind.UNSIGNED, Kind.FLOAT, Kind.COMPLEX, Kind.
 
 
 class PrimitiveType(enum.Enum):
-    """An XLA element type. The member's name in lower case is its HLO text (`PrimitiveType.BF16` is ``bf16``).
+    """An XLA element type. The member's name in lower case is its HLO text (`PrimitiveType.BF16` is ``bf16``), also as `text`.
+
+    `number` is that of xla_data.proto, `bits` an element's size in bits, and `numpy` its dtype in NumPy, of ml_dtypes for those
+    that NumPy lacks; None for what is no element of arrays.
 
     >>> xla_torch.F32 is xla_torch.PrimitiveType.F32, str(Shape.array(xla_torch.BF16, [2, 3]))
     (True, 'bf16[2,3]')
+    >>> xla_torch.U4.bits, xla_torch.U4.itemsize, xla_torch.U4.is_narrow, xla_torch.U4.is_array, xla_torch.U16.hides_sign
+    (4, 1, True, True, True)
+    >>> [(t.is_pred, t.is_integral, t.is_signed, t.is_unsigned) for t in (xla_torch.PRED, xla_torch.S8, xla_torch.U8)]
+    [(True, False, False, False), (False, True, True, False), (False, True, False, True)]
+    >>> [(t.is_floating, t.is_complex, t.is_differentiable) for t in (xla_torch.F16, xla_torch.C64, xla_torch.S8)]
+    [(True, False, True), (False, True, True), (False, False, False)]
     """
 
     PRED = _facts(1, Kind.PRED, 8, np.bool_)
@@ -120,26 +129,32 @@ class PrimitiveType(enum.Enum):
 
     @property
     def is_unsigned(self) -> bool:
+        """Integers without a sign."""
         return self.kind is Kind.UNSIGNED
 
     @property
     def is_signed(self) -> bool:
+        """Integers with a sign; floating and complex types are not signed in this sense."""
         return self.kind is Kind.SIGNED
 
     @property
     def is_floating(self) -> bool:
+        """Real floating types, from F4E2M1FN to F64."""
         return self.kind is Kind.FLOAT
 
     @property
     def is_complex(self) -> bool:
+        """C64 and C128."""
         return self.kind is Kind.COMPLEX
 
     @property
     def is_pred(self) -> bool:
+        """Truth values."""
         return self.kind is Kind.PRED
 
     @property
     def is_differentiable(self) -> bool:
+        """What has gradients: floating and complex types."""
         return self.kind is Kind.FLOAT or self.kind is Kind.COMPLEX
 
     @property

@@ -38,8 +38,14 @@ class Divergence:
 
     `results` are the numbers of the results that differ, each with by how much at most. `a` and `b` are the instruction to blame,
     on both sides: what it is made of agrees (`agreeing`, of `b`), and its own values differ by up to `difference`. In between
-    stand those of each side that have no counterpart: not they are said to differ, but what was made of them. Of `compared`
-    values it is known that they agree.
+    stand those of each side that have no counterpart (`without_counterpart`): not they are said to differ, but what was made of
+    them. Of `compared` values it is known that they agree.
+
+    >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
+    >>> twice = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] add(x, x) }")
+    >>> found = xla_torch.debug.first_divergence(square, twice, torch.tensor([3.0, 2.0]))
+    >>> bool(found), found.results, found.a.name, [text.count("parameter(") for text in found.reduce()]
+    (True, ((0, 3.0),), 'y', [2, 2])
     """
 
     a: Step | None = None

@@ -28,8 +28,17 @@ _NAME = 120
 class ExchangeEvent:
     """One exchange as one participant saw it. Times are seconds since 1970; those of machines compare as well as their clocks.
 
-    `began` is when the participant gave what it gives, `begun` when it went on to something else, `awaited` when it needed the
-    result, and `ended` when it had it; infinite where that was not seen. `turn` counts the exchanges of the `group`.
+    `participant` is its number, `group` those of all who take part, and `turn` counts the exchanges of the group. `kind` is what
+    they do, `subject` the instruction, and `bytes` what this one gave. `began` is when the participant gave that, `begun` when it
+    went on to something else, `awaited` when it needed the result, and `ended` when it had it; infinite where that was not seen.
+
+    >>> builder = XlaBuilder("total")
+    >>> total = builder.build(ops.CrossReplicaSum(builder.parameter(0, Shape.parse("f32[2]"))))
+    >>> with xla_torch.debug.exchanges() as found:
+    ...     results = run_replicas(total, [(torch.ones(2),), (torch.ones(2),)], num_replicas=2)
+    >>> event = found.events[0]
+    >>> event.participant, event.group, event.kind, event.bytes, event.waited >= 0
+    (0, (0, 1), 'AllReduce', 8, True)
     """
 
     participant: int
@@ -51,8 +60,17 @@ class ExchangeEvent:
 
 @dataclasses.dataclass(frozen=True)
 class Waiting:
-    """A participant's wait: the `last` member to begin, if that came while this one waited, and the seconds it was waited `for`.
-    The rest is the way of the data. `last` is None where all had begun, or where not all members are in the trace."""
+    """A participant's wait in one `event`: the number of the `last` member to begin, if that came while this one waited, and the
+    seconds that it was `late`. The rest of the event's wait is the way of the data. `last` is None where all had begun, or where
+    not all members are in the trace.
+
+    >>> builder = XlaBuilder("total")
+    >>> total = builder.build(ops.CrossReplicaSum(builder.parameter(0, Shape.parse("f32[2]"))))
+    >>> with xla_torch.debug.exchanges() as found:
+    ...     results = run_replicas(total, [(torch.ones(2),), (torch.ones(2),)], num_replicas=2)
+    >>> all(0 <= wait.late <= wait.event.waited for wait in found.waits())
+    True
+    """
 
     event: ExchangeEvent
     last: int | None
@@ -60,7 +78,24 @@ class Waiting:
 
 
 class ExchangeTrace:
-    """The exchanges that were seen, by participant and time."""
+    """The exchanges that were seen: `events`, sorted by participant and time. `print` shows its table.
+
+    >>> builder = XlaBuilder("total")
+    >>> total = builder.build(ops.CrossReplicaSum(builder.parameter(0, Shape.parse("f32[2]"))))
+    >>> with xla_torch.debug.exchanges() as found:
+    ...     results = run_replicas(total, [(torch.ones(2),), (torch.ones(2),)], num_replicas=2)
+    >>> len(found.waits()), found.table(rows=1).startswith("2 exchanges of 2 participants")
+    (2, True)
+    >>> found.to_chrome_trace("exchanges.json")
+
+    Of several processes, each of which calls it, `gathered` is the trace of all:
+
+    >>> dist = torch.distributed
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> len(found.gathered().events)
+    2
+    >>> dist.destroy_process_group()
+    """
 
     def __init__(self, events: Sequence[ExchangeEvent] = ()):
         self.events = sorted(events, key=lambda event: (event.participant, event.began))

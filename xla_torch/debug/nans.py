@@ -20,7 +20,22 @@ from .steps import Statistics, Step, has_nan, is_finite
 @dataclasses.dataclass
 class Finding:
     """The first instruction that made a NaN of operands without one, or an Inf of finite operands; its `step` has the operands,
-    the HLO line, the op_name and the source. An argument that holds a NaN is found as the parameter that it is."""
+    the HLO line, the op_name and the source. An argument that holds a NaN is found as the parameter that it is. False where
+    there was none.
+
+    >>> root = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] sqrt(x) }")
+    >>> found = xla_torch.debug.find_nan(root, torch.tensor([1.0, -1.0]))
+    >>> bool(found), found.watched, found.step.name, found.step.operands
+    (True, 2, 'y', (tensor([ 1., -1.]),))
+
+    `see` is what `observed` calls with each step:
+
+    >>> own = xla_torch.debug.Finding()
+    >>> with xla_torch.debug.observed(own.see):
+    ...     result = root(torch.tensor([4.0, 9.0]))
+    >>> print(own)
+    no NaN or Inf was made
+    """
 
     step: Step | None = None
     watched: int = 0

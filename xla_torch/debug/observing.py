@@ -23,7 +23,10 @@ Names = str | re.Pattern[str] | None
 
 
 class CheckFailed(ExecutionError):
-    """A value is not as `debug.check` demands."""
+    """Raised where a value is not as `debug.check` demands.
+
+    What to do: look at the instruction that it names, or at its operands with `debug.break_at`.
+    """
 
 
 @dataclasses.dataclass(frozen=True)

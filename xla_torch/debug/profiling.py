@@ -35,7 +35,15 @@ EVENTS = 200_000
 @dataclasses.dataclass
 class Profile:
     """What was measured: `rows` by instruction, dearest first; `lowered`, the seconds of a call of the lowered program (None
-    where only what ran was watched); the run's events for a trace, of which `left_out` were too many."""
+    where only what ran was watched); the run's `events` for a trace, of which `left_out` were too many; and the `machine`, of
+    whose pace the table gives shares.
+
+    >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
+    >>> found = xla_torch.debug.profile(square, torch.ones(2), machine=xla_torch.debug.Machine(bandwidth=1e10, flops=1e11))
+    >>> len(found["y"]), found.seconds > 0, "multiply" in found.table(rows=5), "<svg" in found.to_html()
+    (1, True, True, False)
+    >>> found.to_chrome_trace("run.json")
+    """
 
     machine: Machine
     rows: list[Row] = dataclasses.field(default_factory=list)

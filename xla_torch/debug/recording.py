@@ -46,8 +46,17 @@ _HEADER = 10_000
 
 @dataclasses.dataclass(frozen=True)
 class Replay:
-    """A recorded run, run again: the program and its arguments, the results of now and those of then, and where it ran then
-    (`versions`) and now (`here`)."""
+    """A recorded run, run again: the `computation` and its `arguments`, the `results` of now and those `recorded` then, and where
+    it ran then (`versions`) and now (`here`); `same_state` where random numbers are those of then.
+
+    >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
+    >>> result = xla_torch.debug.record(square, torch.tensor([1.0, 2.0]), path="run.xlarun")
+    >>> again = xla_torch.debug.replay("run.xlarun")
+    >>> again.same, again.computation.name, again.arguments, again.results, again.recorded
+    (True, 'module_e', (tensor([1., 2.]),), (array([1., 4.], dtype=float32),), (array([1., 4.], dtype=float32),))
+    >>> again.versions == again.here, again.same_state
+    (True, True)
+    """
 
     computation: XlaComputation
     arguments: tuple[torch.Tensor, ...]

@@ -21,8 +21,12 @@ from ..lowering.values import Runner, Value
 
 @dataclasses.dataclass(frozen=True)
 class Statistics:
-    """What an array holds: the least, the greatest and the mean of its finite elements (magnitudes, of complex ones; None where
-    there is none), and how many elements are NaN, infinite and zero."""
+    """What an array of `count` elements holds: the `least`, the `greatest` and the `mean` of its finite elements (magnitudes, of
+    complex ones; None where there is none), and how many elements are `nan`, `inf` (infinite) and `zero`.
+
+    >>> print(xla_torch.debug.Statistics.of(torch.tensor([1.0, 0.0, float("nan")])))
+    min 0, max 1, mean 0.5, 1 NaN, 1 of 3 zero
+    """
 
     count: int
     least: float | int | None
@@ -64,8 +68,21 @@ class Statistics:
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One instruction, evaluated. `place` are the loops around it with the iteration of each, outermost first;
-    `began` is when its evaluation began, by `time.perf_counter`."""
+    """One instruction, evaluated: the name of the `program`, the `instruction`, the number of the `participant`. `place` are the
+    loops around it with the iteration of each, outermost first; `began` is when its evaluation began, by `time.perf_counter`.
+    `given` and `made` are operands and value as the program stores them, which `runner` did; `operands` and `value` have them as
+    callers do.
+
+    >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
+    >>> steps = []
+    >>> with xla_torch.debug.observed(steps.append):
+    ...     result = square(torch.tensor([1.0, 2.0]))
+    >>> step = steps[-1]
+    >>> step.name, step.op_name, step.source, step.value, step.operands[0]
+    ('y', '', '', tensor([1., 4.]), tensor([1., 2.]))
+    >>> step.label, step.hlo.strip(), step.statistics[0].greatest
+    ('module_e: %y = f32[2] multiply(%x, %x)', '%y = f32[2]{0} multiply(%x, %x)', 4.0)
+    """
 
     program: str
     instruction: Instruction
@@ -78,10 +95,12 @@ class Step:
 
     @property
     def name(self) -> str:
+        """The instruction's name, without ``%``."""
         return self.instruction.name
 
     @property
     def op_name(self) -> str:
+        """Where in the user's program it comes from, as JAX says it (``jit(loss)/dense_1/dot``), or ""."""
         return self.instruction.op_name
 
     @property

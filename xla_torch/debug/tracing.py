@@ -19,7 +19,15 @@ KEEP = 1 << 28
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One instruction of a trace."""
+    """One instruction of a trace: the `program` and the instruction's `name`, `op_name`, `source` (``file:line``) and line of
+    `hlo`; its `place` in loops, outermost first, each with the iteration; the number of the `participant`; the `statistics` of
+    each array of the value, and the value itself, which was `kept` where there was room. `instruction` is that of the IR.
+
+    >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
+    >>> row = xla_torch.debug.trace(square, torch.tensor([1.0, 2.0])).rows[-1]
+    >>> row.program, row.name, row.place, row.participant, row.value, str(row.statistics[0])
+    ('module_e', 'y', (), 0, tensor([1., 4.]), 'min 1, max 4, mean 2.5, 0 of 2 zero')
+    """
 
     program: str
     name: str
@@ -46,7 +54,16 @@ class Row:
 
 @dataclasses.dataclass
 class Trace:
-    """What a trace saw, in the order of evaluation, and the run's `result`."""
+    """What a trace saw, `rows` in the order of evaluation, and the run's `result`. `free` are the bytes for which it would still
+    keep values. It is an observer itself, by `see`.
+
+    >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
+    >>> found = xla_torch.debug.Trace([])
+    >>> with xla_torch.debug.observed(found.see):
+    ...     result = square(torch.tensor([1.0, 2.0]))
+    >>> [row.name for row in found.rows], found["y"][0].value
+    (['x', 'y'], tensor([1., 4.]))
+    """
 
     rows: list[Row]
     result: Any = None

@@ -43,7 +43,31 @@ all processes count alike."""
 
 
 class Processes:
-    """This process's part in a program that several processes run together. See `of_process_group`."""
+    """This process's part in a program that several processes run together. See `of_process_group`, which makes it.
+
+    `rank` is this process's among those that take part, `numbers` are the participants that it runs, of `num_replicas` times
+    `num_partitions`, `participants` what their programs ask, and `timeout` the seconds that one waits for others.
+
+    >>> dist = torch.distributed
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)     # torchrun does so for many
+    >>> builder = XlaBuilder("total")
+    >>> total = builder.build(ops.CrossReplicaSum(builder.parameter(0, Shape.parse("f32[2]"))))
+    >>> with xla_torch.distributed.of_process_group() as processes:
+    ...     processes.check(total)                    # an error, were it for other numbers
+    ...     processes.run(total, [(torch.ones(2),)])
+    [tensor([1., 1.])]
+    >>> processes.numbers, processes.num_replicas
+    ((0,), 1)
+    >>> processes = xla_torch.distributed.standing()
+    >>> with processes.as_participant():               # this thread alone
+    ...     total(torch.ones(2))
+    tensor([1., 1.])
+    >>> with processes.joined():                       # all threads of the process; afterwards it is closed
+    ...     total(torch.ones(2))
+    tensor([1., 1.])
+    >>> processes.close()                              # which is so already
+    >>> dist.destroy_process_group()
+    """
 
     def __init__(self, store: dist.Store, rank: int, placement: Placement, timeout: float, nccl: bool):
         self.rank, self.timeout = rank, timeout
@@ -140,6 +164,15 @@ def of_process_group(group: Any = None, *, num_replicas: int | None = None, num_
     A participant waits at most `timeout` seconds for the others. An error in one process ends the others' at their next
     exchange. Raises InvalidArgument where the numbers of processes and participants do not fit, and ExecutionError where a
     process does not come.
+
+    >>> dist = torch.distributed
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)     # torchrun does so for many
+    >>> builder = XlaBuilder("total")
+    >>> total = builder.build(ops.CrossReplicaSum(builder.parameter(0, Shape.parse("f32[2]"))))
+    >>> with xla_torch.distributed.of_process_group() as processes:
+    ...     total(torch.ones(2))
+    tensor([1., 1.])
+    >>> dist.destroy_process_group()
     """
     processes = _begun(*placement_of(group, num_replicas, num_partitions, device_assignment), timeout)
     with processes.joined():
@@ -159,7 +192,16 @@ _standing: weakref.WeakKeyDictionary[Any, Processes] = weakref.WeakKeyDictionary
 
 def standing(timeout: float = tuning.EXCHANGE_TIMEOUT) -> Processes:
     """A session of all processes, a participant each, that stays: begun by all together when they first ask for it, and ended
-    with Python. Raises InvalidArgument where torch.distributed has not been initialised."""
+    with Python. Raises InvalidArgument where torch.distributed has not been initialised.
+
+    >>> dist = torch.distributed
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)     # torchrun does so for many
+    >>> processes = xla_torch.distributed.standing()
+    >>> processes is xla_torch.distributed.standing(), processes.num_partitions
+    (True, 1)
+    >>> processes.close()
+    >>> dist.destroy_process_group()
+    """
     members, placement = placement_of(None, None, 1, None)
     placement = dataclasses.replace(placement, num_replicas=1, num_partitions=len(members))
     world = dist.group.WORLD
@@ -173,7 +215,16 @@ def run_on_processes(computation: Any, arguments: Sequence[Sequence[Any]], *, gr
                      timeout: float = tuning.EXCHANGE_TIMEOUT, device_assignment: Sequence[Any] | None = None) -> list[Any]:
     """Run a program once on the processes of a group, as many replicas and partitions as it says: `of_process_group` and
     `Processes.run` in one. `arguments` holds one tuple of arguments for each participant of this process, and so do the
-    results."""
+    results. Raises what these do.
+
+    >>> dist = torch.distributed
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)     # torchrun does so for many
+    >>> builder = XlaBuilder("total")
+    >>> total = builder.build(ops.CrossReplicaSum(builder.parameter(0, Shape.parse("f32[2]"))))
+    >>> xla_torch.distributed.run_on_processes(total, [(torch.ones(2),)])
+    [tensor([1., 1.])]
+    >>> dist.destroy_process_group()
+    """
     with of_process_group(group, num_partitions=computation.module.num_partitions, device_assignment=device_assignment,
                           timeout=timeout) as processes:
         return processes.run(computation, arguments)

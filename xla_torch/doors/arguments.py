@@ -18,7 +18,7 @@ from ..core.errors import InvalidArgument
 from ..core.shape import Shape
 from ..core.types import C64, C128, F32, F64, S32, S64, U32, U64, PrimitiveType, type_from_numpy
 from ..hlo.numbers import constant_of
-from ..running.static import fits, of_another_batch, require_in_range, tensor_from_numpy
+from ..running.static import fits, of_another_batch, of_another_dtype, require_in_range, tensor_from_numpy
 from ..storage.dtypes import in_memory, torch_dtype, type_from_torch
 from ..storage.torch_private import is_wrapped, unwrapped
 
@@ -119,8 +119,9 @@ def _of_number(value: complex, shape: Shape, what: Callable[[], str]) -> torch.T
 
 
 def _refused(why: str, given: torch.Tensor | np.ndarray, shape: Shape, what: Callable[[], str]) -> InvalidArgument:
+    convert = of_another_dtype(given, shape) if isinstance(given, torch.Tensor) else ""
     return InvalidArgument(f"{what()} {why}", got=_words(given), expected=f"{shape} as {torch_dtype(shape.element_type)}",
-                           hint=of_another_batch(_type(given), given.shape, shape))
+                           hint=convert or of_another_batch(_type(given), given.shape, shape))
 
 
 def _not_narrowed(given: torch.Tensor | np.ndarray, shape: Shape, what: Callable[[], str]) -> InvalidArgument:

@@ -42,6 +42,19 @@ class XlaBuilder(Builder):
     >>> a, x, y = (builder.parameter(k, Shape.parse(s)) for k, s in enumerate(["f32[]", "f32[2]", "f32[2]"]))
     >>> builder.build(a * x + y)(torch.tensor(2.0), torch.tensor([1.0, 2.0]), torch.tensor([10.0, 20.0]))
     tensor([12., 24.])
+
+    The documented functions of `xla_torch.ops` are the way to add ops; `add` does it by opcode, `append` with an instruction that
+    is finished, and `finish` gives the computation of the IR, without a module around it:
+
+    >>> builder = XlaBuilder("double")
+    >>> x = builder.parameter(0, Shape.parse("f32[2]"), "x")
+    >>> twice = builder.add("multiply", [x, builder.add("broadcast", [builder.constant(2.0)], {"dimensions": ()}, x.shape)])
+    >>> builder.append(twice.instruction).shape == twice.shape
+    True
+    >>> builder.finish(twice).program_shape.result
+    f32[2]{0}
+    >>> builder.beyond()            # what to do where its ops meet those of another builder: nothing is known here
+    ''
     """
 
     def build(self, root: XlaOp | None = None) -> XlaComputation:

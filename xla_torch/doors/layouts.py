@@ -20,6 +20,7 @@ from ..core.errors import InvalidArgument
 from ..core.shape import Shape
 from ..hlo.ir import Computation, Instruction
 from ..hlo.mesh_sharding import Mesh
+from ..hlo.scanner import nearest
 from ..hlo.schema import Trait
 from ..opcodes.contraction import dot
 from ..opcodes.convolution import convolution
@@ -31,10 +32,25 @@ Axes = list[list[str]]
 
 
 def is_layout(words: Any) -> bool:
-    """Whether shardings are said by names of layouts: one, or one for each of some axes of a mesh."""
-    if isinstance(words, Mapping):
-        return bool(words) and all(isinstance(name, str) and name in LAYOUTS for name in words.values())
-    return isinstance(words, str) and words in LAYOUTS
+    """Whether shardings are said by names of layouts: one, or one for each of some axes of a mesh. Raises InvalidArgument for a
+    name that no layout has."""
+    names = list(words.values()) if isinstance(words, Mapping) else [words]
+    if not names or not all(isinstance(name, str) and not name.lstrip().startswith("{") for name in names):
+        return False  # in braces they are shardings as HLO has them
+    for name in names:
+        if name not in LAYOUTS:
+            raise InvalidArgument("no layout has this name", got=repr(name), expected=", ".join(LAYOUTS),
+                                  hint=nearest(name, LAYOUTS))
+    return True
+
+
+def require_axes(words: Any, mesh: Mesh) -> None:
+    """Raises InvalidArgument where layouts are said for axes that the mesh does not have."""
+    for axis in words if isinstance(words, Mapping) else ():
+        if axis not in dict(mesh.axes):
+            raise InvalidArgument(f"the mesh has no axis {axis!r}", got=repr(words), expected=", ".join(dict(mesh.axes)),
+                                  hint=nearest(axis, dict(mesh.axes)) or
+                                  "for an argument: a tuple, as ('data', None), with an axis or None for each dimension")
 
 
 Spec = tuple[tuple[str, ...], ...]
@@ -43,12 +59,9 @@ Spec = tuple[tuple[str, ...], ...]
 
 def shardings_of(words: Any, mesh: Mesh, canonical: Computation, weights: Collection[int]) -> tuple[list[Spec], dict[int, Spec]]:
     """How each parameter lies, and those that lie otherwise where they are used, by number: what is fully sharded is gathered
-    there. `weights` are numbers of parameters. Raises InvalidArgument for axes that the mesh does not have."""
+    there. `weights` are numbers of parameters."""
     sizes = dict(mesh.axes)
     by_axis: Mapping[str, str] = words if isinstance(words, Mapping) else dict.fromkeys(sizes, str(words))
-    for axis in by_axis:
-        if axis not in sizes:
-            raise InvalidArgument(f"the mesh has no axis {axis!r}", got=repr(words), expected=", ".join(sizes))
     arrays = [_Array(p.shape, k in weights, sizes) for k, p in enumerate(canonical.parameters)]
     for axis in sorted(by_axis, key=lambda axis: by_axis[axis] != "tensor"):  # its places are given, the others' are not
         LAYOUTS[by_axis[axis]](axis, arrays, canonical)

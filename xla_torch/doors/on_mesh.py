@@ -53,7 +53,26 @@ def on_mesh(program: XlaComputation | str | os.PathLike[str], mesh: Any, in_shar
     all processes, or where arrays lie in a way that DTensors do not (`out_shardings` say another); UnsupportedError for what
     would be derived of it: derive first. Otherwise as `partition`.
 
-    Example: the module's docstring; `XlaModule(computation, parameters, mesh=mesh, shardings=...)` is a module of it.
+    `XlaModule(computation, parameters, mesh=mesh, shardings=...)` is a module of it.
+
+    It needs jaxlib, as `partition` does.
+
+    >>> import pathlib, subprocess, sys
+    >>> written = pathlib.Path("run.py").write_text('''
+    ... import torch, xla_torch
+    ... mesh = torch.distributed.init_device_mesh("cpu", (2,), mesh_dim_names=("data",))
+    ... square = xla_torch.parse_hlo("ENTRY e { x = f32[4] parameter(0) ROOT y = f32[4] multiply(x, x) }")
+    ... whole = xla_torch.on_mesh(square, mesh, [("data",)], ("data",))
+    ... result = whole(torch.arange(4.0))
+    ... everything = result.full_tensor()
+    ... if mesh.get_rank() == 0:
+    ...     print(result.to_local(), everything)
+    ... torch.distributed.destroy_process_group()
+    ... ''')
+    >>> torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    >>> print(subprocess.run([*torchrun, "run.py"], capture_output=True, text=True).stdout)
+    tensor([0., 1.]) tensor([0., 1., 4., 9.])
+    <BLANKLINE>
     """
     computation = load(program) if isinstance(program, (str, os.PathLike)) else program
     require_computation(computation, "on_mesh")

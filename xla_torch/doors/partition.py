@@ -31,7 +31,7 @@ from ..running.computation import Step, XlaComputation, door, require_computatio
 from ..running.polymorphic import of_unknown_sizes
 from ..trees.parameter_paths import paths
 from ..trees.structure import Structure, dotted
-from .layouts import is_layout, shardings_of
+from .layouts import is_layout, require_axes, shardings_of
 from .loading import computation_of, load
 from .mesh_words import is_said, mesh_of, sharding_of
 from .tree_function import TreeFunction
@@ -121,6 +121,7 @@ def partition_flat(computation: XlaComputation, mesh: Any, in_shardings: Any, ou
     grid = mesh_of(mesh, computation.module, stated.partitions)
     used: Mapping[int, Any] = {}
     if is_layout(in_shardings):
+        require_axes(in_shardings, grid)
         numbers = weights_of(computation, weights)
         in_shardings, used = shardings_of(in_shardings, grid, computation.program.canonical, numbers)
     module = read_proto(computation.to_hlo_proto()).module()  # a copy, in which shardings are written

@@ -40,8 +40,17 @@ __all__ = ["Conv", "ConvGeneral", "ConvGeneralDilated", "ConvWithGeneralDimensio
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RaggedDotDimensionNumbers:
-    """A dot's dimension numbers, the one ragged dimension of the lhs, and the rhs dimension that counts the groups (for a
-    ragged dimension that is neither contracting nor batch)."""
+    """A dot's dimension numbers (`dot_dimension_numbers`), the one ragged dimension of the lhs (`lhs_ragged_dimensions`), and the
+    rhs dimension that counts the groups (`rhs_group_dimensions`, for a ragged dimension that is neither contracting nor batch).
+    Raises InvalidArgument for what is no DotDimensionNumbers and no integer.
+
+    >>> numbers = ops.RaggedDotDimensionNumbers(ops.DotDimensionNumbers((1,), (1,)), (0,), (0,))
+    >>> rows, weights = torch.ones(3, 2), torch.stack([torch.eye(2), 5 * torch.eye(2)])
+    >>> ops.RaggedDot(rows, weights, torch.tensor([2, 1], dtype=torch.int32), numbers)    # two rows, and one
+    tensor([[1., 1.],
+            [1., 1.],
+            [5., 5.]])
+    """
 
     dot_dimension_numbers: DotDimensionNumbers
     lhs_ragged_dimensions: tuple[int, ...]

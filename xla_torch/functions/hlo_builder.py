@@ -51,10 +51,12 @@ Region = Computation | Callable[..., Any]
 
 class XlaOp:
     """A value in a computation under construction. Python operators build the corresponding XLA ops; a scalar
-    broadcasts (hlo/SPEC.md, Implicit broadcast), other shapes must agree.
+    broadcasts (hlo/SPEC.md, Implicit broadcast), other shapes must agree. Raises WrongKind where it is used as a value.
 
     >>> builder = XlaBuilder("halves")
     >>> x = builder.parameter(0, Shape.parse("f32[2]"))
+    >>> str(x.shape), x.element_type
+    ('f32[2]', F32)
     >>> builder.build(x / 2.0 - 1.0)(torch.tensor([1.0, 2.0]))
     tensor([-0.5000,  0.0000])
     """
@@ -71,10 +73,12 @@ class XlaOp:
 
     @property
     def shape(self) -> Shape:
+        """The shape of the value that it will have."""
         return self.instruction.shape
 
     @property
     def element_type(self) -> PrimitiveType:
+        """The element type of that; TUPLE of a tuple."""
         return self.instruction.shape.element_type
 
     def __repr__(self) -> str:
@@ -262,7 +266,7 @@ class Builder:
         return XlaOp(self, instruction)
 
     def parameter(self, number: int, shape: Shape, name: str = "") -> XlaOp:
-        """Parameter `number` of the computation."""
+        """Parameter `number` (from 0) of the computation. Raises InvalidArgument for a number that is there already."""
         if not isinstance(shape, Shape):
             raise InvalidArgument("not a shape", subject=movement.parameter, got=type(shape).__name__,
                                   expected="a Shape, as Shape.array(F32, [2, 3])")

@@ -29,7 +29,18 @@ __all__ = ["DynamicSlice", "DynamicSliceInDim", "DynamicUpdateSlice", "DynamicUp
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GatherDimensionNumbers:
-    """Which dimensions of a gather's operand, indices and result play which part; the names are XLA's."""
+    """Which dimensions of a gather's operand, indices and result play which part, as numbers from 0; the names are XLA's.
+
+    `offset_dims` are the result's dimensions that run within a slice, `collapsed_slice_dims` the operand's that slices lose (of
+    size 1 in them), `start_index_map` the operand's that the entries of an index are for, `index_vector_dim` the indices'
+    dimension along which these lie; `operand_batching_dims` and `start_indices_batching_dims` run together. Raises
+    InvalidArgument for what is no integer.
+
+    >>> rows = ops.GatherDimensionNumbers(offset_dims=[1], collapsed_slice_dims=[0], start_index_map=[0], index_vector_dim=1)
+    >>> ops.Gather(torch.tensor([[1, 2], [3, 4], [5, 6]]), torch.tensor([2, 0]), rows, [1, 2])
+    tensor([[5, 6],
+            [1, 2]])
+    """
 
     offset_dims: Sequence[int]
     collapsed_slice_dims: Sequence[int]
@@ -44,7 +55,20 @@ class GatherDimensionNumbers:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ScatterDimensionNumbers:
-    """Which dimensions of a scatter's operand, indices and updates play which part; the names are XLA's."""
+    """Which dimensions of a scatter's operand, indices and updates play which part, as numbers from 0; the names are XLA's.
+
+    `update_window_dims` are the updates' dimensions that run within a window, `inserted_window_dims` the operand's that windows
+    lack, `scatter_dims_to_operand_dims` the operand's that the entries of an index are for, `index_vector_dim` the indices'
+    dimension along which these lie; `input_batching_dims` and `scatter_indices_batching_dims` run together. Raises
+    InvalidArgument for what is no integer.
+
+    >>> rows = ops.ScatterDimensionNumbers(update_window_dims=[1], inserted_window_dims=[0], scatter_dims_to_operand_dims=[0],
+    ...                                    index_vector_dim=1)
+    >>> ops.Scatter(torch.zeros(3, 2), torch.tensor([2, 2]), torch.ones(2, 2), lambda old, new: old + new, rows)
+    tensor([[0., 0.],
+            [0., 0.],
+            [2., 2.]])
+    """
 
     update_window_dims: Sequence[int]
     inserted_window_dims: Sequence[int]

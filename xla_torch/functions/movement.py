@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import InvalidArgument
-from ..core.shape import UNBOUNDED, Shape, common_factors
-from ..core.sizes import integer
+from ..core.shape import UNBOUNDED, Shape
+from ..core.sizes import common_factors, integer
 from ..core.types import C64, F32, S32, PrimitiveType
 from ..hlo.choices import PaddingConfig, PaddingConfigDimension
 from ..hlo.literals.literal import Literal

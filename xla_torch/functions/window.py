@@ -22,7 +22,11 @@ __all__ = ["MakePadding", "Padding", "ReduceWindow", "ReduceWindowWithGeneralPad
 
 
 class Padding(enum.Enum):
-    """How a window may reach over the edges: VALID not at all, SAME so far that the result has ceil(size / stride) elements."""
+    """How a window may reach over the edges: VALID not at all, SAME so far that the result has ceil(size / stride) elements.
+
+    >>> [ops.ReduceWindow(torch.ones(4), 0.0, lambda a, b: a + b, [2], [1], padding) for padding in ops.Padding]
+    [tensor([2., 2., 2., 1.]), tensor([2., 2., 2.])]
+    """
 
     SAME = "same"
     VALID = "valid"

@@ -56,7 +56,15 @@ class WindowDimension:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ConvolutionDimensionNumbers:
-    """Which dimension of lhs, rhs and output plays which part. ``b01f_01io->b01f`` in text."""
+    """Which dimension of lhs (`input_batch_dimension`, `input_feature_dimension`, `input_spatial_dimensions`), rhs
+    (`kernel_input_feature_dimension`, `kernel_output_feature_dimension`, `kernel_spatial_dimensions`) and output
+    (`output_batch_dimension`, `output_feature_dimension`, `output_spatial_dimensions`) plays which part: numbers from 0, for
+    spatial ones as many as the window has dimensions. ``b01f_01io->b01f`` in text. Raises InvalidArgument for no integer.
+
+    >>> numbers = ops.ConvolutionDimensionNumbers(0, 2, (1,), 1, 2, (0,), 0, 2, (1,))          # b0f_0io->b0f
+    >>> ops.ConvGeneral(torch.ones(1, 4, 2), torch.ones(3, 2, 5), [1], [(0, 0)], numbers).shape
+    torch.Size([1, 2, 5])
+    """
 
     input_batch_dimension: int
     input_feature_dimension: int
@@ -74,7 +82,12 @@ class ConvolutionDimensionNumbers:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReplicaGroups:
-    """Groups of participants, and the text they were written as (v1 braces, v2 iota or v3 mesh) for printing back."""
+    """Groups of participants (`groups`, their numbers from 0), and the `text` they were written as (v1 braces, v2 iota or v3
+    mesh) for printing back, which does not count where two are compared.
+
+    >>> ops.ReplicaGroups(((0, 1), (2, 3))) == ops.ReplicaGroups(((0, 1), (2, 3)), text="[2,2]<=[4]")
+    True
+    """
 
     groups: tuple[tuple[int, ...], ...]
     text: str = dataclasses.field(default="", compare=False)
@@ -82,7 +95,13 @@ class ReplicaGroups:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ResultAccuracy:
-    """A hint on accuracy: a mode (``default``, ``highest``) or tolerances (of which the mode is ``tolerance``)."""
+    """A hint on accuracy: a `mode` (``default``, ``highest``) or tolerances (of which the mode is ``tolerance``): `atol`
+    absolute, `rtol` relative to the exact value, `ulps` in units in the last place, numbers of 0 or more. Raises InvalidArgument
+    for another mode, for tolerances beside one, and for a negative tolerance.
+
+    >>> ops.ResultAccuracy(rtol=1e-3).mode
+    'tolerance'
+    """
 
     mode: str = "default"
     atol: float | None = None

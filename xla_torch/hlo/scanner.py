@@ -287,4 +287,4 @@ def quote(text: str) -> str:
 def nearest(word: str, known: Iterable[str]) -> str:
     """A hint with the known word most like `word`, or ""."""
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f"did you mean {close[0]!r}?" if close else ""
+    return f"did you mean {str(close[0])!r}?" if close else ""  # a member of an enum is shown as its word

@@ -128,11 +128,20 @@ def _common_parts(a: Sequence[int], b: Sequence[int]) -> tuple[list[list[int]], 
 class Sharding:
     """How an array, or each array of a tuple (`elements`), lies on the partitions of a program.
 
-    Of a tiling, `tile_dims` are the numbers of tiles along each dimension, followed by one
-    number for each of `subgroups`, and `devices` which partition has which tile. `group` is ``("shard_as", 1)`` and the like.
+    `kind` says which: replicated, tiled and so on. Of a tiling, `tile_dims` are the numbers of tiles along each dimension,
+    followed by one number for each of `subgroups`, and `devices` which partition has which tile; of a named `mesh`, it says so.
+    `group` is ``("shard_as", 1)`` and the like, `metadata` kept text. Raises InvalidArgument for another kind.
 
-    >>> xla_torch.shard(torch.arange(4), xla_torch.Sharding.parse("{devices=[2]<=[2]}"))
-    [tensor([0, 1]), tensor([2, 3])]
+    >>> halves = xla_torch.Sharding.parse("{devices=[2]<=[2]}")
+    >>> xla_torch.shard(torch.arange(4), halves), halves.device_count, halves.is_manual
+    ([tensor([0, 1]), tensor([2, 3])], 2, False)
+    >>> halves.slices([3]), halves.grid(1, 2).counts                      # where each partition's tile lies, and its size
+    ([((slice(0, 2, None),), (2,)), ((slice(2, 3, None),), (2,))], (2,))
+    >>> pair = Shape.parse("(f32[4], f32[6])")
+    >>> str(halves.of_tuple(pair)), halves.leaves(pair) == (halves, halves)
+    ('{{devices=[2]<=[2]}, {devices=[2]<=[2]}}', True)
+    >>> halves.check(pair.at([0]), 2), halves.check_rank(1), halves.check_devices(2)      # raise where it does not fit
+    (None, None, None)
     """
 
     kind: ShardingKind

@@ -30,8 +30,8 @@ class Form(enum.Enum):
 
 _FOREIGN: tuple[tuple[bytes, str, str], ...] = (
     (b"\x1f\x8b", "a gzip file", "gunzip it first"),
-    (b"PK\x03\x04", "a zip file, as torch.save, np.savez and .keras files are",
-     "weights are no program: load the program, and the weights by XlaModule"),
+    (b"PK\x03\x04", "a zip file, as torch.save, torch.export.save, np.savez and .keras files are",
+     "weights are no program: load the program, and the weights by XlaModule; of a .pt2, from_torch(torch.export.load(path))"),
     (b"PK\x05\x06", "an empty zip file", ""),
     (b"\x28\xb5\x2f\xfd", "a zstd file", "decompress it first"),
     (b"BZh", "a bzip2 file", "decompress it first"),

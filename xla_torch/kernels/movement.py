@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import torch
 
-from ..core.shape import UNBOUNDED, common_factors
+from ..core.shape import UNBOUNDED
+from ..core.sizes import common_factors
 
 Number = bool | int | float | complex
 

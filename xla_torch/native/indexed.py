@@ -210,7 +210,8 @@ def _running(writer: Writer, inst: Instruction, arrays: Sequence[Array], inits: 
 
 def _commutes(region: Computation) -> bool:
     """Whether a region is one op of its two arguments that does not ask which is which."""
-    return region.root.has(Trait.COMMUTATIVE) and set(region.root.operands) == set(region.parameters) and len(region.parameters) == 2
+    given = region.parameters
+    return len(given) == 2 and region.root.has(Trait.COMMUTATIVE) and set(region.root.operands) == set(given)
 
 
 class _Points:

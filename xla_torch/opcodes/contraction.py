@@ -19,7 +19,16 @@ from .shapes import require, require_arrays
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DotDimensionNumbers:
-    """Which dimensions of a dot's operands are summed over, and which run in parallel. The k-th entries belong together."""
+    """Which dimensions of a dot's operands are summed over (`lhs_contracting_dimensions`, `rhs_contracting_dimensions`), and
+    which run in parallel (`lhs_batch_dimensions`, `rhs_batch_dimensions`): numbers from 0, whose k-th entries belong together.
+    Raises InvalidArgument for what is no integer; that sizes fit is the dot's to say.
+
+    >>> numbers = ops.DotDimensionNumbers((2,), (1,), (0,), (0,))            # a product of matrices for each of a batch
+    >>> numbers.lhs_free(3), numbers.rhs_free(3)
+    ((1,), (2,))
+    >>> ops.DotGeneral(torch.ones(5, 2, 3), torch.ones(5, 3, 4), numbers).shape
+    torch.Size([5, 2, 4])
+    """
 
     lhs_contracting_dimensions: tuple[int, ...] = ()
     rhs_contracting_dimensions: tuple[int, ...] = ()

@@ -59,6 +59,42 @@ class XlaComputation(abc.ABC):
     >>> square(x).sum().backward()
     >>> x.grad
     tensor([2., 4.])
+
+    What it is, and what it can be written as:
+
+    >>> square.name, square.program_shape, square.entry.root.opcode, square.module.name, len(square.participants)
+    ('module_e', ProgramShape(parameters=(f32[2]{0},), result=f32[2]{0}, parameter_names=('x',)), 'multiply', 'module_e', 0)
+    >>> text, proto, code = square.to_hlo_text(), square.to_hlo_proto(), square.python_code()
+    >>> html, dot, graph = square.to_html(), square.to_dot(), square.to_model_explorer()
+    >>> stablehlo, bytecode = square.to_stablehlo(), square.to_stablehlo_bytecode()
+    >>> "multiply(" in text, "stablehlo.multiply" in stablehlo, "def forward" in code, "<html" in html, dot.startswith("digraph")
+    (True, True, True, True, True)
+    >>> square.to_pt2("square.pt2")
+    >>> square.run_numpy(np.array([3.0, 4.0], np.float32)), square.to(torch.bfloat16)(torch.tensor([3.0, 4.0]).bfloat16())
+    ((array([ 9., 16.], dtype=float32),), tensor([ 9., 16.], dtype=torch.bfloat16))
+    >>> square.under_autocast(torch.bfloat16)(torch.tensor([3.0, 4.0]))          # products of matrices alone are narrower
+    tensor([ 9., 16.])
+
+    How it runs, and how gradients are found:
+
+    >>> square.prepare()                                          # what the first call would have to make
+    >>> square.lowered("cpu")(torch.tensor([3.0, 4.0]))
+    (tensor([ 9., 16.]),)
+    >>> options = xla_torch.GradientOptions(loop_checkpoint=None)
+    >>> square.gradient_options, square.with_gradient_options(options).gradient_options == options
+    (None, True)
+    >>> square.chosen, square.family, square.partitioning.partitions    # of compile(..., "fastest"), unknown sizes, and partition
+    (None, None, 1)
+
+    What modules, meshes and torch.compile ask of it:
+
+    >>> square.in_order([], {"x": 1}), square.placed(0, x) is x, square.why_apart([False], {})
+    ((1,), True, '')
+    >>> square.run_fitting([torch.tensor([3.0, 4.0])]), square.in_form(square.in_graph(torch.tensor([3.0, 4.0])))
+    (tensor([ 9., 16.]), tensor([ 9., 16.]))
+    >>> from xla_torch.running.computation import Step
+    >>> square.derived(Step(xla_torch.grad, {})).program is square.program
+    False
     """
 
     graph_name: str
@@ -162,14 +198,17 @@ class XlaComputation(abc.ABC):
 
     @property
     def module(self) -> Module:
+        """The program's IR, with all its computations."""
         return self.program.module
 
     @property
     def name(self) -> str:
+        """The module's name."""
         return self.module.name
 
     @property
     def entry(self) -> Computation:
+        """The computation that runs."""
         return self.module.entry
 
     @property
@@ -270,8 +309,10 @@ class XlaComputation(abc.ABC):
         beside it. It has no gradients. Raises MissingDependency without onnx and onnxscript, UnsupportedError, with the names of
         all operators concerned, for what ONNX cannot say, and all that `to_pt2` raises; no file is left then::
 
-            computation.to_onnx("model.onnx")
             onnxruntime.InferenceSession("model.onnx").run(None, {"x": x})
+
+        >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
+        >>> square.to_onnx("model.onnx")
         """
         program = self.program
         named = dict(_named_arrays(program))

@@ -176,9 +176,15 @@ class StaticComputation(XlaComputation):
         have = type_from_torch(tensor.dtype)
         return InvalidArgument(
             f"{self._called(number)} has the wrong shape or dtype", subject=self.name,
-            got=f"{have.text if have else tensor.dtype}{list(tensor.shape)}",
+            got=f"{have.text if have else tensor.dtype}[{','.join(map(str, tensor.shape))}]",
             expected=f"{shape} as {torch_dtype(shape.element_type)}",
-            hint=self.partitioning.hint or of_another_batch(have, tensor.shape, shape))
+            hint=self.partitioning.hint or of_another_dtype(tensor, shape) or of_another_batch(have, tensor.shape, shape))
+
+
+def of_another_dtype(tensor: torch.Tensor, shape: Shape) -> str:
+    """A hint where an argument of these sizes has another dtype alone."""
+    wanted = torch_dtype(shape.element_type)
+    return f".to({wanted}) converts it" if fits(tensor.shape, shape) and tensor.dtype is not wanted else ""
 
 
 def of_another_batch(given: PrimitiveType | None, sizes: Sequence[int], shape: Shape) -> str:

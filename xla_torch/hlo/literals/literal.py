@@ -20,7 +20,7 @@ _PIECE = 1 << 16
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Literal:
-    """A constant. `value` is an ndarray of the shape's type and dimensions; for a tuple, a tuple of Literals.
+    """A constant of a `shape`. `value` is an ndarray of the shape's type and dimensions; for a tuple, a tuple of Literals.
 
     `elided` marks a literal read from ``constant({...})``: its contents are unknown, and running it is an error.
     Equality is bitwise, so that NaN payloads and signed zeros count.
@@ -29,6 +29,9 @@ class Literal:
     >>> program = builder.build(ops.ConstantLiteral(builder, np.array([1, 2], np.int8)))
     >>> program()
     tensor([1, 2], dtype=torch.int8)
+    >>> literal = xla_torch.Literal.of([1, 1], np.int8)
+    >>> str(literal.shape), literal.array, literal.bits, literal.splat.array, literal.on_devices
+    ('s8[2]', array([1, 1], dtype=int8), b'\\x01\\x01', array(1, dtype=int8), {})
     """
 
     shape: Shape

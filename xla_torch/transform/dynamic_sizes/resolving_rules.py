@@ -8,7 +8,8 @@ import ml_dtypes
 import numpy as np
 
 from ...core.errors import UnsupportedError
-from ...core.shape import UNBOUNDED, common_factors
+from ...core.shape import UNBOUNDED
+from ...core.sizes import common_factors
 from ...core.types import PrimitiveType, has_infinity
 from ...functions.hlo_builder import Builder, XlaOp
 from ...hlo.ir import Instruction
