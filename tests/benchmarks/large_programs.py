@@ -60,9 +60,10 @@ class Text:
         return "\n".join(["HloModule large", "", _REGIONS, "ENTRY %main {", *self.lines, *root, "}", ""])
 
 
-def drawn(instructions: int, results: int = 1) -> str:
+def drawn(instructions: int, results: int = 1, side: int = 32) -> str:
     """Ops drawn at random, of values drawn at random among those of late, so that no stretch is like another."""
-    draw, text, shape = random.Random(0), Text("f32[32,32]", "f32[32,32]"), "f32[32,32]"
+    draw, half, shape = random.Random(0), side // 2, f"f32[{side},{side}]"
+    text = Text(shape, shape)
     unread, late = list(text.parameters), list(text.parameters)
 
     def some() -> str:
@@ -80,16 +81,18 @@ def drawn(instructions: int, results: int = 1) -> str:
         if kind == 2:
             return text.add(shape, f"tanh({text.dot(shape, some(), some())})")
         if kind == 3:
-            parts = [text.add("f32[16,32]", f"slice({some()}), slice={{[{at}:{at + 16}], [0:32]}}") for at in draw.sample(range(17), 2)]
+            parts = [text.add(f"f32[{half},{side}]", f"slice({some()}), slice={{[{at}:{at + half}], [0:{side}]}}")
+                     for at in draw.sample(range(half + 1), 2)]
             return text.add(shape, f"concatenate({', '.join(parts)}), dimensions={{0}}")
         if kind == 4:
-            means = text.add("f32[32]", f"tanh({text.total('f32[32]', some(), draw.randrange(2), bool(draw.randrange(2)))})")
+            totals = text.total(f"f32[{side}]", some(), draw.randrange(2), bool(draw.randrange(2)))
+            means = text.add(f"f32[{side}]", f"tanh({totals})")
             return text.add(shape, f"broadcast({means}), dimensions={{{draw.randrange(2)}}}")
         if kind == 5:
-            flat = text.add("f32[1024]", f"reshape({some()})")
-            return text.add(shape, f"reshape({text.add('f32[1024]', f'cosine({flat})')})")
+            flat = text.add(f"f32[{side * side}]", f"reshape({some()})")
+            return text.add(shape, f"reshape({text.add(f'f32[{side * side}]', f'cosine({flat})')})")
         turned, other = text.add(shape, f"transpose({some()}), dimensions={{1,0}}"), some()
-        test = text.add("pred[32,32]", f"compare({turned}, {other}), direction=GT")
+        test = text.add(shape.replace("f32", "pred"), f"compare({turned}, {other}), direction=GT")
         return text.add(shape, f"select({test}, {other}, {turned})")
 
     while len(text.lines) < instructions - len(unread):
@@ -161,6 +164,7 @@ def gru(instructions: int, results: int = 1, width: int = 32) -> str:
 PROGRAMS: dict[str, Callable[[int], str]] = {
     "ops drawn at random": drawn,
     "the same, 100 results": lambda size: drawn(size, 100),
+    "of larger arrays": lambda size: drawn(size, side=128),
     "transformer layers": transformer,
     "steps of a GRU": gru,
     "the same, 50 results": lambda size: gru(size, 50),
