@@ -1,10 +1,10 @@
-"""How long large programs take from HLO text to their results, by phases, beside XLA's CPU, which compiles and runs the same text.
+"""How long large programs take from HLO text to results, by phases, beside XLA's CPU, which compiles and runs the same text.
 
     python tests/benchmarks/large_programs.py [--sizes 1000 10000] [--only SUBSTRING] [--profile PHASE] [--no-xla]
 
-For each program: seconds to parse and verify, to lower, of the first call after that and of the second; XLA's to compile and of the
-first run; and the ratio of ours to the first results (all but the second call) to XLA's. Time for each instruction must stay the same
-as programs grow. `--profile` prints where a phase (parse, lower, first, second) of the last program spends its time.
+For each program: seconds to parse and verify, to lower, of the first call after that and of the second; XLA's to compile and of
+the first run; and the ratio of ours to the first results (all but the second call) to XLA's. Time for each instruction must stay
+the same as programs grow. `--profile` prints where a phase (parse, lower, first, second) of the last program spends its time.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ def ours(text: str, arrays: list[np.ndarray], phases: Phases) -> None:
     computation = phases.run("parse", parsed)
     assert isinstance(computation, XlaComputation)
     tensors = [torch.from_numpy(a) for a in arrays]
-    phases.run("lower", lambda: computation.lowered())
+    phases.run("lower", computation.lowered)
     phases.run("first", lambda: computation(*tensors))
     phases.run("second", lambda: computation(*tensors))
 

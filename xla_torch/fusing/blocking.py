@@ -198,7 +198,7 @@ def _split_reduction(graph: Graph, node: Node, grid: Dims) -> None:
     with graph.inserting_before(node):
         first = graph.call_function(target, args)
     # An instruction describes its result only: a sum that an init value is still added to stands in front of it.
-    first.meta.update(node.meta, array=(dims, _called(node, _meta_tensor).dtype), partial=rest is how)
+    first.meta.update(node.meta, array=(dims, _called(node, _one_element).dtype), partial=rest is how)
     node.args = (first, rest)
 
 
@@ -228,10 +228,18 @@ def _meta_tensor(node: Node) -> torch.Tensor:
     return torch.empty(dims, dtype=dtype, device="meta")
 
 
+# For the dtype alone. On the meta device torch answers many functions in Python, sums among them, and imports its compiler for it.
+
+
 def _empty_tensor(node: Node) -> torch.Tensor:
-    # For the dtype alone. On the meta device torch answers many functions in Python, and imports its compiler for that.
     dims, dtype = node.meta["array"]
     return torch.ones((0,) * len(dims), dtype=dtype)
+
+
+def _one_element(node: Node) -> torch.Tensor:
+    """Of which there is a largest one."""
+    dims, dtype = node.meta["array"]
+    return torch.ones((1,) * len(dims), dtype=dtype)
 
 
 def _broadcast(shapes: Sequence[Dims]) -> Dims:

@@ -153,13 +153,18 @@ ROW_TEMPLATES = (
 )
 
 
+_CALLED = [(f"{template.partition('(')[0].split()[-1]}(", template)
+           for template in reversed((*TEMPLATES, *ROW_TEMPLATES, *MATRIX_TEMPLATES))]
+"""How each function is called, and what it is, the last one first."""
+
+
 def used_in(text: str, types: dict[PrimitiveType, str]) -> list[str]:
     """The functions that a text calls."""
     found: list[str] = []
     for element_type, name in types.items():
-        for template in reversed((*TEMPLATES, *ROW_TEMPLATES, *MATRIX_TEMPLATES)):
-            called = template.partition("(")[0].split()[-1].replace("@", name)
-            if any(f"{called}(" in other for other in (text, *found)):
+        for called, template in _CALLED:
+            called = called.replace("@", name)
+            if any(called in other for other in (text, *found)):
                 code = _limited(template, element_type).replace("BITS", str(element_type.bits))
                 code = code.replace("LANES", str(_VECTOR_BITS // element_type.bits))
                 found.insert(0, "static inline " + code.replace("@", name))
