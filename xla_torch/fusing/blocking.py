@@ -228,7 +228,7 @@ def _meta_tensor(node: Node) -> torch.Tensor:
     return torch.empty(dims, dtype=dtype, device="meta")
 
 
-# For the dtype alone. On the meta device torch answers many functions in Python, sums among them, and imports its compiler for it.
+# For the dtype alone. On the meta device torch answers many functions in Python, sums too, and imports its compiler for it.
 
 
 def _empty_tensor(node: Node) -> torch.Tensor:

@@ -86,13 +86,18 @@ class _Storage:
         self.roots: dict[Node, frozenset[Node]] = {}
         self.members: dict[Node, dict[Node, None]] = {}
         self.external: set[Node] = set()
+        self._last: dict[Node, list[int]] = {}
+        """The two last places at which each root is read, under whatever name."""
+        self._modules: Node | None = None
         for node in graph.nodes:
             self.put(node, self._roots_of(node))
 
     def put(self, node: Node, roots: frozenset[Node]) -> None:
         self.roots[node] = roots
+        places = [self.place[reader] for reader in node.users]
         for root in roots:
             self.members.setdefault(root, {})[node] = None
+            self._last[root] = sorted({*self._last.get(root, ()), *places})[-2:]
 
     def move(self, node: Node, roots: frozenset[Node]) -> None:
         """`node`, and everything that lived in it, now lives in `roots`."""
@@ -101,12 +106,18 @@ class _Storage:
 
     def _roots_of(self, node: Node) -> frozenset[Node]:
         if node.op in ("placeholder", "get_attr"):
-            self.external.add(node)
-            return frozenset({node})
+            root = self._of_modules(node) if node.op == "get_attr" and "array" not in node.meta else node
+            self.external.add(root)
+            return frozenset({root})
         if self._is_fresh(node):
             return frozenset({node})
         inputs = node.all_input_nodes
         return frozenset().union(*(self.roots[i] for i in inputs)) if inputs else frozenset({node})
+
+    def _of_modules(self, module: Node) -> Node:
+        """One root for whatever modules hold, the first of them: each further one would stand in all that follows from it."""
+        self._modules = self._modules or module
+        return self._modules
 
     @staticmethod
     def _is_fresh(node: Node) -> bool:
@@ -126,14 +137,11 @@ class _Storage:
     def dies_at(self, node: Node, user: Node, end: Node | None = None) -> bool:
         """No node that may share memory with `node` is used after `user`, or by `user` under another name. `end` only waits
         for what `user` began."""
-        limit = self.place[user]
-        for root in self.roots[node]:
-            for member in self.members[root]:
-                for reader in member.users:
-                    place = self.place[reader]
-                    if (place > limit and reader is not end) or (reader is user and member is not node):
-                        return False
-        return True
+        limit, roots = self.place[user], self.roots[node]
+        waiting = None if end is None else self.place[end]
+        if any(place > limit and place != waiting for root in roots for place in self._last[root]):
+            return False
+        return not any(other is not node and not roots.isdisjoint(self.roots[other]) for other in user.all_input_nodes)
 
 
 def _overwrite_operand(node: Node, storage: _Storage, large: int) -> None:
