@@ -90,7 +90,8 @@ class _Storage:
         """The two last places at which each root is read, under whatever name."""
         self._modules: Node | None = None
         for node in graph.nodes:
-            self.put(node, self._roots_of(node))
+            if node.op != "output":  # which would have all roots there are
+                self.put(node, self._roots_of(node))
 
     def put(self, node: Node, roots: frozenset[Node]) -> None:
         self.roots[node] = roots
@@ -141,7 +142,11 @@ class _Storage:
         waiting = None if end is None else self.place[end]
         if any(place > limit and place != waiting for root in roots for place in self._last[root]):
             return False
-        return not any(other is not node and not roots.isdisjoint(self.roots[other]) for other in user.all_input_nodes)
+        inputs = user.all_input_nodes
+        # A root may have as many names as the program has updates in place, and a call as many operands as it has arrays.
+        if max((len(self.members[root]) for root in roots), default=0) < len(inputs):
+            return not any(user in member.users for root in roots for member in self.members[root] if member is not node)
+        return not any(other is not node and not roots.isdisjoint(self.roots[other]) for other in inputs)
 
 
 def _overwrite_operand(node: Node, storage: _Storage, large: int) -> None:
@@ -204,12 +209,16 @@ def _overwritten(node: Node, storage: _Storage, arrays: Any, results: Any) -> tu
     """For each result of a call the number of the array that it is written over, if any."""
     parts = {part.args[1]: part for part in node.users}
     into: list[int | None] = []
+    taken: set[int] = set()
     for number, (result, candidates) in enumerate(zip(results, node.meta["may_overwrite"], strict=True)):
-        free = (k for k in candidates if k not in into and arrays[k].meta.get("array") == result and _is_dense(arrays[k])
+        free = (k for k in candidates if k not in taken and arrays[k].meta.get("array") == result and _is_dense(arrays[k])
                 and storage.owned(arrays[k]) and storage.dies_at(arrays[k], node))
         over = next(free, None)
         into.append(over)
-        if over is not None and number in parts:
+        if over is None:
+            continue
+        taken.add(over)
+        if number in parts:
             storage.move(parts[number], storage.roots[arrays[over]])
     return tuple(into)
 
