@@ -206,7 +206,7 @@ MANY_RESULTS = (" x0 = f32[8] parameter(0)\n y0 = f32[8] parameter(1)",
 def test_passes_take_twice_as_long_for_programs_of_twice_the_size(first: str, step: str, all_of_them: bool) -> None:
     def work(count: int) -> int:
         lines = [step.format(k=k, n=k + 1, m=k % 8) for k in range(count)]
-        shape = first.split("=", 1)[1].split()[0]
+        shape = first.split()[2]
         root = f" ROOT t = ({', '.join([shape] * count)}) tuple({', '.join(f'x{k + 1}' for k in range(count))})"
         root = root if all_of_them else f" ROOT t = {shape} negate(x{count})"
         text = "\n".join([f"{REGIONS}ENTRY e {{", first, *lines, root, "}"])
