@@ -159,7 +159,7 @@ _NAMED = [(template.partition("(")[0].split()[-1], template)
           for template in reversed((*TEMPLATES, *ROW_TEMPLATES, *MATRIX_TEMPLATES))]
 """Each function with its name, the last one first."""
 
-_CALL = re.compile(r"\w+(?=\()")
+_CALL = re.compile(r"\b\w++(?=\()")
 
 
 def used_in(text: str, types: dict[PrimitiveType, str]) -> list[str]:
