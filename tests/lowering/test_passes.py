@@ -18,6 +18,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 import xla_torch
+from support.counting import python_lines
 from support.low_thresholds import lower_thresholds
 from xla_torch import cli
 from xla_torch.core import tuning
@@ -171,3 +172,46 @@ def test_the_environment_names_passes() -> None:
 def test_names_are_one_each() -> None:
     names = [one.name for one in passes.PASSES]
     assert len(set(names)) == len(names)
+
+
+# ------------------------------------------------------------------------------------------------ large programs
+
+REGIONS = """HloModule m
+
+a { p = f32[8] parameter(0)
+ ROOT r = f32[8] sine(p) }
+b { p = f32[8] parameter(0)
+ ROOT r = f32[8] cosine(p) }
+
+"""
+
+UPDATES = (" x0 = f32[8,4] parameter(0)\n u = f32[1,4] parameter(1)\n z = s32[] constant(0)",
+           " i{n} = s32[] constant({m})\n t{n} = f32[8,4] tanh(x{k})\n x{n} = f32[8,4] dynamic-update-slice(x{k}, u, i{n}, z)")
+BRANCHES = (" x0 = f32[8] parameter(0)\n q = pred[] parameter(1)",
+            " x{n} = f32[8] conditional(q, x{k}, x{k}), true_computation=a, false_computation=b")
+LARGE_ARRAYS = (" x0 = f32[128,128] parameter(0)\n w = f32[128,128] parameter(1)",
+                " sine{n} = f32[128,128] sine(x{k})\n"
+                " a{n} = f32[128,128] add(sine{n}, x{k})\n m{n} = f32[128,128] multiply(a{n}, sine{n})\n"
+                " d{n} = f32[128,128] dot(m{n}, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}\n"
+                " x{n} = f32[128,128] add(d{n}, m{n})")
+MANY_RESULTS = (" x0 = f32[8] parameter(0)\n y0 = f32[8] parameter(1)",
+                " own{n} = f32[] constant({n}.5)\n"
+                " b{n} = f32[8] broadcast(own{n}), dimensions={{}}\n m{n} = f32[8] multiply(x0, b{n})\n"
+                " d{n} = f32[8] divide(m{n}, y0)\n x{n} = f32[8] subtract(d{n}, m{n})")
+
+
+@pytest.mark.parametrize(("first", "step", "all_of_them"), [
+    (*UPDATES, False), (*BRANCHES, False), (*LARGE_ARRAYS, False), (*LARGE_ARRAYS, True), (*MANY_RESULTS, True)],
+    ids=["updates in place", "branches", "large arrays", "large arrays, many results", "many results"])
+def test_passes_take_twice_as_long_for_programs_of_twice_the_size(first: str, step: str, all_of_them: bool) -> None:
+    def work(count: int) -> int:
+        lines = [step.format(k=k, n=k + 1, m=k % 8) for k in range(count)]
+        shape = first.split()[2]
+        root = f" ROOT t = ({', '.join([shape] * count)}) tuple({', '.join(f'x{k + 1}' for k in range(count))})"
+        root = root if all_of_them else f" ROOT t = {shape} negate(x{count})"
+        text = "\n".join([f"{REGIONS}ENTRY e {{", first, *lines, root, "}"])
+        program = xla_torch.parse_hlo(text)
+        return python_lines("fusing", program.lowered)
+
+    work(8)
+    assert work(400) < 2.3 * work(200)

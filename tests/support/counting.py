@@ -71,5 +71,23 @@ def python_calls(function: Callable[..., Any], *arguments: Any) -> int:
     return count
 
 
+def python_lines(within: str, function: Callable[..., Any], *arguments: Any) -> int:
+    """How many lines of files with `within` in their path a call goes through. What it raises is raised."""
+    count = 0
+
+    def note(frame: Any, event: str, argument: Any) -> Any:
+        nonlocal count
+        count += event == "line"
+        return note
+
+    before = sys.gettrace()
+    sys.settrace(lambda frame, event, argument: note if within in frame.f_code.co_filename else None)
+    try:
+        function(*arguments)
+    finally:
+        sys.settrace(before)
+    return count
+
+
 def _tensors(tree: Any) -> list[torch.Tensor]:
     return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]

@@ -198,7 +198,7 @@ def _split_reduction(graph: Graph, node: Node, grid: Dims) -> None:
     with graph.inserting_before(node):
         first = graph.call_function(target, args)
     # An instruction describes its result only: a sum that an init value is still added to stands in front of it.
-    first.meta.update(node.meta, array=(dims, _called(node, _meta_tensor).dtype), partial=rest is how)
+    first.meta.update(node.meta, array=(dims, _called(node, _one_element).dtype), partial=rest is how)
     node.args = (first, rest)
 
 
@@ -228,10 +228,18 @@ def _meta_tensor(node: Node) -> torch.Tensor:
     return torch.empty(dims, dtype=dtype, device="meta")
 
 
+# For the dtype alone. On the meta device torch answers many functions in Python, sums too, and imports its compiler for it.
+
+
 def _empty_tensor(node: Node) -> torch.Tensor:
-    # For the dtype alone. On the meta device torch answers many functions in Python, and imports its compiler for that.
     dims, dtype = node.meta["array"]
     return torch.ones((0,) * len(dims), dtype=dtype)
+
+
+def _one_element(node: Node) -> torch.Tensor:
+    """Of which there is a largest one."""
+    dims, dtype = node.meta["array"]
+    return torch.ones((1,) * len(dims), dtype=dtype)
 
 
 def _broadcast(shapes: Sequence[Dims]) -> Dims:
@@ -242,24 +250,22 @@ def _broadcast(shapes: Sequence[Dims]) -> Dims:
 
 def _find_chains(graph: Graph) -> list[Chain]:
     """Chains with at least two passes over large arrays, or with a fusion. A node joins its operand's chain, or a recent one,
-    unless another way leads from the chain to it or something has used a result of the chain before: one of the two would then
-    wait for the other, or be made long before it is used. A chain ends where something writes over what it reads: it runs where
-    its last node stands."""
+    unless something outside has used a result of the chain before: the result would then be made long before it is used, and only
+    by such a use can a way lead from the chain to the node, or to a chain that the node waits for. A chain ends where something
+    writes over what it reads: it runs where its last node stands."""
     writes = Writes(graph)
     chain_of: dict[Node, Chain] = {}
-    above: dict[Node, frozenset[Chain]] = {}
+    readers: dict[Node, set[Chain]] = {}
     chains: list[Chain] = []
     used: set[Chain] = set()
     for node in graph.nodes:
         inputs = node.all_input_nodes
-        if over := writes.over(node):
-            used.update(c for c in chains if any(over & writes.reads(member) for member in c.nodes))
-        above[node] = frozenset().union(*(above[i] | ({chain_of[i]} if i in chain_of else frozenset()) for i in inputs))
+        for memory in writes.over(node):
+            used |= readers.pop(memory, set())
         grid = _large_grid(node)
         recent = [c for c in chains[-4:] if c.dims == grid and is_elementwise(node)]
-        options = [c for c in (*(chain_of[i] for i in inputs if i in chain_of), *recent) if c not in used and c.fits(node)]
-        chain = next((c for c in options if all(chain_of.get(i) is c or c not in above[i] for i in inputs)
-                      and _outside_clear(node, c, chain_of, above)), None)
+        options = (*(chain_of[i] for i in inputs if i in chain_of), *recent)
+        chain = next((c for c in options if c not in used and c.fits(node)), None)
         if chain is None and grid is not None and Chain(grid).fits(node):
             chain = Chain(grid)
             chains.append(chain)
@@ -267,7 +273,8 @@ def _find_chains(graph: Graph) -> list[Chain]:
         if chain is not None:
             chain.add(node)
             chain_of[node] = chain
-            above[node] -= {chain}
+            for memory in writes.reads(node):
+                readers.setdefault(memory, set()).add(chain)
     return [c for c in chains if c.inputs()["cut"] and ((_is_native() and has_fusions(c.nodes))
             or (math.prod(c.dims) >= tuning.BLOCKED_FROM and sum(map(_passes, c.nodes)) > 1))]
 
@@ -291,12 +298,6 @@ def _least() -> int:
 
 def _is_native() -> bool:
     return is_available() and not math.isinf(tuning.NATIVE_AFTER)
-
-
-def _outside_clear(node: Node, chain: Chain, chain_of: dict[Node, Chain], above: dict[Node, frozenset[Chain]]) -> bool:
-    """Joining must not make two chains wait for each other: no chain above the node may itself stand below `chain`."""
-    waiting = frozenset().union(*(above[i] | ({chain_of[i]} if i in chain_of else frozenset()) for i in node.all_input_nodes))
-    return not any(other is not chain and any(chain in above[m] for m in other.nodes) for other in waiting)
 
 
 def _extract(root: torch.nn.Module, graph: Graph, chain: Chain, name: str) -> None:

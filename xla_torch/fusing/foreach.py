@@ -130,7 +130,7 @@ def _extract(root: torch.nn.Module, graph: Graph, fusions: list[_Fusion]) -> Non
     while hasattr(root, name):
         name += "_"
     root.add_module(name, native)
-    output = next(iter(reversed(graph.nodes)))
+    output, instead = next(iter(reversed(graph.nodes))), dict[Node, Node]()
     with graph.inserting_before(output):
         call = graph.call_function(foreach, (graph.create_node("get_attr", name), tuple(inputs)))
         call.meta["inside"] = [n.meta["hlo"] for f in fusions for n in f.nodes if "hlo" in n.meta]
@@ -139,7 +139,8 @@ def _extract(root: torch.nn.Module, graph: Graph, fusions: list[_Fusion]) -> Non
         for k, node in enumerate(results):
             one = graph.call_function(operator.getitem, (call, k))
             one.meta.update({key: v for key, v in node.meta.items() if key in ("hlo", "array")})
-            node.replace_all_uses_with(one, delete_user_cb=lambda user: user is output)
+            instead[node] = one
+        output.args = torch.fx.map_arg(output.args, lambda node: instead.get(node, node))
     for fusion in fusions:
         for node in reversed(fusion.nodes):
             graph.erase_node(node)

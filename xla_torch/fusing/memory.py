@@ -86,13 +86,19 @@ class _Storage:
         self.roots: dict[Node, frozenset[Node]] = {}
         self.members: dict[Node, dict[Node, None]] = {}
         self.external: set[Node] = set()
+        self._last: dict[Node, list[int]] = {}
+        """The two last places at which each root is read, under whatever name."""
+        self._modules: Node | None = None
         for node in graph.nodes:
-            self.put(node, self._roots_of(node))
+            if node.op != "output":  # which would have all roots there are
+                self.put(node, self._roots_of(node))
 
     def put(self, node: Node, roots: frozenset[Node]) -> None:
         self.roots[node] = roots
+        places = [self.place[reader] for reader in node.users]
         for root in roots:
             self.members.setdefault(root, {})[node] = None
+            self._last[root] = sorted({*self._last.get(root, ()), *places})[-2:]
 
     def move(self, node: Node, roots: frozenset[Node]) -> None:
         """`node`, and everything that lived in it, now lives in `roots`."""
@@ -101,12 +107,18 @@ class _Storage:
 
     def _roots_of(self, node: Node) -> frozenset[Node]:
         if node.op in ("placeholder", "get_attr"):
-            self.external.add(node)
-            return frozenset({node})
+            root = self._of_modules(node) if node.op == "get_attr" and "array" not in node.meta else node
+            self.external.add(root)
+            return frozenset({root})
         if self._is_fresh(node):
             return frozenset({node})
         inputs = node.all_input_nodes
         return frozenset().union(*(self.roots[i] for i in inputs)) if inputs else frozenset({node})
+
+    def _of_modules(self, module: Node) -> Node:
+        """One root for whatever modules hold, the first of them: each further one would stand in all that follows from it."""
+        self._modules = self._modules or module
+        return self._modules
 
     @staticmethod
     def _is_fresh(node: Node) -> bool:
@@ -126,14 +138,15 @@ class _Storage:
     def dies_at(self, node: Node, user: Node, end: Node | None = None) -> bool:
         """No node that may share memory with `node` is used after `user`, or by `user` under another name. `end` only waits
         for what `user` began."""
-        limit = self.place[user]
-        for root in self.roots[node]:
-            for member in self.members[root]:
-                for reader in member.users:
-                    place = self.place[reader]
-                    if (place > limit and reader is not end) or (reader is user and member is not node):
-                        return False
-        return True
+        limit, roots = self.place[user], self.roots[node]
+        waiting = None if end is None else self.place[end]
+        if any(place > limit and place != waiting for root in roots for place in self._last[root]):
+            return False
+        inputs = user.all_input_nodes
+        # A root may have as many names as the program has updates in place, and a call as many operands as it has arrays.
+        if max((len(self.members[root]) for root in roots), default=0) < len(inputs):
+            return not any(user in member.users for root in roots for member in self.members[root] if member is not node)
+        return not any(other is not node and not roots.isdisjoint(self.roots[other]) for other in inputs)
 
 
 def _overwrite_operand(node: Node, storage: _Storage, large: int) -> None:
@@ -196,12 +209,16 @@ def _overwritten(node: Node, storage: _Storage, arrays: Any, results: Any) -> tu
     """For each result of a call the number of the array that it is written over, if any."""
     parts = {part.args[1]: part for part in node.users}
     into: list[int | None] = []
+    taken: set[int] = set()
     for number, (result, candidates) in enumerate(zip(results, node.meta["may_overwrite"], strict=True)):
-        free = (k for k in candidates if k not in into and arrays[k].meta.get("array") == result and _is_dense(arrays[k])
+        free = (k for k in candidates if k not in taken and arrays[k].meta.get("array") == result and _is_dense(arrays[k])
                 and storage.owned(arrays[k]) and storage.dies_at(arrays[k], node))
         over = next(free, None)
         into.append(over)
-        if over is not None and number in parts:
+        if over is None:
+            continue
+        taken.add(over)
+        if number in parts:
             storage.move(parts[number], storage.roots[arrays[over]])
     return tuple(into)
 

@@ -25,6 +25,8 @@ from ..opcodes.internal import custom_call
 def overlap_exchanges(graph: Graph) -> None:
     """Rewrite the graph in place: what an exchange needs comes before what it does not, exchanges of what is there already are
     begun before they are needed, and those beside which something is computed become a begin and a wait."""
+    if not exchanges(graph):
+        return
     _needed_first(graph)
     _begin_early(graph)
     place = places(graph)

@@ -65,6 +65,8 @@ class Instruction:
     @property
     def called_computations(self) -> tuple[Computation, ...]:
         """The computations that attributes refer to, in the order of the attributes."""
+        if not self.attributes:  # as nearly all, of which this is asked again and again
+            return ()
         found: list[Computation] = []
         for value in self.attributes.values():
             if isinstance(value, Computation):

@@ -7,6 +7,8 @@ ops.
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from ..core.types import PrimitiveType
@@ -153,16 +155,23 @@ ROW_TEMPLATES = (
 )
 
 
+_NAMED = [(template.partition("(")[0].split()[-1], template)
+          for template in reversed((*TEMPLATES, *ROW_TEMPLATES, *MATRIX_TEMPLATES))]
+"""Each function with its name, the last one first."""
+
+_CALL = re.compile(r"\b\w++(?=\()")
+
+
 def used_in(text: str, types: dict[PrimitiveType, str]) -> list[str]:
     """The functions that a text calls."""
-    found: list[str] = []
+    found, calls = list[str](), set(_CALL.findall(text))
     for element_type, name in types.items():
-        for template in reversed((*TEMPLATES, *ROW_TEMPLATES, *MATRIX_TEMPLATES)):
-            called = template.partition("(")[0].split()[-1].replace("@", name)
-            if any(f"{called}(" in other for other in (text, *found)):
+        for called, template in _NAMED:
+            if called.replace("@", name) in calls:
                 code = _limited(template, element_type).replace("BITS", str(element_type.bits))
                 code = code.replace("LANES", str(_VECTOR_BITS // element_type.bits))
                 found.insert(0, "static inline " + code.replace("@", name))
+                calls.update(_CALL.findall(found[0]))
     return _vector_functions(text) + found
 
 
