@@ -16,10 +16,13 @@ from torch.utils import _pytree as pytree
 
 import xla_torch
 from support.aten_rows import floats
-from support.oracle import needs_xla, run_xla
+from support.oracle import HAS_XLA, needs_xla, run_xla
 from xla_torch.aten.operator_rules import ALONG_OTHERS, RULES, WITH_DYNAMIC
 from xla_torch.errors import DifferentiationError, UnsupportedError
 from xla_torch.nn import XlaModule
+
+if HAS_XLA:
+    from support.stablehlo_oracle import load_stablehlo
 
 F64 = torch.float64
 pytestmark = pytest.mark.filterwarnings("ignore:.*degrees of freedom is <= 0")
@@ -126,13 +129,29 @@ def test_values_and_gradients_are_those_of_torch(name: str):
             torch.testing.assert_close(gradients(found, given), gradients(expected, given), equal_nan=True)
 
 
+@pytest.mark.parametrize("name", EACH)
+def test_stablehlo_says_the_same(name: str):
+    """What is read back has the same values and gradients."""
+    function, rows = CASES[name]
+    ours = xla_torch.from_torch(function, *rows[0])
+    back = xla_torch.from_stablehlo(ours.to_stablehlo())
+    for row in rows:
+        given = [t.clone().requires_grad_(t.is_floating_point()) for t in row]
+        expected, found = ours(*given), back(*given)
+        torch.testing.assert_close(pytree.tree_leaves(found), pytree.tree_leaves(expected), equal_nan=True)
+        if name.startswith("masked"):
+            torch.testing.assert_close(gradients(found, given), gradients(expected, given), equal_nan=True)
+
+
 @needs_xla
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
-def test_real_xla_gives_what_torch_gives(name: str):
+@pytest.mark.parametrize("written", ["HLO", "StableHLO"])
+def test_real_xla_gives_what_torch_gives(name: str, written: str):
     """XLA's arrays come back with their bounds, and with their elements side by side in front."""
     function, rows = CASES[name]
-    text = xla_torch.from_torch(function, *rows[0]).to_hlo_text()
+    ours = xla_torch.from_torch(function, *rows[0])
+    text = ours.to_hlo_text() if written == "HLO" else load_stablehlo(ours.to_stablehlo())
     for row in rows:
         expected = pytree.tree_leaves(function(*row))
         for found, wanted in zip(run_xla(text, *(t.numpy() for t in row)), expected, strict=True):
@@ -141,9 +160,13 @@ def test_real_xla_gives_what_torch_gives(name: str):
 
 
 def test_the_sizes_are_bounded_dimensions():
-    text = xla_torch.from_torch(lambda x, m: x[m].exp(), X, MASKS[0]).to_hlo_text()
+    ours = xla_torch.from_torch(lambda x, m: x[m].exp(), X, MASKS[0])
+    text = ours.to_hlo_text()
     assert "f64[<=6,3]" in text
     assert "set-dimension-size" in text
+    text = ours.to_stablehlo()
+    assert "tensor<?x3xf64, #stablehlo.bounds<6, ?>>" in text
+    assert "stablehlo.set_dimension_size" in text
 
 
 def test_operators_that_are_known_have_rules():
