@@ -18,14 +18,15 @@ import xla_torch
 from support.aten_rows import floats
 from support.oracle import HAS_XLA, needs_xla, run_xla
 from xla_torch.aten.operator_rules import ALONG_OTHERS, RULES, WITH_DYNAMIC
-from xla_torch.errors import DifferentiationError, UnsupportedError
+from xla_torch.errors import DifferentiationError, UnsupportedError, XlaWarning
 from xla_torch.nn import XlaModule
 
 if HAS_XLA:
     from support.stablehlo_oracle import load_stablehlo
 
 F64 = torch.float64
-pytestmark = pytest.mark.filterwarnings("ignore:.*degrees of freedom is <= 0")
+pytestmark = [pytest.mark.filterwarnings("ignore:.*degrees of freedom is <= 0"),
+              pytest.mark.filterwarnings("ignore:from_torch. u")]  # a size that a check bounds
 X = floats(6, 3, dtype=F64)
 MASKS = [torch.tensor(rows, dtype=torch.bool) for rows in ([1, 0, 1, 1, 0, 1], [0] * 6, [1] * 6, [0, 0, 0, 1, 0, 0])]
 
@@ -40,6 +41,19 @@ def repeated(x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
     found = x.repeat_interleave(m.long() * torch.tensor([3, 1, 0, 2, 1, 1]), 0)
     torch._check(found.shape[0] <= 20)
     return found.exp()
+
+
+def halved(x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+    found = x[m] * 2
+    found[found > 0] = 0.5
+    return found
+
+
+def counted(m: torch.Tensor) -> int:
+    n = m.sum().item()
+    torch._check(n >= 0)
+    torch._check(n <= 6)
+    return int(n) if isinstance(n, int) else n
 
 
 MASKED: dict[str, Any] = {
@@ -91,6 +105,21 @@ MASKED: dict[str, Any] = {
         x[m] / x[m].exp(), x[m].floor() + x[m].ceil() + x[m].round() + x[m].trunc() + x[m].sign(), x[m].isnan(), x[m].isinf(),
         x[m].to(torch.float32), x[m].clone(), x[m].exp().reciprocal()),
     "repeated as often as is said": lambda x, m: x.repeat_interleave(m.long() + 1 - m.long(), 0, output_size=6).sin(),
+    "running sums": lambda x, m: (x[m].cumsum(0), x[m].cumprod(0), x[m].softmax(0).cumsum(0)),
+    "sorts": lambda x, m: (*x[m].sort(dim=0, stable=True), x[m].sort(dim=0, descending=True).values, x[m].argsort(dim=0, stable=True),
+                           (x * 0)[m].sort(dim=0, stable=True).indices, x[m].sort(dim=0, descending=True).values[:2],
+                           (x > 0)[m].sort(dim=0, stable=True, descending=True).indices,
+                           torch.where(x > 0, x, torch.nan)[m].sort(dim=0, stable=True).values),
+    "backwards": lambda x, m: (x[m].flip(0), x[m].flip(0, 1), x[m].T @ x[m].flip(0)),
+    "slices from either end": lambda x, m: (x[m][1:], x[m][-2:], x[m][::2], x[m][1::2], x[m][:-1], x[m][1:-1], x[m][2:4]),
+    "extremes along it": lambda x, m: (
+        *torch.cat([x[m], x[:1]]).max(0), *torch.cat([x[m], x[:1]]).min(0), torch.cat([x[m], x[:1]]).argmax(0),
+        torch.cat([x[m], x[:1]]).argmin(0, keepdim=True), torch.cat([x[m], x[:1]]).argmax(), torch.cat([x[m], x[:1]]).argmin()),
+    "repeats": lambda x, m: (x[m].repeat(2, 1), x[m].repeat(2, 1, 2)),
+    "masks written within": lambda x, m: (halved(x, m), x[m].masked_fill(x[m] > 0, 0.0)),
+    "likeness": lambda x, m: (F.cosine_similarity(x[m], x[m].exp()), F.normalize(x[m], dim=0), F.one_hot(torch.arange(6)[m] % 3, 3)),
+    "values as numbers": lambda x, m: (x * m.sum().item(), x * x.sum().item() + 1, x[:counted(m)] * 2,
+                                       torch.cat([x, x[:1]])[counted(m)]),
     "one element": lambda x, m: (x[:1][m[:1]], torch.nonzero(m[:1]), torch.nonzero(m[3]), x[:1, :1][m[:1]].mean()),
     "no element": lambda x, m: (x[:0][m[:0]] > 0, torch.nonzero(m[:0]), x[:0].masked_select(m[:0, None]) > 0),
 }
@@ -228,17 +257,25 @@ def test_a_module_trains_through_a_mask():
 
 
 @pytest.mark.parametrize(("function", "words"), [
-    (lambda x, m: x[m].cumsum(0), "cumsum"), (lambda x, m: x[m].sort(0).values, "sort"), (lambda x, m: x[m][0], "select"),
-    (lambda x, m: x[m].argmax(0), "argmax"), (lambda x, m: x[m].flip(0), "flip"), (lambda x, m: x[m][1:], "slice"),
+    (lambda x, m: x[m].cummax(0).values, "cummax"), (lambda x, m: x[m].median(0).values, "median"),
+    (lambda x, m: x[m][0], "select.*(\n.*)*x\\[:1\\]"), (lambda x, m: x[m].topk(1, 0).values, "topk.*(\n.*)*sort"),
+    (lambda x, m: x[:, m].argmax(), "argmax"), (lambda x, m: x * 2 if x.sum().item() > 0 else x, "before the program runs"),
+    (lambda x, m: torch.zeros(m.sum().item()), "how great it may be"), (lambda x, m: x * m.any().item(), "truth|before the program"),
     (lambda x, m: x[m].T.reshape(-1), "view"), (lambda x, m: F.conv1d(x[m][:, None], x[:1, :2][None]), "convolution"),
     (lambda x, m: x[m].index_put((torch.tensor([0]),), x[0]), "index_put"), (lambda x, m: F.dropout(x[m]), "depends on values"),
     (lambda x, m: torch.unique(x[m]), "unique"), (lambda x, m: torch.unique(x, dim=0), "unique_dim"),
     (lambda x, m: x.repeat_interleave(m.long(), 0), "output_size"), (repeated, "output_size"),
-    (lambda x, m: x * m.sum().item(), "a value of the program"),
     (lambda x, m: torch.cond(m.any(), torch.sin, torch.cos, (x[m],)), "cond")])
 def test_what_is_refused(function: Any, words: str):
     with pytest.raises(UnsupportedError, match=words):
         xla_torch.from_torch(function, X, MASKS[0])
+
+
+def test_a_size_that_only_a_check_bounds_is_believed_with_a_warning():
+    with pytest.warns(XlaWarning, match="at most 6"):
+        ours = xla_torch.from_torch(lambda x, m: torch.ones(counted(m), 3) + 1, X, MASKS[0])
+    for mask in MASKS:
+        torch.testing.assert_close(ours(X, mask), torch.full((int(mask.sum()), 3), 2.0))
 
 
 def test_derivatives_that_ops_do_not_say_are_refused():

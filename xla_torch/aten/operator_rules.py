@@ -92,7 +92,7 @@ WITH_DYNAMIC = frozenset({
     "_log_softmax.default", "_softmax.default", "_to_copy.default", "_unique2.default", "abs.default", "add.Scalar",
     "add.Tensor", "addmm.default", "alias.default", "amax.default", "amin.default", "any.default", "any.dim", "any.dims",
     "arange.start_step", "argmax.default", "argmin.default", "atan.default", "atan2.default", "bitwise_and.Tensor",
-    "bitwise_not.default", "bitwise_or.Tensor", "bmm.default", "cat.default", "ceil.default", "clamp.default",
+    "bitwise_not.default", "bitwise_or.Tensor", "bmm.default", "cat.default", "ceil.default", "clamp.Tensor", "clamp.default",
     "clone.default", "cos.default", "cumprod.default", "cumsum.default", "div.Scalar", "div.Tensor", "elu.default",
     "embedding.default", "eq.Scalar", "eq.Tensor", "erf.default", "exp.default", "expand.default", "expm1.default",
     "flip.default", "floor.default", "full.default", "full_like.default", "gather.default", "ge.Scalar", "ge.Tensor",
@@ -114,6 +114,10 @@ ALONG_OTHERS = frozenset({
     "select.int", "split_with_sizes.default", "topk.default"})
 """Those that are known as long as the dimensions that they name are of known size."""
 
+_INSTEAD = {"select.int": "x[:1] is the first one where there is one, and x[-1:] the last",
+            "topk.default": "x.sort(dim, descending=True).values[:k] gives as many as there are"}
+"""What can be said in their place where there may be fewer elements than they ask for, for which torch raises an error."""
+
 
 def check_dynamic(name: str, arguments: Mapping[str, Any]) -> None:
     """Raise UnsupportedError for an operator that is not known on arrays whose sizes depend on values, where there is one
@@ -127,7 +131,7 @@ def check_dynamic(name: str, arguments: Mapping[str, Any]) -> None:
             return
     raise UnsupportedError("it is not known on an array whose size depends on values", subject=name, got=shape,
                            expected="arrays of known sizes",
-                           hint="torch.where(mask, x, 0) keeps all places, and sizes of all arrays are known")
+                           hint=_INSTEAD.get(name, "torch.where(mask, x, 0) keeps all places, and sizes of all arrays are known"))
 
 
 def _is_put_where(arguments: Mapping[str, Any]) -> bool:

@@ -128,8 +128,10 @@ def _from_there(place: int | XlaOp, size: XlaOp) -> XlaOp:
 
 
 @rule("select.int")
-def _select(self: XlaOp, dim: int, index: int, result: Shape) -> XlaOp:
+def _select(self: XlaOp, dim: int, index: int | XlaOp, result: Shape) -> XlaOp:
     dim = place(dim, self.shape.rank)
+    if isinstance(index, XlaOp):
+        return indexed(self, [*[None] * dim, index])
     index %= self.shape.dimensions[dim]
     return ops.Reshape(ops.SliceInDim(self, index, index + 1, 1, dim), list(result.dimensions))
 
