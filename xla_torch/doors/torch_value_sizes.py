@@ -57,6 +57,8 @@ class ValueSizes:
         upper = value.node.shape_env.bound_sympy(symbol).upper
         bound = int(upper) if not is_float and upper.is_Integer and upper <= INT32_MAX else UNBOUNDED
         number = ops.ConvertElementType(ops.Reshape(found, []), F64 if is_float else S64)
+        if is_float:  # a number of Python's has no derivative, and bits have none
+            number = ops.BitcastConvertType(ops.BitcastConvertType(number, S64), F64)
         self._known[symbol] = bound, number
         self._values.add(symbol)
         return number
