@@ -202,6 +202,7 @@ WITHIN: dict[str, Any] = {
     "jacrev": lambda f, x: func.jacrev(lambda y: y.sin() * f(y))(x),
     "jacfwd": lambda f, x: func.jacfwd(lambda y: y.sin() * f(y))(x),
     "hessian": lambda f, x: func.hessian(f)(x),
+    "linearize": lambda f, x: [(out, push(x.cos())) for out, push in [func.linearize(lambda y: y.sin() * f(y), x)]][0],
     "what is detached": lambda f, x: func.grad(lambda y: f(y.detach()) * f(y) * y.tanh().data.sum())(x),
     "what has no_grad": lambda f, x: func.grad(lambda y: f(y) * torch.no_grad()(lambda: y.sin().sum())())(x) * x,
     "layers": lambda f, x: func.grad(of_layers)(x),

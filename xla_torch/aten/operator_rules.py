@@ -106,8 +106,8 @@ WITH_DYNAMIC = frozenset({
     "remainder.Scalar", "remainder.Tensor", "repeat.default", "repeat_interleave.Tensor", "round.default", "rsqrt.default",
     "scalar_tensor.default", "sigmoid.default", "sign.default", "sin.default", "slice.Tensor", "sort.default", "sort.stable",
     "sqrt.default", "squeeze.dim", "squeeze.dims", "std.correction", "sub.Scalar", "sub.Tensor", "sum.dim_IntList",
-    "tan.default", "tanh.default", "trunc.default", "unique_consecutive.default", "unique_dim.default", "unsqueeze.default", "var.correction",
-    "var.dim", "var_mean.correction", "view.default", "where.self"})
+    "tan.default", "tanh.default", "trunc.default", "unique_consecutive.default", "unique_dim.default", "unsqueeze.default",
+    "var.correction", "var.dim", "var_mean.correction", "view.default", "where.self"})
 """The operators that are known where sizes depend on values."""
 
 ALONG_OTHERS = frozenset({
@@ -129,9 +129,9 @@ def check_dynamic(name: str, arguments: Mapping[str, Any]) -> None:
         named = [d % shape.rank for d in ([dims] if isinstance(dims, int) else dims)]
         if not any(shape.dynamic_flags[d] for d in named):
             return
+    hint = _INSTEAD.get(name, "torch.where(mask, x, 0) keeps all places, and sizes of all arrays are known")
     raise UnsupportedError("it is not known on an array whose size depends on values", subject=name, got=shape,
-                           expected="arrays of known sizes",
-                           hint=_INSTEAD.get(name, "torch.where(mask, x, 0) keeps all places, and sizes of all arrays are known"))
+                           expected="arrays of known sizes", hint=hint)
 
 
 def _is_put_where(arguments: Mapping[str, Any]) -> bool:

@@ -105,8 +105,9 @@ def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["ar
             lambda: _exported(module_or_function, example_args, example_kwargs, dynamic_shapes))
     except torch_graphs.DataDependent as error:
         raise UnsupportedError("torch.export has to know before the program runs what depends on values", subject="from_torch",
-                               got=_asked(error), expected="arrays of known sizes, and no `if` about values", hint="torch.where "
-                               "or torch.cond for an `if`; tensor.item() for int(tensor); torch._check(n <= 8) says what is so") from error
+                               got=_asked(error), expected="arrays of known sizes, and no `if` about values",
+                               hint="torch.where or torch.cond for an `if`; tensor.item() for int(tensor); torch._check(n <= 8) "
+                                    "says what is so") from error
     make = functools.partial(_imported, name=_title(module_or_function), names=names, by_arguments=weights == "arguments",
                              derivatives=derivatives, functions=lost)
     return _of_many_sizes(exported, make) if torch_sizes.are_unknown(exported) else make(exported)

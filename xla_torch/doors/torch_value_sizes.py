@@ -112,8 +112,8 @@ class ValueSizes:
         if bound == UNBOUNDED:
             raise UnsupportedError("a size that is a value of the program, and nothing says how great it may be",
                                    subject="from_torch", got=str(symbol), expected="n = x.item(); torch._check(n <= 8)")
-        warnings.warn(f"from_torch: {symbol}, a value of the program, is a size of at most {bound}: XLA does not check that while "
-                      "it runs, and what is more is cut off", XlaWarning, stacklevel=2)
+        warnings.warn(f"from_torch: {symbol}, a value of the program, is a size of at most {bound}: XLA does not check that "
+                      "while it runs, and what is more is cut off", XlaWarning, stacklevel=2)
         return bound
 
     def _between(self, expression: Any) -> Range:
@@ -167,5 +167,6 @@ def _quotients(a: Range, b: Range) -> Range:
 
 
 _ENDS: dict[str, Callable[[Range, Range], Range]] = {
-    "Add": lambda a, b: (a[0] + b[0], a[1] + b[1]), "Mul": _products, "FloorDiv": _quotients, "Min": lambda a, b: (min(a[0], b[0]), min(a[1], b[1])),
+    "Add": lambda a, b: (a[0] + b[0], a[1] + b[1]), "Mul": _products, "FloorDiv": _quotients,
+    "Min": lambda a, b: (min(a[0], b[0]), min(a[1], b[1])),
     "Max": lambda a, b: (max(a[0], b[0]), max(a[1], b[1]))}

@@ -180,7 +180,7 @@ def jax_core_aval(shape: Shape) -> Any:
         raise UnsupportedError(f"JAX has no arrays of {shape.element_type}", subject="to_jax", got=shape)
     if not shape.is_static:
         raise UnsupportedError("JAX has no arrays whose size depends on values", subject="to_jax", got=shape,
-                               expected="results of known sizes", hint="x.sum() over what a mask chose, or torch.where(mask, x, 0)")
+                               expected="results of known sizes", hint="sums over what a mask chose, or torch.where(mask, x, 0)")
     return jax.core.ShapedArray(tuple(shape.dimensions), dtype)
 
 
