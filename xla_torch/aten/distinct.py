@@ -41,7 +41,8 @@ def _unique_consecutive(self: XlaOp, return_inverse: bool, return_counts: bool, 
 @rule("unique_dim")
 def _unique_slices(self: XlaOp, dim: int, sorted: bool, return_inverse: bool, return_counts: bool,
                    result: Sequence[Shape]) -> list[XlaOp | None]:
-    """Slices in the order of their first elements that differ: sorted by the last elements first, and always stably."""
+    """Slices in the order of their first elements that differ: sorted by the last elements first, and always stably.
+    NaN is above all numbers; torch says no order of slices with one."""
     if not self.shape.is_static or not self.shape.element_count:
         raise UnsupportedError("distinct slices of an array whose size depends on values, or of none", subject="unique",
                                got=self.shape, expected="an array of known size with elements")
