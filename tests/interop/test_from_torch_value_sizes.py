@@ -16,13 +16,17 @@ from torch.utils import _pytree as pytree
 
 import xla_torch
 from support.aten_rows import floats
-from support.oracle import needs_xla, run_xla
+from support.oracle import HAS_XLA, needs_xla, run_xla
 from xla_torch.aten.operator_rules import ALONG_OTHERS, RULES, WITH_DYNAMIC
-from xla_torch.errors import DifferentiationError, UnsupportedError
+from xla_torch.errors import DifferentiationError, UnsupportedError, XlaWarning
 from xla_torch.nn import XlaModule
 
+if HAS_XLA:
+    from support.stablehlo_oracle import load_stablehlo
+
 F64 = torch.float64
-pytestmark = pytest.mark.filterwarnings("ignore:.*degrees of freedom is <= 0")
+pytestmark = [pytest.mark.filterwarnings("ignore:.*degrees of freedom is <= 0"),
+              pytest.mark.filterwarnings("ignore:from_torch. u")]  # a size that a check bounds
 X = floats(6, 3, dtype=F64)
 MASKS = [torch.tensor(rows, dtype=torch.bool) for rows in ([1, 0, 1, 1, 0, 1], [0] * 6, [1] * 6, [0, 0, 0, 1, 0, 0])]
 
@@ -37,6 +41,26 @@ def repeated(x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
     found = x.repeat_interleave(m.long() * torch.tensor([3, 1, 0, 2, 1, 1]), 0)
     torch._check(found.shape[0] <= 20)
     return found.exp()
+
+
+def halved(x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+    found = x[m] * 2
+    found[found > 0] = 0.5
+    return found
+
+
+def distinct(x: torch.Tensor, m: torch.Tensor) -> Any:
+    rows = (x * m[:, None]).sign()
+    return (*torch.unique(rows, dim=0, return_inverse=True, return_counts=True), torch.unique(rows, dim=1),
+            *torch.unique(rows[:, :1] > 0, dim=0, return_inverse=True), torch.unique(rows[:1], dim=0),
+            torch.unique(m.long(), dim=0), torch.unique(rows.view(6, 3, 1) * 2, dim=0, return_counts=True)[1])
+
+
+def counted(m: torch.Tensor) -> int:
+    n = m.sum().item()
+    torch._check(n >= 0)
+    torch._check(n <= 6)
+    return n  # pyright: ignore[reportReturnType]
 
 
 MASKED: dict[str, Any] = {
@@ -88,6 +112,24 @@ MASKED: dict[str, Any] = {
         x[m] / x[m].exp(), x[m].floor() + x[m].ceil() + x[m].round() + x[m].trunc() + x[m].sign(), x[m].isnan(), x[m].isinf(),
         x[m].to(torch.float32), x[m].clone(), x[m].exp().reciprocal()),
     "repeated as often as is said": lambda x, m: x.repeat_interleave(m.long() + 1 - m.long(), 0, output_size=6).sin(),
+    "running sums": lambda x, m: (x[m].cumsum(0), x[m].cumprod(0), x[m].softmax(0).cumsum(0)),
+    "sorts": lambda x, m: (*x[m].sort(dim=0, stable=True), x[m].sort(dim=0, descending=True).values,
+                           x[m].argsort(dim=0, stable=True),
+                           (x * 0)[m].sort(dim=0, stable=True).indices, x[m].sort(dim=0, descending=True).values[:2],
+                           (x > 0)[m].sort(dim=0, stable=True, descending=True).indices,
+                           torch.where(x > 0, x, torch.nan)[m].sort(dim=0, stable=True).values),
+    "backwards": lambda x, m: (x[m].flip(0), x[m].flip(0, 1), x[m].T @ x[m].flip(0)),
+    "slices from either end": lambda x, m: (x[m][1:], x[m][-2:], x[m][::2], x[m][1::2], x[m][:-1], x[m][1:-1], x[m][2:4]),
+    "extremes along it": lambda x, m: (
+        *torch.cat([x[m], x[:1]]).max(0), *torch.cat([x[m], x[:1]]).min(0), torch.cat([x[m], x[:1]]).argmax(0),
+        torch.cat([x[m], x[:1]]).argmin(0, keepdim=True), torch.cat([x[m], x[:1]]).argmax(), torch.cat([x[m], x[:1]]).argmin()),
+    "repeats": lambda x, m: (x[m].repeat(2, 1), x[m].repeat(2, 1, 2)),
+    "masks written within": lambda x, m: (halved(x, m), x[m].masked_fill(x[m] > 0, 0.0)),
+    "likeness": lambda x, m: (F.cosine_similarity(x[m], x[m].exp()), F.normalize(x[m], dim=0),
+                              F.one_hot(torch.arange(6)[m] % 3, 3)),
+    "values as numbers": lambda x, m: (x * m.sum().item(), x * x.sum().item() + 1, x[:counted(m)] * 2,
+                                       torch.cat([x, x[:1]])[counted(m)]),
+    "distinct slices": distinct,
     "one element": lambda x, m: (x[:1][m[:1]], torch.nonzero(m[:1]), torch.nonzero(m[3]), x[:1, :1][m[:1]].mean()),
     "no element": lambda x, m: (x[:0][m[:0]] > 0, torch.nonzero(m[:0]), x[:0].masked_select(m[:0, None]) > 0),
 }
@@ -122,17 +164,33 @@ def test_values_and_gradients_are_those_of_torch(name: str):
         given = [t.clone().requires_grad_(t.is_floating_point()) for t in row]
         expected, found = function(*given), ours(*given)
         torch.testing.assert_close(found, expected, equal_nan=True)
-        if name.startswith("masked"):  # torch has no derivative of unique
+        if name.startswith("masked") and "distinct" not in name:  # torch has no derivative of unique
+            torch.testing.assert_close(gradients(found, given), gradients(expected, given), equal_nan=True)
+
+
+@pytest.mark.parametrize("name", EACH)
+def test_stablehlo_says_the_same(name: str):
+    """What is read back has the same values and gradients."""
+    function, rows = CASES[name]
+    ours = xla_torch.from_torch(function, *rows[0])
+    back = xla_torch.from_stablehlo(ours.to_stablehlo())
+    for row in rows:
+        given = [t.clone().requires_grad_(t.is_floating_point()) for t in row]
+        expected, found = ours(*given), back(*given)
+        torch.testing.assert_close(pytree.tree_leaves(found), pytree.tree_leaves(expected), equal_nan=True)
+        if name.startswith("masked") and "distinct" not in name:
             torch.testing.assert_close(gradients(found, given), gradients(expected, given), equal_nan=True)
 
 
 @needs_xla
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
-def test_real_xla_gives_what_torch_gives(name: str):
+@pytest.mark.parametrize("written", ["HLO", "StableHLO"])
+def test_real_xla_gives_what_torch_gives(name: str, written: str):
     """XLA's arrays come back with their bounds, and with their elements side by side in front."""
     function, rows = CASES[name]
-    text = xla_torch.from_torch(function, *rows[0]).to_hlo_text()
+    ours = xla_torch.from_torch(function, *rows[0])
+    text = ours.to_hlo_text() if written == "HLO" else load_stablehlo(ours.to_stablehlo())
     for row in rows:
         expected = pytree.tree_leaves(function(*row))
         for found, wanted in zip(run_xla(text, *(t.numpy() for t in row)), expected, strict=True):
@@ -141,9 +199,13 @@ def test_real_xla_gives_what_torch_gives(name: str):
 
 
 def test_the_sizes_are_bounded_dimensions():
-    text = xla_torch.from_torch(lambda x, m: x[m].exp(), X, MASKS[0]).to_hlo_text()
+    ours = xla_torch.from_torch(lambda x, m: x[m].exp(), X, MASKS[0])
+    text = ours.to_hlo_text()
     assert "f64[<=6,3]" in text
     assert "set-dimension-size" in text
+    text = ours.to_stablehlo()
+    assert "tensor<?x3xf64, #stablehlo.bounds<6, ?>>" in text
+    assert "stablehlo.set_dimension_size" in text
 
 
 def test_operators_that_are_known_have_rules():
@@ -205,17 +267,26 @@ def test_a_module_trains_through_a_mask():
 
 
 @pytest.mark.parametrize(("function", "words"), [
-    (lambda x, m: x[m].cumsum(0), "cumsum"), (lambda x, m: x[m].sort(0).values, "sort"), (lambda x, m: x[m][0], "select"),
-    (lambda x, m: x[m].argmax(0), "argmax"), (lambda x, m: x[m].flip(0), "flip"), (lambda x, m: x[m][1:], "slice"),
+    (lambda x, m: x[m].cummax(0).values, "cummax"), (lambda x, m: x[m].median(0).values, "median"),
+    (lambda x, m: x[m][0], "select.*(\n.*)*x\\[:1\\]"), (lambda x, m: x[m].topk(1, 0).values, "topk.*(\n.*)*sort"),
+    (lambda x, m: x.T[:, m].argmax(), "argmax"), (lambda x, m: x * 2 if x.sum().item() > 0 else x, "before the program runs"),
+    (lambda x, m: torch.zeros(m.sum().item()), "how great it may be"),
+    (lambda x, m: x * m.any().item(), "truth|before the program"),
     (lambda x, m: x[m].T.reshape(-1), "view"), (lambda x, m: F.conv1d(x[m][:, None], x[:1, :2][None]), "convolution"),
     (lambda x, m: x[m].index_put((torch.tensor([0]),), x[0]), "index_put"), (lambda x, m: F.dropout(x[m]), "depends on values"),
-    (lambda x, m: torch.unique(x[m]), "unique"), (lambda x, m: torch.unique(x, dim=0), "unique_dim"),
+    (lambda x, m: torch.unique(x[m]), "unique"), (lambda x, m: torch.unique(x[m], dim=0), "unique"),
     (lambda x, m: x.repeat_interleave(m.long(), 0), "output_size"), (repeated, "output_size"),
-    (lambda x, m: x * m.sum().item(), "a value of the program"),
     (lambda x, m: torch.cond(m.any(), torch.sin, torch.cos, (x[m],)), "cond")])
 def test_what_is_refused(function: Any, words: str):
     with pytest.raises(UnsupportedError, match=words):
         xla_torch.from_torch(function, X, MASKS[0])
+
+
+def test_a_size_that_only_a_check_bounds_is_believed_with_a_warning():
+    with pytest.warns(XlaWarning, match="at most 6"):
+        ours = xla_torch.from_torch(lambda x, m: torch.ones(counted(m), 3) + 1, X, MASKS[0])
+    for mask in MASKS:
+        torch.testing.assert_close(ours(X, mask), torch.full((int(mask.sum()), 3), 2.0))
 
 
 def test_derivatives_that_ops_do_not_say_are_refused():

@@ -389,6 +389,8 @@ s { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }
 ENTRY e { a = f32[3] parameter(0) ROOT r = f32[3] all-reduce(a), to_apply=s }"""
 CALL = """HloModule m
 ENTRY e { a = f32[3] parameter(0) ROOT r = f32[3] custom-call(a), custom_call_target="mine" }"""
+BOUNDED = """HloModule m
+ENTRY e { a = f32[3] parameter(0) n = s32[] parameter(1) ROOT r = f32[<=3] set-dimension-size(a, n), dimensions={0} }"""
 SINE = from_jax(jnp.sin, numbers(3))
 
 
@@ -398,6 +400,7 @@ SINE = from_jax(jnp.sin, numbers(3))
     (lambda: to_jax(parse_hlo(SUM)), UnsupportedError, "several devices"),
     (lambda: to_jax(parse_hlo(SUM.replace("HloModule m", "HloModule m, replica_count=2"))), UnsupportedError, "replica_count"),
     (lambda: to_jax(parse_hlo(CALL)), UnsupportedError, "mine"),
+    (lambda: to_jax(parse_hlo(BOUNDED))(np.ones(3, np.float32), np.int32(2)), UnsupportedError, "size depends on values"),
     (lambda: to_jax(SINE)(numbers(4)), InvalidArgument, "another shape"),
     (lambda: to_jax(SINE)(jnp.ones(3, np.float32)), InvalidArgument, "another dtype"),
     (to_jax(SINE), InvalidArgument, "number of arguments"),

@@ -104,6 +104,9 @@ PROGRAMS |= {
              " ROOT r = (f32[4,6], f32[6]) scan(x, q), dimensions={0}, num_carries=1, is_reverse=true, to_apply=f }",
     "sizes that are data": f"{TWO} n = s32[] constant(3)\n m = s32[] constant(8)\n"
                            " ROOT r = f32[3,<=8] dynamic-reshape(x, n, m) }",
+    "sizes that are data, joined and divided": f"{TWO} n = s32[] constant(3)\n"
+                           " a = f32[<=4,6] set-dimension-size(x, n), dimensions={0}\n b = f32[<=24] reshape(a)\n"
+                           " c = f32[<=8,1,3] reshape(b)\n ROOT r = f32[1,<=8,3] reshape(c) }",
     "places in a vector": f"{TWO} i = s32[2] constant({{1, 2}})\n a = f32[2,3] dynamic-slice(x, i), dynamic_slice_sizes={{2,3}}\n"
                           " ROOT r = f32[4,6] dynamic-update-slice(x, a, i) }",
     "a composite": "f { a = f32[4,6] parameter(0)\n ROOT s = f32[4,6] multiply(a, a) }\n" + TWO
@@ -117,6 +120,8 @@ REFUSED = {
                          " ROOT d = (f32[2], token[]) recv-done(t), channel_id=1 }\n"
                          "ENTRY e { t = token[] after-all()\n s = (f32[2], u32[], token[]) recv(t), channel_id=1\n"
                          " ROOT r = (f32[2], token[]) call(s), to_apply=f }",
+    "sizes that are not known": f"{TWO} n = s32[] constant(3)\n a = f32[<=4,6] set-dimension-size(x, n), dimensions={{0}}\n"
+                                " b = f32[<=4,<=6] set-dimension-size(a, n), dimensions={1}\n ROOT r = f32[<=24] reshape(b) }",
     "slice_sizes": "ENTRY e { x = f32[4] parameter(0)\n y = f32[4] parameter(1)\n i = (s32[]) parameter(2)\n"
                    " ROOT r = f32[4] collective-permute(x, y, i, i), source_target_pairs={{0,0}}, slice_sizes={{2}} }",
     "reversal": ADD + "ENTRY e { x = f32[6] parameter(0)\n z = f32[] constant(0)\n"

@@ -123,6 +123,8 @@ def _reductions() -> dict[str, list[Row]]:
         "mean.dim": [(cube, [1]), (cube, [0, -1], True), (cube, None), (empty, [1]), (cube.to(BF16), [-1])],
         "nonzero": [(whole,), (flags(3, 4),), (torch.tensor(3),), (flags(0, 3),), (flags(1),)],
         "masked_select": [(floats(3, 4), flags(3, 4)), (floats(3, 1), flags(4)), (floats(0, 4), flags(4))],
+        "unique_dim": [(whole, 0, True, True, True), (TIES[1:], -1, True, True, True)],  # torch has no order of NaNs here
+        "_new_zeros_with_same_feature_meta": [(floats(3, 4), floats(2))],
         "_unique2": [(whole, True, True, True), (TIES, True, True), (flags(3, 4), True, True, True),
                      (whole[:0], True, True, True)],
         "unique_consecutive": [(whole, True, True), (whole[0, 0], True, True, 0), (whole[:0], True, True)],

@@ -14,7 +14,7 @@ from ..functions.hlo_builder import Builder, XlaOp
 from ..functions.indexing import GatherDimensionNumbers
 from ..hlo.ir import Computation
 from .operator_rules import rule
-from .values import broadcast_sizes, cast, filled, full, iota, spread, summed
+from .values import broadcast_sizes, cast, filled, full, iota, reduced, spread, summed
 
 
 def chosen(mask: XlaOp) -> XlaOp:
@@ -69,9 +69,10 @@ def _nonzero(self: XlaOp, result: Shape) -> XlaOp:
 
 
 def first_of_runs(x: XlaOp) -> XlaOp:
-    """Whether each element of a vector is another than the one before."""
+    """Whether each element of a vector, or row of an array, is another than the one before."""
     count = x.shape.dimensions[0]
     differs = ops.Ne(ops.SliceInDim(x, 1, count, 1, 0), ops.SliceInDim(x, 0, count - 1, 1, 0))
+    differs = reduced(differs, "Or", False, [1]) if differs.shape.rank > 1 else differs
     return ops.PadInDim(differs, True, 0, 1, 0)
 
 

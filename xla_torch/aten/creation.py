@@ -40,3 +40,9 @@ def _arange(builder: Builder, start: Number, step: Number, result: Shape) -> Xla
     found = ops.Iota(builder, Shape.array(inner, result.dimensions), 0)
     found = ops.Add(ops.Mul(found, full(builder, step, found.shape)), full(builder, start, found.shape))
     return cast(found, t)
+
+
+@rule("_new_zeros_with_same_feature_meta", shown="other self_num_batch_dims")
+def _zeros_of_tangents(self: XlaOp, result: Shape) -> XlaOp:
+    """What torch.func.linearize has for the tangents of what does not move."""
+    return full(self.builder, 0, result)

@@ -13,7 +13,7 @@ from .chosen import chosen, first_of_runs, sizes_as
 from .indexing import indexed, put, scattered
 from .operator_rules import rule
 from .sorting import ordered
-from .values import cast, filled, full, reducer, running, second
+from .values import cast, filled, full, iota, place, reducer, running, second
 
 
 @rule("_unique2")
@@ -36,6 +36,29 @@ def _unique_consecutive(self: XlaOp, return_inverse: bool, return_counts: bool, 
     if not self.shape.element_count:
         return [full(self.builder, 0, shape) for shape in result]
     return _runs(flat, None, self.shape, return_inverse, return_counts, result)
+
+
+@rule("unique_dim")
+def _unique_slices(self: XlaOp, dim: int, sorted: bool, return_inverse: bool, return_counts: bool,
+                   result: Sequence[Shape]) -> list[XlaOp | None]:
+    """Slices in the order of their first elements that differ: sorted by the last elements first, and always stably.
+    NaN is above all numbers; torch says no order of slices with one."""
+    if not self.shape.is_static or not self.shape.element_count:
+        raise UnsupportedError("distinct slices of an array whose size depends on values, or of none", subject="unique",
+                               got=self.shape, expected="an array of known size with elements")
+    dim, rank = place(dim, self.shape.rank), self.shape.rank
+    front = [dim, *(d for d in range(rank) if d != dim)]
+    whole = ops.Transpose(self, front)
+    count, width = whole.shape.dimensions[0], self.shape.element_count // whole.shape.dimensions[0]
+    rows = ops.Reshape(whole, [count, width])
+    at = iota(rows, [count], 0)
+    for k in reversed(range(width)):
+        column = ops.Reshape(ops.SliceInDim(rows, k, k + 1, 1, 1), [count])
+        at = indexed(at, [ordered(indexed(column, [at]), 0, False)[1]])
+    flat, inverse, counts = _runs(indexed(rows, [at]), at, Shape.array(S64, [count]), True, True, result)
+    found = ops.Reshape(flat, [flat.shape.dimensions[0], *whole.shape.dimensions[1:]])
+    return [ops.Transpose(found, [front.index(d) for d in range(rank)]),  # torch says no shapes of what is not read
+            inverse if return_inverse else None, counts if return_counts else None]
 
 
 def _flat(name: str, x: XlaOp) -> XlaOp:

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from ..core.errors import InternalError, UnsupportedError
 from ..core.shape import Shape
+from ..core.types import PRED
 from ..functions import RemoveDynamicDimension, SliceInDim
 from ..functions.hlo_builder import Builder, XlaOp
 
@@ -90,42 +91,55 @@ def compared(name: str, results: Sequence[XlaOp | None], shapes: Sequence[Shape 
 WITH_DYNAMIC = frozenset({
     "_log_softmax.default", "_softmax.default", "_to_copy.default", "_unique2.default", "abs.default", "add.Scalar",
     "add.Tensor", "addmm.default", "alias.default", "amax.default", "amin.default", "any.default", "any.dim", "any.dims",
-    "arange.start_step", "atan.default", "atan2.default", "bitwise_and.Tensor", "bitwise_not.default", "bitwise_or.Tensor",
-    "bmm.default", "cat.default", "ceil.default", "clamp.default", "clone.default", "cos.default", "div.Scalar", "div.Tensor",
-    "elu.default", "embedding.default", "eq.Scalar", "eq.Tensor", "erf.default", "exp.default", "expand.default",
-    "expm1.default", "floor.default", "full.default", "full_like.default", "gather.default", "ge.Scalar", "ge.Tensor",
-    "gelu.default", "gt.Scalar", "gt.Tensor", "hardtanh.default", "index.Tensor", "index_put.default", "index_select.default",
-    "isinf.default", "isnan.default", "le.Scalar", "le.Tensor", "leaky_relu.default", "linalg_vector_norm.default",
-    "log.default", "log1p.default", "logical_and.default", "logical_not.default", "logical_or.default", "lt.Scalar",
-    "lt.Tensor", "masked_select.default", "max.default", "maximum.default", "mean.default", "mean.dim", "min.default",
-    "minimum.default", "mm.default", "mul.Scalar", "mul.Tensor", "native_layer_norm.default", "ne.Scalar", "ne.Tensor",
-    "neg.default", "nonzero.default", "permute.default", "pow.Scalar", "pow.Tensor_Scalar", "pow.Tensor_Tensor",
-    "prod.default", "prod.dim_int", "reciprocal.default", "relu.default", "remainder.Scalar", "remainder.Tensor",
-    "repeat_interleave.Tensor", "round.default", "rsqrt.default", "scalar_tensor.default", "sigmoid.default", "sign.default",
-    "sin.default", "slice.Tensor", "sqrt.default", "squeeze.dim", "squeeze.dims", "std.correction", "sub.Scalar",
-    "sub.Tensor", "sum.dim_IntList", "tan.default", "tanh.default", "trunc.default", "unique_consecutive.default",
-    "unsqueeze.default", "var.correction", "var.dim", "var_mean.correction", "view.default", "where.self"})
+    "arange.start_step", "argmax.default", "argmin.default", "atan.default", "atan2.default", "bitwise_and.Tensor",
+    "bitwise_not.default", "bitwise_or.Tensor", "bmm.default", "cat.default", "ceil.default", "clamp.Tensor", "clamp.default",
+    "clone.default", "cos.default", "cumprod.default", "cumsum.default", "div.Scalar", "div.Tensor", "elu.default",
+    "embedding.default", "eq.Scalar", "eq.Tensor", "erf.default", "exp.default", "expand.default", "expm1.default",
+    "flip.default", "floor.default", "full.default", "full_like.default", "gather.default", "ge.Scalar", "ge.Tensor",
+    "gelu.default", "gt.Scalar", "gt.Tensor", "hardtanh.default", "index.Tensor", "index_put.default",
+    "index_select.default", "isinf.default", "isnan.default", "le.Scalar", "le.Tensor", "leaky_relu.default",
+    "linalg_vector_norm.default", "log.default", "log1p.default", "logical_and.default", "logical_not.default",
+    "logical_or.default", "lt.Scalar", "lt.Tensor", "masked_select.default", "max.default", "max.dim", "maximum.default",
+    "mean.default", "mean.dim", "min.default", "min.dim", "minimum.default", "mm.default", "mul.Scalar", "mul.Tensor",
+    "native_layer_norm.default", "ne.Scalar", "ne.Tensor", "neg.default", "nonzero.default", "permute.default", "pow.Scalar",
+    "pow.Tensor_Scalar", "pow.Tensor_Tensor", "prod.default", "prod.dim_int", "reciprocal.default", "relu.default",
+    "remainder.Scalar", "remainder.Tensor", "repeat.default", "repeat_interleave.Tensor", "round.default", "rsqrt.default",
+    "scalar_tensor.default", "sigmoid.default", "sign.default", "sin.default", "slice.Tensor", "sort.default", "sort.stable",
+    "sqrt.default", "squeeze.dim", "squeeze.dims", "std.correction", "sub.Scalar", "sub.Tensor", "sum.dim_IntList",
+    "tan.default", "tanh.default", "trunc.default", "unique_consecutive.default", "unique_dim.default", "unsqueeze.default",
+    "var.correction", "var.dim", "var_mean.correction", "view.default", "where.self"})
 """The operators that are known where sizes depend on values."""
 
 ALONG_OTHERS = frozenset({
-    "select.int", "split_with_sizes.default", "flip.default", "cumsum.default", "cumprod.default", "sort.default",
-    "sort.stable", "topk.default", "argmax.default", "argmin.default", "max.dim", "min.dim"})
+    "select.int", "split_with_sizes.default", "topk.default"})
 """Those that are known as long as the dimensions that they name are of known size."""
+
+_INSTEAD = {"select.int": "x[:1] is the first one where there is one, and x[-1:] the last",
+            "topk.default": "x.sort(dim, descending=True).values[:k] gives as many as there are"}
+"""What can be said in their place where there may be fewer elements than they ask for, for which torch raises an error."""
 
 
 def check_dynamic(name: str, arguments: Mapping[str, Any]) -> None:
     """Raise UnsupportedError for an operator that is not known on arrays whose sizes depend on values, where there is one
     among its arguments or results."""
-    if name in WITH_DYNAMIC and not (name == "index_put.default" and not arguments["self"].shape.is_static):
+    if name in WITH_DYNAMIC and not (name == "index_put.default" and not _is_put_where(arguments)):
         return
     shape, dims = getattr(arguments.get("self"), "shape", None), arguments.get("dim", arguments.get("dims"))
     if name in ALONG_OTHERS and shape is not None and shape.rank and dims is not None:
         named = [d % shape.rank for d in ([dims] if isinstance(dims, int) else dims)]
         if not any(shape.dynamic_flags[d] for d in named):
             return
+    hint = _INSTEAD.get(name, "torch.where(mask, x, 0) keeps all places, and sizes of all arrays are known")
     raise UnsupportedError("it is not known on an array whose size depends on values", subject=name, got=shape,
-                           expected="arrays of known sizes",
-                           hint="torch.where(mask, x, 0) keeps all places, and sizes of all arrays are known")
+                           expected="arrays of known sizes", hint=hint)
+
+
+def _is_put_where(arguments: Mapping[str, Any]) -> bool:
+    """Whether what is written goes to an array of known size, or is one value where a mask says so."""
+    index, values = arguments["indices"][0], arguments["values"]
+    return arguments["self"].shape.is_static or (
+        len(arguments["indices"]) == 1 and index is not None and index.element_type is PRED and values.shape.is_static
+        and values.shape.element_count == 1)
 
 
 def _equal(default: Any, value: Any) -> bool:

@@ -16,6 +16,7 @@ from .operator_rules import rule
 from .values import (
     Number,
     cast,
+    filled,
     full,
     greatest,
     iota,
@@ -143,13 +144,18 @@ def _first(x: XlaOp, maximum: bool, dim: int) -> XlaOp:
     """The first place along a dimension where the extreme stands, or a NaN; that dimension stays."""
     if not x.shape.rank:
         return full(x.builder, 0, x.shape.with_element_type(S64))
+    return _first_of(x, maximum, iota(x, x.shape.dimensions, dim), [dim])
+
+
+def _first_of(x: XlaOp, maximum: bool, counted: XlaOp, dims: Sequence[int]) -> XlaOp:
+    """The least number that stands where the extreme along dimensions is, or a NaN; these dimensions stay. Where nothing is,
+    the greatest number of all, which is no place: torch raises an error for it."""
     sizes = x.shape.dimensions
-    found = ops.BroadcastInDim(_extreme(x, maximum, [dim], True), sizes, range(len(sizes)))
+    found = ops.BroadcastInDim(_extreme(x, maximum, dims, True), sizes, range(len(sizes)))
     here = ops.Eq(x, found)
     if x.element_type.is_floating:
         here = ops.Or(here, ops.Ne(x, x))
-    counted = iota(x, sizes, dim)
-    return reduced(ops.Select(here, counted, full(x.builder, sizes[dim], counted.shape)), "Min", greatest(S64), [dim], True)
+    return reduced(ops.Select(here, counted, full(x.builder, greatest(S64), counted.shape)), "Min", greatest(S64), dims, True)
 
 
 def _with_place(x: XlaOp, maximum: bool, dim: int, shapes: Sequence[Shape]) -> list[XlaOp]:
@@ -157,6 +163,9 @@ def _with_place(x: XlaOp, maximum: bool, dim: int, shapes: Sequence[Shape]) -> l
     dim = place(dim, x.shape.rank)
     at = _first(x, maximum, dim)
     value = taken_along(x, at, dim) if x.shape.rank else x
+    if x.shape.rank and x.shape.dynamic_flags[dim]:  # of nothing it is what an extreme begins with
+        nothing = full(x.builder, (least if maximum else greatest)(x.element_type), value.shape)
+        value = ops.Select(ops.Eq(at, greatest(S64)), nothing, value)
     return [ops.Reshape(part, list(shape.dimensions)) for part, shape in zip((value, at), shapes, strict=True)]
 
 
@@ -181,9 +190,19 @@ def _argmin(self: XlaOp, dim: int | None, result: Shape) -> XlaOp:
 
 
 def _argument(x: XlaOp, maximum: bool, dim: int | None, result: Shape) -> XlaOp:
+    if dim is None and not x.shape.is_static:
+        return ops.Reshape(_first_of(x, maximum, _numbered(x), range(x.shape.rank)), list(result.dimensions))
     x = ops.Reshape(x, [x.shape.element_count]) if dim is None else x
     found = _first(x, maximum, place(dim or 0, x.shape.rank))
     return ops.Reshape(found, list(result.dimensions))
+
+
+def _numbered(x: XlaOp) -> XlaOp:
+    """The number of each element, of an array whose size depends on values."""
+    if any(x.shape.dynamic_flags[1:]):
+        raise UnsupportedError("one place for all dimensions, where the size of an inner one depends on values", got=x.shape,
+                               expected="the outermost one", hint="give a dim")
+    return ops.Reshape(iota(x, [x.shape.element_count], 0), list(x.shape.dimensions))
 
 
 # ------------------------------------------------------------------------------------------- running sums
@@ -191,12 +210,18 @@ def _argument(x: XlaOp, maximum: bool, dim: int | None, result: Shape) -> XlaOp:
 
 @rule("cumsum", shown="dtype")
 def _cumsum(self: XlaOp, dim: int, result: Shape) -> XlaOp:
-    return running(cast(self, result.element_type), "Add", 0, place(dim, self.shape.rank))
+    return _running(cast(self, result.element_type), "Add", 0, dim)
 
 
 @rule("cumprod", shown="dtype")
 def _cumprod(self: XlaOp, dim: int, result: Shape) -> XlaOp:
-    return running(cast(self, result.element_type), "Mul", 1, place(dim, self.shape.rank))
+    return _running(cast(self, result.element_type), "Mul", 1, dim)
+
+
+def _running(x: XlaOp, function: str, initial: Number, dim: int) -> XlaOp:
+    """What is beyond a size that depends on values comes after all that counts."""
+    dim = place(dim, x.shape.rank)
+    return running(filled(x, [dim]) if x.shape.rank else x, function, initial, dim)
 
 
 def _doubled(parts: list[XlaOp], fills: Sequence[Number], dim: int,

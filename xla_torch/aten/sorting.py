@@ -12,7 +12,7 @@ from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.ir import Computation
 from .indexing import taken_along
 from .operator_rules import rule
-from .values import cast, full, greatest, iota, place, reduced
+from .values import cast, filled, full, greatest, iota, is_beyond, place, reduced
 
 
 def _comparator(element_type: PrimitiveType, descending: bool) -> Computation:
@@ -35,9 +35,20 @@ def ordered(x: XlaOp, dim: int, descending: bool) -> list[XlaOp]:
     """The elements in order along a dimension, and their places."""
     if not x.shape.rank:
         return [x, full(x.builder, 0, x.shape.with_element_type(S64))]
+    if x.shape.dynamic_flags[dim]:
+        return _ordered_before(x, dim, descending)
     key = cast(x, U8) if x.element_type is PRED else x
     found = ops.Sort([key, iota(x, x.shape.dimensions, dim)], _comparator(key.element_type, descending), dim, is_stable=True)
     return [cast(ops.GetTupleElement(found, 0), x.element_type), ops.GetTupleElement(found, 1)]
+
+
+def _ordered_before(x: XlaOp, dim: int, descending: bool) -> list[XlaOp]:
+    """Of a dimension whose size depends on values, with what is beyond after all others: no element need be the last one."""
+    x_filled = filled(x, [dim])
+    _, at = ordered(x_filled, dim, descending)
+    found = ops.Sort([cast(is_beyond(at, x, dim), U8), at], _comparator(U8, False), dim, is_stable=True)
+    at = ops.GetTupleElement(found, 1)
+    return [taken_along(x_filled, at, dim), at]
 
 
 @rule("sort", "sort.stable")

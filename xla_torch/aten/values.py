@@ -167,6 +167,12 @@ def filled(x: XlaOp, dims: Sequence[int]) -> XlaOp:
     return x
 
 
+def is_beyond(at: XlaOp, x: XlaOp, dim: int) -> XlaOp:
+    """Which places are beyond the size that a dimension has at run time."""
+    size = cast(ops.GetDimensionSize(x, dim), at.element_type)
+    return ops.Ge(at, spread(size, at.shape.dimensions))
+
+
 def magnitude(x: XlaOp) -> XlaOp:
     """The absolute value. Of a real float its gradient at 0 is 0, in the middle of the kink."""
     return ops.Mul(x, ops.Sign(x)) if x.element_type.is_floating else ops.Abs(x)

@@ -10,11 +10,11 @@ import numpy as np
 from .. import functions as ops
 from ..core.errors import UnsupportedError
 from ..core.shape import Shape
-from ..core.types import PRED
+from ..core.types import PRED, S32, S64
 from ..functions.hlo_builder import XlaOp
 from .indexing import indexed, put
 from .operator_rules import rule
-from .values import Number, cast, filled, full, number_for, place, spread
+from .values import Number, cast, filled, full, iota, number_for, place, size_of, spread
 
 
 @rule("alias", "clone")
@@ -63,7 +63,25 @@ def _permute(self: XlaOp, dims: Sequence[int]) -> XlaOp:
 @rule("flip")
 def _flip(self: XlaOp, dims: Sequence[int]) -> XlaOp:
     found = sorted({place(d, self.shape.rank) for d in dims})
+    for d in [d for d in found if self.shape.rank and self.shape.dynamic_flags[d]]:
+        self = _backwards(self, d)
+        found.remove(d)
     return ops.Rev(self, found) if found and self.shape.rank else self
+
+
+def _backwards(x: XlaOp, dim: int) -> XlaOp:
+    """From the last element on that there is at run time."""
+    bound = x.shape.dimensions[dim]
+    places = iota(x, [bound], 0)
+    size = spread(size_of(x, dim), [bound])  # pyright: ignore[reportArgumentType]
+    return _at(x, ops.Sub(ops.Sub(size, full(x.builder, 1, places.shape)), places), dim, size_of(x, dim))
+
+
+def _at(x: XlaOp, places: XlaOp, dim: int, size: XlaOp | int) -> XlaOp:
+    """The first ones of places along a dimension; those beyond may be anywhere."""
+    inside = ops.Clamp(full(x.builder, 0, places.shape), places, full(x.builder, x.shape.dimensions[dim] - 1, places.shape))
+    found = indexed(filled(x, [dim]), [*[None] * dim, inside])
+    return ops.SetDimensionSize(found, size if isinstance(size, int) else cast(size, S32), dim)
 
 
 # ------------------------------------------------------------------------------------------- slices
@@ -78,23 +96,42 @@ def _bounds(size: int, start: int | None, end: int | None) -> tuple[int, int]:
 def _slice(self: XlaOp, dim: int, start: int | None, end: int | XlaOp | None, step: int, result: Shape) -> XlaOp:
     dim = place(dim, self.shape.rank)
     if self.shape.dynamic_flags[dim] or result.dynamic_flags[dim]:
-        return _first_of(self, dim, start, step, result)
+        is_first = start in (0, None) and step == 1 and 0 <= result.dimensions[dim] <= self.shape.dimensions[dim]
+        return _first_of(self, dim, result) if is_first else _between(self, dim, start or 0, end, step, result)
     assert not isinstance(end, XlaOp)
     return ops.SliceInDim(self, *_bounds(self.shape.dimensions[dim], start, end), step, dim)
 
 
-def _first_of(x: XlaOp, dim: int, start: int | None, step: int, result: Shape) -> XlaOp:
+def _first_of(x: XlaOp, dim: int, result: Shape) -> XlaOp:
     """A slice whose end is known at run time only, with what is beyond."""
-    size = result.dimensions[dim]
-    if start not in (0, None) or step != 1 or size > x.shape.dimensions[dim]:
-        raise UnsupportedError("a slice of a size that depends on values", got=f"{x.shape} from {start} by {step} to {result}",
-                               expected="the first elements, x[:n]")
-    return ops.SliceInDim(filled(x, [dim]), 0, size, 1, dim)
+    return ops.SliceInDim(filled(x, [dim]), 0, result.dimensions[dim], 1, dim)
+
+
+def _between(x: XlaOp, dim: int, start: int | XlaOp, end: int | XlaOp | None, step: int, result: Shape) -> XlaOp:
+    """A slice whose ends are counted from what a dimension has at run time."""
+    size = x.builder.constant(0, S64) if x.shape.element_count == 0 else size_of(x, dim)
+    size = x.builder.constant(size, S64) if isinstance(size, int) else size
+    first, last = _from_there(start, size), size if end is None else _from_there(end, size)
+    count = ops.Max(ops.Div(ops.Add(ops.Sub(last, first), x.builder.constant(step - 1, S64)), x.builder.constant(step, S64)),
+                    x.builder.constant(0, S64))
+    bound = result.dimensions[dim] if result.dimensions[dim] >= 0 else max(-(-x.shape.dimensions[dim] // step), 2)
+    places = iota(x, [bound], 0)
+    places = ops.Add(spread(first, [bound]), ops.Mul(places, full(x.builder, step, places.shape)))
+    return _at(x, places, dim, count)
+
+
+def _from_there(place: int | XlaOp, size: XlaOp) -> XlaOp:
+    """A place between 0 and a size, s64[]; what is below 0 counts from the end."""
+    none = size.builder.constant(0, S64)
+    place = place if isinstance(place, XlaOp) else size.builder.constant(place, S64)
+    return ops.Clamp(none, ops.Select(ops.Lt(place, none), ops.Add(place, size), place), size)
 
 
 @rule("select.int")
-def _select(self: XlaOp, dim: int, index: int, result: Shape) -> XlaOp:
+def _select(self: XlaOp, dim: int, index: int | XlaOp, result: Shape) -> XlaOp:
     dim = place(dim, self.shape.rank)
+    if isinstance(index, XlaOp):
+        return indexed(self, [*[None] * dim, index])
     index %= self.shape.dimensions[dim]
     return ops.Reshape(ops.SliceInDim(self, index, index + 1, 1, dim), list(result.dimensions))
 
@@ -208,6 +245,11 @@ def _cat(tensors: Sequence[XlaOp], dim: int, result: Shape) -> XlaOp:
 @rule("repeat")
 def _repeat(self: XlaOp, repeats: Sequence[int], result: Shape) -> XlaOp:
     own = [1] * (len(repeats) - self.shape.rank) + list(self.shape.dimensions)
+    if not self.shape.is_static:
+        found = ops.Reshape(self, own)
+        for d, count in enumerate(repeats):
+            found = ops.ConcatInDim(self.builder, [found] * count, d) if count > 1 else found
+        return found
     pairs = [n for pair in zip(repeats, own, strict=True) for n in pair]
     kept = [2 * d + 1 for d in range(len(own))]
     return ops.Reshape(ops.BroadcastInDim(ops.Reshape(self, own), pairs, kept), list(result.dimensions))

@@ -100,11 +100,24 @@ def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["ar
         raise InvalidArgument("no such choice of weights", subject="from_torch", got=repr(weights),
                               expected='"arguments" or "constants"')
     check_choice(derivatives, ("torch", "xla", "as written"), "from_torch")
-    (exported, names), lost = torch_private.functions_applied(
-        lambda: _exported(module_or_function, example_args, example_kwargs, dynamic_shapes))
+    try:
+        (exported, names), lost = torch_private.functions_applied(
+            lambda: _exported(module_or_function, example_args, example_kwargs, dynamic_shapes))
+    except torch_graphs.DataDependent as error:
+        raise UnsupportedError("torch.export has to know before the program runs what depends on values", subject="from_torch",
+                               got=_asked(error), expected="arrays of known sizes, and no `if` about values",
+                               hint="torch.where or torch.cond for an `if`; tensor.item() for int(tensor); torch._check(n <= 8) "
+                                    "says what is so") from error
     make = functools.partial(_imported, name=_title(module_or_function), names=names, by_arguments=weights == "arguments",
                              derivatives=derivatives, functions=lost)
     return _of_many_sizes(exported, make) if torch_sizes.are_unknown(exported) else make(exported)
+
+
+def _asked(error: Exception) -> str:
+    """What torch asks for, and of which operator or line."""
+    lines = str(error).splitlines()
+    cause = next((line for line in lines if line.startswith("Caused by")), "")
+    return f"{lines[0]} {cause}".strip() if lines else ""
 
 
 def _imported(exported: Any, **options: Any) -> TorchFunction:

@@ -128,6 +128,8 @@ class _Reading:
         if node.target is operator.getitem:
             source, number = node.args
             return self._values[source][number]  # pyright: ignore[reportArgumentType]
+        if name_of(node.target) == "_local_scalar_dense.default" and isinstance(node.meta["val"], Symbolic):
+            return self._sizes.take(node.meta["val"], self._values[node.args[0]])  # pyright: ignore[reportArgumentType]
         if is_number(node):
             number = node.meta["val"]
             return number if isinstance(number, int) else self._sizes.number(number)

@@ -174,10 +174,13 @@ def _placed(avals: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
 
 
 def jax_core_aval(shape: Shape) -> Any:
-    """What JAX knows of an array. Raises UnsupportedError for element types that JAX does not have."""
+    """What JAX knows of an array. Raises UnsupportedError for element types and sizes that JAX does not have."""
     dtype = shape.element_type.numpy
     if dtype is None or shape.element_type.name in _WITHOUT:
         raise UnsupportedError(f"JAX has no arrays of {shape.element_type}", subject="to_jax", got=shape)
+    if not shape.is_static:
+        raise UnsupportedError("JAX has no arrays whose size depends on values", subject="to_jax", got=shape,
+                               expected="results of known sizes", hint="sums over what a mask chose, or torch.where(mask, x, 0)")
     return jax.core.ShapedArray(tuple(shape.dimensions), dtype)
 
 

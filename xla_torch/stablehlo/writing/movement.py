@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
+import numpy as np
+
+from ... import functions as ops
 from ...core.errors import UnsupportedError
+from ...core.shape import UNBOUNDED, common_factors
+from ...functions.hlo_builder import XlaOp
 from ...hlo.ir import Instruction
 from ...mlir.ir import Struct, Value
 from ...opcodes import indexing, movement
@@ -29,8 +35,31 @@ def iota(scope: Scope, instruction: Instruction, operands: Sequence[Value]) -> S
 @rule(movement.reshape, says=("inferred_dimension",))
 def reshape(scope: Scope, instruction: Instruction, operands: Sequence[Value]) -> Sequence[Value]:
     if any(instruction.shape.dynamic_flags):
-        raise UnsupportedError("a reshape to sizes that are not known", subject=instruction.subject, got=instruction.shape)
+        return scope.spelled(instruction, operands, lambda x: _to_bounds(x, instruction))
     return scope.add("stablehlo.reshape", operands, instruction.shape)
+
+
+def _to_bounds(x: XlaOp, instruction: Instruction) -> XlaOp:
+    """A reshape in which every size is said: one that depends on values has the elements that the others leave."""
+    shape, sizes = instruction.shape, list[XlaOp | int](instruction.shape.dimensions)
+    if UNBOUNDED in (*shape.dimensions, *x.shape.dimensions):
+        raise _not_told(instruction)
+    for old, new in common_factors(x.shape.dimensions, shape.dimensions):
+        given, wanted = [d for d in old if x.shape.dynamic_flags[d]], [d for d in new if shape.dynamic_flags[d]]
+        if len(wanted) > 1 or len(given) != len(wanted):
+            raise _not_told(instruction)
+        if wanted:
+            before, after = (math.prod(s.dimensions[d] for d in dims if not s.dynamic_flags[d])
+                             for s, dims in ((x.shape, old), (shape, new)))
+            size = ops.GetDimensionSize(x, given[0])
+            sizes[wanted[0]] = size if before == after else ops.Div(ops.Mul(size, np.int32(before)), np.int32(max(after, 1)))
+    return ops.DynamicReshape(x, sizes, shape.dimensions, shape.dynamic_flags)
+
+
+def _not_told(instruction: Instruction) -> UnsupportedError:
+    return UnsupportedError("a reshape to sizes that are not known", subject=instruction.subject,
+                            got=f"{instruction.operands[0].shape} to {instruction.shape}",
+                            expected="for each size that depends on values one of the operand")
 
 
 @rule(movement.copy)
