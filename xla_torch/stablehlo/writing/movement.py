@@ -9,7 +9,8 @@ import numpy as np
 
 from ... import functions as ops
 from ...core.errors import UnsupportedError
-from ...core.shape import UNBOUNDED, common_factors
+from ...core.shape import UNBOUNDED
+from ...core.sizes import common_factors
 from ...functions.hlo_builder import XlaOp
 from ...hlo.ir import Instruction
 from ...mlir.ir import Struct, Value
