@@ -21,13 +21,13 @@ Tensors = tuple[torch.Tensor, ...]
 
 class NativeBundle(torch.nn.Module, Awaited):
     """A bundle's source, and the same as calls of torch. `given` are the bytes of each input, `made` dims and dtype of each
-    result."""
+    result. Inputs of up to so many bytes are `copied` where their elements lie in another order."""
 
     def __init__(self, source: Source, module: torch.nn.Module, given: Sequence[int],
-                 made: Sequence[tuple[tuple[int, ...], torch.dtype]]):
+                 made: Sequence[tuple[tuple[int, ...], torch.dtype]], copied: int):
         torch.nn.Module.__init__(self)
         Awaited.__init__(self, source.text, "a group of small ops")
-        self.source, self.module, self.given = source, module, tuple(given)
+        self.source, self.module, self.given, self.copied = source, module, tuple(given), copied
         self.made = [(dims, tuple(math.prod(dims[k + 1:]) for k in range(len(dims))), dtype) for dims, dtype in made]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -35,9 +35,9 @@ class NativeBundle(torch.nn.Module, Awaited):
         return {**{k: v for k, v in super().__getstate__().items() if k not in addresses}, "code": None}
 
     def fits(self, inputs: Tensors) -> bool:
-        """Whether native code may go by the inputs' memory."""
+        """Whether native code may go by the inputs' memory. Large ones, of which it reads a part, are not copied for it."""
         for tensor, size in zip(inputs, self.given, strict=True):
-            if tensor.nbytes != size or not is_readable(tensor):
+            if tensor.nbytes != size or not is_readable(tensor) or (size > self.copied and not tensor.is_contiguous()):
                 return False
         return True
 

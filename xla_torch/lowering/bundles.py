@@ -18,7 +18,7 @@ from ..native.arrays import ARRAYS
 from ..native.compiled import is_available
 from ..native.elements import ELEMENTS, NAMES, Unfit, element_work
 from ..native.loops import bundle_source
-from ..opcodes import contraction, control
+from ..opcodes import contraction, control, indexing, movement
 from ..storage.dtypes import storage_dtype
 from ..transform.small_fusions import fuse_small
 from .emit import Tracer, describe
@@ -56,13 +56,20 @@ def _fits(instruction: Instruction) -> bool:
     opcode, count = instruction.opcode, instruction.shape.element_count if instruction.shape.is_array else 0
     if opcode in (control.while_, control.conditional) or (opcode not in ELEMENTS and opcode not in ARRAYS):
         return False
-    shapes = [*instruction.shape.leaves(), *(o.shape for o in instruction.operands)]
-    if not all(s.is_array and s.is_static and s.element_type in NAMES and 0 < s.element_count <= tuning.BUNDLED_UP_TO
-               for s in shapes):
+    operands = [o.shape for o in instruction.operands]
+    if not all(s.is_array and s.is_static and s.element_type in NAMES and s.element_count
+               for s in (*instruction.shape.leaves(), *operands)):
+        return False
+    read = operands[1:] if opcode in _READ_IN_PART else operands
+    if any(s.element_count > tuning.BUNDLED_UP_TO for s in (*instruction.shape.leaves(), *read)):
         return False
     if opcode in ELEMENTS:
         return count * element_work(instruction, can_fuse()) <= tuning.NATIVE_UNDER
     return opcode != contraction.dot or _products(instruction) <= tuning.BUNDLED_PRODUCTS
+
+
+_READ_IN_PART = frozenset({movement.slice_, indexing.dynamic_slice, indexing.gather})
+"""Ops that read no more elements of the first operand than they give."""
 
 
 def _products(dot: Instruction) -> int:
@@ -91,7 +98,7 @@ def _bundled(tracer: Tracer, instruction: Instruction, operands: Sequence[Value]
     outputs = tuple(inner.materialise(v, s) for v, s in zip(results, made, strict=True))
     module = inner.finish(outputs, "Bundle", fresh_outputs=True)
     native = NativeBundle(source, module, [_bytes(p.shape) for p in region.parameters],
-                          [(s.dimensions, storage_dtype(s.element_type)) for s in made])
+                          [(s.dimensions, storage_dtype(s.element_type)) for s in made], tuning.BUNDLED_UP_TO * 8)
     given = tuple(tracer.materialise(v, p.shape) for v, p in zip(operands, region.parameters, strict=True))
     found = tracer.emit(bundle, tracer.submodule(instruction.name, native), given)
     found.node.meta["owned"] = frozenset(range(len(made)))
