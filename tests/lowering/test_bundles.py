@@ -111,6 +111,30 @@ def test_which_ops_go_together(lines: list[str], more: str, ops: list[int]) -> N
     assert all(native.seconds == 0 for native in bundles_of(computation))
 
 
+XOR = "xor { a = u32[] parameter(0)\n b = u32[] parameter(1)\n ROOT r = u32[] xor(a, b) }"
+
+
+@pytest.mark.parametrize(("lines", "is_native"), [
+    # gcc 12 made wrong masks of reads under conditions, of which there were some in an inner loop.
+    (["x = u32[1,4,3] parameter(0)", "m = u32[1,4,3] multiply(x, x)", "z = u32[] constant(0)",
+      "ROOT w = u32[1,6,3] reduce-window(m, z), window={size=2x1x1 stride=1x1x2 pad=0_1x0_2x0_2 rhs_dilate=1x2x1}, to_apply=xor"],
+     True),
+    (["x = u32[5,6] parameter(0)", "m = u32[5,6] multiply(x, x)", "z = u32[] constant(7)",
+      "ROOT w = u32[4,4] reduce-window(m, z), window={size=3x2 stride=2x1 pad=3_4x-2_3 rhs_dilate=2x3}, to_apply=xor"], True),
+    (["x = s32[3,5] parameter(0)", "m = s32[3,5] multiply(x, x)", "z = s32[] constant(9)",
+      "ROOT w = s32[7,4] pad(m, z), padding=-1_3_1x2_-3_0"], True),
+    (["x = s32[2,5] parameter(0)", "m = s32[2,5] multiply(x, x)", "z = s32[] constant(9)",
+      "ROOT w = s32[3,3] pad(m, z), padding=-4_4_1x-5_3_0"], True),
+    (["x = u64[3] parameter(0)", "m = u64[3] add(x, x)", "n = u64[3] multiply(m, x)", "ROOT b = u32[3,2] bitcast-convert(n)"],
+     False),
+])
+def test_where_elements_are_left_out(lines: list[str], is_native: bool) -> None:
+    computation = program(*lines, more=XOR)
+    assert bool(bundles_of(computation)) == is_native
+    arguments = drawn(computation)
+    assert_close(computation(*arguments), in_torch(computation, arguments))
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, -0.0, 1e-42, 3e38])
 def test_special_numbers(value: float) -> None:
     computation = program("x = f32[4] parameter(0)", "a = f32[4] multiply(x, x)", "b = f32[4] maximum(a, x)",

@@ -231,15 +231,6 @@ def test_arrays_as_torch(tmp_path: Path) -> None:
         np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6, err_msg=row)
 
 
-@needs_compiler
-@pytest.mark.parametrize(("window", "is_native"), [
-    ("size=4000 pad=3999_0", True), ("size=4000 pad=0_3999", True), ("size=4001 pad=4000_0", False)])
-def test_running_sums_are_one_pass(window: str, is_native: bool) -> None:
-    """Each of their windows by itself would be more than torch's calls take."""
-    row = f"f32[4000] reduce-window(z, s), window={{{window}}}, to_apply=sum"
-    assert natively(loop_of_rows([row], {"z": "f32[4000]", "s": "f32[]"}, SUM)) == is_native
-
-
 CONTROL = """body_of_all {
   p = (s32[], f32[3,4], f32[3,4], f32[], f32[5,4], s32[2]) parameter(0)
   i = s32[] get-tuple-element(p), index=0
@@ -466,20 +457,6 @@ def modules(computation: xla_torch.XlaComputation) -> list[torch.nn.Module]:
 def test_what_stays_in_torch(row: str) -> None:
     minus = "minus_one {\n  a = f32[] parameter(0)\n  ROOT r = f32[] negate(a)\n}\n"
     assert not natively(loop_of_rows([row], OPERANDS, minus))
-
-
-@needs_compiler
-@pytest.mark.parametrize("size", [tuning.NATIVE_SORT, tuning.NATIVE_SORT + 1])
-def test_long_rows_are_torch_s_to_sort(size: int, tmp_path: Path) -> None:
-    text = loop_of_rows([f"f32[{size}] sort(a), dimensions={{0}}, to_apply=before"], {"a": f"f32[{size}]"}, SUM)
-    assert natively(text) == (size <= tuning.NATIVE_SORT)
-    given = np.random.default_rng(0).normal(size=size).astype("f4")
-    for result in run_both(text, [given], tmp_path):
-        np.testing.assert_array_equal(result[0], np.sort(given))
-
-
-def test_large_bodies_stay_in_torch() -> None:
-    assert not natively(loop_of_rows(["f32[300,300] add(m, m)"], {"m": "f32[300,300]"}))
 
 
 def test_code_that_does_not_compile_is_told_and_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

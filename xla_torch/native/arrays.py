@@ -6,7 +6,6 @@ where elements only move, otherwise loops into a buffer.
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
@@ -147,15 +146,19 @@ def pad(writer: Writer, inst: Instruction, operands: list[Array]) -> Array:
     name = code.buffer(inst.shape)
     code.fill(name, Array(inst.shape, lambda _: value.at(())))
     code.work += operand.shape.element_count
-    with contextlib.ExitStack() as stack:
-        index = stack.enter_context(code.loops(operand.shape.dimensions, apart=True))
-        target = [_affine(i, interior + 1, low) for i, (low, _, interior) in zip(index, padding, strict=True)]
-        inside = [f"0 <= {i} && {i} < {size}"
-                  for i, size, (low, high, _) in zip(target, inst.shape.dimensions, padding, strict=True) if low < 0 or high < 0]
-        if inside:
-            stack.enter_context(code.block(f"if ({' && '.join(inside)})"))
-        code.line(f"{element_of(inst.shape, name, target)} = {operand.at(index)};")
+    kept = [_kept(n, size, low, interior + 1) for n, size, (low, _, interior) in
+            zip(operand.shape.dimensions, inst.shape.dimensions, padding, strict=True)]
+    if all(first < behind for first, behind in kept):  # ranges and no conditions: see `select_@` in functions.py
+        with code.loops([behind - first for first, behind in kept], apart=True) as at:
+            index = [_affine(i, 1, first) for i, (first, _) in zip(at, kept, strict=True)]
+            target = [_affine(i, interior + 1, low) for i, (low, _, interior) in zip(index, padding, strict=True)]
+            code.line(f"{element_of(inst.shape, name, target)} = {operand.at(index)};")
     return code.filled(inst.shape, name)
+
+
+def _kept(count: int, size: int, low: int, step: int) -> tuple[int, int]:
+    """Which of so many elements, `step` apart from `low` on, are among `size` places: from the first to behind the last."""
+    return max(0, -(low // step)), min(count, -(-(size - low) // step))
 
 
 # ------------------------------------------------------------------------------------------- places known at run time

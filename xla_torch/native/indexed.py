@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..core import tuning
 from ..core.shape import Shape
+from ..hlo.attributes import WindowDimension
 from ..hlo.ir import Computation, Instruction
 from ..hlo.schema import Trait
 from ..opcodes import indexing, reduction, sorting, window
@@ -168,13 +169,8 @@ def reduce_window(writer: Writer, inst: Instruction, operands: list[Array]) -> V
     with code.loops(shapes[0].dimensions) as at:
         totals = [code.local(i.shape, "t", i.at(())) for i in inits]
         with contextlib.ExitStack() as stack:
-            inner = stack.enter_context(code.loops([w.size for w in windows]))
-            places = [f"({i} * {w.stride} + {k} * {w.window_dilation} - {w.padding_low})"
-                      for i, k, w in zip(at, inner, windows, strict=True)]
-            inside = [f"0 <= {p} && {p} < {n}" for p, n, w in zip(places, arrays[0].shape.dimensions, windows, strict=True)
-                      if w.padding_low or w.padding_high]
-            if inside:
-                stack.enter_context(code.block(f"if ({' && '.join(inside)})"))
+            places = [stack.enter_context(_along(code, i, n, w))
+                      for i, n, w in zip(at, arrays[0].shape.dimensions, windows, strict=True)]
             elements = [_element(code, a, places) for a in arrays]
             found = _region(writer, inst.attributes["to_apply"],
                             [*(single(i.shape, t) for i, t in zip(inits, totals, strict=True)), *elements])
@@ -185,6 +181,21 @@ def reduce_window(writer: Writer, inst: Instruction, operands: list[Array]) -> V
     code.work = before + 2 * shapes[0].element_count * math.prod(w.size for w in windows)
     results = list(map(code.filled, shapes, names))
     return results if inst.shape.is_tuple else results[0]
+
+
+@contextlib.contextmanager
+def _along(code: Code, at: str, count: int, window: WindowDimension) -> Iterator[str]:
+    """A loop over the places of a window along one dimension that are not in the padding: a range, and no condition in the loop
+    (see `select_@` in functions.py)."""
+    k, size, step, shift = code.name("k"), window.size, window.window_dilation, f"({window.padding_low} - {at} * {window.stride})"
+    first, behind = "0", str(size)
+    if window.padding_low or window.padding_high:
+        first, behind = code.name("first"), code.name("behind")
+        code.line(f"s64 {first} = {shift} <= 0 ? 0 : ({shift} + {step - 1}) / {step};")
+        code.line(f"s64 {behind} = {shift} + {count} <= 0 ? 0 : ({shift} + {count} + {step - 1}) / {step};")
+        code.line(f"{behind} = {behind} < {size} ? {behind} : {size};")
+    with code.block(f"for (s64 {k} = {first}; {k} < {behind}; {k}++)"):
+        yield f"({k} * {step} - {shift})"
 
 
 def _running(writer: Writer, inst: Instruction, arrays: Sequence[Array], inits: Sequence[Array], along: int,

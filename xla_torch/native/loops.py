@@ -205,6 +205,8 @@ class ProgramWriter:
     def _array(self, instruction: Instruction, operands: list[Value]) -> Value:
         if instruction.opcode in ELEMENTS:
             arrays = [o for o in operands if isinstance(o, Array)]
+            if any(a.shape.rank not in (0, instruction.shape.rank) for a in arrays):  # bits as others of another width
+                raise Unfit(f"{instruction.opcode} of {arrays[0].shape} to {instruction.shape} is not in native code")
             fused, count = self.machine.fused, instruction.shape.element_count
             self.code.work += 0 if count == 1 else count * element_work(instruction, fused)
             return Array(instruction.shape, lambda index: element(instruction, [a.spread(index) for a in arrays], fused),

@@ -1,0 +1,98 @@
+"""Which loops become native code: those in which it has less work than torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from support.native_programs import loop_of_rows, natively, run_both
+from xla_torch.core import tuning
+from xla_torch.native.compiled import is_available
+
+needs_compiler = pytest.mark.skipif(not is_available(), reason="there is no C compiler")
+
+SUM = """sum {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = f32[] add(a, b)
+}
+second {
+  a = f32[] parameter(0)
+  ROOT b = f32[] parameter(1)
+}
+largest {
+  a = f32[] parameter(0)
+  i = s32[] parameter(1)
+  b = f32[] parameter(2)
+  j = s32[] parameter(3)
+  c = pred[] compare(a, b), direction=GE
+  v = f32[] select(c, a, b)
+  k = s32[] select(c, i, j)
+  ROOT r = (f32[], s32[]) tuple(v, k)
+}
+count {
+  p = (s32[], f32[3,4]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  n = s32[] constant(3)
+  ROOT r = pred[] compare(i, n), direction=LT
+}
+double {
+  p = (s32[], f32[3,4]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  m = f32[3,4] get-tuple-element(p), index=1
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  d = f32[3,4] add(m, m)
+  ROOT r = (s32[], f32[3,4]) tuple(j, d)
+}
+plus {
+  p = (f32[3,4]) parameter(0)
+  m = f32[3,4] get-tuple-element(p), index=0
+  d = f32[3,4] add(m, m)
+  ROOT r = (f32[3,4]) tuple(d)
+}
+minus {
+  p = (f32[3,4]) parameter(0)
+  m = f32[3,4] get-tuple-element(p), index=0
+  d = f32[3,4] negate(m)
+  ROOT r = (f32[3,4]) tuple(d)
+}
+before {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = pred[] compare(a, b), direction=LT, type=TOTALORDER
+}
+after {
+  a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  x = f32[] parameter(2)
+  y = f32[] parameter(3)
+  ROOT r = pred[] compare(a, b), direction=GT
+}
+"""
+"""Regions that the rows below name."""
+
+
+@needs_compiler
+@pytest.mark.parametrize(("window", "is_native"), [
+    ("size=4000 pad=3999_0", True), ("size=4000 pad=0_3999", True), ("size=4001 pad=4000_0", False)])
+def test_running_sums_are_one_pass(window: str, is_native: bool) -> None:
+    """Each of their windows by itself would be more than torch's calls take."""
+    row = f"f32[4000] reduce-window(z, s), window={{{window}}}, to_apply=sum"
+    assert natively(loop_of_rows([row], {"z": "f32[4000]", "s": "f32[]"}, SUM)) == is_native
+
+
+@needs_compiler
+@pytest.mark.parametrize("size", [tuning.NATIVE_SORT, tuning.NATIVE_SORT + 1])
+def test_long_rows_are_torch_s_to_sort(size: int, tmp_path: Path) -> None:
+    text = loop_of_rows([f"f32[{size}] sort(a), dimensions={{0}}, to_apply=before"], {"a": f"f32[{size}]"}, SUM)
+    assert natively(text) == (size <= tuning.NATIVE_SORT)
+    given = np.random.default_rng(0).normal(size=size).astype("f4")
+    for result in run_both(text, [given], tmp_path):
+        np.testing.assert_array_equal(result[0], np.sort(given))
+
+
+def test_large_bodies_stay_in_torch() -> None:
+    assert not natively(loop_of_rows(["f32[300,300] add(m, m)"], {"m": "f32[300,300]"}))
