@@ -11,6 +11,8 @@ and runs as it is on as many participants; `shard_arguments` and `unshard` cut i
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -40,9 +42,8 @@ def shard(array: Any, sharding: Sharding | str, partitions: int = 0) -> list[Any
     _require_array(array, "shard")
     sharding = _fitting(sharding, len(array.shape), partitions)
     places = sharding.slices(tuple(array.shape), partitions)
-    summands = sharding.grid(len(array.shape), len(places)).summands
-    first = [True] * len(places) if summands is None else (summands == 0).tolist()
-    return [_filled(array, place if is_first else None, size) for (place, size), is_first in zip(places, first, strict=True)]
+    grid = sharding.grid(len(array.shape), len(places))
+    return [_filled(array, place if grid.summands(k)[0] == k else None, size) for k, (place, size) in enumerate(places)]
 
 
 def unshard(arrays: Sequence[Any], sharding: Sharding | str, sizes: Sequence[int] | None = None) -> Any:
@@ -70,12 +71,13 @@ def unshard(arrays: Sequence[Any], sharding: Sharding | str, sizes: Sequence[int
         raise InvalidArgument("the arrays are not the tiles of one of this size", subject="unshard",
                               got=", ".join(str(list(a.shape)) for a in arrays), expected=f"{sharding} of {list(whole)}")
     result = arrays[0].new_empty(whole) if isinstance(arrays[0], torch.Tensor) else np.empty(whole, arrays[0].dtype)
-    written = set[int]()
-    for number in grid.holders():
-        place, tile = places[number][0] or (), int(grid.tiles[number])
-        piece = arrays[number][tuple(slice(0, s.stop - s.start) for s in place)]
-        result[place] = result[place] + piece if tile in written else piece
-        written.add(tile)
+    first: dict[int, int] = {}
+    for number, tile in enumerate(grid.tiles.tolist()):
+        first.setdefault(tile, number)
+    for number in (own for tile, own in first.items() if tile >= 0):
+        place, _ = places[number]
+        pieces = [arrays[k][tuple(slice(0, s.stop - s.start) for s in place or ())] for k in grid.summands(number)]
+        result[place or ()] = functools.reduce(operator.add, pieces)
     return result
 
 

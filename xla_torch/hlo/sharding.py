@@ -54,25 +54,21 @@ _WORDS = (*KINDS, "devices", "device", "last_tile_dim_replicate", "last_tile_dim
 @dataclasses.dataclass(frozen=True, slots=True)
 class Grid:
     """An array cut in `counts` tiles along its dimensions: the number (row-major) of the tile that each partition holds, and
-    the number of the group in which it does: partitions of one group hold the whole array together. With `summands` they hold
-    summands of it, each the one of its number, and those of a tile add up to it."""
+    the number of the group in which it does: partitions of one group hold the whole array together. With `sums` each holds a
+    summand of its tile, and those whose sum has one number add up to it."""
 
     counts: tuple[int, ...]
     tiles: np.ndarray
     groups: np.ndarray
-    summands: np.ndarray | None = None
+    sums: np.ndarray | None = None
 
     @property
     def partitions(self) -> int:
         return len(self.tiles)
 
-    def holders(self) -> list[int]:
-        """The first partition that has a tile, or a summand of it, for each that there is, in order."""
-        summands = np.zeros_like(self.tiles) if self.summands is None else self.summands
-        found: dict[tuple[int, int], int] = {}
-        for number, held in enumerate(zip(self.tiles.tolist(), summands.tolist(), strict=True)):
-            found.setdefault(held, number)
-        return [number for (tile, _), number in found.items() if tile >= 0]
+    def summands(self, partition: int) -> list[int]:
+        """The partitions that together have what this one has, in order: itself, if nothing is summed."""
+        return [partition] if self.sums is None else np.flatnonzero(self.sums == self.sums[partition]).tolist()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -209,7 +205,7 @@ class Sharding:
     def grid(self, rank: int, partitions: int) -> Grid:
         """What each partition has of an array of this rank. Raises InvalidArgument where the sharding does not say."""
         if self.mesh is not None:
-            return Grid(*self.mesh.tiles(), self.mesh.summands())
+            return Grid(*self.mesh.tiles(), self.mesh.sums())
         if self.kind == ShardingKind.TILED:
             return self._tiled_grid()
         if self.kind in (ShardingKind.TUPLE, ShardingKind.UNKNOWN):
@@ -218,7 +214,7 @@ class Sharding:
         none = np.zeros(partitions, np.int64)
         groups = np.arange(partitions) if self.kind == ShardingKind.MANUAL else none
         tiles = np.where(np.arange(partitions) == self.devices, 0, -1) if alone else none
-        return Grid((1,) * rank, tiles, groups, np.arange(partitions) if self.kind == ShardingKind.UNREDUCED else None)
+        return Grid((1,) * rank, tiles, groups, none if self.kind == ShardingKind.UNREDUCED else None)
 
     def _tiled_grid(self) -> Grid:
         ids = self.devices.ids if isinstance(self.devices, Iota) else np.array(self.devices)
@@ -226,12 +222,13 @@ class Sharding:
         places[ids] = np.arange(ids.size)
         coordinates = np.unravel_index(places, self.tile_dims)
         rank = len(self.tile_dims) - len(self.subgroups)
-        number = {kind: np.zeros(ids.size, np.int64) for kind in _SUBGROUPS}
+        groups = np.zeros(ids.size, np.int64)
         for size, kind, at in zip(self.tile_dims[rank:], self.subgroups, coordinates[rank:], strict=True):
-            number[kind] = number[kind] * size + at
-        summands = number[ShardingKind.UNREDUCED] if ShardingKind.UNREDUCED in self.subgroups else None
-        tiles = _flat(coordinates[:rank], self.tile_dims[:rank], ids.size)
-        return Grid(self.tile_dims[:rank], tiles, number[ShardingKind.MANUAL], summands)
+            groups = groups * size + at if kind == ShardingKind.MANUAL else groups
+        apart = [d for d in range(len(self.tile_dims)) if (*[None] * rank, *self.subgroups)[d] != ShardingKind.UNREDUCED]
+        sums = _flat([coordinates[d] for d in apart], [self.tile_dims[d] for d in apart], ids.size)
+        return Grid(self.tile_dims[:rank], _flat(coordinates[:rank], self.tile_dims[:rank], ids.size), groups,
+                    sums if len(apart) < len(self.tile_dims) else None)
 
     def slices(self, sizes: Sequence[int], partitions: int = 0) -> list[tuple[tuple[slice, ...] | None, tuple[int, ...]]]:
         """For each partition where its tile lies in an array of these sizes, and the tile's size.

@@ -13,7 +13,7 @@ import dataclasses
 import functools
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -81,7 +81,7 @@ class _Context:
 
 
 def _of_sums(crossing: Crossing) -> Crossing:
-    if crossing.enters and any(outside.summands is not None for outside, _ in crossing.grids):
+    if crossing.enters and any(outside.sums is not None for outside, _ in crossing.grids):
         raise UnsupportedError("summands of an array go into a manual region: a program that has not been partitioned has their sum",
                                got="unreduced axes", expected="in_specs without them",
                                hint="sum before the region, or partition the program with XLA and run what it gives")
@@ -146,7 +146,7 @@ def _sdy_crossing(instruction: Instruction, context: _Context, nested: bool) -> 
                               expected=f"{key} and xla.sdy.manual_axes")
     axes = parse_manual_axes(facts["xla.sdy.manual_axes"])
     shardings = parse_sdy_shardings(facts[key], context.meshes)
-    grids = [(_checked(Grid(*s.tiles(axes), s.summands(axes)), context), _MANUAL.grid(len(s.dimensions), context.partitions))
+    grids = [(_checked(Grid(*s.tiles(axes), s.sums(axes)), context), _MANUAL.grid(len(s.dimensions), context.partitions))
              for s in shardings]
     return Crossing(enters(instruction), tuple(grids), nested)
 
@@ -243,13 +243,14 @@ class _AllPartitions(Batch):
         summands of it, their sum."""
         value = self.full(value, mapped)
         cut = tiled(value, inside.counts, _tile_sizes(value.shape.dimensions[1:], inside), batched=True)
-        groups = outside.groups.tolist() if nested else [0]
-        summands = []
-        for holders in _holders_of_summands(outside, nested):
-            holding = [_holder(holders, group, tile) for group in groups for tile in range(math.prod(outside.counts))]
-            places = [p * math.prod(inside.counts) + inside.tiles[p] for p in holding]
-            summands.append(untiled(rows(cut, places), outside.counts, whole, self.size if nested else None))
-        return functools.reduce(ops.Add, summands)
+        holders = _holders(outside, nested)
+        holding = [outside.summands(_holder(holders, group, tile)) for group in (outside.groups.tolist() if nested else [0])
+                   for tile in range(math.prod(outside.counts))]
+        found = []
+        for summands in zip(*holding, strict=True):
+            places = [p * math.prod(inside.counts) + inside.tiles[p] for p in summands]
+            found.append(untiled(rows(cut, places), outside.counts, whole, self.size if nested else None))
+        return functools.reduce(ops.Add, found)
 
     def _exchange(self, instruction: Instruction, groups: Groups, values: list[Value],
                   mapped: list[Mapped]) -> tuple[Value, Mapped]:
@@ -263,18 +264,11 @@ def _tile_sizes(sizes: Sequence[int], grid: Grid) -> list[int]:
     return [-(-n // count) for n, count in zip(sizes, grid.counts, strict=True)]
 
 
-def _holders(grid: Grid, nested: bool, among: Collection[int] | None = None) -> dict[tuple[int, int], int]:
+def _holders(grid: Grid, nested: bool) -> dict[tuple[int, int], int]:
     """The first partition that has a tile, by its group (0 for all, if not `nested`) and the tile."""
     groups = grid.groups if nested else np.zeros_like(grid.groups)
     pairs = list(zip(groups.tolist(), grid.tiles.tolist(), strict=True))
-    return {pair: p for p, pair in reversed(list(enumerate(pairs))) if among is None or p in among}
-
-
-def _holders_of_summands(grid: Grid, nested: bool) -> list[dict[tuple[int, int], int]]:
-    """The holders of each summand, one if nothing is summed."""
-    if grid.summands is None:
-        return [_holders(grid, nested)]
-    return [_holders(grid, nested, np.flatnonzero(grid.summands == k).tolist()) for k in range(int(grid.summands.max()) + 1)]
+    return {pair: p for p, pair in reversed(list(enumerate(pairs)))}
 
 
 def _holder(holders: Mapping[tuple[int, int], int], group: int, tile: int) -> int:
