@@ -26,6 +26,7 @@ from ..opcodes.front import verify
 from ..opcodes.internal import custom_call
 from ..opcodes.movement import copy
 from ..partitioning.annotations import SHARDING, is_shardy, state_whole
+from ..partitioning.summands import leave_summands, said_as_sums
 from ..proto.containers import read_proto
 from ..running.computation import Step, XlaComputation, door, require_computation
 from ..running.polymorphic import of_unknown_sizes
@@ -129,9 +130,11 @@ def partition_flat(computation: XlaComputation, mesh: Any, in_shardings: Any, ou
     module.entry = _used_as(module.entry, used, grid)
     propagates = _annotate_results(module, out_shardings, grid)
     module.header["num_partitions"] = grid.device_count
+    summands = said_as_sums(module)
     shardy = any(is_shardy(i) for c in module.computations for i in c.instructions)
     whole = module.entry.program_shape
     part = partitioned(module, grid.device_count, propagates, shardy)
+    leave_summands(part, summands)
     state_whole(part, whole)
     verify(part)
     return like(computation_of(part, False), computation)

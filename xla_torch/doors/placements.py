@@ -20,7 +20,8 @@ _HINT = "out_shardings and in_shardings say another, as ('data', None)"
 
 
 class Placed:
-    """An array that is cut as a sharding says: a participant's `own` shape, and that of the `whole`.
+    """An array that is cut as a sharding says: a participant's `own` shape, and that of the `whole`. Of a result it may be that
+    participants have summands; none is cut in these.
 
     Tiles of XLA's are of one size and filled up; pieces of a DTensor are as large as what there is. Raises InvalidArgument for a
     sharding that no placements are.
@@ -29,8 +30,9 @@ class Placed:
     def __init__(self, mesh: Any, sharding: Sharding, own: Shape, whole: Shape):
         self._mesh, self._tile, self._whole = mesh, own.dimensions, torch.Size(whole.dimensions)
         axes = _axes_of(sharding, whole, mesh)
-        self.placements = _placements(axes, mesh.ndim, replicated="Replicate")
-        self._of_gradients = _placements(axes, mesh.ndim, replicated="Partial")
+        summed = _summed_axes(sharding, whole, mesh)
+        self.placements = _placements(axes, mesh.ndim, summed, replicated="Replicate")
+        self._of_gradients = _placements(axes, mesh.ndim, summed, replicated="Partial")
         self._strides = tuple(math.prod(self._whole[d + 1:]) for d in range(len(self._whole)))
         place, _ = sharding.slices(whole.dimensions, mesh.size())[mesh.get_rank()]
         self._sizes = [part.stop - part.start for part in place or ()]
@@ -60,7 +62,7 @@ class Placed:
     @property
     def sharing(self) -> tuple[int, ...]:
         """The axes of the mesh along which participants hold the same."""
-        return tuple(k for k, placement in enumerate(self.placements) if not placement.is_shard())
+        return tuple(k for k, placement in enumerate(self.placements) if placement.is_replicate())
 
     def summed_over(self, axes: Sequence[int]) -> list[Any]:
         """The process groups in which to sum, one after another, to have the sum over these axes."""
@@ -128,9 +130,25 @@ def _summed(tiles: Sequence[torch.Tensor], groups: Sequence[Any]) -> list[torch.
     return [part.view(t.shape) for part, t in zip(flat.split([t.numel() for t in tiles]), tiles, strict=True)]
 
 
-def _placements(axes: Sequence[Sequence[int]], count: int, replicated: str) -> tuple[Any, ...]:
-    dimension = {axis: d for d, own in enumerate(axes) for axis in own}
-    return tuple(_tensors.Shard(dimension[k]) if k in dimension else getattr(_tensors, replicated)() for k in range(count))
+def _placements(axes: Sequence[Sequence[int]], count: int, summed: Sequence[int], replicated: str) -> tuple[Any, ...]:
+    found: list[Any] = [getattr(_tensors, "Partial" if k in summed else replicated)() for k in range(count)]
+    for d, own in enumerate(axes):
+        for axis in own:
+            found[axis] = _tensors.Shard(d)
+    return tuple(found)
+
+
+def _summed_axes(sharding: Sharding, whole: Shape, mesh: Any) -> list[int]:
+    """The axes of the mesh along which participants have summands."""
+    grid = sharding.grid(whole.rank, mesh.size())
+    if grid.sums is None:
+        return []
+    sums = torch.from_numpy(grid.sums)[mesh.mesh.flatten()].reshape(mesh.mesh.shape)
+    found = [axis for axis in range(mesh.ndim) if (sums == sums.narrow(axis, 0, 1)).all()]
+    if math.prod(mesh.size(axis) for axis in found) != len(grid.summands(0)):
+        raise InvalidArgument("those whose arrays add up stand in another order than those of a DTensor on this mesh",
+                              got=str(sharding), expected="sums along whole axes of the mesh", hint=_HINT)
+    return found
 
 
 def _axes_of(sharding: Sharding, whole: Shape, mesh: Any) -> list[list[int]]:
