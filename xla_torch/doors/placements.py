@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ..core.errors import InvalidArgument
+from ..core.errors import InvalidArgument, UnsupportedError
 from ..core.shape import Shape
 from ..hlo.sharding import Sharding
 from ..interop.bindings import OptionalModule
@@ -45,10 +45,12 @@ class Placed:
 
     def piece(self, tensor: torch.Tensor) -> torch.Tensor:
         """This participant's tile of a DTensor or of a whole tensor. Its gradients are summed over those that hold the same.
-        Raises InvalidArgument for a DTensor on another mesh."""
+        Raises InvalidArgument for a DTensor on another mesh, UnsupportedError for the gradient by one of other parts than
+        summands."""
         given: Any = tensor if hasattr(tensor, "placements") else self.cut(tensor)
         if given.device_mesh != self._mesh:
             raise InvalidArgument("an argument lies on another mesh", got=str(given.device_mesh), expected=str(self._mesh))
+        _require_sums(given)
         return self.filled(given.redistribute(placements=self.placements).to_local(grad_placements=self._of_gradients))
 
     def filled(self, piece: torch.Tensor) -> torch.Tensor:
@@ -85,6 +87,14 @@ class Placed:
             tile = tile.view_as(tile)
             tile.register_hook(lambda cotangent: cotangent / holders)
         return self.of_tile(tile, self.placements)
+
+
+def _require_sums(given: Any) -> None:
+    others = [p for p in given.placements if p.is_partial() and p.reduce_op != "sum"]
+    if others and given.requires_grad and torch.is_grad_enabled():
+        raise UnsupportedError("a gradient by an argument whose parts are not added up", got=str(given.placements),
+                               expected="tiles, whole arrays or Partial('sum')",
+                               hint="redistribute it before it is made to require gradients")
 
 
 def pieces_of(placed: Sequence[Placed], tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -144,7 +154,7 @@ def _summed_axes(sharding: Sharding, whole: Shape, mesh: Any) -> list[int]:
     if grid.sums is None:
         return []
     sums = torch.from_numpy(grid.sums)[mesh.mesh.flatten()].reshape(mesh.mesh.shape)
-    found = [axis for axis in range(mesh.ndim) if (sums == sums.narrow(axis, 0, 1)).all()]
+    found = [axis for axis in range(mesh.ndim) if mesh.size(axis) > 1 and (sums == sums.narrow(axis, 0, 1)).all()]
     if math.prod(mesh.size(axis) for axis in found) != len(grid.summands(0)):
         raise InvalidArgument("those whose arrays add up stand in another order than those of a DTensor on this mesh",
                               got=str(sharding), expected="sums along whole axes of the mesh", hint=_HINT)

@@ -234,7 +234,8 @@ class Sharding:
         """For each partition where its tile lies in an array of these sizes, and the tile's size.
 
         Tiles are of one size; what sticks out of the array is not in the slice. Where one partition has the whole, the
-        others have None for a slice. Of summands it is where what they add up to lies. Raises InvalidArgument where the sharding does not say.
+        others have None for a slice. Of summands it is where what they add up to lies. Raises InvalidArgument where the sharding
+        does not say.
         """
         partitions = partitions or self.device_count
         if not partitions:

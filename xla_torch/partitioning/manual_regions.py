@@ -82,8 +82,8 @@ class _Context:
 
 def _of_sums(crossing: Crossing) -> Crossing:
     if crossing.enters and any(outside.sums is not None for outside, _ in crossing.grids):
-        raise UnsupportedError("summands of an array go into a manual region: a program that has not been partitioned has their sum",
-                               got="unreduced axes", expected="in_specs without them",
+        raise UnsupportedError("summands of an array go into a manual region, and here is their sum alone", got="unreduced axes",
+                               expected="in_specs without them",
                                hint="sum before the region, or partition the program with XLA and run what it gives")
     return crossing
 

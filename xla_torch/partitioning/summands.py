@@ -46,8 +46,9 @@ def said_as_sums(module: Module) -> list[Sharding | None]:
         raise InvalidArgument("results: summands in a tuple within a tuple", got=str(root.shape), expected="a tuple of arrays")
     for parameter in module.entry.parameters:
         if any(_is_summand(s) for s in parameter.common["sharding"].leaves(parameter.shape)):
-            raise InvalidArgument(f"argument {parameter.name}: a program takes no summands", got=str(parameter.common["sharding"]),
-                                  expected="a sharding of tiles", hint="on_mesh sums DTensors that are Partial")
+            raise InvalidArgument(f"argument {parameter.name}: a program takes no summands",
+                                  got=str(parameter.common["sharding"]), expected="a sharding of tiles",
+                                  hint="on_mesh sums DTensors that are Partial")
     for instruction in (i for c in module.computations for i in c.instructions if "sharding" in i.common):
         instruction.common["sharding"] = _summed(instruction.common["sharding"])
     return wanted
