@@ -272,7 +272,7 @@ def test_summands_that_leave_a_region_are_added_up() -> None:
     def product(a: Any, b: Any) -> Any:
         a, b = (jax.sharding.reshard(v, placed(square, *axes)) for v, axes in ((a, ("x", "y")), (b, ("y", None))))
         parts = jax.shard_map(lambda c, d: jnp.sin(c) @ d, mesh=square, in_specs=(spec("x", "y"), spec("y", None)),
-                              out_specs=spec("x", unreduced={"y"}))(a, b)
+                              out_specs=spec("x", unreduced=frozenset({"y"})))(a, b)
         return jnp.tanh(jax.sharding.reshard(parts, placed(square)))
 
     given = floats(8, 4), floats(4, 6)
@@ -316,7 +316,8 @@ def test_each_participant_of_a_program_about_whole_arrays_has_them(four: Workers
 @needs_xla
 @pytest.mark.parametrize("name", [
     "network", "product", "annotated", "ring", "reduce-scatter along an axis", "all-to-all", "branch", "region within a region",
-    "region within a loop", "all-gather", "permute"])
+    "region within a loop", "all-gather", "permute", "convolution with a window", "convolution of each with its kernel",
+    "convolution in groups", "convolution with halos"])
 def test_gradients_are_those_of_the_whole_program(name: str, partitioner: str) -> None:
     row = BY_NAME[name]
     function = row.make()

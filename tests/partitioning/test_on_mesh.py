@@ -113,13 +113,15 @@ def summed(tail: str, specs: Any, out: Any, sizes: tuple[int, ...], given: list[
         laid = [DTensor.from_local(o, mesh, placements, run_check=False) for o in own]
         want, slopes = both(xla_torch.parse_hlo(text), [one.full_tensor() for one in laid])
         if placements[1].is_partial("avg") or placements[1].is_partial("max"):
-            for found, theirs in zip(flat(program(*laid)), want, strict=True):
+            whole: list[Any] = flat(program(*laid))
+            for found, theirs in zip(whole, want, strict=True):
                 torch.testing.assert_close(found.full_tensor(), theirs, rtol=1e-4, atol=1e-4)
             continue
         leaves = [one.detach().requires_grad_() for one in laid]
         results: Any = program(*leaves)
         loss_of(results).backward()
-        for found, theirs in zip([*flat(results), *(leaf.grad for leaf in leaves)], [*want, *slopes], strict=True):
+        all_of: list[Any] = [*flat(results), *(leaf.grad for leaf in leaves)]
+        for found, theirs in zip(all_of, [*want, *slopes], strict=True):
             torch.testing.assert_close(found.full_tensor(), theirs, rtol=1e-4, atol=1e-4)
 
 

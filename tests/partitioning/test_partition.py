@@ -16,6 +16,8 @@ from support.oracle import HAS_XLA, needs_xla
 from support.partition_rows import ROWS, Row
 from support.sharding_rows import ROWS as ANNOTATED_ROWS
 from support.sharding_rows import Row as AnnotatedRow
+from support.sharding_rows import line as region
+from support.sharding_rows import square
 from xla_torch import partition, run_replicas, shard_arguments
 from xla_torch.cli import main
 from xla_torch.errors import DifferentiationError, InvalidArgument, LostDerivatives, MissingDependency, UnsupportedError
@@ -26,6 +28,7 @@ if HAS_XLA:
 
 MESHES = [{"a": 2, "b": 1}, {"a": 4, "b": 1}, {"a": 2, "b": 2}, {"b": 2, "a": 4}]
 QUICK = MESHES[2]
+QUICK_ANNOTATED = ("ring", "some axes manual", "convolution with a window")
 
 
 def count_of(mesh: dict[str, int]) -> int:
@@ -286,8 +289,7 @@ def test_a_jaxlib_without_what_is_needed(monkeypatch: pytest.MonkeyPatch) -> Non
 @needs_xla
 @pytest.mark.parametrize("shardy", [True, False])
 @pytest.mark.parametrize("row", [
-    pytest.param(r, id=str(r), marks=() if r.name in ("ring", "some axes manual") else pytest.mark.slow)
-    for r in ANNOTATED_ROWS])
+    pytest.param(r, id=str(r), marks=() if r.name in QUICK_ANNOTATED else pytest.mark.slow) for r in ANNOTATED_ROWS])
 def test_annotated_functions_and_manual_regions(row: AnnotatedRow, shardy: bool) -> None:
     before = jax.config.jax_use_shardy_partitioner  # pyright: ignore[reportAttributeAccessIssue]
     jax.config.update("jax_use_shardy_partitioner", shardy)
@@ -297,13 +299,25 @@ def test_annotated_functions_and_manual_regions(row: AnnotatedRow, shardy: bool)
     finally:
         jax.config.update("jax_use_shardy_partitioner", before)
     whole = xla_torch.from_stablehlo(text)
-    if row.name == "convolution":
-        with pytest.raises(UnsupportedError, match="XLA's partitioner may get this wrong"):
-            partition(whole)
-        return
     got = run_partitioned(partition(whole), row.arguments, [w.shape for w in want], 4)
     for own, theirs in zip(got, want, strict=True):
         np.testing.assert_allclose(own.astype(np.float64), theirs.astype(np.float64), max(row.rtol, 1e-4), 1e-5)
+
+
+@needs_xla
+@pytest.mark.parametrize("where", ["some axes manual", "outside"])
+def test_a_convolution_that_xla_may_cut_beside_a_region_is_refused(where: str) -> None:
+    def convolution(a: Any, k: Any) -> Any:
+        return jax.lax.conv(a, k, (2, 1), "SAME")
+
+    def outside(a: Any, k: Any) -> Any:
+        return convolution(region(lambda b: b * 2)()(a), k)
+
+    manual = square(convolution, ["x", ()], "x", axis_names={"x"}, check_vma=False)
+    function = outside if where == "outside" else manual()
+    arguments = [np.zeros(sizes, np.float32) for sizes in ((8, 2, 5, 5), (3, 2, 3, 3))]
+    with pytest.raises(UnsupportedError, match="XLA's partitioner may get this wrong"):
+        partition(xla_torch.from_stablehlo(jax.jit(function).lower(*arguments).as_text()))
 
 
 @needs_xla
