@@ -146,21 +146,21 @@ def test_results_and_arguments_may_be_summands(four: Workers, tail: str, specs: 
 # ------------------------------------------------------------------------------------------------ modules
 
 
-def trained_on_a_mesh(folder: str, sizes: tuple[int, ...]) -> None:
+def trained_on_a_mesh(folder: str, sizes: tuple[int, ...], shardings: Any, lies: str) -> None:
     """In a process: the same training as in one, stopped in the middle and gone on with from a checkpoint of pieces."""
     import torch.distributed.checkpoint as checkpoint
 
     alone = XlaModule(program_of(), weights())
     want = trained(alone, torch.optim.AdamW(alone.parameters(), 0.05), range(6))
-    module = XlaModule(program_of(), weights(), mesh=mesh_of(*sizes), shardings=SHARDINGS)
+    module = XlaModule(program_of(), weights(), mesh=mesh_of(*sizes), shardings=shardings)
     kernel: Any = dict(module.named_parameters())["in.kernel"]
-    assert str(kernel.placements) == "(Replicate(), Shard(dim=1))"
+    assert str(kernel.placements) == lies
     optimizer = torch.optim.AdamW(module.parameters(), 0.05)
     first = trained(module, optimizer, range(3))
     state = {"model": module.state_dict(), "optimizer": optimizer.state_dict()}
     checkpoint.save(state, checkpoint_id=folder)
     again = XlaModule(program_of(), [{k: {n: w * 0 for n, w in g.items()} for k, g in weights().items()}],
-                      mesh=mesh_of(*reversed(sizes)), shardings=SHARDINGS)
+                      mesh=mesh_of(*reversed(sizes)), shardings=shardings)
     restarted = torch.optim.AdamW(again.parameters(), 0.05)
     trained(again, restarted, range(1))  # so that there is a state to be read over
     state = {"model": again.state_dict(), "optimizer": restarted.state_dict()}
@@ -170,9 +170,18 @@ def trained_on_a_mesh(folder: str, sizes: tuple[int, ...]) -> None:
     np.testing.assert_allclose([*first, *trained(again, restarted, range(3, 6))], want, rtol=1e-4)
 
 
-@pytest.mark.parametrize("sizes", [(2, 2), pytest.param((1, 4), marks=pytest.mark.slow)])
-def test_a_module_trains_as_in_one_process(four: Workers, tmp_path: Path, sizes: tuple[int, ...]) -> None:
-    four.call(trained_on_a_mesh, [(str(tmp_path), sizes)] * 4)
+MIXED = {"a": "fully_sharded", "b": "tensor"}
+
+
+@pytest.mark.parametrize(("sizes", "shardings", "lies"), [
+    ((2, 2), SHARDINGS, "(Replicate(), Shard(dim=1))"),
+    pytest.param((1, 4), SHARDINGS, "(Replicate(), Shard(dim=1))", marks=pytest.mark.slow),
+    ((2, 2), MIXED, "(Shard(dim=0), Shard(dim=1))"),
+    pytest.param((4, 1), MIXED, "(Shard(dim=1), Replicate())", marks=pytest.mark.slow),
+], ids=["square", "row", "fully sharded x tensor", "fully sharded x tensor, in a row"])
+def test_a_module_trains_as_in_one_process(four: Workers, tmp_path: Path, sizes: tuple[int, ...], shardings: Any,
+                                           lies: str) -> None:
+    four.call(trained_on_a_mesh, [(str(tmp_path), sizes, shardings, lies)] * 4)
 
 
 def in_other_precision() -> None:
