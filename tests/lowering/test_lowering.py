@@ -165,7 +165,7 @@ def test_a_result_does_not_keep_what_it_is_a_part_of(part: str):
     steps = 8
     products = "".join(f"  h{k + 1} = f32[256,256] dot(h{k}, h{k}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}\n"
                        f"  p{k + 1} = {part.replace('hK', f'h{k + 1}')}\n" for k in range(steps))
-    listed, shapes = (", ".join(texts) for texts in ([f"p{k + 1}" for k in range(steps)], [part.split()[0]] * steps))
+    listed, shapes = (", ".join(texts) for texts in ([f"p{k + 1}" for k in range(steps)], [part.split(maxsplit=1)[0]] * steps))
     computation = program("ENTRY main {\n  h0 = f32[256,256] parameter(0)\n  s = s32[] parameter(1)\n  zero = s32[] constant(0)\n"
                           f"{products}  ROOT r = ({shapes}) tuple({listed})\n}}")
     x, at = torch.linalg.qr(torch.randn(256, 256))[0], torch.tensor(64, dtype=torch.int32)

@@ -110,7 +110,8 @@ def module_trains(words: Any, want: list[float]) -> None:
     np.testing.assert_allclose(trained(module, torch.optim.AdamW(module.parameters(), 0.05), range(4)), want, rtol=1e-4)
 
 
-@pytest.mark.parametrize("words", ["fully_sharded", MIXED, pytest.param({"a": "data", "b": "tensor"}, marks=pytest.mark.slow)], ids=str)
+@pytest.mark.parametrize("words", [
+    "fully_sharded", MIXED, pytest.param({"a": "data", "b": "tensor"}, marks=pytest.mark.slow)], ids=str)
 def test_a_module_trains_as_in_one_process(four: Workers, words: Any) -> None:
     import torch
 

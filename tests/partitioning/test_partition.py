@@ -283,6 +283,54 @@ def test_a_jaxlib_without_what_is_needed(monkeypatch: pytest.MonkeyPatch) -> Non
         partition(xla_torch.parse_hlo(HLO), SQUARE)
 
 
+# ------------------------------------------------------------------------------------------------ results that are summands
+
+PRODUCT = """HloModule m
+ENTRY e {
+  x = f32[8,4] parameter(0)
+  w = f32[4,6] parameter(1)
+  d = f32[8,6] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT r = RESULT
+}"""
+CONTRACTED, SQUARED = [(None, ("a", "b")), (("a", "b"),)], [("a", "b"), ("b",)]
+SUMS = [
+    ("f32[8,6] copy(d)", CONTRACTED, "{unreduced}", 0),
+    ("f32[6,8] transpose(d), dimensions={1,0}", CONTRACTED, "{mesh['a'=2,'b'=2], [{},{}], unreduced={'a'}}", 1),
+    ("f32[6,8] transpose(d), dimensions={1,0}", CONTRACTED, "{mesh['a'=2,'b'=2], [{},{}], unreduced={'b'}}", 1),
+    ("f32[8,6] copy(d)", SQUARED, "{devices=[2,1,2]<=[4] last_tile_dims={unreduced}}", 0),
+    ("f32[8,6] copy(d)", CONTRACTED, "{devices=[2,1,2]<=[4] last_tile_dims={unreduced}}", 1),
+    ("f32[8,6] copy(d)", SQUARED, "{unreduced}", 1),
+    ("f32[8,6] copy(d)", CONTRACTED, "{devices=[1,1,2,2]<=[4] last_tile_dims={unreduced, replicated}}", 1),
+    ("f32[8,6] tanh(d)", CONTRACTED, "{unreduced}", 1),
+    ("f32[8,4] copy(x)", SQUARED, "{mesh['a'=2,'b'=2], [{'b'},{}], unreduced={'a'}}", 0),
+    ("(f32[8,6], f32[8,6]) tuple(d, d)", CONTRACTED, "{{unreduced}, {replicated}}", 1),
+]
+
+
+@needs_xla
+@pytest.mark.parametrize(("result", "specs", "out", "sums"), SUMS)
+def test_results_may_be_summands(result: str, specs: Any, out: str, sums: int) -> None:
+    """And so many sums are taken."""
+    whole = xla_torch.parse_hlo(PRODUCT.replace("RESULT", result))
+    arguments = [np.random.default_rng(k).standard_normal(sizes).astype(np.float32) for k, sizes in enumerate([(8, 4), (4, 6)])]
+    want = whole.run_numpy(*arguments)
+    part = partition(whole, {"a": 2, "b": 2}, specs, out)
+    assert part.to_hlo_text().count(" all-reduce(") == sums
+    for own, theirs in zip(run_partitioned(part, arguments, [w.shape for w in want], 4), want, strict=True):
+        np.testing.assert_allclose(own, theirs, 1e-4, 1e-5)
+
+
+@needs_xla
+@pytest.mark.parametrize(("result", "ins", "out", "message"), [
+    ("pred[8,6] compare(d, d), direction=EQ", None, "{unreduced}", "truth values have no sums"),
+    ("f32[8,6] copy(d)", ["{unreduced}", None], None, "argument x: a program takes no summands"),
+    ("f32[8,6] copy(d)", None, "{devices=[2,1,4]<=[8] last_tile_dims={unreduced}}", "for another number of partitions"),
+])
+def test_summands_that_are_none_are_refused(result: str, ins: Any, out: Any, message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        partition(xla_torch.parse_hlo(PRODUCT.replace("RESULT", result)), {"a": 2, "b": 2}, ins, out)
+
+
 # ------------------------------------------------------------------------------------------------ programs that are annotated
 
 

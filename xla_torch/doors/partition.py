@@ -55,7 +55,8 @@ def partition(program: XlaComputation | str | os.PathLike[str], mesh: Any = None
     are one for each argument, or a tree of them where that is a tree; or a dict from patterns of names,
     ``{"*.kernel": (None, "model")}``, of which the first that fits counts. What is said of a tree is said of all in it. An
     argument of which nothing is said lies as the program's annotation says, or whole on each participant. `out_shardings` are
-    one for each result, or one for all; where nothing is said XLA chooses.
+    one for each result, or one for all; where nothing is said XLA chooses. `Partial()` there, or ``unreduced`` axes, leaves each
+    participant a summand of the result; other parts than summands are refused, and summands as arguments.
 
     Or `in_shardings` is the name of a layout, ``"data"``, ``"fully_sharded"`` or ``"tensor"`` (`layouts.py` has what they are),
     or a dict of one for each of some axes, ``{"data": "fully_sharded", "model": "tensor"}``; `suggest_sharding` compares them.
