@@ -180,6 +180,20 @@ def test_a_result_does_not_keep_what_it_is_a_part_of(part: str):
     assert Counted.of(computation, x, at).peak < (steps / 4 + 3) * x.nbytes
 
 
+@pytest.mark.parametrize(("side", "is_kept"), [(128, True), (256, False)])
+def test_a_part_keeps_a_small_array(side: int, is_kept: bool):
+    """To either side of tuning.LARGE: a copy would take as long as the rest."""
+    computation = program(f"""ENTRY main {{
+  x = f32[{side},{side}] parameter(0)
+  d = f32[{side},{side}] dot(x, x), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  ROOT p = f32[2,{side}] slice(d), slice={{[0:2], [0:{side}]}}
+}}""")
+    x = torch.randn(side, side)
+    found = computation(x)
+    torch.testing.assert_close(found, (x @ x)[:2], rtol=1e-4, atol=1e-4)
+    assert (found.untyped_storage().nbytes() == x.nbytes) == is_kept
+
+
 def test_large_elementwise_chains_run_in_blocks_with_equal_results():
     n = 1 << 21
     computation = program(f"""ENTRY main {{

@@ -7,12 +7,11 @@ import math
 from ..core.errors import UnsupportedError
 from ..hlo.custom_calls import target_of
 from ..hlo.ir import Computation, Instruction, Module
-from ..hlo.mesh_sharding import parse_manual_axes
+from ..hlo.mesh_sharding import parse_manual_axes, parse_meshes
 from ..hlo.sharding import Sharding, ShardingKind
 from ..opcodes.convolution import convolution
 from ..opcodes.internal import custom_call
 from ..opcodes.window import select_and_scatter
-from ..partitioning.annotations import meshes_of
 
 _MARKS = ("SPMDFullToShardShape", "xla.sdy.")
 """How custom calls begin by which values enter manual regions, or which are in Shardy's words."""
@@ -65,7 +64,8 @@ class _Partitioned:
     constants, is in it, until a value leaves."""
 
     def __init__(self, module: Module):
-        self._meshes, self._count = meshes_of(module), module.num_partitions
+        meshes = module.header.get("frontend_attributes", {}).get("xla.sdy.meshes", "")
+        self._meshes, self._count = parse_meshes(meshes) if meshes else {}, module.num_partitions
         self.found = set[Instruction]()
         self._seen = set[Computation]()
         self._walk(module.entry)
