@@ -19,6 +19,7 @@ Needs jax (the loss is traced), four processes, and what they take of this machi
 from __future__ import annotations
 
 import argparse
+import functools
 import gc
 import json
 import os
@@ -124,7 +125,8 @@ def own_rows(mesh: Any) -> Callable[[torch.Tensor], torch.Tensor]:
     return lambda characters: characters.chunk(mesh.size())[mesh.get_local_rank()]
 
 
-def tensor_parallel(width: int, mesh: Any) -> Step:
+def tensor_parallel(width: int, mesh: Any, reshard: bool = False) -> Step:
+    """Products cut along ``model``. FSDP2 adds up the gradients of ``data``, and with `reshard` cuts weights along it, too."""
     from torch.distributed.fsdp import fully_shard
     from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
@@ -133,7 +135,9 @@ def tensor_parallel(width: int, mesh: Any) -> Step:
             "up": ColwiseParallel(), "down": RowwiseParallel()}
     for block in model.blocks:
         parallelize_module(block, mesh["model"], plan)
-    fully_shard(model, mesh=mesh["data"], reshard_after_forward=False)  # what adds up the gradients of the data axis
+        if reshard:
+            fully_shard(block, mesh=mesh["data"])
+    fully_shard(model, mesh=mesh["data"], reshard_after_forward=reshard)
     return stepping(model, own_rows(mesh["data"]))
 
 
@@ -150,6 +154,8 @@ def fsdp(width: int, mesh: Any) -> Step:
 CASES: dict[str, tuple[tuple[int, ...], tuple[str, ...], Any, Callable[[int, Any], Step]]] = {
     "data x tensor": ((2, 2), ("data", "model"), {"data": "data", "model": "tensor"}, tensor_parallel),
     "fully sharded": ((4,), ("data",), "fully_sharded", fsdp),
+    "sharded x tensor": ((2, 2), ("data", "model"), {"data": "fully_sharded", "model": "tensor"},
+                         functools.partial(tensor_parallel, reshard=True)),
 }
 
 

@@ -24,6 +24,7 @@ from xla_torch.errors import HloSyntaxError, InvalidArgument
 
 if HAS_XLA:
     import jax
+    import jax.numpy as jnp
 
 # ------------------------------------------------------------------------------------------------ text
 
@@ -190,7 +191,9 @@ def test_tiles_are_where_jax_has_them(spec: tuple[Any, ...], order: tuple[int, .
     ("{devices=[4]<=[4]}", (7,)), ("{devices=[4]<=[4]}", (2,)), ("{devices=[2,1,2]<=[4] last_tile_dim_replicate}", (6, 5)),
     ("{maximal device=2}", (3, 2)),
     ("{devices=[2,2]3,1,2,0}", (5, 3)), ("{mesh['x'=2,'y'=2], [{'y'}, {'x'}]}", (4, 6)), ("{replicated}", ()),
-    ("{maximal device=1}", ()),
+    ("{maximal device=1}", ()), ("{unreduced}", (3, 2)), ("{unreduced}", ()),
+    ("{devices=[2,1,2]<=[4] last_tile_dims={unreduced}}", (5, 3)), ("{mesh['x'=2,'y'=2], [{'y'}, {}], unreduced={'x'}}", (4, 6)),
+    ("{devices=[1,2,2]<=[4] last_tile_dims={unreduced, replicated}}", (4,)),
     ("{mesh['x'=4], [{'x':(2)2}, {'x':(1)2}]}", (4, 6)), ("{mesh['x'=2,'y'=2], device_ids=(3,1,2,0), [{'x','y'}]}", (8,)),
 ])
 def test_unshard_undoes_shard(text: str, sizes: tuple[int, ...], kind: str) -> None:
@@ -199,6 +202,15 @@ def test_unshard_undoes_shard(text: str, sizes: tuple[int, ...], kind: str) -> N
     parts = shard(whole, text, 4)
     assert len(parts) == 4
     np.testing.assert_array_equal(unshard(parts, text, sizes), whole)
+
+
+@pytest.mark.parametrize(("text", "want"), [
+    ("{unreduced}", [15, 15]), ("{devices=[2,2]<=[4] last_tile_dims={unreduced}}", [3, 3, 12, 12]),
+    ("{mesh['x'=2,'y'=2], [{'y'}], unreduced={'x'}}", [5, 5, 10, 10]),
+    ("{devices=[1,2,2]<=[4] last_tile_dims={unreduced, replicated}}", [5, 5]),
+])
+def test_summands_are_added_up(text: str, want: list[int]) -> None:
+    assert unshard([np.full(2, value) for value in (1, 2, 4, 8)], text).tolist() == want
 
 
 def test_tiles_at_the_end_are_filled_with_zeros() -> None:
@@ -253,6 +265,22 @@ def test_programs_run_with_their_global_meaning(row: Row, partitioner: str) -> N
 
 
 @needs_xla
+def test_summands_that_leave_a_region_are_added_up() -> None:
+    square = jax.make_mesh((2, 2), ("x", "y"), axis_types=(jax.sharding.AxisType.Explicit,) * 2)
+    spec = jax.sharding.PartitionSpec
+
+    def product(a: Any, b: Any) -> Any:
+        a, b = (jax.sharding.reshard(v, placed(square, *axes)) for v, axes in ((a, ("x", "y")), (b, ("y", None))))
+        parts = jax.shard_map(lambda c, d: jnp.sin(c) @ d, mesh=square, in_specs=(spec("x", "y"), spec("y", None)),
+                              out_specs=spec("x", unreduced=frozenset({"y"})))(a, b)
+        return jnp.tanh(jax.sharding.reshard(parts, placed(square)))
+
+    given = floats(8, 4), floats(4, 6)
+    program = xla_torch.from_stablehlo(jax.jit(product).lower(*given).as_text())
+    close(program.run_numpy(*given), jax.jit(product)(*given), 1e-5)
+
+
+@needs_xla
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_partitioned_programs_run_as_they_are(row: Row) -> None:
     """What XLA made of a program for each partition, on four participants."""
@@ -288,7 +316,8 @@ def test_each_participant_of_a_program_about_whole_arrays_has_them(four: Workers
 @needs_xla
 @pytest.mark.parametrize("name", [
     "network", "product", "annotated", "ring", "reduce-scatter along an axis", "all-to-all", "branch", "region within a region",
-    "region within a loop", "all-gather", "permute"])
+    "region within a loop", "all-gather", "permute", "convolution with a window", "convolution of each with its kernel",
+    "convolution in groups", "convolution with halos"])
 def test_gradients_are_those_of_the_whole_program(name: str, partitioner: str) -> None:
     row = BY_NAME[name]
     function = row.make()

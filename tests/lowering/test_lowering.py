@@ -157,6 +157,43 @@ def test_results_share_memory_with_nothing():
         torch.testing.assert_close(got, expected)
 
 
+@pytest.mark.parametrize("part", [
+    "f32[64,256] slice(hK), slice={[64:128], [0:256]}", "f32[256,64] slice(hK), slice={[0:256], [64:128]}",
+    "f32[256,64] dynamic-slice(hK, zero, s), dynamic_slice_sizes={256,64}"], ids=["rows", "columns", "columns from a place"])
+def test_a_result_does_not_keep_what_it_is_a_part_of(part: str):
+    """Neither while the program runs on nor afterwards."""
+    steps = 8
+    products = "".join(f"  h{k + 1} = f32[256,256] dot(h{k}, h{k}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}\n"
+                       f"  p{k + 1} = {part.replace('hK', f'h{k + 1}')}\n" for k in range(steps))
+    listed, shapes = (", ".join(texts) for texts in ([f"p{k + 1}" for k in range(steps)], [part.split(maxsplit=1)[0]] * steps))
+    computation = program("ENTRY main {\n  h0 = f32[256,256] parameter(0)\n  s = s32[] parameter(1)\n  zero = s32[] constant(0)\n"
+                          f"{products}  ROOT r = ({shapes}) tuple({listed})\n}}")
+    x, at = torch.linalg.qr(torch.randn(256, 256))[0], torch.tensor(64, dtype=torch.int32)
+    want, power = [], x
+    for _ in range(steps):
+        power = power @ power
+        want.append(power[64:128] if "[64,256]" in part else power[:, 64:128])
+    found = computation(x, at)
+    for own, theirs in zip(found, want, strict=True):
+        torch.testing.assert_close(own, theirs, rtol=1e-4, atol=1e-5)
+        assert own.untyped_storage().nbytes() == own.nbytes
+    assert Counted.of(computation, x, at).peak < (steps / 4 + 3) * x.nbytes
+
+
+@pytest.mark.parametrize(("side", "is_kept"), [(128, True), (256, False)])
+def test_a_part_keeps_a_small_array(side: int, is_kept: bool):
+    """To either side of tuning.LARGE: a copy would take as long as the rest."""
+    computation = program(f"""ENTRY main {{
+  x = f32[{side},{side}] parameter(0)
+  d = f32[{side},{side}] dot(x, x), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  ROOT p = f32[2,{side}] slice(d), slice={{[0:2], [0:{side}]}}
+}}""")
+    x = torch.randn(side, side)
+    found = computation(x)
+    torch.testing.assert_close(found, (x @ x)[:2], rtol=1e-4, atol=1e-4)
+    assert (found.untyped_storage().nbytes() == x.nbytes) == is_kept
+
+
 def test_large_elementwise_chains_run_in_blocks_with_equal_results():
     n = 1 << 21
     computation = program(f"""ENTRY main {{

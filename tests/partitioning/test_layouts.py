@@ -9,7 +9,7 @@ import pytest
 
 import xla_torch
 from support.distributed_workers import Workers
-from support.meshes import mesh_of, program_of, run_partitioned, trained, weights
+from support.meshes import batch, mesh_of, program_of, run_partitioned, trained, weights
 from support.oracle import HAS_XLA, needs_xla
 from xla_torch import partition, suggest_sharding
 from xla_torch.demo import PROGRAM, stored
@@ -86,6 +86,9 @@ def test_they_compute_the_same(words: Any) -> None:
     np.testing.assert_allclose(got, given.loss, rtol=1e-5)
 
 
+MIXED = {"a": "fully_sharded", "b": "tensor"}
+
+
 def module_trains(words: Any, want: list[float]) -> None:
     import torch
 
@@ -95,10 +98,20 @@ def module_trains(words: Any, want: list[float]) -> None:
     assert len(pieces) == 3
     if words == "fully_sharded":  # a quarter of each array
         assert [int(np.prod(s)) for s in pieces] == [2, 12, 8]
+    if words == MIXED:  # and of each array of a product
+        assert [int(np.prod(s)) for s in pieces] == [4, 12, 8]
+    alone = XlaModule(program_of(), weights())
+    for one in (module, alone):
+        one(*batch(9)).backward()
+    for own, theirs in zip(held, alone.parameters(), strict=True):
+        assert own.grad.placements == own.placements
+        torch.testing.assert_close(own.grad.full_tensor(), theirs.grad, rtol=1e-4, atol=1e-5)
+    module.zero_grad()
     np.testing.assert_allclose(trained(module, torch.optim.AdamW(module.parameters(), 0.05), range(4)), want, rtol=1e-4)
 
 
-@pytest.mark.parametrize("words", ["fully_sharded", pytest.param({"a": "data", "b": "tensor"}, marks=pytest.mark.slow)], ids=str)
+@pytest.mark.parametrize("words", [
+    "fully_sharded", MIXED, pytest.param({"a": "data", "b": "tensor"}, marks=pytest.mark.slow)], ids=str)
 def test_a_module_trains_as_in_one_process(four: Workers, words: Any) -> None:
     import torch
 
@@ -137,6 +150,7 @@ def test_suggestions_are_counted_and_ranked() -> None:
     assert len(lines) == 10
     by = {tuple(s.shardings.values()): s for s in found}
     assert by["fully_sharded", "fully_sharded"].memory < by["data", "data"].memory
+    assert by["fully_sharded", "tensor"].memory < by["data", "tensor"].memory
     assert partition(program_of(), {"a": 2, "b": 2}, found[0].shardings).module.num_partitions == 4
 
 

@@ -79,24 +79,88 @@ def test_values_and_gradients_are_those_of_the_whole_program(four: Workers, name
     four.call(compared, [(text, list(row.arguments), row.specs, row.out, sizes)] * 4)
 
 
+# ------------------------------------------------------------------------------------------------ summands
+
+PRODUCT = """HloModule m
+ENTRY e {
+  x = f32[8,4] parameter(0)
+  w = f32[4,6] parameter(1)
+  d = f32[8,6] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  t = f32[6,8] transpose(d), dimensions={1,0}
+  ROOT r = (f32[6,8], f32[8,6], s32[]) tuple(t, TAIL, s32[] constant(3))
+}"""
+TAIL = "f32[8,6] tanh(d)"
+LATER = "d"
+
+
+def summed(tail: str, specs: Any, out: Any, sizes: tuple[int, ...], given: list[np.ndarray]) -> None:
+    """In a process: with results that are summands, of arguments that are whole, laid out and summands themselves."""
+    from torch.distributed.tensor import DTensor, Partial, Replicate
+
+    text, mesh = PRODUCT.replace("TAIL", tail), mesh_of(*sizes)
+    compared(text, given, specs, out, sizes)
+    program: Any = on_mesh(xla_torch.parse_hlo(text), mesh, list(specs), out)
+    assert [r.placements for r in program(*map(torch.from_numpy, given))] == [tuple(o) for o in out]
+    draw = torch.Generator().manual_seed(dist.get_rank())
+    for placements in ([Partial(), Replicate()], [Partial(), Partial()], [Replicate(), Partial("avg")],
+                       [Partial("max"), Partial("max")]):
+        own: Any = [torch.from_numpy(a) * torch.rand(a.shape, generator=draw) for a in given]
+        for axis, placement in enumerate(placements):  # the same on those who hold the same
+            if placement.is_replicate():
+                own = [DTensor.from_local(o, mesh, [Replicate()] * 2).to_local() for o in own]
+                for o in own:
+                    dist.broadcast(o, group=mesh.get_group(axis), group_src=0)
+        laid = [DTensor.from_local(o, mesh, placements, run_check=False) for o in own]
+        want, slopes = both(xla_torch.parse_hlo(text), [one.full_tensor() for one in laid])
+        if placements[1].is_partial("avg") or placements[1].is_partial("max"):
+            whole: list[Any] = flat(program(*laid))
+            for found, theirs in zip(whole, want, strict=True):
+                torch.testing.assert_close(found.full_tensor(), theirs, rtol=1e-4, atol=1e-4)
+            continue
+        leaves = [one.detach().requires_grad_() for one in laid]
+        results: Any = program(*leaves)
+        loss_of(results).backward()
+        all_of: list[Any] = [*flat(results), *(leaf.grad for leaf in leaves)]
+        for found, theirs in zip(all_of, [*want, *slopes], strict=True):
+            torch.testing.assert_close(found.full_tensor(), theirs, rtol=1e-4, atol=1e-4)
+
+
+def placed(words: str) -> list[Any]:
+    from torch.distributed.tensor import Partial, Replicate, Shard
+
+    return [{"P": Partial(), "R": Replicate(), "S": Shard(0)}[word] for word in words]
+
+
+@pytest.mark.parametrize(("tail", "specs", "out", "sizes"), [
+    (LATER, [(None, ("a", "b")), (("a", "b"),)], ("PP", "PR", "PP"), (2, 2)),
+    pytest.param(TAIL, [("a", "b"), ("b",)], ("RP", "SP", "RR"), (2, 2), marks=pytest.mark.slow),
+    pytest.param(LATER, [("b", "a"), ("a",)], ("PR", "PS", "PR"), (2, 2), marks=pytest.mark.slow),
+    pytest.param(LATER, [(None, "a"), ("a",)], ("PR", "PR", "RR"), (4, 1), marks=pytest.mark.slow),
+], ids=str)
+def test_results_and_arguments_may_be_summands(four: Workers, tail: str, specs: Any, out: tuple[str, ...],
+                                               sizes: tuple[int, ...]) -> None:
+    given = [np.random.default_rng(k).standard_normal(s).astype(np.float32) for k, s in enumerate([(8, 4), (4, 6)])]
+    four.call(summed, [(tail, specs, [placed(words) for words in out], sizes, given)] * 4)
+
+
 # ------------------------------------------------------------------------------------------------ modules
 
 
-def trained_on_a_mesh(folder: str, sizes: tuple[int, ...]) -> None:
+def trained_on_a_mesh(folder: str, sizes: tuple[int, ...], shardings: Any, lies: str) -> None:
     """In a process: the same training as in one, stopped in the middle and gone on with from a checkpoint of pieces."""
     import torch.distributed.checkpoint as checkpoint
 
     alone = XlaModule(program_of(), weights())
     want = trained(alone, torch.optim.AdamW(alone.parameters(), 0.05), range(6))
-    module = XlaModule(program_of(), weights(), mesh=mesh_of(*sizes), shardings=SHARDINGS)
+    module = XlaModule(program_of(), weights(), mesh=mesh_of(*sizes), shardings=shardings)
     kernel: Any = dict(module.named_parameters())["in.kernel"]
-    assert str(kernel.placements) == "(Replicate(), Shard(dim=1))"
+    assert str(kernel.placements) == lies
     optimizer = torch.optim.AdamW(module.parameters(), 0.05)
     first = trained(module, optimizer, range(3))
     state = {"model": module.state_dict(), "optimizer": optimizer.state_dict()}
     checkpoint.save(state, checkpoint_id=folder)
     again = XlaModule(program_of(), [{k: {n: w * 0 for n, w in g.items()} for k, g in weights().items()}],
-                      mesh=mesh_of(*reversed(sizes)), shardings=SHARDINGS)
+                      mesh=mesh_of(*reversed(sizes)), shardings=shardings)
     restarted = torch.optim.AdamW(again.parameters(), 0.05)
     trained(again, restarted, range(1))  # so that there is a state to be read over
     state = {"model": again.state_dict(), "optimizer": restarted.state_dict()}
@@ -106,9 +170,18 @@ def trained_on_a_mesh(folder: str, sizes: tuple[int, ...]) -> None:
     np.testing.assert_allclose([*first, *trained(again, restarted, range(3, 6))], want, rtol=1e-4)
 
 
-@pytest.mark.parametrize("sizes", [(2, 2), pytest.param((1, 4), marks=pytest.mark.slow)])
-def test_a_module_trains_as_in_one_process(four: Workers, tmp_path: Path, sizes: tuple[int, ...]) -> None:
-    four.call(trained_on_a_mesh, [(str(tmp_path), sizes)] * 4)
+MIXED = {"a": "fully_sharded", "b": "tensor"}
+
+
+@pytest.mark.parametrize(("sizes", "shardings", "lies"), [
+    ((2, 2), SHARDINGS, "(Replicate(), Shard(dim=1))"),
+    pytest.param((1, 4), SHARDINGS, "(Replicate(), Shard(dim=1))", marks=pytest.mark.slow),
+    ((2, 2), MIXED, "(Shard(dim=0), Shard(dim=1))"),
+    pytest.param((4, 1), MIXED, "(Shard(dim=1), Replicate())", marks=pytest.mark.slow),
+], ids=["square", "row", "fully sharded x tensor", "fully sharded x tensor, in a row"])
+def test_a_module_trains_as_in_one_process(four: Workers, tmp_path: Path, sizes: tuple[int, ...], shardings: Any,
+                                           lies: str) -> None:
+    four.call(trained_on_a_mesh, [(str(tmp_path), sizes, shardings, lies)] * 4)
 
 
 def in_other_precision() -> None:
@@ -199,6 +272,17 @@ def refused(case: str) -> str:
 
                 assert ran is not None
                 ran(distribute_tensor(ones[0], other, [Replicate()]), ones[1])
+            case "largest":
+                from torch.distributed.tensor import DTensor, Partial
+
+                parts: Any = DTensor.from_local(ones[0], mesh, [Partial("max"), Partial("max")])
+                on_mesh(whole, mesh, [("a",), None])(parts.requires_grad_(), ones[1])
+            case "given as summands":
+                on_mesh(whole, mesh, [placed("PR"), None])
+            case "given the largest":
+                from torch.distributed.tensor import Partial, Replicate
+
+                on_mesh(whole, mesh, None, [Partial("max"), Replicate()])
             case "partitioned":
                 part = xla_torch.partition(whole, {"a": 2, "b": 2}, [("a",), None]) if rank == 0 else None
                 texts = [part.to_hlo_text() if part is not None else ""]
@@ -223,6 +307,9 @@ def refused(case: str) -> str:
     ("shape", InvalidArgument, "argument 0 (x) of m has another shape"),
     ("count", InvalidArgument, "wrong number of arguments"),
     ("mesh of argument", InvalidArgument, "lies on another mesh"),
+    ("largest", UnsupportedError, "whose parts are not added up"),
+    ("given as summands", InvalidArgument, "argument x: a program takes no summands"),
+    ("given the largest", InvalidArgument, "a program takes and gives no such parts"),
     ("partitioned", InvalidArgument, "it says how its arrays lie"),
     ("shardings alone", InvalidArgument, "shardings without a mesh"),
 ])

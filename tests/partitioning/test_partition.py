@@ -16,6 +16,8 @@ from support.oracle import HAS_XLA, needs_xla
 from support.partition_rows import ROWS, Row
 from support.sharding_rows import ROWS as ANNOTATED_ROWS
 from support.sharding_rows import Row as AnnotatedRow
+from support.sharding_rows import line as region
+from support.sharding_rows import square
 from xla_torch import partition, run_replicas, shard_arguments
 from xla_torch.cli import main
 from xla_torch.errors import DifferentiationError, InvalidArgument, LostDerivatives, MissingDependency, UnsupportedError
@@ -26,6 +28,7 @@ if HAS_XLA:
 
 MESHES = [{"a": 2, "b": 1}, {"a": 4, "b": 1}, {"a": 2, "b": 2}, {"b": 2, "a": 4}]
 QUICK = MESHES[2]
+QUICK_ANNOTATED = ("ring", "some axes manual", "convolution with a window")
 
 
 def count_of(mesh: dict[str, int]) -> int:
@@ -280,14 +283,61 @@ def test_a_jaxlib_without_what_is_needed(monkeypatch: pytest.MonkeyPatch) -> Non
         partition(xla_torch.parse_hlo(HLO), SQUARE)
 
 
+# ------------------------------------------------------------------------------------------------ results that are summands
+
+PRODUCT = """HloModule m
+ENTRY e {
+  x = f32[8,4] parameter(0)
+  w = f32[4,6] parameter(1)
+  d = f32[8,6] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT r = RESULT
+}"""
+CONTRACTED, SQUARED = [(None, ("a", "b")), (("a", "b"),)], [("a", "b"), ("b",)]
+SUMS = [
+    ("f32[8,6] copy(d)", CONTRACTED, "{unreduced}", 0),
+    ("f32[6,8] transpose(d), dimensions={1,0}", CONTRACTED, "{mesh['a'=2,'b'=2], [{},{}], unreduced={'a'}}", 1),
+    ("f32[6,8] transpose(d), dimensions={1,0}", CONTRACTED, "{mesh['a'=2,'b'=2], [{},{}], unreduced={'b'}}", 1),
+    ("f32[8,6] copy(d)", SQUARED, "{devices=[2,1,2]<=[4] last_tile_dims={unreduced}}", 0),
+    ("f32[8,6] copy(d)", CONTRACTED, "{devices=[2,1,2]<=[4] last_tile_dims={unreduced}}", 1),
+    ("f32[8,6] copy(d)", SQUARED, "{unreduced}", 1),
+    ("f32[8,6] copy(d)", CONTRACTED, "{devices=[1,1,2,2]<=[4] last_tile_dims={unreduced, replicated}}", 1),
+    ("f32[8,6] tanh(d)", CONTRACTED, "{unreduced}", 1),
+    ("f32[8,4] copy(x)", SQUARED, "{mesh['a'=2,'b'=2], [{'b'},{}], unreduced={'a'}}", 0),
+    ("(f32[8,6], f32[8,6]) tuple(d, d)", CONTRACTED, "{{unreduced}, {replicated}}", 1),
+]
+
+
+@needs_xla
+@pytest.mark.parametrize(("result", "specs", "out", "sums"), SUMS)
+def test_results_may_be_summands(result: str, specs: Any, out: str, sums: int) -> None:
+    """And so many sums are taken."""
+    whole = xla_torch.parse_hlo(PRODUCT.replace("RESULT", result))
+    arguments = [np.random.default_rng(k).standard_normal(sizes).astype(np.float32) for k, sizes in enumerate([(8, 4), (4, 6)])]
+    want = whole.run_numpy(*arguments)
+    part = partition(whole, {"a": 2, "b": 2}, specs, out)
+    assert part.to_hlo_text().count(" all-reduce(") == sums
+    for own, theirs in zip(run_partitioned(part, arguments, [w.shape for w in want], 4), want, strict=True):
+        np.testing.assert_allclose(own, theirs, 1e-4, 1e-5)
+
+
+@needs_xla
+@pytest.mark.parametrize(("result", "ins", "out", "message"), [
+    ("pred[8,6] compare(d, d), direction=EQ", None, "{unreduced}", "truth values have no sums"),
+    ("f32[8,6] copy(d)", ["{unreduced}", None], None, "argument x: a program takes no summands"),
+    ("f32[8,6] copy(d)", None, "{devices=[2,1,4]<=[8] last_tile_dims={unreduced}}", "for another number of partitions"),
+])
+def test_summands_that_are_none_are_refused(result: str, ins: Any, out: Any, message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        partition(xla_torch.parse_hlo(PRODUCT.replace("RESULT", result)), {"a": 2, "b": 2}, ins, out)
+
+
 # ------------------------------------------------------------------------------------------------ programs that are annotated
 
 
 @needs_xla
 @pytest.mark.parametrize("shardy", [True, False])
 @pytest.mark.parametrize("row", [
-    pytest.param(r, id=str(r), marks=() if r.name in ("ring", "some axes manual") else pytest.mark.slow)
-    for r in ANNOTATED_ROWS])
+    pytest.param(r, id=str(r), marks=() if r.name in QUICK_ANNOTATED else pytest.mark.slow) for r in ANNOTATED_ROWS])
 def test_annotated_functions_and_manual_regions(row: AnnotatedRow, shardy: bool) -> None:
     before = jax.config.jax_use_shardy_partitioner  # pyright: ignore[reportAttributeAccessIssue]
     jax.config.update("jax_use_shardy_partitioner", shardy)
@@ -297,13 +347,25 @@ def test_annotated_functions_and_manual_regions(row: AnnotatedRow, shardy: bool)
     finally:
         jax.config.update("jax_use_shardy_partitioner", before)
     whole = xla_torch.from_stablehlo(text)
-    if row.name == "convolution":
-        with pytest.raises(UnsupportedError, match="XLA's partitioner may get this wrong"):
-            partition(whole)
-        return
     got = run_partitioned(partition(whole), row.arguments, [w.shape for w in want], 4)
     for own, theirs in zip(got, want, strict=True):
         np.testing.assert_allclose(own.astype(np.float64), theirs.astype(np.float64), max(row.rtol, 1e-4), 1e-5)
+
+
+@needs_xla
+@pytest.mark.parametrize("where", ["some axes manual", "outside"])
+def test_a_convolution_that_xla_may_cut_beside_a_region_is_refused(where: str) -> None:
+    def convolution(a: Any, k: Any) -> Any:
+        return jax.lax.conv(a, k, (2, 1), "SAME")
+
+    def outside(a: Any, k: Any) -> Any:
+        return convolution(region(lambda b: b * 2)()(a), k)
+
+    manual = square(convolution, ["x", ()], "x", axis_names={"x"}, check_vma=False)
+    function = outside if where == "outside" else manual()
+    arguments = [np.zeros(sizes, np.float32) for sizes in ((8, 2, 5, 5), (3, 2, 3, 3))]
+    with pytest.raises(UnsupportedError, match="XLA's partitioner may get this wrong"):
+        partition(xla_torch.from_stablehlo(jax.jit(function).lower(*arguments).as_text()))
 
 
 @needs_xla

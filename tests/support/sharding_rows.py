@@ -110,6 +110,34 @@ def _product() -> Callable[..., Any]:
     return lambda x, w: jnp.tanh(region(x, w)).sum()
 
 
+def _convolution(a: Any, k: Any, strides: tuple[int, int] = (2, 1), padding: Any = ((1, 1), (2, 2)), **options: Any) -> Any:
+    return lax.conv_general_dilated(a, k, strides, padding, dimension_numbers=("NCHW", "OIHW", "NCHW"), **options)
+
+
+def _with_halos(a: Any, k: Any) -> Any:
+    """Rows are on four devices: each gets the last one of the device before, and the first of the one behind."""
+    before, behind = (lax.ppermute(part, "i", [(j, (j + turn) % 4) for j in range(4)])
+                      for part, turn in ((a[:, :, -1:], 1), (a[:, :, :1], -1)))
+    at = lax.axis_index("i")
+    rows = [jnp.where(at == 0, 0, before), a, jnp.where(at == 3, 0, behind)]
+    return _convolution(jnp.concatenate(rows, 2), k, padding=((0, 0), (1, 1)))
+
+
+def _of_halos() -> Callable[..., Any]:
+    region = line(_with_halos, [(None, None, "i"), ()], (None, None, "i"))()
+    return jax.grad(lambda a, k: jnp.sin(region(a, k)).sum(), (0, 1))
+
+
+def _convolutions() -> Callable[..., Any]:
+    """The gradient of convolutions, one after the other, with holes in the image and in the kernel."""
+    def within(a: Any, k: Any) -> Any:
+        wide = jnp.sin(_convolution(a, k[:, :2], (1, 2), ((1, 2), (0, 3)), lhs_dilation=(2, 1), rhs_dilation=(1, 2)))
+        return _convolution(wide, k, (2, 2), ((0, 1), (2, 0))) + lax.psum(wide.mean(), "i")
+
+    region = line(within, ["i", (None, "i")], "i", check_vma=False)()
+    return jax.grad(lambda a, k: jnp.sin(region(a, k)).sum(), (0, 1))
+
+
 ROWS = [
     Row("annotated", _annotated, (floats(8, 4), floats(4, 2))),
     Row("all-gather", line(lambda a: lax.all_gather(a, "i", axis=1, tiled=True)[None]), (floats(8, 3),)),
@@ -142,6 +170,18 @@ ROWS = [
         in_shardings=(placed(mesh("x", "y"), "x", "y"), placed(mesh("x", "y"), "y", None))), (floats(8, 4), floats(4, 2))),
     Row("constant result", line(lambda a: jnp.ones((2, 3), a.dtype), check_vma=False), (floats(8, 3),)),
     Row("convolution", line(lambda a, k: lax.conv(a, k, (1, 1), "SAME"), ["i", ()]), (floats(8, 2, 5, 5), floats(3, 2, 3, 3))),
+    Row("convolution with a window", line(lambda a, k: _convolution(a, k, lhs_dilation=(2, 3), rhs_dilation=(3, 2)), ["i", ()]),
+        (floats(8, 2, 9, 7), floats(3, 2, 3, 3))),
+    Row("convolution of each with its kernel", line(_convolution, [(), "i"], (None, "i")),
+        (floats(8, 2, 9, 7), floats(12, 2, 3, 3))),
+    Row("convolution in groups", line(lambda a, k: _convolution(a, k, feature_group_count=2), ["i", "i"]),
+        (floats(8, 4, 6, 6), floats(16, 2, 3, 3))),
+    Row("convolution of groups of examples", line(lambda a, k: _convolution(a, k, batch_group_count=2), ["i", "i"]),
+        (floats(16, 4, 6, 6), floats(16, 4, 3, 3))),
+    Row("convolution with halos", line(_with_halos, [(None, None, "i"), ()], (None, None, "i")),
+        (floats(2, 2, 16, 7), floats(3, 2, 3, 3))),
+    Row("gradient of a convolution with halos", _of_halos, (floats(2, 2, 16, 7), floats(3, 2, 3, 3))),
+    Row("gradient of convolutions", _convolutions, (floats(8, 2, 9, 7), floats(3, 12, 3, 3)), 1e-4),
     Row("slice at the index", line(lambda a, t: lax.dynamic_slice_in_dim(t, lax.axis_index("i") * 2, 2) + a, ["i", ()]),
         (floats(8, 3), floats(8, 3))),
     Row("sort", line(lambda a: lax.all_gather(jnp.sort(a), "i", tiled=True)), (floats(16),)),

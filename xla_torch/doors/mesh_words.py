@@ -3,6 +3,7 @@ PartitionSpec, and HLO's shardings."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +11,7 @@ from ..core.errors import InvalidArgument
 from ..hlo.ir import Module
 from ..hlo.mesh_sharding import Axis, Mesh, MeshSharding
 from ..hlo.replica_groups import MOST_DEVICES
-from ..hlo.sharding import Sharding
+from ..hlo.sharding import Sharding, ShardingKind
 from ..partitioning.annotations import meshes_of
 from ..stablehlo.tilings import tiling
 
@@ -76,11 +77,26 @@ def sharding_of(words: Any, rank: int, mesh: Mesh) -> Sharding | None:
         words = [words]
     by_placement = not _is_spec(words) and len(words) > 0 and _is_placement(words[0])
     dimensions = _of_placements(words, rank, mesh) if by_placement else _of_names(words, rank, mesh)
-    return tiling(MeshSharding(mesh, tuple(tuple(map(Axis, axes)) for axes in dimensions)))
+    lies = MeshSharding(mesh, tuple(tuple(map(Axis, axes)) for axes in dimensions))
+    summed = _summed_axes(words, mesh, by_placement)
+    return Sharding(ShardingKind.MESH, mesh=dataclasses.replace(lies, unreduced=summed)) if summed else tiling(lies)
 
 
 def _is_placement(value: Any) -> bool:
     return callable(getattr(value, "is_shard", None)) and callable(getattr(value, "is_replicate", None))
+
+
+def _is_sum(placement: Any) -> bool:
+    """Whether it is a Partial of torch's whose parts are added up."""
+    return placement.is_partial() and getattr(placement, "reduce_op", "") == "sum" and type(placement).__name__ == "Partial"
+
+
+def _summed_axes(words: Any, mesh: Mesh, by_placement: bool) -> tuple[Axis, ...]:
+    """The axes of the mesh along which each has a summand, in the mesh's order."""
+    if by_placement:
+        return tuple(Axis(name) for (name, _), placement in zip(mesh.axes, words, strict=True) if _is_sum(placement))
+    unreduced = getattr(words, "unreduced", ())
+    return tuple(Axis(name) for name, _ in mesh.axes if name in unreduced)
 
 
 def _is_spec(value: Any) -> bool:
@@ -99,11 +115,11 @@ def _of_placements(placements: Any, rank: int, mesh: Mesh) -> list[list[str]]:
                               expected=f"{len(mesh.axes)} for {mesh}")
     dimensions: list[list[str]] = [[] for _ in range(rank)]
     for (name, _), placement in zip(mesh.axes, placements, strict=True):
-        if placement.is_replicate():
+        if placement.is_replicate() or _is_sum(placement):
             continue
         if type(placement).__name__ != "Shard":
             raise InvalidArgument("a program takes and gives no such parts", got=repr(placement),
-                                  expected="Shard(n) or Replicate()")
+                                  expected="Shard(n), Replicate(), or of results Partial()")
         if not -rank <= placement.dim < rank:
             raise InvalidArgument("the placement is of a dimension that the array does not have", got=repr(placement),
                                   expected=f"an array of {rank} dimensions")
@@ -113,12 +129,10 @@ def _of_placements(placements: Any, rank: int, mesh: Mesh) -> list[list[str]]:
 
 def _of_names(spec: Any, rank: int, mesh: Mesh) -> list[list[str]]:
     """The axes of each dimension, from None, a name or a tuple of names for the first dimensions."""
-    if getattr(spec, "unreduced", None):
-        raise InvalidArgument("a program takes and gives no such parts", got=repr(spec), expected="a sharding of tiles")
     dimensions = [[] if axes is None else [axes] if isinstance(axes, str) else list(axes) for axes in spec]
     if len(dimensions) > rank:
         raise InvalidArgument("the sharding is for an array of another rank", got=repr(spec), expected=f"up to {rank} dimensions")
-    used = [name for axes in dimensions for name in axes]
+    used = [name for axes in dimensions for name in axes] + sorted(getattr(spec, "unreduced", ()))
     known = dict(mesh.axes)
     for name in used:
         if name not in known:

@@ -26,6 +26,7 @@ from ..opcodes.front import verify
 from ..opcodes.internal import custom_call
 from ..opcodes.movement import copy
 from ..partitioning.annotations import SHARDING, is_shardy, state_whole
+from ..partitioning.summands import leave_summands, said_as_sums
 from ..proto.containers import read_proto
 from ..running.computation import Step, XlaComputation, door, require_computation
 from ..running.polymorphic import of_unknown_sizes
@@ -54,7 +55,8 @@ def partition(program: XlaComputation | str | os.PathLike[str], mesh: Any = None
     are one for each argument, or a tree of them where that is a tree; or a dict from patterns of names,
     ``{"*.kernel": (None, "model")}``, of which the first that fits counts. What is said of a tree is said of all in it. An
     argument of which nothing is said lies as the program's annotation says, or whole on each participant. `out_shardings` are
-    one for each result, or one for all; where nothing is said XLA chooses.
+    one for each result, or one for all; where nothing is said XLA chooses. `Partial()` there, or ``unreduced`` axes, leaves each
+    participant a summand of the result; other parts than summands are refused, and summands as arguments.
 
     Or `in_shardings` is the name of a layout, ``"data"``, ``"fully_sharded"`` or ``"tensor"`` (`layouts.py` has what they are),
     or a dict of one for each of some axes, ``{"data": "fully_sharded", "model": "tensor"}``; `suggest_sharding` compares them.
@@ -129,9 +131,11 @@ def partition_flat(computation: XlaComputation, mesh: Any, in_shardings: Any, ou
     module.entry = _used_as(module.entry, used, grid)
     propagates = _annotate_results(module, out_shardings, grid)
     module.header["num_partitions"] = grid.device_count
+    summands = said_as_sums(module)
     shardy = any(is_shardy(i) for c in module.computations for i in c.instructions)
     whole = module.entry.program_shape
     part = partitioned(module, grid.device_count, propagates, shardy)
+    leave_summands(part, summands)
     state_whole(part, whole)
     verify(part)
     return like(computation_of(part, False), computation)

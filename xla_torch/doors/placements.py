@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ..core.errors import InvalidArgument
+from ..core.errors import InvalidArgument, UnsupportedError
 from ..core.shape import Shape
 from ..hlo.sharding import Sharding
 from ..interop.bindings import OptionalModule
@@ -20,7 +20,8 @@ _HINT = "out_shardings and in_shardings say another, as ('data', None)"
 
 
 class Placed:
-    """An array that is cut as a sharding says: a participant's `own` shape, and that of the `whole`.
+    """An array that is cut as a sharding says: a participant's `own` shape, and that of the `whole`. Of a result it may be that
+    participants have summands; none is cut in these.
 
     Tiles of XLA's are of one size and filled up; pieces of a DTensor are as large as what there is. Raises InvalidArgument for a
     sharding that no placements are.
@@ -29,8 +30,9 @@ class Placed:
     def __init__(self, mesh: Any, sharding: Sharding, own: Shape, whole: Shape):
         self._mesh, self._tile, self._whole = mesh, own.dimensions, torch.Size(whole.dimensions)
         axes = _axes_of(sharding, whole, mesh)
-        self.placements = _placements(axes, mesh.ndim, replicated="Replicate")
-        self._of_gradients = _placements(axes, mesh.ndim, replicated="Partial")
+        summed = _summed_axes(sharding, whole, mesh)
+        self.placements = _placements(axes, mesh.ndim, summed, replicated="Replicate")
+        self._of_gradients = _placements(axes, mesh.ndim, summed, replicated="Partial")
         self._strides = tuple(math.prod(self._whole[d + 1:]) for d in range(len(self._whole)))
         place, _ = sharding.slices(whole.dimensions, mesh.size())[mesh.get_rank()]
         self._sizes = [part.stop - part.start for part in place or ()]
@@ -43,10 +45,12 @@ class Placed:
 
     def piece(self, tensor: torch.Tensor) -> torch.Tensor:
         """This participant's tile of a DTensor or of a whole tensor. Its gradients are summed over those that hold the same.
-        Raises InvalidArgument for a DTensor on another mesh."""
+        Raises InvalidArgument for a DTensor on another mesh, UnsupportedError for the gradient by one of other parts than
+        summands."""
         given: Any = tensor if hasattr(tensor, "placements") else self.cut(tensor)
         if given.device_mesh != self._mesh:
             raise InvalidArgument("an argument lies on another mesh", got=str(given.device_mesh), expected=str(self._mesh))
+        _require_sums(given)
         return self.filled(given.redistribute(placements=self.placements).to_local(grad_placements=self._of_gradients))
 
     def filled(self, piece: torch.Tensor) -> torch.Tensor:
@@ -60,7 +64,7 @@ class Placed:
     @property
     def sharing(self) -> tuple[int, ...]:
         """The axes of the mesh along which participants hold the same."""
-        return tuple(k for k, placement in enumerate(self.placements) if not placement.is_shard())
+        return tuple(k for k, placement in enumerate(self.placements) if placement.is_replicate())
 
     def summed_over(self, axes: Sequence[int]) -> list[Any]:
         """The process groups in which to sum, one after another, to have the sum over these axes."""
@@ -83,6 +87,14 @@ class Placed:
             tile = tile.view_as(tile)
             tile.register_hook(lambda cotangent: cotangent / holders)
         return self.of_tile(tile, self.placements)
+
+
+def _require_sums(given: Any) -> None:
+    others = [p for p in given.placements if p.is_partial() and p.reduce_op != "sum"]
+    if others and given.requires_grad and torch.is_grad_enabled():
+        raise UnsupportedError("a gradient by an argument whose parts are not added up", got=str(given.placements),
+                               expected="tiles, whole arrays or Partial('sum')",
+                               hint="redistribute it before it is made to require gradients")
 
 
 def pieces_of(placed: Sequence[Placed], tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -128,9 +140,25 @@ def _summed(tiles: Sequence[torch.Tensor], groups: Sequence[Any]) -> list[torch.
     return [part.view(t.shape) for part, t in zip(flat.split([t.numel() for t in tiles]), tiles, strict=True)]
 
 
-def _placements(axes: Sequence[Sequence[int]], count: int, replicated: str) -> tuple[Any, ...]:
-    dimension = {axis: d for d, own in enumerate(axes) for axis in own}
-    return tuple(_tensors.Shard(dimension[k]) if k in dimension else getattr(_tensors, replicated)() for k in range(count))
+def _placements(axes: Sequence[Sequence[int]], count: int, summed: Sequence[int], replicated: str) -> tuple[Any, ...]:
+    found: list[Any] = [getattr(_tensors, "Partial" if k in summed else replicated)() for k in range(count)]
+    for d, own in enumerate(axes):
+        for axis in own:
+            found[axis] = _tensors.Shard(d)
+    return tuple(found)
+
+
+def _summed_axes(sharding: Sharding, whole: Shape, mesh: Any) -> list[int]:
+    """The axes of the mesh along which participants have summands."""
+    grid = sharding.grid(whole.rank, mesh.size())
+    if grid.sums is None:
+        return []
+    sums = torch.from_numpy(grid.sums)[mesh.mesh.flatten()].reshape(mesh.mesh.shape)
+    found = [axis for axis in range(mesh.ndim) if mesh.size(axis) > 1 and (sums == sums.narrow(axis, 0, 1)).all()]
+    if math.prod(mesh.size(axis) for axis in found) != len(grid.summands(0)):
+        raise InvalidArgument("those whose arrays add up stand in another order than those of a DTensor on this mesh",
+                              got=str(sharding), expected="sums along whole axes of the mesh", hint=_HINT)
+    return found
 
 
 def _axes_of(sharding: Sharding, whole: Shape, mesh: Any) -> list[list[int]]:

@@ -11,6 +11,8 @@ and runs as it is on as many participants; `shard_arguments` and `unshard` cut i
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,7 +32,8 @@ def shard(array: Any, sharding: Sharding | str, partitions: int = 0) -> list[Any
 
     `sharding` may be given as HLO text. `partitions` is needed where it does not say how many there are. Where a dimension is
     no multiple of its number of tiles, tiles are as large as the first and filled with zeros, as XLA has them; where only one
-    partition has the array, the others have zeros. Raises InvalidArgument for a sharding that does not fit the array or does
+    partition has the array, the others have zeros, and so have all but the first of those whose arrays are summands
+    (``unreduced``). Raises InvalidArgument for a sharding that does not fit the array or does
     not say what each partition has.
 
     >>> xla_torch.shard(torch.arange(4), "{devices=[2]<=[2]}")
@@ -38,11 +41,14 @@ def shard(array: Any, sharding: Sharding | str, partitions: int = 0) -> list[Any
     """
     _require_array(array, "shard")
     sharding = _fitting(sharding, len(array.shape), partitions)
-    return [_filled(array, place, size) for place, size in sharding.slices(tuple(array.shape), partitions)]
+    places = sharding.slices(tuple(array.shape), partitions)
+    grid = sharding.grid(len(array.shape), len(places))
+    return [_filled(array, place if grid.summands(k)[0] == k else None, size) for k, (place, size) in enumerate(places)]
 
 
 def unshard(arrays: Sequence[Any], sharding: Sharding | str, sizes: Sequence[int] | None = None) -> Any:
-    """The whole array from what each partition holds, the inverse of `shard`. Of what several hold, the first one's counts.
+    """The whole array from what each partition holds, the inverse of `shard`. Of what several hold, the first one's counts;
+    summands (``unreduced``) are added up.
 
     `sizes` are those of the whole array, needed where they are no multiples of the numbers of tiles. Raises InvalidArgument.
 
@@ -58,16 +64,20 @@ def unshard(arrays: Sequence[Any], sharding: Sharding | str, sizes: Sequence[int
         raise InvalidArgument("there are no arrays", subject="unshard")
     local = tuple(arrays[0].shape)
     sharding = _fitting(sharding, len(local), len(arrays))
-    counts = sharding.grid(len(local), len(arrays)).counts
-    whole = tuple(n * count for n, count in zip(local, counts, strict=True)) if sizes is None else tuple(sizes)
+    grid = sharding.grid(len(local), len(arrays))
+    whole = tuple(n * count for n, count in zip(local, grid.counts, strict=True)) if sizes is None else tuple(sizes)
     places = sharding.slices(whole, len(arrays))
     if any(tuple(a.shape) != size for a, (_, size) in zip(arrays, places, strict=True)):
         raise InvalidArgument("the arrays are not the tiles of one of this size", subject="unshard",
                               got=", ".join(str(list(a.shape)) for a in arrays), expected=f"{sharding} of {list(whole)}")
     result = arrays[0].new_empty(whole) if isinstance(arrays[0], torch.Tensor) else np.empty(whole, arrays[0].dtype)
-    for array, (place, _) in reversed(list(zip(arrays, places, strict=True))):
-        if place is not None:
-            result[place] = array[tuple(slice(0, s.stop - s.start) for s in place)]
+    first: dict[int, int] = {}
+    for number, tile in enumerate(grid.tiles.tolist()):
+        first.setdefault(tile, number)
+    for number in (own for tile, own in first.items() if tile >= 0):
+        place, _ = places[number]
+        pieces = [arrays[k][tuple(slice(0, s.stop - s.start) for s in place or ())] for k in grid.summands(number)]
+        result[place or ()] = functools.reduce(operator.add, pieces)
     return result
 
 

@@ -248,24 +248,45 @@ def _drop_copy(node: Node, storage: _Storage) -> None:
 
 
 def _separate_outputs(graph: Graph, storage: _Storage) -> None:
-    """Give each result memory of its own: a copy where it may share some with an input, a constant or another result."""
+    """Give each result memory of its own: a copy where it may share some with an input, a constant or another result. What is a
+    part of an array that is made here is copied as soon as nothing else reads that, which then is free while the rest runs."""
     output = next(iter(reversed(graph.nodes)))
     results: list[Any] = []
     given: set[Node] = set()
     for value in output.args[0]:  # pyright: ignore[reportGeneralTypeIssues, reportOptionalIterable]
         if isinstance(value, Node):
             roots = storage.roots[value]
-            if not (roots.isdisjoint(storage.external) and roots.isdisjoint(given)):
-                with graph.inserting_before(output):
+            is_shared = not (roots.isdisjoint(storage.external) and roots.isdisjoint(given))
+            larger = _larger_arrays(value, storage)
+            given |= set() if is_shared else roots
+            if is_shared or larger:
+                with graph.inserting_after(_last_reader(value, larger, storage)) if larger else graph.inserting_before(output):
                     value = graph.call_function(torch.clone, (value,), {"memory_format": torch.contiguous_format})
             elif not _is_dense(value) or known(value.target).memory == "ordered":
-                given |= roots
                 with graph.inserting_before(output):
                     value = graph.call_method("contiguous", (value,))
-            else:
-                given |= roots
         results.append(value)
     output.args = (tuple(results),)
+
+
+def _larger_arrays(value: Node, storage: _Storage) -> list[Node]:
+    """The larger arrays made here of which a result may be a view, which would keep them."""
+    own = _count(value)
+    if own is None or value in storage.roots[value]:
+        return []
+    return [root for root in storage.roots[value] - storage.external if (_count(root) or 0) >= max(tuning.LARGE, own + 1)]
+
+
+def _count(node: Node) -> int | None:
+    """How many elements an array has, if that is known."""
+    array = node.meta.get("array")
+    return math.prod(array[0]) if array is not None and all(isinstance(n, int) for n in array[0]) else None
+
+
+def _last_reader(value: Node, roots: list[Node], storage: _Storage) -> Node:
+    """The last call that reads memory in these arrays, before the results are returned."""
+    readers = [reader for root in roots for member in storage.members[root] for reader in member.users]
+    return max([value, *(r for r in readers if r in storage.place and r.op != "output")], key=storage.place.__getitem__)
 
 
 # ------------------------------------------------------------------------------------------------ loop bodies

@@ -89,6 +89,16 @@ class MeshSharding:
         apart = self.manual if cut_along is None else [Axis(name) for name in sizes if name not in cut_along]
         return counts, tiles, _number(apart, at, sizes, count)
 
+    def sums(self, along: Collection[str] | None = None) -> np.ndarray | None:
+        """The number of the sum that each partition has a summand of; None where none is summed. With `along` only sums along
+        those axes count."""
+        at, sizes = self.mesh.coordinates(), dict(self.mesh.axes)
+        summed = [a for a in self.unreduced if along is None or a.name in along]
+        for axis in summed:  # where a partition stands, but for its place along what is summed
+            step = sizes[axis.name] // (axis.before * axis.size) if axis.size else 1
+            at[axis.name] = at[axis.name] - at[axis.name] // step % (axis.size or sizes[axis.name]) * step
+        return _number(list(map(Axis, sizes)), at, sizes, self.mesh.device_count) if summed else None
+
     def __str__(self) -> str:
         dims = [_listed([*map(str, axes), *["?"] * (d in self.open_dimensions)]) for d, axes in enumerate(self.dimensions)]
         parts = [str(self.mesh), f"[{', '.join(dims)}]"]

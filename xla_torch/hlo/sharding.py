@@ -31,6 +31,7 @@ class ShardingKind(enum.StrEnum):
     """Each has an array of its own."""
     UNKNOWN = enum.auto()
     UNREDUCED = enum.auto()
+    """Each has a summand."""
     MAXIMAL = enum.auto()
     """One has it."""
     TILED = enum.auto()
@@ -53,15 +54,21 @@ _WORDS = (*KINDS, "devices", "device", "last_tile_dim_replicate", "last_tile_dim
 @dataclasses.dataclass(frozen=True, slots=True)
 class Grid:
     """An array cut in `counts` tiles along its dimensions: the number (row-major) of the tile that each partition holds, and
-    the number of the group in which it does: partitions of one group hold the whole array together."""
+    the number of the group in which it does: partitions of one group hold the whole array together. With `sums` each holds a
+    summand of its tile, and those whose sum has one number add up to it."""
 
     counts: tuple[int, ...]
     tiles: np.ndarray
     groups: np.ndarray
+    sums: np.ndarray | None = None
 
     @property
     def partitions(self) -> int:
         return len(self.tiles)
+
+    def summands(self, partition: int) -> list[int]:
+        """The partitions that together have what this one has, in order: itself, if nothing is summed."""
+        return [partition] if self.sums is None else np.flatnonzero(self.sums == self.sums[partition]).tolist()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -198,16 +205,16 @@ class Sharding:
     def grid(self, rank: int, partitions: int) -> Grid:
         """What each partition has of an array of this rank. Raises InvalidArgument where the sharding does not say."""
         if self.mesh is not None:
-            return Grid(*self.mesh.tiles())
+            return Grid(*self.mesh.tiles(), self.mesh.sums())
         if self.kind == ShardingKind.TILED:
             return self._tiled_grid()
-        if self.kind in (ShardingKind.TUPLE, ShardingKind.UNKNOWN, ShardingKind.UNREDUCED):
+        if self.kind in (ShardingKind.TUPLE, ShardingKind.UNKNOWN):
             raise InvalidArgument("the sharding does not say what each partition has", got=str(self))
         alone = self.kind == ShardingKind.MAXIMAL
         none = np.zeros(partitions, np.int64)
         groups = np.arange(partitions) if self.kind == ShardingKind.MANUAL else none
         tiles = np.where(np.arange(partitions) == self.devices, 0, -1) if alone else none
-        return Grid((1,) * rank, tiles, groups)
+        return Grid((1,) * rank, tiles, groups, none if self.kind == ShardingKind.UNREDUCED else None)
 
     def _tiled_grid(self) -> Grid:
         ids = self.devices.ids if isinstance(self.devices, Iota) else np.array(self.devices)
@@ -218,13 +225,17 @@ class Sharding:
         groups = np.zeros(ids.size, np.int64)
         for size, kind, at in zip(self.tile_dims[rank:], self.subgroups, coordinates[rank:], strict=True):
             groups = groups * size + at if kind == ShardingKind.MANUAL else groups
-        return Grid(self.tile_dims[:rank], _flat(coordinates[:rank], self.tile_dims[:rank], ids.size), groups)
+        apart = [d for d in range(len(self.tile_dims)) if (*[None] * rank, *self.subgroups)[d] != ShardingKind.UNREDUCED]
+        sums = _flat([coordinates[d] for d in apart], [self.tile_dims[d] for d in apart], ids.size)
+        return Grid(self.tile_dims[:rank], _flat(coordinates[:rank], self.tile_dims[:rank], ids.size), groups,
+                    sums if len(apart) < len(self.tile_dims) else None)
 
     def slices(self, sizes: Sequence[int], partitions: int = 0) -> list[tuple[tuple[slice, ...] | None, tuple[int, ...]]]:
         """For each partition where its tile lies in an array of these sizes, and the tile's size.
 
         Tiles are of one size; what sticks out of the array is not in the slice. Where one partition has the whole, the
-        others have None for a slice. Raises InvalidArgument where the sharding does not say.
+        others have None for a slice. Of summands it is where what they add up to lies. Raises InvalidArgument where the sharding
+        does not say.
         """
         partitions = partitions or self.device_count
         if not partitions:

@@ -10,12 +10,14 @@ along it. So the whole program runs on one participant, prints as HLO, and diffe
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from .. import functions as ops
 from ..batching.batched_run import Batch, Mapped, any_mapped
 from ..core.errors import InvalidArgument, UnsupportedError, XlaError
 from ..core.types import U32
@@ -78,6 +80,14 @@ class _Context:
     replicas: int
 
 
+def _of_sums(crossing: Crossing) -> Crossing:
+    if crossing.enters and any(outside.sums is not None for outside, _ in crossing.grids):
+        raise UnsupportedError("summands of an array go into a manual region, and here is their sum alone", got="unreduced axes",
+                               expected="in_specs without them",
+                               hint="sum before the region, or partition the program with XLA and run what it gives")
+    return crossing
+
+
 _MANUAL = Sharding(ShardingKind.MANUAL)
 
 
@@ -109,8 +119,8 @@ class _Marker(Canonicalizer):
             if not is_border(instruction):
                 return None
             if is_shardy(instruction):
-                return _sdy_crossing(instruction, self.context, self.depth > 0)
-            return _crossing(instruction, self.context)
+                return _of_sums(_sdy_crossing(instruction, self.context, self.depth > 0))
+            return _of_sums(_crossing(instruction, self.context))
         except XlaError as error:
             raise error.located(instruction.subject, instruction.where) from None
 
@@ -136,7 +146,8 @@ def _sdy_crossing(instruction: Instruction, context: _Context, nested: bool) -> 
                               expected=f"{key} and xla.sdy.manual_axes")
     axes = parse_manual_axes(facts["xla.sdy.manual_axes"])
     shardings = parse_sdy_shardings(facts[key], context.meshes)
-    grids = [(_checked(Grid(*s.tiles(axes)), context), _MANUAL.grid(len(s.dimensions), context.partitions)) for s in shardings]
+    grids = [(_checked(Grid(*s.tiles(axes), s.sums(axes)), context), _MANUAL.grid(len(s.dimensions), context.partitions))
+             for s in shardings]
     return Crossing(enters(instruction), tuple(grids), nested)
 
 
@@ -228,14 +239,18 @@ class _AllPartitions(Batch):
         return untiled(rows(cut, places), inside.counts, local, self.size)
 
     def _leave(self, value: XlaOp, mapped: bool, outside: Grid, inside: Grid, whole: Sequence[int], nested: bool) -> XlaOp:
-        """The whole array from its tiles. Where several partitions have the same tile, the first one's counts."""
+        """The whole array from its tiles. Where several partitions have the same tile, the first one's counts; where they have
+        summands of it, their sum."""
         value = self.full(value, mapped)
         cut = tiled(value, inside.counts, _tile_sizes(value.shape.dimensions[1:], inside), batched=True)
         holders = _holders(outside, nested)
-        holding = [_holder(holders, group, tile) for group in (outside.groups.tolist() if nested else [0])
+        holding = [outside.summands(_holder(holders, group, tile)) for group in (outside.groups.tolist() if nested else [0])
                    for tile in range(math.prod(outside.counts))]
-        places = [p * math.prod(inside.counts) + inside.tiles[p] for p in holding]
-        return untiled(rows(cut, places), outside.counts, whole, self.size if nested else None)
+        found = []
+        for summands in zip(*holding, strict=True):
+            places = [p * math.prod(inside.counts) + inside.tiles[p] for p in summands]
+            found.append(untiled(rows(cut, places), outside.counts, whole, self.size if nested else None))
+        return functools.reduce(ops.Add, found)
 
     def _exchange(self, instruction: Instruction, groups: Groups, values: list[Value],
                   mapped: list[Mapped]) -> tuple[Value, Mapped]:
