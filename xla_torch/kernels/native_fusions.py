@@ -36,8 +36,8 @@ class NativeFusion(torch.nn.Module, Awaited):
         return {**super().__getstate__(), "code": None}
 
     def fitting(self, inputs: Tensors) -> Tensors | None:
-        """The inputs as they lie in memory by their roles; None where they do not. Whole arrays that lie otherwise, as a transpose
-        does, are copied: that is one pass, and torch's calls are one for each call of the chain."""
+        """The inputs as they lie in memory by their roles; None where they do not. Whole arrays that lie otherwise, as
+        a transpose does, are copied: that is one pass, and torch's calls are one for each call of the chain."""
         like, found = inputs[self.roles.index("whole")], list[torch.Tensor]()
         for tensor, role in zip(inputs, self.roles, strict=True):
             if not is_readable(tensor) or not _LIES[role](tensor, like):
