@@ -59,10 +59,11 @@ def _filled(node: Node) -> tuple[Any, tuple[Any, ...]] | None:
 def _given(indices: Node, size: int) -> Node | None:
     """The indices before negative ones were made to count from the end of so many places, in the shape of these; None where they
     were not."""
-    views, chosen = list[Node](), indices
+    views = list[Node]()
+    chosen: Any = indices
     while _is_view(chosen) and not any(isinstance(a, Node) for a in chosen.args[1:]):
         views.append(chosen)
-        chosen = chosen.args[0]  # pyright: ignore[reportAssignmentType]
+        chosen = chosen.args[0]
     if chosen.target is not torch.where or len(chosen.args) != 3 or chosen.kwargs:
         return None
     is_negative, moved, given = chosen.args

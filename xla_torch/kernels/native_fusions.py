@@ -52,8 +52,8 @@ class NativeFusion(torch.nn.Module, Awaited):
             sizes = dims if less is None else dims[:-1] if less else (*dims[:-1], 1)
             if target is not None and target.shape != sizes:
                 return None
-            stands = target is not None and target.is_contiguous()
-            results.append(target if stands else torch.empty(sizes, dtype=dtype))
+            stands = target if target is not None and target.is_contiguous() else None
+            results.append(torch.empty(sizes, dtype=dtype) if stands is None else stands)
         return tuple(results)
 
 
