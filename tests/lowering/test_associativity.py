@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import xla_torch
 from support.reductions import binary_region, entry, module, shape_text
 from support.regions import ASSOCIATIVE, HORNER, HORNER_OF_TWO, Regions
-from xla_torch.analysis.associativity import is_associative
+from xla_torch.analysis.associativity import is_associative, is_commutative
 from xla_torch.hlo.ir import Computation
 from xla_torch.lowering import bodies  # noqa: F401  (fills the table)
 from xla_torch.lowering.evaluator import Evaluator
@@ -157,6 +157,11 @@ def test_proven(name: str):
     assert not differing(PROVEN[name], count=4096).any()
 
 
+@pytest.mark.parametrize("name", PROVEN)
+def test_what_commutes(name: str):
+    assert is_commutative(PROVEN[name]) == (not differing(PROVEN[name], count=4096, swapped=True).any())
+
+
 @pytest.mark.parametrize("name", NOT_PROVEN)
 def test_not_proven(name: str):
     assert not is_associative(NOT_PROVEN[name])
@@ -167,9 +172,9 @@ def test_not_proven(name: str):
 FLOATS = (-2.0, -1.0, 0.0, 0.5, 1.0, 3.0, float("nan"))
 
 
-def differing(computation: Computation, count: int) -> torch.Tensor:
-    """Of drawn triples those for which (a b) c and a (b c) differ: integers at all, floats by more than roundings, where no
-    result on the way overflows or is NaN of itself."""
+def differing(computation: Computation, count: int, swapped: bool = False) -> torch.Tensor:
+    """Of drawn triples those for which (a b) c and a (b c) differ, or a b and b a if they are `swapped`: integers at all, floats
+    by more than roundings, where no result on the way overflows or is NaN of itself."""
     runner, types = Evaluator(), [p.shape.element_type for p in computation.parameters]
     generator, half = torch.Generator().manual_seed(1), len(types) // 2
     dtypes = [runner.number(0, t).dtype for t in types]
@@ -192,7 +197,7 @@ def differing(computation: Computation, count: int) -> torch.Tensor:
         return [r.expand(count) for r in runner.apply_region(computation, [*left, *right], (count,))]
 
     ab, bc = combined(a, b), combined(b, c)
-    one, other = combined(ab, c), combined(a, bc)
+    one, other = (ab, combined(b, a)) if swapped else (combined(ab, c), combined(a, bc))
     lost = torch.stack([_lost(results, given) for results, given in (
         (ab, [*a, *b]), (bc, [*b, *c]), (one, [*a, *b, *c]), (other, [*a, *b, *c]))])
     differ = torch.stack([~torch.isclose(x, y, 1e-2, 1e-2, equal_nan=True) if x.is_floating_point() or x.is_complex() else x != y
@@ -216,6 +221,7 @@ def test_no_drawn_reducer_is_proven_wrongly(data: st.DataObject):
     computation = reducer("".join(regions.texts), types)
     if is_associative(computation):
         assert not differing(computation, count=1024).any()
+        assert not (is_commutative(computation) and differing(computation, count=1024, swapped=True).any())
 
 
 def test_results_that_do_not_depend_on_one_another_are_proven_each():

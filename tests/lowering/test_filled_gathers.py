@@ -119,6 +119,21 @@ def test_gradients(name: str) -> None:
     np.testing.assert_allclose(tensor.grad.numpy(), theirs, rtol=1e-6)
 
 
+@pytest.mark.parametrize(("moved", "is_counted"), [
+    (lambda i: i, False), (lambda i: jnp.where(i < 0, i + 5, i), True), (lambda i: jnp.where(i < 0, i + 4, i), False),
+    (lambda i: jnp.where(i < 1, i + 5, i), False), (lambda i: jnp.where(i <= 0, i + 5, i), False),
+    (lambda i: jnp.where(i < 0, i[::-1] + 5, i), False), (lambda i: jnp.where(i < 0, i, i + 5), False)])
+def test_negative_indices_that_count_from_the_end(moved: Callable[[Any], Any], is_counted: bool,
+                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+    """The call counts them itself, if they are counted from that end."""
+    monkeypatch.setattr(tuning, "BUNDLED_UP_TO", 0)
+    x, i = arguments((5, 6), (40,), np.float32, np.int32)
+    program = from_jax(lambda x, i: masked()(x, moved(i)), x, i)
+    assert calls(program) == [TAKE]
+    assert ("nan, True)" in program.python_code()) == is_counted
+    assert_same(program(torch.from_numpy(x), torch.from_numpy(i)), np.asarray(jax.jit(lambda x, i: masked()(x, moved(i)))(x, i)))
+
+
 @pytest.mark.parametrize("name", NOT_FOUND)
 def test_what_is_something_else(name: str) -> None:
     function, shape, places = NOT_FOUND[name]

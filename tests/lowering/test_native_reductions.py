@@ -57,6 +57,7 @@ def check(name: str, dims: tuple[int, ...], reduced: Sequence[int], folder: Path
 def test_every_reducer_as_torch(name: str, tmp_path: Path) -> None:
     check(name, (3, 37, 4), [1], tmp_path)
     check(name, (2, 70), [1], tmp_path)
+    check(name, (9, 70), [1], tmp_path)
 
 
 @needs_compiler

@@ -1,4 +1,4 @@
-"""Whether a reducer is associative, by proof.
+"""Whether a reducer is associative, and whether it is commutative, by proof.
 
 XLA leaves open in what order a reducer meets its elements. One that is associative may be evaluated in trees, which takes few
 calls. Any other has one meaning that users see: what XLA's CPU code makes of it, so its elements are combined in that order.
@@ -13,12 +13,12 @@ A reducer takes N accumulated and N new scalars. It is proven to be associative 
 
 So sums, products, composed affine maps, products of matrices or of complex numbers, logarithms of sums of exponentials,
 lexicographic orders and what is chosen by predicates are proven, in whatever way they are written. What has loops, works on
-arrays, or is associative only for operands of a certain range, is not.
+arrays, or is associative only for operands of a certain range, is not. That ``a b`` is ``b a`` is proven in the same way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ..hlo.inference import origin
 from ..hlo.ir import Computation, Instruction, cached_on_computation, live_instructions
@@ -32,6 +32,9 @@ from .symbolic import Case, Facts, Open, Symbol, Unprovable, cases
 MOST_CASES = 1000
 """Cases after which a proof is given up: twice what the largest by a computed key, with NaNs and ties by number, takes (409)."""
 
+_Symbols = dict[int, Symbol]
+"""An unknown for each number of a group."""
+
 
 @cached_on_computation
 def is_associative(reducer: Computation) -> bool:
@@ -43,7 +46,16 @@ def is_associative(reducer: Computation) -> bool:
     kinds = reducer_kinds(reducer)
     if all(kind is not None and kind is not ReducerKind.SUBTRACT for kind in kinds):
         return True
-    return selection(reducer) is not None or all(_is_proven(reducer, group) for group in _groups(reducer, count))
+    return selection(reducer) is not None or all(_is_proven(_associates, reducer, group) for group in _groups(reducer, count))
+
+
+@cached_on_computation
+def is_commutative(reducer: Computation) -> bool:
+    """Whether a reducer that `is_associative` is proven to be commutative. False where it is not, and where it is not known."""
+    kinds = reducer_kinds(reducer)
+    if all(kind is not None and kind.is_commutative for kind in kinds):
+        return True
+    return all(_is_proven(_commutes, reducer, group) for group in _groups(reducer, len(reducer.parameters) // 2))
 
 
 def _groups(reducer: Computation, count: int) -> list[tuple[int, ...]]:
@@ -69,19 +81,33 @@ def _result(reducer: Computation, number: int) -> Instruction | None:
     return root.operands[number] if root.is_tuple else None
 
 
-def _is_proven(reducer: Computation, group: Sequence[int]) -> bool:
+Law = Callable[[Callable[[_Symbols, _Symbols], _Symbols], _Symbols, _Symbols, _Symbols], tuple[_Symbols, _Symbols]]
+"""What has to be equal of three values, and how two are combined."""
+
+
+def _associates(combined: Callable[[_Symbols, _Symbols], _Symbols], a: _Symbols, b: _Symbols, c: _Symbols) -> tuple[
+        _Symbols, _Symbols]:
+    return combined(combined(a, b), c), combined(a, combined(b, c))
+
+
+def _commutes(combined: Callable[[_Symbols, _Symbols], _Symbols], a: _Symbols, b: _Symbols, _: _Symbols) -> tuple[
+        _Symbols, _Symbols]:
+    return combined(a, b), combined(b, a)
+
+
+def _is_proven(law: Law, reducer: Computation, group: Sequence[int]) -> bool:
     """Maximum and minimum as algebra, and where that does not do, case by case."""
     facts = Facts()
-    if _holds_in_all_cases(facts, reducer, group, lattice=True):
+    if _holds_in_all_cases(law, facts, reducer, group, lattice=True):
         return True
-    return facts.needs_order and _holds_in_all_cases(Facts(), reducer, group, lattice=False)
+    return facts.needs_order and _holds_in_all_cases(law, Facts(), reducer, group, lattice=False)
 
 
-def _holds_in_all_cases(facts: Facts, reducer: Computation, group: Sequence[int], lattice: bool) -> bool:
+def _holds_in_all_cases(law: Law, facts: Facts, reducer: Computation, group: Sequence[int], lattice: bool) -> bool:
     try:
         for case in cases(facts, lattice, MOST_CASES):
             try:
-                if not _holds(case, reducer, group):
+                if not _holds(law, case, reducer, group):
                     return False
             except Open as met:
                 case.met = met
@@ -90,18 +116,18 @@ def _holds_in_all_cases(facts: Facts, reducer: Computation, group: Sequence[int]
     return True
 
 
-def _holds(case: Case, reducer: Computation, group: Sequence[int]) -> bool:
-    """Whether (a b) c is a (b c) in this case."""
+def _holds(law: Law, case: Case, reducer: Computation, group: Sequence[int]) -> bool:
+    """Whether a law holds for unknown a, b and c in this case."""
     count = len(reducer.parameters) // 2
     types = [p.shape.element_type for p in reducer.parameters[:count]]
     a, b, c = ({k: case.parameter(types[k], (side, k)) for k in group} for side in "abc")
 
-    def combined(left: dict[int, Symbol], right: dict[int, Symbol]) -> dict[int, Symbol]:
+    def combined(left: _Symbols, right: _Symbols) -> _Symbols:
         arguments = [side.get(k) for side in (left, right) for k in range(count)]
         if len(group) == count:
             found = case.run(reducer, arguments)
             return dict(enumerate(found if isinstance(found, tuple) else (found,)))
         return {k: case.run(reducer, arguments, _result(reducer, k)) for k in group}
 
-    left, right = combined(combined(a, b), c), combined(a, combined(b, c))
+    left, right = law(combined, a, b, c)
     return all(case.same(left[k], right[k]) for k in group)

@@ -1,7 +1,7 @@
 """Gathers with a number where an index is out of bounds, as JAX spells them: a mask of the indices, and a selection after it.
 
 The mask has an element for each index, but is spread over all that was gathered. One call reads the indices once, and writes each
-element once (`kernels/gathers.py`).
+element once (`kernels/gathers.py`). Where negative indices were made to count from the end before, it does that as well.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from ..kernels.calls import RESHAPE, VIEWS
 
 _AND = (operator.and_, torch.bitwise_and, torch.logical_and)
 _AT_LEAST, _AT_MOST = (operator.ge, torch.ge), (operator.le, torch.le)
+_LESS, _ADD = (operator.lt, torch.lt), (operator.add, torch.add)
 _IN_ORDER = VIEWS - {m.__name__ for m in (torch.Tensor.permute, torch.Tensor.t, torch.Tensor.transpose)}
 
 
@@ -48,7 +49,39 @@ def _filled(node: Node) -> tuple[Any, tuple[Any, ...]] | None:
     around = (0, 0) if is_along or sizes is None else (dimension, len(sizes) - dimension - 1)
     if sizes is None or not _is_inside(mask, indices, sizes[dimension], dims, *around):
         return None
-    return (gathers.gather_along_or_fill if is_along else gathers.take_or_fill), (operand, indices, dimension, fill)
+    call = gathers.gather_along_or_fill if is_along else gathers.take_or_fill
+    given = _given(indices, sizes[dimension])
+    if given is None:
+        return call, (operand, indices, dimension, fill)
+    return call, (operand, given, dimension, fill, True)
+
+
+def _given(indices: Node, size: int) -> Node | None:
+    """The indices before negative ones were made to count from the end of so many places, in the shape of these; None where they
+    were not."""
+    views = list[Node]()
+    chosen: Any = indices
+    while _is_view(chosen) and not any(isinstance(a, Node) for a in chosen.args[1:]):
+        views.append(chosen)
+        chosen = chosen.args[0]
+    if chosen.target is not torch.where or len(chosen.args) != 3 or chosen.kwargs:
+        return None
+    is_negative, moved, given = chosen.args
+    if not isinstance(given, Node) or given.meta.get("array") != chosen.meta.get("array"):
+        return None
+    if not (_is_call(is_negative, _LESS, given, 0) and _is_call(moved, _ADD, given, size)):
+        return None
+    for view in reversed(views):
+        with given.graph.inserting_before(view):
+            made = given.graph.call_method(str(view.target), (given, *view.args[1:]), dict(view.kwargs))
+        made.meta.update(view.meta)
+        given = made
+    return given
+
+
+def _is_call(node: Any, functions: tuple[Any, ...], first: Node, second: int) -> bool:
+    is_one = isinstance(node, Node) and node.target in functions and node.args == (first, second) and not node.kwargs
+    return is_one and type(node.args[1]) is int
 
 
 def _taken(node: Node) -> tuple[Node, Node, int, bool] | None:

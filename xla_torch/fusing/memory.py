@@ -20,7 +20,7 @@ from torch.fx import Graph, Node
 from ..core import tuning
 from ..kernels import collective, indexing
 from ..kernels.blocked import blocked
-from ..kernels.calls import FRESH_METHODS, known
+from ..kernels.calls import EXPAND, FRESH_METHODS, VIEWS, known
 from ..kernels.native_fusions import foreach
 
 
@@ -231,8 +231,15 @@ def _overwrite_begun(node: Node, storage: _Storage) -> None:
         storage.move(end, storage.roots[operand])
 
 
+_RESIZED = VIEWS - {EXPAND, *(m.__name__ for m in (torch.Tensor.permute, torch.Tensor.t, torch.Tensor.transpose))}
+"""What gives an array other sizes, with its elements in their order."""
+
+
 def _is_dense(node: Node) -> bool:
-    """Not an expanded view. Elementwise results and fresh ones are dense; of views we do not know."""
+    """Not an expanded view. Elementwise results and fresh ones are dense, and such in other sizes; of other views we do not
+    know."""
+    while node.op == "call_method" and node.target in _RESIZED and isinstance(node.args[0], Node):
+        node = node.args[0]
     return _Storage._is_fresh(node) or (node.op == "call_function" and "out" in node.kwargs)
 
 

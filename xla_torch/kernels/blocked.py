@@ -26,13 +26,14 @@ def blocked(body: torch.nn.Module, cut: tuple[tuple[int, ...], int], results: tu
 
     `cut` is (sizes of the first dimensions, rows of a block): a block has so many places of the last of these and one of each
     before it, so that it lies in one piece of memory where the array does. `results` are the dimensions and dtype of each result
-    and `into` the number of the array that it is written over, if any. Arrays and results have these first dimensions, or 1 in
-    their places; of the last `kept` arrays a block has all places of the last of these dimensions. A result that has as many
+    and `into` the number of the array that it may be written over, if any. Arrays and results have these first dimensions, or 1
+    in their places; of the last `kept` arrays a block has all places of the last of these dimensions. A result that has as many
     places there as there are blocks gets one of each. `scalars` are given to each block as they are.
     """
     (*before, size), rows = cut
     run, device = body.forward, arrays[0].device
-    made = tuple([_empty(dims, dtype, device) if over is None else arrays[over]
+    # An array whose rows do not lie one after the other, as a transpose's do not, is slower to write over than a new one.
+    made = tuple([_empty(dims, dtype, device) if over is None or not arrays[over].is_contiguous() else arrays[over]
                   for (dims, dtype), over in zip(results, into or (None,) * len(results), strict=True)])
     cuts, cut_arrays = (*arrays, *made), len(arrays) - kept
     for place in itertools.product(*map(range, before)):

@@ -11,31 +11,39 @@ from .calls import fresh
 
 
 @fresh
-def take_or_fill(operand: torch.Tensor, indices: torch.Tensor, dimension: int, fill: float) -> torch.Tensor:
+def take_or_fill(operand: torch.Tensor, indices: torch.Tensor, dimension: int, fill: float, wraps: bool = False) -> torch.Tensor:
     """The operand's slices at `indices` along a dimension, which the dimensions of `indices` replace; for an index out of bounds
-    one of a number. Indices are signed."""
+    one of a number. Indices are signed; negative ones count from the end if it `wraps`."""
     sizes = operand.shape
     shape = sizes[:dimension] + indices.shape + sizes[dimension + 1:]
 
     def in_torch() -> torch.Tensor:
-        inside = ((indices >= 0) & (indices < sizes[dimension])).reshape(indices.shape + (1,) * (len(sizes) - dimension - 1))
-        at = indices.reshape(-1).clamp(0, sizes[dimension] - 1)
+        places = counted(indices, sizes[dimension]) if wraps else indices
+        inside = ((places >= 0) & (places < sizes[dimension])).reshape(indices.shape + (1,) * (len(sizes) - dimension - 1))
+        at = places.reshape(-1).clamp(0, sizes[dimension] - 1)
         return torch.where(inside, operand.index_select(dimension, at).reshape(shape), fill)
 
-    return rows.take_or_fill(operand, indices, dimension, fill, shape, False, in_torch)
+    return rows.take_or_fill(operand, indices, dimension, fill, shape, False, wraps, in_torch)
 
 
 @fresh
-def gather_along_or_fill(operand: torch.Tensor, indices: torch.Tensor, dimension: int, fill: float) -> torch.Tensor:
+def gather_along_or_fill(operand: torch.Tensor, indices: torch.Tensor, dimension: int, fill: float,
+                         wraps: bool = False) -> torch.Tensor:
     """``torch.gather`` with a number for indices out of bounds. The last dimension of `indices` may be one of size 1 behind
-    those of the operand."""
+    those of the operand; negative ones count from the end if it `wraps`."""
     at = indices.reshape(indices.shape[:operand.dim()])
 
     def in_torch() -> torch.Tensor:
-        inside = (at >= 0) & (at < operand.shape[dimension])
-        return torch.where(inside, elements_along(operand, dimension, at), fill)
+        places = counted(at, operand.shape[dimension]) if wraps else at
+        inside = (places >= 0) & (places < operand.shape[dimension])
+        return torch.where(inside, elements_along(operand, dimension, places), fill)
 
-    return rows.take_or_fill(operand, at, dimension, fill, at.shape, True, in_torch)
+    return rows.take_or_fill(operand, at, dimension, fill, at.shape, True, wraps, in_torch)
+
+
+def counted(indices: torch.Tensor, size: int) -> torch.Tensor:
+    """Indices of which negative ones count from the end."""
+    return torch.where(indices < 0, indices + size, indices)
 
 
 def elements_along(operand: torch.Tensor, dimension: int, indices: torch.Tensor) -> torch.Tensor:

@@ -127,6 +127,11 @@ class Windows(NamedTuple):
         return array.reshape([lead] * (lead != 1) + [middle] + [tail] * (tail != 1)), int(lead != 1)
 
 
+def _is_tiny_float(dtype: torch.dtype) -> bool:
+    """Whether torch's indexing may not know the type."""
+    return dtype.is_floating_point and dtype.itemsize == 1
+
+
 def _windows(sizes: Sequence[int], window: Sequence[int], indices: torch.Tensor, index_vector_dim: int,
              start_index_map: Sequence[int], batching: Sequence[tuple[int, int]], clamp: bool) -> Windows:
     """`window` has a size for each operand dimension, `batching` pairs of (operand, index) dimensions. With `clamp`, starts
@@ -200,6 +205,10 @@ def gather(operand: torch.Tensor, indices: torch.Tensor, *, offset_dims: Sequenc
         start_indices_batching_dims=start_indices_batching_dims)
     if along is not None:
         return elements_along(operand, along, indices.squeeze(-1))
+    if len(sizes) == len(start_index_map) > 1 and not offset_dims and not _is_tiny_float(operand.dtype):
+        vectors = indices.movedim(index_vector_dim, -1).to(torch.int64).unbind(-1)
+        at = {d: v.clamp(0, sizes[d] - 1) for d, v in zip(start_index_map, vectors, strict=True)}
+        return operand[tuple([at[d] for d in range(len(sizes))])]
     window = [min(w, n) for w, n in zip(slice_sizes, sizes, strict=True)]
     batching = tuple(zip(operand_batching_dims, start_indices_batching_dims, strict=True))
     found = _windows(sizes, window, indices, index_vector_dim, start_index_map, batching, clamp=True)

@@ -35,22 +35,25 @@ class NativeFusion(torch.nn.Module, Awaited):
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "code": None}
 
-    def fits(self, inputs: Tensors) -> torch.Tensor | None:
-        """One of the whole arrays, if all inputs lie in memory as their roles say."""
-        like = inputs[self.roles.index("whole")]
+    def fitting(self, inputs: Tensors) -> Tensors | None:
+        """The inputs as they lie in memory by their roles; None where they do not. Whole arrays that lie otherwise, as
+        a transpose does, are copied: that is one pass, and torch's calls are one for each call of the chain."""
+        like, found = inputs[self.roles.index("whole")], list[torch.Tensor]()
         for tensor, role in zip(inputs, self.roles, strict=True):
             if not is_readable(tensor) or not _LIES[role](tensor, like):
                 return None
-        return like
+            found.append(tensor.contiguous() if role == "whole" else tensor)
+        return tuple(found)
 
-    def new_results(self, like: torch.Tensor, into: tuple[torch.Tensor | None, ...]) -> Tensors | None:
-        """The results, of which some stand in given arrays; None where these do not fit."""
+    def new_results(self, dims: torch.Size, into: tuple[torch.Tensor | None, ...]) -> Tensors | None:
+        """The results for a grid, of which some stand in given arrays where these are contiguous; None where they do not fit."""
         results: list[torch.Tensor] = []
         for target, (dtype, less) in zip(into, self.made, strict=True):
-            dims = like.shape if less is None else like.shape[:-1] if less else (*like.shape[:-1], 1)
-            if target is not None and not (target.is_contiguous() and target.shape == dims):
+            sizes = dims if less is None else dims[:-1] if less else (*dims[:-1], 1)
+            if target is not None and target.shape != sizes:
                 return None
-            results.append(torch.empty(dims, dtype=dtype) if target is None else target)
+            stands = target if target is not None and target.is_contiguous() else None
+            results.append(torch.empty(sizes, dtype=dtype) if stands is None else stands)
         return tuple(results)
 
 
@@ -79,21 +82,22 @@ def _is_tail(tensor: torch.Tensor, like: torch.Tensor) -> bool:
 
 
 _LIES: dict[Role, Callable[[torch.Tensor, torch.Tensor], bool]] = {
-    "whole": lambda tensor, like: tensor.is_contiguous() and tensor.shape == like.shape,
+    "whole": lambda tensor, like: tensor.shape == like.shape,
     "tail": _is_tail, "row": _is_row, "column": _is_column, "scalar": lambda tensor, like: True}
 
 
 def fusion(module: NativeFusion, inputs: Tensors, into: tuple[torch.Tensor | None, ...]) -> Tensors:
     """The results of a fusion, in the arrays `into` where there are such."""
-    like = module.fits(inputs) if module.is_ready() else None
-    results = None if like is None else module.new_results(like, into)
-    if like is None or results is None:
+    given = module.fitting(inputs) if module.is_ready() else None
+    like = inputs[module.roles.index("whole")]
+    results = None if given is None else module.new_results(like.shape, into)
+    if given is None or results is None:
         return _in_torch(module, inputs, into)
     n = 1 if module.is_flat else like.shape[-1]
-    tails = [_rows_of_tail(t) or 1 for t, role in zip(inputs, module.roles, strict=True) if role == "tail"]
-    places = [*[t.data_ptr() for t in (*inputs, *results)], *tails]
+    tails = [_rows_of_tail(t) or 1 for t, role in zip(given, module.roles, strict=True) if role == "tail"]
+    places = [*[t.data_ptr() for t in (*given, *results)], *tails]
     run_on_threads(module.function, like.numel() // max(n, 1), n, places, module.kept)
-    return results
+    return tuple([r if t is None or t is r else t.copy_(r) for r, t in zip(results, into, strict=True)])
 
 
 def _in_torch(module: NativeFusion, inputs: Tensors, into: tuple[torch.Tensor | None, ...]) -> Tensors:

@@ -28,9 +28,12 @@ def reduced(native: NativeReduction, blocks: Tensors) -> Tensors | None:
     if not (all(map(is_readable, blocks)) and native.is_ready()):
         return None
     outer, size, inner = blocks[0].shape
-    blocks = tuple(b.contiguous() for b in blocks)
+    # Where all rows are one and the same, one is read: of a splat few bytes.
+    repeats = [outer > 1 and b.stride(0) == 0 for b in blocks]
+    blocks = tuple((b[:1] if same else b).contiguous() for b, same in zip(blocks, repeats, strict=True))
     results = tuple(torch.empty((outer, inner), dtype=b.dtype) for b in blocks)
     wide = min(inner, COLUMNS)
     run_on_threads(native.function, outer * -(-inner // COLUMNS), size * wide,
-                   [*(t.data_ptr() for t in (*blocks, *results)), size, inner])
+                   [*(t.data_ptr() for t in (*blocks, *results)), size, inner,
+                    *(0 if same else size * inner for same in repeats)])
     return results

@@ -42,13 +42,14 @@ def combine_(array: torch.Tensor, indices: torch.Tensor, updates: torch.Tensor, 
 
 
 def take_or_fill(operand: torch.Tensor, indices: torch.Tensor, dimension: int, fill: float, shape: Sequence[int], is_along: bool,
-                 in_torch: Callable[[], torch.Tensor]) -> torch.Tensor:
+                 wraps: bool, in_torch: Callable[[], torch.Tensor]) -> torch.Tensor:
     """Slices at `indices` along a dimension, or a number where there is none; `is_along` if there are indices for each place of
-    the dimensions before and behind. `in_torch` does the same, as in `combine_`."""
+    the dimensions before and behind, and negative ones count from the end if it `wraps`. `in_torch` does the same, as in
+    `combine_`."""
     name, index = _BY_BYTES.get(operand.element_size()), _INTEGERS.get(indices.dtype)
     if not (name and index and all(is_plain(t) and t.is_contiguous() for t in (operand, indices))):
         return in_torch()
-    native = _native_take(name, index)
+    native = _native_take(name, index, wraps)
     if not native.is_ready():
         return native.timed(in_torch)
     result = torch.empty(shape, dtype=operand.dtype)
@@ -63,8 +64,8 @@ def take_or_fill(operand: torch.Tensor, indices: torch.Tensor, dimension: int, f
 
 
 @functools.cache
-def _native_take(name: str, index: str) -> Awaited:
-    return Awaited(native_rows.take_or_fill(name, index), "a gather of rows")
+def _native_take(name: str, index: str, wraps: bool) -> Awaited:
+    return Awaited(native_rows.take_or_fill(name, index, wraps), "a gather of rows")
 
 
 def is_plain(tensor: torch.Tensor) -> bool:

@@ -22,7 +22,7 @@ from ..native import windows
 from ..opcodes.reducer_kinds import ReducerKind
 from ..opcodes.reduction_order import IN_ORDER_IN_WINDOW, ROW, SIDE
 from . import indexing
-from .calls import fresh_tuple
+from .calls import fresh, fresh_tuple
 from .movement import pad
 from .native import Awaited, run_on_threads
 from .reduction import Combiner, Number, Tensors, filled, fold_by, reduce_blocks, shaped
@@ -239,6 +239,7 @@ def choose(mask: torch.Tensor, on_true: torch.Tensor, on_false: torch.Tensor) ->
 _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
+@fresh
 def select_and_scatter(select: Combiner, combine: Combiner, operand: torch.Tensor, source: torch.Tensor,
                        init: torch.Tensor | Number, window: Window, transitive: bool = False,
                        but_for_nan: bool = False, associative: bool = False, compares: str = "") -> torch.Tensor:
@@ -285,7 +286,8 @@ class _NativeCall(NamedTuple):
 
     def __call__(self, operand: torch.Tensor, source: torch.Tensor, init: torch.Tensor | Number) -> torch.Tensor:
         operand, source = operand.contiguous(), source.contiguous()
-        result = torch.empty_like(operand).copy_(filled(init, source, operand.shape))
+        result = torch.empty_like(operand)
+        result.fill_(init) if isinstance(init, Number) else result.copy_(init.expand_as(result))
         if operand.numel() and source.numel():
             run_on_threads(self.native.function, self.rows, source.numel() // self.rows, [
                 operand.data_ptr(), source.data_ptr(), result.data_ptr(), self.inner, *self.geometry])

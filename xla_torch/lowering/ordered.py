@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from ..analysis.associativity import is_commutative
 from ..core import tuning
 from ..core.shape import Shape
 from ..core.types import S32
@@ -53,7 +54,7 @@ def native_reduction(reducer: Computation, shape: Shape) -> Value | None:
     if shape.has_sizes or not shape.is_static or shape.element_count < tuning.REDUCED_NATIVELY_FROM:
         return None
     try:
-        text = reduce_blocks(canonicalize(reducer), machine())
+        text = reduce_blocks(canonicalize(reducer), machine(), is_commutative(reducer))
     except Unfit:
         return None
     native = NativeReduction(text)

@@ -158,14 +158,17 @@ static void part(s64 from, s64 to, char **places, s64 each, char *kept) {
 }"""
 
 
-def take_or_fill(name: str, index: str) -> str:
-    """``result[b, p, i] = operand[b, indices[b, p, i], i]``, or a number where the index is out of bounds. The places are those
-    of the operand, the indices, the result and the number, then the operand's size where it is indexed, the number of points p,
-    and how far apart the indices of neighbours are along b, p and i."""
-    return "\n".join([TYPES, _TAKE_OR_FILL.replace("NAME", name).replace("INDEX", index), shared(9, 0)])
+def take_or_fill(name: str, index: str, wraps: bool) -> str:
+    """``result[b, p, i] = operand[b, indices[b, p, i], i]``, or a number where the index is out of bounds. Negative indices count
+    from the end if it `wraps`. The places are those of the operand, the indices, the result and the number, then the operand's
+    size where it is indexed, the number of points p, and how far apart the indices of neighbours are along b, p and i."""
+    place = "k < 0 ? k + size : k" if wraps else "k"
+    text = _TAKE_OR_FILL.replace("NAME", name).replace("INDEX", index).replace("COUNTED", place)
+    return "\n".join([TYPES, text, shared(9, 0)])
 
 
-_TAKE_OR_FILL = """static void part(s64 from, s64 to, char **places, s64 n, char *kept) {
+_TAKE_OR_FILL = """static inline u64 counted(s64 k, s64 size) { return (u64)(COUNTED); }
+static void part(s64 from, s64 to, char **places, s64 n, char *kept) {
     const NAME fill = *(const NAME *)places[3];
     const u64 size = (u64)places[4];
     const s64 points = (s64)places[5], along_b = (s64)places[6], along_p = (s64)places[7], along_i = (s64)places[8];
@@ -175,16 +178,16 @@ _TAKE_OR_FILL = """static void part(s64 from, s64 to, char **places, s64 n, char
         const INDEX *at = (const INDEX *)places[1] + b * along_b;
         if (n == 1)
             for (; r < end; r++) {
-                const u64 k = (u64)(s64)at[(r - first) * along_p];
+                const u64 k = counted(at[(r - first) * along_p], size);
                 ((NAME *)places[2])[r] = k < size ? own[k] : fill;
             }
         for (; r < end; r++) {
             NAME *restrict result = (NAME *)places[2] + r * n;
             const INDEX *place = at + (r - first) * along_p;
-            const u64 k = (u64)(s64)place[0];
+            const u64 k = counted(place[0], size);
             if (along_i)
                 for (s64 i = 0; i < n; i++) {
-                    const u64 each = (u64)(s64)place[i];
+                    const u64 each = counted(place[i], size);
                     result[i] = each < size ? own[each * n + i] : fill;
                 }
             else if (k < size) __builtin_memcpy(result, own + k * n, n * sizeof(NAME));

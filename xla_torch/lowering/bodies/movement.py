@@ -73,6 +73,8 @@ def concatenate(inst: Instruction, *operands: Value, dimensions: Dims) -> Value:
 @body("pad", numbers="padding_value")
 def pad(inst: Instruction, operand: Value, padding_value: Value, *, padding: Padding) -> Value:
     operand, padding_value = _as_result_type(inst, operand, inst.operands[0].shape), host_value(padding_value)
+    if not any(map(any, padding)):
+        return operand
     given = inst.operands[0].shape
     # torch crops before it pads, so it cannot crop from what it pads on the other side.
     croppable = all((low >= 0 and high >= 0) or (not dynamic and n + min(low, 0) + min(high, 0) >= 0)
