@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from ..core import tuning
 from ..core.shape import Shape
 from ..hlo.ir import Computation, Instruction
 from ..hlo.regions import Loop, loop_of
@@ -21,7 +22,7 @@ from ..opcodes import contraction, elementwise, indexing
 from . import indexed, linalg  # noqa: F401  (their rules belong to the table)
 from .arrays import ARRAYS, Value, blas_routine, product, starts, turns, write_update
 from .code import ASKS_EVERY, Array, Code, held, is_local, single
-from .elements import ELEMENTS, NAMES, Unfit, element, element_work, memory_of
+from .elements import ELEMENTS, NAMES, VECTOR_WORK, Unfit, element, element_work, memory_of
 from .functions import used_in
 
 TYPES = """typedef _Bool pred; typedef signed char s8; typedef short s16; typedef int s32; typedef long long s64;
@@ -208,7 +209,9 @@ class ProgramWriter:
             if any(a.shape.rank not in (0, instruction.shape.rank) for a in arrays):  # bits as others of another width
                 raise Unfit(f"{instruction.opcode} of {arrays[0].shape} to {instruction.shape} is not in native code")
             fused, count = self.machine.fused, instruction.shape.element_count
-            self.code.work += 0 if count == 1 else count * element_work(instruction, fused)
+            work = 0 if count == 1 else count * element_work(instruction, fused)
+            self.code.work += work
+            self.code.spared += min(work, count * VECTOR_WORK) if count <= tuning.BLOCK else 0  # torch computes it as well
             return Array(instruction.shape, lambda index: element(instruction, [a.spread(index) for a in arrays], fused),
                          stored=False)
         rule = ARRAYS.get(instruction.opcode)
