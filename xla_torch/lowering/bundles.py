@@ -22,7 +22,7 @@ from ..native.elements import ELEMENTS, NAMES, Unfit, element_work
 from ..native.loops import Source, bundle_source
 from ..opcodes import contraction, control, indexing, movement
 from ..storage.dtypes import storage_dtype
-from ..transform.small_fusions import fuse_small, region_of
+from ..transform.small_fusions import VIEWS, fuse_small, region_of
 from .emit import Tracer, describe
 from .values import Value, evaluator
 
@@ -35,7 +35,7 @@ def with_bundles(tracer: Tracer, computation: Computation) -> Computation:
         return computation
     ends = _ends(computation)
     apart = ends if len(ends) > tuning.BUNDLE_MOST else set[Instruction]()
-    return fuse_small(computation, lambda i: 0 if i in apart else _weight(i), tuning.BUNDLE_LEAST, tuning.BUNDLE_MOST)
+    return fuse_small(computation, lambda i: None if i in apart else _weight(i), tuning.BUNDLE_LEAST, tuning.BUNDLE_MOST)
 
 
 def _ends(computation: Computation) -> set[Instruction]:
@@ -53,21 +53,23 @@ def _ends(computation: Computation) -> set[Instruction]:
     return ends
 
 
-def _weight(instruction: Instruction) -> int:
-    """What an op counts for in a bundle; 0 where native code does not know it, or torch takes longer to compute than to call it.
-    A loop is always worth it: torch, or native code of its own, has some calls around it."""
+def _weight(instruction: Instruction) -> int | None:
+    """What an op counts for in a bundle; None where native code does not know it, or torch takes longer to compute than to call
+    it. A loop is always worth it: torch, or native code of its own, has some calls around it."""
     opcode = instruction.opcode
     if opcode in (control.while_, control.conditional):
-        return tuning.BUNDLE_LEAST if _has_small_control(instruction) else 0
+        return tuning.BUNDLE_LEAST if _has_small_control(instruction) else None
     shapes = [*instruction.shape.leaves(), *(o.shape for o in instruction.operands)]
     if (opcode not in ELEMENTS and opcode not in ARRAYS) or not all(map(_is_native, shapes)):
-        return 0
+        return None
     read = instruction.operands[1:] if opcode in _READ_IN_PART else instruction.operands
     if any(s.element_count > tuning.BUNDLED_UP_TO for s in (*instruction.shape.leaves(), *(o.shape for o in read))):
-        return 0
+        return None
     if opcode in ELEMENTS:
-        return int(instruction.shape.element_count * element_work(instruction, can_fuse()) <= tuning.NATIVE_UNDER)
-    return int(opcode != contraction.dot or _products(instruction) <= tuning.BUNDLED_PRODUCTS)
+        return 1 if instruction.shape.element_count * element_work(instruction, can_fuse()) <= tuning.NATIVE_UNDER else None
+    if opcode == contraction.dot and _products(instruction) > tuning.BUNDLED_PRODUCTS:
+        return None
+    return 0 if opcode in VIEWS else 1
 
 
 def _is_native(shape: Shape) -> bool:

@@ -2,7 +2,8 @@
 
 An op on few elements takes a backend the time of its call, whatever it computes. Ops are grouped by how many others stand between
 them and the parameters: what lies between two members of a group is a member, so that a group depends on nothing that depends on
-it. Constants that members read are written into each fusion, as far as they are one number.
+it. Constants that members read are written into each fusion, as far as they are one number. What only gives elements other
+places, which takes a backend nothing, stays outside for those who read it there.
 """
 
 from __future__ import annotations
@@ -14,14 +15,17 @@ from ..hlo.ir import Computation, Instruction
 from ..hlo.structure import CONSTANT, GET_TUPLE_ELEMENT, PARAMETER, TUPLE
 from ..opcodes import control, movement
 
-Weight = Callable[[Instruction], int]
-"""How much an instruction counts for; 0 where it is none of a fusion."""
+Weight = Callable[[Instruction], int | None]
+"""How much an instruction counts for; None where it is none of a fusion."""
+
+VIEWS = frozenset({movement.broadcast, movement.reshape, movement.slice_, movement.transpose})
+"""Ops that give their operand's elements other places."""
 
 
 def fuse_small(computation: Computation, weight: Weight, least: int, most: int) -> Computation:
     """The computation with fusions of instructions that weigh `least` or more together, up to `most` in each; itself where there
     is none. Tuples, and their elements, weigh nothing of their own and belong to whom they are for, or from."""
-    weights = {i: weight(i) for i in computation.instructions if not _is_structure(i)}
+    weights = {i: w for i in computation.instructions if not _is_structure(i) and (w := weight(i)) is not None}
     groups = [part for group in _groups(computation, weights) for part in _parts(group, most)
               if sum(weights.get(i, 0) for i in part) >= least]
     if not groups:
@@ -61,12 +65,12 @@ def _members(computation: Computation, weights: Mapping[Instruction, int]) -> se
         if i in known and not i.is_tuple:
             continue
         if i.is_element:
-            if weights.get(i.operands[0]):
+            if i.operands[0] in weights:
                 members.add(i)
         elif i.is_tuple:
             if i is not computation.root and _have_one_reader([i], users) and users[i][0] in members:
                 members.add(i)
-        elif weights.get(i) and (i is not computation.root or i.shape.is_array) and all(
+        elif i in weights and (i is not computation.root or i.shape.is_array) and all(
                 u in members for u in users[i] if i.shape.is_tuple or _may_be_on_host(i.shape)) and _have_one_reader(
                 [o for o in i.operands if o.shape.is_tuple], users):
             members.add(i)
@@ -159,9 +163,13 @@ class _Rebuilt:
                                   if self.of.get(o) != number and not is_written_inside(o)))
 
     def _fuse(self, number: int) -> None:
-        group, inputs = self.groups[number], self._inputs(number)
-        results = [i for i in group if i.shape.is_array
+        outside = [i for i in self.groups[number] if i.shape.is_array
                    and (i is self.root or any(self.of.get(u) != number for u in self.users.get(i, ())))]
+        views = [self._views_of(i, number) for i in outside]
+        results = list(dict.fromkeys(chain[0] for chain in views if self.of.get(chain[0]) == number))
+        group = _needed(self.groups[number], results)
+        read = {operand for i in group for operand in i.operands}
+        inputs = [i for i in self._inputs(number) if i in read]
         region = region_of(f"small_fusion_{number}", group, inputs, results)
         fusion = Instruction(control.fusion, region.root.shape, [self.now[i] for i in inputs], {"kind": "kLoop", "calls": region},
                              region.name)
@@ -169,8 +177,26 @@ class _Rebuilt:
         for k, i in enumerate(results):
             self.now[i] = Instruction(GET_TUPLE_ELEMENT, i.shape, [fusion], {"index": k}, i.name, i.common, i.line, i.column)
             self.built.append(self.now[i])
-        for i in group:
+        for i in dict.fromkeys(view for chain in views for view in chain[1:]):
+            self._copy(i)
+        for i in self.groups[number]:
             self.now.setdefault(i, fusion)
+
+    def _views_of(self, i: Instruction, number: int) -> list[Instruction]:
+        """An instruction's chain of views in a fusion, behind what they are views of."""
+        chain = [i]
+        while chain[-1].opcode in VIEWS and self.of.get(chain[-1]) == number:
+            chain.append(chain[-1].operands[0])
+        return chain[::-1]
+
+
+def _needed(group: Sequence[Instruction], results: Sequence[Instruction]) -> list[Instruction]:
+    """Those of a group that its results depend on."""
+    needed = set(results)
+    for i in reversed(group):
+        if i in needed:
+            needed.update(i.operands)
+    return [i for i in group if i in needed]
 
 
 def region_of(name: str, group: Sequence[Instruction], inputs: Sequence[Instruction],
