@@ -16,7 +16,7 @@ from ..kernels.native import can_fuse, machine
 from ..kernels.native_bundles import NativeBundle, bundle
 from ..native.arrays import ARRAYS
 from ..native.compiled import is_available
-from ..native.elements import ELEMENTS, NAMES, Unfit, element_work
+from ..native.elements import ELEMENTS, Unfit, element_work, is_native
 from ..native.loops import bundle_source
 from ..opcodes import contraction, control, indexing, movement
 from ..storage.dtypes import storage_dtype
@@ -57,7 +57,7 @@ def _fits(instruction: Instruction) -> bool:
     if opcode in (control.while_, control.conditional) or (opcode not in ELEMENTS and opcode not in ARRAYS):
         return False
     operands = [o.shape for o in instruction.operands]
-    if not all(s.is_array and s.is_static and s.element_type in NAMES and s.element_count
+    if not all(s.is_array and s.is_static and is_native(s.element_type) and s.element_count
                for s in (*instruction.shape.leaves(), *operands)):
         return False
     read = operands[1:] if opcode in _READ_IN_PART else operands

@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from ..core.shape import Shape
-from ..core.types import F32, F64, PRED
+from ..core.types import F32, F64, PRED, PrimitiveType
 from ..hlo.ir import Computation, Instruction
 from ..hlo.regions import Loop, branches_of, loop_of
 from ..hlo.rule_tables import RuleTable
 from ..hlo.structure import CONSTANT
-from ..opcodes import contraction, control, indexing, internal, movement, reduction
+from ..opcodes import comparison, contraction, control, elementwise, indexing, internal, movement, reduction
 from .code import Array, Code, element_of, held, single
-from .elements import VECTOR_WORK, Unfit, name_of, number, typed
+from .elements import HALVES, VECTOR_WORK, Unfit, name_of, number, typed
 
 Value = Array | list[Array]
 """What an instruction has made: an array, or those of a flat tuple."""
@@ -88,6 +88,8 @@ def broadcast(writer: Writer, inst: Instruction, operands: list[Array]) -> Array
 def reshape(writer: Writer, inst: Instruction, operands: list[Array]) -> Array:
     """The memory seen in another shape; without memory, where only dimensions of one come and go the indices do."""
     (operand,), old, new = operands, operands[0].shape.dimensions, inst.shape.dimensions
+    if operand.shape.element_type is not inst.shape.element_type:
+        raise Unfit("bits as elements of another type")
     if operand.is_single:
         return Array(inst.shape, lambda _: operand.at(["0"] * len(old)), operand.stored)
     if operand.buffer:
@@ -135,7 +137,7 @@ def concatenate(writer: Writer, inst: Instruction, operands: list[Array]) -> Arr
         code.work += operand.shape.element_count
         with code.loops(operand.shape.dimensions, apart=True) as index:
             target = [_affine(i, 1, start) if d == along else i for d, i in enumerate(index)]
-            code.line(f"{element_of(inst.shape, name, target)} = {operand.at(index)};")
+            code.put(inst.shape, name, target, operand.at(index))
         start += operand.shape.dimensions[along]
     return code.filled(inst.shape, name)
 
@@ -152,7 +154,7 @@ def pad(writer: Writer, inst: Instruction, operands: list[Array]) -> Array:
         with code.loops([behind - first for first, behind in kept], apart=True) as at:
             index = [_affine(i, 1, first) for i, (first, _) in zip(at, kept, strict=True)]
             target = [_affine(i, interior + 1, low) for i, (low, _, interior) in zip(index, padding, strict=True)]
-            code.line(f"{element_of(inst.shape, name, target)} = {operand.at(index)};")
+            code.put(inst.shape, name, target, operand.at(index))
     return code.filled(inst.shape, name)
 
 
@@ -201,7 +203,7 @@ def write_update(code: Code, whole: Array, update: Array, begin: Sequence[str]) 
     code.work += update.shape.element_count * VECTOR_WORK
     with code.loops(update.shape.dimensions, apart=True) as index:
         target = [i if b == "0" else f"({b} + {i})" for b, i in zip(begin, index, strict=True)]
-        code.line(f"{element_of(whole.shape, whole.buffer, target)} = {update.at(index)};")
+        code.put(whole.shape, whole.buffer, target, update.at(index))
 
 
 # ------------------------------------------------------------------------------------------- sums
@@ -209,14 +211,12 @@ def write_update(code: Code, whole: Array, update: Array, begin: Sequence[str]) 
 
 @ARRAYS.rule(contraction.dot)
 def dot(writer: Writer, inst: Instruction, operands: list[Array]) -> Array:
-    """Products in the order of the contracted dimensions, rounded to the result's type at each step."""
-    given, code, result = inst.attributes, writer.code, inst.shape
-    if any(o.shape.element_type is not result.element_type or result.element_type is PRED for o in operands):
-        raise Unfit("a product of several types")
+    """Products in the order of the contracted dimensions, rounded to the type that they are `_summed` in at each step."""
+    given, code, result = inst.attributes, writer.code, inst.shape.with_element_type(_summed(inst))
     batch = given.get("lhs_batch_dims", ()), given.get("rhs_batch_dims", ())
     inner = given.get("lhs_contracting_dims", ()), given.get("rhs_contracting_dims", ())
     if blas_routine(writer.machine, inst):
-        return product(writer, inst, operands)
+        return _rounded(inst.shape, product(writer, inst, operands))
     lhs, rhs = (code.store(o) for o in operands)
     free = [[d for d in range(o.shape.rank) if d not in (*b, *c)] for o, b, c in zip((lhs, rhs), batch, inner, strict=True)]
     sizes = [lhs.shape.dimensions[d] for d in inner[0]]
@@ -243,21 +243,47 @@ def dot(writer: Writer, inst: Instruction, operands: list[Array]) -> Array:
             total = code.local(Shape.array(of), "t", "0")
             with code.loops(sizes) as along:
                 code.line(f"{total} = {typed(of, f'{total} + {term(outer, along)}')};")
-            code.line(f"{element_of(result, name, outer)} = {total};")
+            code.put(result, name, outer, total)
     code.work += _terms(inst)
-    return code.filled(result, name)
+    return _rounded(inst.shape, code.filled(result, name))
+
+
+def _summed(inst: Instruction) -> PrimitiveType:
+    """The type in which a dot is computed, and rounded to its result's at the end. Raises Unfit."""
+    types, result = {o.shape.element_type for o in inst.operands}, inst.shape.element_type
+    (of, *others) = types
+    if others or result is PRED or not (result is of or (result is F32 and of in HALVES)):
+        raise Unfit("a product of several types")
+    return F32 if of in HALVES else of
+
+
+def _widened(array: Array) -> Array:
+    """An array of floats of 16 bits in the type that native code has their values in; others as they are."""
+    if array.shape.element_type not in HALVES:
+        return array
+    return Array(array.shape.with_element_type(F32), array.at, array.stored)
+
+
+def _rounded(shape: Shape, array: Array) -> Array:
+    """An array in the type of a shape, which it has but for floats of 16 bits."""
+    of = shape.element_type
+    return Array(shape, lambda index: typed(of, array.at(index)), stored=False) if of in HALVES else array
 
 
 _GEMM = {F32: "sgemm", F64: "dgemm"}
 _GEMM_FROM = 1 << 13
 """Products from which a call of BLAS is faster than loops."""
-
+_WIDENED_FROM = 4
+"""Those for each element of the operands from which it is where they must be widened for it."""
 
 
 def blas_routine(machine: Machine, inst: Instruction) -> str:
-    """The routine of BLAS that computes a dot; empty where loops do."""
-    routine = _GEMM.get(inst.shape.element_type, "")
-    return routine if routine in machine.routines and _terms(inst) >= _GEMM_FROM else ""
+    """The routine of BLAS that computes a dot; empty where loops do. Raises Unfit."""
+    routine, terms = _GEMM.get(_summed(inst), ""), _terms(inst)
+    factors = [o.shape for o in inst.operands]
+    if factors[0].element_type in HALVES and terms < _WIDENED_FROM * sum(s.element_count for s in factors):
+        return ""
+    return routine if routine in machine.routines and terms >= _GEMM_FROM else ""
 
 
 def _terms(inst: Instruction) -> int:
@@ -266,15 +292,15 @@ def _terms(inst: Instruction) -> int:
 
 
 def product(writer: Writer, inst: Instruction, operands: Sequence[Array], into: str = "") -> Array:
-    """Matrix products by BLAS, one for each place of the batch. They are no work that torch would save. With `into` they are
-    added to what stands in a buffer, turned round if those who read the result do that."""
-    given, code, result = inst.attributes, writer.code, inst.shape
+    """Matrix products by BLAS, one for each place of the batch, in the type that they are `_summed` in. They are no work that
+    torch would save. With `into` they are added to what stands in a buffer, turned round if those who read the result do that."""
+    given, code, result = inst.attributes, writer.code, inst.shape.with_element_type(_summed(inst))
     batch = given.get("lhs_batch_dims", ()), given.get("rhs_batch_dims", ())
     inner = given.get("lhs_contracting_dims", ()), given.get("rhs_contracting_dims", ())
     routine, count = blas_routine(writer.machine, inst), len(batch[0])
     if routine not in code.routines:
         code.routines.append(routine)
-    made = [_as_matrices(code, *o) for o in zip(operands, batch, inner, strict=True)]
+    made = [_as_matrices(code, *o) for o in zip(map(_widened, operands), batch, inner, strict=True)]
     # Where all who read the result turn it round, it is the product of the two in the other order.
     is_turned = result.rank == count + 2 and all(turns(reader) for reader in writer.readers[inst])
     (a, a_turned, m, k), (b, b_straight, n, _) = reversed(made) if is_turned else made
@@ -313,19 +339,64 @@ def _as_matrices(code: Code, operand: Array, batch: Sequence[int], inner: Sequen
 
 @ARRAYS.rule(reduction.reduce)
 def reduce(writer: Writer, inst: Instruction, operands: list[Array]) -> Value:
-    """In the order of the elements, whatever the reducer is."""
+    """In the order of the elements, whatever the reducer is. Sums of floats of 16 bits are rounded once, at the end."""
+    operator = _operator(inst)
+    if operator:
+        return _rounded(inst.shape, _reduced(writer, inst, list(map(_widened, operands)), operator)[0])
+    made = _reduced(writer, inst, operands)
+    return made if inst.shape.is_tuple else made[0]
+
+
+def _operator(inst: Instruction) -> str:
+    """C's operator for a reducer of floats of 16 bits that is computed in single precision and rounded once, from what changes
+    nothing; empty where the reducer runs as it is. Raises Unfit."""
+    root, given = inst.attributes["to_apply"].root, inst.attributes["to_apply"].parameters
+    operator, neutral = _ROUNDED_ONCE.get(root.opcode, ("", 0))
+    types = {s.element_type for s in (*inst.shape.leaves(), *(o.shape for o in inst.operands))}
+    if not operator or len(given) != 2 or set(root.operands) != set(given) or types.isdisjoint(HALVES):
+        require_exact(inst.attributes["to_apply"])
+        return ""
+    init = inst.operands[1]
+    if len(types) > 1 or init.opcode != CONSTANT or float(init.attributes["literal"].array.reshape(())) != neutral:
+        raise Unfit("a sum of floats of 16 bits on from a number, or in another type")
+    return operator
+
+
+_ROUNDED_ONCE = {elementwise.add: ("+", 0), elementwise.multiply: ("*", 1)}
+
+
+def require_exact(region: Computation) -> None:
+    """Raise Unfit for a region that rounds floats of 16 bits: where elements meet many times, torch and XLA do so at times of
+    their own."""
+    for i in region.instructions:
+        if i.shape.is_array and i.shape.element_type in HALVES and not i.is_parameter and i.opcode not in _CHOICES:
+            raise Unfit(f"{i.opcode} of {i.shape.element_type.text} again and again is not in native code")
+
+
+_CHOICES = frozenset({CONSTANT, comparison.select, elementwise.maximum, elementwise.minimum})
+
+
+def _reduced(writer: Writer, inst: Instruction, operands: list[Array], operator: str = "") -> list[Array]:
     half, code, dims, reducer = len(operands) // 2, writer.code, inst.attributes["dimensions"], inst.attributes["to_apply"]
     arrays, inits = operands[:half], [code.store(o) for o in operands[half:]]
     sizes = arrays[0].shape.dimensions
-    shapes = inst.shape.tuple_shapes if inst.shape.is_tuple else (inst.shape,)
+    shapes = list(inst.shape.leaves())
+    if operator:
+        shapes = [s.with_element_type(F32) for s in shapes]
+
+    def meet(totals: Sequence[Array], now: Sequence[Array]) -> list[str]:
+        if operator:
+            return [f"{totals[0].at(())} {operator} {now[0].at(())}"]
+        value = writer.run(reducer, [*totals, *now])
+        return [code.copy(v).at(()) for v in (value if isinstance(value, list) else [value])]
+
     kept = [d for d in range(len(sizes)) if d not in dims]
     buffers = [code.buffer(s) for s in shapes]
     before = code.work
     if kept and kept[-1] == len(sizes) - 1 and sizes[-1] > 1 and not any(s.element_count == 1 for s in shapes):
-        _reduce_rows(writer, reducer, arrays, inits, dims, list(zip(shapes, buffers, strict=True)))
+        _reduce_rows(code, meet, arrays, inits, dims, list(zip(shapes, buffers, strict=True)))
         code.work = before + arrays[0].shape.element_count * VECTOR_WORK
-        made = list(map(code.filled, shapes, buffers))
-        return made if inst.shape.is_tuple else made[0]
+        return list(map(code.filled, shapes, buffers))
     with code.loops([sizes[d] for d in kept]) as outer:
         totals = [code.local(i.shape, "t", i.at(())) for i in inits]
         with code.loops([sizes[d] for d in dims]) as inner:
@@ -333,22 +404,19 @@ def reduce(writer: Writer, inst: Instruction, operands: list[Array]) -> Value:
             for d, i in [*zip(kept, outer, strict=True), *zip(dims, inner, strict=True)]:
                 index[d] = i
             now = [code.copy(Array(i.shape, lambda _, a=a: a.at(index))) for a, i in zip(arrays, inits, strict=True)]
-            value = writer.run(reducer, [*(single(i.shape, t) for i, t in zip(inits, totals, strict=True)), *now])
-            results = value if isinstance(value, list) else [value]
-            found = [code.copy(result).at(()) for result in results]
+            found = meet([single(i.shape, t) for i, t in zip(inits, totals, strict=True)], now)
             for total, value in zip(totals, found, strict=True):
                 code.line(f"{total} = {value};")
         for shape, name, total in zip(shapes, buffers, totals, strict=True):
-            code.line(f"{element_of(shape, name, outer)} = {total};")
+            code.put(shape, name, outer, total)
     code.work = before + 2 * arrays[0].shape.element_count
-    made = list(map(code.filled, shapes, buffers))
-    return made if inst.shape.is_tuple else made[0]
+    return list(map(code.filled, shapes, buffers))
 
 
-def _reduce_rows(writer: Writer, reducer: Computation, arrays: Sequence[Array], inits: Sequence[Array], dims: Sequence[int],
-                 results: Sequence[tuple[Shape, str]]) -> None:
+def _reduce_rows(code: Code, meet: Callable[[Sequence[Array], Sequence[Array]], list[str]], arrays: Sequence[Array],
+                 inits: Sequence[Array], dims: Sequence[int], results: Sequence[tuple[Shape, str]]) -> None:
     """Each row goes into all results at once, which several elements do together; the order for each of them is the same."""
-    code, sizes = writer.code, arrays[0].shape.dimensions
+    sizes = arrays[0].shape.dimensions
     kept = [d for d in range(len(sizes)) if d not in dims]
     for (shape, name), init in zip(results, inits, strict=True):
         code.fill(name, Array(shape, lambda _, init=init: init.at(())))
@@ -360,10 +428,8 @@ def _reduce_rows(writer: Writer, reducer: Computation, arrays: Sequence[Array], 
         totals = [code.copy(Array(i.shape, lambda _, s=s, n=n: element_of(s, n, [*outer, *last])))
                   for (s, n), i in zip(results, inits, strict=True)]
         now = [code.copy(Array(i.shape, lambda _, a=a: a.at(index))) for a, i in zip(arrays, inits, strict=True)]
-        value = writer.run(reducer, [*totals, *now])
-        found = [code.copy(v).at(()) for v in (value if isinstance(value, list) else [value])]
-        for (shape, name), new in zip(results, found, strict=True):
-            code.line(f"{element_of(shape, name, [*outer, *last])} = {new};")
+        for (shape, name), new in zip(results, meet(totals, now), strict=True):
+            code.put(shape, name, [*outer, *last], new)
 
 
 # ------------------------------------------------------------------------------------------- loops and branches inside
