@@ -232,7 +232,8 @@ def dot(writer: Writer, inst: Instruction, operands: list[Array]) -> Array:
 
     name = code.buffer(result)
     kept = result.rank - len(free[1])
-    if free[1] and free[1][-1] == rhs.shape.rank - 1:  # rows of the right side are added, which several elements do at once
+    by_rows = bool(free[1]) and free[1][-1] == rhs.shape.rank - 1
+    if by_rows:  # rows of the right side are added, which several elements do at once
         code.fill(name, Array(result, lambda _: typed(of, "0")))
         dims = result.dimensions
         with code.loops(dims[:kept]) as rows, code.loops(sizes) as along, code.loops(dims[kept:]) as row:
@@ -244,7 +245,7 @@ def dot(writer: Writer, inst: Instruction, operands: list[Array]) -> Array:
             with code.loops(sizes) as along:
                 code.line(f"{total} = {typed(of, f'{total} + {term(outer, along)}')};")
             code.put(result, name, outer, total)
-    code.work += _terms(inst)
+    code.work += _terms(inst) * (VECTOR_WORK if by_rows and lhs.shape.element_type in HALVES else 1)
     return _rounded(inst.shape, code.filled(result, name))
 
 
