@@ -98,9 +98,6 @@ def element(instruction: Instruction, operands: Sequence[str], fused: bool = Fal
     rule = ELEMENTS.get(instruction.opcode)
     if rule is None:
         raise Unfit(f"{instruction.opcode} is no op of native code")
-    types = {o.shape.element_type for o in instruction.operands} - {PRED}
-    if len(types) > 1 and not types.isdisjoint(HALVES):
-        raise Unfit(f"{instruction.opcode} of several types of floats is not in native code")
     bring = same if instruction.opcode in _EXACT else typed
     return bring(element_type, rule(instruction, operands))
 
