@@ -14,7 +14,7 @@ from ..core.shape import Shape
 from ..hlo.ir import Computation, Instruction
 from ..kernels.native import can_fuse, machine
 from ..kernels.native_bundles import NativeBundle, bundle
-from ..native.arrays import ARRAYS
+from ..native.arrays import ARRAYS, require_fit
 from ..native.compiled import is_available
 from ..native.elements import ELEMENTS, Unfit, element_work, is_native
 from ..native.loops import bundle_source
@@ -62,6 +62,10 @@ def _fits(instruction: Instruction) -> bool:
         return False
     read = operands[1:] if opcode in _READ_IN_PART else operands
     if any(s.element_count > tuning.BUNDLED_UP_TO for s in (*instruction.shape.leaves(), *read)):
+        return False
+    try:
+        require_fit(instruction)
+    except Unfit:
         return False
     if opcode in ELEMENTS:
         return count * element_work(instruction, can_fuse()) <= tuning.NATIVE_UNDER

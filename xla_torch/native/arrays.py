@@ -16,7 +16,7 @@ from ..hlo.ir import Computation, Instruction
 from ..hlo.regions import Loop, branches_of, loop_of
 from ..hlo.rule_tables import RuleTable
 from ..hlo.structure import CONSTANT
-from ..opcodes import comparison, contraction, control, elementwise, indexing, internal, movement, reduction
+from ..opcodes import comparison, contraction, control, elementwise, indexing, internal, movement, reduction, window
 from .code import Array, Code, element_of, held, single
 from .elements import HALVES, VECTOR_WORK, Unfit, name_of, number, typed
 
@@ -355,7 +355,7 @@ def _operator(inst: Instruction) -> str:
     operator, neutral = _ROUNDED_ONCE.get(root.opcode, ("", 0))
     types = {s.element_type for s in (*inst.shape.leaves(), *(o.shape for o in inst.operands))}
     if not operator or len(given) != 2 or set(root.operands) != set(given) or types.isdisjoint(HALVES):
-        require_exact(inst.attributes["to_apply"])
+        _require_exact(inst.attributes["to_apply"])
         return ""
     init = inst.operands[1]
     if len(types) > 1 or init.opcode != CONSTANT or float(init.attributes["literal"].array.reshape(())) != neutral:
@@ -366,7 +366,17 @@ def _operator(inst: Instruction) -> str:
 _ROUNDED_ONCE = {elementwise.add: ("+", 0), elementwise.multiply: ("*", 1)}
 
 
-def require_exact(region: Computation) -> None:
+def require_fit(inst: Instruction) -> None:
+    """Raise Unfit for an op of types that native code computes no such op of, though it has their elements."""
+    if inst.opcode == contraction.dot:
+        _summed(inst)
+    elif inst.opcode == reduction.reduce:
+        _operator(inst)
+    elif inst.opcode == window.reduce_window or (inst.opcode == indexing.scatter and not inst.attributes.get("unique_indices")):
+        _require_exact(inst.attributes["to_apply"])
+
+
+def _require_exact(region: Computation) -> None:
     """Raise Unfit for a region that rounds floats of 16 bits: where elements meet many times, torch and XLA do so at times of
     their own."""
     for i in region.instructions:

@@ -19,7 +19,7 @@ from ..hlo.ir import Computation, Instruction
 from ..hlo.schema import Trait
 from ..opcodes import indexing, reduction, sorting, window
 from ..opcodes.reduction_order import running_dimension
-from .arrays import ARRAYS, Value, Writer, require_exact
+from .arrays import ARRAYS, Value, Writer
 from .code import Array, Code, Index, element_of, single
 from .elements import Unfit, name_of
 
@@ -62,8 +62,6 @@ def scatter(writer: Writer, inst: Instruction, operands: list[Array]) -> Value:
     points = _Points(given, indices, inputs[0].shape, given["scatter_dims_to_operand_dims"], window, dropped,
                      given["update_window_dims"], given.get("input_batching_dims", ()),
                      given.get("scatter_indices_batching_dims", ()))
-    if not given.get("unique_indices"):
-        require_exact(given["to_apply"])
     results = [code.copy(i) for i in inputs]
     before = code.work
     with contextlib.ExitStack() as stack:
@@ -162,7 +160,6 @@ def reduce_window(writer: Writer, inst: Instruction, operands: list[Array]) -> V
     code, half, windows = writer.code, len(operands) // 2, inst.attributes.get("window", ())
     if any(w.base_dilation != 1 or w.reversal for w in windows) or len(windows) != operands[0].shape.rank:
         raise Unfit("windows over elements that are apart, or backwards")
-    require_exact(inst.attributes["to_apply"])
     arrays, inits = ([code.store(o) for o in part] for part in (operands[:half], operands[half:]))
     shapes = inst.shape.tuple_shapes if inst.shape.is_tuple else (inst.shape,)
     along = running_dimension(arrays[0].shape, windows)

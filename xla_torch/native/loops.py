@@ -20,7 +20,7 @@ from ..hlo.ir import Computation, Instruction
 from ..hlo.regions import Loop, loop_of
 from ..opcodes import contraction, elementwise, indexing
 from . import indexed, linalg  # noqa: F401  (their rules belong to the table)
-from .arrays import ARRAYS, Value, blas_routine, product, starts, turns, write_update
+from .arrays import ARRAYS, Value, blas_routine, product, require_fit, starts, turns, write_update
 from .code import ASKS_EVERY, Array, Code, held, is_local, single
 from .elements import ELEMENTS, HALVES, NAMES, Unfit, element, element_work, is_native, memory_of, name_of, read, stored
 from .functions import used_in
@@ -216,6 +216,7 @@ class ProgramWriter:
         rule = ARRAYS.get(instruction.opcode)
         if rule is None:
             raise Unfit(f"{instruction.opcode} is no op of native code")
+        require_fit(instruction)
         return rule(self, instruction, operands)
 
 
