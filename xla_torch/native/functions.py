@@ -75,16 +75,14 @@ VECTOR_FUNCTIONS = {
     u32 small = (u32)(s32)(x * 0x1p24f), h = (m >> 13) - (m < 0x7f800000 ? 112 << 10 : 224 << 10);
     return (u16)((m < 0x38800000 ? small : h) | (b >> 16 & 0x8000));
 }""",
-    # In [1/2, 1] float32 has the places that the least numbers are multiples of.
+    # Beside 2^13 times its power of two, float32 has the places that a number keeps; of the least ones, those of 2^-14.
     "round_f16": """f32 round_f16(f32 x) {
     u32 b; __builtin_memcpy(&b, &x, 4);
-    u32 m = b & 0x7fffffff, below = m < 0x38800000 ? m : 0, small;
-    __builtin_memcpy(&x, &below, 4);
-    x = (x + 0.5f) - 0.5f; __builtin_memcpy(&small, &x, 4);
-    u32 near = (m + 0xfff + (m >> 13 & 1)) & 0xffffe000;
-    near = near >= 0x47800000 ? 0x7f800000 : near;
-    near = m > 0x7f800000 ? (m | 0x400000) & 0xffffe000 : near;
-    b = (m < 0x38800000 ? small : near) | (b & 0x80000000); __builtin_memcpy(&x, &b, 4);
+    u32 m = b & 0x7fffffff, e = b & 0x7f800000;
+    e = e < 0x38800000 ? 0x38800000 : e; e = (e > 0x47800000 ? 0x47800000 : e) + (13 << 23);
+    f32 a, large; __builtin_memcpy(&a, &m, 4); __builtin_memcpy(&large, &e, 4);
+    a = (a + large) - large; a = a >= 0x1p16f ? __builtin_inff() : a;
+    __builtin_memcpy(&m, &a, 4); m |= b & 0x80000000; __builtin_memcpy(&x, &m, 4);
     return x;
 }""",
     # A number that rounds to float16 as x does: where x is no float32, its neighbour there with an odd last bit.
