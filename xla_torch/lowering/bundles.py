@@ -14,10 +14,11 @@ from ..core.shape import Shape
 from ..hlo.ir import Computation, Instruction
 from ..kernels.native import can_fuse, machine
 from ..kernels.native_bundles import NativeBundle, bundle
-from ..native.arrays import ARRAYS, require_fit
+from ..native.arrays import ARRAYS
 from ..native.compiled import is_available
 from ..native.elements import ELEMENTS, Unfit, element_work, is_native
 from ..native.loops import bundle_source
+from ..native.sums import require_fit
 from ..opcodes import contraction, control, indexing, movement
 from ..storage.dtypes import storage_dtype
 from ..transform.small_fusions import fuse_small

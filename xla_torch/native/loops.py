@@ -20,10 +20,11 @@ from ..hlo.ir import Computation, Instruction
 from ..hlo.regions import Loop, loop_of
 from ..opcodes import contraction, elementwise, indexing
 from . import indexed, linalg  # noqa: F401  (their rules belong to the table)
-from .arrays import ARRAYS, Value, blas_routine, product, require_fit, starts, turns, write_update
+from .arrays import ARRAYS, Value, starts, write_update
 from .code import ASKS_EVERY, Array, Code, held, is_local, single
 from .elements import ELEMENTS, HALVES, NAMES, Unfit, element, element_work, is_native, memory_of, name_of, read, stored
 from .functions import used_in
+from .sums import blas_routine, product, require_fit, turns
 
 TYPES = """typedef _Bool pred; typedef signed char s8; typedef short s16; typedef int s32; typedef long long s64;
 typedef unsigned char u8; typedef unsigned short u16; typedef unsigned u32; typedef unsigned long long u64;
