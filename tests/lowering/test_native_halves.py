@@ -235,6 +235,27 @@ def test_products_are_rounded_once(name: str, lhs: str, rhs: str, result: str, m
     np.testing.assert_array_equal(bits_of(twice), bits_of((got.astype(np.float32) * 2).astype(dtype)))
 
 
+@pytest.mark.parametrize("name", DTYPES)
+@pytest.mark.parametrize("widens", [False, True])
+def test_products_that_are_added_to_a_carry(name: str, widens: bool, tmp_path: Path) -> None:
+    """BLAS adds those of float32 to it where it is; others are rounded before."""
+    rng, dtype, into = np.random.default_rng(6), DTYPES[name], "f32" if widens else name
+    a, b = (rng.normal(size=size).astype(dtype) for size in ((32, 64), (64, 48)))
+    text = loop_of_rows([f"{into}[32,48] dot(a, b), {PLAIN}", f"{into}[32,48] add(old, again)"],
+                        {"a": f"{name}[32,64]", "b": f"{name}[64,48]"}, steps=3)
+    more = f"  again = {into}[32,48] dot(a, b), {PLAIN}\n  old = {into}[32,48] get-tuple-element(carry), index=4\n"
+    text = text.replace("  r0 = ", more + "  r0 = ", 1)
+    assert natively(text)
+    _, (once, total) = run_both(text, [a, b], tmp_path)
+    if widens:
+        np.testing.assert_allclose(total, 3 * once, rtol=1e-5, atol=1e-4)
+    else:
+        want = once
+        for _ in range(2):
+            want = (want.astype(np.float32) + once.astype(np.float32)).astype(dtype)
+        np.testing.assert_array_equal(bits_of(total), bits_of(want))
+
+
 # ------------------------------------------------------------------------------------------- bundles
 
 
