@@ -262,7 +262,7 @@ NATIVE_SORT = 128
 """Elements of a row up to which native code sorts it, by insertion. Keys of float32 with their places, in a loop: 64 take 0.6 us
 and torch 12, 128 take 3 and 13, 512 take 38 and 18; in the worst order twice that."""
 
-BUNDLED_UP_TO = 1 << 13
+BUNDLED_UP_TO = 1 << 14
 """Elements of an array up to which what is computed of it is bundled with others in one native call (`bundles.py`, 20 layers of
 dots, means and choices on one thread: 0.80 ms for 64 elements and 0.21 in bundles, 0.91 and 0.28 for 1 Ki, 1.1 and 0.52 for 4 Ki,
 1.7 and 1.2 for 8 Ki, 3.3 and 3.0 for 16 Ki)."""

@@ -22,17 +22,19 @@ from .values import Host, Splat, Value
 
 
 def lower(computation: Computation, device: torch.device, blocks: bool = True, fuses: bool = False,
-          overwrites: bool = True, portable: bool = False, ranges: bool = False) -> torch.fx.GraphModule:
+          overwrites: bool = True, portable: bool = False, ranges: bool = False, bundles: bool = True) -> torch.fx.GraphModule:
     """The computation, equal ops of which run once, as a GraphModule for one device. Where it `fuses`, groups of calls go to
     torch's compiler; what is read no more is written over only where it `overwrites`. What is `portable` may become part of a
-    graph that torch makes; one with `ranges` tells torch's profiler whose work it does.
+    graph that torch makes; one with `ranges` tells torch's profiler whose work it does. Small ops become native calls only where
+    `bundles` may be.
 
     Its inputs are the flattened parameters (tuples depth first, tokens left out) and its output the flat tuple of the
     root's leaves, all in the boundary dtypes of their element types.
     """
     tracer = Tracer(device, fuses=fuses, overwrites=overwrites, portable=portable, ranges=ranges)
+    tracer.bundles = blocks and bundles
     arguments = [_argument(tracer, p.name, p.shape) for p in computation.parameters]
-    result = tracer.run(with_bundles(tracer, computation) if blocks else computation, arguments)
+    result = tracer.run(with_bundles(tracer, computation), arguments)
     outputs = tuple(_output(tracer, value, shape) for value, shape in arrays(result, computation.root.shape))
     return tracer.finish(outputs, "Program", fresh_outputs=True, blocks=blocks)
 

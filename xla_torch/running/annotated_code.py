@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 
+import torch
 import torch.fx
 
+from ..hlo.ir import Computation
+from ..kernels.native_bundles import NativeBundle
 from ..lowering.emit import comment
+from ..lowering.programs import lower
 
 _SLICE = re.compile(r"slice\((None|-?\d+), (None|-?\d+), (None|-?\d+)\)")
 _INDEX = re.compile(r"\[\(([-\d:]++(?:, [-\d:]++)*+),?\)\]|\[\(?([-\d:]++),?\)?\]$")
@@ -24,6 +28,13 @@ def _readable(code: str) -> str:
     if "slice(" not in code:
         return code
     return _INDEX.sub(lambda m: f"[{m.group(1) or m.group(2)}]", _SLICE.sub(colon, code))
+
+
+def in_torch(computation: Computation, lowered: torch.fx.GraphModule, device: torch.device) -> torch.fx.GraphModule:
+    """The lowered computation for people to read: with torch's calls for small ops, also where these are one native call."""
+    if not any(isinstance(m, NativeBundle) for m in lowered.modules()):
+        return lowered
+    return lower(computation, device, bundles=False)
 
 
 def annotated_code(module: torch.fx.GraphModule, indent: str = "") -> str:

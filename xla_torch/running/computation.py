@@ -40,7 +40,7 @@ from ..storage.dtypes import torch_dtype, type_from_torch
 from ..transform.other_readers import for_other_readers
 from ..trees.parameter_paths import paths
 from ..trees.structure import dotted
-from .annotated_code import annotated_code
+from .annotated_code import annotated_code, in_torch
 from .dynamo import graph_name
 from .exporting import save_exported, save_onnx, zeros
 from .program import Program
@@ -325,8 +325,9 @@ class XlaComputation(abc.ABC):
         return [zeros(p) for p in self.program.program_shape.parameters], {}
 
     def python_code(self, device: torch.device | str = "cpu") -> str:
-        """The PyTorch that runs: one line for each call, with the HLO instruction it comes from."""
-        return annotated_code(self.lowered(device))
+        """The PyTorch that runs: one line for each call, with the HLO instruction it comes from. Small ops that run as one native
+        call stand as what they are in torch."""
+        return annotated_code(in_torch(self.program.canonical, self.lowered(device), torch.device(device)))
 
     def lowered(self, device: torch.device | str = "cpu") -> torch.fx.GraphModule:
         """The program as a torch.fx GraphModule for a device: flat array inputs to a flat tuple of arrays. Cached."""
