@@ -160,6 +160,18 @@ def test_what_stays_in_torch(row: str) -> None:
     assert not natively(loop_of_rows(["bf16[] constant(0)", halved(row, "bf16")], shapes, halved(SUM, "bf16") + half))
 
 
+@pytest.mark.parametrize(("to_apply", "is_native"), [("sum", False), ("second", True)])
+def test_scatters_into_a_carry(to_apply: str, is_native: bool, tmp_path: Path) -> None:
+    row = ("bf16[3,4] scatter(old, k, r), update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, "
+           f"index_vector_dim=1, to_apply={to_apply}")
+    text = loop_of_rows([row], {k: halved(OPERANDS[k], "bf16") for k in "kr"}, halved(SUM, "bf16"))
+    text = text.replace("  r0 = ", "  old = bf16[3,4] get-tuple-element(carry), index=3\n  r0 = ", 1)
+    assert natively(text) == is_native
+    r = np.random.default_rng(8).normal(size=(5, 4)).astype(DTYPES["bf16"])
+    want, got = run_both(text, [np.array([0, 2, -1, 7, 2], "i4"), r], tmp_path)
+    np.testing.assert_array_equal(bits_of(got[0]), bits_of(want[0]))
+
+
 @pytest.mark.parametrize("name", DTYPES)
 @pytest.mark.parametrize("columns", [4, 40])
 def test_control_flow_and_exchanged_carries(name: str, columns: int, tmp_path: Path) -> None:
