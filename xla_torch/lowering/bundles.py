@@ -18,8 +18,9 @@ from ..kernels.native import can_fuse, machine
 from ..kernels.native_bundles import NativeBundle, bundle
 from ..native.arrays import ARRAYS
 from ..native.compiled import is_available
-from ..native.elements import ELEMENTS, NAMES, Unfit, element_work
+from ..native.elements import ELEMENTS, Unfit, element_work, is_native
 from ..native.loops import Source, bundle_source
+from ..native.sums import require_fit
 from ..opcodes import contraction, control, indexing, movement
 from ..storage.dtypes import storage_dtype
 from ..transform.small_fusions import VIEWS, fuse_small, region_of
@@ -65,6 +66,10 @@ def _weight(instruction: Instruction) -> int | None:
     read = instruction.operands[1:] if opcode in _READ_IN_PART else instruction.operands
     if any(s.element_count > tuning.BUNDLED_UP_TO for s in (*instruction.shape.leaves(), *(o.shape for o in read))):
         return None
+    try:
+        require_fit(instruction)
+    except Unfit:
+        return None
     if opcode in ELEMENTS:
         return 1 if instruction.shape.element_count * element_work(instruction, can_fuse()) <= tuning.NATIVE_UNDER else None
     if opcode == contraction.dot and _products(instruction) > tuning.BUNDLED_PRODUCTS:
@@ -73,7 +78,7 @@ def _weight(instruction: Instruction) -> int | None:
 
 
 def _is_native(shape: Shape) -> bool:
-    return shape.is_array and shape.is_static and shape.element_type in NAMES and shape.element_count > 0
+    return shape.is_array and shape.is_static and is_native(shape.element_type) and shape.element_count > 0
 
 
 def _has_small_control(instruction: Instruction) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..core.shape import Shape
 from ..core.types import PrimitiveType
-from .elements import NAMES, VECTOR_WORK, memory_of, name_of
+from .elements import HALVES, NAMES, VECTOR_WORK, memory_of, name_of, read, stored
 
 Index = Sequence[str]
 
@@ -56,7 +56,12 @@ def held(shape: Shape, name: str) -> Array:
 
 
 def element_of(shape: Shape, name: str, index: Index) -> str:
-    """An element of a buffer that holds an array of this shape, to be read or written."""
+    """An element of a buffer that holds an array of this shape."""
+    return read(shape.element_type, place_of(shape, name, index))
+
+
+def place_of(shape: Shape, name: str, index: Index) -> str:
+    """Where an element of a buffer is: an element of C's, whose value is only for `read` and `stored` to know."""
     place = "0"
     for i, size in zip(index, shape.dimensions, strict=True):
         place = i if place == "0" else f"{place} * {size}" if i == "0" else f"({place} * {size} + {i})"
@@ -145,9 +150,21 @@ class Code:
         self.line(f"{name_of(shape.element_type)} {name}{' = ' * bool(value)}{value};")
         return name
 
+    def put(self, shape: Shape, name: str, index: Index, value: str) -> None:
+        """Write an element of a buffer that holds an array of this shape."""
+        self.line(f"{place_of(shape, name, index)} = {stored(shape.element_type, value)};")
+
+    def assign(self, array: Array, index: Index, value: str) -> None:
+        """Write an element of an array in a buffer, or of a local one."""
+        if array.buffer:
+            self.put(array.shape, array.buffer, index, value)
+        else:
+            self.line(f"{array.at(index)} = {value};")
+
     def constant(self, value: np.ndarray, element_type: PrimitiveType) -> str:
         """An array of constants, which the function gets as an argument."""
-        self.constants.append(np.ascontiguousarray(value))
+        value = np.ascontiguousarray(value)
+        self.constants.append(value.view(np.uint16) if element_type in HALVES else value)
         self.constant_types.append(element_type)
         return f"k{len(self.constants) - 1}"
 
@@ -171,7 +188,7 @@ class Code:
         """Write the array into memory of its size."""
         self.work += array.shape.element_count * VECTOR_WORK
         with self.loops(array.shape.dimensions, apart=True) as index:
-            self.line(f"{element_of(array.shape, name, index)} = {array.at(index)};")
+            self.put(array.shape, name, index, array.at(index))
 
     def filled(self, shape: Shape, name: str) -> Array:
         """The array that was written into a buffer; a local where it is one element."""

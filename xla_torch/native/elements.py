@@ -1,8 +1,11 @@
 """Native code of one element: what an elementwise op computes from the elements of its operands, as an expression of C.
 
 Each op has a pattern for each kind of element, with ``{0}``, ``{1}`` for its operands; what an op cannot be here (complex
-numbers, narrow floats) is `Unfit`, and the loop stays torch's. Every expression is brought to its type at once: C widens
-narrow integers, and a number must be rounded at each step as XLA rounds it.
+numbers, floats of 8 bits and fewer) is `Unfit`, and the loop stays torch's. Every expression is brought to its type at once: C
+widens narrow integers, and a number must be rounded at each step as XLA rounds it.
+
+Floats of 16 bits (`HALVES`) are integers in memory. What is read from there is a C ``f32`` that has a value of the type, each op
+is computed in that precision, and its result rounded to the type at once. Only `typed`, `read` and `stored` know of it.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ..core.types import F32, F64, PRED, S8, S16, S32, S64, U8, U16, U32, U64, Kind, PrimitiveType
+from ..core.types import BF16, F16, F32, F64, PRED, S8, S16, S32, S64, U8, U16, U32, U64, Kind, PrimitiveType
 from ..hlo.ir import Instruction
 from ..hlo.rule_tables import RuleTable
 from ..opcodes import comparison, convert, elementwise
@@ -19,7 +22,10 @@ from .functions import integer
 
 NAMES = {PRED: "pred", S8: "s8", S16: "s16", S32: "s32", S64: "s64", U8: "u8", U16: "u16", U32: "u32", U64: "u64",
          F32: "f32", F64: "f64"}
-"""The element types that native code has, by their names in it."""
+"""The element types that C has, by their names in native code."""
+
+HALVES = {BF16: "bf16", F16: "f16"}
+"""Those that C has not, as its functions (`functions.py`) name them."""
 
 Rule = Callable[[Instruction, Sequence[str]], str]
 
@@ -33,22 +39,44 @@ class Unfit(Exception):
     """A loop that cannot be native code, or is better not."""
 
 
+def is_native(element_type: PrimitiveType) -> bool:
+    """Whether native code has elements of this type."""
+    return element_type in NAMES or element_type in HALVES
+
+
 def name_of(element_type: PrimitiveType) -> str:
-    """The type's name in native code. Raises Unfit for types that are not there."""
-    if element_type not in NAMES:
+    """The type in native code of one element. Raises Unfit for types that are not there."""
+    if not is_native(element_type):
         raise Unfit(f"{element_type.text} is no type of native code")
-    return NAMES[element_type]
+    return "f32" if element_type in HALVES else NAMES[element_type]
 
 
 def memory_of(element_type: PrimitiveType) -> str:
     """The type of an array's elements. Truth values are bytes: GCC 12 makes no vectors of what reads _Bool from memory. Raises
     Unfit."""
+    if element_type in HALVES:
+        return "u16"
     return name_of(U8 if element_type is PRED else element_type)
 
 
 def typed(element_type: PrimitiveType, code: str) -> str:
     """An expression brought to a type."""
+    return f"round_{HALVES[element_type]}({code})" if element_type in HALVES else same(element_type, code)
+
+
+def same(element_type: PrimitiveType, code: str) -> str:
+    """An expression that has a value of a type already."""
     return f"(({name_of(element_type)})({code}))"
+
+
+def read(element_type: PrimitiveType, place: str) -> str:
+    """The element at a place in memory."""
+    return f"load_{HALVES[element_type]}({place})" if element_type in HALVES else place
+
+
+def stored(element_type: PrimitiveType, code: str) -> str:
+    """What stands in memory for an element."""
+    return f"store_{HALVES[element_type]}({code})" if element_type in HALVES else code
 
 
 def number(value: np.generic, element_type: PrimitiveType) -> str:
@@ -57,18 +85,21 @@ def number(value: np.generic, element_type: PrimitiveType) -> str:
         return typed(element_type, integer(int(value.item())))
     real = float(value)  # pyright: ignore[reportArgumentType]
     special = '__builtin_nan("")' if np.isnan(real) else f"{'-' * (real < 0)}__builtin_inf()"
-    return typed(element_type, real.hex() if np.isfinite(real) else special)
+    return same(element_type, real.hex() if np.isfinite(real) else special)
 
 
 def element(instruction: Instruction, operands: Sequence[str], fused: bool = False) -> str:
     """The code of an element of the result; `fused` where the processor has a fused multiply-add. Raises Unfit where there is no
     rule for these types."""
-    if fused and instruction.opcode in VECTOR_ELEMENTS and instruction.shape.element_type is F32:
-        return f"{VECTOR_ELEMENTS[instruction.opcode]}({operands[0]})"
+    element_type = instruction.shape.element_type
+    if fused and instruction.opcode in VECTOR_ELEMENTS and name_of(element_type) == "f32":
+        code = f"{VECTOR_ELEMENTS[instruction.opcode]}({operands[0]})"
+        return code if element_type is F32 else typed(element_type, code)
     rule = ELEMENTS.get(instruction.opcode)
     if rule is None:
         raise Unfit(f"{instruction.opcode} is no op of native code")
-    return typed(instruction.shape.element_type, rule(instruction, operands))
+    bring = same if instruction.opcode in _EXACT else typed
+    return bring(element_type, rule(instruction, operands))
 
 
 def exact_pattern(opcode: str, kind: str) -> str | None:
@@ -78,7 +109,7 @@ def exact_pattern(opcode: str, kind: str) -> str | None:
 
 def element_work(instruction: Instruction, fused: bool) -> float:
     """Nanoseconds that the code of an element takes, roughly."""
-    is_vector = fused and instruction.opcode in VECTOR_ELEMENTS and instruction.shape.element_type is F32
+    is_vector = fused and instruction.opcode in VECTOR_ELEMENTS and instruction.shape.element_type in (F32, *HALVES)
     is_called = instruction.opcode in _CALLS and instruction.shape.element_type.is_floating
     return VECTOR_WORK if is_vector or not is_called else _CALL_WORK
 
@@ -86,17 +117,17 @@ def element_work(instruction: Instruction, fused: bool) -> float:
 def _patterns(opcode: str, any: str = "", **kinds: str) -> None:
     """An op with a pattern for each kind (``float``, ``signed``, ``unsigned``, ``pred``), or with one for all numbers.
 
-    ``{t}`` is the element type, ``{s}`` and ``{u}`` the integers of its width, and ``{f}`` the ending of C's functions for it."""
+    ``{t}`` is the type of an element, ``{s}`` and ``{u}`` integers of its width, ``{f}`` the ending of C's functions for it."""
 
     PATTERNS[opcode] = {**({} if not any else dict.fromkeys(("float", "signed", "unsigned"), any)), **kinds}
 
     def rule(instruction: Instruction, operands: Sequence[str]) -> str:
         element_type = instruction.operands[0].shape.element_type
         pattern = PATTERNS[opcode].get(element_type.kind.value)
-        if not pattern or element_type not in NAMES:
+        if not pattern or not is_native(element_type):
             raise Unfit(f"{opcode} of {element_type.text} is not in native code")
-        return pattern.format(*operands, t=NAMES[element_type], s=f"s{element_type.bits}", u=f"u{element_type.bits}",
-                              f="f" * (element_type is F32))
+        name = name_of(element_type)
+        return pattern.format(*operands, t=name, s=f"s{element_type.bits}", u=f"u{element_type.bits}", f="f" * (name == "f32"))
 
     ELEMENTS.add(opcode, rule)
 
@@ -151,6 +182,13 @@ _CALLS = frozenset({
 """Ops for which C's library is called, an element at a time."""
 _CALL_WORK = 8.0
 
+_EXACT = frozenset({
+    comparison.clamp, comparison.select, elementwise.maximum, elementwise.minimum, elementwise.abs_, elementwise.negate,
+    elementwise.sign, elementwise.floor, elementwise.ceil, elementwise.round_nearest_even, elementwise.round_nearest_afz,
+    convert.bitcast_convert,
+})
+"""Ops of floats whose result needs no rounding."""
+
 VECTOR_WORK = 0.125
 """Nanoseconds for an element where a compiler makes vector code."""
 
@@ -164,10 +202,10 @@ _DIRECTIONS = {"EQ": "==", "NE": "!=", "GE": ">=", "GT": ">", "LE": "<=", "LT": 
 @ELEMENTS.rule(comparison.compare)
 def _compare(instruction: Instruction, operands: Sequence[str]) -> str:
     element_type = instruction.operands[0].shape.element_type
-    if element_type not in NAMES:
+    if not is_native(element_type):
         raise Unfit("this comparison is not in native code")
     if instruction.attributes.get("type") == "TOTALORDER" and element_type.is_floating:
-        operands = [f"order_{NAMES[element_type]}({o})" for o in operands]
+        operands = [f"order_{name_of(element_type)}({o})" for o in operands]
     return f"{operands[0]} {_DIRECTIONS[instruction.attributes['direction']]} {operands[1]}"
 
 
@@ -182,6 +220,8 @@ def _convert(instruction: Instruction, operands: Sequence[str]) -> str:
     name_of(source)
     if target is PRED:
         return f"{operand} != 0"
+    if source is F64 and target is F16:
+        return f"once_f16({operand})"
     return f"truncated_{name_of(target)}({operand})" if source.kind is Kind.FLOAT and target.is_integral else operand
 
 
@@ -190,4 +230,5 @@ def _bitcast_convert(instruction: Instruction, operands: Sequence[str]) -> str:
     (operand,), source, target = operands, instruction.operands[0].shape.element_type, instruction.shape.element_type
     if source.bits != target.bits or PRED in (source, target):
         raise Unfit("this bitcast-convert is not in native code")
-    return f"of_bits_{name_of(target)}(bits_of_{name_of(source)}({operand}))"
+    bits = stored(source, operand) if source in HALVES else f"bits_of_{name_of(source)}({operand})"
+    return read(target, bits) if target in HALVES else f"of_bits_{name_of(target)}({bits})"

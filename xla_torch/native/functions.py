@@ -51,6 +51,48 @@ VECTOR_FUNCTIONS = {
     # Integers in the total order of floating numbers: -NaN, -inf, ..., -0, 0, ..., inf, NaN.
     "order_f32": "s32 order_f32(f32 x) { s32 b; __builtin_memcpy(&b, &x, 4); return b ^ (b >> 31 & 0x7fffffff); }",
     "order_f64": "s64 order_f64(f64 x) { s64 b; __builtin_memcpy(&b, &x, 8); return b ^ (b >> 63 & 0x7fffffffffffffffLL); }",
+    # Numbers of 16 bits: their values in single precision, what stands for such a value in memory, and the value next to a
+    # number, to nearest even. All bits of a NaN are kept, but for those that there is no room for.
+    "load_bf16": "f32 load_bf16(u16 h) { u32 b = (u32)h << 16; f32 x; __builtin_memcpy(&x, &b, 4); return x; }",
+    "store_bf16": "u16 store_bf16(f32 x) { u32 b; __builtin_memcpy(&b, &x, 4); return (u16)(b >> 16); }",
+    "round_bf16": """f32 round_bf16(f32 x) {
+    u32 b; __builtin_memcpy(&b, &x, 4);
+    u32 near = b + 0x7fff + (b >> 16 & 1), r = (b & 0x7fffffff) > 0x7f800000 ? b | 0x400000 : near;
+    r &= 0xffff0000; __builtin_memcpy(&x, &r, 4);
+    return x;
+}""",
+    "load_f16": """f32 load_f16(u16 h) {
+    u32 m = h & 0x7fff, sign = (u32)(h & 0x8000) << 16, small;
+    f32 x = (f32)(s32)m * 0x1p-24f; __builtin_memcpy(&small, &x, 4);
+    u32 b = m < 0x400 ? small : (m << 13) + (m < 0x7c00 ? 112 << 23 : 224 << 23);
+    b |= sign; __builtin_memcpy(&x, &b, 4);
+    return x;
+}""",
+    "store_f16": """u16 store_f16(f32 x) {
+    u32 b; __builtin_memcpy(&b, &x, 4);
+    u32 m = b & 0x7fffffff, below = m < 0x38800000 ? m : 0;
+    __builtin_memcpy(&x, &below, 4);
+    u32 small = (u32)(s32)(x * 0x1p24f), h = (m >> 13) - (m < 0x7f800000 ? 112 << 10 : 224 << 10);
+    return (u16)((m < 0x38800000 ? small : h) | (b >> 16 & 0x8000));
+}""",
+    # Beside 2^13 times its power of two, float32 has the places that a number keeps; of the least ones, those of 2^-14.
+    "round_f16": """f32 round_f16(f32 x) {
+    u32 b; __builtin_memcpy(&b, &x, 4);
+    u32 m = b & 0x7fffffff, e = b & 0x7f800000;
+    e = e < 0x38800000 ? 0x38800000 : e; e = (e > 0x47800000 ? 0x47800000 : e) + (13 << 23);
+    f32 a, large; __builtin_memcpy(&a, &m, 4); __builtin_memcpy(&large, &e, 4);
+    a = (a + large) - large; a = a >= 0x1p16f ? __builtin_inff() : a;
+    __builtin_memcpy(&m, &a, 4); m |= b & 0x80000000; __builtin_memcpy(&x, &m, 4);
+    return x;
+}""",
+    # A number that rounds to float16 as x does: where x is no float32, its neighbour there with an odd last bit.
+    "once_f16": """f32 once_f16(f64 x) {
+    f32 s = (f32)x; u32 b; __builtin_memcpy(&b, &s, 4);
+    f64 error = x - (f64)s;
+    b += error - error == 0 && error != 0 && !(b & 1) ? ((error > 0) == (x > 0) ? 1 : -1) : 0;
+    __builtin_memcpy(&s, &b, 4);
+    return s;
+}""",
     # 2^k, for k in the range of normal numbers.
     "power_of_two_f32": "f32 power_of_two_f32(s32 k) { s32 b = (k + 127) << 23; f32 r; __builtin_memcpy(&r, &b, 4); return r; }",
     # e^x = 2^k e^r with |r| <= ln(2) / 2, where 1 + r and r are kept with what rounding took from them.

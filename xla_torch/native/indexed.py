@@ -30,7 +30,7 @@ def map_(writer: Writer, inst: Instruction, operands: list[Array]) -> Array:
     before = code.work
     with code.loops(inst.shape.dimensions) as at:
         (value,) = _region(writer, inst.attributes["to_apply"], [_element(code, o, at) for o in operands])
-        code.line(f"{element_of(inst.shape, name, at)} = {value};")
+        code.put(inst.shape, name, at, value)
     code.work = before + 2 * inst.shape.element_count
     return code.filled(inst.shape, name)
 
@@ -46,7 +46,7 @@ def gather(writer: Writer, inst: Instruction, operands: list[Array]) -> Array:
     with code.loops(inst.shape.dimensions) as at:
         starts = points.starts(at)
         moved = {d: f"clamped_s64({s}, {points.limits[d]})" for d, s in starts.items()}
-        code.line(f"{element_of(inst.shape, name, at)} = {operand.at(points.places(at, moved))};")
+        code.put(inst.shape, name, at, operand.at(points.places(at, moved)))
     work = inst.shape.element_count * (1 + len(points.index_map))
     code.work += work
     code.spared += work if inst.shape.element_count <= tuning.BLOCK else 0  # torch's takes as long
@@ -87,7 +87,7 @@ def write_scatter(writer: Writer, inst: Instruction, results: Sequence[Array], i
         found = _region(writer, given["to_apply"], [*(_element(code, r, places) for r in results),
                                                     *(_element(code, u, at) for u in updates)])
         for result, value in zip(results, found, strict=True):
-            code.line(f"{result.at(places)} = {value};")
+            code.assign(result, places, value)
     count = math.prod(window)
     work = shape.element_count // count * (4 + count * (VECTOR_WORK if count > 1 else 0))
     code.work = before + work
@@ -116,9 +116,9 @@ def sort(writer: Writer, inst: Instruction, operands: list[Array]) -> Value:
                                            [e for pair in zip(elements, others, strict=True) for e in pair])
                     code.line(f"if (!{is_before}) break;")
                     for result, other in zip(results, others, strict=True):
-                        code.line(f"{result.at(at(place))} = {other.at(())};")
+                        code.assign(result, at(place), other.at(()))
                 for result, element in zip(results, elements, strict=True):
-                    code.line(f"{result.at(at(place))} = {element.at(())};")
+                    code.assign(result, at(place), element.at(()))
     code.work = before + operands[0].shape.element_count * dims[along] / 4
     return results if inst.shape.is_tuple else results[0]
 
@@ -141,10 +141,12 @@ def topk(writer: Writer, inst: Instruction, operands: list[Array]) -> Value:
         return f"{key(one)} {'>' if inst.attributes.get('largest', True) else '<'} {key(other)}"
 
     with code.loops(operand.shape.dimensions[:-1]) as row:
-        def put(place: str) -> list[str]:
-            return [element_of(s, name, [*row, place]) for s, name in zip(shapes, (values, places), strict=True)]
+        def put(*elements: str) -> None:
+            for shape, name, new in zip(shapes, (values, places), elements, strict=True):
+                code.put(shape, name, [*row, at], new)
 
-        (worst, _), (target, target_place), (before, before_place) = put(str(k - 1)), put(at), put(f"({at} - 1)")
+        worst = element_of(shapes[0], values, [*row, str(k - 1)])
+        before = [element_of(s, name, [*row, f"({at} - 1)"]) for s, name in zip(shapes, (values, places), strict=True)]
         code.line(f"s64 {found} = 0;")
         with code.block(f"for (s64 {i} = 0; {i} < {n}; {i}++)"):
             with code.block(f"if ({found} == {k} && {i} + {_AT_ONCE} <= {n})"):
@@ -155,11 +157,9 @@ def topk(writer: Writer, inst: Instruction, operands: list[Array]) -> Value:
             element = _element(code, operand, [*row, i]).at(())
             code.line(f"if ({found} == {k} && !({better(element, worst)})) continue;")
             code.line(f"s64 {at} = {found} < {k} ? {found}++ : {k - 1};")
-            with code.block(f"for (; {at} > 0 && {better(element, before)}; {at}--)"):
-                code.line(f"{target} = {before};")
-                code.line(f"{target_place} = {before_place};")
-            code.line(f"{target} = {element};")
-            code.line(f"{target_place} = {i};")
+            with code.block(f"for (; {at} > 0 && {better(element, before[0])}; {at}--)"):
+                put(*before)
+            put(element, i)
     code.work += operand.shape.element_count + shapes[0].element_count * k
     return list(map(code.filled, shapes, (values, places)))
 
@@ -190,7 +190,7 @@ def reduce_window(writer: Writer, inst: Instruction, operands: list[Array]) -> V
             for total, value in zip(totals, found, strict=True):
                 code.line(f"{total} = {value};")
         for shape, name, total in zip(shapes, names, totals, strict=True):
-            code.line(f"{element_of(shape, name, at)} = {total};")
+            code.put(shape, name, at, total)
     code.work = before + 2 * shapes[0].element_count * math.prod(w.size for w in windows)
     results = list(map(code.filled, shapes, names))
     return results if inst.shape.is_tuple else results[0]
@@ -226,7 +226,7 @@ def _running(writer: Writer, inst: Instruction, arrays: Sequence[Array], inits: 
             found = _region(writer, inst.attributes["to_apply"], [*now, *(_element(code, a, at) for a in arrays)])
             for shape, name, total, value in zip(shapes, names, totals, found, strict=True):
                 code.line(f"{total} = {value};")
-                code.line(f"{element_of(shape, name, at)} = {total};")
+                code.put(shape, name, at, total)
     code.work = before + 2 * shapes[0].element_count
     results = list(map(code.filled, shapes, names))
     return results if inst.shape.is_tuple else results[0]

@@ -16,15 +16,30 @@ import numpy as np
 
 from ..core import tuning
 from ..core.shape import Shape
+from ..core.types import PRED
 from ..hlo.ir import Computation, Instruction
 from ..hlo.regions import Loop, loop_of
 from ..opcodes import contraction, elementwise, indexing
 from . import linalg  # noqa: F401  (its rules belong to the table)
-from .arrays import ARRAYS, Value, blas_routine, product, starts, turns, write_update
+from .arrays import ARRAYS, Value, starts, write_update
 from .code import ASKS_EVERY, Array, Code, held, is_local, single
-from .elements import ELEMENTS, NAMES, VECTOR_WORK, Unfit, element, element_work, memory_of
+from .elements import (
+    ELEMENTS,
+    HALVES,
+    NAMES,
+    VECTOR_WORK,
+    Unfit,
+    element,
+    element_work,
+    is_native,
+    memory_of,
+    name_of,
+    read,
+    stored,
+)
 from .functions import used_in
 from .indexed import write_scatter
+from .sums import blas_routine, product, require_fit, turns
 
 TYPES = """typedef _Bool pred; typedef signed char s8; typedef short s16; typedef int s32; typedef long long s64;
 typedef unsigned char u8; typedef unsigned short u16; typedef unsigned u32; typedef unsigned long long u64;
@@ -69,7 +84,7 @@ class Machine:
 def loop_source(instruction: Instruction, fixed: frozenset[int], machine: Machine) -> Source:
     """The source for a loop in canonical form, of which the carries `fixed` do not change. Raises Unfit."""
     shapes, loop = instruction.shape.tuple_shapes, loop_of(instruction)
-    if not all(s.is_array and s.is_static and s.element_type in NAMES and s.element_count for s in shapes):
+    if not all(s.is_array and s.is_static and is_native(s.element_type) and s.element_count for s in shapes):
         raise Unfit("a carry that is no array of a native type")
     writer = ProgramWriter(machine)
     carries = [single(s, f"a{k}") if s.element_count == 1 else held(s, f"a{k}") for k, s in enumerate(shapes)]
@@ -84,7 +99,7 @@ def bundle_source(region: Computation, machine: Machine) -> Source:
     """The source for a computation of arrays whose root is a tuple: the carries are its parameters, and then its results, which
     are written once. Raises Unfit."""
     given, made = [p.shape for p in region.parameters], region.root.shape.tuple_shapes
-    if not all(s.is_array and s.is_static and s.element_type in NAMES and s.element_count for s in (*given, *made)):
+    if not all(s.is_array and s.is_static and is_native(s.element_type) and s.element_count for s in (*given, *made)):
         raise Unfit("no array of a native type")
     writer = ProgramWriter(machine)
     results = writer.run(region, [held(s, f"a{k}") for k, s in enumerate(given)])
@@ -117,7 +132,8 @@ def _first(k: int, shape: Shape, fixed: bool) -> str:
     """What makes a carry known in the function."""
     of = memory_of(shape.element_type)
     if shape.element_count == 1:
-        return f"    {of} a{k} = *({of} *)places[{k}];"
+        own = of if shape.element_type is PRED else name_of(shape.element_type)
+        return f"    {own} a{k} = {read(shape.element_type, f'*({of} *)places[{k}]')};"
     if is_local(shape) and not fixed:
         return f"    {of} a{k}[{shape.element_count}]; __builtin_memcpy(a{k}, places[{k}], sizeof a{k});"
     return f"    {of} *a{k} = ({of} *)places[{k}];"
@@ -127,7 +143,7 @@ def _last(k: int, shape: Shape) -> str:
     """What brings a carry back to its place."""
     of = memory_of(shape.element_type)
     if shape.element_count == 1:
-        return f"    *({of} *)places[{k}] = a{k};"
+        return f"    *({of} *)places[{k}] = {stored(shape.element_type, f'a{k}')};"
     if is_local(shape):
         return f"    __builtin_memcpy(places[{k}], a{k}, sizeof a{k});"
     return f"    if ((char *)a{k} != places[{k}]) __builtin_memcpy(places[{k}], a{k}, {shape.element_count} * sizeof({of}));"
@@ -193,6 +209,7 @@ class ProgramWriter:
         if not all(s.is_static and s.element_count for s in instruction.shape.leaves()):
             raise Unfit("an array without elements, or of dynamic size")
         self.calls += 1
+        require_fit(instruction)
         if updates is not None and instruction in updates.carries:
             return updates.update(instruction, operands)
         if updates is not None and instruction in updates.products:
@@ -246,7 +263,8 @@ class _Updates:
                 self.carries.update(dict.fromkeys(chain, carry))
             made = _added_product(body, result, k, uses)
             by_blas = made is not None and blas_routine(writer.machine, made)
-            if not chain and carry.buffer and not is_local(carry.shape) and made is not None and by_blas:
+            is_whole = carry.buffer and not is_local(carry.shape) and carry.shape.element_type not in HALVES
+            if not chain and is_whole and made is not None and by_blas:
                 self.products[made], self.sums[result] = carry, carry
 
     def update(self, instruction: Instruction, operands: Sequence[Value]) -> Array:

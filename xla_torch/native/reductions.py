@@ -7,7 +7,7 @@ from __future__ import annotations
 from ..hlo.ir import Computation
 from .arrays import Value
 from .code import Array, single
-from .elements import NAMES, Unfit, memory_of, name_of
+from .elements import HALVES, NAMES, Unfit, memory_of, name_of
 from .functions import used_in
 from .loops import TYPES, Machine, ProgramWriter
 from .threads import shared
@@ -25,6 +25,8 @@ def reduce_blocks(reducer: Computation, machine: Machine, commutes: bool = False
     rows are. Raises Unfit."""
     count = len(reducer.parameters) // 2
     kinds = [p.shape.element_type for p in reducer.parameters[:count]]
+    if not HALVES.keys().isdisjoint(kinds):
+        raise Unfit("a reducer of floats of 16 bits")
     memory = list(map(memory_of, kinds))
 
     def lines(depth: int, text: str) -> str:
