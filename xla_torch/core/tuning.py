@@ -276,7 +276,7 @@ BUNDLE_LEAST = 8
 BUNDLE_MOST = 256
 """Ops of a bundle at most: the C compiler takes longer than in proportion for a thousand (`bundles.py`)."""
 
-FUSIONS_FROM = 1 << 14
+FUSIONS_FROM = 1 << 13
 """Elements of an array from which arithmetic on it becomes native code, in one block with what stands around it. Torch needs 2 us
 for a call, and then as long again for 16 Ki elements."""
 
