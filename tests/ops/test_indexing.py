@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from support.same_bits import assert_same, filled, plain, program
 from xla_torch.builder import XlaBuilder
 from xla_torch.core import tuning
 from xla_torch.kernels import indexing as kernels
+from xla_torch.kernels import points as point_kernels
 from xla_torch.kernels import rows as row_kernels
 from xla_torch.native.compiled import is_available
 from xla_torch.opcodes.reducer_kinds import ReducerKind
@@ -413,8 +415,40 @@ def test_combiners_in_native_code(element_type: str, name: str, at_once: None) -
     test_combiners(element_type, name, "host")
 
 
+@pytest.fixture
+def not_in_torch(at_once: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    for function in (point_kernels.gather, point_kernels.scatter_):
+        monkeypatch.setattr(point_kernels, function.__name__,
+                            functools.partial(lambda f, *args, in_torch, **given: f(*args, in_torch=_fail, **given), function))
+
+
+def _fail() -> Any:
+    pytest.fail("in torch")
+
+
 @needs_xla
-def test_dimension_numbers_in_native_code(at_once: None) -> None:
+def test_gathers_in_native_code(not_in_torch: None) -> None:
+    for seed in range(48):
+        test_gather(range(seed, seed + 1))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_points_are_shared_by_threads(threads: int, at_once: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(point_kernels, "_FOR_A_THREAD", 1)
+    image, places = torch.randn(5, 7, 6), torch.randint(-2, 9, (5, 40, 2), dtype=torch.int32).mT.contiguous().mT
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(threads)
+        got = point_kernels.gather(image, places, window=(1, 1, 1), index_vector_dim=2, start_index_map=(2, 1),
+                                   collapsed=(0, 1, 2), offset_dims=(), batching=((0, 0),), in_torch=_fail)
+    finally:
+        torch.set_num_threads(before)
+    x, y = (places[..., k].clamp(0, n - 1).long() for k, n in ((0, 6), (1, 7)))
+    assert torch.equal(got, image[torch.arange(5)[:, None], y, x])
+
+
+@needs_xla
+def test_dimension_numbers_in_native_code(not_in_torch: None) -> None:
     for seed in range(48):
         dims, index_type = draw(seed), ("s32", "s64", "u8", "u32", "s8")[seed % 5]
         assert_same(scatter_program(dims, "s32", SIMPLE["add"], index_type), plain("s32", *dims.operand),
