@@ -47,8 +47,9 @@ def take_or_fill(operand: torch.Tensor, indices: torch.Tensor, dimension: int, f
     the dimensions before and behind, and negative ones count from the end if it `wraps`. `in_torch` does the same, as in
     `combine_`."""
     name, index = BY_BYTES.get(operand.element_size()), INTEGERS.get(indices.dtype)
-    if not (name and index and all(is_plain(t) and t.is_contiguous() for t in (operand, indices))):
+    if not (name and index and operand.is_contiguous() and is_plain(operand) and is_plain(indices)):
         return in_torch()
+    indices = indices.contiguous()
     native = _native_take(name, index, wraps)
     if not native.is_ready():
         return native.timed(in_torch)
