@@ -187,13 +187,12 @@ def take(operand: torch.Tensor, indices: torch.Tensor, dimension: int) -> torch.
     """The operand's slices at `indices` (clamped) along a dimension, which the dimensions of `indices` replace."""
     at = indices.clamp(0, operand.shape[dimension] - 1)
     at = at if at.dtype in (torch.int32, torch.int64) else at.to(torch.int64)
-    shape = operand.shape[:dimension] + indices.shape + operand.shape[dimension + 1:]
-
-    def in_torch() -> torch.Tensor:
-        return operand.index_select(dimension, at.reshape(-1)).reshape(shape)
-
-    # Slices along the first dimension lie in one piece, which torch copies as fast.
-    return rows.take_or_fill(operand, at, dimension, 0, shape, False, False, in_torch) if dimension else in_torch()
+    # Along other dimensions than the first torch is several times faster with floats of 32 bits than with any other type.
+    held = operand.view(torch.float32) if dimension and operand.element_size() == 4 else operand
+    if indices.dim() == 1:
+        return held.index_select(dimension, at).view(operand.dtype)
+    taken = held.index_select(dimension, at.reshape(-1)).view(operand.dtype)
+    return taken.reshape(operand.shape[:dimension] + indices.shape + operand.shape[dimension + 1:])
 
 
 @fresh

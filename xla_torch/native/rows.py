@@ -176,8 +176,8 @@ static void part(s64 from, s64 to, char **places, s64 n, char *kept) {
     const NAME fill = *(const NAME *)places[3];
     const u64 size = (u64)places[4];
     const s64 points = (s64)places[5], along_b = (s64)places[6], along_p = (s64)places[7], along_i = (s64)places[8];
-    for (s64 r = from; r < to; ) {
-        const s64 b = r / points, first = b * points, end = first + points < to ? first + points : to;
+    for (s64 r = from, b = from / points; r < to; b++) {
+        const s64 first = b * points, end = first + points < to ? first + points : to;
         const NAME *own = (const NAME *)places[0] + b * (s64)size * n;
         const INDEX *at = (const INDEX *)places[1] + b * along_b;
         if (n == 1)
