@@ -447,6 +447,18 @@ def test_points_are_shared_by_threads(threads: int, at_once: None, monkeypatch: 
     assert torch.equal(got, image[torch.arange(5)[:, None], y, x])
 
 
+@pytest.mark.parametrize("rows", [6, 7])
+def test_windows_of_many_rows_are_torch_s(rows: int, at_once: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(point_kernels, "_OFFSETS", 6)
+    operand, at = torch.randn(9, 5), torch.tensor([[1, 1], [5, 2]], dtype=torch.int32)
+    in_torch = torch.zeros(())
+    got = point_kernels.gather(operand, at, window=(rows, 3), index_vector_dim=1, start_index_map=(0, 1), collapsed=(),
+                               offset_dims=(1, 2), batching=(), in_torch=lambda: in_torch)
+    assert (got is in_torch) == (rows > 6)
+    if rows <= 6:
+        assert torch.equal(got, torch.stack([operand[1:7, 1:4], operand[3:9, 2:5]]))
+
+
 @needs_xla
 def test_dimension_numbers_in_native_code(not_in_torch: None) -> None:
     for seed in range(48):
