@@ -30,6 +30,7 @@ ENTRY e {
 """
 
 CANONICAL = {
+    "nothing at all": "n = f32[0] slice(x), slice={[2:2]} ROOT r = f32[0] concatenate(n, n), dimensions={0}",
     "array ops": "ROOT r = f32[2] add(x, x)",
     "a tuple result": "y = f32[2] negate(x) ROOT r = (f32[2], f32[2]) tuple(x, y)",
     "a loop": "t = (s32[], f32[2]) tuple(zero, x) w = (s32[], f32[2]) while(t), condition=condition, body=body "
@@ -56,6 +57,9 @@ NOT_CANONICAL = {
     "a layout": "b = f32[2,2]{0,1} broadcast(x), dimensions={0} ROOT r = f32[2,2]{0,1} negate(b)",
     "a bitcast between layouts": "b = f32[2,2]{0,1} broadcast(x), dimensions={0} ROOT r = f32[2,2]{1,0} bitcast(b)",
     "a sharding": "ROOT r = f32[2] negate(x), sharding={replicated}",
+    "an operand without elements": "n = f32[0] slice(x), slice={[2:2]} ROOT r = f32[4] concatenate(x, n, x), dimensions={0}",
+    "nothing else": "n = f32[0] slice(x), slice={[2:2]} ROOT r = f32[2] concatenate(n, x), dimensions={0}",
+    "one operand": "ROOT r = f32[2] concatenate(x), dimensions={0}",
     "a logistic function written out": "n = f32[2] negate(x) e = f32[2] exponential(n) one = f32[] constant(1) o = f32[2] "
         "broadcast(one), dimensions={} s = f32[2] add(o, e) ROOT r = f32[2] divide(o, s)",
 }

@@ -94,7 +94,7 @@ FAR = "f = f32[3,3] cholesky(p)"
       "ROOT r = f64[3] subtract(z, j)"], "", [4]),
     # A large op divides what stands before it from what stands behind it, but for what does not depend on it.
     (["p = f32[3,3] parameter(0)", "t = f32[3,3] transpose(p), dimensions={1,0}", "q = f32[3,3] add(p, t)", "a = f32[3,3] abs(q)",
-      "z = f32[] constant(2)", "l = f32[3,9000] pad(q, z), padding=0_0x0_8997",
+      "z = f32[] constant(2)", "l = f32[3,20000] pad(q, z), padding=0_0x0_19997",
       "c = f32[3,3] slice(l), slice={[0:3], [1:4]}",
       "m = f32[3,3] cosine(c)", "e = f32[3,3] add(a, m)", "n = f32[3,3] negate(a)",
       "ROOT r = (f32[3,3], f32[3,3]) tuple(e, n)"], "", [4, 3]),
@@ -194,8 +194,8 @@ LOOP = """body {
   one = s32[] constant(1)
   n = s32[] add(i, one)
   i2 = f32[] convert(i)
-  w = f32[9000] broadcast(i2), dimensions={}
-  far = f32[9000] sine(w)
+  w = f32[20000] broadcast(i2), dimensions={}
+  far = f32[20000] sine(w)
   near = f32[3] slice(far), slice={[2:5]}
   a = f32[3] dot(m, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
   t = f32[3] tanh(a)
@@ -212,6 +212,14 @@ holds {
 BRANCHES = """up {
   p = f32[4] parameter(0)
   a = f32[4] sine(p)
+  ROOT r = f32[4] add(a, p)
+}
+up_far {
+  p = f32[4] parameter(0)
+  zero = f32[] constant(0)
+  w = f32[20000] pad(p, zero), padding=0_19996
+  far = f32[20000] sine(w)
+  a = f32[4] slice(far), slice={[0:4]}
   ROOT r = f32[4] add(a, p)
 }
 down {
@@ -234,10 +242,12 @@ def test_in_loops_that_stay_in_torch() -> None:
 
 
 @pytest.mark.parametrize("chosen", [False, True])
-def test_in_branches(chosen: bool) -> None:
+@pytest.mark.parametrize(("up", "bundles"), [("up", [4]), ("up_far", [2, 3])])
+def test_branches(up: str, bundles: list[int], chosen: bool) -> None:
+    """Whole, with the tuples around it, or where one does what torch does better, those in them."""
     computation = program("p = pred[] parameter(0)", "x = f32[4] parameter(1)",
-                          "ROOT c = f32[4] conditional(p, x, x), true_computation=up, false_computation=down", more=BRANCHES)
-    assert sorted(inside(computation)) == [2, 3]
+                          f"ROOT c = f32[4] conditional(p, x, x), true_computation={up}, false_computation=down", more=BRANCHES)
+    assert sorted(inside(computation)) == bundles
     arguments = [torch.tensor(chosen), torch.tensor([1.0, 2.0, -3.0, 0.5])]
     assert_close(computation(*arguments), in_torch(computation, arguments))
 
@@ -256,7 +266,7 @@ def test_arguments_that_lie_otherwise_and_those_that_torch_must_see() -> None:
     assert_close(batched[0].contiguous(), want)
 
 
-PART = ["x = f32[100,200] parameter(0)", "i = s32[2,1] parameter(1)", "z = s32[] constant(7)",
+PART = ["x = f32[200,200] parameter(0)", "i = s32[2,1] parameter(1)", "z = s32[] constant(7)",
         "g = f32[2,200] gather(x, i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, "
         "slice_sizes={1,200}", "d = f32[2,200] dynamic-slice(x, z, z), dynamic_slice_sizes={2,200}",
         "l = f32[2,200] slice(x), slice={[3:5], [0:200]}", "a = f32[2,200] add(g, d)", "ROOT r = f32[2,200] multiply(a, l)"]
@@ -267,7 +277,7 @@ def test_parts_of_what_is_large() -> None:
     computation = program(*PART)
     assert inside(computation) == [5]
     (native,) = bundles_of(computation)
-    arguments = [torch.randn(100, 200), torch.tensor([[3], [170]], dtype=torch.int32)]
+    arguments = [torch.randn(200, 200), torch.tensor([[3], [270]], dtype=torch.int32)]
     assert_close(computation(*arguments), in_torch(computation, arguments))
     assert native.seconds == 0
     turned = [arguments[0].t().contiguous().t(), arguments[1]]
@@ -304,7 +314,7 @@ def test_a_long_chain_of_bundles(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = ["x = f32[4] parameter(0)", "y0 = f32[4] negate(x)"]
     for k in range(1500):
         lines += [f"a{k} = f32[4] add(y{k}, x)", f"b{k} = f32[4] multiply(a{k}, x)",
-                  f"p{k} = f32[9000] pad(b{k}, z), padding=0_8996", f"y{k + 1} = f32[4] slice(p{k}), slice={{[0:4]}}"]
+                  f"p{k} = f32[20000] pad(b{k}, z), padding=0_19996", f"y{k + 1} = f32[4] slice(p{k}), slice={{[0:4]}}"]
     lines.insert(1, "z = f32[] constant(0)")
     computation = program(*lines, "ROOT r = f32[4] negate(y1500)")
     assert inside(computation) == [3] * 1500 + [2]

@@ -254,8 +254,8 @@ def test_programs_are_safe_to_call_from_several_threads():
 
 @pytest.mark.parametrize(("arguments", "error", "words"), [
     ((), InvalidArgument, ["wrong number of arguments", "got       0", "1 for"]),
-    ((torch.zeros(4, 2),), InvalidArgument, ["argument 0 (x)", "f32[4, 2]", "f32[4,3]"]),
-    ((torch.zeros(4, 3, dtype=torch.float64),), InvalidArgument, ["f64[4, 3]", "torch.float32"]),
+    ((torch.zeros(4, 2),), InvalidArgument, ["argument 0 (x)", "f32[4,2]", "f32[4,3]"]),
+    ((torch.zeros(4, 3, dtype=torch.float64),), InvalidArgument, ["f64[4,3]", ".to(torch.float32)"]),
     (([1.0],), InvalidArgument, ["not a tensor", "list", "run_numpy"]),
     ((torch.zeros(4, 3, device="meta"),), DeviceError, ["meta"]),
 ])

@@ -267,7 +267,7 @@ NATIVE_MERGE = 1 << 9
 two in a program with some arithmetic, against torch's calls: of 200 elements 29 us and 224, of 512 51 and 71, of four rows of 512
 224 and 192, of 1024 109 and 100. What stands around such a sort is native only if it is."""
 
-BUNDLED_UP_TO = 1 << 13
+BUNDLED_UP_TO = 1 << 14
 """Elements of an array up to which what is computed of it is bundled with others in one native call (`bundles.py`, 20 layers of
 dots, means and choices on one thread: 0.80 ms for 64 elements and 0.21 in bundles, 0.91 and 0.28 for 1 Ki, 1.1 and 0.52 for 4 Ki,
 1.7 and 1.2 for 8 Ki, 3.3 and 3.0 for 16 Ki)."""

@@ -118,7 +118,7 @@ class NativeLoop(torch.nn.Module):
         places.append(0 if scratch is None else scratch.data_ptr())
         places += [torch_private.blas()[name] for name in self.source.routines]
         if self.source.asks:
-            places += [*_asked(), 0, 0, 0]
+            places += [*asked(), 0, 0, 0]
         self._run((ctypes.c_void_p * len(places))(*places))
         return tuple([number.value for number in numbers]), tuple(results)
 
@@ -132,16 +132,16 @@ class NativeLoop(torch.nn.Module):
             steps <<= now - begun < _SECONDS_AT_ONCE
             begun = now
         if going < 0:
-            _raise(places[-3:])
+            raise_from(places[-3:])
 
 
 @functools.cache
-def _asked() -> tuple[int, ...]:
+def asked() -> tuple[int, ...]:
     """The functions of Python's by which native code asks whether to stop."""
     return tuple(ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0 for name in ASKED)
 
 
-def _raise(exception: Sequence[int | None]) -> None:
+def raise_from(exception: Sequence[int | None]) -> None:
     """Raise what a handler of signals has raised in native code: its class, itself, and where."""
     ctypes.pythonapi.PyErr_Restore(*map(ctypes.c_void_p, exception))
 

@@ -11,10 +11,11 @@ from typing import Any
 
 import torch
 
+from ..core.budget import running
 from ..native.loops import Source
 from ..storage import torch_private
 from .calls import fresh_tuple
-from .native import Awaited, is_readable
+from .native import Awaited, asked, is_readable, raise_from
 
 Tensors = tuple[torch.Tensor, ...]
 
@@ -55,7 +56,7 @@ class NativeBundle(torch.nn.Module, Awaited):
 @fresh_tuple
 def bundle(module: NativeBundle, inputs: Tensors) -> Tensors:
     """The results of a bundle."""
-    if not (module.is_ready() and module.fits(inputs)):
+    if not (module.is_ready() and module.fits(inputs)) or (module.source.asks and running() is not None):
         return module.timed(module.module, *inputs)
     pointer = torch.Tensor.data_ptr
     inputs = tuple([t if t.is_contiguous() else t.contiguous() for t in inputs])
@@ -63,6 +64,8 @@ def bundle(module: NativeBundle, inputs: Tensors) -> Tensors:
     results = tuple([empty(dims, strides, dtype=dtype) for dims, strides, dtype in module.made])
     scratch = torch.empty(module.source.scratch, dtype=torch.uint8) if module.source.scratch else None
     places = array.array("q", (*map(pointer, inputs), *map(pointer, results), *module.constants,
-                               0 if scratch is None else scratch.data_ptr(), *module.routines))
-    module.function(1, places.buffer_info()[0])
+                               0 if scratch is None else scratch.data_ptr(), *module.routines,
+                               *((*asked(), 0, 0, 0) if module.source.asks else ())))
+    if module.function(1, places.buffer_info()[0]) < 0:
+        raise_from(places[-3:])
     return results

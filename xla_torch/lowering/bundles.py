@@ -9,31 +9,33 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from ..analysis.opened import size_with_regions
 from ..core import tuning
 from ..core.shape import Shape
 from ..hlo.ir import Computation, Instruction
+from ..hlo.structure import GET_TUPLE_ELEMENT
 from ..kernels.native import can_fuse, machine
 from ..kernels.native_bundles import NativeBundle, bundle
 from ..native.arrays import ARRAYS
 from ..native.compiled import is_available
 from ..native.elements import ELEMENTS, NAMES, Unfit, element_work
-from ..native.loops import bundle_source
+from ..native.loops import Source, bundle_source
 from ..opcodes import contraction, control, indexing, movement
 from ..storage.dtypes import storage_dtype
-from ..transform.small_fusions import fuse_small
+from ..transform.small_fusions import fuse_small, region_of
 from .emit import Tracer, describe
 from .values import Value, evaluator
 
 
 def with_bundles(tracer: Tracer, computation: Computation) -> Computation:
     """The computation with its small ops in fusions, where native code may run them."""
-    if tracer.device.type != "cpu" or tracer.portable or tracer.fuses or not tracer.overwrites:
+    if tracer.device.type != "cpu" or not tracer.bundles or tracer.portable or tracer.fuses or not tracer.overwrites:
         return computation
     if math.isinf(tuning.NATIVE_AFTER) or "bundles" in tuning.WITHOUT_PASSES or not is_available():
         return computation
     ends = _ends(computation)
     apart = ends if len(ends) > tuning.BUNDLE_MOST else set[Instruction]()
-    return fuse_small(computation, lambda i: i not in apart and _fits(i), tuning.BUNDLE_LEAST, tuning.BUNDLE_MOST)
+    return fuse_small(computation, lambda i: 0 if i in apart else _weight(i), tuning.BUNDLE_LEAST, tuning.BUNDLE_MOST)
 
 
 def _ends(computation: Computation) -> set[Instruction]:
@@ -51,21 +53,51 @@ def _ends(computation: Computation) -> set[Instruction]:
     return ends
 
 
-def _fits(instruction: Instruction) -> bool:
-    """Whether an op may be in a bundle: native code knows it, and torch would take longer to call than to compute it."""
-    opcode, count = instruction.opcode, instruction.shape.element_count if instruction.shape.is_array else 0
-    if opcode in (control.while_, control.conditional) or (opcode not in ELEMENTS and opcode not in ARRAYS):
-        return False
-    operands = [o.shape for o in instruction.operands]
-    if not all(s.is_array and s.is_static and s.element_type in NAMES and s.element_count
-               for s in (*instruction.shape.leaves(), *operands)):
-        return False
-    read = operands[1:] if opcode in _READ_IN_PART else operands
-    if any(s.element_count > tuning.BUNDLED_UP_TO for s in (*instruction.shape.leaves(), *read)):
-        return False
+def _weight(instruction: Instruction) -> int:
+    """What an op counts for in a bundle; 0 where native code does not know it, or torch takes longer to compute than to call it.
+    A loop is always worth it: torch, or native code of its own, has some calls around it."""
+    opcode = instruction.opcode
+    if opcode in (control.while_, control.conditional):
+        return tuning.BUNDLE_LEAST if _has_small_control(instruction) else 0
+    shapes = [*instruction.shape.leaves(), *(o.shape for o in instruction.operands)]
+    if (opcode not in ELEMENTS and opcode not in ARRAYS) or not all(map(_is_native, shapes)):
+        return 0
+    read = instruction.operands[1:] if opcode in _READ_IN_PART else instruction.operands
+    if any(s.element_count > tuning.BUNDLED_UP_TO for s in (*instruction.shape.leaves(), *(o.shape for o in read))):
+        return 0
     if opcode in ELEMENTS:
-        return count * element_work(instruction, can_fuse()) <= tuning.NATIVE_UNDER
-    return opcode != contraction.dot or _products(instruction) <= tuning.BUNDLED_PRODUCTS
+        return int(instruction.shape.element_count * element_work(instruction, can_fuse()) <= tuning.NATIVE_UNDER)
+    return int(opcode != contraction.dot or _products(instruction) <= tuning.BUNDLED_PRODUCTS)
+
+
+def _is_native(shape: Shape) -> bool:
+    return shape.is_array and shape.is_static and shape.element_type in NAMES and shape.element_count > 0
+
+
+def _has_small_control(instruction: Instruction) -> bool:
+    """Whether a loop or branch is as small as ops of a bundle are, but for what a loop only reads, and native code knows all of
+    it."""
+    results = instruction.called_computations[-1].root.operands
+    if not instruction.shape.is_tuple or not all(map(_is_native, instruction.shape.tuple_shapes)):
+        return False
+    changed = [s for s, result in zip(instruction.shape.tuple_shapes, results, strict=True) if not result.is_element]
+    if sum(s.element_count for s in changed) > 8 * tuning.BUNDLED_UP_TO:
+        return False
+    if sum(map(size_with_regions, instruction.called_computations)) > tuning.BUNDLE_MOST:
+        return False
+    source = _source_of(instruction)
+    return source is not None and source.work <= source.calls * tuning.NATIVE_UNDER
+
+
+def _source_of(instruction: Instruction) -> Source | None:
+    """The source of a loop or branch alone."""
+    tuples = list(dict.fromkeys(o for o in instruction.operands if o.is_tuple))
+    inputs = list(dict.fromkeys(o for i in (*tuples, instruction) for o in i.operands if o not in tuples))
+    parts = [Instruction(GET_TUPLE_ELEMENT, s, [instruction], {"index": k}) for k, s in enumerate(instruction.shape.tuple_shapes)]
+    try:
+        return bundle_source(region_of("alone", [*tuples, instruction, *parts], inputs, parts), machine())
+    except Unfit:
+        return None
 
 
 _READ_IN_PART = frozenset({movement.slice_, indexing.dynamic_slice, indexing.gather})
@@ -92,6 +124,7 @@ def _bundled(tracer: Tracer, instruction: Instruction, operands: Sequence[Value]
     if source.work > source.calls * tuning.NATIVE_UNDER:
         return None
     inner = tracer.inside()
+    inner.bundles = False
     inputs = [inner.placeholder(p.name, p.shape) for p in region.parameters]
     results = inner.run(region, inputs)
     made = instruction.shape.tuple_shapes

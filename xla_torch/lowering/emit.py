@@ -117,6 +117,8 @@ class Tracer(Evaluator):
         """Whether torch makes a graph of what runs: loops and branches are torch's operators then, and nothing is on the host."""
         self.ranges = ranges
         """Whether torch's profiler is to see whose work it is."""
+        self.bundles = True
+        """Whether small ops may be put together in native calls (`bundles.py`)."""
         self.trace = _Graph(self.root)
         self.made: dict[Hashable, Any] = {}
         """Sub-programs by what they are made of: those of shared computations are made once (`inside`)."""
@@ -128,7 +130,7 @@ class Tracer(Evaluator):
         """A tracer for a sub-program."""
         inner = Tracer(self.device, fuses=self.fuses, overwrites=self.overwrites, portable=self.portable,
                        ranges=self.ranges)
-        inner.made, inner.forms = self.made, self.forms
+        inner.made, inner.forms, inner.bundles = self.made, self.forms, self.bundles
         return inner
 
     def once(self, key: Hashable, make: Callable[[], Any]) -> Any:

@@ -31,8 +31,9 @@ def lower(computation: Computation, device: torch.device, blocks: bool = True, f
     root's leaves, all in the boundary dtypes of their element types.
     """
     tracer = Tracer(device, fuses=fuses, overwrites=overwrites, portable=portable, ranges=ranges)
+    tracer.bundles = blocks
     arguments = [_argument(tracer, p.name, p.shape) for p in computation.parameters]
-    result = tracer.run(with_bundles(tracer, computation) if blocks else computation, arguments)
+    result = tracer.run(with_bundles(tracer, computation), arguments)
     outputs = tuple(_output(tracer, value, shape) for value, shape in arrays(result, computation.root.shape))
     return tracer.finish(outputs, "Program", fresh_outputs=True, blocks=blocks)
 

@@ -371,14 +371,21 @@ def _reduce_rows(writer: Writer, reducer: Computation, arrays: Sequence[Array], 
 
 @ARRAYS.rule(control.while_)
 def while_(writer: Writer, inst: Instruction, operands: list[list[Array]]) -> Value:
-    """A loop in the loop: its carries lie in memory of their own, which is filled anew each time."""
-    carries = [writer.code.copy(o) for o in operands[0]]
-    memory = {c.buffer for c in carries}
+    """A loop in the loop: the carries that it changes lie in memory of their own, which is filled anew each time."""
+    results = loop_of(inst).body.root.operands
+    carries = [writer.code.store(o) if _is_handed_on(result, k) else writer.code.copy(o)
+               for k, (o, result) in enumerate(zip(operands[0], results, strict=True))]
+    memory = {c.buffer for c in carries} & writer.code.buffers
     writer.code.buffers -= memory  # which the body must not exchange for the memory of results
     with writer.code.block("for (;;)"), writer.code.interruptible():
         writer.iterate(loop_of(inst), carries)
-    writer.code.buffers |= memory - {""}
+    writer.code.buffers |= memory
     return carries
+
+
+def _is_handed_on(result: Instruction, k: int) -> bool:
+    """Whether carry number `k` of a loop stays what it is."""
+    return result.is_element and result.operands[0].is_parameter and result.attributes["index"] == k
 
 
 @ARRAYS.rule(control.conditional)

@@ -21,7 +21,7 @@ from ..opcodes import indexing, reduction, sorting, window
 from ..opcodes.reduction_order import running_dimension
 from .arrays import ARRAYS, Value, Writer
 from .code import Array, Code, Index, element_of, single
-from .elements import Unfit, name_of
+from .elements import VECTOR_WORK, Unfit, name_of
 
 
 @ARRAYS.rule(reduction.map_)
@@ -47,38 +47,51 @@ def gather(writer: Writer, inst: Instruction, operands: list[Array]) -> Array:
         starts = points.starts(at)
         moved = {d: f"clamped_s64({s}, {points.limits[d]})" for d, s in starts.items()}
         code.line(f"{element_of(inst.shape, name, at)} = {operand.at(points.places(at, moved))};")
-    code.work += inst.shape.element_count * (1 + len(points.index_map))
+    work = inst.shape.element_count * (1 + len(points.index_map))
+    code.work += work
+    code.spared += work if inst.shape.element_count <= tuning.BLOCK else 0  # torch's takes as long
     return code.filled(inst.shape, name)
 
 
 @ARRAYS.rule(indexing.scatter)
 def scatter(writer: Writer, inst: Instruction, operands: list[Array]) -> Value:
-    code, given = writer.code, inst.attributes
+    """A copy with the updates in it. A loop's carries are updated where they are (`loops.py`)."""
     inputs, indices, updates = indexing.split_scatter(operands)
-    indices, shape = code.store(indices), updates[0].shape
+    results = [writer.code.copy(i) for i in inputs]
+    write_scatter(writer, inst, results, writer.code.store(indices), updates)
+    return results if inst.shape.is_tuple else results[0]
+
+
+def write_scatter(writer: Writer, inst: Instruction, results: Sequence[Array], indices: Array, updates: Sequence[Array]) -> None:
+    """Put updates into arrays: point by point, and of each the window where all of it is inside."""
+    code, given = writer.code, inst.attributes
+    shape, windowed = updates[0].shape, set(given["update_window_dims"])
     dropped = {*given["inserted_window_dims"], *given.get("input_batching_dims", ())}
     sizes = iter(shape.dimensions[d] for d in given["update_window_dims"])
-    window = [1 if d in dropped else next(sizes) for d in range(inputs[0].shape.rank)]
-    points = _Points(given, indices, inputs[0].shape, given["scatter_dims_to_operand_dims"], window, dropped,
+    window = [1 if d in dropped else next(sizes) for d in range(results[0].shape.rank)]
+    points = _Points(given, indices, results[0].shape, given["scatter_dims_to_operand_dims"], window, dropped,
                      given["update_window_dims"], given.get("input_batching_dims", ()),
                      given.get("scatter_indices_batching_dims", ()))
-    results = [code.copy(i) for i in inputs]
     before = code.work
     with contextlib.ExitStack() as stack:
-        at = stack.enter_context(code.loops(shape.dimensions))
+        outer = stack.enter_context(code.loops([1 if d in windowed else n for d, n in enumerate(shape.dimensions)]))
         starts = {d: code.name("s") for d in points.index_map}
-        for d, start in points.starts(at).items():
+        for d, start in points.starts(outer).items():
             code.line(f"s64 {starts[d]} = {start};")
         if starts:
             inside = " && ".join(f"0 <= {s} && {s} <= {points.limits[d]}" for d, s in starts.items())
             stack.enter_context(code.block(f"if ({inside})"))
+        inner = stack.enter_context(code.loops([n if d in windowed else 1 for d, n in enumerate(shape.dimensions)], apart=True))
+        at = [inner[d] if d in windowed else i for d, i in enumerate(outer)]
         places = points.places(at, starts)
         found = _region(writer, given["to_apply"], [*(_element(code, r, places) for r in results),
                                                     *(_element(code, u, at) for u in updates)])
         for result, value in zip(results, found, strict=True):
             code.line(f"{result.at(places)} = {value};")
-    code.work = before + 4 * shape.element_count
-    return results if inst.shape.is_tuple else results[0]
+    count = math.prod(window)
+    work = shape.element_count // count * (4 + count * (VECTOR_WORK if count > 1 else 0))
+    code.work = before + work
+    code.spared += work if shape.element_count <= tuning.BLOCK else 0  # torch's takes as long
 
 
 @ARRAYS.rule(sorting.sort)

@@ -10,19 +10,21 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from ..core import tuning
 from ..core.shape import Shape
 from ..hlo.ir import Computation, Instruction
 from ..hlo.regions import Loop, loop_of
 from ..opcodes import contraction, elementwise, indexing
-from . import indexed, linalg  # noqa: F401  (their rules belong to the table)
+from . import linalg  # noqa: F401  (its rules belong to the table)
 from .arrays import ARRAYS, Value, blas_routine, product, starts, turns, write_update
 from .code import ASKS_EVERY, Array, Code, held, is_local, single
-from .elements import ELEMENTS, NAMES, Unfit, element, element_work, memory_of
+from .elements import ELEMENTS, NAMES, VECTOR_WORK, Unfit, element, element_work, memory_of
 from .functions import used_in
+from .indexed import write_scatter
 
 TYPES = """typedef _Bool pred; typedef signed char s8; typedef short s16; typedef int s32; typedef long long s64;
 typedef unsigned char u8; typedef unsigned short u16; typedef unsigned u32; typedef unsigned long long u64;
@@ -146,7 +148,7 @@ class ProgramWriter:
             if ended:
                 self.code.line(ended)
             self.code.line("break;")
-        updates = _Updates(loop.body, carries, self.machine)
+        updates = _Updates(self, loop.body, carries)
         results = self.run(loop.body, [carries], updates)
         assert isinstance(results, list)
         self._advance(carries, results, updates)
@@ -158,8 +160,8 @@ class ProgramWriter:
                 continue
             taken = result.buffer in {r.buffer for _, r in ready}
             ready.append((carry, self.code.copy(result) if taken or result.is_single else self.code.owned(result)))
-        for buffer, update, begin in updates.pending:
-            write_update(self.code, buffer, update, begin)
+        for write in updates.pending:
+            write()
         for carry, result in ready:
             if carry.is_single:
                 self.code.line(f"{carry.at(())} = {result.at(())};")
@@ -192,7 +194,7 @@ class ProgramWriter:
             raise Unfit("an array without elements, or of dynamic size")
         self.calls += 1
         if updates is not None and instruction in updates.carries:
-            return updates.update(self.code, instruction, operands)
+            return updates.update(instruction, operands)
         if updates is not None and instruction in updates.products:
             return product(self, instruction, [o for o in operands if isinstance(o, Array)], updates.products[instruction].buffer)
         if updates is not None and instruction in updates.sums:
@@ -208,7 +210,9 @@ class ProgramWriter:
             if any(a.shape.rank not in (0, instruction.shape.rank) for a in arrays):  # bits as others of another width
                 raise Unfit(f"{instruction.opcode} of {arrays[0].shape} to {instruction.shape} is not in native code")
             fused, count = self.machine.fused, instruction.shape.element_count
-            self.code.work += 0 if count == 1 else count * element_work(instruction, fused)
+            work = 0 if count == 1 else count * element_work(instruction, fused)
+            self.code.work += work
+            self.code.spared += min(work, count * VECTOR_WORK) if count <= tuning.BLOCK else 0  # torch computes it as well
             return Array(instruction.shape, lambda index: element(instruction, [a.spread(index) for a in arrays], fused),
                          stored=False)
         rule = ARRAYS.get(instruction.opcode)
@@ -217,34 +221,48 @@ class ProgramWriter:
         return rule(self, instruction, operands)
 
 
+_UPDATES = frozenset({indexing.dynamic_update_slice, indexing.scatter})
+
+
 class _Updates:
     """The updates of a body that can be made where its carries are: a chain of them from a carry to the same one, which nothing
     else follows on. They are written when all else has been computed, so that whatever reads the carry reads the old one.
 
     A product that is added to a carry, which nothing else reads, BLAS adds to it where it is."""
 
-    def __init__(self, body: Computation, carries: Sequence[Array], machine: Machine):
+    def __init__(self, writer: ProgramWriter, body: Computation, carries: Sequence[Array]):
+        self.writer = writer
         self.carries: dict[Instruction, Array] = {}
         self.products: dict[Instruction, Array] = {}
         self.sums: dict[Instruction, Array] = {}
-        self.pending: list[tuple[Array, Array, list[str]]] = []
+        self.pending: list[Callable[[], None]] = []
         uses = Counter(o for i in body.instructions for o in i.operands)
         for k, (carry, result) in enumerate(zip(carries, body.root.operands, strict=True)):
             chain: list[Instruction] = []
-            while result.opcode == indexing.dynamic_update_slice and uses[result] == 1:
+            while result.opcode in _UPDATES and uses[result] == 1 and result.shape.is_array:
                 chain.append(result)
                 result = result.operands[0]
             if carry.buffer and result.is_element and result.operands[0].is_parameter and result.attributes["index"] == k:
                 self.carries.update(dict.fromkeys(chain, carry))
             made = _added_product(body, result, k, uses)
-            if not chain and carry.buffer and not is_local(carry.shape) and made is not None and blas_routine(machine, made):
+            by_blas = made is not None and blas_routine(writer.machine, made)
+            if not chain and carry.buffer and not is_local(carry.shape) and made is not None and by_blas:
                 self.products[made], self.sums[result] = carry, carry
 
-    def update(self, code: Code, instruction: Instruction, operands: Sequence[Value]) -> Array:
-        carry, (_, update, *indices) = self.carries[instruction], [o for o in operands if isinstance(o, Array)]
-        begin = starts(code, indices, carry.shape, update.shape)
-        self.pending.append((carry, code.copy(update) if update.is_single else code.owned(update), begin))
+    def update(self, instruction: Instruction, operands: Sequence[Value]) -> Array:
+        code, carry, arrays = self.writer.code, self.carries[instruction], [o for o in operands if isinstance(o, Array)]
+        if instruction.opcode == indexing.scatter:
+            indices, update = map(self._kept, arrays[1:])
+            self.pending.append(lambda: write_scatter(self.writer, instruction, [carry], indices, [update]))
+            return carry
+        _, update, *indices = arrays
+        begin, update = starts(code, indices, carry.shape, update.shape), self._kept(update)
+        self.pending.append(lambda: write_update(code, carry, update, begin))
         return carry
+
+    def _kept(self, array: Array) -> Array:
+        """The array as it is now, whatever carries become."""
+        return self.writer.code.copy(array) if array.is_single else self.writer.code.owned(array)
 
 
 def _added_product(body: Computation, result: Instruction, k: int, uses: Mapping[Instruction, int]) -> Instruction | None:

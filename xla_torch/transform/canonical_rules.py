@@ -28,6 +28,19 @@ def _written_out_logistic(instruction: Instruction, operands: Sequence[Instructi
     return None if x is None else [_instead(instruction, elementwise.logistic, instruction.shape, x)]
 
 
+@REWRITES.rule(movement.concatenate)
+def _without_empty_parts(instruction: Instruction, operands: Sequence[Instruction]) -> list[Instruction] | None:
+    """What has no elements adds none; one operand is the result. JAX rolls an array by nothing like this."""
+    (along,) = instruction.attributes["dimensions"]
+    kept = [new for old, new in zip(instruction.operands, operands, strict=True)
+            if type(old.shape.dimensions[along]) is not int or old.shape.dimensions[along]]
+    if len(kept) == len(operands) > 1 or not kept or not instruction.shape.is_static:
+        return None
+    if len(kept) == 1:
+        return [_instead(instruction, movement.reshape, instruction.shape, *kept)]
+    return [_instead(instruction, movement.concatenate, instruction.shape, *kept, attributes=instruction.attributes)]
+
+
 @REWRITES.rule(internal.bitcast)
 def _row_major_bitcast(instruction: Instruction, operands: Sequence[Instruction]) -> list[Instruction] | None:
     """Memory read in another order, said without layouts: into the operand's memory order, and out of the result's."""
@@ -47,7 +60,7 @@ def _row_major_bitcast(instruction: Instruction, operands: Sequence[Instruction]
 
 
 def _transposed(origin: Instruction, value: Instruction, order: Sequence[int]) -> Instruction:
-    return _instead(origin, movement.transpose, _permuted(value.shape, order), value, {"dimensions": tuple(order)})
+    return _instead(origin, movement.transpose, _permuted(value.shape, order), value, attributes={"dimensions": tuple(order)})
 
 
 def _in_order(order: Sequence[int]) -> bool:
@@ -59,8 +72,8 @@ def _permuted(shape: Shape, order: Sequence[int]) -> Shape:
     return shape.with_dimensions([shape.dimensions[d] for d in order], [shape.dynamic_flags[d] for d in order])
 
 
-def _instead(origin: Instruction, opcode: str, shape: Shape, operand: Instruction,
+def _instead(origin: Instruction, opcode: str, shape: Shape, *operands: Instruction,
              attributes: dict[str, Any] | None = None) -> Instruction:
     """An instruction in the place of another one, with its name and facts."""
-    return Instruction(opcode, shape.without_layout(), [operand], attributes, origin.name, carried_metadata(origin), origin.line,
+    return Instruction(opcode, shape.without_layout(), operands, attributes, origin.name, carried_metadata(origin), origin.line,
                        origin.column)

@@ -7,27 +7,35 @@ it. Constants that members read are written into each fusion, as far as they are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ..core.shape import Shape
 from ..hlo.ir import Computation, Instruction
 from ..hlo.structure import CONSTANT, GET_TUPLE_ELEMENT, PARAMETER, TUPLE
 from ..opcodes import control, movement
 
-Fits = Callable[[Instruction], bool]
+Weight = Callable[[Instruction], int]
+"""How much an instruction counts for; 0 where it is none of a fusion."""
 
 
-def fuse_small(computation: Computation, fits: Fits, least: int, most: int) -> Computation:
-    """The computation with fusions of `least` to `most` instructions that `fits` holds of; itself where there is none."""
-    groups = [part for group in _groups(computation, fits) for part in _parts(group, most) if len(part) >= least]
+def fuse_small(computation: Computation, weight: Weight, least: int, most: int) -> Computation:
+    """The computation with fusions of instructions that weigh `least` or more together, up to `most` in each; itself where there
+    is none. Tuples, and their elements, weigh nothing of their own and belong to whom they are for, or from."""
+    weights = {i: weight(i) for i in computation.instructions if not _is_structure(i)}
+    groups = [part for group in _groups(computation, weights) for part in _parts(group, most)
+              if sum(weights.get(i, 0) for i in part) >= least]
     if not groups:
         return computation
     return _Rebuilt(computation, groups).computation
 
 
-def _groups(computation: Computation, fits: Fits) -> list[list[Instruction]]:
+def _is_structure(i: Instruction) -> bool:
+    return i.is_parameter or i.is_tuple or i.is_element
+
+
+def _groups(computation: Computation, weights: Mapping[Instruction, int]) -> list[list[Instruction]]:
     """Members by their number of others between them and the parameters."""
-    members = _members(computation, fits)
+    members = _members(computation, weights)
     levels: dict[Instruction, int] = {}
     groups: dict[int, list[Instruction]] = {}
     for i in computation.instructions:
@@ -38,9 +46,9 @@ def _groups(computation: Computation, fits: Fits) -> list[list[Instruction]]:
     return list(groups.values())
 
 
-def _members(computation: Computation, fits: Fits) -> set[Instruction]:
-    """Those that fit and are no constants. What gives a tuple is one with all that take an element of it; a whole number, which
-    others may need on the host, only where no other reads it."""
+def _members(computation: Computation, weights: Mapping[Instruction, int]) -> set[Instruction]:
+    """Those of some weight that are no constants. What gives a tuple is one with all that take an element of it; a tuple with its
+    one reader; a whole number, which others may need on the host, only where no other reads it."""
     users: dict[Instruction, list[Instruction]] = {i: [] for i in computation.instructions}
     known: set[Instruction] = set()
     for i in computation.instructions:
@@ -50,15 +58,23 @@ def _members(computation: Computation, fits: Fits) -> set[Instruction]:
             known.add(i)
     members: set[Instruction] = set()
     for i in reversed(computation.instructions):
-        if i in known or i.opcode in (PARAMETER, TUPLE):
+        if i in known and not i.is_tuple:
             continue
         if i.is_element:
-            if i.operands[0].opcode != PARAMETER and fits(i.operands[0]):
+            if weights.get(i.operands[0]):
                 members.add(i)
-        elif fits(i) and (i is not computation.root or i.shape.is_array) and all(
-                u in members for u in users[i] if i.shape.is_tuple or _may_be_on_host(i.shape)):
+        elif i.is_tuple:
+            if i is not computation.root and _have_one_reader([i], users) and users[i][0] in members:
+                members.add(i)
+        elif weights.get(i) and (i is not computation.root or i.shape.is_array) and all(
+                u in members for u in users[i] if i.shape.is_tuple or _may_be_on_host(i.shape)) and _have_one_reader(
+                [o for o in i.operands if o.shape.is_tuple], users):
             members.add(i)
     return {i for i in members if not i.is_element or i.operands[0] in members}
+
+
+def _have_one_reader(tuples: Sequence[Instruction], users: Mapping[Instruction, Sequence[Instruction]]) -> bool:
+    return all(t.is_tuple and len(set(users[t])) == 1 for t in tuples)
 
 
 def _may_be_on_host(shape: Shape) -> bool:
@@ -66,21 +82,20 @@ def _may_be_on_host(shape: Shape) -> bool:
 
 
 def _parts(group: list[Instruction], most: int) -> Iterator[list[Instruction]]:
-    """A group in parts of bounded length, none of which depends on a later one. Elements stay with their tuple."""
+    """A group in parts of bounded length, none of which depends on a later one. Elements stay with their tuple, and a tuple with
+    its reader."""
     part: list[Instruction] = []
-    inside: set[Instruction] = set()
     later: dict[Instruction, list[Instruction]] = {}
     for i in group:
         if i.is_element:
             later.setdefault(i.operands[0], []).append(i)
     for i in group:
-        if i.is_element:
+        if i.is_element or i.is_tuple:
             continue
         if len(part) >= most:
             yield part
-            part, inside = [], set()
-        part += [i, *later.get(i, ())]
-        inside.add(i)
+            part = []
+        part += [*dict.fromkeys(o for o in i.operands if o.is_tuple), i, *later.get(i, ())]
     yield part
 
 
@@ -147,7 +162,7 @@ class _Rebuilt:
         group, inputs = self.groups[number], self._inputs(number)
         results = [i for i in group if i.shape.is_array
                    and (i is self.root or any(self.of.get(u) != number for u in self.users.get(i, ())))]
-        region = _region(f"small_fusion_{number}", group, inputs, results)
+        region = region_of(f"small_fusion_{number}", group, inputs, results)
         fusion = Instruction(control.fusion, region.root.shape, [self.now[i] for i in inputs], {"kind": "kLoop", "calls": region},
                              region.name)
         self.built.append(fusion)
@@ -158,8 +173,9 @@ class _Rebuilt:
             self.now.setdefault(i, fusion)
 
 
-def _region(name: str, group: Sequence[Instruction], inputs: Sequence[Instruction],
-            results: Sequence[Instruction]) -> Computation:
+def region_of(name: str, group: Sequence[Instruction], inputs: Sequence[Instruction],
+              results: Sequence[Instruction]) -> Computation:
+    """A computation of instructions: of the values of `inputs` it gives a tuple of those of `results`."""
     inside: dict[Instruction, Instruction] = {}
     built: list[Instruction] = []
 
