@@ -38,6 +38,31 @@ def test_scalars_are_folded_and_dead_code_is_gone():
     assert "expand" not in code
 
 
+def test_what_constants_alone_give_is_made_with_the_program():
+    computation = program("""add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = f32[] add(a, b)
+}
+ENTRY main {
+  x = f32[4] parameter(0)
+  c = f32[4] constant({5, -7, 9, 3})
+  d = f32[4] constant({2, 4, 5, 2})
+  i = s32[3,1] constant({{1}, {3}, {1}})
+  u = f32[3] constant({10, 20, 30})
+  m = f32[4] remainder(c, d)
+  s = f32[4] scatter(m, i, u), update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0},
+    index_vector_dim=1, to_apply=add
+  g = f32[3] gather(s, i), offset_dims={}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1}
+  z = f32[] constant(0)
+  p = f32[4] pad(g, z), padding=0_1
+  ROOT r = f32[4] add(x, p)
+}""")
+    code = computation.python_code()
+    assert not any(name in code for name in ("remainder(", "scatter(", "take(", "gather("))
+    assert computation(torch.zeros(4)).tolist() == [37.0, 21.0, 37.0, 0.0]
+
+
 def test_each_line_carries_its_hlo_name():
     lines = program(CHAIN).python_code().splitlines()
     assert any("scaled_1 =" in line and line.endswith("# %scaled.1") for line in lines)
@@ -330,6 +355,21 @@ ENTRY e {
 }""")
     x, k = computation(torch.tensor(10.0))
     assert (x.item(), k.item()) == (0.625, 4)
+
+
+def test_views_that_lead_to_the_sizes_before_are_left_out():
+    code = program("""ENTRY main {
+  x = f32[6,4] parameter(0)
+  v = f32[6] parameter(1)
+  a = f32[6,1] broadcast(v), dimensions={0}
+  b = f32[6] reshape(a)
+  c = f32[6,1] reshape(b)
+  d = f32[1,6,1] reshape(c)
+  e = f32[6] reshape(d)
+  f = f32[6,4] broadcast(e), dimensions={0}
+  ROOT r = f32[6,4] multiply(x, f)
+}""").python_code()
+    assert sum(code.count(f".{view}(") for view in ("reshape", "expand", "unsqueeze", "view")) == 1
 
 
 def test_torch_compile_of_a_program():

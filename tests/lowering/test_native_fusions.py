@@ -18,7 +18,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from xla_torch.core import tuning
 from xla_torch.fusing.native_fusions import form_fusions
-from xla_torch.kernels import convert, elementwise
+from xla_torch.kernels import convert, elementwise, integers
 from xla_torch.kernels.native_fusions import NativeFusion
 from xla_torch.kernels.native_fusions import fusion as run_piece
 from xla_torch.native.compiled import OPTIONS, MachineCode, is_available
@@ -62,6 +62,8 @@ TABLE: list[tuple[list[Call], list[torch.dtype]]] = [
       *((convert.float_to_integer, ("x", torch.iinfo(d).min, torch.iinfo(d).max, d)) for d in INTEGERS)], FLOATS),
     ([("to", ("x", d)) for d in (torch.float32, torch.float64, torch.bool)] + [(operator.ne, ("x", 0))], NUMBERS),
     ([("to", ("x", d)) for d in (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)], [*INTEGERS, torch.bool]),
+    *(([(count, ("x", bits)) for count in (integers.population_count, integers.count_leading_zeros)] * 2, [dtype])
+      for dtype, bits in ((torch.int8, 4), (torch.uint8, 4), *((d, torch.iinfo(d).bits) for d in INTEGERS))),
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -85,13 +86,44 @@ def test_running_sums_are_one_pass(window: str, is_native: bool) -> None:
 
 
 @needs_compiler
-@pytest.mark.parametrize("size", [tuning.NATIVE_SORT, tuning.NATIVE_SORT + 1])
+@pytest.mark.parametrize("size", [tuning.NATIVE_SORT, tuning.NATIVE_SORT + 1, 300, tuning.NATIVE_MERGE, tuning.NATIVE_MERGE + 1])
 def test_long_rows_are_torch_s_to_sort(size: int, tmp_path: Path) -> None:
     text = loop_of_rows([f"f32[{size}] sort(a), dimensions={{0}}, to_apply=before"], {"a": f"f32[{size}]"}, SUM)
-    assert natively(text) == (size <= tuning.NATIVE_SORT)
+    assert natively(text) == (size <= tuning.NATIVE_MERGE)
     given = np.random.default_rng(0).normal(size=size).astype("f4")
     for result in run_both(text, [given], tmp_path):
         np.testing.assert_array_equal(result[0], np.sort(given))
+
+
+BEFORE_OF_TWO = """
+before_of_two {
+  a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  i = s32[] parameter(2)
+  j = s32[] parameter(3)
+  ROOT r = pred[] compare(a, b), direction=LT
+}
+"""
+
+
+@needs_compiler
+@pytest.mark.parametrize("size", [tuning.NATIVE_SORT, tuning.NATIVE_SORT + 1, 16 * 13 + 1, tuning.NATIVE_MERGE])
+@pytest.mark.parametrize("along", [0, 1])
+def test_equal_elements_stay_in_order(size: int, along: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of few different keys, with their places beside them, also where a row's elements lie apart."""
+    monkeypatch.setattr(tuning, "NATIVE_UNDER", math.inf)
+    dims = [3, 3]
+    dims[along] = size
+    of = f"s32[{dims[0]},{dims[1]}]"
+    sort = f"({of}, {of}) sort(k, p), dimensions={{{along}}}, is_stable=true, to_apply=before_of_two"
+    text = loop_of_rows([sort], {"k": of, "p": of}, BEFORE_OF_TWO)
+    assert natively(text)
+    keys = np.random.default_rng(0).integers(0, 5, dims, np.int32)
+    places = np.argsort(keys, along, kind="stable").astype(np.int32)
+    numbers = np.broadcast_to(np.arange(size, dtype=np.int32).reshape([-1 if d == along else 1 for d in range(2)]), dims)
+    for result in run_both(text, [keys, numbers.copy()], tmp_path):
+        np.testing.assert_array_equal(result[0], np.take_along_axis(keys, places, along))
+        np.testing.assert_array_equal(result[1], places)
 
 
 def test_large_bodies_stay_in_torch() -> None:

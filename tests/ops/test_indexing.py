@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,8 @@ from support.same_bits import assert_same, filled, plain, program
 from xla_torch.builder import XlaBuilder
 from xla_torch.core import tuning
 from xla_torch.kernels import indexing as kernels
-from xla_torch.kernels import rows as row_kernels
+from xla_torch.kernels import points as point_kernels
 from xla_torch.native.compiled import is_available
-from xla_torch.opcodes.reducer_kinds import ReducerKind
 from xla_torch.shape import Shape
 from xla_torch.types import F32, S32
 
@@ -413,48 +413,29 @@ def test_combiners_in_native_code(element_type: str, name: str, at_once: None) -
     test_combiners(element_type, name, "host")
 
 
+@pytest.fixture
+def not_in_torch(at_once: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    for function in (point_kernels.gather, point_kernels.scatter_):
+        monkeypatch.setattr(point_kernels, function.__name__,
+                            functools.partial(lambda f, *args, in_torch, **given: f(*args, in_torch=_fail, **given), function))
+
+
+def _fail() -> Any:
+    pytest.fail("in torch")
+
+
 @needs_xla
-def test_dimension_numbers_in_native_code(at_once: None) -> None:
+def test_gathers_in_native_code(not_in_torch: None) -> None:
+    for seed in range(48):
+        test_gather(range(seed, seed + 1))
+
+
+@needs_xla
+def test_dimension_numbers_in_native_code(not_in_torch: None) -> None:
     for seed in range(48):
         dims, index_type = draw(seed), ("s32", "s64", "u8", "u32", "s8")[seed % 5]
         assert_same(scatter_program(dims, "s32", SIMPLE["add"], index_type), plain("s32", *dims.operand),
                     indices_for(dims, seed, index_type), 100 * plain("s32", *dims.result))
-
-
-@pytest.mark.parametrize(("rows", "width", "order"), [
-    (9, 5, "drawn"), (300, 1, "drawn"), (40, 33, "sorted"), (7, 16, "equal"), (1000, 3, "sorted"), (50, 2, "outside"),
-    (1, 4, "drawn"),
-])
-def test_rows_are_added_in_order(rows: int, width: int, order: str, at_once: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bits of sums one after another, whatever the threads: each has some of the rows."""
-    monkeypatch.setattr(row_kernels, "_FOR_A_THREAD", 64)
-    draws = np.random.default_rng(3)
-    indices = draws.integers(-3, rows + 3, 200, np.int32)
-    indices = {"drawn": indices, "sorted": np.sort(indices), "equal": np.full_like(indices, 4),
-               "outside": np.where(indices % 2, -(2**31), 2**31 - 1).astype(np.int32)}[order]
-    array, updates = draws.normal(size=(rows, width)).astype("f4"), draws.normal(size=(200, width)).astype("f4")
-    want = array.copy()
-    for row, update in zip(indices, updates, strict=True):
-        if 0 <= row < rows:
-            want[row] += update
-    before = torch.get_num_threads()
-    try:
-        for threads in (1, 2, 3):
-            torch.set_num_threads(threads)
-            got = torch.from_numpy(array.copy())
-            row_kernels.combine_(got, torch.from_numpy(indices), torch.from_numpy(updates), ReducerKind.ADD,
-                                 lambda: pytest.fail("in torch"))
-            assert np.array_equal(got.numpy(), want)
-    finally:
-        torch.set_num_threads(before)
-
-
-def test_one_number_is_added_in_many_places(at_once: None) -> None:
-    indices = torch.tensor([3, 1, 3, 7, -1, 3], dtype=torch.int32)
-    counts = torch.zeros(5, dtype=torch.int32)
-    one = torch.ones((), dtype=torch.int32).expand(6)
-    row_kernels.combine_(counts, indices, one, ReducerKind.ADD, lambda: pytest.fail("in torch"))
-    assert counts.tolist() == [0, 1, 0, 3, 0]
 
 
 @needs_xla

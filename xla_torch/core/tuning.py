@@ -262,6 +262,11 @@ NATIVE_SORT = 128
 """Elements of a row up to which native code sorts it, by insertion. Keys of float32 with their places, in a loop: 64 take 0.6 us
 and torch 12, 128 take 3 and 13, 512 take 38 and 18; in the worst order twice that."""
 
+NATIVE_MERGE = 1 << 9
+"""Elements of a row up to which native code sorts it at all, above `NATIVE_SORT` by merging. A sort by one key and one by
+two in a program with some arithmetic, against torch's calls: of 200 elements 29 us and 224, of 512 51 and 71, of four rows of 512
+224 and 192, of 1024 109 and 100. What stands around such a sort is native only if it is."""
+
 BUNDLED_UP_TO = 1 << 14
 """Elements of an array up to which what is computed of it is bundled with others in one native call (`bundles.py`, 20 layers of
 dots, means and choices on one thread: 0.80 ms for 64 elements and 0.21 in bundles, 0.91 and 0.28 for 1 Ki, 1.1 and 0.52 for 4 Ki,
@@ -276,7 +281,7 @@ BUNDLE_LEAST = 8
 BUNDLE_MOST = 256
 """Ops of a bundle at most: the C compiler takes longer than in proportion for a thousand (`bundles.py`)."""
 
-FUSIONS_FROM = 1 << 14
+FUSIONS_FROM = 1 << 13
 """Elements of an array from which arithmetic on it becomes native code, in one block with what stands around it. Torch needs 2 us
 for a call, and then as long again for 16 Ki elements."""
 

@@ -31,6 +31,7 @@ from ..native.compiled import is_available
 from ..storage.torch_private import LoweredModule
 from .memory import Writes, out_variant, plan_memory
 from .native_fusions import form_fusions, has_fusions, is_fusion, write_into
+from .short_ends import spread_short_ends
 from .simplify import copy_views, put_in_order
 
 Dims = tuple[int, ...]
@@ -108,6 +109,7 @@ class Chain:
 def block_elementwise(root: torch.nn.Module, graph: Graph) -> None:
     """Rewrite the graph in place; sub-programs are registered on `root`."""
     _describe(graph)
+    spread_short_ends(graph)
     _split_reductions(graph)
     extract_chains(root, graph, _find_chains(graph))
 

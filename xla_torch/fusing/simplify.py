@@ -1,4 +1,4 @@
-"""Views that a program need not make: chains of reshapes, and broadcasts that torch does by itself.
+"""Views that a program need not make: those of a chain but the last, and broadcasts that torch does by itself.
 
 XLA writes each broadcast as an instruction of its own, often through a shape with a dimension of size 1 and back. On small
 arrays such views cost as much as the arithmetic between them.
@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import cast
 
 from torch.fx import Graph, Node
 
 from ..core import tuning
-from ..kernels.calls import EXPAND, RESHAPE, ROW_VIEWS, known
+from ..kernels.calls import EXPAND, RESHAPE, ROW_VIEWS, UNSQUEEZE, known
+
+Dims = tuple[int, ...]
 
 
 def drop_needless_views(graph: Graph) -> None:
     """Rewrite the graph in place; results and their sizes stay."""
     for node in list(graph.nodes):
-        if _is_method(node, RESHAPE):
-            _join_reshapes(node)
+        if node.op == "call_method" and node.target in ROW_VIEWS:
+            _join_views(node)
         elif node.op == "call_function" and known(node.target).out:
             _use_unexpanded(node)
     for node in reversed(list(graph.nodes)):
@@ -31,18 +34,44 @@ def _is_method(node: object, name: str) -> bool:
     return isinstance(node, Node) and node.op == "call_method" and node.target == name
 
 
-def _join_reshapes(node: Node) -> None:
-    """Of reshapes in a row only the last counts; one to the sizes that are there already is none."""
-    source = node.args[0]
-    while _is_method(source, RESHAPE):
-        assert isinstance(source, Node)
-        source = source.args[0]
-    assert isinstance(source, Node)
-    have, want = source.meta.get("array"), node.meta.get("array")
-    if have is not None and have == want:
-        node.replace_all_uses_with(source)
+def _join_views(node: Node) -> None:
+    """Of views in a row that show the same elements in other dimensions only the last counts; one to the sizes that are there
+    already is none."""
+    want = _sizes(node)
+    source = node
+    while want is not None and _is_reordering(source):
+        source = cast(Node, source.args[0])
+    if want is None or source is node:
+        return
+    same = next((n for n in (source, cast(Node, node.args[0])) if _sizes(n) == want), None)
+    if same is not None:
+        node.replace_all_uses_with(same)
+    elif source is not node.args[0]:
+        node.target, node.args = RESHAPE, (source, tuple(want))
+
+
+def _is_reordering(node: Node) -> bool:
+    """Whether a view shows each element of its operand once, in the same order."""
+    if node.op != "call_method" or node.target not in ROW_VIEWS or node.kwargs or not isinstance(node.args[0], Node):
+        return False
+    have, want = _sizes(node.args[0]), _sizes(node)
+    if node.target != EXPAND:
+        return True
+    return have is not None and want is not None and [n for n in have if n != 1] == [n for n in want if n != 1]
+
+
+def _sizes(node: Node) -> Dims | None:
+    """The sizes of what a node gives, where they are known and stand for no others."""
+    if "array" in node.meta:
+        dims = tuple(node.meta["array"][0])
+    elif _is_method(node, UNSQUEEZE) and isinstance(node.args[0], Node):
+        have, at = _sizes(node.args[0]), node.args[1]
+        if have is None or not isinstance(at, int) or at < 0:
+            return None
+        dims = (*have[:at], 1, *have[at:])
     else:
-        node.args = (source, *node.args[1:])
+        return None
+    return dims if all(type(n) is int for n in dims) else None
 
 
 def _use_unexpanded(node: Node) -> None:

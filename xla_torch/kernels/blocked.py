@@ -35,6 +35,9 @@ def blocked(body: torch.nn.Module, cut: tuple[tuple[int, ...], int], results: tu
     # An array whose rows do not lie one after the other, as a transpose's do not, is slower to write over than a new one.
     made = tuple([_empty(dims, dtype, device) if over is None or not arrays[over].is_contiguous() else arrays[over]
                   for (dims, dtype), over in zip(results, into or (None,) * len(results), strict=True)])
+    if not before and size <= rows:
+        run(*arrays, *scalars, *made)
+        return made
     cuts, cut_arrays = (*arrays, *made), len(arrays) - kept
     for place in itertools.product(*map(range, before)):
         parts = functools.reduce(_parts, enumerate(place), cuts) if before else cuts

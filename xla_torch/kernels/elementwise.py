@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import torch
 
 from .calls import elementwise, elementwise_in_c
+from .indexing import on_host
 from .integers import Operand, as_tensors
 
 # ------------------------------------------------------------------------------- real
@@ -48,6 +49,7 @@ def quotient(number: float, x: torch.Tensor) -> torch.Tensor:
     return torch.div(torch.full((), number, dtype=x.dtype, device=x.device), x)
 
 
+@elementwise
 def float_remainder(lhs: Operand, rhs: Operand) -> torch.Tensor:
     """C's fmod. torch's own gives NaN on the CPU where the quotient is beyond the largest float."""
     lhs, rhs = as_tensors(lhs, rhs)
@@ -89,6 +91,8 @@ def complex_divide(lhs: Operand, rhs: Operand) -> torch.Tensor:
     """The quotient; by 0 and with infinite parts what C's rules say."""
     lhs, rhs = as_tensors(lhs, rhs)
     quotient = lhs / rhs
+    if on_host(quotient) and _is_ordinary(lhs, rhs):
+        return quotient
     a, b, c, d = lhs.real, lhs.imag, rhs.real, rhs.imag
     real, imag = a * c + b * d, b * c - a * d
     unit_a, unit_b, unit_c, unit_d = _infinite_units(a), _infinite_units(b), _infinite_units(c), _infinite_units(d)
@@ -106,6 +110,12 @@ def complex_divide(lhs: Operand, rhs: Operand) -> torch.Tensor:
 
     return torch.complex(choose(infinity * a, large_real, small_real, quotient.real),
                          choose(infinity * b, large_imag, small_imag, quotient.imag))
+
+
+def _is_ordinary(lhs: torch.Tensor, rhs: torch.Tensor) -> bool:
+    """Whether all quotients are of finite numbers, and by none that is 0: of these torch's are right."""
+    finite = all(bool(torch.view_as_real(x.resolve_conj()).isfinite().all()) for x in (lhs, rhs))
+    return finite and bool((rhs != 0).all())
 
 
 def _infinite_units(x: torch.Tensor) -> torch.Tensor:

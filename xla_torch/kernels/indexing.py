@@ -18,7 +18,7 @@ import torch
 from ..core import tuning
 from ..opcodes.reducer_kinds import ReducerKind
 from ..storage import torch_private
-from . import rows
+from . import points, rows
 from .calls import fresh
 from .gathers import dimension_along, elements_along
 
@@ -187,9 +187,11 @@ def take(operand: torch.Tensor, indices: torch.Tensor, dimension: int) -> torch.
     """The operand's slices at `indices` (clamped) along a dimension, which the dimensions of `indices` replace."""
     at = indices.clamp(0, operand.shape[dimension] - 1)
     at = at if at.dtype in (torch.int32, torch.int64) else at.to(torch.int64)
+    # Along other dimensions than the first torch is several times faster with floats of 32 bits than with any other type.
+    held = operand.view(torch.float32) if dimension and operand.element_size() == 4 else operand
     if indices.dim() == 1:
-        return operand.index_select(dimension, at)
-    taken = operand.index_select(dimension, at.reshape(-1))
+        return held.index_select(dimension, at).view(operand.dtype)
+    taken = held.index_select(dimension, at.reshape(-1)).view(operand.dtype)
     return taken.reshape(operand.shape[:dimension] + indices.shape + operand.shape[dimension + 1:])
 
 
@@ -205,22 +207,34 @@ def gather(operand: torch.Tensor, indices: torch.Tensor, *, offset_dims: Sequenc
         start_indices_batching_dims=start_indices_batching_dims)
     if along is not None:
         return elements_along(operand, along, indices.squeeze(-1))
-    if len(sizes) == len(start_index_map) > 1 and not offset_dims and not _is_tiny_float(operand.dtype):
-        vectors = indices.movedim(index_vector_dim, -1).to(torch.int64).unbind(-1)
-        at = {d: v.clamp(0, sizes[d] - 1) for d, v in zip(start_index_map, vectors, strict=True)}
-        return operand[tuple([at[d] for d in range(len(sizes))])]
     window = [min(w, n) for w, n in zip(slice_sizes, sizes, strict=True)]
     batching = tuple(zip(operand_batching_dims, start_indices_batching_dims, strict=True))
-    found = _windows(sizes, window, indices, index_vector_dim, start_index_map, batching, clamp=True)
+    dropped = (*collapsed_slice_dims, *operand_batching_dims)
+
+    def in_torch() -> torch.Tensor:
+        if len(sizes) == len(start_index_map) > 1 and not offset_dims and not _is_tiny_float(operand.dtype):
+            vectors = indices.movedim(index_vector_dim, -1).to(torch.int64).unbind(-1)
+            at = {d: v.clamp(0, sizes[d] - 1) for d, v in zip(start_index_map, vectors, strict=True)}
+            return operand[tuple([at[d] for d in range(len(sizes))])]
+        found = _windows(sizes, window, indices, index_vector_dim, start_index_map, batching, clamp=True)
+        of_points = [n for d, n in enumerate(indices.shape) if d != index_vector_dim]
+        return _taken(operand, found, window, of_points, dropped, offset_dims)
+
+    return points.gather(operand, indices, window=tuple(window), index_vector_dim=index_vector_dim,
+                         start_index_map=tuple(start_index_map), collapsed=dropped, offset_dims=tuple(offset_dims),
+                         batching=batching, in_torch=in_torch)
+
+
+def _taken(operand: torch.Tensor, found: Windows, window: Sequence[int], points: Sequence[int], dropped: Sequence[int],
+           offset_dims: Sequence[int]) -> torch.Tensor:
+    """A gather's windows, of which it has found the rows."""
     flat, middle = found.flat(operand)
     taken = flat.index_select(middle, found.rows)
 
     # The dimensions of what was taken: the windows' leading ones, the points, the windows' others; dropped ones left out.
-    points = [n for d, n in enumerate(indices.shape) if d != index_vector_dim]
-    dropped = {*collapsed_slice_dims, *operand_batching_dims}
-    kept = [d for d in range(len(sizes)) if d not in dropped]
+    kept = [d for d in range(operand.dim()) if d not in dropped]
     lead = sum(d < found.leading for d in kept)
-    shape = [window[d] for d in kept[:lead]] + points + [window[d] for d in kept[lead:]]
+    shape = [window[d] for d in kept[:lead]] + list(points) + [window[d] for d in kept[lead:]]
     offsets = list(offset_dims)
     batch = [d for d in range(len(shape)) if d not in offsets]
     order = offsets[:lead] + batch + offsets[lead:]
@@ -287,8 +301,22 @@ def scatter_(operand: torch.Tensor, indices: torch.Tensor, updates: torch.Tensor
         rows.combine_(operand, indices, updates, combiner,
                       lambda: _scatter(operand, indices, updates, combiner, unique_indices, dims))
     else:
-        _scatter(operand, indices, updates, combiner, unique_indices, dims)
+        _of_points(operand, indices, updates, combiner, dims,
+                   lambda: _scatter(operand, indices, updates, combiner, unique_indices, dims))
     return operand
+
+
+def _of_points(operand: torch.Tensor, indices: torch.Tensor, updates: torch.Tensor, combiner: ReducerKind, dims: ScatterDims,
+               in_torch: Callable[[], None]) -> None:
+    """`scatter_` of windows that begin anywhere."""
+    batching = tuple(zip(dims.get("input_batching_dims", ()), dims.get("scatter_indices_batching_dims", ()), strict=True))
+    absent = {*dims["inserted_window_dims"], *(d for d, _ in batching)}
+    kept = iter(dims["update_window_dims"])
+    window_dims = tuple(-1 if d in absent else next(kept) for d in range(operand.dim()))
+    window = tuple(1 if d < 0 else updates.shape[d] for d in window_dims)
+    points.scatter_(operand, indices, updates, combiner, window=window, window_dims=window_dims,
+                    index_vector_dim=dims["index_vector_dim"], indexed=tuple(dims["scatter_dims_to_operand_dims"]),
+                    batching=batching, in_torch=in_torch)
 
 
 def _is_of_rows(operand: torch.Tensor, indices: torch.Tensor, updates: torch.Tensor, dims: ScatterDims) -> bool:

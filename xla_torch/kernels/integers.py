@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import torch
 
-from .calls import elementwise
+from .calls import elementwise, elementwise_in_c
 
 Operand = torch.Tensor | int | float | complex
 
@@ -177,8 +177,11 @@ def unsigned_clamp(low: Operand, x: Operand, high: Operand) -> torch.Tensor:
 
 # ------------------------------------------------------------------------------- bit counts
 
+_TOP_BITS = "((u64){0} << (64 - {1}))"
+"""A number of so many bits at the top of 64, in C."""
 
-@elementwise
+
+@elementwise_in_c(**dict.fromkeys(("signed", "unsigned"), f"__builtin_popcountll({_TOP_BITS})"))
 def population_count(x: torch.Tensor, bits: int) -> torch.Tensor:
     """The number of bits that are set."""
     x = x & ((1 << bits) - 1) if bits < 8 else x
@@ -191,7 +194,7 @@ def population_count(x: torch.Tensor, bits: int) -> torch.Tensor:
     return (x * ones) >> (width - 8)
 
 
-@elementwise
+@elementwise_in_c(**dict.fromkeys(("signed", "unsigned"), f"{_TOP_BITS} == 0 ? {{1}} : __builtin_clzll({_TOP_BITS})"))
 def count_leading_zeros(x: torch.Tensor, bits: int) -> torch.Tensor:
     """The number of zeros above the highest bit that is set; the width for 0."""
     x = x & ((1 << bits) - 1) if bits < 8 else x

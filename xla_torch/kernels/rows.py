@@ -15,23 +15,23 @@ from .native import Awaited, run_on_threads
 _FOR_A_THREAD = 1 << 21
 """Elements that are worth waking a thread for: one adds as many in 0.4 ms, which waits for memory and not for arithmetic."""
 
-_INTEGERS = {torch.int8: "s8", torch.int16: "s16", torch.int32: "s32", torch.int64: "s64", torch.uint8: "u8"}
-_NAMES = {torch.float32: "f32", torch.float64: "f64", **_INTEGERS}
-_BY_BYTES = {1: "u8", 2: "s16", 4: "s32", 8: "s64"}
+INTEGERS = {torch.int8: "s8", torch.int16: "s16", torch.int32: "s32", torch.int64: "s64", torch.uint8: "u8"}
+NAMES = {torch.float32: "f32", torch.float64: "f64", **INTEGERS}
+BY_BYTES = {1: "u8", 2: "s16", 4: "s32", 8: "s64"}
 
 
 def combine_(array: torch.Tensor, indices: torch.Tensor, updates: torch.Tensor, combiner: ReducerKind,
              in_torch: Callable[[], None]) -> None:
     """Combine with rows of a contiguous array those of `updates`, each with the row of its index, in order. `in_torch` does the
     same until there is native code, and wherever that cannot be."""
-    name = _BY_BYTES.get(array.element_size()) if combiner == ReducerKind.SECOND else _NAMES.get(array.dtype)
+    name = BY_BYTES.get(array.element_size()) if combiner == ReducerKind.SECOND else NAMES.get(array.dtype)
     width = array.numel() // array.shape[0]
     is_number = width == 1 and not any(updates.stride())
-    if not (name and updates.dtype is array.dtype and indices.dtype in _INTEGERS and is_plain(updates) and all(
+    if not (name and updates.dtype is array.dtype and indices.dtype in INTEGERS and is_plain(updates) and all(
             is_plain(t) and t.is_contiguous() for t in ((array, indices) if is_number else (array, indices, updates)))):
         in_torch()
         return
-    native = _native(name, _INTEGERS[indices.dtype], combiner)
+    native = _native(name, INTEGERS[indices.dtype], combiner)
     if not native.is_ready():
         native.timed(in_torch)
         return
@@ -46,9 +46,10 @@ def take_or_fill(operand: torch.Tensor, indices: torch.Tensor, dimension: int, f
     """Slices at `indices` along a dimension, or a number where there is none; `is_along` if there are indices for each place of
     the dimensions before and behind, and negative ones count from the end if it `wraps`. `in_torch` does the same, as in
     `combine_`."""
-    name, index = _BY_BYTES.get(operand.element_size()), _INTEGERS.get(indices.dtype)
-    if not (name and index and all(is_plain(t) and t.is_contiguous() for t in (operand, indices))):
+    name, index = BY_BYTES.get(operand.element_size()), INTEGERS.get(indices.dtype)
+    if not (name and index and operand.is_contiguous() and is_plain(operand) and is_plain(indices)):
         return in_torch()
+    indices = indices.contiguous()
     native = _native_take(name, index, wraps)
     if not native.is_ready():
         return native.timed(in_torch)

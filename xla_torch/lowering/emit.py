@@ -26,6 +26,8 @@ from ..core.types import PrimitiveType
 from ..fusing.passes import Lowering, run_passes
 from ..hlo.ir import Computation, Instruction
 from ..hlo.structure import CONSTANT
+from ..kernels import indexing
+from ..kernels.calls import known
 from ..opcodes import internal
 from ..storage.dtypes import storage_dtype
 from ..storage.torch_private import LoweredModule
@@ -146,7 +148,7 @@ class Tracer(Evaluator):
         return torch.fx.Proxy(node, self.trace)
 
     def emit(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        if function in _FACTORIES and not _is_traced((args, kwargs)) and self._is_small():
+        if _is_folded(function) and not _is_traced((args, kwargs)) and self._is_small():
             return function(*args, **kwargs)
         return self.trace.create_proxy("call_function", function, args, kwargs)
 
@@ -270,7 +272,13 @@ def identity(value: Value) -> Hashable:
     return id(value.node if isinstance(value, torch.fx.Proxy) else value)
 
 
-_FACTORIES = frozenset({torch.arange, torch.full, torch.zeros, torch.ones, torch.eye})
+_FOLDED = frozenset({torch.arange, torch.full, torch.zeros, torch.ones, torch.eye, indexing.gather, indexing.take,
+                     indexing.scatter})
+
+
+def _is_folded(function: Callable[..., Any]) -> bool:
+    """Whether a call of constants alone is a constant as well, made once with the program."""
+    return function in _FOLDED or known(function).elementwise
 
 
 def is_of_sizes(instruction: Instruction) -> bool:

@@ -17,7 +17,7 @@ from ..storage.dtypes import storage_dtype, torch_dtype
 from ..storage.torch_private import LoweredModule
 from . import bodies, numerics  # noqa: F401  (importing `bodies` fills the lowering table)
 from .bundles import with_bundles
-from .emit import Tracer
+from .emit import Tracer, describe
 from .values import Host, Splat, Value
 
 
@@ -61,7 +61,11 @@ def _leaf(tracer: Tracer, name: str, shape: Shape) -> Value:
     if not shape.is_array:
         return Token()
     value = tracer.placeholder(name, shape, torch_dtype)
-    return numerics.to_storage(value, shape.element_type) if _needs_conversion(shape.element_type) else value
+    if not _needs_conversion(shape.element_type):
+        return value
+    stored = numerics.to_storage(value, shape.element_type)
+    describe(stored.node, shape, storage_dtype)
+    return stored
 
 
 def _needs_conversion(element_type: PrimitiveType) -> bool:

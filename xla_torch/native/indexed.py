@@ -96,31 +96,77 @@ def write_scatter(writer: Writer, inst: Instruction, results: Sequence[Array], i
 
 @ARRAYS.rule(sorting.sort)
 def sort(writer: Writer, inst: Instruction, operands: list[Array]) -> Value:
+    """Each row by insertion, a long one in parts that are merged then."""
     code, (along,), dims = writer.code, inst.attributes["dimensions"], operands[0].shape.dimensions
-    if dims[along] > tuning.NATIVE_SORT:
-        raise Unfit(f"{dims[along]} elements are torch's to sort")
-    results, before = [code.copy(o) for o in operands], code.work
-    if dims[along] > 1:
-        with code.loops([1 if d == along else n for d, n in enumerate(dims)]) as row:
-            taken, place = code.name("i"), code.name("i")
-
-            def at(position: str) -> list[str]:
-                return [position if d == along else i for d, i in enumerate(row)]
-
-            with code.block(f"for (s64 {taken} = 1; {taken} < {dims[along]}; {taken}++)"):
-                elements = [_element(code, r, at(taken)) for r in results]
-                code.line(f"s64 {place} = {taken};")
-                with code.block(f"for (; {place} > 0; {place}--)"):
-                    others = [_element(code, r, at(f"({place} - 1)")) for r in results]
-                    (is_before,) = _region(writer, inst.attributes["to_apply"],
-                                           [e for pair in zip(elements, others, strict=True) for e in pair])
-                    code.line(f"if (!{is_before}) break;")
-                    for result, other in zip(results, others, strict=True):
-                        code.assign(result, at(place), other.at(()))
-                for result, element in zip(results, elements, strict=True):
-                    code.assign(result, at(place), element.at(()))
-    code.work = before + operands[0].shape.element_count * dims[along] / 4
+    n = dims[along]
+    if n > tuning.NATIVE_MERGE:
+        raise Unfit(f"{n} elements are torch's to sort")
+    results, before, run = [code.copy(o) for o in operands], code.work, n if n <= tuning.NATIVE_SORT else _RUN
+    if n > 1:
+        with code.loops([1 if d == along else size for d, size in enumerate(dims)]) as row:
+            _insert(writer, inst, results, row, run)
+    merged, steps = run, 0
+    others = [code.filled(o.shape, code.buffer(o.shape)) for o in operands] if merged < n else []
+    while merged < n:
+        with code.loops([1 if d == along else size for d, size in enumerate(dims)]) as row:
+            _merge(writer, inst, results, others, row, merged)
+        results, others, merged, steps = others, results, 2 * merged, steps + 1
+    work = operands[0].shape.element_count * (run / 4 + 4 * steps)
+    code.work = before + work
+    code.spared += work  # torch's takes as long
     return results if inst.shape.is_tuple else results[0]
+
+
+_RUN = 16
+"""Elements of a part of a long row that are sorted by insertion."""
+
+
+def _insert(writer: Writer, inst: Instruction, rows: Sequence[Array], row: Index, run: int) -> None:
+    """Sort parts of `run` elements of a row in place: each element goes before those of its part that it belongs before."""
+    code, (along,) = writer.code, inst.attributes["dimensions"]
+    n, taken, place = rows[0].shape.dimensions[along], code.name("i"), code.name("i")
+    first = "0" if run >= n else f"{taken} / {run} * {run}"
+
+    def at(position: str) -> list[str]:
+        return [position if d == along else i for d, i in enumerate(row)]
+
+    with code.block(f"for (s64 {taken} = 1; {taken} < {n}; {taken}++)"):
+        elements = [_element(code, r, at(taken)) for r in rows]
+        code.line(f"s64 {place} = {taken};")
+        with code.block(f"for (; {place} > {first}; {place}--)"):
+            others = [_element(code, r, at(f"({place} - 1)")) for r in rows]
+            code.line(f"if (!{_is_before(writer, inst, elements, others)}) break;")
+            for result, other in zip(rows, others, strict=True):
+                code.assign(result, at(place), other.at(()))
+        for result, element in zip(rows, elements, strict=True):
+            code.assign(result, at(place), element.at(()))
+
+
+def _merge(writer: Writer, inst: Instruction, rows: Sequence[Array], into: Sequence[Array], row: Index, run: int) -> None:
+    """Put parts of `run` elements together by twos, of equal elements those of the first part before."""
+    code, (along,) = writer.code, inst.attributes["dimensions"]
+    n = rows[0].shape.dimensions[along]
+    low, middle, high, i, j, k, later = (code.name(stem) for stem in ("low", "mid", "high", "i", "i", "i", "later"))
+
+    def at(position: str) -> list[str]:
+        return [position if d == along else place for d, place in enumerate(row)]
+
+    with code.block(f"for (s64 {low} = 0; {low} < {n}; {low} += {2 * run})"):
+        code.line(f"s64 {middle} = {low} + {run} < {n} ? {low} + {run} : {n}, {i} = {low}, {j} = {middle};")
+        code.line(f"s64 {high} = {middle} + {run} < {n} ? {middle} + {run} : {n};")
+        with code.block(f"for (s64 {k} = {low}; {k} < {high}; {k}++)"):
+            code.line(f"int {later} = {i} >= {middle};")
+            with code.block(f"if (!{later} && {j} < {high})"):
+                one, other = ([_element(code, r, at(place)) for r in rows] for place in (j, i))
+                code.line(f"{later} = {_is_before(writer, inst, one, other)};")
+            for source, target in zip(rows, into, strict=True):
+                code.assign(target, at(k), f"({later} ? {source.at(at(j))} : {source.at(at(i))})")
+            code.line(f"{j} += {later}; {i} += !{later};")
+
+
+def _is_before(writer: Writer, inst: Instruction, one: Sequence[Array], other: Sequence[Array]) -> str:
+    (found,) = _region(writer, inst.attributes["to_apply"], [e for pair in zip(one, other, strict=True) for e in pair])
+    return found
 
 
 @ARRAYS.rule(sorting.topk)

@@ -101,10 +101,15 @@ def combine_rows(name: str, index: str, combiner: ReducerKind) -> str:
 
     A part has the array's rows from one to another, such that of a sample of updates each part has equally many.
     """
-    how = (_COMBINED_FLOATS if name.startswith("f") else _COMBINED)[combiner]
     four = _FOUR_ROWS.replace("OPERATOR", _FOUR[combiner]) if combiner in _FOUR else ""
-    text = _COMBINE_ROWS.replace("FOUR", four).replace("NAME", name).replace("INDEX", index).replace("HOW", how)
-    return "\n".join([TYPES, text, shared(8, 0)])
+    text = _COMBINE_ROWS.replace("FOUR", four).replace("NAME", name).replace("INDEX", index)
+    return "\n".join([TYPES, combined(name, combiner), text, shared(8, 0)])
+
+
+def combined(name: str, combiner: ReducerKind) -> str:
+    """The function ``combined(a, b)`` of two elements of a type."""
+    how = (_COMBINED_FLOATS if name.startswith("f") else _COMBINED)[combiner]
+    return f"static inline {name} combined({name} a, {name} b) {{ return {how}; }}"
 
 
 _FOUR_ROWS = """
@@ -115,8 +120,7 @@ _FOUR_ROWS = """
                 continue;
             }"""
 
-_COMBINE_ROWS = """static inline NAME combined(NAME a, NAME b) { return HOW; }
-static s64 first_of(s64 k, s64 parts, const INDEX *rows, s64 count, s64 size) {
+_COMBINE_ROWS = """static s64 first_of(s64 k, s64 parts, const INDEX *rows, s64 count, s64 size) {
     s64 sample[64], m = count < 64 ? count : 64;
     if (k == 0) return 0;
     if (k == parts) return size;
@@ -172,8 +176,8 @@ static void part(s64 from, s64 to, char **places, s64 n, char *kept) {
     const NAME fill = *(const NAME *)places[3];
     const u64 size = (u64)places[4];
     const s64 points = (s64)places[5], along_b = (s64)places[6], along_p = (s64)places[7], along_i = (s64)places[8];
-    for (s64 r = from; r < to; ) {
-        const s64 b = r / points, first = b * points, end = first + points < to ? first + points : to;
+    for (s64 r = from, b = from / points; r < to; b++) {
+        const s64 first = b * points, end = first + points < to ? first + points : to;
         const NAME *own = (const NAME *)places[0] + b * (s64)size * n;
         const INDEX *at = (const INDEX *)places[1] + b * along_b;
         if (n == 1)

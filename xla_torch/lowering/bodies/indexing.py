@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
 from ...analysis.associativity import is_associative
 from ...analysis.reducers import reducer_kinds
 from ...core.shape import Shape
@@ -75,11 +77,22 @@ def gather(inst: Instruction, operand: Value, start_indices: Value, *, offset_di
                              collapsed_slice_dims, start_index_map, slice_sizes)
     if along is not None:
         one_each = indices.squeeze(index_vector_dim) if index_vector_dim < indices_shape.rank else indices
+        first = _first_of_run(one_each) if given.is_static else None
+        if first is not None and first + one_each.shape[0] <= given.dimensions[along]:
+            return operand.narrow(along, first, one_each.shape[0])
         return emit(kernels.take, operand, one_each, along)
     batching = {} if not operand_batching_dims else {
         "operand_batching_dims": operand_batching_dims, "start_indices_batching_dims": start_indices_batching_dims}
     return emit(kernels.gather, operand, indices, offset_dims=offset_dims, collapsed_slice_dims=collapsed_slice_dims,
                 start_index_map=start_index_map, index_vector_dim=index_vector_dim, slice_sizes=slice_sizes, **batching)
+
+
+def _first_of_run(indices: Value) -> int | None:
+    """The first of constant indices that count on from there, which are a slice; None of any other."""
+    if not isinstance(indices, torch.Tensor) or indices.dim() != 1 or not indices.numel() or indices.device.type != "cpu":
+        return None
+    first, *others = indices.tolist()
+    return first if first >= 0 and others == list(range(first + 1, first + len(others) + 1)) else None
 
 
 def _taken_dimension(operand: Shape, points: int, offset_dims: Sequence[int], collapsed_slice_dims: Sequence[int],

@@ -1,0 +1,87 @@
+"""Kernels of gather and scatter in native code: their bits whatever the threads, and what they leave to torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from xla_torch.core import tuning
+from xla_torch.kernels import points as point_kernels
+from xla_torch.kernels import rows as row_kernels
+from xla_torch.native.compiled import is_available
+from xla_torch.opcodes.reducer_kinds import ReducerKind
+
+pytestmark = pytest.mark.skipif(not is_available(), reason="there is no C compiler")
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(tuning, "NATIVE_AFTER", 0.0)
+    monkeypatch.setenv("XLA_TORCH_CACHE", str(tmp_path))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_points_are_shared_by_threads(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(point_kernels, "_FOR_A_THREAD", 1)
+    image, places = torch.randn(5, 7, 6), torch.randint(-2, 9, (5, 40, 2), dtype=torch.int32).mT.contiguous().mT
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(threads)
+        got = point_kernels.gather(
+            image, places, window=(1, 1, 1), index_vector_dim=2, start_index_map=(2, 1), collapsed=(0, 1, 2), offset_dims=(),
+            batching=((0, 0),), in_torch=lambda: pytest.fail("in torch"))
+    finally:
+        torch.set_num_threads(before)
+    x, y = (places[..., k].clamp(0, n - 1).long() for k, n in ((0, 6), (1, 7)))
+    assert torch.equal(got, image[torch.arange(5)[:, None], y, x])
+
+
+@pytest.mark.parametrize("rows", [6, 7])
+def test_windows_of_many_rows_are_torch_s(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(point_kernels, "_OFFSETS", 6)
+    operand, at = torch.randn(9, 5), torch.tensor([[1, 1], [5, 2]], dtype=torch.int32)
+    in_torch = torch.zeros(())
+    got = point_kernels.gather(operand, at, window=(rows, 3), index_vector_dim=1, start_index_map=(0, 1), collapsed=(),
+                               offset_dims=(1, 2), batching=(), in_torch=lambda: in_torch)
+    assert (got is in_torch) == (rows > 6)
+    if rows <= 6:
+        assert torch.equal(got, torch.stack([operand[1:7, 1:4], operand[3:9, 2:5]]))
+
+
+@pytest.mark.parametrize(("rows", "width", "order"), [
+    (9, 5, "drawn"), (300, 1, "drawn"), (40, 33, "sorted"), (7, 16, "equal"), (1000, 3, "sorted"), (50, 2, "outside"),
+    (1, 4, "drawn"),
+])
+def test_rows_are_added_in_order(rows: int, width: int, order: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bits of sums one after another, whatever the threads: each has some of the rows."""
+    monkeypatch.setattr(row_kernels, "_FOR_A_THREAD", 64)
+    draws = np.random.default_rng(3)
+    indices = draws.integers(-3, rows + 3, 200, np.int32)
+    indices = {"drawn": indices, "sorted": np.sort(indices), "equal": np.full_like(indices, 4),
+               "outside": np.where(indices % 2, -(2**31), 2**31 - 1).astype(np.int32)}[order]
+    array, updates = draws.normal(size=(rows, width)).astype("f4"), draws.normal(size=(200, width)).astype("f4")
+    want = array.copy()
+    for row, update in zip(indices, updates, strict=True):
+        if 0 <= row < rows:
+            want[row] += update
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            got = torch.from_numpy(array.copy())
+            row_kernels.combine_(got, torch.from_numpy(indices), torch.from_numpy(updates), ReducerKind.ADD,
+                                 lambda: pytest.fail("in torch"))
+            assert np.array_equal(got.numpy(), want)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_one_number_is_added_in_many_places() -> None:
+    indices = torch.tensor([3, 1, 3, 7, -1, 3], dtype=torch.int32)
+    counts = torch.zeros(5, dtype=torch.int32)
+    one = torch.ones((), dtype=torch.int32).expand(6)
+    row_kernels.combine_(counts, indices, one, ReducerKind.ADD, lambda: pytest.fail("in torch"))
+    assert counts.tolist() == [0, 1, 0, 3, 0]
