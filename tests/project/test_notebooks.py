@@ -48,15 +48,6 @@ def test_notebooks_are_stored_clean(path: Path):
     assert path.read_text(encoding="utf-8") == text_of(notebook)
 
 
-def test_the_readme_has_the_figures_of_the_first_notebook():
-    printed = "".join(line for cell in code_cells(read(NOTEBOOKS[0])) for o in cell["outputs"] for line in o.get("text", []))
-    said = re.search(r"before ([\d.]+) +after 150 steps ([\d.]+) +in flax again ([\d.]+)",
-                     (FOLDER.parent / "README.md").read_text())
-    assert said is not None
-    assert f"{said[1]} before, {said[2]} after" in printed
-    assert f"in flax again: {said[3]}" in printed
-
-
 def test_readme_and_site_name_every_notebook():
     for page in ("README.md", "mkdocs.yml"):
         text = (FOLDER.parent / page).read_text()
