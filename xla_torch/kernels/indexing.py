@@ -192,7 +192,9 @@ def take(operand: torch.Tensor, indices: torch.Tensor, dimension: int) -> torch.
         taken = operand.view(torch.float32).index_select(dimension, at.reshape(-1)).view(torch.int32)
     else:
         taken = operand.index_select(dimension, at.reshape(-1))
-    return taken if indices.dim() == 1 else taken.reshape(operand.shape[:dimension] + indices.shape + operand.shape[dimension + 1:])
+    if indices.dim() == 1:
+        return taken
+    return taken.reshape(operand.shape[:dimension] + indices.shape + operand.shape[dimension + 1:])
 
 
 @fresh
