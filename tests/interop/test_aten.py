@@ -30,8 +30,8 @@ SAID_BESIDE = {"builder", "result", "is_plain", "is_contiguous", "most"}
 
 def operator(name: str) -> Any:
     packet, _, overload = name.partition(".")
-    if packet == "xla_torch":
-        return functools.reduce(getattr, overload.split("."), torch.ops.xla_torch)
+    if packet in ("xla_torch", "prims"):
+        return functools.reduce(getattr, overload.split("."), getattr(torch.ops, packet))
     return getattr(getattr(torch.ops.aten, packet), overload or "default")
 
 
