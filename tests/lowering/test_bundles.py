@@ -247,6 +247,34 @@ def test_in_loops_that_stay_in_torch() -> None:
     assert_close(computation(*arguments), in_torch(computation, arguments))
 
 
+COUNTED = """step {
+  c = (s32[], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(c), index=0
+  x = f32[4] get-tuple-element(c), index=1
+  one = s32[] constant(1)
+  n = s32[] add(i, one)
+  y = f32[4] sine(x)
+  ROOT r = (s32[], f32[4]) tuple(n, y)
+}
+goes_on {
+  c = (s32[], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(c), index=0
+  steps = s32[] constant(STEPS)
+  ROOT r = pred[] compare(i, steps), direction=LT
+}"""
+
+
+@pytest.mark.parametrize(("steps", "bundles"), [(3, 1), (10_000, 0)])
+def test_long_loops_stay_by_themselves(steps: int, bundles: int) -> None:
+    computation = program("x = f32[4] parameter(0)", "z = s32[] constant(0)", "a = f32[4] negate(x)",
+                          "t = (s32[], f32[4]) tuple(z, a)", "w = (s32[], f32[4]) while(t), condition=goes_on, body=step",
+                          "y = f32[4] get-tuple-element(w), index=1", "ROOT r = f32[4] negate(y)",
+                          more=COUNTED.replace("STEPS", str(steps)))
+    assert len(inside(computation)) == bundles
+    arguments = drawn(computation)
+    assert_close(computation(*arguments), in_torch(computation, arguments))
+
+
 @pytest.mark.parametrize("chosen", [False, True])
 @pytest.mark.parametrize(("up", "bundles"), [("up", [4]), ("up_far", [3])])
 def test_branches(up: str, bundles: list[int], chosen: bool) -> None:

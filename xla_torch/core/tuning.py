@@ -278,6 +278,10 @@ BUNDLED_PRODUCTS = 1 << 18
 BUNDLE_LEAST = 8
 """Ops from which a bundle is worth its call, which takes about as long as three of torch's (`bundles.py`)."""
 
+BUNDLED_LOOP = 0.005
+"""Seconds that a loop's steps take in torch, by their number, up to which it is bundled with others: the calls around a longer
+one are nothing beside it, and by itself it is native sooner. Chosen: as `NATIVE_AFTER`."""
+
 BUNDLE_MOST = 256
 """Ops of a bundle at most: the C compiler takes longer than in proportion for a thousand (`bundles.py`)."""
 

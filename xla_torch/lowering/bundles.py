@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from ..analysis.loops import counted_loop
 from ..analysis.opened import size_with_regions
 from ..core import tuning
 from ..core.shape import Shape
@@ -93,7 +94,10 @@ def _has_small_control(instruction: Instruction) -> bool:
     if sum(map(size_with_regions, instruction.called_computations)) > tuning.BUNDLE_MOST:
         return False
     source = _source_of(instruction)
-    return source is not None and source.work <= source.calls * tuning.NATIVE_UNDER
+    if source is None or source.work > source.calls * tuning.NATIVE_UNDER:
+        return False
+    counted = counted_loop(instruction) if instruction.opcode == control.while_ else None
+    return counted is None or counted.trip_count * source.calls * tuning.NATIVE_CALL <= tuning.BUNDLED_LOOP
 
 
 def _source_of(instruction: Instruction) -> Source | None:
