@@ -188,13 +188,11 @@ def take(operand: torch.Tensor, indices: torch.Tensor, dimension: int) -> torch.
     at = indices.clamp(0, operand.shape[dimension] - 1)
     at = at if at.dtype in (torch.int32, torch.int64) else at.to(torch.int64)
     # Along other dimensions than the first torch is several times faster with floats of 32 bits than with any other type.
-    if dimension and operand.dtype is torch.int32 and not torch.compiler.is_compiling():
-        taken = operand.view(torch.float32).index_select(dimension, at.reshape(-1)).view(torch.int32)
-    else:
-        taken = operand.index_select(dimension, at.reshape(-1))
-    if indices.dim() == 1:
-        return taken
-    return taken.reshape(operand.shape[:dimension] + indices.shape + operand.shape[dimension + 1:])
+    as_floats = dimension and operand.dtype is torch.int32 and not torch.compiler.is_compiling()
+    taken = (operand.view(torch.float32) if as_floats else operand).index_select(dimension, at.reshape(-1))
+    taken = taken.view(torch.int32) if as_floats else taken
+    shape = operand.shape[:dimension] + indices.shape + operand.shape[dimension + 1:]
+    return taken if indices.dim() == 1 else taken.reshape(shape)
 
 
 @fresh
