@@ -9,72 +9,11 @@ import numpy as np
 import pytest
 
 from support.native_programs import loop_of_rows, natively, run_both
+from support.native_rows import SUM
 from xla_torch.core import tuning
 from xla_torch.native.compiled import is_available
 
 needs_compiler = pytest.mark.skipif(not is_available(), reason="there is no C compiler")
-
-SUM = """sum {
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT r = f32[] add(a, b)
-}
-second {
-  a = f32[] parameter(0)
-  ROOT b = f32[] parameter(1)
-}
-largest {
-  a = f32[] parameter(0)
-  i = s32[] parameter(1)
-  b = f32[] parameter(2)
-  j = s32[] parameter(3)
-  c = pred[] compare(a, b), direction=GE
-  v = f32[] select(c, a, b)
-  k = s32[] select(c, i, j)
-  ROOT r = (f32[], s32[]) tuple(v, k)
-}
-count {
-  p = (s32[], f32[3,4]) parameter(0)
-  i = s32[] get-tuple-element(p), index=0
-  n = s32[] constant(3)
-  ROOT r = pred[] compare(i, n), direction=LT
-}
-double {
-  p = (s32[], f32[3,4]) parameter(0)
-  i = s32[] get-tuple-element(p), index=0
-  m = f32[3,4] get-tuple-element(p), index=1
-  one = s32[] constant(1)
-  j = s32[] add(i, one)
-  d = f32[3,4] add(m, m)
-  ROOT r = (s32[], f32[3,4]) tuple(j, d)
-}
-plus {
-  p = (f32[3,4]) parameter(0)
-  m = f32[3,4] get-tuple-element(p), index=0
-  d = f32[3,4] add(m, m)
-  ROOT r = (f32[3,4]) tuple(d)
-}
-minus {
-  p = (f32[3,4]) parameter(0)
-  m = f32[3,4] get-tuple-element(p), index=0
-  d = f32[3,4] negate(m)
-  ROOT r = (f32[3,4]) tuple(d)
-}
-before {
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT r = pred[] compare(a, b), direction=LT, type=TOTALORDER
-}
-after {
-  a = s32[] parameter(0)
-  b = s32[] parameter(1)
-  x = f32[] parameter(2)
-  y = f32[] parameter(3)
-  ROOT r = pred[] compare(a, b), direction=GT
-}
-"""
-"""Regions that the rows below name."""
-
 
 @needs_compiler
 @pytest.mark.parametrize(("window", "is_native"), [
