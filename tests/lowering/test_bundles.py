@@ -7,6 +7,9 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
+import jax
+import jax.export
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
@@ -15,6 +18,7 @@ import torch.fx
 import xla_torch
 from xla_torch.core import tuning
 from xla_torch.kernels.native_bundles import NativeBundle, bundle
+from xla_torch.lowering.emit import is_of_sizes
 from xla_torch.native.compiled import is_available
 from xla_torch.running.computation import XlaComputation
 
@@ -352,3 +356,19 @@ def test_a_long_chain_of_bundles(monkeypatch: pytest.MonkeyPatch) -> None:
     lines.insert(1, "z = f32[] constant(0)")
     computation = program(*lines, "ROOT r = f32[4] negate(y1500)")
     assert inside(computation) == [3] * 1500
+
+
+def test_sizes_that_stand_for_many_are_in_no_bundle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whose source would be about one of them."""
+    function = jax.jit(lambda x: jnp.tanh(x * 2 + 1) - x.mean())
+    (n,) = jax.export.symbolic_shape("n")
+    exported = jax.export.export(function)(jax.ShapeDtypeStruct((n, 4), jnp.float32))
+    monkeypatch.setattr("xla_torch.lowering.bundles.fuse_small", lambda computation, weight, least, most: (
+        asked.extend(weight(i) for i in computation.instructions if is_of_sizes(i)), computation)[1])
+    asked: list[int | None] = []
+    computation = xla_torch.from_stablehlo(exported.mlir_module_serialized)
+    for size in (3, 5):
+        x = np.arange(4 * size, dtype=np.float32).reshape(size, 4)
+        np.testing.assert_allclose(computation(torch.from_numpy(x)), function(x), rtol=1e-5)
+    assert asked
+    assert set(asked) == {None}

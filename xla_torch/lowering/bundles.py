@@ -21,11 +21,11 @@ from ..native.arrays import ARRAYS
 from ..native.compiled import is_available
 from ..native.elements import ELEMENTS, Unfit, element_work, is_native
 from ..native.loops import Source, bundle_source
-from ..native.sums import require_fit
+from ..native.sums import require_fit, terms_of
 from ..opcodes import contraction, control, indexing, movement
 from ..storage.dtypes import storage_dtype
 from ..transform.small_fusions import VIEWS, fuse_small, region_of
-from .emit import Tracer, describe
+from .emit import Tracer, describe, is_of_sizes
 from .values import Value, evaluator
 
 
@@ -59,6 +59,8 @@ def _weight(instruction: Instruction) -> int | None:
     """What an op counts for in a bundle; None where native code does not know it, or torch takes longer to compute than to call
     it. A loop is always worth it: torch, or native code of its own, has some calls around it."""
     opcode = instruction.opcode
+    if is_of_sizes(instruction):  # its source would be about one size
+        return None
     if opcode in (control.while_, control.conditional):
         return tuning.BUNDLE_LEAST if _has_small_control(instruction) else None
     shapes = [*instruction.shape.leaves(), *(o.shape for o in instruction.operands)]
@@ -73,7 +75,7 @@ def _weight(instruction: Instruction) -> int | None:
         return None
     if opcode in ELEMENTS:
         return 1 if instruction.shape.element_count * element_work(instruction, can_fuse()) <= tuning.NATIVE_UNDER else None
-    if opcode == contraction.dot and _products(instruction) > tuning.BUNDLED_PRODUCTS:
+    if opcode == contraction.dot and terms_of(instruction) > tuning.BUNDLED_PRODUCTS:
         return None
     return 0 if opcode in VIEWS else 1
 
@@ -113,11 +115,6 @@ def _source_of(instruction: Instruction) -> Source | None:
 
 _READ_IN_PART = frozenset({movement.slice_, indexing.dynamic_slice, indexing.gather})
 """Ops that read no more elements of the first operand than they give."""
-
-
-def _products(dot: Instruction) -> int:
-    dims = dot.operands[0].shape.dimensions
-    return dot.shape.element_count * math.prod(dims[d] for d in dot.attributes.get("lhs_contracting_dims", ()))
 
 
 def lower_fusion(instruction: Instruction, operands: Sequence[Value], region: Computation) -> Value:

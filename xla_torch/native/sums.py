@@ -58,7 +58,7 @@ def dot(writer: Writer, inst: Instruction, operands: list[Array]) -> Array:
             with code.loops(sizes) as along:
                 code.line(f"{total} = {typed(of, f'{total} + {term(outer, along)}')};")
             code.put(result, name, outer, total)
-    code.work += _terms(inst) * (VECTOR_WORK if is_half else 1)
+    code.work += terms_of(inst) * (VECTOR_WORK if is_half else 1)
     return _rounded(inst.shape, code.filled(result, name))
 
 
@@ -121,14 +121,15 @@ _WIDENED_FROM = 4
 
 def blas_routine(machine: Machine, inst: Instruction) -> str:
     """The routine of BLAS that computes a dot; empty where loops do. Raises Unfit."""
-    routine, terms = _GEMM.get(_summed(inst), ""), _terms(inst)
+    routine, terms = _GEMM.get(_summed(inst), ""), terms_of(inst)
     factors = [o.shape for o in inst.operands]
     if factors[0].element_type in HALVES and terms < _WIDENED_FROM * sum(s.element_count for s in factors):
         return ""
     return routine if routine in machine.routines and terms >= _GEMM_FROM else ""
 
 
-def _terms(inst: Instruction) -> int:
+def terms_of(inst: Instruction) -> int:
+    """How many products a dot adds up."""
     dims = inst.operands[0].shape.dimensions
     return inst.shape.element_count * math.prod(dims[d] for d in inst.attributes.get("lhs_contracting_dims", ()))
 
