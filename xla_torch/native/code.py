@@ -118,9 +118,10 @@ class Code:
                           f"{{ left = {ASKS_EVERY}; if (stopped(python)) return -1; }}")
 
     @contextlib.contextmanager
-    def loops(self, dims: Sequence[int], apart: bool = False) -> Iterator[list[str]]:
+    def loops(self, dims: Sequence[int], apart: bool = False, pragma: str = "") -> Iterator[list[str]]:
         """Nested loops over the indices of an array; those of size one need none. Where what is written lies `apart` from what is
-        read, the compiler is told so."""
+        read, the compiler is told so; it may be told something else of the innermost one by a `pragma`."""
+        pragma = pragma or "#pragma GCC ivdep" * apart
         with contextlib.ExitStack() as stack:
             index: list[str] = []
             last = max((d for d, size in enumerate(dims) if size != 1), default=-1)
@@ -128,8 +129,8 @@ class Code:
                 i = self.name("i") if size != 1 else "0"
                 index.append(i)
                 if size != 1:
-                    if apart and d == last:
-                        self.line("#pragma GCC ivdep")
+                    if pragma and d == last:
+                        self.line(pragma)
                     stack.enter_context(self.block(f"for (s64 {i} = 0; {i} < {size}; {i}++)"))
             yield index
 
