@@ -106,8 +106,8 @@ TRANSCENDENTAL = {
     f64 even = (x * a + 0x1.8p82) - 0x1.8p82, h = __builtin_fma(x, a, -even) + more, k = h + 0x1.8p52;
     s64 i, j, l, sign;
     __builtin_memcpy(&i, &k, 8); h -= k - 0x1.8p52; k = __builtin_fma(x, b, h) + 0x1.8p52;
-    __builtin_memcpy(&j, &k, 8); h += __builtin_fma(x, b, 0x1.8p52 - k); k = __builtin_fma(x, c, h) + 0x1.8p52;
-    __builtin_memcpy(&l, &k, 8); h += __builtin_fma(x, c, 0x1.8p52 - k); h = __builtin_fma(x, d, h);
+    __builtin_memcpy(&j, &k, 8); h += __builtin_fma(x, b, -(k - 0x1.8p52)); k = __builtin_fma(x, c, h) + 0x1.8p52;
+    __builtin_memcpy(&l, &k, 8); h += __builtin_fma(x, c, -(k - 0x1.8p52)); h = __builtin_fma(x, d, h);
     f64 z = h * h, p = __builtin_fma(-0x1.cba62ecb6b34ap-8, z, 0x1.500ac8534a68bp-4);
     p = __builtin_fma(p, z, -0x1.32d0f05238879p-1); p = __builtin_fma(p, z, 0x1.466bbf10f6a3dp+1);
     p = __builtin_fma(p, z, -0x1.4abbce4c919fep+2); h *= __builtin_fma(p, z, 0x1.921fb54418682p+1);
