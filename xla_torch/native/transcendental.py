@@ -85,8 +85,8 @@ TRANSCENDENTAL = {
     f32 r = (f32)__builtin_copysign(exp_wide(log_wide(__builtin_fabs((f64)x), -0.0) * (1.0 / 3), 0), x);
     return x != x ? x : r;
 }""",
-    # |x|^y = e^(y log|x|), where the logarithms of 0 and infinity are taken for infinite ones, and an infinite y for a finite one:
-    # of 1 it has no effect.
+    # |x|^y = e^(y log|x|), where the logarithms of 0 and infinity are taken for infinite ones, and an infinite y for a finite
+    # one: of 1 it has no effect.
     "power_f32": """f32 power_f32(f32 x, f32 y) {
     f64 a = __builtin_fabs((f64)x), l = log_wide(a, -0.0), w = y;
     w = __builtin_fabs(w) > 0x1p200 ? __builtin_copysign(0x1p200, w) : w;
@@ -96,8 +96,8 @@ TRANSCENDENTAL = {
     r = (x < 0 && a < __builtin_inf() && whole != w) || x != x ? __builtin_nan("") : r;
     return x == 1 || y == 0 ? 1 : (f32)r;
 }""",
-    # sin(x + more pi) = (-1)^k sin(h pi), where k + h = x / pi + more and k is whole. 1 / pi is in parts whose products with x are
-    # exact, the last one aside; from each product goes what is whole, so that h has lost nothing when it is small. Where x is a
+    # sin(x + more pi) = (-1)^k sin(h pi), where k + h = x / pi + more and k is whole. 1 / pi is in parts whose products with x
+    # are exact, the last one aside; from each product goes what is whole, so that h has lost nothing when it is small. Where x is a
     # multiple of 2^53, the bits of 1 / pi are left out that give even numbers.
     "sine_wide": """f64 sine_wide(f64 x, f64 more) {
     pred far = __builtin_fabs(x) >= 0x1p76;
@@ -156,4 +156,6 @@ TRANSCENDENTAL = {
     return (f32)(c * __builtin_fma(p, z, 0x1.714a9472c1f4ep-2));
 }""",
 }
-"""Each function behind those that it calls."""
+"""Each function behind those that it calls. Errors in units of the last place, over 2^32 / 61 numbers against C's functions of
+double precision: exp 0.65 (results below 2^-126: 0.76) and logistic 2.48, torch's own 0.57 and 2.48; erf 0.503; power, atan2 and
+all others 0.501. Torch's tanh has 0.513, its log 0.92."""
