@@ -97,8 +97,8 @@ TRANSCENDENTAL = {
     return x == 1 || y == 0 ? 1 : (f32)r;
 }""",
     # sin(x + more pi) = (-1)^k sin(h pi), where k + h = x / pi + more and k is whole. 1 / pi is in parts whose products with x
-    # are exact, the last one aside; from each product goes what is whole, so that h has lost nothing when it is small. Where x is a
-    # multiple of 2^53, the bits of 1 / pi are left out that give even numbers.
+    # are exact, the last one aside; from each product goes what is whole, so that h has lost nothing when it is small. Where x is
+    # a multiple of 2^53, the bits of 1 / pi are left out that give even numbers.
     "sine_wide": """f64 sine_wide(f64 x, f64 more) {
     pred far = __builtin_fabs(x) >= 0x1p76;
     f64 a = far ? 0x1.529fc26p-53 : 0x1.45f306cp-2, b = far ? 0x1.57d1f52p-81 : 0x1.c9c882ap-30;
