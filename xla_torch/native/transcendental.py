@@ -156,6 +156,7 @@ TRANSCENDENTAL = {
     return (f32)(c * __builtin_fma(p, z, 0x1.714a9472c1f4ep-2));
 }""",
 }
-"""Each function behind those that it calls. Errors in units of the last place, over 2^32 / 61 numbers against C's functions of
-double precision: exp 0.65 (results below 2^-126: 0.76) and logistic 2.48, torch's own 0.57 and 2.48; erf 0.503; power, atan2 and
-all others 0.501. Torch's tanh has 0.513, its log 0.92."""
+"""Each function behind those that it calls. Errors in units of the last place against C's functions of double precision, over
+every 257th float32 number: erf 0.503, all others of one number 0.501, but for exp 0.65 (results below 2^-126: 0.76) and logistic
+2.48, which are those over all numbers; power and atan2 0.501 over 8 million drawn pairs. Torch's own over all numbers: exp 0.57,
+tanh 0.513, log 0.92, logistic 2.48."""
