@@ -229,8 +229,8 @@ LOOP = """body {
   one = s32[] constant(1)
   n = s32[] add(i, one)
   i2 = f32[] convert(i)
-  w = f32[20000] broadcast(i2), dimensions={}
-  far = f32[20000] sine(w)
+  w = f32[100000] broadcast(i2), dimensions={}
+  far = f32[100000] sine(w)
   near = f32[3] slice(far), slice={[2:5]}
   a = f32[3] dot(m, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
   t = f32[3] tanh(a)
@@ -252,8 +252,8 @@ BRANCHES = """up {
 up_far {
   p = f32[4] parameter(0)
   zero = f32[] constant(0)
-  w = f32[20000] pad(p, zero), padding=0_19996
-  far = f32[20000] sine(w)
+  w = f32[100000] pad(p, zero), padding=0_99996
+  far = f32[100000] sine(w)
   a = f32[4] slice(far), slice={[0:4]}
   ROOT r = f32[4] add(a, p)
 }

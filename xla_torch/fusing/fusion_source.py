@@ -26,6 +26,7 @@ from ..native.elements import NAMES, VECTOR_ELEMENTS, exact_pattern, memory_of, 
 from ..native.functions import used_in
 from ..native.loops import TYPES
 from ..native.threads import shared
+from ..opcodes import elementwise
 
 Dims = tuple[int, ...]
 
@@ -36,6 +37,8 @@ _LEAST_ROW = 8
 """Elements from which torch sums up a row in vectors."""
 
 _UNSIGNED = {S8: U8, S16: U16, S32: U32, S64: U64}
+_ROUNDED = frozenset({elementwise.exponential, elementwise.log, elementwise.logistic, elementwise.tanh})
+"""Functions whose vector code torch's does not outrun beside other calls on large arrays; it does with sines and their like."""
 _SHIFTS = (torch.bitwise_left_shift, torch.bitwise_right_shift)
 
 
@@ -257,7 +260,7 @@ def _held(node: Node) -> str:
 
 def is_rounded(node: Node) -> bool:
     """Whether torch may round this call otherwise in the last place (`native/functions.py`)."""
-    return known(node.target).opcode in VECTOR_ELEMENTS
+    return known(node.target).opcode in _ROUNDED
 
 
 def expression(node: Node, names: dict[Node, str] | None, rounded: bool) -> str | None:

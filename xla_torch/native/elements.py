@@ -92,8 +92,9 @@ def element(instruction: Instruction, operands: Sequence[str], fused: bool = Fal
     """The code of an element of the result; `fused` where the processor has a fused multiply-add. Raises Unfit where there is no
     rule for these types."""
     element_type = instruction.shape.element_type
-    if fused and instruction.opcode in VECTOR_ELEMENTS and name_of(element_type) == "f32":
-        code = f"{VECTOR_ELEMENTS[instruction.opcode]}({operands[0]})"
+    is_alone = instruction.shape.element_count == 1 and instruction.opcode in _BETTER_ALONE
+    if fused and instruction.opcode in VECTOR_ELEMENTS and name_of(element_type) == "f32" and not is_alone:
+        code = f"{VECTOR_ELEMENTS[instruction.opcode]}({', '.join(operands)})"
         return code if element_type is F32 else typed(element_type, code)
     rule = ELEMENTS.get(instruction.opcode)
     if rule is None:
@@ -111,7 +112,7 @@ def element_work(instruction: Instruction, fused: bool) -> float:
     """Nanoseconds that the code of an element takes, roughly."""
     is_vector = fused and instruction.opcode in VECTOR_ELEMENTS and instruction.shape.element_type in (F32, *HALVES)
     is_called = instruction.opcode in _CALLS and instruction.shape.element_type.is_floating
-    return VECTOR_WORK if is_vector or not is_called else _CALL_WORK
+    return _VECTOR_WORK_BEYOND.get(instruction.opcode, VECTOR_WORK) if is_vector or not is_called else _CALL_WORK
 
 
 def _patterns(opcode: str, any: str = "", **kinds: str) -> None:
@@ -192,9 +193,27 @@ _EXACT = frozenset({
 VECTOR_WORK = 0.125
 """Nanoseconds for an element where a compiler makes vector code."""
 
-VECTOR_ELEMENTS = {elementwise.exponential: "exp_f32", elementwise.tanh: "tanh_f32", elementwise.log: "log_f32",
-                   elementwise.logistic: "logistic_f32"}
-"""Functions of float32 that a compiler makes vector code of (`functions.py`); C's library has one call for each element."""
+VECTOR_ELEMENTS = {
+    elementwise.exponential: "exp_f32", elementwise.exponential_minus_one: "expm1_f32", elementwise.log: "log_f32",
+    elementwise.log_plus_one: "log1p_f32", elementwise.logistic: "logistic_f32", elementwise.tanh: "tanh_f32",
+    elementwise.sinh: "sinh_f32", elementwise.cosh: "cosh_f32", elementwise.asinh: "asinh_f32", elementwise.acosh: "acosh_f32",
+    elementwise.atanh: "atanh_f32", elementwise.sine: "sine_f32", elementwise.cosine: "cosine_f32", elementwise.tan: "tan_f32",
+    elementwise.asin: "asin_f32", elementwise.acos: "acos_f32", elementwise.atan: "atan_f32", elementwise.atan2: "atan2_f32",
+    elementwise.cbrt: "cbrt_f32", elementwise.power: "power_f32", elementwise.erf: "erf_f32",
+}
+"""Functions of float32 that a compiler makes vector code of (`transcendental.py`); C's library has one call for each element."""
+
+_BETTER_ALONE = frozenset({
+    elementwise.sine, elementwise.cosine, elementwise.cosh, elementwise.asin, elementwise.acos, elementwise.atan,
+    elementwise.cbrt, elementwise.power,
+})
+"""Those that C's library computes sooner for one number, from which it branches off early."""
+
+_VECTOR_WORK_BEYOND = {
+    elementwise.log: 0.4, elementwise.tanh: 0.5, elementwise.sine: 0.6, elementwise.cosine: 0.6, elementwise.tan: 1.2,
+    elementwise.asin: 1.0, elementwise.acos: 1.0,
+}
+"""Nanoseconds for an element that these take beyond torch's own vector code; the others take about as long."""
 
 _DIRECTIONS = {"EQ": "==", "NE": "!=", "GE": ">=", "GT": ">", "LE": "<=", "LT": "<"}
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..core.types import PrimitiveType
 from .matrices import MATRIX_TEMPLATES
+from .transcendental import TRANSCENDENTAL
 
 TEMPLATES = (
     # Both are read, whichever is chosen: what gcc 12 makes of reads under a condition in two nested loops of constant length with
@@ -93,52 +94,7 @@ VECTOR_FUNCTIONS = {
     __builtin_memcpy(&s, &b, 4);
     return s;
 }""",
-    # 2^k, for k in the range of normal numbers.
-    "power_of_two_f32": "f32 power_of_two_f32(s32 k) { s32 b = (k + 127) << 23; f32 r; __builtin_memcpy(&r, &b, 4); return r; }",
-    # e^x = 2^k e^r with |r| <= ln(2) / 2, where 1 + r and r are kept with what rounding took from them.
-    "exp_f32": """f32 exp_f32(f32 x) {
-    f32 c = x < -104.0f ? -104.0f : x; c = c > 90.0f ? 90.0f : c;
-    f32 k = __builtin_rintf(c * 0x1.715476p+0f);
-    f32 g = __builtin_fmaf(k, -0x1.62e4p-1f, c), r = __builtin_fmaf(k, -0x1.7f7d1cp-20f, g);
-    f32 p = __builtin_fmaf(0x1.a0583ep-13f, r, 0x1.6d2d52p-10f);
-    p = __builtin_fmaf(p, r, 0x1.11111cp-7f); p = __builtin_fmaf(p, r, 0x1.5554eep-5f);
-    p = __builtin_fmaf(p, r, 0x1.555556p-3f); p = __builtin_fmaf(p, r, 0.5f);
-    f32 h = 1.0f + r, l = ((1.0f - h) + r) + __builtin_fmaf(k, -0x1.7f7d1cp-20f, g - r);
-    s32 q = (s32)k, half = q >> 1;
-    f32 e = (h + __builtin_fmaf(r * r, p, l)) * power_of_two_f32(half) * power_of_two_f32(q - half);
-    return x != x ? x : e;
-}""",
-    "logistic_f32": "f32 logistic_f32(f32 x) { return 1.0f / (1.0f + exp_f32(0.0f - x)); }",
-    # e^x in double precision, to 11 digits: enough to round to single precision.
-    "exp_wide": """f64 exp_wide(f64 x) {
-    f64 k = __builtin_rint(x * 0x1.71547652b82fep+0), r = __builtin_fma(k, -0x1.62e42fefa39efp-1, x);
-    f64 p = __builtin_fma(1.0 / 362880, r, 1.0 / 40320);
-    p = __builtin_fma(p, r, 1.0 / 5040); p = __builtin_fma(p, r, 1.0 / 720); p = __builtin_fma(p, r, 1.0 / 120);
-    p = __builtin_fma(p, r, 1.0 / 24); p = __builtin_fma(p, r, 1.0 / 6); p = __builtin_fma(p, r, 0.5);
-    p = __builtin_fma(p, r, 1.0); p = __builtin_fma(p, r, 1.0);
-    f64 b = k + 0x1.8p52, t; s64 e;
-    __builtin_memcpy(&e, &b, 8); e = (e << 52) + 0x3ff0000000000000LL; __builtin_memcpy(&t, &e, 8);
-    return p * t;
-}""",
-    "tanh_f32": """f32 tanh_f32(f32 x) {
-    f64 w = x, c = w < -10 ? -10 : w > 10 ? 10 : w, e = exp_wide(2 * c);
-    f64 far = (e - 1) / (e + 1), near = w - w * w * w * (1.0 / 3);
-    f32 r = __builtin_fabs(w) < 0x1p-9 ? (f32)near : (f32)far;
-    return x != x || x == 0 ? x : r;
-}""",
-    # log(2^k m) = k log(2) + 2 artanh((m - 1) / (m + 1)), with m between the roots of 1/2 and 2, in double precision.
-    "log_f32": """f32 log_f32(f32 x) {
-    f64 w = x, m, k; s64 b;
-    __builtin_memcpy(&b, &w, 8);
-    s64 e = (b - 0x3fe6a09e667f3bcdLL) >> 52, rest = b - (e << 52), biased = e + 0x4338000000000000LL;
-    __builtin_memcpy(&m, &rest, 8); __builtin_memcpy(&k, &biased, 8);
-    f64 s = (m - 1) / (m + 1), z = s * s, p = __builtin_fma(2.0 / 13, z, 2.0 / 11);
-    p = __builtin_fma(p, z, 2.0 / 9); p = __builtin_fma(p, z, 2.0 / 7); p = __builtin_fma(p, z, 2.0 / 5);
-    p = __builtin_fma(p, z, 2.0 / 3); p = __builtin_fma(p, z, 2.0);
-    f32 r = (f32)__builtin_fma(k - 0x1.8p52, 0x1.62e42fefa39efp-1, s * p);
-    r = x == 0 ? -__builtin_inff() : x < 0 ? __builtin_nanf("") : x == __builtin_inff() ? x : r;
-    return x != x ? x : r;
-}""",
+    **TRANSCENDENTAL,
     # c = a b + c_times c, row by row: m x k by k x n. A matrix that lies the other way round in memory is `turned`. The routine
     # is BLAS's, which counts columns first, so that it is asked for the transpose.
     **{f"product_{t}": f"""void product_{t}(void *gemm, int a_turned, int b_turned, int m, int n, int k, const {t} *a,
@@ -150,9 +106,7 @@ VECTOR_FUNCTIONS = {
         b_turned ? "T" : "N", a_turned ? "T" : "N", &n, &m, &k, &one, b, &across_b, a, &across_a, &c_times, c, &n);
 }}""" for t in ("f32", "f64")},
 }
-"""Functions of one type that a compiler makes vector code of, each behind those that it calls. Those with a fused multiply-add
-are for processors that have one (`can_fuse`). Errors in units of the last place over all float32 numbers, and torch's own there:
-exp 0.65 (results below 2^-126: 0.76) and 0.57, tanh 0.5002 and 0.513, log 0.5 and 0.92, logistic 2.48 and 2.48."""
+"""Functions of one type that a compiler makes vector code of, each behind those that it calls."""
 
 
 # What a row sums up to in torch's own order: four vectors of partial sums at a time, each in four levels, so that errors grow
@@ -218,10 +172,11 @@ def used_in(text: str, types: dict[PrimitiveType, str]) -> list[str]:
 
 
 def _vector_functions(text: str) -> list[str]:
-    found: list[str] = []
+    found, calls = list[str](), set(_CALL.findall(text))
     for name, code in reversed(VECTOR_FUNCTIONS.items()):
-        if any(f"{name}(" in other for other in (text, *found)):
+        if name in calls:
             found.insert(0, "static inline " + code)
+            calls.update(_CALL.findall(code))
     return found
 
 
