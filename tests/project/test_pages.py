@@ -150,7 +150,7 @@ def test_write_changes_what_is_stale(tmp_path: Path, monkeypatch: pytest.MonkeyP
     written_pages = [pages.PAGE, claim_page.PAGE, stubs.STUB, pages.GRADIENT_PAGE, *plots.pictures()]
     for page in written_pages:
         (tmp_path / page).parent.mkdir(parents=True, exist_ok=True)
-    (tmp_path / pages.GRADIENT_PAGE).write_text(f"before\n{pages.BEGIN}\nold\n{pages.END}\nafter\n")
+    (tmp_path / pages.GRADIENT_PAGE).write_text(f"before\n{<!-- {pages.PART}: begin -->\nold\n<!-- {pages.PART}: end -->\nafter\n")
     assert pages.write() == written_pages
     written = (tmp_path / pages.GRADIENT_PAGE).read_text()
     assert written.startswith("before\n")
