@@ -3,7 +3,7 @@
     python tests/benchmarks/memory.py [--only SUBSTRING] [--write]
 
 MiB are what a process grows by at most in a step (VmHWM), after others that have compiled and loaded all there is: of a process
-of its own for each, in which glibc gives back at once what is freed (`MALLOC_MMAP_THRESHOLD_`), so that what is held counts alone.
+of its own for each, in which glibc gives back at once what is freed (`MALLOC_MMAP_THRESHOLD_`), so that only what is held counts.
 "Counted" is exact: the most bytes that torch's operations have allocated at once, without what they use inside, to those of the
 same by hand; of a step and of its forward pass alone.
 """

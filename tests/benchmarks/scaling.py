@@ -13,6 +13,7 @@ import os
 import pathlib
 import statistics
 import sys
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -86,6 +87,10 @@ CURVES: dict[str, tuple[Callable[[int], Made], Sequence[int], bool]] = {
 }
 
 
+WARM = 2.0
+"""Seconds of calls before any counts, in which native code arrives."""
+
+
 def measured(made: Made, first: bool, runs: int) -> tuple[float, float]:
     """Ours and XLA's milliseconds."""
     function, arrays = made
@@ -96,13 +101,13 @@ def measured(made: Made, first: bool, runs: int) -> tuple[float, float]:
         theirs = 1e3 * timed(lambda: jax.block_until_ready(text.compile()(*buffers)))[0]
         return 1e3 * timed(lambda: from_jax(function, *arrays, derivatives="xla")(*tensors))[0], theirs
     program, compiled = from_jax(function, *arrays, derivatives="xla"), jax.jit(function)
-    found: list[tuple[float, float]] = []
-    for turn in range(runs + 3):
-        pair = 1e3 * timed(lambda: program(*tensors))[0], 1e3 * timed(lambda: jax.block_until_ready(compiled(*buffers)))[0]
-        if turn >= 3:
-            found.append(pair)
-    ours, theirs = zip(*found, strict=True)
-    return statistics.median(ours), statistics.median(theirs)
+    end = time.perf_counter() + WARM
+    while time.perf_counter() < end:
+        program(*tensors)
+    turns = [(timed(lambda: program(*tensors))[0], timed(lambda: jax.block_until_ready(compiled(*buffers)))[0])
+             for _ in range(runs + 1)][1:]
+    ours, theirs = zip(*turns, strict=True)
+    return 1e3 * statistics.median(ours), 1e3 * statistics.median(theirs)
 
 
 def main() -> None:
