@@ -33,7 +33,8 @@ def steady(calls: Sequence[tuple[float, float]]) -> float:
     """The second at which calls begin to be as fast as they get, of the beginning of each call and of what it took."""
     settled = statistics.median(took for _, took in calls[len(calls) // 2:])
     rows = zip(*(calls[k:] for k in range(ROW)), strict=False)
-    return next((row[0][0] for row in rows if statistics.median(took for _, took in row) <= 1.1 * settled), calls[-1][0])
+    return next((row[0][0] for row in rows if max(row[0][1], statistics.median(took for _, took in row)) <= 1.1 * settled),
+                calls[-1][0])
 
 
 def seconds(run: Run, limit: float) -> tuple[float, float]:

@@ -100,7 +100,7 @@ def test_the_rows_of_the_table_of_rivals():
 @pytest.mark.parametrize(("took", "second"), [
     ([1.0] * 10, 0),
     ([3.0] * 6 + [1.0] * 14, 6),
-    ([3.0, 1.0, 3.0, 3.0, 3.0, 3.0] + [1.1] * 14, 4),  # a single fast call is not steady, and the median of five may hold two slow
+    ([3.0, 1.0, 3.0, 3.0, 3.0, 3.0] + [1.1] * 14, 6),  # a single fast call is none
     ([1.05, 1.0] * 10, 0),
 ], ids=str)
 def test_when_calls_are_steady(took: list[float], second: int):
@@ -117,11 +117,11 @@ def test_the_rows_of_the_other_tables(monkeypatch: pytest.MonkeyPatch):
     from benchmarks import large_programs, memory, scaling
 
     monkeypatch.setattr(scaling, "WARM", 0.1)
-    assert large_programs.row("steps of a GRU", 200, large_programs.Phases(), 0)[6:] == ["", "", ""]
-    assert large_programs.row("steps of a GRU", 200, large_programs.Phases(), 1e-3)[6] == "over 0.001"
+    for limit, xla in ((1e-3, ["over 0.001", "", ""]), (0, ["", "", ""])):
+        assert large_programs.row("steps of a GRU", 200, large_programs.Phases(), limit)[6:] == xla
     assert float(large_programs.row("steps of a GRU", 200, large_programs.Phases(), 100)[8]) > 0
     assert min(*scaling.measured(scaling.layers(1), True, 1), *scaling.measured(scaling.layers(1), False, 1)) > 0
-    assert memory.growth(lambda: torch.zeros(1 << 24)) >= 1 << 26
+    assert memory.growth(lambda: torch.zeros(1 << 24)) == pytest.approx(1 << 26, rel=0.1)
 
 
 @pytest.mark.parametrize("name", ["rivals", "first_seconds", "memory", "large_programs", "scaling", "busy"])
