@@ -5,8 +5,8 @@
 
 For each program: seconds to parse and verify, to lower, of the first call after that and of the second; XLA's to compile and of
 the first run; and the ratio of ours to the first results (all but the second call) to XLA's, which has a process of its own and
-`--limit` seconds (0 leaves it out); what is larger than what it does not do in them it is not asked. Time for each instruction must stay the same as programs grow. `--profile` prints where a
-phase (parse, lower, first, second) of the last program spends its time.
+`--limit` seconds (0 leaves it out), and is not asked for what is larger than what it did not do. Time for each instruction must
+stay the same as programs grow. `--profile` prints where a phase (parse, lower, first, second) of the last program spends time.
 """
 
 from __future__ import annotations

@@ -72,8 +72,8 @@ def rows() -> list[Row]:
 
 # ----------------------------------------------------------------------------------------------------- tests
 
-_WITHOUT_ROWS = ("test_completeness", "test_op_view", "test_pages", "pages", "accepted_types", "claim_doors", "claim_page",
-                 "claim_values", "claims", "test_documents")
+_WITHOUT_ROWS = ("test_completeness", "test_op_view", "test_pages", "pages", "tables", "accepted_types", "claim_doors",
+                 "claim_page", "claim_values", "claims", "test_documents")
 _INSTRUCTION = re.compile(r"(?<![\w.%-])([a-z][a-z0-9-]*)\(")
 
 
