@@ -119,7 +119,7 @@ def training() -> str:
     """Speed and memory of training steps: times from the one table, memory from the other."""
     steps = {row["program"]: row for row in table(BENCHMARKS, "program", "rivals.py")}
     rows = [(row["program"].partition(",")[0], [*(_to(steps[row["program"]], rival) for rival in ("XLA", "torch by hand")),
-                                                float(row["ours / by hand"])])
+                                                float(row["counted, to by hand"])])
             for row in table(BENCHMARKS, "program", "memory.py")]
     return ratios("A training step on the CPU: ours to another's (left of 1 ours takes less)", _source("rivals.py", "memory.py"),
                   ["time to XLA", "time to torch by hand", "memory to torch by hand"], rows)
