@@ -122,8 +122,13 @@ $(ZOO)/made: pyproject.toml constraints-zoo.txt
 release: $(tools)
 	$(PYTHON) tests/release.py $(ARGS)
 
+# All that is measured in seconds and bytes. WRITE=1 puts the tables of the first few into tests/benchmarks/README.md; `make pages`
+# draws them.
+TABLES := rivals first_seconds memory large_programs scaling busy
+OTHERS := against_xla bundles collectives constants gradients literals load loops mesh_sizes meshes
 bench: $(full)
-	@for script in tests/benchmarks/*.py; do echo "== $$script"; $(PYTHON) $$script || exit 1; done
+	@for name in $(TABLES); do echo "== $$name"; $(PYTHON) tests/benchmarks/$$name.py $(if $(WRITE),--write) || exit 1; done
+	@for name in $(OTHERS); do echo "== $$name"; $(PYTHON) tests/benchmarks/$$name.py || exit 1; done
 
 clean:
 	rm -rf .venv .venv-zoo build dist *.egg-info .pytest_cache .ruff_cache .hypothesis

@@ -1,6 +1,6 @@
 """A training step and a program of small ops beside other processes that keep all cores busy: ours, torch by hand and XLA.
 
-    python tests/benchmarks/busy.py [--seconds 2] [--burners 2] [--nice 0 10] [--only SUBSTRING]
+    python tests/benchmarks/busy.py [--seconds 2] [--burners 2] [--nice 0 10] [--only SUBSTRING] [--write]
 
 Each program is timed alone and beside `--burners` endless loops of each `--nice`, with torch's threads as they are, waiting
 without spinning (OMP_WAIT_POLICY=PASSIVE) and with one thread. A process of its own has each setting, as OpenMP reads it when
@@ -21,7 +21,10 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from benchmarks.measuring import Table, in_child, parser
+
 SETTINGS: dict[str, dict[str, str]] = {
     "as it is": {},
     "OMP_WAIT_POLICY=PASSIVE": {"OMP_WAIT_POLICY": "PASSIVE"},
@@ -46,7 +49,6 @@ def burners(count: int, nice: int) -> Iterator[None]:
 
 def programs() -> dict[str, dict[str, Callable[[], Any]]]:
     """Each program by who runs it. What is imported here reads the environment."""
-    sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
     import jax
     import numpy as np
     import torch
@@ -112,27 +114,25 @@ def child(options: argparse.Namespace) -> dict[str, dict[str, dict[str, float]]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=2.0)
-    parser.add_argument("--burners", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--nice", type=int, nargs="*", default=[0, 10])
-    parser.add_argument("--only", default="")
-    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.child:
-        print(json.dumps(child(options)))
+    options = parser(__doc__)
+    options.add_argument("--seconds", type=float, default=2.0)
+    options.add_argument("--burners", type=int, default=os.cpu_count() or 1)
+    options.add_argument("--nice", type=int, nargs="*", default=[0, 10])
+    options.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    chosen = options.parse_args()
+    if chosen.child:
+        print(json.dumps(child(chosen)))
         return
-    loads = ["alone", *(f"nice {nice}" for nice in options.nice)]
-    print(f"{os.cpu_count()} cores, {options.burners} burners, load {os.getloadavg()[0]:.1f} before")
-    print("| program | setting | who | " + " | ".join(loads) + " |\n|" + " --- |" * (3 + len(loads)))
+    loads = [f"nice {nice}" for nice in chosen.nice]
+    table = Table(__file__, ["program", "setting", "who", "alone ms", *(f"beside {chosen.burners}, {load}" for load in loads)],
+                  os.cpu_count())
     for setting, environment in SETTINGS.items():
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "GOMP_"))}
-        printed = subprocess.run([sys.executable, __file__, "--child", *sys.argv[1:]], env=kept | environment, check=True,
-                                 stdout=subprocess.PIPE, text=True).stdout
-        for name, by_who in json.loads(printed.splitlines()[-1]).items():
+        found = in_child(__file__, "--child", *sys.argv[1:], environment=environment, without=("OMP_", "GOMP_"))
+        for name, by_who in found.items():
             for who, ms in by_who.items():
-                cells = [f"{ms['alone']:.2f}", *(f"{ms[load]:.2f} ({ms[load] / ms['alone']:.1f}x)" for load in loads[1:])]
-                print(f"| {name} | {setting} | {who} | {' | '.join(cells)} |", flush=True)
+                table.add(name, setting, who, f"{ms['alone']:.2f}",
+                          *(f"{ms[load]:.2f} ({ms[load] / ms['alone']:.1f}x)" for load in loads))
+    table.end(write=chosen.write)
 
 
 if __name__ == "__main__":

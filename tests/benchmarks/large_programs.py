@@ -1,25 +1,32 @@
 """How long large programs take from HLO text to results, by phases, beside XLA's CPU, which compiles and runs the same text.
 
-    python tests/benchmarks/large_programs.py [--sizes 1000 10000] [--only SUBSTRING] [--profile PHASE] [--no-xla]
+    python tests/benchmarks/large_programs.py [--sizes 1000 10000 100000] [--only SUBSTRING] [--limit 60] [--profile PHASE]
+        [--write]
 
 For each program: seconds to parse and verify, to lower, of the first call after that and of the second; XLA's to compile and of
-the first run; and the ratio of ours to the first results (all but the second call) to XLA's. Time for each instruction must stay
-the same as programs grow. `--profile` prints where a phase (parse, lower, first, second) of the last program spends its time.
+the first run; and the ratio of ours to the first results (all but the second call) to XLA's, which has a process of its own and
+`--limit` seconds (0 leaves it out), and is not asked for what is larger than what it did not do. Time for each instruction must
+stay the same as programs grow. `--profile` prints where a phase (parse, lower, first, second) of the last program spends time.
 """
 
 from __future__ import annotations
 
-import argparse
 import cProfile
+import json
+import pathlib
 import pstats
 import random
+import sys
 import time
 from collections.abc import Callable
 
 import numpy as np
 import torch
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
 import xla_torch
+from benchmarks.measuring import Table, in_child, parser, timed
 from xla_torch.opcodes.front import parse_module, verify
 from xla_torch.running.computation import XlaComputation
 
@@ -197,15 +204,15 @@ def ours(text: str, arrays: list[np.ndarray], phases: Phases) -> None:
     phases.run("second", lambda: computation(*tensors))
 
 
-def theirs(text: str, arrays: list[np.ndarray], phases: Phases) -> None:
+def theirs(text: str) -> tuple[float, float]:
+    """XLA's seconds to compile and of the first run."""
     import jax
 
     from support.oracle import executable
 
-    buffers = [jax.device_put(a) for a in arrays]
-    compiled = phases.run("compile", lambda: executable(text))
-    assert callable(compiled)
-    phases.run("run", lambda: jax.block_until_ready(compiled(buffers)))
+    buffers = [jax.device_put(a) for a in inputs(text)]
+    compile_seconds, compiled = timed(lambda: executable(text))
+    return compile_seconds, timed(lambda: jax.block_until_ready(compiled(buffers)))[0]
 
 
 def inputs(text: str) -> list[np.ndarray]:
@@ -216,30 +223,41 @@ def inputs(text: str) -> list[np.ndarray]:
     return [(draw.standard_normal(p.shape.dimensions) * 0.2).astype(np.float32) for p in module.entry.parameters]
 
 
+def row(name: str, size: int, phases: Phases, limit: float) -> list[str]:
+    """A line of the table. XLA has no time if the limit is 0, and not enough of it if that is what its cell says."""
+    text = PROGRAMS[name](size)
+    ours(text, inputs(text), phases)
+    taken = [phases.seconds[key] for key in ("parse", "lower", "first", "second")]
+    xla = in_child(__file__, "--xla", name, str(size), limit=limit) if limit else []
+    cells = [f"over {limit:g}", ""] if xla is None else [f"{value:.3f}" for value in xla] or ["", ""]
+    ratio = f"{sum(taken[:3]) / sum(xla):.2f}" if xla else ""
+    return [name, f"{text.count(' = '):,}", *(f"{value:.3f}" for value in taken), *cells, ratio]
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", type=int, nargs="+", default=[1000, 10_000])
-    parser.add_argument("--only", default="")
-    parser.add_argument("--profile", default="")
-    parser.add_argument("--no-xla", action="store_true", help="leave XLA out")
-    chosen = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--sizes", type=int, nargs="+", default=[1000, 10_000, 100_000])
+    options.add_argument("--profile", default="")
+    options.add_argument("--limit", type=float, default=60, help="seconds that XLA has for a program")
+    options.add_argument("--xla", nargs=2, help="print XLA's seconds for a program, by its name and size")
+    chosen = options.parse_args()
     torch.set_num_threads(1)
+    if chosen.xla:
+        print(json.dumps(theirs(PROGRAMS[chosen.xla[0]](int(chosen.xla[1])))))
+        return
     small = drawn(150)
     ours(small, inputs(small), Phases())  # what is imported and compiled once
-    print("| program | instructions | parse s | lower s | first s | second s | XLA compile s | run s | ours / XLA |")
-    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+    table = Table(__file__, ["program", "instructions", "parse s", "lower s", "first s", "second s", "XLA compile s", "XLA run s",
+                             "ours / XLA"])
     phases = Phases()
-    for name, make in PROGRAMS.items():
-        for size in chosen.sizes if chosen.only in name else ():
-            text, phases = make(size), Phases(chosen.profile)
-            arrays, count = inputs(text), text.count(" = ")
-            ours(text, arrays, phases)
-            if not chosen.no_xla:
-                theirs(text, arrays, phases)
-            took = phases.seconds
-            ratio = (took["parse"] + took["lower"] + took["first"]) / (took["compile"] + took["run"]) if "run" in took else 0.0
-            figures = " | ".join(f"{took.get(key, 0.0):.3f}" for key in ("parse", "lower", "first", "second", "compile", "run"))
-            print(f"| {name} | {count:,} | {figures} | {ratio:.2f} |", flush=True)
+    for name in PROGRAMS:
+        limit = chosen.limit
+        for size in sorted(chosen.sizes) if chosen.only in name else ():
+            phases = Phases(chosen.profile)
+            cells = row(name, size, phases, limit)
+            table.add(*cells)
+            limit = 0 if cells[6].startswith("over") else limit
+    table.end(write=chosen.write)
     if chosen.profile:
         pstats.Stats(phases.profile).sort_stats("tottime").print_stats(45)
 

@@ -20,7 +20,6 @@ the copy each process touches, and frees again, as much as loading needs.
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import tempfile
 import time
@@ -28,6 +27,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.measuring import forget_peak, in_child, resident
 
 
 def _mlir(body: str, rows: int) -> str:
@@ -109,14 +112,6 @@ def resnet(side: int = 64, width: int = 64) -> dict[str, bytes]:
     }
 
 
-def _most_memory(reset: bool = False) -> int:
-    """The most bytes that this process has had in memory, from now on if `reset`. For Linux."""
-    if reset:
-        Path("/proc/self/clear_refs").write_text("5")
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024
-
-
 def _copied_in_a_second(size: int) -> float:
     """Bytes that a second of the processor copies into fresh memory, of this many at a time."""
     source, seconds = np.ones(size, np.uint8), 0.0
@@ -137,11 +132,12 @@ def measure(path: str, as_string: bool) -> dict[str, float]:
     from_stablehlo(_mlir("1.0", 1))  # whatever is imported late, or made at first use
     text = Path(path).read_text() if as_string else ""
     copied = _copied_in_a_second(Path(path).stat().st_size)
-    before = _most_memory(reset=True)
+    forget_peak()
+    before = resident("VmHWM")
     clock, processor = time.perf_counter(), time.process_time()
     computation = (parse_hlo if text.startswith("HloModule") else from_stablehlo)(text) if as_string else load(path)
     clock, processor = time.perf_counter() - clock, time.process_time() - processor
-    grown = _most_memory() - before
+    grown = resident("VmHWM") - before
     argument = torch.zeros(computation.program_shape.parameters[0].dimensions)
     call = time.perf_counter()
     computation(argument)
@@ -157,9 +153,7 @@ def measure(path: str, as_string: bool) -> dict[str, float]:
 
 def measured(path: Path, as_string: bool = False) -> dict[str, float]:
     """`measure` in a process of its own."""
-    flag = "--measure-string" if as_string else "--measure"
-    done = subprocess.run([sys.executable, __file__, flag, str(path)], check=True, capture_output=True, text=True)
-    return json.loads(done.stdout)
+    return in_child(__file__, "--measure-string" if as_string else "--measure", str(path))
 
 
 def rows(title: str, forms: dict[str, bytes]) -> None:

@@ -25,6 +25,7 @@ import json
 import os
 import socket
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -36,6 +37,10 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch import nn
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.measuring import forget_peak, resident
 
 PROCESSES = 4
 BATCH, CONTEXT, HEADS, VOCABULARY, LAYERS = 16, 64, 4, 96, 8
@@ -241,19 +246,16 @@ def show_timed(found: Any) -> None:
 
 def peak_growth(make: Callable[[Any], Step], small: Any, large: Any) -> float:
     """MiB by which a process's peak grows with the large model, once it has trained the small one."""
-    def status(name: str) -> int:
-        return int(next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(name)).split()[1])
-
     for characters in batches(2):
         make(small)(characters)
     gc.collect()
-    before = status("VmRSS")
+    before = resident("VmRSS")
     step = make(large)
     for characters in batches(2):
         step(characters)
-    Path("/proc/self/clear_refs").write_text("5")
+    forget_peak()
     step(batches(1)[0])
-    return (status("VmHWM") - before) / 1024
+    return (resident("VmHWM") - before) / 2**20
 
 
 def remembered(rank: int, port: int, small: Any, given: Any, width: int, name: str, way: str, into: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -27,9 +28,15 @@ class Model:
 
     parameters: Tree
     batch: Sequence[torch.Tensor]
-    program: TreeFunction
     by_hand: Callable[..., torch.Tensor]
     source: Callable[..., Any]
+
+    @functools.cached_property
+    def program(self) -> TreeFunction:
+        """Its gradients are ours: of a scan JAX's own keep rows of their choice."""
+        arrays = jax.tree_util.tree_map(lambda tensor: tensor.detach().numpy(), (self.parameters, *self.batch))
+        with jax.enable_x64(False):
+            return from_jax(self.source, *arrays, derivatives="xla")
 
     def leaves(self) -> list[torch.Tensor]:
         """The parameters in the order in which the program takes them."""
@@ -42,11 +49,9 @@ class Model:
 
 
 def model(function: Callable[..., Any], by_hand: Callable[..., torch.Tensor], parameters: Tree, *batch: np.ndarray) -> Model:
-    """A JAX function of NumPy parameters and a NumPy batch, with what computes the same in torch. Its gradients are ours: of
-    a scan JAX's own keep rows of their choice."""
+    """A JAX function of NumPy parameters and a NumPy batch, with what computes the same in torch."""
     tensors = jax.tree_util.tree_map(lambda array: torch.from_numpy(np.asarray(array)), (parameters, *batch))
-    with jax.enable_x64(False):
-        return Model(tensors[0], tensors[1:], from_jax(function, parameters, *batch, derivatives="xla"), by_hand, function)
+    return Model(tensors[0], tensors[1:], by_hand, function)
 
 
 def normal(*dims: int, seed: int = 0) -> np.ndarray:

@@ -1,17 +1,18 @@
 """How time grows with the work, beside XLA's CPU (jax.jit): array sizes, steps of a loop, instructions of a program, layers.
 
-    python tests/benchmarks/scaling.py [--runs 7] [--threads 2] [--only SUBSTRING] [--plot FILE.png]
+    python tests/benchmarks/scaling.py [--runs 7] [--threads 2] [--only SUBSTRING] [--write]
 
 For each size: milliseconds of a run, medians of runs in turns; for instructions and layers the milliseconds from the function to
-its first result. Columns that grow faster than the size does, or ratios that do, are what to look for. `--plot` needs matplotlib.
+its first result. Columns that grow faster than the size does, or ratios that do, are what to look for. `make pages` draws what
+`--write` has written.
 """
 
 from __future__ import annotations
 
-import argparse
-import importlib
 import os
+import pathlib
 import statistics
+import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -21,6 +22,9 @@ import jax.numpy as jnp
 import numpy as np
 import torch
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from benchmarks.measuring import Table, parser, timed
 from xla_torch import from_jax
 
 Function = Callable[..., Any]
@@ -83,10 +87,8 @@ CURVES: dict[str, tuple[Callable[[int], Made], Sequence[int], bool]] = {
 }
 
 
-def milliseconds(run: Callable[[], Any]) -> float:
-    start = time.perf_counter()
-    run()
-    return (time.perf_counter() - start) * 1e3
+WARM = 2.0
+"""Seconds of calls before any counts, in which native code arrives."""
 
 
 def measured(made: Made, first: bool, runs: int) -> tuple[float, float]:
@@ -96,49 +98,30 @@ def measured(made: Made, first: bool, runs: int) -> tuple[float, float]:
     if first:
         jax.clear_caches()
         text = jax.jit(function).lower(*arrays)  # what both begin with
-        theirs = milliseconds(lambda: jax.block_until_ready(text.compile()(*buffers)))
-        return milliseconds(lambda: from_jax(function, *arrays, derivatives="xla")(*tensors)), theirs
+        theirs = 1e3 * timed(lambda: jax.block_until_ready(text.compile()(*buffers)))[0]
+        return 1e3 * timed(lambda: from_jax(function, *arrays, derivatives="xla")(*tensors))[0], theirs
     program, compiled = from_jax(function, *arrays, derivatives="xla"), jax.jit(function)
-    found: list[tuple[float, float]] = []
-    for turn in range(runs + 3):
-        pair = milliseconds(lambda: program(*tensors)), milliseconds(lambda: jax.block_until_ready(compiled(*buffers)))
-        if turn >= 3:
-            found.append(pair)
-    ours, theirs = zip(*found, strict=True)
-    return statistics.median(ours), statistics.median(theirs)
-
-
-def plot(path: str, curves: dict[str, list[tuple[int, float, float]]]) -> None:
-    plt: Any = importlib.import_module("matplotlib.pyplot")
-    figure, axes = plt.subplots(2, 4, figsize=(18, 8))
-    for axis, (name, rows) in zip(axes.flat, curves.items(), strict=False):
-        sizes, ours, theirs = zip(*rows, strict=True)
-        axis.loglog(sizes, ours, "o-", label="ours")
-        axis.loglog(sizes, theirs, "s--", label="XLA")
-        axis.set(title=name, ylabel="ms")
-        axis.legend()
-    figure.tight_layout()
-    figure.savefig(path)
+    end = time.perf_counter() + WARM
+    while time.perf_counter() < end:
+        program(*tensors)
+    turns = [(timed(lambda: program(*tensors))[0], timed(lambda: jax.block_until_ready(compiled(*buffers)))[0])
+             for _ in range(runs + 1)][1:]
+    ours, theirs = zip(*turns, strict=True)
+    return 1e3 * statistics.median(ours), 1e3 * statistics.median(theirs)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=7)
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--only", default="")
-    parser.add_argument("--plot", default="")
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    curves: dict[str, list[tuple[int, float, float]]] = {}
-    print(f"| what grows | size | ours ms | XLA ms | ratio |{chr(10)}| --- | --- | --- | --- | --- |")
+    options = parser(__doc__)
+    options.add_argument("--runs", type=int, default=7)
+    options.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    chosen = options.parse_args()
+    torch.set_num_threads(chosen.threads)
+    table = Table(__file__, ["what grows", "size", "ours ms", "XLA ms", "ratio"])
     for name, (make, sizes, first) in CURVES.items():
-        if options.only in name:
-            for size in sizes:
-                ours, theirs = measured(make(size), first, options.runs)
-                curves.setdefault(name, []).append((size, ours, theirs))
-                print(f"| {name} | {size:,} | {ours:.3f} | {theirs:.3f} | {ours / theirs:.2f} |", flush=True)
-    if options.plot:
-        plot(options.plot, curves)
+        for size in sizes if chosen.only in name else ():
+            ours, theirs = measured(make(size), first, chosen.runs)
+            table.add(name, f"{size:,}", f"{ours:.3f}", f"{theirs:.3f}", f"{ours / theirs:.2f}")
+    table.end(write=chosen.write)
 
 
 if __name__ == "__main__":

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
+
 import pytest
 import torch
 
-from benchmarks import loops
-from support import oracle
+from benchmarks import loops, measuring
+from support import oracle, tables
 from support.counting import Counted
 from support.distributed_workers import workers
 
@@ -70,3 +73,75 @@ def test_the_rows_of_the_benchmark_of_constants(monkeypatch: pytest.MonkeyPatch)
     assert all(hasattr(tuning, name) for name in constants.CASES)
     monkeypatch.setattr(tuning, "SHORT_WINDOW", tuning.SHORT_WINDOW)
     assert constants.row("SHORT_WINDOW", ("windows of 4", [2], lambda _: constants.slid(4)), runs=1).split()[0] == "SHORT_WINDOW"
+
+
+# ------------------------------------------------------------------------------------------------ tables
+
+
+def test_the_rows_of_the_table_of_rivals():
+    """Who has no result in time, or fails, has no cell, and the reason is told."""
+    pytest.importorskip("jax")
+    from benchmarks import rivals
+
+    one = torch.ones(2)
+    case = {"ours": lambda: one, "XLA": lambda: one + 0, "torch by hand": lambda: one * 1,
+            "torch.compile": lambda: time.sleep(9), "IREE": lambda: 1 / 0}
+    cells, ratio, missing = rivals.row("ones", case, 3, 0.05)
+    assert [cell for cell in cells if not cell] == [""] * 3
+    assert cells[0] == "ones"
+    assert ratio > 0
+    assert missing == {"torch.compile": "over 0.05 s", "IREE": "ZeroDivisionError"}
+    with pytest.raises(AssertionError, match="torch by hand and XLA differ"):
+        rivals.row("ones", {**case, "torch by hand": lambda: one * 2}, 3, 0.05)
+    with pytest.raises(ZeroDivisionError):
+        rivals.row("ones", {**case, "ours": case["IREE"]}, 3, 0.05)
+
+
+@pytest.mark.parametrize(("took", "second"), [
+    ([1.0] * 10, 0),
+    ([3.0] * 6 + [1.0] * 14, 6),
+    ([3.0, 1.0, 3.0, 3.0, 3.0, 3.0] + [1.1] * 14, 6),  # a single fast call is none
+    ([1.05, 1.0] * 10, 0),
+], ids=str)
+def test_when_calls_are_steady(took: list[float], second: int):
+    pytest.importorskip("jax")
+    from benchmarks import first_seconds
+
+    assert first_seconds.steady([(float(k), seconds) for k, seconds in enumerate(took)]) == second
+
+
+@oracle.needs_xla
+@pytest.mark.slow
+def test_the_rows_of_the_other_tables(monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("jax")
+    from benchmarks import large_programs, memory, scaling
+
+    monkeypatch.setattr(scaling, "WARM", 0.1)
+    for limit, xla in ((1e-3, ["over 0.001", "", ""]), (0, ["", "", ""])):
+        assert large_programs.row("steps of a GRU", 200, large_programs.Phases(), limit)[6:] == xla
+    assert float(large_programs.row("steps of a GRU", 200, large_programs.Phases(), 100)[8]) > 0
+    assert min(*scaling.measured(scaling.layers(1), True, 1), *scaling.measured(scaling.layers(1), False, 1)) > 0
+    assert memory.growth(lambda: torch.zeros(1 << 24)) == pytest.approx(1 << 26, rel=0.1)
+
+
+@pytest.mark.parametrize("name", ["rivals", "first_seconds", "memory", "large_programs", "scaling", "busy"])
+def test_every_table_has_its_place(name: str):
+    """`make bench` runs these with WRITE=1."""
+    tables.part(measuring.PAGE.read_text(encoding="utf-8"), f"{name}.py")
+    assert f" {name} " in (measuring.PAGE.parents[2] / "Makefile").read_text(encoding="utf-8").replace("\n", " \n")
+
+
+def test_a_table_is_written_between_its_marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    page = tmp_path / "README.md"
+    page.write_text("before\n<!-- a.py: begin -->\nold\n<!-- a.py: end -->\nafter\n")
+    monkeypatch.setattr(measuring, "PAGE", page)
+    table = measuring.Table("a.py", ["what", "ms"])
+    table.add("one | other", "1.5")
+    table.end("said", write=False)
+    assert "old" in page.read_text()
+    table.end("said", write=True)
+    written = page.read_text()
+    assert "old" not in written
+    assert written.startswith("before\n")
+    assert written.endswith("\nafter\n")
+    assert tables.part(written, "a.py") == f"{table.machine}\n\n| what | ms |\n| --- | --- |\n| one \\| other | 1.5 |\n\nsaid"

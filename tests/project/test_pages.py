@@ -133,13 +133,18 @@ def test_a_picture_is_for_light_and_dark_and_is_shown_on_a_page(path: Path):
     assert any(f"]({path.name})" in page.read_text(encoding="utf-8") for page in (ROOT / "docs").glob("*.md"))
 
 
-def test_a_picture_has_the_numbers_of_its_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    for page in (plots.BENCHMARKS, plots.MEASURED, plots.MESHES):
+@pytest.mark.parametrize(("cells", "picture"), [
+    (r"argmax \| [\d.]+ \|", "measured-speed.svg"),
+    (r"elements of a sum \| 1,000 \|", "measured-scaling.svg"),
+    (r"perceptron, training step \|(?: [\d.]+ \|){6}", "measured-training.svg"),
+])
+def test_a_picture_has_the_numbers_of_its_table(cells: str, picture: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    for page in (plots.BENCHMARKS, plots.MESHES):
         (tmp_path / page).parent.mkdir(parents=True, exist_ok=True)
         text = (ROOT / page).read_text(encoding="utf-8")
-        (tmp_path / page).write_text(re.sub(r"(\| argmax \| [\d.]+ \|) [\d.]+", r"\1 99.9", text), encoding="utf-8")
+        (tmp_path / page).write_text(re.sub(rf"(\| {cells}) [\d.]+", r"\1 0.77", text), encoding="utf-8")
     monkeypatch.setattr(plots, "ROOT", tmp_path)
-    assert [path.name for path, picture in plots.pictures().items() if picture != current()[path]] == ["measured-speed.svg"]
+    assert [path.name for path, drawn in plots.pictures().items() if drawn != current()[path]] == [picture]
 
 
 # ------------------------------------------------------------------------------------------ writing
@@ -150,7 +155,7 @@ def test_write_changes_what_is_stale(tmp_path: Path, monkeypatch: pytest.MonkeyP
     written_pages = [pages.PAGE, claim_page.PAGE, stubs.STUB, pages.GRADIENT_PAGE, *plots.pictures()]
     for page in written_pages:
         (tmp_path / page).parent.mkdir(parents=True, exist_ok=True)
-    (tmp_path / pages.GRADIENT_PAGE).write_text(f"before\n{pages.BEGIN}\nold\n{pages.END}\nafter\n")
+    (tmp_path / pages.GRADIENT_PAGE).write_text(f"before\n<!-- {pages.PART}: begin -->\nold\n<!-- {pages.PART}: end -->\nafter\n")
     assert pages.write() == written_pages
     written = (tmp_path / pages.GRADIENT_PAGE).read_text()
     assert written.startswith("before\n")
@@ -161,5 +166,5 @@ def test_write_changes_what_is_stale(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_write_needs_a_page_to_write_into(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(pages, "ROOT", tmp_path)
-    with pytest.raises(InvalidArgument, match="no page to write the gradient table into"):
+    with pytest.raises(InvalidArgument, match="no page to write the op table into"):
         pages.pages()

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
 
+from support import tables
 from support.claim_doors import DOORS, doors
 from support.claims import DOCUMENTS, Claim, claims, differences
 from support.value_differences import KINDS, value_differences
@@ -59,7 +60,7 @@ def markdown() -> str:
 
 def table_of(members: Iterable[Claim]) -> str:
     """A line for each claim."""
-    return _table(("claim", "in", "check", "doors"), map(_cells, members))
+    return tables.markdown(("claim", "in", "check", "doors"), map(_cells, members))
 
 
 def _counts(found: Sequence[Claim]) -> str:
@@ -73,7 +74,7 @@ def _counts(found: Sequence[Claim]) -> str:
 
 def _differences() -> str:
     lines = [(key, *difference) for key, difference in differences().items()]
-    return "## Stated differences\n\n" + _table(("key", "the documents", "real XLA", "followed", "why"), lines)
+    return "## Stated differences\n\n" + tables.markdown(("key", "the documents", "real XLA", "followed", "why"), lines)
 
 
 def _value_differences() -> str:
@@ -81,7 +82,7 @@ def _value_differences() -> str:
                                                                  for e in d.examples)) for d in value_differences()]
     return ("## Values that differ from XLA's\n\nWhere programs give other values than XLA's CPU code. Each example is a test "
             "(`tests/hlo/test_values_as_xla.py`) of both sides, so that a line falls when XLA changes.\n\n"
-            + _table(("", "where", "real XLA", "here", "examples"), lines))
+            + tables.markdown(("", "where", "real XLA", "here", "examples"), lines))
 
 
 def _side(side: str) -> str:
@@ -95,8 +96,3 @@ def _cells(claim: Claim) -> tuple[str, ...]:
     if "differs" in claim.marks:
         reasons[f"**differs** {claim.marks['differs']}"] = None
     return claim.words, claim.documents, f"`{claim.check}`", "; ".join([f"**{marks}**", *reasons])
-
-
-def _table(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    made = [header, ["---"] * len(header), *lines]
-    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in made)

@@ -15,21 +15,21 @@ import functools
 import itertools
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from grad_rules import FUNCTIONS, FUSED, TABLE, Entry, GradientKind
-from support import claim_page, plots, stubs
+from support import claim_page, plots, stubs, tables
 from support.accepted_types import element_types, operand_names
 from xla_torch.doors.emitted_ops import functions_of_ops
 from xla_torch.doors.op_view import written
-from xla_torch.errors import InvalidArgument
 from xla_torch.hlo.schema import OPS, OpSchema
 
 ROOT = Path(__file__).parents[2]
 PAGE = Path("xla_torch/opcodes/README.md")
 GRADIENT_PAGE = Path("grad_rules/README.md")
-BEGIN, END = "<!-- op table: begin -->", "<!-- op table: end -->"
+PART = "op table"
+COLUMNS = "opcode", "functions", "operands", "attributes", "element types", "gradient", "claims", "tests"
 COMMAND = "make pages"
 
 
@@ -72,8 +72,8 @@ def rows() -> list[Row]:
 
 # ----------------------------------------------------------------------------------------------------- tests
 
-_WITHOUT_ROWS = ("test_completeness", "test_op_view", "test_pages", "pages", "accepted_types", "claim_doors", "claim_page",
-                 "claim_values", "claims", "test_documents")
+_WITHOUT_ROWS = ("test_completeness", "test_op_view", "test_pages", "pages", "tables", "accepted_types", "claim_doors",
+                 "claim_page", "claim_values", "claims", "test_documents")
 _INSTRUCTION = re.compile(r"(?<![\w.%-])([a-z][a-z0-9-]*)\(")
 
 
@@ -133,8 +133,7 @@ def markdown() -> str:
     parts = [_PREFACE, f"{len(table)} opcodes. {_counted(TABLE.values())}\n"]
     for family, members in itertools.groupby(table, lambda row: row.definition.family):
         parts.append(f"## {family}\n\n{_links(family)}\n")
-        parts.append(_table(("opcode", "functions", "operands", "attributes", "element types", "gradient", "claims", "tests"),
-                            map(_cells, members)))
+        parts.append(tables.markdown(COLUMNS, map(_cells, members)))
     return "\n".join(parts)
 
 
@@ -166,17 +165,17 @@ def gradients() -> str:
     kinds = list(GradientKind)
     counts = [(family, Counter(TABLE[o].kind for o, d in OPS.items() if d.family == family)) for family in families]
     counts.append(("**all**", Counter(entry.kind for entry in TABLE.values())))
-    counted = _table(("family", *(kind.value for kind in kinds), "ops"),
-                     [(f, *(str(c[k] or "") for k in kinds), str(c.total())) for f, c in counts])
-    listed = _table(("opcode", "family", "gradient", "operands with a rule, and what the rule asks for"),
-                    [(_code(o), OPS[o].family, TABLE[o].kind.value, _rule_text(TABLE[o])) for o in sorted(TABLE)])
+    counted = tables.markdown(("family", *(kind.value for kind in kinds), "ops"),
+                              [(f, *(str(c[k] or "") for k in kinds), str(c.total())) for f, c in counts])
+    listed = tables.markdown(("opcode", "family", "gradient", "operands with a rule, and what the rule asks for"),
+                             [(_code(o), OPS[o].family, TABLE[o].kind.value, _rule_text(TABLE[o])) for o in sorted(TABLE)])
     return (f"{_counted(TABLE.values())} `{COMMAND}` writes these tables anew.\n\n{counted}\n{listed}\n{_fused_rules()}\n"
             f"{_spelled_functions()}")
 
 
 def _spelled_functions() -> str:
     """The functions that have no op, by name."""
-    return "Functions without an op, recognised where they are spelled out:\n\n" + _table(
+    return "Functions without an op, recognised where they are spelled out:\n\n" + tables.markdown(
         ("function", "operands, and what their rules ask for"),
         [(_code(name), "; ".join(f"{_code(o)} ({', '.join(words)})" for o, words in rules.asks.items()))
          for name, rules in sorted(FUNCTIONS.items())])
@@ -184,7 +183,7 @@ def _spelled_functions() -> str:
 
 def _fused_rules() -> str:
     """The fused rules, by name."""
-    return "Fused rules:\n\n" + _table(("fused rule", "stands for the rules of", "what it says"), [
+    return "Fused rules:\n\n" + tables.markdown(("fused rule", "stands for the rules of", "what it says"), [
         (rule.name, ", ".join(map(_code, rule.opcodes)), rule.what) for _, rule in sorted(FUSED.items())])
 
 
@@ -209,24 +208,14 @@ def _code(word: str) -> str:
     return f"`{word}`"
 
 
-def _table(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    made = [header, ["---"] * len(header), *lines]
-    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in made)
-
-
 # -------------------------------------------------------------------------------------------------- the pages
 
 
 def pages() -> dict[Path, str]:
     """The generated pages as they should be, by their path in the repository. Raises InvalidArgument without a checkout."""
     given = (ROOT / GRADIENT_PAGE).read_text(encoding="utf-8") if (ROOT / GRADIENT_PAGE).exists() else ""
-    before, begin, rest = given.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise InvalidArgument("no page to write the gradient table into", subject="ops", got=str(ROOT),
-                              expected=f"a checkout with {GRADIENT_PAGE}, and {BEGIN} and {END} in it")
     return {PAGE: markdown(), claim_page.PAGE: claim_page.markdown(),
-            stubs.STUB: stubs.stub(), GRADIENT_PAGE: f"{before}{BEGIN}\n\n{gradients()}\n{END}{after}", **plots.pictures()}
+            stubs.STUB: stubs.stub(), GRADIENT_PAGE: tables.with_part(given, PART, gradients()), **plots.pictures()}
 
 
 def write() -> list[Path]:

@@ -9,35 +9,26 @@ from __future__ import annotations
 import html
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from support import tables
+from support.tables import Row
+
 ROOT = Path(__file__).parents[2]
-BENCHMARKS, MEASURED, MESHES = Path("tests/benchmarks/README.md"), Path("docs/measured.md"), Path("docs/participants.md")
-RIVALS = "XLA", "torch by hand"
+BENCHMARKS, MESHES = Path("tests/benchmarks/README.md"), Path("docs/participants.md")
+RIVALS = "XLA", "torch by hand", "torch.compile"
 """Whose times the table of the benchmarks has beside ours."""
 COLOURS = "#3b82f6", "#e8590c", "#2f9e44"
 STYLE = ("text { fill: #333; font: 12px sans-serif } .ground { fill: #fff; stroke: #8884 } .grid { stroke: #8884 } "
          ".one { stroke: #888 } .small { font-size: 10.5px; fill: #666 } "
          "@media (prefers-color-scheme: dark) { text { fill: #ddd } .ground { fill: #1e2129 } .small { fill: #aaa } }")
 
-Row = Mapping[str, str]
 
-
-def table(page: Path, first: str) -> list[Row]:
-    """The rows of the table on a page whose head begins with this cell, by the names of its columns."""
-    lines = (ROOT / page).read_text(encoding="utf-8").splitlines()
-    at = next(k for k, line in enumerate(lines) if line.startswith(f"| {first} |"))
-    head, rows = _cells(lines[at]), []
-    for line in lines[at + 2:]:
-        if not line.startswith("|"):
-            break
-        rows.append(dict(zip(head, _cells(line), strict=True)))
-    return rows
-
-
-def _cells(line: str) -> list[str]:
-    return [cell.strip() for cell in line.strip().strip("|").split("|")]
+def table(page: Path, first: str, part: str = "") -> list[Row]:
+    """The rows of the table on a page, or between the marks of one of its parts, whose head begins with this cell."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return tables.rows(tables.part(text, part) if part else text, first)
 
 
 # ------------------------------------------------------------------------------------------------ parts of pictures
@@ -68,6 +59,11 @@ def _keys(names: Sequence[str], left: float, y: float, step: float) -> list[str]
     return [part for k, x, name in at for part in (_mark(k, x, y - 4), _text(x + 10, y, name))]
 
 
+def _small(y: float, words: str) -> list[str]:
+    """Lines below a picture."""
+    return [_text(14, y + 15 * k, line, kind="small") for k, line in enumerate(words.split("\n"))]
+
+
 # ------------------------------------------------------------------------------------------------ ratios
 
 Ratios = Sequence[tuple[str, Sequence[float | None]]]
@@ -94,7 +90,7 @@ def ratios(title: str, below: str, series: Sequence[str], rows: Ratios) -> str:
         y = top + step * k + 6
         parts += [f'<path class="grid" d="M{left} {y}h{wide}"/>', _text(left - 10, y + 4, name, "end")]
         parts += [_mark(kind, x(value), y) for kind, value in enumerate(values) if value is not None]
-    parts += [_text(14, bottom + 38 + 15 * k, line, kind="small") for k, line in enumerate(below.split("\n"))]
+    parts += _small(bottom + 38, below)
     return _picture(left + wide + 30, bottom + 46 + 15 * below.count("\n"), title, parts)
 
 
@@ -107,27 +103,25 @@ def _to(row: Row, rival: str) -> float | None:
     return float(row["ours / best"]) if times[rival] == min(times.values()) else float(row["ours ms"]) / times[rival]
 
 
-def _machine() -> str:
-    """When and on what the table of `rivals.py` was measured, as it says itself."""
-    page = (ROOT / BENCHMARKS).read_text(encoding="utf-8")
-    return page.partition("<!-- the table of rivals.py -->")[2].strip().partition("\n")[0]
+def _source(script: str, *others: str) -> str:
+    """When and on what the table of a script was measured, as it says itself, and the commands that write what is drawn."""
+    first = tables.part((ROOT / BENCHMARKS).read_text(encoding="utf-8"), script).partition("\n")[0]
+    return f"{first}\n{', '.join(f'python tests/benchmarks/{name} --write' for name in (script, *others))}"
 
 
 def speed() -> str:
-    rows = [(row["program"], [_to(row, rival) for rival in RIVALS]) for row in table(BENCHMARKS, "program")]
-    return ratios("Run time on the CPU: ours to another's (left of 1 ours is faster)",
-                  f"{_machine()}\npython tests/benchmarks/rivals.py --write", ["to XLA", "to torch by hand"], rows)
+    rows = [(row["program"], [_to(row, rival) for rival in RIVALS]) for row in table(BENCHMARKS, "program", "rivals.py")]
+    return ratios("Run time on the CPU: ours to another's (left of 1 ours is faster)", _source("rivals.py"),
+                  [f"to {rival}" for rival in RIVALS], rows)
 
 
 def training() -> str:
     """Speed and memory of training steps: times from the one table, memory from the other."""
-    (memory,) = (row for row in table(MEASURED, "what") if row["what"].startswith("peak memory of a training step"))
-    numbers = [float(number) for number in re.findall(r"[0-9.]+", memory["figure"])]
-    steps = [row for row in table(BENCHMARKS, "program") if row["program"].endswith(", training step")]
-    rows = [(row["program"].partition(",")[0], [*(_to(row, rival) for rival in RIVALS), peak])
-            for row, peak in zip(steps, numbers, strict=True)]
-    return ratios("A training step on the CPU: ours to another's (left of 1 ours takes less)",
-                  f"{_machine()}\npython tests/benchmarks/rivals.py --write, python tests/benchmarks/gradients.py",
+    steps = {row["program"]: row for row in table(BENCHMARKS, "program", "rivals.py")}
+    rows = [(row["program"].partition(",")[0], [*(_to(steps[row["program"]], rival) for rival in ("XLA", "torch by hand")),
+                                                float(row["counted, to by hand"])])
+            for row in table(BENCHMARKS, "program", "memory.py")]
+    return ratios("A training step on the CPU: ours to another's (left of 1 ours takes less)", _source("rivals.py", "memory.py"),
                   ["time to XLA", "time to torch by hand", "memory to torch by hand"], rows)
 
 
@@ -137,9 +131,9 @@ Points = Sequence[tuple[str, int, float]]
 """Of a line, its place and value."""
 
 
-def lines(title: str, left: float, points: Points, names: Sequence[str]) -> list[str]:
+def lines(title: str, left: float, points: Points, names: Sequence[str], top: float = 48) -> list[str]:
     """Lines over sizes; both axes are logarithmic."""
-    top, wide, tall = 48, 240, 190
+    wide, tall = 240, 190
     sizes, values = sorted({size for _, size, _ in points}), [value for _, _, value in points]
     low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
     x, y = _scale(sizes[0], sizes[-1], left, wide), _scale(10.0**low, 10.0**high, top + tall, -tall)
@@ -170,7 +164,21 @@ def meshes() -> str:
     return _picture(640, 310, "A GPT's training step over 2 to 1,024 participants, on paper", parts)
 
 
+def scaling() -> str:
+    """What grows with what, a diagram for each kind."""
+    rows, names = table(BENCHMARKS, "what grows", "scaling.py"), ["ours", "XLA"]
+    kinds = list(dict.fromkeys(row["what grows"] for row in rows))
+    parts = [_text(14, 22, "Milliseconds over the size, on the CPU"), *_keys(names, 400, 22, 90)]
+    for k, kind in enumerate(kinds):
+        points = [(name, int(row["size"].replace(",", "")), float(row[f"{name} ms"])) for row in rows for name in names
+                  if row["what grows"] == kind]
+        parts += lines(kind, 70 + 310 * (k % 2), points, names, 72 + 250 * (k // 2))
+    bottom = 62 + 250 * math.ceil(len(kinds) / 2)
+    parts += _small(bottom, _source("scaling.py"))
+    return _picture(650, bottom + 26, "Milliseconds over the size of arrays, of loops and of programs, ours and XLA's", parts)
+
+
 def pictures() -> dict[Path, str]:
     """All of them by their path in the repository."""
     return {Path("docs/measured-speed.svg"): speed(), Path("docs/measured-training.svg"): training(),
-            Path("docs/mesh-sizes.svg"): meshes()}
+            Path("docs/measured-scaling.svg"): scaling(), Path("docs/mesh-sizes.svg"): meshes()}

@@ -1,0 +1,86 @@
+"""Each kind of program and each training step, by everybody who has it: ours, XLA, torch by hand, the same under torch.compile,
+and IREE where it is installed. What is compiled is compiled by the first run. Needs jax."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+import torch
+
+from benchmarks.kinds import KINDS, Kind
+from benchmarks.measuring import Run
+from benchmarks.models import MODELS, Model
+from benchmarks.more_kinds import MORE_KINDS
+from xla_torch import from_jax
+
+Case = dict[str, Run]
+"""One computation by who runs it, ``ours`` first; each run gives the results as arrays or tensors."""
+COMPILED = "torch.compile"
+
+
+def of_kind(kind: Kind) -> Case:
+    """A function of arrays, written in JAX and in torch."""
+    arrays, tensors = kind.arguments, [torch.from_numpy(a) for a in kind.arguments]
+    buffers, compiled = [jax.device_put(a) for a in arrays], jax.jit(kind.function)
+
+    @functools.cache
+    def program() -> Callable[..., Any]:
+        with jax.enable_x64(False):
+            return from_jax(kind.function, *arrays)
+
+    case: Case = {"ours": lambda: program()(*tensors), "XLA": lambda: jax.block_until_ready(compiled(*buffers))}
+    if kind.by_hand is not None:
+        by_hand, by_inductor = kind.by_hand, torch.compile(kind.by_hand, dynamic=False)
+        case["torch by hand"] = lambda: by_hand(*tensors)
+        case[COMPILED] = lambda: by_inductor(*tensors)
+    if importlib.util.find_spec("iree") is not None:
+        case["IREE"] = iree_run(kind)
+    return case
+
+
+def of_model(model: Model) -> Case:
+    """A training step: the loss and the gradients of all parameters."""
+    parameters = [leaf.requires_grad_() if leaf.is_floating_point() else leaf for leaf in model.leaves()]
+    values = jax.tree_util.tree_map(lambda t: jax.device_put(t.detach().numpy()), model.parameters)
+    batch = [jax.device_put(t.numpy()) for t in model.batch]
+    step, by_inductor = jax.jit(jax.value_and_grad(model.source)), torch.compile(model.by_hand, dynamic=False)
+
+    def walked(loss: Callable[..., torch.Tensor]) -> list[torch.Tensor]:
+        value = loss(model.parameters, *model.batch)
+        return [value.detach(), *torch.autograd.grad(value, parameters)]
+
+    return {"ours": lambda: walked(model.program), "XLA": lambda: jax.block_until_ready(step(values, *batch)),
+            "torch by hand": lambda: walked(model.by_hand), COMPILED: lambda: walked(by_inductor)}
+
+
+def iree_run(kind: Kind) -> Run:
+    """The same function in IREE. Its first run raises where it does not compile it."""
+    import iree.compiler  # pyright: ignore[reportMissingImports]
+    import iree.runtime  # pyright: ignore[reportMissingImports]
+
+    @functools.cache
+    def module() -> tuple[Any, list[Any]]:
+        text = str(jax.jit(kind.function).lower(*kind.arguments).compiler_ir("stablehlo"))
+        code = iree.compiler.compile_str(text, target_backends=["llvm-cpu"], input_type="stablehlo",
+                                         extra_args=["--iree-llvmcpu-target-cpu=host"])
+        device = iree.runtime.get_device("local-task")
+        return (iree.runtime.load_vm_flatbuffer(code, driver="local-task"),
+                [iree.runtime.asdevicearray(device, a) for a in kind.arguments])
+
+    def run() -> list[np.ndarray]:
+        loaded, given = module()
+        return [np.asarray(r) for r in jax.tree_util.tree_leaves(loaded.main(*given))]
+
+    return run
+
+
+CASES: dict[str, Callable[[], Case]] = {
+    **{name: (lambda kind=kind: of_kind(kind())) for name, kind in {**KINDS, **MORE_KINDS}.items()},
+    **{f"{name}, training step": (lambda make=make: of_model(make())) for name, make in MODELS.items()},
+}
+TRAINING_STEPS = [f"{name}, training step" for name in MODELS]
