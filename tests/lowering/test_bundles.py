@@ -84,7 +84,8 @@ def test_totals_are_made_side_by_side(n: int, kind: str, opcode: str, special: f
     init = 2 if opcode == "add" and kind.startswith("f") and kind != "f16" else TOTALS[opcode]
     more = f"meet {{ a = {kind}[] parameter(0)\n b = {kind}[] parameter(1)\n ROOT r = {kind}[] {opcode}(a, b) }}"
     found = program(f"x = {kind}[{n},{n}] parameter(0)", f"m = {kind}[{n},{n}] negate(x)", f"i = {kind}[] constant({init})",
-                    f"s = {kind}[{n}] reduce(m, i), dimensions={{1}}, to_apply=meet", f"ROOT r = {kind}[{n}] negate(s)", more=more)
+                    f"s = {kind}[{n}] reduce(m, i), dimensions={{1}}, to_apply=meet", f"ROOT r = {kind}[{n}] negate(s)",
+                    more=more)
     assert bundles_of(found)
     values = torch.from_numpy(np.random.default_rng(0).uniform(0.5, 1.5, (n, n)))
     if special is not None:

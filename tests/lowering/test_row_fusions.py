@@ -24,7 +24,7 @@ def at_once(tmp_path: Path) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tuning, "NATIVE_AFTER", 0.0)
         patch.setattr(tuning, "BUNDLED_UP_TO", 0)  # these small arrays stand for large ones
-        patch.setattr(tuning, "FUNCTIONS_FROM", 1 << 30)
+        patch.setattr(tuning, "WAITED_FOR_FROM", 1 << 30)
         patch.setenv("XLA_TORCH_CACHE", str(tmp_path))
         yield
 
@@ -178,7 +178,7 @@ SOFTMAX = """
 @needs_compiler
 @pytest.mark.skipif(not can_fuse(), reason="functions need a fused multiply-add")
 def test_a_softmax_is_one_piece_and_agrees_with_xla(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tuning, "FUNCTIONS_FROM", 1)
+    monkeypatch.setattr(tuning, "WAITED_FOR_FROM", 1)
     monkeypatch.setattr(tuning, "FUSIONS_FROM", 1 << 10)
     text = program(SOFTMAX, "48", 40, "f32")
     x = drawn((48, 40), torch.float32, False) * 20
@@ -198,7 +198,7 @@ FUNCTIONS: list[tuple[str, Callable[[torch.Tensor], torch.Tensor], float]] = [
 def test_functions_are_as_exact_as_torch_s(op: str, function: Callable[[torch.Tensor], torch.Tensor], bound: float,
                                            monkeypatch: pytest.MonkeyPatch) -> None:
     """Over numbers of all sizes: a million of all bits, and special ones, in units of the last place."""
-    monkeypatch.setattr(tuning, "FUNCTIONS_FROM", 1)
+    monkeypatch.setattr(tuning, "WAITED_FOR_FROM", 1)
     bits = torch.from_numpy(np.random.default_rng(0).integers(-2**31, 2**31, 1 << 20, dtype=np.int64)).to(torch.int32)
     x = bits.view(torch.float32)
     x[:12] = torch.tensor([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 88.7228, 88.73, -87.4, -103.9, -104.5])

@@ -305,10 +305,11 @@ FOREACH_UP_TO = 1 << 20
 """Elements of an array up to which it is bundled with others (Adam on 40 arrays of 16 Ki elements takes 1.0 ms, 15 in a block for
 each; on 20 of 256 Ki 15 and 25). Larger ones gain nothing, and what a foreach waits for is kept until then."""
 
-FUNCTIONS_FROM = 1 << 18
-"""Elements of an array from which exponentials and their like become native code too, for which the first run waits, 0.1 to 0.3
-seconds: 64 Ki exponentials take 30 us instead of 54, tanh 73 instead of 165. Where half of the numbers are masked (-1e9, say)
-torch's exponential takes ten times as long, native code no longer."""
+WAITED_FOR_FROM = 1 << 18
+"""Elements of an array from which the first run waits for native code of exponentials and their like, 0.05 to 0.1 seconds: what
+takes so long in each step is trained for hours, and to be had again. Chosen. (64 Ki exponentials take 30 us instead of 54, tanh 73
+instead of 165. Where half of the numbers are masked, -1e9 say, torch's exponential takes ten times as long, native code no longer.)
+"""
 
 TOP_OF_A_HEAP = 1 << 10
 """Elements of each row up to which the largest are found by native code, which keeps them in a heap on its stack (`rivals.py`,

@@ -6,8 +6,9 @@ divides the others into fusions. They compute the same bits as torch: each opera
 summed up in torch's own order. (A root may differ in its last bit, where torch's library rounds it otherwise, and so may the sign
 of a zero that is the larger of two, on which torch's own loops do not agree.)
 
-Exponentials, logarithms and tanh of float32 are in fusions of large arrays: as exact as torch's, but not of the same bits. Such a
-fusion waits for its code before it first runs, so that a program gives the same numbers each time.
+Exponentials and their like of float32 are as exact as torch's, but not of the same bits. On large arrays a fusion with such a
+function waits for its code before it first runs, so that a program gives the same numbers each time; on smaller ones it begins in
+torch, as bundles and loops do.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def _groups(nodes: Iterable[Node]) -> tuple[Calls, list[list[Node]]]:
     """The nodes of each fusion: those with equally many calls of torch's between them and the inputs."""
     nodes = list(nodes)
     grid = max((n.meta["array"][0] for n in nodes if "array" in n.meta), key=math.prod, default=())
-    calls = Calls(nodes, grid, can_fuse() and math.prod(grid) >= tuning.FUNCTIONS_FROM)
+    calls = Calls(nodes, grid, can_fuse())
     levels: dict[Node, int] = {}
     groups: dict[int, list[Node]] = {}
     for node in nodes:
@@ -121,7 +122,7 @@ def _extract(root: torch.nn.Module, graph: Graph, calls: Calls, nodes: list[Node
     module = GraphModule(torch.nn.Module(), body, "Fusion")
     made = [(n.meta["array"][1], len(n.meta["array"][0]) - len(calls.grid) if calls.is_row[n] else None) for n in results]
     native = NativeFusion(source.text(), module, tuple(inputs.values()), made, source.kept_bytes, source.is_flat,
-                         any(map(is_rounded, nodes)))
+                         math.prod(calls.grid) >= tuning.WAITED_FOR_FROM and any(map(is_rounded, nodes)))
     if native.waits or math.prod(calls.grid) * sum(map(_cost, nodes)) * tuning.FUSION_ELEMENT >= tuning.NATIVE_AFTER:
         native.begin()
     root.add_module(name, native)

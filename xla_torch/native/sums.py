@@ -60,8 +60,8 @@ def dot(writer: Writer, inst: Instruction, operands: list[Array]) -> Array:
 
 def _side_by_side(code: Code, opcode: str, of: PrimitiveType, totals: Sequence[str]) -> str:
     """What lets a compiler have several totals for one, in a loop whose elements meet it by an op; empty where it finds that out
-    itself, or their order counts. It is written where the loop is to stand. Twice as many at once, where the processor has vectors
-    for them, take longer for short rows (96 products with 32 elements 0.49 us, and not 0.23)."""
+    itself, or their order counts. It is written where the loop is to stand. Twice as many at once, where the processor has
+    vectors for them, take longer for short rows (96 products with 32 elements 0.49 us, and not 0.23)."""
     if opcode not in _NEUTRAL or not of.is_floating or len(totals) > 1:
         return ""
     operator, of_c = _OPERATORS.get(opcode, ""), name_of(of)
