@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import subprocess
 import sys
@@ -42,6 +43,28 @@ def test_what_is_on_disk_is_there_at_once(mode: int, is_there: bool, tmp_path: P
     again.make()
     again.wait()
     assert added(again) == 7
+
+
+@needs_compiler
+@pytest.mark.parametrize("refused", ["", "-nostdlib", "-lgcc"])
+def test_compilers_link_as_they_can(refused: str, tmp_path: Path) -> None:
+    """What a source calls of the C library and of the compiler's own is there, whatever is linked."""
+    script = tmp_path / "compiler"
+    refuses = f'case " $* " in *" {refused} "*) exit 1 ;; esac' if refused else ""
+    script.write_text(f'#!/bin/sh\n{refuses}\nexec {compiler()[0]} "$@"\n')
+    script.chmod(0o700)
+    text = """int run(long long steps, char **places) {
+        long long *bits = (long long *)places[0]; double *x = (double *)places[1];
+        __builtin_memset(places[2], 7, steps);
+        *bits = __builtin_popcountll(*bits); *x = __builtin_exp(*x); return 0;
+    }"""
+    code = MachineCode(text, (str(script), *OPTIONS), tmp_path / "native")
+    code.make()
+    code.wait()
+    assert code.function is not None, code.error
+    bits, x, written = ctypes.c_longlong(0xff0f), ctypes.c_double(1.5), (ctypes.c_char * 5)()
+    code.function(5, (ctypes.c_void_p * 3)(ctypes.addressof(bits), ctypes.addressof(x), ctypes.addressof(written)))
+    assert (bits.value, x.value, written.raw) == (12, math.exp(1.5), b"\7" * 5)
 
 
 @needs_compiler

@@ -18,6 +18,8 @@ from ..opcodes import control, movement
 Weight = Callable[[Instruction], int | None]
 """How much an instruction counts for; None where it is none of a fusion."""
 
+_Users = Mapping[Instruction, Sequence[Instruction]]
+
 VIEWS = frozenset({movement.broadcast, movement.reshape, movement.slice_, movement.transpose})
 """Ops that give their operand's elements other places."""
 
@@ -26,20 +28,30 @@ def fuse_small(computation: Computation, weight: Weight, least: int, most: int) 
     """The computation with fusions of instructions that weigh `least` or more together, up to `most` in each; itself where there
     is none. Tuples, and their elements, weigh nothing of their own and belong to whom they are for, or from."""
     weights = {i: w for i in computation.instructions if not _is_structure(i) and (w := weight(i)) is not None}
-    groups = [part for group in _groups(computation, weights) for part in _parts(group, most)
+    users = _users(computation)
+    groups = [part for group in _groups(computation, weights, users) for part in _parts(group, most)
               if sum(weights.get(i, 0) for i in part) >= least]
     if not groups:
         return computation
-    return _Rebuilt(computation, groups).computation
+    return _Rebuilt(computation, groups, users).computation
+
+
+def _users(computation: Computation) -> _Users:
+    """Who reads each instruction, as often as it does."""
+    users: dict[Instruction, list[Instruction]] = {i: [] for i in computation.instructions}
+    for i in computation.instructions:
+        for operand in i.operands:
+            users[operand].append(i)
+    return users
 
 
 def _is_structure(i: Instruction) -> bool:
     return i.is_parameter or i.is_tuple or i.is_element
 
 
-def _groups(computation: Computation, weights: Mapping[Instruction, int]) -> list[list[Instruction]]:
+def _groups(computation: Computation, weights: Mapping[Instruction, int], users: _Users) -> list[list[Instruction]]:
     """Members by their number of others between them and the parameters."""
-    members = _members(computation, weights)
+    members = _members(computation, weights, users)
     levels: dict[Instruction, int] = {}
     groups: dict[int, list[Instruction]] = {}
     for i in computation.instructions:
@@ -50,14 +62,11 @@ def _groups(computation: Computation, weights: Mapping[Instruction, int]) -> lis
     return list(groups.values())
 
 
-def _members(computation: Computation, weights: Mapping[Instruction, int]) -> set[Instruction]:
+def _members(computation: Computation, weights: Mapping[Instruction, int], users: _Users) -> set[Instruction]:
     """Those of some weight that are no constants. What gives a tuple is one with all that take an element of it; a tuple with its
     one reader; a whole number, which others may need on the host, only where no other reads it."""
-    users: dict[Instruction, list[Instruction]] = {i: [] for i in computation.instructions}
     known: set[Instruction] = set()
     for i in computation.instructions:
-        for operand in i.operands:
-            users[operand].append(i)
         if i.opcode in (CONSTANT, movement.iota) or (i.operands and all(o in known for o in i.operands)):
             known.add(i)
     members: set[Instruction] = set()
@@ -77,7 +86,7 @@ def _members(computation: Computation, weights: Mapping[Instruction, int]) -> se
     return {i for i in members if not i.is_element or i.operands[0] in members}
 
 
-def _have_one_reader(tuples: Sequence[Instruction], users: Mapping[Instruction, Sequence[Instruction]]) -> bool:
+def _have_one_reader(tuples: Sequence[Instruction], users: _Users) -> bool:
     return all(t.is_tuple and len(set(users[t])) == 1 for t in tuples)
 
 
@@ -116,14 +125,10 @@ class _Rebuilt:
     """A computation with groups of its instructions as fusions. Each comes as late as who reads it allows; all else keeps its
     order, but for what a fusion reads."""
 
-    def __init__(self, computation: Computation, groups: Sequence[list[Instruction]]):
+    def __init__(self, computation: Computation, groups: Sequence[list[Instruction]], users: _Users):
         self.of = {i: number for number, group in enumerate(groups) for i in group}
-        self.groups = groups
-        users: dict[Instruction, list[Instruction]] = {}
-        for i in computation.instructions:
-            for operand in i.operands:
-                users.setdefault(operand, []).append(i)
-        self.users, self.root = users, computation.root
+        self.groups, self.users, self.root = groups, users, computation.root
+        self.inputs = [self._inputs(number) for number in range(len(groups))]
         self.built: list[Instruction] = []
         self.now: dict[Instruction, Instruction] = {}
         for i in computation.instructions:
@@ -141,7 +146,7 @@ class _Rebuilt:
                 stack.pop()
                 continue
             number = self.of.get(i)
-            missing = [o for o in (i.operands if number is None else self._inputs(number)) if o not in self.now]
+            missing = [o for o in (i.operands if number is None else self.inputs[number]) if o not in self.now]
             if missing:
                 stack += reversed(missing)
                 continue
@@ -164,12 +169,12 @@ class _Rebuilt:
 
     def _fuse(self, number: int) -> None:
         outside = [i for i in self.groups[number] if i.shape.is_array
-                   and (i is self.root or any(self.of.get(u) != number for u in self.users.get(i, ())))]
+                   and (i is self.root or any(self.of.get(u) != number for u in self.users[i]))]
         views = [self._views_of(i, number) for i in outside]
         results = list(dict.fromkeys(chain[0] for chain in views if self.of.get(chain[0]) == number))
         group = _needed(self.groups[number], results)
         read = {operand for i in group for operand in i.operands}
-        inputs = [i for i in self._inputs(number) if i in read]
+        inputs = [i for i in self.inputs[number] if i in read]
         region = region_of(f"small_fusion_{number}", group, inputs, results)
         fusion = Instruction(control.fusion, region.root.shape, [self.now[i] for i in inputs], {"kind": "kLoop", "calls": region},
                              region.name)
