@@ -58,6 +58,8 @@ TABLE: list[tuple[list[Call], list[torch.dtype]]] = [
      [torch.bool]),
     ([(f, ("x", "y")) for f in (operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne)], NUMBERS),
     ([(f, ("x", 1)) for f in (operator.lt, operator.ge, operator.eq)] + [(operator.gt, ("x", "s"))], NUMBERS),
+    ([(torch.clamp, ("x", -1, 2)), (torch.clamp, ("x", 2, -1))], [*FLOATS, torch.int8, torch.int32]),
+    ([(convert.reduce_precision, ("x", e, m)) for e in (1, 5, 8, 11) for m in (0, 7, 22, 23, 51, 52)], FLOATS),
     ([(torch.isfinite, ("x",)),
       *((convert.float_to_integer, ("x", torch.iinfo(d).min, torch.iinfo(d).max, d)) for d in INTEGERS)], FLOATS),
     ([("to", ("x", d)) for d in (torch.float32, torch.float64, torch.bool)] + [(operator.ne, ("x", 0))], NUMBERS),

@@ -37,7 +37,8 @@ _LEAST_ROW = 8
 """Elements from which torch sums up a row in vectors."""
 
 _UNSIGNED = {S8: U8, S16: U16, S32: U32, S64: U64}
-_ROUNDED = frozenset({elementwise.exponential, elementwise.log, elementwise.logistic, elementwise.tanh})
+_ROUNDED = frozenset({elementwise.exponential, elementwise.log, elementwise.logistic, elementwise.tanh, elementwise.log_plus_one,
+                      elementwise.exponential_minus_one, elementwise.erf})
 """Functions whose vector code torch's does not outrun beside other calls on large arrays; it does with sines and their like."""
 _SHIFTS = (torch.bitwise_left_shift, torch.bitwise_right_shift)
 

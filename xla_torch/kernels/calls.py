@@ -135,7 +135,8 @@ COMPARISONS: dict[Any, str] = {torch.lt: "<", torch.le: "<=", torch.gt: ">", tor
 for _function in COMPARISONS:
     _each(_function, getattr(operator, _function.__name__))
 
-for _function in (torch.clamp, torch.isfinite, torch.sign):
+CALLS[torch.clamp] = Call(elementwise=True, code=dict.fromkeys(("float", "signed"), "minimum_{t}(maximum_{t}({0}, {1}), {2})"))
+for _function in (torch.isfinite, torch.sign):
     CALLS[_function] = Call(elementwise=True)
 for _function in (torch.prod, torch.mean, torch.all, torch.any, torch.logsumexp):
     CALLS[_function] = Call(reduces=True)

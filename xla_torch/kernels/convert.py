@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from .calls import elementwise
+from .calls import elementwise, elementwise_in_c
 
 _INT64_MIN = torch.iinfo(torch.int64).min
 _INT64_MAX = torch.iinfo(torch.int64).max
@@ -84,7 +84,7 @@ def stochastic_convert(x: torch.Tensor, random: torch.Tensor, bits: int, low: in
 # ------------------------------------------------------------------------------- reduced precision
 
 
-@elementwise
+@elementwise_in_c(float="reduce_precision_{t}({0}, {1}, {2})")
 def reduce_precision(x: torch.Tensor, exponent_bits: int, mantissa_bits: int) -> torch.Tensor:
     """Round to a format with these widths, kept in the dtype of x: to nearest even; overflow is infinite, and what is
     below the smallest normal number becomes zero. NaN stays NaN."""

@@ -244,6 +244,14 @@ def _convert(instruction: Instruction, operands: Sequence[str]) -> str:
     return f"truncated_{name_of(target)}({operand})" if source.kind is Kind.FLOAT and target.is_integral else operand
 
 
+@ELEMENTS.rule(convert.reduce_precision)
+def _reduce_precision(instruction: Instruction, operands: Sequence[str]) -> str:
+    element_type, given = instruction.shape.element_type, instruction.attributes
+    if element_type not in (F32, F64):
+        raise Unfit(f"reduce-precision of {element_type.text} is not in native code")
+    return f"reduce_precision_{name_of(element_type)}({operands[0]}, {given['exponent_bits']}, {given['mantissa_bits']})"
+
+
 @ELEMENTS.rule(convert.bitcast_convert)
 def _bitcast_convert(instruction: Instruction, operands: Sequence[str]) -> str:
     (operand,), source, target = operands, instruction.operands[0].shape.element_type, instruction.shape.element_type

@@ -40,6 +40,16 @@ TEMPLATES = (
     # Bits, and the value that has them.
     "uBITS bits_of_@(@ x) { uBITS b; __builtin_memcpy(&b, &x, sizeof b); return b; }",
     "@ of_bits_@(uBITS b) { @ x; __builtin_memcpy(&x, &b, sizeof x); return x; }",
+    # The nearest number with so many bits of exponent and mantissa, to even; what is too large is infinite, what is below the
+    # least normal number 0.
+    """@ reduce_precision_@(@ x, int exponent, int mantissa) {
+    const int own = BITS == 32 ? 23 : 52, wide = BITS - 1 - own, spare = mantissa < own ? own - mantissa : 1;
+    const uBITS one = 1, sign = one << (BITS - 1), infinity = ((one << wide) - 1) << own;
+    uBITS b = bits_of_@(x), near = (b + (b >> spare & 1) + (one << (spare - 1)) - 1) & -(one << spare);
+    uBITS r = mantissa < own ? near : b, e = (r & ~sign) >> own, bias = (one << (wide - 1)) - 1, reach = (one << (exponent - 1)) - 1;
+    uBITS within = e > bias + reach ? (r & sign) | infinity : e <= bias - reach ? r & sign : r;
+    return x != x ? x : of_bits_@(exponent < wide ? within : r);
+}""",
     # A start index, moved into the range from 0 to `last`.
     "@ clamped_@(@ start, @ last) { return start < 0 ? 0 : start < last ? start : last; }",
 )
@@ -155,6 +165,9 @@ _NAMED = [(template.partition("(")[0].split()[-1], template)
           for template in reversed((*TEMPLATES, *ROW_TEMPLATES, *MATRIX_TEMPLATES))]
 """Each function with its name, the last one first."""
 
+INLINE = "static inline __attribute__((always_inline)) "
+"""What functions of one element begin with: loops with a call in them are no vector code, and GCC leaves larger ones calls."""
+
 _CALL = re.compile(r"\b\w++(?=\()")
 
 
@@ -166,7 +179,8 @@ def used_in(text: str, types: dict[PrimitiveType, str]) -> list[str]:
             if called.replace("@", name) in calls:
                 code = _limited(template, element_type).replace("BITS", str(element_type.bits))
                 code = code.replace("LANES", str(_VECTOR_BITS // element_type.bits))
-                found.insert(0, "static inline " + code.replace("@", name))
+                kind = "static " if template in MATRIX_TEMPLATES else INLINE
+                found.insert(0, kind + code.replace("@", name))
                 calls.update(_CALL.findall(found[0]))
     return _vector_functions(text) + found
 
@@ -175,7 +189,7 @@ def _vector_functions(text: str) -> list[str]:
     found, calls = list[str](), set(_CALL.findall(text))
     for name, code in reversed(VECTOR_FUNCTIONS.items()):
         if name in calls:
-            found.insert(0, "static inline " + code)
+            found.insert(0, INLINE + code)
             calls.update(_CALL.findall(code))
     return found
 
