@@ -41,7 +41,8 @@ CANONICAL = {
                 "c = (f32[2]) conditional(p, t, u), true_computation=yes, false_computation=no "
                 "ROOT r = f32[2] get-tuple-element(c), index=0",
     "a bitcast in memory order": "ROOT r = f32[1,2] bitcast(x)",
-    "a sum of several": "o = f32[2,1] reshape(x) n = f32[] constant(0) ROOT r = f32[] reduce(o, n), dimensions={0,1}, to_apply=sum",
+    "a sum of several": "o = f32[2,1] reshape(x) n = f32[] constant(0) ROOT r = f32[] reduce(o, n), dimensions={0,1}, "
+                        "to_apply=sum",
     "a sum on from a number": "o = f32[2,1] reshape(x) n = f32[] constant(3) ROOT r = f32[2] reduce(o, n), dimensions={1}, "
                               "to_apply=sum",
     "the largest of one and a number": "o = f32[2,1] reshape(x) n = f32[] constant(0) ROOT r = f32[2] reduce(o, n), "

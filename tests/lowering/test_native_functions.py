@@ -115,7 +115,7 @@ def test_one_number_alone_is_the_library_s_where_that_is_sooner(op: str, size: i
     code = loop_source(loop, frozenset(), machine()).text
     alone = {"sine", "cosine", "cosh", "asin", "acos", "atan", "cbrt", "power"}
     function = VECTOR_ELEMENTS[next(name for name in VECTOR_ELEMENTS if str(name) == op)]
-    assert (f"static inline f32 {function}(" in code) == (size > 1 or op not in alone)
+    assert (f" f32 {function}(f32 " in code) == (size > 1 or op not in alone)
 
 
 @pytest.mark.parametrize(("op", "nanoseconds"), [("sine", 0.6), ("tan", 1.2), ("log", 0.4), ("erf", 0.125), ("add", 0.125)])

@@ -58,6 +58,9 @@ def rows_of(name: str, size: int) -> list[str]:
     rows += [f"pred[{size}] compare(x, y), direction={d}" for d in ("EQ", "NE", "GE", "GT", "LE", "LT")]
     rows += [f"pred[{size}] compare(x, y), direction={d}, type=TOTALORDER" for d in ("EQ", "GE", "LT") if name[0] == "f"]
     rows += [f"{name}[{size}] select(c, x, y)"] + [f"pred[{size}] is-finite(x)"] * name.startswith("f")
+    if name in ("f32", "f64"):
+        rows += [f"{name}[{size}] reduce-precision(x), exponent_bits={e}, mantissa_bits={m}"
+                 for e, m in ((5, 7), (8, 11), (11, 23))]
     rows += [f"{t}[{size}] bitcast-convert(x)" for t in TYPES[:-1] if name != "pred" and t[1:] == name[1:]]
     return rows + [f"{t}[{size}] convert(x)" for t in TYPES]
 

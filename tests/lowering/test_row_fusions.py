@@ -188,6 +188,16 @@ def test_a_softmax_is_one_piece_and_agrees_with_xla(monkeypatch: pytest.MonkeyPa
         torch.testing.assert_close(one, torch.from_numpy(np.array(other)), rtol=2e-6, atol=1e-30 if one.dim() > 1 else 3e-7)
 
 
+@needs_compiler
+@pytest.mark.skipif(not can_fuse(), reason="functions need a fused multiply-add")
+@pytest.mark.parametrize(("many", "waits"), [(48 * 40 + 1, False), (48 * 40, True)])
+def test_functions_of_many_elements_wait_for_their_code(many: int, waits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning, "WAITED_FOR_FROM", many)
+    monkeypatch.setattr(tuning, "FUSIONS_FROM", 1 << 10)
+    modules = xla_torch.parse_hlo(program(SOFTMAX, "48", 40, "f32")).lowered().modules()
+    assert [m.waits for m in modules if isinstance(m, NativeFusion)] == [waits]
+
+
 FUNCTIONS: list[tuple[str, Callable[[torch.Tensor], torch.Tensor], float]] = [
     ("exponential", torch.exp, 0.66), ("tanh", torch.tanh, 0.501), ("log", torch.log, 0.501), ("logistic", torch.sigmoid, 2.49)]
 

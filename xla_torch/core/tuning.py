@@ -307,9 +307,9 @@ each; on 20 of 256 Ki 15 and 25). Larger ones gain nothing, and what a foreach w
 
 WAITED_FOR_FROM = 1 << 18
 """Elements of an array from which the first run waits for native code of exponentials and their like, 0.05 to 0.1 seconds: what
-takes so long in each step is trained for hours, and to be had again. Chosen. (64 Ki exponentials take 30 us instead of 54, tanh 73
-instead of 165. Where half of the numbers are masked, -1e9 say, torch's exponential takes ten times as long, native code no longer.)
-"""
+works on so many is trained for hours, and its numbers are to be had again. Chosen. (64 Ki exponentials take 30 us instead of 54,
+tanh 73 instead of 165. Where half of the numbers are masked, -1e9 say, torch's exponential takes ten times as long, native code
+no longer.)"""
 
 TOP_OF_A_HEAP = 1 << 10
 """Elements of each row up to which the largest are found by native code, which keeps them in a heap on its stack (`rivals.py`,

@@ -46,7 +46,8 @@ TEMPLATES = (
     const int own = BITS == 32 ? 23 : 52, wide = BITS - 1 - own, spare = mantissa < own ? own - mantissa : 1;
     const uBITS one = 1, sign = one << (BITS - 1), infinity = ((one << wide) - 1) << own;
     uBITS b = bits_of_@(x), near = (b + (b >> spare & 1) + (one << (spare - 1)) - 1) & -(one << spare);
-    uBITS r = mantissa < own ? near : b, e = (r & ~sign) >> own, bias = (one << (wide - 1)) - 1, reach = (one << (exponent - 1)) - 1;
+    uBITS r = mantissa < own ? near : b, e = (r & ~sign) >> own;
+    uBITS bias = (one << (wide - 1)) - 1, reach = (one << (exponent - 1)) - 1;
     uBITS within = e > bias + reach ? (r & sign) | infinity : e <= bias - reach ? r & sign : r;
     return x != x ? x : of_bits_@(exponent < wide ? within : r);
 }""",
