@@ -7,6 +7,7 @@ import math
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -65,6 +66,30 @@ def test_compilers_link_as_they_can(refused: str, tmp_path: Path) -> None:
     bits, x, written = ctypes.c_longlong(0xff0f), ctypes.c_double(1.5), (ctypes.c_char * 5)()
     code.function(5, (ctypes.c_void_p * 3)(ctypes.addressof(bits), ctypes.addressof(x), ctypes.addressof(written)))
     assert (bits.value, x.value, written.raw) == (12, math.exp(1.5), b"\7" * 5)
+
+
+@pytest.mark.parametrize("preferred", [None, 1])
+def test_who_asked_last_or_is_waited_for_is_compiled_next(preferred: int | None, tmp_path: Path,
+                                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xla_torch.native.compiled._at_once", lambda: 1)
+    go, said = tmp_path / "go", tmp_path / "said"
+    script = tmp_path / "compiler"
+    script.write_text(f"#!/bin/sh\nwhile [ ! -e {go} ]; do sleep 0.01; done\nfor last; do :; done\n"
+                      f"for a; do case $a in *.c) cat $a >> {said};; esac; done\nexit 1\n")
+    script.chmod(0o755)
+    codes = [MachineCode(f"{k}\n", (str(script),), tmp_path / "native") for k in range(4)]
+    for code in codes:
+        code.make()
+        time.sleep(0.05)  # each asks before the next one does
+    waits = threading.Thread(target=codes[0 if preferred is None else preferred].wait)
+    waits.start()
+    time.sleep(0.05)
+    go.touch()
+    waits.join()
+    while not all(code.error for code in codes):
+        time.sleep(0.01)
+    order = dict.fromkeys(said.read_text().split())  # each is tried twice, with libraries and without
+    assert list(order) == (["0", "3", "2", "1"] if preferred is None else ["0", "1", "3", "2"])
 
 
 @needs_compiler

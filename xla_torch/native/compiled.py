@@ -28,7 +28,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..core import progress, tuning
-from ..core.forks import Lock, unforked
+from ..core.forks import in_child, unforked
 
 OPTIONS = ("-x", "c", "-w", "-O2", "-ftree-vectorize", "-fvect-cost-model", "-fopenmp-simd", "-fno-tree-vrp", "-shared", "-fPIC",
            "-fwrapv", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fno-strict-aliasing")
@@ -53,7 +53,51 @@ _LIBRARIES = ("-nostdlib", "-lm", "-lgcc") if sys.platform == "linux" else _ALL_
 """What is linked at first, and all the compiler knows of where that fails. Reading libc, which every process has, is a tenth of
 what a small source takes. libm is named although they have it as well: code that names none gets its old, slower functions."""
 
-_one_at_a_time = Lock()
+
+class _Turns:
+    """Who compiles: some at once, and of those that wait the one that asked last. It is what now runs, where others may belong to
+    programs that are gone."""
+
+    def __init__(self) -> None:
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """In a forked process: those who compile or wait are threads of the parent."""
+        self._lock, self._running = threading.Lock(), 0
+        self._waiting: dict[MachineCode, threading.Event] = {}
+
+    def take(self, code: MachineCode) -> bool:
+        """Wait for a turn; whether that took time."""
+        with self._lock:
+            if self._running < _at_once():
+                self._running += 1
+                return False
+            turn = self._waiting[code] = threading.Event()
+        turn.wait()
+        return True
+
+    def pass_on(self) -> None:
+        with self._lock:
+            if self._waiting:
+                self._waiting.popitem()[1].set()
+            else:
+                self._running -= 1
+
+    def prefer(self, code: MachineCode) -> None:
+        """The next turn is this one's, if it waits."""
+        with self._lock:
+            if code in self._waiting:
+                self._waiting[code] = self._waiting.pop(code)
+
+
+def _at_once() -> int:
+    """Of every four processors one is left to compilers: torch computes on all of them."""
+    usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+    return max(1, len(usable) // 4)
+
+
+_turns = _Turns()
+in_child(_turns.begin_anew)
 
 
 @functools.cache
@@ -118,15 +162,14 @@ class MachineCode:
     def wait(self) -> None:
         """Return when it is known whether there is a function."""
         if self._thread is not None:
+            _turns.prefer(self)
             with progress.doing("compiling"):
                 self._thread.join()
 
     def _make(self) -> None:
-        if not _one_at_a_time.acquire(blocking=False):
-            _one_at_a_time.acquire()
-            if not threading.main_thread().is_alive():
-                _one_at_a_time.release()
-                return
+        if _turns.take(self) and not threading.main_thread().is_alive():
+            _turns.pass_on()
+            return
         try:
             with tempfile.TemporaryDirectory(prefix="xla_torch") as work:
                 made = Path(work) / self.path.name
@@ -136,7 +179,7 @@ class MachineCode:
         except Exception as error:  # whatever it is, the loop stays in torch
             self.error = f"{type(error).__name__}: {error}"
         finally:
-            _one_at_a_time.release()
+            _turns.pass_on()
 
     def _compiled(self, made: Path) -> str:
         """Write the library; why there is none, or nothing."""
