@@ -25,15 +25,9 @@ COMPILED = "torch.compile"
 
 def of_kind(kind: Kind) -> Case:
     """A function of arrays, written in JAX and in torch."""
-    arrays, tensors = kind.arguments, [torch.from_numpy(a) for a in kind.arguments]
-    buffers, compiled = [jax.device_put(a) for a in arrays], jax.jit(kind.function)
-
-    @functools.cache
-    def program() -> Callable[..., Any]:
-        with jax.enable_x64(False):
-            return from_jax(kind.function, *arrays)
-
-    case: Case = {"ours": lambda: program()(*tensors), "XLA": lambda: jax.block_until_ready(compiled(*buffers))}
+    tensors, buffers = [torch.from_numpy(a) for a in kind.arguments], [jax.device_put(a) for a in kind.arguments]
+    compiled = jax.jit(kind.function)
+    case: Case = {"ours": our_run(kind), "XLA": lambda: jax.block_until_ready(compiled(*buffers))}
     if kind.by_hand is not None:
         by_hand, by_inductor = kind.by_hand, torch.compile(kind.by_hand, dynamic=False)
         case["torch by hand"] = lambda: by_hand(*tensors)
@@ -43,19 +37,35 @@ def of_kind(kind: Kind) -> Case:
     return case
 
 
+def our_run(kind: Kind) -> Run:
+    tensors = [torch.from_numpy(a) for a in kind.arguments]
+
+    @functools.cache
+    def program() -> Callable[..., Any]:
+        with jax.enable_x64(False):
+            return from_jax(kind.function, *kind.arguments)
+
+    return lambda: program()(*tensors)
+
+
 def of_model(model: Model) -> Case:
     """A training step: the loss and the gradients of all parameters."""
-    parameters = [leaf.requires_grad_() if leaf.is_floating_point() else leaf for leaf in model.leaves()]
     values = jax.tree_util.tree_map(lambda t: jax.device_put(t.detach().numpy()), model.parameters)
     batch = [jax.device_put(t.numpy()) for t in model.batch]
     step, by_inductor = jax.jit(jax.value_and_grad(model.source)), torch.compile(model.by_hand, dynamic=False)
+    return {"ours": step_of(model, model.program), "XLA": lambda: jax.block_until_ready(step(values, *batch)),
+            "torch by hand": step_of(model, model.by_hand), COMPILED: step_of(model, by_inductor)}
 
-    def walked(loss: Callable[..., torch.Tensor]) -> list[torch.Tensor]:
+
+def step_of(model: Model, loss: Callable[..., torch.Tensor]) -> Run:
+    """A loss of a model's parameters, and its gradients."""
+    parameters = [leaf.requires_grad_() if leaf.is_floating_point() else leaf for leaf in model.leaves()]
+
+    def run() -> list[torch.Tensor]:
         value = loss(model.parameters, *model.batch)
         return [value.detach(), *torch.autograd.grad(value, parameters)]
 
-    return {"ours": lambda: walked(model.program), "XLA": lambda: jax.block_until_ready(step(values, *batch)),
-            "torch by hand": lambda: walked(model.by_hand), COMPILED: lambda: walked(by_inductor)}
+    return run
 
 
 def iree_run(kind: Kind) -> Run:

@@ -1,5 +1,6 @@
-"""What programs cost in counted things: torch's calls, the allocations they make and their bytes. `tests/data/costs.txt` keeps
-them, and `tests/lowering/test_costs.py` compares. Where a change means to change them, write them anew and read the difference::
+"""What programs cost in counted things: torch's calls, the allocations they make and their bytes, and native functions that run.
+`tests/data/costs.txt` keeps them, and `tests/lowering/test_costs.py` compares. The programs of the benchmarks, which need jax, are
+counted with their native code, the others without. Where a change means to change them, write them anew and read the difference::
 
     make costs
 """
@@ -7,18 +8,29 @@ them, and `tests/lowering/test_costs.py` compares. Where a change means to chang
 from __future__ import annotations
 
 import math
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
+import pytest
 import torch
 
+from benchmarks import cases
+from benchmarks.kinds import KINDS
+from benchmarks.models import MODELS
+from benchmarks.more_kinds import MORE_KINDS
 from support.counting import Counted
 from support.stored_programs import DATA, StoredProgram
 from xla_torch import load, parse_hlo, value_and_grad
 from xla_torch.core import tuning
 from xla_torch.errors import PerhapsLostDerivatives
+from xla_torch.native import compiled
+from xla_torch.native.compiled import _loaded as load_library
 from xla_torch.running.computation import XlaComputation
+from xla_torch.storage import torch_private
 
 TABLE = DATA.parent / "costs.txt"
 STORED = sorted(folder.name for folder in DATA.iterdir() if folder.is_dir())
@@ -71,17 +83,22 @@ ENTRY main {
 }"""
 TEXTS = {"elementwise chain of 1 Mi": (CHAIN, (1 << 20,)), "softmax of rows": (ROWS, (512, 2048)),
          "100 steps over ten": (LOOP, (10,))}
-PROGRAMS = [*STORED, *TEXTS]
+BENCHMARKS = {**KINDS, **MORE_KINDS, **MODELS}
+PROGRAMS = [*STORED, *TEXTS, *BENCHMARKS]
 
 
 class Cost(NamedTuple):
     calls: int
     allocations: int
     bytes: int
+    native: int
 
 
 def costs(name: str) -> Iterator[tuple[str, Cost]]:
     """A program's rows of the table: its call and, if something of it has a gradient, that with the gradients of its sum."""
+    if name in BENCHMARKS:
+        yield name, natively(name)
+        return
     program, arguments, argnums = _opened(name)
     yield name, cost(program, *arguments)
     if argnums:
@@ -90,7 +107,31 @@ def costs(name: str) -> Iterator[tuple[str, Cost]]:
 
 def cost(function: Callable[..., Any], *arguments: torch.Tensor) -> Cost:
     counted = Counted.of(function, *arguments)
-    return Cost(counted.calls, counted.allocations, counted.made)
+    return Cost(counted.calls, counted.allocations, counted.made, 0)
+
+
+def natively(name: str) -> Cost:
+    """What a program of the benchmarks costs as soon as its native code is there, which it waits for."""
+    make, ran = BENCHMARKS[name], set[Path]()
+
+    def loaded(path: Path) -> Callable[..., int]:
+        function = load_library(path)
+
+        def noted(*places: Any) -> int:
+            ran.add(path)
+            return function(*places)
+
+        return noted
+
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XLA_TORCH_CACHE", folder)
+        patch.setattr(tuning, "NATIVE_AFTER", 0.0)
+        patch.setattr(compiled, "_loaded", loaded)
+        patch.setattr(torch_private, "is_watched", lambda: False)  # by who counts: torch's calls alone are then counted
+        made: Any = make()
+        run = cases.step_of(made, made.program) if name in MODELS else cases.our_run(made)
+        counted = Counted.of(run)
+    return Cost(counted.calls, counted.allocations, counted.made, len(ran))
 
 
 def _opened(name: str) -> tuple[XlaComputation, list[torch.Tensor], tuple[int, ...]]:
@@ -104,21 +145,23 @@ def _opened(name: str) -> tuple[XlaComputation, list[torch.Tensor], tuple[int, .
 
 def table(rows: dict[str, Cost]) -> str:
     width = max(map(len, rows))
-    head = [f"# What programs cost; `make costs` writes it. torch {minor_version()}",
-            f"{'# program':{width}}  {'calls':>6} {'allocations':>11} {'bytes':>10}"]
-    return "\n".join([*head, *(f"{n:{width}}  {c.calls:6} {c.allocations:11} {c.bytes:10}" for n, c in rows.items()), ""])
+    head = [f"# What programs cost; `make costs` writes it. {versions()}",
+            f"{'# program':{width}}  {'calls':>6} {'allocations':>11} {'bytes':>10} {'native':>6}"]
+    lines = [f"{n:{width}}  {c.calls:6} {c.allocations:11} {c.bytes:10} {c.native:6}" for n, c in rows.items()]
+    return "\n".join([*head, *lines, ""])
 
 
 def read() -> tuple[str, dict[str, Cost]]:
-    """The version of torch that the table is of, and its rows."""
+    """The versions that the table is of, and its rows."""
     first, _, *lines = TABLE.read_text(encoding="utf-8").splitlines()
-    parts = [line.rsplit(maxsplit=3) for line in lines]
-    return first.rpartition(" ")[2], {name: Cost(*map(int, numbers)) for name, *numbers in parts}
+    parts = [line.rsplit(maxsplit=4) for line in lines]
+    return first.partition(". ")[2], {name: Cost(*map(int, numbers)) for name, *numbers in parts}
 
 
-def minor_version() -> str:
-    """What torch makes of its composite functions differs from one of these to the next."""
-    return ".".join(torch.__version__.split(".")[:2])
+def versions() -> str:
+    """What torch makes of its composite functions differs from one minor version to the next, and what JAX traces does."""
+    found = {"torch": torch.__version__, "jax": jax.__version__}
+    return ", ".join(f"{name} {'.'.join(version.split('.')[:2])}" for name, version in found.items())
 
 
 def main() -> None:
