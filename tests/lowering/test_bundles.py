@@ -19,7 +19,7 @@ import xla_torch
 from xla_torch.core import tuning
 from xla_torch.kernels.native_bundles import NativeBundle, bundle
 from xla_torch.lowering.emit import is_of_sizes
-from xla_torch.native.compiled import is_available
+from xla_torch.native.compiled import MachineCode, is_available
 from xla_torch.running.computation import XlaComputation
 
 pytestmark = pytest.mark.skipif(not is_available(), reason="there is no C compiler")
@@ -294,12 +294,34 @@ goes_on {
 }"""
 
 
+def counting(steps: int) -> XlaComputation:
+    return program("x = f32[4] parameter(0)", "z = s32[] constant(0)", "a = f32[4] negate(x)",
+                   "t = (s32[], f32[4]) tuple(z, a)", "w = (s32[], f32[4]) while(t), condition=goes_on, body=step",
+                   "y = f32[4] get-tuple-element(w), index=1", "ROOT r = f32[4] negate(y)",
+                   more=COUNTED.replace("STEPS", str(steps)))
+
+
+@pytest.mark.parametrize(("steps", "begun"), [(3, 0), (1_500, 1)])
+def test_a_bundle_whose_loops_take_long_is_compiled_while_it_is_lowered(steps: int, begun: int,
+                                                                       monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the loop in it, which torch runs until then, is not compiled by itself."""
+    made: list[MachineCode] = []
+
+    def noted(code: MachineCode) -> None:
+        made.append(code)
+
+    monkeypatch.setattr(MachineCode, "make", noted)
+    monkeypatch.setattr(tuning, "NATIVE_AFTER", 0.005)
+    computation = counting(steps)
+    assert len(inside(computation)) == 1
+    assert len(made) == begun
+    computation(*drawn(computation))
+    assert len(made) == begun
+
+
 @pytest.mark.parametrize(("steps", "bundles"), [(3, 1), (10_000, 0)])
 def test_long_loops_stay_by_themselves(steps: int, bundles: int) -> None:
-    computation = program("x = f32[4] parameter(0)", "z = s32[] constant(0)", "a = f32[4] negate(x)",
-                          "t = (s32[], f32[4]) tuple(z, a)", "w = (s32[], f32[4]) while(t), condition=goes_on, body=step",
-                          "y = f32[4] get-tuple-element(w), index=1", "ROOT r = f32[4] negate(y)",
-                          more=COUNTED.replace("STEPS", str(steps)))
+    computation = counting(steps)
     assert len(inside(computation)) == bundles
     arguments = drawn(computation)
     assert_close(computation(*arguments), in_torch(computation, arguments))

@@ -1,4 +1,4 @@
-"""What programs cost in counted things: torch's calls, the allocations they make and their bytes, and native functions that run.
+"""What programs cost in counted things: torch's calls, allocations and their bytes, and the native functions that run.
 `tests/data/costs.txt` keeps them, and `tests/lowering/test_costs.py` compares. The programs of the benchmarks, which need jax, are
 counted with their native code, the others without. Where a change means to change them, write them anew and read the difference::
 

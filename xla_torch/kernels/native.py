@@ -50,18 +50,24 @@ class NativeLoop(torch.nn.Module):
         self.constants: list[int] = []
         """Where the source's constants are, as soon as there is `code`."""
         self.refused = False
+        self.whole: MachineCode | None = None
+        """Code of all that stands around the loop, with the loop in it: while that is on its way, it has none made of its own."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "code": None, "constants": []}
+        return {**super().__getstate__(), "code": None, "constants": [], "whole": None}
 
     def expect(self, steps: int) -> None:
         """Begin to compile if a run of so many steps will take long, so that this goes on while the program is being lowered."""
         if steps * self.source.calls * tuning.NATIVE_CALL >= tuning.NATIVE_AFTER:
-            self._found().make()
+            self._make()
 
     def begin(self) -> None:
         """Begin to compile, beside whatever comes next."""
         if not math.isinf(tuning.NATIVE_AFTER):
+            self._found().make()
+
+    def _make(self) -> None:
+        if self.whole is None or self.whole.function is not None or self.whole.error:
             self._found().make()
 
     def _found(self) -> MachineCode:
@@ -99,7 +105,7 @@ class NativeLoop(torch.nn.Module):
         """Whether to go on natively, after so many seconds in torch."""
         assert self.code is not None
         if self.code.function is None and seconds >= tuning.NATIVE_AFTER:
-            self.code.make()
+            self._make()
         return self.code.function is not None
 
     def finish(self, counters: Sequence[int], carried: Tensors, fixed: Tensors) -> tuple[tuple[int, ...], Tensors]:

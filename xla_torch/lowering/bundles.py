@@ -15,10 +15,10 @@ from ..core import tuning
 from ..core.shape import Shape
 from ..hlo.ir import Computation, Instruction
 from ..hlo.structure import GET_TUPLE_ELEMENT
-from ..kernels.native import can_fuse, machine
+from ..kernels.native import can_fuse, machine, options
 from ..kernels.native_bundles import NativeBundle, bundle
 from ..native.arrays import ARRAYS
-from ..native.compiled import is_available
+from ..native.compiled import is_available, machine_code
 from ..native.elements import ELEMENTS, Unfit, element_work, is_native
 from ..native.loops import Source, bundle_source
 from ..native.sums import require_fit, terms_of
@@ -133,6 +133,9 @@ def _bundled(tracer: Tracer, instruction: Instruction, operands: Sequence[Value]
         return None
     inner = tracer.inside()
     inner.bundles = False
+    if _seconds_in_torch(region) >= tuning.NATIVE_AFTER:
+        inner.whole = machine_code(source.text, options())
+        inner.whole.make()  # beside the lowering of what runs until it is there
     inputs = [inner.placeholder(p.name, p.shape) for p in region.parameters]
     results = inner.run(region, inputs)
     made = instruction.shape.tuple_shapes
@@ -148,6 +151,13 @@ def _bundled(tracer: Tracer, instruction: Instruction, operands: Sequence[Value]
     for part, shape in zip(parts, made, strict=True):
         describe(part.node, shape, storage_dtype)
     return parts
+
+
+def _seconds_in_torch(region: Computation) -> float:
+    """What the loops of a bundle take in torch at least, as far as their steps are counted."""
+    loops = [(i, counted_loop(i)) for i in region.instructions if i.opcode == control.while_]
+    return sum(counted.trip_count * size_with_regions(i.called_computations[-1]) * tuning.NATIVE_CALL
+               for i, counted in loops if counted is not None)
 
 
 def _bytes(shape: Shape) -> int:

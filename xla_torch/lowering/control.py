@@ -280,6 +280,7 @@ class _Loop:
         widths = [-(-s.element_type.bits // 8) for s in self.shapes]
         counters = [counter.index for counter in self.counters]
         module = NativeLoop(self.source, widths, [s.dimensions for s in self.shapes], counters, self.varying, owned)
+        module.whole = self.outer.whole
         if self.counted is not None:
             module.expect(self.counted.trip_count)
         fixed = [self.outer.materialise(v, s) for k in module.fixed for v, s in arrays(self.elements[k], self.shapes[k])]

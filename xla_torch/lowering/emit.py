@@ -28,6 +28,7 @@ from ..hlo.ir import Computation, Instruction
 from ..hlo.structure import CONSTANT
 from ..kernels import indexing
 from ..kernels.calls import known
+from ..native.compiled import MachineCode
 from ..opcodes import internal
 from ..storage.dtypes import storage_dtype
 from ..storage.torch_private import LoweredModule
@@ -119,6 +120,8 @@ class Tracer(Evaluator):
         """Whether torch's profiler is to see whose work it is."""
         self.bundles = True
         """Whether small ops may be put together in native calls (`bundles.py`)."""
+        self.whole: MachineCode | None = None
+        """Native code of all that is lowered here, if it is being made."""
         self.trace = _Graph(self.root)
         self.made: dict[Hashable, Any] = {}
         """Sub-programs by what they are made of: those of shared computations are made once (`inside`)."""
@@ -130,7 +133,7 @@ class Tracer(Evaluator):
         """A tracer for a sub-program."""
         inner = Tracer(self.device, fuses=self.fuses, overwrites=self.overwrites, portable=self.portable,
                        ranges=self.ranges)
-        inner.made, inner.forms, inner.bundles = self.made, self.forms, self.bundles
+        inner.made, inner.forms, inner.bundles, inner.whole = self.made, self.forms, self.bundles, self.whole
         return inner
 
     def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
