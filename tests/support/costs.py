@@ -1,6 +1,7 @@
 """What programs cost in counted things: torch's calls, allocations and their bytes, and the native functions that run.
-`tests/data/costs.txt` keeps them, and `tests/lowering/test_costs.py` compares. The programs of the benchmarks, which need jax, are
-counted with their native code, the others without. Where a change means to change them, write them anew and read the difference::
+`tests/data/costs.txt` keeps them, and `tests/lowering/test_costs.py` compares. The programs of the benchmarks, which need jax,
+are counted with their native code, the others without. Where a change means to change them, write them anew and read the
+difference::
 
     make costs
 """
