@@ -277,7 +277,7 @@ def _find_chains(graph: Graph) -> list[Chain]:
             chain_of[node] = chain
             for memory in writes.reads(node):
                 readers.setdefault(memory, set()).add(chain)
-    return [c for c in chains if c.inputs()["cut"] and ((_is_native() and has_fusions(c.nodes))
+    return [c for c in chains if c.inputs()["cut"] and ((is_native() and has_fusions(c.nodes))
             or (math.prod(c.dims) >= tuning.BLOCKED_FROM and sum(map(_passes, c.nodes)) > 1))]
 
 
@@ -295,10 +295,11 @@ def _large_grid(node: Node) -> Dims | None:
 
 def _least() -> int:
     """Elements from which chains are looked for: fewer where there is native code, which takes them at once."""
-    return min(tuning.BLOCKED_FROM, tuning.FUSIONS_FROM) if _is_native() else tuning.BLOCKED_FROM
+    return min(tuning.BLOCKED_FROM, tuning.FUSIONS_FROM) if is_native() else tuning.BLOCKED_FROM
 
 
-def _is_native() -> bool:
+def is_native() -> bool:
+    """Whether there is native code in this process."""
     return is_available() and not math.isinf(tuning.NATIVE_AFTER)
 
 
@@ -326,7 +327,7 @@ def _extract(root: torch.nn.Module, graph: Graph, chain: Chain, name: str) -> No
             inside[node].args = _of_blocks(inside[node].args, chain.cut)
     outputs = body.output(tuple(inside[n] for n in results))
     inner = torch.nn.Module()
-    if _is_native():
+    if is_native():
         form_fusions(inner, body)
     made: Any = outputs.args[0]
     body.erase_node(outputs)
@@ -365,14 +366,14 @@ def _spread(root: torch.nn.Module, node: Node) -> Role | None:
     if dims is None or len(dims) < 2:
         return None
     all_of: Dims = node.meta["array"][0]
-    own = [k for k, (n, shown) in enumerate(zip(dims, all_of, strict=True)) if n != 1 or shown == 1]
-    if len(own) == len(dims):
+    if dims == tuple(all_of):
         return None
     if dims[:-1] == all_of[:-1]:
         return "row"
     if all(n == 1 for n in dims[:-1]) and dims[-1] == all_of[-1]:
         return "column"
-    return "tail" if dims[-1] == all_of[-1] and own == list(range(len(dims) - len(own), len(dims))) else None
+    first = next((k for k, n in enumerate(dims) if n != 1), len(dims))
+    return "tail" if dims[first:] == all_of[first:] else None
 
 
 def _shown(root: torch.nn.Module, node: Node) -> Dims | None:
