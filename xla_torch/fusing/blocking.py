@@ -27,6 +27,7 @@ from ..core.sizes import Size
 from ..kernels.blocked import blocked
 from ..kernels.calls import EXPAND, ROW_VIEWS, known
 from ..kernels.native_fusions import Role
+from ..kernels.native_products import products
 from ..native.compiled import is_available
 from ..storage.torch_private import LoweredModule
 from .memory import Writes, out_variant, plan_memory
@@ -90,6 +91,10 @@ class Chain:
 
     def _is_along(self, node: Node) -> bool:
         return node.meta["array"][0][:self.cut + 1] == self.prefix
+
+    def as_native(self, body: Graph) -> torch.nn.Module | None:
+        """What runs the whole chain, where that is other than a body for blocks."""
+        return None
 
     def takes(self, node: Node) -> bool:
         """Whether a node of these dimensions can belong to the chain, whatever its operands are."""
@@ -327,6 +332,7 @@ def _extract(root: torch.nn.Module, graph: Graph, chain: Chain, name: str) -> No
             inside[node].args = _of_blocks(inside[node].args, chain.cut)
     outputs = body.output(tuple(inside[n] for n in results))
     inner = torch.nn.Module()
+    native = chain.as_native(body)
     if is_native():
         form_fusions(inner, body)
     made: Any = outputs.args[0]
@@ -344,6 +350,9 @@ def _extract(root: torch.nn.Module, graph: Graph, chain: Chain, name: str) -> No
         cut = (chain.prefix, chain.rows)
         kept: dict[str, Any] = {"kept": len(inputs["kept"])} if inputs["kept"] else {}
         call = graph.call_function(blocked, (module, cut, specs, arrays, tuple(scalars)), kept)
+        if native is not None:
+            root.add_module(f"{name}_native", native)
+            call.target, call.args = products, (graph.create_node("get_attr", f"{name}_native"), *call.args)
         call.meta["inside"] = [n.meta["hlo"] for n in chain.nodes if "hlo" in n.meta]
         call.meta["owned"] = frozenset(range(len(results)))
         call.meta["may_overwrite"] = [_read_before(body, targets[n], [inside[a] for a in inputs["cut"]]) for n in results]

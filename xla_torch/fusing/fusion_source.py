@@ -175,9 +175,13 @@ class Source:
                           *self._rows(), *self._steps(), "    }", "}"])
 
     def text(self) -> str:
-        body = self.body()
         first = len(self.inputs) + len(self.results) + len(self.tails)
-        return "\n".join([TYPES, *used_in(body, NAMES), body, shared(first, self.kept_bytes)])
+        return "\n".join([self.functions("part"), shared(first, self.kept_bytes)])
+
+    def functions(self, name: str) -> str:
+        """A function for some of the rows, and those that it calls."""
+        body = self.body(name)
+        return "\n".join([TYPES, *used_in(body, NAMES), body])
 
     def _pointers(self) -> list[str]:
         lines = []

@@ -20,6 +20,7 @@ from ..kernels.calls import UNSQUEEZE, VIEWS
 from ..kernels.native import can_fuse
 from .blocking import Chain, Dims, Part, extract_chains, is_native, is_product
 from .fusion_source import LEAST_ROW
+from .native_products import native_products
 from .memory import Writes
 
 _LESS = 4
@@ -52,6 +53,10 @@ class _ProductChain(Chain):
         if len(dims) != rank or any(n not in (1, own) for n, own in zip(first, batch, strict=True)):
             return None
         return "kept" if self.cut == rank - 2 else "cut"
+
+
+    def as_native(self, body: Graph) -> torch.nn.Module | None:
+        return native_products(body) if is_native() else None
 
 
 def block_products(root: torch.nn.Module, graph: Graph) -> None:
