@@ -128,6 +128,9 @@ PRODUCT_BLOCKED_FROM = 1 << 23
 """Elements of a product from which it is made block by block with what follows up to the next product, where nothing else reads
 it (`constants.py`)."""
 
+NATIVE_PRODUCT_FROM = 1 << 18
+"""Elements of a product from which it is native code, tile by tile, with what follows up to the next product."""
+
 TILE = 1 << 16
 """Elements of a product that native code makes at a time between two products."""
 

@@ -50,6 +50,9 @@ class Chain:
     """Nodes that can run as one on blocks of the dimension `cut`: elementwise ones over arrays of the same dimensions, and those
     that follow from them row by row."""
 
+    needs_native = False
+    """Whether it runs in one piece of native code or not as a chain."""
+
     def __init__(self, dims: Dims):
         self.dims, self.nodes, self.members = dims, list[Node](), set[Node]()
         self.cut, self.rows = _cut(dims)
@@ -333,6 +336,8 @@ def _extract(root: torch.nn.Module, graph: Graph, chain: Chain, name: str) -> No
     outputs = body.output(tuple(inside[n] for n in results))
     inner = torch.nn.Module()
     native = chain.as_native(body)
+    if native is None and chain.needs_native:
+        return
     if is_native():
         form_fusions(inner, body)
     made: Any = outputs.args[0]

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import math
 import operator
+from itertools import repeat
 from typing import Any
 
+import numpy as np
 import torch
 from torch.fx import Graph, Node
 
 from ..core import tuning
+from ..core.types import F32
+from ..kernels.native_fusions import Role
 from ..kernels.native_products import NativeProducts
+from ..native.elements import number
 from ..native.products import Mask, text
 from ..storage import torch_private
 from .fusion_source import Source
@@ -31,24 +36,32 @@ def native_products(body: Graph) -> NativeProducts | None:
         return None
     inputs = inputs_of(of, between)
     dims, values = first.meta["array"][0], last.args[1]
-    if first not in inputs or any(i is not first and i.meta.get("number") for i in inputs) or not isinstance(values, Node):
+    if of.grid != dims or first not in inputs or not isinstance(values, Node) or not all(map(_is_shown, inputs, repeat(len(dims)))):
         return None
     chosen = _select_of_softmax(between)
-    mask = None if chosen is None else _mask(chosen, list(inputs))
+    mask = None if chosen is None else _mask(chosen, inputs)
     most = [] if mask is None else [n for n in between if n.target is torch.amax]
     source = Source(of, between, inputs, [between[-1], *most])
     operands: list[Any] = [*first.args, values, *(i for i in inputs if i is not first)]
     rows = min(dims[-2], max(_LEAST_ROWS, tuning.TILE // dims[-1]))
-    widths = [i.meta["array"][1].itemsize if role in ("whole", "tail", "column") else 0 for i, role in inputs.items()]
+    widths = [i.meta["array"][1].itemsize if role in _HAVE_COLUMNS else 0 for i, role in inputs.items()]
     kept = source.kept_bytes + 4 * rows
     native = NativeProducts(text(source.functions("rows"), list(inputs).index(first), widths, kept, mask),
-                            [given.index(o) for o in operands], dims, rows, kept)
+                            [given.index(o) for o in operands], [w for i, w in zip(inputs, widths, strict=True) if i is not first],
+                            dims, rows, kept)
     native.begin()
     return native
 
 
 _LEAST_ROWS = 32
 """Rows of a tile at least: products of fewer take longer for each."""
+
+_HAVE_COLUMNS: frozenset[Role] = frozenset({"whole", "tail", "column"})
+
+
+def _is_shown(node: Node, rank: int) -> bool:
+    """Whether an input is a tensor that spreads to the grid as torch's own calls spread it."""
+    return not node.meta.get("number") and len(node.meta["array"][0]) in (0, rank)
 
 
 def _is_float32_product(node: Node) -> bool:
@@ -84,11 +97,10 @@ _HIDES_FROM = -1e3
 """The number from which downwards what stands in hidden places is taken to hide them."""
 
 
-def _mask(chosen: Node, inputs: list[Node]) -> Mask | None:
+def _mask(chosen: Node, inputs: dict[Node, Role]) -> Mask | None:
     """What a select hides by one number, where that is low enough to be worth a try."""
     condition, *others = chosen.args
     for hidden, instead in ((1, others[0]), (0, others[1])):
-        if condition in inputs and isinstance(instead, float) and instead <= _HIDES_FROM:
-            lowest = "-__builtin_inff()" if math.isinf(instead) else f"(f32){instead!r}"
-            return Mask(inputs.index(condition), hidden, lowest)
+        if inputs.get(condition) in _HAVE_COLUMNS and isinstance(instead, float) and instead <= _HIDES_FROM:  # pyright: ignore
+            return Mask(list(inputs).index(condition), hidden, number(np.float64(instead), F32))  # pyright: ignore
     return None

@@ -67,20 +67,28 @@ def block_products(root: torch.nn.Module, graph: Graph) -> None:
         if is_product(node) and _is_large(node):
             chain = _up_to_a_product(nodes[place:])
             if chain is not None and not any(chain.members & other.members for other in found):
-                found.append(_opened(graph, chain))
+                chain = _opened(graph, chain)
+                chain.needs_native = not _is_worth_blocks(node)
+                found.append(chain)
     if found and not any(map(Writes(graph).over, nodes)):
         extract_chains(root, graph, found)
 
 
 def _is_large(node: Node) -> bool:
-    """Whether a product is large, its factors much less so, and the right one of each block small."""
+    """Whether a product is large, and its factors much less so."""
     dims, left, right = _dims(node), *map(_dims, node.args)
     if dims is None or left is None or right is None or len(dims) < 2 or len(left) < 2 or len(right) < 2:
         return False
-    if not all(type(n) is int for n in (*dims, *left, *right)) or math.prod(dims) < tuning.PRODUCT_BLOCKED_FROM:
+    if not all(type(n) is int for n in (*dims, *left, *right)) or _LESS * (math.prod(left) + math.prod(right)) > math.prod(dims):
         return False
-    return (math.prod(right[-2:]) <= tuning.FACTOR_OF_BLOCKS
-            and _LESS * (math.prod(left) + math.prod(right)) <= math.prod(dims))
+    return _is_worth_blocks(node) or (is_native() and can_fuse() and math.prod(dims) >= tuning.NATIVE_PRODUCT_FROM)
+
+
+def _is_worth_blocks(node: Node) -> bool:
+    """Whether blocks of torch's calls gain by it, where the right factor of each is small."""
+    right: Any = node.args[1]
+    return (math.prod(node.meta["array"][0]) >= tuning.PRODUCT_BLOCKED_FROM
+            and math.prod(right.meta["array"][0][-2:]) <= tuning.FACTOR_OF_BLOCKS)
 
 
 def _up_to_a_product(nodes: list[Node]) -> Chain | None:

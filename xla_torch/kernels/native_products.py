@@ -9,24 +9,24 @@ from typing import Any
 
 import torch
 
+from ..storage import torch_private
 from .blocked import blocked
 from .calls import fresh
 from .native import Awaited, is_readable, run_on_threads
-from ..storage import torch_private
 
 Tensors = tuple[torch.Tensor, ...]
 
 
 class NativeProducts(torch.nn.Module, Awaited):
     """The source for two products and what stands between (`native/products.py`). `order` are the numbers, among the tensors that
-    blocks are given, of both factors, of the second product's right factor, and of what else is read. They are of the first
-    product's `dims`, and a tile has so many `rows`; `kept` are its bytes for each column. The code is waited for: it sums up in
-    another order than torch's calls."""
+    blocks are given, of both factors, of the second product's right factor, and of what else is read, which has so many bytes for
+    each of the columns. The first product is of `dims`, and a tile has so many `rows`, with `kept` bytes for each column. The code
+    is waited for: it sums up in another order than torch's calls."""
 
-    def __init__(self, text: str, order: Sequence[int], dims: tuple[int, ...], rows: int, kept: int):
+    def __init__(self, text: str, order: Sequence[int], columns: Sequence[int], dims: tuple[int, ...], rows: int, kept: int):
         torch.nn.Module.__init__(self)
         Awaited.__init__(self, text, "attention", waits=True)
-        self.order, self.dims, self.rows, self.kept = tuple(order), dims, rows, kept
+        self.order, self.columns, self.dims, self.rows, self.kept = tuple(order), tuple(columns), dims, rows, kept
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "code": None}
@@ -44,7 +44,7 @@ def products(native: NativeProducts, body: torch.nn.Module, cut: tuple[tuple[int
     left, right = (_shown(t, batch, _is_matrix) for t in (left, right))
     values = _shown(values, batch, _has_rows)
     others = [t.expand(native.dims) for t in others]
-    others = [t if t.stride(-1) in (0, 1) else t.contiguous() for t in others]
+    others = [t.contiguous() if width and t.stride(-1) != 1 else t for t, width in zip(others, native.columns, strict=True)]
     made = torch.empty(results[0][0], dtype=results[0][1])
     operands = (left, right, values, *others, made)
     steps = [0 if t is right or t is values else t.stride(-2) * t.element_size() for t in operands]
