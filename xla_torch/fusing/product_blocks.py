@@ -23,7 +23,7 @@ from .fusion_source import LEAST_ROW
 from .native_products import native_products
 from .memory import Writes
 
-_LESS = 4
+_LESS = 2
 """How many times smaller than their product its factors are."""
 
 _ROW_FUNCTIONS = frozenset({torch.softmax, torch.log_softmax})

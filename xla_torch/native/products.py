@@ -55,7 +55,9 @@ _PART = """typedef void gemm(const char *, const char *, const int *, const int 
 static void multiply(gemm *routine, s64 m, s64 n, s64 k, const char *a, s64 a_row, s64 a_column, const char *b, s64 b_row,
                      s64 b_column, char *c, s64 c_row) { /* by columns, as BLAS has them, all are transposed */
     const int rows = m, columns = n, depth = k, under = c_row;
-    const int next_a = a_column == 1 ? a_row : a_column, next_b = b_column == 1 ? b_row : b_column;
+    const s64 from_a = a_column == 1 ? a_row : a_column, least_a = a_column == 1 ? k : m;
+    const s64 from_b = b_column == 1 ? b_row : b_column, least_b = b_column == 1 ? n : k;
+    const int next_a = from_a > least_a ? from_a : least_a, next_b = from_b > least_b ? from_b : least_b; /* of one row, any */
     const f32 one = 1, zero = 0;
     routine(b_column == 1 ? "N" : "T", a_column == 1 ? "N" : "T", &columns, &rows, &depth, &one, (const f32 *)b, &next_b,
             (const f32 *)a, &next_a, &zero, (f32 *)c, &under);
