@@ -36,7 +36,8 @@ def native_products(body: Graph) -> NativeProducts | None:
         return None
     inputs = inputs_of(of, between)
     dims, values = first.meta["array"][0], last.args[1]
-    if of.grid != dims or first not in inputs or not isinstance(values, Node) or not all(map(_is_shown, inputs, repeat(len(dims)))):
+    shown = all(map(_is_shown, inputs, repeat(len(dims))))
+    if of.grid != dims or first not in inputs or not isinstance(values, Node) or not shown:
         return None
     chosen = _select_of_softmax(between)
     mask = None if chosen is None else _mask(chosen, inputs)
@@ -47,7 +48,8 @@ def native_products(body: Graph) -> NativeProducts | None:
     widths = [i.meta["array"][1].itemsize if role in _HAVE_COLUMNS else 0 for i, role in inputs.items()]
     kept = source.kept_bytes + 4 * rows
     native = NativeProducts(text(source.functions("rows"), list(inputs).index(first), widths, kept, mask),
-                            [given.index(o) for o in operands], [w for i, w in zip(inputs, widths, strict=True) if i is not first],
+                            [given.index(o) for o in operands],
+                            [w for i, w in zip(inputs, widths, strict=True) if i is not first],
                             dims, rows, kept)
     native.begin()
     return native

@@ -20,8 +20,8 @@ from ..kernels.calls import UNSQUEEZE, VIEWS
 from ..kernels.native import can_fuse
 from .blocking import Chain, Dims, Part, extract_chains, is_native, is_product
 from .fusion_source import LEAST_ROW
-from .native_products import native_products
 from .memory import Writes
+from .native_products import native_products
 
 _LESS = 2
 """How many times smaller than their product its factors are."""

@@ -1,4 +1,4 @@
-"""Two products with what stands between them at run time: native code for some rows at a time, blocks of torch's calls elsewhere."""
+"""Two products with what stands between them at run time: native code, and blocks of torch's calls elsewhere."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ Tensors = tuple[torch.Tensor, ...]
 class NativeProducts(torch.nn.Module, Awaited):
     """The source for two products and what stands between (`native/products.py`). `order` are the numbers, among the tensors that
     blocks are given, of both factors, of the second product's right factor, and of what else is read, which has so many bytes for
-    each of the columns. The first product is of `dims`, and a tile has so many `rows`, with `kept` bytes for each column. The code
-    is waited for: it sums up in another order than torch's calls."""
+    each of the columns. The first product is of `dims`; a tile has so many `rows`, with `kept` bytes for each column. The code is
+    waited for: it sums up in another order than torch's calls."""
 
     def __init__(self, text: str, order: Sequence[int], columns: Sequence[int], dims: tuple[int, ...], rows: int, kept: int):
         torch.nn.Module.__init__(self)
         Awaited.__init__(self, text, "attention", waits=True)
-        self.order, self.columns, self.dims, self.rows, self.kept = tuple(order), tuple(columns), dims, rows, kept
+        self.order, self.columns, self.dims = tuple(order), tuple(columns), dims
+        self.rows, self.kept = rows, kept
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "code": None}
@@ -34,7 +35,8 @@ class NativeProducts(torch.nn.Module, Awaited):
 
 @fresh
 def products(native: NativeProducts, body: torch.nn.Module, cut: tuple[tuple[int, ...], int],
-             results: tuple[tuple[tuple[int, ...], torch.dtype], ...], arrays: Tensors, scalars: Tensors, kept: int = 0) -> Tensors:
+             results: tuple[tuple[tuple[int, ...], torch.dtype], ...], arrays: Tensors, scalars: Tensors,
+             kept: int = 0) -> Tensors:
     """What `blocked` gives for these arguments."""
     given = (*arrays, *scalars)
     if not (all(map(is_readable, given)) and native.is_ready()):

@@ -1,10 +1,10 @@
-"""Source of two products and what stands between them, for some rows at a time: scores of queries and keys, shares, mixed values.
+"""Source of two products and what stands between them, some rows at a time: scores of queries and keys, shares, mixed values.
 
-A thread makes a tile of the first product, puts each row of it through a function of rows, and multiplies the tile with the second
-product's right factor. Where what stands between is a softmax of a select, columns at both ends whose places the mask hides in all
-rows of a tile are left out: their shares are 0, and 0 times a finite number is nothing. Whether that is so is looked at as the
-tile is made (no row whose largest element is near the number that stands for hidden ones, no infinity or NaN among the values),
-and else the tile is made again with all columns.
+A thread makes a tile of the first product, puts each row of it through a function of rows, and multiplies the tile with the
+second product's right factor. Where what stands between is a softmax of a select, columns at both ends whose places the mask
+hides in all rows of a tile are left out: their shares are 0, and 0 times a finite number is nothing. Whether that is so is looked
+at as the tile is made (no row whose largest element is near the number that stands for hidden ones, no infinity or NaN among the
+values), and else the tile is made again with all columns.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ UNDERFLOWS = 104
 
 
 def text(rows: str, scores: int, widths: Sequence[int], kept_bytes: int, mask: Mask | None) -> str:
-    """The source: `rows` is a function ``rows(from, to, places, n, kept)`` whose result may stand in the place of its input number
-    `scores`; where there is a mask it also gives the largest element of each row. The inputs have so many bytes for each column.
+    """The source: `rows` is a function ``rows(from, to, places, n, kept)`` whose result may stand in the place of its input
+    number `scores`; where there is a mask it also gives the largest element of each row. The inputs have so many bytes for each column.
     """
     others = [k for k in range(len(widths)) if k != scores]
     given = "".join(f"                row[{k}] = at[{3 + place}] + r * steps[{3 + place}] + low * {widths[k]};\n"
                     for place, k in enumerate(others))
     last = len(widths) + (1 if mask is None else 2)
     seen = "" if mask is None else (_SEEN.replace("MASK", str(3 + others.index(mask.number)))
-                                    .replace("HIDDEN", f"{mask.hidden * 0x0101010101010101}ULL").replace("BYTE", str(mask.hidden)))
+                                    .replace("HIDDEN", f"{mask.hidden * 0x0101010101010101}ULL"))
     fails = "0" if mask is None else f"!(most - ({mask.instead}) > {UNDERFLOWS})"
     most = "" if mask is None else f"                row[{len(widths) + 1}] = (char *)&most;\n"
     part = (_PART.replace("SEEN", seen).replace("MOST", most).replace("GIVEN", given).replace("FAILS", fails)
@@ -72,7 +72,8 @@ static int finite(const char *values, s64 from, s64 to, s64 next, s64 width) {
 }
 static void part(s64 from, s64 to, char **places, s64 n, char *kept) {
     const s64 *sizes = (const s64 *)places[0], *steps = sizes + 10;
-    const s64 all = sizes[0], most_rows = sizes[1], depth = sizes[2], width = sizes[3], blocks = (all + most_rows - 1) / most_rows;
+    const s64 all = sizes[0], most_rows = sizes[1], depth = sizes[2], width = sizes[3];
+    const s64 blocks = (all + most_rows - 1) / most_rows;
     gemm *routine = (gemm *)places[2];
     char *tile = kept, *own = kept + 4 * most_rows * n, *row[PLACES], *at[OPERANDS];
     for (int k = TAILS; k < PLACES; k++) row[k] = (char *)1; /* rows after which a tail begins anew */
