@@ -33,7 +33,8 @@ UNDERFLOWS = 104
 
 def text(rows: str, scores: int, widths: Sequence[int], kept_bytes: int, mask: Mask | None) -> str:
     """The source: `rows` is a function ``rows(from, to, places, n, kept)`` whose result may stand in the place of its input
-    number `scores`; where there is a mask it also gives the largest element of each row. The inputs have so many bytes for each column.
+    number `scores`; where there is a mask it also gives the largest element of each row. The inputs have so many bytes for
+    each column.
     """
     others = [k for k in range(len(widths)) if k != scores]
     given = "".join(f"                row[{k}] = at[{3 + place}] + r * steps[{3 + place}] + low * {widths[k]};\n"
