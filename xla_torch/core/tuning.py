@@ -128,6 +128,12 @@ PRODUCT_BLOCKED_FROM = 1 << 23
 """Elements of a product from which it is made block by block with what follows up to the next product, where nothing else reads
 it (`constants.py`)."""
 
+NATIVE_PRODUCT_FROM = 1 << 18
+"""Elements of a product from which it is native code, tile by tile, with what follows up to the next product."""
+
+TILE = 1 << 16
+"""Elements of a product that native code makes at a time between two products."""
+
 FACTOR_OF_BLOCKS = 1 << 18
 """Elements up to which a factor, read again for each block, is taken to stay in the cache. Chosen: 1 MiB of float32."""
 

@@ -27,6 +27,7 @@ from ..core.sizes import Size
 from ..kernels.blocked import blocked
 from ..kernels.calls import EXPAND, ROW_VIEWS, known
 from ..kernels.native_fusions import Role
+from ..kernels.native_products import products
 from ..native.compiled import is_available
 from ..storage.torch_private import LoweredModule
 from .memory import Writes, out_variant, plan_memory
@@ -48,6 +49,9 @@ with all that follows; all of it."""
 class Chain:
     """Nodes that can run as one on blocks of the dimension `cut`: elementwise ones over arrays of the same dimensions, and those
     that follow from them row by row."""
+
+    needs_native = False
+    """Whether it runs in one piece of native code or not as a chain."""
 
     def __init__(self, dims: Dims):
         self.dims, self.nodes, self.members = dims, list[Node](), set[Node]()
@@ -90,6 +94,10 @@ class Chain:
 
     def _is_along(self, node: Node) -> bool:
         return node.meta["array"][0][:self.cut + 1] == self.prefix
+
+    def as_native(self, body: Graph) -> torch.nn.Module | None:
+        """What runs the whole chain, where that is other than a body for blocks."""
+        return None
 
     def takes(self, node: Node) -> bool:
         """Whether a node of these dimensions can belong to the chain, whatever its operands are."""
@@ -277,7 +285,7 @@ def _find_chains(graph: Graph) -> list[Chain]:
             chain_of[node] = chain
             for memory in writes.reads(node):
                 readers.setdefault(memory, set()).add(chain)
-    return [c for c in chains if c.inputs()["cut"] and ((_is_native() and has_fusions(c.nodes))
+    return [c for c in chains if c.inputs()["cut"] and ((is_native() and has_fusions(c.nodes))
             or (math.prod(c.dims) >= tuning.BLOCKED_FROM and sum(map(_passes, c.nodes)) > 1))]
 
 
@@ -295,10 +303,11 @@ def _large_grid(node: Node) -> Dims | None:
 
 def _least() -> int:
     """Elements from which chains are looked for: fewer where there is native code, which takes them at once."""
-    return min(tuning.BLOCKED_FROM, tuning.FUSIONS_FROM) if _is_native() else tuning.BLOCKED_FROM
+    return min(tuning.BLOCKED_FROM, tuning.FUSIONS_FROM) if is_native() else tuning.BLOCKED_FROM
 
 
-def _is_native() -> bool:
+def is_native() -> bool:
+    """Whether there is native code in this process."""
     return is_available() and not math.isinf(tuning.NATIVE_AFTER)
 
 
@@ -326,7 +335,10 @@ def _extract(root: torch.nn.Module, graph: Graph, chain: Chain, name: str) -> No
             inside[node].args = _of_blocks(inside[node].args, chain.cut)
     outputs = body.output(tuple(inside[n] for n in results))
     inner = torch.nn.Module()
-    if _is_native():
+    native = chain.as_native(body)
+    if native is None and chain.needs_native:
+        return
+    if is_native():
         form_fusions(inner, body)
     made: Any = outputs.args[0]
     body.erase_node(outputs)
@@ -343,6 +355,9 @@ def _extract(root: torch.nn.Module, graph: Graph, chain: Chain, name: str) -> No
         cut = (chain.prefix, chain.rows)
         kept: dict[str, Any] = {"kept": len(inputs["kept"])} if inputs["kept"] else {}
         call = graph.call_function(blocked, (module, cut, specs, arrays, tuple(scalars)), kept)
+        if native is not None:
+            root.add_module(f"{name}_native", native)
+            call.target, call.args = products, (graph.create_node("get_attr", f"{name}_native"), *call.args)
         call.meta["inside"] = [n.meta["hlo"] for n in chain.nodes if "hlo" in n.meta]
         call.meta["owned"] = frozenset(range(len(results)))
         call.meta["may_overwrite"] = [_read_before(body, targets[n], [inside[a] for a in inputs["cut"]]) for n in results]
@@ -365,14 +380,14 @@ def _spread(root: torch.nn.Module, node: Node) -> Role | None:
     if dims is None or len(dims) < 2:
         return None
     all_of: Dims = node.meta["array"][0]
-    own = [k for k, (n, shown) in enumerate(zip(dims, all_of, strict=True)) if n != 1 or shown == 1]
-    if len(own) == len(dims):
+    if dims == tuple(all_of):
         return None
     if dims[:-1] == all_of[:-1]:
         return "row"
     if all(n == 1 for n in dims[:-1]) and dims[-1] == all_of[-1]:
         return "column"
-    return "tail" if dims[-1] == all_of[-1] and own == list(range(len(dims) - len(own), len(dims))) else None
+    first = next((k for k, n in enumerate(dims) if n != 1), len(dims))
+    return "tail" if dims[first:] == all_of[first:] else None
 
 
 def _shown(root: torch.nn.Module, node: Node) -> Dims | None:

@@ -33,7 +33,7 @@ Dims = tuple[int, ...]
 _ELEMENT_TYPES = {torch.bool: PRED, torch.int8: S8, torch.int16: S16, torch.int32: S32, torch.int64: S64, torch.uint8: U8,
                   torch.float32: F32, torch.float64: F64}
 
-_LEAST_ROW = 8
+LEAST_ROW = 8
 """Elements from which torch sums up a row in vectors."""
 
 _UNSIGNED = {S8: U8, S16: U16, S32: U32, S64: U64}
@@ -117,7 +117,7 @@ class Calls:
         if node.op != "call_function" or not known(node.target).row or len(node.args) != 2 or node.kwargs:
             return False
         source, dims = node.args
-        return (isinstance(source, Node) and "array" in source.meta and len(self.grid) > 1 and self.grid[-1] >= _LEAST_ROW
+        return (isinstance(source, Node) and "array" in source.meta and len(self.grid) > 1 and self.grid[-1] >= LEAST_ROW
                 and source.meta["array"][1] in (torch.float32, torch.float64) and _dims(source) == self.grid
                 and "array" in node.meta and node.meta["array"][1] is source.meta["array"][1]
                 and dims in ((-1,), (len(self.grid) - 1,)) and _dims(node) == self.grid[:-1])
@@ -175,9 +175,13 @@ class Source:
                           *self._rows(), *self._steps(), "    }", "}"])
 
     def text(self) -> str:
-        body = self.body()
         first = len(self.inputs) + len(self.results) + len(self.tails)
-        return "\n".join([TYPES, *used_in(body, NAMES), body, shared(first, self.kept_bytes)])
+        return "\n".join([self.functions("part"), shared(first, self.kept_bytes)])
+
+    def functions(self, name: str) -> str:
+        """A function for some of the rows, and those that it calls."""
+        body = self.body(name)
+        return "\n".join([TYPES, *used_in(body, NAMES), body])
 
     def _pointers(self) -> list[str]:
         lines = []

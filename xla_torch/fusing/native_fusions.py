@@ -38,7 +38,7 @@ _DEAR = 3
 
 def form_fusions(root: torch.nn.Module, graph: Graph) -> None:
     """Rewrite a block in place, before its results are written anywhere; sub-programs are registered on `root`."""
-    calls, groups = _groups(graph.nodes)
+    calls, groups = fusions(graph.nodes)
     for k, nodes in enumerate(groups):
         _extract(root, graph, calls, nodes, f"piece_{k}")
     put_in_order(graph)
@@ -53,10 +53,10 @@ def _cost(node: Node) -> int:
 
 def has_fusions(nodes: Iterable[Node]) -> bool:
     """Whether there is a fusion among the nodes of a chain."""
-    return bool(_groups(nodes)[1])
+    return bool(fusions(nodes)[1])
 
 
-def _groups(nodes: Iterable[Node]) -> tuple[Calls, list[list[Node]]]:
+def fusions(nodes: Iterable[Node]) -> tuple[Calls, list[list[Node]]]:
     """The nodes of each fusion: those with equally many calls of torch's between them and the inputs."""
     nodes = list(nodes)
     grid = max((n.meta["array"][0] for n in nodes if "array" in n.meta), key=math.prod, default=())
@@ -76,10 +76,10 @@ def _is_worth(calls: Calls, nodes: list[Node]) -> bool:
     members = set(nodes)
     copied = sum(0 < len(members.intersection(n.users)) < len(n.users) for n in nodes)
     is_dear = sum(map(_cost, nodes)) + copied >= _LEAST
-    return is_dear and "whole" in _inputs(calls, nodes).values() and not all(map(calls.is_row.__getitem__, nodes))
+    return is_dear and "whole" in inputs_of(calls, nodes).values() and not all(map(calls.is_row.__getitem__, nodes))
 
 
-def _inputs(calls: Calls, nodes: list[Node]) -> dict[Node, Role]:
+def inputs_of(calls: Calls, nodes: list[Node]) -> dict[Node, Role]:
     members, roles = set(nodes), dict[Node, Role]()
     for node in nodes:
         for operand in node.all_input_nodes:
@@ -110,7 +110,7 @@ def write_into(node: Node, target: Node) -> None:
 
 def _extract(root: torch.nn.Module, graph: Graph, calls: Calls, nodes: list[Node], name: str) -> None:
     copy_views(graph, nodes, _is_view)
-    members, inputs = set(nodes), _inputs(calls, nodes)
+    members, inputs = set(nodes), inputs_of(calls, nodes)
     results = [n for n in nodes if any(u not in members for u in n.users)]
     source = Source(calls, nodes, inputs, results)
     body = Graph()

@@ -16,11 +16,14 @@ import torch.fx
 from torch.fx import Graph, Node
 
 from ..core import tuning
-from ..kernels.calls import VIEWS
-from .blocking import Chain, Dims, Part, extract_chains, is_product
+from ..kernels.calls import UNSQUEEZE, VIEWS
+from ..kernels.native import can_fuse
+from .blocking import Chain, Dims, Part, extract_chains, is_native, is_product
+from .fusion_source import LEAST_ROW
 from .memory import Writes
+from .native_products import native_products
 
-_LESS = 4
+_LESS = 2
 """How many times smaller than their product its factors are."""
 
 _ROW_FUNCTIONS = frozenset({torch.softmax, torch.log_softmax})
@@ -52,6 +55,10 @@ class _ProductChain(Chain):
         return "kept" if self.cut == rank - 2 else "cut"
 
 
+    def as_native(self, body: Graph) -> torch.nn.Module | None:
+        return native_products(body) if is_native() else None
+
+
 def block_products(root: torch.nn.Module, graph: Graph) -> None:
     """Rewrite the graph in place; sub-programs are registered on `root`."""
     nodes = list(graph.nodes)
@@ -60,20 +67,28 @@ def block_products(root: torch.nn.Module, graph: Graph) -> None:
         if is_product(node) and _is_large(node):
             chain = _up_to_a_product(nodes[place:])
             if chain is not None and not any(chain.members & other.members for other in found):
+                chain = _opened(graph, chain)
+                chain.needs_native = not _is_worth_blocks(node)
                 found.append(chain)
     if found and not any(map(Writes(graph).over, nodes)):
         extract_chains(root, graph, found)
 
 
 def _is_large(node: Node) -> bool:
-    """Whether a product is large, its factors much less so, and the right one of each block small."""
+    """Whether a product is large, and its factors much less so."""
     dims, left, right = _dims(node), *map(_dims, node.args)
     if dims is None or left is None or right is None or len(dims) < 2 or len(left) < 2 or len(right) < 2:
         return False
-    if not all(type(n) is int for n in (*dims, *left, *right)) or math.prod(dims) < tuning.PRODUCT_BLOCKED_FROM:
+    if not all(type(n) is int for n in (*dims, *left, *right)) or _LESS * (math.prod(left) + math.prod(right)) > math.prod(dims):
         return False
-    return (math.prod(right[-2:]) <= tuning.FACTOR_OF_BLOCKS
-            and _LESS * (math.prod(left) + math.prod(right)) <= math.prod(dims))
+    return _is_worth_blocks(node) or (is_native() and can_fuse() and math.prod(dims) >= tuning.NATIVE_PRODUCT_FROM)
+
+
+def _is_worth_blocks(node: Node) -> bool:
+    """Whether blocks of torch's calls gain by it, where the right factor of each is small."""
+    right: Any = node.args[1]
+    return (math.prod(node.meta["array"][0]) >= tuning.PRODUCT_BLOCKED_FROM
+            and math.prod(right.meta["array"][0][-2:]) <= tuning.FACTOR_OF_BLOCKS)
 
 
 def _up_to_a_product(nodes: list[Node]) -> Chain | None:
@@ -92,6 +107,44 @@ def _up_to_a_product(nodes: list[Node]) -> Chain | None:
             closed = all(user in chain.members for member in chain.nodes[:-1] for user in member.users)
             return chain if closed and node.args[0] in chain.members else None
     return None
+
+
+def _opened(graph: Graph, chain: Chain) -> Chain:
+    """The chain with its softmax written out where that becomes native code, one pass over its rows with what stands before."""
+    if not is_native() or not can_fuse():
+        return chain
+    opened = _ProductChain(chain.dims)
+    for node in chain.nodes:
+        for one in _spelled(graph, node) if _is_fusible_softmax(node) else (node,):
+            opened.add(one)
+    return opened
+
+
+def _is_fusible_softmax(node: Node) -> bool:
+    dims, dtype = node.meta["array"]
+    return node.target is torch.softmax and dtype is torch.float32 and dims[-1] >= LEAST_ROW
+
+
+def _spelled(graph: Graph, node: Node) -> list[Node]:
+    """``exp(x - max(x)) / sum(exp(x - max(x)))`` in the place of a softmax."""
+    (*rows, _), dtype = node.meta["array"]
+    x, axis = node.args[0], (len(rows),)
+    made: list[Node] = []
+
+    def call(function: Any, *args: Any, dims: Dims = node.meta["array"][0]) -> Node:
+        with graph.inserting_before(node):
+            one = graph.call_method(function, args) if isinstance(function, str) else graph.call_function(function, args)
+        one.meta.update(node.meta, array=(dims, dtype))
+        made.append(one)
+        return one
+
+    def each_row(function: Any, of: Any) -> Node:
+        return call(UNSQUEEZE, call(function, of, axis, dims=(*rows,)), len(rows), dims=(*rows, 1))
+
+    exponential = call(torch.exp, call(torch.sub, x, each_row(torch.amax, x)))
+    node.replace_all_uses_with(call(torch.div, exponential, each_row(torch.sum, exponential)))
+    graph.erase_node(node)
+    return made
 
 
 def _dims(node: Any) -> Dims | None:
