@@ -28,9 +28,9 @@ def put_off() -> Iterator[None]:
 
 
 def _search_once() -> None:
-    """Search what was made, where that is much. Python would do so three times, in the middle of the program's first call: objects
-    grow old by being searched, and then all are searched if these are more than a quarter. That rule is kept, so that many
-    programs do not make it search all for each."""
+    """Search what was made, where that is much. Python would do so two or three times, in the middle of the program's first call:
+    objects grow old by being searched twice, and then all there are may be. All are searched here where most of them are new, so
+    that many programs do not make it walk through all of them for each."""
     made = gc.get_count()[0]
     if made >= tuning.COLLECTED_FROM:
-        gc.collect(2 if 4 * made > len(gc.get_objects(generation=2)) else 1)
+        gc.collect(2 if made > 4 * len(gc.get_objects(generation=2)) else 1)
