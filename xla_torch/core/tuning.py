@@ -201,6 +201,11 @@ lowering. Calls of calls grow exponentially with the text, and what takes longer
 MADE_INSTRUCTIONS = 1 << 21
 """Instructions that are made in one piece of work: one gradient, one lowering. Chosen: several times the above."""
 
+COLLECTED_FROM = 100_000
+"""Objects that making a program leaves from which Python searches them for garbage at once (`large_programs.py`: 100,000
+instructions on larger arrays leave 3.3 million, two searches of which took 5 of the first call's 9 seconds). Chosen: to search so
+many takes 0.05 seconds."""
+
 NATIVE_INSTRUCTIONS = 1 << 12
 """Instructions of a loop's body, with all loops and branches inside, up to which it may become native code. Chosen: the C
 compiler
