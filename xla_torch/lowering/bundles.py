@@ -19,7 +19,7 @@ from ..kernels.native import can_fuse, machine, options
 from ..kernels.native_bundles import NativeBundle, bundle
 from ..native.arrays import ARRAYS
 from ..native.compiled import is_available, machine_code
-from ..native.elements import ELEMENTS, Unfit, element_work, is_native
+from ..native.elements import ELEMENTS, Unfit, element, element_work, is_native
 from ..native.loops import Source, bundle_source
 from ..native.sums import require_fit, terms_of
 from ..opcodes import contraction, control, indexing, movement
@@ -71,6 +71,8 @@ def _weight(instruction: Instruction) -> int | None:
         return None
     try:
         require_fit(instruction)
+        if opcode in ELEMENTS:  # it may have none of this type
+            element(instruction, [""] * len(instruction.operands))
     except Unfit:
         return None
     if opcode in ELEMENTS:
