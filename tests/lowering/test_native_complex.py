@@ -7,6 +7,7 @@ from __future__ import annotations
 import itertools
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -35,7 +36,7 @@ def as_native_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuning, "UNROLLED_STEPS", 0)
 
 
-def pairs(name: str) -> tuple[np.ndarray, np.ndarray]:
+def pairs(name: str) -> tuple[Any, Any]:
     """All pairs of numbers whose parts are special."""
     info = np.finfo(DTYPES[name])
     parts = [0.0, -0.0, 1.0, -1.0, 2.5, -0.3, float(info.tiny), float(info.max), np.inf, -np.inf, np.nan]
@@ -44,7 +45,7 @@ def pairs(name: str) -> tuple[np.ndarray, np.ndarray]:
     return np.repeat(values, len(values)), np.tile(values, len(values))
 
 
-def parts(values: np.ndarray) -> np.ndarray:
+def parts(values: Any) -> Any:
     return np.stack([values.real, values.imag])
 
 
@@ -71,7 +72,8 @@ def test_every_op_of_special_numbers_as_torch(name: str, is_fused: bool, tmp_pat
         more = {"c": ("pred", np.arange(n) % 3 == 0), "a": (PART[name], x.real.copy()), "b": (PART[name], y.imag.copy()),
                 "s": ("s64", np.arange(n) << 50), "u": ("u64", np.uint64(1 << 63) + np.arange(n, dtype=np.uint64)),
                 "h": ("f16", x.real.astype(np.float16))}
-        text = loop_of_rows(rows, {"x": f"{name}[{n}]", "y": f"{name}[{n}]", **{k: f"{t}[{n}]" for k, (t, _) in more.items()}}, steps=1)
+        types = {"x": name, "y": name, **{k: t for k, (t, _) in more.items()}}
+        text = loop_of_rows(rows, {k: f"{t}[{n}]" for k, t in types.items()}, steps=1)
         assert natively(text)
         want, got = run_both(text, [x, y, *(a for _, a in more.values())], tmp_path)
         for row, mine, theirs in zip(rows, got, want, strict=True):
@@ -88,9 +90,11 @@ def test_every_op_of_special_numbers_as_torch(name: str, is_fused: bool, tmp_pat
 def test_no_product_is_fused(name: str, dims: str, tmp_path: Path) -> None:
     """Neither in vectors nor in what is left of them; torch's own are in the latter."""
     n = math.prod(map(int, dims.split(",")))
-    z = (np.random.default_rng(0).normal(size=(n, 2)) @ [1, 1j]).reshape([int(d) for d in dims.split(",")]).astype(DTYPES[name])
-    w = np.roll(z, 1)
+    drawn = np.random.default_rng(0).normal(size=(n, 2)) @ [1, 1j]
+    z: Any = drawn.reshape([int(d) for d in dims.split(",")]).astype(DTYPES[name])
+    w: Any = np.roll(z, 1)
     rows = [f"{name}[{dims}] multiply(x, {factor})" for factor in "yw"]
+    got: Any
     _, got = run_both(loop_of_rows(rows, dict.fromkeys("xyw", f"{name}[{dims}]")), [z, z.conj(), w], tmp_path)
     assert not got[0].imag.any()
     np.testing.assert_array_equal(got[1].real, z.real * w.real - z.imag * w.imag)
@@ -144,9 +148,9 @@ def test_arrays_as_torch(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("row", [
     "c64[3] power(u, u)", "c64[3] tan(u)", "c64[3] log-plus-one(u)", "c64[3] maximum(u, u)", "c64[3] clamp(u, u, u)",
-    "pred[3] compare(u, u), direction=LT", "c64[3] fft(u), fft_type=FFT, fft_length={3}"])
+    "pred[3] compare(u, u), direction=LT", "c64[1,1] cholesky(m)", "c64[3] fft(u), fft_type=FFT, fft_length={3}"])
 def test_what_stays_in_torch(row: str) -> None:
-    assert not natively(loop_of_rows([row], {"u": "c64[3]"}))
+    assert not natively(loop_of_rows([row], {"u": "c64[3]", "m": "c64[1,1]"}))
 
 
 @pytest.mark.parametrize("shape", ["c64[]", "c64[3]", "c128[40]"])
@@ -168,6 +172,9 @@ def test_conjugate_views(shape: str) -> None:
 
 
 BUNDLE = """HloModule small
+power { a = c64[] parameter(0)
+ b = c64[] parameter(1)
+ ROOT r = c64[] power(a, b) }
 sum { a = f32[] parameter(0)
  b = f32[] parameter(1)
  ROOT r = f32[] add(a, b) }
@@ -178,6 +185,7 @@ ENTRY main {
   w = c64[4,8] broadcast(k), dimensions={}
   m = c64[4,8] multiply(x, y)
   d = c64[4,8] divide(m, w)
+  v = c64[4,4] slice(y), slice={[0:4], [0:4]}
   u = FUNCTION
   re = f32[4,8] real(u)
   im = f32[4,8] imag(d)
@@ -193,7 +201,8 @@ ENTRY main {
 
 
 @pytest.mark.parametrize(("function", "inside"), [
-    ("c64[4,8] exponential(d)", [14]), ("c64[4,8] power(d, y)", [5, 8])])
+    ("c64[4,8] exponential(d)", [14]), ("c64[4,8] power(d, y)", [5, 8]), ("c64[4,8] map(d, y), to_apply=power", [5, 8]),
+    ("c64[4,8] triangular-solve(v, d), left_side=true, lower=true, transpose_a=NO_TRANSPOSE", [6, 8])])
 def test_bundles_as_torch(function: str, inside: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     """Whole, or around what native code does not know of complex numbers. Conjugate views are read as what they are."""
     text = BUNDLE.replace("FUNCTION", function)

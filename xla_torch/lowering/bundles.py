@@ -70,9 +70,7 @@ def _weight(instruction: Instruction) -> int | None:
     if any(s.element_count > tuning.BUNDLED_UP_TO for s in (*instruction.shape.leaves(), *(o.shape for o in read))):
         return None
     try:
-        require_fit(instruction)
-        if opcode in ELEMENTS:  # it may have none of this type
-            element(instruction, [""] * len(instruction.operands))
+        _require_code(instruction)
     except Unfit:
         return None
     if opcode in ELEMENTS:
@@ -80,6 +78,14 @@ def _weight(instruction: Instruction) -> int | None:
     if opcode == contraction.dot and terms_of(instruction) > tuning.BUNDLED_PRODUCTS:
         return None
     return 0 if opcode in VIEWS else 1
+
+
+def _require_code(instruction: Instruction) -> None:
+    """Raise Unfit where elements of these types have no code of the op, or of one in its regions."""
+    require_fit(instruction)
+    for i in (instruction, *(i for region in instruction.called_computations for i in region.instructions)):
+        if i.opcode in ELEMENTS:
+            element(i, [""] * len(i.operands))
 
 
 def _is_native(shape: Shape) -> bool:

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import re
 
-_TEMPLATES = {
-    "select": "@ select_@(pred p, @ x, @ y) { return OF(p ? RE x : RE y, p ? IM x : IM y); }",
+_TEMPLATES = (
+    "@ select_@(pred p, @ x, @ y) { return OF(p ? RE x : RE y, p ? IM x : IM y); }",
     # NaN for NaN changes nothing, but for GCC 12: of a difference and a sum of products side by side it makes fused ones, also
     # where nothing may be contracted.
-    "multiply": """@ multiply_@(@ x, @ y) {
+    """@ multiply_@(@ x, @ y) {
     PART real = RE x * RE y - IM x * IM y;
     return OF(real == real ? real : LIB(nan)(""), RE x * IM y + IM x * RE y);
 }""",
     # 1 for an infinite part and 0 for others, with the part's sign.
-    "unit": "PART unit_@(PART a) { return LIB(copysign)(__builtin_isinf(a) ? 1 : 0, a); }",
+    "PART unit_@(PART a) { return LIB(copysign)(__builtin_isinf(a) ? 1 : 0, a); }",
     # Parts of the divisor are divided by the larger one, so that no square overflows.
-    "divide": """@ divide_@(@ x, @ y) {
+    """@ divide_@(@ x, @ y) {
     PART a = RE x, b = IM x, c = RE y, d = IM y;
     pred turned = !(LIB(fabs)(c) >= LIB(fabs)(d));
     PART large = turned ? d : c, ratio = (turned ? c : d) / large, by = large + (turned ? c : d) * ratio;
@@ -37,27 +37,28 @@ _TEMPLATES = {
     imag = by_zero ? zero * b : overflows ? over_i : vanishes ? 0 * (b * uc - a * ud) : imag;
     return OF(real, imag);
 }""",
-    "sign": """@ sign_@(@ x) {
+    """@ sign_@(@ x) {
     PART size = abs_@(x), by = size == 0 ? 1 : size;
     return OF(RE x / by, IM x / by);
 }""",
-    "known": "@ known_@(pred p, @ x) { return OF(p ? RE x : LIB(nan)(\"\"), p ? IM x : LIB(nan)(\"\")); }",
-    "exponential": "@ exponential_@(@ x) { return known_@(__builtin_isfinite(IM x), LIB(cexp)(x)); }",
-    "log": "@ log_@(@ x) { return known_@(x == x, LIB(clog)(x)); }",
-    "sqrt": "@ sqrt_@(@ x) { return known_@(x == x, LIB(csqrt)(x)); }",
-    "rsqrt": "@ rsqrt_@(@ x) { return divide_@(1, LIB(csqrt)(x)); }",
-    "tanh": "@ tanh_@(@ x) { return known_@(!__builtin_isfinite(RE x) | __builtin_isfinite(IM x), LIB(ctanh)(x)); }",
-    "sine": """@ sine_@(@ x) {
+    "@ known_@(pred p, @ x) { return OF(p ? RE x : LIB(nan)(\"\"), p ? IM x : LIB(nan)(\"\")); }",
+    "@ exponential_@(@ x) { return known_@(__builtin_isfinite(IM x), LIB(cexp)(x)); }",
+    "@ log_@(@ x) { return known_@(x == x, LIB(clog)(x)); }",
+    "@ sqrt_@(@ x) { return known_@(x == x, LIB(csqrt)(x)); }",
+    "@ rsqrt_@(@ x) { return divide_@(1, LIB(csqrt)(x)); }",
+    "@ tanh_@(@ x) { return known_@(!__builtin_isfinite(RE x) | __builtin_isfinite(IM x), LIB(ctanh)(x)); }",
+    """@ sine_@(@ x) {
     @ r = LIB(csin)(x);
     PART real = RE x == 0 & !__builtin_isfinite(IM x) ? LIB(nan)("") : RE r;
     return known_@(__builtin_isfinite(RE x), OF(real, IM r));
 }""",
-    "cosine": """@ cosine_@(@ x) {
+    """@ cosine_@(@ x) {
     @ r = LIB(ccos)(x);
     PART imag = RE x == 0 & !__builtin_isfinite(IM x) ? LIB(nan)("") : IM r;
     return known_@(__builtin_isfinite(RE x), OF(RE r, imag));
 }""",
-}
+)
+"""``@`` is the type, PART that of its parts, RE and IM are these, OF makes a number of two, and LIB(f) is C's f for a part."""
 
 
 def _of(template: str, name: str, part: str, ending: str) -> str:
@@ -70,9 +71,10 @@ COMPLEX = {
     # In double precision no square of a single overflows.
     "abs_c64": "f32 abs_c64(c64 x) { f64 a = __real__ x, b = __imag__ x; return (f32)__builtin_sqrt(a * a + b * b); }",
     "abs_c128": "f64 abs_c128(c128 x) { return x == x ? __builtin_hypot(__real__ x, __imag__ x) : __builtin_nan(\"\"); }",
-    **{f"{stem}_{name}": _of(template, name, part, ending) for name, part, ending in (("c64", "f32", "f"), ("c128", "f64", ""))
-       for stem, template in _TEMPLATES.items()},
-    # With a fused multiply-add (`transcendental.py`), compilers make vector code of these. Both parts' factors are finite.
+    **{code.partition("(")[0].split()[-1]: code for types in (("c64", "f32", "f"), ("c128", "f64", ""))
+       for code in (_of(template, *types) for template in _TEMPLATES)},
+    # With a fused multiply-add (`transcendental.py`), compilers make vector code of these. `exp_wide` is finite also where the
+    # result is not, so that 0 times it is 0.
     "exp_c64": """c64 exp_c64(c64 x) {
     f64 b = __imag__ x, e = exp_wide(__real__ x, 0);
     return __builtin_complex((f32)(e * sine_wide(b, 0.5)), b == 0 ? (f32)b : (f32)(e * sine_wide(b, -0.0)));

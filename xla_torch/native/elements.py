@@ -135,10 +135,10 @@ def exact_pattern(opcode: str, kind: str) -> str | None:
 def element_work(instruction: Instruction, fused: bool) -> float:
     """Nanoseconds that the code of an element takes, roughly."""
     is_vector = fused and instruction.opcode in VECTOR_ELEMENTS and instruction.shape.element_type in (F32, *HALVES)
-    element_type = instruction.shape.element_type
-    if element_type.is_complex and not (fused and element_type is C64 and instruction.opcode in _VECTOR_COMPLEX):
-        return _COMPLEX_WORK.get(instruction.opcode, 2 * VECTOR_WORK)
-    is_called = instruction.opcode in _CALLS and element_type.is_floating
+    given = {o.shape.element_type for o in instruction.operands}
+    if not given.isdisjoint((C64, C128)):  # torch calls the same library
+        return _CALL_WORK if C128 in given and instruction.opcode in (elementwise.abs_, elementwise.sign) else 2 * VECTOR_WORK
+    is_called = instruction.opcode in _CALLS and instruction.shape.element_type.is_floating
     return _VECTOR_WORK_BEYOND.get(instruction.opcode, VECTOR_WORK) if is_vector or not is_called else _CALL_WORK
 
 
@@ -162,9 +162,9 @@ def applied(opcode: str, element_type: PrimitiveType, operands: Sequence[str]) -
     return pattern.format(*operands, t=name, s=f"s{element_type.bits}", u=f"u{element_type.bits}", f="f" * (name == "f32"))
 
 
-_OF_COMPLEX = {elementwise.exponential: "exponential", elementwise.log: "log", elementwise.sqrt: "sqrt",
-               elementwise.sine: "sine", elementwise.cosine: "cosine", elementwise.tanh: "tanh"}
-"""Those of the following functions that complex numbers have here (`complex_numbers.py`)."""
+_OF_COMPLEX = frozenset({elementwise.exponential, elementwise.log, elementwise.sqrt, elementwise.sine, elementwise.cosine,
+                         elementwise.tanh})
+"""Those of the following that complex numbers have as functions of these names (`complex_numbers.py`)."""
 
 for _opcode, _function in {
     elementwise.exponential: "exp{f}", elementwise.exponential_minus_one: "expm1{f}", elementwise.log: "log{f}",
@@ -176,7 +176,7 @@ for _opcode, _function in {
     elementwise.asinh: "asinh{f}", elementwise.acosh: "acosh{f}", elementwise.atanh: "atanh{f}",
 }.items():
     _patterns(_opcode, float=f"__builtin_{_function}({{0}})",
-              complex=f"{_OF_COMPLEX[_opcode]}_{{t}}({{0}})" if _opcode in _OF_COMPLEX else "")
+              complex=f"{_opcode}_{{t}}({{0}})" if _opcode in _OF_COMPLEX else "")
 
 _patterns(elementwise.is_finite, float="__builtin_isfinite({0})")
 _patterns(elementwise.rsqrt, float="1 / __builtin_sqrt{f}({0})", complex="rsqrt_{t}({0})")
@@ -243,12 +243,6 @@ VECTOR_ELEMENTS = {
 
 _VECTOR_COMPLEX = {elementwise.exponential: "exp_c64", elementwise.log: "log_c64"}
 """The same of complex numbers in single precision."""
-
-_COMPLEX_WORK = {
-    elementwise.divide: 3.0, elementwise.sign: 10.0, elementwise.abs_: 8.0, elementwise.exponential: 30.0, elementwise.log: 30.0, elementwise.sqrt: 15.0,
-    elementwise.rsqrt: 20.0, elementwise.sine: 40.0, elementwise.cosine: 40.0, elementwise.tanh: 40.0,
-}
-"""Nanoseconds for a complex element."""
 
 _BETTER_ALONE = frozenset({
     elementwise.sine, elementwise.cosine, elementwise.cosh, elementwise.asin, elementwise.acos, elementwise.atan,

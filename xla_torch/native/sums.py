@@ -13,7 +13,7 @@ from ..core.shape import Shape
 from ..core.types import C64, C128, F32, F64, PRED, PrimitiveType
 from ..hlo.ir import Computation, Instruction
 from ..hlo.structure import CONSTANT
-from ..opcodes import comparison, contraction, elementwise, indexing, movement, reduction, window
+from ..opcodes import comparison, contraction, elementwise, indexing, internal, linalg, movement, reduction, window
 from .arrays import ARRAYS, Machine, Value, Writer
 from .code import Array, Code, element_of, single
 from .elements import HALVES, VECTOR_WORK, Unfit, applied, name_of, typed
@@ -197,6 +197,9 @@ def _is_rounded_once(inst: Instruction, opcode: str) -> bool:
     return True
 
 
+_LINEAR = frozenset({linalg.cholesky, linalg.triangular_solve, internal.custom_call})
+
+
 def require_fit(inst: Instruction) -> None:
     """Raise Unfit for an op of types that native code computes no such op of, though it has their elements."""
     if inst.opcode == contraction.dot:
@@ -205,6 +208,8 @@ def require_fit(inst: Instruction) -> None:
         _is_rounded_once(inst, _met_by(inst))
     elif inst.opcode == window.reduce_window or (inst.opcode == indexing.scatter and not inst.attributes.get("unique_indices")):
         _require_exact(inst.attributes["to_apply"])
+    elif inst.opcode in _LINEAR and any(s.element_type.is_complex for o in inst.operands for s in o.shape.leaves()):
+        raise Unfit(f"{inst.opcode} of complex matrices is LAPACK's")
 
 
 def _require_exact(region: Computation) -> None:
