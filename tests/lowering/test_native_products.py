@@ -62,9 +62,13 @@ ROWS: list[tuple[str, str, str, list[str], bool]] = [
     # operands, result, what makes it, whether BLAS does
     ("f32[32,16]", "f32[16,20]", "f32[32,20]", [f"made = f32[32,20] dot(a, b), {PLAIN}"], True),
     ("f64[32,16]", "f64[16,20]", "f64[32,20]", [f"made = f64[32,20] dot(a, b), {PLAIN}"], True),
+    *((f"{kind}[32,16]", f"{kind}[16,20]", f"{kind}[32,20]", [f"made = {kind}[32,20] dot(a, b), {PLAIN}"], True)
+      for kind in ("c64", "c128")),
     ("f32[16,32]", "f32[16,20]", "f32[32,20]", [
         "made = f32[32,20] dot(a, b), lhs_contracting_dims={0}, rhs_contracting_dims={0}"],
      True),
+    ("c64[3,32,16]", "c64[3,16,20]", "c64[3,20,32]", [f"d = c64[3,32,20] dot(a, b), {BATCHED}",
+                                                      "made = c64[3,20,32] transpose(d), dimensions={0,2,1}"], True),
     ("f32[32,16]", "f32[20,16]", "f32[32,20]", [
         "made = f32[32,20] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={1}"],
      True),
@@ -91,7 +95,7 @@ ROWS: list[tuple[str, str, str, list[str], bool]] = [
                                                 "made = f32[32,32] subtract(t, d)"], True),
     ("f32[8,16]", "f32[16,20]", "f32[8,20]", [f"made = f32[8,20] dot(a, b), {PLAIN}"], False),
     *((f"{kind}[6,{n}]", f"{kind}[{n}]", f"{kind}[6]", [f"made = {kind}[6] dot(a, b), {PLAIN}"], False)
-      for kind in ("f32", "f64", "s32") for n in (1, 3, 4, 5, 8, 9, 19, 64)),
+      for kind in ("f32", "f64", "s32", "c64", "c128") for n in (1, 3, 4, 5, 8, 9, 19, 64)),
     *((f"f32[{n},6]", f"f32[{n}]", "f32[6]", [
         "made = f32[6] dot(a, b), lhs_contracting_dims={0}, rhs_contracting_dims={0}"], False) for n in (1, 2, 9)),
     ("f32[3,2,6]", "f32[3,2]", "f32[3,6]", [
@@ -104,7 +108,8 @@ ROWS: list[tuple[str, str, str, list[str], bool]] = [
 def drawn(shape: str, seed: int) -> np.ndarray:
     kind, _, dims = shape[:-1].partition("[")
     values = np.random.default_rng(seed).normal(size=[int(n) for n in dims.split(",") if n]) * 3
-    return values.astype(np.dtype({"f": "f", "s": "i"}[kind[0]] + str(int(kind[1:]) // 8)))
+    values = values + 1j * np.roll(values, 1) if kind[0] == "c" else values
+    return values.astype(np.dtype({"f": "f", "s": "i", "c": "c"}[kind[0]] + str(int(kind[1:]) // 8)))
 
 
 @pytest.mark.parametrize("total", SUMS)

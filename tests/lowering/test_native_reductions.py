@@ -25,7 +25,7 @@ from xla_torch.native.reductions import COLUMNS
 
 needs_compiler = pytest.mark.skipif(not is_available(), reason="there is no C compiler")
 
-IN_TORCH = {"last": "it is complex", "greatest common divisor": "it has a loop",
+IN_TORCH = {"greatest common divisor": "it has a loop",
             "sum up to the limit": "it is not proven to be associative", "brackets": "nor is this"}
 
 

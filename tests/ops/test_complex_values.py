@@ -1,4 +1,5 @@
-"""Functions of complex numbers at every pair of special parts: all doors give the same bits, and those are real XLA's values.
+"""Functions of complex numbers at every pair of special parts: all doors give the same bits, and those are real XLA's values, as
+are native code's.
 
 Real XLA forgets the sign of an imaginary -0 and flushes denormal numbers to 0, so that zeros are compared without their signs,
 and numbers on a cut are left out where their side of it is such a sign. The inverse functions, which XLA has spelled out in
@@ -8,7 +9,9 @@ others, give it numbers beside NaN here and there: left out too. `tests/document
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,10 +20,13 @@ import torch
 
 import xla_torch
 from support.agreement import dtype_of, elementwise_hlo
+from support.native_programs import loop_of_rows, native_after, natively
 from support.oracle import needs_xla, run_xla
 from support.stablehlo_oracle import load_stablehlo
 from xla_torch import ops
+from xla_torch.core import tuning
 from xla_torch.mlir.text.parser import parse
+from xla_torch.native.compiled import is_available
 from xla_torch.running.static import StaticComputation
 from xla_torch.stablehlo.convert import to_module
 
@@ -104,6 +110,23 @@ def _assert_as_xla(got: Any, want: Any, excused: Any, *operands: Any) -> None:
     assert not wrong.size, [(*(o[k] for o in operands), got[k], "XLA", want[k]) for k in wrong[:8]]
 
 
+NATIVE = frozenset({"abs", "sign", "negate", "cosine", "sine", "tanh", "exponential", "log", "sqrt", "rsqrt", "add", "subtract",
+                    "multiply", "divide", "compare"})
+"""What native code has of complex numbers."""
+
+
+def _in_native_code(opcode: str, text: str, result: str, folder: Path, *operands: Any) -> Any:
+    """What an op gives in a loop that is native code; None where there is none."""
+    shape = f"[{len(operands[0])}]"
+    names = dict(zip("xy", operands, strict=False))
+    row = f"{result}{shape} {opcode}({', '.join(names)})" + ", direction=EQ" * (opcode == "compare")
+    program = loop_of_rows([row], dict.fromkeys(names, text + shape), steps=1)
+    with pytest.MonkeyPatch.context() as patch, native_after(0.0, folder):
+        patch.setattr(tuning, "NATIVE_UNDER", math.inf)
+        assert natively(program) == (opcode in NATIVE and is_available())
+        return xla_torch.parse_hlo(program).run_numpy(*operands)[0] if natively(program) else None
+
+
 def _stablehlo(operation: str, text: str, result: str, count: int) -> str:
     of, to = (f"tensor<{count}x{f'complex<{t}>' if k else t}>" for t, k in (
         ({"c64": "f32", "c128": "f64"}[text], True), ({"c64": "f32", "c128": "f64"}[text], result == text)))
@@ -113,7 +136,7 @@ def _stablehlo(operation: str, text: str, result: str, count: int) -> str:
 @needs_xla
 @pytest.mark.parametrize("text", ["c64", "c128"])
 @pytest.mark.parametrize("opcode", UNARY)
-def test_functions_of_one_number(opcode: str, text: str) -> None:
+def test_functions_of_one_number(opcode: str, text: str, tmp_path: Path) -> None:
     documented, operation, excused = UNARY[opcode]
     values = _special(text)
     eager = documented(torch.from_numpy(values)).numpy()
@@ -123,7 +146,11 @@ def test_functions_of_one_number(opcode: str, text: str) -> None:
     if opcode != "square":
         hlo = elementwise_hlo(opcode, [(text, values)], result)
         assert _same_bits(eager, xla_torch.parse_hlo(hlo).run_numpy(values)[0])
-    _assert_as_xla(eager, run_xla(load_stablehlo(program), values)[0], excused(values), values)
+    want = run_xla(load_stablehlo(program), values)[0]
+    _assert_as_xla(eager, want, excused(values), values)
+    native = None if opcode == "square" else _in_native_code(opcode, text, result, tmp_path, values)
+    if native is not None:
+        _assert_as_xla(native, want, excused(values), values)
 
 
 def _huge(*operands: Any) -> Any:
@@ -151,7 +178,7 @@ BINARY: dict[str, tuple[Callable[..., torch.Tensor], Excused]] = {
 @needs_xla
 @pytest.mark.parametrize("text", ["c64", "c128"])
 @pytest.mark.parametrize("opcode", BINARY)
-def test_functions_of_two_numbers(opcode: str, text: str) -> None:
+def test_functions_of_two_numbers(opcode: str, text: str, tmp_path: Path) -> None:
     documented, excused = BINARY[opcode]
     values = _special(text)
     lhs, rhs = np.repeat(values, len(values)), np.tile(values, len(values))
@@ -160,4 +187,6 @@ def test_functions_of_two_numbers(opcode: str, text: str) -> None:
     hlo = elementwise_hlo(opcode, [(text, lhs), (text, rhs)], result, attributes)
     assert _same_bits(eager.astype(dtype_of(text)), xla_torch.parse_hlo(hlo).run_numpy(lhs, rhs)[0].astype(dtype_of(text)))
     want = run_xla(hlo, lhs, rhs)[0]
-    _assert_as_xla(eager.astype(dtype_of(text)), want.astype(dtype_of(text)), excused(lhs, rhs), lhs, rhs)
+    for found in (eager, _in_native_code(opcode, text, result, tmp_path, lhs, rhs)):
+        if found is not None:
+            _assert_as_xla(found.astype(dtype_of(text)), want.astype(dtype_of(text)), excused(lhs, rhs), lhs, rhs)

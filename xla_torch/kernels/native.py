@@ -157,7 +157,7 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 def is_readable(tensor: torch.Tensor) -> bool:
     """Whether native code may go by a tensor's memory: a plain one or a parameter, on the CPU, whose gradient nobody follows."""
-    return (type(tensor) in _PLAIN and tensor.is_cpu and not tensor.is_neg()
+    return (type(tensor) in _PLAIN and tensor.is_cpu and not (tensor.is_neg() or tensor.is_conj())
             and not (tensor.requires_grad and torch.is_grad_enabled()))
 
 

@@ -19,7 +19,7 @@ from ..kernels.native import can_fuse, machine, options
 from ..kernels.native_bundles import NativeBundle, bundle
 from ..native.arrays import ARRAYS
 from ..native.compiled import is_available, machine_code
-from ..native.elements import ELEMENTS, Unfit, element_work, is_native
+from ..native.elements import ELEMENTS, Unfit, element, element_work, is_native
 from ..native.loops import Source, bundle_source
 from ..native.sums import require_fit, terms_of
 from ..opcodes import contraction, control, indexing, movement
@@ -70,7 +70,7 @@ def _weight(instruction: Instruction) -> int | None:
     if any(s.element_count > tuning.BUNDLED_UP_TO for s in (*instruction.shape.leaves(), *(o.shape for o in read))):
         return None
     try:
-        require_fit(instruction)
+        _require_code(instruction)
     except Unfit:
         return None
     if opcode in ELEMENTS:
@@ -78,6 +78,14 @@ def _weight(instruction: Instruction) -> int | None:
     if opcode == contraction.dot and terms_of(instruction) > tuning.BUNDLED_PRODUCTS:
         return None
     return 0 if opcode in VIEWS else 1
+
+
+def _require_code(instruction: Instruction) -> None:
+    """Raise Unfit where elements of these types have no code of the op, or of one in its regions."""
+    require_fit(instruction)
+    for i in (instruction, *(i for region in instruction.called_computations for i in region.instructions)):
+        if i.opcode in ELEMENTS:
+            element(i, [""] * len(i.operands))
 
 
 def _is_native(shape: Shape) -> bool:

@@ -1,8 +1,8 @@
 """Native code of one element: what an elementwise op computes from the elements of its operands, as an expression of C.
 
-Each op has a pattern for each kind of element, with ``{0}``, ``{1}`` for its operands; what an op cannot be here (complex
-numbers, floats of 8 bits and fewer) is `Unfit`, and the loop stays torch's. Every expression is brought to its type at once: C
-widens narrow integers, and a number must be rounded at each step as XLA rounds it.
+Each op has a pattern for each kind of element, with ``{0}``, ``{1}`` for its operands; what an op cannot be here (floats of 8
+bits and fewer, the order of complex numbers) is `Unfit`, and the loop stays torch's. Every expression is brought to its type at
+once: C widens narrow integers, and a number must be rounded at each step as XLA rounds it.
 
 Floats of 16 bits (`HALVES`) are integers in memory. What is read from there is a C ``f32`` that has a value of the type, each op
 is computed in that precision, and its result rounded to the type at once. Only `typed`, `read` and `stored` know of it.
@@ -14,14 +14,33 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ..core.types import BF16, F16, F32, F64, PRED, S8, S16, S32, S64, U8, U16, U32, U64, Kind, PrimitiveType
+from ..core.types import (
+    BF16,
+    C64,
+    C128,
+    F16,
+    F32,
+    F64,
+    PRED,
+    S8,
+    S16,
+    S32,
+    S64,
+    U8,
+    U16,
+    U32,
+    U64,
+    Kind,
+    PrimitiveType,
+    complex_part,
+)
 from ..hlo.ir import Instruction
 from ..hlo.rule_tables import RuleTable
 from ..opcodes import comparison, convert, elementwise
 from .functions import integer
 
 NAMES = {PRED: "pred", S8: "s8", S16: "s16", S32: "s32", S64: "s64", U8: "u8", U16: "u16", U32: "u32", U64: "u64",
-         F32: "f32", F64: "f64"}
+         F32: "f32", F64: "f64", C64: "c64", C128: "c128"}
 """The element types that C has, by their names in native code."""
 
 HALVES = {BF16: "bf16", F16: "f16"}
@@ -81,6 +100,9 @@ def stored(element_type: PrimitiveType, code: str) -> str:
 
 def number(value: np.generic, element_type: PrimitiveType) -> str:
     """A constant."""
+    if element_type.is_complex:
+        real, imag = (number(part, complex_part(element_type)) for part in (value.real, value.imag))
+        return f"__builtin_complex({real}, {imag})"
     if not element_type.is_floating:
         return typed(element_type, integer(int(value.item())))
     real = float(value)  # pyright: ignore[reportArgumentType]
@@ -92,6 +114,8 @@ def element(instruction: Instruction, operands: Sequence[str], fused: bool = Fal
     """The code of an element of the result; `fused` where the processor has a fused multiply-add. Raises Unfit where there is no
     rule for these types."""
     element_type = instruction.shape.element_type
+    if fused and instruction.opcode in _VECTOR_COMPLEX and element_type is C64:
+        return f"{_VECTOR_COMPLEX[instruction.opcode]}({operands[0]})"
     is_alone = instruction.shape.element_count == 1 and instruction.opcode in _BETTER_ALONE
     if fused and instruction.opcode in VECTOR_ELEMENTS and name_of(element_type) == "f32" and not is_alone:
         code = f"{VECTOR_ELEMENTS[instruction.opcode]}({', '.join(operands)})"
@@ -111,27 +135,36 @@ def exact_pattern(opcode: str, kind: str) -> str | None:
 def element_work(instruction: Instruction, fused: bool) -> float:
     """Nanoseconds that the code of an element takes, roughly."""
     is_vector = fused and instruction.opcode in VECTOR_ELEMENTS and instruction.shape.element_type in (F32, *HALVES)
+    given = {o.shape.element_type for o in instruction.operands}
+    if not given.isdisjoint((C64, C128)):  # torch calls the same library
+        return _CALL_WORK if C128 in given and instruction.opcode in (elementwise.abs_, elementwise.sign) else 2 * VECTOR_WORK
     is_called = instruction.opcode in _CALLS and instruction.shape.element_type.is_floating
     return _VECTOR_WORK_BEYOND.get(instruction.opcode, VECTOR_WORK) if is_vector or not is_called else _CALL_WORK
 
 
 def _patterns(opcode: str, any: str = "", **kinds: str) -> None:
-    """An op with a pattern for each kind (``float``, ``signed``, ``unsigned``, ``pred``), or with one for all numbers.
+    """An op with a pattern for each kind (``float``, ``signed``, ``unsigned``, ``pred``, ``complex``), or with one for all real
+    numbers.
 
     ``{t}`` is the type of an element, ``{s}`` and ``{u}`` integers of its width, ``{f}`` the ending of C's functions for it."""
 
     PATTERNS[opcode] = {**({} if not any else dict.fromkeys(("float", "signed", "unsigned"), any)), **kinds}
 
-    def rule(instruction: Instruction, operands: Sequence[str]) -> str:
-        element_type = instruction.operands[0].shape.element_type
-        pattern = PATTERNS[opcode].get(element_type.kind.value)
-        if not pattern or not is_native(element_type):
-            raise Unfit(f"{opcode} of {element_type.text} is not in native code")
-        name = name_of(element_type)
-        return pattern.format(*operands, t=name, s=f"s{element_type.bits}", u=f"u{element_type.bits}", f="f" * (name == "f32"))
+    ELEMENTS.add(opcode, lambda instruction, operands: applied(opcode, instruction.operands[0].shape.element_type, operands))
 
-    ELEMENTS.add(opcode, rule)
 
+def applied(opcode: str, element_type: PrimitiveType, operands: Sequence[str]) -> str:
+    """The code of an op of elements of this type, by its pattern. Raises Unfit."""
+    pattern = PATTERNS[opcode].get(element_type.kind.value)
+    if not pattern or not is_native(element_type):
+        raise Unfit(f"{opcode} of {element_type.text} is not in native code")
+    name = name_of(element_type)
+    return pattern.format(*operands, t=name, s=f"s{element_type.bits}", u=f"u{element_type.bits}", f="f" * (name == "f32"))
+
+
+_OF_COMPLEX = frozenset({elementwise.exponential, elementwise.log, elementwise.sqrt, elementwise.sine, elementwise.cosine,
+                         elementwise.tanh})
+"""Those of the following that complex numbers have as functions of these names (`complex_numbers.py`)."""
 
 for _opcode, _function in {
     elementwise.exponential: "exp{f}", elementwise.exponential_minus_one: "expm1{f}", elementwise.log: "log{f}",
@@ -142,19 +175,24 @@ for _opcode, _function in {
     elementwise.asin: "asin{f}", elementwise.acos: "acos{f}", elementwise.atan: "atan{f}",
     elementwise.asinh: "asinh{f}", elementwise.acosh: "acosh{f}", elementwise.atanh: "atanh{f}",
 }.items():
-    _patterns(_opcode, float=f"__builtin_{_function}({{0}})")
+    _patterns(_opcode, float=f"__builtin_{_function}({{0}})",
+              complex=f"{_opcode}_{{t}}({{0}})" if _opcode in _OF_COMPLEX else "")
 
 _patterns(elementwise.is_finite, float="__builtin_isfinite({0})")
-_patterns(elementwise.rsqrt, float="1 / __builtin_sqrt{f}({0})")
+_patterns(elementwise.rsqrt, float="1 / __builtin_sqrt{f}({0})", complex="rsqrt_{t}({0})")
 _patterns(elementwise.logistic, float="1 / (1 + __builtin_exp{f}(-{0}))")
-_patterns(elementwise.abs_, float="__builtin_fabs{f}({0})", signed="abs_{t}({0})", unsigned="{0}")
-_patterns(elementwise.negate, "-{0}")
-_patterns(elementwise.sign, float="sign_{t}({0})", signed="sign_{t}({0})")
+_patterns(elementwise.abs_, float="__builtin_fabs{f}({0})", signed="abs_{t}({0})", unsigned="{0}", complex="abs_{t}({0})")
+_patterns(elementwise.negate, "-{0}", complex="-{0}")
+_patterns(elementwise.sign, float="sign_{t}({0})", signed="sign_{t}({0})", complex="sign_{t}({0})")
+_patterns(elementwise.real, float="{0}", complex="__real__ {0}")
+_patterns(elementwise.imag, float="0", complex="__imag__ {0}")
+_patterns(elementwise.complex_, float="__builtin_complex({0}, {1})")
 _patterns(elementwise.not_, "~{0}", pred="!{0}")
-_patterns(elementwise.add, "{0} + {1}", pred="{0} | {1}")
-_patterns(elementwise.subtract, "{0} - {1}")
-_patterns(elementwise.multiply, "{0} * {1}", pred="{0} & {1}")
-_patterns(elementwise.divide, float="{0} / {1}", signed="divide_signed_{t}({0}, {1})", unsigned="divide_unsigned_{t}({0}, {1})")
+_patterns(elementwise.add, "{0} + {1}", pred="{0} | {1}", complex="{0} + {1}")
+_patterns(elementwise.subtract, "{0} - {1}", complex="{0} - {1}")
+_patterns(elementwise.multiply, "{0} * {1}", pred="{0} & {1}", complex="multiply_{t}({0}, {1})")
+_patterns(elementwise.divide, float="{0} / {1}", signed="divide_signed_{t}({0}, {1})",
+          unsigned="divide_unsigned_{t}({0}, {1})", complex="divide_{t}({0}, {1})")
 _patterns(elementwise.remainder, float="__builtin_fmod{f}({0}, {1})", signed="remainder_signed_{t}({0}, {1})",
           unsigned="remainder_unsigned_{t}({0}, {1})")
 _patterns(elementwise.maximum, "maximum_{t}({0}, {1})", pred="{0} | {1}")
@@ -203,6 +241,9 @@ VECTOR_ELEMENTS = {
 }
 """Functions of float32 that a compiler makes vector code of (`transcendental.py`); C's library has one call for each element."""
 
+_VECTOR_COMPLEX = {elementwise.exponential: "exp_c64", elementwise.log: "log_c64"}
+"""The same of complex numbers in single precision."""
+
 _BETTER_ALONE = frozenset({
     elementwise.sine, elementwise.cosine, elementwise.cosh, elementwise.asin, elementwise.acos, elementwise.atan,
     elementwise.cbrt, elementwise.power,
@@ -221,11 +262,12 @@ _DIRECTIONS = {"EQ": "==", "NE": "!=", "GE": ">=", "GT": ">", "LE": "<=", "LT": 
 @ELEMENTS.rule(comparison.compare)
 def _compare(instruction: Instruction, operands: Sequence[str]) -> str:
     element_type = instruction.operands[0].shape.element_type
-    if not is_native(element_type):
+    direction = instruction.attributes["direction"]
+    if not is_native(element_type) or (element_type.is_complex and direction not in ("EQ", "NE")):
         raise Unfit("this comparison is not in native code")
     if instruction.attributes.get("type") == "TOTALORDER" and element_type.is_floating:
         operands = [f"order_{name_of(element_type)}({o})" for o in operands]
-    return f"{operands[0]} {_DIRECTIONS[instruction.attributes['direction']]} {operands[1]}"
+    return f"{operands[0]} {_DIRECTIONS[direction]} {operands[1]}"
 
 
 @ELEMENTS.rule(comparison.select)
@@ -239,6 +281,8 @@ def _convert(instruction: Instruction, operands: Sequence[str]) -> str:
     name_of(source)
     if target is PRED:
         return f"{operand} != 0"
+    if source.is_complex and not target.is_complex:
+        operand, source = f"__real__ {operand}", complex_part(source)
     if source is F64 and target is F16:
         return f"once_f16({operand})"
     return f"truncated_{name_of(target)}({operand})" if source.kind is Kind.FLOAT and target.is_integral else operand
@@ -255,7 +299,7 @@ def _reduce_precision(instruction: Instruction, operands: Sequence[str]) -> str:
 @ELEMENTS.rule(convert.bitcast_convert)
 def _bitcast_convert(instruction: Instruction, operands: Sequence[str]) -> str:
     (operand,), source, target = operands, instruction.operands[0].shape.element_type, instruction.shape.element_type
-    if source.bits != target.bits or PRED in (source, target):
+    if source.bits != target.bits or PRED in (source, target) or source.is_complex or target.is_complex:
         raise Unfit("this bitcast-convert is not in native code")
     bits = stored(source, operand) if source in HALVES else f"bits_of_{name_of(source)}({operand})"
     return read(target, bits) if target in HALVES else f"of_bits_{name_of(target)}({bits})"

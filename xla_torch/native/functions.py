@@ -12,6 +12,7 @@ import re
 import numpy as np
 
 from ..core.types import PrimitiveType
+from .complex_numbers import COMPLEX
 from .matrices import MATRIX_TEMPLATES
 from .transcendental import TRANSCENDENTAL
 
@@ -106,6 +107,7 @@ VECTOR_FUNCTIONS = {
     return s;
 }""",
     **TRANSCENDENTAL,
+    **COMPLEX,
     # c = a b + c_times c, row by row: m x k by k x n. A matrix that lies the other way round in memory is `turned`. The routine
     # is BLAS's, which counts columns first, so that it is asked for the transpose.
     **{f"product_{t}": f"""void product_{t}(void *gemm, int a_turned, int b_turned, int m, int n, int k, const {t} *a,
@@ -115,7 +117,7 @@ VECTOR_FUNCTIONS = {
     ((void (*)(const char *, const char *, const int *, const int *, const int *, const {t} *, const {t} *, const int *,
                const {t} *, const int *, const {t} *, {t} *, const int *))gemm)(
         b_turned ? "T" : "N", a_turned ? "T" : "N", &n, &m, &k, &one, b, &across_b, a, &across_a, &c_times, c, &n);
-}}""" for t in ("f32", "f64")},
+}}""" for t in ("f32", "f64", "c64", "c128")},
 }
 """Functions of one type that a compiler makes vector code of, each behind those that it calls."""
 
@@ -176,6 +178,8 @@ def used_in(text: str, types: dict[PrimitiveType, str]) -> list[str]:
     """The functions that a text calls."""
     found, calls = list[str](), set(_CALL.findall(text))
     for element_type, name in types.items():
+        if element_type.is_complex:  # of these no template is true
+            continue
         for called, template in _NAMED:
             if called.replace("@", name) in calls:
                 code = _limited(template, element_type).replace("BITS", str(element_type.bits))

@@ -43,7 +43,7 @@ from .sums import blas_routine, product, require_fit, turns
 
 TYPES = """typedef _Bool pred; typedef signed char s8; typedef short s16; typedef int s32; typedef long long s64;
 typedef unsigned char u8; typedef unsigned short u16; typedef unsigned u32; typedef unsigned long long u64;
-typedef float f32; typedef double f64;"""
+typedef float f32; typedef double f64; typedef float _Complex c64; typedef double _Complex c128;"""
 """What sources begin with."""
 
 ASKED = ("PyGILState_Ensure", "PyErr_CheckSignals", "PyErr_Fetch", "PyGILState_Release")

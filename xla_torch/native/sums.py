@@ -10,13 +10,13 @@ import math
 from collections.abc import Callable, Sequence
 
 from ..core.shape import Shape
-from ..core.types import F32, F64, PRED, PrimitiveType
+from ..core.types import C64, C128, F32, F64, PRED, PrimitiveType
 from ..hlo.ir import Computation, Instruction
 from ..hlo.structure import CONSTANT
-from ..opcodes import comparison, contraction, elementwise, indexing, movement, reduction, window
+from ..opcodes import comparison, contraction, elementwise, indexing, internal, linalg, movement, reduction, window
 from .arrays import ARRAYS, Machine, Value, Writer
 from .code import Array, Code, element_of, single
-from .elements import HALVES, VECTOR_WORK, Unfit, name_of, typed
+from .elements import HALVES, VECTOR_WORK, Unfit, applied, name_of, typed
 
 
 @ARRAYS.rule(contraction.dot)
@@ -38,7 +38,7 @@ def dot(writer: Writer, inst: Instruction, operands: list[Array]) -> Array:
                                        (right, batch[1], inner[1], free[1], count + len(free[0]))):
             for d, i in [*zip(b, outer, strict=False), *zip(c, along, strict=True), *zip(f, outer[first:], strict=False)]:
                 places[d] = i
-        return f"{lhs.at(left)} * {rhs.at(right)}"
+        return applied(elementwise.multiply, of, [lhs.at(left), rhs.at(right)])
 
     name, (rows, owner) = code.buffer(result), (free[1], rhs) if free[1] else (free[0], lhs)
     kept = result.rank - len(rows)
@@ -99,7 +99,7 @@ def _rounded(shape: Shape, array: Array) -> Array:
     return Array(shape, lambda index: typed(of, array.at(index)), stored=False) if of in HALVES else array
 
 
-_GEMM = {F32: "sgemm", F64: "dgemm"}
+_GEMM = {F32: "sgemm", F64: "dgemm", C64: "cgemm", C128: "zgemm"}
 _GEMM_FROM = 1 << 13
 """Products from which a call of BLAS is faster than loops."""
 _WIDENED_FROM = 4
@@ -197,6 +197,9 @@ def _is_rounded_once(inst: Instruction, opcode: str) -> bool:
     return True
 
 
+_LINEAR = frozenset({linalg.cholesky, linalg.triangular_solve, internal.custom_call})
+
+
 def require_fit(inst: Instruction) -> None:
     """Raise Unfit for an op of types that native code computes no such op of, though it has their elements."""
     if inst.opcode == contraction.dot:
@@ -205,6 +208,8 @@ def require_fit(inst: Instruction) -> None:
         _is_rounded_once(inst, _met_by(inst))
     elif inst.opcode == window.reduce_window or (inst.opcode == indexing.scatter and not inst.attributes.get("unique_indices")):
         _require_exact(inst.attributes["to_apply"])
+    elif inst.opcode in _LINEAR and any(s.element_type.is_complex for o in inst.operands for s in o.shape.leaves()):
+        raise Unfit(f"{inst.opcode} of complex matrices is LAPACK's")
 
 
 def _require_exact(region: Computation) -> None:

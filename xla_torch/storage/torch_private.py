@@ -206,7 +206,7 @@ def blas() -> dict[str, int]:
         library = ctypes.CDLL(str(Path(torch.__file__).with_name("lib") / "libtorch_cpu.so"))
     except OSError:
         return found
-    for name in ("sgemm", "dgemm"):
+    for name in ("sgemm", "dgemm", "cgemm", "zgemm"):
         with contextlib.suppress(AttributeError):
             found[name] = ctypes.cast(getattr(library, f"{name}_"), ctypes.c_void_p).value or 0
     return found

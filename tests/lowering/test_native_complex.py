@@ -1,0 +1,221 @@
+"""Complex numbers in native code: every op over all pairs of special parts, arrays, sums, products and bundles, beside torch's.
+
+`tests/ops/test_complex_values.py` holds the same functions against real XLA."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import xla_torch
+from support.native_programs import loop_of_rows, natively, run_both
+from support.native_rows import OPERANDS, ROWS, operands
+from xla_torch.core import tuning
+from xla_torch.kernels.native import NativeLoop
+from xla_torch.kernels.native_bundles import NativeBundle
+from xla_torch.native.compiled import is_available
+from xla_torch.native.loops import Machine
+
+pytestmark = pytest.mark.skipif(not is_available(), reason="there is no C compiler")
+
+DTYPES = {"c64": np.dtype(np.complex64), "c128": np.dtype(np.complex128)}
+PART = {"c64": "f32", "c128": "f64"}
+UNARY = ["negate", "sign", "exponential", "log", "sqrt", "rsqrt", "tanh", "sine", "cosine"]
+
+
+@pytest.fixture(autouse=True)
+def as_native_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XLA_TORCH_CACHE", str(tmp_path))
+    monkeypatch.setattr(tuning, "NATIVE_UNDER", math.inf)
+    monkeypatch.setattr(tuning, "UNROLLED_STEPS", 0)
+
+
+def pairs(name: str) -> tuple[Any, Any]:
+    """All pairs of numbers whose parts are special."""
+    info = np.finfo(DTYPES[name])
+    parts = [0.0, -0.0, 1.0, -1.0, 2.5, -0.3, float(info.tiny), float(info.max), np.inf, -np.inf, np.nan]
+    values = np.empty(len(parts) ** 2, DTYPES[name])
+    values.real, values.imag = np.array(list(itertools.product(parts, parts))).T
+    return np.repeat(values, len(values)), np.tile(values, len(values))
+
+
+def parts(values: Any) -> Any:
+    return np.stack([values.real, values.imag])
+
+
+def rows_of(name: str, n: int) -> list[str]:
+    made = [f"{op}(x, y)" for op in ("add", "subtract", "multiply", "divide")] + [f"{op}(x)" for op in UNARY]
+    rows = [f"{name}[{n}] {row}" for row in [*made, "select(c, x, y)", "complex(a, b)"]]
+    rows += [f"{PART[name]}[{n}] {op}(x)" for op in ("abs", "real", "imag")]
+    rows += [f"{PART[name]}[{n}] {op}(a)" for op in ("real", "imag")]
+    rows += [f"pred[{n}] compare(x, y), direction={d}" for d in ("EQ", "NE")]
+    rows += [f"{t}[{n}] convert(x)" for t in ("c64", "c128", "f64", "f32", "bf16", "f16", "s8", "s32", "u64", "pred")]
+    return rows + [f"{name}[{n}] convert({x})" for x in ("a", "s", "u", "h", "c")]
+
+
+@pytest.mark.parametrize("is_fused", [True, False])
+@pytest.mark.parametrize("name", DTYPES)
+def test_every_op_of_special_numbers_as_torch(name: str, is_fused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With and without a fused multiply-add. Zeros that are no sums of products have torch's signs."""
+    if not is_fused:
+        monkeypatch.setattr("xla_torch.lowering.control.machine", Machine)
+        monkeypatch.setattr("xla_torch.kernels.native.options", lambda: ())
+    x, y = pairs(name)
+    n, rows = x.size, rows_of(name, x.size)
+    with np.errstate(all="ignore"):
+        more = {"c": ("pred", np.arange(n) % 3 == 0), "a": (PART[name], x.real.copy()), "b": (PART[name], y.imag.copy()),
+                "s": ("s64", np.arange(n) << 50), "u": ("u64", np.uint64(1 << 63) + np.arange(n, dtype=np.uint64)),
+                "h": ("f16", x.real.astype(np.float16))}
+        types = {"x": name, "y": name, **{k: t for k, (t, _) in more.items()}}
+        text = loop_of_rows(rows, {k: f"{t}[{n}]" for k, t in types.items()}, steps=1)
+        assert natively(text)
+        want, got = run_both(text, [x, y, *(a for _, a in more.values())], tmp_path)
+        for row, mine, theirs in zip(rows, got, want, strict=True):
+            a, b = (parts(r) if r.dtype.kind in "fc" else r.astype(np.float32)[None] for r in (mine, theirs))
+            near = np.abs(a - b) <= 4 * np.finfo(a.dtype).eps * np.abs(mine)
+            wrong = np.flatnonzero(~((a == b) | near | (np.isnan(a) & np.isnan(b))).all(0))
+            assert not wrong.size, [(row, x[k], y[k], mine[k], theirs[k]) for k in wrong[:5]]
+            if "divide" not in row:
+                np.testing.assert_array_equal(np.signbit(a[b == 0]), np.signbit(b[b == 0]), err_msg=row)
+
+
+@pytest.mark.parametrize("name", DTYPES)
+@pytest.mark.parametrize("dims", ["5", "64", "7,9"])
+def test_no_product_is_fused(name: str, dims: str, tmp_path: Path) -> None:
+    """Neither in vectors nor in what is left of them; torch's own are in the latter."""
+    n = math.prod(map(int, dims.split(",")))
+    drawn = np.random.default_rng(0).normal(size=(n, 2)) @ [1, 1j]
+    z: Any = drawn.reshape([int(d) for d in dims.split(",")]).astype(DTYPES[name])
+    w: Any = np.roll(z, 1)
+    rows = [f"{name}[{dims}] multiply(x, {factor})" for factor in "yw"]
+    got: Any
+    _, got = run_both(loop_of_rows(rows, dict.fromkeys("xyw", f"{name}[{dims}]")), [z, z.conj(), w], tmp_path)
+    assert not got[0].imag.any()
+    np.testing.assert_array_equal(got[1].real, z.real * w.real - z.imag * w.imag)
+    np.testing.assert_array_equal(got[1].imag, z.real * w.imag + z.imag * w.real)
+
+
+# ------------------------------------------------------------------------------------------- arrays
+
+
+SUM = """sum {
+  a = c64[] parameter(0)
+  b = c64[] parameter(1)
+  ROOT r = c64[] add(a, b)
+}
+times {
+  a = c64[] parameter(0)
+  b = c64[] parameter(1)
+  ROOT r = c64[] multiply(a, b)
+}
+second {
+  a = c64[] parameter(0)
+  ROOT b = c64[] parameter(1)
+}
+before {
+  a = c64[] parameter(0)
+  b = c64[] parameter(1)
+  x = f32[] real(a)
+  y = f32[] real(b)
+  ROOT r = pred[] compare(x, y), direction=LT
+}
+"""
+WITHOUT = ("clamp(", "topk(", "to_apply=after", "to_apply=largest", "constant(")
+"""What asks for an order, or is another text."""
+COMPLEX_ROWS = [row.replace("f32[", "c64[") for row in ROWS if not any(word in row for word in WITHOUT)] + [
+    "c64[] reduce(m, s), dimensions={0,1}, to_apply=times", "c64[4] reduce(m, s), dimensions={0}, to_apply=times",
+    "c64[3] reduce(m, s), dimensions={1}, to_apply=times", "c64[3] constant({(nan, -0), (-inf, 0), (-0, 1)})",
+    "c64[] constant((-0, nan))", "c64[3] constant({(inf, -0), (inf, -0), (inf, -0)})",
+    "c64[3,4] dynamic-update-slice(m, w, i, i)"]
+
+
+def test_arrays_as_torch(tmp_path: Path) -> None:
+    text = loop_of_rows(COMPLEX_ROWS, {k: shape.replace("f32", "c64") for k, shape in OPERANDS.items()}, SUM)
+    assert natively(text)
+    arguments = [(o + 1j * np.roll(o, 1)).astype(np.complex64) if o.dtype == np.float32 else o for o in operands()]
+    want, got = run_both(text, arguments, tmp_path)
+    for row, mine, theirs in zip(COMPLEX_ROWS, got, want, strict=True):
+        np.testing.assert_allclose(parts(mine), parts(theirs), rtol=1e-5, atol=1e-5, err_msg=row)
+        np.testing.assert_array_equal(np.signbit(parts(mine)[parts(theirs) == 0]),
+                                      np.signbit(parts(theirs)[parts(theirs) == 0]), err_msg=row)
+
+
+@pytest.mark.parametrize("row", [
+    "c64[3] power(u, u)", "c64[3] tan(u)", "c64[3] log-plus-one(u)", "c64[3] maximum(u, u)", "c64[3] clamp(u, u, u)",
+    "pred[3] compare(u, u), direction=LT", "c64[1,1] cholesky(m)", "c64[3] fft(u), fft_type=FFT, fft_length={3}"])
+def test_what_stays_in_torch(row: str) -> None:
+    assert not natively(loop_of_rows([row], {"u": "c64[3]", "m": "c64[1,1]"}))
+
+
+@pytest.mark.parametrize("shape", ["c64[]", "c64[3]", "c128[40]"])
+def test_conjugate_views(shape: str) -> None:
+    """Their memory has the other sign."""
+    program = xla_torch.parse_hlo(loop_of_rows([f"{shape} add(z, z)"], {"z": shape}))
+    dims = [int(n) for n in shape[:-1].partition("[")[2].split(",") if n]
+    z = torch.randn(dims, dtype=torch.complex64 if shape.startswith("c64") else torch.complex128)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tuning, "NATIVE_AFTER", 0.0)
+        torch.testing.assert_close(program(z.conj())[0], 2 * z.conj().resolve_conj())
+        (loop,) = [m for m in program.lowered().modules() if isinstance(m, NativeLoop)]
+        fixed = [torch.zeros(n, dtype=torch.uint8) for n in loop.given[:-1]]
+        assert loop.takes((), (*fixed, z))
+        assert not loop.takes((), (*fixed, z.conj()))
+
+
+# ------------------------------------------------------------------------------------------- bundles
+
+
+BUNDLE = """HloModule small
+power { a = c64[] parameter(0)
+ b = c64[] parameter(1)
+ ROOT r = c64[] power(a, b) }
+sum { a = f32[] parameter(0)
+ b = f32[] parameter(1)
+ ROOT r = f32[] add(a, b) }
+ENTRY main {
+  x = c64[4,8] parameter(0)
+  y = c64[4,8] parameter(1)
+  k = c64[] constant((0.5, -0))
+  w = c64[4,8] broadcast(k), dimensions={}
+  m = c64[4,8] multiply(x, y)
+  d = c64[4,8] divide(m, w)
+  v = c64[4,4] slice(y), slice={[0:4], [0:4]}
+  u = FUNCTION
+  re = f32[4,8] real(u)
+  im = f32[4,8] imag(d)
+  c = c64[4,8] complex(re, im)
+  t = c64[8,4] transpose(c), dimensions={1,0}
+  g = c64[4,4] dot(m, t), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  a = f32[4,8] abs(u)
+  z = f32[] constant(0)
+  s = f32[4] reduce(a, z), dimensions={1}, to_apply=sum
+  ROOT r = (c64[4,8], c64[4,4], f32[4]) tuple(c, g, s)
+}
+"""
+
+
+@pytest.mark.parametrize(("function", "inside"), [
+    ("c64[4,8] exponential(d)", [14]), ("c64[4,8] power(d, y)", [5, 8]), ("c64[4,8] map(d, y), to_apply=power", [5, 8]),
+    ("c64[4,8] triangular-solve(v, d), left_side=true, lower=true, transpose_a=NO_TRANSPOSE", [5, 8])])
+def test_bundles_as_torch(function: str, inside: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole, or around what native code does not know of complex numbers. Conjugate views are read as what they are."""
+    text = BUNDLE.replace("FUNCTION", function)
+    monkeypatch.setattr(tuning, "BUNDLE_LEAST", 2)
+    x, y = torch.randn(2, 4, 8, dtype=torch.complex64, generator=torch.Generator().manual_seed(0))
+    monkeypatch.setattr(tuning, "NATIVE_AFTER", math.inf)
+    in_torch = xla_torch.parse_hlo(text)
+    want = in_torch(x, y), in_torch(x.conj().resolve_conj(), y)
+    monkeypatch.setattr(tuning, "NATIVE_AFTER", 0.0)
+    computation = xla_torch.parse_hlo(text)
+    for given, wanted in zip((x, x.conj()), want, strict=True):
+        for mine, theirs in zip(computation(given, y), wanted, strict=True):
+            torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
+    bundles = [m for m in computation.lowered().modules() if isinstance(m, NativeBundle)]
+    assert sorted(b.source.calls for b in bundles) == inside
+    assert not bundles[0].fits((x.conj(), y)[:len(bundles[0].given)])
