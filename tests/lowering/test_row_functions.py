@@ -72,7 +72,6 @@ FOUND: dict[str, tuple[str, Callable[..., Any], list[tuple[int, ...]]]] = {
     "a vector": ("softmax", jax.nn.softmax, [(16,)]),
     "blocks of rows": ("softmax", lambda x: jax.nn.softmax(x, axis=-1), [(2, 3, 5)]),
     "square": ("softmax", lambda x: jax.nn.softmax(x, axis=-1), [(8, 8)]),
-    "rows of one": ("softmax", lambda x: jax.nn.softmax(x + 1, axis=-1), [(4, 1)]),
     "without a bound below": ("softmax", lambda x: over_sum(jnp.exp(x - largest(x))), [X]),
     "attention": ("softmax", attention, [(2, 5, 4), (2, 5, 4), (2, 5, 4)]),
     "logarithm": ("log_softmax", lambda x: jax.nn.log_softmax(x, axis=-1), [X]),
@@ -98,6 +97,7 @@ FOUND: dict[str, tuple[str, Callable[..., Any], list[tuple[int, ...]]]] = {
 }
 
 NOT_FOUND: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
+    "rows of one": (lambda x: jax.nn.softmax(x + 1, axis=-1), [(4, 1)]),
     "softmax of columns": (lambda x: jax.nn.softmax(x, axis=0), [X]),
     "the exponential is used too": (exponential_too, [X]),
     "the maximum of something else": (lambda x, y: over_sum(jnp.exp(x - largest(y))), [X, X]),
