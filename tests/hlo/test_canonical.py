@@ -13,8 +13,6 @@ from xla_torch.transform.canonical import Canonicalizer, canonicalize, is_canoni
 from xla_torch.transform.rewriter import rebuilt
 
 REGIONS = """HloModule m
-sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }
-most { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] maximum(a, b) }
 double { a = f32[2] parameter(0) ROOT r = f32[2] add(a, a) }
 condition { p = (s32[], f32[2]) parameter(0) i = s32[] get-tuple-element(p), index=0 n = s32[] constant(3)
   ROOT r = pred[] compare(i, n), direction=LT }
@@ -41,12 +39,6 @@ CANONICAL = {
                 "c = (f32[2]) conditional(p, t, u), true_computation=yes, false_computation=no "
                 "ROOT r = f32[2] get-tuple-element(c), index=0",
     "a bitcast in memory order": "ROOT r = f32[1,2] bitcast(x)",
-    "a sum of several": "o = f32[2,1] reshape(x) n = f32[] constant(0) ROOT r = f32[] reduce(o, n), dimensions={0,1}, "
-                        "to_apply=sum",
-    "a sum on from a number": "o = f32[2,1] reshape(x) n = f32[] constant(3) ROOT r = f32[2] reduce(o, n), dimensions={1}, "
-                              "to_apply=sum",
-    "the largest of one and a number": "o = f32[2,1] reshape(x) n = f32[] constant(0) ROOT r = f32[2] reduce(o, n), "
-                                       "dimensions={1}, to_apply=most",
     "another quotient": "ROOT r = f32[2] divide(x, x)",
 }
 NOT_CANONICAL = {
@@ -66,7 +58,6 @@ NOT_CANONICAL = {
     "a bitcast between layouts": "b = f32[2,2]{0,1} broadcast(x), dimensions={0} ROOT r = f32[2,2]{1,0} bitcast(b)",
     "a sharding": "ROOT r = f32[2] negate(x), sharding={replicated}",
     "an operand without elements": "n = f32[0] slice(x), slice={[2:2]} ROOT r = f32[4] concatenate(x, n, x), dimensions={0}",
-    "a sum of one": "o = f32[2,1] reshape(x) n = f32[] constant(0) ROOT r = f32[2] reduce(o, n), dimensions={1}, to_apply=sum",
     "nothing else": "n = f32[0] slice(x), slice={[2:2]} ROOT r = f32[2] concatenate(n, x), dimensions={0}",
     "one operand": "ROOT r = f32[2] concatenate(x), dimensions={0}",
     "a logistic function written out": "n = f32[2] negate(x) e = f32[2] exponential(n) one = f32[] constant(1) o = f32[2] "

@@ -11,6 +11,7 @@ import torch
 
 import xla_torch
 from support.counting import Counted
+from support.oracle import run_xla
 from xla_torch import XlaBuilder, ops
 from xla_torch.errors import DeviceError, InvalidArgument
 from xla_torch.lowering.emit import comment, identifier
@@ -36,6 +37,25 @@ def test_scalars_are_folded_and_dead_code_is_gone():
     assert "exp" not in code
     assert "broadcast" not in code
     assert "expand" not in code
+
+
+@pytest.mark.parametrize(("opcode", "init", "dims", "is_one"), [
+    ("add", "0", "1", True), ("maximum", "-inf", "1", True), ("multiply", "1", "1", True), ("add", "3", "1", False),
+    ("maximum", "0", "1", False), ("add", "0", "0,1", False)])
+def test_the_total_of_one_element_is_the_element(opcode: str, init: str, dims: str, is_one: bool):
+    results = "f32[5]" if dims == "1" else "f32[]"
+    text = f"""HloModule m
+meet {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] {opcode}(a, b) }}
+ENTRY e {{ x = f32[5,1] parameter(0) i = f32[] constant({init})
+  ROOT r = {results} reduce(x, i), dimensions={{{dims}}}, to_apply=meet }}"""
+    computation, x = xla_torch.parse_hlo(text), np.array([[1.5], [-0.0], [-2], [np.nan], [np.inf]], np.float32)
+    code = computation.python_code()
+    assert ("reshape" in code and not any(f"torch.{name}" in code for name in ("sum", "amax", "prod"))) == is_one
+    (got,) = computation.run_numpy(x)
+    want = getattr(np, opcode).reduce(x, axis=tuple(map(int, dims.split(","))), initial=float(init))
+    np.testing.assert_array_equal(got, want)
+    if is_one:  # XLA takes the element whatever the init is
+        np.testing.assert_array_equal(got, run_xla(text, x)[0])
 
 
 def test_what_constants_alone_give_is_made_with_the_program():

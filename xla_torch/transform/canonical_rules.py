@@ -10,13 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..analysis.patterns import logistic_argument
-from ..analysis.reducers import reducer_kind
 from ..core.shape import Shape
-from ..hlo.inference import splat_of
 from ..hlo.ir import Instruction
 from ..hlo.rule_tables import RuleTable
-from ..opcodes import elementwise, internal, movement, reduction
-from ..opcodes.reducer_kinds import ReducerKind
+from ..opcodes import elementwise, internal, movement
 from .rewriter import carried_metadata
 
 Rewrite = Callable[[Instruction, Sequence[Instruction]], list[Instruction] | None]
@@ -42,20 +39,6 @@ def _without_empty_parts(instruction: Instruction, operands: Sequence[Instructio
     if len(kept) == 1:
         return [_instead(instruction, movement.reshape, instruction.shape, *kept)]
     return [_instead(instruction, movement.concatenate, instruction.shape, *kept, attributes=instruction.attributes)]
-
-
-@REWRITES.rule(reduction.reduce)
-def _sum_of_one(instruction: Instruction, operands: Sequence[Instruction]) -> list[Instruction] | None:
-    """The sum over dimensions of size 1, on from 0, is the element: gradients of what is broadcast have such."""
-    if len(operands) != 2 or not instruction.attributes["dimensions"] or not instruction.operands[0].shape.is_static:
-        return None
-    (value, init), of = instruction.operands, instruction.shape.element_type
-    if any(value.shape.dimensions[d] != 1 for d in instruction.attributes["dimensions"]) or value.shape.element_type is not of:
-        return None
-    literal = splat_of(init)
-    if literal is None or literal.array != 0 or reducer_kind(instruction.attributes["to_apply"]) is not ReducerKind.ADD:
-        return None
-    return [_instead(instruction, movement.reshape, instruction.shape, operands[0])]
 
 
 @REWRITES.rule(internal.bitcast)

@@ -80,8 +80,11 @@ def _reduced(inst: Instruction, values: list[Value], inits: list[Value], dimensi
     known = [monoid(kind, r.element_type) for kind, r in zip(kinds, results, strict=True)]
     if not empty and all(m is not None for m in known):
         dynamic = any(inst.operands[0].shape.dynamic_flags[d] for d in dimensions)
+        ignored = all(m.ignores(init) for m, init in zip(known, inits, strict=True) if m is not None)
+        if ignored and not dynamic and all(inst.operands[0].shape.dimensions[d] == 1 for d in dimensions):
+            return [v.reshape(r.dimensions) for v, r in zip(values, results, strict=True)]  # in gradients of what is spread
         totals = [m.reduce(v, dimensions, dynamic) for m, v in zip(known, values, strict=True) if m is not None]
-        if all(m.ignores(init) for m, init in zip(known, inits, strict=True) if m is not None):
+        if ignored:
             return totals
         return apply_region(to_apply, [*inits, *totals], results[0].dimensions)
     rule = selection(to_apply) if len(values) > 1 and not empty else None
