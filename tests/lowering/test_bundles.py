@@ -75,11 +75,10 @@ PLUS = "plus { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = f32[] 
 TOTALS = {"add": 0.0, "multiply": 1.0, "maximum": -math.inf, "minimum": math.inf}
 
 
-@pytest.mark.parametrize("special", [None, math.nan, math.inf, -math.inf, -0.0])
 @pytest.mark.parametrize("opcode", TOTALS)
 @pytest.mark.parametrize("kind", ["f32", "f64", "bf16", "f16"])
-@pytest.mark.parametrize("n", [1, 3, 4, 5, 8, 9, 19, 64])
-def test_totals_are_made_side_by_side(n: int, kind: str, opcode: str, special: float | None) -> None:
+@pytest.mark.parametrize("n", [1, 3, 4, 8, 19, 64])
+def test_totals_are_made_side_by_side(n: int, kind: str, opcode: str) -> None:
     """Each row of a matrix has the special value at another place. Sums begin with 2, which counts once."""
     init = 2 if opcode == "add" and kind.startswith("f") and kind != "f16" else TOTALS[opcode]
     more = f"meet {{ a = {kind}[] parameter(0)\n b = {kind}[] parameter(1)\n ROOT r = {kind}[] {opcode}(a, b) }}"
@@ -87,15 +86,14 @@ def test_totals_are_made_side_by_side(n: int, kind: str, opcode: str, special: f
                     f"s = {kind}[{n}] reduce(m, i), dimensions={{1}}, to_apply=meet", f"ROOT r = {kind}[{n}] negate(s)",
                     more=more)
     assert bundles_of(found)
-    values = torch.from_numpy(np.random.default_rng(0).uniform(0.5, 1.5, (n, n)))
-    if special is not None:
-        values.fill_diagonal_(special)
-    x = values.to({"f32": torch.float32, "f64": torch.float64, "bf16": torch.bfloat16, "f16": torch.float16}[kind])
-    wide = x.double().numpy()
-    with np.errstate(invalid="ignore"):
-        want = -getattr(np, opcode).reduce(-wide, axis=1, initial=init)
+    dtype = {"f32": torch.float32, "f64": torch.float64, "bf16": torch.bfloat16, "f16": torch.float16}[kind]
     precision = {"f32": 1e-5, "f64": 1e-12, "bf16": 0.01, "f16": 0.002}[kind]
-    np.testing.assert_allclose(found(x).double().numpy(), want, rtol=precision, atol=precision)
+    for special in (1.25, math.nan, math.inf, -math.inf, -0.0):
+        values = torch.from_numpy(np.random.default_rng(0).uniform(0.5, 1.5, (n, n)))
+        x = values.fill_diagonal_(special).to(dtype)
+        with np.errstate(invalid="ignore"):
+            want = -getattr(np, opcode).reduce(-x.double().numpy(), axis=1, initial=init)
+        np.testing.assert_allclose(found(x).double().numpy(), want, rtol=precision, atol=precision)
 
 
 CHAIN = ["x = f32[4,8] parameter(0)", "e = f32[4,8] tanh(x)", "t = f32[8,4] transpose(e), dimensions={1,0}",
