@@ -95,7 +95,7 @@ ROWS: list[tuple[str, str, str, list[str], bool]] = [
                                                 "made = f32[32,32] subtract(t, d)"], True),
     ("f32[8,16]", "f32[16,20]", "f32[8,20]", [f"made = f32[8,20] dot(a, b), {PLAIN}"], False),
     *((f"{kind}[6,{n}]", f"{kind}[{n}]", f"{kind}[6]", [f"made = {kind}[6] dot(a, b), {PLAIN}"], False)
-      for kind in ("f32", "f64", "s32", "c64", "c128") for n in (1, 3, 4, 5, 8, 9, 19, 64)),
+      for kind in ("f32", "f64", "s32", "c64", "c128") for n in (1, 4, 19)),
     *((f"f32[{n},6]", f"f32[{n}]", "f32[6]", [
         "made = f32[6] dot(a, b), lhs_contracting_dims={0}, rhs_contracting_dims={0}"], False) for n in (1, 2, 9)),
     ("f32[3,2,6]", "f32[3,2]", "f32[3,6]", [
