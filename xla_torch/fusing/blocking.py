@@ -328,6 +328,7 @@ def _extract(root: torch.nn.Module, graph: Graph, chain: Chain, name: str) -> No
             inside[outer].meta["spread"] = spread
         if spread or not _is_expansion(outer):
             inside[outer].meta["array"] = outer.meta["array"]
+        inside[outer].meta["given"] = outer.meta["array"]
     targets = {n: body.placeholder(f"into_{n.name}") for n in results}
     for node in chain.nodes:
         inside[node] = body.node_copy(node, lambda n: inside[n])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import operator
+from collections.abc import Iterator, Sequence
 from itertools import repeat
 from typing import Any
 
@@ -31,6 +33,26 @@ def native_products(body: Graph) -> NativeProducts | None:
     first, *between, last = calls
     if "sgemm" not in torch_private.blas() or not all(map(_is_float32_product, (first, last))):
         return None
+    with _row_by_row(given, first.meta["array"][0]):
+        return _native(body, given, first, between, last)
+
+
+@contextlib.contextmanager
+def _row_by_row(given: Sequence[Node], dims: tuple[int, ...]) -> Iterator[None]:
+    """Within the block an array that spreads over dimensions before the last, as a mask of each example does, is one row to
+    fusions: native products have its address for each row."""
+    before = {node: dict(node.meta) for node in given}
+    for node in given:
+        own, dtype = node.meta.get("array", ((), None))
+        spreads = len(own) == len(dims) and own != dims and all(n in (1, all_of) for n, all_of in zip(own, dims, strict=True))
+        if spreads and "spread" not in node.meta:
+            node.meta.update(array=(dims, dtype), spread="column" if own[-1] == dims[-1] else "row")
+    yield
+    for node, meta in before.items():
+        node.meta = meta
+
+
+def _native(body: Graph, given: Sequence[Node], first: Node, between: list[Node], last: Node) -> NativeProducts | None:
     of, groups = fusions(body.nodes)
     if groups != [between] or last.args[0] is not between[-1] or between[-1].meta["array"] != first.meta["array"]:
         return None
@@ -67,7 +89,7 @@ def _is_shown(node: Node, rank: int) -> bool:
 
 
 def _is_float32_product(node: Node) -> bool:
-    arrays = [n.meta.get("array") for n in (node, *node.all_input_nodes)]
+    arrays = [n.meta.get("given") or n.meta.get("array") for n in (node, *node.all_input_nodes)]
     return node.target in _PRODUCTS and all(a is not None and a[1] is torch.float32 and math.prod(a[0]) > 0 for a in arrays)
 
 

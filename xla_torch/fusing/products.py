@@ -65,16 +65,27 @@ def _turn(graph: Graph, node: Node) -> None:
             user.replace_all_uses_with(turned)
             graph.erase_node(user)
     graph.erase_node(node)
+    for factor in dict.fromkeys((left, right)):
+        if isinstance(factor, Node) and _is_transpose(factor) and not factor.users:
+            graph.erase_node(factor)
 
 
 def _transposed(graph: Graph, operand: object, product: Instruction) -> Node:
     """The transpose of a factor, a matrix or one for each place of a batch; of a transpose what it was made of."""
     assert isinstance(operand, Node)
-    is_transpose = operand.op == "call_method" and operand.target in (_T, _TRANSPOSE) and operand.args[1:] in ((), (-2, -1))
-    source = operand.args[0] if is_transpose else None
+    source = operand.args[0] if _is_transpose(operand) else None
     if isinstance(source, Node):
         return source
-    return graph.call_method(_T, (operand,)) if product.shape.rank == 2 else graph.call_method(_TRANSPOSE, (operand, -2, -1))
+    is_matrix = product.shape.rank == 2
+    made = graph.call_method(_T, (operand,)) if is_matrix else graph.call_method(_TRANSPOSE, (operand, -2, -1))
+    if "array" in operand.meta:
+        (*batch, rows, columns), dtype = operand.meta["array"]
+        made.meta["array"] = ((*batch, columns, rows), dtype)
+    return made
+
+
+def _is_transpose(node: Node) -> bool:
+    return node.op == "call_method" and node.target in (_T, _TRANSPOSE) and node.args[1:] in ((), (-2, -1))
 
 
 def use_onednn(graph: Graph) -> None:
