@@ -121,6 +121,7 @@ def test_products_as_torch(lhs: str, rhs: str, result: str, lines: list[str], by
     arguments = [drawn(lhs, 0), drawn(rhs, 1), drawn(result, 2)]
     monkeypatch.setenv("XLA_TORCH_CACHE", str(tmp_path))
     monkeypatch.setattr(tuning, "NATIVE_UNDER", math.inf)
+    monkeypatch.setattr(tuning, "WITHOUT_PASSES", frozenset({"bundles"}))
     monkeypatch.setattr(tuning, "UNROLLED_STEPS", 0)
     monkeypatch.setattr(tuning, "NATIVE_AFTER", math.inf)
     (want,) = xla_torch.parse_hlo(text).run_numpy(*arguments)
