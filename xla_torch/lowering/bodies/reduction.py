@@ -81,8 +81,9 @@ def _reduced(inst: Instruction, values: list[Value], inits: list[Value], dimensi
     if not empty and all(m is not None for m in known):
         dynamic = any(inst.operands[0].shape.dynamic_flags[d] for d in dimensions)
         ignored = all(m.ignores(init) for m, init in zip(known, inits, strict=True) if m is not None)
-        if ignored and not dynamic and all(inst.operands[0].shape.dimensions[d] == 1 for d in dimensions):
-            return [v.reshape(r.dimensions) for v, r in zip(values, results, strict=True)]  # in gradients of what is spread
+        is_one = not dynamic and all(inst.operands[0].shape.dimensions[d] == 1 for d in dimensions)
+        if ignored and is_one and results[0].element_type.is_floating:  # gradients of what is spread have such
+            return [v.reshape(r.dimensions) for v, r in zip(values, results, strict=True)]
         totals = [m.reduce(v, dimensions, dynamic) for m, v in zip(known, values, strict=True) if m is not None]
         if ignored:
             return totals
