@@ -295,12 +295,13 @@ def beam_search(steps: int = 32, beams: int = 8, words: int = 500) -> Kind:
 
 
 def particles(steps: int = 50, count: int = 500) -> Kind:
-    """Systematic resampling of particles at each step."""
+    """Systematic resampling of particles at each step. Weights are rounded, so that their sums are exact: one particle that the
+    last digit of a sum chooses is another future of all."""
     def function(seen: Any, noise: Any) -> Any:
         def step(x: Any, now: Any) -> Any:
             y, e = now
             x = 0.9 * x + e
-            weight = jax.nn.softmax(-0.5 * (x - y) ** 2)
+            weight = jnp.round(jax.nn.softmax(-0.5 * (x - y) ** 2) * 65536) / 65536
             chosen = jnp.searchsorted(jnp.cumsum(weight), (jnp.arange(count) + 0.5) / count)
             return x[jnp.minimum(chosen, count - 1)], (weight * x).sum()
 
@@ -310,7 +311,7 @@ def particles(steps: int = 50, count: int = 500) -> Kind:
         x, places, found = torch.zeros(count), (torch.arange(count) + 0.5) / count, []
         for y, e in zip(seen, noise, strict=True):
             x = 0.9 * x + e
-            weight = torch.softmax(-0.5 * (x - y) ** 2, 0)
+            weight = torch.round(torch.softmax(-0.5 * (x - y) ** 2, 0) * 65536) / 65536
             found.append((weight * x).sum())
             x = x[torch.searchsorted(torch.cumsum(weight, 0), places).clamp(max=count - 1)]
         return torch.stack(found)

@@ -72,6 +72,19 @@ def assert_close(got: tuple[torch.Tensor, ...] | torch.Tensor, want: tuple[torch
 
 
 PLUS = "plus { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = f32[] add(a, b) }"
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("opcode", ["add", "multiply"])
+def test_running_sums_have_torch_s_bits(opcode: str, reverse: bool) -> None:
+    """Which element the last digit of a running sum chooses may be all that follows."""
+    padding = "0_999" if reverse else "999_0"
+    found = program("x = f32[1000] parameter(0)", "m = f32[1000] negate(x)", f"i = f32[] constant({int(opcode == 'multiply')})",
+                    f"ROOT s = f32[1000] reduce-window(m, i), window={{size=1000 pad={padding}}}, to_apply=meet",
+                    more=f"meet {{ a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = f32[] {opcode}(a, b) }}")
+    assert bundles_of(found)
+    x = torch.from_numpy(np.random.default_rng(0).uniform(-1.1, -0.9, 1000).astype(np.float32))
+    assert torch.equal(found(x), *in_torch(found, [x]))
+
+
 TOTALS = {"add": 0.0, "multiply": 1.0, "maximum": -math.inf, "minimum": math.inf}
 
 

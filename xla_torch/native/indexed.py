@@ -14,10 +14,11 @@ from typing import Any
 
 from ..core import tuning
 from ..core.shape import Shape
+from ..core.types import F32, F64
 from ..hlo.attributes import WindowDimension
 from ..hlo.ir import Computation, Instruction
 from ..hlo.schema import Trait
-from ..opcodes import indexing, reduction, sorting, window
+from ..opcodes import elementwise, indexing, reduction, sorting, window
 from ..opcodes.reduction_order import running_dimension
 from .arrays import ARRAYS, Value, Writer
 from .code import Array, Code, Index, element_of, single
@@ -260,22 +261,31 @@ def _along(code: Code, at: str, count: int, window: WindowDimension) -> Iterator
 def _running(writer: Writer, inst: Instruction, arrays: Sequence[Array], inits: Sequence[Array], along: int,
              reverse: bool) -> Value:
     """What windows as long as the array give, each of which holds one element more than the one before it: row by row, each
-    total is reduced on."""
+    total is reduced on. Sums and products of single precision are kept in double precision, as torch keeps them: what is searched
+    in a running sum of weights depends on its last digits."""
     code, shapes = writer.code, inst.shape.tuple_shapes if inst.shape.is_tuple else (inst.shape,)
     dims = shapes[0].dimensions
     names, before = [code.buffer(s) for s in shapes], code.work
+    root = inst.attributes["to_apply"].root
+    is_wide = shapes[0].element_type is F32 and root.opcode in _KEPT_WIDE and _commutes(inst.attributes["to_apply"])
     with code.loops([1 if d == along else n for d, n in enumerate(dims)]) as row:
-        totals = [code.local(i.shape, "t", i.at(())) for i in inits]
+        totals = [code.local(i.shape.with_element_type(F64) if is_wide else i.shape, "t", i.at(())) for i in inits]
         with code.loops([dims[along]]) as (place,):
             at = [(f"({dims[along] - 1} - {place})" if reverse else place) if d == along else i for d, i in enumerate(row)]
-            now = [single(i.shape, t) for i, t in zip(inits, totals, strict=True)]
-            found = _region(writer, inst.attributes["to_apply"], [*now, *(_element(code, a, at) for a in arrays)])
+            if is_wide:
+                found = [f"{totals[0]} {_KEPT_WIDE[root.opcode]} (f64){arrays[0].at(at)}"]
+            else:
+                now = [single(i.shape, t) for i, t in zip(inits, totals, strict=True)]
+                found = _region(writer, inst.attributes["to_apply"], [*now, *(_element(code, a, at) for a in arrays)])
             for shape, name, total, value in zip(shapes, names, totals, found, strict=True):
                 code.line(f"{total} = {value};")
-                code.put(shape, name, at, total)
+                code.put(shape, name, at, f"(f32){total}" if is_wide else total)
     code.work = before + 2 * shapes[0].element_count
     results = list(map(code.filled, shapes, names))
     return results if inst.shape.is_tuple else results[0]
+
+
+_KEPT_WIDE = {elementwise.add: "+", elementwise.multiply: "*"}
 
 
 def _commutes(region: Computation) -> bool:
