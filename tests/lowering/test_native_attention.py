@@ -96,6 +96,21 @@ def columns(q: Any, k: Any, v: Any) -> Any:
     return jnp.einsum("bhqk,bhkd->bhqd", jax.nn.softmax(jnp.einsum("bhqd,bhkd->bhqk", q, k), axis=-2), v)
 
 
+def perceptron(change: Callable[..., Any]) -> Callable[..., Any]:
+    def function(x: Any, up: Any, down: Any, *more: Any) -> Any:
+        return change(x @ up, *more) @ down
+    return function
+
+
+def normed(h: Any) -> Any:
+    centred = h - h.mean(-1, keepdims=True)
+    return centred * jax.lax.rsqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
+
+
+def layers(*batch: int) -> Arrays:
+    return [drawn(*batch, 8), drawn(8, N, seed=1), drawn(N, 8, seed=2)]
+
+
 CASES: dict[str, tuple[Callable[..., Any], Arrays, bool]] = {
     # name: a function, its arguments, whether it is native code
     "plain": (attention(lambda s: s), heads(), True),
@@ -115,6 +130,13 @@ CASES: dict[str, tuple[Callable[..., Any], Arrays, bool]] = {
     "shared keys": (grouped, heads(), True),
     "shares are read": (two_readers, heads(), False),
     "softmax of columns": (columns, heads(), False),
+    "a perceptron": (perceptron(jax.nn.gelu), layers(96), True),
+    "a perceptron of a batch": (perceptron(jax.nn.gelu), layers(2, 3, 16), True),
+    "with a bias": (perceptron(lambda h, b: jnp.tanh(h + b)), [*layers(4, 24), drawn(N, seed=3)], False),
+    "gated": (perceptron(lambda h, g: jax.nn.silu(h) * g), [*layers(4, 24), drawn(4, 24, N, seed=3)], True),
+    "gated by rows": (perceptron(lambda h, g: jnp.exp(h * 0.1) * g), [*layers(4, 24), drawn(4, 24, 1, seed=3)], True),
+    "gated by members": (perceptron(lambda h, g: jnp.exp(h * 0.1) * g), [*layers(4, 24), drawn(4, 1, 1, seed=3)], True),
+    "normed": (perceptron(normed), layers(96), False),
     "float64": (attention(lambda s: s), [a.astype("f8") for a in heads()], False),
 }
 

@@ -139,7 +139,9 @@ class Source:
     of memory for each thread, the elements of a row, the number of threads, and OpenMP's functions of torch's own threads
     (`kernels/native_fusions.py`)."""
 
-    def __init__(self, calls: Calls, nodes: Sequence[Node], inputs: dict[Node, Role], results: Sequence[Node]):
+    def __init__(self, calls: Calls, nodes: Sequence[Node], inputs: dict[Node, Role], results: Sequence[Node],
+                 by_rows: bool = False):
+        """`by_rows` whoever calls it gives rows, also where none is needed."""
         self.calls, self.nodes, self.inputs, self.results = calls, nodes, inputs, results
         self.names = {node: f"v{k}" for k, node in enumerate([*inputs, *nodes])}
         self.passes: dict[Node, int] = {}
@@ -153,7 +155,8 @@ class Source:
         for node in nodes:
             if not calls.is_row[node] and self._is_read_later(node):
                 self.kept[node] = f"t{len(self.kept)}"
-        self.is_flat = set(inputs.values()) <= {"whole", "scalar"} and not any(calls.is_row[n] for n in nodes)
+        self.is_flat = (not by_rows and set(inputs.values()) <= {"whole", "scalar"}
+                        and not any(calls.is_row[n] for n in nodes))
         """Whether the grid may as well be one long row, of which each thread takes a part."""
         self.place = "i" if self.is_flat else "r * n + i"
         self.tails = [node for node, role in inputs.items() if role == "tail"]

@@ -64,7 +64,7 @@ def _native(body: Graph, given: Sequence[Node], first: Node, between: list[Node]
     chosen = _select_of_softmax(between)
     mask = None if chosen is None else _mask(chosen, inputs)
     most = [] if mask is None else [n for n in between if n.target is torch.amax]
-    source = Source(of, between, inputs, [between[-1], *most])
+    source = Source(of, between, inputs, [between[-1], *most], by_rows=True)
     operands: list[Any] = [*first.args, values, *(i for i in inputs if i is not first)]
     rows = min(dims[-2], max(_LEAST_ROWS, tuning.TILE // dims[-1]))
     widths = [i.meta["array"][1].itemsize if role in _HAVE_COLUMNS else 0 for i, role in inputs.items()]
