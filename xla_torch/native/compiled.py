@@ -91,9 +91,10 @@ class _Turns:
 
 
 def _at_once() -> int:
-    """Of every four processors one is left to compilers: torch computes on all of them."""
+    """Of every four processors one is left to compilers, as torch computes on all of them; two of them at least, so that a small
+    source does not wait for a large one of a program that is gone."""
     usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
-    return max(1, len(usable) // 4)
+    return max(2, len(usable) // 4)
 
 
 _turns = _Turns()
