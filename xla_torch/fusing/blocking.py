@@ -184,7 +184,7 @@ def _split_reductions(graph: Graph) -> None:
     for node in list(graph.nodes):
         grid = _large_grid(node) if _is_reduction(node) else None
         source: Any = node.args[0] if node.args else None
-        if (grid is not None and is_elementwise(source) and len(source.users) == 1 and isinstance(node.args[1], tuple)
+        if (grid and is_elementwise(source) and len(source.users) == 1 and isinstance(node.args[1], tuple)
                 and source.meta["array"][1].is_floating_point):
             _split_reduction(graph, node, grid)
 
@@ -328,7 +328,7 @@ def _extract(root: torch.nn.Module, graph: Graph, chain: Chain, name: str) -> No
             inside[outer].meta["spread"] = spread
         if spread or not _is_expansion(outer):
             inside[outer].meta["array"] = outer.meta["array"]
-        inside[outer].meta["given"] = outer.meta["array"]
+        inside[outer].meta["given"] = outer.meta.get("array")
     targets = {n: body.placeholder(f"into_{n.name}") for n in results}
     for node in chain.nodes:
         inside[node] = body.node_copy(node, lambda n: inside[n])
