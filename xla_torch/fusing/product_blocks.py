@@ -54,7 +54,6 @@ class _ProductChain(Chain):
             return None
         return "kept" if self.cut == rank - 2 else "cut"
 
-
     def as_native(self, body: Graph) -> torch.nn.Module | None:
         return native_products(body) if is_native() else None
 

@@ -18,11 +18,12 @@ from ..core.types import F32, F64
 from ..hlo.attributes import WindowDimension
 from ..hlo.ir import Computation, Instruction
 from ..hlo.schema import Trait
-from ..opcodes import elementwise, indexing, reduction, sorting, window
+from ..opcodes import indexing, reduction, sorting, window
 from ..opcodes.reduction_order import running_dimension
 from .arrays import ARRAYS, Value, Writer
 from .code import Array, Code, Index, element_of, single
 from .elements import VECTOR_WORK, Unfit, name_of
+from .sums import OPERATORS, met_by
 
 
 @ARRAYS.rule(reduction.map_)
@@ -266,14 +267,14 @@ def _running(writer: Writer, inst: Instruction, arrays: Sequence[Array], inits: 
     code, shapes = writer.code, inst.shape.tuple_shapes if inst.shape.is_tuple else (inst.shape,)
     dims = shapes[0].dimensions
     names, before = [code.buffer(s) for s in shapes], code.work
-    root = inst.attributes["to_apply"].root
-    is_wide = shapes[0].element_type is F32 and root.opcode in _KEPT_WIDE and _commutes(inst.attributes["to_apply"])
+    opcode = met_by(inst)
+    is_wide = shapes[0].element_type is F32 and opcode in OPERATORS
     with code.loops([1 if d == along else n for d, n in enumerate(dims)]) as row:
         totals = [code.local(i.shape.with_element_type(F64) if is_wide else i.shape, "t", i.at(())) for i in inits]
         with code.loops([dims[along]]) as (place,):
             at = [(f"({dims[along] - 1} - {place})" if reverse else place) if d == along else i for d, i in enumerate(row)]
             if is_wide:
-                found = [f"{totals[0]} {_KEPT_WIDE[root.opcode]} (f64){arrays[0].at(at)}"]
+                found = [f"{totals[0]} {OPERATORS[opcode]} (f64){arrays[0].at(at)}"]
             else:
                 now = [single(i.shape, t) for i, t in zip(inits, totals, strict=True)]
                 found = _region(writer, inst.attributes["to_apply"], [*now, *(_element(code, a, at) for a in arrays)])
@@ -283,9 +284,6 @@ def _running(writer: Writer, inst: Instruction, arrays: Sequence[Array], inits: 
     code.work = before + 2 * shapes[0].element_count
     results = list(map(code.filled, shapes, names))
     return results if inst.shape.is_tuple else results[0]
-
-
-_KEPT_WIDE = {elementwise.add: "+", elementwise.multiply: "*"}
 
 
 def _commutes(region: Computation) -> bool:

@@ -64,7 +64,7 @@ def _side_by_side(code: Code, opcode: str, of: PrimitiveType, totals: Sequence[s
     vectors for them, take longer for short rows (96 products with 32 elements 0.49 us, and not 0.23)."""
     if opcode not in _NEUTRAL or not of.is_floating or len(totals) > 1:
         return ""
-    operator, of_c = _OPERATORS.get(opcode, ""), name_of(of)
+    operator, of_c = OPERATORS.get(opcode, ""), name_of(of)
     if not operator:
         operator = code.name("meet")
         code.line(f"#pragma omp declare reduction({operator}: {of_c}: omp_out = {opcode}_{of_c}(omp_out, omp_in)) "
@@ -72,7 +72,8 @@ def _side_by_side(code: Code, opcode: str, of: PrimitiveType, totals: Sequence[s
     return f"#pragma omp simd reduction({operator}:{totals[0]}) simdlen({4 if of is F64 else 8})"
 
 
-_OPERATORS = {elementwise.add: "+", elementwise.multiply: "*"}
+OPERATORS = {elementwise.add: "+", elementwise.multiply: "*"}
+"""C's operators of those that add up."""
 _NEUTRAL = {elementwise.add: 0.0, elementwise.multiply: 1.0, elementwise.maximum: -math.inf, elementwise.minimum: math.inf}
 """What changes nothing, by the op that totals meet elements with."""
 
@@ -170,14 +171,14 @@ def _as_matrices(code: Code, operand: Array, batch: Sequence[int], inner: Sequen
 @ARRAYS.rule(reduction.reduce)
 def reduce(writer: Writer, inst: Instruction, operands: list[Array]) -> Value:
     """In the order of the elements, whatever the reducer is. Sums of floats of 16 bits are rounded once, at the end."""
-    opcode = _met_by(inst)
+    opcode = met_by(inst)
     if _is_rounded_once(inst, opcode):
         return _rounded(inst.shape, _reduced(writer, inst, list(map(_widened, operands)), opcode, is_widened=True)[0])
     made = _reduced(writer, inst, operands, opcode)
     return made if inst.shape.is_tuple else made[0]
 
 
-def _met_by(inst: Instruction) -> str:
+def met_by(inst: Instruction) -> str:
     """The op that a reducer is nothing else than; empty where it is more."""
     region = inst.attributes["to_apply"]
     is_one = len(region.parameters) == 2 and set(region.root.operands) == set(region.parameters)
@@ -188,7 +189,7 @@ def _is_rounded_once(inst: Instruction, opcode: str) -> bool:
     """Whether this is a sum or product of floats of 16 bits, which is computed in single precision and rounded once. Raises Unfit
     for what rounds them again and again."""
     types = {s.element_type for s in (*inst.shape.leaves(), *(o.shape for o in inst.operands))}
-    if opcode not in _OPERATORS or types.isdisjoint(HALVES):
+    if opcode not in OPERATORS or types.isdisjoint(HALVES):
         _require_exact(inst.attributes["to_apply"])
         return False
     init = inst.operands[1]
@@ -205,7 +206,7 @@ def require_fit(inst: Instruction) -> None:
     if inst.opcode == contraction.dot:
         _summed(inst)
     elif inst.opcode == reduction.reduce:
-        _is_rounded_once(inst, _met_by(inst))
+        _is_rounded_once(inst, met_by(inst))
     elif inst.opcode == window.reduce_window or (inst.opcode == indexing.scatter and not inst.attributes.get("unique_indices")):
         _require_exact(inst.attributes["to_apply"])
     elif inst.opcode in _LINEAR and any(s.element_type.is_complex for o in inst.operands for s in o.shape.leaves()):
@@ -234,7 +235,7 @@ def _reduced(writer: Writer, inst: Instruction, operands: list[Array], opcode: s
 
     def meet(totals: Sequence[Array], now: Sequence[Array]) -> list[str]:
         if is_widened:
-            return [f"{totals[0].at(())} {_OPERATORS[opcode]} {now[0].at(())}"]
+            return [f"{totals[0].at(())} {OPERATORS[opcode]} {now[0].at(())}"]
         value = writer.run(reducer, [*totals, *now])
         return [code.copy(v).at(()) for v in (value if isinstance(value, list) else [value])]
 
