@@ -16,45 +16,50 @@ from benchmarks.kinds import KINDS, Kind
 from benchmarks.measuring import Run
 from benchmarks.models import MODELS, Model
 from benchmarks.more_kinds import MORE_KINDS
-from xla_torch import from_jax
+from xla_torch import compile, from_jax
 
 Case = dict[str, Run]
 """One computation by who runs it, ``ours`` first; each run gives the results as arrays or tensors."""
 COMPILED = "torch.compile"
+GRAPHED = "ours, cudagraphs"
 
 
-def of_kind(kind: Kind) -> Case:
+def of_kind(kind: Kind, device: str = "cpu") -> Case:
     """A function of arrays, written in JAX and in torch."""
-    tensors, buffers = [torch.from_numpy(a) for a in kind.arguments], [jax.device_put(a) for a in kind.arguments]
+    tensors, buffers = [torch.from_numpy(a).to(device) for a in kind.arguments], [jax.device_put(a) for a in kind.arguments]
     compiled = jax.jit(kind.function)
-    case: Case = {"ours": our_run(kind), "XLA": lambda: jax.block_until_ready(compiled(*buffers))}
+    case: Case = {"ours": our_run(kind, device), "XLA": lambda: jax.block_until_ready(compiled(*buffers))}
+    if device != "cpu":
+        case[GRAPHED] = our_run(kind, device, "cudagraphs")
     if kind.by_hand is not None:
         by_hand, by_inductor = kind.by_hand, torch.compile(kind.by_hand, dynamic=False)
         case["torch by hand"] = lambda: by_hand(*tensors)
         case[COMPILED] = lambda: by_inductor(*tensors)
-    if importlib.util.find_spec("iree") is not None:
+    if device == "cpu" and importlib.util.find_spec("iree") is not None:
         case["IREE"] = iree_run(kind)
     return case
 
 
-def our_run(kind: Kind) -> Run:
-    tensors = [torch.from_numpy(a) for a in kind.arguments]
+def our_run(kind: Kind, device: str = "cpu", backend: str = "eager") -> Run:
+    tensors = [torch.from_numpy(a).to(device) for a in kind.arguments]
 
     @functools.cache
     def program() -> Callable[..., Any]:
         with jax.enable_x64(False):
-            return from_jax(kind.function, *kind.arguments)
+            return compile(from_jax(kind.function, *kind.arguments), backend)
 
     return lambda: program()(*tensors)
 
 
-def of_model(model: Model) -> Case:
+def of_model(model: Model, device: str = "cpu") -> Case:
     """A training step: the loss and the gradients of all parameters."""
     values = jax.tree_util.tree_map(lambda t: jax.device_put(t.detach().numpy()), model.parameters)
     batch = [jax.device_put(t.numpy()) for t in model.batch]
+    program, model = model.program, model.on(device)
     step, by_inductor = jax.jit(jax.value_and_grad(model.source)), torch.compile(model.by_hand, dynamic=False)
-    return {"ours": step_of(model, model.program), "XLA": lambda: jax.block_until_ready(step(values, *batch)),
+    case = {"ours": step_of(model, program), "XLA": lambda: jax.block_until_ready(step(values, *batch)),
             "torch by hand": step_of(model, model.by_hand), COMPILED: step_of(model, by_inductor)}
+    return case if device == "cpu" else {**case, GRAPHED: step_of(model, compile(program, "cudagraphs"))}
 
 
 def step_of(model: Model, loss: Callable[..., torch.Tensor]) -> Run:
@@ -89,8 +94,8 @@ def iree_run(kind: Kind) -> Run:
     return run
 
 
-CASES: dict[str, Callable[[], Case]] = {
-    **{name: (lambda kind=kind: of_kind(kind())) for name, kind in {**KINDS, **MORE_KINDS}.items()},
-    **{f"{name}, training step": (lambda make=make: of_model(make())) for name, make in MODELS.items()},
+CASES: dict[str, Callable[..., Case]] = {
+    **{name: (lambda device="cpu", kind=kind: of_kind(kind(), device)) for name, kind in {**KINDS, **MORE_KINDS}.items()},
+    **{f"{name}, training step": (lambda device="cpu", make=make: of_model(make(), device)) for name, make in MODELS.items()},
 }
 TRAINING_STEPS = [f"{name}, training step" for name in MODELS]

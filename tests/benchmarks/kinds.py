@@ -29,6 +29,11 @@ def drawn(*dims: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(dims).astype(np.float32)
 
 
+def placed(beside: torch.Tensor, array: np.ndarray) -> torch.Tensor:
+    """An array where a tensor is."""
+    return torch.from_numpy(array).to(beside.device)
+
+
 def numbers(bound: int, *dims: int, seed: int = 1) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, bound, dims).astype(np.int32)
 
@@ -179,10 +184,10 @@ def kalman(steps: int = 200) -> Kind:
         return lax.scan(body, (jnp.zeros(2), eye), zs)[1]
 
     def by_hand(zs: torch.Tensor) -> torch.Tensor:
-        x, p, eye = torch.zeros(2), torch.eye(2), torch.eye(2)
-        found = []
+        x, p, eye = (make(2, device=zs.device) for make in (torch.zeros, torch.eye, torch.eye))
+        move, noise, found = placed(zs, a), placed(zs, q), []
         for z in zs:
-            x, p = step((x, p), z, torch.from_numpy(a), torch.from_numpy(q), eye)
+            x, p = step((x, p), z, move, noise, eye)
             found.append(x)
         return torch.stack(found)
 
@@ -209,10 +214,10 @@ def kalman_solve(states: int = 8, seen: int = 4, steps: int = 200) -> Kind:
         return lax.scan(body, (jnp.zeros(states), jnp.eye(states)), zs)[1]
 
     def by_hand(zs: torch.Tensor) -> torch.Tensor:
-        x, p, found = torch.zeros(states), torch.eye(states), []
-        move, see, noise = (torch.from_numpy(m) for m in (a, h, q))
+        x, p, eye = (placed(zs, m.astype(np.float32)) for m in (np.zeros(states), np.eye(states), np.eye(seen)))
+        (move, see, noise), found = (placed(zs, m) for m in (a, h, q)), []
         for z in zs:
-            x, p = step((x, p), z, move, see, noise, torch.eye(seen), torch.linalg.solve)
+            x, p = step((x, p), z, move, see, noise, eye, torch.linalg.solve)
             found.append(x)
         return torch.stack(found)
 
@@ -234,7 +239,7 @@ def square_root_filter(states: int = 16, steps: int = 200) -> Kind:
         return lax.scan(body, jnp.eye(states), zs)[1]
 
     def by_hand(zs: torch.Tensor) -> torch.Tensor:
-        p, move, eye, found = torch.eye(states), torch.from_numpy(a), torch.eye(states), []
+        p, move, eye, found = torch.eye(states, device=zs.device), placed(zs, a), torch.eye(states, device=zs.device), []
         for z in zs:
             p = move @ p @ move.T + eye
             factor = torch.linalg.cholesky(p + eye)

@@ -54,6 +54,8 @@ def machine(threads: int) -> str:
     versions = ", ".join(f"{package} {importlib.metadata.version(package)}" for package in ("torch", "jaxlib", "numpy"))
     model = next((line.partition(":")[2].strip() for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines()
                   if line.startswith("model name")), platform.processor())
+    if torch.cuda.is_available():
+        model = f"{model}, {torch.cuda.get_device_name()}"
     load = f"{threads} threads, load {os.getloadavg()[0]:.1f} at the start"
     return f"{datetime.date.today()}: {model}, {load}; Python {platform.python_version()}, {versions}"
 

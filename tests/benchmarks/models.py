@@ -38,6 +38,11 @@ class Model:
         with jax.enable_x64(False):
             return from_jax(self.source, *arrays, derivatives="xla")
 
+    def on(self, device: str) -> Model:
+        """The same with parameters and batch on a device."""
+        found = jax.tree_util.tree_map(lambda tensor: tensor.to(device), (self.parameters, *self.batch))
+        return dataclasses.replace(self, parameters=found[0], batch=found[1:])
+
     def leaves(self) -> list[torch.Tensor]:
         """The parameters in the order in which the program takes them."""
         return jax.tree_util.tree_leaves(self.parameters)
@@ -91,7 +96,7 @@ def transformer_by_hand(parameters: Tree, characters: torch.Tensor) -> torch.Ten
     """`gpt.gpt_loss` as a torch user writes it."""
     given, wanted = characters[:, :-1], characters[:, 1:]
     x = parameters["characters"][given] + parameters["positions"]
-    hidden = torch.ones(given.shape[1], given.shape[1], dtype=torch.bool).tril().logical_not()
+    hidden = torch.ones(given.shape[1], given.shape[1], dtype=torch.bool, device=x.device).tril().logical_not()
     for layer in parameters["layers"]:
         q, k, v = (part.unflatten(-1, (gpt.HEADS, -1)).transpose(1, 2)
                    for part in (_normalised(x, layer["norm1"]) @ layer["qkv"]).chunk(3, dim=-1))
@@ -155,7 +160,7 @@ def recurrent(width: int = 128, steps: int = 64, batch: int = 32) -> Model:
         return (jax.lax.scan(step, (zeros, zeros), xs)[1] ** 2).mean()
 
     def by_hand(p: Tree, xs: torch.Tensor) -> torch.Tensor:
-        h = c = torch.zeros(xs.shape[1], p["h"].shape[0])
+        h = c = torch.zeros(xs.shape[1], p["h"].shape[0], device=xs.device)
         found = []
         for x in xs:
             i, f, g, o = (x @ p["x"] + h @ p["h"] + p["b"]).chunk(4, dim=-1)

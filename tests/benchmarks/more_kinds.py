@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from jax import lax
 
-from benchmarks.kinds import Kind, drawn, numbers
+from benchmarks.kinds import Kind, drawn, numbers, placed
 
 # ------------------------------------------------------------------------------------------- integers, pooling, places
 
@@ -114,7 +114,7 @@ def sinkhorn(size: int = 200, steps: int = 40) -> Kind:
         return lax.scan(step, (jnp.zeros(size), jnp.zeros(size)), None, length=steps)[0]
 
     def by_hand(cost: torch.Tensor) -> Any:
-        f, g = torch.zeros(size), torch.zeros(size)
+        f = g = torch.zeros(size, device=cost.device)
         for _ in range(steps):
             f = -torch.logsumexp(g[None, :] - cost, 1)
             g = -torch.logsumexp(f[:, None] - cost, 0)
@@ -136,7 +136,7 @@ def alignment(times: int = 100, batch: int = 16, labels: int = 41) -> Kind:
         return lax.scan(step, jnp.full((batch, labels), low).at[:, :2].set(0.0), scores)[0]
 
     def by_hand(scores: torch.Tensor) -> torch.Tensor:
-        alpha = torch.full((batch, labels), float(low))
+        alpha = torch.full((batch, labels), float(low), device=scores.device)
         alpha[:, :2] = 0
         for now in scores:
             one = torch.nn.functional.pad(alpha[:, :-1], (1, 0), value=float(low))
@@ -202,7 +202,7 @@ def experts(tokens: int = 512, width: int = 64, hidden: int = 128, count: int = 
 
     def by_hand(x: torch.Tensor, gate: torch.Tensor, up: torch.Tensor, down: torch.Tensor) -> torch.Tensor:
         best, which = torch.topk(x @ gate, 2)
-        weight = torch.zeros(tokens, count).scatter_(1, which, torch.softmax(best, -1))
+        weight = torch.zeros(tokens, count, device=x.device).scatter_(1, which, torch.softmax(best, -1))
         inner = torch.relu(torch.matmul(x, up)) * weight.T[..., None]
         return torch.bmm(inner, down).sum(0)
 
@@ -226,7 +226,7 @@ def cache_in_a_scan(steps: int = 64, heads: int = 4, width: int = 32) -> Kind:
         return lax.scan(step, (empty, empty, 0), (q, k, v))[1]
 
     def by_hand(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-        keys, values = torch.zeros(heads, steps, width), torch.zeros(heads, steps, width)
+        keys, values = torch.zeros(2, heads, steps, width, device=q.device)
         found = []
         for t in range(steps):
             keys[:, t], values[:, t] = k[t], v[t]
@@ -251,7 +251,7 @@ def gaussian_process(points: int = 256, width: int = 4) -> Kind:
         length = length.detach().requires_grad_()
         z = x / length
         square = (z ** 2).sum(1)
-        kernel = torch.exp(-0.5 * (square[:, None] + square[None, :] - 2 * z @ z.T)) + 0.1 * torch.eye(points)
+        kernel = torch.exp(-0.5 * (square[:, None] + square[None, :] - 2 * z @ z.T)) + 0.1 * torch.eye(points, device=x.device)
         low = torch.linalg.cholesky(kernel)
         solved = torch.linalg.solve_triangular(low, y[:, None], upper=False)
         value = 0.5 * (solved ** 2).sum() + torch.log(torch.diagonal(low)).sum()
@@ -284,7 +284,7 @@ def beam_search(steps: int = 32, beams: int = 8, words: int = 500) -> Kind:
         return lax.scan(step, (jnp.zeros(beams), jnp.arange(beams)), None, length=steps)
 
     def by_hand(scores: torch.Tensor) -> Any:
-        best, last, found = torch.zeros(beams), torch.arange(beams), []
+        best, last, found = *(make(beams, device=scores.device) for make in (torch.zeros, torch.arange)), []
         for _ in range(steps):
             best, place = torch.topk((best[:, None] + torch.log_softmax(scores[last], -1)).reshape(-1), beams)
             last = place % words
@@ -308,7 +308,7 @@ def particles(steps: int = 50, count: int = 500) -> Kind:
         return lax.scan(step, jnp.zeros(count), (seen, noise))[1]
 
     def by_hand(seen: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
-        x, places, found = torch.zeros(count), (torch.arange(count) + 0.5) / count, []
+        x, places, found = torch.zeros_like(noise[0]), (torch.arange(count, device=noise.device) + 0.5) / count, []
         for y, e in zip(seen, noise, strict=True):
             x = 0.9 * x + e
             weight = torch.round(torch.softmax(-0.5 * (x - y) ** 2, 0) * 65536) / 65536
@@ -332,7 +332,7 @@ def waves(size: int = 64, steps: int = 40) -> Kind:
         return found.real, found.imag
 
     def by_hand(re: torch.Tensor, im: torch.Tensor) -> Any:
-        x, by = torch.complex(re, im), torch.from_numpy(turn)
+        x, by = torch.complex(re, im), placed(re, turn)
         for _ in range(steps):
             x = step(x, by, torch.fft)
         return x.real, x.imag

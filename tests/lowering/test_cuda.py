@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,16 +23,20 @@ from support.agreement import ALIKE, dtype_of, element_type, special_values
 from support.cuda_rows import ROWS, Row
 from support.fake_device import CUDA, DeviceFault, fake_cuda, run_on_fake_cuda
 from support.stored_programs import DATA, SHARED
+from xla_torch.core import tuning
 from xla_torch.errors import DifferentiationError
 from xla_torch.hlo.schema import OPS
 from xla_torch.hlo.tree import from_arrays
 from xla_torch.kernels import contraction, convolution, linalg, sorting
+from xla_torch.running.cuda_graphs import captured
+from xla_torch.running.graphs import does_more
 from xla_torch.running.program import SplitPlan
-from xla_torch.running.static import StaticComputation
+from xla_torch.running.static import StaticComputation, numpy_from_tensor, tensor_from_numpy
 from xla_torch.storage import torch_private
 
 ALONE = [row for row in ROWS if not row.feeds]
 
+without_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="what is to be on a fake device would be on the real one")
 with_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 
@@ -54,6 +59,7 @@ def test_every_opcode_has_a_row() -> None:
     assert sorted(o for o in OPS if o not in written) == []
 
 
+@without_gpu
 @pytest.mark.parametrize("groups", [pytest.param(ALIKE, id="some types"), pytest.param(None, id="all", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("row", ALONE, ids=str)
 def test_rows_stay_on_the_device(row: Row, groups: Sequence[Sequence[str]] | None) -> None:
@@ -74,7 +80,7 @@ def differentiated() -> list[Any]:
     return found
 
 
-
+@without_gpu
 @pytest.mark.parametrize(("row", "kind"), differentiated())
 def test_gradients_stay_on_the_device(row: Row, kind: str) -> None:
     """As programs: `vjp`, and the two halves that `loss.backward()` runs. (Custom calls are differentiated by autograd.)"""
@@ -100,6 +106,7 @@ STORED = [(DATA, "*"), (SHARED, "programs/*"), *((SHARED, f"conformance/cases/{n
                                                  for name in ("interpret", "testdata", "dynamic"))]
 
 
+@without_gpu
 @pytest.mark.slow
 @pytest.mark.parametrize(("root", "pattern"), [(root, pattern) for root, pattern in STORED if root.exists()])
 def test_stored_programs_stay_on_the_device(root: Path, pattern: str) -> None:
@@ -135,6 +142,7 @@ FAULTS: list[tuple[Callable[[torch.Tensor], Any], str]] = [
 ]
 
 
+@without_gpu
 @pytest.mark.parametrize(("function", "message"), FAULTS)
 def test_faults_are_found(function: Callable[[torch.Tensor], Any], message: str) -> None:
     """What the tests above rely on."""
@@ -146,6 +154,7 @@ def test_faults_are_found(function: Callable[[torch.Tensor], Any], message: str)
         watch.running = False
 
 
+@without_gpu
 def test_waits_are_counted() -> None:
     with fake_cuda() as watch:
         x = torch.empty(3, device=CUDA)
@@ -233,9 +242,9 @@ def test_order_of_floats(kind: str, descending: bool) -> None:
 # ------------------------------------------------------------------------------------------- with a GPU
 
 
-def arguments(program: xla_torch.XlaComputation) -> list[np.ndarray]:
+def arguments(program: xla_torch.XlaComputation, seed: int = 0) -> list[np.ndarray]:
     """Ordinary numbers for a program's flat parameters: floats around 0, integers from 0 to 4."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     leaves = [s for p in program.program_shape.parameters for s in p.leaves() if s.is_array]
 
     def drawn(kind: Any, dims: tuple[int, ...]) -> np.ndarray:
@@ -296,7 +305,9 @@ def test_gradients_agree_with_the_cpu(row: Row) -> None:
             if a is not None:
                 a.requires_grad_(a.is_floating_point() or a.is_complex())
         results = program(*given)
-        loss = sum(r.abs().sum() for r in (results if isinstance(results, tuple) else (results,)) if r.requires_grad)
+        of_floats = (r.abs() if r.is_complex() else r.double().abs()
+                     for r in (results if isinstance(results, tuple) else (results,)) if r.requires_grad)
+        loss = sum(r.sum() for r in of_floats)
         if not isinstance(loss, torch.Tensor):
             return
         try:
@@ -306,6 +317,90 @@ def test_gradients_agree_with_the_cpu(row: Row) -> None:
         found.append([a.grad.cpu().numpy() for a in given if a is not None and a.grad is not None])
     for ours, theirs in zip(*found, strict=True):
         assert_near(theirs, ours)
+
+
+def on_cuda(program: xla_torch.XlaComputation, seed: int = 0) -> list[torch.Tensor]:
+    """Tensors for a program's flat parameters."""
+    leaves = [s for p in program.program_shape.parameters for s in p.leaves() if s.is_array]
+    return [tensor_from_numpy(a, s, 0).cuda() for a, s in zip(arguments(program, seed), leaves, strict=True)]
+
+
+@pytest.mark.cuda
+@with_gpu
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
+@pytest.mark.parametrize("row", [row for row in ALONE if not row.why], ids=str)
+def test_rows_do_not_wait(row: Row) -> None:
+    """torch itself raises where the host waits."""
+    for _, program in programs(row, ALIKE):
+        given = on_cuda(program)
+        run = program.program.runner(CUDA)
+        run(*given)  # some libraries wait when they are first used
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            run(*given)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.cuda
+@with_gpu
+@pytest.mark.parametrize("row", [row for row in ALONE if not row.random], ids=str)
+def test_rows_as_cuda_graphs(row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With arguments that stay where they are, and then others. What waits, or does more than compute, runs call by call."""
+    monkeypatch.setattr(tuning, "GRAPH_FROM", 1)
+    (_, program), *_ = programs(row, ALIKE)
+    run, plain = xla_torch.compile(program, "cudagraphs").program.runner, program.program.runner(CUDA)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        recorded = run(CUDA)
+        places = [on_cuda(program, seed) for seed in range(3)]
+        for given in (places[0], places[0], places[0], places[1], places[2], places[0]):
+            for ours, theirs, shape in zip(recorded(*given), plain(*given), program.program_shape.result.leaves(), strict=True):
+                assert_near(numpy_from_tensor(ours, shape), numpy_from_tensor(theirs, shape))
+    stays = row.why or any(does_more(i) for i in program.program.canonical.instructions)
+    assert [str(w.message) for w in warned if "call by call" in str(w.message)] == [] or stays
+
+
+@pytest.mark.cuda
+@with_gpu
+def test_training_as_cuda_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loss and gradients by steps, in which parameters stay where they are and batches move; from another stream as well."""
+    monkeypatch.setattr(tuning, "GRAPH_FROM", 1)
+    program = xla_torch.parse_hlo("""ENTRY e {
+      w = f32[64,64] parameter(0)
+      x = f32[8,64] parameter(1)
+      y = f32[8,64] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+      ROOT z = f32[8,64] tanh(y)
+    }""")
+    recorded = xla_torch.compile(program, "cudagraphs")
+    found = []
+    for step in (recorded, program):
+        torch.manual_seed(0)
+        w = torch.randn(64, 64).cuda().requires_grad_()
+        for number in range(6):
+            with torch.cuda.stream(torch.cuda.Stream() if number % 3 == 2 else torch.cuda.current_stream()):
+                torch.cuda.synchronize()
+                step(w, torch.randn(8, 64).cuda()).square().sum().backward()
+                assert w.grad is not None
+                with torch.no_grad():
+                    w -= 0.01 * w.grad
+                w.grad = None
+                torch.cuda.synchronize()
+        found.append(w.detach().cpu())
+    torch.testing.assert_close(*found, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.cuda
+@with_gpu
+def test_torch_is_as_before_where_recording_fails() -> None:
+    """What waits only when it is recorded: random numbers of torch's can be drawn afterwards, and programs recorded."""
+    x = torch.ones(3).cuda()
+    with pytest.raises(RuntimeError):
+        captured(x.device, lambda: (x * x.sum().item(),))
+    torch.rand(3, device="cuda")
+    (result,), again = captured(x.device, lambda: (x + 1,))
+    again()
+    assert result.tolist() == [2, 2, 2]
 
 
 @pytest.mark.cuda

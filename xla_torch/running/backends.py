@@ -33,8 +33,11 @@ EAGER = "eager"
 """The backend that is the lowered program itself."""
 
 INDUCTOR = "inductor"
-"""The lowered program too, with native code from the first call on and with groups of calls compiled by torch's compiler. Every
-other backend is torch.compile's, by its name or as a function."""
+"""The lowered program too, with native code from the first call on and with groups of calls compiled by torch's compiler.
+Backends without a name here are torch.compile's, by name or as functions."""
+
+CUDAGRAPHS = "cudagraphs"
+"""The lowered program, on CUDA devices as a CUDA graph."""
 
 XLA = "xla"
 """The backend that is XLA, through jaxlib."""

@@ -99,14 +99,14 @@ def _lowered(program: Program, device: torch.device) -> torch.fx.GraphModule:
     entry = program.elsewhere.canonical
     check_custom_calls(entry)
     for instruction in (i for c in reachable([entry]) for i in c.instructions):
-        if _does_more(instruction):
+        if does_more(instruction):
             raise UnsupportedError("the program cannot be part of a graph", subject=program.name, got=instruction,
                                    where=instruction.where, expected="ops that only compute a value of their operands",
                                    hint="call it outside of torch.compile's fullgraph and of torch.export")
     return lower(entry, device, blocks=False, overwrites=False, portable=True)
 
 
-def _does_more(instruction: Instruction) -> bool:
+def does_more(instruction: Instruction) -> bool:
     """Whether an instruction exchanges, feeds or draws something, or calls a function of Python, or grows without end."""
     target = instruction.attributes.get("custom_call_target", "")
     return (not is_pure(instruction) or is_stack_call(instruction) or not instruction.shape.is_static

@@ -53,8 +53,9 @@ from ..transform.dynamic_sizes import resolve_sizes
 from ..transform.expand_custom_calls import expand
 from ..transform.other_readers import for_other_readers
 from . import backends
-from .backends import EAGER, FASTEST, INDUCTOR, XLA, Backend, Choice, FreeingRun, Run
+from .backends import CUDAGRAPHS, EAGER, FASTEST, INDUCTOR, XLA, Backend, Choice, FreeingRun, Run
 from .caches import Cache, RuleCache
+from .cuda_graphs import recorded
 from .for_xla import module_for_xla
 from .graphs import into_graph, why_apart
 from .plain_runs import plainly
@@ -306,8 +307,7 @@ class Program:
         return [(i, once) for i, once in found if i.opcode in (rng, rng_get_and_update_state)]
 
     def why_apart(self, needed: Mask) -> str:
-        """Why it cannot be part of a graph that torch makes, or the way back to the inputs that are `needed`; empty where it
-        can."""
+        """Why it, or the way back to the inputs that are `needed`, cannot be in a graph that torch makes; empty where it can."""
         return self._apart.get(needed, lambda needed: why_apart(self, needed))
 
     def _within_limits(self) -> None:
@@ -318,22 +318,22 @@ class Program:
         check_custom_calls(self.canonical)
         if self.partitioning.about:
             _log.info("%s: %s", self.name, self.partitioning)
-        if self.backend != INDUCTOR:
-            return lower(self.canonical, device, ranges=self._ranges)
-        module = lower(self.canonical, device, fuses=True, ranges=self._ranges)
-        make_native(module)
+        module = lower(self.canonical, device, fuses=self.backend == INDUCTOR, ranges=self._ranges)
+        if self.backend == INDUCTOR:
+            make_native(module)
         return module
 
     @property
     def _is_lowered(self) -> bool:
         """Whether what runs is the lowered program."""
-        return self.backend in (EAGER, INDUCTOR)
+        return self.backend in (EAGER, INDUCTOR, CUDAGRAPHS)
 
     def _make_run(self, device: torch.device) -> Run:
         if device.type == "meta" and self.program_shape.result.is_static:
             return backends.run_without_data(self.program_shape.result)
         if self._is_lowered:
-            return self.lowered(device).forward
+            run = self.lowered(device).forward
+            return recorded(self.name, self.canonical, run, device) if self.backend == CUDAGRAPHS else run
         if self.backend == XLA:
             return backends.xla_run(self.name, self.program_shape, self.stablehlo, device)
         if self.backend == FASTEST:
@@ -347,7 +347,7 @@ class Program:
         return lower(self.canonical, device, overwrites=False).forward
 
     def _make_freeing_run(self, device: torch.device) -> FreeingRun:
-        if self._is_lowered and device.type != "meta":
+        if self._is_lowered and device.type != "meta" and self.backend != CUDAGRAPHS:
             return freeing(self.lowered(device)).forward
         return backends.consuming(self._runs.get(device, self._make_run))
 

@@ -154,6 +154,45 @@ def undisturbed() -> Iterator[None]:
         yield
 
 
+copy_each: Callable[[list[torch.Tensor], list[torch.Tensor]], None] = private(torch, "_foreach_copy_")
+"""Write the second tensors into the first, as few calls of the device."""
+
+_DispatchMode: Any = private(torch, "utils._python_dispatch.TorchDispatchMode")
+
+
+def looked_at(run: Callable[[], Any]) -> tuple[str, int, Any]:
+    """The first operator of a run for which the host waits for a device (its result or the size of that depends on numbers, or
+    goes to the host), empty if there is none; how many operators compute something; and what `run` gives."""
+    waits: list[str] = []
+    count = 0
+
+    class Look(_DispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            nonlocal count
+            result = func(*args, **(kwargs or {}))
+            count += not func.is_view
+            if _reads_values(func, args) or _comes_home(args, result):
+                waits.append(str(func))
+            return result
+
+    with Look():
+        result = run()
+    return (waits or [""])[0], count, result
+
+
+def _reads_values(operator: Any, given: Any) -> bool:
+    if operator is torch.ops.aten.index.Tensor:  # by numbers it does not
+        return any(i is not None and i.dtype in (torch.bool, torch.uint8) for i in given[1])
+    return bool({torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape} & {*operator.tags})
+
+
+def _comes_home(given: Any, result: Any) -> bool:
+    def is_there(value: Any) -> bool:
+        return isinstance(value, torch.Tensor) and value.device.type not in ("cpu", "meta")
+
+    return isinstance(result, torch.Tensor) and not is_there(result) and any(map(is_there, given))
+
+
 # ------------------------------------------------------------------------------------------------ calls
 
 

@@ -101,7 +101,7 @@ broadcast_compare: broadcast_dimensions? compare_type? comparison_direction
 constant_like constant: value
 ragged_dot: precision_config? ragged_dot_dimension_numbers
 scan: dimension is_associative? is_reverse? scan_dim_size? *2 *2
-top_k: k
+top_k: is_stable? k | k
 """
 
 _FUNC = """

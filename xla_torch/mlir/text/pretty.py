@@ -220,7 +220,7 @@ _WORDS: dict[str, dict[str, ClauseReader]] = {
     "stablehlo.torch_index_select": {"dim": _integer("dim"), "batch_dims": _integer("batch_dims")},
     "stablehlo.transpose": {"dims": _integers("permutation")},
     "stablehlo.topk": {"k": _integer("k"), "largest": _boolean("largest")},
-    "stablehlo.top_k": {"k": _integer("k")},
+    "stablehlo.top_k": {"k": _integer("k"), "is_stable": _boolean("is_stable")},
     "stablehlo.convolution": {"dim_numbers": _convolution_dimensions, "window": _window},
     "stablehlo.dynamic_conv": {"dim_numbers": _convolution_dimensions, "window": _window},
 }
