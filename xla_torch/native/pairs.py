@@ -14,7 +14,8 @@ Readers = Mapping[Instruction, Sequence[Instruction]]
 
 
 def differences_of_pair(inst: Instruction, readers: Readers) -> tuple[Instruction, Instruction] | None:
-    """The differences whose exponentials are this instruction and one more: the same for both of them. None where it is no such."""
+    """The differences whose exponentials are this instruction and another one, in the same order for both; None where it is none
+    of such a pair."""
     if inst.opcode != elementwise.exponential or inst.shape.element_type not in (F32, F64):
         return None
     own = inst.operands[0]
@@ -32,7 +33,8 @@ def _difference(number: Instruction, top: Instruction, readers: Readers) -> Inst
 
 
 def exponential_of_pair(inst: Instruction, differences: Sequence[str], is_first: bool, fused: bool) -> str:
-    """The code of one of the two exponentials, from the code of both differences. A compiler finds that both need the same one."""
+    """The code of one of the two exponentials, by the code of both differences. A compiler finds that what both need is the same.
+    """
     (first, second), of = differences, inst.shape.element_type
     select, is_less = f"select_{name_of(of)}", f"{first} < 0"
     found = element(inst, [f"{select}({is_less}, {first}, {second})"], fused)
