@@ -68,16 +68,21 @@ def test_compilers_link_as_they_can(refused: str, tmp_path: Path) -> None:
     assert (bits.value, x.value, written.raw) == (12, math.exp(1.5), b"\7" * 5)
 
 
+def refusing_compiler(folder: Path) -> tuple[Path, Path, str]:
+    """A compiler that waits for a file, then adds its source to another one and refuses it; both files, and its command."""
+    go, said, script = (folder / name for name in ("go", "said", "compiler"))
+    script.write_text(f"#!/bin/sh\nwhile [ ! -e {go} ]; do sleep 0.01; done\n"
+                      f"for a; do case $a in *.c) cat $a >> {said};; esac; done\nexit 1\n")
+    script.chmod(0o755)
+    return go, said, str(script)
+
+
 @pytest.mark.parametrize("preferred", [None, 1])
 def test_who_asked_last_or_is_waited_for_is_compiled_next(preferred: int | None, tmp_path: Path,
                                                           monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("xla_torch.native.compiled._at_once", lambda: 1)
-    go, said = tmp_path / "go", tmp_path / "said"
-    script = tmp_path / "compiler"
-    script.write_text(f"#!/bin/sh\nwhile [ ! -e {go} ]; do sleep 0.01; done\nfor last; do :; done\n"
-                      f"for a; do case $a in *.c) cat $a >> {said};; esac; done\nexit 1\n")
-    script.chmod(0o755)
-    codes = [MachineCode(f"{k}\n", (str(script),), tmp_path / "native") for k in range(4)]
+    go, said, script = refusing_compiler(tmp_path)
+    codes = [MachineCode(f"{k}\n", (script,), tmp_path / "native") for k in range(4)]
     for code in codes:
         code.make()
         time.sleep(0.05)  # each asks before the next one does
@@ -90,6 +95,56 @@ def test_who_asked_last_or_is_waited_for_is_compiled_next(preferred: int | None,
         time.sleep(0.01)
     order = dict.fromkeys(said.read_text().split())  # each is tried twice, with libraries and without
     assert list(order) == (["0", "3", "2", "1"] if preferred is None else ["0", "1", "3", "2"])
+
+
+class Slow:
+    """What others come upon while it is being made."""
+
+    def __init__(self, *arguments: object, **named: object) -> None:
+        time.sleep(0.05)
+        super().__init__(*arguments, **named)
+
+
+class SlowThread(Slow, threading.Thread):
+    """A thread that takes time before it is there."""
+
+
+class SlowCode(Slow, MachineCode):
+    """Code that takes time to be found."""
+
+
+@pytest.mark.parametrize("is_found", [False, True])
+def test_members_that_come_to_a_source_at_once_share_its_code(is_found: bool, tmp_path: Path,
+                                                              monkeypatch: pytest.MonkeyPatch) -> None:
+    """And its turn: where two threads waited for one source, one was forgotten, and with it whoever waited for that."""
+    go, said, script = refusing_compiler(tmp_path)
+    for name, value in (("_at_once", lambda: 1), ("compiler", lambda: (script,)), ("MachineCode", SlowCode)):
+        monkeypatch.setattr(f"xla_torch.native.compiled.{name}", value)
+    monkeypatch.setenv("XLA_TORCH_CACHE", str(tmp_path))
+    found: list[MachineCode] = []
+    if is_found:
+        machine_code("shared\n")
+
+    def member() -> None:
+        code = machine_code("shared\n")
+        found.append(code)
+        code.make()
+        code.wait()
+        assert code.error
+
+    members = [threading.Thread(target=member, daemon=True) for _ in range(3)]
+    monkeypatch.setattr(threading, "Thread", SlowThread)
+    machine_code("another\n").make()  # has the only turn
+    for thread in members:
+        thread.start()
+    time.sleep(0.5)
+    go.touch()
+    for thread in members:
+        thread.join(20)
+    assert not any(thread.is_alive() for thread in members)
+    assert len(found) == 3
+    assert len(set(found)) == 1
+    assert said.read_text().split() == ["another", "another", "shared", "shared"]  # each with libraries and without
 
 
 @needs_compiler

@@ -28,7 +28,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..core import progress, tuning
-from ..core.forks import in_child, unforked
+from ..core.forks import Lock, in_child, unforked
 
 OPTIONS = ("-x", "c", "-w", "-O2", "-ftree-vectorize", "-fvect-cost-model", "-fopenmp-simd", "-fno-tree-vrp", "-shared", "-fPIC",
            "-fwrapv", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fno-strict-aliasing")
@@ -63,16 +63,16 @@ class _Turns:
 
     def begin_anew(self) -> None:
         """In a forked process: those who compile or wait are threads of the parent."""
-        self._lock, self._running = threading.Lock(), 0
-        self._waiting: dict[MachineCode, threading.Event] = {}
+        self._lock, self._running = Lock(), 0
+        self._waiting: dict[threading.Thread, threading.Event] = {}
 
-    def take(self, code: MachineCode) -> bool:
-        """Wait for a turn; whether that took time."""
+    def take(self) -> bool:
+        """Wait for a turn of this thread; whether that took time."""
         with self._lock:
             if self._running < _at_once():
                 self._running += 1
                 return False
-            turn = self._waiting[code] = threading.Event()
+            turn = self._waiting[threading.current_thread()] = threading.Event()
         turn.wait()
         return True
 
@@ -83,11 +83,11 @@ class _Turns:
             else:
                 self._running -= 1
 
-    def prefer(self, code: MachineCode) -> None:
+    def prefer(self, thread: threading.Thread) -> None:
         """The next turn is this one's, if it waits."""
         with self._lock:
-            if code in self._waiting:
-                self._waiting[code] = self._waiting.pop(code)
+            if thread in self._waiting:
+                self._waiting[thread] = self._waiting.pop(thread)
 
 
 def _at_once() -> int:
@@ -99,6 +99,8 @@ def _at_once() -> int:
 
 _turns = _Turns()
 in_child(_turns.begin_anew)
+_one_at_a_time = Lock()
+"""For whoever asks for code: members of a group come to the same source at the same time, and it is compiled once."""
 
 
 @functools.cache
@@ -122,7 +124,8 @@ def is_available() -> bool:
 
 def machine_code(text: str, options: tuple[str, ...] = ()) -> MachineCode:
     """The machine code of a source, with options for this processor: equal sources have the same."""
-    return _machine_code(text, (*compiler(), *OPTIONS, *options), _folder() / "native")
+    with _one_at_a_time:
+        return _machine_code(text, (*compiler(), *OPTIONS, *options), _folder() / "native")
 
 
 def _folder() -> Path:
@@ -153,22 +156,24 @@ class MachineCode:
 
     def make(self) -> None:
         """Begin to compile, if nobody has: a thread that did so in the process that this one was forked from is not here."""
-        is_begun = self._thread is not None and self._thread.is_alive()
-        if not is_begun and self.function is None and not self.error:
-            # No daemon: a process that ends waits a little for what is being compiled (and for nothing behind it), or short ones
-            # would begin with nothing forever.
-            self._thread = threading.Thread(target=self._make, name="native code")
-            self._thread.start()
+        with _one_at_a_time:
+            is_begun = self._thread is not None and self._thread.is_alive()
+            if not is_begun and self.function is None and not self.error:
+                # No daemon: a process that ends waits a little for what is being compiled (and for nothing behind it), or short
+                # ones would begin with nothing forever.
+                thread = threading.Thread(target=self._make, name="native code")
+                thread.start()
+                self._thread = thread  # which can be joined from here on
 
     def wait(self) -> None:
         """Return when it is known whether there is a function."""
-        if self._thread is not None:
-            _turns.prefer(self)
+        if (thread := self._thread) is not None:
+            _turns.prefer(thread)
             with progress.doing("compiling"):
-                self._thread.join()
+                thread.join()
 
     def _make(self) -> None:
-        if _turns.take(self) and not threading.main_thread().is_alive():
+        if _turns.take() and not threading.main_thread().is_alive():
             _turns.pass_on()
             return
         try:
@@ -273,7 +278,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 def _write(library: bytes, path: Path) -> None:
     """Write a library with its digest behind it, which loaders do not read. It is on disk before it has its name."""
-    written = path.with_suffix(f".{os.getpid()}")
+    written = path.with_suffix(f".{os.getpid()}_{threading.get_ident()}")
     try:
         with written.open("wb") as file:
             file.write(library + hashlib.sha256(library).digest())

@@ -22,7 +22,7 @@ from ..hlo.regions import Loop, loop_of
 from ..opcodes import contraction, elementwise, indexing
 from . import linalg  # noqa: F401  (its rules belong to the table)
 from .arrays import ARRAYS, Value, starts, write_update
-from .code import ASKS_EVERY, Array, Code, held, is_local, single
+from .code import ASKS_EVERY, Array, Code, Index, held, is_local, single
 from .elements import (
     ELEMENTS,
     HALVES,
@@ -39,6 +39,7 @@ from .elements import (
 )
 from .functions import used_in
 from .indexed import write_scatter
+from .pairs import differences_of_pair, exponential_of_pair
 from .sums import blas_routine, product, require_fit, turns
 
 TYPES = """typedef _Bool pred; typedef signed char s8; typedef short s16; typedef int s32; typedef long long s64;
@@ -216,7 +217,8 @@ class ProgramWriter:
             return product(self, instruction, [o for o in operands if isinstance(o, Array)], updates.products[instruction].buffer)
         if updates is not None and instruction in updates.sums:
             return updates.sums[instruction]
-        made = self._array(instruction, operands)
+        pair = differences_of_pair(instruction, self.readers)
+        made = self._array(instruction, operands) if pair is None else self._exponential(instruction, pair, values)
         if isinstance(made, Array) and not made.stored and (made.is_single or uses > 1):
             return self.code.copy(made)
         return made
@@ -226,16 +228,32 @@ class ProgramWriter:
             arrays = [o for o in operands if isinstance(o, Array)]
             if any(a.shape.rank not in (0, instruction.shape.rank) for a in arrays):  # bits as others of another width
                 raise Unfit(f"{instruction.opcode} of {arrays[0].shape} to {instruction.shape} is not in native code")
-            fused, count = self.machine.fused, instruction.shape.element_count
-            work = 0 if count == 1 else count * element_work(instruction, fused)
-            self.code.work += work
-            self.code.spared += min(work, count * VECTOR_WORK) if count <= tuning.BLOCK else 0  # torch computes it as well
-            return Array(instruction.shape, lambda index: element(instruction, [a.spread(index) for a in arrays], fused),
-                         stored=False)
+            self._count(instruction)
+            return Array(instruction.shape, lambda index: self._element(instruction, arrays, index), stored=False)
         rule = ARRAYS.get(instruction.opcode)
         if rule is None:
             raise Unfit(f"{instruction.opcode} is no op of native code")
         return rule(self, instruction, operands)
+
+    def _count(self, instruction: Instruction) -> None:
+        """The work of an elementwise op, of which torch has some as well."""
+        count = instruction.shape.element_count
+        work = 0 if count == 1 else count * element_work(instruction, self.machine.fused)
+        self.code.work += work
+        self.code.spared += min(work, count * VECTOR_WORK) if count <= tuning.BLOCK else 0
+
+    def _element(self, instruction: Instruction, operands: Sequence[Value], index: Index) -> str:
+        return element(instruction, [o.spread(index) for o in operands if isinstance(o, Array)], self.machine.fused)
+
+    def _exponential(self, instruction: Instruction, pair: Sequence[Instruction], values: Mapping[Instruction, Value]) -> Array:
+        """One of the exponentials of a pair of differences, which may be written by itself only later."""
+        self._count(instruction)
+
+        def at(index: Index) -> str:
+            differences = [self._element(d, [values[o] for o in d.operands], index) for d in pair]
+            return exponential_of_pair(instruction, differences, instruction.operands[0] is pair[0], self.machine.fused)
+
+        return Array(instruction.shape, at, stored=False)
 
 
 _UPDATES = frozenset({indexing.dynamic_update_slice, indexing.scatter})
