@@ -8,6 +8,7 @@ interrupt it; a loop in the loop asks for signals itself.
 
 from __future__ import annotations
 
+import array
 import ctypes
 import functools
 import math
@@ -227,9 +228,9 @@ def run_on_threads(function: Callable[..., int], rows: int, n: int, places: Sequ
     """Run a function of `native/threads.py` on rows of `n` elements, with its own places and so many bytes kept for each element
     of a row. So many elements are worth waking a thread for."""
     threads = min(torch.get_num_threads(), -(-rows * n // for_a_thread)) if _team() else 1
-    memory = torch.empty(kept * n * threads, dtype=torch.uint8)
-    addresses = (*places, memory.data_ptr(), n, threads, *_team())
-    function(rows, (ctypes.c_void_p * len(addresses))(*addresses))
+    memory = torch.empty(kept * n * threads, dtype=torch.uint8) if kept else None
+    addresses = array.array("q", (*places, 0 if memory is None else memory.data_ptr(), n, threads, *_team()))
+    function(rows, addresses.buffer_info()[0])
 
 
 @functools.cache

@@ -38,7 +38,7 @@ class NativeBundle(torch.nn.Module, Awaited):
     def fits(self, inputs: Tensors) -> bool:
         """Whether native code may go by the inputs' memory. Large ones, of which it reads a part, are not copied for it."""
         for tensor, size in zip(inputs, self.given, strict=True):
-            if tensor.nbytes != size or not is_readable(tensor) or (size > self.copied and not tensor.is_contiguous()):
+            if tensor.nbytes != size or (size > self.copied and not tensor.is_contiguous()) or not is_readable(tensor):
                 return False
         return True
 
@@ -64,8 +64,9 @@ def bundle(module: NativeBundle, inputs: Tensors) -> Tensors:
     results = tuple([empty(dims, strides, dtype=dtype) for dims, strides, dtype in module.made])
     scratch = torch.empty(module.source.scratch, dtype=torch.uint8) if module.source.scratch else None
     places = array.array("q", (*map(pointer, inputs), *map(pointer, results), *module.constants,
-                               0 if scratch is None else scratch.data_ptr(), *module.routines,
-                               *((*asked(), 0, 0, 0) if module.source.asks else ())))
+                               0 if scratch is None else scratch.data_ptr(), *module.routines))
+    if module.source.asks:
+        places.extend((*asked(), 0, 0, 0))
     if module.function(1, places.buffer_info()[0]) < 0:
         raise_from(places[-3:])
     return results

@@ -43,6 +43,7 @@ from ..partitioning.manual_regions import without_manual_regions
 from ..partitioning.state import Partitioning, partitioning_of
 from ..stablehlo.writing.module import to_stablehlo_bytecode
 from ..storage.torch_private import (
+    direct,
     is_batched_by_autograd,
     is_graphed,
     is_traced,
@@ -333,7 +334,7 @@ class Program:
         if device.type == "meta" and self.program_shape.result.is_static:
             return backends.run_without_data(self.program_shape.result)
         if self._is_lowered:
-            return self.lowered(device).forward
+            return direct(self.lowered(device))
         if self.backend == XLA:
             return backends.xla_run(self.name, self.program_shape, self.stablehlo, device)
         if self.backend == FASTEST:
@@ -344,11 +345,11 @@ class Program:
 
     def _make_traced_run(self, device: torch.device) -> Run:
         check_custom_calls(self.canonical)
-        return lower(self.canonical, device, overwrites=False).forward
+        return direct(lower(self.canonical, device, overwrites=False))
 
     def _make_freeing_run(self, device: torch.device) -> FreeingRun:
         if self._is_lowered and device.type != "meta":
-            return freeing(self.lowered(device)).forward
+            return direct(freeing(self.lowered(device)))
         return backends.consuming(self._runs.get(device, self._make_run))
 
     # ---- derivatives

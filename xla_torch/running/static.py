@@ -44,6 +44,7 @@ class StaticComputation(XlaComputation):
         self._inputs = [leaf for p in shape.parameters for leaf in p.leaves() if leaf.is_array]
         self._flat = all(p.is_array for p in shape.parameters)
         self._result = shape.result
+        self._is_array_result = shape.result.is_array
         self._is_flat_result = shape.result.is_tuple and all(s.is_array for s in shape.result.tuple_shapes)
         self._accepts = [(s.dimensions, torch_dtype(s.element_type), s) for s in self._inputs]
         self._wider = any(_comes_wider(s.element_type) for s in self._inputs)
@@ -125,6 +126,8 @@ class StaticComputation(XlaComputation):
 
     def _unflatten(self, results: Sequence[torch.Tensor]) -> Any:
         """Flat results in the structure of the root."""
+        if self._is_array_result:
+            return results[0]
         return tuple(results) if self._is_flat_result else from_arrays(results, self._result)
 
     def _flatten(self, arguments: Sequence[Any]) -> list[torch.Tensor]:
@@ -148,8 +151,11 @@ class StaticComputation(XlaComputation):
         if self._wider:
             for number, (tensor, shape) in enumerate(zip(tensors, self._inputs, strict=True)):
                 require_in_range(tensor, shape, lambda number=number: f"{self._called(number)} of {self.name}")
-        if len({t.device for t in tensors}) > 1:
-            check_devices(tensors)
+        if len(tensors) > 1:
+            first = tensors[0].device
+            for tensor in tensors:
+                if tensor.device != first:
+                    check_devices(tensors)
 
     def _called(self, number: int) -> str:
         """What an argument is called in errors."""
