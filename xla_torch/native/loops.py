@@ -22,7 +22,7 @@ from ..hlo.regions import Loop, loop_of
 from ..opcodes import contraction, elementwise, indexing
 from . import linalg  # noqa: F401  (its rules belong to the table)
 from .arrays import ARRAYS, Value, starts, write_update
-from .code import ASKS_EVERY, Array, Code, held, is_local, single
+from .code import ASKS_EVERY, Array, Code, held, is_local, single, vectors
 from .elements import (
     ELEMENTS,
     HALVES,
@@ -87,7 +87,9 @@ def loop_source(instruction: Instruction, fixed: frozenset[int], machine: Machin
     if not all(s.is_array and s.is_static and is_native(s.element_type) and s.element_count for s in shapes):
         raise Unfit("a carry that is no array of a native type")
     writer = ProgramWriter(machine)
-    carries = [single(s, f"a{k}") if s.element_count == 1 else held(s, f"a{k}") for k, s in enumerate(shapes)]
+    for k, shape in enumerate(shapes):
+        writer.code.room(f"a{k}", shape)
+    carries = [single(s, f"a{k}") if s.element_count == 1 else writer.code.held(s, f"a{k}") for k, s in enumerate(shapes)]
     writer.iterate(loop, carries, "going = 0;")
     first = [_first(k, s, k in fixed) for k, s in enumerate(shapes)]
     last = [_last(k, s) for k, s in enumerate(shapes) if k not in fixed]
@@ -134,8 +136,10 @@ def _first(k: int, shape: Shape, fixed: bool) -> str:
     if shape.element_count == 1:
         own = of if shape.element_type is PRED else name_of(shape.element_type)
         return f"    {own} a{k} = {read(shape.element_type, f'*({of} *)places[{k}]')};"
-    if is_local(shape) and not fixed:
-        return f"    {of} a{k}[{shape.element_count}]; __builtin_memcpy(a{k}, places[{k}], sizeof a{k});"
+    count, room = shape.element_count, vectors(shape)
+    if room > count or (is_local(shape) and not fixed):
+        zeros = " = {0}" * (room > count)
+        return f"    {of} a{k}[{room}]{zeros}; __builtin_memcpy(a{k}, places[{k}], {count} * sizeof({of}));"
     return f"    {of} *a{k} = ({of} *)places[{k}];"
 
 
@@ -145,7 +149,7 @@ def _last(k: int, shape: Shape) -> str:
     if shape.element_count == 1:
         return f"    *({of} *)places[{k}] = {stored(shape.element_type, f'a{k}')};"
     if is_local(shape):
-        return f"    __builtin_memcpy(places[{k}], a{k}, sizeof a{k});"
+        return f"    __builtin_memcpy(places[{k}], a{k}, {shape.element_count} * sizeof({of}));"
     return f"    if ((char *)a{k} != places[{k}]) __builtin_memcpy(places[{k}], a{k}, {shape.element_count} * sizeof({of}));"
 
 
@@ -231,7 +235,7 @@ class ProgramWriter:
             self.code.work += work
             self.code.spared += min(work, count * VECTOR_WORK) if count <= tuning.BLOCK else 0  # torch computes it as well
             return Array(instruction.shape, lambda index: element(instruction, [a.spread(index) for a in arrays], fused),
-                         stored=False)
+                         stored=False, reach=min([a.reach for a in arrays if a.shape.rank], default=0))
         rule = ARRAYS.get(instruction.opcode)
         if rule is None:
             raise Unfit(f"{instruction.opcode} is no op of native code")
