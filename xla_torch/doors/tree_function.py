@@ -51,6 +51,7 @@ class TreeFunction(XlaComputation):
             raise InvalidArgument("the tree of arguments does not fit the program", got=f"{in_tree.leaf_count} leaves",
                                   expected=f"{count} parameters")
         self._accepts = [(s.dimensions, torch_dtype(s.element_type), s) for s in shape.parameters]
+        self._dimensions, self._dtypes = [dims for dims, _, _ in self._accepts], [dtype for _, dtype, _ in self._accepts]
         self._is_array_result = shape.result.is_array
         self._is_flat_result = shape.result.is_tuple and all(s.is_array for s in shape.result.tuple_shapes)
         self._keys = dict(self.signature.key_inputs)
@@ -99,12 +100,7 @@ class TreeFunction(XlaComputation):
 
     def _fit(self, args: Sequence[Any]) -> bool:
         """Whether arguments are tensors as the program takes them, so that nothing is to be done with them."""
-        if len(args) != len(self._accepts):
-            return False
-        for leaf, (dimensions, dtype, _) in zip(args, self._accepts, strict=True):
-            if not _is_as(leaf, dimensions, dtype):
-                return False
-        return True
+        return len(args) == len(self._accepts) and all(map(_is_as, args, self._dimensions, self._dtypes))
 
     def tensors(self, *args: Any, **kwargs: Any) -> list[torch.Tensor]:
         """The arguments of a call as the program takes them."""

@@ -16,7 +16,7 @@ from ..hlo.regions import Loop, branches_of, loop_of
 from ..hlo.rule_tables import RuleTable
 from ..hlo.structure import CONSTANT
 from ..opcodes import control, indexing, internal, movement
-from .code import ANYWHERE, Array, Code, held, single, vectors
+from .code import ANYWHERE, Array, Code, held, single
 from .elements import VECTOR_WORK, Unfit, number, typed
 
 Value = Array | list[Array]
@@ -82,7 +82,14 @@ def broadcast(writer: Writer, inst: Instruction, operands: list[Array]) -> Array
     operand, sizes = writer.code.store(operands[0]), operands[0].shape.dimensions
     dims: tuple[int, ...] = inst.attributes.get("dimensions", ())
     return Array(inst.shape, lambda index: operand.at([index[d] if n != 1 else "0" for d, n in zip(dims, sizes, strict=True)]),
-                 reach=ANYWHERE if operand.is_single else 0)
+                 reach=ANYWHERE if operand.is_single else operand.reach if _adds_ones(inst, dims) else 0)
+
+
+def _adds_ones(inst: Instruction, dims: Sequence[int]) -> bool:
+    """Whether a broadcast only has dimensions of one more, and none of them last."""
+    (operand,), rank = inst.operands, inst.shape.rank
+    return (operand.shape.element_count == inst.shape.element_count and inst.shape.dimensions[-1] != 1
+            and list(dims) == sorted(dims) and dims[-1] == rank - 1)
 
 
 @ARRAYS.rule(movement.reshape, internal.bitcast)
@@ -222,7 +229,7 @@ def write_update(code: Code, whole: Array, update: Array, begin: Sequence[str]) 
 def while_(writer: Writer, inst: Instruction, operands: list[list[Array]]) -> Value:
     """A loop in the loop: the carries that it changes lie in memory of their own, which is filled anew each time."""
     results = loop_of(inst).body.root.operands
-    carries = [writer.code.store(o) if _is_handed_on(result, k) and not _is_short(o) else writer.code.copy(o)
+    carries = [writer.code.store(o) if _is_handed_on(result, k) and not _is_short(writer.code, o) else writer.code.copy(o)
                for k, (o, result) in enumerate(zip(operands[0], results, strict=True))]
     memory = {c.buffer for c in carries} & writer.code.buffers
     writer.code.buffers -= memory  # which the body must not exchange for the memory of results
@@ -232,9 +239,9 @@ def while_(writer: Writer, inst: Instruction, operands: list[list[Array]]) -> Va
     return carries
 
 
-def _is_short(array: Array) -> bool:
+def _is_short(code: Code, array: Array) -> bool:
     """Whether an array lacks the rest of its last vector."""
-    return vectors(array.shape) > max(array.reach, array.shape.element_count)
+    return code.vectors(array.shape) > max(array.reach, array.shape.element_count)
 
 
 def _is_handed_on(result: Instruction, k: int) -> bool:
@@ -259,4 +266,5 @@ def conditional(writer: Writer, inst: Instruction, operands: list[Any]) -> Value
                     code.line(f"{name} = {result.at(['0'] * shape.rank)};")
                 else:
                     code.fill(name, result)
-    return [single(s, n) if s.element_count == 1 else code.held(s, n) for s, n in zip(inst.shape.tuple_shapes, names, strict=True)]
+    shapes = inst.shape.tuple_shapes
+    return [single(s, name) if s.element_count == 1 else code.held(s, name) for s, name in zip(shapes, names, strict=True)]

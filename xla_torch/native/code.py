@@ -18,8 +18,8 @@ Index = Sequence[str]
 
 _LOCAL = 32
 """Elements up to which an array is a local one, which a compiler may keep in registers."""
-_LANES = {8: 8, 16: 8, 32: 8, 64: 4}
-"""Elements of a vector by their bits. Those of fewer bits meet ones of 32 in the same loops."""
+_LANES = 8
+"""Elements of a vector, of which each has up to 32 bits: the smaller ones meet larger ones in the same loops."""
 ANYWHERE = sys.maxsize
 """The reach of what has one value at all places."""
 _ALIGNED = 64
@@ -36,7 +36,7 @@ class Array:
     `buffer` names the memory that holds all of it, row by row.
 
     Up to `reach` its elements may be read by the last index alone, row by row, where the others are 0: for loops over all of them
-    at once, and over the rest of a vector behind them (`vectors`). Arrays that know their elements by all indices have none.
+    at once, and over the rest of a vector behind them. Arrays that know their elements by all indices have none.
     """
 
     shape: Shape
@@ -82,14 +82,11 @@ def is_local(shape: Shape) -> bool:
     return shape.element_count <= _LOCAL
 
 
-def vectors(shape: Shape) -> int:
-    """How many elements a local array has room for: of those that one vector does not hold, whole vectors. Otherwise compilers
-    compute the last elements one by one. What stands behind the array's own is never looked at, and is no number in the beginning
-    that something of it could be slow for."""
-    count, lanes = shape.element_count, _LANES.get(shape.element_type.bits, 1)
-    if shape.element_type.is_complex or not lanes < count <= _LOCAL:
-        return count
-    return -(-count // lanes) * lanes
+def with_rest(shape: Shape) -> int:
+    """How many elements the vectors have that a local array takes more than one of. Those behind its own are computed with them,
+    and nobody looks at them; compilers compute the last ones one by one otherwise."""
+    count = shape.element_count
+    return -(-count // _LANES) * _LANES if _LANES < count <= _LOCAL and shape.element_type.bits <= 32 else count
 
 
 class Code:
@@ -101,8 +98,10 @@ class Code:
         self.constants: list[np.ndarray] = []
         self.constant_types: list[PrimitiveType] = []
         self.buffers: set[str] = set()
+        self.whole_vectors = False
+        """Whether short local arrays have room for the rest of their last vector."""
         self.rooms: dict[str, int] = {}
-        """How many elements there is memory for under a name, where these are more than the array's."""
+        """How many elements there is memory for under a name, if that is known."""
         self.routines: list[str] = []
         """Names of the routines that are called, which the function gets as arguments."""
         self.scratch = 0
@@ -160,15 +159,23 @@ class Code:
         name, of = self.name("b"), memory_of(shape.element_type)
         self.buffers.add(name)
         if is_local(shape):
-            self.allocations.append(f"    {of} {name}[{self.room(name, shape)}]{' = {0}' * (vectors(shape) > shape.element_count)};")
+            self.allocations.append(f"    {of} {name}[{self.room(name, shape)}]{self.zeros(name, shape)};")
             return name
         self.allocations.append(f"    {of} *{name} = ({of} *)(scratch + {self.scratch});")
         self.scratch += -(-shape.element_count * shape.element_type.bits // 8 // _ALIGNED) * _ALIGNED + _ALIGNED
         return name
 
     def room(self, name: str, shape: Shape) -> int:
-        """The elements of whole vectors for an array under this name."""
-        return self.rooms.setdefault(name, vectors(shape))
+        """The elements for which there is memory where an array gets it under this name."""
+        return self.rooms.setdefault(name, self.vectors(shape))
+
+    def zeros(self, name: str, shape: Shape) -> str:
+        """What a local array begins with: nothing, but for numbers behind its own, which are computed with."""
+        return " = {0}" * (self.room(name, shape) > shape.element_count)
+
+    def vectors(self, shape: Shape) -> int:
+        """How many elements the vectors of a local array have."""
+        return with_rest(shape) if self.whole_vectors else shape.element_count
 
     def held(self, shape: Shape, name: str) -> Array:
         """An array in a buffer, which reaches as far as there is room."""
@@ -193,7 +200,7 @@ class Code:
 
     def constant(self, value: np.ndarray, element_type: PrimitiveType) -> str:
         """An array of constants, which the function gets as an argument."""
-        value, more = np.ascontiguousarray(value), vectors(Shape.array(element_type, value.shape)) - value.size
+        value, more = np.ascontiguousarray(value), self.vectors(Shape.array(element_type, value.shape)) - value.size
         value = np.pad(value.reshape(-1), (0, more), mode="edge") if more else value
         self.constants.append(value.view(np.uint16) if element_type in HALVES else value)
         self.constant_types.append(element_type)
