@@ -20,7 +20,7 @@ from ..running import dynamo
 from ..running.computation import Step, XlaComputation
 from ..running.graphs_of_fx import symbolic_call
 from ..running.program import Program
-from ..storage.dtypes import is_in_memory, torch_dtype
+from ..storage.dtypes import is_as, torch_dtype
 from ..storage.torch_private import is_traced_symbolically
 from ..trees.nodes import Kind
 from ..trees.signatures import Signature
@@ -100,7 +100,7 @@ class TreeFunction(XlaComputation):
 
     def _fit(self, args: Sequence[Any]) -> bool:
         """Whether arguments are tensors as the program takes them, so that nothing is to be done with them."""
-        return len(args) == len(self._accepts) and all(map(_is_as, args, self._dimensions, self._dtypes))
+        return len(args) == len(self._accepts) and all(map(is_as, args, self._dimensions, self._dtypes))
 
     def tensors(self, *args: Any, **kwargs: Any) -> list[torch.Tensor]:
         """The arguments of a call as the program takes them."""
@@ -109,7 +109,7 @@ class TreeFunction(XlaComputation):
         given: list[Any] = [None] * len(leaves)
         for number, (leaf, place) in enumerate(zip(leaves, self.places, strict=True)):
             dimensions, dtype, shape = self._accepts[place]
-            given[place] = leaf if _is_as(leaf, dimensions, dtype) else self._tensor(leaf, number, place, shape, device)
+            given[place] = leaf if is_as(leaf, dimensions, dtype) else self._tensor(leaf, number, place, shape, device)
         return given
 
     def leaves(self, *args: Any, **kwargs: Any) -> list[Any]:
@@ -252,8 +252,3 @@ class TreeFunction(XlaComputation):
 
 def _is_tuple_of_leaves(tree: Structure) -> bool:
     return tree.kind is Kind.TUPLE and all(child.kind is Kind.LEAF for child in tree.children)
-
-
-def _is_as(leaf: Any, dimensions: Sequence[int], dtype: torch.dtype) -> bool:
-    """Whether a leaf is a tensor as the program takes it."""
-    return isinstance(leaf, torch.Tensor) and leaf.dtype is dtype and is_in_memory(leaf) and leaf.shape == dimensions

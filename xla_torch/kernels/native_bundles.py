@@ -38,7 +38,7 @@ class NativeBundle(torch.nn.Module, Awaited):
     def fits(self, inputs: Tensors) -> bool:
         """Whether native code may go by the inputs' memory. Large ones, of which it reads a part, are not copied for it."""
         for tensor, size in zip(inputs, self.given, strict=True):
-            if tensor.nbytes != size or (size > self.copied and not tensor.is_contiguous()) or not is_readable(tensor):
+            if tensor.nbytes != size or not is_readable(tensor) or (size > self.copied and not tensor.is_contiguous()):
                 return False
         return True
 
@@ -59,7 +59,8 @@ def bundle(module: NativeBundle, inputs: Tensors) -> Tensors:
     if not (module.is_ready() and module.fits(inputs)) or (module.source.asks and running() is not None):
         return module.timed(module.module, *inputs)
     pointer = torch.Tensor.data_ptr
-    inputs = tuple([t if t.is_contiguous() else t.contiguous() for t in inputs])
+    if not all(map(torch.Tensor.is_contiguous, inputs)):
+        inputs = tuple([t.contiguous() for t in inputs])
     empty = torch.empty_strided  # takes half as long as torch.empty
     results = tuple([empty(dims, strides, dtype=dtype) for dims, strides, dtype in module.made])
     scratch = torch.empty(module.source.scratch, dtype=torch.uint8) if module.source.scratch else None

@@ -263,12 +263,13 @@ class Program:
         if profiler_is_on() and self._told is not None:
             with record_function(self.name):
                 return self._told.run(tensors, device)
-        self._within_limits()
+        if running() is not None:
+            self._within_limits()
         if (watched := watching()) is not None:
             return watched(self.name, self.canonical, tensors, device)
         if is_traced() or any(map(is_batched_by_autograd, tensors)):
             return self._run_traced(tensors, device)
-        return plainly(self.name, self._runs, self._make_run, device, *tensors)
+        return plainly(self.module.name, self._runs, self._make_run, device, *tensors)
 
     def _run_traced(self, tensors: Sequence[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]:
         """The results, by calls that write over nothing; by such as torch has in graphs, where it makes one."""
