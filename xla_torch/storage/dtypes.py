@@ -86,8 +86,8 @@ def is_in_memory(tensor: torch.Tensor) -> bool:
 
 
 def is_as(value: object, sizes: Sequence[int], dtype: torch.dtype) -> bool:
-    """Whether a value is a tensor of these sizes and this dtype, in memory. It is asked of each argument of each call, and so asks
-    for what `is_in_memory` does by itself."""
+    """Whether a value is a tensor of these sizes and this dtype, in memory. It is asked of each argument of each call, so that it
+    asks for itself what `is_in_memory` does."""
     return (isinstance(value, torch.Tensor) and value.dtype is dtype and value.layout is torch.strided
             and not (value.is_neg() or value.is_nested or (dtype.is_complex and value.is_conj())) and value.shape == sizes)
 
