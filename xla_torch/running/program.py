@@ -42,7 +42,14 @@ from ..opcodes.random import rng, rng_get_and_update_state
 from ..partitioning.manual_regions import without_manual_regions
 from ..partitioning.state import Partitioning, partitioning_of
 from ..stablehlo.writing.module import to_stablehlo_bytecode
-from ..storage.torch_private import direct, is_batched_by_autograd, is_graphed, is_traced, profiler_is_on, transforms_are_active
+from ..storage.torch_private import (
+    direct,
+    is_batched_by_autograd,
+    is_graphed,
+    is_traced,
+    profiler_is_on,
+    transforms_are_active,
+)
 from ..transform.dynamic_sizes import resolve_sizes
 from ..transform.expand_custom_calls import expand
 from ..transform.other_readers import for_other_readers
