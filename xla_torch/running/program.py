@@ -319,10 +319,9 @@ class Program:
         check_custom_calls(self.canonical)
         if self.partitioning.about:
             _log.info("%s: %s", self.name, self.partitioning)
-        if self.backend != INDUCTOR:
-            return lower(self.canonical, device, ranges=self._ranges)
-        module = lower(self.canonical, device, fuses=True, ranges=self._ranges)
-        make_native(module)
+        module = lower(self.canonical, device, fuses=self.backend == INDUCTOR, ranges=self._ranges)
+        if self.backend == INDUCTOR:
+            make_native(module)
         return module
 
     @property
