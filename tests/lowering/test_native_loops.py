@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 import torch
@@ -15,6 +16,7 @@ import torch
 import xla_torch
 from support.native_programs import leaves_of, loop_of_rows, native_after, natively, run_both
 from support.native_rows import CONTROL, FLOATS, OPERANDS, ROWS, SUM, operands
+from support.oracle import run_xla
 from support.regions import HORNER_OF_TWO, reduce_hlo
 from xla_torch.core import tuning
 from xla_torch.hlo.rule_tables import TABLES
@@ -168,6 +170,81 @@ ENTRY main {
   ROOT r = (ARRAY, ARRAY) tuple(x, y)
 }
 """
+
+
+IN_VECTORS = """HloModule vectors
+going {
+  p = (s32[], f32[D], bf16[D], s32[D], f32[D]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  n = s32[] constant(3)
+  ROOT r = pred[] compare(i, n), direction=LT
+}
+body {
+  p = (s32[], f32[D], bf16[D], s32[D], f32[D]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  x = f32[D] get-tuple-element(p), index=1
+  h = bf16[D] get-tuple-element(p), index=2
+  n = s32[D] get-tuple-element(p), index=3
+  still = f32[D] get-tuple-element(p), index=4
+  known = f32[D] constant(KNOWN)
+  places = s32[D] iota(), iota_dimension=0
+  s = f32[D] sine(x)
+  t = f32[D] divide(s, still)
+  u = f32[D] add(t, known)
+  g = bf16[D] tanh(h)
+  few = s32[D] divide(n, places)
+  wide = f32[D] convert(few)
+  less = pred[D] compare(wide, u), direction=LT
+  v = f32[D] select(less, u, wide)
+  WORK
+  ROOT r = (s32[], f32[D], bf16[D], s32[D], f32[D]) tuple(next, RESULT, g, few, still)
+}
+ENTRY main {
+  i = s32[] constant(0)
+  x = f32[D] parameter(0)
+  h = bf16[D] parameter(1)
+  n = s32[D] parameter(2)
+  still = f32[D] parameter(3)
+  t = (s32[], f32[D], bf16[D], s32[D], f32[D]) tuple(i, x, h, n, still)
+  w = (s32[], f32[D], bf16[D], s32[D], f32[D]) while(t), condition=going, body=body
+  y = f32[D] get-tuple-element(w), index=1
+  g = bf16[D] get-tuple-element(w), index=2
+  few = s32[D] get-tuple-element(w), index=3
+  ROOT r = (f32[D], bf16[D], s32[D]) tuple(y, g, few)
+}
+"""
+"""What a loop of short arrays may have: a carry that stays, a constant, places, types of other widths, division by 0."""
+
+DIMS = [(8,), (9,), (10,), (31,), (32,), (33,), (2, 5), (3, 3), (10, 1), (1, 10), (3, 1, 5), (50, 3)]
+OTHER_WORK = {  # lines that bring no array of whole vectors
+    "nothing": ("", "v"),
+    "a reversed one": ("b = f32[D] reverse(v), dimensions={0}", "b"),
+    "a call for each element": ("b = f32[D] round-nearest-afz(v)\n  c = f64[D] convert(b)\n  d = f64[D] sine(c)\n"
+                                "  e = f32[D] convert(d)", "e"),
+}
+
+
+@needs_compiler
+@pytest.mark.parametrize("work", OTHER_WORK)
+@pytest.mark.parametrize("dims", DIMS, ids=str)
+def test_short_arrays_as_torch_and_xla(dims: tuple[int, ...], work: str, tmp_path: Path) -> None:
+    """Loops over all elements at once, and with the rest of the last vector: no value depends on what stands behind."""
+    rng, size = np.random.default_rng(5), math.prod(dims)
+    known = np.arange(size, dtype="f4").reshape(dims) / 8
+    lines, result = OTHER_WORK[work]
+    text = IN_VECTORS.replace("WORK", lines).replace("RESULT", result).replace("[D]", str(list(dims)).replace(" ", ""))
+    text = text.replace("KNOWN", str(known.tolist()).replace("[", "{").replace("]", "}"))
+    assert natively(text)
+    x, still = rng.normal(size=(2, *dims)).astype("f4") * 3
+    x.flat[:4], still.flat[size - 3:] = [np.inf, -np.inf, np.nan, -0.0], [0.0, -0.0, np.inf]
+    h = rng.normal(size=dims).astype(ml_dtypes.bfloat16)
+    arguments = [x, h, rng.integers(-99, 99, dims).astype("i4"), still]
+    want, got = run_both(text, arguments, tmp_path)
+    for mine, *others in zip(got, want, run_xla(text, *arguments), strict=True):
+        for other in others:
+            np.testing.assert_allclose(mine.astype("f8"), other.astype("f8"), rtol=1e-2 if mine.dtype == h.dtype else 2e-5)
 
 
 @needs_compiler

@@ -20,7 +20,7 @@ from ..running import dynamo
 from ..running.computation import Step, XlaComputation
 from ..running.graphs_of_fx import symbolic_call
 from ..running.program import Program
-from ..storage.dtypes import is_in_memory, torch_dtype
+from ..storage.dtypes import is_as, torch_dtype
 from ..storage.torch_private import is_traced_symbolically
 from ..trees.nodes import Kind
 from ..trees.signatures import Signature
@@ -51,9 +51,12 @@ class TreeFunction(XlaComputation):
             raise InvalidArgument("the tree of arguments does not fit the program", got=f"{in_tree.leaf_count} leaves",
                                   expected=f"{count} parameters")
         self._accepts = [(s.dimensions, torch_dtype(s.element_type), s) for s in shape.parameters]
+        self._dimensions, self._dtypes = [dims for dims, _, _ in self._accepts], [dtype for _, dtype, _ in self._accepts]
+        self._is_array_result = shape.result.is_array
         self._is_flat_result = shape.result.is_tuple and all(s.is_array for s in shape.result.tuple_shapes)
         self._keys = dict(self.signature.key_inputs)
         self._is_flat_call = self._is_called_by_place()
+        self._is_tuple_of_leaves = _is_tuple_of_leaves(out_tree) and out_tree.leaf_count == len(self.result_leaves())
 
     # ---- calling
 
@@ -64,7 +67,8 @@ class TreeFunction(XlaComputation):
             return dynamo.called(self, args, kwargs)
         if is_traced_symbolically() and (call := symbolic_call(self, args, kwargs)) is not None:
             return call
-        return self.out_tree.unflatten(self.in_graph(*args, **kwargs))
+        leaves = self.in_graph(*args, **kwargs)
+        return leaves if self._is_tuple_of_leaves else self.out_tree.unflatten(leaves)
 
     def in_graph(self, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, ...]:
         """The leaves of the result."""
@@ -72,6 +76,8 @@ class TreeFunction(XlaComputation):
             result = self.run_fitting(args)
         else:
             result = self.computation(*self.tensors(*args, **kwargs))
+        if self._is_array_result:
+            return (result,)
         return result if self._is_flat_result else tuple(leaf for leaf, _ in arrays(result, self.program_shape.result))
 
     def in_form(self, result: Any) -> Any:
@@ -89,14 +95,12 @@ class TreeFunction(XlaComputation):
     def _is_called_by_place(self) -> bool:
         """Whether the program's parameters are the arguments themselves, in order."""
         by_place, by_name = self.in_tree.children
-        leaves = by_place.kind is Kind.TUPLE and all(child.kind is Kind.LEAF for child in by_place.children)
-        return (leaves and not by_name.children and not self.signature.static
+        return (_is_tuple_of_leaves(by_place) and not by_name.children and not self.signature.static
                 and self.places == tuple(range(len(by_place.children))))
 
     def _fit(self, args: Sequence[Any]) -> bool:
         """Whether arguments are tensors as the program takes them, so that nothing is to be done with them."""
-        return len(args) == len(self._accepts) and all(
-            _is_as(leaf, dimensions, dtype) for leaf, (dimensions, dtype, _) in zip(args, self._accepts, strict=True))
+        return len(args) == len(self._accepts) and all(map(is_as, args, self._dimensions, self._dtypes))
 
     def tensors(self, *args: Any, **kwargs: Any) -> list[torch.Tensor]:
         """The arguments of a call as the program takes them."""
@@ -105,7 +109,7 @@ class TreeFunction(XlaComputation):
         given: list[Any] = [None] * len(leaves)
         for number, (leaf, place) in enumerate(zip(leaves, self.places, strict=True)):
             dimensions, dtype, shape = self._accepts[place]
-            given[place] = leaf if _is_as(leaf, dimensions, dtype) else self._tensor(leaf, number, place, shape, device)
+            given[place] = leaf if is_as(leaf, dimensions, dtype) else self._tensor(leaf, number, place, shape, device)
         return given
 
     def leaves(self, *args: Any, **kwargs: Any) -> list[Any]:
@@ -246,6 +250,5 @@ class TreeFunction(XlaComputation):
         return Structure(self.in_tree.kind, (positional, by_name)), places
 
 
-def _is_as(leaf: Any, dimensions: Sequence[int], dtype: torch.dtype) -> bool:
-    """Whether a leaf is a tensor as the program takes it."""
-    return isinstance(leaf, torch.Tensor) and leaf.dtype is dtype and is_in_memory(leaf) and leaf.shape == dimensions
+def _is_tuple_of_leaves(tree: Structure) -> bool:
+    return tree.kind is Kind.TUPLE and all(child.kind is Kind.LEAF for child in tree.children)

@@ -8,6 +8,7 @@ interrupt it; a loop in the loop asks for signals itself.
 
 from __future__ import annotations
 
+import array
 import ctypes
 import functools
 import math
@@ -125,15 +126,15 @@ class NativeLoop(torch.nn.Module):
         places += [torch_private.blas()[name] for name in self.source.routines]
         if self.source.asks:
             places += [*asked(), 0, 0, 0]
-        self._run((ctypes.c_void_p * len(places))(*places))
+        self._run(array.array("q", places))
         return tuple([number.value for number in numbers]), tuple(results)
 
-    def _run(self, places: ctypes.Array[ctypes.c_void_p]) -> None:
+    def _run(self, places: array.array[int]) -> None:
         """All the steps that are left."""
         assert self.code is not None
         assert self.code.function is not None
-        steps, begun = 1 << 8, time.perf_counter()
-        while (going := self.code.function(steps, places)) > 0:
+        steps, begun, first = 1 << 8, time.perf_counter(), places.buffer_info()[0]
+        while (going := self.code.function(steps, first)) > 0:
             now = time.perf_counter()
             steps <<= now - begun < _SECONDS_AT_ONCE
             begun = now
@@ -147,7 +148,7 @@ def asked() -> tuple[int, ...]:
     return tuple(ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0 for name in ASKED)
 
 
-def raise_from(exception: Sequence[int | None]) -> None:
+def raise_from(exception: Sequence[int]) -> None:
     """Raise what a handler of signals has raised in native code: its class, itself, and where."""
     ctypes.pythonapi.PyErr_Restore(*map(ctypes.c_void_p, exception))
 
@@ -183,15 +184,15 @@ class Awaited:
         after = tuning.NATIVE_AFTER
         if self.refused or after == math.inf or torch.compiler.is_compiling() or torch_private.is_watched():
             return False
-        if self.code is None:
-            self.code = machine_code(self.text, options())
-        if self.code.function is None and (self.waits or self.seconds >= after):
-            self.code.make()
+        if (code := self.code) is None:
+            code = self.code = machine_code(self.text, options())
+        if code.function is None and (self.waits or self.seconds >= after):
+            code.make()
             if self.waits or after == 0:
-                self.code.wait()
-        if self.code.error or self.code.unkept:
-            self.refused = warned_once(self.code, self.what)
-        return self.code.function is not None
+                code.wait()
+        if code.error or code.unkept:
+            self.refused = warned_once(code, self.what)
+        return code.function is not None
 
     def timed(self, call: Callable[..., _T], *arguments: Any) -> _T:
         """What torch's calls give in its place, whose time counts for when it is made."""
@@ -227,9 +228,9 @@ def run_on_threads(function: Callable[..., int], rows: int, n: int, places: Sequ
     """Run a function of `native/threads.py` on rows of `n` elements, with its own places and so many bytes kept for each element
     of a row. So many elements are worth waking a thread for."""
     threads = min(torch.get_num_threads(), -(-rows * n // for_a_thread)) if _team() else 1
-    memory = torch.empty(kept * n * threads, dtype=torch.uint8)
-    addresses = (*places, memory.data_ptr(), n, threads, *_team())
-    function(rows, (ctypes.c_void_p * len(addresses))(*addresses))
+    memory = torch.empty(kept * n * threads, dtype=torch.uint8) if kept else None
+    addresses = array.array("q", (*places, 0 if memory is None else memory.data_ptr(), n, threads, *_team()))
+    function(rows, addresses.buffer_info()[0])
 
 
 @functools.cache

@@ -59,13 +59,15 @@ def bundle(module: NativeBundle, inputs: Tensors) -> Tensors:
     if not (module.is_ready() and module.fits(inputs)) or (module.source.asks and running() is not None):
         return module.timed(module.module, *inputs)
     pointer = torch.Tensor.data_ptr
-    inputs = tuple([t if t.is_contiguous() else t.contiguous() for t in inputs])
+    if not all(map(torch.Tensor.is_contiguous, inputs)):
+        inputs = tuple([t.contiguous() for t in inputs])
     empty = torch.empty_strided  # takes half as long as torch.empty
     results = tuple([empty(dims, strides, dtype=dtype) for dims, strides, dtype in module.made])
     scratch = torch.empty(module.source.scratch, dtype=torch.uint8) if module.source.scratch else None
     places = array.array("q", (*map(pointer, inputs), *map(pointer, results), *module.constants,
-                               0 if scratch is None else scratch.data_ptr(), *module.routines,
-                               *((*asked(), 0, 0, 0) if module.source.asks else ())))
+                               0 if scratch is None else scratch.data_ptr(), *module.routines))
+    if module.source.asks:
+        places.extend((*asked(), 0, 0, 0))
     if module.function(1, places.buffer_info()[0]) < 0:
         raise_from(places[-3:])
     return results

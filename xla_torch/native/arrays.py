@@ -16,7 +16,7 @@ from ..hlo.regions import Loop, branches_of, loop_of
 from ..hlo.rule_tables import RuleTable
 from ..hlo.structure import CONSTANT
 from ..opcodes import control, indexing, internal, movement
-from .code import Array, Code, held, single
+from .code import ANYWHERE, Array, Code, held, single
 from .elements import VECTOR_WORK, Unfit, number, typed
 
 Value = Array | list[Array]
@@ -61,14 +61,15 @@ def constant(writer: Writer, inst: Instruction, operands: list[Array]) -> Array:
     first = value.reshape(-1)[:1]
     if value.size and (value.size == 1 or (value.tobytes() == first.tobytes() * value.size)):
         code = number(first[0], inst.shape.element_type)
-        return Array(inst.shape, lambda _: code)
-    return held(inst.shape, writer.code.constant(value, inst.shape.element_type))
+        return Array(inst.shape, lambda _: code, reach=ANYWHERE)
+    return writer.code.held(inst.shape, writer.code.constant(value, inst.shape.element_type))
 
 
 @ARRAYS.rule(movement.iota)
 def iota(writer: Writer, inst: Instruction, operands: list[Array]) -> Array:
     along: int = inst.attributes["iota_dimension"]
-    return Array(inst.shape, lambda index: typed(inst.shape.element_type, index[along]))
+    return Array(inst.shape, lambda index: typed(inst.shape.element_type, index[along]),
+                 reach=ANYWHERE if inst.shape.rank == 1 else 0)
 
 
 @ARRAYS.rule(movement.copy, internal.opt_barrier)
@@ -80,7 +81,15 @@ def same(writer: Writer, inst: Instruction, operands: list[Array]) -> Array:
 def broadcast(writer: Writer, inst: Instruction, operands: list[Array]) -> Array:
     operand, sizes = writer.code.store(operands[0]), operands[0].shape.dimensions
     dims: tuple[int, ...] = inst.attributes.get("dimensions", ())
-    return Array(inst.shape, lambda index: operand.at([index[d] if n != 1 else "0" for d, n in zip(dims, sizes, strict=True)]))
+    return Array(inst.shape, lambda index: operand.at([index[d] if n != 1 else "0" for d, n in zip(dims, sizes, strict=True)]),
+                 reach=ANYWHERE if operand.is_single else operand.reach if _adds_ones(inst, dims) else 0)
+
+
+def _adds_ones(inst: Instruction, dims: Sequence[int]) -> bool:
+    """Whether a broadcast only has dimensions of one more, and none of them last."""
+    (operand,), rank = inst.operands, inst.shape.rank
+    return (operand.shape.element_count == inst.shape.element_count and inst.shape.dimensions[-1] != 1
+            and list(dims) == sorted(dims) and dims[-1] == rank - 1)
 
 
 @ARRAYS.rule(movement.reshape, internal.bitcast)
@@ -90,16 +99,16 @@ def reshape(writer: Writer, inst: Instruction, operands: list[Array]) -> Array:
     if operand.shape.element_type is not inst.shape.element_type:
         raise Unfit("bits as elements of another type")
     if operand.is_single:
-        return Array(inst.shape, lambda _: operand.at(["0"] * len(old)), operand.stored)
+        return Array(inst.shape, lambda _: operand.at(["0"] * len(old)), operand.stored, reach=ANYWHERE)
     if operand.buffer:
-        return held(inst.shape, operand.buffer)
+        return held(inst.shape, operand.buffer, operand.reach)
     if [n for n in old if n != 1] == [n for n in new if n != 1]:
         def at(index: Sequence[str]) -> str:
             kept = iter([i for i, n in zip(index, new, strict=True) if n != 1])
             return operand.at([next(kept) if n != 1 else "0" for n in old])
 
-        return Array(inst.shape, at, operand.stored)
-    return held(inst.shape, writer.code.copy(operand).buffer)
+        return Array(inst.shape, at, operand.stored, reach=operand.reach if old[-1] != 1 != new[-1] else 0)
+    return writer.code.held(inst.shape, writer.code.copy(operand).buffer)
 
 
 @ARRAYS.rule(movement.transpose)
@@ -220,7 +229,7 @@ def write_update(code: Code, whole: Array, update: Array, begin: Sequence[str]) 
 def while_(writer: Writer, inst: Instruction, operands: list[list[Array]]) -> Value:
     """A loop in the loop: the carries that it changes lie in memory of their own, which is filled anew each time."""
     results = loop_of(inst).body.root.operands
-    carries = [writer.code.store(o) if _is_handed_on(result, k) else writer.code.copy(o)
+    carries = [writer.code.store(o) if _is_handed_on(result, k) and not _is_short(writer.code, o) else writer.code.copy(o)
                for k, (o, result) in enumerate(zip(operands[0], results, strict=True))]
     memory = {c.buffer for c in carries} & writer.code.buffers
     writer.code.buffers -= memory  # which the body must not exchange for the memory of results
@@ -228,6 +237,11 @@ def while_(writer: Writer, inst: Instruction, operands: list[list[Array]]) -> Va
         writer.iterate(loop_of(inst), carries)
     writer.code.buffers |= memory
     return carries
+
+
+def _is_short(code: Code, array: Array) -> bool:
+    """Whether an array lacks the rest of its last vector."""
+    return code.vectors(array.shape) > max(array.reach, array.shape.element_count)
 
 
 def _is_handed_on(result: Instruction, k: int) -> bool:
@@ -252,4 +266,5 @@ def conditional(writer: Writer, inst: Instruction, operands: list[Any]) -> Value
                     code.line(f"{name} = {result.at(['0'] * shape.rank)};")
                 else:
                     code.fill(name, result)
-    return [single(s, n) if s.element_count == 1 else held(s, n) for s, n in zip(inst.shape.tuple_shapes, names, strict=True)]
+    shapes = inst.shape.tuple_shapes
+    return [single(s, name) if s.element_count == 1 else code.held(s, name) for s, name in zip(shapes, names, strict=True)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
+import sys
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -17,6 +18,10 @@ Index = Sequence[str]
 
 _LOCAL = 32
 """Elements up to which an array is a local one, which a compiler may keep in registers."""
+_LANES = 8
+"""Elements of a vector, of which each has up to 32 bits: the smaller ones meet larger ones in the same loops."""
+ANYWHERE = sys.maxsize
+"""The reach of what has one value at all places."""
 _ALIGNED = 64
 ASKS_EVERY = 50_000_000
 """Nanoseconds after which a loop in the loop asks whether to stop, roughly."""
@@ -29,12 +34,16 @@ class Array:
 
     `stored` arrays can be read many times at no cost: locals, buffers and views of them. Others compute at each reading.
     `buffer` names the memory that holds all of it, row by row.
+
+    Up to `reach` its elements may be read by the last index alone, row by row, where the others are 0: for loops over all of them
+    at once, and over the rest of a vector behind them. Arrays that know their elements by all indices have none.
     """
 
     shape: Shape
     at: Callable[[Index], str]
     stored: bool = True
     buffer: str = ""
+    reach: int = 0
 
     @property
     def is_single(self) -> bool:
@@ -47,12 +56,12 @@ class Array:
 
 def single(shape: Shape, name: str) -> Array:
     """An array of one element, which is a local."""
-    return Array(shape, lambda _: name)
+    return Array(shape, lambda _: name, reach=ANYWHERE)
 
 
-def held(shape: Shape, name: str) -> Array:
-    """An array in a buffer."""
-    return Array(shape, lambda index: element_of(shape, name, index), buffer=name)
+def held(shape: Shape, name: str, reach: int = 0) -> Array:
+    """An array in a buffer, which may reach farther than the array."""
+    return Array(shape, lambda index: element_of(shape, name, index), buffer=name, reach=max(reach, shape.element_count))
 
 
 def element_of(shape: Shape, name: str, index: Index) -> str:
@@ -73,6 +82,13 @@ def is_local(shape: Shape) -> bool:
     return shape.element_count <= _LOCAL
 
 
+def with_rest(shape: Shape) -> int:
+    """How many elements the vectors have that a local array takes more than one of. Those behind its own are computed with them,
+    and nobody looks at them; compilers compute the last ones one by one otherwise."""
+    count = shape.element_count
+    return -(-count // _LANES) * _LANES if _LANES < count <= _LOCAL and shape.element_type.bits <= 32 else count
+
+
 class Code:
     """The lines of one function. What is allocated once stands before the loop."""
 
@@ -82,6 +98,10 @@ class Code:
         self.constants: list[np.ndarray] = []
         self.constant_types: list[PrimitiveType] = []
         self.buffers: set[str] = set()
+        self.whole_vectors = False
+        """Whether short local arrays have room for the rest of their last vector."""
+        self.rooms: dict[str, int] = {}
+        """How many elements there is memory for under a name, if that is known."""
         self.routines: list[str] = []
         """Names of the routines that are called, which the function gets as arguments."""
         self.scratch = 0
@@ -139,11 +159,27 @@ class Code:
         name, of = self.name("b"), memory_of(shape.element_type)
         self.buffers.add(name)
         if is_local(shape):
-            self.allocations.append(f"    {of} {name}[{shape.element_count}];")
+            self.allocations.append(f"    {of} {name}[{self.room(name, shape)}]{self.zeros(name, shape)};")
             return name
         self.allocations.append(f"    {of} *{name} = ({of} *)(scratch + {self.scratch});")
         self.scratch += -(-shape.element_count * shape.element_type.bits // 8 // _ALIGNED) * _ALIGNED + _ALIGNED
         return name
+
+    def room(self, name: str, shape: Shape) -> int:
+        """The elements for which there is memory where an array gets it under this name."""
+        return self.rooms.setdefault(name, self.vectors(shape))
+
+    def zeros(self, name: str, shape: Shape) -> str:
+        """What a local array begins with: nothing, but for numbers behind its own, which are computed with."""
+        return " = {0}" * (self.room(name, shape) > shape.element_count)
+
+    def vectors(self, shape: Shape) -> int:
+        """How many elements the vectors of a local array have."""
+        return with_rest(shape) if self.whole_vectors else shape.element_count
+
+    def held(self, shape: Shape, name: str) -> Array:
+        """An array in a buffer, which reaches as far as there is room."""
+        return held(shape, name, self.rooms.get(name, 0))
 
     def local(self, shape: Shape, stem: str, value: str = "") -> str:
         """A new local for one element."""
@@ -164,10 +200,12 @@ class Code:
 
     def constant(self, value: np.ndarray, element_type: PrimitiveType) -> str:
         """An array of constants, which the function gets as an argument."""
-        value = np.ascontiguousarray(value)
+        value, more = np.ascontiguousarray(value), self.vectors(Shape.array(element_type, value.shape)) - value.size
+        value = np.pad(value.reshape(-1), (0, more), mode="edge") if more else value
         self.constants.append(value.view(np.uint16) if element_type in HALVES else value)
         self.constant_types.append(element_type)
-        return f"k{len(self.constants) - 1}"
+        self.rooms[name := f"k{len(self.constants) - 1}"] = value.size
+        return name
 
     def store(self, array: Array) -> Array:
         """The array where it can be read many times."""
@@ -183,15 +221,19 @@ class Code:
             return single(array.shape, self.local(array.shape, "v", array.at(["0"] * array.shape.rank)))
         name = self.buffer(array.shape)
         self.fill(name, array)
-        return held(array.shape, name)
+        return self.held(array.shape, name)
 
     def fill(self, name: str, array: Array) -> None:
         """Write the array into memory of its size."""
-        self.work += array.shape.element_count * VECTOR_WORK
-        with self.loops(array.shape.dimensions, apart=True) as index:
-            self.put(array.shape, name, index, array.at(index))
+        shape, count = array.shape, array.shape.element_count
+        self.work += count * VECTOR_WORK
+        room = self.rooms.get(name, count)
+        flat = 0 if count == 1 or array.reach < count else room if array.reach >= room else count
+        with self.loops([flat] if flat else shape.dimensions, apart=True) as index:
+            index = [*["0"] * (shape.rank - 1), *index] if flat else index
+            self.put(shape, name, index, array.at(index))
 
     def filled(self, shape: Shape, name: str) -> Array:
         """The array that was written into a buffer; a local where it is one element."""
-        array = held(shape, name)
+        array = self.held(shape, name)
         return self.copy(array) if array.is_single else array

@@ -132,9 +132,22 @@ def exact_pattern(opcode: str, kind: str) -> str | None:
     return None if kind == "float" and opcode in _CALLS else PATTERNS.get(opcode, {}).get(kind)
 
 
+def is_vector_function(instruction: Instruction, fused: bool) -> bool:
+    """Whether a compiler makes vector code of an op that is a function of C's library."""
+    return fused and instruction.opcode in VECTOR_ELEMENTS and instruction.shape.element_type in (F32, *HALVES)
+
+
+def is_one_by_one(instruction: Instruction, fused: bool) -> bool:
+    """Whether processors compute an op's elements one by one: calls of C's library, and integers that are divided."""
+    of, opcode = instruction.shape.element_type, instruction.opcode
+    if opcode in (elementwise.divide, elementwise.remainder) and of.is_integral:
+        return True
+    return opcode in _CALLS and not of.is_integral and not is_vector_function(instruction, fused)
+
+
 def element_work(instruction: Instruction, fused: bool) -> float:
     """Nanoseconds that the code of an element takes, roughly."""
-    is_vector = fused and instruction.opcode in VECTOR_ELEMENTS and instruction.shape.element_type in (F32, *HALVES)
+    is_vector = is_vector_function(instruction, fused)
     given = {o.shape.element_type for o in instruction.operands}
     if not given.isdisjoint((C64, C128)):  # torch calls the same library
         return _CALL_WORK if C128 in given and instruction.opcode in (elementwise.abs_, elementwise.sign) else 2 * VECTOR_WORK

@@ -17,12 +17,13 @@ import numpy as np
 from ..core import tuning
 from ..core.shape import Shape
 from ..core.types import PRED
-from ..hlo.ir import Computation, Instruction
+from ..hlo.ir import Computation, Instruction, reachable
 from ..hlo.regions import Loop, loop_of
-from ..opcodes import contraction, elementwise, indexing
+from ..hlo.structure import CONSTANT
+from ..opcodes import contraction, elementwise, indexing, internal, movement
 from . import linalg  # noqa: F401  (its rules belong to the table)
 from .arrays import ARRAYS, Value, starts, write_update
-from .code import ASKS_EVERY, Array, Code, Index, held, is_local, single
+from .code import ANYWHERE, ASKS_EVERY, Array, Code, Index, held, is_local, single, with_rest
 from .elements import (
     ELEMENTS,
     HALVES,
@@ -32,6 +33,8 @@ from .elements import (
     element,
     element_work,
     is_native,
+    is_one_by_one,
+    is_vector_function,
     memory_of,
     name_of,
     read,
@@ -87,10 +90,12 @@ def loop_source(instruction: Instruction, fixed: frozenset[int], machine: Machin
     shapes, loop = instruction.shape.tuple_shapes, loop_of(instruction)
     if not all(s.is_array and s.is_static and is_native(s.element_type) and s.element_count for s in shapes):
         raise Unfit("a carry that is no array of a native type")
-    writer = ProgramWriter(machine)
-    carries = [single(s, f"a{k}") if s.element_count == 1 else held(s, f"a{k}") for k, s in enumerate(shapes)]
+    writer = ProgramWriter(machine, loop.condition, loop.body)
+    for k, shape in enumerate(shapes):
+        writer.code.room(f"a{k}", shape)
+    carries = [single(s, f"a{k}") if s.element_count == 1 else writer.code.held(s, f"a{k}") for k, s in enumerate(shapes)]
     writer.iterate(loop, carries, "going = 0;")
-    first = [_first(k, s, k in fixed) for k, s in enumerate(shapes)]
+    first = [_first(writer.code, k, s, k in fixed) for k, s in enumerate(shapes)]
     last = [_last(k, s) for k, s in enumerate(shapes) if k not in fixed]
     turns = ["    int going = 1;", "    for (s64 step = 0; step < steps; step++) {", *writer.code.lines, "    }"]
     return _source(writer, len(shapes), first, [*turns, *last, "    return going;"])
@@ -102,7 +107,7 @@ def bundle_source(region: Computation, machine: Machine) -> Source:
     given, made = [p.shape for p in region.parameters], region.root.shape.tuple_shapes
     if not all(s.is_array and s.is_static and is_native(s.element_type) and s.element_count for s in (*given, *made)):
         raise Unfit("no array of a native type")
-    writer = ProgramWriter(machine)
+    writer = ProgramWriter(machine, region)
     results = writer.run(region, [held(s, f"a{k}") for k, s in enumerate(given)])
     assert isinstance(results, list)
     for k, (shape, result) in enumerate(zip(made, results, strict=True), len(given)):
@@ -129,14 +134,15 @@ def _source(writer: ProgramWriter, count: int, first: Sequence[str], behind: Seq
                   code.has_loops)
 
 
-def _first(k: int, shape: Shape, fixed: bool) -> str:
+def _first(code: Code, k: int, shape: Shape, fixed: bool) -> str:
     """What makes a carry known in the function."""
     of = memory_of(shape.element_type)
     if shape.element_count == 1:
         own = of if shape.element_type is PRED else name_of(shape.element_type)
         return f"    {own} a{k} = {read(shape.element_type, f'*({of} *)places[{k}]')};"
-    if is_local(shape) and not fixed:
-        return f"    {of} a{k}[{shape.element_count}]; __builtin_memcpy(a{k}, places[{k}], sizeof a{k});"
+    count, room = shape.element_count, code.room(f"a{k}", shape)
+    if room > count or (is_local(shape) and not fixed):
+        return f"    {of} a{k}[{room}]{code.zeros(f'a{k}', shape)}; __builtin_memcpy(a{k}, places[{k}], {count} * sizeof({of}));"
     return f"    {of} *a{k} = ({of} *)places[{k}];"
 
 
@@ -146,15 +152,30 @@ def _last(k: int, shape: Shape) -> str:
     if shape.element_count == 1:
         return f"    *({of} *)places[{k}] = {stored(shape.element_type, f'a{k}')};"
     if is_local(shape):
-        return f"    __builtin_memcpy(places[{k}], a{k}, sizeof a{k});"
+        return f"    __builtin_memcpy(places[{k}], a{k}, {shape.element_count} * sizeof({of}));"
     return f"    if ((char *)a{k} != places[{k}]) __builtin_memcpy(places[{k}], a{k}, {shape.element_count} * sizeof({of}));"
+
+
+def _in_whole_vectors(computations: Sequence[Computation], machine: Machine) -> bool:
+    """Whether short arrays are computed with the rest of their last vector: where they go through functions that take longer than
+    arithmetic, and all are made so. One of which the last elements are written alone is slow to read as vectors."""
+    short = [i for c in reachable(computations) for i in c.instructions
+             if i.shape.is_array and i.shape.is_static and with_rest(i.shape) > i.shape.element_count]
+    return (any(is_vector_function(i, machine.fused) for i in short)
+            and all(i.opcode in ELEMENTS or i.opcode in _IN_ORDER or i.is_parameter or i.is_element for i in short))
+
+
+_IN_ORDER = frozenset({CONSTANT, movement.broadcast, movement.iota, movement.reshape, movement.copy, internal.bitcast,
+                       internal.opt_barrier})
+"""Ops beside the elementwise ones whose elements a loop gets in the order of memory."""
 
 
 class ProgramWriter:
     """Writes computations one instruction after another."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, *computations: Computation) -> None:
         self.machine, self.code, self.calls = machine, Code(), 0
+        self.code.whole_vectors = _in_whole_vectors(computations, machine)
         self.readers: dict[Instruction, list[Instruction]] = {}
 
     def iterate(self, loop: Loop, carries: list[Array], ended: str = "") -> None:
@@ -229,11 +250,17 @@ class ProgramWriter:
             if any(a.shape.rank not in (0, instruction.shape.rank) for a in arrays):  # bits as others of another width
                 raise Unfit(f"{instruction.opcode} of {arrays[0].shape} to {instruction.shape} is not in native code")
             self._count(instruction)
-            return Array(instruction.shape, lambda index: self._element(instruction, arrays, index), stored=False)
+            return Array(instruction.shape, lambda index: self._element(instruction, arrays, index), stored=False,
+                         reach=self._reach(instruction, arrays))
         rule = ARRAYS.get(instruction.opcode)
         if rule is None:
             raise Unfit(f"{instruction.opcode} is no op of native code")
         return rule(self, instruction, operands)
+
+    def _reach(self, instruction: Instruction, operands: Sequence[Array]) -> int:
+        """How far the elements of an elementwise op may be computed: none in vain that would take as long as another."""
+        farthest = instruction.shape.element_count if is_one_by_one(instruction, self.machine.fused) else ANYWHERE
+        return min([farthest, *(a.reach for a in operands if a.shape.rank)]) if instruction.shape.rank else ANYWHERE
 
     def _count(self, instruction: Instruction) -> None:
         """The work of an elementwise op, of which torch has some as well."""

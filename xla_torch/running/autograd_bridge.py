@@ -27,8 +27,12 @@ from .program import Mask, Plan, Program
 def is_differentiated(tensors: Sequence[torch.Tensor]) -> bool:
     """Whether a call is more than a run: autograd records it, or will record what torch.export writes down; tangents go through
     it, or a torch.func transform is on."""
-    if torch.is_grad_enabled() and (any(t.requires_grad for t in tensors) or (torch.compiler.is_exporting() and tensors)):
-        return True
+    if torch.is_grad_enabled():  # asked of each by a loop: a generator takes as long as four tensors
+        for tensor in tensors:
+            if tensor.requires_grad:
+                return True
+        if tensors and torch.compiler.is_exporting():
+            return True
     return bool(tensors) and (torch_private.forward_mode_is_on() or torch_private.transforms_are_active())
 
 

@@ -23,7 +23,7 @@ from ..core.shape import ProgramShape, Shape
 from ..core.sizes import Size, Unknowns
 from ..fusing.sized import with_sizes
 from ..lowering.programs import freeing
-from ..storage.torch_private import is_traced, profiler_is_on
+from ..storage.torch_private import direct, is_traced, profiler_is_on
 from .backends import EAGER, FreeingRun, Run
 from .caches import Cache, RuleCache
 from .plain_runs import plainly
@@ -110,7 +110,7 @@ class Member:
         module = self.general.made((program, device), lambda: program.lowered(device), self.values)
         if module is None:
             return lambda *tensors: self.own.run(tensors, device)
-        return with_sizes(module, self.values).forward
+        return direct(with_sizes(module, self.values))
 
     def plan(self, needed: Mask, sized: bool) -> Plan | MemberPlan:
         """See `Program.plan`. Under transforms of torch.func, and where calls are written down, it is that of the own program."""
@@ -158,7 +158,7 @@ class MemberPlan:
         module = member.general.made((program, device), lambda: program.lowered(device), member.values)
         if module is not None:
             self._shared.add(device)
-            return with_sizes(module, member.values).forward
+            return direct(with_sizes(module, member.values))
         nothing = (torch.empty(0, device=device),) * (self.returned - self.outputs)
         return lambda *tensors: (*member.own.run(tensors, device), *nothing)
 
@@ -191,7 +191,7 @@ class WayBack:
                 whole.plan.backward(self._present, self._wanted), device), values)
         if module is None:
             return lambda tensors: self._alone(tensors, device)
-        run, read = with_sizes(module, values).forward, whole.plan.read
+        run, read = direct(with_sizes(module, values)), whole.plan.read
 
         def call(tensors: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
             tensors[:whole.inputs] = [tensors[k] for k in read]

@@ -9,7 +9,7 @@ import torch
 
 from ..core.budget import running
 from ..core.errors import XlaError
-from ..storage.torch_private import autocast_is_on, without_autocast
+from ..storage.torch_private import autocast_is_anywhere, autocast_is_on, set_grad_enabled, without_autocast
 from .caches import Cache
 from .run_errors import in_house_form
 
@@ -20,15 +20,17 @@ def plainly(name: str, kept: Cache[torch.device, Callable[..., _T]], make: Calla
             device: torch.device, *given: Any) -> _T:
     """Call what is kept for the device, without autograd and autocast: XLA's types are what the program says. `name` is for
     errors."""
-    if autocast_is_on(device.type):
+    if autocast_is_anywhere() and autocast_is_on(device.type):
         with without_autocast(device.type):
             return plainly(name, kept, make, device, *given)
     if (block := running()) is not None:
         block.look()
     run = kept.get(device, make)
+    records = torch.is_grad_enabled()
     try:
-        with torch.no_grad():
-            return run(*given)
+        if records:
+            set_grad_enabled(False)
+        return run(*given)
     except XlaError:
         raise
     except (RuntimeError, IndexError, MemoryError) as error:
@@ -36,3 +38,6 @@ def plainly(name: str, kept: Cache[torch.device, Callable[..., _T]], make: Calla
         if found is None:
             raise
         raise found from error
+    finally:
+        if records:
+            set_grad_enabled(True)

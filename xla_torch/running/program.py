@@ -43,6 +43,7 @@ from ..partitioning.manual_regions import without_manual_regions
 from ..partitioning.state import Partitioning, partitioning_of
 from ..stablehlo.writing.module import to_stablehlo_bytecode
 from ..storage.torch_private import (
+    direct,
     is_batched_by_autograd,
     is_graphed,
     is_traced,
@@ -268,7 +269,7 @@ class Program:
             return watched(self.name, self.canonical, tensors, device)
         if is_traced() or any(map(is_batched_by_autograd, tensors)):
             return self._run_traced(tensors, device)
-        return plainly(self.name, self._runs, self._make_run, device, *tensors)
+        return plainly(self.module.name, self._runs, self._make_run, device, *tensors)
 
     def _run_traced(self, tensors: Sequence[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]:
         """The results, by calls that write over nothing; by such as torch has in graphs, where it makes one."""
@@ -325,14 +326,13 @@ class Program:
 
     @property
     def _is_lowered(self) -> bool:
-        """Whether what runs is the lowered program."""
         return self.backend in (EAGER, INDUCTOR, CUDAGRAPHS)
 
     def _make_run(self, device: torch.device) -> Run:
         if device.type == "meta" and self.program_shape.result.is_static:
             return backends.run_without_data(self.program_shape.result)
         if self._is_lowered:
-            run = self.lowered(device).forward
+            run = direct(self.lowered(device))
             return recorded(self.name, self.canonical, run, device) if self.backend == CUDAGRAPHS else run
         if self.backend == XLA:
             return backends.xla_run(self.name, self.program_shape, self.stablehlo, device)
@@ -344,11 +344,11 @@ class Program:
 
     def _make_traced_run(self, device: torch.device) -> Run:
         check_custom_calls(self.canonical)
-        return lower(self.canonical, device, overwrites=False).forward
+        return direct(lower(self.canonical, device, overwrites=False))
 
     def _make_freeing_run(self, device: torch.device) -> FreeingRun:
         if self._is_lowered and device.type != "meta" and self.backend != CUDAGRAPHS:
-            return freeing(self.lowered(device)).forward
+            return direct(freeing(self.lowered(device)))
         return backends.consuming(self._runs.get(device, self._make_run))
 
     # ---- derivatives

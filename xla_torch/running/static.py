@@ -24,7 +24,7 @@ from ..lowering import numerics
 from ..lowering.emit import comment
 from ..lowering.programs import check_devices
 from ..opcodes.front import parse_module, verify
-from ..storage.dtypes import in_memory, is_in_memory, torch_dtype, type_from_torch
+from ..storage.dtypes import in_memory, is_as, is_in_memory, torch_dtype, type_from_torch
 from ..storage.torch_private import is_traced_symbolically, is_wrapped, unwrapped
 from . import dynamo
 from .autograd_bridge import call_with_autograd, is_differentiated
@@ -44,8 +44,10 @@ class StaticComputation(XlaComputation):
         self._inputs = [leaf for p in shape.parameters for leaf in p.leaves() if leaf.is_array]
         self._flat = all(p.is_array for p in shape.parameters)
         self._result = shape.result
+        self._is_array_result = shape.result.is_array
         self._is_flat_result = shape.result.is_tuple and all(s.is_array for s in shape.result.tuple_shapes)
         self._accepts = [(s.dimensions, torch_dtype(s.element_type), s) for s in self._inputs]
+        self._dimensions, self._dtypes = [dims for dims, _, _ in self._accepts], [dtype for _, dtype, _ in self._accepts]
         self._wider = any(_comes_wider(s.element_type) for s in self._inputs)
 
     @property
@@ -125,6 +127,8 @@ class StaticComputation(XlaComputation):
 
     def _unflatten(self, results: Sequence[torch.Tensor]) -> Any:
         """Flat results in the structure of the root."""
+        if self._is_array_result:
+            return results[0]
         return tuple(results) if self._is_flat_result else from_arrays(results, self._result)
 
     def _flatten(self, arguments: Sequence[Any]) -> list[torch.Tensor]:
@@ -136,6 +140,8 @@ class StaticComputation(XlaComputation):
     def _check(self, tensors: list[Any]) -> None:
         if len(tensors) != len(self._accepts):
             raise self._wrong_count(len(tensors))
+        if all(map(is_as, tensors, self._dimensions, self._dtypes)):
+            return
         for number, (tensor, (dims, dtype, shape)) in enumerate(zip(tensors, self._accepts, strict=True)):
             if not isinstance(tensor, torch.Tensor):
                 tensors[number] = tensor = self._tensor(tensor, number, shape, tensors)
@@ -148,8 +154,11 @@ class StaticComputation(XlaComputation):
         if self._wider:
             for number, (tensor, shape) in enumerate(zip(tensors, self._inputs, strict=True)):
                 require_in_range(tensor, shape, lambda number=number: f"{self._called(number)} of {self.name}")
-        if len({t.device for t in tensors}) > 1:
-            check_devices(tensors)
+        if len(tensors) > 1:
+            first = tensors[0].device
+            for tensor in tensors:
+                if tensor.device != first:
+                    check_devices(tensors)
 
     def _called(self, number: int) -> str:
         """What an argument is called in errors."""

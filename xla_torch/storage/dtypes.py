@@ -8,7 +8,7 @@ as float32 values that lie on the narrow grid; where a format has several NaNs, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -83,6 +83,13 @@ def type_from_torch(dtype: torch.dtype) -> PrimitiveType | None:
 def is_in_memory(tensor: torch.Tensor) -> bool:
     """Whether a tensor's memory holds its elements at strides: kernels go by memory."""
     return tensor.layout is torch.strided and not (tensor.is_neg() or tensor.is_conj() or tensor.is_nested)
+
+
+def is_as(value: object, sizes: Sequence[int], dtype: torch.dtype) -> bool:
+    """Whether a value is a tensor of these sizes and this dtype, in memory. It is asked of each argument of each call, so that it
+    asks for itself what `is_in_memory` does."""
+    return (isinstance(value, torch.Tensor) and value.dtype is dtype and value.layout is torch.strided
+            and not (value.is_neg() or value.is_nested or (dtype.is_complex and value.is_conj())) and value.shape == sizes)
 
 
 def in_memory(tensor: torch.Tensor, what: Callable[[], str], subject: str = "") -> torch.Tensor:

@@ -14,6 +14,7 @@ import functools
 import importlib
 import linecache
 import threading
+import types
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
@@ -97,10 +98,12 @@ def innermost_is_vmap() -> bool:
 
 # ------------------------------------------------------------------------------------------------ modes
 
-_current_mode: Callable[[], Any] = private(torch, "utils._python_dispatch._get_current_dispatch_mode")
 _no_modes: Callable[[], Any] = private(torch, "utils._python_dispatch._disable_current_modes")
 private(forward_ad, "_current_level")
-_any_autocast: Callable[[], bool] = private(torch, "_C._is_any_autocast_enabled")
+autocast_is_anywhere: Callable[[], bool] = private(torch, "_C._is_any_autocast_enabled")
+"""Whether torch's autocast is on for devices of some type."""
+
+_modes_on: Callable[[], int] = private(torch, "_C._len_torch_dispatch_stack")
 
 
 def forward_mode_is_on() -> bool:
@@ -111,12 +114,12 @@ def forward_mode_is_on() -> bool:
 def does_more_than_compute() -> bool:
     """Whether a call on tensors that do not require grad is more than that: tangents go through it, a transform of torch.func is
     on, its calls are written down, or autocast."""
-    return forward_ad._current_level >= 0 or _any_autocast() or is_traced()
+    return forward_ad._current_level >= 0 or autocast_is_anywhere() or is_traced()
 
 
 def is_watched() -> bool:
     """Whether a transform of torch.func or a dispatch mode sees what torch computes."""
-    return transforms_are_active() or _current_mode() is not None
+    return transforms_are_active() or _modes_on() > 0
 
 
 is_batched_by_autograd: Callable[[torch.Tensor], bool] = private(torch, "_C._functorch.is_legacy_batchedtensor")
@@ -136,7 +139,7 @@ def is_traced() -> bool:
 def is_graphed() -> bool:
     """Whether torch makes a graph of what it is told to compute (make_fx, torch.compile, torch.export), or goes through it with
     tensors without data."""
-    return _mode_of_kind(_PROXIES) is not None or _mode_of_kind(_STAND_INS) is not None
+    return _modes_on() > 0 and (_mode_of_kind(_PROXIES) is not None or _mode_of_kind(_STAND_INS) is not None)
 
 
 is_traced_symbolically: Callable[[], bool] = private(torch.fx, "_symbolic_trace.is_fx_symbolic_tracing")
@@ -194,6 +197,11 @@ def _comes_home(given: Any, result: Any) -> bool:
 
 
 # ------------------------------------------------------------------------------------------------ calls
+
+
+set_grad_enabled: Callable[[bool], None] = private(torch, "_C._set_grad_enabled")
+"""Whether autograd records what this thread computes from here on. `torch.no_grad` is a class of Python around it, which takes as
+long as a small op."""
 
 
 def plain_apply(function: type[torch.autograd.Function]) -> Callable[..., Any]:
@@ -305,6 +313,15 @@ def of_same_code(module: torch.nn.Module, changed: Callable[[Any], Any]) -> torc
 def contents(module: torch.nn.Module) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """The parameters, the buffers and the modules in a module by name, in their order."""
     return module._parameters, module._buffers, module._modules
+
+
+def direct(module: torch.nn.Module) -> Callable[..., Any]:
+    """A module's `forward`, with what the module holds now as plain attributes: `nn.Module` looks for each in four tables, which
+    takes as long as a small op."""
+    held = types.SimpleNamespace(**module.__dict__)
+    for found in contents(module):
+        held.__dict__.update(found)
+    return types.MethodType(type(module).forward, held)
 
 
 # ------------------------------------------------------------------------------------------------ torch's compiler

@@ -104,7 +104,7 @@ class Structure(Form):
         given = list(leaves)
         if len(given) != self.leaf_count:
             raise InvalidArgument("another number of leaves than the tree has", got=len(given), expected=self.leaf_count)
-        return self._put(iter(given))
+        return given[0] if self.kind is Kind.LEAF else self._put(iter(given))
 
     def _put(self, leaves: Iterator[Any]) -> Any:
         if self.kind is Kind.LEAF:
