@@ -165,6 +165,8 @@ class Code:
     def constant(self, value: np.ndarray, element_type: PrimitiveType) -> str:
         """An array of constants, which the function gets as an argument."""
         value = np.ascontiguousarray(value)
+        if (place := next((k for k, c in enumerate(self.constants) if c is value), None)) is not None:
+            return f"k{place}"
         self.constants.append(value.view(np.uint16) if element_type in HALVES else value)
         self.constant_types.append(element_type)
         return f"k{len(self.constants) - 1}"

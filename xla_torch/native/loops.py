@@ -20,7 +20,7 @@ from ..core.types import PRED
 from ..hlo.ir import Computation, Instruction
 from ..hlo.regions import Loop, loop_of
 from ..opcodes import contraction, elementwise, indexing
-from . import linalg  # noqa: F401  (its rules belong to the table)
+from . import fourier, linalg  # noqa: F401  (their rules belong to the table)
 from .arrays import ARRAYS, Value, starts, write_update
 from .code import ASKS_EVERY, Array, Code, held, is_local, single
 from .elements import (
