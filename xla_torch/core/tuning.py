@@ -269,7 +269,7 @@ NATIVE_MATRIX = 64
 against torch's call of LAPACK, on one thread: LU of float32 0.2 and 2.4 us for 8 rows, 2.9 and 7.1 for 32, 13 and 19 for 64, 115
 and 58 for 128; of float64 15 and 20 for 64, 48 and 38 for 96; QR 4.7 and 8.6 for 32, 29 and 25 for 64, 208 and 136 for 128."""
 
-NATIVE_TRANSFORM = 1 << 12
+NATIVE_TRANSFORM = 1 << 14
 """Numbers of a Fourier transform up to which it is native code."""
 
 NATIVE_SORT = 128

@@ -11,6 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 RADICES = (8, 4, 2, 3, 5, 7, 11, 13)
 """The factors that have a stage."""
 
@@ -18,13 +20,13 @@ Number = tuple[str, str]
 """The names of a complex number's parts."""
 
 
-def root_of_unity(power: int, n: int) -> tuple[float, float]:
-    """The parts of ``exp(-2 pi i power / n)``, each as near as a cosine of at most an eighth of a turn is."""
-    quarters, rest = divmod(4 * power % (4 * n), n)
-    angle = math.pi / 2 * min(rest, n - rest) / n
-    parts = (math.cos(angle), math.sin(angle))
-    c, s = parts if 2 * rest <= n else parts[::-1]
-    return ((c, -s), (-s, -c), (-c, s), (s, c))[quarters]
+def roots_of_unity(powers: np.ndarray | int, n: int) -> np.ndarray:
+    """``exp(-2 pi i power / n)``: quarters of a turn, and at most an eighth more or less, where sines and cosines are exact to the
+    last bit."""
+    quarters, rest = np.divmod(4 * np.asarray(powers), n)
+    angle = np.minimum(rest, n - rest) * (math.pi / 2 / n)
+    c, s = np.cos(angle), np.sin(angle)
+    return np.where(2 * rest > n, s - 1j * c, c - 1j * s) * np.array([1, -1j, -1, 1j])[quarters % 4]
 
 
 class _Lines:
@@ -43,7 +45,8 @@ class _Lines:
 
     def turned(self, x: Number, power: int, n: int) -> Number:
         """A number times a root of unity; where that is a quarter of a turn, nothing is multiplied."""
-        c, s = root_of_unity(power, n)
+        root = complex(roots_of_unity(power, n))
+        c, s = root.real, root.imag
         if 0 in (c, s):
             a, b = x if s == 0 else (x[1], f"-{x[0]}")
             return (a, b) if c + -s > 0 else (self.let(f"-{a}"), self.let(f"-({b})"))
@@ -77,10 +80,10 @@ class _Lines:
         re, im = (self._total([first[d], *(s[d] for s in sums)]) for d in (0, 1))
         made = [(re, im)] * len(x)
         for k in range(1, half + 1):
-            roots = [root_of_unity(k * j, len(x)) for j in range(1, half + 1)]
-            even = [self._total([first[d], *(f"{_number(c)} * {s[d]}" for (c, _), s in zip(roots, sums, strict=True))])
+            roots = roots_of_unity(k * np.arange(1, half + 1), len(x)).tolist()
+            even = [self._total([first[d], *(f"{_number(root.real)} * {s[d]}" for root, s in zip(roots, sums, strict=True))])
                     for d in (0, 1)]
-            odd = [self._total([f"{_number(s)} * {t[d]}" for (_, s), t in zip(roots, differences, strict=True)]) for d in (0, 1)]
+            odd = [self._total([f"{_number(root.imag)} * {t[d]}" for root, t in zip(roots, differences, strict=True)]) for d in (0, 1)]
             made[k] = self.let(f"{even[0]} - {odd[1]}"), self.let(f"{even[1]} + {odd[0]}")
             made[-k] = self.let(f"{even[0]} + {odd[1]}"), self.let(f"{even[1]} - {odd[0]}")
         return made
