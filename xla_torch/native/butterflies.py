@@ -21,8 +21,8 @@ Number = tuple[str, str]
 
 
 def roots_of_unity(powers: np.ndarray | int, n: int) -> np.ndarray:
-    """``exp(-2 pi i power / n)``: quarters of a turn, and at most an eighth more or less, where sines and cosines are exact to the
-    last bit."""
+    """``exp(-2 pi i power / n)``: quarters of a turn, whose parts are exact, and at most an eighth more or less, where errors are
+    least."""
     quarters, rest = np.divmod(4 * np.asarray(powers), n)
     angle = np.minimum(rest, n - rest) * (math.pi / 2 / n)
     c, s = np.cos(angle), np.sin(angle)
@@ -40,7 +40,7 @@ class _Lines:
         self.lines.append(f"@ {name} = {expression};")
         return name
 
-    def sum(self, x: Number, y: Number, sign: str = "+") -> Number:
+    def both(self, x: Number, sign: str, y: Number) -> Number:
         return self.let(f"{x[0]} {sign} {y[0]}"), self.let(f"{x[1]} {sign} {y[1]}")
 
     def turned(self, x: Number, power: int, n: int) -> Number:
@@ -73,10 +73,10 @@ class _Lines:
         """By sums and differences of what stands at both ends."""
         first, *others = x
         if len(x) == 2:
-            return [self.sum(*x), self.sum(*x, "-")]
+            return [self.both(first, sign, others[0]) for sign in "+-"]
         half = len(x) // 2
-        sums = [self.sum(others[k], others[-1 - k]) for k in range(half)]
-        differences = [self.sum(others[k], others[-1 - k], "-") for k in range(half)]
+        sums = [self.both(others[k], "+", others[-1 - k]) for k in range(half)]
+        differences = [self.both(others[k], "-", others[-1 - k]) for k in range(half)]
         re, im = (self._total([first[d], *(s[d] for s in sums)]) for d in (0, 1))
         made = [(re, im)] * len(x)
         for k in range(1, half + 1):
@@ -173,46 +173,42 @@ FOURIER_TEMPLATES = (
     for (s64 q = 0; q < lanes; q++)
         for (s64 t = 0; t < n; t++) x[q * n + t] = re[t * lanes + q] * scale;
 }""",
-    # The spectrum of 2 n real numbers, of which those in odd places were imaginary parts: from its sum with, and its difference
-    # from, its mirror image.
+    # The spectrum of 2 n real numbers, of which those in odd places were imaginary parts: from its mean with, and its difference
+    # from, its mirror image. Numbers are halved first, so that no sum is larger than what is made.
     """void unpacked_@(s64 n, s64 lanes, const @ *xr, const @ *xi, @ *yr, @ *yi, const @ *w) {
     for (s64 q = 0; q < lanes; q++) {
-        yr[q] = xr[q] + xi[q]; yi[q] = 0;
-        yr[n * lanes + q] = xr[q] - xi[q]; yi[n * lanes + q] = 0;
+        s64 last = n * lanes + q;
+        yr[q] = xr[q] + xi[q]; yr[last] = xr[q] - xi[q]; yi[q] = yi[last] = 0;
     }
     for (s64 k = 1; 2 * k < n; k++) {
         @ c = w[k], d = w[n / 2 + 1 + k];
         #pragma GCC ivdep
         for (s64 q = 0; q < lanes; q++) {
             s64 low = k * lanes + q, high = (n - k) * lanes + q;
-            @ er = (xr[low] + xr[high]) / 2, ei = (xi[low] - xi[high]) / 2;
-            @ or = (xi[low] + xi[high]) / 2, oi = (xr[high] - xr[low]) / 2;
-            @ tr = or * c - oi * d, ti = or * d + oi * c;
+            @ ar = xr[low] / 2, ai = xi[low] / 2, br = xr[high] / 2, bi = xi[high] / 2;
+            @ er = ar + br, ei = ai - bi, or = ai + bi, oi = br - ar, tr = or * c - oi * d, ti = or * d + oi * c;
             yr[low] = er + tr; yi[low] = ei + ti; yr[high] = er - tr; yi[high] = ti - ei;
         }
     }
-    if (n % 2 == 0)
-        for (s64 q = 0; q < lanes; q++) { yr[n / 2 * lanes + q] = xr[n / 2 * lanes + q]; yi[n / 2 * lanes + q] = -xi[n / 2 * lanes + q]; }
+    for (s64 q = n / 2 * lanes; n % 2 == 0 && q < (n / 2 + 1) * lanes; q++) { yr[q] = xr[q]; yi[q] = -xi[q]; }
 }""",
-    # The other way round, twice as large. Both ends stand for real numbers, whatever their imaginary parts are.
+    # The other way round. Both ends stand for real numbers, whatever their imaginary parts are.
     """void packed_@(s64 n, s64 lanes, const @ *xr, const @ *xi, @ *yr, @ *yi, const @ *w) {
     for (s64 q = 0; q < lanes; q++) {
-        yr[q] = xr[q] + xr[n * lanes + q]; yi[q] = xr[q] - xr[n * lanes + q];
+        @ a = xr[q] / 2, b = xr[n * lanes + q] / 2;
+        yr[q] = a + b; yi[q] = a - b;
     }
     for (s64 k = 1; 2 * k < n; k++) {
         @ c = w[k], d = w[n / 2 + 1 + k];
         #pragma GCC ivdep
         for (s64 q = 0; q < lanes; q++) {
             s64 low = k * lanes + q, high = (n - k) * lanes + q;
-            @ er = xr[low] + xr[high], ei = xi[low] - xi[high], tr = xr[low] - xr[high], ti = xi[low] + xi[high];
-            @ or = tr * c + ti * d, oi = ti * c - tr * d;
+            @ ar = xr[low] / 2, ai = xi[low] / 2, br = xr[high] / 2, bi = xi[high] / 2;
+            @ er = ar + br, ei = ai - bi, tr = ar - br, ti = ai + bi, or = tr * c + ti * d, oi = ti * c - tr * d;
             yr[low] = er - oi; yi[low] = ei + or; yr[high] = er + oi; yi[high] = or - ei;
         }
     }
-    if (n % 2 == 0)
-        for (s64 q = 0; q < lanes; q++) {
-            yr[n / 2 * lanes + q] = 2 * xr[n / 2 * lanes + q]; yi[n / 2 * lanes + q] = -2 * xi[n / 2 * lanes + q];
-        }
+    for (s64 q = n / 2 * lanes; n % 2 == 0 && q < (n / 2 + 1) * lanes; q++) { yr[q] = xr[q]; yi[q] = -xi[q]; }
 }""",
     # The whole spectrum, of n numbers, n being odd.
     """void mirrored_@(s64 n, s64 lanes, @ *re, @ *im) {

@@ -1,7 +1,7 @@
 """Native code of Fourier transforms: one axis after another, some arrays side by side (`butterflies.py`).
 
 Specification: hlo/SPEC.md, Linear algebra. An even number of real numbers is half as many complex ones, whose spectrum is taken
-apart, and the other way round; an odd number is as many complex ones. The inverse is scaled where numbers are written first.
+apart, and the other way round; an odd number is as many complex ones.
 """
 
 from __future__ import annotations
@@ -36,11 +36,10 @@ _LANES_BITS = 512
 
 @ARRAYS.rule(linalg.fft)
 def fft(writer: Writer, inst: Instruction, operands: list[Array]) -> Array:
-    """Real numbers become a spectrum along the last axis before the others are transformed, and are made of one after them."""
+    """Real numbers become a spectrum along the last axis before the others are transformed, and are made of one after those. What
+    is scaled is so along the first axis, as in XLA."""
     code, (operand,), result = writer.code, operands, inst.shape
     kind, lengths = inst.attributes["fft_type"], inst.attributes["fft_length"]
-    for n in lengths:
-        _factors(n)
     name, given = code.buffer(result), operand.buffer
     if not given or (kind == "IRFFT" and len(lengths) > 1):
         given = name if operand.shape == result else code.buffer(operand.shape)
@@ -49,7 +48,7 @@ def fft(writer: Writer, inst: Instruction, operands: list[Array]) -> Array:
     if kind != "IRFFT":
         _rows(code, kind, result, lengths[-1], next(scales), given, name)
     whole, inside = (operand.shape, given) if kind == "IRFFT" else (result, name)
-    for axis in range(result.rank - len(lengths), result.rank - 1):
+    for axis in range(whole.rank - len(lengths), result.rank - 1):
         _columns(code, whole, axis, kind.startswith("I"), next(scales), inside)
     if kind == "IRFFT":
         _rows(code, kind, result, lengths[-1], next(scales), given, name)
@@ -63,7 +62,7 @@ def _rows(code: Code, kind: str, result: Shape, n: int, scale: float, x: str, y:
     """Transforms of n numbers of each row of x, which become the rows of y."""
     count, of = math.prod(result.dimensions[:-1]), complex_part(result.element_type)
     is_packed = kind in ("RFFT", "IRFFT") and n % 2 == 0
-    length = n // 2 if is_packed else n
+    length, scale = (n // 2, 2 * scale if kind == "IRFFT" else scale) if is_packed else (n, scale)
     taken, made = (n // 2 + 1 if kind == halved else length for halved in ("IRFFT", "RFFT"))
     is_apart = count < _SIDE_BY_SIDE or length > _LONG_ROW
     step = 1 if is_apart else min(count, _LANES_BITS // of.bits)
@@ -101,7 +100,7 @@ def _columns(code: Code, shape: Shape, axis: int, is_inverse: bool, scale: float
         planes.call("joined", n, planes.width, count, scale.hex(), *planes.read, place)
 
 
-def _factors(n: int) -> list[int]:
+def factors(n: int) -> list[int]:
     """The stages of a transform of so many numbers. Raises Unfit."""
     found = list[int]()
     rest = n
@@ -117,8 +116,7 @@ def _factors(n: int) -> list[int]:
 @functools.cache
 def _roots(n: int, powers: tuple[range, ...], of: PrimitiveType) -> np.ndarray:
     """Roots of unity: for each range of powers the real parts, and then the imaginary ones."""
-    roots = roots_of_unity(np.array(powers), n)
-    return np.stack([roots.real, roots.imag], 1).astype(of.numpy)
+    return np.stack([(root.real, root.imag) for root in roots_of_unity(np.array(powers), n)]).astype(of.numpy)
 
 
 class _Planes:
@@ -160,7 +158,7 @@ class _Planes:
     def transform(self, n: int, is_inverse: bool) -> None:
         """All stages. The other direction is the same with both parts exchanged."""
         turn, before, rest = -1 if is_inverse else 1, 1, n
-        for radix in _factors(n):
+        for radix in factors(n):
             rest //= radix
             powers = tuple(range(0, k * rest, k) for k in range(1, radix))
             table = self.code.constant(_roots(rest * radix, powers, self.of), self.of) if rest > 1 else "0"
