@@ -271,9 +271,9 @@ and 58 for 128; of float64 15 and 20 for 64, 48 and 38 for 96; QR 4.7 and 8.6 fo
 
 NATIVE_TRANSFORM = 1 << 14
 """Numbers along an axis up to which native code transforms them (Fourier). There and back in a loop, against torch's calls and
-XLA's, on one thread: 256 of complex64 take 0.9 us, 7.0 and 2.9, 4096 take 7.5, 82 and 39, 16384 take 41, 149 and 71, 65536 take 253,
-637 and 485; 4096 of complex128 19, 56 and 22, 16384 take 92, 226 and 90. Chosen: to make the roots of unity, which are kept, takes
-7 ms for 16384."""
+XLA's, on one thread: 256 of complex64 take 0.9 us, 7.0 and 2.9, 4096 7.5, 82 and 39, 16384 41, 149 and 71, 65536 253, 637 and
+485; 4096 of complex128 19, 56 and 22, 16384 92, 226 and 90. Chosen: roots of unity are made first, which takes 7
+ms for 16384."""
 
 NATIVE_SORT = 128
 """Elements of a row up to which native code sorts it, by insertion. Keys of float32 with their places, in a loop: 64 take 0.6 us

@@ -83,7 +83,8 @@ class _Lines:
             roots = roots_of_unity(k * np.arange(1, half + 1), len(x)).tolist()
             even = [self._total([first[d], *(f"{_number(root.real)} * {s[d]}" for root, s in zip(roots, sums, strict=True))])
                     for d in (0, 1)]
-            odd = [self._total([f"{_number(root.imag)} * {t[d]}" for root, t in zip(roots, differences, strict=True)]) for d in (0, 1)]
+            odd = [self._total([f"{_number(root.imag)} * {t[d]}" for root, t in zip(roots, differences, strict=True)])
+                   for d in (0, 1)]
             made[k] = self.let(f"{even[0]} - {odd[1]}"), self.let(f"{even[1]} + {odd[0]}")
             made[-k] = self.let(f"{even[0]} + {odd[1]}"), self.let(f"{even[1]} - {odd[0]}")
         return made

@@ -172,7 +172,7 @@ _NAMED = [(template.partition("(")[0].split()[-1], template)
 INLINE = "static inline __attribute__((always_inline)) "
 """What functions of one element begin with: loops with a call in them are no vector code, and GCC leaves larger ones calls."""
 
-_INLINE = frozenset({*TEMPLATES, *ROW_TEMPLATES})
+_OF_ELEMENTS = frozenset({*TEMPLATES, *ROW_TEMPLATES})
 
 _CALL = re.compile(r"\b\w++(?=\()")
 
@@ -187,7 +187,7 @@ def used_in(text: str, types: dict[PrimitiveType, str]) -> list[str]:
             if called.replace("@", name) in calls:
                 code = _limited(template, element_type).replace("BITS", str(element_type.bits))
                 code = code.replace("LANES", str(_VECTOR_BITS // element_type.bits))
-                kind = INLINE if template in _INLINE else "static "
+                kind = INLINE if template in _OF_ELEMENTS else "static "
                 found.insert(0, kind + code.replace("@", name))
                 calls.update(_CALL.findall(found[0]))
     return _vector_functions(text) + found
