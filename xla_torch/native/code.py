@@ -96,6 +96,7 @@ class Code:
         self.lines: list[str] = []
         self.allocations: list[str] = []
         self.constants: list[np.ndarray] = []
+        self._given: list[np.ndarray] = []
         self.constant_types: list[PrimitiveType] = []
         self.buffers: set[str] = set()
         self.whole_vectors = False
@@ -200,7 +201,11 @@ class Code:
 
     def constant(self, value: np.ndarray, element_type: PrimitiveType) -> str:
         """An array of constants, which the function gets as an argument."""
-        value, more = np.ascontiguousarray(value), self.vectors(Shape.array(element_type, value.shape)) - value.size
+        value = np.ascontiguousarray(value)
+        if (place := next((k for k, given in enumerate(self._given) if given is value), None)) is not None:
+            return f"k{place}"
+        self._given.append(value)
+        more = self.vectors(Shape.array(element_type, value.shape)) - value.size
         value = np.pad(value.reshape(-1), (0, more), mode="edge") if more else value
         self.constants.append(value.view(np.uint16) if element_type in HALVES else value)
         self.constant_types.append(element_type)

@@ -12,6 +12,7 @@ import re
 import numpy as np
 
 from ..core.types import PrimitiveType
+from .butterflies import FOURIER_TEMPLATES
 from .complex_numbers import COMPLEX
 from .matrices import MATRIX_TEMPLATES
 from .transcendental import TRANSCENDENTAL
@@ -165,11 +166,13 @@ ROW_TEMPLATES = (
 
 
 _NAMED = [(template.partition("(")[0].split()[-1], template)
-          for template in reversed((*TEMPLATES, *ROW_TEMPLATES, *MATRIX_TEMPLATES))]
+          for template in reversed((*TEMPLATES, *ROW_TEMPLATES, *MATRIX_TEMPLATES, *FOURIER_TEMPLATES))]
 """Each function with its name, the last one first."""
 
 INLINE = "static inline __attribute__((always_inline)) "
 """What functions of one element begin with: loops with a call in them are no vector code, and GCC leaves larger ones calls."""
+
+_OF_ELEMENTS = frozenset({*TEMPLATES, *ROW_TEMPLATES})
 
 _CALL = re.compile(r"\b\w++(?=\()")
 
@@ -184,7 +187,7 @@ def used_in(text: str, types: dict[PrimitiveType, str]) -> list[str]:
             if called.replace("@", name) in calls:
                 code = _limited(template, element_type).replace("BITS", str(element_type.bits))
                 code = code.replace("LANES", str(_VECTOR_BITS // element_type.bits))
-                kind = "static " if template in MATRIX_TEMPLATES else INLINE
+                kind = INLINE if template in _OF_ELEMENTS else "static "
                 found.insert(0, kind + code.replace("@", name))
                 calls.update(_CALL.findall(found[0]))
     return _vector_functions(text) + found

@@ -21,7 +21,7 @@ from ..hlo.ir import Computation, Instruction, reachable
 from ..hlo.regions import Loop, loop_of
 from ..hlo.structure import CONSTANT
 from ..opcodes import contraction, elementwise, indexing, internal, movement
-from . import linalg  # noqa: F401  (its rules belong to the table)
+from . import fourier, linalg  # noqa: F401  (their rules belong to the table)
 from .arrays import ARRAYS, Value, starts, write_update
 from .code import ANYWHERE, ASKS_EVERY, Array, Code, Index, held, is_local, single, with_rest
 from .elements import (

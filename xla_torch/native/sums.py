@@ -17,6 +17,7 @@ from ..opcodes import comparison, contraction, elementwise, indexing, internal, 
 from .arrays import ARRAYS, Machine, Value, Writer
 from .code import Array, Code, element_of, single
 from .elements import HALVES, VECTOR_WORK, Unfit, applied, name_of, typed
+from .fourier import factors
 
 
 @ARRAYS.rule(contraction.dot)
@@ -211,6 +212,9 @@ def require_fit(inst: Instruction) -> None:
         _require_exact(inst.attributes["to_apply"])
     elif inst.opcode in _LINEAR and any(s.element_type.is_complex for o in inst.operands for s in o.shape.leaves()):
         raise Unfit(f"{inst.opcode} of complex matrices is LAPACK's")
+    elif inst.opcode == linalg.fft:
+        for n in inst.attributes["fft_length"]:
+            factors(n)
 
 
 def _require_exact(region: Computation) -> None:
