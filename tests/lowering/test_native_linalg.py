@@ -19,6 +19,7 @@ from support.native_programs import leaves_of, loop_of_rows, native_after, nativ
 from xla_torch import from_jax
 from xla_torch.core import tuning
 from xla_torch.doors.custom_calls import unregister_custom_call
+from xla_torch.kernels.native_bundles import NativeBundle
 from xla_torch.lowering import control
 from xla_torch.native.compiled import is_available
 
@@ -127,6 +128,33 @@ def test_lengths_whose_squares_overflow_or_vanish(kind: str, scale: float, tmp_p
 def test_larger_matrices_are_lapack_s(row: str) -> None:
     for n, is_native in ((MOST, is_available()), (MOST + 1, False)):
         assert natively(loop_of_rows([row.replace("{n}", str(n))], {"a": f"f32[{n},{n}]"})) == is_native
+
+
+@needs_compiler
+@pytest.mark.parametrize(("most", "inside"), [(8, 1), (7, 2)])
+@pytest.mark.parametrize("factor", [
+    "f32[8,8] cholesky(c)", "f32[8,8] triangular-solve(c, c), left_side=true, lower=true, transpose_a=NO_TRANSPOSE"])
+def test_bundles(factor: str, most: int, inside: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Whole, or around matrices that are LAPACK's."""
+    text = f"""HloModule small
+ENTRY main {{
+  x = f32[8,8] parameter(0)
+  a = f32[8,8] multiply(x, x)
+  b = f32[8,8] add(a, x)
+  c = f32[8,8] multiply(b, b)
+  f = {factor}
+  d = f32[8,8] multiply(f, x)
+  e = f32[8,8] add(d, f)
+  ROOT g = f32[8,8] subtract(e, x)
+}}"""
+    x = torch.eye(8) + 0.1
+    monkeypatch.setattr(tuning, "BUNDLE_LEAST", 2)
+    want = xla_torch.parse_hlo(text)(x)
+    monkeypatch.setattr(tuning, "NATIVE_MATRIX", most)
+    with native_after(0.0, tmp_path):
+        computation = xla_torch.parse_hlo(text)
+        torch.testing.assert_close(computation(x), want, rtol=1e-5, atol=1e-5)
+    assert sum(isinstance(m, NativeBundle) for m in computation.lowered().modules()) == inside
 
 
 @pytest.mark.parametrize("row", [

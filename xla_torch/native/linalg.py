@@ -129,15 +129,21 @@ _ROUTINES: dict[str, Callable[..., list[Array]]] = {
 """Those of `hlo.custom_calls.ROUTINES` that are here."""
 
 
+def require_matrices(inst: Instruction) -> None:
+    """Raise Unfit for an op of this file on matrices that have no loops here, and for calls of anything but these routines, or
+    of what a function of the user's stands in the place of."""
+    if inst.opcode == internal.custom_call and (
+            registered(target_of(inst)) is not None or routine_name(target_of(inst)) not in _ROUTINES):
+        raise Unfit(f"a call of {target_of(inst)} is not in native code")
+    _small(inst.operands[0].shape)
+
+
 @ARRAYS.rule(internal.custom_call)
 def custom_call(writer: Writer, inst: Instruction, operands: list[Array]) -> Value:
-    """A routine of LAPACK, if no function of the user's stands in its place."""
+    """A routine of LAPACK."""
+    require_matrices(inst)
     target = target_of(inst)
-    routine = None if registered(target) is not None else _ROUTINES.get(routine_name(target))
-    if routine is None:
-        raise Unfit(f"a call of {target} is not in native code")
-    _small(operands[0].shape)
-    made = routine(writer.code, *operands)
+    made = _ROUTINES[routine_name(target)](writer.code, *operands)
     leaves = inst.shape.leaves()
     if [(r.shape.element_type, r.shape.dimensions) for r in made] != [(s.element_type, s.dimensions) for s in leaves]:
         raise Unfit(f"a call of {target} with results of other shapes")

@@ -18,6 +18,7 @@ from .arrays import ARRAYS, Machine, Value, Writer
 from .code import Array, Code, element_of, single
 from .elements import HALVES, VECTOR_WORK, Unfit, applied, name_of, typed
 from .fourier import factors
+from .linalg import require_matrices
 
 
 @ARRAYS.rule(contraction.dot)
@@ -210,8 +211,8 @@ def require_fit(inst: Instruction) -> None:
         _is_rounded_once(inst, met_by(inst))
     elif inst.opcode == window.reduce_window or (inst.opcode == indexing.scatter and not inst.attributes.get("unique_indices")):
         _require_exact(inst.attributes["to_apply"])
-    elif inst.opcode in _LINEAR and any(s.element_type.is_complex for o in inst.operands for s in o.shape.leaves()):
-        raise Unfit(f"{inst.opcode} of complex matrices is LAPACK's")
+    elif inst.opcode in _LINEAR:
+        require_matrices(inst)
     elif inst.opcode == linalg.fft:
         for n in inst.attributes["fft_length"]:
             factors(n)
