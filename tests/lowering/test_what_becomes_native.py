@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from support.native_programs import loop_of_rows, natively, run_both
 from support.native_rows import SUM
@@ -65,5 +66,12 @@ def test_equal_elements_stay_in_order(size: int, along: int, tmp_path: Path, mon
         np.testing.assert_array_equal(result[1], places)
 
 
-def test_large_bodies_stay_in_torch() -> None:
-    assert not natively(loop_of_rows(["f32[300,300] add(m, m)"], {"m": "f32[300,300]"}))
+@needs_compiler
+@pytest.mark.parametrize(("row", "is_native"), [
+    ("f32[300,300] add(m, m)", True), ("f32[300,301] add(n, n)", False),
+    ("f32[600,300] concatenate(m, m), dimensions={0}", False),
+    ("f32[300,300] sine(m)", False), ("c64[300,301] multiply(c, c)", True)])
+def test_large_bodies_stay_in_torch(row: str, is_native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for complex numbers, which torch computes one by one."""
+    monkeypatch.setattr(tuning, "NATIVE_ELEMENTS", 300 * 300 * torch.get_num_threads())
+    assert natively(loop_of_rows([row], {"m": "f32[300,300]", "n": "f32[300,301]", "c": "c64[300,301]"})) == is_native

@@ -288,7 +288,7 @@ def options() -> tuple[str, ...]:
 
 def machine() -> Machine:
     """What native code may use here."""
-    return Machine(can_fuse(), frozenset(torch_private.blas()))
+    return Machine(can_fuse(), frozenset(torch_private.blas()), tuning.NATIVE_ELEMENTS // torch.get_num_threads())
 
 
 def can_fuse() -> bool:

@@ -112,7 +112,8 @@ def lower_while(instruction: Instruction, init: Value, condition: Computation, b
         test, step = (outer.submodule(f"{instruction.name}_{what}", m) for what, m in (("condition", tests), ("body", module)))
         return loop.result(outer.emit(portable.while_loop, test, step, tuple(loop.carried()), loop.passed()), 0)
     loop = _Loop(outer, instruction, init, counted)
-    if counted is not None and loop.source is None and _is_short_chain(instruction, counted, body):
+    in_blocks = any(s.is_array and s.element_count > tuning.BLOCK for s in loop.shapes)
+    if counted is not None and (loop.source is None or in_blocks) and _is_short_chain(instruction, counted, body):
         return loop.unrolled(body)
     module, overwritten, tests = outer.once(loop.key(), loop.modules)
     first = len(loop.counters)

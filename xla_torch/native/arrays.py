@@ -142,7 +142,7 @@ def concatenate(writer: Writer, inst: Instruction, operands: list[Array]) -> Arr
     (along,), code, start = inst.attributes["dimensions"], writer.code, 0
     name = code.buffer(inst.shape)
     for operand in operands:
-        code.work += operand.shape.element_count * _moved(operand.shape)
+        _moves(code, operand.shape)
         with code.loops(operand.shape.dimensions, apart=True) as index:
             target = [_affine(i, 1, start) if d == along else i for d, i in enumerate(index)]
             code.put(inst.shape, name, target, operand.at(index))
@@ -155,7 +155,7 @@ def pad(writer: Writer, inst: Instruction, operands: list[Array]) -> Array:
     (operand, value), code, padding = operands, writer.code, inst.attributes["padding"]
     name = code.buffer(inst.shape)
     code.fill(name, Array(inst.shape, lambda _: value.at(())))
-    code.work += operand.shape.element_count * _moved(operand.shape)
+    _moves(code, operand.shape)
     kept = [_kept(n, size, low, interior + 1) for n, size, (low, _, interior) in
             zip(operand.shape.dimensions, inst.shape.dimensions, padding, strict=True)]
     if all(first < behind for first, behind in kept):  # ranges and no conditions: see `select_@` in functions.py
@@ -166,9 +166,10 @@ def pad(writer: Writer, inst: Instruction, operands: list[Array]) -> Array:
     return code.filled(inst.shape, name)
 
 
-def _moved(shape: Shape) -> float:
-    """Nanoseconds that an element takes on its way to another place, by rows."""
-    return VECTOR_WORK if shape.rank and shape.dimensions[-1] >= _LONG_ROW else 1
+def _moves(code: Code, shape: Shape) -> None:
+    """Count the elements of an array on their way to other places, by rows."""
+    count, is_long = shape.element_count, shape.rank and shape.dimensions[-1] >= _LONG_ROW
+    code.works(shape, count * (VECTOR_WORK if is_long else 1), count * VECTOR_WORK)
 
 
 _LONG_ROW = 8
@@ -216,7 +217,7 @@ def dynamic_update_slice(writer: Writer, inst: Instruction, operands: list[Array
 
 
 def write_update(code: Code, whole: Array, update: Array, begin: Sequence[str]) -> None:
-    code.work += update.shape.element_count * VECTOR_WORK
+    code.works(update.shape, work := update.shape.element_count * VECTOR_WORK, work)
     with code.loops(update.shape.dimensions, apart=True) as index:
         target = [i if b == "0" else f"({b} + {i})" for b, i in zip(begin, index, strict=True)]
         code.put(whole.shape, whole.buffer, target, update.at(index))

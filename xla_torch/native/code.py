@@ -92,7 +92,8 @@ def with_rest(shape: Shape) -> int:
 class Code:
     """The lines of one function. What is allocated once stands before the loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, elements: int) -> None:
+        self._elements = elements
         self.lines: list[str] = []
         self.allocations: list[str] = []
         self.constants: list[np.ndarray] = []
@@ -114,6 +115,15 @@ class Code:
         self.has_loops = False
         """Whether there are loops in the loop, which ask now and then whether to stop."""
         self._depth, self._numbers = 2, itertools.count()
+
+    def works(self, shape: Shape, work: float, spared: float) -> None:
+        """Count what the code of an array's elements takes, and what of it torch does as well; it takes ten times as long for
+        complex numbers, one after another."""
+        self.work += work
+        if shape.element_type.is_complex:
+            self.spared += work
+        elif shape.element_count <= self._elements:
+            self.spared += min(work, spared)
 
     def name(self, stem: str) -> str:
         """A new name, which is none of a type: ``s64`` is one."""
@@ -231,7 +241,7 @@ class Code:
     def fill(self, name: str, array: Array) -> None:
         """Write the array into memory of its size."""
         shape, count = array.shape, array.shape.element_count
-        self.work += count * VECTOR_WORK
+        self.works(shape, count * VECTOR_WORK, count * VECTOR_WORK)
         room = self.rooms.get(name, count)
         flat = 0 if count == 1 or array.reach < count else room if array.reach >= room else count
         with self.loops([flat] if flat else shape.dimensions, apart=True) as index:

@@ -79,10 +79,12 @@ class Source:
 
 @dataclasses.dataclass(frozen=True)
 class Machine:
-    """What native code may use: a `fused` multiply-add, and routines of BLAS by name (``sgemm``, ``dgemm``)."""
+    """What native code may use: a `fused` multiply-add, and routines of BLAS by name (``sgemm``, ``dgemm``). Up to so many
+    `elements` of an array torch, with its threads, takes no less than it."""
 
     fused: bool = False
     routines: frozenset[str] = frozenset()
+    elements: int = tuning.NATIVE_ELEMENTS
 
 
 def loop_source(instruction: Instruction, fixed: frozenset[int], machine: Machine) -> Source:
@@ -174,7 +176,7 @@ class ProgramWriter:
     """Writes computations one instruction after another."""
 
     def __init__(self, machine: Machine, *computations: Computation) -> None:
-        self.machine, self.code, self.calls = machine, Code(), 0
+        self.machine, self.code, self.calls = machine, Code(machine.elements), 0
         self.code.whole_vectors = _in_whole_vectors(computations, machine)
         self.readers: dict[Instruction, list[Instruction]] = {}
 
@@ -266,8 +268,8 @@ class ProgramWriter:
         """The work of an elementwise op, of which torch has some as well."""
         count = instruction.shape.element_count
         work = 0 if count == 1 else count * element_work(instruction, self.machine.fused)
-        self.code.work += work
-        self.code.spared += min(work, count * VECTOR_WORK) if count <= tuning.BLOCK else 0
+        widest = next((o.shape for o in instruction.operands if o.shape.element_type.is_complex), instruction.shape)
+        self.code.works(widest, work, count * VECTOR_WORK)
 
     def _element(self, instruction: Instruction, operands: Sequence[Value], index: Index) -> str:
         return element(instruction, [o.spread(index) for o in operands if isinstance(o, Array)], self.machine.fused)
