@@ -30,6 +30,7 @@ def at_once(tmp_path: Path) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tuning, "NATIVE_AFTER", 0.0)
         patch.setattr(tuning, "BUNDLE_LEAST", 2)
+        patch.setattr(tuning, "BUNDLED_BY_ONE", 1)
         patch.setenv("XLA_TORCH_CACHE", str(tmp_path))
         yield
 
@@ -132,7 +133,7 @@ FAR = "f = f32[3,3] cholesky(p)"
     (["x = f64[3] parameter(0)", "c = f64[3] constant({1, 2, 3})", "h = f64[] constant(0.5)",
       "b = f64[3] broadcast(h), dimensions={}", "i = s32[3] iota(), iota_dimension=0", "j = f64[3] convert(i)",
       "y = f64[3] multiply(x, c)", "z = f64[3] add(y, b)",
-      "ROOT r = f64[3] subtract(z, j)"], "", [4]),
+      "ROOT r = f64[3] subtract(z, j)"], "", [5]),
     # A large op divides what stands before it from what stands behind it, but for what does not depend on it.
     (["p = f32[3,3] parameter(0)", "t = f32[3,3] transpose(p), dimensions={1,0}", "q = f32[3,3] add(p, t)", "a = f32[3,3] abs(q)",
       "z = f32[] constant(2)", "l = f32[3,20000] pad(q, z), padding=0_0x0_19997",
@@ -200,13 +201,35 @@ SQUARES = ["x = f32[16] parameter(0)", *[f"x{k} = f32[16] multiply({f'x{k - 1}' 
 @pytest.mark.parametrize(("constant", "value", "ops"), [
     ("BUNDLE_LEAST", 6, [6]), ("BUNDLE_LEAST", 7, []), ("BUNDLE_MOST", 6, [6]), ("BUNDLE_MOST", 5, [5]),
     ("BUNDLE_MOST", 4, [4, 2]),
-    ("BUNDLED_UP_TO", 16, [6]), ("BUNDLED_UP_TO", 15, []), ("NATIVE_UNDER", 2.0, [6]), ("NATIVE_UNDER", 1.9, []),
+    ("BUNDLED_UP_TO", 16, [6]), ("BUNDLED_UP_TO", 15, []),
     ("NATIVE_AFTER", math.inf, []), ("WITHOUT_PASSES", frozenset({"bundles"}), [])])
 def test_limits(constant: str, value: float, ops: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuning, constant, value)
     computation = program(*SQUARES, "ROOT r = (f32[16]) tuple(x5)")
     assert inside(computation) == ops
     arguments = drawn(computation)
+    assert_close(computation(*arguments), in_torch(computation, arguments))
+
+
+@pytest.mark.parametrize(("under", "ops"), [(6.0, [3]), (5.9, [])])
+def test_limits_of_work(under: float, ops: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of hyperbolic tangents beyond torch's own."""
+    monkeypatch.setattr(tuning, "NATIVE_UNDER", under)
+    computation = program("x = f32[16] parameter(0)", "a = f32[16] tanh(x)", "b = f32[16] tanh(a)", "ROOT r = f32[16] tanh(b)")
+    assert inside(computation) == ops
+
+
+@pytest.mark.parametrize(("times", "ops"), [(4, [4]), (3, [])])
+def test_limits_of_passes(times: int, ops: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What goes once through arrays may have more elements, the fewer threads torch has; a gather may not."""
+    monkeypatch.setattr(tuning, "BUNDLED_UP_TO", 4)
+    monkeypatch.setattr(tuning, "BUNDLED_BY_ONE", times * torch.get_num_threads())
+    computation = program("x = f32[4,4] parameter(0)", "i = s32[16,1] parameter(1)", "a = f32[4,4] add(x, x)",
+                          "t = f32[4,4] transpose(a), dimensions={1,0}", "b = f32[4,4] multiply(t, a)", "c = f32[4,4] negate(b)",
+                          "ROOT g = f32[16,4] gather(c, i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, "
+                          "index_vector_dim=1, slice_sizes={1,4}")
+    assert inside(computation) == ops
+    arguments = [torch.randn(4, 4), torch.arange(16, dtype=torch.int32)[:, None] % 4]
     assert_close(computation(*arguments), in_torch(computation, arguments))
 
 

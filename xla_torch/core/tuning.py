@@ -237,6 +237,11 @@ ONEDNN_FROM = 1 << 23
 """Multiplications from which it is. One thread beside an idle core: 91 to 97 GFLOP/s by MKL, by oneDNN 5 to 16 % more; beside a
 busy one 56 to 75, and 86 to 96. Eight rows 20 to 70 % more. At 2^21 a fifth less."""
 
+ONEDNN_BATCHED_FROM = 1 << 22
+"""Multiplications of each of several products from which they are oneDNN's, one after another. On a processor with AVX-512, of
+which MKL makes no use: 8 of 256 x 64 x 256 155 GFLOP/s and 93 by MKL on one thread, 220 and 210 on two; 4 of 512 x 64 x 512 200
+and 101; 8 of 128 x 128 x 128 (2^21) 131 and 106, 146 and 199 on two threads; 32 of 64 x 64 x 64 34 and 95."""
+
 ONEDNN_FEW_COLUMNS = 2, 15
 """Columns, from and to, with which MKL is slow: 9 GFLOP/s for ten of them, 35 by oneDNN; for one and for 16 it is faster."""
 
@@ -294,6 +299,11 @@ BUNDLED_UP_TO = 1 << 14
 """Elements of an array up to which what is computed of it is bundled with others in one native call (`bundles.py`, 20 layers of
 dots, means and choices on one thread: 0.80 ms for 64 elements and 0.21 in bundles, 0.91 and 0.28 for 1 Ki, 1.1 and 0.52 for 4 Ki,
 1.7 and 1.2 for 8 Ki, 3.3 and 3.0 for 16 Ki)."""
+
+BUNDLED_BY_ONE = 8
+"""As many times that, by torch's threads, are bundled where one pass of native code over arrays takes the place of several of
+torch's: elementwise ops, moves and reductions (11 chains of 8 to 20 of them on 128 Ki elements, in a bundle to torch and blocks:
+0.24 to 0.97 on one thread, 0.31 to 1.35 on two; on 64 Ki 0.24 to 1.2 on both), but not gathers (1.5 and 1.9)."""
 
 BUNDLED_PRODUCTS = 1 << 18
 """Products of a dot up to which it is bundled with what stands around it: from there on a call is nothing beside it."""

@@ -124,13 +124,15 @@ def _prefers_onednn() -> bool:
 
 
 def _is_large(product: Node) -> bool:
-    """Whether it is rows times one matrix, of float32, with enough to do."""
+    """Whether it is of float32, rows times one matrix or as many of these as of those, with enough to do."""
     left, right = (o.meta.get("array") if isinstance(o, Node) else None for o in product.args)
-    if left is None or right is None:
+    if left is None or right is None or not left[1] == right[1] == torch.float32 or len(right[0]) < 2:
         return False
-    (*rows, summed), (*first, columns) = left[0], right[0]
-    if not left[1] == right[1] == torch.float32 or len(first) != 1:
-        return False
+    (*rows, summed), (*batch, _, columns) = left[0], right[0]
+    if batch:
+        known = all(isinstance(n, int) for n in (*left[0], columns))
+        return known and rows[:-1] == batch and rows[-1] * summed * columns >= tuning.ONEDNN_BATCHED_FROM
     least, most = tuning.ONEDNN_FEW_COLUMNS
     few = isinstance(columns, int) and least <= columns <= most  # a size that stands for many is asked one thing only
     return math.prod(rows) * summed * columns >= (tuning.ONEDNN_FEW_COLUMNS_FROM if few else tuning.ONEDNN_FROM)
+

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import torch
+
 from ..analysis.loops import counted_loop
 from ..analysis.opened import size_with_regions
 from ..core import tuning
@@ -19,10 +21,10 @@ from ..kernels.native import can_fuse, machine, options
 from ..kernels.native_bundles import NativeBundle, bundle
 from ..native.arrays import ARRAYS
 from ..native.compiled import is_available, machine_code
-from ..native.elements import ELEMENTS, Unfit, element, element_work, is_native
+from ..native.elements import ELEMENTS, VECTOR_WORK, Unfit, element, element_work, is_native
 from ..native.loops import Source, bundle_source
 from ..native.sums import require_fit, terms_of
-from ..opcodes import contraction, control, indexing, movement
+from ..opcodes import contraction, control, indexing, movement, reduction
 from ..storage.dtypes import storage_dtype
 from ..transform.small_fusions import VIEWS, fuse_small, region_of
 from .emit import Tracer, describe, is_of_sizes
@@ -67,17 +69,24 @@ def _weight(instruction: Instruction) -> int | None:
     if (opcode not in ELEMENTS and opcode not in ARRAYS) or not all(map(_is_native, shapes)):
         return None
     read = instruction.operands[1:] if opcode in _READ_IN_PART else instruction.operands
-    if any(s.element_count > tuning.BUNDLED_UP_TO for s in (*instruction.shape.leaves(), *(o.shape for o in read))):
+    most = _most_in_passes() if opcode in ELEMENTS or opcode in _IN_PASSES else tuning.BUNDLED_UP_TO
+    if any(s.element_count > most for s in (*instruction.shape.leaves(), *(o.shape for o in read))):
         return None
     try:
         _require_code(instruction)
     except Unfit:
         return None
     if opcode in ELEMENTS:
-        return 1 if instruction.shape.element_count * element_work(instruction, can_fuse()) <= tuning.NATIVE_UNDER else None
+        work = max(0.0, element_work(instruction, can_fuse()) - VECTOR_WORK)  # beyond torch's own
+        return 1 if instruction.shape.element_count * work <= tuning.NATIVE_UNDER else None
     if opcode == contraction.dot and terms_of(instruction) > tuning.BUNDLED_PRODUCTS:
         return None
     return 0 if opcode in VIEWS else 1
+
+
+def _most_in_passes() -> int:
+    """Elements of an array up to which one pass over it is bundled."""
+    return tuning.BUNDLED_UP_TO * max(1, tuning.BUNDLED_BY_ONE // torch.get_num_threads())
 
 
 def _require_code(instruction: Instruction) -> None:
@@ -121,6 +130,10 @@ def _source_of(instruction: Instruction) -> Source | None:
         return None
 
 
+_IN_PASSES = frozenset({*VIEWS, movement.concatenate, movement.pad, movement.reverse, movement.copy, movement.iota,
+                        reduction.reduce, indexing.dynamic_slice, indexing.dynamic_update_slice})
+"""Ops that go once through arrays, beside elementwise ones."""
+
 _READ_IN_PART = frozenset({movement.slice_, indexing.dynamic_slice, indexing.gather})
 """Ops that read no more elements of the first operand than they give."""
 
@@ -150,7 +163,7 @@ def _bundled(tracer: Tracer, instruction: Instruction, operands: Sequence[Value]
     outputs = tuple(inner.materialise(v, s) for v, s in zip(results, made, strict=True))
     module = inner.finish(outputs, "Bundle", fresh_outputs=True)
     native = NativeBundle(source, module, [_bytes(p.shape) for p in region.parameters],
-                          [(s.dimensions, storage_dtype(s.element_type)) for s in made], tuning.BUNDLED_UP_TO * 8)
+                          [(s.dimensions, storage_dtype(s.element_type)) for s in made], 8 * _most_in_passes())
     given = tuple(tracer.materialise(v, p.shape) for v, p in zip(operands, region.parameters, strict=True))
     found = tracer.emit(bundle, tracer.submodule(instruction.name, native), given)
     found.node.meta["owned"] = frozenset(range(len(made)))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from ..core.shape import Shape
 from ..hlo.ir import Computation, Instruction
 from ..hlo.structure import CONSTANT, GET_TUPLE_ELEMENT, PARAMETER, TUPLE
-from ..opcodes import control, movement
+from ..opcodes import control, convert, movement
 
 Weight = Callable[[Instruction], int | None]
 """How much an instruction counts for; None where it is none of a fusion."""
@@ -116,8 +116,8 @@ def is_written_inside(instruction: Instruction) -> bool:
     """Whether a fusion has its own copy of what it reads: one number, or the places of an array."""
     if instruction.opcode == CONSTANT:
         return instruction.shape.is_array and instruction.shape.is_static and instruction.shape.element_count == 1
-    if instruction.opcode == movement.broadcast:
-        return is_written_inside(instruction.operands[0]) and instruction.shape.is_static
+    if instruction.opcode in (movement.broadcast, movement.reshape, convert.convert):
+        return instruction.shape.is_static and is_written_inside(instruction.operands[0])
     return instruction.opcode == movement.iota and instruction.shape.is_static
 
 
