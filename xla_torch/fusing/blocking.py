@@ -119,6 +119,7 @@ def block_elementwise(root: torch.nn.Module, graph: Graph) -> None:
     _describe(graph)
     spread_short_ends(graph)
     _split_reductions(graph)
+    _put_ends_last(graph)
     extract_chains(root, graph, _find_chains(graph))
 
 
@@ -212,6 +213,25 @@ def _split_reduction(graph: Graph, node: Node, grid: Dims) -> None:
     node.args = (first, rest)
 
 
+def _put_ends_last(graph: Graph) -> None:
+    """Put what small results are computed of small arrays alone behind all else, so that no chain ends where they read it: a loss
+    stands before its gradient."""
+    writes = Writes(graph)
+    over = frozenset[Node]().union(*map(writes.over, graph.nodes))
+    anchor = output = next(iter(reversed(graph.nodes)))
+    ends = {output}
+    for node in reversed(graph.nodes):
+        is_any = is_elementwise(node) or _is_view(node) or _is_reduction(node) or _is_partial(node)
+        if is_any and ends.issuperset(node.users) and all(map(_is_small, (node, *node.all_input_nodes))) and over.isdisjoint(writes.reads(node)):
+            anchor.prepend(node)
+            anchor = node
+            ends.add(node)
+
+
+def _is_small(node: Node) -> bool:
+    return "array" in node.meta and math.prod(node.meta["array"][0]) < tuning.BLOCKED_FROM
+
+
 def _describe(graph: Graph) -> None:
     """Find dimensions and dtype of the intermediate calls inside op bodies, which no instruction describes."""
     least = _least()
@@ -274,7 +294,7 @@ def _find_chains(graph: Graph) -> list[Chain]:
             used |= readers.pop(memory, set())
         grid = _large_grid(node)
         recent = [c for c in chains[-4:] if c.dims == grid and is_elementwise(node)]
-        options = (*(chain_of[i] for i in inputs if i in chain_of), *recent)
+        options = sorted((*(chain_of[i] for i in inputs if i in chain_of), *recent), key=lambda c: -math.prod(c.dims))
         chain = next((c for c in options if c not in used and c.fits(node)), None)
         if chain is None and grid is not None and Chain(grid).fits(node):
             chain = Chain(grid)
