@@ -31,7 +31,7 @@ from ..kernels.native_products import products
 from ..native.compiled import is_available
 from ..storage.torch_private import LoweredModule
 from .memory import Writes, out_variant, plan_memory
-from .native_fusions import form_fusions, has_fusions, is_fusion, write_into
+from .native_fusions import form_fusions, has_fusions, is_fusion, is_one_fusion, write_into
 from .short_ends import spread_short_ends
 from .simplify import copy_views, put_in_order
 
@@ -375,6 +375,8 @@ def _extract(root: torch.nn.Module, graph: Graph, chain: Chain, name: str) -> No
         specs = tuple(n.meta["array"] for n in results)
         cut = (chain.prefix, chain.rows)
         kept: dict[str, Any] = {"kept": len(inputs["kept"])} if inputs["kept"] else {}
+        if is_one_fusion(body):
+            kept["is_fusion"] = True
         call = graph.call_function(blocked, (module, cut, specs, arrays, tuple(scalars)), kept)
         if native is not None:
             root.add_module(f"{name}_native", native)
