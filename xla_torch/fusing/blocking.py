@@ -30,6 +30,7 @@ from ..kernels.native_fusions import Role
 from ..kernels.native_products import products
 from ..native.compiled import is_available
 from ..storage.torch_private import LoweredModule
+from .filled_gathers import array_of
 from .memory import Writes, out_variant, plan_memory
 from .native_fusions import form_fusions, has_fusions, is_fusion, is_one_fusion, write_into
 from .short_ends import spread_short_ends
@@ -214,22 +215,25 @@ def _split_reduction(graph: Graph, node: Node, grid: Dims) -> None:
 
 
 def _put_ends_last(graph: Graph) -> None:
-    """Put what small results are computed of small arrays alone behind all else, so that no chain ends where they read it: a loss
+    """Put what results are computed of from small arrays alone behind all else, so that no chain ends where they read it: a loss
     stands before its gradient."""
     writes = Writes(graph)
     over = frozenset[Node]().union(*map(writes.over, graph.nodes))
-    anchor = output = next(iter(reversed(graph.nodes)))
-    ends = {output}
-    for node in reversed(graph.nodes):
+    known = {node: math.prod(dims) for node in graph.nodes if (dims := array_of(node)) is not None}
+    most = max(known.values(), default=0)
+
+    def is_small(node: Node) -> bool:
+        return node in known and known[node] * _SPLIT_FROM <= most
+
+    anchor = next(iter(reversed(graph.nodes)))
+    ends = {anchor}
+    for node in reversed(list(graph.nodes)):
         is_any = is_elementwise(node) or _is_view(node) or _is_reduction(node) or _is_partial(node)
-        if is_any and ends.issuperset(node.users) and all(map(_is_small, (node, *node.all_input_nodes))) and over.isdisjoint(writes.reads(node)):
+        if is_any and ends.issuperset(node.users) and all(map(is_small, (node, *node.all_input_nodes))) and over.isdisjoint(
+                writes.reads(node)):
             anchor.prepend(node)
             anchor = node
             ends.add(node)
-
-
-def _is_small(node: Node) -> bool:
-    return "array" in node.meta and math.prod(node.meta["array"][0]) < tuning.BLOCKED_FROM
 
 
 def _describe(graph: Graph) -> None:

@@ -86,7 +86,7 @@ def _is_expansion(node: Node) -> bool:
 
 
 def _broadcasts(dims: Dims | None, to: Dims) -> bool:
-    return dims is not None and len(dims) == len(to) and all(n in (1, m) for n, m in zip(dims, to, strict=True))
+    return dims is not None and all(n in (1, m) for n, m in zip(reversed(dims), reversed(to), strict=False))
 
 
 # ------------------------------------------------------------------------------------------- put
@@ -117,10 +117,10 @@ def _puts_one(node: Node, dims: Dims) -> bool:
                 "input_batching_dims": others, "scatter_indices_batching_dims": others}
     if combiner not in (ReducerKind.ADD, ReducerKind.SECOND) or not (isinstance(indices, Node) and isinstance(updates, Node)):
         return False
-    points, vector = array_of(indices), node.kwargs["index_vector_dim"]
-    dtype = node.meta["array"][1]
-    return (points is not None and all(tuple(node.kwargs.get(k, (None,))) == v for k, v in expected.items())
-            and vector >= last > 0 and points[:last] == dims[:-1] and all(n == 1 for n in points[last:])
+    given: dict[str, Any] = dict(node.kwargs)
+    points, dtype = array_of(indices), node.meta["array"][1]
+    return (points is not None and all(tuple(given.get(k, (None,))) == v for k, v in expected.items())
+            and given["index_vector_dim"] >= last > 0 and points[:last] == dims[:-1] and all(n == 1 for n in points[last:])
             and indices.meta["array"][1] in (torch.int32, torch.int64) and dtype in _DTYPES
             and array_of(updates) is not None and updates.meta["array"][1] is dtype)
 

@@ -22,7 +22,8 @@ _ADVICE = 14  # MADV_HUGEPAGE
 
 @fresh
 def blocked(body: torch.nn.Module, cut: tuple[tuple[int, ...], int], results: tuple[tuple[tuple[int, ...], torch.dtype], ...],
-            arrays: Tensors, scalars: Tensors, into: tuple[int | None, ...] = (), kept: int = 0, is_fusion: bool = False) -> Tensors:
+            arrays: Tensors, scalars: Tensors, into: tuple[int | None, ...] = (), kept: int = 0,
+            is_fusion: bool = False) -> Tensors:
     """Run `body(*arrays, *scalars, *results)` on blocks; it writes its results into the last arguments.
 
     `cut` is (sizes of the first dimensions, rows of a block): a block has so many places of the last of these and one of each
