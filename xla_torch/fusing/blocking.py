@@ -215,8 +215,8 @@ def _split_reduction(graph: Graph, node: Node, grid: Dims) -> None:
 
 
 def _put_ends_last(graph: Graph) -> None:
-    """Put what results are computed of from small arrays alone behind all else, so that no chain ends where they read it: a loss
-    stands before its gradient."""
+    """Put numbers behind all else that are for results alone, and that small arrays are reduced to: a loss stands before its
+    gradient, and no chain of the gradient is to end where the loss reads it."""
     writes = Writes(graph)
     over = frozenset[Node]().union(*map(writes.over, graph.nodes))
     known = {node: math.prod(dims) for node in graph.nodes if (dims := array_of(node)) is not None}
@@ -229,8 +229,8 @@ def _put_ends_last(graph: Graph) -> None:
     ends = {anchor}
     for node in reversed(list(graph.nodes)):
         is_any = is_elementwise(node) or _is_view(node) or _is_reduction(node) or _is_partial(node)
-        if is_any and ends.issuperset(node.users) and all(map(is_small, (node, *node.all_input_nodes))) and over.isdisjoint(
-                writes.reads(node)):
+        is_number = is_any and known.get(node) == 1 and ends.issuperset(node.users)
+        if is_number and all(map(is_small, node.all_input_nodes)) and over.isdisjoint(writes.reads(node)):
             anchor.prepend(node)
             anchor = node
             ends.add(node)
