@@ -298,7 +298,7 @@ def _find_chains(graph: Graph) -> list[Chain]:
             used |= readers.pop(memory, set())
         grid = _large_grid(node)
         recent = [c for c in chains[-4:] if c.dims == grid and is_elementwise(node)]
-        options = sorted((*(chain_of[i] for i in inputs if i in chain_of), *recent), key=lambda c: -math.prod(c.dims))
+        options = (*(chain_of[i] for i in inputs if i in chain_of), *recent)
         chain = next((c for c in options if c not in used and c.fits(node)), None)
         if chain is None and grid is not None and Chain(grid).fits(node):
             chain = Chain(grid)
