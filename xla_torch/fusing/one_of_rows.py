@@ -139,7 +139,7 @@ def _number(root: torch.nn.Module, node: Any) -> float | None:
     tensor: torch.Tensor = getattr(root, str(node.target))
     if any(tensor.stride()) or not tensor.numel():
         return None
-    number = float(tensor.flatten()[0])
+    number = float(tensor[(0,) * tensor.dim()])
     return number if math.isfinite(number) else None
 
 
