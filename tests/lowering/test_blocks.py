@@ -92,7 +92,7 @@ def text_of(lines: list[str], results: str) -> str:
 @pytest.mark.parametrize(("lines", "results", "blocks", "reductions_outside"), [
     (SOFTMAX, "p", 1, 0), (SOFTMAX, "p, s, m", 1, 0), (NORM, "y", 1, 0), (NORM, "y, mean, i", 1, 0), (ATTENTION, "p", 1, 0),
     (SQUARE, "c", 1, 0), (COLUMNS, "y", 2, 1), (OUTSIDE, "p, o, k", 1, 0), (READ_LATE, "s, z", 1, 0),
-    (ROWS_ALONE, "t, s", 1, 0), (LOSS, "t, m", 2, 2),
+    (ROWS_ALONE, "t, s", 1, 0), (LOSS, "t, m", 1, 2),
 ])
 def test_rows_in_blocks(lines: list[str], results: str, blocks: int, reductions_outside: int, after: float,
                         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,7 @@ from xla_torch.hlo.rule_tables import TABLES
 from xla_torch.kernels.native import NativeLoop
 from xla_torch.native.compiled import MachineCode, is_available
 from xla_torch.native.loops import Machine, loop_source
+from xla_torch.native.sums import LONG_ROW
 from xla_torch.transform.canonical import canonicalize
 
 needs_compiler = pytest.mark.skipif(not is_available(), reason="there is no C compiler")
@@ -330,6 +331,35 @@ def test_long_reductions_whose_order_matters_are_loops(dims: tuple[int, ...], tm
     in_torch, native = run_both(text, rule.operands(dims, 3), tmp_path)
     for a, b in zip(in_torch, native, strict=True):
         np.testing.assert_array_equal(a, b)
+    assert list((tmp_path / "native").glob("loop_*.so"))
+
+
+LONG_ROWS = """HloModule m
+%add (a: TYPE[], b: TYPE[]) -> TYPE[] { %a = TYPE[] parameter(0) %b = TYPE[] parameter(1) ROOT %r = TYPE[] add(%a, %b) }
+%max (a: TYPE[], b: TYPE[]) -> TYPE[] { %a = TYPE[] parameter(0) %b = TYPE[] parameter(1) ROOT %r = TYPE[] maximum(%a, %b) }
+body { p = (s32[], TYPE[3,N]) parameter(0) i = s32[] get-tuple-element(p), index=0 one = s32[] constant(1)
+  next = s32[] add(i, one) x = TYPE[3,N] get-tuple-element(p), index=1
+  zero = TYPE[] constant(0) low = TYPE[] constant(-inf) scale = TYPE[] constant(0.01)
+  scales = TYPE[3] broadcast(scale), dimensions={}
+  s = TYPE[3] reduce(x, zero), dimensions={1}, to_apply=%add m = TYPE[3] reduce(x, low), dimensions={1}, to_apply=%max
+  part = TYPE[3] multiply(s, scales) d = TYPE[3] subtract(part, m) e = TYPE[3,N] broadcast(d), dimensions={0}
+  y = TYPE[3,N] add(x, e) ROOT r = (s32[], TYPE[3,N]) tuple(next, y) }
+condition { p = (s32[], TYPE[3,N]) parameter(0) i = s32[] get-tuple-element(p), index=0 n = s32[] constant(5)
+  ROOT r = pred[] compare(i, n), direction=LT }
+ENTRY e { x = TYPE[3,N] parameter(0) zero = s32[] constant(0) t = (s32[], TYPE[3,N]) tuple(zero, x)
+  w = (s32[], TYPE[3,N]) while(t), condition=condition, body=body ROOT r = TYPE[3,N] get-tuple-element(w), index=1 }
+"""
+
+
+@needs_compiler
+@pytest.mark.parametrize("count", [LONG_ROW - 1, LONG_ROW, 300])
+@pytest.mark.parametrize("of", ["f32", "f64"])
+def test_long_rows_have_more_totals_at_once(of: str, count: int, tmp_path: Path) -> None:
+    x = np.random.default_rng(count).normal(size=(3, count)).astype({"f32": np.float32, "f64": np.float64}[of])
+    x[1, 7], x[2, count - 1] = -np.inf, np.nan
+    in_torch, native = run_both(LONG_ROWS.replace("TYPE", of).replace("N]", f"{count}]"), [x], tmp_path)
+    for a, b in zip(in_torch, native, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5 if of == "f32" else 1e-13, atol=1e-5 if of == "f32" else 1e-13)
     assert list((tmp_path / "native").glob("loop_*.so"))
 
 

@@ -44,6 +44,10 @@ def _in_or_zero(x: Any) -> Any:
     return jnp.take(x, 2 * jnp.argsort(x[:, 0]), axis=0, mode="fill", fill_value=0.0)
 
 
+def _one_of_rows(x: Any) -> Any:
+    return jnp.take_along_axis(x * 2.0 - x[:, :1], jnp.argmin(x, axis=1, keepdims=True), axis=1, mode="clip")
+
+
 def _update(weights: Any, gradients: Any) -> Any:
     moments = [0.9 * w + 0.1 * g for w, g in zip(weights, gradients, strict=True)]
     return [w - 0.01 * m / (1.0 + m * m) for w, m in zip(weights, moments, strict=True)], moments
@@ -63,6 +67,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "scan": (_steps, (_drawn(6, 4), _drawn(4, 4))),
     "optimizer": (_update, ([_drawn(n, 3) for n in range(2, 14)], [_drawn(n, 3) + 1.0 for n in range(2, 14)])),
     "filled gather": (_in_or_zero, (_drawn(6, 3),)),
+    "one of rows": (_one_of_rows, (_drawn(40, 512),)),
     "views": (lambda x, y: x + jnp.broadcast_to(y[None], x.shape), (_drawn(2, 2), _drawn(2))),
 }
 

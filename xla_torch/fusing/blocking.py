@@ -30,8 +30,9 @@ from ..kernels.native_fusions import Role
 from ..kernels.native_products import products
 from ..native.compiled import is_available
 from ..storage.torch_private import LoweredModule
+from .filled_gathers import array_of
 from .memory import Writes, out_variant, plan_memory
-from .native_fusions import form_fusions, has_fusions, is_fusion, write_into
+from .native_fusions import form_fusions, has_fusions, is_fusion, is_one_fusion, write_into
 from .short_ends import spread_short_ends
 from .simplify import copy_views, put_in_order
 
@@ -119,6 +120,7 @@ def block_elementwise(root: torch.nn.Module, graph: Graph) -> None:
     _describe(graph)
     spread_short_ends(graph)
     _split_reductions(graph)
+    _put_ends_last(graph)
     extract_chains(root, graph, _find_chains(graph))
 
 
@@ -210,6 +212,28 @@ def _split_reduction(graph: Graph, node: Node, grid: Dims) -> None:
     # An instruction describes its result only: a sum that an init value is still added to stands in front of it.
     first.meta.update(node.meta, array=(dims, _called(node, _one_element).dtype), partial=rest is how)
     node.args = (first, rest)
+
+
+def _put_ends_last(graph: Graph) -> None:
+    """Put numbers behind all else that are for results alone, and that small arrays are reduced to: a loss stands before its
+    gradient, and no chain of the gradient is to end where the loss reads it."""
+    writes = Writes(graph)
+    over = frozenset[Node]().union(*map(writes.over, graph.nodes))
+    known = {node: math.prod(dims) for node in graph.nodes if (dims := array_of(node)) is not None}
+    most = max(known.values(), default=0)
+
+    def is_small(node: Node) -> bool:
+        return node in known and known[node] * _SPLIT_FROM <= most
+
+    anchor = next(iter(reversed(graph.nodes)))
+    ends = {anchor}
+    for node in reversed(list(graph.nodes)):
+        is_any = is_elementwise(node) or _is_view(node) or _is_reduction(node) or _is_partial(node)
+        is_number = is_any and known.get(node) == 1 and ends.issuperset(node.users)
+        if is_number and all(map(is_small, node.all_input_nodes)) and over.isdisjoint(writes.reads(node)):
+            anchor.prepend(node)
+            anchor = node
+            ends.add(node)
 
 
 def _describe(graph: Graph) -> None:
@@ -355,6 +379,8 @@ def _extract(root: torch.nn.Module, graph: Graph, chain: Chain, name: str) -> No
         specs = tuple(n.meta["array"] for n in results)
         cut = (chain.prefix, chain.rows)
         kept: dict[str, Any] = {"kept": len(inputs["kept"])} if inputs["kept"] else {}
+        if is_one_fusion(body):
+            kept["is_fusion"] = True
         call = graph.call_function(blocked, (module, cut, specs, arrays, tuple(scalars)), kept)
         if native is not None:
             root.add_module(f"{name}_native", native)

@@ -40,12 +40,12 @@ def _filled(node: Node) -> tuple[Any, tuple[Any, ...]] | None:
     mask, gathered, fill = node.args
     if not (isinstance(mask, Node) and isinstance(gathered, Node) and isinstance(fill, (bool, int, float))):
         return None
-    taken = _taken(gathered) if len(gathered.users) == 1 else None
-    dims = _array(node)
-    if taken is None or dims is None:
+    found = taken(gathered) if len(gathered.users) == 1 else None
+    dims = array_of(node)
+    if found is None or dims is None:
         return None
-    operand, indices, dimension, is_along = taken
-    sizes = _array(operand)
+    operand, indices, dimension, is_along = found
+    sizes = array_of(operand)
     around = (0, 0) if is_along or sizes is None else (dimension, len(sizes) - dimension - 1)
     if sizes is None or not _is_inside(mask, indices, sizes[dimension], dims, *around):
         return None
@@ -84,13 +84,13 @@ def _is_call(node: Any, functions: tuple[Any, ...], first: Node, second: int) ->
     return is_one and type(node.args[1]) is int
 
 
-def _taken(node: Node) -> tuple[Node, Node, int, bool] | None:
+def taken(node: Node) -> tuple[Node, Node, int, bool] | None:
     """Operand, indices and dimension of a gather of single slices, and whether it is one of elements, with indices for each."""
     if node.target is indexing.take:
         operand, indices, dimension = node.args
     elif node.target is indexing.gather:
         operand, indices = node.args
-        sizes, points = (_array(o) if isinstance(o, Node) else None for o in (operand, indices))
+        sizes, points = (array_of(o) if isinstance(o, Node) else None for o in (operand, indices))
         attributes: Any = node.kwargs
         dimension = None if sizes is None or points is None else gathers.dimension_along(sizes, points, **attributes)
     else:
@@ -100,7 +100,7 @@ def _taken(node: Node) -> tuple[Node, Node, int, bool] | None:
     return operand, indices, dimension, node.target is indexing.gather
 
 
-def _array(node: Node) -> tuple[int, ...] | None:
+def array_of(node: Node) -> tuple[int, ...] | None:
     """The sizes of a described array, if they are known."""
     dims = node.meta.get("array", (None,))[0]
     return tuple(dims) if dims is not None and all(type(n) is int for n in dims) else None
@@ -113,12 +113,12 @@ def _is_inside(mask: Node, indices: Node, size: int, dims: tuple[int, ...], befo
     while _is_view(mask):
         views.append(mask)
         mask = mask.args[0]  # pyright: ignore[reportAssignmentType]
-    points = _array(mask)
+    points = array_of(mask)
     if mask.target is not torch.all or points is None or len(mask.args) != 2 or mask.kwargs:
         return False
     both: Any = mask.args[0]
     count = math.prod(points)
-    whole = _array(both)
+    whole = array_of(both)
     if both.target not in _AND or whole is None or math.prod(whole) != count or points != dims[before:len(dims) - behind]:
         return False
     asked = {_bound(side) for side in both.args}

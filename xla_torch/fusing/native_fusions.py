@@ -99,6 +99,12 @@ def is_fusion(node: Node) -> bool:
     return node.target is operator.getitem and isinstance(node.args[0], Node) and node.args[0].target is fusion
 
 
+def is_one_fusion(body: Graph) -> bool:
+    """Whether a block is one fusion, and calls nothing else."""
+    calls = [n for n in body.nodes if n.op in ("call_function", "call_method") and not is_fusion(n)]
+    return [n.target for n in calls] == [fusion]
+
+
 def write_into(node: Node, target: Node) -> None:
     """Let a fusion write one of its results into `target`."""
     call: Any = node.args[0]

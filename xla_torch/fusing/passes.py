@@ -27,6 +27,7 @@ from .filled_gathers import fill_gathers
 from .foreach import foreach_results
 from .fused_calls import fuse_calls
 from .memory import overwrite_carries, plan_memory
+from .one_of_rows import use_one_of_rows
 from .overlap import overlap_exchanges
 from .product_blocks import block_products
 from .products import turn_products, use_float32, use_onednn
@@ -98,6 +99,7 @@ def _plan_memory(lowering: Lowering) -> None:
 PASSES = (
     Pass("row functions", lambda low: use_row_functions(low.root, low.graph), when=lambda low: low.blocks),
     Pass("filled gathers", lambda low: fill_gathers(low.graph), when=lambda low: low.on_cpu),
+    Pass("one of rows", lambda low: use_one_of_rows(low.root, low.graph), when=lambda low: low.in_blocks),
     Pass("dead code", _drop_dead_code, needed=True),
     Pass("views", lambda low: drop_needless_views(low.graph)),
     Pass("turned products", lambda low: turn_products(low.graph)),

@@ -37,13 +37,13 @@ def _is_method(node: object, name: str) -> bool:
 def _join_views(node: Node) -> None:
     """Of views in a row that show the same elements in other dimensions only the last counts; one to the sizes that are there
     already is none."""
-    want = _sizes(node)
+    want = sizes_of(node)
     source = node
     while want is not None and _is_reordering(source):
         source = cast(Node, source.args[0])
     if want is None or source is node:
         return
-    same = next((n for n in (source, cast(Node, node.args[0])) if _sizes(n) == want), None)
+    same = next((n for n in (source, cast(Node, node.args[0])) if sizes_of(n) == want), None)
     if same is not None:
         node.replace_all_uses_with(same)
     elif source is not node.args[0]:
@@ -54,18 +54,18 @@ def _is_reordering(node: Node) -> bool:
     """Whether a view shows each element of its operand once, in the same order."""
     if node.op != "call_method" or node.target not in ROW_VIEWS or node.kwargs or not isinstance(node.args[0], Node):
         return False
-    have, want = _sizes(node.args[0]), _sizes(node)
+    have, want = sizes_of(node.args[0]), sizes_of(node)
     if node.target != EXPAND:
         return True
     return have is not None and want is not None and [n for n in have if n != 1] == [n for n in want if n != 1]
 
 
-def _sizes(node: Node) -> Dims | None:
+def sizes_of(node: Node) -> Dims | None:
     """The sizes of what a node gives, where they are known and stand for no others."""
     if "array" in node.meta:
         dims = tuple(node.meta["array"][0])
     elif _is_method(node, UNSQUEEZE) and isinstance(node.args[0], Node):
-        have, at = _sizes(node.args[0]), node.args[1]
+        have, at = sizes_of(node.args[0]), node.args[1]
         if have is None or not isinstance(at, int) or at < 0:
             return None
         dims = (*have[:at], 1, *have[at:])

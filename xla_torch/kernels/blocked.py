@@ -12,6 +12,7 @@ import torch
 
 from ..core import tuning
 from .calls import fresh
+from .native import Awaited
 
 Tensors = tuple[torch.Tensor, ...]
 
@@ -21,21 +22,23 @@ _ADVICE = 14  # MADV_HUGEPAGE
 
 @fresh
 def blocked(body: torch.nn.Module, cut: tuple[tuple[int, ...], int], results: tuple[tuple[tuple[int, ...], torch.dtype], ...],
-            arrays: Tensors, scalars: Tensors, into: tuple[int | None, ...] = (), kept: int = 0) -> Tensors:
+            arrays: Tensors, scalars: Tensors, into: tuple[int | None, ...] = (), kept: int = 0,
+            is_fusion: bool = False) -> Tensors:
     """Run `body(*arrays, *scalars, *results)` on blocks; it writes its results into the last arguments.
 
     `cut` is (sizes of the first dimensions, rows of a block): a block has so many places of the last of these and one of each
     before it, so that it lies in one piece of memory where the array does. `results` are the dimensions and dtype of each result
     and `into` the number of the array that it may be written over, if any. Arrays and results have these first dimensions, or 1
     in their places; of the last `kept` arrays a block has all places of the last of these dimensions. A result that has as many
-    places there as there are blocks gets one of each. `scalars` are given to each block as they are.
+    places there as there are blocks gets one of each. `scalars` are given to each block as they are. A body that `is_fusion` and
+    nothing else takes dense arrays whole once it is native: it goes by rows itself, and shares them among threads.
     """
     (*before, size), rows = cut
     run, device = body.forward, arrays[0].device
     # An array whose rows do not lie one after the other, as a transpose's do not, is slower to write over than a new one.
     made = tuple([_empty(dims, dtype, device) if over is None or not arrays[over].is_contiguous() else arrays[over]
                   for (dims, dtype), over in zip(results, into or (None,) * len(results), strict=True)])
-    if not before and size <= rows:
+    if not before and (size <= rows or (is_fusion and _takes_whole(body, arrays))):
         run(*arrays, *scalars, *made)
         return made
     cuts, cut_arrays = (*arrays, *made), len(arrays) - kept
@@ -47,6 +50,12 @@ def blocked(body: torch.nn.Module, cut: tuple[tuple[int, ...], int], results: tu
                       for k, part in enumerate(parts)]
             run(*blocks[:len(arrays)], *scalars, *blocks[len(arrays):])
     return made
+
+
+def _takes_whole(body: torch.nn.Module, arrays: Tensors) -> bool:
+    """Whether native code runs on these arrays, of which it would copy others first: parts of them at a time are in the cache."""
+    native, = body.children()
+    return isinstance(native, Awaited) and native.is_ready() and all(a.is_contiguous() or 0 in a.stride() for a in arrays)
 
 
 def _parts(arrays: Tensors, at: tuple[int, int]) -> Tensors:

@@ -38,7 +38,7 @@ def with_bundles(tracer: Tracer, computation: Computation) -> Computation:
     if math.isinf(tuning.NATIVE_AFTER) or "bundles" in tuning.WITHOUT_PASSES or not is_available():
         return computation
     ends = _ends(computation)
-    apart = ends if len(ends) > tuning.BUNDLE_MOST else set[Instruction]()
+    apart = _of_blocks(computation) | (ends if len(ends) > tuning.BUNDLE_MOST else set())
     return fuse_small(computation, lambda i: None if i in apart else _weight(i), tuning.BUNDLE_LEAST, tuning.BUNDLE_MOST)
 
 
@@ -55,6 +55,26 @@ def _ends(computation: Computation) -> set[Instruction]:
             joins = i is computation.root or (is_end and operand.shape.dimensions == i.shape.dimensions)
             within[operand] = within.get(operand, True) and joins
     return ends
+
+
+def _of_blocks(computation: Computation) -> set[Instruction]:
+    """Small ops that cost nothing where blocks work on large arrays (`fusing/blocking.py`): elementwise ones on what these were
+    reduced to, and that is spread over them again, and gathers that go before arithmetic (`fusing/one_of_rows.py`)."""
+    behind, between = set[Instruction](), set[Instruction]()
+    for i in computation.instructions:
+        is_reduced = i.opcode == reduction.reduce and _is_large(i.operands[0])
+        if is_reduced or ((i.schema.elementwise or i.opcode in VIEWS) and not behind.isdisjoint(i.operands)):
+            behind.add(i)
+    for i in reversed(computation.instructions):
+        if i.opcode == indexing.gather and i.operands[0].schema.elementwise and _is_large(i.operands[0]):
+            between.add(i)
+        elif _is_large(i) or i in between:
+            between.update(o for o in i.operands if o in behind and not _is_large(o))
+    return between
+
+
+def _is_large(instruction: Instruction) -> bool:
+    return any(s.is_array and s.is_static and s.element_count > _most_in_passes() for s in instruction.shape.leaves())
 
 
 def _weight(instruction: Instruction) -> int | None:

@@ -127,41 +127,38 @@ VECTOR_FUNCTIONS = {
 # with the logarithm. LANES is how many elements a vector has there.
 ROW_TEMPLATES = (
     """@ row_sum_@(const @ *x, s64 n) {
+    typedef @ vector __attribute__((vector_size(LANES * sizeof(@)), aligned(sizeof(@)), may_alias));
     s64 vectors = n / LANES, rows = vectors / 4, power = 0, i = 0;
     while (((s64)1 << power) < rows) power++;
     power = power / 4 > 4 ? power / 4 : 4;
     s64 step = (s64)1 << power;
-    @ sums[4][4 * LANES] = {{0}}, total = 0;
+    const vector *v = (const vector *)x, none = {0};
+    vector a = none, b = none, c = none, d = none, above[3][4] = {{none}};
+    @ total = 0;
     while (i + step <= rows) {
-        for (s64 j = 0; j < step; j++, i++)
-            for (int k = 0; k < 4 * LANES; k++) sums[0][k] += x[i * 4 * LANES + k];
-        for (int j = 1; j < 4; j++) {
-            for (int k = 0; k < 4 * LANES; k++) { sums[j][k] += sums[j - 1][k]; sums[j - 1][k] = 0; }
-            if (i & ((step - 1) << (j * power))) break;
-        }
+        for (s64 j = 0; j < step; j++, i++) { a += v[4 * i]; b += v[4 * i + 1]; c += v[4 * i + 2]; d += v[4 * i + 3]; }
+        above[0][0] += a; above[0][1] += b; above[0][2] += c; above[0][3] += d;
+        a = b = c = d = none;
+        for (int j = 1; j < 3 && !(i & ((step - 1) << (j * power))); j++)
+            for (int k = 0; k < 4; k++) { above[j][k] += above[j - 1][k]; above[j - 1][k] = none; }
     }
-    for (; i < rows; i++)
-        for (int k = 0; k < 4 * LANES; k++) sums[0][k] += x[i * 4 * LANES + k];
-    for (int j = 1; j < 4; j++)
-        for (int k = 0; k < 4 * LANES; k++) sums[0][k] += sums[j][k];
-    for (i = rows * 4; i < vectors; i++)
-        for (int k = 0; k < LANES; k++) sums[0][k] += x[i * LANES + k];
-    for (int j = 1; j < 4; j++)
-        for (int k = 0; k < LANES; k++) sums[0][k] += sums[0][j * LANES + k];
+    for (; i < rows; i++) { a += v[4 * i]; b += v[4 * i + 1]; c += v[4 * i + 2]; d += v[4 * i + 3]; }
+    for (int j = 0; j < 3; j++) { a += above[j][0]; b += above[j][1]; c += above[j][2]; d += above[j][3]; }
+    for (i = rows * 4; i < vectors; i++) a += v[i];
+    a += b; a += c; a += d;
     for (i = vectors * LANES; i < n; i++) total += x[i];
-    for (int k = 0; k < LANES; k++) total += sums[0][k];
+    for (int k = 0; k < LANES; k++) total += a[k];
     return total + 0;
 }""",
     *("""@ row_NAME_@(const @ *x, s64 n) {
-    @ best[4 * LANES];
-    s64 i = 0;
-    for (int k = 0; k < 4 * LANES; k++) best[k] = x[k < n ? k : 0];
-    for (; i + 4 * LANES <= n; i += 4 * LANES)
-        for (int k = 0; k < 4 * LANES; k++) best[k] = best[k] REL x[i + k] || best[k] != best[k] ? best[k] : x[i + k];
-    for (; i < n; i++) best[0] = best[0] REL x[i] || best[0] != best[0] ? best[0] : x[i];
-    for (int k = 1; k < 4 * LANES; k++) best[0] = best[0] REL best[k] || best[0] != best[0] ? best[0] : best[k];
-    return best[0];
-}""".replace("NAME", name).replace("REL", relation) for name, relation in (("amax", ">"), ("amin", "<"))),
+    @ best = x[0];
+#pragma omp declare reduction(NAME: @: omp_out = omp_out REL omp_in || omp_out != omp_out ? omp_out : omp_in) \\
+    initializer(omp_priv = WORST)
+#pragma omp simd reduction(NAME: best) simdlen(4 * LANES)
+    for (s64 i = 0; i < n; i++) best = best REL x[i] || best != best ? best : x[i];
+    return best;
+}""".replace("NAME", name).replace("REL", relation).replace("WORST", worst)
+      for name, relation, worst in (("amax", ">", "-__builtin_inf()"), ("amin", "<", "__builtin_inf()"))),
 )
 
 
