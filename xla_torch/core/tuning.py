@@ -356,7 +356,7 @@ FOLDED_BY_A_LOOP_FROM = 1 << 12
 """Elements from which several arrays are reduced to scalars by a loop, if the reducer is not associative: native code takes over
 a loop. Chosen, not measured: torch takes 30 us for each of them, and compiling about as long as 4 Ki of them."""
 
-# ------------------------------------------------------------------------------------------- what is the same in each step of a loop
+# ------------------------------------------------------------------------------------------- what leaves loops
 
 INVARIANT_UP_TO = 1 << 18
 """Elements up to which what each step of a loop would compute again is computed before it, though it is larger than what it is

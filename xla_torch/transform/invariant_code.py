@@ -1,9 +1,9 @@
 """Loops without what is the same in each step: it is computed before the loop, and is one more carry, which the body passes on.
 
-Inner loops come first, so that what changes in neither of two loops leaves both. What moves is pure and cannot fail, as a loop may
-take no step. Elements, views and copies move only with what is computed of them; whatever has an effect, draws, exchanges, is a
-barrier, a loop or a branch, or is of dynamic size, stays where it is. Computations are in canonical form (see
-`transform.canonical`).
+Inner loops come first, so that what changes in neither of two loops leaves both. What moves is pure and cannot fail, as a loop
+may take no step. Views and copies move only with what is computed of them; whatever has an effect, draws or exchanges, is a
+barrier, a custom call, a loop or a branch, or is of dynamic size, stays where it is, and so does what is made of constants alone,
+which the lowering folds. Computations are in canonical form (see `transform.canonical`).
 """
 
 from __future__ import annotations
@@ -16,13 +16,20 @@ from ..core import tuning
 from ..core.shape import Shape
 from ..core.sizes import unnamed
 from ..functions.hlo_builder import Builder
-from ..hlo.ir import Computation, Instruction, cached_on_computation, cached_with_arguments, live_instructions, reachable
+from ..hlo.ir import (
+    Computation,
+    Instruction,
+    cached_on_computation,
+    cached_with_arguments,
+    live_instructions,
+    reachable,
+)
 from ..hlo.regions import Loop, Region, has_regions_of_values, is_branching, is_loop, loop_of, with_regions
 from ..hlo.schema import Trait
 from ..opcodes import movement
 from .equal_ops import repeats
 from .rewriter import Rewriter, carried_metadata, needed_instructions, rebuilt
-from .values import Value, as_op, elements_of, make_tuple
+from .values import Value, as_op, elements_of
 
 
 def without_invariant_code(computation: Computation) -> Computation:
@@ -131,8 +138,8 @@ def _moved(loop: Instruction, inside: Loop) -> _Leaving:
 
 @cached_with_arguments
 def _leaving(computation: Computation, fixed: frozenset[int]) -> list[Instruction]:
-    """Of the instructions whose values follow from these elements of the parameter, those that are worth a carry of their own, and
-    are read by others than such."""
+    """Of the instructions whose values follow from these elements of the parameter, those that are worth a carry of their own,
+    and are read by what stays."""
     sources = _sources(computation, fixed)
     read, leaving = {computation.root}, list[Instruction]()
     for i in reversed(computation.instructions):
@@ -164,25 +171,26 @@ def _may_move(i: Instruction) -> bool:
 
 
 def _is_worth_it(i: Instruction, sources: Collection[Instruction]) -> bool:
-    """Whether it saves something to keep a value, which is not much larger than what it is computed from."""
+    """Whether it saves something to keep a value that is computed from these."""
     maker = i.operands[0] if i.is_element else i
     is_view = maker.is_parameter or maker.schema.traits & (Trait.FREE | Trait.FORWARDS)
     if not sources or not i.shape.is_array or (is_view and maker.opcode not in _COPIED):
         return False
     if i.shape.is_scalar and i.schema.elementwise and not i.shape.element_type.is_floating:
         return False  # it counts or bounds loops: `analysis.loops` follows it where it is
-    is_cheap = maker.schema.elementwise and not maker.has(Trait.TRANSCENDENTAL)
-    most = tuning.INVARIANT_ARITHMETIC_UP_TO if is_cheap else tuning.INVARIANT_UP_TO
-    return _is_small_beside(i.shape, [s.shape for s in sources], most)
+    return _is_small_beside(i.shape, [s.shape for s in sources], maker.schema.elementwise and not maker.has(Trait.TRANSCENDENTAL))
 
 
 _COPIED = frozenset({movement.transpose, movement.slice_})
 """Views of which native code makes an array where a product reads them."""
 
 
-def _is_small_beside(shape: Shape, sources: Sequence[Shape], most: int) -> bool:
-    """Whether an array has no more elements than `most`, or than others together. Sizes that stand for many are only compared
-    with the same."""
+def _is_small_beside(shape: Shape, sources: Sequence[Shape], is_cheap: bool) -> bool:
+    """Whether it takes little memory to keep an array, for what it is computed from. Sizes that stand for many are compared with
+    the same alone."""
     if any(unnamed(s.dimensions) == unnamed(shape.dimensions) for s in sources):
         return True
-    return not shape.has_sizes and shape.element_count <= max(most, sum(s.element_count for s in sources if not s.has_sizes))
+    if shape.has_sizes:
+        return False
+    count, given = shape.element_count, sum(s.element_count for s in sources if not s.has_sizes)
+    return count <= given or count <= (tuning.INVARIANT_ARITHMETIC_UP_TO if is_cheap else tuning.INVARIANT_UP_TO)
