@@ -69,7 +69,7 @@ def test_equal_elements_stay_in_order(size: int, along: int, tmp_path: Path, mon
 @needs_compiler
 @pytest.mark.parametrize(("row", "is_native"), [
     ("f32[300,300] add(m, m)", True), ("f32[300,301] add(n, n)", False),
-    ("f32[600,300] concatenate(m, m), dimensions={0}", False),
+    ("f32[600,301] concatenate(n, n), dimensions={0}", False),
     ("f32[300,300] sine(m)", False), ("c64[300,301] multiply(c, c)", True)])
 def test_large_bodies_stay_in_torch(row: str, is_native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """But for complex numbers, which torch computes one by one."""

@@ -40,14 +40,16 @@ def leaves_of(row: str) -> list[str]:
 
 
 def loop_of_rows(rows: list[str], operands: dict[str, str], regions: str = "", steps: int = 2) -> str:
-    """A loop whose body computes each row (``shape op(...)``) of the operands, which stay as they are. Results are carries."""
+    """A loop whose body computes each row (``shape op(...)``) of the operands, which stay as they are, in each step: behind
+    barriers, so that nothing leaves it. Results are carries."""
     made = [f"{shape} get-tuple-element(pair{k}), index={j}" if row.startswith("(") else row
             for k, row in enumerate(rows) for j, shape in enumerate(leaves_of(row))]
     pairs = "".join(f"  pair{k} = {row}\n" for k, row in enumerate(rows) if row.startswith("("))
     rows, shapes = made, [shape for row in rows for shape in leaves_of(row)]
     carry = ", ".join(["s32[]", *operands.values(), *shapes])
     names = list(operands)
-    reads = "\n".join(f"  {n} = {s} get-tuple-element(carry), index={k + 1}" for k, (n, s) in enumerate(operands.items()))
+    reads = "\n".join(f"  {n}_given = {s} get-tuple-element(carry), index={k + 1}\n  {n} = {s} opt-barrier({n}_given)"
+                      for k, (n, s) in enumerate(operands.items()))
     makes = pairs + "\n".join(f"  r{k} = {row}" for k, row in enumerate(rows))
     fresh = "\n".join(f"  z{k} = {s.partition('[')[0]}[] constant({ZEROS.get(s[0], '0')})\n"
                       f"  full{k} = {s} broadcast(z{k}), dimensions={{}}" for k, s in enumerate(shapes))

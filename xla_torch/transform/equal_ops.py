@@ -22,7 +22,7 @@ Numbered = Callable[[Computation], int]
 def key_of(instruction: Instruction, operands: Sequence[Hashable], numbered: Numbered = id) -> Hashable | None:
     """What makes two instructions the same, given what stands for their operands; None for those that never are the same as
     another one: parameters, whatever has an effect, draws or exchanges (also in a loop or branch), and large constants."""
-    if instruction.is_parameter or not _repeats(instruction):
+    if instruction.is_parameter or not repeats(instruction):
         return None
     if instruction.opcode == CONSTANT and instruction.shape.element_count > tuning.COMPARED_CONSTANTS:
         return None
@@ -30,7 +30,7 @@ def key_of(instruction: Instruction, operands: Sequence[Hashable], numbered: Num
     return instruction.opcode, instruction.shape.key, tuple(operands), attributes
 
 
-def _repeats(instruction: Instruction) -> bool:
+def repeats(instruction: Instruction) -> bool:
     """Whether the instruction would give the same again, and nobody could tell how often it was carried out."""
     schema = instruction.schema
     return schema.pure and not schema.effect and all(map(_all_repeat, instruction.called_computations))
