@@ -237,6 +237,11 @@ ONEDNN_FROM = 1 << 23
 """Multiplications from which it is. One thread beside an idle core: 91 to 97 GFLOP/s by MKL, by oneDNN 5 to 16 % more; beside a
 busy one 56 to 75, and 86 to 96. Eight rows 20 to 70 % more. At 2^21 a fifth less."""
 
+ONEDNN_TURNED_FROM = 256
+"""Columns from which the rows of a product are turned for oneDNN, where they lie apart, as a weight's gradient has them. With
+AVX-512, on one thread: 128 x 256 x 8192 5.7 ms by MKL and 2.8, 1024 x 256 x 256 1.33 and 0.67. With AVX2, where oneDNN gains a
+tenth, turning takes as much for so many columns."""
+
 ONEDNN_BATCHED_FROM = 1 << 22
 """Multiplications of each of several products from which they are oneDNN's, one after another. On a processor with AVX-512, of
 which MKL makes no use: 8 of 256 x 64 x 256 155 GFLOP/s and 93 by MKL on one thread, 220 and 210 on two; 4 of 512 x 64 x 512 200

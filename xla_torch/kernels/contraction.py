@@ -19,17 +19,18 @@ _CHUNK = 1 << 20
 
 
 def onednn_matmul(lhs: torch.Tensor, rhs: torch.Tensor) -> torch.Tensor:
-    """``lhs @ rhs`` by oneDNN, if there are several rows, whose numbers lie side by side; otherwise by torch's BLAS, which is the
-    faster one for them. ``lhs: [..., rows, summed]``, ``rhs: [summed, columns]``, or ``[..., summed, columns]`` for as many
-    matrices, one after another."""
+    """``lhs @ rhs`` by oneDNN, if there are several rows; where the numbers of these do not lie side by side, they are turned
+    first if there are many columns to gain by it. Otherwise by torch's BLAS, which is the faster one then.
+    ``lhs: [..., rows, summed]``, ``rhs: [summed, columns]``, or ``[..., summed, columns]`` for as many, one after another."""
     assert onednn_linear is not None
     if rhs.dim() > 2:
         pairs = zip(lhs.flatten(0, -3), rhs.flatten(0, -3), strict=True)
         products = [onednn_linear(one, other.t(), None, "none", [], "") for one, other in pairs]
         return torch.stack(products).view(*lhs.shape[:-1], rhs.shape[-1])
-    if lhs.stride(-1) != 1 or lhs.shape[:-1].numel() < tuning.ONEDNN_ROWS_FROM:
+    is_turned = lhs.stride(-1) != 1
+    if lhs.shape[:-1].numel() < tuning.ONEDNN_ROWS_FROM or (is_turned and rhs.shape[-1] < tuning.ONEDNN_TURNED_FROM):
         return lhs @ rhs
-    return onednn_linear(lhs, rhs.t(), None, "none", [], "")
+    return onednn_linear(lhs.contiguous() if is_turned else lhs, rhs.t(), None, "none", [], "")
 
 
 def float32_matmul(lhs: torch.Tensor, rhs: torch.Tensor) -> torch.Tensor:
