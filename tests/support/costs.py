@@ -29,6 +29,7 @@ from xla_torch import load, parse_hlo, value_and_grad
 from xla_torch.core import tuning
 from xla_torch.errors import PerhapsLostDerivatives
 from xla_torch.fusing import products
+from xla_torch.kernels import points, rows, sorting, window
 from xla_torch.native import compiled
 from xla_torch.native.compiled import _loaded as load_library
 from xla_torch.running.computation import XlaComputation
@@ -89,6 +90,9 @@ BENCHMARKS = {**KINDS, **MORE_KINDS, **MODELS}
 PROGRAMS = [*STORED, *TEXTS, *BENCHMARKS]
 
 
+_SHARED = (rows._native, rows._native_take, points._native_gather, points._native_scatter, sorting._native_top_k, window._native)
+
+
 class Cost(NamedTuple):
     calls: int
     allocations: int
@@ -125,6 +129,8 @@ def natively(name: str) -> Cost:
 
         return noted
 
+    for shared in _SHARED:  # by all programs of the process: some may have been loaded before
+        shared.cache_clear()
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("XLA_TORCH_CACHE", folder)
         patch.setattr(tuning, "NATIVE_AFTER", 0.0)
