@@ -14,11 +14,10 @@ import torch
 from jax import lax
 
 import xla_torch
-from support.native_programs import loop_of_rows, native_after, natively, run_both
+from support.native_programs import loop_of_rows, native_after, native_loops, natively, run_both
 from xla_torch import from_jax
 from xla_torch.core import tuning
 from xla_torch.kernels.native_bundles import NativeBundle
-from xla_torch.lowering import control
 from xla_torch.native.butterflies import RADICES
 from xla_torch.native.compiled import is_available
 
@@ -147,15 +146,7 @@ def waves(x: Any) -> Any:
 @pytest.mark.parametrize("kind", ["f4", "f8"])
 def test_gradients(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both modes, by JAX and by the program itself; all loops are native."""
-    found: list[bool] = []
-    native_source = control._Loop._native_source
-
-    def noted(loop: control._Loop) -> object:
-        source = native_source(loop)
-        found.append(source is not None)
-        return source
-
-    monkeypatch.setattr(control._Loop, "_native_source", noted)
+    found = native_loops(monkeypatch)
     x = np.random.default_rng(0).normal(size=(6, 4)).astype(kind)
 
     def loss(x: Any) -> Any:

@@ -15,12 +15,11 @@ import torch
 from jax import lax
 
 import xla_torch
-from support.native_programs import leaves_of, loop_of_rows, native_after, natively, run_both
+from support.native_programs import leaves_of, loop_of_rows, native_after, native_loops, natively, run_both
 from xla_torch import from_jax
 from xla_torch.core import tuning
 from xla_torch.doors.custom_calls import unregister_custom_call
 from xla_torch.kernels.native_bundles import NativeBundle
-from xla_torch.lowering import control
 from xla_torch.native.compiled import is_available
 
 needs_compiler = pytest.mark.skipif(not is_available(), reason="there is no C compiler")
@@ -236,15 +235,7 @@ FAST = {("kalman, solve", "f4"), ("gaussian, 10", "f8"), ("det", "f8"), ("qr, ba
 def test_filters_and_their_gradients(name: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The values, JAX's gradient as a program, and the one that the program itself derives: all their loops are native, with
     XLA's results and torch's."""
-    found: list[bool] = []
-    native_source = control._Loop._native_source
-
-    def noted(loop: control._Loop) -> object:
-        source = native_source(loop)
-        found.append(source is not None)
-        return source
-
-    monkeypatch.setattr(control._Loop, "_native_source", noted)
+    found = native_loops(monkeypatch)
     function, seen = FILTERS[name]
     dims = (20, 2, seen) if "batch" in name else (20, seen)
     zs = np.random.default_rng(1).normal(size=dims).astype(kind)

@@ -11,6 +11,7 @@ import pytest
 
 import xla_torch
 from xla_torch.core import tuning
+from xla_torch.lowering import control
 
 
 @contextlib.contextmanager
@@ -20,6 +21,20 @@ def native_after(seconds: float, folder: Path) -> Iterator[None]:
         patch.setattr(tuning, "NATIVE_AFTER", seconds)
         patch.setenv("XLA_TORCH_CACHE", str(folder))
         yield
+
+
+def native_loops(patch: pytest.MonkeyPatch) -> list[bool]:
+    """Of each loop that is lowered from here on, whether it has native code."""
+    found: list[bool] = []
+    native_source = control._Loop._native_source
+
+    def noted(loop: control._Loop) -> object:
+        source = native_source(loop)
+        found.append(source is not None)
+        return source
+
+    patch.setattr(control._Loop, "_native_source", noted)
+    return found
 
 
 def run_both(text: str, arguments: list[np.ndarray], folder: Path) -> tuple[Sequence[np.ndarray], Sequence[np.ndarray]]:
