@@ -11,6 +11,7 @@ from __future__ import annotations
 import array
 import ctypes
 import functools
+import itertools
 import math
 import time
 import warnings
@@ -211,9 +212,44 @@ class Awaited:
 
 def make_native(module: torch.nn.Module) -> None:
     """Make all the native code of a module and those inside it, and wait for it."""
-    found = [inner for inner in module.modules() if isinstance(inner, (NativeLoop, Awaited))]
+    found = _within(module)
     for inner in found:
         inner.begin()
+    _wait_for(found)
+
+
+def settling(module: torch.nn.Module, runner: Callable[[Any], Callable[..., _T]],
+             settled: Callable[[Callable[..., _T]], None]) -> Callable[..., _T]:
+    """The `runner` of a module, of which the second call waits for the native code that is being made since the first, or by the
+    first was found worth making: from there on calls compute in the same way, and none beside a compiler. `settled` is then told
+    what runs it without waiting."""
+    found, run, calls = _within(module), runner(module), itertools.count()
+    if not found:
+        return run
+
+    def first(*given: Any) -> _T:
+        if next(calls) == 1:
+            _settle(found)
+            settled(run)
+        return run(*given)
+
+    return first
+
+
+def _settle(found: Sequence[NativeLoop | Awaited]) -> None:
+    for inner in found:
+        if inner.code is not None and inner.seconds >= tuning.NATIVE_AGAIN * tuning.NATIVE_AFTER:
+            inner.begin()
+    _wait_for(found)
+
+
+def _within(module: torch.nn.Module) -> list[NativeLoop | Awaited]:
+    """What of a module, and of those inside it, has native code or may have it."""
+    return [inner for inner in module.modules() if isinstance(inner, (NativeLoop, Awaited))]
+
+
+def _wait_for(found: Sequence[NativeLoop | Awaited]) -> None:
+    """Wait for the code that is being made."""
     for inner in found:
         if inner.code is not None:
             inner.code.wait()

@@ -38,6 +38,10 @@ class Cache(Generic[K, V]):
                     self.found[key] = make(key)
             return self.found[key]
 
+    def put(self, key: K, value: V) -> None:
+        """Keep this in the place of what was made for the key."""
+        self.found[key] = value
+
 
 class RuleCache(Cache[K, V]):
     """The same for what gradient rules take part in: it is made anew after a rule has been registered or taken back."""

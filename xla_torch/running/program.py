@@ -35,7 +35,7 @@ from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.derivatives import AS_WRITTEN, AsWritten, Lost, bringing, brings, rules_of, warn_of
 from ..hlo.ir import Computation, Instruction, Module, reachable
 from ..hlo.stacks import is_stack_call
-from ..kernels.native import make_native
+from ..kernels.native import make_native, settling
 from ..lowering.custom_calls import check_custom_calls
 from ..lowering.programs import freeing, lower
 from ..opcodes.random import rng, rng_get_and_update_state
@@ -332,7 +332,7 @@ class Program:
         if device.type == "meta" and self.program_shape.result.is_static:
             return backends.run_without_data(self.program_shape.result)
         if self._is_lowered:
-            run = direct(self.lowered(device))
+            run = settling(self.lowered(device), direct, lambda run: self._runs.put(device, run))
             return recorded(self.name, self.canonical, run, device) if self.backend == CUDAGRAPHS else run
         if self.backend == XLA:
             return backends.xla_run(self.name, self.program_shape, self.stablehlo, device)
@@ -348,7 +348,7 @@ class Program:
 
     def _make_freeing_run(self, device: torch.device) -> FreeingRun:
         if self._is_lowered and device.type != "meta" and self.backend != CUDAGRAPHS:
-            return direct(freeing(self.lowered(device)))
+            return settling(freeing(self.lowered(device)), direct, lambda run: self._freeing_runs.put(device, run))
         return backends.consuming(self._runs.get(device, self._make_run))
 
     # ---- derivatives
