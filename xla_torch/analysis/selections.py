@@ -18,6 +18,7 @@ from ..core.types import PrimitiveType
 from ..hlo.inference import forwarded
 from ..hlo.ir import Computation, Instruction, cached_on_computation, live_instructions
 from ..hlo.regions import callee, is_call
+from ..opcodes import elementwise
 from .selection_rules import PROBES
 
 
@@ -58,6 +59,24 @@ def selection(computation: Computation) -> Selection | None:
         if all(_same(result, _expected(candidate, probe)) for result, probe in zip(results, probes, strict=True)):
             return candidate
     return None
+
+
+@cached_on_computation
+def keeps_zeros(computation: Computation) -> bool:
+    """Whether a selection of 0 and -0, which are equal keys, keeps the one that belongs to the values that it keeps beside it."""
+    chosen, count = selection(computation), len(computation.parameters) // 2
+    if chosen is None or any(is_call(i) or i.opcode in _EXTREMES for i in live_instructions(computation)):
+        return False
+    for old, first, second in itertools.product((0.0, -0.0), (0, 1), (0, 1)):
+        probe = [(old, -old) if k == chosen.key else (first, second) for k in range(count)]
+        kept = _evaluate(computation, [a for a, _ in probe] + [b for _, b in probe])[chosen.key]
+        if math.copysign(1, kept) != math.copysign(1, old if _keeps(chosen, probe) else -old):
+            return False
+    return True
+
+
+_EXTREMES = frozenset({elementwise.maximum, elementwise.minimum})
+"""Ops of which not every machine says which of two zeros they give."""
 
 
 def _candidates(types: Sequence[PrimitiveType]) -> list[Selection]:

@@ -115,7 +115,9 @@ def reshape(writer: Writer, inst: Instruction, operands: list[Array]) -> Array:
 def transpose(writer: Writer, inst: Instruction, operands: list[Array]) -> Array:
     (operand,), dims = operands, inst.attributes["dimensions"]
     places: list[int] = [dims.index(d) for d in range(len(dims))]
-    return Array(inst.shape, lambda index: operand.at([index[k] for k in places]), operand.stored)
+    name, order = operand.memory
+    return Array(inst.shape, lambda index: operand.at([index[k] for k in places]), operand.stored,
+                 lies=(name, [places[d] for d in order]))
 
 
 @ARRAYS.rule(movement.reverse)

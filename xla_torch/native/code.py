@@ -33,7 +33,8 @@ class Array:
     """An array in native code: the expression of its element at given indices.
 
     `stored` arrays can be read many times at no cost: locals, buffers and views of them. Others compute at each reading.
-    `buffer` names the memory that holds all of it, row by row.
+    `buffer` names the memory that holds all of it, row by row. Of a transpose of such an array, which has none of its own, `lies`
+    names it, with the dimensions in the order in which they lie there.
 
     Up to `reach` its elements may be read by the last index alone, row by row, where the others are 0: for loops over all of them
     at once, and over the rest of a vector behind them. Arrays that know their elements by all indices have none.
@@ -44,6 +45,13 @@ class Array:
     stored: bool = True
     buffer: str = ""
     reach: int = 0
+    lies: tuple[str, Sequence[int]] = ("", ())
+
+    @property
+    def memory(self) -> tuple[str, Sequence[int]]:
+        """The memory that holds all of it and nothing else, for reading, and its dimensions in the order in which they lie there;
+        no name where there is none."""
+        return (self.buffer, range(self.shape.rank)) if self.buffer else self.lies
 
     @property
     def is_single(self) -> bool:

@@ -62,9 +62,14 @@ _VECTOR_BITS = 256
 """The vectors of torch's sums, whatever the processor has."""
 
 VECTOR_FUNCTIONS = {
-    # Integers in the total order of floating numbers: -NaN, -inf, ..., -0, 0, ..., inf, NaN.
+    # Integers in the total order of floating numbers: -NaN, -inf, ..., -0, 0, ..., inf, NaN. And the numbers of these integers.
     "order_f32": "s32 order_f32(f32 x) { s32 b; __builtin_memcpy(&b, &x, 4); return b ^ (b >> 31 & 0x7fffffff); }",
     "order_f64": "s64 order_f64(f64 x) { s64 b; __builtin_memcpy(&b, &x, 8); return b ^ (b >> 63 & 0x7fffffffffffffffLL); }",
+    "of_order_f32": "f32 of_order_f32(s32 b) { f32 x; b ^= b >> 31 & 0x7fffffff; __builtin_memcpy(&x, &b, 4); return x; }",
+    "of_order_f64": """f64 of_order_f64(s64 b) {
+    f64 x; b ^= b >> 63 & 0x7fffffffffffffffLL; __builtin_memcpy(&x, &b, 8);
+    return x;
+}""",
     # Numbers of 16 bits: their values in single precision, what stands for such a value in memory, and the value next to a
     # number, to nearest even. All bits of a NaN are kept, but for those that there is no room for.
     "load_bf16": "f32 load_bf16(u16 h) { u32 b = (u32)h << 16; f32 x; __builtin_memcpy(&x, &b, 4); return x; }",

@@ -19,6 +19,7 @@ from .code import Array, Code, element_of, single
 from .elements import HALVES, VECTOR_WORK, Unfit, applied, name_of, typed
 from .fourier import factors
 from .linalg import require_matrices
+from .selections import row_selection, select_rows
 
 
 @ARRAYS.rule(contraction.dot)
@@ -152,7 +153,8 @@ def product(writer: Writer, inst: Instruction, operands: Sequence[Array], into: 
         code.line(f"product_{of}({routine}, {turned}, {m}, {n}, {k}, {left}, {right}, {int(bool(into))}, {target});")
     if not is_turned:
         return code.filled(shape, name)
-    return Array(result, lambda index: element_of(shape, name, [*index[:count], index[-1], index[-2]]))
+    return Array(result, lambda index: element_of(shape, name, [*index[:count], index[-1], index[-2]]),
+                 lies=(name, [*range(count), count + 1, count]))
 
 
 def turns(reader: Instruction) -> bool:
@@ -166,11 +168,12 @@ def _as_matrices(code: Code, operand: Array, batch: Sequence[int], inner: Sequen
     free places and places summed over they have."""
     dims = operand.shape.dimensions
     free = [d for d in range(len(dims)) if d not in (*batch, *inner)]
-    straight, lie = [*batch, *free, *inner], [d for d, n in enumerate(dims) if n != 1]
+    straight, (name, order) = [*batch, *free, *inner], operand.memory
+    lie = [d for d in (order if name else range(len(dims))) if dims[d] != 1]
     sizes = math.prod(dims[d] for d in free), math.prod(dims[d] for d in inner)
-    for order, is_first in ((straight, False), ([*batch, *inner, *free], True)):
-        if [d for d in order if dims[d] != 1] == lie:
-            return (operand if operand.buffer else code.copy(operand)).buffer, is_first, *sizes
+    for wanted, is_first in ((straight, False), ([*batch, *inner, *free], True)):
+        if [d for d in wanted if dims[d] != 1] == lie:
+            return name or code.copy(operand).buffer, is_first, *sizes
     moved = Array(Shape.array(operand.shape.element_type, [dims[d] for d in straight]),
                   lambda index: operand.at([index[straight.index(d)] for d in range(len(dims))]))
     return code.copy(moved).buffer, False, *sizes
@@ -178,11 +181,13 @@ def _as_matrices(code: Code, operand: Array, batch: Sequence[int], inner: Sequen
 
 @ARRAYS.rule(reduction.reduce)
 def reduce(writer: Writer, inst: Instruction, operands: list[Array]) -> Value:
-    """In the order of the elements, whatever the reducer is. Sums of floats of 16 bits are rounded once, at the end."""
+    """In the order of the elements, whatever the reducer is, but where it selects. Sums of floats of 16 bits are rounded once, at
+    the end."""
     opcode = met_by(inst)
     if _is_rounded_once(inst, opcode):
         return _rounded(inst.shape, _reduced(writer, inst, list(map(_widened, operands)), opcode, is_widened=True)[0])
-    made = _reduced(writer, inst, operands, opcode)
+    chosen = row_selection(writer, inst)
+    made = _reduced(writer, inst, operands, opcode) if chosen is None else select_rows(writer, inst, chosen, operands)
     return made if inst.shape.is_tuple else made[0]
 
 
