@@ -13,7 +13,7 @@ import numpy as np
 from ..analysis.selections import Selection, Ties, keeps_zeros, selection
 from ..core import tuning
 from ..core.shape import Shape
-from ..core.types import F32, F64, S32, S64, PrimitiveType
+from ..core.types import F32, F64, S32, S64
 from ..hlo.ir import Instruction
 from ..opcodes import movement
 from .arrays import Writer
@@ -28,7 +28,9 @@ def row_selection(writer: Writer, inst: Instruction) -> Selection | None:
     if found is None or count == 1 or found.ties is Ties.LAST or tuple(inst.attributes["dimensions"]) != (len(given) - 1,):
         return None
     of = inst.operands[found.key].shape.element_type
-    if not (of in _ORDERED or of.is_integral) or given[-1] < _shortest(of):
+    if not (of in _ORDERED or of.is_integral):
+        return None
+    if given[-1] < (tuning.SELECTED_DOUBLES_FROM if of is F64 else tuning.SELECTED_FROM):
         return None
     if found.ties is Ties.LOWEST and not _are_places(inst.operands[1 - found.key]):
         return None
@@ -39,10 +41,6 @@ def row_selection(writer: Writer, inst: Instruction) -> Selection | None:
 
 _ORDERED = {F32: S32, F64: S64}
 """Integers that are ordered as floats are (``order_@``)."""
-
-
-def _shortest(of: PrimitiveType) -> int:
-    return tuning.SELECTED_DOUBLES_FROM if of is F64 else tuning.SELECTED_FROM
 
 
 def _are_places(inst: Instruction) -> bool:
@@ -66,11 +64,11 @@ def select_rows(writer: Writer, inst: Instruction, chosen: Selection, operands: 
     with code.loops(rows) as at:
         arrays[chosen.key], best = _extreme(code, key, inits[chosen.key], at, chosen.largest)
         place, is_init = _place(code, chosen, arrays, inits, best, at)
-        code.line(f"{place} += {place} < 0 ? {n} : 0;")
         with code.block(f"if ({is_init})"):
             for shape, name, init in zip(shapes, buffers, inits, strict=True):
                 code.put(shape, name, at, init.at(()))
         with code.block("else"):
+            code.line(f"{place} += {place} < 0 ? {n} : 0;")
             for shape, name, array in zip(shapes, buffers, arrays, strict=True):
                 code.put(shape, name, at, array.at([*at, place]))
     code.work = before + 2 * key.shape.element_count * VECTOR_WORK + shapes[0].element_count
