@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,8 @@ import pytest
 import xla_torch
 from xla_torch.core import tuning
 from xla_torch.kernels.native import NativeLoop
+from xla_torch.native import sums
+from xla_torch.native.code import Array, Code
 from xla_torch.native.compiled import is_available
 from xla_torch.storage import torch_private
 
@@ -134,4 +137,87 @@ def test_products_as_torch(lhs: str, rhs: str, result: str, lines: list[str], by
     assert loop.code.function is not None
     is_added = by_blas and total in ("by BLAS", "from the right") and got.ndim > 0 and len(lines) < 3
     assert (", 1, a3 + " in loop.source.text) == is_added
+    np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-4)
+
+
+TURNED: list[tuple[str, str, str, list[str], int]] = [
+    # operands, result, what makes it, how many operands are copied
+    ("f32[16,32]", "f32[16,20]", "f32[32,20]", ["t = f32[32,16] transpose(a), dimensions={1,0}",
+                                                f"made = f32[32,20] dot(t, b), {PLAIN}"], 0),
+    ("f32[32,16]", "f32[16,20]", "f32[32,20]", ["s = f32[16,32] transpose(a), dimensions={1,0}",
+                                                "t = f32[32,16] transpose(s), dimensions={1,0}",
+                                                f"made = f32[32,20] dot(t, b), {PLAIN}"], 0),
+    ("c64[16,32]", "c64[20,16]", "c64[32,20]", ["t = c64[32,16] transpose(a), dimensions={1,0}",
+                                                "u = c64[16,20] transpose(b), dimensions={1,0}",
+                                                f"made = c64[32,20] dot(t, u), {PLAIN}"], 0),
+    ("f32[20,32]", "f32[16,32]", "f32[16,20]", ["t = f32[32,20] transpose(a), dimensions={1,0}",
+                                                f"made = f32[16,20] dot(b, t), {PLAIN}"], 0),
+    ("c64[20,32]", "c64[32,16]", "c64[16,20]", ["t = c64[32,20] transpose(a), dimensions={1,0}",
+                                                "u = c64[16,32] transpose(b), dimensions={1,0}",
+                                                f"made = c64[16,20] dot(u, t), {PLAIN}"], 0),
+    ("f64[3,16,32]", "f64[3,16,20]", "f64[3,32,20]", ["t = f64[3,32,16] transpose(a), dimensions={0,2,1}",
+                                                      f"made = f64[3,32,20] dot(t, b), {BATCHED}"], 0),
+    ("f32[3,16,32]", "f32[3,16,20]", "f32[3,32,20]", [
+        "t = f32[16,32,3] transpose(a), dimensions={1,2,0}",
+        "made = f32[3,32,20] dot(t, b), lhs_batch_dims={2}, rhs_batch_dims={0}, lhs_contracting_dims={0}, "
+        "rhs_contracting_dims={1}"], 0),
+    ("f32[16,3,32]", "f32[3,16,20]", "f32[3,32,20]", ["t = f32[3,32,16] transpose(a), dimensions={1,2,0}",
+                                                      f"made = f32[3,32,20] dot(t, b), {BATCHED}"], 1),
+    ("f32[3,2,16,32]", "f32[3,2,16,20]", "f32[2,3,32,20]", [
+        "t = f32[2,3,32,16] transpose(a), dimensions={1,0,3,2}", "u = f32[2,3,16,20] transpose(b), dimensions={1,0,2,3}",
+        # (b stays what it is, and is turned round before the loop.)
+        "made = f32[2,3,32,20] dot(t, u), lhs_batch_dims={0,1}, rhs_batch_dims={0,1}, lhs_contracting_dims={3}, "
+        "rhs_contracting_dims={2}"], 1),
+    ("f32[1,16,1,32]", "f32[16,20]", "f32[32,1,1,20]", ["t = f32[32,1,16,1] transpose(a), dimensions={3,0,1,2}",
+                                                        "made = f32[32,1,1,20] dot(t, b), lhs_contracting_dims={2}, "
+                                                        "rhs_contracting_dims={0}"], 0),
+    ("f32[4,8,5,4]", "f32[5,4,20]", "f32[4,8,20]", ["t = f32[5,4,4,8] transpose(a), dimensions={2,3,0,1}",
+                                                    "made = f32[4,8,20] dot(t, b), lhs_contracting_dims={0,1}, "
+                                                    "rhs_contracting_dims={0,1}"], 0),
+    ("f32[4,8,5,4]", "f32[5,4,20]", "f32[8,4,20]", ["t = f32[8,4,5,4] transpose(a), dimensions={1,0,2,3}",
+                                                    "made = f32[8,4,20] dot(t, b), lhs_contracting_dims={2,3}, "
+                                                    "rhs_contracting_dims={0,1}"], 1),
+    ("f32[32,16]", "f32[16,32]", "f32[32,16]", [f"d = f32[32,32] dot(a, b), {PLAIN}",
+                                                "t = f32[32,32] transpose(d), dimensions={1,0}",
+                                                f"made = f32[32,16] dot(t, a), {PLAIN}"], 0),
+    # The carry is read as it was before the step, whatever becomes of it then.
+    ("f32[32,32]", "f32[1,32]", "f32[32,32]", ["t = f32[32,32] transpose(r), dimensions={1,0}",
+                                               f"made = f32[32,32] dot(t, a), {PLAIN}"], 0),
+    ("f32[32,32]", "f32[1,32]", "f32[32,32]", ["t = f32[32,32] transpose(r), dimensions={1,0}", "three = s32[] constant(3)",
+                                               "zero = s32[] constant(0)", f"d = f32[32,32] dot(t, a), {PLAIN}",
+                                               "first = f32[1,32] slice(d), slice={[0:1],[0:32]}",
+                                               "next_row = f32[1,32] multiply(first, b)",
+                                               "made = f32[32,32] dynamic-update-slice(r, next_row, three, zero)"], 0),
+]
+
+
+@pytest.mark.parametrize("total", ["what is made", "by BLAS", "read behind"])
+@pytest.mark.parametrize(("lhs", "rhs", "result", "lines", "copies"), TURNED, ids=[str(k) for k in range(len(TURNED))])
+def test_transposes_are_multiplied_where_they_lie(lhs: str, rhs: str, result: str, lines: list[str], copies: int, total: str,
+                                                  tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    total_line, last = SUMS.get(total, ("", "made"))
+    text = LOOP.replace("LINES", "\n  ".join(lines)).replace("TOTAL", total_line).replace("ROOT)", f"{last})")
+    text = text.replace("LHS", lhs).replace("RHS", rhs).replace("RESULT", result)
+    arguments = [drawn(lhs, 0) / 8, drawn(rhs, 1) / 8, drawn(result, 2)]
+    copied: list[object] = []
+    as_matrices, copy = sums._as_matrices, Code.copy
+
+    def noted(code: Code, operand: Array, *dims: Sequence[int]) -> tuple[str, bool, int, int]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Code, "copy", lambda own, array: copied.append(array) or copy(own, array))
+            return as_matrices(code, operand, *dims)
+
+    monkeypatch.setattr(sums, "_as_matrices", noted)
+    monkeypatch.setenv("XLA_TORCH_CACHE", str(tmp_path))
+    for name, value in (("NATIVE_UNDER", math.inf), ("WITHOUT_PASSES", frozenset({"bundles"})), ("UNROLLED_STEPS", 0)):
+        monkeypatch.setattr(tuning, name, value)
+    monkeypatch.setattr(tuning, "NATIVE_AFTER", math.inf)
+    (want,) = xla_torch.parse_hlo(text).run_numpy(*arguments)
+    monkeypatch.setattr(tuning, "NATIVE_AFTER", 0.0)
+    copied.clear()
+    program = xla_torch.parse_hlo(text)
+    (got,) = program.run_numpy(*arguments)
+    (loop,) = [m for m in program.lowered().modules() if isinstance(m, NativeLoop)]
+    assert loop.source.routines
+    assert len(copied) == copies
     np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-4)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +106,7 @@ def folded(spelling: str, keys: np.ndarray, places: np.ndarray, init: Any, besid
 
 
 @pytest.fixture
-def selected(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def selected(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The shapes of the reductions that are two passes."""
     found, select_rows = list[str](), sums.select_rows
 
@@ -116,7 +116,7 @@ def selected(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
     monkeypatch.setattr(sums, "select_rows", noted)
     monkeypatch.setattr(tuning, "NATIVE_UNDER", math.inf)
-    yield found
+    return found
 
 
 def rows_of(key: str, count: int, n: int) -> np.ndarray:
@@ -210,7 +210,8 @@ def test_short_rows_and_numbers_that_are_no_places(key: str, index: str, n: int,
 @pytest.mark.parametrize("name", ["argmin", "argmax"])
 @pytest.mark.parametrize("key", ["f32", "f64", "s32", "u8"])
 def test_what_jax_makes(key: str, name: str, tmp_path: Path, selected: list[str]) -> None:
-    """Also of one row, of rows in three dimensions, of a matrix seen the other way round, and along a dimension that is not last."""
+    """Also of one row, of rows in three dimensions, of a matrix seen the other way round, and along a dimension that is not the
+    last."""
     import jax
     from jax import lax
 
