@@ -24,13 +24,14 @@ pytestmark = pytest.mark.skipif(not is_available(), reason="there is no C compil
 
 DTYPES = {"f32": "f4", "f64": "f8", "s8": "i1", "s32": "i4", "s64": "i8", "u8": "u1", "u64": "u8"}
 
-# How the operands compare, and which of the two values and of the two places stays: `p` where the old one is better or NaN, `e`
-# where they are equal, `l` where the old place is lower.
+# When the old place stays, and the key: `p` where the old one is better or NaN, `e` where they are equal, `l` where the old place
+# is lower.
 SPELLINGS = {
-    "first": ("or(p, e)", "c", "c"),
-    "lowest": ("or(p, el)", "c", "c"),
-    "lowest, as JAX says it": ("or(p, el)", "p", "c"),
-    "last": ("or(p, p)", "c", "c"),
+    "first": ("or(p, e)", "select(c, a, b)"),
+    "lowest": ("or(p, el)", "select(c, a, b)"),
+    "lowest, of keys the last": ("or(p, el)", "select(p, a, b)"),  # as JAX has it, which takes the place only
+    "first, of keys the last": ("or(p, e)", "EXTREME(a, b)"),
+    "last": ("or(p, p)", "select(c, a, b)"),
 }
 
 
@@ -75,7 +76,7 @@ ENTRY main {
 
 
 def region(spelling: str, key: str, index: str, largest: bool) -> str:
-    keeps, value, place = SPELLINGS[spelling]
+    keeps, value = SPELLINGS[spelling]
     return f"""chosen {{
   a = {key}[] parameter(0)
   i = {index}[] parameter(1)
@@ -88,8 +89,8 @@ def region(spelling: str, key: str, index: str, largest: bool) -> str:
   l = pred[] compare(i, j), direction=LT
   el = pred[] and(e, l)
   c = pred[] {keeps}
-  v = {key}[] select({value}, a, b)
-  w = {index}[] select({place}, i, j)
+  v = {key}[] {value.replace("EXTREME", "maximum" if largest else "minimum")}
+  w = {index}[] select(c, i, j)
   ROOT r = ({key}[], {index}[]) tuple(v, w)
 }}
 """
@@ -100,8 +101,8 @@ def folded(spelling: str, keys: np.ndarray, places: np.ndarray, init: Any, besid
     a, i = init, beside
     for b, j in zip(keys, places, strict=True):
         p, e = bool(a > b if largest else a < b) or bool(a != a), bool(a == b)
-        c = p or {"first": e, "last": False}.get(spelling, e and bool(i < j))
-        a, i = a if (p if "JAX" in spelling else c) else b, i if c else j
+        c = p or {"first": e, "lowest": e and bool(i < j), "last": False}[spelling.partition(",")[0]]
+        a, i = a if (p if "keys the last" in spelling else c) else b, i if c else j
     return a, i
 
 

@@ -293,11 +293,11 @@ and 58 for 128; of float64 15 and 20 for 64, 48 and 38 for 96; QR 4.7 and 8.6 fo
 
 SELECTED_FROM = 16
 """Elements of a row from which native code selects the largest or smallest in two passes of vector code (argmin, argmax) and not
-one by one. 2,000 rows of float32, one thread: 16 elements take 10 us and not 19, 15 as long (vectors and then seven one by one),
-100 elements 36 and not 98; of int32 16 elements 5 and not 42."""
+one by one. 2,000 rows of float32, one thread: 16 elements take 9 us and not 19, 15 take 19 and 18 (vectors, and then seven one by
+one), 31 take 27 and 37, 100 take 41 and 163; of int32 16 elements take 5 and 42."""
 
 SELECTED_DOUBLES_FROM = 64
-"""The same for rows of float64: 16 elements take 21 us and not 20, 47 as long, 64 elements 68 and not 126."""
+"""The same for rows of float64: 16 elements take 21 us and not 20, 33 take 39 and 38, 64 take 72 and 128."""
 
 NATIVE_TRANSFORM = 1 << 14
 """Numbers along an axis up to which native code transforms them (Fourier). There and back in a loop, against torch's calls and

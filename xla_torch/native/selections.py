@@ -24,8 +24,10 @@ from .elements import VECTOR_WORK, name_of
 def row_selection(writer: Writer, inst: Instruction) -> Selection | None:
     """What a reduce selects, where `select_rows` gives what its region does, and sooner."""
     count, given = len(inst.operands) // 2, inst.operands[0].shape.dimensions
+    if count == 1 or tuple(inst.attributes["dimensions"]) != (len(given) - 1,):
+        return None
     found = selection(inst.attributes["to_apply"])
-    if found is None or count == 1 or found.ties is Ties.LAST or tuple(inst.attributes["dimensions"]) != (len(given) - 1,):
+    if found is None or found.ties is Ties.LAST:
         return None
     of = inst.operands[found.key].shape.element_type
     if not (of in _ORDERED or of.is_integral):
