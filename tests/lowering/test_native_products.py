@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -220,4 +221,31 @@ def test_transposes_are_multiplied_where_they_lie(lhs: str, rhs: str, result: st
     (loop,) = [m for m in program.lowered().modules() if isinstance(m, NativeLoop)]
     assert loop.source.routines
     assert len(copied) == copies
+    np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-4)
+
+
+@pytest.mark.parametrize("rows", [15, 16, 17])
+def test_small_products_leave_mkl_its_threads(rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those up to a limit are computed on one thread, larger ones on as many as MKL takes; behind it has as many as before."""
+    if sums.SET_THREADS not in torch_private.blas():
+        pytest.skip("torch has no MKL here")
+    monkeypatch.setattr(tuning, "PRODUCT_ALONE", 16 * 32 * 32)
+    monkeypatch.setenv("XLA_TORCH_CACHE", str(tmp_path))
+    for name, value in (("NATIVE_UNDER", math.inf), ("WITHOUT_PASSES", frozenset({"bundles"})), ("UNROLLED_STEPS", 0)):
+        monkeypatch.setattr(tuning, name, value)
+    text = LOOP.replace("LINES", f"made = RESULT dot(a, b), {PLAIN}").replace("TOTAL", SUMS["by BLAS"][0])
+    text = text.replace("ROOT)", "sum)").replace("LHS", f"f32[{rows},32]").replace("RHS", "f32[32,32]").replace("RESULT", f"f32[{rows},32]")
+    arguments = [drawn(f"f32[{rows},32]", 0), drawn("f32[32,32]", 1), drawn(f"f32[{rows},32]", 2)]
+    monkeypatch.setattr(tuning, "NATIVE_AFTER", math.inf)
+    (want,) = xla_torch.parse_hlo(text).run_numpy(*arguments)
+    monkeypatch.setattr(tuning, "NATIVE_AFTER", 0.0)
+    threads = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)(torch_private.blas()[sums.SET_THREADS])
+    before = threads(3)
+    try:
+        program = xla_torch.parse_hlo(text)
+        (got,) = program.run_numpy(*arguments)
+    finally:
+        assert threads(before) == 3
+    (loop,) = [m for m in program.lowered().modules() if isinstance(m, NativeLoop)]
+    assert (sums.SET_THREADS in loop.source.routines) == (rows <= 16)
     np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-4)

@@ -286,6 +286,12 @@ one thread, which makes one pass of many. A step of 3.7 x (1 - x) on 2^20 elemen
 and 0.32 on two; of nine ops with neighbours 0.8, and 1.3 and 0.95; with an exponential, which is vector code in torch too, 0.30,
 and 0.42 and 0.26. On 2^21 with two threads: 0.36 and 0.91, 3.4 and 2.5, 0.63 and 0.60."""
 
+PRODUCT_ALONE = 1 << 18
+"""Multiplications of a product within native code up to which MKL computes it on one thread: with two it shares whatever it is
+given, and one thread then waits for what the other has in its cache. A step of a loop with two products, on two threads: of
+16 x 64 x 64 7.9 us and 4.7 on one, 32 x 64 x 64 11.6 and 9.5, 64 x 64 x 64 18 and 16, 64 x 128 x 64 27 and 28, 128 x 128 x 64 48
+and 54."""
+
 NATIVE_MATRIX = 64
 """Rows and columns of a matrix up to which factors and triangular systems are plain loops in native code. One step of a loop,
 against torch's call of LAPACK, on one thread: LU of float32 0.2 and 2.4 us for 8 rows, 2.9 and 7.1 for 32, 13 and 19 for 64, 115

@@ -115,14 +115,16 @@ VECTOR_FUNCTIONS = {
     **TRANSCENDENTAL,
     **COMPLEX,
     # c = a b + c_times c, row by row: m x k by k x n. A matrix that lies the other way round in memory is `turned`. The routine
-    # is BLAS's, which counts columns first, so that it is asked for the transpose.
-    **{f"product_{t}": f"""void product_{t}(void *gemm, int a_turned, int b_turned, int m, int n, int k, const {t} *a,
-                 const {t} *b, {t} c_times, {t} *c) {{
+    # is BLAS's, which counts columns first, so that it is asked for the transpose; where it is given what sets how many threads
+    # MKL has, it computes on one.
+    **{f"product_{t}": f"""void product_{t}(void *gemm, void *threads, int a_turned, int b_turned, int m, int n, int k,
+                 const {t} *a, const {t} *b, {t} c_times, {t} *c) {{
     const {t} one = 1;
-    int across_a = a_turned ? m : k, across_b = b_turned ? k : n;
+    int across_a = a_turned ? m : k, across_b = b_turned ? k : n, before = threads ? ((int (*)(int))threads)(1) : 0;
     ((void (*)(const char *, const char *, const int *, const int *, const int *, const {t} *, const {t} *, const int *,
                const {t} *, const int *, const {t} *, {t} *, const int *))gemm)(
         b_turned ? "T" : "N", a_turned ? "T" : "N", &n, &m, &k, &one, b, &across_b, a, &across_a, &c_times, c, &n);
+    if (threads) ((int (*)(int))threads)(before);
 }}""" for t in ("f32", "f64", "c64", "c128")},
 }
 """Functions of one type that a compiler makes vector code of, each behind those that it calls."""

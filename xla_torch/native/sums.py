@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from ..core import tuning
 from ..core.shape import Shape
 from ..core.types import C64, C128, F32, F64, PRED, PrimitiveType
 from ..hlo.ir import Computation, Instruction
@@ -109,6 +110,8 @@ def _rounded(shape: Shape, array: Array) -> Array:
     return Array(shape, lambda index: typed(of, array.at(index)), stored=False) if of in HALVES else array
 
 
+SET_THREADS = "MKL_Set_Num_Threads_Local"
+"""The function of MKL's that says how many threads it has here, and returns what was said before."""
 _GEMM = {F32: "sgemm", F64: "dgemm", C64: "cgemm", C128: "zgemm"}
 _GEMM_FROM = 1 << 13
 """Products from which a call of BLAS is faster than loops."""
@@ -131,6 +134,11 @@ def terms_of(inst: Instruction) -> int:
     return inst.shape.element_count * math.prod(dims[d] for d in inst.attributes.get("lhs_contracting_dims", ()))
 
 
+def _matrix_terms(inst: Instruction, batch: int) -> int:
+    """How many products each matrix of a dot adds up, behind so many dimensions of a batch."""
+    return terms_of(inst) // math.prod(inst.shape.dimensions[:batch])
+
+
 def product(writer: Writer, inst: Instruction, operands: Sequence[Array], into: str = "") -> Array:
     """Matrix products by BLAS, one for each place of the batch, in the type that they are `_summed` in. They are no work that
     torch would save. With `into` they are added to what stands in a buffer, turned round if those who read the result do that."""
@@ -138,8 +146,10 @@ def product(writer: Writer, inst: Instruction, operands: Sequence[Array], into: 
     batch = given.get("lhs_batch_dims", ()), given.get("rhs_batch_dims", ())
     inner = given.get("lhs_contracting_dims", ()), given.get("rhs_contracting_dims", ())
     routine, count = blas_routine(writer.machine, inst), len(batch[0])
-    if routine not in code.routines:
-        code.routines.append(routine)
+    alone = SET_THREADS if SET_THREADS in writer.machine.routines and _matrix_terms(inst, count) <= tuning.PRODUCT_ALONE else "0"
+    for name in (routine, *[alone] * (alone != "0")):
+        if name not in code.routines:
+            code.routines.append(name)
     made = [_as_matrices(code, *o) for o in zip(map(_widened, operands), batch, inner, strict=True)]
     # Where all who read the result turn it round, it is the product of the two in the other order.
     is_turned = result.rank == count + 2 and all(turns(reader) for reader in writer.readers[inst])
@@ -150,7 +160,7 @@ def product(writer: Writer, inst: Instruction, operands: Sequence[Array], into: 
     with code.loops([math.prod(dims[:count])]) as (at,):
         left, right, target = (f"{p} + {at} * {size}" for p, size in ((a, m * k), (b, n * k), (name, m * n)))
         turned = f"{int(a_turned)}, {int(not b_straight)}"
-        code.line(f"product_{of}({routine}, {turned}, {m}, {n}, {k}, {left}, {right}, {int(bool(into))}, {target});")
+        code.line(f"product_{of}({routine}, {alone}, {turned}, {m}, {n}, {k}, {left}, {right}, {int(bool(into))}, {target});")
     if not is_turned:
         return code.filled(shape, name)
     return Array(result, lambda index: element_of(shape, name, [*index[:count], index[-1], index[-2]]),

@@ -247,15 +247,16 @@ def set_timeout(options: Any, limit: Any) -> None:
 
 @functools.cache
 def blas() -> dict[str, int]:
-    """Addresses of the routines of BLAS that torch itself multiplies matrices with, by name, as far as its library shows them."""
+    """Addresses of the routines of BLAS that torch itself multiplies matrices with, by name, as far as its library shows them,
+    and of the function of MKL's that says on how many threads."""
     found: dict[str, int] = {}
     try:
         library = ctypes.CDLL(str(Path(torch.__file__).with_name("lib") / "libtorch_cpu.so"))
     except OSError:
         return found
-    for name in ("sgemm", "dgemm", "cgemm", "zgemm"):
+    for name, symbol in (*((f"{t}gemm", f"{t}gemm_") for t in "sdcz"), ("MKL_Set_Num_Threads_Local",) * 2):
         with contextlib.suppress(AttributeError):
-            found[name] = ctypes.cast(getattr(library, f"{name}_"), ctypes.c_void_p).value or 0
+            found[name] = ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value or 0
     return found
 
 
