@@ -234,7 +234,8 @@ def test_small_products_leave_mkl_its_threads(rows: int, tmp_path: Path, monkeyp
     for name, value in (("NATIVE_UNDER", math.inf), ("WITHOUT_PASSES", frozenset({"bundles"})), ("UNROLLED_STEPS", 0)):
         monkeypatch.setattr(tuning, name, value)
     text = LOOP.replace("LINES", f"made = RESULT dot(a, b), {PLAIN}").replace("TOTAL", SUMS["by BLAS"][0])
-    text = text.replace("ROOT)", "sum)").replace("LHS", f"f32[{rows},32]").replace("RHS", "f32[32,32]").replace("RESULT", f"f32[{rows},32]")
+    text = text.replace("ROOT)", "sum)").replace("LHS", f"f32[{rows},32]").replace("RHS", "f32[32,32]")
+    text = text.replace("RESULT", f"f32[{rows},32]")
     arguments = [drawn(f"f32[{rows},32]", 0), drawn("f32[32,32]", 1), drawn(f"f32[{rows},32]", 2)]
     monkeypatch.setattr(tuning, "NATIVE_AFTER", math.inf)
     (want,) = xla_torch.parse_hlo(text).run_numpy(*arguments)
