@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import functools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -10,19 +11,82 @@ import torch
 
 from ..core import tuning
 from ..native import rows as native_rows
+from ..native import sorting as native_sorting
 from .calls import fresh_tuple
 from .indexing import on_host
 from .native import Awaited, run_on_threads
+from .rows import is_plain
 
 Tensors = tuple[torch.Tensor, ...]
 Comparator = Callable[..., Tensors]
+Carried = Sequence[torch.Tensor | torch.dtype | None]
+"""What a sort carries along: an array, the elements' own places as integers of some type, or the keys themselves, only once."""
 
-def sort_vector(vector: torch.Tensor, descending: bool) -> tuple[torch.Tensor, torch.Tensor]:
+
+@fresh_tuple
+def sort_rows(keys: torch.Tensor, descending: bool, carried: Carried) -> Tensors:
+    """What is carried, in the stable order of keys along the last dimension."""
+    if _is_for_native_code(keys, carried):
+        native = _native_sort(_key_name(keys.dtype), 8 * keys.element_size(), any(one is not None for one in carried))
+        return _sort_natively(native, keys, descending, carried) if native.is_ready() else (
+            native.timed(_sort_in_torch, keys, descending, carried))
+    return _sort_in_torch(keys, descending, carried)
+
+
+def _sort_in_torch(keys: torch.Tensor, descending: bool, carried: Carried) -> Tensors:
+    values, order = _sort_vector(keys, descending) if keys.dim() == 1 and keys.shape[0] >= tuning.RADIX_SORTED_FROM else (
+        torch.sort(keys, dim=-1, descending=descending, stable=True))
+    return tuple(values if one is None else order.to(one, copy=True) if isinstance(one, torch.dtype) else
+                 one.index_select(0, order) if one.dim() == 1 else torch.gather(one, -1, order) for one in carried)
+
+
+def _sort_vector(vector: torch.Tensor, descending: bool) -> tuple[torch.Tensor, torch.Tensor]:
     """``torch.sort(vector, descending=descending, stable=True)`` for long vectors on the CPU, where torch has a fast (radix)
     sort for ascending integers only."""
     keys = order_key(vector) if vector.is_floating_point() else vector
     order = torch.sort(~keys if descending else keys, stable=True)[1]
     return vector.index_select(0, order), order
+
+
+def _is_for_native_code(keys: torch.Tensor, carried: Carried) -> bool:
+    """Whether native code may go by the memory of all of these, and counts so far."""
+    return on_host(keys) and 0 < keys.numel() and keys.shape[-1] < 1 << 31 and all(
+        is_plain(t) for t in (keys, *carried) if isinstance(t, torch.Tensor))
+
+
+def _key_name(dtype: torch.dtype) -> str:
+    if dtype.is_floating_point:
+        return "bf16" if dtype is torch.bfloat16 else f"f{8 * dtype.itemsize}"
+    return "u8" if dtype in (torch.bool, torch.uint8) else f"s{8 * dtype.itemsize}"
+
+
+@functools.cache
+def _native_sort(name: str, bits: int, carries: bool) -> Awaited:
+    return Awaited(native_sorting.sort_rows(name, bits, carries), "a sort")
+
+
+_COUNTED_BYTES = 8 * 1024 + 64
+
+
+def _sort_natively(native: Awaited, keys: torch.Tensor, descending: bool, carried: Carried) -> Tensors:
+    keys, n = keys.contiguous(), keys.shape[-1]
+    given = [one.contiguous() if isinstance(one, torch.Tensor) else one for one in carried]
+    results = [torch.empty_like(keys) if one is None else keys.new_empty(keys.shape, dtype=one) if isinstance(one, torch.dtype)
+               else torch.empty_like(one) for one in given]
+    itself = next((k for k, one in enumerate(given) if one is None), None)
+    along = [(one, result) for one, result in zip(given, results, strict=True) if one is not None]
+    width = native_sorting.record_bytes(8 * keys.element_size(), bool(along))
+    has_elements = len(along) == 1 and isinstance(along[0][0], torch.Tensor) and (
+        max(keys.element_size(), along[0][1].element_size()) <= 4)
+    arrays = array.array("q", [number for one, result in along for number in (
+        one.data_ptr() if isinstance(one, torch.Tensor) else 0, result.data_ptr(), result.element_size())])
+    rows, threads = keys.numel() // n, torch.get_num_threads()
+    memory = torch.empty(2 * n * width + threads * _COUNTED_BYTES, dtype=torch.uint8) if rows < threads else None
+    records = 0 if memory is None else memory.data_ptr()
+    run_on_threads(native.function, rows, n, [
+        keys.data_ptr(), 0 if itself is None else results[itself].data_ptr(), -int(descending), records,
+        records + 2 * n * width, int(has_elements), len(along), arrays.buffer_info()[0]], kept=0 if records else 2 * width)
+    return tuple(results)
 
 
 def order_key(x: torch.Tensor) -> torch.Tensor:
