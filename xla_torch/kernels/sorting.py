@@ -24,20 +24,27 @@ Carried = Sequence[torch.Tensor | torch.dtype | None]
 
 
 @fresh_tuple
-def sort_rows(keys: torch.Tensor, descending: bool, carried: Carried) -> Tensors:
-    """What is carried, in the stable order of keys along the last dimension."""
-    if _is_for_native_code(keys, carried):
-        native = _native_sort(_key_name(keys.dtype), 8 * keys.element_size(), any(one is not None for one in carried))
-        return _sort_natively(native, keys, descending, carried) if native.is_ready() else (
-            native.timed(_sort_in_torch, keys, descending, carried))
-    return _sort_in_torch(keys, descending, carried)
+def sort_rows(keys: torch.Tensor, dimension: int, descending: bool, carried: Carried) -> Tensors:
+    """What is carried, in the stable order of keys along a dimension: -0 like 0, NaN above all."""
+    if not _is_for_native_code(keys, dimension, carried):
+        return _sort_in_torch(keys, dimension, descending, carried)
+    native = _native_sort(*_KEYS[keys.dtype], any(one is not None for one in carried))
+    if not native.is_ready():
+        return native.timed(_sort_in_torch, keys, dimension, descending, carried)
+    if dimension == keys.dim() - 1:
+        return _sort_natively(native, keys, descending, carried)
+    along = [one if one is None or isinstance(one, torch.dtype) else one.movedim(dimension, -1) for one in carried]
+    found = _sort_natively(native, keys.movedim(dimension, -1), descending, along)
+    return tuple(one.movedim(-1, dimension).contiguous() for one in found)
 
 
-def _sort_in_torch(keys: torch.Tensor, descending: bool, carried: Carried) -> Tensors:
-    values, order = _sort_vector(keys, descending) if keys.dim() == 1 and keys.shape[0] >= tuning.RADIX_SORTED_FROM else (
-        torch.sort(keys, dim=-1, descending=descending, stable=True))
-    return tuple(values if one is None else order.to(one, copy=True) if isinstance(one, torch.dtype) else
-                 one.index_select(0, order) if one.dim() == 1 else torch.gather(one, -1, order) for one in carried)
+def _sort_in_torch(keys: torch.Tensor, dimension: int, descending: bool, carried: Carried) -> Tensors:
+    if keys.dim() == 1 and keys.shape[0] >= tuning.RADIX_SORTED_IN_TORCH:
+        values, order = _sort_vector(keys, descending)
+    else:
+        values, order = torch.sort(keys, dim=dimension, descending=descending, stable=True)
+    return tuple(values if one is None else order.to(one, copy=True) if isinstance(one, torch.dtype)
+                 else torch.gather(one, dimension, order) for one in carried)
 
 
 def _sort_vector(vector: torch.Tensor, descending: bool) -> tuple[torch.Tensor, torch.Tensor]:
@@ -48,16 +55,15 @@ def _sort_vector(vector: torch.Tensor, descending: bool) -> tuple[torch.Tensor, 
     return vector.index_select(0, order), order
 
 
-def _is_for_native_code(keys: torch.Tensor, carried: Carried) -> bool:
-    """Whether native code may go by the memory of all of these, and counts so far."""
-    return on_host(keys) and 0 < keys.numel() and keys.shape[-1] < 1 << 31 and all(
+_KEYS = {torch.float16: ("f16", 16), torch.bfloat16: ("bf16", 16), torch.float32: ("f32", 32), torch.float64: ("f64", 64),
+         torch.bool: ("u8", 8), torch.uint8: ("u8", 8), torch.int8: ("s8", 8), torch.int16: ("s16", 16), torch.int32: ("s32", 32),
+         torch.int64: ("s64", 64)}
+
+
+def _is_for_native_code(keys: torch.Tensor, dimension: int, carried: Carried) -> bool:
+    """Whether native code knows the type of the keys, may go by the memory of all of these, and counts so far."""
+    return on_host(keys) and keys.dtype in _KEYS and keys.numel() > 0 and keys.shape[dimension] < 1 << 31 and all(
         is_plain(t) for t in (keys, *carried) if isinstance(t, torch.Tensor))
-
-
-def _key_name(dtype: torch.dtype) -> str:
-    if dtype.is_floating_point:
-        return "bf16" if dtype is torch.bfloat16 else f"f{8 * dtype.itemsize}"
-    return "u8" if dtype in (torch.bool, torch.uint8) else f"s{8 * dtype.itemsize}"
 
 
 @functools.cache
@@ -66,26 +72,28 @@ def _native_sort(name: str, bits: int, carries: bool) -> Awaited:
 
 
 _COUNTED_BYTES = 8 * 1024 + 64
+"""What a thread counts, at most."""
 
 
 def _sort_natively(native: Awaited, keys: torch.Tensor, descending: bool, carried: Carried) -> Tensors:
     keys, n = keys.contiguous(), keys.shape[-1]
-    given = [one.contiguous() if isinstance(one, torch.Tensor) else one for one in carried]
-    results = [torch.empty_like(keys) if one is None else keys.new_empty(keys.shape, dtype=one) if isinstance(one, torch.dtype)
+    given = [one if one is None or isinstance(one, torch.dtype) else one.contiguous() for one in carried]
+    results = [torch.empty_like(keys) if one is None else torch.empty(keys.shape, dtype=one) if isinstance(one, torch.dtype)
                else torch.empty_like(one) for one in given]
-    itself = next((k for k, one in enumerate(given) if one is None), None)
-    along = [(one, result) for one, result in zip(given, results, strict=True) if one is not None]
-    width = native_sorting.record_bytes(8 * keys.element_size(), bool(along))
-    has_elements = len(along) == 1 and isinstance(along[0][0], torch.Tensor) and (
-        max(keys.element_size(), along[0][1].element_size()) <= 4)
-    arrays = array.array("q", [number for one, result in along for number in (
-        one.data_ptr() if isinstance(one, torch.Tensor) else 0, result.data_ptr(), result.element_size())])
+    values = next((result.data_ptr() for one, result in zip(given, results, strict=True) if one is None), 0)
+    along = [(one.data_ptr() if isinstance(one, torch.Tensor) else 0, result.data_ptr(), result.element_size())
+             for one, result in zip(given, results, strict=True) if one is not None]
+    arrays = array.array("q", [number for one in along for number in one])
+    # An array of short elements goes with the keys, and is not taken from its places.
+    is_beside = len(along) == 1 and along[0][0] != 0 and max(along[0][2], keys.element_size()) <= 4
+    record = native_sorting.record_bytes(8 * keys.element_size(), bool(along))
     rows, threads = keys.numel() // n, torch.get_num_threads()
-    memory = torch.empty(2 * n * width + threads * _COUNTED_BYTES, dtype=torch.uint8) if rows < threads else None
-    records = 0 if memory is None else memory.data_ptr()
+    # Fewer rows than threads are sorted one after another, each by all threads.
+    shared = torch.empty(2 * n * record + threads * _COUNTED_BYTES, dtype=torch.uint8) if rows < threads else None
+    records = 0 if shared is None else shared.data_ptr()
     run_on_threads(native.function, rows, n, [
-        keys.data_ptr(), 0 if itself is None else results[itself].data_ptr(), -int(descending), records,
-        records + 2 * n * width, int(has_elements), len(along), arrays.buffer_info()[0]], kept=0 if records else 2 * width)
+        keys.data_ptr(), values, -int(descending), records, records + 2 * n * record, int(is_beside), len(along),
+        arrays.buffer_info()[0]], kept=0 if records else 2 * record)
     return tuple(results)
 
 

@@ -1,7 +1,7 @@
 """Source of a stable sort of rows by one key each, which carries other arrays along.
 
-A radix sort: elements are moved by one byte of their keys after another, the lowest first, and not at all where a byte is the same
-in all of them. A long row is sorted by several threads, each of which has a part of it in each pass; of several rows each is one
+A radix sort: elements are moved by one byte of their keys after another, the lowest first, and not at all where a byte is the
+same in all of them. A long row is sorted by several threads, each of which has a part of it in each pass; of several rows each is one
 thread's.
 """
 
@@ -18,11 +18,11 @@ def sort_rows(name: str, bits: int, carries: bool) -> str:
     """A function that sorts rows by keys of a type of integers (``s16``) or floats (``bf16``), of which zeros are equal and NaNs
     above all. It may carry other arrays along.
 
-    A record is the key as it is, and if it `carries` something, either the element's place or the element of the only other array
-    that is carried. The places are those of the keys and of the result (0 if there is none), then a mask that turns the order
-    round where it is -1, memory for a row's records twice (0 where each thread has its own) and for what threads count, whether
-    records have elements for places, how many arrays are carried and where there is of each: the array (0 for places), the result,
-    the bytes of an element.
+    A record is the key as it is, and if it `carries` something, either the element's place or the element of the only other
+    array that is carried; there, keys of 64 bits are sorted by one half after the other. The places are those of the keys and of the result (0 if there is none), then a mask that turns the order
+    round where it is -1, memory for a row's records twice (0 where each thread has its own) and for what threads count, if
+    records have elements for places, how many arrays are carried and where there is of each: the array (0 for places), the
+    result, the bytes of an element.
     """
     high = f"((KEY)1 << {bits - 1})"
     if name in INFINITIES:
@@ -34,7 +34,9 @@ def sort_rows(name: str, bits: int, carries: bool) -> str:
     halves = carries and bits > 32
     digits = "typedef u32 DIGITS;" if halves else "typedef KEY DIGITS;"
     record = f"typedef u{bits} KEY; {digits} typedef struct {{ DIGITS key; {'u32 beside;' if carries else ''} }} record;"
-    text = _SORT.replace("RUN", shared(8, 2 * record_bytes(bits, carries), "run_rows")).replace("ORDERED", key).replace("CARRIES", str(int(carries))).replace("HALVES", str(int(halves)))
+    run_rows = shared(8, 2 * record_bytes(bits, carries), "run_rows")
+    text = _SORT.replace("RUN", run_rows).replace("ORDERED", key)
+    text = text.replace("CARRIES", str(int(carries))).replace("HALVES", str(int(halves)))
     return "\n".join([TYPES, record, text])
 
 
@@ -49,7 +51,7 @@ typedef struct { u32 of[BYTES][256], differ; } counts;
 typedef struct {
     const KEY *keys; KEY *sorted; KEY turn; s64 n, threads, given, carried; char **arrays;
     counts *counted; record *source, *target;
-    int step, digit, half;
+    int step, digit, half, loaded;
 } task;
 enum { LOAD, COUNT, MOVE, STORE };
 static inline KEY ordered(KEY b, KEY turn) { return (KEY)((ORDERED) ^ turn); }
@@ -59,37 +61,23 @@ static inline void counted(counts *own, DIGITS key) { for (int d = 0; d < BYTES;
 
 static void load(const task *of, s64 from, s64 to, counts *own) {
     const KEY *keys = of->keys, turn = of->turn;
-    record *records = of->source;
     __builtin_memset(own, 0, sizeof(counts));
 #if HALVES
-    const u64 first = ordered(keys[0], turn);
-    u64 differ = 0;
-    if (of->half) for (s64 i = from; i < to; i++) {
-        records[i].key = ordered(keys[records[i].beside], turn) >> 32;
-        counted(own, records[i].key);
+    record *records = of->source;
+    const KEY first = ordered(keys[0], turn);
+    KEY differ = 0;
+    if (of->half) { /* loads by themselves are many at a time */
+        for (s64 i = from; i < to; i++) records[i].key = ordered(keys[records[i].beside], turn) >> 32;
+        for (s64 i = from; i < to; i++) counted(own, records[i].key);
     }
     else for (s64 i = from; i < to; i++) {
-        const u64 key = ordered(keys[i], turn);
+        const KEY key = ordered(keys[i], turn);
         differ |= key ^ first;
-        records[i].key = key;
-        records[i].beside = i;
         counted(own, key);
     }
     own->differ = differ >> 32 != 0;
 #else
-    for (s64 i = from; i < to; i++) {
-        records[i].key = keys[i];
-        counted(own, ordered(keys[i], turn));
-    }
-#if CARRIES
-    const char *array = of->given ? of->arrays[0] : 0;
-    if (!array) for (s64 i = from; i < to; i++) records[i].beside = i;
-    else switch ((s64)of->arrays[2]) {
-        case 1: for (s64 i = from; i < to; i++) records[i].beside = ((u8 *)array)[i]; break;
-        case 2: for (s64 i = from; i < to; i++) records[i].beside = ((u16 *)array)[i]; break;
-        default: for (s64 i = from; i < to; i++) records[i].beside = ((u32 *)array)[i];
-    }
-#endif
+    for (s64 i = from; i < to; i++) counted(own, ordered(keys[i], turn));
 #endif
 }
 static void count(const task *of, s64 from, s64 to, u32 *own) {
@@ -98,14 +86,30 @@ static void count(const task *of, s64 from, s64 to, u32 *own) {
     __builtin_memset(own, 0, 256 * sizeof(u32));
     for (s64 i = from; i < to; i++) own[digits(of->source[i].key, turn) >> shift & 255]++;
 }
+#define MOVED(...) \\
+    for (s64 i = from; i < to; i++) { \\
+        const record r = __VA_ARGS__; \\
+        target[own[digits(r.key, turn) >> shift & 255]++] = r; \\
+    }
 static void move(const task *of, s64 from, s64 to, u32 *own) {
     const int shift = 8 * of->digit;
     const KEY turn = of->turn;
     const record *restrict source = of->source;
     record *restrict target = of->target;
-    for (s64 i = from; i < to; i++) {
-        const record r = source[i];
-        target[own[digits(r.key, turn) >> shift & 255]++] = r;
+    if (of->loaded) MOVED(source[i])
+    else {
+        const KEY *restrict keys = of->keys;
+#if CARRIES
+        const char *restrict array = of->given ? of->arrays[0] : 0;
+        if (!array) MOVED({ HALVES ? ordered(keys[i], turn) : keys[i], i })
+        else switch ((s64)of->arrays[2]) {
+            case 1: MOVED({ keys[i], ((u8 *)array)[i] }) break;
+            case 2: MOVED({ keys[i], ((u16 *)array)[i] }) break;
+            default: MOVED({ keys[i], ((u32 *)array)[i] })
+        }
+#else
+        MOVED({ keys[i] })
+#endif
     }
 }
 #define STORED(type) { \\
@@ -155,19 +159,19 @@ static void together(task *of, int step, char **team) {
     else ((void (*)(void (*)(void *), void *, unsigned, unsigned))team[0])(share_step, &shared, of->threads, 0);
 }
 static int is_same(const task *of, int digit) {
-    const u8 one = digits(of->source[0].key, of->turn) >> 8 * digit & 255;
+    const u8 one = (of->half ? of->source[0].key : (DIGITS)ordered(of->keys[0], of->turn)) >> 8 * digit & 255;
     s64 found = 0;
     for (s64 k = 0; k < of->threads; k++) found += of->counted[k].of[digit][one];
     return found == of->n;
 }
 static void sort_digits(task *of, char **team) {
-    int same[BYTES], moved = 0;
+    int same[BYTES], is_counted = 1;
     together(of, LOAD, team);
     for (int d = 0; d < BYTES; d++) same[d] = is_same(of, d);
     for (int d = 0; d < BYTES; d++) {
-        if (same[d]) continue;
+        if (same[d] && (of->loaded || d + 1 < BYTES)) continue;
         of->digit = d;
-        if (moved++ && of->threads > 1) together(of, COUNT, team);
+        if (!is_counted && of->threads > 1) together(of, COUNT, team);
         u32 sum = 0;
         for (int b = 0; b < 256; b++)
             for (s64 k = 0; k < of->threads; k++) {
@@ -179,6 +183,7 @@ static void sort_digits(task *of, char **team) {
         record *free = of->source;
         of->source = of->target;
         of->target = free;
+        of->loaded = 1, is_counted = 0;
     }
 }
 static void sort(task *of, char **team) {
@@ -217,7 +222,8 @@ int run(s64 rows, char **places) {
     char *arrays[3 * (s64)places[6] + 1];
     for (s64 r = 0; r < rows; r++) {
         task of = of_row(places, r, n, arrays);
-        of.threads = (s64)places[10], of.counted = (counts *)places[4], of.source = (record *)places[3], of.target = of.source + n;
+        of.threads = (s64)places[10], of.counted = (counts *)places[4], of.source = (record *)places[3];
+        of.target = of.source + n;
         sort(&of, places + 11);
     }
     return 0;
