@@ -1,8 +1,8 @@
 """Source of a stable sort of rows by one key each, which carries other arrays along.
 
 A radix sort: elements are moved by one byte of their keys after another, the lowest first, and not at all where a byte is the
-same in all of them. A long row is sorted by several threads, each of which has a part of it in each pass; of several rows each is one
-thread's.
+same in all of them. A long row is sorted by several threads, each of which has a part of it in each pass; of several rows each is
+one thread's.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ def sort_rows(name: str, bits: int, carries: bool) -> str:
     above all. It may carry other arrays along.
 
     A record is the key as it is, and if it `carries` something, either the element's place or the element of the only other
-    array that is carried; there, keys of 64 bits are sorted by one half after the other. The places are those of the keys and of the result (0 if there is none), then a mask that turns the order
-    round where it is -1, memory for a row's records twice (0 where each thread has its own) and for what threads count, if
-    records have elements for places, how many arrays are carried and where there is of each: the array (0 for places), the
-    result, the bytes of an element.
+    array that is carried; there, keys of 64 bits are sorted by one half after the other. The places are those of the keys and of
+    the result (0 if there is none), then a mask that turns the order round where it is -1, memory for a row's records twice (0
+    where each thread has its own) and for what threads count, whether records have elements for places, how many arrays are
+    carried and where there is of each: the array (0 for places), the result, the bytes of an element.
     """
     high = f"((KEY)1 << {bits - 1})"
     if name in INFINITIES:
