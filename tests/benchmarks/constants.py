@@ -137,13 +137,14 @@ def sorted_by(size: int) -> Run:
     return lambda: sorting.sort_by_comparator(lambda a, b: ((a * a < b * b),), (rows,), 1)
 
 
-def sorted_vector(size: int) -> Run:
-    """A vector of floats, sorted."""
+def sorted_rows(*dims: int) -> Run:
+    """Rows of floats, sorted."""
     less = ("less {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n"
             "  ROOT c = pred[] compare(a, b), direction=LT\n}\n")
-    shape = f"f32[{size}]"
-    program, x = parse_hlo(f"HloModule s\n{less}ENTRY main {{\n  x = {shape} parameter(0)\n"
-                           f"  ROOT r = {shape} sort(x), dimensions={{0}}, is_stable=true, to_apply=less\n}}"), torch.rand(size)
+    shape = f"f32[{','.join(map(str, dims))}]"
+    program = parse_hlo(f"HloModule s\n{less}ENTRY main {{\n  x = {shape} parameter(0)\n"
+                        f"  ROOT r = {shape} sort(x), dimensions={{{len(dims) - 1}}}, is_stable=true, to_apply=less\n}}")
+    x = torch.rand(dims)
     return lambda: program(x)
 
 
@@ -168,8 +169,10 @@ CASES: dict[str, list[Case]] = {
     "SHORT_WINDOW": [(f"windows of {n}", [2, 64], lambda _, n=n: slid(n)) for n in (4, 6, 8, 12, 16, 32)],
     "MANY_UPDATES": [(f"{n} updates of each of 4096", [ENDLESS, 1], lambda _, n=n: scattered(n)) for n in (2, 4, 8, 16, 32, 64)],
     "SORTED_BY_NETWORK": [(f"1000 rows of {n}", [ENDLESS, 0], lambda _, n=n: sorted_by(n)) for n in (8, 16, 32, 64, 128)],
-    "RADIX_SORTED_FROM": [(f"{n} Ki floats", [ENDLESS, 1], lambda _, n=n: sorted_vector(n << 10))
-                          for n in (4, 8, 16, 32, 64, 256, 1024)],
+    "RADIX_SORTED_FROM": [(f"{n} Ki floats", [ENDLESS, 1], lambda _, n=n: sorted_rows(n << 10))
+                          for n in (1, 2, 4, 8, 16, 32, 64, 256, 1024)],
+    "RADIX_SORTED_ROW": [(f"10,000 rows of {n}", [ENDLESS, 1], lambda _, n=n: sorted_rows(10_000, n))
+                         for n in (32, 64, 128, 256)],
     "COUNTERS_AT_ONCE": [("4 Mi words", [1 << k for k in (12, 13, 14, 16, 17, 19, 40)], lambda _: counted(1 << 22))],
 }
 

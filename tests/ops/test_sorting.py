@@ -112,15 +112,79 @@ def test_canonical_order_is_one_sort_and_one_gather() -> None:
     assert code.count("gather(") == 1
 
 
+# --------------------------------------------------------------------------------------------- sorts by digits
+
+
+@pytest.fixture(params=[pytest.param(0.0, marks=pytest.mark.skipif(not is_available(), reason="there is no C compiler")), np.inf],
+                ids=["native", "torch"])
+def after(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> float:
+    monkeypatch.setenv("XLA_TORCH_CACHE", str(tmp_path))
+    monkeypatch.setattr(tuning, "NATIVE_AFTER", request.param)
+    return request.param
+
+
+def tied(element_type: str, *dims: int) -> np.ndarray:
+    """Few values, so that most occur several times; of floats, zeros and NaNs of both signs and infinities are half of them."""
+    dtype, draw = dtype_of(element_type), np.random.default_rng(1)
+    values = draw.integers(0, 5, dims).astype(dtype) if element_type in ("pred", "u8", "u32", "u64") else (
+        draw.integers(-3, 4, dims).astype(dtype))
+    if element_type not in FLOATS:
+        return values
+    special = np.array([0.0, -0.0, np.nan, -np.nan, np.inf, -np.inf]).astype(dtype)
+    return np.where(draw.random(dims) < 0.5, draw.choice(special, dims), values)
+
+
+CARRIED = [[], ["f32"], ["s32", "f64", "pred", "c128"]]
+
+
+@needs_xla
+@pytest.mark.parametrize("carried", CARRIED, ids=str)
+@pytest.mark.parametrize(("dims", "dimension"), [((300,), 0), ((2, 150, 3), 1), ((5, 1), 0), ((0, 4), 1)])
+@pytest.mark.parametrize("element_type", ["f32", "f64", "f16", "bf16", "s8", "s32", "s64", "u16", "u32", "u64", "pred"])
+def test_sorts_by_digits(element_type: str, dims: tuple[int, ...], dimension: int, carried: list[str], after: float,
+                         monkeypatch: pytest.MonkeyPatch) -> None:
+    """All bits, from native code as from torch: of many ties, zeros and NaNs of both signs, and of numbers all over the type."""
+    for name in ("RADIX_SORTED_FROM", "RADIX_SORTED_ROW", "RADIX_SORTED_IN_TORCH"):
+        monkeypatch.setattr(tuning, name, 2)
+    shape, others = f"[{','.join(map(str, dims))}]", [filled(name, *dims, seed=k) for k, name in enumerate(carried)]
+    for direction in ("LT", "GT"):
+        body = canonical(element_type, f"ROOT r = pred[] compare(ka, kb), direction={direction}, type=TOTALORDER") if (
+            element_type in FLOATS) else PLAIN.format(direction)
+        text = sort_program(shape, [element_type, *carried], body, dimension)
+        assert ("sort_rows(" in xla_torch.parse_hlo(text).python_code()) == (dims[dimension] > 1 and 0 not in dims)
+        for keys in (tied(element_type, *dims), filled(element_type, *dims)):
+            assert_same(text, keys, *others)
+
+
 @needs_xla
 @pytest.mark.parametrize("direction", ["LT", "GT"])
-@pytest.mark.parametrize("element_type", ["f32", "f64", "bf16", "s32", "u16", "pred"])
-def test_long_vectors(element_type: str, direction: str) -> None:
+@pytest.mark.parametrize("element_type", ["f32", "f64", "bf16", "s32", "u16", "s64", "pred"])
+def test_long_vectors(element_type: str, direction: str, after: float) -> None:
+    """By several threads. Own places and elements of 4 bytes go along with the keys."""
     ending = f"ROOT r = pred[] compare(ka, kb), direction={direction}, type=TOTALORDER"
     body = canonical(element_type, ending) if element_type in FLOATS else PLAIN.format(direction)
-    text = sort_program("[40000]", [element_type, "s32"], body)
-    assert "sort_vector(" in xla_torch.parse_hlo(text).python_code()
-    assert_same(text, filled(element_type, 40000), np.arange(40000, dtype=np.int32))
+    text = sort_program("[70000]", [element_type, "s32"], body)
+    assert "sort_rows(" in xla_torch.parse_hlo(text).python_code()
+    for keys in (tied(element_type, 70000), filled(element_type, 70000)):
+        assert_same(text, keys, np.arange(70000, dtype=np.int32))
+        assert_same(text.replace("p1 = s32[70000] parameter(1)", "p1 = s32[70000] iota(), iota_dimension=0"), keys)
+
+
+def test_digits_that_differ_in_no_key_or_in_the_upper_half_only(after: float) -> None:
+    values = torch.arange(5000.0)
+    for keys in (torch.full((5000,), -7), torch.arange(5000) % 3 << 40, torch.arange(5000) % 700):
+        order = torch.sort(keys, stable=True)[1]
+        found = sorting.sort_rows(keys, 0, False, (None, values, torch.int16))
+        for one, other in zip(found, (keys[order], values[order], order.to(torch.int16)), strict=True):
+            assert torch.equal(one, other)
+
+
+@needs_xla
+def test_long_vectors_by_several_keys(after: float) -> None:
+    text = sort_program("[5000]", ["s32", "f32", "s32"], LEXICOGRAPHIC["or-and"])
+    draw = np.random.default_rng(1)
+    first, second = draw.integers(0, 9, 5000, np.int32), draw.integers(0, 9, 5000).astype("f4")
+    assert_same(text, first, second, np.arange(5000, dtype=np.int32))
 
 
 LEXICOGRAPHIC = {
@@ -265,25 +329,6 @@ def topk_program(element_type: str, size: int, k: int, largest: bool) -> str:
 def test_topk(element_type: str, largest: bool) -> None:
     for k in (0, 1, 7, 40):
         assert_same(topk_program(element_type, 40, k, largest), filled(element_type, 2, 40))
-
-
-@pytest.fixture(params=[pytest.param(0.0, marks=pytest.mark.skipif(not is_available(), reason="there is no C compiler")), np.inf],
-                ids=["native", "torch"])
-def after(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> float:
-    monkeypatch.setenv("XLA_TORCH_CACHE", str(tmp_path))
-    monkeypatch.setattr(tuning, "NATIVE_AFTER", request.param)
-    return request.param
-
-
-def tied(element_type: str, *dims: int) -> np.ndarray:
-    """Few values, so that most occur several times; of floats, zeros and NaNs of both signs and infinities are half of them."""
-    dtype, draw = dtype_of(element_type), np.random.default_rng(1)
-    values = draw.integers(0, 5, dims).astype(dtype) if element_type in ("pred", "u8", "u32", "u64") else (
-        draw.integers(-3, 4, dims).astype(dtype))
-    if element_type not in FLOATS:
-        return values
-    special = np.array([0.0, -0.0, np.nan, -np.nan, np.inf, -np.inf]).astype(dtype)
-    return np.where(draw.random(dims) < 0.5, draw.choice(special, dims), values)
 
 
 @needs_xla

@@ -165,9 +165,19 @@ SORTED_BY_NETWORK = 32
 """Elements up to which an exchange network sorts them by any comparator, and above which partitions do (`constants.py`: 1000 rows
 of 32 take 13 ms against 25, of 128 55 against 113; for few long rows the network's n log^2 n elements count)."""
 
-RADIX_SORTED_FROM = 1 << 15
-"""Elements of a vector from which floats are sorted as integers on the CPU: torch then has a radix sort (`constants.py`: 1.5 ms
-against 1.1 at 16 Ki elements, 2.9 against 0.5 at 32 Ki, 121 against 28 at 1 Mi)."""
+RADIX_SORTED_IN_TORCH = 1 << 15
+"""Elements of a vector from which torch sorts floats as integers on the CPU, where there is no native code: it then has a radix
+sort (`constants.py`: 1.5 ms against 1.1 at 16 Ki elements, 2.9 against 0.5 at 32 Ki, 121 against 28 at 1 Mi)."""
+
+RADIX_SORTED_FROM = 1 << 12
+"""Elements from which native code sorts them by their digits on the CPU. A call takes 10 us more than one of torch's (one thread,
+float32 with places: 1 Ki 25 us against 20, 4 Ki 52 against 68, 8 Ki 88 against 435, 1 Mi 11.2 ms against 17; numbers of 16 bits
+with a value each, 1 Mi: 6.9 ms against 27.8)."""
+
+RADIX_SORTED_ROW = 128
+"""Elements of a row from which they are: each byte of the keys has 256 counters (one thread, float32 with places: 10,000 rows of
+32 take 12.6 ms against 7.8 in torch, of 64 15 against 20, of 100 18 against 34, 256 rows of 512 1.4 against 6. Float64: of 64 30
+against 20, of 128 41 against 47)."""
 
 COUNTERS_AT_ONCE = 1 << 15
 """Counters that a random generator works on at a time on a CPU, so that its many passes stay in the cache (`constants.py`: 4 Mi

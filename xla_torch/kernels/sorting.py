@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import functools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -10,19 +11,90 @@ import torch
 
 from ..core import tuning
 from ..native import rows as native_rows
+from ..native import sorting as native_sorting
 from .calls import fresh_tuple
 from .indexing import on_host
 from .native import Awaited, run_on_threads
+from .rows import is_plain
 
 Tensors = tuple[torch.Tensor, ...]
 Comparator = Callable[..., Tensors]
+Carried = Sequence[torch.Tensor | torch.dtype | None]
+"""What a sort carries along: an array, the elements' own places as integers of some type, or the keys themselves, only once."""
 
-def sort_vector(vector: torch.Tensor, descending: bool) -> tuple[torch.Tensor, torch.Tensor]:
+
+@fresh_tuple
+def sort_rows(keys: torch.Tensor, dimension: int, descending: bool, carried: Carried) -> Tensors:
+    """What is carried, in the stable order of keys along a dimension: -0 like 0, NaN above all."""
+    if not _is_for_native_code(keys, dimension, carried):
+        return _sort_in_torch(keys, dimension, descending, carried)
+    native = _native_sort(*_KEYS[keys.dtype], any(one is not None for one in carried))
+    if not native.is_ready():
+        return native.timed(_sort_in_torch, keys, dimension, descending, carried)
+    if dimension == keys.dim() - 1:
+        return _sort_natively(native, keys, descending, carried)
+    along = [one if one is None or isinstance(one, torch.dtype) else one.movedim(dimension, -1) for one in carried]
+    found = _sort_natively(native, keys.movedim(dimension, -1), descending, along)
+    return tuple(one.movedim(-1, dimension).contiguous() for one in found)
+
+
+def _sort_in_torch(keys: torch.Tensor, dimension: int, descending: bool, carried: Carried) -> Tensors:
+    if keys.dim() == 1 and keys.shape[0] >= tuning.RADIX_SORTED_IN_TORCH:
+        values, order = _sort_vector(keys, descending)
+    else:
+        values, order = torch.sort(keys, dim=dimension, descending=descending, stable=True)
+    return tuple(values if one is None else order.to(one, copy=True) if isinstance(one, torch.dtype)
+                 else torch.gather(one, dimension, order) for one in carried)
+
+
+def _sort_vector(vector: torch.Tensor, descending: bool) -> tuple[torch.Tensor, torch.Tensor]:
     """``torch.sort(vector, descending=descending, stable=True)`` for long vectors on the CPU, where torch has a fast (radix)
     sort for ascending integers only."""
     keys = order_key(vector) if vector.is_floating_point() else vector
     order = torch.sort(~keys if descending else keys, stable=True)[1]
     return vector.index_select(0, order), order
+
+
+_KEYS = {torch.float16: ("f16", 16), torch.bfloat16: ("bf16", 16), torch.float32: ("f32", 32), torch.float64: ("f64", 64),
+         torch.bool: ("u8", 8), torch.uint8: ("u8", 8), torch.int8: ("s8", 8), torch.int16: ("s16", 16), torch.int32: ("s32", 32),
+         torch.int64: ("s64", 64)}
+
+
+def _is_for_native_code(keys: torch.Tensor, dimension: int, carried: Carried) -> bool:
+    """Whether native code knows the type of the keys, may go by the memory of all of these, and counts so far."""
+    return on_host(keys) and keys.dtype in _KEYS and keys.numel() > 0 and keys.shape[dimension] < 1 << 31 and all(
+        is_plain(t) for t in (keys, *carried) if isinstance(t, torch.Tensor))
+
+
+@functools.cache
+def _native_sort(name: str, bits: int, carries: bool) -> Awaited:
+    return Awaited(native_sorting.sort_rows(name, bits, carries), "a sort")
+
+
+_COUNTED_BYTES = 8 * 1024 + 64
+"""What a thread counts, at most."""
+
+
+def _sort_natively(native: Awaited, keys: torch.Tensor, descending: bool, carried: Carried) -> Tensors:
+    keys, n = keys.contiguous(), keys.shape[-1]
+    given = [one if one is None or isinstance(one, torch.dtype) else one.contiguous() for one in carried]
+    results = [torch.empty_like(keys) if one is None else torch.empty(keys.shape, dtype=one) if isinstance(one, torch.dtype)
+               else torch.empty_like(one) for one in given]
+    values = next((result.data_ptr() for one, result in zip(given, results, strict=True) if one is None), 0)
+    along = [(one.data_ptr() if isinstance(one, torch.Tensor) else 0, result.data_ptr(), result.element_size())
+             for one, result in zip(given, results, strict=True) if one is not None]
+    arrays = array.array("q", [number for one in along for number in one])
+    # An array of short elements goes with the keys, and is not taken from its places.
+    is_beside = len(along) == 1 and along[0][0] != 0 and max(along[0][2], keys.element_size()) <= 4
+    record = native_sorting.record_bytes(8 * keys.element_size(), bool(along))
+    rows, threads = keys.numel() // n, torch.get_num_threads()
+    # Fewer rows than threads are sorted one after another, each by all threads.
+    shared = torch.empty(2 * n * record + threads * _COUNTED_BYTES, dtype=torch.uint8) if rows < threads else None
+    records = 0 if shared is None else shared.data_ptr()
+    run_on_threads(native.function, rows, n, [
+        keys.data_ptr(), values, -int(descending), records, records + 2 * n * record, int(is_beside), len(along),
+        arrays.buffer_info()[0]], kept=0 if records else 2 * record)
+    return tuple(results)
 
 
 def order_key(x: torch.Tensor) -> torch.Tensor:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 
-def shared(first: int, kept_bytes: int) -> str:
-    """The source of ``run(rows, places)``, which has ``part(from, to, places, n, kept)`` called by several threads, each for some
-    of the rows.
+def shared(first: int, kept_bytes: int, name: str = "run") -> str:
+    """The source of ``run(rows, places)``, or of another name, which has ``part(from, to, places, n, kept)`` called by several
+    threads, each for some of the rows.
 
     The first places are the function's own. Then follow the address of memory, `kept_bytes` for each thread and element of a
     row, the elements of a row, the number of threads, and three functions of OpenMP: start threads, a thread's number, how many
     there are.
     """
-    return _RUN.replace("FIRST", str(first)).replace("KEPT", str(kept_bytes))
+    return _RUN.replace("FIRST", str(first)).replace("KEPT", str(kept_bytes)).replace("run(", f"{name}(")
 
 
 _RUN = """typedef struct { s64 rows, n, threads; char **places; } job;

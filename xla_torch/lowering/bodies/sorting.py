@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -49,31 +50,36 @@ def _sort_by_keys(inst: Instruction, operands: Sequence[Value], keys: Sequence[S
     if not keys:
         return list(operands)
     columns = [(column, key.descending) for key in keys for column in _columns(inst, operands, key)]
+    itself = keys[0].operand if len(columns) == 1 and columns[0][0] is operands[keys[0].operand or 0] else None
+    counting = [storage_dtype(source.shape.element_type) if _counts(source, dimension) else None for source in inst.operands]
+    if len(columns) == 1 and _is_long(inst, dimension):
+        carried = (None if number == itself else counted or operand
+                   for number, (operand, counted) in enumerate(zip(operands, counting, strict=True)))
+        found = emit(kernels.sort_rows, columns[0][0], dimension, columns[0][1], tuple(carried))
+        return [found[k] for k in range(len(operands))]
     order: Value = None
     values: Value = None
     for column, descending in reversed(columns):  # stable sorts by ever more significant keys
-        column = column if order is None else torch.gather(column, dimension, order)
-        values, places = _sorted(inst, column, dimension, descending)
-        order = places if order is None else torch.gather(order, dimension, places)
-    itself = keys[0].operand if len(columns) == 1 and columns[0][0] is operands[keys[0].operand or 0] else None
-    results = []
-    for number, (operand, source) in enumerate(zip(operands, inst.operands, strict=True)):
-        if number == itself:
-            results.append(values)
-        elif _counts(source, dimension):
-            results.append(order.to(storage_dtype(source.shape.element_type)))
-        else:
-            results.append(torch.gather(operand, dimension, order))
-    return results
+        values, order = _sorted(inst, column, dimension, descending, order)
+    return [values if number == itself else torch.gather(operand, dimension, order) if counted is None else order.to(counted)
+            for number, (operand, counted) in enumerate(zip(operands, counting, strict=True))]
 
 
-def _sorted(inst: Instruction, column: Value, dimension: int, descending: bool) -> tuple[Value, Value]:
-    shape = inst.operands[0].shape
-    if shape.rank == 1 and shape.dimensions[0] >= tuning.RADIX_SORTED_FROM and device().type == "cpu":
-        found = emit(kernels.sort_vector, column, descending)
-    else:
-        found = torch.sort(column, dim=dimension, descending=descending, stable=True)
-    return found[0], found[1]
+def _is_long(inst: Instruction, dimension: int) -> bool:
+    """Whether there are so many elements, in rows so long, that a sort by digits is worth a call of its own."""
+    dims = inst.operands[0].shape.dimensions
+    return (device().type == "cpu" and dims[dimension] >= tuning.RADIX_SORTED_ROW
+            and math.prod(dims) >= tuning.RADIX_SORTED_FROM)
+
+
+def _sorted(inst: Instruction, column: Value, dimension: int, descending: bool, order: Value) -> tuple[Value, Value]:
+    """A column in the order of another sort, if there is one, sorted (None if nobody asks for that), and the order that gives."""
+    if order is not None:
+        column = torch.gather(column, dimension, order)
+    if _is_long(inst, dimension):
+        return None, emit(kernels.sort_rows, column, dimension, descending, (torch.int64 if order is None else order,))[0]
+    found = torch.sort(column, dim=dimension, descending=descending, stable=True)
+    return found[0], found[1] if order is None else torch.gather(order, dimension, found[1])
 
 
 def _columns(inst: Instruction, operands: Sequence[Value], key: SortKey) -> list[Value]:
