@@ -9,6 +9,7 @@ difference::
 from __future__ import annotations
 
 import math
+import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
@@ -25,11 +26,11 @@ from benchmarks.models import MODELS
 from benchmarks.more_kinds import MORE_KINDS
 from support.counting import Counted
 from support.stored_programs import DATA, StoredProgram
-from xla_torch import load, parse_hlo, value_and_grad
+from xla_torch import kernels, load, parse_hlo, value_and_grad
 from xla_torch.core import tuning
 from xla_torch.errors import PerhapsLostDerivatives
 from xla_torch.fusing import products
-from xla_torch.kernels import points, rows, sorting, window
+from xla_torch.kernels.native import Awaited
 from xla_torch.native import compiled
 from xla_torch.native.compiled import _loaded as load_library
 from xla_torch.running.computation import XlaComputation
@@ -90,7 +91,10 @@ BENCHMARKS = {**KINDS, **MORE_KINDS, **MODELS}
 PROGRAMS = [*STORED, *TEXTS, *BENCHMARKS]
 
 
-_SHARED = (rows._native, rows._native_take, points._native_gather, points._native_scatter, sorting._native_top_k, window._native)
+_SHARED = [made for name, module in sys.modules.items() if name.startswith(f"{kernels.__name__}.")
+           for made in vars(module).values() if hasattr(made, "cache_clear")
+           and made.__annotations__.get("return") == Awaited.__name__]
+"""The functions of the kernels' that make native code for all programs of the process."""
 
 
 class Cost(NamedTuple):
@@ -129,7 +133,7 @@ def natively(name: str) -> Cost:
 
         return noted
 
-    for shared in _SHARED:  # by all programs of the process: some may have been loaded before
+    for shared in _SHARED:  # some may have been loaded before
         shared.cache_clear()
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("XLA_TORCH_CACHE", folder)
