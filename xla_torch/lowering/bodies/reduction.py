@@ -10,9 +10,10 @@ import torch
 from ...analysis.associativity import is_associative
 from ...analysis.patterns import counts_along
 from ...analysis.reducers import keeps_every_carry, reducer_kinds, running_reducer
+from ...analysis.scaled_sums import scaling_maximum
 from ...analysis.selections import Selection, Ties, selection
 from ...core.shape import Shape
-from ...core.types import PrimitiveType
+from ...core.types import F32, F64, PrimitiveType
 from ...hlo.attributes import Bool, Dims, Float, Int, Region
 from ...hlo.ir import Computation, Instruction
 from ...kernels import reduction as kernels
@@ -24,6 +25,7 @@ from ..body_table import body
 from ..monoids import Monoid, highest, kind_of_reducer, lowest, monoid
 from ..ordered import folded_by_a_loop, native_reduction
 from ..scalar_regions import works_elementwise
+from ..scaled_sums import scaled_sums
 from ..values import Host, Value, apply_region, emit, evaluator, region_function
 
 # ------------------------------------------------------------------------------------------------ values
@@ -91,6 +93,9 @@ def _reduced(inst: Instruction, values: list[Value], inits: list[Value], dimensi
     rule = selection(to_apply) if len(values) > 1 and not empty else None
     if rule is not None and (rule.ties is not Ties.LOWEST or _counts(inst, rule, dimensions)):
         return _selected(inst, rule, values, inits, dimensions, to_apply)
+    number = scaling_maximum(to_apply) if len(values) > 1 and not empty else None
+    if number is not None and _is_scaled_whole(inst, dimensions):
+        return scaled_sums(inst, number, values, inits, dimensions)
     associative = is_associative(to_apply)
     if not associative and len(values) > 1 and not results[0].rank:
         looped = folded_by_a_loop(to_apply, values, inits, inst.operands[0].shape)
@@ -102,6 +107,13 @@ def _reduced(inst: Instruction, values: list[Value], inits: list[Value], dimensi
     else:
         reduced = emit(reduce_in_order, *given)
     return [reduced[k] for k in range(len(results))]
+
+
+def _is_scaled_whole(inst: Instruction, dimensions: tuple[int, ...]) -> bool:
+    """Whether sums scaled to a maximum are made after it. Narrower floats are rounded wherever two elements meet."""
+    shape = inst.operands[0].shape
+    wide = all(o.shape.element_type in (F32, F64) for o in inst.operands)
+    return wide and not any(shape.dynamic_flags[d] for d in dimensions)
 
 
 def _counts(inst: Instruction, rule: Selection, dimensions: tuple[int, ...]) -> bool:
