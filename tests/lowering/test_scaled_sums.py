@@ -119,7 +119,17 @@ def test_more_sums_are_recognised() -> None:
     assert scaling_maximum(program.entry.root.attributes["to_apply"]) == 1
 
 
-WHOLE = [(reducer(), "f32", 2), (reducer(NAN_FIRST, first="s"), "f32", 2), (reducer(text="f64"), "f64", 2), (WEIGHTED, "f32", 3)]
+CALLED = reducer().replace("reducer", "inner") + """reducer {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  c = f32[] parameter(2)
+  d = f32[] parameter(3)
+  ROOT met = (f32[], f32[]) call(a, b, c, d), to_apply=inner
+}
+"""
+
+WHOLE = [(reducer(), "f32", 2), (CALLED, "f32", 2), (reducer(NAN_FIRST, first="s"), "f32", 2),
+         (reducer(text="f64"), "f64", 2), (WEIGHTED, "f32", 3)]
 
 
 @needs_xla

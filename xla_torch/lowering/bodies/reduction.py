@@ -21,6 +21,7 @@ from ...kernels import reduction as kernels
 from ...kernels.window import reduce_in_order
 from ...opcodes.reduction import split_operands
 from ...storage.dtypes import storage_dtype
+from ...transform.canonical import without_calls
 from .. import numerics
 from ..body_table import body
 from ..monoids import Monoid, highest, kind_of_reducer, lowest, monoid
@@ -94,7 +95,7 @@ def _reduced(inst: Instruction, values: list[Value], inits: list[Value], dimensi
     rule = selection(to_apply) if len(values) > 1 and not empty else None
     if rule is not None and (rule.ties is not Ties.LOWEST or _counts(inst, rule, dimensions)):
         return _selected(inst, rule, values, inits, dimensions, to_apply)
-    number = scaling_maximum(to_apply) if len(values) > 1 and not empty else None
+    number = scaling_maximum(without_calls(to_apply)) if len(values) > 1 and not empty else None
     native = None
     if number is not None and _can_be_scaled_whole(inst, dimensions):
         native = _native_by_columns(to_apply, inst.operands[0].shape, dimensions)
