@@ -11,7 +11,7 @@ import dataclasses
 import enum
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..core.types import PrimitiveType
@@ -20,6 +20,9 @@ from ..hlo.ir import Computation, Instruction, cached_on_computation, live_instr
 from ..hlo.regions import callee, is_call
 from ..opcodes import elementwise
 from .selection_rules import PROBES
+
+Arguments = Mapping[int, Any]
+"""Numbers for parameters, by theirs."""
 
 
 class Ties(enum.StrEnum):
@@ -71,6 +74,20 @@ def keeps_zeros(computation: Computation) -> bool:
         probe = [(old, -old) if k == chosen.key else (first, second) for k in range(count)]
         kept = _evaluate(computation, [a for a, _ in probe] + [b for _, b in probe])[chosen.key]
         if math.copysign(1, kept) != math.copysign(1, old if _keeps(chosen, probe) else -old):
+            return False
+    return True
+
+
+def is_larger_of(result: Instruction, computation: Computation, left: Instruction, right: Instruction) -> bool:
+    """Whether an instruction of a computation is the larger one of two of its parameters, of one float type, and NaN where either
+    is: by whatever comparisons. Which of two zeros it is, is left open."""
+    live = live_instructions(computation, [result])
+    if not all(i in (left, right) if i.is_parameter else _is_comparison(i) for i in live):
+        return False
+    numbers = [p.attributes["parameter_number"] for p in (left, right)]
+    for pair in _PAIRS_OF_FLOATS:
+        arguments = dict(zip(numbers, pair, strict=True))
+        if not _same([_result(live, result, arguments)], [math.nan if any(map(math.isnan, pair)) else max(pair)]):
             return False
     return True
 
@@ -128,18 +145,23 @@ def _is_comparison(instruction: Instruction) -> bool:
 
 
 def _evaluate(computation: Computation, arguments: Sequence[Any]) -> Sequence[Any]:
-    result = _result(computation, arguments)
+    result = _root(computation, arguments)
     return result if isinstance(result, tuple) else (result,)
 
 
-def _result(computation: Computation, arguments: Sequence[Any]) -> Any:
+def _root(computation: Computation, arguments: Sequence[Any]) -> Any:
+    return _result(live_instructions(computation), computation.root, dict(enumerate(arguments)))
+
+
+def _result(live: Iterable[Instruction], result: Instruction, arguments: Arguments) -> Any:
+    """The value of an instruction, of which `live` are the ones that it needs, in order."""
     values: dict[Instruction, Any] = {}
-    for instruction in live_instructions(computation):
+    for instruction in live:
         values[instruction] = _value(instruction, [values[o] for o in instruction.operands], arguments)
-    return values[computation.root]
+    return values[result]
 
 
-def _value(instruction: Instruction, operands: Sequence[Any], arguments: Sequence[Any]) -> Any:
+def _value(instruction: Instruction, operands: Sequence[Any], arguments: Arguments) -> Any:
     if instruction.is_parameter:
         return arguments[instruction.attributes["parameter_number"]]
     if instruction.is_tuple:
@@ -149,5 +171,5 @@ def _value(instruction: Instruction, operands: Sequence[Any], arguments: Sequenc
     if forwarded(instruction) is not None:
         return operands[0]
     if is_call(instruction):
-        return _result(callee(instruction), operands)
+        return _root(callee(instruction), operands)
     return PROBES[instruction.opcode].value(instruction, *operands)

@@ -152,6 +152,13 @@ REDUCED_NATIVELY_FROM = 1 << 14
 thread, logarithms of sums of exponentials as pairs: 16 Ki elements by rows 0.18 ms, in torch 0.45, 512 Ki 1.5 and 7.9; 512 Ki by
 columns 0.9 and 3.4. Fewer elements are no slower (1 Ki 0.15 and 0.31), but what that saves takes long to be worth the wait."""
 
+MET_BY_COLUMNS_FROM = 1 << 19
+"""Elements from which sums scaled to a maximum are such a reduction where columns are reduced. Below it, and for rows always,
+torch takes the maximum first. One thread, pairs by columns: 64 x 64 0.20 ms and 0.02 with the maximum first, 256 x 256 0.12 and
+0.08, 512 x 512 0.27 to 0.30 and 0.25 to 0.31, 1024 x 512 0.42 to 0.46 and 0.48 to 0.49, 2048 x 1024 1.5 to 1.9 and 2.4, 65536
+x 16 0.9 and 3.7; by rows 1024 x 512 0.44 and 0.38. Two threads: by columns 512 x 512 0.27 and 0.18, 1024 x 512 0.44 and 0.36,
+2048 x 2048 2.0 to 2.6 and 3.0 to 4.2; by rows 1024 x 512 0.27 and 0.20."""
+
 SHORT_WINDOW = 8
 """Size of a window's side up to which its elements are combined one after another, and from which windows are put together of
 halves (`constants.py`: 0.6 to 1 ms at size 4 either way, 1.3 to 1.9 at 6; at 16, 4.1 against 1.3)."""

@@ -10,20 +10,24 @@ import torch
 from ...analysis.associativity import is_associative
 from ...analysis.patterns import counts_along
 from ...analysis.reducers import keeps_every_carry, reducer_kinds, running_reducer
+from ...analysis.scaled_sums import scaling_maximum
 from ...analysis.selections import Selection, Ties, selection
+from ...core import tuning
 from ...core.shape import Shape
-from ...core.types import PrimitiveType
+from ...core.types import F32, F64, PrimitiveType
 from ...hlo.attributes import Bool, Dims, Float, Int, Region
 from ...hlo.ir import Computation, Instruction
 from ...kernels import reduction as kernels
 from ...kernels.window import reduce_in_order
 from ...opcodes.reduction import split_operands
 from ...storage.dtypes import storage_dtype
+from ...transform.canonical import without_calls
 from .. import numerics
 from ..body_table import body
 from ..monoids import Monoid, highest, kind_of_reducer, lowest, monoid
 from ..ordered import folded_by_a_loop, native_reduction
 from ..scalar_regions import works_elementwise
+from ..scaled_sums import scaled_sums
 from ..values import Host, Value, apply_region, emit, evaluator, region_function
 
 # ------------------------------------------------------------------------------------------------ values
@@ -91,6 +95,12 @@ def _reduced(inst: Instruction, values: list[Value], inits: list[Value], dimensi
     rule = selection(to_apply) if len(values) > 1 and not empty else None
     if rule is not None and (rule.ties is not Ties.LOWEST or _counts(inst, rule, dimensions)):
         return _selected(inst, rule, values, inits, dimensions, to_apply)
+    number = scaling_maximum(without_calls(to_apply)) if len(values) > 1 and not empty else None
+    native = None
+    if number is not None and _can_be_scaled_whole(inst, dimensions):
+        native = _native_by_columns(to_apply, inst.operands[0].shape, dimensions)
+        if native is None:
+            return scaled_sums(inst, number, values, inits, dimensions)
     associative = is_associative(to_apply)
     if not associative and len(values) > 1 and not results[0].rank:
         looped = folded_by_a_loop(to_apply, values, inits, inst.operands[0].shape)
@@ -98,10 +108,25 @@ def _reduced(inst: Instruction, values: list[Value], inits: list[Value], dimensi
             return looped
     given = region_function(to_apply), tuple(values), tuple(inits), dimensions
     if associative:
-        reduced = emit(kernels.reduce_by, *given, native_reduction(to_apply, inst.operands[0].shape))
+        native = native_reduction(to_apply, inst.operands[0].shape) if native is None else native
+        reduced = emit(kernels.reduce_by, *given, native)
     else:
         reduced = emit(reduce_in_order, *given)
     return [reduced[k] for k in range(len(results))]
+
+
+def _can_be_scaled_whole(inst: Instruction, dimensions: tuple[int, ...]) -> bool:
+    """Whether sums scaled to a maximum may be made after it. Narrower floats are rounded wherever two elements meet."""
+    shape = inst.operands[0].shape
+    wide = all(o.shape.element_type in (F32, F64) for o in inst.operands)
+    return wide and not any(shape.dynamic_flags[d] for d in dimensions)
+
+
+def _native_by_columns(to_apply: Computation, shape: Shape, dimensions: tuple[int, ...]) -> Value | None:
+    """What reduces many elements by columns in one pass, as columns are more than one in torch."""
+    if shape.has_sizes or shape.rank - 1 in dimensions or shape.element_count < tuning.MET_BY_COLUMNS_FROM:
+        return None
+    return native_reduction(to_apply, shape)
 
 
 def _counts(inst: Instruction, rule: Selection, dimensions: tuple[int, ...]) -> bool:
