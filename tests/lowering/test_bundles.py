@@ -19,6 +19,7 @@ import xla_torch
 from xla_torch.core import tuning
 from xla_torch.kernels.native_bundles import NativeBundle, bundle
 from xla_torch.lowering.emit import is_of_sizes
+from xla_torch.native import loops
 from xla_torch.native.compiled import MachineCode, is_available
 from xla_torch.running.computation import XlaComputation
 
@@ -240,6 +241,17 @@ def test_limits_of_products(up_to: int, ops: list[int], monkeypatch: pytest.Monk
                           "d = f32[4,4] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
                           "ROOT r = f32[4,4] negate(d)")
     assert inside(computation) == ops
+
+
+@pytest.mark.parametrize(("on_stack", "given"), [(320, 0), (319, 320)])
+def test_little_memory_is_the_function_s_own(on_stack: int, given: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loops, "_ON_STACK", on_stack)
+    computation = program("x = f32[64] parameter(0)", "a = f32[64] sine(x)", "b = f32[64] multiply(a, a)",
+                          "ROOT r = f32[64] reverse(b), dimensions={0}")
+    (found,) = bundles_of(computation)
+    assert found.source.scratch == given
+    arguments = drawn(computation)
+    assert_close(computation(*arguments), in_torch(computation, arguments))
 
 
 @pytest.mark.parametrize(("most", "calls"), [(30, "bundle"), (29, "foreach")])

@@ -32,7 +32,7 @@ class NativeBundle(torch.nn.Module, Awaited):
         self.made = [(dims, tuple(math.prod(dims[k + 1:]) for k in range(len(dims))), dtype) for dims, dtype in made]
 
     def __getstate__(self) -> dict[str, Any]:
-        addresses = ("constants", "routines")
+        addresses = ("constants", "behind")
         return {**{k: v for k, v in super().__getstate__().items() if k not in addresses}, "code": None}
 
     def fits(self, inputs: Tensors) -> bool:
@@ -48,9 +48,10 @@ class NativeBundle(torch.nn.Module, Awaited):
         return tuple([constant.ctypes.data for constant in self.source.constants])
 
     @functools.cached_property
-    def routines(self) -> tuple[int, ...]:
-        """Where the routines are that it calls."""
-        return tuple([torch_private.blas()[name] for name in self.source.routines])
+    def behind(self) -> tuple[int, ...]:
+        """Where the routines are that it calls, and what it asks whether to stop, with places for an exception."""
+        asks = (*asked(), 0, 0, 0) if self.source.asks else ()
+        return (*[torch_private.blas()[name] for name in self.source.routines], *asks)
 
 
 @fresh_tuple
@@ -65,9 +66,7 @@ def bundle(module: NativeBundle, inputs: Tensors) -> Tensors:
     results = tuple([empty(dims, strides, dtype=dtype) for dims, strides, dtype in module.made])
     scratch = torch.empty(module.source.scratch, dtype=torch.uint8) if module.source.scratch else None
     places = array.array("q", (*map(pointer, inputs), *map(pointer, results), *module.constants,
-                               0 if scratch is None else scratch.data_ptr(), *module.routines))
-    if module.source.asks:
-        places.extend((*asked(), 0, 0, 0))
+                               0 if scratch is None else scratch.data_ptr(), *module.behind))
     if module.function(1, places.buffer_info()[0]) < 0:
         raise_from(places[-3:])
     return results

@@ -64,7 +64,7 @@ _STOPPED = """static int stopped(void **python) {
 @dataclasses.dataclass(frozen=True)
 class Source:
     """`text` defines ``int run(s64 steps, char **places)``. The places are those of the carries, of the constants, of `scratch`
-    bytes of memory, and of `routines`; where it `asks` whether to stop, also those of `ASKED` and three more for an exception. It
+    bytes of memory (none where it has its own), and of `routines`; where it `asks` whether to stop, also those of `ASKED` and three more for an exception. It
     takes up to so many steps and returns whether the loop goes on, or -1 where there is an exception. `work` are the
     nanoseconds of a step, roughly, without those that torch would take as well."""
 
@@ -119,6 +119,10 @@ def bundle_source(region: Computation, machine: Machine) -> Source:
     return _source(writer, len(shapes), first, ["    {", *writer.code.lines, "    }", "    return 0;"])
 
 
+_ON_STACK = 1 << 14
+"""Bytes up to which a function has its memory on its stack: to be given some takes a twelfth of a small bundle's call."""
+
+
 def _source(writer: ProgramWriter, count: int, first: Sequence[str], behind: Sequence[str]) -> Source:
     """The source of a function whose first `count` places are made known by the lines `first`."""
     code = writer.code
@@ -127,13 +131,14 @@ def _source(writer: ProgramWriter, count: int, first: Sequence[str], behind: Seq
     scratch = count + len(constants)
     asks = [f"    void **python = (void **)places + {scratch + 1 + len(code.routines)};",
             f"    s64 left = {ASKS_EVERY};"] * code.has_loops
-    lines = [*first, *constants, f"    char *scratch = places[{scratch}];",
+    given = code.scratch if code.scratch > _ON_STACK else 0
+    own = f"char scratch[{code.scratch + 1}] __attribute__((aligned(64)));"
+    lines = [*first, *constants, f"    {f'char *scratch = places[{scratch}];' if given else own}",
              *(f"    void *{name} = places[{k}];" for k, name in enumerate(code.routines, scratch + 1)), *asks,
              *code.allocations, *behind, "}", ""]
     body = "\n".join(lines)
     text = "\n".join([TYPES, *used_in(body, NAMES), *[_STOPPED] * code.has_loops, "int run(s64 steps, char **places) {", body])
-    return Source(text, tuple(code.constants), code.scratch, code.work - code.spared, writer.calls, tuple(code.routines),
-                  code.has_loops)
+    return Source(text, tuple(code.constants), given, code.work - code.spared, writer.calls, tuple(code.routines), code.has_loops)
 
 
 def _first(code: Code, k: int, shape: Shape, fixed: bool) -> str:
