@@ -64,9 +64,9 @@ _STOPPED = """static int stopped(void **python) {
 @dataclasses.dataclass(frozen=True)
 class Source:
     """`text` defines ``int run(s64 steps, char **places)``. The places are those of the carries, of the constants, of `scratch`
-    bytes of memory (none where it has its own), and of `routines`; where it `asks` whether to stop, also those of `ASKED` and three more for an exception. It
-    takes up to so many steps and returns whether the loop goes on, or -1 where there is an exception. `work` are the
-    nanoseconds of a step, roughly, without those that torch would take as well."""
+    bytes of memory (none where it has its own), and of `routines`; where it `asks` whether to stop, also those of `ASKED` and
+    three more for an exception. It takes up to so many steps and returns whether the loop goes on, or -1 where there is an
+    exception. `work` are the nanoseconds of a step, roughly, without those that torch would take as well."""
 
     text: str
     constants: tuple[np.ndarray, ...]
