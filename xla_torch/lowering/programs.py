@@ -16,6 +16,7 @@ from ..kernels import stack
 from ..storage.dtypes import storage_dtype, torch_dtype
 from ..storage.torch_private import LoweredModule
 from ..transform.invariant_code import without_invariant_code
+from ..transform.padded_sums import without_padded_sums
 from . import bodies, numerics  # noqa: F401  (importing `bodies` fills the lowering table)
 from .bundles import with_bundles
 from .emit import Tracer, describe
@@ -32,7 +33,7 @@ def lower(computation: Computation, device: torch.device, blocks: bool = True, f
     Its inputs are the flattened parameters (tuples depth first, tokens left out) and its output the flat tuple of the
     root's leaves, all in the boundary dtypes of their element types.
     """
-    computation = without_invariant_code(computation)
+    computation = without_invariant_code(without_padded_sums(computation))
     tracer = Tracer(device, fuses=fuses, overwrites=overwrites, portable=portable, ranges=ranges)
     tracer.bundles = blocks and bundles
     arguments = [_argument(tracer, p.name, p.shape) for p in computation.parameters]
