@@ -9,7 +9,7 @@ which the lowering folds. Computations are in canonical form (see `transform.can
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..analysis.loops import counted_loop, invariant_carries
 from ..core import tuning
@@ -28,7 +28,7 @@ from ..hlo.regions import Loop, Region, has_regions_of_values, is_branching, is_
 from ..hlo.schema import Trait
 from ..opcodes import movement
 from .equal_ops import repeats
-from .rewriter import Rewriter, carried_metadata, needed_instructions, rebuilt
+from .rewriter import Rewriter, needed_instructions, rebuilt
 from .values import Value, as_op, elements_of
 
 

@@ -1,12 +1,12 @@
 """Sums of pads that stand side by side, as one concatenation: the gradient of a program that reads ``weights[k]`` for k = 0..n-1
 adds n arrays as large as all weights, each zero but for one part.
 
-Of a tree of additions of which at least two leaves are such pads, each used by the tree alone, with parts that do not overlap along
-one dimension, an element is one pad's, the others add +0.0 to it. So it is that element of the concatenation, to which +0.0 is
-added where it is of floats or complex numbers (which makes -0.0 to +0.0, as the other pads did), and stays as it is otherwise.
-One leaf may be any other array: it meets the one element somewhere on the way to the root, and +0.0 before or behind, which
-changes nothing but -0.0; and of two -0.0 the sum was +0.0, as at least one more pad was added. With two other leaves the order of
-rounding counts: such an addition is itself an other leaf of what is around it.
+Of a tree of additions at least two leaves are such pads, each used by the tree alone, whose parts lie side by side along one
+dimension. So each element of the sum is one pad's, to which the others add +0.0: it is the concatenation's, to which +0.0 is
+added where it is of floats or complex numbers, as -0.0 became +0.0. One leaf may be any other array: it meets that element
+somewhere on the way to the root, and +0.0 before or behind, which again changes -0.0 alone; of two -0.0 the sum was +0.0, as
+there is one more pad. (Of two NaN, the sum is either, as ever.) With two other leaves the order of rounding counts: the addition
+of both is an other leaf of what is around it.
 
 Computations are in canonical form (see `transform.canonical`).
 """
@@ -115,7 +115,7 @@ def _sums(computation: Computation) -> Mapping[Instruction, _Sum]:
             inner = [o for o in i.operands if uses[o] == 1 and sums.pop(o, None) is not None]
             sums[i] = left.plus(right)
             sums[i].within += inner
-    return {i: dataclasses.replace(s, parts=parts) for i, s in sums.items() if (parts := s.in_order()) is not None}
+    return {i: dataclasses.replace(s, parts=ordered) for i, s in sums.items() if (ordered := s.in_order()) is not None}
 
 
 def _is_alike(shape: Shape, other: Shape) -> bool:
@@ -147,10 +147,10 @@ def _part_of(i: Instruction) -> _Part | None:
 
 
 def _is_one_type(i: Instruction, operand: Instruction, zero: Instruction) -> bool:
-    """Whether an instruction gives elements of its operand's type among zeros of it, all sizes known."""
+    """Whether an instruction gives its operand's elements, if there are any, among zeros of its type, all sizes known."""
     shapes = i.shape, operand.shape, zero.shape
     return (_is_positive_zero(zero) and all(s.element_type is i.shape.element_type for s in shapes)
-            and all(s.is_static and not s.has_sizes for s in shapes))
+            and all(s.is_static and not s.has_sizes for s in shapes) and operand.shape.element_count > 0)
 
 
 def _is_positive_zero(i: Instruction) -> bool:
