@@ -25,10 +25,10 @@ from .values import Host, Splat, Value
 
 def lower(computation: Computation, device: torch.device, blocks: bool = True, fuses: bool = False,
           overwrites: bool = True, portable: bool = False, ranges: bool = False, bundles: bool = True) -> torch.fx.GraphModule:
-    """The computation, equal ops of which run once, what is the same in a loop's steps before it, and sums of pads in one pass, as a
-    GraphModule for one device. Where it `fuses`, groups of calls go to torch's compiler; what is read no more is written over only where it
-    `overwrites`. What is `portable` may become part of a graph that torch makes; one with `ranges` tells torch's profiler whose
-    work it does. Small ops become native calls only where `bundles` may be.
+    """The computation, equal ops of which run once, what is the same in a loop's steps before it, and sums of pads in one pass,
+    as a GraphModule for one device. Where it `fuses`, groups of calls go to torch's compiler; what is read no more is written
+    over only where it `overwrites`. What is `portable` may become part of a graph that torch makes; one with `ranges` tells
+    torch's profiler whose work it does. Small ops become native calls only where `bundles` may be.
 
     Its inputs are the flattened parameters (tuples depth first, tokens left out) and its output the flat tuple of the
     root's leaves, all in the boundary dtypes of their element types.
