@@ -171,7 +171,7 @@ def test_the_environment_names_passes() -> None:
     assert not done.stderr
     done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "XLA_TORCH_WITHOUT_PASSES": "block"},
                           capture_output=True, text=True, check=True)
-    assert "names no pass by block: there are bundles, invariants, row functions, " in done.stderr
+    assert "names no pass by block: there are bundles, invariants, padded sums, " in done.stderr
 
 
 def test_names_are_one_each() -> None:

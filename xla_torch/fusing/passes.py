@@ -171,9 +171,9 @@ def _is_impure(node: Node) -> bool:
     return instruction is not None and instruction.opcode in OPS and has_effect(instruction)
 
 
-_NAMES = ["bundles", "invariants", *[one.name for one in PASSES]]
+_NAMES = ["bundles", "invariants", "padded sums", *[one.name for one in PASSES]]
 """What `tuning.WITHOUT_PASSES` may name: also what is done to programs before there is a graph (`lowering/bundles.py`,
-`transform/invariant_code.py`)."""
+`transform/invariant_code.py`, `transform/padded_sums.py`)."""
 
 if _unknown := tuning.WITHOUT_PASSES.difference(_NAMES):
     warnings.warn(f"XLA_TORCH_WITHOUT_PASSES names no pass by {', '.join(sorted(_unknown))}: there are {', '.join(_NAMES)}",

@@ -16,6 +16,7 @@ from ..kernels import stack
 from ..storage.dtypes import storage_dtype, torch_dtype
 from ..storage.torch_private import LoweredModule
 from ..transform.invariant_code import without_invariant_code
+from ..transform.padded_sums import without_padded_sums
 from . import bodies, numerics  # noqa: F401  (importing `bodies` fills the lowering table)
 from .bundles import with_bundles
 from .emit import Tracer, describe
@@ -24,15 +25,15 @@ from .values import Host, Splat, Value
 
 def lower(computation: Computation, device: torch.device, blocks: bool = True, fuses: bool = False,
           overwrites: bool = True, portable: bool = False, ranges: bool = False, bundles: bool = True) -> torch.fx.GraphModule:
-    """The computation, equal ops of which run once, and what is the same in a loop's steps before it, as a GraphModule for one
-    device. Where it `fuses`, groups of calls go to torch's compiler; what is read no more is written over only where it
-    `overwrites`. What is `portable` may become part of a graph that torch makes; one with `ranges` tells torch's profiler whose
-    work it does. Small ops become native calls only where `bundles` may be.
+    """The computation, equal ops of which run once, what is the same in a loop's steps before it, and sums of pads in one pass,
+    as a GraphModule for one device. Where it `fuses`, groups of calls go to torch's compiler; what is read no more is written
+    over only where it `overwrites`. What is `portable` may become part of a graph that torch makes; one with `ranges` tells
+    torch's profiler whose work it does. Small ops become native calls only where `bundles` may be.
 
     Its inputs are the flattened parameters (tuples depth first, tokens left out) and its output the flat tuple of the
     root's leaves, all in the boundary dtypes of their element types.
     """
-    computation = without_invariant_code(computation)
+    computation = without_invariant_code(without_padded_sums(computation))
     tracer = Tracer(device, fuses=fuses, overwrites=overwrites, portable=portable, ranges=ranges)
     tracer.bundles = blocks and bundles
     arguments = [_argument(tracer, p.name, p.shape) for p in computation.parameters]

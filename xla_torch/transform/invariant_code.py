@@ -9,7 +9,7 @@ which the lowering folds. Computations are in canonical form (see `transform.can
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..analysis.loops import counted_loop, invariant_carries
 from ..core import tuning
@@ -28,7 +28,7 @@ from ..hlo.regions import Loop, Region, has_regions_of_values, is_branching, is_
 from ..hlo.schema import Trait
 from ..opcodes import movement
 from .equal_ops import repeats
-from .rewriter import Rewriter, carried_metadata, needed_instructions, rebuilt
+from .rewriter import Rewriter, needed_instructions, rebuilt
 from .values import Value, as_op, elements_of
 
 
@@ -60,7 +60,7 @@ class _Mover(Rewriter):
         if is_loop(instruction):
             return self.loop(instruction, operands)
         if is_branching(instruction):
-            return self.control(instruction, operands, with_regions(instruction, self.region))
+            return self.copy_control(instruction, operands, with_regions(instruction, self.region))
         return super().visit(instruction, operands, arguments)
 
     def region(self, region: Region) -> Computation:
@@ -81,13 +81,13 @@ class _Mover(Rewriter):
         inside = Loop(attributes["condition"], attributes["body"])
         moved = _moved(loop, inside)
         if not any(moved) or not isinstance(carry, list):
-            return self.control(loop, operands, attributes)
+            return self.copy_control(loop, operands, attributes)
         more = [v for computation, wanted in zip(inside, moved, strict=True) for v in self._values(computation, wanted, carry)]
         count, places = len(carry), {i: k for k, i in enumerate((*moved.condition, *moved.body), len(carry))}
         whole = [as_op(self.builder, v) for v in (*carry, *more)]
         shape = Shape.tuple([v.shape for v in whole])
         attributes |= {name: self._with_more(computation, shape, places) for name, computation in inside._asdict().items()}
-        found = self.control(loop, [list(whole)], attributes)
+        found = self.copy_control(loop, [list(whole)], attributes)
         assert isinstance(found, list)
         return found[:count]
 
@@ -110,14 +110,6 @@ class _Mover(Rewriter):
             values[i] = inside.visit(i, [values[o] for o in i.operands], [given[:count]]) if place is None else given[place]
         result = values[computation.root]
         return builder.finish(as_op(builder, [*result, *given[count:]] if isinstance(result, list) else result))
-
-    def control(self, instruction: Instruction, operands: list[Value], attributes: dict[str, Any]) -> Value:
-        """A loop or branching instruction, whose carries and branches' operands are tuples made for it."""
-        made = [as_op(self.builder, o).instruction for o in operands]
-        shape = made[0].shape if is_loop(instruction) else instruction.shape
-        return elements_of(self.builder.append(Instruction(
-            instruction.opcode, shape, made, attributes, instruction.name, carried_metadata(instruction), instruction.line,
-            instruction.column)))
 
 
 class _Leaving(NamedTuple):

@@ -12,6 +12,7 @@ from typing import Any
 from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.inference import has_effect
 from ..hlo.ir import Computation, Instruction, live_instructions
+from ..hlo.regions import is_loop
 from ..hlo.structure import GET_TUPLE_ELEMENT
 from ..opcodes import internal
 from .values import Value, as_op, elements_of, whole_of
@@ -61,6 +62,14 @@ class Rewriter:
             instruction.attributes if attributes is None else attributes, instruction.name, carried_metadata(instruction),
             instruction.line, instruction.column)
         return elements_of(self.builder.append(clone))
+
+    def copy_control(self, instruction: Instruction, operands: list[Value], attributes: dict[str, Any]) -> Value:
+        """A loop or branching instruction of other regions, whose carries and branches' operands are tuples made for it."""
+        made = [as_op(self.builder, o).instruction for o in operands]
+        shape = made[0].shape if is_loop(instruction) else instruction.shape
+        return elements_of(self.builder.append(Instruction(
+            instruction.opcode, shape, made, attributes, instruction.name, carried_metadata(instruction), instruction.line,
+            instruction.column)))
 
 
 def named(value: Value, instruction: Instruction) -> Value:
