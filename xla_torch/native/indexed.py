@@ -248,7 +248,7 @@ def reduce_window(writer: Writer, inst: Instruction, operands: list[Array]) -> V
 def _along(code: Code, at: str, count: int, window: WindowDimension) -> Iterator[str]:
     """A loop over the places of a window along one dimension that are not in the padding: a range, and no condition in the loop
     (see `select_@` in functions.py)."""
-    k, size, step, shift = code.name("k"), window.size, window.window_dilation, f"({window.padding_low} - {at} * {window.stride})"
+    k, size, step, shift = code.name("e"), window.size, window.window_dilation, f"({window.padding_low} - {at} * {window.stride})"
     first, behind = "0", str(size)
     if window.padding_low or window.padding_high:
         first, behind = code.name("first"), code.name("behind")
