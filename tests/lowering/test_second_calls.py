@@ -93,6 +93,21 @@ def test_later_calls_go_straight_to_what_runs(name: str, tmp_path: Path) -> None
     assert runs[1] is runs[2]
 
 
+def test_within_limits_nobody_waits(held_compiler: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning, "NATIVE_AGAIN", 0.0)
+    x = torch.ones(300, 100)
+    with native_after(1000.0, tmp_path):
+        program = xla_torch.parse_hlo(CHAIN)
+        (part,) = native_parts(program)
+        with xla_torch.limits(max_seconds=60):
+            program(x), program(x)
+        assert part.code is None or part.code.function is None
+        held_compiler.touch()
+        program(x)
+    assert part.code is not None
+    assert part.code.function is not None
+
+
 def test_the_way_back_waits_at_its_own_second_call(held_compiler: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuning, "NATIVE_AGAIN", 0.0)
     x = torch.linspace(0.1, 2, 30_000).reshape(300, 100).requires_grad_()

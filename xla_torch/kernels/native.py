@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 import torch
 
 from ..core import tuning
+from ..core.budget import running
 from ..native.compiled import MachineCode, machine_code
 from ..native.loops import ASKED, Machine, Source
 from ..storage import torch_private
@@ -222,13 +223,13 @@ def settling(module: torch.nn.Module, runner: Callable[[Any], Callable[..., _T]]
              settled: Callable[[Callable[..., _T]], None]) -> Callable[..., _T]:
     """The `runner` of a module, of which the second call waits for the native code that is being made since the first, or by the
     first was found worth making: from there on calls compute in the same way, and none beside a compiler. `settled` is then told
-    what runs it without waiting."""
+    what runs it without waiting. Who has limited what programs take does not wait."""
     found, run, calls = _within(module), runner(module), itertools.count()
     if not found:
         return run
 
     def first(*given: Any) -> _T:
-        if next(calls) == 1:
+        if next(calls) and running() is None:
             _settle(found)
             settled(run)
         return run(*given)
