@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from .core.collection import put_off
 from .core.types import *  # noqa: F403
 from .core.types import PrimitiveType
 
@@ -86,8 +85,7 @@ _HOME = {name: room for room, names in _ROOMS.items() for name in names.split()}
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    with put_off():  # what modules make stays: searches for garbage would take a fifth of the time
-        room = importlib.import_module(f"{__name__}.{_HOME.get(name, name)}")
+    room = importlib.import_module(f"{__name__}.{_HOME.get(name, name)}")
     value = getattr(room, name) if name in _HOME else room
     globals()[name] = value
     return value
