@@ -116,6 +116,23 @@ def drawn(shape: str, seed: int) -> np.ndarray:
     return values.astype(np.dtype({"f": "f", "s": "i", "c": "c"}[kind[0]] + str(int(kind[1:]) // 8)))
 
 
+def keep_the_loop(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a short loop of large work be native by itself, compiled into this folder."""
+    monkeypatch.setenv("XLA_TORCH_CACHE", str(folder))
+    for name, value in (("NATIVE_UNDER", math.inf), ("WITHOUT_PASSES", frozenset({"bundles"})), ("UNROLLED_STEPS", 0)):
+        monkeypatch.setattr(tuning, name, value)
+
+
+def ran(text: str, arguments: Sequence[np.ndarray], after: float,
+        monkeypatch: pytest.MonkeyPatch) -> tuple[np.ndarray, NativeLoop]:
+    """The result of a program whose loop is native `after` so many seconds, and the loop."""
+    monkeypatch.setattr(tuning, "NATIVE_AFTER", after)
+    program = xla_torch.parse_hlo(text)
+    (result,) = program.run_numpy(*arguments)
+    (loop,) = [m for m in program.lowered().modules() if isinstance(m, NativeLoop)]
+    return result, loop
+
+
 @pytest.mark.parametrize("total", SUMS)
 @pytest.mark.parametrize(("lhs", "rhs", "result", "lines", "by_blas"), ROWS, ids=[str(k) for k in range(len(ROWS))])
 def test_products_as_torch(lhs: str, rhs: str, result: str, lines: list[str], by_blas: bool, total: str, tmp_path: Path,
@@ -123,16 +140,9 @@ def test_products_as_torch(lhs: str, rhs: str, result: str, lines: list[str], by
     text = LOOP.replace("LINES", "\n  ".join(lines)).replace("TOTAL", SUMS[total][0]).replace("ROOT)", f"{SUMS[total][1]})")
     text = text.replace("LHS", lhs).replace("RHS", rhs).replace("RESULT", result)
     arguments = [drawn(lhs, 0), drawn(rhs, 1), drawn(result, 2)]
-    monkeypatch.setenv("XLA_TORCH_CACHE", str(tmp_path))
-    monkeypatch.setattr(tuning, "NATIVE_UNDER", math.inf)
-    monkeypatch.setattr(tuning, "WITHOUT_PASSES", frozenset({"bundles"}))
-    monkeypatch.setattr(tuning, "UNROLLED_STEPS", 0)
-    monkeypatch.setattr(tuning, "NATIVE_AFTER", math.inf)
-    (want,) = xla_torch.parse_hlo(text).run_numpy(*arguments)
-    monkeypatch.setattr(tuning, "NATIVE_AFTER", 0.0)
-    program = xla_torch.parse_hlo(text)
-    (got,) = program.run_numpy(*arguments)
-    (loop,) = [m for m in program.lowered().modules() if isinstance(m, NativeLoop)]
+    keep_the_loop(tmp_path, monkeypatch)
+    want, _ = ran(text, arguments, math.inf, monkeypatch)
+    got, loop = ran(text, arguments, 0.0, monkeypatch)
     assert bool(loop.source.routines) == by_blas
     assert loop.code is not None
     assert loop.code.function is not None
@@ -209,16 +219,10 @@ def test_transposes_are_multiplied_where_they_lie(lhs: str, rhs: str, result: st
             return as_matrices(code, operand, *dims)
 
     monkeypatch.setattr(sums, "_as_matrices", noted)
-    monkeypatch.setenv("XLA_TORCH_CACHE", str(tmp_path))
-    for name, value in (("NATIVE_UNDER", math.inf), ("WITHOUT_PASSES", frozenset({"bundles"})), ("UNROLLED_STEPS", 0)):
-        monkeypatch.setattr(tuning, name, value)
-    monkeypatch.setattr(tuning, "NATIVE_AFTER", math.inf)
-    (want,) = xla_torch.parse_hlo(text).run_numpy(*arguments)
-    monkeypatch.setattr(tuning, "NATIVE_AFTER", 0.0)
+    keep_the_loop(tmp_path, monkeypatch)
+    want, _ = ran(text, arguments, math.inf, monkeypatch)
     copied.clear()
-    program = xla_torch.parse_hlo(text)
-    (got,) = program.run_numpy(*arguments)
-    (loop,) = [m for m in program.lowered().modules() if isinstance(m, NativeLoop)]
+    got, loop = ran(text, arguments, 0.0, monkeypatch)
     assert loop.source.routines
     assert len(copied) == copies
     np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-4)
@@ -230,23 +234,17 @@ def test_small_products_leave_mkl_its_threads(rows: int, tmp_path: Path, monkeyp
     if sums.SET_THREADS not in torch_private.blas():
         pytest.skip("torch has no MKL here")
     monkeypatch.setattr(tuning, "PRODUCT_ALONE", 16 * 32 * 32)
-    monkeypatch.setenv("XLA_TORCH_CACHE", str(tmp_path))
-    for name, value in (("NATIVE_UNDER", math.inf), ("WITHOUT_PASSES", frozenset({"bundles"})), ("UNROLLED_STEPS", 0)):
-        monkeypatch.setattr(tuning, name, value)
+    keep_the_loop(tmp_path, monkeypatch)
     text = LOOP.replace("LINES", f"made = RESULT dot(a, b), {PLAIN}").replace("TOTAL", SUMS["by BLAS"][0])
     text = text.replace("ROOT)", "sum)").replace("LHS", f"f32[{rows},32]").replace("RHS", "f32[32,32]")
     text = text.replace("RESULT", f"f32[{rows},32]")
     arguments = [drawn(f"f32[{rows},32]", 0), drawn("f32[32,32]", 1), drawn(f"f32[{rows},32]", 2)]
-    monkeypatch.setattr(tuning, "NATIVE_AFTER", math.inf)
-    (want,) = xla_torch.parse_hlo(text).run_numpy(*arguments)
-    monkeypatch.setattr(tuning, "NATIVE_AFTER", 0.0)
+    want, _ = ran(text, arguments, math.inf, monkeypatch)
     threads = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)(torch_private.blas()[sums.SET_THREADS])
     before = threads(3)
     try:
-        program = xla_torch.parse_hlo(text)
-        (got,) = program.run_numpy(*arguments)
+        got, loop = ran(text, arguments, 0.0, monkeypatch)
     finally:
         assert threads(before) == 3
-    (loop,) = [m for m in program.lowered().modules() if isinstance(m, NativeLoop)]
     assert (sums.SET_THREADS in loop.source.routines) == (rows <= 16)
     np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-4)
