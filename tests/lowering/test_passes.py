@@ -93,6 +93,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(tuning, name, value)
     products = importlib.import_module("xla_torch.fusing.products")
     monkeypatch.setattr(products, "_prefers_onednn", lambda: True)
+    monkeypatch.setattr(products, "_has_avx512", lambda: True)
     monkeypatch.setattr(products, "has_units", lambda dtype: False)
 
 

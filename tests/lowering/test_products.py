@@ -58,7 +58,7 @@ def _small_numbers(shape: Shape) -> torch.Tensor:
 
 
 LIBRARIES = [
-    # element type, lhs, rhs, whether the product is oneDNN's where that is the faster one
+    # element type, lhs, rhs, whether the product is oneDNN's where that is the faster one, with AVX-512
     ("f32", "512,256", "256,128", True),
     ("f32", "4,128,256", "256,128", True),
     ("f32", "8,1024", "1024,1024", True),
@@ -91,12 +91,15 @@ def product(element_type: str, lhs: str, rhs: str) -> XlaComputation:
 
 
 @pytest.mark.skipif(onednn_linear is None, reason="this torch has no oneDNN")
+@pytest.mark.parametrize("avx512", [True, False])
 @pytest.mark.parametrize(("element_type", "lhs", "rhs", "expected"), LIBRARIES, ids=[f"{t}-{a}x{b}" for t, a, b, _ in LIBRARIES])
-def test_large_products_are_made_by_the_faster_library(element_type: str, lhs: str, rhs: str, expected: bool,
+def test_large_products_are_made_by_the_faster_library(element_type: str, lhs: str, rhs: str, expected: bool, avx512: bool,
                                                        monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("xla_torch.fusing.products._prefers_onednn", lambda: True)
+    monkeypatch.setattr("xla_torch.fusing.products._has_avx512", lambda: avx512)
     program = product(element_type, lhs, rhs)
-    assert ("onednn_matmul" in program.lowered().code) == expected
+    by_few_columns = rhs.endswith(",10")
+    assert ("onednn_matmul" in program.lowered().code) == (expected and (avx512 or by_few_columns))
     generator = torch.Generator().manual_seed(0)
     left, right = (torch.randn(shape.dimensions, generator=generator, dtype=torch_dtype(shape.element_type))
                    for shape in program.program_shape.parameters)

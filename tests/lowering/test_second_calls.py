@@ -12,7 +12,7 @@ import torch
 import xla_torch
 from support.native_programs import loop_of_rows, native_after
 from xla_torch.core import tuning
-from xla_torch.kernels.native import Awaited, NativeLoop
+from xla_torch.kernels.native import Awaited, NativeLoop, made_after
 from xla_torch.native.compiled import compiler, is_available
 
 pytestmark = pytest.mark.skipif(not is_available(), reason="there is no C compiler")
@@ -91,6 +91,40 @@ def test_later_calls_go_straight_to_what_runs(name: str, tmp_path: Path) -> None
             runs.append(program.program.runner(x.device))
     assert runs[0] is not runs[1]
     assert runs[1] is runs[2]
+
+
+@pytest.mark.parametrize(("limit", "value", "begins"), [
+    ("NATIVE_WAITED", 100, False),  # bytes: it is longer
+    ("NATIVE_WAIT", 0.01, True),
+    ("NATIVE_TEXT", 1, False),  # for each byte of it torch would have to take as much again
+])
+def test_nobody_waits_for_what_takes_long_to_compile(limit: str, value: float, begins: bool, held_compiler: Path,
+                                                     tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.ones(300, 100)
+    monkeypatch.setattr(tuning, "NATIVE_AGAIN", 1e-7)
+    with native_after(1.0, tmp_path):
+        program = xla_torch.parse_hlo(CHAIN)
+        (part,) = native_parts(program)
+        program(x)
+        assert part.code is not None
+        part.seconds = 1e-5
+        with monkeypatch.context() as patch:
+            patch.setattr(tuning, limit, value)
+            program(x)
+        assert part.code.is_begun() == begins
+        assert part.code.function is None
+        held_compiler.touch()
+        part.code.wait()
+        program(x)
+    assert (part.code.function is not None) == begins
+
+
+@pytest.mark.parametrize(("length", "seconds"), [(100, 2.0), (1000, 2.0), (1001, 2.002), (5000, 10.0)])
+def test_longer_sources_are_compiled_later(length: int, seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning, "NATIVE_TEXT", 1000)
+    for after in (0.0, 2.0, math.inf):
+        monkeypatch.setattr(tuning, "NATIVE_AFTER", after)
+        assert made_after(" " * length) == pytest.approx(after / 2 * seconds)
 
 
 def test_within_limits_nobody_waits(held_compiler: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,7 @@ from xla_torch import kernels, load, parse_hlo, value_and_grad
 from xla_torch.core import tuning
 from xla_torch.errors import PerhapsLostDerivatives
 from xla_torch.fusing import products
+from xla_torch.kernels import contraction
 from xla_torch.kernels.native import Awaited
 from xla_torch.native import compiled
 from xla_torch.native.compiled import _loaded as load_library
@@ -139,7 +140,9 @@ def natively(name: str) -> Cost:
         patch.setenv("XLA_TORCH_CACHE", folder)
         patch.setattr(tuning, "NATIVE_AFTER", 0.0)
         patch.setattr(compiled, "_loaded", loaded)
-        patch.setattr(products, "_prefers_onednn", lambda: False)  # or the table would be of one maker's processors
+        patch.setattr(products, "_prefers_onednn", lambda: False)  # or the table would be of some processors
+        patch.setattr(products, "has_units", lambda dtype: False)
+        patch.setattr(contraction, "int8_products", None)
         patch.setattr(torch_private, "is_watched", lambda: False)  # by who counts: torch's calls alone are then counted
         made: Any = make()
         run = cases.step_of(made, made.program) if name in MODELS else cases.our_run(made)

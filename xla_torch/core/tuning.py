@@ -251,13 +251,13 @@ ONEDNN_ROWS_FROM = 8
 """Rows from which a product may be oneDNN's on an AMD processor: for one row MKL takes half of the time."""
 
 ONEDNN_FROM = 1 << 23
-"""Multiplications from which it is. One thread beside an idle core: 91 to 97 GFLOP/s by MKL, by oneDNN 5 to 16 % more; beside a
-busy one 56 to 75, and 86 to 96. Eight rows 20 to 70 % more. At 2^21 a fifth less."""
+"""Multiplications from which it is, with AVX-512, of which MKL makes no use there: nearly twice as fast. With AVX2 (2026-11-27;
+one thread and two, 13 shapes, each factor as it lies or turned) oneDNN takes 0.7 to 1.7 of MKL's time, 1.1 in the middle, and
+for several at once 1.6 to 2.5."""
 
 ONEDNN_TURNED_FROM = 256
 """Columns from which the rows of a product are turned for oneDNN, where they lie apart, as a weight's gradient has them. With
-AVX-512, on one thread: 128 x 256 x 8192 5.7 ms by MKL and 2.8, 1024 x 256 x 256 1.33 and 0.67. With AVX2, where oneDNN gains a
-tenth, turning takes as much for so many columns."""
+AVX-512, on one thread: 128 x 256 x 8192 5.7 ms by MKL and 2.8, 1024 x 256 x 256 1.33 and 0.67."""
 
 ONEDNN_BATCHED_FROM = 1 << 22
 """Multiplications of each of several products from which they are oneDNN's, one after another. On a processor with AVX-512, of
@@ -265,7 +265,8 @@ which MKL makes no use: 8 of 256 x 64 x 256 155 GFLOP/s and 93 by MKL on one thr
 and 101; 8 of 128 x 128 x 128 (2^21) 131 and 106, 146 and 199 on two threads; 32 of 64 x 64 x 64 34 and 95."""
 
 ONEDNN_FEW_COLUMNS = 2, 15
-"""Columns, from and to, with which MKL is slow: 9 GFLOP/s for ten of them, 35 by oneDNN; for one and for 16 it is faster."""
+"""Columns, from and to, with which MKL is slow: 9 GFLOP/s for ten of them, 35 by oneDNN, with AVX2 6 and 21; for one and for 16
+it is faster."""
 
 ONEDNN_FEW_COLUMNS_FROM = 1 << 19
 """Multiplications with so few columns from which the product is oneDNN's."""
@@ -289,6 +290,17 @@ NATIVE_AGAIN = 0.1
 being compiled: who calls twice will call again, and calls from there on do the same. (17
 programs with nothing on disk, 11 calls of each: 0.56 of XLA's time and not 0.70 to 0.83, 1,000 steps 0.9 and not 15, layer norms
 0.5 and not 1.7.)"""
+
+NATIVE_WAITED = 1 << 15
+"""Bytes of sources that the second call waits for, all together. 45 kinds of programs have 25,000 at most, which take 0.1 to
+0.6 s; compiling a thousand instructions takes some seconds, which calls of a millisecond do not soon win back."""
+
+NATIVE_WAIT = 1.0
+"""Seconds that it waits at most."""
+
+NATIVE_TEXT = 1 << 13
+"""Bytes of a source up to which its length hardly shows in what compiling takes. One of five times as many is worth it from five
+times `NATIVE_AFTER` on."""
 
 NATIVE_CALL = 2e-6
 """Seconds that an op of a loop's body takes in torch at least."""

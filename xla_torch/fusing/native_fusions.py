@@ -23,7 +23,7 @@ import torch.fx
 from torch.fx import Graph, GraphModule, Node
 
 from ..core import tuning
-from ..kernels.native import can_fuse
+from ..kernels.native import can_fuse, made_after
 from ..kernels.native_fusions import NativeFusion, Role, fusion
 from .fusion_source import Calls, Source, is_rounded
 from .memory import plan_memory
@@ -129,7 +129,7 @@ def _extract(root: torch.nn.Module, graph: Graph, calls: Calls, nodes: list[Node
     made = [(n.meta["array"][1], len(n.meta["array"][0]) - len(calls.grid) if calls.is_row[n] else None) for n in results]
     native = NativeFusion(source.text(), module, tuple(inputs.values()), made, source.kept_bytes, source.is_flat,
                          math.prod(calls.grid) >= tuning.WAITED_FOR_FROM and any(map(is_rounded, nodes)))
-    if native.waits or math.prod(calls.grid) * sum(map(_cost, nodes)) * tuning.FUSION_ELEMENT >= tuning.NATIVE_AFTER:
+    if native.waits or math.prod(calls.grid) * sum(map(_cost, nodes)) * tuning.FUSION_ELEMENT >= made_after(native.text):
         native.begin()
     root.add_module(name, native)
     with graph.inserting_after(nodes[-1]):

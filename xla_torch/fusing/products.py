@@ -90,7 +90,8 @@ def _is_transpose(node: Node) -> bool:
 
 def use_onednn(graph: Graph) -> None:
     """Rewrite the graph in place: large products of float32 matrices are oneDNN's where the processor is one that MKL, of which
-    torch's own products are, has no code of its own for. Runs after all passes that know products of torch."""
+    torch's own products are, has no code of its own for. Without AVX-512 there, only those by few columns, for which it has none.
+    Runs after all passes that know products of torch."""
     if not _prefers_onednn():
         return
     for node in graph.nodes:
@@ -123,6 +124,11 @@ def _prefers_onednn() -> bool:
     return onednn_linear is not None and torch.backends.mkl.is_available() and name.startswith("AMD")
 
 
+@functools.cache
+def _has_avx512() -> bool:
+    return torch.backends.cpu.get_cpu_capability().startswith("AVX512")
+
+
 def _is_large(product: Node) -> bool:
     """Whether it is of float32, rows times one matrix or as many of these as of those, with enough to do."""
     left, right = (o.meta.get("array") if isinstance(o, Node) else None for o in product.args)
@@ -131,8 +137,11 @@ def _is_large(product: Node) -> bool:
     (*rows, summed), (*batch, _, columns) = left[0], right[0]
     if batch:
         known = all(isinstance(n, int) for n in (*left[0], columns))
-        return known and rows[:-1] == batch and rows[-1] * summed * columns >= tuning.ONEDNN_BATCHED_FROM
+        return (_has_avx512() and known and rows[:-1] == batch
+                and rows[-1] * summed * columns >= tuning.ONEDNN_BATCHED_FROM)
     least, most = tuning.ONEDNN_FEW_COLUMNS
     few = isinstance(columns, int) and least <= columns <= most  # a size that stands for many is asked one thing only
-    return math.prod(rows) * summed * columns >= (tuning.ONEDNN_FEW_COLUMNS_FROM if few else tuning.ONEDNN_FROM)
+    if few:
+        return math.prod(rows) * summed * columns >= tuning.ONEDNN_FEW_COLUMNS_FROM
+    return _has_avx512() and math.prod(rows) * summed * columns >= tuning.ONEDNN_FROM
 

@@ -61,7 +61,7 @@ class NativeLoop(torch.nn.Module):
 
     def expect(self, steps: int) -> None:
         """Begin to compile if a run of so many steps will take long, so that this goes on while the program is being lowered."""
-        if steps * self.source.calls * tuning.NATIVE_CALL >= tuning.NATIVE_AFTER:
+        if steps * self.source.calls * tuning.NATIVE_CALL >= made_after(self.source.text):
             self._make()
 
     def begin(self) -> None:
@@ -107,7 +107,7 @@ class NativeLoop(torch.nn.Module):
     def is_ready(self, seconds: float) -> bool:
         """Whether to go on natively, after so many seconds in torch."""
         assert self.code is not None
-        if self.code.function is None and seconds >= tuning.NATIVE_AFTER:
+        if self.code.function is None and seconds >= made_after(self.source.text):
             self._make()
         return self.code.function is not None
 
@@ -183,7 +183,7 @@ class Awaited:
 
     def is_ready(self) -> bool:
         """Whether there is native code. It is made when torch's calls have taken some time, if not before."""
-        after = tuning.NATIVE_AFTER
+        after = made_after(self.text)
         if self.refused or after == math.inf or torch.compiler.is_compiling() or torch_private.is_watched():
             return False
         if (code := self.code) is None:
@@ -223,7 +223,8 @@ def settling(module: torch.nn.Module, runner: Callable[[Any], Callable[..., _T]]
              settled: Callable[[Callable[..., _T]], None]) -> Callable[..., _T]:
     """The `runner` of a module, of which the second call waits for the native code that is being made since the first, or by the
     first was found worth making: from there on calls compute in the same way, and none beside a compiler. `settled` is then told
-    what runs it without waiting. Who has limited what programs take does not wait."""
+    what runs it without waiting. Nobody waits longer than `tuning.NATIVE_WAIT` or for more than `tuning.NATIVE_WAITED`, and who
+    has limited what programs take not at all."""
     found, run, calls = _within(module), runner(module), itertools.count()
     if not found:
         return run
@@ -238,10 +239,16 @@ def settling(module: torch.nn.Module, runner: Callable[[Any], Callable[..., _T]]
 
 
 def _settle(found: Sequence[NativeLoop | Awaited]) -> None:
+    missing, texts = list[NativeLoop | Awaited](), set[str]()
     for inner in found:
-        if inner.code is not None and inner.seconds >= tuning.NATIVE_AGAIN * tuning.NATIVE_AFTER:
+        if inner.code is not None and inner.code.function is None and (
+                inner.code.is_begun() or inner.seconds >= tuning.NATIVE_AGAIN * made_after(inner.code.text)):
+            missing.append(inner)
+            texts.add(inner.code.text)
+    if sum(map(len, texts)) <= tuning.NATIVE_WAITED:
+        for inner in missing:
             inner.begin()
-    _wait_for(found)
+        _wait_for(missing, tuning.NATIVE_WAIT)
 
 
 def _within(module: torch.nn.Module) -> list[NativeLoop | Awaited]:
@@ -249,11 +256,12 @@ def _within(module: torch.nn.Module) -> list[NativeLoop | Awaited]:
     return [inner for inner in module.modules() if isinstance(inner, (NativeLoop, Awaited))]
 
 
-def _wait_for(found: Sequence[NativeLoop | Awaited]) -> None:
-    """Wait for the code that is being made."""
+def _wait_for(found: Sequence[NativeLoop | Awaited], seconds: float = math.inf) -> None:
+    """Wait for the code that is being made, for so many seconds at most."""
+    until = time.monotonic() + seconds
     for inner in found:
         if inner.code is not None:
-            inner.code.wait()
+            inner.code.wait(until - time.monotonic())
 
 
 _FOR_A_THREAD = 1 << 15
@@ -316,6 +324,11 @@ def warned_once(code: MachineCode, what: str) -> bool:
 def _tell_unkept(folder: str, why: str) -> None:
     warnings.warn(f"native code is not kept for other processes, because {folder} cannot be used: {why}. Set XLA_TORCH_CACHE to "
                   "a folder that is yours alone", RuntimeWarning, stacklevel=5)
+
+
+def made_after(text: str) -> float:
+    """Seconds in torch from which on a source is worth compiling, which takes longer the longer it is."""
+    return tuning.NATIVE_AFTER * max(1.0, len(text) / tuning.NATIVE_TEXT)
 
 
 def options() -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from ..core import tuning
 from ..core.shape import Shape
 from ..hlo.ir import Computation, Instruction
 from ..hlo.structure import GET_TUPLE_ELEMENT
-from ..kernels.native import can_fuse, machine, options
+from ..kernels.native import can_fuse, machine, made_after, options
 from ..kernels.native_bundles import NativeBundle, bundle
 from ..native.arrays import ARRAYS
 from ..native.compiled import is_available, machine_code
@@ -174,7 +174,7 @@ def _bundled(tracer: Tracer, instruction: Instruction, operands: Sequence[Value]
         return None
     inner = tracer.inside()
     inner.bundles = False
-    if _seconds_in_torch(region) >= tuning.NATIVE_AFTER:
+    if _seconds_in_torch(region) >= made_after(source.text):
         inner.whole = machine_code(source.text, options())
         inner.whole.make()  # beside the lowering of what runs until it is there
     inputs = [inner.placeholder(p.name, p.shape) for p in region.parameters]

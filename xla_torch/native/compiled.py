@@ -13,6 +13,7 @@ import contextlib
 import ctypes
 import functools
 import hashlib
+import math
 import os
 import platform
 import select
@@ -157,20 +158,23 @@ class MachineCode:
     def make(self) -> None:
         """Begin to compile, if nobody has: a thread that did so in the process that this one was forked from is not here."""
         with _one_at_a_time:
-            is_begun = self._thread is not None and self._thread.is_alive()
-            if not is_begun and self.function is None and not self.error:
+            if not self.is_begun() and self.function is None and not self.error:
                 # No daemon: a process that ends waits a little for what is being compiled (and for nothing behind it), or short
                 # ones would begin with nothing forever.
                 thread = threading.Thread(target=self._make, name="native code")
                 thread.start()
                 self._thread = thread  # which can be joined from here on
 
-    def wait(self) -> None:
-        """Return when it is known whether there is a function."""
-        if (thread := self._thread) is not None:
+    def is_begun(self) -> bool:
+        """Whether it is being compiled, in this process."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def wait(self, seconds: float = math.inf) -> None:
+        """Return when it is known whether there is a function, or after so many seconds."""
+        if (thread := self._thread) is not None and seconds > 0:
             _turns.prefer(thread)
             with progress.doing("compiling"):
-                thread.join()
+                thread.join(None if math.isinf(seconds) else seconds)
 
     def _make(self) -> None:
         if _turns.take() and not threading.main_thread().is_alive():
