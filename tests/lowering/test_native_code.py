@@ -97,6 +97,42 @@ def test_who_asked_last_or_is_waited_for_is_compiled_next(preferred: int | None,
     assert list(order) == (["0", "3", "2", "1"] if preferred is None else ["0", "1", "3", "2"])
 
 
+def test_many_sources_take_few_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xla_torch.native.compiled._at_once", lambda: 2)
+    go, said, script = refusing_compiler(tmp_path)
+    before = threading.active_count()
+    codes = [MachineCode(f"{k}\n", (script,), tmp_path / "native") for k in range(20)]
+    for code in codes:
+        code.make()
+        code.make()
+    assert threading.active_count() <= before + 2
+    assert all(code.is_begun() for code in codes)
+    codes[0].wait(0.05)
+    assert not codes[0].error
+    go.touch()
+    for code in codes:
+        code.wait()
+    assert all(code.error and not code.is_begun() for code in codes)
+    assert sorted(map(int, said.read_text().split())) == sorted([*range(20)] * 2)
+
+
+def test_without_another_thread_programs_stay_in_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    code = MachineCode("", ("cc",), tmp_path / "native")
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        code.make()
+    code.wait()
+    assert code.error == "can't start new thread"
+    assert not code.is_begun()
+    another = MachineCode("1", ("false",), tmp_path / "native")
+    another.make()
+    another.wait()
+    assert another.error == "it returned 1"
+
+
 class Slow:
     """What others come upon while it is being made."""
 

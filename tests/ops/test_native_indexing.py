@@ -1,7 +1,8 @@
-"""Kernels of gather and scatter in native code: their bits whatever the threads, and what they leave to torch."""
+"""Kernels of gather, scatter and searches in native code: their bits whatever the threads, and what they leave to torch."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 
 from xla_torch.core import tuning
 from xla_torch.kernels import points as point_kernels
+from xla_torch.kernels import reduction as reduction_kernels
 from xla_torch.kernels import rows as row_kernels
 from xla_torch.native.compiled import is_available
 from xla_torch.opcodes.reducer_kinds import ReducerKind
@@ -85,3 +87,46 @@ def test_one_number_is_added_in_many_places() -> None:
     one = torch.ones((), dtype=torch.int32).expand(6)
     row_kernels.combine_(counts, indices, one, ReducerKind.ADD, lambda: pytest.fail("in torch"))
     assert counts.tolist() == [0, 1, 0, 3, 0]
+
+
+PLACES = {
+    torch.float32: [1.5, -2.0, 7.25, -0.0, 0.0, math.inf, -math.inf], torch.float64: [1.5, -2.0, 1e300, -0.0, 0.0],  # torch's own
+    torch.bfloat16: [1.5, -2.0, -0.0, 0.0, math.inf], torch.float16: [1.5, -2.0, -0.0, 0.0, -math.inf], torch.bool: [0, 1],
+    torch.uint8: [0, 1, 127, 128, 255], torch.int8: [-128, -1, 0, 127], torch.int16: [-(2**15), 0, 5, 2**15 - 1],
+    torch.int32: [-(2**31), -1, 2**31 - 1], torch.int64: [-(2**63), 0, 2**32, 2**63 - 1]}
+
+
+@pytest.mark.parametrize("dtype", PLACES, ids=lambda dtype: str(dtype).removeprefix("torch."))
+@pytest.mark.parametrize("n", [1, 15, 16, 17, 127, 128, 129, 300])
+@pytest.mark.parametrize("largest", [True, False])
+def test_extremes_of_rows_are_found_natively(dtype: torch.dtype, n: int, largest: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first of them, in rows that are long enough: of few different numbers, all but one alike, with NaN of either sign."""
+    draw, listed = np.random.default_rng(n), torch.tensor(PLACES[dtype], dtype=dtype)
+    keys = listed[torch.from_numpy(draw.integers(0, len(listed), (400, n)))]
+    keys[::2] = listed[0]
+    for r in range(2, 400, 2):
+        keys[r, draw.integers(n)] = listed[draw.integers(len(listed))]
+    if dtype.is_floating_point:
+        either = torch.tensor([math.nan] * 2, dtype=torch.float64).copysign(torch.tensor([1, -1])).to(dtype)
+        for r in range(3, 400, 3):
+            keys[r, draw.integers(n, size=2)] = either
+    values = keys.to(torch.float64 if dtype.is_floating_point else torch.int64)
+    best = values.amax(1, keepdim=True) if largest else values.amin(1, keepdim=True)
+    want = torch.from_numpy(torch.where(best.isnan(), values.isnan(), values == best).numpy().argmax(1))
+    monkeypatch.setattr(tuning, "SEARCHED_FROM", 400 * 16)
+    monkeypatch.setattr(tuning, "SEARCHED_ROW", 16)
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            assert torch.equal(reduction_kernels.arg_extreme(keys, 1, largest, False), want)
+    finally:
+        torch.set_num_threads(before)
+    in_torch = torch.zeros(())
+    with monkeypatch.context() as patch:
+        patch.setattr(reduction_kernels, "_arg_extreme_in_torch", lambda *_: in_torch)
+        is_native = dtype is not torch.float64 and n >= 16
+        assert (reduction_kernels.arg_extreme(keys, 1, largest, False) is not in_torch) == is_native
+        assert reduction_kernels.arg_extreme(keys[:1], 1, largest, False) is in_torch
+    apart = torch.stack([keys, keys], 2)[..., 0]
+    assert torch.equal(reduction_kernels.arg_extreme(apart, 1, largest, False), want)

@@ -183,12 +183,12 @@ class Awaited:
 
     def is_ready(self) -> bool:
         """Whether there is native code. It is made when torch's calls have taken some time, if not before."""
-        after = made_after(self.text)
+        after = tuning.NATIVE_AFTER
         if self.refused or after == math.inf or torch.compiler.is_compiling() or torch_private.is_watched():
             return False
         if (code := self.code) is None:
             code = self.code = machine_code(self.text, options())
-        if code.function is None and (self.waits or self.seconds >= after):
+        if code.function is None and (self.waits or self.seconds >= made_after(self.text)):
             code.make()
             if self.waits or after == 0:
                 code.wait()

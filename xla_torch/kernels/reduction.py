@@ -7,6 +7,7 @@ elements are combined in row-major order.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 
@@ -16,6 +17,7 @@ from ..core import tuning
 from .calls import fresh
 from .native_reductions import NativeReduction
 from .native_reductions import reduced as natively
+from .rows import first_extreme
 
 Tensors = tuple[torch.Tensor, ...]
 Combiner = Callable[..., Tensors]
@@ -142,6 +144,12 @@ def arg_extreme(keys: torch.Tensor, dim: int, largest: bool, last: bool) -> torc
         return keys.shape[dim] - 1 - arg_extreme(keys.flip(dim), dim, largest, False)
     if keys.dtype == torch.bool:
         keys = keys.to(torch.uint8)
+    in_torch = functools.partial(_arg_extreme_in_torch, keys, dim, largest)
+    is_of_rows = dim % keys.dim() == keys.dim() - 1 and keys.is_contiguous()
+    return first_extreme(keys, largest, in_torch) if is_of_rows else in_torch()
+
+
+def _arg_extreme_in_torch(keys: torch.Tensor, dim: int, largest: bool) -> torch.Tensor:
     if keys.device.type != "cpu" or keys.stride(dim) == 1 or keys.shape[dim] >= 1 << 31:
         return (torch.max if largest else torch.min)(keys, dim).indices
     # On the CPU torch searches along a strided dimension one element at a time: find the value, then where it is.

@@ -1,4 +1,5 @@
-"""Rows combined with rows of an array, or taken from them, each by one native function: bounds, order and sums in one pass."""
+"""Rows combined with rows of an array, taken from them, or searched, each by one native function: bounds, order and sums in one
+pass."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from ..core import tuning
 from ..native import rows as native_rows
 from ..opcodes.reducer_kinds import ReducerKind
 from .native import Awaited, run_on_threads
@@ -67,6 +69,31 @@ def take_or_fill(operand: torch.Tensor, indices: torch.Tensor, dimension: int, f
 @functools.cache
 def _native_take(name: str, index: str, wraps: bool) -> Awaited:
     return Awaited(native_rows.take_or_fill(name, index, wraps), "a gather of rows")
+
+
+_FLOATS = {torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32"}  # torch is as fast for float64
+_SEARCHED = {torch.bool: "u8", **INTEGERS, **{dtype: f"s{8 * dtype.itemsize}" for dtype in _FLOATS}}
+
+
+def first_extreme(keys: torch.Tensor, largest: bool, in_torch: Callable[[], torch.Tensor]) -> torch.Tensor:
+    """The place (int64) of the largest or smallest element of each row of a contiguous array, of equal ones the first. NaN beats
+    all. `in_torch` does the same, as in `combine_`."""
+    if not (is_plain(keys) and keys.dtype in _SEARCHED and keys.numel() >= tuning.SEARCHED_FROM
+            and keys.shape[-1] >= tuning.SEARCHED_ROW):
+        return in_torch()
+    native = _native_first_extreme(keys.dtype)
+    if not native.is_ready():
+        return native.timed(in_torch)
+    *rows, n = keys.shape
+    places = torch.empty(rows, dtype=torch.int64)
+    run_on_threads(native.function, places.numel(), n, [keys.data_ptr(), places.data_ptr(), 0 if largest else -1])
+    return places
+
+
+@functools.cache
+def _native_first_extreme(dtype: torch.dtype) -> Awaited:
+    text = native_rows.first_extreme(_SEARCHED[dtype], 8 * dtype.itemsize, _FLOATS.get(dtype, ""))
+    return Awaited(text, "a search of rows")
 
 
 def is_plain(tensor: torch.Tensor) -> bool:

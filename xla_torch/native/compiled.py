@@ -55,40 +55,73 @@ _LIBRARIES = ("-nostdlib", "-lm", "-lgcc") if sys.platform == "linux" else _ALL_
 what a small source takes. libm is named although they have it as well: code that names none gets its old, slower functions."""
 
 
-class _Turns:
-    """Who compiles: some at once, and of those that wait the one that asked last. It is what now runs, where others may belong to
-    programs that are gone."""
+class _Compilers:
+    """Threads that compile: some at once, however much waits for them, and none where nothing does. What was asked for last comes
+    next. It is what now runs, where others may belong to programs that are gone."""
 
     def __init__(self) -> None:
         self.begin_anew()
 
     def begin_anew(self) -> None:
-        """In a forked process: those who compile or wait are threads of the parent."""
-        self._lock, self._running = Lock(), 0
-        self._waiting: dict[threading.Thread, threading.Event] = {}
+        """In a forked process: those who compile are threads of the parent."""
+        self._lock, self._threads = Lock(), 0
+        self._waiting: dict[MachineCode, None] = {}
+        self._being_made: set[MachineCode] = set()
 
-    def take(self) -> bool:
-        """Wait for a turn of this thread; whether that took time."""
+    def have(self, code: MachineCode) -> bool:
+        """Whether it waits or is being made."""
         with self._lock:
-            if self._running < _at_once():
-                self._running += 1
-                return False
-            turn = self._waiting[threading.current_thread()] = threading.Event()
-        turn.wait()
-        return True
+            return code in self._waiting or code in self._being_made
 
-    def pass_on(self) -> None:
+    def take(self, code: MachineCode) -> None:
+        """Make it as soon as there is a turn. Raises RuntimeError where no thread can be started."""
         with self._lock:
-            if self._waiting:
-                self._waiting.popitem()[1].set()
-            else:
-                self._running -= 1
+            self._waiting[code] = None
+            if self._threads >= _at_once():
+                return
+            self._threads += 1
+        try:
+            # No daemon: a process that ends waits a little for what is being compiled (and for nothing behind it), or short
+            # ones would begin with nothing forever.
+            threading.Thread(target=self._work, name="native code").start()
+        except RuntimeError:
+            with self._lock:
+                self._threads -= 1
+                self._waiting.pop(code, None)
+            raise
 
-    def prefer(self, thread: threading.Thread) -> None:
-        """The next turn is this one's, if it waits."""
+    def prefer(self, code: MachineCode) -> None:
+        """The next turn is its, if it waits."""
         with self._lock:
-            if thread in self._waiting:
-                self._waiting[thread] = self._waiting.pop(thread)
+            if code in self._waiting:
+                self._waiting[code] = self._waiting.pop(code)
+
+    def _work(self) -> None:
+        code = self._next()
+        while code is not None:
+            code.compile()
+            with self._lock:
+                self._being_made.remove(code)
+            code.ended.set()
+            if not threading.main_thread().is_alive():
+                self._give_up()
+            code = self._next()
+
+    def _next(self) -> MachineCode | None:
+        with self._lock:
+            if not self._waiting:
+                self._threads -= 1
+                return None
+            code, _ = self._waiting.popitem()
+            self._being_made.add(code)
+            return code
+
+    def _give_up(self) -> None:
+        with self._lock:
+            given_up = list(self._waiting)
+            self._waiting.clear()
+        for code in given_up:
+            code.ended.set()
 
 
 def _at_once() -> int:
@@ -98,8 +131,8 @@ def _at_once() -> int:
     return max(2, len(usable) // 4)
 
 
-_turns = _Turns()
-in_child(_turns.begin_anew)
+_compilers = _Compilers()
+in_child(_compilers.begin_anew)
 _one_at_a_time = Lock()
 """For whoever asks for code: members of a group come to the same source at the same time, and it is compiled once."""
 
@@ -149,37 +182,36 @@ class MachineCode:
         self.unkept = ""
         """Why it will not be there for other processes."""
         self.function: Callable[..., int] | None = None
-        self._thread: threading.Thread | None = None
+        self.ended = threading.Event()
+        """Set when nobody compiles it any longer."""
         with contextlib.suppress(OSError, AttributeError):  # not what was written here
             if self.path.exists() and _is_private(folder) and _is_whole(self.path):
                 self.function = _loaded(self.path)
                 os.utime(self.path)
 
     def make(self) -> None:
-        """Begin to compile, if nobody has: a thread that did so in the process that this one was forked from is not here."""
+        """Begin to compile, if nobody has in this process."""
         with _one_at_a_time:
-            if not self.is_begun() and self.function is None and not self.error:
-                # No daemon: a process that ends waits a little for what is being compiled (and for nothing behind it), or short
-                # ones would begin with nothing forever.
-                thread = threading.Thread(target=self._make, name="native code")
-                thread.start()
-                self._thread = thread  # which can be joined from here on
+            if self.function is None and not self.error and not self.is_begun():
+                self.ended = threading.Event()  # that of a process that this one was forked from is never set here
+                try:
+                    _compilers.take(self)
+                except RuntimeError as error:
+                    self.error = str(error)
 
     def is_begun(self) -> bool:
-        """Whether it is being compiled, in this process."""
-        return self._thread is not None and self._thread.is_alive()
+        """Whether it is being compiled or is to be, in this process."""
+        return _compilers.have(self)
 
     def wait(self, seconds: float = math.inf) -> None:
         """Return when it is known whether there is a function, or after so many seconds."""
-        if (thread := self._thread) is not None and seconds > 0:
-            _turns.prefer(thread)
+        if self.is_begun() and seconds > 0:
+            _compilers.prefer(self)
             with progress.doing("compiling"):
-                thread.join(None if math.isinf(seconds) else seconds)
+                self.ended.wait(None if math.isinf(seconds) else seconds)
 
-    def _make(self) -> None:
-        if _turns.take() and not threading.main_thread().is_alive():
-            _turns.pass_on()
-            return
+    def compile(self) -> None:
+        """Compile it in this thread. It may have a function then, and else says why not."""
         try:
             with tempfile.TemporaryDirectory(prefix="xla_torch") as work:
                 made = Path(work) / self.path.name
@@ -188,8 +220,6 @@ class MachineCode:
                     self.function = _loaded(self._kept(made))
         except Exception as error:  # whatever it is, the loop stays in torch
             self.error = f"{type(error).__name__}: {error}"
-        finally:
-            _turns.pass_on()
 
     def _compiled(self, made: Path) -> str:
         """Write the library; why there is none, or nothing."""

@@ -1,5 +1,5 @@
-"""Sources of functions of rows that torch has not, or has slower: the largest elements of each, scatters of whole rows, and
-gathers that fill up.
+"""Sources of functions of rows that torch has not, or has slower: the largest elements of each and where they stand, scatters of
+whole rows, and gathers that fill up.
 
 Each is the text of a function ``part(from, to, places, n, kept)`` for some of the rows, of `n` elements each, which threads share
 (`threads.py`).
@@ -81,6 +81,59 @@ static void part(s64 from, s64 to, char **places, s64 n, char *kept) {
             ((s32 *)places[2])[r * k + i] = place;
         }
     }
+}"""
+
+
+_INFINITY = {"f16": 0x7c00, "bf16": 0x7f80, "f32": 0x7f800000}
+"""The bits of infinity: what is above without its sign is NaN."""
+
+
+def first_extreme(name: str, bits: int, floats: str = "") -> str:
+    """The first place of the largest element of each row, as s64: of equal ones, as -0 and 0 are, the first, and of a NaN before
+    all. Elements are integers of a type, or the bits of `floats`. The places are those of the operand and the result, and a mask
+    that makes it the smallest where it is -1.
+
+    A block's largest key needs no order of computing, so that it is vector code; only the block where the row's stands first is
+    gone through again.
+    """
+    most = f"(({name})~(({name})1 << {bits - 1}))"
+    key = "return b ^ turn;" if not floats else (
+        f"const {name} size = b & {most}, ordered = size ? b ^ ((b >> {bits - 1}) & {most}) : 0;\n"
+        f"    return size > {_INFINITY[floats]} ? {most} : ({name})(ordered ^ turn);")
+    return "\n".join([TYPES, _FIRST_EXTREME.replace("NAME", name).replace("KEY", key), shared(3, 0)])
+
+
+_FIRST_EXTREME = """static inline NAME key_of(NAME b, NAME turn) {
+    KEY
+}
+static s64 first_of(const NAME *row, s64 n, NAME turn) {
+    NAME best = key_of(row[0], turn);
+    s64 at = 0, i = 0;
+    for (; i + 128 <= n; i += 128) {
+        NAME most = best;
+        for (s64 j = 0; j < 128; j++) {
+            const NAME key = key_of(row[i + j], turn);
+            most = key > most ? key : most;
+        }
+        if (most > best) { best = most; at = i; }
+    }
+    NAME most = best;
+    for (s64 j = i; j < n; j++) {
+        const NAME key = key_of(row[j], turn);
+        most = key > most ? key : most;
+    }
+    if (most > best) { best = most; at = i; }
+    for (; at + 16 <= n; at += 16) {
+        int any = 0;
+        for (s64 j = 0; j < 16; j++) any |= key_of(row[at + j], turn) == best;
+        if (any) break;
+    }
+    while (key_of(row[at], turn) != best) at++;
+    return at;
+}
+static void part(s64 from, s64 to, char **places, s64 n, char *kept) {
+    const NAME turn = (NAME)(s64)places[2];
+    for (s64 r = from; r < to; r++) ((s64 *)places[1])[r] = first_of((const NAME *)places[0] + r * n, n, turn);
 }"""
 
 
