@@ -34,6 +34,12 @@ SMALL = "HloModule small\nENTRY main {\n" + "\n".join(
 PROGRAMS = {"a loop": (LOOP, (3, 4)), "a chain": (CHAIN, (300, 100)), "small ops": (SMALL, (2, 3))}
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine may take longer to compile than anybody waits."""
+    monkeypatch.setattr(tuning, "NATIVE_WAIT", 60.0)
+
+
 @pytest.fixture
 def held_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A compiler that waits for this file."""
