@@ -72,7 +72,7 @@ def _native_take(name: str, index: str, wraps: bool) -> Awaited:
 
 
 _FLOATS = {torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32"}  # torch is as fast for float64
-_SEARCHED = {torch.bool: "u8", **INTEGERS, **{dtype: f"s{8 * dtype.itemsize}" for dtype in _FLOATS}}
+_SEARCHED = {**INTEGERS, **{dtype: f"s{8 * dtype.itemsize}" for dtype in _FLOATS}}
 
 
 def first_extreme(keys: torch.Tensor, largest: bool, in_torch: Callable[[], torch.Tensor]) -> torch.Tensor:
