@@ -1,5 +1,5 @@
 # One way in for everything: make demo | demo-distributed | test | test-slow | oracle | sweep | opinfo | accuracy | fuzz | differential | gradients | soak | zoo |
-# pages | notebooks | docs | costs | lint | bench | release.
+# pages | notebooks | docs | costs | lint | bench | versions | release.
 #
 # Each target sets up what it needs, once: in the active virtual environment, else in .venv, which is made on first use.
 # `make test PYTHON=/path/to/python` uses that interpreter as it is and installs nothing.
@@ -10,6 +10,7 @@ ifdef PYTHON
   jax :=
   full :=
   tools :=
+  uv :=
 else
   PYTHON := $(VIRTUAL_ENV)/bin/python
   # A stamp lies in the environment and names this checkout: either may be thrown away and made anew.
@@ -18,6 +19,7 @@ else
   jax := $(stamp)-jax
   full := $(stamp)-full
   tools := $(stamp)-release
+  uv := $(stamp)-versions
 endif
 
 install := $(PYTHON) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
@@ -29,7 +31,7 @@ bytecode := @$(PYTHON) -m compileall -q xla_torch grad_rules
 # Each pytest worker keeps to one thread; the workers share the cores between them.
 pytest = OMP_NUM_THREADS=1 $(PYTHON) -m pytest -q -n auto --dist worksteal
 
-.PHONY: setup demo demo-distributed test test-slow oracle sweep opinfo accuracy fuzz differential gradients soak zoo pages notebooks docs costs lint bench release clean
+.PHONY: setup demo demo-distributed test test-slow oracle sweep opinfo accuracy fuzz differential gradients soak zoo pages notebooks docs costs lint bench versions release clean
 .DEFAULT_GOAL := test
 
 setup: $(full)
@@ -121,6 +123,11 @@ $(ZOO)/made: pyproject.toml constraints-zoo.txt
 	$(ZOO)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-zoo.txt -e '.[test,zoo]'
 	@touch $@
 
+# An environment for each corner of the supported versions, with the demo, the conformance cases and a tenth of the fast tests in
+# it; ARGS="--write" puts the rows into docs/supported-versions.md, ARGS="--only oldest" tries one corner.
+versions: $(uv)
+	$(PYTHON) tests/versions.py $(ARGS)
+
 # A wheel and an sdist in dist, looked through, and tried in environments that hold nothing else; and the notes, from CHANGELOG.
 # ARGS="--python python3.13 --torch 2.12": there alone; each torch is a large download.
 release: $(tools)
@@ -135,7 +142,7 @@ bench: $(full)
 	@for name in $(OTHERS); do echo "== $$name"; $(PYTHON) tests/benchmarks/$$name.py || exit 1; done
 
 clean:
-	rm -rf .venv .venv-zoo build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-zoo .venv-versions build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
 
 $(VIRTUAL_ENV)/bin/python:
 	python3 -m venv $(VIRTUAL_ENV)
@@ -160,4 +167,8 @@ $(tools): pyproject.toml constraints.txt | $(VIRTUAL_ENV)/bin/python
 	$(install) '.[release]'
 	$(bytecode)
 	@touch $(base) $@
+
+$(uv): pyproject.toml | $(VIRTUAL_ENV)/bin/python
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check uv
+	@touch $@
 endif

@@ -14,23 +14,21 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import tomllib
 import zipfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from versions import PYTHONS, torch_releases
+
 ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
-PYTHONS = ("3.11", "3.12", "3.13", "3.14")
-TORCHES = ("2.11", "2.12", "2.13")
-"""What pyproject.toml allows; the last is the newest."""
 
 
 def main() -> None:
     """Stops with an error at the first thing that is wrong."""
     parser = argparse.ArgumentParser(description="Build, check and try what is uploaded.")
     parser.add_argument("--python", action="append", help="an interpreter to try the wheel with (default: those on PATH)")
-    parser.add_argument("--torch", action="append", help=f"a version to try it with (default: of {', '.join(TORCHES)})")
+    parser.add_argument("--torch", action="append", help=f"a version to try it with (default: of {', '.join(torch_releases())})")
     options = parser.parse_args()
 
     shutil.rmtree(DIST, ignore_errors=True)
@@ -44,7 +42,7 @@ def main() -> None:
     version = wheel.name.split("-")[1]
     (DIST / "notes.md").write_text(notes((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), version), encoding="utf-8")
     pythons = options.python or [name for name in map("python{}".format, PYTHONS) if version_of(name)] or [sys.executable]
-    for python, torch in pairs(pythons, options.torch or TORCHES):
+    for python, torch in pairs(pythons, options.torch or torch_releases()):
         print(f"== {python} ({version_of(python)}), torch {torch}", flush=True)
         try_out(wheel, python, torch)
     print(f"{wheel.name}, {sdist.name} and notes.md are in dist")
@@ -105,14 +103,6 @@ def notes(changelog: str, version: str) -> str:
     if found is None or not found[1].strip():
         sys.exit(f"CHANGELOG.md has no section for {version}")
     return found[1].strip() + "\n"
-
-
-def allowed_torches() -> tuple[str, str]:
-    """The oldest torch that pyproject.toml allows, and the first that it does not."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    found = next(re.fullmatch(r"torch>=([\d.]+),<([\d.]+)", d) for d in project["dependencies"] if d.startswith("torch"))
-    assert found is not None
-    return found[1], found[2]
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import release
+import versions
 
 ROOT = Path(__file__).parents[2]
 CHANGELOG = "# Changelog\n\n## 0.2.0, unreleased\n\n- new\n\n## 0.1.0\n\n### Part\n\n- old\n"
@@ -43,13 +44,6 @@ def test_every_python_and_every_torch_is_tried_once_at_least():
     assert release.pairs(["a", "b"], ["1", "2"]) == [("a", "2"), ("b", "2"), ("a", "1")]
 
 
-def test_the_torches_are_those_that_are_allowed():
-    oldest, beyond = ([int(part) for part in version.split(".")] for version in release.allowed_torches())
-    versions = [[int(part) for part in torch.split(".")] for torch in release.TORCHES]
-    assert versions[0] == oldest
-    assert [*versions[-1][:-1], versions[-1][-1] + 1] == beyond
-
-
 @pytest.mark.slow
 def test_a_wheel_has_what_the_packages_have(tmp_path: Path):
     subprocess.run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", str(tmp_path),
@@ -77,4 +71,4 @@ def test_workflows_try_the_pythons_that_are_stated():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     stated = {c.rpartition(" ")[2] for c in project["classifiers"] if re.search(r":: 3\.\d+$", c)}
     tried = set(re.findall(r'"(3\.\d+)"', (ROOT / ".github" / "workflows" / "tests.yml").read_text(encoding="utf-8")))
-    assert stated <= tried <= set(release.PYTHONS)
+    assert stated == tried == set(versions.PYTHONS)

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.metadata
 from typing import Any
 
 from ..core.errors import MissingDependency
+from ..core.versions import Window
+
+JAX = Window("jax", oldest=(0, 10, 2), newest=(0, 12))
+"""Of jaxlib as well, which has the same versions."""
 
 
 class OptionalModule:
@@ -26,13 +31,20 @@ def _imported(name: str) -> Any:
 
 def require(library: str, what: str, instead: str = "", extra: str = "jax") -> None:
     """Raise MissingDependency, which names `what` needs it, the `extra` that brings it and what to do `instead`, where a library
-    is not installed."""
+    is not installed or too old."""
     try:
         importlib.import_module(library)
     except ImportError as error:
         raise MissingDependency(f"{what} needs {library}", got=error,
-                                expected=f"{library} {'0.12' if extra == 'flax' else '0.10.2'} or newer",
+                                expected=f"{library} 0.12 or newer" if extra == "flax" else str(JAX),
                                 hint=f"pip install 'xla_torch[{extra}]'{instead}") from None
+    check_jax()
+
+
+@functools.cache
+def check_jax() -> None:
+    """Once for each process: jaxlib is what differs, and jax refuses one that is older than itself."""
+    JAX.check(importlib.metadata.version("jaxlib"))
 
 
 jax: Any = OptionalModule("jax")

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..core import tuning
 from ..core.errors import MissingDependency, UnsupportedError
-from ..interop.bindings import OptionalModule, require
+from ..interop.bindings import JAX, OptionalModule, require
 
 _binding: Any = OptionalModule("jaxlib._jax")
 _hlo: Any = OptionalModule("jaxlib._hlo")
@@ -39,8 +39,7 @@ def require_client(what: str) -> None:
         import jaxlib.version  # noqa: PLC0415
 
         raise MissingDependency(f"{what} needs another jaxlib", got=f"jaxlib {jaxlib.version.__version__}: {error}",
-                                expected="jaxlib 0.10.2, or one with the same client",
-                                hint="pip install 'jaxlib==0.10.2'") from None
+                                expected=str(JAX), hint=f"pip install '{JAX.requirement.replace('jax', 'jaxlib')}'") from None
 
 
 def compile_for(proto: bytes, partitions: int, propagates: list[bool], debug: Mapping[str, Any], shardy: bool) -> None:

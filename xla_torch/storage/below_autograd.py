@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 import torch.fx
+import torch.fx.traceback
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
@@ -63,7 +64,7 @@ def _traced(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         out_tree.append(out)
         return results
 
-    with _alone(), torch.enable_grad():
+    with _alone(), torch.enable_grad(), torch.fx.traceback.preserve_node_meta():
         module = _proxies.make_fx(flat)(*[leaves[k].detach().requires_grad_(leaves[k].requires_grad) for k in at])
     _undetach(module.graph)
     return pytree.tree_unflatten(torch.fx.Interpreter(module).run(*[leaves[k] for k in at]), out_tree[-1])
@@ -85,13 +86,12 @@ class _Stops(TorchFunctionMode):
         name = getattr(func, "__name__", "")
         if func in _CHANGES or (not has_graph and name.endswith("_") and not name.endswith("__")):
             raise _refused(name if has_graph else f"{name} within torch.no_grad")
-        found = func(*args, **kwargs)
+        with torch.fx.traceback.annotate({_ASKED: True}) if func in _DETACHES else contextlib.nullcontext():
+            found = func(*args, **kwargs)
         if func is torch.autograd.grad and not (args[4] if len(args) > 4 else kwargs.get("create_graph")):
             has_graph = False
         self._look()
-        if func in _DETACHES:
-            return _marked(found)
-        return found if has_graph else pytree.tree_map_only(torch.Tensor, lambda t: _marked(t.detach()), found)
+        return found if has_graph or func in _DETACHES else pytree.tree_map_only(torch.Tensor, _detached, found)
 
     def _look(self) -> bool:
         level = level_of_transforms()
@@ -106,7 +106,13 @@ def _refused(what: str) -> UnsupportedError:
                             expected="torch.autograd.grad or torch.func, and `detach` of what is constant")
 
 
-_marked = torch.ops.aten.alias.default
+def _detached(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor without derivatives, whose operator says in the graph that the function asked for it."""
+    with torch.fx.traceback.annotate({_ASKED: True}):
+        return tensor.detach()
+
+
+_ASKED = "xla_torch.detach"
 _DETACHES = (torch.Tensor.detach, torch.detach, torch.Tensor.data.__get__)  # pyright: ignore[reportAttributeAccessIssue]
 _CHANGES = (torch.Tensor.detach_, torch.detach_)
 """What changes tensors that are there."""
@@ -126,10 +132,14 @@ def _alone() -> Iterator[None]:
 
 
 def _undetach(graph: torch.fx.Graph) -> None:
-    """Take out what autograd detaches to keep it: what the function itself detaches is marked."""
+    """Take out what autograd detaches to keep it; what the function itself detaches is annotated. Below autograd torch 2.14 and
+    newer write `alias` for either."""
     for node in list(graph.nodes):
-        if node.target is torch.ops.aten.detach.default and not any(
-                user.target is torch.ops.aten.alias.default for user in node.users):
+        if node.target not in (torch.ops.aten.detach.default, torch.ops.aten.alias.default):
+            continue
+        if _ASKED in node.meta.get("custom", {}):
+            node.target = torch.ops.aten.detach.default
+        else:
             node.replace_all_uses_with(node.args[0])
             graph.erase_node(node)
 

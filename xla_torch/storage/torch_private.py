@@ -28,26 +28,9 @@ from torch.autograd import forward_ad
 
 from ..core import forks
 from ..core.errors import MissingDependency
+from ..core.versions import Window
 
-OLDEST, NEWEST = (2, 11), (2, 13)
-"""The versions of torch that the tests run with, and all between them."""
-
-
-def version(text: str) -> tuple[int, ...]:
-    """The first two numbers of a version: ``(2, 13)`` of ``2.13.0+cpu``."""
-    return tuple(int(part) for part in text.split(".")[:2])
-
-
-def _tested() -> str:
-    return f"torch {'.'.join(map(str, OLDEST))} to {'.'.join(map(str, NEWEST))}"
-
-
-def check_version(text: str) -> None:
-    """Raise MissingDependency for a torch that is older than those tested, warn of one that is newer."""
-    if version(text) < OLDEST:
-        raise MissingDependency("this torch is too old", got=f"torch {text}", expected=_tested(), hint="pip install -U torch")
-    if version(text) > NEWEST:
-        warnings.warn(f"xla_torch is tested with {_tested()}; this is torch {text}", stacklevel=2)
+TORCH = Window("torch", oldest=(2, 11), newest=(2, 15))
 
 
 def private(root: Any, path: str) -> Any:
@@ -57,11 +40,11 @@ def private(root: Any, path: str) -> Any:
     except AttributeError:
         name = f"{root.__name__}.{path}"
         raise MissingDependency(f"this torch has no {name}, which xla_torch needs", got=f"torch {torch.__version__}",
-                                expected=_tested(),
+                                expected=str(TORCH),
                                 hint="install one of these, or mend xla_torch/storage/torch_private.py") from None
 
 
-check_version(torch.__version__)
+TORCH.check(torch.__version__)
 
 # ------------------------------------------------------------------------------------------------ transforms of torch.func
 
