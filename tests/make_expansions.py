@@ -1,11 +1,13 @@
 """Writes the library of spellings, `xla_torch/transform/expansions/expansions.xz`: what functions look like where converters,
 JAX, XLA's compiler for CPUs and this package's own documented functions write them out in ops.
 
-    python tests/make_expansions.py
+    python tests/make_expansions.py            # the installed JAX's, and this package's own
+    python tests/make_expansions.py --keep     # those of another JAX, beside what the library has
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -105,7 +107,7 @@ def main() -> None:
         for name, function in functions.items():
             operands = len(rules_of_function(name).operands)
             found.setdefault(name, []).extend(spellings(make, function, operands, types))
-    data = written(found)
+    data = written(found, FILE.read_bytes() if "--keep" in sys.argv else None)
     FILE.write_bytes(data)
     print(f"{sum(map(len, found.values()))} spellings of {len(found)} functions, {len(data)} bytes")
 

@@ -157,7 +157,7 @@ def test_shardings() -> None:
     assert isinstance(found, reading.NamedSharding)
     assert found.mesh.axis_names == ("a", "b")
     assert found.mesh.axis_sizes == (2, 1)
-    assert found.mesh.axis_types == ("auto", "auto")
+    assert set(found.mesh.axis_types) <= {"auto", "explicit"}  # JAX 0.12 makes meshes explicit
     assert found.partitions == (("a", "b"), ())
 
 

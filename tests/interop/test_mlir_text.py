@@ -107,7 +107,6 @@ tensor<2xf64> = [0x7FF8000000000000, 5.0e-324]
 tensor<2xf16> = [65504.0, 0x7E01]
 tensor<2xf16> = [65520.0, 6.0e-8]
 tensor<3xbf16> = [1.00390625, 1.00390626, 0x7FC1]
-tensor<bf16> = 1.0039062500000001
 tensor<2xf8E4M3FN> = [448.0, 0x7F]
 tensor<2xf8E5M2> = [1.0, 0x7C]
 tensor<2xf8E4M3FNUZ> = [0.5, 0x80]

@@ -129,10 +129,10 @@ def Lgamma(operand: XlaOp) -> XlaOp:
 
 @floating
 def Digamma(operand: XlaOp) -> XlaOp:
-    """The derivative of `Lgamma`; NaN for 0 and negative integers.
+    """The derivative of `Lgamma`; -inf for 0, as XLA has it from jaxlib 0.12 on, and NaN for negative integers.
 
-    >>> ops.Digamma(torch.tensor([1.0, 0.0]))
-    tensor([-0.5772,     nan])
+    >>> ops.Digamma(torch.tensor([1.0, 0.0, -1.0]))
+    tensor([-0.5772,    -inf,     nan])
     """
     reflected, z, t, log_t = _lanczos(operand)
     part = _LANCZOS[1] / (z + 1.0)
@@ -144,7 +144,8 @@ def Digamma(operand: XlaOp) -> XlaOp:
     value = log_t + slope / total - 7.0 / t
     turn = Select(reflected, operand - Floor(operand + 0.5), 0.25) * math.pi
     value = Select(reflected, value - math.pi * Cos(turn) / Sin(turn), value)
-    return Select(And(Le(operand, 0.0), Eq(operand, Floor(operand))), math.nan, value)
+    value = Select(And(Lt(operand, 0.0), Eq(operand, Floor(operand))), math.nan, value)
+    return Select(Eq(operand, 0.0), -math.inf, value)
 
 
 @floating

@@ -254,7 +254,7 @@ class Parser(Reader):
         else:
             operands = self._operands()
         common = self._attributes(plan, attributes)
-        plan.check(self, len(operands), attributes, opcode_at)
+        plan.check(self, operands, attributes, opcode_at)
         return self._finish(plan, name, shape, operands, attributes, common, opcode_at, start)
 
     def _finish(self, plan: Plan, name: str, shape: Shape | None, operands: list[Instruction], attributes: dict[str, Any],
@@ -398,7 +398,7 @@ class Parser(Reader):
             attributes[POSITIONAL[opcode]] = self._positional_attribute(opcode, shape)
         else:
             operands = self._listed_operands()
-        plan.check(self, len(operands), attributes, at)
+        plan.check(self, operands, attributes, at)
         return self._finish(plan, name, shape, operands, attributes, {}, at, at)
 
     # ---- attributes
@@ -459,13 +459,13 @@ class Parser(Reader):
         if shape is None:
             raise self.error(f"the shape of {opcode} must be written", at, f"{name} = shape {opcode}(...)")
         if kind == ASYNC_START:
-            inner.check(self, len(operands), attributes, at)
+            inner.check(self, operands, attributes, at)
             try:
                 given["calls"] = sugar.wrap(wrapped, shape, operands, attributes, self._fresh_computation(f"{wrapped}_async"),
                                             common)
             except InvalidArgument as error:
                 raise error.located(f"{opcode} (%{name})", self.place(at)[0]) from None
-        outer.check(self, len(operands), given, at)
+        outer.check(self, operands, given, at)
         return self._finish(outer, name, shape, operands, given, common, at, start)
 
     def _fresh_computation(self, name: str) -> str:

@@ -11,6 +11,7 @@ import enum
 import itertools
 import math
 import operator
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -48,7 +49,9 @@ KINDS = (ShardingKind.REPLICATED, ShardingKind.MANUAL, ShardingKind.UNKNOWN, Sha
 _SUBGROUPS = (ShardingKind.MANUAL, ShardingKind.UNREDUCED, ShardingKind.REPLICATED)
 """What a dimension of a tiling beyond the array's may be, in the order in which XLA writes them."""
 
-_WORDS = (*KINDS, "devices", "device", "last_tile_dim_replicate", "last_tile_dims", "shard_as", "shard_like", "metadata", "mesh")
+_WORDS = (*KINDS, "devices", "device", "last_tile_dim_replicate", "last_tile_dims", "shard_as", "shard_like", "metadata", "mesh",
+          "single_device")
+_device_id = re.compile(r"\[\s*+device_id\s*+=")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -384,6 +387,10 @@ def _field(scanner: Scanner, fields: _Fields, word: str, at: int) -> None:
     elif word == "device":
         scanner.expect("=")
         fields.devices = (scanner.integer(),)
+    elif word == "single_device":  # as XLA of jaxlib 0.12 prints a maximal sharding by a mesh
+        scanner.match(_device_id, "[device_id=0]")
+        fields.kind, fields.devices = ShardingKind.MAXIMAL, (scanner.integer(),)
+        scanner.expect("]")
     elif word == "devices":
         scanner.expect("=")
         fields.tile_dims = tuple(scanner.listed(scanner.integer, "[", "]"))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from ..core.errors import HloSyntaxError
+from ..core.errors import HloSyntaxError, UnsupportedError
 from ..hlo.attributes import ReplicaGroups
 from ..hlo.mesh_sharding import Axis, MeshSharding
 from ..hlo.replica_groups import parse_replica_groups
@@ -77,6 +77,11 @@ def _subgroups(proto: Any) -> list[str]:
 
 
 def _named_text(proto: Any, reading: Reading) -> str:
+    if proto.reduction_op:
+        raise UnsupportedError("a sharding's parts are reduced by another operation than a sum", got=proto.reduction_op,
+                               expected="parts that are summed")
+    if not proto.mesh.axes and len(proto.mesh.device_ids) == 1:
+        return f"{{single_device[device_id={proto.mesh.device_ids[0]}]}}"
     dims = ["{" + ", ".join([*_axes(d.axes, proto.mesh), *["?"] * (not d.is_closed)]) + "}" for d in proto.dim_shardings]
     parts = [_mesh_text(proto.mesh), f"[{', '.join(dims)}]"]
     for word in ("replicated", "unreduced", "manual"):

@@ -301,8 +301,11 @@ def _write_constant(proto: Any, value: Literal, writing: Writing) -> None:
 
 
 def _read_comparison_type(proto: Any, reading: Reading) -> str | None:
-    """How values are compared, where it is not as the operands' type says. XLA writes it always, and prints it only then."""
+    """How values are compared, where it is not as the operands' type says. XLA writes it always, and prints it only then. From
+    jaxlib 0.12 on it writes whether the order is total, which says nothing of integers."""
     kind = reading.operands[0].shape.element_type if reading.operands else None
+    if proto.comparison_order:
+        return "TOTALORDER" if proto.comparison_order == "TOTAL" and kind and kind.is_floating else None
     usual = "SIGNED" if kind and kind.is_signed else "FLOAT" if kind and kind.is_differentiable else "UNSIGNED"
     return None if proto.comparison_type in ("", usual) else proto.comparison_type
 

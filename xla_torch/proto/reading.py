@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from ..core import progress
-from ..core.errors import HloSyntaxError, UnknownOpcodeError, XlaError
+from ..core.errors import HloSyntaxError, UnknownOpcodeError, UnsupportedError, XlaError
 from ..core.shape import Shape
 from ..hlo.ir import Computation, Instruction, Module, reachable
 from ..hlo.scanner import nearest
@@ -26,7 +26,7 @@ _LOCAL = 2**32 - 1
 """Ids of instructions have their computation's in the upper half; within a computation the lower half is enough."""
 
 _ALIAS_KINDS = ("may-alias", "may-alias", "must-alias")
-_LAST_FIELD = 99
+_LAST_FIELD = 102
 """The greatest number of a field of instructions that is known here."""
 
 
@@ -170,6 +170,9 @@ class _Modules:
         plan = self.plans[opcode] if opcode in self.plans else self._plan(opcode)
         if len(unknown := UnknownFieldSet(proto)):
             self.unknown_fields.update(f.field_number for f in unknown if f.field_number > _LAST_FIELD)
+        if proto.block_scaling_config:
+            raise UnsupportedError("the product scales blocks of its operands", subject=f"{opcode} (%{proto.name})",
+                                   got="a block_scaling_config", expected="a product without one")
         if plan is None:
             self.unknown[opcode] += 1
             return Instruction(opcode, Shape.token(), (), {}, proto.name)

@@ -57,7 +57,8 @@ HloInstructionProto: 1 string name, 2 string opcode, 3 ShapeProto shape, 7 OpMet
   88 OriginalValueProto original_value, 89 bool is_composite, 90 RaggedDotDimensionNumbers ragged_dot_dimension_numbers,
   91 ResultAccuracy result_accuracy, 92 IotaReplicaGroupListProto@replica_group_list iota_collective_device_list,
   93 MeshAxesReplicaGroupListProto@replica_group_list mesh_axes_replica_group_list, 94 bool is_reverse, 95 int64 num_carries,
-  96 int32 is_associative, 97 int32 conv_kind, 98 SparsityConfig sparsity_config, 99 Payload backend_config_payload
+  96 int32 is_associative, 97 int32 conv_kind, 98 SparsityConfig sparsity_config, 99 Payload backend_config_payload,
+  100 bool has_dynamic_root, 101 bytes block_scaling_config, 102 string comparison_order
 ShapeProto: 2 int32 element_type, 3 int64* dimensions, 4 ShapeProto* tuple_shapes, 5 LayoutProto layout,
   6 bool* is_dynamic_dimension
 LayoutProto: 1 int64* minor_to_major, 6 TileProto* tiles, 7 int64 element_size_in_bits, 8 int64 memory_space,
@@ -102,7 +103,8 @@ OpSharding: 1 int32 type, 2 ShapeProto tile_shape, 3 int64* tile_assignment_dime
   9 int64* iota_reshape_dims, 10 int32* iota_transpose_perm, 11 bool is_shard_group, 12 int64 shard_group_id,
   13 int32 shard_group_type, 14 NamedShardingProto named_sharding
 NamedShardingProto: 2 MeshProto mesh, 3 DimensionSharding* dim_shardings, 4 AxisRefProto* replicated_axes,
-  5 AxisRefProto* unreduced_axes, 6 OpMetadata* metadata, 7 AxisRefProto* manual_axes
+  5 AxisRefProto* unreduced_axes, 6 OpMetadata* metadata, 7 AxisRefProto* manual_axes,
+  8 int32 reduction_op
 MeshProto: 1 MeshAxis* axes, 2 int64* device_ids, 3 IotaTransform iota_transform
 MeshAxis: 1 string name, 2 int64 size
 IotaTransform: 1 int64* reshape_dims, 2 int64* transpose_perm

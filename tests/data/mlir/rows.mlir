@@ -272,7 +272,7 @@ return
 }
 // ===== builtin attributes
 func.func @main(%a: tensor<4x8xf32>) {
-%r = stablehlo.abs %a {a.w, a.g = @main, a.h = @main::@inner, a.m = affine_map<(d0) -> (d0)>, a.x = 3 : index, a.b = "\FF\00", a.q = array<i64: 1, -2>, a.v = array<i1: true, false>, a.k = array<f32: 1.5>, a.p = 5 : si8, a.r = (i32, index) -> tuple<f32, none>, a.e = dense<[1, 2]> : tensor<2xindex>, a.j = vector<2xf32>} : tensor<4x8xf32>
+%r = stablehlo.abs %a {a.w, a.g = @main, a.h = @main::@inner, a.x = 3 : index, a.b = "\FF\00", a.q = array<i64: 1, -2>, a.v = array<i1: true, false>, a.k = array<f32: 1.5>, a.p = 5 : si8, a.r = (i32, index) -> tuple<f32, none>, a.e = dense<[1, 2]> : tensor<2xindex>, a.j = vector<2xf32>} : tensor<4x8xf32>
 return
 }
 // ===== types

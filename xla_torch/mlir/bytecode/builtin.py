@@ -131,6 +131,13 @@ def _distinct(reader: Reader) -> ir.Opaque:
     return ir.Opaque("distinct<>")
 
 
+def _layout(reader: Reader) -> ir.Opaque:
+    """An affine map, an integer set or strides, which MLIR of jaxlib 0.12 encodes: how buffers lie, which programs on tensors do
+    not say."""
+    reader.pos = reader.end
+    return ir.Opaque("a layout")
+
+
 # --------------------------------------------------------------------------------------------------------------- locations
 
 
@@ -181,7 +188,7 @@ ATTRIBUTES = (
     Reader.attributes, _dictionary, Reader.string, _typed_string, _flat_symbol, _symbol, Reader.type, lambda reader: True,
     integer_attribute, float_attribute,
     _call, _place, _fused, _fused_with_metadata, _named, lambda reader: None, _resource, _array, _elements, _strings, _sparse,
-    _distinct, _range)
+    _distinct, _range, _layout, _layout, _layout)
 
 # ------------------------------------------------------------------------------------------------------------------- types
 

@@ -80,14 +80,16 @@ async_start async_update async_done: called_computation execution_thread
 collective_broadcast: channel_handle? replica_groups
 copy: cross_program_prefetch_index?
 custom_call: api_version? backend_config? call_target_name called_computations? custom_call_schedule? has_side_effect?
-    operand_layouts? output_operand_aliases? result_layouts?
+    operand_layouts? output_operand_aliases? result_layouts? | api_version? backend_config? call_target_name
+    called_computations? custom_call_schedule? has_side_effect? operand_layouts? output_operand_aliases? result_layouts?
+    undefined_alias?
 domain: entry_metadata exit_metadata kind
 dynamic_conv: batch_group_count dimension_numbers feature_group_count lhs_dilation? padding? precision_config?
     rhs_dilation? window_reversal? window_strides?
 fusion: fusion_kind? output_operand_aliases?
 ragged_dot: precision_config? ragged_dot_dimension_numbers
 scan: dimension is_associative? is_reverse? scan_dim_size? *2 *2
-topk: k largest?
+topk: k largest? | is_stable? k largest?
 trace: tag
 xla.rng_get_and_update_state: delta
 """
@@ -114,7 +116,7 @@ func: arg_attrs? function_type no_inline? res_attrs? sym_name sym_visibility? | 
 
 _SDY = """
 all_gather: gathering_axes out_sharding
-all_reduce: out_sharding reduction_axes
+all_reduce: out_sharding reduction_axes reduction_op | out_sharding reduction_axes
 all_slice: out_sharding slicing_axes
 all_to_all: out_sharding params
 collective_permute: out_sharding

@@ -55,29 +55,34 @@ def spellings_of(root: Instruction) -> Iterator[tuple[str, Match]]:
 @functools.cache
 def _library() -> dict[Key, list[Spelling]]:
     found: dict[Key, list[Spelling]] = {}
-    for part in lzma.decompress(FILE.read_bytes()).decode().split(_MARK)[1:]:
+    for part in _parts(FILE.read_bytes()):
         head, _, text = part.partition("\n")
         function, key, expected = json.loads(head)
         found.setdefault(tuple(key), []).append(Spelling(function, _tuples(expected), text))
     return found
 
 
+def _parts(data: bytes) -> list[str]:
+    return lzma.decompress(data).decode().split(_MARK)[1:]
+
+
 def _tuples(value: list | None) -> Outline:
     return None if value is None else (value[0], *map(_tuples, value[1:]))
 
 
-def written(spellings: dict[str, list[Computation]]) -> bytes:
-    """The library's file for spellings, computations in canonical form, of functions by their names."""
-    parts: dict[str, int] = {}
+def written(spellings: dict[str, list[Computation]], kept: bytes | None = None) -> bytes:
+    """The library's file for spellings, computations in canonical form, of functions by their names, and those of a file that is
+    kept."""
+    parts = set(_parts(kept) if kept else ())
     for function, computations in spellings.items():
         for computation in computations:
             root = computation.root
             key = root.opcode, root.shape.element_type.text, not root.shape.rank
             _rename(computation)
             text = print_module(Module(function, computation), PrintOptions(metadata=False))
-            parts.setdefault(f"{_MARK}{json.dumps([function, key, outline(root)])}\n{text}\n", len(computation.instructions))
-    longest_first = sorted(parts, key=lambda part: (-parts[part], part))
-    return lzma.compress("".join(longest_first).encode(), preset=9)
+            parts.add(f"{json.dumps([function, key, outline(root)])}\n{text}\n")
+    longest_first = sorted(parts, key=lambda part: (-part.count(" = "), part))
+    return lzma.compress("".join(_MARK + part for part in longest_first).encode(), preset=9)
 
 
 def _rename(computation: Computation) -> None:
