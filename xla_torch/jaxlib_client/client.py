@@ -65,8 +65,8 @@ def executable(stablehlo: bytes, name: str) -> Callable[[Sequence[Any]], list[An
     to those of its results, which are ready, lie in memory of their own and own it. Arguments are read where they are, unless
     they are not aligned as XLA wants it, and never written. It may be called from several threads.
 
-    Raises UnsupportedError, with XLA's words, where XLA does not compile the program; the function raises ExecutionError where XLA
-    does not run it.
+    Raises UnsupportedError, with XLA's words, where XLA does not compile the program. The function raises ExecutionError where
+    XLA does not run it.
     """
     if b"lapack_" in stablehlo:
         _register_lapack()
@@ -85,7 +85,8 @@ def executable(stablehlo: bytes, name: str) -> Callable[[Sequence[Any]], list[An
                 result.block_until_ready()
             return [_binding.buffer_to_dlpack_managed_tensor(result) for result in results]
         except RuntimeError as error:  # the binding's own are of this class
-            raise ExecutionError("XLA does not run the program", subject=name, got=str(error), hint="the words are XLA's") from None
+            raise ExecutionError("XLA does not run the program", subject=name, got=str(error), hint="the words are XLA's"
+                                 ) from None
 
     return run
 
