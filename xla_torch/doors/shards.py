@@ -68,7 +68,8 @@ def unshard(arrays: Sequence[Any], sharding: Sharding | str | XlaComputation, si
                               expected="a list of arrays, one for each partition")
     if not arrays:
         raise InvalidArgument("there are no arrays", subject="unshard")
-    if isinstance(sharding, XlaComputation):
+    if not isinstance(sharding, (Sharding, str)):
+        require_computation(sharding, "unshard")
         return _unshard_results(arrays, sharding)
     sharding = Sharding.parse(sharding) if isinstance(sharding, str) else sharding
     if sharding.kind == ShardingKind.TUPLE:
@@ -127,10 +128,29 @@ def _unshard_results(results: Sequence[Any], program: XlaComputation) -> Any:
     sizes = None if stated is None else [leaf.dimensions for leaf in stated.result.leaves() if leaf.is_array]
     if all(isinstance(r, tuple) and all(isinstance(a, (np.ndarray, np.generic)) for a in r) for r in results):
         return _unshard_each(results, shardings, sizes)  # as `run_numpy` gives them
-    if isinstance(program, TreeFunction):
-        return program.out_tree.unflatten(_unshard_each([program.out_tree.flatten(r) for r in results], shardings, sizes))
-    rows = [[leaf for leaf, _ in arrays_of(r, root.shape)] for r in results]
-    return from_arrays(_unshard_each(rows, shardings, sizes), root.shape)
+    return _in_form(program, _unshard_each([_leaves_of(program, r) for r in results], shardings, sizes))
+
+
+@functools.singledispatch
+def _leaves_of(program: XlaComputation, result: Any) -> list[Any]:
+    """The arrays of what a call gives."""
+    return [leaf for leaf, _ in arrays_of(result, program.entry.root.shape)]
+
+
+@_leaves_of.register
+def _(program: TreeFunction, result: Any) -> list[Any]:
+    return program.out_tree.flatten(result)
+
+
+@functools.singledispatch
+def _in_form(program: XlaComputation, arrays: Sequence[Any]) -> Any:
+    """What a call gives with these arrays."""
+    return from_arrays(arrays, program.entry.root.shape)
+
+
+@_in_form.register
+def _(program: TreeFunction, arrays: Sequence[Any]) -> Any:
+    return program.out_tree.unflatten(arrays)
 
 
 def shard_arguments(computation: XlaComputation, arguments: Sequence[Any]) -> list[tuple[Any, ...]]:
