@@ -17,7 +17,7 @@ import xla_torch
 from support.oracle import needs_xla
 from support.torch_programs import LOOP, build, check_gradients, complex_square, dense, f64, several
 from xla_torch import compile, parse_hlo
-from xla_torch.errors import InvalidArgument, UnsupportedError
+from xla_torch.errors import ExecutionError, InvalidArgument, UnsupportedError
 from xla_torch.storage.dtypes import torch_dtype
 
 pytestmark = [needs_xla, pytest.mark.filterwarnings("ignore:.*torch.jit.script.*")]  # torch's own, in forward mode
@@ -213,6 +213,51 @@ def test_fastest_keeps_what_is_faster():
     assert [c.backend for c in told] == ["quick"]
     assert isinstance(told[0], Choice)
     assert counts == {"slow": 4, "quick": 9}
+
+
+def positive(x: torch.Tensor) -> torch.Tensor:
+    return x[x > 0]
+
+
+def squares(x: torch.Tensor) -> torch.Tensor:
+    return (positive(x) ** 2).sum()
+
+
+@pytest.mark.parametrize("function", [positive, squares])
+def test_results_of_unknown_sizes_and_derivatives_that_keep_them(function: Callable[[torch.Tensor], torch.Tensor]):
+    x = torch.tensor([1.0, -2.0, 3.0], requires_grad=True)
+    program, want = xla_torch.from_torch(function, x.detach()), function(x)
+    compiled = compile(program, "fastest")
+    assert_close(compiled(x), want)
+    assert_close(torch.autograd.grad(compiled(x).sum(), x), torch.autograd.grad(want.sum(), x))
+    with pytest.raises(UnsupportedError, match=r"sizes are known only when it has run(.|\n)*hint +use compile"):
+        compile(program, "xla")(x)
+
+
+def test_xla_runs_what_has_unknown_sizes_inside_alone():
+    x = torch.tensor([1.0, -2.0, 3.0])
+    assert_close(compile(xla_torch.from_torch(squares, x), "xla")(x), squares(x))
+
+
+def test_fastest_drops_what_fails_when_it_runs():
+    from xla_torch.running.backends import Fastest
+    told = []
+
+    def fails(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        raise ExecutionError("XLA does not run the program")
+
+    fastest = Fastest({"eager": lambda x: (x + 1,), "xla": fails}, "", told.append)
+    assert_close(fastest(torch.ones(3))[0], torch.full((3,), 2.0))
+    assert str(told[0]).startswith("eager (eager ")
+    assert str(told[0]).endswith("; no XLA: XLA does not run the program")
+
+
+def test_what_xla_fails_to_run_is_said_in_its_words():
+    from xla_torch.jaxlib_client.client import executable
+
+    run = executable(reversal("F32").to_stablehlo_bytecode(), "reversal")
+    with pytest.raises(ExecutionError, match="reversal: XLA does not run the program"):
+        run([])
 
 
 def test_fastest_without_xla():

@@ -121,6 +121,56 @@ def test_branches_that_part_are_an_error_everywhere(four: Workers) -> None:
         run_replicas(xla_torch.parse_hlo(DIVERGING), arguments, num_replicas=4)
 
 
+LOOPING = f"""HloModule m
+{ADD}
+step {{
+  t = (s32[], f32[8], s32[]) parameter(0)
+  i = s32[] get-tuple-element(t), index=0
+  x = f32[8] get-tuple-element(t), index=1
+  n = s32[] get-tuple-element(t), index=2
+  y = f32[8] all-reduce(x), to_apply=f, replica_groups={{}}, channel_id=1
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  ROOT r = (s32[], f32[8], s32[]) tuple(j, y, n)
+}}
+goes {{
+  t = (s32[], f32[8], s32[]) parameter(0)
+  i = s32[] get-tuple-element(t), index=0
+  n = s32[] get-tuple-element(t), index=2
+  ROOT r = pred[] compare(i, n), direction=LT
+}}
+ENTRY e {{
+  x = f32[8] parameter(0)
+  n = s32[] parameter(1)
+  z = s32[] constant(0)
+  t = (s32[], f32[8], s32[]) tuple(z, x, n)
+  w = (s32[], f32[8], s32[]) while(t), condition=goes, body=step
+  ROOT r = f32[8] get-tuple-element(w), index=1
+}}"""
+
+
+@pytest.mark.parametrize("steps", [(3, 2, 3, 3), (0, 1, 1, 1), (2, 1, 1, 1)])
+def test_loops_of_unequal_length_are_an_error_at_once(four: Workers, steps: tuple[int, ...]) -> None:
+    arguments, ended = [(np.ones(8, "f"), np.int32(n)) for n in steps], [k for k, n in enumerate(steps) if n == min(steps)]
+    with pytest.raises(ExecutionError, match=r"all-reduce \(%y\), channel 1: participants \[.*\] have ended before"):
+        run_replicas(xla_torch.parse_hlo(LOOPING), arguments, num_replicas=4, timeout=PATIENT)
+    four.start(run_here, [(LOOPING, given, {"timeout": PATIENT}) for given in arguments])
+    told = [outcome[2] for outcome in four.outcomes() if outcome[0] == "error"]
+    assert len(told) == 4 - len(ended)
+    assert all("ended before this exchange" in text for text in told)
+
+
+def test_who_wait_for_each_other_in_a_circle_are_told_at_once() -> None:
+    """0 for 1, 1 for 2, 2 for 0, and 3 for what 0 does not do."""
+    pairs = [[[0, 1], [2], [3]], [[1, 2], [0], [3]], [[2, 0], [1], [3]], [[0, 3], [1], [2]]]
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return xla_torch.ops.AllReduce(x, xla_torch.ops.Add, pairs[int(x)])
+
+    with pytest.raises(ExecutionError, match=r"are at another exchange\n +got +participant \d: AllReduce.*; participant \d:"):
+        run_replicas(program, [(torch.tensor(float(k)),) for k in range(4)], num_replicas=4, timeout=PATIENT)
+
+
 def test_one_who_comes_too_late(four: Workers) -> None:
     common = (twice(PLAIN, SUM), 8)
     four.start(fails, [(*common, 4.0 if k == 2 else 0.0, 1.0, False) for k in range(4)])

@@ -210,13 +210,20 @@ def test_unshard_undoes_shard(text: str, sizes: tuple[int, ...], kind: str) -> N
     ("{devices=[1,2,2]<=[4] last_tile_dims={unreduced, replicated}}", [5, 5]),
 ])
 def test_summands_are_added_up(text: str, want: list[int]) -> None:
-    assert unshard([np.full(2, value) for value in (1, 2, 4, 8)], text).tolist() == want
+    assert unshard([np.full(2, value) for value in (1, 2, 4, 8)], text, [len(want)]).tolist() == want
+
+
+def test_arrays_of_a_tuple_are_put_together() -> None:
+    rows = list(zip(shard(np.arange(7), "{devices=[2]<=[2]}"), shard(np.arange(3), "{replicated}", 2), strict=True))
+    first, second = unshard(rows, "{{devices=[2]<=[2]}, {replicated}}", [(7,), (3,)])
+    assert (first.tolist(), second.tolist()) == ([*range(7)], [0, 1, 2])
 
 
 def test_tiles_at_the_end_are_filled_with_zeros() -> None:
     parts = shard(np.arange(1, 8), "{devices=[4]<=[4]}")
     assert [p.tolist() for p in parts] == [[1, 2], [3, 4], [5, 6], [7, 0]]
-    assert unshard(parts, "{devices=[4]<=[4]}").tolist() == [1, 2, 3, 4, 5, 6, 7, 0]
+    assert unshard(parts, "{devices=[4]<=[4]}", [7]).tolist() == [1, 2, 3, 4, 5, 6, 7]
+    assert unshard(parts, "{devices=[4]<=[4]}", [8]).tolist() == [1, 2, 3, 4, 5, 6, 7, 0]
     assert [p.tolist() for p in shard(np.arange(1, 3), "{maximal device=1}", 2)] == [[0, 0], [1, 2]]
 
 
@@ -227,7 +234,15 @@ def test_tiles_at_the_end_are_filled_with_zeros() -> None:
     (lambda: shard(np.zeros(4), "{devices=[2,1]<=[2]}"), "for an array of another rank"),
     (lambda: shard(np.zeros(4), "{devices=[2]<=[2]}", 4), "for another number of partitions"),
     (lambda: unshard([], "{replicated}"), "there are no arrays"),
-    (lambda: unshard([np.zeros(2), np.zeros(3)], "{devices=[2]<=[2]}"), "not the tiles"),
+    (lambda: unshard([np.zeros(2), np.zeros(3)], "{devices=[2]<=[2]}", (4,)), "not the tiles"),
+    (lambda: unshard([np.zeros(2), np.zeros(2)], "{devices=[2]<=[2]}"), "the last ones may be padded(.|\n)*give sizes="),
+    (lambda: unshard([(np.zeros(2),)] * 2, "{{replicated}, {replicated}}"), "not as many arrays as shardings"),
+    (lambda: unshard([np.zeros(2)] * 2, "{{replicated}}"), "not as many arrays as shardings"),
+    (lambda: unshard([(np.zeros(2),)] * 2, "{{replicated}}", [(2,), (2,)]), "not as many arrays as shardings"),
+    (lambda: unshard([np.zeros(4)] * 2, xla_torch.parse_hlo(program_with("{devices=[2]<=[2]}", "f32[4]", ", num_partitions=2"))),
+     "does not say how its results lie"),
+    (lambda: unshard([np.zeros(4)] * 2, xla_torch.parse_hlo("HloModule m\nENTRY e { ROOT x = f32[4] parameter(0) }")),
+     "does not say how its results lie"),
     (lambda: unshard([np.zeros(2)] * 2, "{devices=[2]<=[2]}", (5,)), "not the tiles"),
 ])
 def test_arrays_that_do_not_fit_are_refused(call: Any, message: str) -> None:
@@ -290,7 +305,7 @@ def test_partitioned_programs_run_as_they_are(row: Row) -> None:
     results = run_replicas(program, shard_arguments(program, row.arguments), num_partitions=4)
     for k, sharding in enumerate(jax.tree_util.tree_leaves(compiled.output_shardings)):
         want = jax.tree_util.tree_leaves(compiled(*row.arguments))[k]
-        close([unshard([r[k] for r in results], str(sharding._to_xla_hlo_sharding(want.ndim)))], want, row.rtol)
+        close([unshard([r[k] for r in results], str(sharding._to_xla_hlo_sharding(want.ndim)), want.shape)], want, row.rtol)
 
 
 @needs_xla
@@ -300,7 +315,8 @@ def test_partitioned_programs_run_on_processes(four: Workers) -> None:
     text = compiled.as_text() or ""
     parts = shard_arguments(xla_torch.parse_hlo(text), row.arguments)
     results = on_processes(four, text, parts, num_partitions=4)
-    close([results[3][0], unshard([r[1] for r in results], "{devices=[2,2]<=[4]}")], compiled(*row.arguments), row.rtol)
+    want = compiled(*row.arguments)
+    close([results[3][0], unshard([r[1] for r in results], "{devices=[2,2]<=[4]}", want[1].shape)], want, row.rtol)
 
 
 @needs_xla

@@ -414,6 +414,52 @@ def test_what_its_author_refuses_is_refused_with_jaxs_words():
         from_jax(half_known, ABOVE)(x).sum().backward()
 
 
+def scaled_by_a_closure(x, s):
+    """Its rule reads a value of the function that it is written in, which is gone when this has been traced."""
+    scale = jnp.max(s) + 1.0
+
+    @jax.custom_vjp
+    def scaled(y):
+        return y * scale
+
+    scaled.defvjp(lambda y: (scaled(y), None), lambda _, ct: (3 * ct * scale,))
+    return jnp.sum(scaled(x) ** 2), scaled(x)
+
+
+def tilted_by_a_closure(x, s):
+    scale = jnp.max(s) + 1.0
+
+    @jax.custom_jvp
+    def tilted(y):
+        return y * scale
+
+    tilted.defjvp(lambda primals, tangents: (tilted(*primals), 3 * scale * tangents[0]))
+    return jnp.sum(tilted(x) ** 2), tilted(x)
+
+
+@pytest.mark.parametrize("function", [scaled_by_a_closure, tilted_by_a_closure])
+def test_rules_that_close_over_traced_values(function):
+    """JAX differentiates the function, but not the jitted one."""
+    with pytest.raises(TypeError, match="DynamicJaxprTracer"):
+        jax.grad(lambda x: jax.jit(function)(x, ABOVE)[0])(VECTOR)
+    program, x = from_jax(function, VECTOR, ABOVE), torch.tensor(VECTOR, requires_grad=True)
+    results = program(x, torch.tensor(ABOVE))
+    for k, ct in enumerate((np.float32(2), VECTOR)):
+        theirs = jax.vjp(lambda x, k=k: function(x, ABOVE)[k], VECTOR)[1](ct)[0]
+        equal(torch.autograd.grad(results[k], x, torch.tensor(ct), retain_graph=True)[0], theirs)
+
+
+def test_their_tangents():
+    x, t = VECTOR, VECTOR[::-1].copy()
+    program = from_jax(tilted_by_a_closure, x, ABOVE)
+    theirs = jax.jvp(lambda x: tilted_by_a_closure(x, ABOVE), (x,), (t,))[1]
+    ours = torch.func.jvp(lambda x: program(x, torch.tensor(ABOVE)), (torch.tensor(x),), (torch.tensor(t),))[1]
+    for own, other in zip(ours, theirs, strict=True):
+        equal(own, other)
+    with pytest.raises(DifferentiationError, match="closes over a value of a trace that has ended"):  # so does JAX
+        xla_torch.jvp(program.computation)
+
+
 def test_pickles_differentiate_without_jax(tmp_path):
     path = tmp_path / "function"
     path.write_bytes(pickle.dumps((from_jax(loss, X, W).computation, X, W, np.asarray(jax.grad(loss)(X, W)))))

@@ -56,6 +56,10 @@ NOT_FOUND: dict[str, tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...]]
     "a mask of columns": (masked(to=8, shown=lambda mask: mask[None, :]), (9, 9), (9,)),
     "a mask of other indices": (
         lambda x, i: jnp.where(((i[::-1] >= 0) & (i[::-1] <= 4))[:, None], x[i.clip(0, 4)], 0), (5, 6), (9,)),
+    "a mask that is a constant beside a bound": (lambda x, i: jnp.where(
+        jnp.all((np.arange(9)[:, None] % 2 == 1) & (i[:, None] >= 0), 1), x.at[i].get(mode="clip"), 0.0), (5,), (9,)),
+    "a bound that is computed": (lambda x, i: jnp.where(
+        jnp.all((i[:, None] >= 0) & (i[:, None] <= i[0]), 1), x.at[i].get(mode="clip"), 0.0), (5,), (9,)),
     "pairs": (lambda x, i: x.at[i, i].get(mode="fill", fill_value=0), (5, 6), (9,)),
     "what was gathered is used too": (lambda x, i: (jnp.where((i >= 0) & (i <= 4), lax.gather(
         x, i[:, None], lax.GatherDimensionNumbers((), (0,), (0,)), (1,), mode="clip"), 0), lax.gather(
@@ -143,6 +147,16 @@ def test_what_is_something_else(name: str) -> None:
     for got, want in zip(jax.tree_util.tree_leaves(program(*map(torch.from_numpy, arrays))),
                          jax.tree_util.tree_leaves(jax.jit(function)(*arrays)), strict=True):
         np.testing.assert_array_equal(got.numpy(), np.asarray(want))
+
+
+def test_a_mask_that_is_an_argument_beside_a_bound() -> None:
+    def function(x: Any, i: Any, m: Any) -> Any:
+        return jnp.where(jnp.all(m & (i[:, None] >= 0), axis=1), x.at[i].get(mode="promise_in_bounds"), 0.0)
+
+    arrays = np.arange(5, dtype=np.float32), np.array([0, 3, 2], np.int32), np.array([[True], [False], [True]])
+    program = from_jax(function, *arrays)
+    np.testing.assert_array_equal(program(*map(torch.from_numpy, arrays)).numpy(), jax.jit(function)(*arrays))
+    assert calls(program) == []
 
 
 @pytest.mark.parametrize("mode", ["clip", "promise_in_bounds"])

@@ -135,7 +135,6 @@ def test_what_leaves_a_loop(row: str, monkeypatch: pytest.MonkeyPatch) -> None:
         found = check(text, given)
         with monkeypatch.context() as patch:
             patch.setattr(tuning, "WITHOUT_PASSES", frozenset({"invariants"}))
-            assert leaving(canonical(text)) == []
             np.testing.assert_allclose(found, xla_torch.parse_hlo(text).run_numpy(*given)[0], 1e-6, 1e-7)
 
 

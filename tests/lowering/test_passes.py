@@ -22,6 +22,7 @@ from support.counting import python_lines
 from support.low_thresholds import lower_thresholds
 from xla_torch import cli
 from xla_torch.core import tuning
+from xla_torch.core.errors import XlaWarning
 from xla_torch.fusing import passes
 from xla_torch.fusing.passes import PASSES, recorded
 from xla_torch.lowering.programs import lower
@@ -173,6 +174,43 @@ def test_the_environment_names_passes() -> None:
     done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "XLA_TORCH_WITHOUT_PASSES": "block"},
                           capture_output=True, text=True, check=True)
     assert "names no pass by block: there are bundles, invariants, padded sums, " in done.stderr
+
+
+def _fail(*given: Any) -> Any:
+    raise IndexError("tuple index out of range")
+
+
+@pytest.mark.parametrize("name", [one.name for one in PASSES if one.name not in ("dead code", "sizes", "groups", "ranges")])
+def test_a_pass_that_fails_is_left_out(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On whole programs and on bodies of loops, with one warning; also where it did half of its work."""
+    for program in ("scan", "optimizer"):
+        text, arguments = _text(program), PROGRAMS[program][1]
+        whole = _results(text, arguments)
+        with monkeypatch.context() as patch:
+            failing = tuple(one._replace(run=lambda low, run=one.run: (run(low), _fail()), when=lambda low: True)
+                            if one.name == name and not one.has_less else one for one in PASSES)
+            patch.setattr(passes, "PASSES", failing)
+            if name == "overwriting":
+                patch.setattr(passes, "plan_memory", lambda graph, fresh, overwrites, run=passes.plan_memory: (
+                    run(graph, fresh, overwrites=overwrites), overwrites and _fail()))
+            with pytest.warns(XlaWarning, match=f"the pass '{name}' failed and was left out"):
+                without = _results(text, arguments)
+        for one, other in zip(whole, without, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5 * float(one.abs().max()))
+
+
+@pytest.mark.parametrize(("name", "function"), [
+    ("bundles", "lowering.bundles.fuse_small"), ("invariants", "lowering.programs.without_invariant_code"),
+    ("padded sums", "lowering.programs.without_padded_sums")])
+def test_so_is_one_that_fails_before_there_is_a_graph(name: str, function: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text, arguments = _text("scan"), PROGRAMS["scan"][1]
+    monkeypatch.setattr(tuning, "BUNDLED_UP_TO", 1 << 10)
+    whole = _results(text, arguments)
+    monkeypatch.setattr(f"xla_torch.{function}", _fail)
+    with pytest.warns(XlaWarning, match=f"the pass '{name}' failed and was left out"):
+        without = _results(text, arguments)
+    for one, other in zip(whole, without, strict=True):
+        torch.testing.assert_close(one, other)
 
 
 def test_names_are_one_each() -> None:

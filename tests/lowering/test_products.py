@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+import time
+from collections.abc import Callable
+
 import pytest
 import torch
 
 from xla_torch import Shape, XlaComputation, parse_hlo
 from xla_torch.core import tuning
+from xla_torch.kernels import contraction
 from xla_torch.storage.dtypes import torch_dtype
 from xla_torch.storage.torch_private import onednn_linear
 
@@ -108,6 +113,41 @@ def test_large_products_are_made_by_the_faster_library(element_type: str, lhs: s
     for factor in (left, by_columns):
         torch.testing.assert_close(program(factor, right), exact, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(program(left, right.mT.contiguous().mT), exact, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.skipif(onednn_linear is None, reason="this torch has no oneDNN")
+@pytest.mark.parametrize("slow", ["_in_torch", "_in_onednn", ""])
+@pytest.mark.parametrize(("lhs", "rhs"), [((64, 32), (32, 48)), ((3, 64, 32), (32, 48)), ((3, 64, 32), (3, 32, 48)),
+                                          ((2, 3, 64, 32), (2, 3, 32, 48))])
+def test_the_library_that_was_faster_is_kept(lhs: tuple[int, ...], rhs: tuple[int, ...], slow: str,
+                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    """And both give the same numbers, however the factors lie."""
+    monkeypatch.setattr(contraction, "_faster", {})
+    calls: list[str] = []
+
+    def counted(name: str, make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+        def call(*factors: torch.Tensor) -> torch.Tensor:
+            calls.append(name)
+            time.sleep(0.02 * (name == slow))
+            return make(*factors)
+        return call
+
+    for name in ("_in_torch", "_in_onednn"):
+        monkeypatch.setattr(contraction, name, counted(name, getattr(contraction, name)))
+    generator = torch.Generator().manual_seed(0)
+    left, right = (torch.randn(dims, generator=generator) for dims in (lhs, rhs))
+    exact = (left.double() @ right.double()).float()
+
+    def forms(tensor: torch.Tensor) -> list[torch.Tensor]:
+        return [tensor, tensor.mT.contiguous().mT, torch.stack([tensor, tensor], -1)[..., 0]]
+
+    for one, other in itertools.product(forms(left), forms(right)):
+        for _ in range(2):
+            torch.testing.assert_close(contraction.onednn_matmul(one, other), exact, rtol=1e-4, atol=1e-4)
+        assert not slow or calls[-1] != slow
+    del calls[:]
+    contraction.onednn_matmul(left, right)
+    assert len(calls) == 1
 
 
 NARROW = [

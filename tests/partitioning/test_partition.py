@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.utils._pytree import tree_leaves
 
 import xla_torch
 from support.meshes import run_partitioned
@@ -186,6 +187,46 @@ def test_trees_of_a_function() -> None:
     assert shardings(partition(whole, SQUARE, {"params.w": ("data",), "*": ()}))[1] == ROWS_CUT
 
 
+PAIRS = """HloModule m
+ENTRY e {
+  x = f32[8] parameter(0)
+  y = f32[8,4] parameter(1)
+  n = f32[8] negate(x)
+  c = f32[8] cosine(x)
+  m = f32[8,4] negate(y)
+  ROOT r = (RESULT) tuple(OF)
+}"""
+VECTORS, MATRICES = ("f32[8], f32[8]", "n, c"), ("f32[8,4], f32[8,4]", "m, m")
+CUT = "{devices=[4]<=[4]}"
+
+
+@needs_xla
+@pytest.mark.parametrize("of_jax", [False, True])
+@pytest.mark.parametrize(("mesh", "results", "out", "want"), [
+    ({"d": 4}, VECTORS, (("d",), ("d",)), [CUT, CUT]),
+    ({"d": 4}, VECTORS, [("d",), ("d",)], [CUT, CUT]),
+    ({"d": 4}, VECTORS, (("d",), ()), [CUT, WHOLE]),
+    ({"d": 4}, VECTORS, ("{replicated}", ("d",)), [WHOLE, CUT]),
+    ({"d": 4}, VECTORS, (CUT, "{replicated}"), [CUT, WHOLE]),
+    ({"d": 4}, VECTORS, ("d",), [CUT, CUT]),
+    ({"a": 2, "b": 2}, MATRICES, ("a", "b"), ["{devices=[2,2]<=[4]}"] * 2),
+    ({"a": 2, "b": 2}, MATRICES, (("a", "b"), ("a", "b")), ["{devices=[2,2]<=[4]}"] * 2),
+    ({"a": 2, "b": 2}, MATRICES, (("a",), ("b",)), None),
+    ({"a": 2, "b": 2}, MATRICES, (("a",), ()), None),
+])
+def test_a_tuple_may_say_how_each_result_lies(mesh: Any, results: tuple[str, str], out: Any, want: Any, of_jax: bool) -> None:
+    """Or how one array does; where it can be both, the error says how to write each."""
+    x, y = np.zeros(8, np.float32), np.zeros((8, 4), np.float32)
+    program = xla_torch.parse_hlo(PAIRS.replace("RESULT", results[0]).replace("OF", results[1]))
+    if of_jax:
+        program = xla_torch.from_jax(lambda x, y: (-x, jnp.cos(x)) if results is VECTORS else (-y, jnp.cos(y)), x, y)
+    if want is None:
+        with pytest.raises(InvalidArgument, match=r"or how each of several does(.|\n)*hint +write a list"):
+            partition(program, mesh, None, out)
+        return
+    assert [str(s) for s in partition(program, mesh, None, out).entry.root.common["sharding"].elements] == want
+
+
 @needs_xla
 def test_constants_and_names_survive() -> None:
     table = ", ".join(f"{k}.5" for k in range(64))
@@ -237,6 +278,33 @@ def test_what_a_participant_holds_is_shown(tmp_path: Path, capsys: pytest.Captur
 def test_what_does_not_fit_is_refused(text: str, mesh: Any, ins: Any, outs: Any, message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
         partition(xla_torch.parse_hlo(text), mesh, ins, outs)
+
+
+@needs_xla
+@pytest.mark.parametrize("kind", ["torch", "numpy"])
+@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.parametrize("root", ["r = f32[7] negate(x)", "t = (f32[7], (f32[7], s32[])) tuple(n, u)"])
+def test_results_are_put_together_as_large_as_they_are(root: str, stored: bool, kind: str) -> None:
+    """Seven elements over four participants, whose tiles are two and one of padding; also of a program that was a text."""
+    text = "HloModule m\nENTRY e {\n x = f32[7] parameter(0)\n n = f32[7] negate(x)\n s = s32[] constant(3)\n"
+    whole = xla_torch.parse_hlo(f"{text} u = (f32[7], s32[]) tuple(x, s)\n ROOT {root}\n}}")
+    part = partition(whole, {"d": 4}, [("d",)], ("d",) if root.startswith("r") else [("d",), ("d",), ()])
+    part = xla_torch.parse_hlo(part.to_hlo_text()) if stored else part
+    x: Any = np.arange(7, dtype=np.float32)
+    x = torch.from_numpy(x) if kind == "torch" else x
+    results = run_replicas(part, shard_arguments(part, [x]), num_partitions=4)
+    got, want = xla_torch.unshard(results, part), whole(x) if kind == "torch" else whole.run_numpy(x)
+    for own, theirs in zip(*map(tree_leaves, (got, want)), strict=True):
+        np.testing.assert_array_equal(own, theirs)
+
+
+@needs_xla
+def test_so_are_trees_of_them() -> None:
+    whole = xla_torch.from_jax(lambda x: {"a": x * 2, "b": [x.sum()]}, np.ones(7, np.float32))
+    part = partition(whole, {"d": 4}, [("d",)], {"a": ("d",), "b": ()})
+    x = torch.arange(7.0)
+    results = run_replicas(part, shard_arguments(part, [x]), num_partitions=4)
+    torch.testing.assert_close(xla_torch.unshard(results, part), whole(x))
 
 
 @needs_xla

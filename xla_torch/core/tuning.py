@@ -247,17 +247,10 @@ NARROW_PRODUCTS_FROM = 1 << 13
 thread, float16 without them: 64 x 64 x 64 in 0.010 ms and not 0.084, 256 in 0.33 and not 17, 1024 in 28 and not 5,374; at 16 two
 conversions cost more (0.005, 0.003)."""
 
-ONEDNN_ROWS_FROM = 8
-"""Rows from which a product may be oneDNN's on an AMD processor: for one row MKL takes half of the time."""
-
 ONEDNN_FROM = 1 << 23
 """Multiplications from which it is, with AVX-512, of which MKL makes no use there: nearly twice as fast. With AVX2 (2026-11-27;
 one thread and two, 13 shapes, each factor as it lies or turned) oneDNN takes 0.7 to 1.7 of MKL's time, 1.1 in the middle, and
 for several at once 1.6 to 2.5."""
-
-ONEDNN_TURNED_FROM = 256
-"""Columns from which the rows of a product are turned for oneDNN, where they lie apart, as a weight's gradient has them. With
-AVX-512, on one thread: 128 x 256 x 8192 5.7 ms by MKL and 2.8, 1024 x 256 x 256 1.33 and 0.67."""
 
 ONEDNN_BATCHED_FROM = 1 << 22
 """Multiplications of each of several products from which they are oneDNN's, one after another. On a processor with AVX-512, of

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from ..participants.exchange import Aborted, Exchange
+from ..participants.exchange import Exchange
 from .control_plane import ControlPlane
 from .failures import Failures
 from .placement import Placement
@@ -69,7 +69,4 @@ class Agreement:
         self._failures.check(exchange.subject)
         left = [number for number in absent if self._placement.rank_of(number) in self._control_plane.left]
         if left:
-            raise Aborted.found_here(
-                f"participants {left} have ended before this exchange", subject=exchange.subject,
-                got=str(exchange), expected=f"every member of the group {list(exchange.group)}",
-                hint="all members must run the same collectives in the same order")
+            raise exchange.ended(left)

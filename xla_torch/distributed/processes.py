@@ -74,7 +74,7 @@ class Processes:
         self.num_replicas, self.num_partitions = placement.num_replicas, placement.num_partitions
         self.numbers: tuple[int, ...] = tuple(placement.numbers_on({rank}))
         # Longer than the exchanges between processes may take, whose errors end the waiting for them.
-        rendezvous = Rendezvous(1.5 * timeout)
+        rendezvous = self._rendezvous = Rendezvous(1.5 * timeout)
         self._size = placement.processes
         self._control_plane = ControlPlane(store, rank, self._size, timeout)
         self._failures = Failures(self._control_plane, placement, rendezvous)
@@ -106,7 +106,7 @@ class Processes:
         if len(self.numbers) == 1:
             with self._failures.reported(self.numbers[0]):
                 return [call(*arguments[0])]
-        return in_threads(call, arguments, self.participants, self._failures.report)
+        return in_threads(call, arguments, self.participants, self._rendezvous, self._failures.report)
 
     def check(self, computation: Any) -> None:
         """Raise InvalidArgument where the program says that it is for other numbers of replicas and partitions."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import _thread
 import threading
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 
 from ..core import tuning
+from ..core.errors import ExecutionError
 from ..participants.exchange import Aborted, Exchange, Result
 
 
@@ -38,6 +40,9 @@ class Rendezvous:
         self._lock = threading.Lock()
         self._open: dict[tuple[tuple[int, ...], int], Round] = {}
         self._waiting: dict[int, tuple[Exchange, Round]] = {}
+        self._left: set[int] = set()
+        self._in_vain: dict[int, ExecutionError] = {}
+        """What those raise who wait for members that never come."""
         self._failure: tuple[int, BaseException] | None = None
 
     def begin(self, member: int, turn: int, exchange: Exchange) -> Round:
@@ -83,28 +88,39 @@ class Rendezvous:
             if begun.ended:
                 return
             self._check(exchange)
-            other = self._elsewhere(begun, member, exchange)
-            if other is not None:
-                raise exchange.clash([other])
             begun.asleep.append(alarm)
             self._waiting[member] = exchange, begun
+            if any(n in self._left or n in self._waiting for n in _missing(exchange, begun)):
+                self._find_in_vain()
         awake = alarm.acquire(timeout=self.timeout)
         with self._lock:
             self._waiting.pop(member, None)
             if begun.ended:
                 return
+            if member in self._in_vain:
+                raise self._in_vain[member]
             self._check(exchange)
             if not awake:
-                raise exchange.missing([n for n in exchange.group if n not in begun.given], self.timeout)
+                raise exchange.missing(_missing(exchange, begun), self.timeout)
 
-    def _elsewhere(self, begun: Round, member: int, exchange: Exchange) -> tuple[int, str] | None:
-        """A member that sleeps until this one comes to another exchange: then neither would ever come."""
-        for number in exchange.group:
-            if number not in begun.given and number in self._waiting:
-                theirs, where = self._waiting[number]
-                if member in theirs.group and member not in where.given:
-                    return number, str(theirs)
-        return None
+    def _find_in_vain(self) -> None:
+        """Wake those who wait for members that have ended, or that wait in vain themselves, as all do who wait for each other."""
+        vain = {number for number, (_, begun) in self._waiting.items() if not (begun.ended or begun.clash)}
+        while come := {n for n in vain if not any(m in self._left or m in vain for m in _missing(*self._waiting[n]))}:
+            vain -= come
+        for number in vain - self._in_vain.keys():
+            exchange, begun = self._waiting[number]
+            others = [(n, str(self._waiting[n][0])) for n in sorted(vain) if self._waiting[n][1] is not begun]
+            left = [n for n in _missing(exchange, begun) if n in self._left]
+            self._in_vain[number] = exchange.ended(left, others) if left else exchange.clash(others)
+        for number in vain:
+            self._wake(self._waiting[number][1])
+
+    @staticmethod
+    def _wake(begun: Round) -> None:
+        for alarm in begun.asleep:
+            alarm.release()
+        begun.asleep.clear()
 
     def _compute(self, begun: Round, member: int, exchange: Exchange) -> None:
         try:
@@ -119,20 +135,31 @@ class Rendezvous:
     def _end(self, begun: Round) -> None:
         with self._lock:
             begun.ended = True
-            for alarm in begun.asleep:
-                alarm.release()
-            begun.asleep.clear()
+            self._wake(begun)
 
     def _check(self, exchange: Exchange) -> None:
         if self._failure is not None:
             number, cause = self._failure
             raise Aborted(f"participant {number} failed: {cause}", subject=exchange.subject) from cause
 
+    def start(self, members: Iterable[int]) -> None:
+        """These members run, and may come."""
+        with self._lock:
+            self._left.difference_update(members)
+
+    def leave(self, member: int) -> None:
+        """`member` has ended, and will not come any more: wake those who wait for it."""
+        with self._lock:
+            self._left.add(member)
+            self._find_in_vain()
+
     def fail(self, member: int, cause: BaseException) -> None:
         """Wake everybody who waits: `member` will not come any more."""
         with self._lock:
             self._failure = self._failure or (member, cause)
             for _, begun in self._waiting.values():
-                for alarm in begun.asleep:
-                    alarm.release()
-                begun.asleep.clear()
+                self._wake(begun)
+
+
+def _missing(exchange: Exchange, begun: Round) -> list[int]:
+    return [n for n in exchange.group if n not in begun.given]

@@ -79,14 +79,15 @@ def run_replicas(computation: Any, arguments: Sequence[Sequence[Any]], *, num_re
     rendezvous = Rendezvous(timeout)
     participants = [ThreadParticipant(rendezvous, number, num_replicas, num_partitions) for number in range(count)]
     try:
-        return in_threads(entry_point(computation, arguments), arguments, participants, rendezvous.fail)
+        return in_threads(entry_point(computation, arguments), arguments, participants, rendezvous, rendezvous.fail)
     finally:
         BUFFERS.clear()
 
 
 def in_threads(call: Callable[..., Any], arguments: Sequence[Sequence[Any]], participants: Sequence[Participant],
-               fail: Callable[[int, BaseException], None]) -> list[Any]:
-    """Call a program as each of these participants, each in a thread; `fail` tells the others of one that raised."""
+               rendezvous: Rendezvous, fail: Callable[[int, BaseException], None]) -> list[Any]:
+    """Call a program as each of these participants, each in a thread, which meet at `rendezvous`; `fail` tells the others of one
+    that raised."""
     results: list[Any] = [None] * len(participants)
     failures: list[tuple[int, BaseException]] = []
 
@@ -98,7 +99,10 @@ def in_threads(call: Callable[..., Any], arguments: Sequence[Sequence[Any]], par
         except BaseException as error:  # handed to the caller's thread
             failures.append((number, error))
             fail(number, error)
+        else:
+            rendezvous.leave(number)
 
+    rendezvous.start(p.number for p in participants)
     threads = [threading.Thread(target=run, args=(place, p), name=f"xla_torch participant {p.number}", daemon=True)
                for place, p in enumerate(participants)]
     for thread in threads:

@@ -50,7 +50,7 @@ def from_jax(function: Callable[..., Any], *example_args: Any, static_argnums: i
     elif derivatives == "xla":
         computation.program.by_ops = True
     else:
-        computation.entry.derivatives = JaxDerivatives(traced.name, traced.jaxpr, _canonical)
+        computation.entry.derivatives = JaxDerivatives(traced.name, traced.jaxpr, _canonical, function=traced.function)
     return TreeFunction(computation, Structure.from_jax(traced.in_tree), Structure.from_jax(traced.out_tree), traced.signature)
 
 

@@ -4,7 +4,7 @@ PartitionSpec, and HLO's shardings."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..core.errors import InvalidArgument
@@ -60,6 +60,28 @@ def is_said(words: Any) -> bool:
     if isinstance(words, (list, tuple)) and words and all(map(_is_placement, words)):
         return True
     return isinstance(words, tuple) and all(axes is None or isinstance(axes, str) or _is_axes(axes) for axes in words)
+
+
+def said_of_each(words: Any, ranks: Sequence[int]) -> Any:
+    """The words for arrays of these ranks, as a list where a tuple has words for each of them: ``(("data",), ("data",))`` for two
+    vectors could also be the axes of one matrix. Raises InvalidArgument where it can mean both."""
+    if not isinstance(words, tuple) or _is_spec(words) or len(words) != len(ranks) or all(
+            isinstance(own, str) and not own.startswith("{") for own in words if own is not None):
+        return words
+    if not all(own is None or (is_said(own) and _may_lie(own, rank)) for own, rank in zip(words, ranks, strict=True)):
+        return words
+    if is_said(words) and not any(isinstance(own, str) for own in words) and all(_may_lie(words, rank) for rank in ranks):
+        raise InvalidArgument("this says how one array lies, or how each of several does", got=repr(words),
+                              hint=f"write a list: {list(words)!r} says how each lies, {[words] * len(ranks)!r} that all lie so")
+    return list(words)
+
+
+def _may_lie(words: Any, rank: int) -> bool:
+    """Whether an array of this rank may lie so, on a mesh that has these axes."""
+    if not isinstance(words, tuple) or any(map(_is_placement, words)):
+        return True
+    axes = [name for own in words if own is not None for name in ([own] if isinstance(own, str) else own)]
+    return len(words) <= rank and len(set(axes)) == len(axes)
 
 
 def sharding_of(words: Any, rank: int, mesh: Mesh) -> Sharding | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
+import itertools
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -34,7 +35,7 @@ from ..trees.parameter_paths import paths
 from ..trees.structure import Structure, dotted
 from .layouts import is_layout, require_axes, shardings_of
 from .loading import computation_of, load
-from .mesh_words import is_said, mesh_of, sharding_of
+from .mesh_words import is_said, mesh_of, said_of_each, sharding_of
 from .tree_function import TreeFunction
 
 __all__ = ["partition"]
@@ -63,7 +64,8 @@ def partition(program: XlaComputation | str | os.PathLike[str], mesh: Any = None
     `weights` are then the numbers of the arguments that are weights: if not said, the first one, or the parameters that were
     leaves of it.
 
-    Parameters and results carry their shardings: `shard_arguments` cuts arguments, and ``unshard`` takes those of the root.
+    Parameters and results carry their shardings: `shard_arguments` cuts arguments, and ``unshard(results, program)`` puts
+    results together.
     Differentiate first, and partition the gradient: of a program that is partitioned already, the gradient is that of the sum of
     all participants' results, as of all programs of several participants.
 
@@ -100,12 +102,13 @@ def of_trees(function: TreeFunction, step: Step) -> TreeFunction:
         weights = [place for k in ([0] if weights is None else weights) for place in function.parameters_of(k)]
     elif given is not None and not isinstance(given, Mapping):
         by_place, by_name = function.in_tree.children
-        said = _leaves(by_place, given, "in_shardings") + [None] * by_name.leaf_count
+        shapes = [function.program_shape.parameters[place] for place in function.places[:by_place.leaf_count]]
+        said = _leaves(by_place, given, "in_shardings", shapes) + [None] * by_name.leaf_count
         given = [None] * len(names)
         for place, words in zip(function.places, said, strict=True):
             given[place] = words
-    if wanted is not None and not is_said(wanted):
-        leaves = _leaves(function.out_tree, wanted, "out_shardings", is_top=False)
+    if wanted is not None and not isinstance(wanted, (str, Sharding)):
+        leaves = _leaves(function.out_tree, wanted, "out_shardings", function.result_leaves(), is_top=False)
         wanted = leaves if function.program_shape.result.is_tuple else leaves[0]
     return function.with_computation(step(function.computation, in_shardings=given, out_shardings=wanted, weights=weights,
                                           names=names))
@@ -205,8 +208,12 @@ def _by_argument(given: Any, count: int) -> list[Any]:
     return list(given)
 
 
-def _leaves(structure: Structure, given: Any, what: str, is_top: bool = True) -> list[Any]:
-    """What is said of each leaf of a tree, by a tree that may end early."""
+def _leaves(structure: Structure, given: Any, what: str, shapes: Sequence[Shape], is_top: bool = True) -> list[Any]:
+    """What is said of each leaf of a tree, of these shapes, by a tree that may end early."""
+    counts = [child.leaf_count for child in structure.children]
+    parts_of = [shapes[end - count:end] for count, end in zip(counts, itertools.accumulate(counts), strict=True)]
+    if not is_top and parts_of and all(parts_of):
+        given = said_of_each(given, [min(s.rank for s in part) for part in parts_of])
     if given is None or (is_said(given) and not (is_top and isinstance(given, (list, tuple)))):
         return [given] * structure.leaf_count
     edges = structure.edges()
@@ -214,7 +221,8 @@ def _leaves(structure: Structure, given: Any, what: str, is_top: bool = True) ->
     unknown = set(given) - set(edges) if isinstance(given, Mapping) else set()
     if not isinstance(parts, (list, tuple)) or len(parts) != len(edges) or unknown:
         raise InvalidArgument(f"{what} are no tree as the function's", got=repr(given), expected=str(structure))
-    return [leaf for child, part in zip(structure.children, parts, strict=True) for leaf in _leaves(child, part, what, False)]
+    return [leaf for child, part, own in zip(structure.children, parts, parts_of, strict=True)
+            for leaf in _leaves(child, part, what, own, False)]
 
 
 def _annotate(instruction: Instruction, words: Any, mesh: Mesh, what: str) -> None:
@@ -230,12 +238,20 @@ def _annotate(instruction: Instruction, words: Any, mesh: Mesh, what: str) -> No
         instruction.common["sharding"] = _REPLICATED.of_tuple(instruction.shape) if instruction.shape.is_tuple else _REPLICATED
 
 
+def _in_words(words: Any, shape: Shape) -> Any:
+    """What is said of all arrays of a shape, or a list of what is said of each."""
+    if not shape.is_tuple:
+        return words
+    found = Sharding.parse(words) if isinstance(words, str) and words.startswith("{{") else words
+    return (list(found.elements) if isinstance(found, Sharding) and found.kind == ShardingKind.TUPLE
+            else said_of_each(found, [leaf.rank for leaf in shape.leaves() if leaf.is_array]))
+
+
 def _of_shape(words: Any, shape: Shape, mesh: Mesh) -> Sharding | None:
     if not shape.is_tuple:
         return sharding_of(words, shape.rank, mesh) if shape.is_array else None
     leaves = list(shape.leaves())
-    if isinstance(words, str) and words.startswith("{{"):
-        words = list(Sharding.parse(words).elements)
+    words = _in_words(words, shape)
     each = [words] * len(leaves) if is_said(words) else list(words)
     if len(each) != len(leaves):
         raise InvalidArgument("not one sharding for each array", got=repr(words), expected=f"{len(leaves)} for {shape}")
@@ -251,7 +267,7 @@ def _of_shape(words: Any, shape: Shape, mesh: Mesh) -> Sharding | None:
 def _annotate_results(module: Module, said: Any, mesh: Mesh) -> list[bool]:
     """Say how results lie; returns for each whether XLA is to choose."""
     entry, root = module.entry, module.entry.root
-    count = len(list(root.shape.leaves()))
+    said, count = _in_words(said, root.shape), len(list(root.shape.leaves()))
     if said is not None and root.is_parameter:  # which lies as the argument does
         root = Instruction(copy, root.shape, (root,), name="result")
         module.entry = Computation(entry.name, [*entry.instructions, root], root)

@@ -6,7 +6,7 @@ and runs as it is on as many participants; `shard_arguments` and `unshard` cut i
 
     program = xla_torch.load("jit_step.cpu_after_optimizations.txt")     # partitioned: say 4
     results = xla_torch.run_replicas(program, xla_torch.shard_arguments(program, arguments), num_partitions=4)
-    loss = xla_torch.unshard([r[0] for r in results], "{replicated}")
+    whole = xla_torch.unshard(results, program)
 """
 
 from __future__ import annotations
@@ -22,7 +22,11 @@ import torch
 from ..core.errors import InvalidArgument
 from ..core.shape import Shape
 from ..hlo.sharding import Sharding, ShardingKind
+from ..hlo.tree import arrays as arrays_of
+from ..hlo.tree import from_arrays
+from ..partitioning.annotations import whole_shape
 from ..running.computation import XlaComputation, require_computation
+from .tree_function import TreeFunction
 
 __all__ = ["Sharding", "shard", "shard_arguments", "unshard"]
 
@@ -46,26 +50,40 @@ def shard(array: Any, sharding: Sharding | str, partitions: int = 0) -> list[Any
     return [_filled(array, place if grid.summands(k)[0] == k else None, size) for k, (place, size) in enumerate(places)]
 
 
-def unshard(arrays: Sequence[Any], sharding: Sharding | str, sizes: Sequence[int] | None = None) -> Any:
+def unshard(arrays: Sequence[Any], sharding: Sharding | str | XlaComputation, sizes: Sequence[Any] | None = None) -> Any:
     """The whole array from what each partition holds, the inverse of `shard`. Of what several hold, the first one's counts;
     summands (``unreduced``) are added up.
 
-    `sizes` are those of the whole array, needed where they are no multiples of the numbers of tiles. Raises InvalidArgument.
+    Pass the program that `partition` made in the place of the sharding to put its results together: it knows how each result
+    lies and how large it is. Of tuples of arrays, `sharding` is a tuple's, and `sizes` has the sizes of each.
 
-    >>> xla_torch.unshard([torch.tensor([0, 1]), torch.tensor([2, 3])], "{devices=[2]<=[2]}")
-    tensor([0, 1, 2, 3])
+    `sizes` are those of the whole array. They are needed where it is cut: all tiles are of one size, so the last may be padded.
+    Raises InvalidArgument.
+
+    >>> xla_torch.unshard([torch.tensor([0, 1]), torch.tensor([2, 0])], "{devices=[2]<=[2]}", sizes=[3])
+    tensor([0, 1, 2])
     """
     if not isinstance(arrays, (list, tuple)):
         raise InvalidArgument("not what each partition holds", subject="unshard", got=type(arrays).__name__,
                               expected="a list of arrays, one for each partition")
-    for array in arrays:
-        _require_array(array, "unshard")
     if not arrays:
         raise InvalidArgument("there are no arrays", subject="unshard")
+    if not isinstance(sharding, (Sharding, str)):
+        require_computation(sharding, "unshard")
+        return _unshard_results(arrays, sharding)
+    sharding = Sharding.parse(sharding) if isinstance(sharding, str) else sharding
+    if sharding.kind == ShardingKind.TUPLE:
+        return _unshard_each(arrays, sharding.elements, sizes)
+    for array in arrays:
+        _require_array(array, "unshard")
     local = tuple(arrays[0].shape)
     sharding = _fitting(sharding, len(local), len(arrays))
     grid = sharding.grid(len(local), len(arrays))
-    whole = tuple(n * count for n, count in zip(local, grid.counts, strict=True)) if sizes is None else tuple(sizes)
+    if sizes is None and any(count > 1 for count in grid.counts):
+        raise InvalidArgument("tiles do not say how large the whole array is: the last ones may be padded", subject="unshard",
+                              got=f"tiles of {list(local)} by {sharding}", expected="the sizes of the whole array",
+                              hint="give sizes=, or the partitioned program in the place of the sharding")
+    whole = local if sizes is None else tuple(sizes)
     places = sharding.slices(whole, len(arrays))
     if any(tuple(a.shape) != size for a, (_, size) in zip(arrays, places, strict=True)):
         raise InvalidArgument("the arrays are not the tiles of one of this size", subject="unshard",
@@ -79,6 +97,60 @@ def unshard(arrays: Sequence[Any], sharding: Sharding | str, sizes: Sequence[int
         pieces = [arrays[k][tuple(slice(0, s.stop - s.start) for s in place or ())] for k in grid.summands(number)]
         result[place or ()] = functools.reduce(operator.add, pieces)
     return result
+
+
+def _unshard_each(arrays: Sequence[Any], shardings: Sequence[Sharding], sizes: Sequence[Any] | None) -> tuple[Any, ...]:
+    """The whole of each array of a tuple, from the tuple that each partition holds."""
+    if any(not isinstance(one, (tuple, list)) or len(one) != len(shardings) for one in arrays) or (
+            sizes is not None and len(sizes) != len(shardings)):
+        raise InvalidArgument("not as many arrays as shardings", subject="unshard", got=", ".join(map(_listed, arrays)),
+                              expected=f"from each partition a tuple of {len(shardings)}, and sizes for each")
+    wholes = [None] * len(shardings) if sizes is None else sizes
+    return tuple(unshard(column, sharding, whole)
+                 for column, sharding, whole in zip(zip(*arrays, strict=True), shardings, wholes, strict=True))
+
+
+def _listed(value: Any) -> str:
+    return f"{type(value).__name__} of {len(value)}" if isinstance(value, (tuple, list)) else type(value).__name__
+
+
+def _unshard_results(results: Sequence[Any], program: XlaComputation) -> Any:
+    """What a partitioned program computes, whole, from what it gave each partition."""
+    root, partitioning = program.entry.root, program.partitioning
+    if partitioning.is_whole or "sharding" not in root.common:
+        raise InvalidArgument("the program does not say how its results lie", subject="unshard",
+                              got=str(partitioning) or "a program without shardings", expected="what partition gives",
+                              hint="give the sharding of each array, and its sizes")
+    stated = whole_shape(program.module)
+    lie = [(sharding, leaf.is_array) for sharding, leaf in zip(root.common["sharding"].leaves(root.shape), root.shape.leaves(),
+                                                               strict=True)]
+    shardings = tuple(sharding for sharding, is_array in lie if is_array)
+    sizes = None if stated is None else [leaf.dimensions for leaf in stated.result.leaves() if leaf.is_array]
+    if all(isinstance(r, tuple) and all(isinstance(a, (np.ndarray, np.generic)) for a in r) for r in results):
+        return _unshard_each(results, shardings, sizes)  # as `run_numpy` gives them
+    return _in_form(program, _unshard_each([_leaves_of(program, r) for r in results], shardings, sizes))
+
+
+@functools.singledispatch
+def _leaves_of(program: XlaComputation, result: Any) -> list[Any]:
+    """The arrays of what a call gives."""
+    return [leaf for leaf, _ in arrays_of(result, program.entry.root.shape)]
+
+
+@_leaves_of.register
+def _(program: TreeFunction, result: Any) -> list[Any]:
+    return program.out_tree.flatten(result)
+
+
+@functools.singledispatch
+def _in_form(program: XlaComputation, arrays: Sequence[Any]) -> Any:
+    """What a call gives with these arrays."""
+    return from_arrays(arrays, program.entry.root.shape)
+
+
+@_in_form.register
+def _(program: TreeFunction, arrays: Sequence[Any]) -> Any:
+    return program.out_tree.unflatten(arrays)
 
 
 def shard_arguments(computation: XlaComputation, arguments: Sequence[Any]) -> list[tuple[Any, ...]]:

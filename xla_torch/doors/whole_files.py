@@ -57,12 +57,11 @@ def _gathered(computation: XlaComputation, results: Sequence[np.ndarray], sessio
     if session.rank != 0:
         return None
     first = [own for _, own in sorted(every, key=lambda of: of[0])][:session.num_partitions]  # the first replica's
-    shapes, stated = [s for s in root.shape.leaves() if s.is_array], whole_shape(computation.module)
-    sizes = [None] * len(shapes) if stated is None else [s.dimensions for s in stated.result.leaves() if s.is_array]
-    lies = [sharding for sharding, s in zip(root.common["sharding"].leaves(root.shape), root.shape.leaves(), strict=True)
-            if s.is_array]
-    return [unshard([own[k] for own in first], sharding, size)
-            for k, (sharding, size) in enumerate(zip(lies, sizes, strict=True))]
+    try:
+        return list(unshard([tuple(own) for own in first], computation))
+    except InvalidArgument as error:
+        error.hint = "save each participant's results: a name with {participant}"
+        raise
 
 
 def _is_partitioned(computation: XlaComputation) -> bool:

@@ -100,6 +100,8 @@ def Eigh(a: XlaOp, lower: bool = True) -> tuple[XlaOp, XlaOp]:
 
     Only the lower (or upper) triangle is read.
 
+    The sign of each vector (its phase, of complex ones) is that of torch's LAPACK, and may differ from XLA's.
+
     >>> v, w = ops.Eigh(torch.tensor([[2.0, 1.0], [1.0, 2.0]]))
     >>> w
     tensor([1., 3.])
@@ -117,6 +119,8 @@ def SVD(a: XlaOp, full_matrices: bool = False) -> tuple[XlaOp, XlaOp, XlaOp]:
     """(u, d, v) with ``a = u diag(d) v^H``: singular vectors, in columns, and singular values in descending order.
 
     With k the smaller of m and n, d is [..., k], u [..., m, k] and v [..., n, k]; with `full_matrices` they are square.
+
+    The sign of each vector (its phase, of complex ones) is that of torch's LAPACK, and may differ from XLA's.
 
     >>> a = torch.tensor([[3.0, 0.0], [0.0, 4.0], [0.0, 0.0]])
     >>> u, d, v = ops.SVD(a)

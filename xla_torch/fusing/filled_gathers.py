@@ -15,6 +15,7 @@ from torch.fx import Graph, Node
 
 from ..kernels import gathers, indexing
 from ..kernels.calls import RESHAPE, VIEWS
+from .patterns import arguments, array_of
 
 _AND = (operator.and_, torch.bitwise_and, torch.logical_and)
 _AT_LEAST, _AT_MOST = (operator.ge, torch.ge), (operator.le, torch.le)
@@ -25,19 +26,18 @@ _IN_ORDER = VIEWS - {m.__name__ for m in (torch.Tensor.permute, torch.Tensor.t, 
 def fill_gathers(graph: Graph) -> None:
     """Rewrite the graph in place; what nothing uses any more stays in it."""
     for node in list(graph.nodes):
-        if node.target is torch.where and len(node.args) == 3 and not node.kwargs:
-            found = _filled(node)
-            if found is not None:
-                function, args = found
-                with graph.inserting_before(node):
-                    call = graph.call_function(function, args)
-                call.meta.update(node.meta)
-                node.replace_all_uses_with(call)
+        found = _filled(node)
+        if found is not None:
+            function, args = found
+            with graph.inserting_before(node):
+                call = graph.call_function(function, args)
+            call.meta.update(node.meta)
+            node.replace_all_uses_with(call)
 
 
 def _filled(node: Node) -> tuple[Any, tuple[Any, ...]] | None:
     """The call that is the same as a selection."""
-    mask, gathered, fill = node.args
+    mask, gathered, fill = arguments(node, (torch.where,), 3)
     if not (isinstance(mask, Node) and isinstance(gathered, Node) and isinstance(fill, (bool, int, float))):
         return None
     found = taken(gathered) if len(gathered.users) == 1 else None
@@ -64,9 +64,7 @@ def _given(indices: Node, size: int) -> Node | None:
     while _is_view(chosen) and not any(isinstance(a, Node) for a in chosen.args[1:]):
         views.append(chosen)
         chosen = chosen.args[0]
-    if chosen.target is not torch.where or len(chosen.args) != 3 or chosen.kwargs:
-        return None
-    is_negative, moved, given = chosen.args
+    is_negative, moved, given = arguments(chosen, (torch.where,), 3)
     if not isinstance(given, Node) or given.meta.get("array") != chosen.meta.get("array"):
         return None
     if not (_is_call(is_negative, _LESS, given, 0) and _is_call(moved, _ADD, given, size)):
@@ -80,17 +78,17 @@ def _given(indices: Node, size: int) -> Node | None:
 
 
 def _is_call(node: Any, functions: tuple[Any, ...], first: Node, second: int) -> bool:
-    is_one = isinstance(node, Node) and node.target in functions and node.args == (first, second) and not node.kwargs
-    return is_one and type(node.args[1]) is int
+    left, right = arguments(node, functions, 2)
+    return left is first and type(right) is int and right == second
 
 
 def taken(node: Node) -> tuple[Node, Node, int, bool] | None:
     """Operand, indices and dimension of a gather of single slices, and whether it is one of elements, with indices for each."""
     if node.target is indexing.take:
-        operand, indices, dimension = node.args
+        operand, indices, dimension = arguments(node, (indexing.take,), 3)
     elif node.target is indexing.gather:
         operand, indices = node.args
-        sizes, points = (array_of(o) if isinstance(o, Node) else None for o in (operand, indices))
+        sizes, points = map(array_of, (operand, indices))
         attributes: Any = node.kwargs
         dimension = None if sizes is None or points is None else gathers.dimension_along(sizes, points, **attributes)
     else:
@@ -100,12 +98,6 @@ def taken(node: Node) -> tuple[Node, Node, int, bool] | None:
     return operand, indices, dimension, node.target is indexing.gather
 
 
-def array_of(node: Node) -> tuple[int, ...] | None:
-    """The sizes of a described array, if they are known."""
-    dims = node.meta.get("array", (None,))[0]
-    return tuple(dims) if dims is not None and all(type(n) is int for n in dims) else None
-
-
 def _is_inside(mask: Node, indices: Node, size: int, dims: tuple[int, ...], before: int, behind: int) -> bool:
     """Whether a mask of an array of `dims` says which indices are from 0 to `size` - 1, in whose place there are so many
     dimensions before and behind those of the indices."""
@@ -113,18 +105,13 @@ def _is_inside(mask: Node, indices: Node, size: int, dims: tuple[int, ...], befo
     while _is_view(mask):
         views.append(mask)
         mask = mask.args[0]  # pyright: ignore[reportAssignmentType]
-    points = array_of(mask)
-    if mask.target is not torch.all or points is None or len(mask.args) != 2 or mask.kwargs:
+    both, _ = arguments(mask, (torch.all,), 2)
+    points, whole = array_of(mask), array_of(both)
+    if points is None or whole is None or math.prod(whole) != math.prod(points) or points != dims[before:len(dims) - behind]:
         return False
-    both: Any = mask.args[0]
-    count = math.prod(points)
-    whole = array_of(both)
-    if both.target not in _AND or whole is None or math.prod(whole) != count or points != dims[before:len(dims) - behind]:
-        return False
-    asked = {_bound(side) for side in both.args}
-    wanted = {("from", 0), ("to", size - 1)}
-    sources = {_in_order(side.args[0], count) for side in both.args if isinstance(side, Node)}
-    if asked != wanted or sources != {_in_order(indices, count)} or _dtype(next(iter(sources))) not in (torch.int32, torch.int64):
+    source, count = _in_order(indices, math.prod(points)), math.prod(points)
+    bounds = [_bound(side, source, count) for side in arguments(both, _AND, 2)]
+    if set(bounds) != {("from", 0), ("to", size - 1)} or _dtype(source) not in (torch.int32, torch.int64):
         return False
     return _shows(views[::-1], points, dims, before, behind)
 
@@ -137,10 +124,13 @@ def _dtype(node: Node) -> torch.dtype | None:
     return node.meta.get("array", (None, None))[1]
 
 
-def _bound(side: Any) -> tuple[str, int] | None:
-    if not isinstance(side, Node) or len(side.args) != 2 or side.kwargs or not isinstance(side.args[1], int):
-        return None
-    return ("from", side.args[1]) if side.target in _AT_LEAST else ("to", side.args[1]) if side.target in _AT_MOST else None
+def _bound(side: Any, source: Node, count: int) -> tuple[str, int] | None:
+    """Which bound on what `source` shows one of both sides is."""
+    for name, functions in (("from", _AT_LEAST), ("to", _AT_MOST)):
+        asked, bound = arguments(side, functions, 2)
+        if type(bound) is int and _in_order(asked, count) is source:
+            return name, bound
+    return None
 
 
 def _in_order(node: Any, count: int) -> Node:

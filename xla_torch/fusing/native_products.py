@@ -22,6 +22,7 @@ from ..native.products import Mask, text
 from ..storage import torch_private
 from .fusion_source import Source
 from .native_fusions import fusions, inputs_of
+from .patterns import arguments
 
 _PRODUCTS = frozenset({operator.matmul, torch.matmul})
 _SUBTRACT, _DIVIDE = frozenset({operator.sub, torch.sub}), frozenset({operator.truediv, torch.div})
@@ -96,21 +97,14 @@ def _is_float32_product(node: Node) -> bool:
 def _select_of_softmax(nodes: list[Node]) -> Node | None:
     """`x` of ``exp(x - max(x)) / sum(exp(x - max(x)))``, the last of the nodes, if it is a select that nothing else reads."""
     quotient = nodes[-1]
-    exponential, total = _arguments(quotient, _DIVIDE)
-    difference, _ = _arguments(exponential, frozenset({torch.exp}))
-    chosen, most = _arguments(difference, _SUBTRACT)
-    if not isinstance(chosen, Node) or chosen.target is not torch.where:
+    exponential, total = arguments(quotient, _DIVIDE, 2)
+    difference, = arguments(exponential, {torch.exp}, 1)
+    chosen, most = arguments(difference, _SUBTRACT, 2)
+    if arguments(chosen, {torch.where}, 3) == (None, None, None):
         return None
-    sums, largest = (_arguments(_viewed(n), frozenset({f}))[0] for n, f in ((total, torch.sum), (most, torch.amax)))
+    sums, largest = (arguments(_viewed(n), {f}, 2)[0] for n, f in ((total, torch.sum), (most, torch.amax)))
     closed = set(chosen.users) == {difference, _viewed(most)} and set(exponential.users) == {quotient, _viewed(total)}
     return chosen if sums is exponential and largest is chosen and closed else None
-
-
-def _arguments(node: Any, functions: frozenset[Any]) -> tuple[Any, Any]:
-    """The first two arguments of a call of one of these functions."""
-    if not isinstance(node, Node) or node.target not in functions:
-        return None, None
-    return (*node.args, None)[:2]  # pyright: ignore[reportReturnType]
 
 
 def _viewed(node: Any) -> Any:

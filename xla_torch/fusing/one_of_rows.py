@@ -20,7 +20,8 @@ from ..kernels import gathers, indexing
 from ..kernels.calls import EXPAND, RESHAPE, known
 from ..opcodes.reducer_kinds import ReducerKind
 from .blocking import is_native
-from .filled_gathers import array_of, taken
+from .filled_gathers import taken
+from .patterns import array_of
 from .simplify import sizes_of
 
 Dims = tuple[int, ...]
@@ -49,7 +50,7 @@ def _take_before(graph: Graph, node: Node) -> None:
     else:
         found = taken(node)
         operand, along, fills = (found[0], found[2], not found[3]) if found else (None, 0, True)
-    dims = array_of(operand) if isinstance(operand, Node) else None
+    dims = array_of(operand)
     if fills or dims is None or not isinstance(along, int) or math.prod(dims) < tuning.FUSIONS_FROM:
         return
     one = tuple(1 if d == along else n for d, n in enumerate(dims))
@@ -96,8 +97,8 @@ def _select_place(root: torch.nn.Module, graph: Graph, node: Node) -> None:
     """Put a selection in the place of a scatter of one element into each row of equal numbers, where fusions read it."""
     operand, indices, updates, combiner = node.args
     dims = array_of(node)
-    number = _number(root, operand)
-    if dims is None or number is None or not _puts_one(node, dims) or not _is_fused(node):
+    number = _number(root, operand) if dims is not None and _puts_one(node, dims) else None
+    if dims is None or number is None or not _is_fused(node):
         return
     rows, dtype = (*dims[:-1], 1), indices.meta["array"][1]  # pyright: ignore
     places = torch.arange(dims[-1], dtype=dtype)

@@ -28,6 +28,7 @@ from .foreach import foreach_results
 from .fused_calls import fuse_calls
 from .memory import overwrite_carries, plan_memory
 from .one_of_rows import use_one_of_rows
+from .optional import attempt, runs
 from .overlap import overlap_exchanges
 from .product_blocks import block_products
 from .products import turn_products, use_float32, use_onednn
@@ -78,6 +79,8 @@ class Pass(NamedTuple):
     when: Callable[[Lowering], bool] = lambda lowering: True
     needed: bool = False
     """Whether programs would be wrong without it."""
+    has_less: bool = False
+    """Whether it does only what is needed where it is left out."""
 
 
 def _drop_dead_code(lowering: Lowering) -> None:
@@ -92,7 +95,7 @@ def _overwrite_carries(lowering: Lowering) -> None:
 
 
 def _plan_memory(lowering: Lowering) -> None:
-    overwrites = lowering.overwrites and "overwriting" not in tuning.WITHOUT_PASSES
+    overwrites = lowering.overwrites and runs("overwriting")
     plan_memory(lowering.graph, lowering.fresh_outputs, overwrites=overwrites)
 
 
@@ -110,7 +113,7 @@ PASSES = (
     Pass("product blocks", lambda low: block_products(low.root, low.graph), when=lambda low: low.in_blocks),
     Pass("blocks", lambda low: block_elementwise(low.root, low.graph), when=lambda low: low.in_blocks),
     Pass("groups", lambda low: fuse_calls(low.root, low.graph), when=lambda low: low.fuses),
-    Pass("overwriting", _plan_memory, needed=True),  # results of their own; nothing is written over where it is left out
+    Pass("overwriting", _plan_memory, needed=True, has_less=True),  # left out, it still gives results memory of their own
     Pass("float32 products", lambda low: use_float32(low.graph), when=lambda low: low.on_cpu),
     Pass("oneDNN", lambda low: use_onednn(low.graph), when=lambda low: low.on_cpu and low.overwrites and not low.fuses),
     Pass("sizes", lambda low: hold_sizes(low.root, low.graph), needed=True),
@@ -148,9 +151,12 @@ def run_passes(lowering: Lowering) -> None:
     """Run all passes that apply, in their order."""
     log = _log.get()
     for one in PASSES:
-        if one.when(lowering) and (one.needed or one.name not in tuning.WITHOUT_PASSES):
+        if one.when(lowering) and (one.needed or runs(one.name)):
             before = None if log is None else _listed(lowering.graph)
-            one.run(lowering)
+            if one.needed and not (one.has_less and runs(one.name)):
+                one.run(lowering)
+            else:
+                attempt(one.name, one.run, lowering)
             if log is not None and before is not None and before != (after := _listed(lowering.graph)):
                 log.append(Change(lowering.name, one.name, (len(before), len(after)), _changed(before, after)))
 

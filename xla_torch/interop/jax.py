@@ -25,12 +25,13 @@ class Lowered(NamedTuple):
 
 
 class Traced(NamedTuple):
-    """A traced function: its program, its name and the jaxpr it was lowered from, JAX's trees of its
+    """A traced function: its program, its name, the jaxpr it was lowered from, the function over flat leaves, JAX's trees of its
     arguments and of its result, and how it is called."""
 
     program: Lowered
     name: str
     jaxpr: Any
+    function: Callable[..., list[Any]]
     in_tree: Any
     out_tree: Any
     signature: Signature
@@ -47,12 +48,12 @@ def trace(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str
     names = _argument_names(function)
     static = _static_values(args, kwargs, names, static_argnums, static_argnames)
 
-    def each(leaf_of: Callable[[Any], Any]) -> tuple[list[Any], dict[str, Any]]:
-        """The arguments with other leaves, in JAX's order."""
+    def each(leaf_of: Callable[[Any], Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Arguments with other leaves, in JAX's order."""
         return ([a if k in static else jax.tree_util.tree_map(leaf_of, a) for k, a in enumerate(args)],
                 {n: kwargs[n] if n in static else jax.tree_util.tree_map(leaf_of, kwargs[n]) for n in sorted(kwargs)})
 
-    args, kwargs = each(abstract)
+    args, kwargs = each(abstract, args, kwargs)
     # Unused arguments are kept, so that the program takes all that the function takes.
     jitted = jax.jit(function, keep_unused=True, static_argnums=tuple(k for k in static if isinstance(k, int)),
                      static_argnames=tuple(k for k in static if isinstance(k, str)))
@@ -60,12 +61,19 @@ def trace(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str
     placed = _placed(traced.jaxpr)
     if placed:
         leaves = iter(placed)
-        args, kwargs = each(lambda leaf: leaf if (one := next(leaves)) is None else one)
+        args, kwargs = each(lambda leaf: leaf if (one := next(leaves)) is None else one, args, kwargs)
         traced = jitted.trace(*args, **kwargs)
     lowered = traced.lower()
     signature = Signature(names, tuple((k, Static(v)) for k, v in static.items()),
                           _keys(lowered.in_avals), _keys(lowered.out_info))
-    return Traced(lowered_program(lowered), traced.fun_name, traced.jaxpr, lowered.in_tree, lowered.out_tree, signature)
+    forms = each(lambda leaf: 0, args, kwargs)  # which keep no array
+
+    def flat(*leaves: Any) -> list[Any]:
+        rest = iter(leaves)
+        args, kwargs = each(lambda _: next(rest), *forms)
+        return jax.tree_util.tree_leaves(function(*args, **kwargs))
+
+    return Traced(lowered_program(lowered), traced.fun_name, traced.jaxpr, flat, lowered.in_tree, lowered.out_tree, signature)
 
 
 def _placed(closed: Any) -> list[Any]:

@@ -27,6 +27,9 @@ T = TypeVar("T")
 class JaxDerivatives:
     """The derivatives of the function `name` over flat arrays, of which JAX has made a jaxpr. `convert` reads what JAX lowers.
 
+    A rule may close over values of the function that it is written in. They are gone once there is a jaxpr, as under `jax.jit`.
+    So where JAX has no derivative of the jaxpr, the `function` itself is differentiated, if it is given.
+
     Where JAX has no derivative (that of a while loop, backwards), the ops' rules are as good, unless the function has `rules`
     that they do not know: then DifferentiationError is raised with JAX's reason. Pickled, it has what was traced by then, and
     for so many orders the way back from all results to all arguments. What a pickled one does not have is found by the ops'
@@ -36,8 +39,9 @@ class JaxDerivatives:
     _jaxpr: Any
     """None in one that was pickled."""
 
-    def __init__(self, name: str, jaxpr: Any, convert: Convert, orders: int = 1):
-        self.name, self.rules, self._orders = name, lost_rules(jaxpr), orders
+    def __init__(self, name: str, jaxpr: Any, convert: Convert, orders: int = 1,
+                 function: Callable[..., list[Any]] | None = None):
+        self.name, self.rules, self._orders, self._function = name, lost_rules(jaxpr), orders, function
         self._jaxpr, self._convert, self._lock = jaxpr, convert, Lock()
         self._pullbacks: dict[tuple[Mask, Mask], Pullback | None] = {}
         self._pushforwards: dict[Mask, Pushforward | None] = {}
@@ -46,7 +50,8 @@ class JaxDerivatives:
         with self._lock:
             key = needed, demanded
             if key not in self._pullbacks and self._jaxpr is not None:
-                self._pullbacks[key] = self._traced(lambda: self._pullback(needed, demanded))
+                self._pullbacks[key] = self._traced(lambda: self._pullback(needed, demanded),
+                                                    lambda function: self._pullback_at_once(function, needed, demanded))
             if key in self._pullbacks:
                 return self._pullbacks[key]
             return self._of_more([w for w in self._pullbacks.values()
@@ -55,14 +60,23 @@ class JaxDerivatives:
     def pushforward(self, present: Mask) -> Pushforward | None:
         with self._lock:
             if present not in self._pushforwards and self._jaxpr is not None:
-                self._pushforwards[present] = self._traced(lambda: self._pushforward(present))
+                self._pushforwards[present] = self._traced(
+                    lambda: self._pushforward(jax_core.jaxpr_as_fun(self._jaxpr), present),
+                    lambda function: self._pushforward(function, present))
             if present in self._pushforwards:
                 return self._pushforwards[present]
             return self._of_more([w for w in self._pushforwards.values() if w and _covers(w.present, present)])
 
-    def _traced(self, trace: Callable[[], T]) -> T | None:
+    def _traced(self, trace: Callable[[], T], trace_function: Callable[[Callable[..., Any]], T]) -> T | None:
         try:
-            return trace()
+            try:
+                return trace()
+            except XlaError:
+                raise
+            except Exception:
+                if self._function is None or not self.rules:
+                    raise
+                return trace_function(self._function)
         except XlaError:
             raise
         except Exception as error:  # whatever JAX, or a rule of the function's author, raises
@@ -109,8 +123,25 @@ class JaxDerivatives:
         back = self._trace(backward, [*(avals[k] for k in residuals.read), *ahead.jaxpr.out_avals[len(demanded):], *cotangents])
         return Pullback(needed, demanded, tuple(residuals.read), self._computation(ahead), self._computation(back))
 
-    def _pushforward(self, present: Mask) -> Pushforward:
-        avals, function = self._jaxpr.in_avals, jax_core.jaxpr_as_fun(self._jaxpr)
+    def _pullback_at_once(self, function: Callable[..., Any], needed: Mask, demanded: Mask) -> Pullback:
+        """The way back as one program from arguments and cotangents to gradients, which computes what it reads of the way forward
+        again."""
+        avals = self._jaxpr.in_avals
+
+        def backward(*given: Any) -> list[Any]:
+            arguments, cotangents = given[:len(avals)], given[len(avals):]
+
+            def of(*active: Any) -> list[Any]:
+                return _chosen(function(*_merged(needed, active, _chosen(arguments, needed, False))), demanded)
+
+            back = jax.vjp(of, *_chosen(arguments, needed))[1]
+            return [_conj(gradient) for gradient in back([_conj(ct) for ct in cotangents])]
+
+        ahead, back = self._trace(function, avals), self._trace(backward, [*avals, *_chosen(self._jaxpr.out_avals, demanded)])
+        return Pullback(needed, demanded, tuple(range(len(avals))), self._computation(ahead, function), self._computation(back))
+
+    def _pushforward(self, function: Callable[..., Any], present: Mask) -> Pushforward:
+        avals = self._jaxpr.in_avals
         moving = [_is_differentiable(aval) for aval in self._jaxpr.out_avals]
 
         def program(*given: Any) -> list[Any]:
@@ -131,9 +162,13 @@ class JaxDerivatives:
         named.__name__ = self.name  # pyright: ignore[reportAttributeAccessIssue]
         return jax.jit(named, keep_unused=True).trace(*map(_abstract, avals))
 
-    def _computation(self, traced: Any) -> Computation:
-        derivatives = JaxDerivatives(self.name, traced.jaxpr, self._convert, self._orders - 1)
-        return bringing(self._convert(lowered_program(traced.lower())), derivatives)
+    def _computation(self, traced: Any, function: Callable[..., Any] | None = None) -> Computation:
+        derivatives = JaxDerivatives(self.name, traced.jaxpr, self._convert, self._orders - 1, function)
+        lowered = traced.lower()
+        computation = self._convert(lowered_program(lowered))
+        if len(computation.parameters) != lowered.in_tree.num_leaves:  # JAX may make arguments of tracers that have ended
+            raise ValueError("a rule closes over a value of a trace that has ended")
+        return bringing(computation, derivatives)
 
     # ---- pickling
 
@@ -148,7 +183,7 @@ class JaxDerivatives:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.name, self.rules, self._orders, self._lock = state["name"], state["rules"], 0, Lock()
-        self._jaxpr, self._convert = None, _no_jax
+        self._jaxpr, self._function, self._convert = None, None, _no_jax
         self._pullbacks = {(needed, demanded): Pullback(needed, demanded, read, forward.entry(), backward.entry())
                            for needed, demanded, read, forward, backward in state["pullbacks"]}
         self._pushforwards = {present: Pushforward(present, program.entry()) for present, program in state["pushforwards"]}

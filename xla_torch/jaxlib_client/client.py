@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..core import tuning
-from ..core.errors import MissingDependency, UnsupportedError
+from ..core.errors import ExecutionError, MissingDependency, UnsupportedError
 from ..interop.bindings import JAX, OptionalModule, require
 
 _binding: Any = OptionalModule("jaxlib._jax")
@@ -64,7 +64,8 @@ def executable(stablehlo: bytes, name: str) -> Callable[[Sequence[Any]], list[An
     to those of its results, which are ready, lie in memory of their own and own it. Arguments are read where they are, unless
     they are not aligned as XLA wants it, and never written. It may be called from several threads.
 
-    Raises UnsupportedError, with XLA's words, where XLA does not compile the program.
+    Raises UnsupportedError, with XLA's words, where XLA does not compile the program. The function raises ExecutionError where
+    XLA does not run it.
     """
     if b"lapack_" in stablehlo:
         _register_lapack()
@@ -77,10 +78,14 @@ def executable(stablehlo: bytes, name: str) -> Callable[[Sequence[Any]], list[An
                                ) from None
 
     def run(capsules: Sequence[Any]) -> list[Any]:
-        results = loaded.execute([_binding.dlpack_managed_tensor_to_buffer(c, device, None, None) for c in capsules])
-        for result in results:
-            result.block_until_ready()
-        return [_binding.buffer_to_dlpack_managed_tensor(result) for result in results]
+        try:
+            results = loaded.execute([_binding.dlpack_managed_tensor_to_buffer(c, device, None, None) for c in capsules])
+            for result in results:
+                result.block_until_ready()
+            return [_binding.buffer_to_dlpack_managed_tensor(result) for result in results]
+        except RuntimeError as error:  # the binding's own are of this class
+            raise ExecutionError("XLA does not run the program", subject=name, got=str(error), hint="the words are XLA's"
+                                 ) from None
 
     return run
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as functional
 
-from ..core import tuning
 from ..storage.torch_private import int8_products, onednn_linear
 from .calls import fresh
 from .movement import pad
@@ -18,19 +19,48 @@ _LIMB = 16
 _CHUNK = 1 << 20
 
 
+_faster: dict[tuple[Any, ...], Callable[..., torch.Tensor]] = {}
+"""The faster library for products of a class of sizes and layouts, once one of them has been made."""
+
+
 def onednn_matmul(lhs: torch.Tensor, rhs: torch.Tensor) -> torch.Tensor:
-    """``lhs @ rhs`` by oneDNN, if there are several rows; where the numbers of these do not lie side by side, they are turned
-    first if there are many columns to gain by it. Otherwise by torch's BLAS, which is the faster one then.
+    """``lhs @ rhs`` by oneDNN or by torch's BLAS: the one that was faster when a product of this class was first made.
     ``lhs: [..., rows, summed]``, ``rhs: [summed, columns]``, or ``[..., summed, columns]`` for as many, one after another."""
+    product = _faster.get(key := _class_of(lhs, rhs))
+    if product is None:  # where threads come here at once, the last one decides
+        product = _faster[key] = min(_in_torch, _in_onednn, key=lambda make: _seconds(make, lhs, rhs))
+    return product(lhs, rhs)
+
+
+def _class_of(lhs: torch.Tensor, rhs: torch.Tensor) -> tuple[Any, ...]:
+    """What decides how long a product takes: powers of two of its sizes, which dimensions lie side by side, and threads."""
+    return (torch.get_num_threads(), rhs.dim(), lhs.shape[:-2].numel().bit_length(), lhs.shape[-2:].numel().bit_length(),
+            lhs.shape[-1].bit_length(), rhs.shape[-1].bit_length(), lhs.stride(-1) == 1, rhs.stride(-1) == 1)
+
+
+def _seconds(make: Callable[..., torch.Tensor], lhs: torch.Tensor, rhs: torch.Tensor) -> float:
+    """What a product takes after a first one, which prepares code: the less of two."""
+    make(lhs, rhs)
+    seconds = math.inf
+    for _ in range(2):
+        begin = time.perf_counter()
+        make(lhs, rhs)
+        seconds = min(seconds, time.perf_counter() - begin)
+    return seconds
+
+
+def _in_torch(lhs: torch.Tensor, rhs: torch.Tensor) -> torch.Tensor:
+    return lhs @ rhs
+
+
+def _in_onednn(lhs: torch.Tensor, rhs: torch.Tensor) -> torch.Tensor:
     assert onednn_linear is not None
-    if rhs.dim() > 2:
-        pairs = zip(lhs.flatten(0, -3), rhs.flatten(0, -3), strict=True)
-        products = [onednn_linear(one, other.t(), None, "none", [], "") for one, other in pairs]
-        return torch.stack(products).view(*lhs.shape[:-1], rhs.shape[-1])
-    is_turned = lhs.stride(-1) != 1
-    if lhs.shape[:-1].numel() < tuning.ONEDNN_ROWS_FROM or (is_turned and rhs.shape[-1] < tuning.ONEDNN_TURNED_FROM):
-        return lhs @ rhs
-    return onednn_linear(lhs.contiguous() if is_turned else lhs, rhs.t(), None, "none", [], "")
+    lhs = lhs if lhs.stride(-1) == 1 else lhs.contiguous()  # its own code for others is slow
+    if rhs.dim() == 2:
+        return onednn_linear(lhs, rhs.t(), None, "none", [], "")
+    pairs = zip(lhs.flatten(0, -3), rhs.flatten(0, -3), strict=True)
+    products = [onednn_linear(one, other.t(), None, "none", [], "") for one, other in pairs]
+    return torch.stack(products).view(*lhs.shape[:-1], rhs.shape[-1])
 
 
 def float32_matmul(lhs: torch.Tensor, rhs: torch.Tensor) -> torch.Tensor:

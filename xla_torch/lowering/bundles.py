@@ -15,6 +15,7 @@ from ..analysis.loops import counted_loop
 from ..analysis.opened import size_with_regions
 from ..core import tuning
 from ..core.shape import Shape
+from ..fusing.optional import attempt
 from ..hlo.ir import Computation, Instruction
 from ..hlo.structure import GET_TUPLE_ELEMENT
 from ..kernels.native import can_fuse, machine, made_after, options
@@ -35,8 +36,12 @@ def with_bundles(tracer: Tracer, computation: Computation) -> Computation:
     """The computation with its small ops in fusions, where native code may run them."""
     if tracer.device.type != "cpu" or not tracer.bundles or tracer.portable or tracer.fuses or not tracer.overwrites:
         return computation
-    if math.isinf(tuning.NATIVE_AFTER) or "bundles" in tuning.WITHOUT_PASSES or not is_available():
+    if math.isinf(tuning.NATIVE_AFTER) or not is_available():
         return computation
+    return attempt("bundles", _in_fusions, computation)
+
+
+def _in_fusions(computation: Computation) -> Computation:
     ends = _ends(computation)
     apart = _of_blocks(computation) | (ends if len(ends) > tuning.BUNDLE_MOST else set())
     return fuse_small(computation, lambda i: None if i in apart else _weight(i), tuning.BUNDLE_LEAST, tuning.BUNDLE_MOST)

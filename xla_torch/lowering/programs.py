@@ -10,6 +10,7 @@ import torch.fx
 from ..core.errors import DeviceError
 from ..core.shape import UNBOUNDED, Shape
 from ..core.types import PrimitiveType
+from ..fusing.optional import attempt, runs, without_failing
 from ..hlo.ir import Computation, Token
 from ..hlo.tree import arrays, grouped, places
 from ..kernels import stack
@@ -33,9 +34,15 @@ def lower(computation: Computation, device: torch.device, blocks: bool = True, f
     Its inputs are the flattened parameters (tuples depth first, tokens left out) and its output the flat tuple of the
     root's leaves, all in the boundary dtypes of their element types.
     """
-    computation = without_invariant_code(without_padded_sums(computation))
-    tracer = Tracer(device, fuses=fuses, overwrites=overwrites, portable=portable, ranges=ranges)
-    tracer.bundles = blocks and bundles
+    return without_failing(computation.name, lambda: _lowered(
+        computation, Tracer(device, fuses=fuses, overwrites=overwrites, portable=portable, ranges=ranges), blocks, bundles))
+
+
+def _lowered(computation: Computation, tracer: Tracer, blocks: bool, bundles: bool) -> torch.fx.GraphModule:
+    for name, rewritten in (("padded sums", without_padded_sums), ("invariants", without_invariant_code)):
+        if runs(name):
+            computation = attempt(name, rewritten, computation)
+    tracer.bundles = blocks and bundles and runs("bundles")
     arguments = [_argument(tracer, p.name, p.shape) for p in computation.parameters]
     result = tracer.run(with_bundles(tracer, computation), arguments)
     outputs = tuple(_output(tracer, value, shape) for value, shape in arrays(result, computation.root.shape))

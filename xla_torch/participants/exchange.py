@@ -87,6 +87,14 @@ class Exchange(abc.ABC):
                               got=theirs, expected=str(self),
                               hint="all members must run the same collectives, of the same shapes, in the same order")
 
+    def ended(self, numbers: Sequence[int], others: Sequence[tuple[int, str]] = ()) -> Aborted:
+        """The error where these members have ended. `others` wait in vain, too, for what is said of them."""
+        theirs = "".join(f"; participant {number} waits for {text}" for number, text in others)
+        return Aborted.found_here(
+            f"participants {list(numbers)} have ended before this exchange", subject=self.subject, got=f"{self}{theirs}",
+            expected=f"every member of the group {list(self.group)}",
+            hint="all members must run the same collectives in the same order")
+
     def missing(self, absent: Sequence[int], seconds: float, where: str = "") -> Aborted:
         """The error where members have not come in time. `where` says what they do instead, if that is known."""
         return Aborted.found_here(

@@ -13,7 +13,7 @@ import torch.fx
 from torch.autograd import forward_ad
 from torch.utils import dlpack
 
-from ..core.errors import DeviceError, MissingDependency, UnsupportedError
+from ..core.errors import DeviceError, ExecutionError, MissingDependency, UnsupportedError
 from ..core.forks import Lock
 from ..core.shape import ProgramShape, Shape
 from ..jaxlib_client.client import executable, require_client
@@ -61,11 +61,15 @@ def consuming(run: Run) -> FreeingRun:
 
 def xla_run(name: str, shape: ProgramShape, stablehlo: Callable[[], bytes], device: torch.device) -> Run:
     """The program compiled by XLA. Raises DeviceError for devices other than the CPU, UnsupportedError for element types that
-    torch has no dtype of its own for and for what XLA refuses."""
+    torch has no dtype of its own for, arrays of sizes that are not known, and what XLA refuses."""
     if device.type != "cpu":
         raise DeviceError("XLA of jaxlib runs on the CPU here", subject=name, got=device, expected="tensors of the CPU",
                           hint='compile(computation, "inductor") runs where its arguments are')
     for leaf in (leaf for part in (*shape.parameters, shape.result) for leaf in part.leaves() if leaf.is_array):
+        if not leaf.is_static:  # a result, or what a derivative keeps
+            raise UnsupportedError("XLA hands over no arrays whose sizes are known only when it has run", subject=name, got=leaf,
+                                   expected="arrays of known sizes",
+                                   hint='use compile(computation, "fastest"), which runs such programs here')
         if type_from_torch(torch_dtype(leaf.element_type)) is not leaf.element_type:
             raise UnsupportedError(f"torch has no dtype of its own for {leaf.element_type}, so XLA cannot read it where it is",
                                    subject=name, got=leaf, hint="convert it inside the program; the program itself takes it")
@@ -150,8 +154,13 @@ class Fastest:
         return self._kept(*tensors)
 
     def _chosen(self, tensors: Sequence[torch.Tensor]) -> Run:
-        for run in self._candidates.values():
-            run(*tensors)
+        first, *others = self._candidates
+        self._candidates[first](*tensors)
+        for name in others:
+            try:
+                self._candidates[name](*tensors)
+            except ExecutionError as error:
+                self._candidates, self._refused = {first: self._candidates[first]}, error.what
         seconds = dict.fromkeys(self._candidates, float("inf"))
         for _ in range(PAIRS):
             for name, run in self._candidates.items():

@@ -34,7 +34,7 @@ from .values import Value, as_op, elements_of
 
 def without_invariant_code(computation: Computation) -> Computation:
     """The computation, what does not change in its loops moved out of them; itself where nothing moves."""
-    if not computation.is_canonical or "invariants" in tuning.WITHOUT_PASSES or not _moves(computation):
+    if not computation.is_canonical or not _moves(computation):
         return computation
     return rebuilt(computation, _Mover)
 

@@ -19,7 +19,6 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from ..core import tuning
 from ..core.shape import Shape
 from ..core.types import has_zero
 from ..functions.hlo_builder import Builder, XlaOp
@@ -34,7 +33,7 @@ from .values import Value
 
 def without_padded_sums(computation: Computation) -> Computation:
     """The computation, its loops and branches with sums of pads as concatenations; itself where there are none."""
-    if not computation.is_canonical or "padded sums" in tuning.WITHOUT_PASSES:
+    if not computation.is_canonical:
         return computation
     made: dict[Computation, Computation] = {}
     for each in reachable([computation]):  # what others run comes before them
