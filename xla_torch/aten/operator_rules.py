@@ -14,10 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 from ..core.errors import InternalError, UnsupportedError
-from ..core.shape import Shape
+from ..core.shape import UNBOUNDED, Shape
 from ..core.types import PRED
-from ..functions import RemoveDynamicDimension, SliceInDim
+from ..functions import GetDimensionSize, PadInDim, RemoveDynamicDimension, SetDimensionSize, SliceInDim
 from ..functions.hlo_builder import Builder, XlaOp
+from .checks import require_size
 
 Results: TypeAlias = XlaOp | Sequence[XlaOp | None]
 Rule: TypeAlias = Callable[..., Results]
@@ -55,9 +56,10 @@ def rule(*names: str, shown: str = "") -> Callable[[Declared], Declared]:
 
 def applied(name: str, builder: Builder, arguments: Mapping[str, Any], defaults: Mapping[str, Any],
             expected: Shape | Sequence[Shape | None], is_plain: bool = False,
-            is_contiguous: bool = False) -> list[XlaOp | None]:
-    """The results of an operator. Raises UnsupportedError for an argument that its rule does not look at, unless that is what it
-    is by default, and InternalError where the results are not of the shapes that torch says."""
+            is_contiguous: bool = False, where: str | None = "") -> list[XlaOp | None]:
+    """The results of an operator, which stands at `where` in the user's code; None where its sizes need no check. Raises
+    UnsupportedError for an argument that its rule does not look at, unless that is what it is by default, and InternalError where
+    the results are not of the shapes that torch says."""
     asked, unread = WANTED[name], SHOWN[name] | OF_NO_CONSEQUENCE
     for key, value in arguments.items():
         if key not in asked and key not in unread and not (key in defaults and _equal(defaults[key], value)):
@@ -67,17 +69,34 @@ def applied(name: str, builder: Builder, arguments: Mapping[str, Any], defaults:
     found = RULES[name](**{key: given[key] for key in asked if key in given})
     results: list[XlaOp | None] = [found] if isinstance(found, XlaOp) else list(found)
     shapes = [expected] if isinstance(expected, Shape) else expected
-    results = [one if one is None or shape is None else _of_known_size(one, shape)
+    results = [one if one is None or shape is None else _of_known_size(one, shape, name, where)
                for one, shape in zip(results, shapes, strict=True)]
     return compared(name, results, shapes)
 
 
-def _of_known_size(found: XlaOp, shape: Shape) -> XlaOp:
-    """A result whose size would depend on values, where torch knows it."""
+def _of_known_size(found: XlaOp, shape: Shape, name: str, where: str | None) -> XlaOp:
+    """A result whose size depends on values, where torch has asserted which one it is: that is checked."""
     for d, (n, flag) in enumerate(zip(found.shape.dimensions, found.shape.dynamic_flags, strict=True)):
-        if flag and shape.is_static and shape.rank == found.shape.rank and shape.dimensions[d] <= n:
-            found = SliceInDim(RemoveDynamicDimension(found, d), 0, shape.dimensions[d], 1, d)
+        if not flag or shape.rank != found.shape.rank:
+            continue
+        size = shape.dimensions[d]
+        if shape.dynamic_flags[d] and UNBOUNDED not in (size, n):
+            found = _with_bound(found, d, size)
+        elif not shape.dynamic_flags[d] and size <= n:
+            if where is not None:
+                require_size(found, d, size, f"dimension {d} of what {name} gives has size {size}", where)
+            found = SliceInDim(RemoveDynamicDimension(found, d), 0, size, 1, d)
     return found
+
+
+def _with_bound(x: XlaOp, dim: int, bound: int) -> XlaOp:
+    """`x` with another bound of a dynamic dimension. That it is not above it is checked."""
+    have = x.shape.dimensions[dim]
+    if have == bound:
+        return x
+    size, x = GetDimensionSize(x, dim), RemoveDynamicDimension(x, dim)
+    x = SliceInDim(x, 0, bound, 1, dim) if have > bound else PadInDim(x, 0, dim, 0, bound - have)
+    return SetDimensionSize(x, size, dim)
 
 
 def compared(name: str, results: Sequence[XlaOp | None], shapes: Sequence[Shape | None]) -> list[XlaOp | None]:
@@ -149,7 +168,9 @@ def _equal(default: Any, value: Any) -> bool:
     return not isinstance(value, XlaOp) and default == value
 
 
-NO_VALUES = frozenset({"_assert_tensor_metadata.default", "_assert_async.msg", "_assert_scalar.default",
-                       "_linalg_check_errors.default",
-                       "sym_constrain_range_for_size.default", "sym_constrain_range.default"})
-"""Operators without results, which check what torch has computed. XLA checks nothing while it runs."""
+NO_VALUES = frozenset({"_assert_tensor_metadata.default", "_linalg_check_errors.default"})
+"""Operators without results, which check what torch knows before a program runs, or what NaN says in XLA."""
+
+CHECKS = frozenset({"_assert_async.default", "_assert_async.msg", "_assert_scalar.default",
+                    "sym_constrain_range_for_size.default", "sym_constrain_range.default"})
+"""Operators without results, which check values while the program runs."""

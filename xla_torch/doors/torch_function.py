@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
+import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -22,7 +23,7 @@ from ..storage import below_autograd, torch_graphs, torch_private
 from ..trees.nodes import Kind, Static
 from ..trees.signatures import Signature
 from ..trees.structure import Path, Structure
-from . import torch_decompositions, torch_functions, torch_graph, torch_random, torch_sizes
+from . import torch_asserted_sizes, torch_decompositions, torch_functions, torch_graph, torch_random, torch_sizes
 from .builder import XlaBuilder
 from .torch_derivatives import Graph, Input, TorchDerivatives
 from .tree_function import TreeFunction
@@ -82,7 +83,9 @@ def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["ar
     of torch. Not to be had in `torch.cond`, loops and `torch.func.vmap` (UnsupportedError).
 
     Raises UnsupportedError, which names all of them, for operators that XLA has nothing for; what torch.export raises passes
-    through. Checks of values are left out: where torch raises for a singular matrix there are NaN or infinities.
+    through. Where torch raises for a singular matrix there are NaN or infinities. What torch.export asserts of sizes and values
+    is checked in each call (ExecutionError, with the user's line). StableHLO, HLO, ONNX and JAX have no such checks: writing
+    them warns (XlaWarning) and names the checks that stay behind.
     Sizes that depend on values (`nonzero`, ``x[mask]``, `unique`, `repeat_interleave`) are bounded dynamic dimensions, as
     ``f32[<=8]``, and results have their sizes; operators that are not known on them are named (UnsupportedError). Derivatives of
     such programs are those of their ops; where `detach` and the like say otherwise, asking for them raises DifferentiationError.
@@ -106,6 +109,7 @@ def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["ar
     except torch_graphs.DataDependent as error:
         raise UnsupportedError("torch.export has to know before the program runs what depends on values", subject="from_torch",
                                got=_asked(error), expected="arrays of known sizes, and no `if` about values",
+                               where=torch_asserted_sizes.line_of_error(error),
                                hint="torch.where or torch.cond for an `if`; tensor.item() for int(tensor); torch._check(n <= 8) "
                                     "says what is so") from error
     make = functools.partial(_imported, name=_title(module_or_function), names=names, by_arguments=weights == "arguments",
@@ -197,8 +201,19 @@ def _as_module(function: Callable[..., Any]) -> torch.nn.Module:
 
         module.forward = forward
     else:
-        module.forward = function
+        module.forward = _called_forward(function)
     return module
+
+
+def _called_forward(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function by the name by which torch.export knows frames of the user's, whose lines it then notes."""
+    if not isinstance(function, types.FunctionType):
+        return function
+    code = function.__code__.replace(co_name="forward")
+    found = types.FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
+    found.__kwdefaults__, found.__annotations__ = function.__kwdefaults__, function.__annotations__
+    found.__dict__.update(function.__dict__)
+    return found
 
 
 def _argument_names(module: torch.nn.Module) -> tuple[str, ...]:
@@ -282,7 +297,8 @@ class _Import:
         builder = XlaBuilder(self._name)
         inputs = self._inputs(builder, in_tree, signature, order)
         graph = self._core.graph_module
-        results = torch_graph.build(builder, graph.graph, inputs, lambda name: functools.reduce(getattr, name.split("."), graph))
+        results = torch_graph.build(builder, graph.graph, inputs, lambda name: functools.reduce(getattr, name.split("."), graph),
+                                    self._held())
         out_tree, leaves = self._results(results)
         whole = leaves[0] if out_tree.kind is Kind.LEAF else builder.add(control.tuple_, leaves)
         weights = _nested({spec.target: self._weight(spec) for spec in self._weights})
@@ -364,6 +380,11 @@ class _Import:
             else:
                 raise UnsupportedError("the program takes what is no tensor", subject="from_torch", got=spec.kind.name)
         return inputs
+
+    def _held(self) -> dict[str, torch.Tensor]:
+        """Buffers that are not written into and constants, by their placeholders."""
+        return {spec.arg.name: self._weight(spec) for spec in self._core.graph_signature.input_specs
+                if spec.kind in (InputKind.BUFFER, InputKind.CONSTANT_TENSOR) and spec.target not in self._replaced()}
 
     def _weight(self, spec: Any) -> torch.Tensor:
         held, constants = self._core.state_dict, self._core.constants
