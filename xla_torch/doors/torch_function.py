@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 import re
 import types
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -20,7 +22,7 @@ from ..hlo.derivatives import AS_WRITTEN, Derivatives, Lost, check_choice
 from ..opcodes import control
 from ..running.computation import XlaComputation
 from ..storage import below_autograd, torch_graphs, torch_private
-from ..trees.nodes import Kind, Static
+from ..trees.nodes import Kind, Static, is_named_tuple
 from ..trees.signatures import Signature
 from ..trees.structure import Path, Structure
 from . import torch_asserted_sizes, torch_decompositions, torch_functions, torch_graph, torch_random, torch_sizes
@@ -106,7 +108,7 @@ def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["ar
     try:
         (exported, names), lost = torch_private.functions_applied(
             lambda: _exported(module_or_function, example_args, example_kwargs, dynamic_shapes))
-    except torch_graphs.DataDependent as error:
+    except torch_private.needs_data() as error:
         raise UnsupportedError("torch.export has to know before the program runs what depends on values", subject="from_torch",
                                got=_asked(error), expected="arrays of known sizes, and no `if` about values",
                                where=torch_asserted_sizes.line_of_error(error),
@@ -117,14 +119,22 @@ def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["ar
     return _of_many_sizes(exported, make) if torch_sizes.are_unknown(exported) else make(exported)
 
 
+_OWN_FRAME = "__torch_function__"
+"""The frame of our own that torch names in the place of the user's line."""
+
+
 def _asked(error: Exception) -> str:
     """What torch asks for, and of which operator or line."""
     lines = str(error).splitlines()
-    cause = next((line for line in lines if line.startswith("Caused by")), "")
+    cause = next((line for line in lines if line.startswith("Caused by") and _OWN_FRAME not in line), "")
     return f"{lines[0]} {cause}".strip() if lines else ""
 
 
 def _imported(exported: Any, **options: Any) -> TorchFunction:
+    for name, tensor in {**exported.state_dict, **exported.constants}.items():
+        if isinstance(tensor, torch.Tensor) and tensor.layout is not torch.strided:
+            raise UnsupportedError("a tensor of the model is sparse", subject="from_torch", got=f"{name}: {tensor.layout}",
+                                   expected="dense tensors", hint=f"keep it dense: {name}.to_dense()")
     if torch_functions.has_whole(exported):
         with torch_functions.InOthers(torch_functions.WHOLE):
             exported = torch_sizes.exported_again(exported)
@@ -158,6 +168,11 @@ def _exported(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any],
                                   got=f"{len(args) + len(kwargs)} arguments, dynamic_shapes={dynamic_shapes}", expected="none")
         torch_functions.check(given)
         return given, ()
+    if isinstance(given, (torch.jit.ScriptModule, torch.jit.ScriptFunction)):
+        raise UnsupportedError("TorchScript is not exported", subject="from_torch", got=type(given).__name__,
+                               expected="a torch.nn.Module or a function in Python",
+                               hint="give the module that was scripted or traced, with the weights of the script: "
+                                    "module.load_state_dict(script.state_dict())")
     if not callable(given):
         raise InvalidArgument("not a module or a function", subject="from_torch", got=type(given).__name__,
                               expected="a torch.nn.Module, a function of tensors or a torch.export.ExportedProgram")
@@ -416,7 +431,7 @@ class _Import:
         parts = [tree, *([{of: _nested(named) for of, named in gradients.items()}] if gradients else []),
                  *([_nested(after)] if after else [])]
         tree = tuple(parts) if len(parts) > 1 else tree
-        structure = Structure.of(tree)
+        structure = Structure.of_torch(tree)
         leaves = structure.flatten(tree)
         for leaf in leaves:
             if not isinstance(leaf, _Leaf) or not isinstance(leaf.value, XlaOp):
@@ -428,11 +443,16 @@ class _Import:
 
 
 def _plain(tree: Any) -> Any:
-    """A tree of results, in which torch's own tuples (``torch.return_types.topk``) are tuples."""
+    """A tree of results, in which torch's own tuples (``torch.return_types.topk``) are tuples, and other dicts are dicts."""
     if isinstance(tree, dict):
-        return {key: _plain(part) for key, part in tree.items()}
+        kind = OrderedDict if type(tree) is OrderedDict else dict
+        return kind((key, _plain(part)) for key, part in tree.items())
     if type(tree) in (list, tuple):
         return type(tree)(map(_plain, tree))
+    if is_named_tuple(tree):
+        return type(tree)(*map(_plain, tree))
+    if dataclasses.is_dataclass(type(tree)):
+        return dataclasses.replace(tree, **{f.name: _plain(getattr(tree, f.name)) for f in dataclasses.fields(type(tree))})
     return tuple(map(_plain, tree)) if type(tree).__module__ == "torch.return_types" else tree
 
 
