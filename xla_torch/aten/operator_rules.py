@@ -112,10 +112,11 @@ WITH_DYNAMIC = frozenset({
     "add.Tensor", "addmm.default", "alias.default", "amax.default", "amin.default", "any.default", "any.dim", "any.dims",
     "arange.start_step", "argmax.default", "argmin.default", "atan.default", "atan2.default", "bitwise_and.Tensor",
     "bitwise_not.default", "bitwise_or.Tensor", "bmm.default", "cat.default", "ceil.default", "clamp.Tensor", "clamp.default",
-    "clone.default", "cos.default", "cumprod.default", "cumsum.default", "div.Scalar", "div.Tensor", "elu.default",
+    "clone.default", "constant_pad_nd.default",
+    "cos.default", "cumprod.default", "cumsum.default", "div.Scalar", "div.Tensor", "elu.default",
     "embedding.default", "eq.Scalar", "eq.Tensor", "erf.default", "exp.default", "expand.default", "expm1.default",
     "flip.default", "floor.default", "full.default", "full_like.default", "gather.default", "ge.Scalar", "ge.Tensor",
-    "gelu.default", "gt.Scalar", "gt.Tensor", "hardtanh.default", "index.Tensor", "index_put.default",
+    "gelu.default", "gt.Scalar", "gt.Tensor", "hardtanh.default", "index.Tensor",
     "index_select.default", "isinf.default", "isnan.default", "le.Scalar", "le.Tensor", "leaky_relu.default",
     "linalg_vector_norm.default", "log.default", "log1p.default", "logical_and.default", "logical_not.default",
     "logical_or.default", "lt.Scalar", "lt.Tensor", "masked_select.default", "max.default", "max.dim", "maximum.default",
@@ -130,8 +131,13 @@ WITH_DYNAMIC = frozenset({
 """The operators that are known where sizes depend on values."""
 
 ALONG_OTHERS = frozenset({
-    "select.int", "split_with_sizes.default", "topk.default"})
+    "kthvalue.default", "median.dim", "mode.default", "nanmedian.dim", "select.int", "select_scatter.default",
+    "slice_scatter.default", "split_with_sizes.default", "topk.default"})
 """Those that are known as long as the dimensions that they name are of known size."""
+
+INTO_KNOWN = frozenset({
+    "index_put.default", "masked_scatter.default", "scatter.src", "scatter.value", "scatter_add.default", "scatter_reduce.two"})
+"""Those that bring elements to places of an array, and are known as long as that is of known size."""
 
 _INSTEAD = {"select.int": "x[:1] is the first one where there is one, and x[-1:] the last",
             "topk.default": "x.sort(dim, descending=True).values[:k] gives as many as there are"}
@@ -141,24 +147,30 @@ _INSTEAD = {"select.int": "x[:1] is the first one where there is one, and x[-1:]
 def check_dynamic(name: str, arguments: Mapping[str, Any]) -> None:
     """Raise UnsupportedError for an operator that is not known on arrays whose sizes depend on values, where there is one
     among its arguments or results."""
-    if name in WITH_DYNAMIC and not (name == "index_put.default" and not _is_put_where(arguments)):
-        return
     shape, dims = getattr(arguments.get("self"), "shape", None), arguments.get("dim", arguments.get("dims"))
+    into_known = name in INTO_KNOWN and shape is not None and shape.is_static
+    if name in WITH_DYNAMIC or into_known or (name == "index_put.default" and _is_one_value_put(arguments)):
+        return
     if name in ALONG_OTHERS and shape is not None and shape.rank and dims is not None:
         named = [d % shape.rank for d in ([dims] if isinstance(dims, int) else dims)]
         if not any(shape.dynamic_flags[d] for d in named):
             return
     hint = _INSTEAD.get(name, "torch.where(mask, x, 0) keeps all places, and sizes of all arrays are known")
-    raise UnsupportedError("it is not known on an array whose size depends on values", subject=name, got=shape,
-                           expected="arrays of known sizes", hint=hint)
+    raise UnsupportedError("it is not known on an array whose size depends on values", subject=name,
+                           got=", ".join(_dynamic(arguments)), expected="arrays of known sizes", hint=hint)
 
 
-def _is_put_where(arguments: Mapping[str, Any]) -> bool:
-    """Whether what is written goes to an array of known size, or is one value where a mask says so."""
+def _dynamic(arguments: Mapping[str, Any]) -> list[str]:
+    """The arguments whose sizes depend on values."""
+    given = [(key, one) for key, value in arguments.items() for one in (value if isinstance(value, list) else [value])]
+    return [f"{key} {one.shape}" for key, one in given if isinstance(one, XlaOp) and not one.shape.is_static]
+
+
+def _is_one_value_put(arguments: Mapping[str, Any]) -> bool:
+    """Whether what is written is one value where a mask says so."""
     index, values = arguments["indices"][0], arguments["values"]
-    return arguments["self"].shape.is_static or (
-        len(arguments["indices"]) == 1 and index is not None and index.element_type is PRED and values.shape.is_static
-        and values.shape.element_count == 1)
+    return (len(arguments["indices"]) == 1 and index is not None and index.element_type is PRED and values.shape.is_static
+            and values.shape.element_count == 1)
 
 
 def _equal(default: Any, value: Any) -> bool:

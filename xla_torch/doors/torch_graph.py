@@ -201,7 +201,7 @@ class _Reading:
         tensors: list[Any] = list(said) if several else [said]
         shapes = [None if v is None else self._shape(v, f"the result of {name}") for v in tensors]
         known = all(self._sizes.is_known(v) for v in (*tensors, *(n.meta.get("val") for n in node.all_input_nodes)))
-        if not known:
+        if not known and torch.Tag.pointwise not in node.target.tags:  # pyright: ignore
             check_dynamic(name, arguments)
         expected = shapes if several else shapes[0]
         assert expected is not None
