@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
-from torch import func, linalg
+from torch import func, linalg, nn
 from torch.export import Dim, export
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
@@ -325,3 +325,44 @@ def in_place(x: torch.Tensor) -> torch.Tensor:
 def test_what_is_refused(function: Any, words: str):
     with pytest.raises(UnsupportedError, match=words):
         xla_torch.from_torch(function, Q)
+
+
+# ------------------------------------------------------------------------------------------- checks and `if`s about values
+
+
+class Sparse(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.held = torch.eye(3).to_sparse()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.held @ x
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")
+@pytest.mark.parametrize(("make", "words"), [
+    (lambda: lambda x: x + 1 if torch.equal(x, x) else x, "aten.equal(.*\n)*.*from .*test_from_torch_functions.py:.*torch.equal"),
+    (lambda: lambda x: x + 1 if torch.allclose(x, x) else x, "aten.allclose(.*\n)*.*from .*torch.allclose"),
+    (lambda: lambda x: x if x.sum() > 0 else -x, "data-dependent(.*\n)*.*from .*test_from_torch_functions.py:.*x.sum"),
+    (Sparse, "sparse(.*\n)*.*to_dense"),
+    (lambda: torch.jit.script(nn.Linear(3, 3)), "TorchScript(.*\n)*.*load_state_dict")])
+def test_what_is_refused_says_where_and_what_to_do(make: Any, words: str):
+    with pytest.raises(UnsupportedError, match=words) as caught:
+        xla_torch.from_torch(make(), torch.ones(3, 3))
+    assert "xla_torch/doors" not in str(caught.value)
+
+
+STATISTICS: dict[str, Any] = {
+    "cov": lambda x: (torch.cov(x), torch.cov(x[0]), x.cov(correction=0), torch.cov(x.float())),
+    "weighted cov": lambda x: (torch.cov(x, fweights=torch.tensor([1, 2, 1])), torch.cov(x, aweights=x[0].abs()),
+                               torch.cov(x, fweights=torch.tensor([1, 2, 1]), aweights=x[0].abs())),
+    "corrcoef": lambda x: (torch.corrcoef(x), torch.corrcoef(x[0]), x.corrcoef()),
+    "combinations": lambda x: (torch.combinations(x[0]), torch.combinations(x[0], 3, True), torch.combinations(x[0], 4),
+                               torch.combinations(x[0], 1)),
+}
+
+
+@pytest.mark.parametrize("name", STATISTICS)
+def test_functions_with_checks_of_values(name: str):
+    x = torch.randn(3, 3, dtype=torch.float64)
+    torch.testing.assert_close(xla_torch.from_torch(STATISTICS[name], x)(x), STATISTICS[name](x))

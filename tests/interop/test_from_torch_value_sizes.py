@@ -17,8 +17,8 @@ from torch.utils import _pytree as pytree
 import xla_torch
 from support.aten_rows import floats
 from support.oracle import HAS_XLA, needs_xla, run_xla
-from xla_torch.aten.operator_rules import ALONG_OTHERS, RULES, WITH_DYNAMIC
-from xla_torch.errors import DifferentiationError, UnsupportedError, XlaWarning
+from xla_torch.aten.operator_rules import ALONG_OTHERS, INTO_KNOWN, RULES, WITH_DYNAMIC
+from xla_torch.errors import DifferentiationError, UnsupportedError
 from xla_torch.nn import XlaModule
 
 if HAS_XLA:
@@ -26,7 +26,7 @@ if HAS_XLA:
 
 F64 = torch.float64
 pytestmark = [pytest.mark.filterwarnings("ignore:.*degrees of freedom is <= 0"),
-              pytest.mark.filterwarnings("ignore:from_torch. u")]  # a size that a check bounds
+              pytest.mark.filterwarnings("ignore:.*only xla_torch runs checks")]
 X = floats(6, 3, dtype=F64)
 MASKS = [torch.tensor(rows, dtype=torch.bool) for rows in ([1, 0, 1, 1, 0, 1], [0] * 6, [1] * 6, [0, 0, 0, 1, 0, 0])]
 
@@ -130,6 +130,22 @@ MASKED: dict[str, Any] = {
     "values as numbers": lambda x, m: (x * m.sum().item(), x * x.sum().item() + 1, x[:counted(m)] * 2,
                                        torch.cat([x, x[:1]])[counted(m)]),
     "distinct slices": distinct,
+    "scattered": lambda x, m: (
+        x.cos().scatter_add(0, m.nonzero().expand(-1, 3), x[m]), x[:, 0].scatter_add(0, m.nonzero()[:, 0], x[m][:, 0].exp()),
+        x.cos().scatter(0, m.nonzero().expand(-1, 3), x[m].sin()), x.cos().scatter(0, m.nonzero().expand(-1, 3), 2.0)),
+    "scattered by reductions": lambda x, m: (
+        x.cos().scatter_reduce(0, m.nonzero().expand(-1, 3), x[m], "amax"),
+        x.cos().scatter_reduce(0, m.nonzero().expand(-1, 3), x[m], "prod"),
+        x.cos().scatter_reduce(0, (m.nonzero() // 2).expand(-1, 3), x[m], "mean", include_self=False)),
+    "added to groups": lambda x, m: (torch.zeros(3, dtype=F64).scatter_add(0, torch.arange(6)[m] % 3, x[m][:, 0]),
+                                     x.cos().index_add(0, m.nonzero()[:, 0], x[m]),
+                                     x.cos().index_copy(0, m.nonzero()[:, 0], x[m]),
+                                     x.cos().masked_scatter(m[:, None].expand(6, 3), x[m] * 2)),
+    "padded": lambda x, m: (F.pad(x[m], (1, 2)), F.pad(x[m], (0, 0, 1, 2), value=3.0), F.pad(x[m].exp(), (-1, 1, 1, 0))),
+    "element by element": lambda x, m: (
+        x[m].sinh(), x[m].exp2(), m.nonzero() // 2, x[m].fmod(0.5), m.nonzero() ^ 1, x[m].select_scatter(x[m][:, 0] * 2, 1, 1),
+        x[m].slice_scatter(x[m][:, :1], 1, 0, 1), x[m].median(1).values,
+        torch.searchsorted(torch.arange(3.0, dtype=F64), x[m]), torch.isin(m.nonzero()[:, 0], torch.tensor([1, 2]))),
     "one element": lambda x, m: (x[:1][m[:1]], torch.nonzero(m[:1]), torch.nonzero(m[3]), x[:1, :1][m[:1]].mean()),
     "no element": lambda x, m: (x[:0][m[:0]] > 0, torch.nonzero(m[:0]), x[:0].masked_select(m[:0, None]) > 0),
 }
@@ -209,7 +225,7 @@ def test_the_sizes_are_bounded_dimensions():
 
 
 def test_operators_that_are_known_have_rules():
-    assert {*RULES} >= WITH_DYNAMIC | ALONG_OTHERS
+    assert {*RULES} >= WITH_DYNAMIC | ALONG_OTHERS | INTO_KNOWN
     assert not WITH_DYNAMIC & ALONG_OTHERS
 
 
@@ -273,6 +289,7 @@ def test_a_module_trains_through_a_mask():
     (lambda x, m: torch.zeros(m.sum().item()), "how great it may be"),
     (lambda x, m: x * m.any().item(), "truth|before the program"),
     (lambda x, m: x[m].T.reshape(-1), "view"), (lambda x, m: F.conv1d(x[m][:, None], x[:1, :2][None]), "convolution"),
+    (lambda x, m: x[m].scatter_add(0, m.nonzero().expand(-1, 3), x), "scatter_add.*(\n.*)*got +self f64.<=6,3., index s64"),
     (lambda x, m: x[m].index_put((torch.tensor([0]),), x[0]), "index_put"), (lambda x, m: F.dropout(x[m]), "depends on values"),
     (lambda x, m: torch.unique(x[m]), "unique"), (lambda x, m: torch.unique(x[m], dim=0), "unique"),
     (lambda x, m: x.repeat_interleave(m.long(), 0), "output_size"), (repeated, "output_size"),
@@ -282,9 +299,8 @@ def test_what_is_refused(function: Any, words: str):
         xla_torch.from_torch(function, X, MASKS[0])
 
 
-def test_a_size_that_only_a_check_bounds_is_believed_with_a_warning():
-    with pytest.warns(XlaWarning, match="at most 6"):
-        ours = xla_torch.from_torch(lambda x, m: torch.ones(counted(m), 3) + 1, X, MASKS[0])
+def test_a_size_may_be_one_that_only_a_check_bounds():
+    ours = xla_torch.from_torch(lambda x, m: torch.ones(counted(m), 3) + 1, X, MASKS[0])
     for mask in MASKS:
         torch.testing.assert_close(ours(X, mask), torch.full((int(mask.sum()), 3), 2.0))
 

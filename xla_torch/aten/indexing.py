@@ -221,6 +221,7 @@ def _masked_scatter(self: XlaOp, mask: XlaOp, source: XlaOp) -> XlaOp:
     count = self.shape.element_count
     flat = ops.Reshape(spread(mask, self.shape.dimensions), [count])
     numbers = ops.Sub(running(cast(flat, S64), "Add", 0, 0), full(self.builder, 1, Shape.array(S64, [count])))
+    source = filled(source, range(source.shape.rank))
     taken = indexed(ops.Reshape(source, [source.shape.element_count]), [ops.Max(numbers, 0)])
     return ops.Reshape(ops.Select(flat, taken, ops.Reshape(self, [count])), list(self.shape.dimensions))
 

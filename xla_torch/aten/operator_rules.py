@@ -14,10 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 from ..core.errors import InternalError, UnsupportedError
-from ..core.shape import Shape
+from ..core.shape import UNBOUNDED, Shape
 from ..core.types import PRED
-from ..functions import RemoveDynamicDimension, SliceInDim
+from ..functions import GetDimensionSize, PadInDim, RemoveDynamicDimension, SetDimensionSize, SliceInDim
 from ..functions.hlo_builder import Builder, XlaOp
+from .checks import require_size
 
 Results: TypeAlias = XlaOp | Sequence[XlaOp | None]
 Rule: TypeAlias = Callable[..., Results]
@@ -55,9 +56,10 @@ def rule(*names: str, shown: str = "") -> Callable[[Declared], Declared]:
 
 def applied(name: str, builder: Builder, arguments: Mapping[str, Any], defaults: Mapping[str, Any],
             expected: Shape | Sequence[Shape | None], is_plain: bool = False,
-            is_contiguous: bool = False) -> list[XlaOp | None]:
-    """The results of an operator. Raises UnsupportedError for an argument that its rule does not look at, unless that is what it
-    is by default, and InternalError where the results are not of the shapes that torch says."""
+            is_contiguous: bool = False, where: str | None = "") -> list[XlaOp | None]:
+    """The results of an operator, which stands at `where` in the user's code; None where its sizes need no check. Raises
+    UnsupportedError for an argument that its rule does not look at, unless that is what it is by default, and InternalError where
+    the results are not of the shapes that torch says."""
     asked, unread = WANTED[name], SHOWN[name] | OF_NO_CONSEQUENCE
     for key, value in arguments.items():
         if key not in asked and key not in unread and not (key in defaults and _equal(defaults[key], value)):
@@ -67,17 +69,34 @@ def applied(name: str, builder: Builder, arguments: Mapping[str, Any], defaults:
     found = RULES[name](**{key: given[key] for key in asked if key in given})
     results: list[XlaOp | None] = [found] if isinstance(found, XlaOp) else list(found)
     shapes = [expected] if isinstance(expected, Shape) else expected
-    results = [one if one is None or shape is None else _of_known_size(one, shape)
+    results = [one if one is None or shape is None else _of_known_size(one, shape, name, where)
                for one, shape in zip(results, shapes, strict=True)]
     return compared(name, results, shapes)
 
 
-def _of_known_size(found: XlaOp, shape: Shape) -> XlaOp:
-    """A result whose size would depend on values, where torch knows it."""
+def _of_known_size(found: XlaOp, shape: Shape, name: str, where: str | None) -> XlaOp:
+    """A result whose size depends on values, where torch has asserted which one it is: that is checked."""
     for d, (n, flag) in enumerate(zip(found.shape.dimensions, found.shape.dynamic_flags, strict=True)):
-        if flag and shape.is_static and shape.rank == found.shape.rank and shape.dimensions[d] <= n:
-            found = SliceInDim(RemoveDynamicDimension(found, d), 0, shape.dimensions[d], 1, d)
+        if not flag or shape.rank != found.shape.rank:
+            continue
+        size = shape.dimensions[d]
+        if shape.dynamic_flags[d] and UNBOUNDED not in (size, n):
+            found = _with_bound(found, d, size)
+        elif not shape.dynamic_flags[d] and size <= n:
+            if where is not None:
+                require_size(found, d, size, f"dimension {d} of what {name} gives has size {size}", where)
+            found = SliceInDim(RemoveDynamicDimension(found, d), 0, size, 1, d)
     return found
+
+
+def _with_bound(x: XlaOp, dim: int, bound: int) -> XlaOp:
+    """`x` with another bound of a dynamic dimension. That it is not above it is checked."""
+    have = x.shape.dimensions[dim]
+    if have == bound:
+        return x
+    size, x = GetDimensionSize(x, dim), RemoveDynamicDimension(x, dim)
+    x = SliceInDim(x, 0, bound, 1, dim) if have > bound else PadInDim(x, 0, dim, 0, bound - have)
+    return SetDimensionSize(x, size, dim)
 
 
 def compared(name: str, results: Sequence[XlaOp | None], shapes: Sequence[Shape | None]) -> list[XlaOp | None]:
@@ -93,10 +112,11 @@ WITH_DYNAMIC = frozenset({
     "add.Tensor", "addmm.default", "alias.default", "amax.default", "amin.default", "any.default", "any.dim", "any.dims",
     "arange.start_step", "argmax.default", "argmin.default", "atan.default", "atan2.default", "bitwise_and.Tensor",
     "bitwise_not.default", "bitwise_or.Tensor", "bmm.default", "cat.default", "ceil.default", "clamp.Tensor", "clamp.default",
-    "clone.default", "cos.default", "cumprod.default", "cumsum.default", "div.Scalar", "div.Tensor", "elu.default",
+    "clone.default", "constant_pad_nd.default",
+    "cos.default", "cumprod.default", "cumsum.default", "div.Scalar", "div.Tensor", "elu.default",
     "embedding.default", "eq.Scalar", "eq.Tensor", "erf.default", "exp.default", "expand.default", "expm1.default",
     "flip.default", "floor.default", "full.default", "full_like.default", "gather.default", "ge.Scalar", "ge.Tensor",
-    "gelu.default", "gt.Scalar", "gt.Tensor", "hardtanh.default", "index.Tensor", "index_put.default",
+    "gelu.default", "gt.Scalar", "gt.Tensor", "hardtanh.default", "index.Tensor",
     "index_select.default", "isinf.default", "isnan.default", "le.Scalar", "le.Tensor", "leaky_relu.default",
     "linalg_vector_norm.default", "log.default", "log1p.default", "logical_and.default", "logical_not.default",
     "logical_or.default", "lt.Scalar", "lt.Tensor", "masked_select.default", "max.default", "max.dim", "maximum.default",
@@ -111,8 +131,13 @@ WITH_DYNAMIC = frozenset({
 """The operators that are known where sizes depend on values."""
 
 ALONG_OTHERS = frozenset({
-    "select.int", "split_with_sizes.default", "topk.default"})
+    "kthvalue.default", "median.dim", "mode.default", "nanmedian.dim", "select.int", "select_scatter.default",
+    "slice_scatter.default", "split_with_sizes.default", "topk.default"})
 """Those that are known as long as the dimensions that they name are of known size."""
+
+INTO_KNOWN = frozenset({
+    "index_put.default", "masked_scatter.default", "scatter.src", "scatter.value", "scatter_add.default", "scatter_reduce.two"})
+"""Those that bring elements to places of an array, and are known as long as that is of known size."""
 
 _INSTEAD = {"select.int": "x[:1] is the first one where there is one, and x[-1:] the last",
             "topk.default": "x.sort(dim, descending=True).values[:k] gives as many as there are"}
@@ -122,24 +147,30 @@ _INSTEAD = {"select.int": "x[:1] is the first one where there is one, and x[-1:]
 def check_dynamic(name: str, arguments: Mapping[str, Any]) -> None:
     """Raise UnsupportedError for an operator that is not known on arrays whose sizes depend on values, where there is one
     among its arguments or results."""
-    if name in WITH_DYNAMIC and not (name == "index_put.default" and not _is_put_where(arguments)):
-        return
     shape, dims = getattr(arguments.get("self"), "shape", None), arguments.get("dim", arguments.get("dims"))
+    into_known = name in INTO_KNOWN and shape is not None and shape.is_static
+    if name in WITH_DYNAMIC or into_known or (name == "index_put.default" and _is_one_value_put(arguments)):
+        return
     if name in ALONG_OTHERS and shape is not None and shape.rank and dims is not None:
         named = [d % shape.rank for d in ([dims] if isinstance(dims, int) else dims)]
         if not any(shape.dynamic_flags[d] for d in named):
             return
     hint = _INSTEAD.get(name, "torch.where(mask, x, 0) keeps all places, and sizes of all arrays are known")
-    raise UnsupportedError("it is not known on an array whose size depends on values", subject=name, got=shape,
-                           expected="arrays of known sizes", hint=hint)
+    raise UnsupportedError("it is not known on an array whose size depends on values", subject=name,
+                           got=", ".join(_dynamic(arguments)), expected="arrays of known sizes", hint=hint)
 
 
-def _is_put_where(arguments: Mapping[str, Any]) -> bool:
-    """Whether what is written goes to an array of known size, or is one value where a mask says so."""
+def _dynamic(arguments: Mapping[str, Any]) -> list[str]:
+    """The arguments whose sizes depend on values."""
+    given = [(key, one) for key, value in arguments.items() for one in (value if isinstance(value, list) else [value])]
+    return [f"{key} {one.shape}" for key, one in given if isinstance(one, XlaOp) and not one.shape.is_static]
+
+
+def _is_one_value_put(arguments: Mapping[str, Any]) -> bool:
+    """Whether what is written is one value where a mask says so."""
     index, values = arguments["indices"][0], arguments["values"]
-    return arguments["self"].shape.is_static or (
-        len(arguments["indices"]) == 1 and index is not None and index.element_type is PRED and values.shape.is_static
-        and values.shape.element_count == 1)
+    return (len(arguments["indices"]) == 1 and index is not None and index.element_type is PRED and values.shape.is_static
+            and values.shape.element_count == 1)
 
 
 def _equal(default: Any, value: Any) -> bool:
@@ -149,7 +180,9 @@ def _equal(default: Any, value: Any) -> bool:
     return not isinstance(value, XlaOp) and default == value
 
 
-NO_VALUES = frozenset({"_assert_tensor_metadata.default", "_assert_async.msg", "_assert_scalar.default",
-                       "_linalg_check_errors.default",
-                       "sym_constrain_range_for_size.default", "sym_constrain_range.default"})
-"""Operators without results, which check what torch has computed. XLA checks nothing while it runs."""
+NO_VALUES = frozenset({"_assert_tensor_metadata.default", "_linalg_check_errors.default"})
+"""Operators without results, which check what torch knows before a program runs, or what NaN says in XLA."""
+
+CHECKS = frozenset({"_assert_async.default", "_assert_async.msg", "_assert_scalar.default",
+                    "sym_constrain_range_for_size.default", "sym_constrain_range.default"})
+"""Operators without results, which check values while the program runs."""

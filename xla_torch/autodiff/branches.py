@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from ..core.errors import DifferentiationError
 from ..core.shape import Shape
 from ..functions.hlo_builder import Builder, XlaOp
+from ..hlo.checks import is_check
 from ..hlo.inference import is_pure
 from ..hlo.ir import Computation, Instruction, reachable
 from ..hlo.regions import branches_of, with_regions
@@ -86,7 +87,7 @@ def _require_repeatable(instruction: Instruction) -> None:
     """Branches are run again on the way back, which must do the same."""
     for computation in reachable(branches_of(instruction)):
         for inner in computation.instructions:
-            if not is_pure(inner):
+            if not (is_pure(inner) or is_check(inner)):
                 raise DifferentiationError(
                     "a branch with random numbers or side effects has no reverse-mode gradient", subject=inner.subject,
                     where=inner.where, hint="compute them before the conditional and pass them to the branches")

@@ -18,8 +18,9 @@ from ..core.shape import Shape
 from ..core.types import S32
 from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo import tree
+from ..hlo.checks import is_check
 from ..hlo.inference import forwarded
-from ..hlo.ir import Computation, Instruction
+from ..hlo.ir import Computation, Instruction, reachable
 from ..hlo.regions import Role, branches_of, is_branching, is_loop, loop_of, with_regions
 from ..opcodes import control
 from ..transform.rewriter import Rewriter, carried_metadata, needed_instructions
@@ -181,6 +182,8 @@ class Batch(Rewriter):
 
     def _every_branch(self, instruction: Instruction, values: list[Value], mapped: list[Mapped]) -> Value:
         """All branches, and for each example the elements of its own."""
+        if any(is_check(i) for c in reachable(branches_of(instruction)) for i in c.instructions):
+            raise UnsupportedError("a branch that checks values cannot be taken by some examples only")
         runs = [self.again(self.builder, branch, [value], [flags]) for branch, value, flags in
                 zip(branches_of(instruction), values[1:], mapped[1:], strict=True)]
         wanted = _arrays_mapped(instruction.shape)

@@ -10,13 +10,14 @@ import numpy as np
 from .. import functions as ops
 from ..analysis.reducers import reducer_kinds
 from ..core.shape import Shape
-from ..core.types import PrimitiveType
+from ..core.types import S32, PrimitiveType
 from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.attributes import ConvolutionDimensionNumbers, WindowDimension
-from ..hlo.ir import Instruction
+from ..hlo.checks import is_check
+from ..hlo.ir import Computation, Instruction
 from ..hlo.schema import Trait
 from ..opcodes.reducer_kinds import ReducerKind
-from ..transform.values import Value
+from ..transform.values import Value, elements_of
 from .batched_run import Batch
 from .batching_table import RULES
 
@@ -54,6 +55,25 @@ def _as_it_is(batch: Batch, inst: Instruction, operands: list[XlaOp], mapped: li
 @rule("opt-barrier", "domain", "add-dependency")
 def _passed_on(batch: Batch, inst: Instruction, operands: list[XlaOp], mapped: list[bool]) -> Value:
     return operands[0]
+
+
+@rule("custom-call")
+def _check(batch: Batch, inst: Instruction, operands: list[XlaOp], mapped: list[bool]) -> Value | None:
+    """A check of all examples, with the numbers of the first one for which it does not hold."""
+    if not is_check(inst) or not batch.size:
+        return None
+    holds, *values = batch.all(operands, mapped)
+    numbers = ops.Iota(batch.builder, Shape.array(S32, [batch.size]), 0)
+    failing = ops.Select(holds, ops.Broadcast(batch.builder.constant(batch.size - 1, S32), [batch.size]), numbers)
+    first = ops.Reduce(batch.builder, failing, batch.builder.constant(batch.size - 1, S32), _least(), [0])
+    chosen = [ops.Reshape(ops.DynamicSlice(v, [first], [1]), []) for v in (holds, *values)]
+    clone = Instruction(inst.opcode, inst.shape, [c.instruction for c in chosen], inst.attributes, inst.name, inst.common)
+    return elements_of(batch.builder.append(clone))
+
+
+def _least() -> Computation:
+    builder = Builder("least")
+    return builder.finish(ops.Min(*(builder.parameter(k, Shape.array(S32), name) for k, name in enumerate("ab"))))
 
 
 @rule("get-dimension-size")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 import re
+import types
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -19,10 +22,10 @@ from ..hlo.derivatives import AS_WRITTEN, Derivatives, Lost, check_choice
 from ..opcodes import control
 from ..running.computation import XlaComputation
 from ..storage import below_autograd, torch_graphs, torch_private
-from ..trees.nodes import Kind, Static
+from ..trees.nodes import Kind, Static, is_named_tuple
 from ..trees.signatures import Signature
 from ..trees.structure import Path, Structure
-from . import torch_decompositions, torch_functions, torch_graph, torch_random, torch_sizes
+from . import torch_asserted_sizes, torch_decompositions, torch_functions, torch_graph, torch_random, torch_sizes
 from .builder import XlaBuilder
 from .torch_derivatives import Graph, Input, TorchDerivatives
 from .tree_function import TreeFunction
@@ -82,7 +85,9 @@ def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["ar
     of torch. Not to be had in `torch.cond`, loops and `torch.func.vmap` (UnsupportedError).
 
     Raises UnsupportedError, which names all of them, for operators that XLA has nothing for; what torch.export raises passes
-    through. Checks of values are left out: where torch raises for a singular matrix there are NaN or infinities.
+    through. Where torch raises for a singular matrix there are NaN or infinities. What torch.export asserts of sizes and values
+    is checked in each call (ExecutionError, with the user's line). StableHLO, HLO, ONNX and JAX have no such checks: writing
+    them warns (XlaWarning) and names the checks that stay behind.
     Sizes that depend on values (`nonzero`, ``x[mask]``, `unique`, `repeat_interleave`) are bounded dynamic dimensions, as
     ``f32[<=8]``, and results have their sizes; operators that are not known on them are named (UnsupportedError). Derivatives of
     such programs are those of their ops; where `detach` and the like say otherwise, asking for them raises DifferentiationError.
@@ -103,9 +108,10 @@ def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["ar
     try:
         (exported, names), lost = torch_private.functions_applied(
             lambda: _exported(module_or_function, example_args, example_kwargs, dynamic_shapes))
-    except torch_graphs.DataDependent as error:
+    except torch_private.needs_data() as error:
         raise UnsupportedError("torch.export has to know before the program runs what depends on values", subject="from_torch",
                                got=_asked(error), expected="arrays of known sizes, and no `if` about values",
+                               where=torch_asserted_sizes.line_of_error(error),
                                hint="torch.where or torch.cond for an `if`; tensor.item() for int(tensor); torch._check(n <= 8) "
                                     "says what is so") from error
     make = functools.partial(_imported, name=_title(module_or_function), names=names, by_arguments=weights == "arguments",
@@ -113,14 +119,22 @@ def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["ar
     return _of_many_sizes(exported, make) if torch_sizes.are_unknown(exported) else make(exported)
 
 
+_OWN_FRAME = "__torch_function__"
+"""The frame of our own that torch names in the place of the user's line."""
+
+
 def _asked(error: Exception) -> str:
     """What torch asks for, and of which operator or line."""
     lines = str(error).splitlines()
-    cause = next((line for line in lines if line.startswith("Caused by")), "")
+    cause = next((line for line in lines if line.startswith("Caused by") and _OWN_FRAME not in line), "")
     return f"{lines[0]} {cause}".strip() if lines else ""
 
 
 def _imported(exported: Any, **options: Any) -> TorchFunction:
+    for name, tensor in {**exported.state_dict, **exported.constants}.items():
+        if isinstance(tensor, torch.Tensor) and tensor.layout is not torch.strided:
+            raise UnsupportedError("a tensor of the model is sparse", subject="from_torch", got=f"{name}: {tensor.layout}",
+                                   expected="dense tensors", hint=f"keep it dense: {name}.to_dense()")
     if torch_functions.has_whole(exported):
         with torch_functions.InOthers(torch_functions.WHOLE):
             exported = torch_sizes.exported_again(exported)
@@ -154,6 +168,11 @@ def _exported(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any],
                                   got=f"{len(args) + len(kwargs)} arguments, dynamic_shapes={dynamic_shapes}", expected="none")
         torch_functions.check(given)
         return given, ()
+    if isinstance(given, (torch.jit.ScriptModule, torch.jit.ScriptFunction)):
+        raise UnsupportedError("TorchScript is not exported", subject="from_torch", got=type(given).__name__,
+                               expected="a torch.nn.Module or a function in Python",
+                               hint="give the module that was scripted or traced, with the weights of the script: "
+                                    "module.load_state_dict(script.state_dict())")
     if not callable(given):
         raise InvalidArgument("not a module or a function", subject="from_torch", got=type(given).__name__,
                               expected="a torch.nn.Module, a function of tensors or a torch.export.ExportedProgram")
@@ -197,8 +216,19 @@ def _as_module(function: Callable[..., Any]) -> torch.nn.Module:
 
         module.forward = forward
     else:
-        module.forward = function
+        module.forward = _called_forward(function)
     return module
+
+
+def _called_forward(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function by the name by which torch.export knows frames of the user's, whose lines it then notes."""
+    if not isinstance(function, types.FunctionType):
+        return function
+    code = function.__code__.replace(co_name="forward")
+    found = types.FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
+    found.__kwdefaults__, found.__annotations__ = function.__kwdefaults__, function.__annotations__
+    found.__dict__.update(function.__dict__)
+    return found
 
 
 def _argument_names(module: torch.nn.Module) -> tuple[str, ...]:
@@ -282,7 +312,8 @@ class _Import:
         builder = XlaBuilder(self._name)
         inputs = self._inputs(builder, in_tree, signature, order)
         graph = self._core.graph_module
-        results = torch_graph.build(builder, graph.graph, inputs, lambda name: functools.reduce(getattr, name.split("."), graph))
+        results = torch_graph.build(builder, graph.graph, inputs, lambda name: functools.reduce(getattr, name.split("."), graph),
+                                    self._held())
         out_tree, leaves = self._results(results)
         whole = leaves[0] if out_tree.kind is Kind.LEAF else builder.add(control.tuple_, leaves)
         weights = _nested({spec.target: self._weight(spec) for spec in self._weights})
@@ -365,6 +396,11 @@ class _Import:
                 raise UnsupportedError("the program takes what is no tensor", subject="from_torch", got=spec.kind.name)
         return inputs
 
+    def _held(self) -> dict[str, torch.Tensor]:
+        """Buffers that are not written into and constants, by their placeholders."""
+        return {spec.arg.name: self._weight(spec) for spec in self._core.graph_signature.input_specs
+                if spec.kind in (InputKind.BUFFER, InputKind.CONSTANT_TENSOR) and spec.target not in self._replaced()}
+
     def _weight(self, spec: Any) -> torch.Tensor:
         held, constants = self._core.state_dict, self._core.constants
         return held[spec.target] if spec.target in held else constants[spec.target]
@@ -395,7 +431,7 @@ class _Import:
         parts = [tree, *([{of: _nested(named) for of, named in gradients.items()}] if gradients else []),
                  *([_nested(after)] if after else [])]
         tree = tuple(parts) if len(parts) > 1 else tree
-        structure = Structure.of(tree)
+        structure = Structure.of_torch(tree)
         leaves = structure.flatten(tree)
         for leaf in leaves:
             if not isinstance(leaf, _Leaf) or not isinstance(leaf.value, XlaOp):
@@ -407,11 +443,16 @@ class _Import:
 
 
 def _plain(tree: Any) -> Any:
-    """A tree of results, in which torch's own tuples (``torch.return_types.topk``) are tuples."""
+    """A tree of results, in which torch's own tuples (``torch.return_types.topk``) are tuples, and other dicts are dicts."""
     if isinstance(tree, dict):
-        return {key: _plain(part) for key, part in tree.items()}
+        kind = OrderedDict if type(tree) is OrderedDict else dict
+        return kind((key, _plain(part)) for key, part in tree.items())
     if type(tree) in (list, tuple):
         return type(tree)(map(_plain, tree))
+    if is_named_tuple(tree):
+        return type(tree)(*map(_plain, tree))
+    if dataclasses.is_dataclass(type(tree)):
+        return dataclasses.replace(tree, **{f.name: _plain(getattr(tree, f.name)) for f in dataclasses.fields(type(tree))})
     return tuple(map(_plain, tree)) if type(tree).__module__ == "torch.return_types" else tree
 
 

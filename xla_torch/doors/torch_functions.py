@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -216,9 +217,42 @@ def _flex_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
     return found, sums[..., 0] / math.log(2), weights.amax(-1) / math.log(2)
 
 
+def _cov(input: torch.Tensor, *, correction: int = 1, fweights: torch.Tensor | None = None,
+         aweights: torch.Tensor | None = None) -> torch.Tensor:
+    """Without torch's checks of weights, which are about values."""
+    rows = input if input.ndim > 1 else input.reshape(1, -1)
+    weights = fweights if aweights is None else aweights if fweights is None else fweights * aweights
+    if weights is None:
+        mean, norm = rows.sum(1, keepdim=True) / rows.shape[1], torch.full((), rows.shape[1] - correction)
+        centred = weighted = rows - mean
+    else:
+        total = weights.sum()
+        centred = rows - (rows * weights).sum(1, keepdim=True) / total
+        weighted = centred * weights
+        norm = total - correction * (1 if aweights is None else (weights * aweights).sum() / total)
+    return (centred @ weighted.mH / norm.clamp(min=0)).squeeze()
+
+
+def _corrcoef(input: torch.Tensor) -> torch.Tensor:
+    found = _cov(input)
+    if not found.ndim:
+        return found / found
+    scale = found.diagonal().real.sqrt() if found.is_complex() else found.diagonal().sqrt()
+    found = found / scale[:, None] / scale
+    return found if found.is_complex() else found.clamp(-1, 1)
+
+
+def _combinations(input: torch.Tensor, r: int = 2, with_replacement: bool = False) -> torch.Tensor:
+    chosen = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    places = [*chosen(range(input.shape[0]), r)]
+    return input[torch.tensor(places)] if r and places else input.new_zeros((0, r) if r else (0,))
+
+
 FUNCTIONS: dict[Any, Callable[..., Any]] = {
+    torch.cov: _cov, torch.Tensor.cov: _cov, torch.corrcoef: _corrcoef, torch.Tensor.corrcoef: _corrcoef,
+    torch.combinations: _combinations,
     torch.linalg.lstsq: _lstsq, torch.ctc_loss: _ctc_loss, torch.nn.functional.ctc_loss: _ctc_loss_by_name}
-"""What torch.export cannot take: the sizes of what it computes beside the results depend on values."""
+"""What torch.export cannot take: its sizes, or checks of its arguments, depend on values."""
 
 WHOLE: dict[Any, Callable[..., Any]] = {torch_graphs.flex_attention: _flex_attention}
 """What torch.export takes as one operator, as torch's documentation defines it."""

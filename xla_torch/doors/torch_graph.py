@@ -13,18 +13,23 @@ from typing import Any
 import torch
 import torch.fx
 
+from .. import functions as ops
+from ..aten.checks import require
 from ..aten.control import WITH_REGIONS, Region
-from ..aten.operator_rules import NO_VALUES, RULES, applied, check_dynamic, compared
+from ..aten.operator_rules import CHECKS, NO_VALUES, RULES, applied, check_dynamic, compared
 from ..aten.refused import INSTEAD, REASONS
+from ..aten.values import cast
 from ..core.errors import UnsupportedError, XlaError
 from ..core.shape import Shape
-from ..core.types import PrimitiveType
+from ..core.types import PRED, PrimitiveType
 from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.literals.literal import Literal
+from ..hlo.structure import CONSTANT
 from ..lowering.numerics import numpy_from_storage, to_storage
 from ..storage import torch_private
 from ..storage.dtypes import type_from_torch
 from ..storage.torch_private import Operator, arguments_of
+from .torch_asserted_sizes import COMPARISONS, chosen_by, equal_sizes, is_the_same, line_of, most_chosen
 from .torch_value_sizes import Symbolic, ValueSizes, depends_on_values
 
 
@@ -95,19 +100,21 @@ def _operator(node: torch.fx.Node) -> Any:
 def _is_known(target: Any) -> bool:
     if isinstance(target, torch_private.HigherOrderOperator):
         return name_of(target) in WITH_REGIONS
-    return target is operator.getitem or (isinstance(target, Operator) and name_of(target) in {*RULES, *NO_VALUES})
+    return target is operator.getitem or (isinstance(target, Operator) and name_of(target) in {*RULES, *NO_VALUES, *CHECKS})
 
 
 def build(builder: Builder, graph: torch.fx.Graph, inputs: Mapping[str, Any],
-          attribute: Callable[[str], Any]) -> list[Any]:
-    """The results of a graph that was `check`ed, given a value (an op, or a constant as it is) for each placeholder by name."""
+          attribute: Callable[[str], Any], held: Mapping[str, torch.Tensor] | None = None) -> list[Any]:
+    """The results of a graph that was `check`ed, given a value (an op, or a constant as it is) for each placeholder by name.
+    `held` are tensors that placeholders have in each call: sizes that they say are known."""
     values: dict[torch.fx.Node, Any] = {}
-    sizes = ValueSizes(builder)
+    sizes = ValueSizes(builder, equal_sizes(graph, held or {}))
+    fixed = {name: tensor for name, tensor in (held or {}).items() if inputs[name].instruction.opcode == CONSTANT}
     for node in graph.nodes:
         if node.op == "output":
             results = [node.args[0]] if isinstance(node.args[0], torch.fx.Node) else node.args[0]
             return [values[result] if isinstance(result, torch.fx.Node) else result for result in results]
-        values[node] = _Reading(builder, values, attribute, sizes).value(node, inputs)
+        values[node] = _Reading(builder, values, attribute, sizes, fixed).value(node, inputs)
     raise AssertionError("a graph ends in its output")
 
 
@@ -115,8 +122,9 @@ class _Reading:
     """One node of a graph."""
 
     def __init__(self, builder: Builder, values: Mapping[torch.fx.Node, Any], attribute: Callable[[str], Any],
-                 sizes: ValueSizes):
+                 sizes: ValueSizes, fixed: Mapping[str, torch.Tensor]):
         self.builder, self._values, self._attribute, self._sizes = builder, values, attribute, sizes
+        self._fixed = fixed
 
     def value(self, node: torch.fx.Node, inputs: Mapping[str, Any]) -> Any:
         if node.op == "placeholder":
@@ -128,12 +136,14 @@ class _Reading:
         if node.target is operator.getitem:
             source, number = node.args
             return self._values[source][number]  # pyright: ignore[reportArgumentType]
-        if name_of(node.target) == "_local_scalar_dense.default" and isinstance(node.meta["val"], Symbolic):
-            return self._sizes.take(node.meta["val"], self._values[node.args[0]])  # pyright: ignore[reportArgumentType]
+        if name_of(node.target) == "_local_scalar_dense.default":
+            return self._sizes.take(node.meta["val"], self._values[node.args[0]], _line(node))  # pyright: ignore
         if is_number(node):
             number = node.meta["val"]
             return number if isinstance(number, int) else self._sizes.number(number)
-        if name_of(_operator(node)) in NO_VALUES:
+        if name_of(_operator(node)) in CHECKS:
+            self._check(node, name_of(_operator(node)))
+        if name_of(_operator(node)) in {*NO_VALUES, *CHECKS}:
             return [None] if node.target is torch_private.with_effects else None
         before = len(self.builder.instructions)
         try:
@@ -144,12 +154,38 @@ class _Reading:
             for instruction in self.builder.instructions[before:]:
                 instruction.common.setdefault("metadata", {"op_name": _place(node)})
 
+    def _check(self, node: torch.fx.Node, name: str) -> None:
+        """What torch asserts when the program runs."""
+        given, *more = node.args[2:] if node.target is torch_private.with_effects else node.args
+        where = _line(node)
+        if name.startswith("_assert_async"):
+            holds = ops.Reshape(cast(self._argument(given, name), PRED), [])
+            require(holds, str(more[0]) if more else "the assertion", {}, where)
+        elif name == "_assert_scalar.default":
+            self._sizes.require(self._asserted(given), where)
+        else:
+            named = [argument.name for argument in arguments_of(node.target)]
+            ends = {**dict(zip(named[1:], more, strict=False)), **node.kwargs}
+            number = given.meta["val"] if isinstance(given, torch.fx.Node) else given
+            for function, end in ((operator.ge, ends.get("min")), (operator.le, ends.get("max"))):
+                if end is not None:
+                    self._sizes.require(self._sizes.relation(function, number, end), where)
+
+    def _asserted(self, given: Any) -> Any:
+        """A truth about numbers, as it stands in the graph: torch takes what it asserts for true."""
+        if not isinstance(given, torch.fx.Node):
+            return given
+        if given.target not in COMPARISONS:
+            return self._sizes.truth(given.meta["val"])
+        sides = [a.meta["val"] if isinstance(a, torch.fx.Node) else a for a in given.args]
+        return self._sizes.relation(given.target, *sides)  # pyright: ignore[reportArgumentType]
+
     def _called(self, node: torch.fx.Node) -> Any:
         target, name = node.target, name_of(node.target)
         if isinstance(target, torch_private.HigherOrderOperator):
             shapes = [shape_of(value, f"a result of {name}") for value in node.meta["val"]]
             given = [self._argument(a, name) for a in node.args]
-            if any(depends_on_values(a.meta.get("val")) for a in node.all_input_nodes):
+            if not all(self._sizes.is_known(a.meta.get("val")) for a in node.all_input_nodes):
                 raise UnsupportedError("a branch or a loop takes what has a size that depends on values", got=name,
                                        expected="arrays of known sizes")
             return compared(name, WITH_REGIONS[name](*given, shapes), shapes)
@@ -164,13 +200,14 @@ class _Reading:
         several = isinstance(said, (list, tuple))
         tensors: list[Any] = list(said) if several else [said]
         shapes = [None if v is None else self._shape(v, f"the result of {name}") for v in tensors]
-        known = all(depends_on_values(v) is False for v in (*tensors, *(n.meta.get("val") for n in node.all_input_nodes)))
-        if not known:
+        known = all(self._sizes.is_known(v) for v in (*tensors, *(n.meta.get("val") for n in node.all_input_nodes)))
+        if not known and torch.Tag.pointwise not in node.target.tags:  # pyright: ignore
             check_dynamic(name, arguments)
         expected = shapes if several else shapes[0]
         assert expected is not None
-        found = applied(name, self.builder, arguments, defaults, expected, *_in_memory(node))
-        found = found if known else [self._fitted(x, v, name) for x, v in zip(found, tensors, strict=True)]
+        where = None if is_the_same(node, self._fixed, {}) else _line(node)
+        found = applied(name, self.builder, arguments, defaults, expected, *_in_memory(node), where)
+        found = found if known else self._fitted(found, tensors, node, name)
         return found if several else found[0]
 
     def _shape(self, value: Any, what: str) -> Shape:
@@ -178,11 +215,16 @@ class _Reading:
             return shape_of(value, what)
         return self._sizes.shape(element_type_of(value.dtype, what), value.shape)
 
-    def _fitted(self, found: XlaOp | None, value: Any, name: str) -> XlaOp | None:
-        if found is None:
-            return None
-        self._sizes.learn(found, value.shape)
-        return self._sizes.fitted(found, value.shape, name)
+    def _fitted(self, found: Sequence[XlaOp | None], values: Sequence[Any], node: torch.fx.Node,
+                name: str) -> list[XlaOp | None]:
+        mask, fitted = chosen_by(node), list[XlaOp | None]()
+        for one, value in zip(found, values, strict=True):
+            if one is not None:
+                self._sizes.learn(one, value.shape, mask, most_chosen(node), _line(node))
+                one = self._sizes.fitted(one, value.shape, name)
+                mask = None  # the results of one operator have one size
+            fitted.append(one)
+        return fitted
 
     def _argument(self, given: Any, name: str) -> Any:
         if isinstance(given, torch.fx.Node):
@@ -213,6 +255,11 @@ def _in_memory(node: torch.fx.Node) -> tuple[bool, bool]:
         return False, False
     by_rows = isinstance(value, torch.Tensor) and value.is_contiguous()
     return isinstance(value, torch.Tensor) and by_rows and value.storage_offset() == 0, by_rows
+
+
+def _line(node: torch.fx.Node) -> str:
+    """Where a node stands in the user's code, or in the module where torch does not say."""
+    return line_of(node) or _place(node)
 
 
 def _place(node: torch.fx.Node) -> str:

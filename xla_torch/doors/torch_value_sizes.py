@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import torch
 
 from .. import functions as ops
+from ..aten.checks import require, require_size
 from ..core.errors import UnsupportedError, XlaWarning
 from ..core.shape import UNBOUNDED, Shape
-from ..core.types import F64, S32, S64, PrimitiveType
+from ..core.types import F64, PRED, S32, S64, PrimitiveType
 from ..functions.hlo_builder import Builder, XlaOp
 from ..opcodes.dynamic import INT32_MAX
 
@@ -29,11 +30,16 @@ def depends_on_values(value: Any) -> bool:
 class ValueSizes:
     """The symbols that are known as far as a program is built: of each, the greatest size, and the op that is the size."""
 
-    def __init__(self, builder: Builder):
-        self._builder = builder
+    def __init__(self, builder: Builder, equal: Mapping[Any, Any]):
+        self._builder, self._equal = builder, equal
         self._known: dict[Any, tuple[int, XlaOp]] = {}
+        self._counts: dict[Any, XlaOp] = {}
+        """How many a mask chooses, s64[], by what says which mask it is."""
         self._values: set[Any] = set()
         """The symbols that are values of the program: what bounds them is what torch._check was told."""
+        self._most: dict[Any, int] = {}
+        """How great a symbol can be, where that is less than the bound."""
+        self._required: set[Any] = set()
 
     def shape(self, element_type: PrimitiveType, sizes: Sequence[Any]) -> Shape:
         """The shape of these sizes, with bounds for those that depend on values; a symbol that is still to be known has none."""
@@ -42,15 +48,37 @@ class ValueSizes:
         return Shape.array(element_type, [n if not flag or n == UNBOUNDED else max(n, 2)
                                           for (_, n), flag in zip(ranges, flags, strict=True)], flags)
 
-    def learn(self, found: XlaOp, sizes: Sequence[Any]) -> None:
-        """Take sizes of an operator's result for the symbols that they are."""
+    def learn(self, found: XlaOp, sizes: Sequence[Any], mask: Hashable, most: int | None, where: str) -> None:
+        """Take sizes of an operator's result for the symbols that they are. Where `mask` says what chooses how many there are, a
+        size that torch has for a known one is checked to be that."""
         for d, size in enumerate(sizes):
-            if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol and size.node.expr not in self._known:
-                self._known[size.node.expr] = found.shape.dimensions[d], ops.GetDimensionSize(found, d)
+            if not isinstance(size, torch.SymInt) or not found.shape.dynamic_flags[d]:
+                continue
+            expression = self._expression(size)
+            if expression.is_Symbol and expression not in self._known:
+                self._known[expression] = found.shape.dimensions[d], self._count(found, d, mask)
+                self._most[expression] = found.shape.dimensions[d] if most is None else min(most, found.shape.dimensions[d])
+            elif mask is not None and not (expression.is_Symbol and self._known[expression][1] is self._count(found, d, mask)):
+                require_size(found, d, self._op(expression), f"dimension {d} has size {expression}", where)
 
-    def take(self, value: Any, found: XlaOp) -> XlaOp:
-        """The number that a value of the program is, of which `torch.export` made a symbol."""
-        if isinstance(value, torch.SymBool) or not value.node.expr.is_Symbol:
+    def _count(self, found: XlaOp, dim: int, mask: Hashable) -> XlaOp:
+        """The size of a dimension. Of what one mask chooses there is one."""
+        if mask is None:
+            return ops.GetDimensionSize(found, dim)
+        if mask not in self._counts:
+            self._counts[mask] = ops.GetDimensionSize(found, dim)
+        return self._counts[mask]
+
+    def take(self, value: Any, found: XlaOp, where: str) -> XlaOp | int:
+        """The number that a value of the program is, of which `torch.export` made a symbol, or which it was told."""
+        if isinstance(value, Symbolic) and not isinstance(value, torch.SymBool) and (
+                not self._expression(value).is_Symbol or self._expression(value) in self._known):
+            self._require_value(found, self._op(self._expression(value)), str(self._expression(value)), where)
+            return self._op(self._expression(value))
+        if not isinstance(value, Symbolic):
+            self._require_value(found, self._builder.constant(value, found.element_type), str(value), where)
+            return value
+        if isinstance(value, torch.SymBool):
             raise UnsupportedError("a value of the program that becomes a truth in Python", subject="item", got=found.shape,
                                    expected="a number", hint="torch.where(condition, x, y) or torch.cond")
         symbol, is_float = value.node.expr, isinstance(value, torch.SymFloat)
@@ -63,6 +91,10 @@ class ValueSizes:
         self._values.add(symbol)
         return number
 
+    def _require_value(self, found: XlaOp, expected: XlaOp, asserted: str, where: str) -> None:
+        number = ops.ConvertElementType(ops.Reshape(found, []), expected.element_type)
+        require(ops.Eq(number, expected), f"the value is {asserted}", {"the value": number}, where)
+
     def fitted(self, found: XlaOp, sizes: Sequence[Any], name: str) -> XlaOp:
         """A result with dynamic dimensions where torch has symbols, which `learn` knows: where it has the bound it is cut."""
         shape = self.shape(found.element_type, sizes)
@@ -71,14 +103,73 @@ class ValueSizes:
                 raise UnsupportedError("a size that depends on values has another bound than torch makes of the sizes before",
                                        subject=name, got=found.shape, expected=shape)
             if flag and not found.shape.dynamic_flags[d]:
-                found = ops.SetDimensionSize(found, ops.ConvertElementType(self.number(size), S32), d)
+                found = ops.SetDimensionSize(found, ops.ConvertElementType(self._op(self._expression(size)), S32), d)
         return found
 
     # ---- expressions
 
-    def number(self, value: Any) -> XlaOp | None:
-        """A symbolic number, s64[] or f64[]; nothing for a truth, which only checks ask for."""
-        return None if isinstance(value, torch.SymBool) else self._op(value.node.expr)
+    def number(self, value: Any) -> XlaOp | int | None:
+        """A symbolic number, s64[] or f64[], as a number where it is one; nothing for a truth, which only checks ask for."""
+        if isinstance(value, torch.SymBool):
+            return None
+        expression = self._expression(value)
+        return int(expression) if expression.is_Integer else self._op(expression)
+
+    def is_known(self, value: Any) -> bool:
+        """Whether all sizes of a tensor, or a number, are known before the program runs."""
+        sizes = value.shape if isinstance(value, torch.Tensor) else [value]
+        return all(not isinstance(n, Symbolic) or self._expression(n).is_Integer for n in sizes)
+
+    def _expression(self, value: Any) -> Any:
+        """A number in symbols that torch knows nothing more of, of which equal ones are one."""
+        expression = value.node.expr.subs(self._equal)
+        first = {id(number): symbol for symbol, (_, number) in reversed(self._known.items())}
+        same = {s: first[id(self._known[s][1])] for s in expression.free_symbols if s in self._known}
+        return expression.xreplace(same)
+
+    def require(self, asserted: Any, where: str) -> None:
+        """Check what torch.export asserts of sizes and values, unless it always holds."""
+        if isinstance(asserted, bool) or asserted in self._required or self._always(asserted):
+            return
+        self._required.add(asserted)
+        try:
+            values = {str(s): self._op(s) for s in sorted(asserted.free_symbols, key=str)}
+            require(self._truth(asserted), str(asserted), values, where)
+        except UnsupportedError as error:
+            warnings.warn(f"from_torch: {asserted} ({where}) is not checked: {error.what}", XlaWarning, stacklevel=2)
+
+    def relation(self, function: Callable[[Any, Any], Any], *values: Any) -> Any:
+        """What a comparison of numbers says of the symbols in them."""
+        return function(*(self._expression(v) if isinstance(v, Symbolic) else v for v in values))
+
+    def truth(self, value: Any) -> Any:
+        """What a truth says of the symbols in it."""
+        return self._expression(value) if isinstance(value, Symbolic) else value
+
+    def _always(self, asserted: Any) -> bool:
+        """Whether a comparison holds for all sizes that there can be."""
+        kind = type(asserted).__name__
+        if kind in ("BooleanTrue", "BooleanFalse"):
+            return kind == "BooleanTrue"
+        if kind not in _SURE or asserted.free_symbols & self._values or not asserted.free_symbols <= self._known.keys():
+            return False
+        try:
+            return _SURE[kind](*(self._between(side, self._most.__getitem__) for side in asserted.args))
+        except UnsupportedError:
+            return False
+
+    def _truth(self, asserted: Any) -> XlaOp:
+        """A condition on numbers, pred[]."""
+        kind = type(asserted).__name__
+        if kind in ("BooleanTrue", "BooleanFalse"):
+            return self._builder.constant(kind == "BooleanTrue", PRED)
+        if kind in _JOINED:
+            return functools.reduce(_JOINED[kind], map(self._truth, asserted.args))
+        if kind == "Not":
+            return ops.Not(self._truth(asserted.args[0]))
+        if kind not in _COMPARED:
+            raise UnsupportedError("no comparison that is known", got=str(asserted))
+        return _of_floats(_COMPARED[kind])(*map(self._op, asserted.args))
 
     def _op(self, expression: Any) -> XlaOp:
         kind = type(expression).__name__
@@ -100,10 +191,10 @@ class ValueSizes:
         return self._known[symbol]
 
     def _range(self, size: Any) -> Range:
-        expression = size.node.expr
+        expression = self._expression(size)
         if expression.is_Symbol and expression not in self._known:
             return 0, UNBOUNDED
-        return self._between(expression)
+        return self._between(expression, self._bound)
 
     def _bound(self, symbol: Any) -> int:
         bound, _ = self._symbol(symbol)
@@ -112,20 +203,18 @@ class ValueSizes:
         if bound == UNBOUNDED:
             raise UnsupportedError("a size that is a value of the program, and nothing says how great it may be",
                                    subject="from_torch", got=str(symbol), expected="n = x.item(); torch._check(n <= 8)")
-        warnings.warn(f"from_torch: {symbol}, a value of the program, is a size of at most {bound}: XLA does not check that "
-                      "while it runs, and what is more is cut off", XlaWarning, stacklevel=2)
         return bound
 
-    def _between(self, expression: Any) -> Range:
+    def _between(self, expression: Any, bound: Callable[[Any], int]) -> Range:
         kind = type(expression).__name__
         if expression.is_Integer:
             return int(expression), int(expression)
         if expression.is_Symbol:
-            return 0, self._bound(expression)
+            return 0, bound(expression)
         if kind not in _ENDS:
             raise UnsupportedError("a size made of sizes that depend on values", subject="from_torch", got=str(expression),
                                    expected=", ".join(_ENDS))
-        parts = list(map(self._between, expression.args))
+        parts = [self._between(part, bound) for part in expression.args]
         return functools.reduce(_ENDS[kind], parts)
 
 
@@ -138,7 +227,11 @@ def _divided(a: XlaOp, b: XlaOp) -> XlaOp:
 
 
 def _floored(a: XlaOp, b: XlaOp) -> XlaOp:
-    return ops.Div(ops.Sub(a, ops.Rem(ops.Add(ops.Rem(a, b), b), b)), b)
+    return ops.Div(ops.Sub(a, _remainder(a, b)), b)
+
+
+def _remainder(a: XlaOp, b: XlaOp) -> XlaOp:
+    return ops.Rem(ops.Add(ops.Rem(a, b), b), b)
 
 
 def _of_floats(function: Callable[[XlaOp, XlaOp], XlaOp]) -> Callable[[XlaOp, XlaOp], XlaOp]:
@@ -150,7 +243,7 @@ def _of_floats(function: Callable[[XlaOp, XlaOp], XlaOp]) -> Callable[[XlaOp, Xl
 
 _OPS: dict[str, Callable[[XlaOp, XlaOp], XlaOp]] = {
     "Add": _of_floats(ops.Add), "Mul": _of_floats(ops.Mul), "Min": ops.Min, "Max": ops.Max, "IntTrueDiv": _divided,
-    "FloorDiv": _floored, "FloatTrueDiv": _divided, "ToFloat": lambda a, b: a}
+    "FloorDiv": _floored, "FloatTrueDiv": _divided, "ToFloat": lambda a, b: a, "Mod": _remainder, "PythonMod": _remainder}
 """What torch makes numbers of sizes with."""
 
 
@@ -170,3 +263,14 @@ _ENDS: dict[str, Callable[[Range, Range], Range]] = {
     "Add": lambda a, b: (a[0] + b[0], a[1] + b[1]), "Mul": _products, "FloorDiv": _quotients,
     "Min": lambda a, b: (min(a[0], b[0]), min(a[1], b[1])),
     "Max": lambda a, b: (max(a[0], b[0]), max(a[1], b[1]))}
+
+_COMPARED: dict[str, Callable[[XlaOp, XlaOp], XlaOp]] = {
+    "Equality": ops.Eq, "Unequality": ops.Ne, "GreaterThan": ops.Ge, "LessThan": ops.Le, "StrictGreaterThan": ops.Gt,
+    "StrictLessThan": ops.Lt}
+_JOINED: dict[str, Callable[[XlaOp, XlaOp], XlaOp]] = {"And": ops.And, "Or": ops.Or}
+
+_SURE: dict[str, Callable[[Range, Range], bool]] = {
+    "GreaterThan": lambda a, b: a[0] >= b[1], "LessThan": lambda a, b: a[1] <= b[0],
+    "StrictGreaterThan": lambda a, b: a[0] > b[1], "StrictLessThan": lambda a, b: a[1] < b[0],
+    "Unequality": lambda a, b: a[1] < b[0] or b[1] < a[0]}
+"""When a comparison holds wherever its sides are between these ends."""

@@ -17,10 +17,11 @@ import torch
 from ..core.errors import ExecutionError, UnsupportedError, XlaError
 from ..core.shape import Shape, parse_shape
 from ..custom_targets.callbacks import CALLBACK
-from ..hlo import stacks
+from ..hlo import checks, stacks
 from ..hlo.custom_calls import CustomCall, Function, differentiated, registered, routine_name, target_of
 from ..hlo.ir import Computation, Instruction, reachable
 from ..hlo.tree import from_arrays, mapped
+from ..kernels import checks as check_kernels
 from ..kernels import lapack, stack
 from ..opcodes import internal
 from ..storage.dtypes import storage_dtype, torch_dtype
@@ -41,6 +42,8 @@ def find(target: str) -> Function | None:
     if gradient is not None:
         function = find(gradient[0])
         return function and Function(functools.partial(_gradients, function, gradient[1]), own=True)
+    if target == checks.TARGET:
+        return Function(check_kernels.require, own=True)
     routine = lapack.ROUTINES.get(routine_name(target))
     return routine and Function(routine, own=True)
 

@@ -37,7 +37,7 @@ from ..proto.writing import serialized
 from ..stablehlo.convert import Fact
 from ..stablehlo.writing.module import to_stablehlo, to_stablehlo_bytecode
 from ..storage.dtypes import torch_dtype, type_from_torch
-from ..transform.other_readers import for_other_readers
+from ..transform.other_readers import for_other_readers, without_checks
 from ..trees.parameter_paths import paths
 from ..trees.structure import dotted
 from .annotated_code import annotated_code, in_torch
@@ -283,11 +283,11 @@ class XlaComputation(abc.ABC):
         are the arrays in the program's own, tuples taken apart; fusions are opened, and what is begun and awaited stands where it
         begins. `from_stablehlo` reads it, and so does XLA. Raises UnsupportedError, with the instruction and the reason, for
         what StableHLO cannot say. Derivatives are left out, and layouts but those of arguments and results."""
-        return to_stablehlo(self.program.elsewhere.stated)
+        return to_stablehlo(without_checks(self.program.elsewhere.stated))
 
     def to_stablehlo_bytecode(self) -> bytes:
         """What `to_stablehlo` writes, as MLIR bytecode: large constants take their own size."""
-        return to_stablehlo_bytecode(self.program.elsewhere.stated)
+        return to_stablehlo_bytecode(without_checks(self.program.elsewhere.stated))
 
     def to_pt2(self, out: str | os.PathLike[str] | IO[bytes]) -> None:
         """Write the program as `torch.export.save` does: a graph of torch's own operators, which `torch.export.load` reads where
@@ -314,7 +314,8 @@ class XlaComputation(abc.ABC):
         >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
         >>> square.to_onnx("model.onnx")
         """
-        program = self.program
+        module = without_checks(self.module)
+        program = self.program if module is self.module else self.program.derived(module.entry)
         named = dict(_named_arrays(program))
         results = [leaf for leaf in program.program_shape.result.leaves() if leaf.is_array]
         save_onnx(lambda *arrays: program.run(arrays, torch.device("cpu")), list(map(zeros, named.values())), list(named),

@@ -14,6 +14,7 @@ import torch
 from ..core.errors import UnsupportedError, XlaError
 from ..core.shape import ProgramShape
 from ..custom_targets.callbacks import CALLBACK
+from ..hlo.checks import is_check
 from ..hlo.inference import is_pure
 from ..hlo.ir import Computation, Instruction, reachable
 from ..hlo.stacks import is_stack_call
@@ -99,7 +100,7 @@ def _lowered(program: Program, device: torch.device) -> torch.fx.GraphModule:
     entry = program.elsewhere.canonical
     check_custom_calls(entry)
     for instruction in (i for c in reachable([entry]) for i in c.instructions):
-        if does_more(instruction):
+        if does_more(instruction) and not is_check(instruction):
             raise UnsupportedError("the program cannot be part of a graph", subject=program.name, got=instruction,
                                    where=instruction.where, expected="ops that only compute a value of their operands",
                                    hint="call it outside of torch.compile's fullgraph and of torch.export")

@@ -52,7 +52,7 @@ from ..storage.torch_private import (
 )
 from ..transform.dynamic_sizes import resolve_sizes
 from ..transform.expand_custom_calls import expand
-from ..transform.other_readers import for_other_readers
+from ..transform.other_readers import for_other_readers, without_checks
 from . import backends
 from .backends import CUDAGRAPHS, EAGER, FASTEST, INDUCTOR, XLA, Backend, Choice, FreeingRun, Run
 from .caches import Cache, RuleCache
@@ -228,7 +228,8 @@ class Program:
     def for_xla(self) -> Module:
         """The program as XLA can run it. Raises UnsupportedError where it cannot."""
         source = self.elsewhere
-        return for_other_readers(module_for_xla(source.stated, lambda: source.canonical, source.participants))
+        written = for_other_readers(source.stated)
+        return module_for_xla(written, lambda: without_checks(Module(written.name, source.canonical)).entry, source.participants)
 
     def stablehlo(self) -> bytes:
         """What XLA can run, as StableHLO bytecode."""

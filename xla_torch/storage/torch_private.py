@@ -125,6 +125,9 @@ def is_graphed() -> bool:
     return _modes_on() > 0 and (_mode_of_kind(_PROXIES) is not None or _mode_of_kind(_STAND_INS) is not None)
 
 
+assert_in_graph: Callable[[torch.Tensor, str], None] = private(torch, "_assert_async")
+"""An assertion that a graph of torch's keeps, by a message."""
+
 is_traced_symbolically: Callable[[], bool] = private(torch.fx, "_symbolic_trace.is_fx_symbolic_tracing")
 """Whether torch.fx, and not torch's compiler, goes through code with proxies in the place of some arguments."""
 

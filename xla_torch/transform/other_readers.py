@@ -1,4 +1,5 @@
-"""Programs for those who know fewer opcodes: what only newer XLAs read, in ops that all of them read.
+"""Programs for those who know fewer opcodes: what only newer XLAs read, in ops that all of them read; and without checks of
+values, which no XLA knows.
 
 Texts and protos are written of this form. Computations that need nothing of it are passed on as they are, and instructions keep
 names, layouts and what is noted with them; so what is written is what the program is, but for these ops.
@@ -6,12 +7,15 @@ names, layouts and what is noted with them; so what is written is what the progr
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 from .. import functions as ops
+from ..core.errors import XlaWarning
 from ..core.types import C64
 from ..functions.hlo_builder import Builder, XlaOp
+from ..hlo.checks import described, is_check
 from ..hlo.ir import Computation, Instruction, Module
 from ..opcodes import elementwise
 
@@ -35,10 +39,26 @@ collective-reduce and shuffle."""
 
 
 def for_other_readers(module: Module) -> Module:
-    """The module in opcodes that all XLAs know, as far as there are such; itself where it is so."""
+    """The module in opcodes that all XLAs know, as far as there are such, and without checks, of which it warns; itself where it
+    is so."""
+    return _rewritten(without_checks(module), lambda i: i.opcode in SPELLINGS)
+
+
+def without_checks(module: Module) -> Module:
+    """The module without its checks of values. Warns, naming them."""
+    found = dict.fromkeys(described(i) for c in module.computations for i in c.instructions if is_check(i))
+    if not found:
+        return module
+    warnings.warn(f"{module.name}: only xla_torch runs checks of values; what is written here does not check "
+                  + "; ".join(found), XlaWarning, stacklevel=3)
+    return _rewritten(module, is_check)
+
+
+def _rewritten(module: Module, is_other: Callable[[Instruction], bool]) -> Module:
+    """The module with these instructions spelled in other ops, or left out where they are checks."""
     changed: dict[int, Computation] = {}
     for computation in module.computations:
-        if any(_is_changed(i, changed) for i in computation.instructions):
+        if any(is_other(i) or _calls_changed(i, changed) for i in computation.instructions):
             changed[id(computation)] = _respelled(computation, changed)
     if not changed:
         return module
@@ -47,14 +67,16 @@ def for_other_readers(module: Module) -> Module:
     return Module(module.name, entry, module.header, module.tables, unreachable)
 
 
-def _is_changed(instruction: Instruction, changed: dict[int, Computation]) -> bool:
-    return instruction.opcode in SPELLINGS or any(id(c) in changed for c in instruction.called_computations)
+def _calls_changed(instruction: Instruction, changed: dict[int, Computation]) -> bool:
+    return any(id(c) in changed for c in instruction.called_computations)
 
 
 def _respelled(computation: Computation, changed: dict[int, Computation]) -> Computation:
     built: list[Instruction] = []
     now: dict[Instruction, Instruction] = {}
     for old in computation.instructions:
+        if is_check(old):
+            continue
         operands = [now[o] for o in old.operands]
         if old.opcode in SPELLINGS:
             built += _spelled(old, operands[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -41,6 +42,8 @@ def _stand_in(name: str, fields: tuple[str, ...]) -> Callable[..., Any]:
 
 def _custom_node(structure: Form, children: Sequence[Any]) -> Any:
     cls, static = class_of(structure), structure.static
+    if static is None and cls is not None and dataclasses.is_dataclass(cls):
+        return cls(**dict(zip(structure.keys, children, strict=True)))
     known, value = static.get() if static is not None else (False, None)
     if static is not None and static.exported is not None and cls is not None:
         _, deserialize, make = export_module().deserialization_registry[structure.type_name]

@@ -231,6 +231,17 @@ def look_at(node: Any) -> Found:
     return Found(Kind.LEAF)
 
 
+def look_at_torchs(node: Any) -> Found:
+    """A node of a tree that torch made."""
+    cls = type(node)
+    if cls is dict:
+        return Found(Kind.DICT, list(node.values()), tuple(node))
+    if dataclasses.is_dataclass(cls):
+        keys = tuple(field.name for field in dataclasses.fields(cls))
+        return Found(Kind.CUSTOM, [getattr(node, key) for key in keys], keys, type_name_of(cls), ClassReference(cls))
+    return look_at(node)
+
+
 def look_at_treedef(treedef: Any, count: int) -> Found:
     """The topmost node of a description of JAX's, with `count` children."""
     data = treedef.node_data()

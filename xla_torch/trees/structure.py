@@ -52,6 +52,12 @@ class Structure(Form):
         return _of_node(found, [Structure.of(child) for child in found.children])
 
     @staticmethod
+    def of_torch(tree: Any) -> Structure:
+        """The structure of a tree that torch made: dicts have the order of their keys, and dataclasses are nodes."""
+        found = tree_nodes.look_at_torchs(tree)
+        return _of_node(found, [Structure.of_torch(child) for child in found.children])
+
+    @staticmethod
     def from_jax(treedef: Any) -> Structure:
         """The structure that a `jax.tree_util.PyTreeDef` describes."""
         children = treedef.children()

@@ -1,0 +1,42 @@
+"""What must hold of values while a program runs, as checks in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from .. import functions as ops
+from ..core.shape import Shape
+from ..core.types import S64
+from ..functions.hlo_builder import XlaOp
+from ..hlo.checks import TARGET
+from ..hlo.ir import Instruction
+from .values import cast
+
+
+def require(holds: XlaOp, asserted: str, values: Mapping[str, XlaOp], where: str) -> None:
+    """Let the program raise where `holds`, ``pred[]``, is false. `values` are numbers that the message names."""
+    if _is_fixed(holds.instruction):  # of constants it was decided when torch exported
+        return
+    config = json.dumps({"asserted": asserted, "names": list(values), "where": where})
+    ops.CustomCall(holds.builder, TARGET, [holds, *values.values()], Shape.tuple([]), config, True)
+
+
+def require_size(x: XlaOp, dim: int, expected: XlaOp | int, asserted: str, where: str) -> None:
+    """Let the program raise where a dynamic dimension is not of a size."""
+    size = cast(ops.GetDimensionSize(x, dim), S64)
+    wanted = expected if isinstance(expected, XlaOp) else x.builder.constant(expected, S64)
+    require(ops.Eq(size, wanted), asserted, {"the size": size}, where)
+
+
+def _is_fixed(instruction: Instruction) -> bool:
+    """Whether a value is made of constants alone."""
+    seen, waiting = set[Instruction](), [instruction]
+    while waiting:
+        one = waiting.pop()
+        if one.is_parameter or not one.schema.pure:
+            return False
+        fresh = [o for o in one.operands if o not in seen]
+        seen.update(fresh)
+        waiting += fresh
+    return True
