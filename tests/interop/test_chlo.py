@@ -74,7 +74,11 @@ def test_functions_of_every_element_type(element: str):
     results = ", ".join(f"%{k}" for k in range(len(names)))
     of = ", ".join(types)
     text = "\n".join([f"func.func @main(%a: {given}) -> ({of}) {{", *lines, f"return {results} : {of}", "}"])
-    same(run(text, values), oracle.run_xla(load_stablehlo(text), values), tolerance)
+    expected = oracle.run_xla(load_stablehlo(text), values)
+    if "digamma" in names:  # NaN at 0 before jaxlib 0.12
+        place = names.index("digamma")
+        expected[place] = np.where(values == 0, np.array(-np.inf, dtype), expected[place])
+    same(run(text, values), expected, tolerance)
 
 
 @oracle.needs_xla
