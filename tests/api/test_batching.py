@@ -86,7 +86,7 @@ def test_derived_programs_are_programs(function):
     agree([tangents(*map(to_torch, [*given, directions]))[1]], [(want * directions).sum((1, 2))])
 
 
-# ------------------------------------------------------------------------------------------------ loops that end for some examples
+# ------------------------------------------------------------------------------------------ loops that end for some examples
 
 
 def _until(goes_on, step):
