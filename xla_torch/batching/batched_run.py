@@ -86,7 +86,7 @@ class Batch(Rewriter):
             (whole,) = mapped
             assert isinstance(whole, list)
             return self.visit(instruction, values, ()), whole[instruction.attributes["index"]]
-        if not any(map(any_mapped, mapped)):
+        if not any(map(any_mapped, mapped)) and not (self.active is not None and _may_not_end(instruction)):
             value = self.visit(instruction, values, ())
             return value, tree.everywhere(False, instruction.shape, list)
         try:
@@ -245,6 +245,11 @@ def _with_mask(carry: Shape, active: XlaOp | None) -> Shape:
 def _has_loops(computation: Computation) -> bool:
     """Whether loops run in it that need not end."""
     return any(is_loop(i) and trip_bound(i) is None for c in reachable([computation]) for i in c.instructions)
+
+
+def _may_not_end(instruction: Instruction) -> bool:
+    """Whether it runs a loop whose trips nobody knows, which no example may reach."""
+    return (is_loop(instruction) and trip_bound(instruction) is None) or any(map(_has_loops, instruction.called_computations))
 
 
 def _condition_differs(batch: Batch, condition: Computation, carry: Shape, flags: Sequence[Mapped]) -> bool:
