@@ -46,6 +46,7 @@ from xla_torch.functions import (
     Gt,
     Lt,
     Max,
+    Ne,
     PartitionId,
     ReplicaId,
     Select,
@@ -105,10 +106,10 @@ def _sum(total: XlaOp, out: XlaOp, operand: XlaOp, inst: Instruction) -> XlaOp:
 
 
 def _extreme(total: XlaOp, out: XlaOp, operand: XlaOp, inst: Instruction) -> XlaOp:
-    """In equal shares to those who have the extreme."""
+    """In equal shares to those who have the extreme; NaN to all where the result is NaN, as for a reduction."""
     here = Eq(operand, out)
     number = _added(convert(here, total.element_type), inst)
-    return masked(here, total / Max(number, zeros(number) + 1))
+    return Select(Ne(out, out), math.nan, masked(here, total / Max(number, zeros(number) + 1)))
 
 
 def _product(total: XlaOp, out: XlaOp, operand: XlaOp, inst: Instruction) -> XlaOp:

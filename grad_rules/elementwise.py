@@ -62,9 +62,19 @@ vjp("asinh", operand=lambda ct, operand: ct * conj(Rsqrt(operand * operand + 1))
 vjp("acosh", operand=lambda ct, operand: ct * (conj(Rsqrt(operand - 1) * Rsqrt(operand + 1)) if operand.element_type.is_complex
     else Select(Gt(operand, zeros(operand)), Rsqrt(operand - 1) * Rsqrt(operand + 1), Rsqrt((operand - 1) * (operand + 1)))))
 vjp("atanh", operand=lambda ct, operand: ct / conj((1 + operand) * (1 - operand)))
+
+
+def _over_square(this: XlaOp, that: XlaOp) -> XlaOp:
+    """``this / (this^2 + that^2)`` by the ratio of both, whose square neither overflows nor vanishes."""
+    larger = Gt(Abs(this), Abs(that))
+    size, ratio = Select(larger, this, that), Select(larger, that, this) / Select(larger, this, that)
+    inverse = 1 / (size * (1 + ratio * ratio))
+    return Select(larger, inverse, ratio * inverse)
+
+
 vjp("atan2",
-    lhs=lambda ct, lhs, rhs: ct * conj(rhs / (lhs * lhs + rhs * rhs)),
-    rhs=lambda ct, lhs, rhs: -(ct * conj(lhs / (lhs * lhs + rhs * rhs))))
+    lhs=lambda ct, lhs, rhs: ct * conj(_over_square(rhs, lhs)),
+    rhs=lambda ct, lhs, rhs: -(ct * conj(_over_square(lhs, rhs))))
 
 # ----------------------------------------------------------------------------------------------------- arithmetic
 

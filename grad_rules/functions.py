@@ -6,11 +6,11 @@ Where a derivative has a limit, it is that: zero times infinity does not become 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from grad_rules._calculus import conj, zeros
 from grad_rules._functions import function
 from xla_torch.core.errors import DifferentiationError
-from xla_torch.core.types import F64
 from xla_torch.functions import (
     Abs,
     And,
@@ -20,7 +20,6 @@ from xla_torch.functions import (
     Digamma,
     Eq,
     Exp,
-    Gt,
     IgammaGradA,
     IsFinite,
     Lgamma,
@@ -32,6 +31,7 @@ from xla_torch.functions import (
     Or,
     Polygamma,
     Rem,
+    RoundNearestEven,
     Select,
     Sign,
     Sin,
@@ -51,15 +51,44 @@ function("ndtr", operand=lambda ct, operand: ct * (Exp(-0.5 * (operand * operand
 
 # ------------------------------------------------------------------------------------------- gamma family
 
+
+
+def _reflected(x: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
+    """(whether x lies left of 1/2; x or its reflection 1 - x, whichever is right of it; how far x is from a whole number).
+
+    XLA's own `Polygamma` is a sum that is wrong left of -10."""
+    left = Lt(x, 0.5)
+    return left, Select(left, 1.0 - x, x), x - RoundNearestEven(x)
+
+
+def _trigamma(x: XlaOp) -> XlaOp:
+    left, mirrored, offset = _reflected(x)
+    right = Polygamma(1.0, mirrored)
+    turn = math.pi / Sin(math.pi * Select(left, offset, zeros(x) + 0.5))
+    return Select(left, turn * turn - right, right)
+
+
+def _polygamma(n: XlaOp, x: XlaOp) -> XlaOp:
+    """The sum of ``(x + k)^-(n + 1)`` over all whole k has a period, and its two halves are polygammas right of 0."""
+    left, mirrored, offset = _reflected(x)
+    right = Polygamma(n, mirrored)
+    near = Select(left, Abs(offset), zeros(x) + 0.5)
+    near, far = Polygamma(n, near), Polygamma(n, 1.0 - near)
+    below = Lt(offset, 0.0)
+    sign = Select(Eq(Rem(n, zeros(n) + 2.0), zeros(n)), zeros(n) - 1.0, zeros(n) + 1.0)
+    other = Select(below, near, far) - right
+    return Select(left, Select(below, far, near) + sign * other, right)
+
+
 function("lgamma", operand=lambda ct, operand: ct * Digamma(operand))
-function("digamma", operand=lambda ct, operand: ct * Polygamma(1.0, operand))
+function("digamma", operand=lambda ct, operand: ct * _trigamma(operand))
 
 
 def _by_order(ct: XlaOp, n: XlaOp) -> XlaOp:
     raise DifferentiationError("polygamma has no derivative by its order, which is an integer")
 
 
-function("polygamma", n=_by_order, x=lambda ct, n, x: ct * Polygamma(n + 1.0, x))
+function("polygamma", n=_by_order, x=lambda ct, n, x: ct * _polygamma(n + 1.0, x))
 function("igamma", a=lambda ct, a, x: ct * IgammaGradA(a, x), x=lambda ct, a, x: ct * gamma_density(a, x))
 function("igammac", a=lambda ct, a, x: -(ct * IgammaGradA(a, x)), x=lambda ct, a, x: -(ct * gamma_density(a, x)))
 
@@ -83,12 +112,23 @@ function("incomplete_beta", a=lambda ct, a, b, x: ct * incomplete_beta_slope(a, 
 function("bessel_i0e", operand=lambda ct, out, operand: ct * (BesselI1e(operand) - Sign(operand) * out))
 
 
+def _even_series(square: XlaOp, coefficients: Sequence[float]) -> XlaOp:
+    """The sum of the coefficients times powers of a square."""
+    total = zeros(square)
+    for c in reversed(coefficients):
+        total = total * square + c
+    return total
+
+
+_I0_LESS_I1_BY_X = [(1 - 1 / (2 * k + 2)) / math.factorial(k)**2 / 4.0**k for k in range(11)]
+
+
 def _bessel_i1e(ct: XlaOp, out: XlaOp, operand: XlaOp) -> XlaOp:
-    """``i0e(x) - i1e(x) (sign(x) + 1/x)``, and 1/2 where 1/x says no more."""
-    small = 2.0 ** (-52 if operand.element_type is F64 else -23)
-    inside = Gt(Abs(operand), small)
-    x = Select(inside, operand, zeros(operand) + small)
-    return ct * Select(inside, BesselI0e(x) - out * (Sign(x) + 1.0 / x), zeros(operand) + 0.5)
+    """``i0e(x) - i1e(x) / x - i1e(|x|)``, the difference by its series about 0, where digits cancel in it."""
+    near = Lt(Abs(operand), 1.0)
+    inside, beyond = Select(near, operand, zeros(operand)), Select(near, zeros(operand) + 1, operand)
+    series = Exp(-Abs(inside)) * _even_series(inside * inside, _I0_LESS_I1_BY_X)
+    return ct * (Select(near, series, BesselI0e(beyond) - out / beyond) - Sign(operand) * out)
 
 
 function("bessel_i1e", operand=_bessel_i1e)
@@ -105,10 +145,12 @@ def _quarter_turns(x: XlaOp) -> XlaOp:
 
 
 def _sine_ratio(x: XlaOp) -> XlaOp:
-    """``sin(x) / x``, 1 at 0 and 0 at infinity."""
+    """``sin(x) / x``, its series about 0, and 0 at infinity."""
     far = Select(IsFinite(x), x, zeros(x) + math.pi)
-    none = Eq(far, zeros(x))
-    return Select(none, Cos(far), Sin(far) / Select(none, zeros(x) + 1, far))
+    near = Lt(Abs(far), 1.0)
+    inside, beyond = Select(near, far, zeros(x)), Select(near, zeros(x) + 1, far)
+    series = _even_series(inside * inside, [(-1.0)**k / math.factorial(2 * k + 1) for k in range(10)])
+    return Select(near, series, Sin(beyond) / beyond)
 
 
 function("fresnel_s", operand=lambda ct, operand: ct * Sin(_quarter_turns(operand)))
@@ -154,10 +196,8 @@ def _sinc(ct: XlaOp, out: XlaOp, operand: XlaOp) -> XlaOp:
     """``(cos(pi x) - sinc(x)) / x``, and its series about 0, where both are 1."""
     near = Lt(Abs(operand), 0.25)
     inside, beyond = Select(near, operand, zeros(operand)), Select(near, zeros(operand) + 1, operand)
-    square = (inside * inside) * math.pi**2
-    series = zeros(operand)
-    for k in range(8, 0, -1):  # the derivative of the sum of (-1)^k (pi x)^2k / (2k + 1)!
-        series = series * square + (-1.0)**k * 2 * k / math.factorial(2 * k + 1)
+    # the derivative of the sum of (-1)^k (pi x)^2k / (2k + 1)!
+    series = _even_series((inside * inside) * math.pi**2, [(-1.0)**k * 2 * k / math.factorial(2 * k + 1) for k in range(1, 9)])
     slope = Select(near, series * inside * math.pi**2, (Cos(beyond * math.pi) - out) / beyond)
     return ct * conj(slope)
 
@@ -165,6 +205,6 @@ def _sinc(ct: XlaOp, out: XlaOp, operand: XlaOp) -> XlaOp:
 function("log2", operand=lambda ct, operand: ct / conj(operand * math.log(2)))
 function("log10", operand=lambda ct, operand: ct / conj(operand * math.log(10)))
 function("sinc", operand=_sinc)
-function("logit", operand=lambda ct, operand: ct / (operand * (1.0 - operand)))
+function("logit", operand=lambda ct, operand: ct / operand / (1.0 - operand))
 function("bessel_i0", operand=lambda ct, operand: ct * (Exp(Abs(operand)) * BesselI1e(operand)))
 function("square", operand=lambda ct, operand: ct * conj(2.0 * operand))

@@ -7,6 +7,7 @@ cost neither.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -46,7 +47,9 @@ from xla_torch.functions import (
     GatherDimensionNumbers,
     Le,
     Max,
+    Ne,
     Not,
+    Or,
     Scatter,
     ScatterDimensionNumbers,
     Select,
@@ -248,11 +251,14 @@ def _multiply(c: _Written) -> Pair:
 
 
 def _extreme(c: _Written) -> Pair:
-    """Everyone who is the extreme has an equal share."""
-    is_array, is_update = Eq(c.array, c.out), Eq(c.updates, c.windows.gather(c.out, c.indices))
-    number = c.put(convert(is_array, c.ct.element_type), convert(is_update, c.ct.element_type))
+    """Everyone who is the extreme has an equal share. As in JAX nobody has one of an element that updates made NaN, while an
+    element without updates keeps its cotangent, NaN or not: these alone have a count of 0."""
+    extreme = c.windows.gather(c.out, c.indices)
+    is_array, is_update = Eq(c.array, c.out), Eq(c.updates, extreme)
+    counts = Select(Ne(extreme, extreme), math.nan, convert(is_update, c.ct.element_type))
+    number = c.put(convert(is_array, c.ct.element_type), counts)
     share = c.ct / Max(number, zeros(number) + 1)
-    return masked(is_array, share), masked(is_update, c.taken(share))
+    return masked(Or(is_array, Eq(number, zeros(number))), share), masked(is_update, c.taken(share))
 
 
 _SCATTERS: dict[ReducerKind | None, Callable[[_Written], Pair]] = {

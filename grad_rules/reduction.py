@@ -37,9 +37,14 @@ from xla_torch.functions import (
     Eq,
     GetDimensionSize,
     GetTupleElement,
+    Gt,
+    Lt,
     Max,
+    Ne,
+    Not,
     Rsqrt,
     Scan,
+    Select,
     Tuple,
 )
 from xla_torch.functions.hlo_builder import Builder, XlaOp
@@ -61,7 +66,7 @@ def _reduce(ct: Any, out: Any, operands: tuple[XlaOp, ...], inst: Instruction, d
     kinds = reducer_kinds(to_apply)
     if all(c is None or kind in _LINEAR_OR_EXTREME for c, kind in zip(cts, kinds, strict=True)):
         pairs = [(None, None) if c is None else
-                 _sum(c, x, dimensions) if kind is ReducerKind.ADD else _extreme(c, o, x, i, dimensions)
+                 _sum(c, x, dimensions) if kind is ReducerKind.ADD else _extreme(c, o, x, i, dimensions, kind)
                  for kind, c, o, x, i in zip(kinds, cts, outs, arrays, inits, strict=True)]
         return [*(x for x, _ in pairs), *(i for _, i in pairs)]
     chosen = _chosen_position(inst, dimensions, to_apply)
@@ -82,13 +87,17 @@ def _sum(ct: XlaOp, array: XlaOp, dimensions: Sequence[int]) -> tuple[XlaOp, Xla
     return broadcast_over(ct, array.shape.dimensions, dimensions), sum_all(ct)
 
 
-def _extreme(ct: XlaOp, out: XlaOp, array: XlaOp, init: XlaOp, dimensions: Sequence[int]) -> tuple[XlaOp, XlaOp]:
-    """max and min: to the elements that are the result, in equal shares; to init where no element is."""
-    sizes = array.shape.dimensions
-    here = Eq(array, broadcast_over(out, sizes, dimensions))
+def _extreme(ct: XlaOp, out: XlaOp, array: XlaOp, init: XlaOp, dimensions: Sequence[int],
+             kind: ReducerKind | None) -> tuple[XlaOp, XlaOp]:
+    """max and min: to the elements that are the result, in equal shares; to init where no element is. Where the result is NaN,
+    so are all cotangents, as in JAX."""
+    sizes, beside = array.shape.dimensions, Lt if kind is ReducerKind.MAXIMUM else Gt
+    here = Not(beside(array, broadcast_over(out, sizes, dimensions)))  # all elements where the result is NaN
     number = sum_over(convert(here, ct.element_type), dimensions)
-    share = ct / Max(number, zeros(number) + 1)
-    return masked(here, broadcast_over(share, sizes, dimensions)), sum_all(masked(Eq(number, zeros(number)), ct))
+    undefined = Ne(out, out)
+    share = Select(undefined, math.nan, ct / Max(number, zeros(number) + 1))
+    to_init = Select(undefined, math.nan, masked(Eq(number, zeros(number)), ct))
+    return masked(here, broadcast_over(share, sizes, dimensions)), sum_all(to_init)
 
 
 def _chosen_position(inst: Instruction, dimensions: Sequence[int], reducer: Computation) -> int | None:

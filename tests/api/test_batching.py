@@ -86,6 +86,62 @@ def test_derived_programs_are_programs(function):
     agree([tangents(*map(to_torch, [*given, directions]))[1]], [(want * directions).sum((1, 2))])
 
 
+# ------------------------------------------------------------------------------------------ loops that end for some examples
+
+
+def _until(goes_on, step):
+    return lambda x: jax.lax.while_loop(goes_on, step, x)
+
+
+if HAS_XLA:
+    _UP, _DOWN = _until(lambda v: v < 10, lambda v: v * 2 + 1), _until(lambda v: v > -10, lambda v: v * 2 - 1)
+    _TO_HALF = _until(lambda v: v != 0.5, lambda v: v + 0.25)
+    _COUNTED = _until(lambda c: c[0] != 3, lambda c: (c[0] + c[1], c[1]))
+
+
+def _of_two(x):
+    return jax.lax.cond(x >= 0, _UP, _DOWN, x)
+
+
+def _of_three(x):
+    return jax.lax.switch((x >= 0).astype(int) + (x >= 1), [_DOWN, _TO_HALF, _UP], x)
+
+
+def _branches_within(x):
+    return jax.lax.cond(x >= 0, lambda x: jax.lax.cond(x >= 1, _UP, _TO_HALF, x), _DOWN, x)
+
+
+def _branches_in_a_loop(x):
+    return jax.lax.fori_loop(0, 3, lambda _, v: 0.1 * _of_two(v), x)
+
+
+def _loops_within(x):
+    """The inner loop never ends for an example that the outer one is done with."""
+    def step(c):
+        return c[0] - 0.5, _until(lambda y: y < 5, lambda y: y + jnp.maximum(c[0] - 0.7, 0))(c[1] - 3)
+
+    return _until(lambda c: c[0] > 0.7, step)((x, 5.0))[1]
+
+
+def _the_same_loop_for_all(x):
+    """A loop that does not depend on the example, and never ends, in a branch that no example takes."""
+    return jax.lax.cond(x > -100, lambda x: x, lambda x: x + _COUNTED((1.0, 5.0))[0], x)
+
+
+ENDING = [_of_two, _of_three, _branches_within, _branches_in_a_loop, _loops_within, _the_same_loop_for_all]
+
+
+@needs_xla
+@pytest.mark.parametrize("function", ENDING)
+def test_loops_run_for_the_examples_that_reach_them(function):
+    examples = np.array([3, -2, 0.5, -0.7, 0.0, 2.1])
+    computation = program(function, examples[0])
+    want = np.array([evaluated(function, x) for x in examples])
+    batched = vmap(computation, len(examples))
+    agree([batched(to_torch(examples)), torch.func.vmap(computation)(to_torch(examples))], [want, want])
+    agree(run_xla(batched.to_hlo_text(), examples), [want])
+
+
 # ------------------------------------------------------------------------------------------------ ops
 
 

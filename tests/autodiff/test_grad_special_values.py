@@ -3,11 +3,14 @@ the same, for the ops and for what JAX makes of them when it lowers them (`selec
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
+import torch
 
 pytest.importorskip("jax")
 import jax
@@ -208,3 +211,81 @@ def test_what_was_not_chosen_counts_for_other_places(function: Callable[..., Any
         return jax.numpy.where(x > 0, function(x), 0.0)
 
     np.testing.assert_allclose(gradients(program(chosen, SIDES), SIDES)[0], wanted(chosen, SIDES)[0], rtol=1e-12)
+
+
+# ------------------------------------------------------------------------------------------------ against mathematics
+
+LEFT_HALF = [-16.5, -10.5, -9.7, -300.3, -1e-3, -0.5, 0.25, 0.5, 3.0, 30.0]
+
+
+def _polygammas(order: int) -> list[float]:
+    return [float(mpmath.polygamma(order, x)) for x in LEFT_HALF]
+
+
+@pytest.mark.parametrize(("function", "points", "order", "want"), [
+    (ops.Digamma, LEFT_HALF, 1, _polygammas(1)), (ops.Digamma, LEFT_HALF, 2, _polygammas(2)),
+    (ops.Lgamma, LEFT_HALF, 1, _polygammas(0)), (ops.Lgamma, LEFT_HALF, 2, _polygammas(1)),
+    *((functools.partial(ops.Polygamma, float(n)), LEFT_HALF, 1, _polygammas(n + 1)) for n in (1, 2, 3)),
+    (ops.BesselI1e, [1e-300, 1e-8, -1e-8], 2, [-1.0, -0.99999998125, 0.99999998125]),
+    (ops.Digamma, [0.0, -1.0, -10.0], 1, [np.inf] * 3),  # poles, on both sides of which the slope grows without end
+])
+def test_derivatives_are_true(function: Callable[..., Any], points: list[float], order: int, want: list[float]) -> None:
+    """Also where XLA's value of the function that is the derivative, a sum for arguments above -10, is wrong."""
+    x = np.array(points)
+    derivative, given = built(function, x), [x]
+    for _ in range(order):
+        derivative, given = xla_torch.vjp(derivative, 0), [*given, np.ones(x.shape)]
+    np.testing.assert_allclose(derivative.run_numpy(*given)[0], want, rtol=1e-9)
+
+
+def test_the_angle_of_small_and_large_sides() -> None:
+    """Squares of the sides neither vanish nor overflow."""
+    y, x = np.array([0.0, 1e-300, 1e300, 1.0, -3.0, 2e-200]), np.array([1e-300, 1e-300, 1e300, 1e300, 4.0, -1e-200])
+    by_y, by_x = gradients(built(ops.Atan2, y, x), y, x)
+    np.testing.assert_allclose(by_y, [1e300, 5e299, 5e-301, 1e-300, 4 / 25, -2e199], rtol=1e-12)
+    np.testing.assert_allclose(by_x, [0.0, -5e299, -5e-301, 0.0, 3 / 25, -4e199], rtol=1e-12)
+
+
+def test_values_of_polygamma_are_xla_s() -> None:
+    """Wrong left of -10; only its gradient is not."""
+    value = ops.Polygamma(torch.ones((), dtype=torch.float64), torch.tensor(-16.5, dtype=torch.float64))
+    assert abs(value.item() - float(mpmath.polygamma(1, -16.5))) > 1
+
+
+# ------------------------------------------------------------------------------------------------ NaN among what is compared
+
+NANS = np.array([1.0, 2.0, np.nan, 2.0])
+
+
+def _scattered(array, updates):
+    return array.at[jax.numpy.array([0, 0, 1])].max(updates)
+
+
+@pytest.mark.parametrize(("function", "arguments"), [
+    (jax.numpy.max, [NANS]), (jax.numpy.min, [NANS]), (lambda x: jax.numpy.max(x, 0), [NANS.reshape(2, 2)]),
+    (jax.numpy.max, [np.array([np.nan, np.nan, 1.0])]), (jax.numpy.maximum, [NANS, NANS[::-1].copy()]), (lax.cummax, [NANS]),
+    (lambda x: x[jax.numpy.argmax(x)], [NANS]), (lambda x: lax.clamp(0.0, x, 1.5), [NANS]), (jax.numpy.sort, [NANS]),
+    (lambda x: lax.top_k(x, 2)[0], [NANS]), (_scattered, [NANS, NANS[:3]]), (jax.nn.logsumexp, [NANS]),
+    (lambda x: lax.reduce_window(x, -np.inf, lax.max, (2,), (1,), "VALID"), [NANS]), (jax.numpy.prod, [NANS]),
+    (lambda x: lax.reduce_window(x, -np.inf, lax.max, (2,), (2,), "VALID"), [NANS]), (jax.nn.softmax, [NANS]),
+])
+def test_nan_goes_where_jax_has_it(function: Callable[..., Any], arguments: list[np.ndarray]) -> None:
+    """A reduction has NaN for all elements; a selection has a cotangent for what it selects, and none for what it does not. JAX
+    is asked op by op: compiled, XLA makes a select of its product of 0 with infinity, and the NaN is gone."""
+    computation = program(function, *arguments)
+    result, pull = jax.vjp(function, *map(jax.numpy.asarray, arguments))
+    want = list(map(np.asarray, pull(jax.numpy.ones_like(result))))
+    for got, expected in zip(gradients(computation, *arguments), want, strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-12)
+    leaves = [torch.from_numpy(a.copy()).requires_grad_() for a in arguments]
+    for got, expected in zip(torch.autograd.grad(computation(*leaves).sum(), leaves), want, strict=True):
+        np.testing.assert_allclose(got.numpy(), expected, rtol=1e-12)
+
+
+def test_a_maximum_of_nan_is_torch_s() -> None:
+    """amax has NaN for all elements, too; an init value among them."""
+    x = torch.tensor([1.0, 2.0, np.nan], requires_grad=True)
+    want = torch.autograd.grad(torch.amax(x, 0), x)[0]
+    found = torch.autograd.grad(program(jax.numpy.max, np.ones(3, np.float32))(x), x)[0]
+    torch.testing.assert_close(found, want, equal_nan=True)
+    assert want.isnan().all()

@@ -20,6 +20,7 @@ from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
 from xla_torch.doors.exported_function import from_exported
 from xla_torch.doors.loading import load
+from xla_torch.doors.to_jax import to_jax
 from xla_torch.doors.tree_function import TreeFunction
 from xla_torch.errors import InvalidArgument, XlaError
 from xla_torch.hlo.ir import Module
@@ -253,6 +254,25 @@ def test_functions_of_unknown_sizes_and_files(tmp_path: Path) -> None:
         assert [function(torch.ones(n)).item() for n in (2, 4)] == [4, 16]
     with pytest.raises(InvalidArgument, match=r"not a function of jax\.export"):
         from_exported(3)
+
+
+@pytest.mark.parametrize("order", [0, 1])
+@pytest.mark.parametrize("function", [
+    jnp.cumsum, lambda x: jax.lax.cumsum(x, reverse=True), lambda x: jnp.cumsum(x) / jnp.arange(1, x.shape[0] + 1),
+    lambda x: jnp.cumsum(jnp.cumsum(x)), lambda x: jax.jit(jnp.cumsum)(x) * 2.0,
+    lambda x: jnp.cumsum(jnp.stack([x, 2 * x], 1), 0),
+])
+def test_running_sums_of_unknown_sizes(function: Any, order: int) -> None:
+    """Windows whose sizes are operands have the shape that these say: in derivatives, and back in JAX."""
+    (n,) = export.symbolic_shape("n")
+    made = export.export(jax.jit(function))(jax.ShapeDtypeStruct((n,), np.float32))
+    found = from_exported(bytes(made.serialize(vjp_order=order)))
+    for size in (1, 3):
+        x = torch.arange(1.0, size + 1).requires_grad_()
+        found(x).sum().backward()
+        given = jnp.arange(1.0, size + 1, dtype=np.float32)
+        np.testing.assert_allclose(x.grad, jax.grad(lambda x: function(x).sum())(given), rtol=1e-5)
+        np.testing.assert_allclose(to_jax(found)(given), function(given), rtol=1e-5)
 
 
 class _Ordered(effects.Effect):

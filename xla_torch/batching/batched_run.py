@@ -3,16 +3,21 @@
 A batched value has the batch as its dimension 0; values that do not depend on batched ones stay as they are and are
 computed once. How an op runs on a batch stands in `batching_rules`: mostly it is the same op with its dimensions moved by
 one. A loop whose trip count differs between examples runs until the last one is done, and a branch that differs becomes a
-select. An op without rule runs in a loop over the batch, so every program can be batched; only dynamic sizes and tokens
-that depend on the batch cannot.
+select. What runs for some examples only (a branch, the body of such a loop) has a mask of them, by which loops inside end:
+for other examples they might never. An op without rule runs in a loop over the batch, so every program can be batched; only
+dynamic sizes and tokens that depend on the batch cannot.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeVar
 
+from grad_rules._calculus import any_over
+
 from .. import functions as ops
+from ..analysis.loops import trip_bound
 from ..core.errors import UnsupportedError, XlaError
 from ..core.shape import Shape
 from ..core.types import S32
@@ -20,7 +25,7 @@ from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo import tree
 from ..hlo.checks import is_check
 from ..hlo.inference import forwarded
-from ..hlo.ir import Computation, Instruction, reachable
+from ..hlo.ir import Computation, Instruction, cached_on_computation, reachable
 from ..hlo.regions import Role, branches_of, is_branching, is_loop, loop_of, with_regions
 from ..opcodes import control
 from ..transform.rewriter import Rewriter, carried_metadata, needed_instructions
@@ -41,9 +46,11 @@ class Batch(Rewriter):
     """
 
     def __init__(self, builder: Builder, computation: Computation, size: int, arguments: Sequence[Value],
-                 mapped: Sequence[Mapped], made: dict[Hashable, Any] | None = None):
+                 mapped: Sequence[Mapped], made: dict[Hashable, Any] | None = None, active: XlaOp | None = None):
         super().__init__(builder)
         self.size = size
+        self.active = active
+        """Which examples this run is for, a PRED each; None for all of them. What it computes for others nobody reads."""
         self.made: dict[Hashable, Any] = {} if made is None else made
         """What became of regions: of one that is shared, once."""
         self.values: dict[Instruction, Value] = {}
@@ -56,9 +63,10 @@ class Batch(Rewriter):
                 self.values[instruction], self.mapped[instruction] = self._run(instruction)
         self.result, self.result_mapped = self.values[computation.root], self.mapped[computation.root]
 
-    def again(self, builder: Builder, computation: Computation, arguments: Sequence[Value], mapped: Sequence[Mapped]) -> Batch:
-        """A run of another computation, for the same examples and by the same rules."""
-        return type(self)(builder, computation, self.size, arguments, mapped, self.made)
+    def again(self, builder: Builder, computation: Computation, arguments: Sequence[Value], mapped: Sequence[Mapped],
+              active: XlaOp | None = None) -> Batch:
+        """A run of another computation, by the same rules, for the `active` examples."""
+        return type(self)(builder, computation, self.size, arguments, mapped, self.made, active)
 
     def once(self, make: Callable[..., _Made], computation: Computation, carry: Shape, flags: Mapped | Sequence[Mapped],
              *others: Any) -> _Made:
@@ -78,7 +86,7 @@ class Batch(Rewriter):
             (whole,) = mapped
             assert isinstance(whole, list)
             return self.visit(instruction, values, ()), whole[instruction.attributes["index"]]
-        if not any(map(any_mapped, mapped)):
+        if not any(map(any_mapped, mapped)) and not (self.active is not None and _may_not_end(instruction)):
             value = self.visit(instruction, values, ())
             return value, tree.everywhere(False, instruction.shape, list)
         try:
@@ -157,13 +165,16 @@ class Batch(Rewriter):
             flags = after
         if differs and not all(s.is_array for s in shapes):
             raise UnsupportedError("a loop with a token cannot run a different number of times for each example")
-        operand = make_tuple(self.builder, list(leaves(self.filled(initial, instruction.shape, mapped, flags))))
-        batched = {Role.CONDITION: self.once(_batched_condition, condition, carry, flags, differs),
-                   Role.BODY: self.once(_batched_body, body, carry, flags, condition if differs else None)}
+        active = self.active if trip_bound(instruction) is None or _has_loops(body) else None
+        carry = _with_mask(carry, active)
+        given = list(leaves(self.filled(initial, instruction.shape, mapped, flags)))
+        operand = make_tuple(self.builder, given if active is None else [*given, active])
+        batched = {Role.CONDITION: self.once(_batched_condition, condition, carry, flags, differs, active is not None),
+                   Role.BODY: self.once(_batched_body, body, carry, flags, condition if differs else None, active is not None)}
         whole = self.builder.append(Instruction(
             instruction.opcode, carry, [operand.instruction], with_regions(instruction, lambda region: batched[region.role]),
             instruction.name, carried_metadata(instruction)))
-        return elements_of(whole), flags
+        return elements_of(whole)[:len(flags)], flags
 
     def _branches(self, instruction: Instruction, values: list[Value], mapped: list[Mapped]) -> tuple[Value, Mapped]:
         branches = branches_of(instruction)
@@ -173,8 +184,12 @@ class Batch(Rewriter):
                   for b, m in zip(branches, mapped[1:], strict=True)]
         each = [self.once(_body_flags, b, s, m) for b, s, m in zip(branches, shapes, mapped[1:], strict=True)]
         flags = [any(column) for column in zip(*each, strict=True)]
-        batched = iter([self.once(_branch, b, s, m, flags) for b, s, m in zip(branches, shapes, mapped[1:], strict=True)])
-        operands = [as_op(self.builder, v).instruction for v in values]
+        active = self.active if any(map(_has_loops, branches)) else None
+        batched = iter([self.once(_branch, b, _with_mask(s, active), m, flags, active is not None)
+                        for b, s, m in zip(branches, shapes, mapped[1:], strict=True)])
+        selector, *given = values
+        operands = [as_op(self.builder, v).instruction for v in (selector, *(
+            v if active is None else [*leaves(v), active] for v in given))]
         whole = self.builder.append(Instruction(
             instruction.opcode, _batched_tuple(instruction.shape.tuple_shapes, flags, self.size), operands,
             with_regions(instruction, lambda _: next(batched)), instruction.name, carried_metadata(instruction)))
@@ -184,30 +199,57 @@ class Batch(Rewriter):
         """All branches, and for each example the elements of its own."""
         if any(is_check(i) for c in reachable(branches_of(instruction)) for i in c.instructions):
             raise UnsupportedError("a branch that checks values cannot be taken by some examples only")
-        runs = [self.again(self.builder, branch, [value], [flags]) for branch, value, flags in
-                zip(branches_of(instruction), values[1:], mapped[1:], strict=True)]
+        branches, selector = branches_of(instruction), next(iter(leaves(values[0])))
+        here = self._taken(selector, len(branches))
+        runs = [self.again(self.builder, branch, [value], [flags], self._only(own)) for branch, value, flags, own in
+                zip(branches, values[1:], mapped[1:], here, strict=True)]
         wanted = _arrays_mapped(instruction.shape)
         found = [list(leaves(run.filled(run.result, instruction.shape, run.result_mapped, wanted))) for run in runs]
         if not all(leaf.shape.is_array for leaf in found[0]):
             raise UnsupportedError("a branch with a token cannot be taken by some examples only")
-        (selector,) = leaves(values[0])
-        if selector.element_type.is_pred:
-            return [chosen(selector, yes, no) for yes, no in zip(*found, strict=True)]
         result = found[-1]
-        for k, branch in enumerate(found[:-1]):
-            here = ops.Eq(selector, ops.Broadcast(self.builder.constant(k, selector.element_type), [self.size]))
-            result = [chosen(here, own, other) for own, other in zip(branch, result, strict=True)]
+        for own, branch in zip(here[:-1], found[:-1], strict=True):
+            result = [chosen(own, this, other) for this, other in zip(branch, result, strict=True)]
         return list(result)
+
+    def _taken(self, selector: XlaOp, count: int) -> list[XlaOp]:
+        """Which examples take each branch; the last one all those that take no other."""
+        if selector.element_type.is_pred:
+            return [selector, ops.Not(selector)]
+        here = [ops.Eq(selector, ops.Broadcast(self.builder.constant(k, selector.element_type), [self.size]))
+                for k in range(count - 1)]
+        none = ops.Broadcast(self.builder.constant(True), [self.size])
+        return [*here, functools.reduce(ops.And, map(ops.Not, here), none)]
+
+    def _only(self, some: XlaOp) -> XlaOp:
+        """Those of these examples that this run is for."""
+        return some if self.active is None else ops.And(self.active, some)
 
 
 # ------------------------------------------------------------------------------------------------ regions
 
 
-def _inside(batch: Batch, computation: Computation, carry: Shape, flags: Sequence[Mapped]) -> Batch:
-    """A region run on a batched flat tuple, in a builder of its own."""
+def _inside(batch: Batch, computation: Computation, carry: Shape, flags: Sequence[Mapped], masked: bool = False) -> Batch:
+    """A region run on a batched flat tuple, in a builder of its own; where `masked`, for the examples that its last part says."""
     builder = Builder(computation.name)
-    whole = builder.parameter(0, carry, computation.parameters[0].name)
-    return batch.again(builder, computation, [elements_of(whole)], [list(flags)])
+    given = list(leaves(elements_of(builder.parameter(0, carry, computation.parameters[0].name))))
+    active = given.pop() if masked else None
+    return batch.again(builder, computation, [given], [list(flags)], active)
+
+
+def _with_mask(carry: Shape, active: XlaOp | None) -> Shape:
+    return carry if active is None else Shape.tuple([*carry.tuple_shapes, active.shape])
+
+
+@cached_on_computation
+def _has_loops(computation: Computation) -> bool:
+    """Whether loops run in it that need not end."""
+    return any(is_loop(i) and trip_bound(i) is None for c in reachable([computation]) for i in c.instructions)
+
+
+def _may_not_end(instruction: Instruction) -> bool:
+    """Whether it runs a loop whose trips nobody knows, which no example may reach."""
+    return (is_loop(instruction) and trip_bound(instruction) is None) or any(map(_has_loops, instruction.called_computations))
 
 
 def _condition_differs(batch: Batch, condition: Computation, carry: Shape, flags: Sequence[Mapped]) -> bool:
@@ -218,34 +260,35 @@ def _body_flags(batch: Batch, body: Computation, carry: Shape, flags: Any) -> li
     return list(leaves(_inside(batch, body, carry, flags).result_mapped))
 
 
-def _branch(batch: Batch, branch: Computation, given: Shape, mapped: Any, flags: Sequence[bool]) -> Computation:
-    run = _inside(batch, branch, given, mapped)
+def _branch(batch: Batch, branch: Computation, given: Shape, mapped: Any, flags: Sequence[bool], masked: bool) -> Computation:
+    run = _inside(batch, branch, given, mapped, masked)
     return run.builder.finish(as_op(run.builder, run.filled(run.result, branch.root.shape, run.result_mapped, list(flags))))
 
 
-def _batched_condition(batch: Batch, condition: Computation, carry: Shape, flags: Sequence[bool], differs: bool) -> Computation:
-    """Whether any example goes on."""
-    run = _inside(batch, condition, carry, flags)
+def _batched_condition(batch: Batch, condition: Computation, carry: Shape, flags: Sequence[bool], differs: bool,
+                       masked: bool) -> Computation:
+    """Whether any example goes on that the run is for."""
+    run = _inside(batch, condition, carry, flags, masked)
     result = as_op(run.builder, run.result)
     if differs:
-        go_on = Builder("any")
-        scalar = Shape.array(result.element_type)
-        either = ops.Or(go_on.parameter(0, scalar, "a"), go_on.parameter(1, scalar, "b"))
-        result = ops.Reduce(run.builder, [result], [run.builder.constant(False)], go_on.finish(either), [0])
+        result = any_over(run._only(result), [0])
+    elif run.active is not None:
+        result = ops.And(result, any_over(run.active, [0]))
     return run.builder.finish(result)
 
 
-def _batched_body(batch: Batch, body: Computation, carry: Shape, flags: Sequence[bool],
-                  condition: Computation | None) -> Computation:
+def _batched_body(batch: Batch, body: Computation, carry: Shape, flags: Sequence[bool], condition: Computation | None,
+                  masked: bool) -> Computation:
     """The body for all examples; where a condition is given, examples that are done keep what they have."""
-    run = _inside(batch, body, carry, flags)
+    outer = run = _inside(batch, condition or body, carry, flags, masked)
+    if condition is not None:
+        whole = list(leaves(outer.values[condition.parameters[0]]))
+        goes_on = outer._only(as_op(outer.builder, outer.result))
+        run = batch.again(outer.builder, body, [whole], [list(flags)], goes_on)
     found = list(leaves(run.filled(run.result, body.root.shape, run.result_mapped, list(flags))))
     if condition is not None:
-        whole = list(leaves(run.values[body.parameters[0]]))
-        goes_on = batch.again(run.builder, condition, [whole], [list(flags)]).result
-        assert isinstance(goes_on, XlaOp)
         found = [chosen(goes_on, new, old) for new, old in zip(found, whole, strict=True)]
-    return run.builder.finish(make_tuple(run.builder, found))
+    return run.builder.finish(make_tuple(run.builder, found if outer.active is None else [*found, outer.active]))
 
 
 def _below(count: int, shape: Shape) -> Computation:

@@ -8,8 +8,10 @@ from typing import Any
 from ..core.errors import InvalidArgument
 from ..core.shape import Shape
 from ..functions.hlo_builder import XlaOp
+from ..hlo.attributes import WindowDimension
 from ..mlir.ir import Operation, Struct, Symbol, Tensor, Type
 from ..opcodes import internal
+from ..opcodes.window import reduce_window
 from . import reading_rules
 from .annotations import attribute_text
 from .attributes import boolean, integer, text
@@ -24,6 +26,9 @@ _VERSIONS = {0: "", 1: "", 2: "API_VERSION_STATUS_RETURNING", 3: "API_VERSION_ST
 _DYNAMIC = "stablehlo.dynamic_"
 """How targets begin that are operations whose sizes are operands."""
 
+_DYNAMIC_REDUCE_WINDOW, _SAID = "stablehlo.dynamic_reduce_window", 5
+"""A target whose last operands are sizes, strides, dilations of base and window, and padding."""
+
 _SCHEDULES = {"LATEST": "SCHEDULE_LATEST", "EARLIEST": "SCHEDULE_EARLIEST"}
 
 
@@ -35,6 +40,11 @@ def custom_call(scope: Scope, operation: Operation, operands: Sequence[XlaOp]) -
     meant = operation.attributes.get("mhlo.attributes")
     if isinstance(meant, dict) and reading_rules.find(target) is not None:
         return _as_operation(scope, operation, operands, target, meant)
+    return _kept(scope, operation, operands, target)
+
+
+def _kept(scope: Scope, operation: Operation, operands: Sequence[XlaOp], target: str) -> Results:
+    """The call as a call."""
     if target.startswith(_DYNAMIC):
         operands = [_constant(scope, o) for o in operands]
     attributes: dict[str, Any] = {"custom_call_target": target} | _said(scope, operation, operands)
@@ -176,6 +186,20 @@ def _top_k(scope: Scope, operation: Operation, operands: Sequence[XlaOp]) -> Res
     return _as_operation(scope, operation, operands[:1], "chlo.top_k", {"k": int(count)})
 
 
+def _reduce_window(scope: Scope, operation: Operation, operands: Sequence[XlaOp]) -> Results:
+    """A window's reduction whose sizes are operands: where they are known, the operation, whose result has a known shape."""
+    width, count = (len(operands) - _SAID) // 2, len(operation.results)
+    known = [scope.known(o) for o in operands[2 * width:]]
+    called = operation.attributes.get("called_computations", ())
+    if width != count or len(operands) != 2 * width + _SAID or len(called) != 1 or any(k is None for k in known):
+        return _kept(scope, operation, operands, _DYNAMIC_REDUCE_WINDOW)
+    columns = [k.tolist() for k in known if k is not None]
+    window = tuple(WindowDimension(size, stride, low, high, base, spread) for size, stride, base, spread, (low, high) in
+                   zip(*columns, strict=True))
+    made = scope.add(reduce_window, operands[:2 * width], {"to_apply": _called(scope, called[0].name), "window": window})
+    return scope.several(made, operation)
+
+
 def _ragged_all_to_all(scope: Scope, operation: Operation, operands: Sequence[XlaOp]) -> Results:
     """An exchange of rows, whose groups and channel are its configuration."""
     config = operation.attributes.get("backend_config") or operation.attributes.get("mhlo.backend_config")
@@ -190,5 +214,5 @@ def _ragged_all_to_all(scope: Scope, operation: Operation, operands: Sequence[Xl
 
 _OWN: dict[str, reading_rules.Rule] = {
     RAGGED_ALL_TO_ALL: _ragged_all_to_all, "shape_assertion": _shape_assertion,
-    "stablehlo.dynamic_rng_bit_generator": _rng_bit_generator,
+    _DYNAMIC_REDUCE_WINDOW: _reduce_window, "stablehlo.dynamic_rng_bit_generator": _rng_bit_generator,
     "stablehlo.dynamic_top_k": _top_k}
