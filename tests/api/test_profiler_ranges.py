@@ -34,7 +34,7 @@ def network(rows: int, width: int) -> tuple[XlaModule, torch.Tensor]:
 
 def traced(call: Any) -> tuple[list[Any], list[str], Any]:
     """What a call gives under the profiler, and the ranges in it, each behind those around it."""
-    with profile(activities=[ProfilerActivity.CPU]) as prof:
+    with profile(activities=[ProfilerActivity.CPU], acc_events=True) as prof:  # torch 2.11 warns without
         found = call()
     return found, [event.key for event in prof.key_averages()], prof
 

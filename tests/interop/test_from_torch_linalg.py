@@ -89,6 +89,7 @@ def gradient(function: Callable[..., Any], x: torch.Tensor) -> torch.Tensor | No
 
 
 def agree(function: Callable[..., Any], ours: Callable[..., Any], x: torch.Tensor, rough: float) -> None:
+    """Our values and gradients are those of a function in torch."""
     for found, expected in zip(leaves(ours(x)), leaves(function(x)), strict=True):
         torch.testing.assert_close(found, expected, rtol=rough, atol=rough)
     wanted = gradient(function, x)
@@ -176,12 +177,24 @@ WHILE: dict[str, Callable[[torch.Tensor], Any]] = {
 }
 
 
+def _unrolled(x: torch.Tensor) -> Any:
+    carry, found = torch.zeros(4), []
+    for a in x:
+        carry, y = carry + a * x[0].exp(), carry.sin()
+        found.append(y)
+    return carry, torch.stack(found)
+
+
+TRUE = {"scan with what is around": _unrolled}
+"""Loops whose gradients torch 2.11 has wrong, in Python."""
+
+
 @quiet
 @pytest.mark.parametrize("name", LOOPS)
 def test_loops_and_branches_have_the_values_and_gradients_of_torch(name: str):
     ours = xla_torch.from_torch(LOOPS[name], X)
     for x in (X, -X):
-        agree(LOOPS[name], ours, x, 1e-5)
+        agree(TRUE.get(name, LOOPS[name]), ours, x, 1e-5)
 
 
 @quiet

@@ -55,7 +55,11 @@ def test_total_order_agrees_with_xla(text: str) -> None:
 
 @needs_xla
 def test_complex_order_agrees_with_xla() -> None:
-    check_comparisons("c64", *pairs(special_values("c64")[::3]), ("EQ", "NE", "LT", "GT"))
+    check_comparisons("c64", *pairs(special_values("c64")[::3]), ("EQ", "NE"))
+    try:
+        check_comparisons("c64", *pairs(special_values("c64")[::3]), ("LT", "GT"))
+    except RuntimeError as error:  # XLA of jaxlib 0.12
+        assert "Unknown MLIR failure" in str(error)  # noqa: PT017
 
 
 @pytest.mark.parametrize(("direction", "result"), [("LE", [True, True, False]), ("GE", [False, True, True])])
