@@ -12,9 +12,13 @@ from support.agreement import distance
 from support.value_differences import Example, check, value_differences
 from support.value_rows import Row, rows
 
+ORDERS = [pytest.param(row, marks=oracle.as_older) if row.name.startswith(("sort-at-most", "sort-at-least")) else row
+          for row in rows()]
+"""Comparators that are no order have no right answer, and newer XLA gives another."""
+
 
 @oracle.needs_xla
-@pytest.mark.parametrize("row", rows(), ids=lambda row: row.name)
+@pytest.mark.parametrize("row", ORDERS, ids=lambda row: row.name)
 def test_values_are_those_of_xla(row: Row) -> None:
     got, want = xla_torch.parse_hlo(row.text).run_numpy(*row.arrays), oracle.run_xla(row.text, *row.arrays)
     for mine, theirs in zip(got, want, strict=True):

@@ -177,15 +177,20 @@ WHILE: dict[str, Callable[[torch.Tensor], Any]] = {
 }
 
 
-def _unrolled(x: torch.Tensor) -> Any:
+def unrolled(step: Callable[..., Any], x: torch.Tensor, reverse: bool = False) -> Any:
+    """A scan in Python."""
     carry, found = torch.zeros(4), []
-    for a in x:
-        carry, y = carry + a * x[0].exp(), carry.sin()
+    for a in reversed(x) if reverse else x:
+        carry, y = step(carry, a)
         found.append(y)
-    return carry, torch.stack(found)
+    return carry, torch.stack(found[::-1] if reverse else found)
 
 
-TRUE = {"scan with what is around": _unrolled}
+TRUE = {
+    "scan": lambda x: unrolled(lambda c, a: (c + a, c * a), x),
+    "scan backwards": lambda x: unrolled(lambda c, a: (c + a, c * a), x, reverse=True),
+    "scan with what is around": lambda x: unrolled(lambda c, a: (c + a * x[0].exp(), c.sin()), x),
+}
 """Loops whose gradients torch 2.11 has wrong, in Python."""
 
 

@@ -6,7 +6,6 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
-import jaxlib
 import numpy as np
 import pytest
 
@@ -15,7 +14,6 @@ from support.hlo_protos import entry, read, written
 from support.mutations import cases
 from support.stored_programs import DATA, SHARED
 from xla_torch import load, parse_hlo
-from xla_torch.core.versions import numbers
 from xla_torch.doors.loading import from_hlo_proto
 from xla_torch.errors import HloSyntaxError, InvalidArgument, UnknownOpcodeError, UnsupportedError, XlaError
 from xla_torch.hlo.literals.literal import Literal
@@ -140,11 +138,8 @@ ROWS = {
 }
 
 
-as_older = pytest.mark.skipif(numbers(jaxlib.__version__) >= (0, 11), reason="XLA of jaxlib 0.11 and newer prints it otherwise")
-
-
 @pytest.mark.parametrize("name", [
-    pytest.param(name, marks=as_older) if name in ("origins", "sparse convolution") else name for name in ROWS])
+    pytest.param(name, marks=oracle.as_older) if name in ("origins", "sparse convolution") else name for name in ROWS])
 def test_attributes(name: str):
     check_both_ways(ROWS[name])
 
@@ -205,7 +200,7 @@ RECOVERY = (
 )
 
 
-@pytest.mark.parametrize("table", [pytest.param(t, marks=as_older) if "op_name" in t else t for t in RECOVERY])
+@pytest.mark.parametrize("table", [pytest.param(t, marks=oracle.as_older) if "op_name" in t else t for t in RECOVERY])
 def test_recovery_tables(table: str):
     """XLA sees in what we write the table that it wrote, whether we have read its proto, its text, or our own text."""
     data = hlo_protos.module_proto(entry("ROOT a = f32[4] parameter(0)", header=f", origin_recovery_table={table}"))

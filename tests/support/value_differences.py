@@ -18,7 +18,7 @@ import numpy as np
 import xla_torch
 from support.claim_doors import hlo, same
 from support.claim_values import namespace
-from support.oracle import run_xla, xla_accepts
+from support.oracle import NEWER_XLA, run_xla, xla_accepts
 from xla_torch.errors import XlaError
 
 PATH = Path(__file__).parents[1] / "documents" / "values.txt"
@@ -64,7 +64,7 @@ def value_differences() -> list[ValueDifference]:
 
 
 def check(example: Example) -> None:
-    """Both sides give what they are said to give. Raises AssertionError where one does not."""
+    """Both sides give what they are said to give, XLA where it is that of the rows. Raises AssertionError where one does not."""
     text, arguments = evaluated(example.call)
 
     def parsed() -> None:
@@ -75,7 +75,8 @@ def check(example: Example) -> None:
 
     assert example.here != example.there
     _check_side(example.here, ours, parsed)
-    _check_side(example.there, lambda: run_xla(text, *arguments), lambda: _assert_accepted(text))
+    if not NEWER_XLA:
+        _check_side(example.there, lambda: run_xla(text, *arguments), lambda: _assert_accepted(text))
 
 
 def _assert_accepted(text: str) -> None:
