@@ -56,8 +56,9 @@ def partitioned(module: Module, partitions: int, propagates: Sequence[bool], sha
                                    hint="the words are XLA's")
         found = read_proto(written[-1].read_bytes())
         part = found.module()
-    output = found.message.hlo_module.spmd_output_sharding
-    _name_as(part, module, read_sharding(output, Reading([], [])))
+    proto, reading = found.message.hlo_module, Reading([], [])
+    inputs = [read_sharding(sharding, reading) for sharding in proto.spmd_parameters_shardings]
+    _name_as(part, module, inputs, read_sharding(proto.spmd_output_sharding, reading))
     return part
 
 
@@ -85,8 +86,9 @@ def _with_end(module: Module) -> Module:
     return Module(module.name, longer, module.header, module.tables, module.unreachable)
 
 
-def _name_as(part: Module, whole: Module, output: Sharding) -> None:
-    """Take the end out again, and give parameters their names and the root its sharding, which XLA keeps elsewhere."""
+def _name_as(part: Module, whole: Module, inputs: Sequence[Sharding], output: Sharding) -> None:
+    """Take the end out again, and give parameters their names and shardings and the root its sharding. XLA keeps shardings in the
+    module; those of parameters only there from jaxlib 0.12 on."""
     entry = part.entry
     ends = [i for i in entry.instructions if i.op_name == _END]
     others = [i for i in entry.instructions if i not in ends]
@@ -97,6 +99,8 @@ def _name_as(part: Module, whole: Module, output: Sharding) -> None:
     for own, given in zip(entry.parameters, whole.entry.parameters, strict=True):
         own.name = given.name if given.name not in taken else own.name
         _keep(own.common, given.common, "metadata")
+    for own, sharding in zip(entry.parameters, inputs, strict=bool(inputs)):
+        own.common.setdefault("sharding", sharding)
     root = entry.root
     root.common.setdefault("sharding", output.of_tuple(root.shape) if root.shape.is_tuple else output)
 
