@@ -14,6 +14,7 @@ from jax import lax
 
 import xla_torch
 from support.gradient_checks import Row, built, check_first, check_second, complexes, row, twice, values
+from support.oracle import as_older
 from xla_torch import ops
 
 X = np.array([-2.3, -0.7, 0.4, 1.9])
@@ -81,7 +82,8 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=str)
+@pytest.mark.parametrize("row", [pytest.param(r, marks=as_older, id=str(r)) if str(r).endswith("imum(c16[4],c16[4])") else r
+                                 for r in ROWS], ids=str)  # JAX 0.12 orders no complex numbers
 def test_first(row: Row) -> None:
     check_first(row)
 
