@@ -1,5 +1,5 @@
 # One way in for everything: make demo | demo-distributed | test | test-slow | oracle | sweep | opinfo | accuracy | fuzz | differential | gradients | soak | zoo |
-# pages | notebooks | docs | costs | lint | bench | versions | release.
+# pages | notebooks | docs | costs | lint | bench | cuda | versions | release.
 #
 # Each target sets up what it needs, once: in the active virtual environment, else in .venv, which is made on first use.
 # `make test PYTHON=/path/to/python` uses that interpreter as it is and installs nothing.
@@ -31,7 +31,7 @@ bytecode := @$(PYTHON) -m compileall -q xla_torch grad_rules
 # Each pytest worker keeps to one thread; the workers share the cores between them.
 pytest = OMP_NUM_THREADS=1 $(PYTHON) -m pytest -q -n auto --dist worksteal
 
-.PHONY: setup demo demo-distributed test test-slow oracle sweep opinfo accuracy fuzz differential gradients soak zoo pages notebooks docs costs lint bench versions release clean
+.PHONY: setup demo demo-distributed test test-slow oracle sweep opinfo accuracy fuzz differential gradients soak zoo pages notebooks docs costs lint bench cuda versions release clean
 .DEFAULT_GOAL := test
 
 setup: $(full)
@@ -54,6 +54,13 @@ test: $(full)
 test-slow: $(full)
 	$(pytest) -m slow $(ARGS)
 	MALLOC_PERTURB_=85 $(pytest) -m "not slow" --oracle=xla $(ARGS)
+
+# What needs a GPU, in under ten minutes: the tests marked so, and the table of rivals on CUDA in tests/benchmarks/README.md. Without
+# a GPU it says so and fails. ARGS goes to the tests.
+cuda: $(full)
+	@$(PYTHON) -c 'import torch; torch.cuda.is_available() or exit("make cuda: torch finds no CUDA device on this machine")'
+	OMP_NUM_THREADS=4 timeout 280 $(PYTHON) -m pytest -q -n 4 --dist worksteal -m cuda $(shell grep -rl 'mark.cuda' tests --include=test_*.py) $(ARGS)
+	timeout 280 $(PYTHON) tests/benchmarks/rivals.py --device cuda --no-compile --runs 3 --limit 20 --write
 
 # What the fast tests ask real XLA, written to tests/data/answers. ARGS="--oracle=xla" asks for what is stored already, too.
 oracle: $(full)

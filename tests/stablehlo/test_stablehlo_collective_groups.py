@@ -43,5 +43,5 @@ def test_groups_along_axes(devices: str, mesh: str, axes: str, groups: str) -> N
 
 
 def test_a_mesh_that_is_not_there_is_named() -> None:
-    with pytest.raises(InvalidArgument, match="no mesh has this name(.|\n)*other(.|\n)*mesh"):
+    with pytest.raises(InvalidArgument, match=r"no mesh has this name(.|\n)*other(.|\n)*mesh"):
         xla_torch.from_stablehlo(PROGRAM.format("", AXES.format("@other", axis("a"))))
