@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import mpmath
 import numpy as np
 from mpmath import mp
+from mpmath.libmp import NoConvergence
 
 import xla_torch
 from make_expansions import JAX_REAL
@@ -82,7 +83,7 @@ class Row:
         return make(self.of, *self.arguments)
 
     def slopes(self, point: Point) -> tuple[Point, bool]:
-        """The first derivatives, and whether the functions's formulas gave them."""
+        """The first derivatives, and whether the formulas gave them."""
         for edge in self.edges:
             if edge.at(*point):
                 return edge.values(point, len(self.first)), False
@@ -101,7 +102,7 @@ class Row:
         with mp.workdps(DIGITS + 3 * size):
             try:
                 found = formula(*map(mp.mpf, point))
-            except (ValueError, ZeroDivisionError, OverflowError, TypeError, mpmath.libmp.NoConvergence):
+            except (ValueError, ZeroDivisionError, OverflowError, TypeError, NoConvergence):
                 return NAN
             return NAN if isinstance(found, mp.mpc) else float(found)
 
