@@ -146,11 +146,12 @@ def _quarter_turns(x: XlaOp) -> XlaOp:
 
 def _sine_ratio(x: XlaOp) -> XlaOp:
     """``sin(x) / x``, its series about 0, and 0 at infinity."""
-    far = Select(IsFinite(x), x, zeros(x) + math.pi)
+    infinite = Eq(Abs(x), math.inf)
+    far = Select(infinite, zeros(x) + 1, x)
     near = Lt(Abs(far), 1.0)
     inside, beyond = Select(near, far, zeros(x)), Select(near, zeros(x) + 1, far)
     series = _even_series(inside * inside, [(-1.0)**k / math.factorial(2 * k + 1) for k in range(10)])
-    return Select(near, series, Sin(beyond) / beyond)
+    return Select(infinite, zeros(x), Select(near, series, Sin(beyond) / beyond))
 
 
 function("fresnel_s", operand=lambda ct, operand: ct * Sin(_quarter_turns(operand)))

@@ -105,7 +105,8 @@ def _chosen_position(inst: Instruction, dimensions: Sequence[int], reducer: Comp
     if len(dimensions) != 1 or selection(reducer) is None:
         return None
     count = len(inst.operands) // 2
-    return next((k for k in range(count) if counts_along(inst.operands[k], dimensions[0])), None)
+    return next((k for k in range(count) if counts_along(inst.operands[k], dimensions[0])
+                 and inst.operands[k].shape.element_type.is_integral), None)
 
 
 vjp("reduce", operands=_reduce)

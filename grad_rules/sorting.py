@@ -18,11 +18,12 @@ from xla_torch.hlo.ir import Computation, Instruction
 
 def _sort(ct: Any, out: Any, operands: tuple[XlaOp, ...], inst: Instruction, dimensions: Sequence[int],
           to_apply: Computation) -> Cotangents:
-    """An operand that counts positions tells where each element came from; without one the sort is done again with one."""
+    """An operand of integers that counts positions tells where each element came from; else the sort is done again with one."""
     (dimension,) = dimensions
     cts = ct if inst.shape.is_tuple else (ct,)
     size = operands[0].shape.dimensions[dimension]
-    counting = next((k for k, o in enumerate(inst.operands) if counts_along(o, dimension)), None)
+    counting = next((k for k, o in enumerate(inst.operands)
+                     if counts_along(o, dimension) and o.shape.element_type.is_integral), None)
     if counting is not None:
         origin = out[counting] if inst.shape.is_tuple else out
     else:

@@ -142,6 +142,52 @@ def test_loops_run_for_the_examples_that_reach_them(function):
     agree(run_xla(batched.to_hlo_text(), examples), [want])
 
 
+def _with_own_derivative(loop, slope):
+    """A loop whose author says what its derivative is, which is computed by a loop."""
+    @jax.custom_vjp
+    def function(x):
+        return loop(x)
+
+    function.defvjp(lambda x: (loop(x), x), lambda x, ct: (ct * slope(x),))
+    return function
+
+
+def _with_own_tangent(loop, slope):
+    function = jax.custom_jvp(loop)
+    function.defjvp(lambda primals, tangents: (loop(*primals), tangents[0] * slope(*primals)))
+    return function
+
+
+def _with_slopes_by_loops(kind):
+    """`_of_two`, both of whose branches bring a derivative; each loop never ends for examples of the other branch."""
+    up = kind(_UP, _until(lambda v: v < 3, lambda v: v * 3 + 1))
+    down = kind(_DOWN, _until(lambda v: v > -2, lambda v: v * 2 - 0.5))
+    return {
+        "in branches": lambda x: jax.lax.cond(x >= 0, up, down, x),
+        "in branches of a loop": lambda x: jax.lax.fori_loop(0, 2, lambda _, v: 0.1 * jax.lax.cond(v >= 0, up, down, v), x),
+        "calls in calls": lambda x: jax.lax.cond(x >= 0, kind(lambda x: up(x) + 1, lambda x: up(x) * 2), down, x),
+        "only in the derivative": lambda x: jax.lax.cond(x >= 0, kind(jnp.sin, _UP), kind(jnp.cos, _DOWN), x),
+    }
+
+
+@needs_xla
+@pytest.mark.parametrize("name", ["in branches", "in branches of a loop", "calls in calls", "only in the derivative"])
+@pytest.mark.parametrize("kind", [_with_own_derivative, _with_own_tangent])
+def test_calls_with_derivatives_run_for_the_examples_that_reach_them(kind, name):
+    """In the value and in the derivative, by `vmap` and by torch.func."""
+    function = _with_slopes_by_loops(kind)[name]
+    examples, ones = np.array([3, -2, 0.5, -0.7, 2.1]), np.ones(5)
+    computation = xla_torch.from_jax(function, examples[0])
+    want, slopes = ([evaluated(f, x) for x in examples] for f in (function, jax.grad(function)))
+    batched = vmap(computation, len(examples))
+    agree([batched(to_torch(examples)), torch.func.vmap(computation)(to_torch(examples))], [want, want])
+    agree([*xla_torch.vjp(batched)(to_torch(examples), to_torch(ones)),
+           torch.func.vmap(torch.func.grad(computation))(to_torch(examples))], [slopes, slopes])
+    agree(run_xla(batched.to_hlo_text(), examples), [want])
+    if kind is _with_own_tangent:
+        agree([xla_torch.jvp(batched)(to_torch(examples), to_torch(ones))[1]], [slopes])
+
+
 # ------------------------------------------------------------------------------------------------ ops
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import xla_torch
-from support.collective_rows import COUNT, MIXED, MUL, ROWS, UNEVEN, Arrays
+from support.collective_rows import COUNT, MAX, MIXED, MUL, ROWS, UNEVEN, Arrays
 from support.collective_rows import Row as WholeRow
 from support.gradient_checks import Smooth, built, drawn_examples, smooth_values, values
 from support.many_devices import output_of
@@ -39,6 +39,15 @@ def test_gradients_are_those_of_one_program(name: str) -> None:
     agree(run(row, program, row.given()), [[w[p].detach().numpy() for w in wholes] for p in range(COUNT)])
     given = [(*a, *c) for a, c in zip(row.given(), row.cotangents(), strict=True)]
     agree(run(row, xla_torch.vjp(program), given), row.gradients())
+
+
+def test_a_maximum_of_nan_over_participants_has_nan() -> None:
+    """For all of them, as a reduction's; where the others have a number, only who has the largest gets the cotangent."""
+    row = ROWS["all-reduce max"]
+    program = built(lambda x: ops.AllReduce(x, MAX), np.zeros(2))
+    given = [(np.array([np.nan if k == 1 else float(k), float(k)]), np.ones(2)) for k in range(COUNT)]
+    found = run(row, xla_torch.vjp(program), given)
+    np.testing.assert_array_equal([g for g, in found], [[np.nan, COUNT if k == COUNT - 1 else 0] for k in range(COUNT)])
 
 
 def directions(row: WholeRow) -> list[Arrays]:

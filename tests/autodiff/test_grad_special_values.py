@@ -15,6 +15,7 @@ import torch
 pytest.importorskip("jax")
 import jax
 from jax import lax
+from jax.scipy import special
 
 import xla_torch
 from support.gradient_checks import built
@@ -237,6 +238,41 @@ def test_derivatives_are_true(function: Callable[..., Any], points: list[float],
     for _ in range(order):
         derivative, given = xla_torch.vjp(derivative, 0), [*given, np.ones(x.shape)]
     np.testing.assert_allclose(derivative.run_numpy(*given)[0], want, rtol=1e-9)
+
+
+def test_derivatives_near_zero_keep_their_digits() -> None:
+    """Of the sine integral to second order, and of logit to first order, where x^2 vanishes."""
+    x = np.array([1e-300, 1e-8, -1e-8])
+    twice = xla_torch.vjp(xla_torch.vjp(program(lambda x: special.sici(x)[0], x)), 0)
+    np.testing.assert_allclose(twice.run_numpy(x, np.ones(3), np.ones(3))[0], -x / 3, rtol=1e-9)
+    np.testing.assert_allclose(gradients(program(special.logit, x[:1]), x[:1])[0], [1e300], rtol=1e-12)
+
+
+def test_equal_bounds_of_a_clamp_have_the_cotangent() -> None:
+    """Where both bounds are the same value, the result is that value."""
+    low, x = np.array([0.5, 0.5, 0.5]), np.array([-1.0, 0.5, 2.0])
+    clamp = built(lambda low, x: ops.Clamp(low, x, low), low, x)
+    by_low, by_x = gradients(clamp, low, x)
+    np.testing.assert_array_equal([by_low, by_x], [[1, 1, 1], [0, 0, 0]])
+    np.testing.assert_array_equal(xla_torch.jvp(clamp, [0]).run_numpy(low, x, np.ones(3))[-1], [1, 1, 1])
+
+
+def test_positions_in_floats_tell_where_elements_came_from() -> None:
+    """A sort, and a reduction, with positions that are floats."""
+    x = np.array([3.0, 1.0, 2.0])
+
+    def sorted_with_positions(x: jax.Array) -> jax.Array:
+        first, second = lax.sort((x, jax.numpy.arange(3.0)), num_keys=1)
+        return first * jax.numpy.arange(1.0, 4.0) + second
+
+    def largest_with_its_position(x: jax.Array) -> jax.Array:
+        def larger(a, b):
+            return jax.numpy.where(a[0] >= b[0], a[0], b[0]), jax.numpy.where(a[0] >= b[0], a[1], b[1])
+
+        return lax.reduce((x, jax.numpy.arange(3.0)), (-np.inf, 0.0), larger, (0,))[0]
+
+    np.testing.assert_array_equal(gradients(program(sorted_with_positions, x), x)[0], [3, 1, 2])
+    np.testing.assert_array_equal(gradients(program(largest_with_its_position, x), x)[0], [1, 0, 0])
 
 
 def test_the_angle_of_small_and_large_sides() -> None:

@@ -260,10 +260,11 @@ def test_functions_of_unknown_sizes_and_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize("function", [
     jnp.cumsum, lambda x: jax.lax.cumsum(x, reverse=True), lambda x: jnp.cumsum(x) / jnp.arange(1, x.shape[0] + 1),
     lambda x: jnp.cumsum(jnp.cumsum(x)), lambda x: jax.jit(jnp.cumsum)(x) * 2.0,
-    lambda x: jnp.cumsum(jnp.stack([x, 2 * x], 1), 0),
+    lambda x: jnp.cumsum(jnp.stack([x, 2 * x], 1), 0), lambda x: jax.lax.approx_max_k(x, x.shape[0])[0] * jnp.arange(x.shape[0]),
+    lambda x: jnp.cumsum(jax.lax.approx_min_k(jnp.stack([x, 2 * x]), x.shape[0])[0], 1),
 ])
-def test_running_sums_of_unknown_sizes(function: Any, order: int) -> None:
-    """Windows whose sizes are operands have the shape that these say: in derivatives, and back in JAX."""
+def test_windows_and_sorts_of_unknown_sizes(function: Any, order: int) -> None:
+    """Windows whose sizes, and sorts whose counts are operands have the shape that these say: in derivatives, and back in JAX."""
     (n,) = export.symbolic_shape("n")
     made = export.export(jax.jit(function))(jax.ShapeDtypeStruct((n,), np.float32))
     found = from_exported(bytes(made.serialize(vjp_order=order)))

@@ -24,9 +24,10 @@ from ..core.types import S32
 from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo import tree
 from ..hlo.checks import is_check
+from ..hlo.derivatives import brings
 from ..hlo.inference import forwarded
 from ..hlo.ir import Computation, Instruction, cached_on_computation, reachable
-from ..hlo.regions import Role, branches_of, is_branching, is_loop, loop_of, with_regions
+from ..hlo.regions import Role, branches_of, is_branching, is_call, is_loop, loop_of, with_regions
 from ..opcodes import control
 from ..transform.rewriter import Rewriter, carried_metadata, needed_instructions
 from ..transform.values import Value, as_op, element, elements_of, leaves, make_tuple, regrouped
@@ -86,7 +87,7 @@ class Batch(Rewriter):
             (whole,) = mapped
             assert isinstance(whole, list)
             return self.visit(instruction, values, ()), whole[instruction.attributes["index"]]
-        if not any(map(any_mapped, mapped)) and not (self.active is not None and _may_not_end(instruction)):
+        if not any(map(any_mapped, mapped)) and not (self.active is not None and _may_run_on(instruction)):
             value = self.visit(instruction, values, ())
             return value, tree.everywhere(False, instruction.shape, list)
         try:
@@ -165,7 +166,7 @@ class Batch(Rewriter):
             flags = after
         if differs and not all(s.is_array for s in shapes):
             raise UnsupportedError("a loop with a token cannot run a different number of times for each example")
-        active = self.active if trip_bound(instruction) is None or _has_loops(body) else None
+        active = self.active if trip_bound(instruction) is None or may_not_end(body) else None
         carry = _with_mask(carry, active)
         given = list(leaves(self.filled(initial, instruction.shape, mapped, flags)))
         operand = make_tuple(self.builder, given if active is None else [*given, active])
@@ -184,7 +185,7 @@ class Batch(Rewriter):
                   for b, m in zip(branches, mapped[1:], strict=True)]
         each = [self.once(_body_flags, b, s, m) for b, s, m in zip(branches, shapes, mapped[1:], strict=True)]
         flags = [any(column) for column in zip(*each, strict=True)]
-        active = self.active if any(map(_has_loops, branches)) else None
+        active = self.active if any(map(may_not_end, branches)) else None
         batched = iter([self.once(_branch, b, _with_mask(s, active), m, flags, active is not None)
                         for b, s, m in zip(branches, shapes, mapped[1:], strict=True)])
         selector, *given = values
@@ -242,14 +243,17 @@ def _with_mask(carry: Shape, active: XlaOp | None) -> Shape:
 
 
 @cached_on_computation
-def _has_loops(computation: Computation) -> bool:
-    """Whether loops run in it that need not end."""
-    return any(is_loop(i) and trip_bound(i) is None for c in reachable([computation]) for i in c.instructions)
+def may_not_end(computation: Computation) -> bool:
+    """Whether loops run in it, or may run in derivatives that it brings, that need not end."""
+    return any(brings(c) or any(is_loop(i) and trip_bound(i) is None for i in c.instructions) for c in reachable([computation]))
 
 
-def _may_not_end(instruction: Instruction) -> bool:
-    """Whether it runs a loop whose trips nobody knows, which no example may reach."""
-    return (is_loop(instruction) and trip_bound(instruction) is None) or any(map(_has_loops, instruction.called_computations))
+def _may_run_on(instruction: Instruction) -> bool:
+    """Whether it is a loop, a branch or a call that need not end."""
+    if is_loop(instruction) and trip_bound(instruction) is None:
+        return True
+    return (is_loop(instruction) or is_branching(instruction) or is_call(instruction)) and any(
+        map(may_not_end, instruction.called_computations))
 
 
 def _condition_differs(batch: Batch, condition: Computation, carry: Shape, flags: Sequence[Mapped]) -> bool:
