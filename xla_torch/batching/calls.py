@@ -13,7 +13,7 @@ from grad_rules._calculus import sum_over
 from ..autodiff.calls import calling, emit_call
 from ..autodiff.sharing import SharingBuilder
 from ..functions.hlo_builder import XlaOp
-from ..hlo.derivatives import Derivatives, Mask, Pullback, Pushforward, bringing, brings
+from ..hlo.derivatives import Derivatives, Mask, Pullback, Pushforward, Stop, bringing, brings
 from ..hlo.ir import Computation, Instruction
 from ..hlo.regions import callee
 from ..opcodes import control
@@ -33,7 +33,8 @@ def for_batch(computation: Computation, size: int, mapped: Mask) -> Computation:
     builder, run = _run(computation, size, mapped)
     results = regrouped([_full(run, k) for k in range(len(_flags(run)))], computation.root.shape)
     own = computation.derivatives
-    return bringing(builder.finish(as_op(builder, results)), _Batched(own, size, mapped) if brings(computation) else own)
+    is_own = brings(computation) and not isinstance(own, Stop)
+    return bringing(builder.finish(as_op(builder, results)), _Batched(own, size, mapped) if is_own else own)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
