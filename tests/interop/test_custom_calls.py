@@ -306,3 +306,59 @@ def test_what_a_vjp_may_return(found: Any, words: str) -> None:
         result.backward()
         assert x.grad is not None
         assert not x.grad.any()
+
+
+IN_REGIONS = """HloModule m
+
+seen {{
+  v = f32[] parameter(0)
+  said = f32[] custom-call(v), custom_call_target="seen in regions", custom_call_has_side_effect=true
+  ROOT kept = f32[] add(v, v)
+}}
+
+body {{
+  p = (s32[], f32[]) parameter(0)
+  k = s32[] get-tuple-element(p), index=0
+  v = f32[] get-tuple-element(p), index=1
+  one = s32[] constant(1)
+  n = s32[] add(k, one)
+  w = f32[] call(v), to_apply=seen
+  ROOT r = (s32[], f32[]) tuple(n, w)
+}}
+
+below {{
+  p = (s32[], f32[]) parameter(0)
+  k = s32[] get-tuple-element(p), index=0
+  three = s32[] constant(3)
+  ROOT lt = pred[] compare(k, three), direction=LT
+}}
+
+ENTRY e {{
+  x = f32[] parameter(0)
+  zero = s32[] constant(0)
+  is_so = pred[] constant(true)
+  t = (s32[], f32[]) tuple(zero, x)
+  unread = {unread}
+  ROOT y = f32[] negate(x)
+}}
+"""
+
+
+@pytest.mark.parametrize(("unread", "expected"), [
+    ("(s32[], f32[]) while(t), condition=below, body=body", [2.0, 4.0, 8.0]), ("f32[] call(x), to_apply=seen", [2.0]),
+    ("f32[] conditional(is_so, x, x), true_computation=seen, false_computation=seen", [2.0])])
+def test_effects_in_loops_branches_and_calls_happen_though_nobody_reads_them(unread: str, expected: list[float]):
+    seen: list[float] = []
+
+    def see(x: torch.Tensor) -> torch.Tensor:
+        seen.append(float(x.detach()))
+        return x
+
+    xla_torch.register_custom_call("seen in regions", see)
+    program = xla_torch.parse_hlo(IN_REGIONS.format(unread=unread))
+    for x in (torch.tensor(2.0), torch.tensor(2.0, requires_grad=True)):
+        seen.clear()
+        result = program(x)
+        assert (float(result.detach()), seen) == (-2.0, expected)
+    result.backward()  # pyright: ignore
+    assert seen == expected

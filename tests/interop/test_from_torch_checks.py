@@ -10,12 +10,15 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import nn
+from torch._higher_order_ops.scan import scan
+from torch._higher_order_ops.while_loop import while_loop
 
 import xla_torch
 from xla_torch.errors import ExecutionError, UnsupportedError, XlaWarning
 from xla_torch.hlo.checks import is_check
 from xla_torch.nn import XlaModule
 
+pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated")  # by torch's own scan
 X, Y = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([4.0, 5.0, 6.0, 7.0, 8.0])
 LAYER = nn.Linear(2, 4)
 
@@ -55,6 +58,22 @@ def branched(x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
     return torch.cond(x.sum() > 0, lambda x, m: x[m].reshape(2, 1).sum(), lambda x, m: x.sum(), (x, m))
 
 
+def doubled(x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+    def step(k: torch.Tensor, c: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        torch._assert_async(m.any(), "one must be chosen")
+        return k + 1, c * 2
+
+    return while_loop(lambda k, c: k < 3, step, (torch.tensor(0), x))[1]  # pyright: ignore
+
+
+def summed(x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+    def step(c: torch.Tensor, row: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        torch._assert_async(m.any(), "one must be chosen")
+        return c + row, c * row
+
+    return scan(step, torch.zeros(()), x)[0]  # pyright: ignore
+
+
 TWO, ONE, THREE, NONE = mask(1, 0, 1), mask(0, 1, 0), mask(1, 1, 1), mask(0, 0, 0)
 ROWS: dict[str, tuple[Callable[..., Any], list[torch.Tensor], list[torch.Tensor], str]] = {
     "a sum with a known array": (added, [TWO], [THREE, ONE, NONE], "size 2"),
@@ -69,6 +88,11 @@ ROWS: dict[str, tuple[Callable[..., Any], list[torch.Tensor], list[torch.Tensor]
     "a value as a number": (known, [TWO], [THREE, ONE], "the value is 2"),
     "an assertion of values": (asserted, [TWO, ONE], [NONE], "one must be chosen"),
     "a branch": (branched, [TWO], [THREE, ONE], "size 2"),
+    "a loop that nobody reads": (lambda x, m: (doubled(x, m), x * 2)[1], [TWO, ONE], [NONE], "one must be chosen"),
+    "a scan": (summed, [TWO, ONE], [NONE], "one must be chosen"),
+    "a scan that nobody reads": (lambda x, m: (summed(x, m), x * 2)[1], [TWO, ONE], [NONE], "one must be chosen"),
+    "a branch that nobody reads": (lambda x, m: (torch.cond(x.sum() > 0, asserted, lambda x, m: x * 3, (x, m)), x * 2)[1],
+                                   [TWO, ONE], [NONE], "one must be chosen"),
     "classes": (lambda x, m: F.one_hot(m.long() * 2, 3) * x[:, None], [TWO], [], ""),
 }
 EACH = pytest.mark.parametrize("name", ROWS)
@@ -102,7 +126,15 @@ def test_it_is_checked_where_gradients_are_wanted_and_after_pickling(name: str):
             xla_torch.value_and_grad(xla_torch.from_torch(lambda x, m: function(x, m).sum(), X, good[0]))(X, m)
 
 
-@pytest.mark.parametrize("name", ["nonzero", "unique", "a value as a number", "an assertion of values"])
+def test_a_loop_without_derivatives_is_checked_in_each_step():
+    ours = xla_torch.from_torch(doubled, X, TWO)
+    torch.testing.assert_close(ours(X, ONE), X * 8)
+    with pytest.raises(ExecutionError, match="one must be chosen"):
+        ours(X, NONE)
+
+
+@pytest.mark.parametrize("name", ["nonzero", "unique", "a value as a number", "an assertion of values",
+                                  "a loop that nobody reads", "a scan that nobody reads"])
 def test_it_is_checked_in_batches(name: str):
     function, good, bad, words = ROWS[name]
     ours = xla_torch.from_torch(function, X, good[0])

@@ -18,7 +18,7 @@ import xla_torch
 from support.aten_rows import floats
 from support.oracle import HAS_XLA, needs_xla, run_xla
 from xla_torch.aten.operator_rules import ALONG_OTHERS, INTO_KNOWN, RULES, WITH_DYNAMIC
-from xla_torch.errors import DifferentiationError, UnsupportedError
+from xla_torch.errors import UnsupportedError
 from xla_torch.nn import XlaModule
 
 if HAS_XLA:
@@ -305,11 +305,18 @@ def test_a_size_may_be_one_that_only_a_check_bounds():
         torch.testing.assert_close(ours(X, mask), torch.full((int(mask.sum()), 3), 2.0))
 
 
-def test_derivatives_that_ops_do_not_say_are_refused():
+def test_gradients_stop_beside_sizes_that_depend_on_values():
     ours = xla_torch.from_torch(lambda x, m: (x.detach() * x)[m].sum(), X, MASKS[0])
     torch.testing.assert_close(ours(X, MASKS[0]), (X * X)[MASKS[0]].sum())
-    with pytest.raises(DifferentiationError, match="depend on values"):
-        xla_torch.grad(ours)(X, MASKS[0])
+    torch.testing.assert_close(xla_torch.grad(ours)(X, MASKS[0]), torch.where(MASKS[0].view(-1, *[1] * (X.ndim - 1)), X, 0))
+
+
+def test_batches_of_sizes_that_depend_on_values_are_refused():
+    ours, batch = xla_torch.from_torch(lambda x, m: x[m], X, MASKS[0]), torch.stack(MASKS[:2])
+    with pytest.raises(UnsupportedError, match=r"dynamic size cannot be batched(.|\n)*hint +pad it to its bound"):
+        xla_torch.vmap(ours, 2, [None, 0])(X, batch)
+    with pytest.raises(UnsupportedError, match=r"dynamic size cannot run on this batch(.|\n)*hint +pad the results"):
+        torch.func.vmap(ours, (None, 0))(X, batch)
 
 
 def test_sizes_that_torch_knows_are_known():

@@ -21,6 +21,7 @@ from ..hlo.schema import Control
 from ..opcodes import control
 from ..transform.dead_carries import without_dead_carries
 from ..transform.rewriter import Rewriter, carried_metadata
+from ..transform.stops import is_stop
 from ..transform.values import Value, as_op, elements_of, leaves, regrouped
 from .cotangents import Cotangent, frozen, is_zero, materialised
 from .flags import Flags, any_of, broadcast_flags, differentiable
@@ -81,6 +82,8 @@ class _Calls(Structural):
     """Calls of canonical computations, which stay where these bring derivatives."""
 
     def active(self, instruction: Instruction, operands: list[Flags]) -> Flags:
+        if is_stop(instruction):
+            return False
         given = sum(1 << k for k, flags in enumerate(operands) if any_of(flags))
         found = (bool(sources & given) for sources in _sources(callee(instruction)))
         return tree.grouped((flag and any_of(differentiable(leaf)) for leaf, flag in

@@ -16,7 +16,7 @@ from ..autodiff.sharing import SharingBuilder
 from ..core.shape import Shape
 from ..core.types import PRED
 from ..functions.hlo_builder import XlaOp
-from ..hlo.derivatives import Derivatives, Mask, Pullback, Pushforward, bringing, brings
+from ..hlo.derivatives import Derivatives, Mask, Pullback, Pushforward, Stop, bringing, brings
 from ..hlo.ir import Computation, Instruction
 from ..hlo.regions import callee
 from ..opcodes import control
@@ -40,7 +40,8 @@ def for_batch(computation: Computation, size: int, mapped: Mask, mask_at: int | 
     builder, run = _run(computation, size, mapped, mask_at)
     results = regrouped([_full(run, k) for k in range(len(_flags(run)))], computation.root.shape)
     own = computation.derivatives
-    return bringing(builder.finish(as_op(builder, results)), _Batched(own, size, mapped, mask_at) if brings(computation) else own)
+    is_own = brings(computation) and not isinstance(own, Stop)
+    return bringing(builder.finish(as_op(builder, results)), _Batched(own, size, mapped, mask_at) if is_own else own)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -13,10 +13,11 @@ from collections.abc import Callable, Sequence
 from .. import functions as ops
 from ..autodiff.calls import emit_call
 from ..functions.hlo_builder import Builder, XlaOp
-from ..hlo.derivatives import Derivatives, Lost, bringing, brings, rules_of
+from ..hlo.derivatives import Derivatives, Lost, Stop, bringing, brings, rules_of
 from ..hlo.ir import Computation, Instruction, reachable
 from ..opcodes import reduction
 from ..transform.canonical import Canonicalizer
+from ..transform.dynamic_sizes import resolve_sizes
 from ..transform.expand_custom_calls import Expander
 from ..transform.rewriter import rebuilt
 from ..transform.values import Value, as_op, leaves, regrouped
@@ -35,11 +36,17 @@ def with_calls(entry: Computation, stays: Stays, canonical: Canonical,
     if not found:
         return None, []
     kept: dict[int, Computation] = {}
-    if not partitioned and all(i.shape.is_static for c in reachable([entry]) for i in c.instructions):
-        result = rebuilt(entry, lambda builder: _Keeper(builder, stays, canonical, kept))
-    else:  # sizes are resolved, and manual regions made whole, in programs without calls
+    if partitioned:  # manual regions are made whole in programs without calls
         result = None
+    elif all(i.shape.is_static for c in reachable([entry]) for i in c.instructions):
+        result = rebuilt(entry, lambda builder: _Keeper(builder, stays, canonical, kept, brings))
+    else:  # sizes are resolved in programs without calls, but for those that pass a value on
+        result = resolve_sizes(rebuilt(entry, lambda builder: _Keeper(builder, stays, lambda one: one, kept, _stops)))
     return result if kept else None, [_lost(c.derivatives) for c in found if id(c) not in kept and rules_of(c.derivatives)]
+
+
+def _stops(computation: Computation) -> bool:
+    return isinstance(computation.derivatives, Stop)
 
 
 def _lost(derivatives: Derivatives) -> Lost:
@@ -48,22 +55,23 @@ def _lost(derivatives: Derivatives) -> Lost:
 
 
 class _Keeper(Expander):
-    """The canonicalizer that leaves calls of computations that bring derivatives. It notes them as `kept`, by their identity."""
+    """The canonicalizer that leaves calls of the computations that `is_kept` says. It notes them as `kept`, by their identity."""
 
-    def __init__(self, builder: Builder, stays: Stays, canonical: Canonical, kept: dict[int, Computation]):
+    def __init__(self, builder: Builder, stays: Stays, canonical: Canonical, kept: dict[int, Computation],
+                 is_kept: Callable[[Computation], bool]):
         super().__init__(builder, stays)
-        self.canonical, self.kept = canonical, kept
+        self.canonical, self.kept, self.is_kept = canonical, kept, is_kept
 
     def within(self, builder: Builder) -> Canonicalizer:
-        return _Keeper(builder, self.stays, self.canonical, self.kept)
+        return _Keeper(builder, self.stays, self.canonical, self.kept, self.is_kept)
 
     def visit(self, instruction: Instruction, operands: list[Value], arguments: Sequence[Value]) -> Value:
-        if instruction.opcode == reduction.map_ and brings(instruction.attributes["to_apply"]):
+        if instruction.opcode == reduction.map_ and self.is_kept(instruction.attributes["to_apply"]):
             return self._mapped(instruction, [as_op(self.builder, o) for o in operands])
         return super().visit(instruction, operands, arguments)
 
     def entered(self, computation: Computation, arguments: Sequence[Value]) -> Value:
-        if not brings(computation):
+        if not self.is_kept(computation):
             return super().entered(computation, arguments)
         given = [as_op(self.builder, leaf) for value in arguments for leaf in leaves(value)]
         return regrouped(emit_call(self.builder, self._own(computation), given), computation.root.shape)

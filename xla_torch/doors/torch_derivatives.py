@@ -25,7 +25,7 @@ from ..hlo.derivatives import Lost, Mask, Pullback, Pushforward, Stored, bringin
 from ..hlo.ir import Computation
 from ..opcodes import control
 from ..storage import torch_graphs, torch_private
-from . import torch_graph
+from . import torch_graph, torch_stops
 from .builder import XlaBuilder
 from .torch_value_sizes import depends_on_values
 
@@ -61,7 +61,7 @@ class Graph:
         active = [k for k, one in enumerate(self.inputs) if one.active]
         outputs: list[Any] = [output.meta["val"] if isinstance(output, torch.fx.Node) else None for output in self._outputs()]
         moving = {k: r for k, r in enumerate(self.results) if r is not None and outputs[r].is_floating_point()}
-        flat = torch_graphs.Decomposing(self.module, first)
+        flat = torch_graphs.Decomposing(self.module, {**first, **torch_stops.without_autograd()})
 
         def back(*given: Any) -> Any:
             def forward(*moved: torch.Tensor) -> list[torch.Tensor]:
@@ -100,7 +100,7 @@ class Graph:
         found = torch_graph.build(builder, self.module.graph, inputs, lambda name: getattr(self.module, name))
         made = [Broadcast(builder.constant(0, shape.element_type), shape.dimensions) if place is None else found[place]
                 for place, shape in zip(self.results, results, strict=True)]
-        return builder.build(builder.add(control.tuple_, made)).program.canonical
+        return builder.build(builder.add(control.tuple_, made)).program.authored
 
     def _input(self, builder: XlaBuilder, one: Input, given: Sequence[XlaOp]) -> Any:
         if one.parameter is not None:
@@ -110,7 +110,8 @@ class Graph:
 
 class TorchDerivatives(GivenPullback):
     """The derivatives of a computation that torch exported, as torch has them. `rules` are the operators among its own that say
-    of gradients what their values do not. Where there are none, and torch's way back is not to be had, the ops' is as good.
+    of gradients what their values do not, and `unmarked` those of them that the computation does not know of (see `torch_stops`).
+    Where there are none of these, and torch's way back is not to be had, the ops' is as good.
     `functions` are classes of torch.autograd.Function whose `backward` torch did not export: derivatives are those of what their
     `forward` does, with a warning."""
 
@@ -118,11 +119,11 @@ class TorchDerivatives(GivenPullback):
     _missing: frozenset[int | None] = frozenset()
     """The parameters that torch has no derivatives with respect to, though the results depend on them."""
 
-    def __init__(self, computation: Computation, graph: Graph, rules: Sequence[str],
+    def __init__(self, computation: Computation, graph: Graph, rules: Sequence[str], unmarked: Sequence[str],
                  decompositions: Callable[[], tuple[dict[Any, Any], dict[Any, Any]]], functions: Sequence[str] = ()):
         super().__init__(computation, self._traced)
         self._graph, self.rules, self._decompositions = graph, (*functions, *rules), decompositions
-        self._functions = tuple(functions)
+        self._unmarked, self._functions = tuple(unmarked), tuple(functions)
 
     def _traced(self) -> Computation:
         arguments, results = self._arguments, self._results
@@ -135,7 +136,8 @@ class TorchDerivatives(GivenPullback):
                 back = self._graph.without_buffers().vjp(*self._decompositions())
                 self._missing = frozenset(one.parameter for one in self._graph.inputs if one.is_buffer and one.active)
             found = back.computation(f"{self._computation.name}_back", [*arguments, *cotangents], floating)
-        return bringing(found, Lost(self.rules, "the way back of a module that torch exported") if self.rules else None)
+        unsaid = (*self._functions, *self._unmarked)
+        return bringing(found, Lost(unsaid, "the way back of a module that torch exported") if unsaid else None)
 
     def pullback(self, needed: Mask, demanded: Mask) -> Pullback | None:  # pyright: ignore[reportIncompatibleMethodOverride]
         self._warn()
@@ -168,21 +170,21 @@ class TorchDerivatives(GivenPullback):
         try:
             return self._back is not None
         except Exception as error:  # whatever torch raises, or an operator that has no rule
-            if not self.rules:
+            if not self._unmarked:
                 return False
             raise DifferentiationError(
                 "torch's derivative of the program is not to be had", subject=self._computation.name,
                 got=f"{type(error).__name__}: {str(error).partition(chr(10))[0]}",
-                hint=f"{_BY_OPS}, which do not know of: {', '.join(self.rules)}") from error
+                hint=f"{_BY_OPS}, which do not know of: {', '.join(self._unmarked)}") from error
 
     def __getstate__(self) -> dict[str, Any]:
         back = Stored.of_computation(self._back) if self._is_there() else None
         return {"computation": Stored.of_computation(self._computation), "back": back, "rules": self.rules,
-                "missing": self._missing, "functions": self._functions}
+                "unmarked": self._unmarked, "missing": self._missing, "functions": self._functions}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._computation, self.rules, back = state["computation"].entry(), state["rules"], state["back"]
-        self._missing, self._functions = state["missing"], state["functions"]
+        self._missing, self._functions, self._unmarked = state["missing"], state["functions"], state["unmarked"]
         self._given = _lost if back is None else back.entry
 
 

@@ -25,7 +25,15 @@ from ..storage import below_autograd, torch_graphs, torch_private
 from ..trees.nodes import Kind, Static, is_named_tuple
 from ..trees.signatures import Signature
 from ..trees.structure import Path, Structure
-from . import torch_asserted_sizes, torch_decompositions, torch_functions, torch_graph, torch_random, torch_sizes
+from . import (
+    torch_asserted_sizes,
+    torch_decompositions,
+    torch_functions,
+    torch_graph,
+    torch_random,
+    torch_sizes,
+    torch_stops,
+)
 from .builder import XlaBuilder
 from .torch_derivatives import Graph, Input, TorchDerivatives
 from .tree_function import TreeFunction
@@ -89,12 +97,12 @@ def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["ar
     is checked in each call (ExecutionError, with the user's line). StableHLO, HLO, ONNX and JAX have no such checks: writing
     them warns (XlaWarning) and names the checks that stay behind.
     Sizes that depend on values (`nonzero`, ``x[mask]``, `unique`, `repeat_interleave`) are bounded dynamic dimensions, as
-    ``f32[<=8]``, and results have their sizes; operators that are not known on them are named (UnsupportedError). Derivatives of
-    such programs are those of their ops; where `detach` and the like say otherwise, asking for them raises DifferentiationError.
-    Derivatives are those that torch has of the exported program,
-    with all that `detach`, `torch.no_grad` and an embedding's padding say: they are traced when they are first asked for. With
-    ``derivatives="xla"`` they are those of its ops, and where the module says otherwise there is a warning (LostDerivatives),
-    unless ``derivatives="as written"`` vouches for them, also in what is written of the program (see `load`).
+    ``f32[<=8]``, and results have their sizes; operators that are not known on them are named (UnsupportedError).
+    Derivatives are those that torch has of the exported program, traced when they are first asked for. Where torch cannot trace
+    them, as through sizes that depend on values, and with ``derivatives="xla"``, they are those of its ops. Both know of
+    `detach`, `torch.no_grad` and an embedding's padding. Where the module writes into memory that a detached tensor shares, its
+    ops do not: then torch's are the only ones, and "xla" warns (LostDerivatives). ``derivatives="as written"`` vouches for those
+    of the ops without all this, also in what is written of the program (see `load`).
     With all but that there is one for the `backward` of a torch.autograd.Function, of which torch.export keeps nothing.
 
     >>> program = xla_torch.from_torch(lambda x: torch.sin(x) * 2, torch.ones(2))
@@ -240,28 +248,6 @@ def _argument_names(module: torch.nn.Module) -> tuple[str, ...]:
     return tuple(p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
 
 
-def _is_of_gradients(node: torch.fx.Node) -> bool:
-    """Whether a node says of gradients what its value does not."""
-    name = torch_graph.name_of(node.target)
-    if name == "embedding.default":
-        return len(node.args) > 2 and node.args[2:3] != (-1,)  # no gradient for the padding
-    if name.startswith("detach"):
-        value = node.meta.get("val")
-        return not _is_constant(node.args[0]) and not (isinstance(value, torch.Tensor) and not _moves(value.dtype))
-    return name.startswith("wrap_with_set_grad_enabled")
-
-
-def _moves(dtype: torch.dtype) -> bool:
-    return dtype.is_floating_point or dtype.is_complex
-
-
-def _is_constant(node: Any) -> bool:
-    """Whether a node is a tensor that the module makes of numbers: torch lifts it and detaches what comes of that."""
-    while node.op == "call_function" and torch_graph.name_of(node.target).startswith("lift_fresh"):
-        node = node.args[0]
-    return node.op == "get_attr" or (node.op == "placeholder" and node.name.startswith("c_"))
-
-
 _DECOMPOSED = ("col2im", "grid_sampler_2d", "gru", "im2col", "lstm", "upsample_bicubic2d", "upsample_bilinear2d",
                "upsample_linear1d", "upsample_nearest2d", "upsample_trilinear3d")
 """Operators for which torch itself says what they are in others, beyond its own choice."""
@@ -292,8 +278,14 @@ class _Import:
     def __init__(self, given: Any, name: str, names: Sequence[str], by_arguments: bool, derivatives: str,
                  functions: tuple[str, ...]):
         exported = torch_private.quietly(lambda: torch_random.with_state(given, _decompositions()[1]))
-        self._exported, self._derivatives, self._functions = exported, derivatives, functions
-        self._core = torch_private.quietly(lambda: exported.run_decompositions(dict(_decompositions()[0])))
+        self._lost, self._unmarked = torch_stops.of_gradients(exported.graph_module), ()
+        self._derivatives, self._functions = derivatives, functions
+        if derivatives != "as written":
+            drawn = exported
+            exported, self._unmarked = torch_private.quietly(lambda: torch_stops.marked(drawn))
+        self._exported = exported
+        self._core = torch_private.quietly(lambda: torch_private.with_unread_regions(
+            lambda: exported.run_decompositions(dict(_decompositions()[0]))))
         self._name, self._names = name, tuple(names)
         signature = self._core.graph_signature
         kinds = {InputKind.PARAMETER, InputKind.BUFFER}
@@ -301,10 +293,6 @@ class _Import:
                          if spec.kind in kinds and (by_arguments or spec.target == torch_random.STATE)]
         self._given = [spec for spec in signature.input_specs if spec.kind is InputKind.USER_INPUT]
         self._outputs = signature.output_specs
-
-        nodes = [node for module in exported.graph_module.modules() if isinstance(module, torch.fx.GraphModule)
-                 for node in module.graph.nodes if node.op == "call_function"]
-        self._lost = tuple(dict.fromkeys(torch_graph.name_of(node.target) for node in nodes if _is_of_gradients(node)))
 
     def function(self) -> TorchFunction:
         torch_graph.check(self._core.graph)
@@ -332,10 +320,11 @@ class _Import:
         shape = computation.program_shape
         has_complex = any(s.element_type.is_complex for s in (*shape.parameters, *shape.result.leaves()))
         if self._derivatives == "torch" and not joint and not has_complex:
-            return TorchDerivatives(computation.program.canonical, self._graph(), self._lost, _decompositions, self._functions)
+            return TorchDerivatives(computation.program.authored, self._graph(), self._lost, self._unmarked, _decompositions,
+                                    self._functions)
         if self._derivatives == "as written":
             return AS_WRITTEN
-        lost = (*self._functions, *self._lost)
+        lost = (*self._functions, *self._unmarked)
         return Lost(lost, "a module that torch exported") if lost else None
 
     def _graph(self) -> Graph:

@@ -100,6 +100,21 @@ class AsWritten(Lost):
 
 AS_WRITTEN = AsWritten()
 
+
+@dataclasses.dataclass(frozen=True)
+class Stop:
+    """What an identity brings whose derivative is zero, and the names of what its author wrote (`detach`). A call of it depends
+    on nothing where a program is differentiated, so that neither way is asked for."""
+
+    rules: tuple[str, ...]
+
+    def pullback(self, needed: Mask, demanded: Mask) -> None:
+        """There is none: no cotangent comes here."""
+
+    def pushforward(self, present: Mask) -> None:
+        """There is none: no tangent goes on from here."""
+
+
 Vouched: TypeAlias = typing.Literal["as written"] | None
 """How who reads a program says that the derivatives of its ops are what its author meant."""
 

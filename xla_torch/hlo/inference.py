@@ -7,7 +7,7 @@ from typing import Any
 
 from ..core.errors import InvalidArgument
 from ..core.shape import Shape
-from .ir import Computation, Instruction
+from .ir import Computation, Instruction, cached_on_computation, reachable
 from .literals.literal import Literal
 from .schema import OpSchema, Trait, schema_of
 from .structure import CONSTANT
@@ -20,9 +20,26 @@ def is_pure(instruction: Instruction) -> bool:
 
 
 def has_effect(instruction: Instruction) -> bool:
-    """Whether an instruction is carried out though nothing reads its value. An exchange is not: what nobody reads, nobody
-    gives, as all participants run one program."""
+    """Whether an instruction is carried out though nothing reads its value, as one is that runs such instructions in a loop, a
+    branch or a call. An exchange is not: what nobody reads, nobody gives, as all participants run one program."""
+    return _has_own_effect(instruction) or any(map(_has_effects, instruction.called_computations))
+
+
+def _has_own_effect(instruction: Instruction) -> bool:
     return not is_pure(instruction) and not schema_of(instruction.opcode).exchange
+
+
+@cached_on_computation
+def _has_effects(computation: Computation) -> bool:
+    for each in reachable([computation]):  # the innermost first, so that no question leads to a deeper one
+        _has_effects_inside(each)
+    return _has_effects_inside(computation)
+
+
+@cached_on_computation
+def _has_effects_inside(computation: Computation) -> bool:
+    return any(not i.is_parameter and (_has_own_effect(i) or any(map(_has_effects_inside, i.called_computations)))
+               for i in computation.instructions)
 
 
 def forwarded(instruction: Instruction) -> Instruction | None:

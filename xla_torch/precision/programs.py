@@ -11,7 +11,7 @@ from ..autodiff.sharing import SharingBuilder
 from ..core.shape import Shape
 from ..core.types import PrimitiveType
 from ..functions.hlo_builder import XlaOp
-from ..hlo.derivatives import Derivatives, Mask, Pullback, Pushforward, bringing, brings
+from ..hlo.derivatives import Derivatives, Mask, Pullback, Pushforward, Stop, bringing, brings
 from ..hlo.ir import Computation, Instruction
 from ..hlo.regions import callee
 from ..transform.rewriter import carried_metadata
@@ -54,7 +54,9 @@ class _Run(Rewriting):
         run, result = _run(own, self.precision, shapes)
         made = run.builder.finish(as_op(run.builder, result))
         if brings(own):
-            made = bringing(made, _Derivatives(own.derivatives, self.precision, shapes, list(made.root.shape.leaves())))
+            is_stop = isinstance(own.derivatives, Stop)
+            made = bringing(made, own.derivatives if is_stop else _Derivatives(
+                own.derivatives, self.precision, shapes, list(made.root.shape.leaves())))
         return regrouped(emit_call(self.builder, made, operands), inst.shape)
 
 

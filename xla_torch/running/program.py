@@ -175,7 +175,7 @@ class Program:
         if self.by_calls is not None or self.by_ops:
             return self.by_calls or self.canonical
         if brings(self.module.entry):
-            return calling(bringing(self.canonical, self.module.entry.derivatives))
+            return calling(bringing(self._embedding[0] or self.canonical, self.module.entry.derivatives))
         return self._embedding[0] or self.canonical
 
     @property

@@ -384,6 +384,11 @@ with_effects: Any = private(torch, "_higher_order_ops.effects.with_effects")
 """What graphs call operators with that stay in order: (a token, the operator, its arguments), for a token and results."""
 
 
+def is_view(operator: Any) -> bool:
+    """Whether what an operator gives shares memory with what it takes, be it written into or not."""
+    return any(one.alias_info for one in operator._schema.returns)
+
+
 def arguments_of(operator: Any) -> list[Any]:
     """What an operator takes, each with `name`, `has_default_value()` and `default_value`."""
     return list(operator._schema.arguments)
@@ -410,6 +415,19 @@ def quietly(export: Callable[[], Any]) -> Any:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)` is deprecated", FutureWarning)
         return export()
+
+
+_side_effectful: set[Any] = private(torch, "fx.node._side_effectful_functions")
+
+
+def with_unread_regions(decompose: Callable[[], Any]) -> Any:
+    """What `decompose` gives, with the loops and branches whose results nobody reads: there may be checks in them."""
+    added = {getattr(torch.ops.higher_order, name) for name in ("cond", "while_loop", "scan", "map_impl")} - _side_effectful
+    _side_effectful.update(added)
+    try:
+        return decompose()
+    finally:
+        _side_effectful.difference_update(added)
 
 
 class _Signed:

@@ -103,12 +103,13 @@ def _initial(loop: Instruction, values: dict[Instruction, Value]) -> list[Any]:
     return whole
 
 
-def _live(computation: Computation, targets: Iterable[Instruction]) -> tuple[list[Instruction], Read]:
+def _live(computation: Computation, targets: Sequence[Instruction]) -> tuple[list[Instruction], Read]:
     """What the targets and the effects are computed from, through loops by way of the carries that are read only, and which
     those are. Loops are entered last one first, so that all readers of one are known before it."""
     place = {inst: number for number, inst in enumerate(computation.instructions)}
-    waiting = [*targets, *(i for i in computation.instructions if has_effect(i))]
-    read: Read = {i: _all_of(i) for i in waiting if is_loop(i)}
+    effects = [i for i in computation.instructions if has_effect(i)]
+    read: Read = {i: set() for i in effects if is_loop(i)} | {i: _all_of(i) for i in targets if is_loop(i)}
+    waiting = [*targets, *effects]
     found: set[Instruction] = set()
     loops: list[int] = []
     while waiting or loops:

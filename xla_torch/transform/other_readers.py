@@ -18,6 +18,7 @@ from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.checks import described, is_check
 from ..hlo.ir import Computation, Instruction, Module
 from ..opcodes import elementwise
+from .stops import is_stop
 
 
 def _atan(x: XlaOp) -> XlaOp:
@@ -39,9 +40,9 @@ collective-reduce and shuffle."""
 
 
 def for_other_readers(module: Module) -> Module:
-    """The module in opcodes that all XLAs know, as far as there are such, and without checks, of which it warns; itself where it
-    is so."""
-    return _rewritten(without_checks(module), lambda i: i.opcode in SPELLINGS)
+    """The module in opcodes that all XLAs know, as far as there are such, without calls that stop gradients, which its header
+    names, and without checks, of which it warns; itself where it is so."""
+    return _rewritten(without_checks(module), lambda i: i.opcode in SPELLINGS or is_stop(i))
 
 
 def without_checks(module: Module) -> Module:
@@ -78,6 +79,9 @@ def _respelled(computation: Computation, changed: dict[int, Computation]) -> Com
         if is_check(old):
             continue
         operands = [now[o] for o in old.operands]
+        if is_stop(old):
+            now[old] = operands[0]
+            continue
         if old.opcode in SPELLINGS:
             built += _spelled(old, operands[0])
         else:

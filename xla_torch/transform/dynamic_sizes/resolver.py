@@ -27,9 +27,10 @@ from ...functions.hlo_builder import Builder, XlaOp
 from ...hlo import tree
 from ...hlo.inference import infer_shape
 from ...hlo.ir import Computation, Instruction, reachable
-from ...hlo.regions import Region, has_regions_of_values, is_loop, loop_of, with_regions
+from ...hlo.regions import Region, callee, has_regions_of_values, is_loop, loop_of, with_regions
 from ...opcodes import dynamic, elementwise
 from ..rewriter import Rewriter, carried_metadata
+from ..stops import is_stop, stopped
 from ..values import Value, as_op, elements_of, leaves, regrouped
 from .resolving_tables import RULES, SOURCES
 
@@ -75,6 +76,8 @@ class SizeResolver(Rewriter):
         if static and not (has_regions_of_values(instruction) or instruction.opcode == dynamic.set_dimension_size):
             return super().visit(instruction, operands, arguments)
         arrays = [as_op(self.builder, o) for o in operands]
+        if is_stop(instruction):
+            return stopped(arrays[0], callee(instruction).derivatives)
         if has_regions_of_values(instruction):
             return self.control(instruction, arrays)
         rule = RULES.find(instruction.opcode)
@@ -176,6 +179,8 @@ class SizeResolver(Rewriter):
         if key not in self._known_origins:
             source = SOURCES.find(instruction.opcode) if instruction.shape.is_array else None
             same = source(instruction, dimension) if source else None
+            if is_stop(instruction):
+                same = instruction.operands[0], dimension
             if instruction.opcode == dynamic.set_dimension_size and instruction.attributes["dimensions"] == (dimension,):
                 found = self._size_origins(instruction.operands[1])
             else:
