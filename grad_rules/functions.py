@@ -29,15 +29,14 @@ from xla_torch.functions import (
     Lt,
     Not,
     Or,
-    Polygamma,
     Rem,
-    RoundNearestEven,
     Select,
     Sign,
     Sin,
 )
 from xla_torch.functions.hlo_builder import XlaOp
 from xla_torch.functions.incomplete import gamma_density, incomplete_beta_slope
+from xla_torch.functions.special import trigamma, true_polygamma
 
 # ------------------------------------------------------------------------------------------- error functions
 
@@ -51,44 +50,15 @@ function("ndtr", operand=lambda ct, operand: ct * (Exp(-0.5 * (operand * operand
 
 # ------------------------------------------------------------------------------------------- gamma family
 
-
-
-def _reflected(x: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
-    """(whether x lies left of 1/2; x or its reflection 1 - x, whichever is right of it; how far x is from a whole number).
-
-    XLA's own `Polygamma` is a sum that is wrong left of -10."""
-    left = Lt(x, 0.5)
-    return left, Select(left, 1.0 - x, x), x - RoundNearestEven(x)
-
-
-def _trigamma(x: XlaOp) -> XlaOp:
-    left, mirrored, offset = _reflected(x)
-    right = Polygamma(1.0, mirrored)
-    turn = math.pi / Sin(math.pi * Select(left, offset, zeros(x) + 0.5))
-    return Select(left, turn * turn - right, right)
-
-
-def _polygamma(n: XlaOp, x: XlaOp) -> XlaOp:
-    """The sum of ``(x + k)^-(n + 1)`` over all whole k has a period, and its two halves are polygammas right of 0."""
-    left, mirrored, offset = _reflected(x)
-    right = Polygamma(n, mirrored)
-    near = Select(left, Abs(offset), zeros(x) + 0.5)
-    near, far = Polygamma(n, near), Polygamma(n, 1.0 - near)
-    below = Lt(offset, 0.0)
-    sign = Select(Eq(Rem(n, zeros(n) + 2.0), zeros(n)), zeros(n) - 1.0, zeros(n) + 1.0)
-    other = Select(below, near, far) - right
-    return Select(left, Select(below, far, near) + sign * other, right)
-
-
 function("lgamma", operand=lambda ct, operand: ct * Digamma(operand))
-function("digamma", operand=lambda ct, operand: ct * _trigamma(operand))
+function("digamma", operand=lambda ct, operand: ct * trigamma(operand))
 
 
 def _by_order(ct: XlaOp, n: XlaOp) -> XlaOp:
     raise DifferentiationError("polygamma has no derivative by its order, which is an integer")
 
 
-function("polygamma", n=_by_order, x=lambda ct, n, x: ct * _polygamma(n + 1.0, x))
+function("polygamma", n=_by_order, x=lambda ct, n, x: ct * true_polygamma(n + 1.0, x))
 function("igamma", a=lambda ct, a, x: ct * IgammaGradA(a, x), x=lambda ct, a, x: ct * gamma_density(a, x))
 function("igammac", a=lambda ct, a, x: -(ct * IgammaGradA(a, x)), x=lambda ct, a, x: -(ct * gamma_density(a, x)))
 

@@ -3,7 +3,6 @@
 import pickle
 import subprocess
 import sys
-import warnings
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ import torch
 
 import xla_torch
 from xla_torch import from_jax, parse_hlo
-from xla_torch.errors import DifferentiationError, LostDerivatives
+from xla_torch.errors import DifferentiationError
 
 jax = pytest.importorskip("jax")
 jnp, lax, nn, special = jax.numpy, jax.lax, jax.nn, jax.scipy.special
@@ -480,26 +479,3 @@ def test_double_precision():
                "from_jax(f, x)(t).backward()\n"
                "numpy.testing.assert_allclose(t.grad, jax.grad(f)(x), rtol=1e-14)\n")
     subprocess.run([sys.executable, "-c", program], check=True)
-
-
-# ------------------------------------------------------------------------------------------------ files
-
-
-LOST = """HloModule m
-ENTRY main {
-  x = f32[3] parameter(0)
-  y = f32[3] exponential(x), metadata={op_name="jit(f)/custom_jvp_call/exp"}
-  ROOT z = f32[3] negate(y)
-}"""
-
-
-def test_lost_rules_warn_once_and_only_when_differentiated():
-    computation, x = parse_hlo(LOST), torch.ones(3)
-    computation(x)
-    with pytest.warns(LostDerivatives, match=r"not what custom_jvp says \(from jit\(f\)/custom_jvp_call/exp\)") as found:
-        xla_torch.grad(computation)
-    assert len(found) == 1
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        xla_torch.jvp(computation)
-        xla_torch.grad(parse_hlo(LOST.replace("jit(f)", "jit(softmax)")))

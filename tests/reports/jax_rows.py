@@ -312,7 +312,6 @@ VALUES = [
         right=np.array([1, 1, -1], C128),
     ),
     Row("jax#17738", "trigamma of two", lambda x: jax.scipy.special.polygamma(1, x), (f64(2),), right=f64(np.pi**2 / 6 - 1)),
-    Row("jax#37763", "digamma at its pole is what XLA gives", jax.scipy.special.digamma, (f64(0, 0.5, 1),)),
     Row(
         "jax#25646",
         "bits of bytes as pairs of four-bit integers and back",

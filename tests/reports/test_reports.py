@@ -35,6 +35,10 @@ def assert_right(got: list[np.ndarray], want: list[np.ndarray], row: Row) -> Non
             np.testing.assert_array_equal(np.signbit(ours[ours == ours]), np.signbit(theirs[theirs == theirs]))
 
 
+WRITTEN_OUT = {("jax#37635", "from_jax_export")}
+"""A file of jax.export holds XLA's own sum for polygamma, spelled out in ops, with XLA's numbers."""
+
+
 @needs_xla
 @pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore:.*vmap:UserWarning")
 @pytest.mark.parametrize("row", [*jax_rows.ROWS, *torch_rows.ROWS], ids=str)
@@ -47,6 +51,8 @@ def test_reports_are_right_through_every_entry_point(row: Row, tmp_path: Path, m
     want, wrong = entry_points.truth(row, is_torch), {}
     for name, make in made_by.items():
         if row.gradient and (row.report in RULES and name in entry_points.LOSES_RULES):
+            continue
+        if (row.report, name) in WRITTEN_OUT:
             continue
         made = make(row)
         expected = [row.by_table] if row.by_table is not None and name in entry_points.LOSES_RULES else want

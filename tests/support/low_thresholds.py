@@ -18,7 +18,7 @@ LOW: dict[str, float] = {
     "core.tuning.LARGE_PAGES_FROM": 1,
     "core.tuning.NARROW_PRODUCTS_FROM": 1, "core.tuning.FOLDED_BY_A_LOOP_FROM": 1, "core.tuning.TOP_OF_A_HEAP": 0,
     "core.tuning.INVARIANT_UP_TO": 2, "core.tuning.INVARIANT_ARITHMETIC_UP_TO": 2,
-    "fusing.blocking._SPLIT_FROM": 2,
+    "passes.blocking._SPLIT_FROM": 2,
     # what is searched for
         "core.tuning.COMPARED_CONSTANTS": 2, "core.tuning.CONSTANT_OPERANDS": 1, "core.tuning.BOUNDED_ROWS_BYTES": 0,
     "core.tuning.SEGMENT": 2,

@@ -19,7 +19,7 @@ from . import _chebyshev as chebyshev
 from ._documented import documented
 from .comparison import Clamp, Eq, Ge, Gt, Le, Lt, Ne, Select
 from .convert import ConvertElementType, ReducePrecision
-from .elementwise import Abs, Cos, Erf, Exp, Floor, Log, Log1p, Sign, Sin, Sqrt
+from .elementwise import Abs, Cos, Erf, Exp, Floor, Log, Log1p, RoundNearestEven, Sign, Sin, Sqrt
 from .elementwise_binary import And, Max, Min, Or, Pow
 from .hlo_builder import Operand, XlaOp, broadcast_scalars, lift_operands
 
@@ -158,6 +158,35 @@ def Polygamma(n: XlaOp, x: XlaOp) -> XlaOp:
     magnitude = Exp(Lgamma(n + 1.0)) * Zeta(n + 1.0, x)
     value = Select(Eq(n, 0.0), Digamma(x), Select(_is_even(n), -magnitude, magnitude))
     return Select(Or(Lt(n, 0.0), Ne(n, Floor(n))), math.nan, value)
+
+
+@floating
+def trigamma(x: XlaOp) -> XlaOp:
+    """`true_polygamma` of order 1."""
+    left, mirrored, offset = _reflected(x)
+    right, turn = Polygamma(1.0, mirrored), math.pi / Sin(math.pi * Select(left, offset, 0.5))
+    return Select(left, turn * turn - right, right)
+
+
+@floating
+def true_polygamma(n: XlaOp, x: XlaOp) -> XlaOp:
+    """`Polygamma`, and right also left of -10, where XLA's own sum is wrong: by reflection to 1 - x. For gradients, and for what
+    JAX writes in its own.
+
+    The sum of ``(x + k)^-(n + 1)`` over all whole k has a period, and its two halves are polygammas right of 0."""
+    left, mirrored, offset = _reflected(x)
+    right, near = Polygamma(n, mirrored), Select(left, Abs(offset), 0.5)
+    near, far = Polygamma(n, near), Polygamma(n, 1.0 - near)
+    below = Lt(offset, 0.0)
+    other = Select(below, near, far) - right
+    value = Select(left, Select(below, far, near) + Select(_is_even(n), -other, other), right)
+    return Select(Eq(n, 0.0), Digamma(x), value)
+
+
+def _reflected(x: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
+    """(whether x lies left of 1/2; x or its reflection 1 - x, whichever is right of it; how far x is from a whole number)."""
+    left = Lt(x, 0.5)
+    return left, Select(left, 1.0 - x, x), x - RoundNearestEven(x)
 
 
 def _is_even(x: XlaOp) -> XlaOp:

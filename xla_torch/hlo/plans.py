@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.errors import HloSyntaxError
-from .codecs import BoolCodec, ChoiceCodec, Codec
+from .codecs import Codec
 from .common import COMMON
 from .ir import Instruction
 from .reader import Reader
@@ -17,11 +17,6 @@ from .structure import CONSTANT, PARAMETER
 
 POSITIONAL = {PARAMETER: "parameter_number", CONSTANT: "literal"}
 """Opcodes whose parentheses hold an attribute, not operands."""
-
-
-NEWER: dict[str, dict[str, Codec]] = {"compare": {"order": ChoiceCodec(("TOTAL", "PARTIAL"))}, "topk": {"is_stable": BoolCodec()}}
-"""Attributes that XLA writes from jaxlib 0.12 on. `Plan.check` turns them into those of the schema, which XLA of every version
-reads."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -45,8 +40,8 @@ class Plan:
         for name in self.required:
             if name not in attributes:
                 raise reader.error(f"attribute {name} is expected but not seen", at, f"{name}=...")
-        if definition.opcode in NEWER:
-            _as_older(reader, operands, attributes, at)
+        if definition.newer and (wrong := definition.newer.as_older(operands, attributes)):
+            raise reader.error(wrong, at)
 
     def unexpected(self, reader: Reader, name: str, start: int) -> HloSyntaxError:
         """The error of an attribute that the opcode does not have."""
@@ -60,16 +55,6 @@ class Plan:
         return f"at least {self.least}" if self.most == float("inf") else f"{self.least} to {self.most}"
 
 
-def _as_older(reader: Reader, operands: Sequence[Instruction], attributes: dict[str, Any], at: int) -> None:
-    """Of integers every order is total; a topk is stable here in any case."""
-    attributes.pop("is_stable", None)
-    order = attributes.pop("order", None)
-    if order and "type" in attributes:
-        raise reader.error("a comparison says both its type and its order", at, "one of type and order")
-    if order == "TOTAL" and operands[0].shape.element_type.is_floating:
-        attributes["type"] = "TOTALORDER"
-
-
 def plan_of(opcode: str) -> Plan | None:
     """The plan of an opcode; None for one that is not known."""
     definition = OPS.get(opcode)
@@ -78,7 +63,8 @@ def plan_of(opcode: str) -> Plan | None:
     written = {n: a for n, a in definition.attributes.items() if n != POSITIONAL.get(opcode)}
     codecs = {name: (codec, codec.context_free, False) for name, codec in COMMON.items()}
     codecs |= {name: (a.codec, a.codec.context_free, True) for name, a in written.items()}
-    codecs |= {name: (codec, codec.context_free, True) for name, codec in NEWER.get(opcode, {}).items()}
+    if definition.newer:
+        codecs |= {name: (codec, codec.context_free, True) for name, codec in definition.newer.codecs.items()}
     most = float("inf") if definition.variadic else len(definition.operands)
     return Plan(definition, codecs, tuple(n for n, a in written.items() if a.required),
                  len(definition.operands) - definition.optional_operands, most)

@@ -26,8 +26,8 @@ import difflib
 import enum
 import inspect
 import typing
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from ..core.errors import UnsupportedError
 from ..core.shape import Shape
@@ -100,6 +100,14 @@ class Attribute:
         return self.default is REQUIRED
 
 
+class Newer(NamedTuple):
+    """Attributes that newer XLA writes in text, by name, and what makes the schema's attributes of them: a function of the
+    operands and the attributes, which it changes. It returns what is wrong with them, or ""."""
+
+    codecs: Mapping[str, Any]
+    as_older: Callable[[Sequence[Any], dict[str, Any]], str]
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class OpSchema:
     """All that is known of one HLO opcode without running it."""
@@ -134,6 +142,8 @@ class OpSchema:
     """The result is a tuple also of one; text may write the one by itself."""
     channel_of: str = ""
     """As `completes`, but a loop may carry what was begun, so that the operand need not be the first half itself."""
+    newer: Newer | None = None
+    """Attributes that newer XLA writes for the schema's."""
 
     def has(self, trait: Trait) -> bool:
         return trait in self.traits
@@ -184,7 +194,7 @@ def schema_of(opcode: str) -> OpSchema:
 def op(opcode: str, *, infer: Callable[..., Shape], stablehlo: str = "", traits: Trait = Trait.NONE, pure: bool = True,
        exchange: bool = False, effect: str = "", inferable: bool = True, control: Control | None = None,
        element_region: int | None = None, completes: tuple[str, ...] = (), returns_tuple: bool = False, channel_of: str = "",
-       ) -> Callable[[Callable[..., Any]], str]:
+       newer: Newer | None = None) -> Callable[[Callable[..., Any]], str]:
     """Define an opcode; what is decorated becomes the opcode itself.
 
     Raises TypeError at import for a duplicate, an `infer` that cannot be called and an attribute without a codec.
@@ -200,7 +210,7 @@ def op(opcode: str, *, infer: Callable[..., Shape], stablehlo: str = "", traits:
         OPS[opcode] = OpSchema(
             opcode, infer, operands, variadic, optional, attributes, signature.__module__.rpartition(".")[2], place, stablehlo,
             traits, pure and not exchange, exchange, effect, inferable, control, element_region, completes, returns_tuple,
-            channel_of)
+            channel_of, newer)
         return opcode
 
     return define

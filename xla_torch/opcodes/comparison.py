@@ -7,12 +7,28 @@ Specification: hlo/SPEC.md, Comparison and selection.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from ..hlo.attributes import CompareType, Direction
-from ..hlo.schema import Trait, op
+from ..hlo.codecs import ChoiceCodec
+from ..hlo.ir import Instruction
+from ..hlo.schema import Newer, Trait, op
 from .shapes import clamp_shape, compare_shape, select_shape
 
 
-@op("compare", infer=compare_shape, stablehlo="compare", traits=Trait.ELEMENTWISE | Trait.CHEAP)
+def _type_of_order(operands: Sequence[Instruction], attributes: dict[str, Any]) -> str:
+    """``order=TOTAL`` for ``type=TOTALORDER``, from jaxlib 0.12 on. Of integers every order is total."""
+    order = attributes.pop("order", "")
+    if order and "type" in attributes:
+        return "a comparison says both its type and its order"
+    if order == "TOTAL" and operands[0].shape.element_type.is_floating:
+        attributes["type"] = "TOTALORDER"
+    return ""
+
+
+@op("compare", infer=compare_shape, stablehlo="compare", traits=Trait.ELEMENTWISE | Trait.CHEAP,
+    newer=Newer({"order": ChoiceCodec(("TOTAL", "PARTIAL"))}, _type_of_order))
 def compare(lhs, rhs, *, direction: Direction, type: CompareType = ""): ...
 
 

@@ -10,8 +10,9 @@ from typing import Any
 from ..core.shape import UNBOUNDED, Shape
 from ..core.types import PRED, S32
 from ..hlo.attributes import Bool, Dims, Int, Region
-from ..hlo.ir import Computation
-from ..hlo.schema import Trait, op
+from ..hlo.codecs import BoolCodec
+from ..hlo.ir import Computation, Instruction
+from ..hlo.schema import Newer, Trait, op
 from .shapes import require, require_arrays
 
 # --------------------------------------------------------------------------------------------- shapes
@@ -57,5 +58,12 @@ def topk_shape(declared: Shape | None, operand: Shape, *, k: int, **_: Any) -> S
 def sort(*operands, dimensions: Dims, to_apply: Region, is_stable: Bool = False): ...
 
 
-@op("topk", infer=topk_shape, stablehlo="chlo.top_k", traits=Trait.MOVES_DATA)
+def _always_stable(operands: Sequence[Instruction], attributes: dict[str, Any]) -> str:
+    """``is_stable``, from jaxlib 0.12 on: here topk is stable in any case."""
+    attributes.pop("is_stable", None)
+    return ""
+
+
+@op("topk", infer=topk_shape, stablehlo="chlo.top_k", traits=Trait.MOVES_DATA,
+    newer=Newer({"is_stable": BoolCodec()}, _always_stable))
 def topk(operand, *, k: Int, largest: Bool = True): ...

@@ -42,14 +42,8 @@ from ..opcodes.random import rng, rng_get_and_update_state
 from ..partitioning.manual_regions import without_manual_regions
 from ..partitioning.state import Partitioning, partitioning_of
 from ..stablehlo.writing.module import to_stablehlo_bytecode
-from ..storage.torch_private import (
-    direct,
-    is_batched_by_autograd,
-    is_graphed,
-    is_traced,
-    profiler_is_on,
-    transforms_are_active,
-)
+from ..storage import torch_private
+from ..storage.torch_private import direct, is_traced, transforms_are_active
 from ..transform.dynamic_sizes import resolve_sizes
 from ..transform.expand_custom_calls import expand
 from ..transform.other_readers import for_other_readers, without_checks
@@ -262,19 +256,19 @@ class Program:
 
     def run(self, tensors: Sequence[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]:
         """The results, without autograd."""
-        if profiler_is_on() and self._told is not None:
+        if torch_private.profiler_is_on() and self._told is not None:
             with record_function(self.name):
                 return self._told.run(tensors, device)
         self._within_limits()
         if (watched := watching()) is not None:
             return watched(self.name, self.canonical, tensors, device)
-        if is_traced() or any(map(is_batched_by_autograd, tensors)):
+        if is_traced() or any(map(torch_private.is_batched_by_autograd, tensors)):
             return self._run_traced(tensors, device)
         return plainly(self.module.name, self._runs, self._make_run, device, *tensors)
 
     def _run_traced(self, tensors: Sequence[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]:
         """The results, by calls that write over nothing; by such as torch has in graphs, where it makes one."""
-        if is_graphed() and not transforms_are_active():
+        if torch_private.is_graphed() and not transforms_are_active():
             return into_graph(self, self._graphed, tensors, device)
         return plainly(self.name, self._traced_runs, self._make_traced_run, device, *tensors)
 
@@ -284,7 +278,7 @@ class Program:
 
     def run_freeing(self, tensors: list[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]:
         """Like `run`, on a list that is emptied: what nobody else holds is freed after its last use, during the run."""
-        if profiler_is_on() and self._told is not None:
+        if torch_private.profiler_is_on() and self._told is not None:
             with record_function(self.name):
                 return self._told.run_freeing(tensors, device)
         self._within_limits()
@@ -292,7 +286,7 @@ class Program:
             given = tuple(tensors)
             tensors.clear()
             return watched(self.name, self.canonical, given, device)
-        if is_traced() or any(map(is_batched_by_autograd, tensors)):
+        if is_traced() or any(map(torch_private.is_batched_by_autograd, tensors)):
             return self._run_traced(tensors, device)
         return plainly(self.name, self._freeing_runs, self._make_freeing_run, device, tensors)
 

@@ -25,7 +25,7 @@ from ..functions.elementwise_binary import Complex, Mul, Sub
 from ..functions.hlo_builder import XlaOp, broadcast_operands
 from ..functions.movement import Broadcast, BroadcastInDim
 from ..functions.sorting import TopK
-from ..functions.special import BesselI1e, Digamma, Erfc, ErfInv, Lgamma, Polygamma, Zeta
+from ..functions.special import BesselI1e, Digamma, Erfc, ErfInv, Lgamma, Zeta, true_polygamma
 from ..hlo.literals.literal import Literal
 from ..mlir.ir import Elements, Opaque, Operation, Region
 from ..opcodes import comparison, control, elementwise, reduction
@@ -77,7 +77,7 @@ def _inverse_kernel(operand: XlaOp) -> XlaOp:
 
 for _name, _function in {
         "bessel_i1e": BesselI1e, "conj": Conj, "digamma": Digamma, "erf_inv": ErfInv, "erfc": Erfc, "lgamma": Lgamma,
-        "next_after": NextAfter, "polygamma": Polygamma, "zeta": Zeta, "square": Square, "is_inf": _is_infinite(0),
+        "next_after": NextAfter, "polygamma": true_polygamma, "zeta": Zeta, "square": Square, "is_inf": _is_infinite(0),
         "is_pos_inf": _is_infinite(1), "is_neg_inf": _is_infinite(-1), "_asin_acos_kernel": _inverse_kernel}.items():
     rule(f"chlo.{_name}")(_applied(_function))
 
@@ -95,7 +95,7 @@ _BROADCASTING: dict[str, Binary] = {
         elementwise.minimum, elementwise.multiply, elementwise.or_, elementwise.power, elementwise.remainder,
         elementwise.shift_left, elementwise.shift_right_arithmetic, elementwise.shift_right_logical, elementwise.subtract,
         elementwise.xor)}
-_BROADCASTING |= {"broadcast_next_after": NextAfter, "broadcast_polygamma": Polygamma, "broadcast_zeta": Zeta}
+_BROADCASTING |= {"broadcast_next_after": NextAfter, "broadcast_polygamma": true_polygamma, "broadcast_zeta": Zeta}
 
 
 def aligned(operation: Operation, operands: Sequence[XlaOp]) -> tuple[XlaOp, XlaOp]:
