@@ -17,9 +17,9 @@ import xla_torch
 from support.distributed_programs import on_processes
 from support.distributed_workers import Workers
 from support.jax_oracle import evaluated
-from support.oracle import HAS_XLA, needs_xla, xla_accepts, xla_canonical
+from support.oracle import HAS_XLA, as_older, needs_xla, xla_accepts, xla_canonical
 from support.sharding_rows import BY_NAME, ROWS, Row, floats, mesh, placed
-from xla_torch import Sharding, run_replicas, shard, shard_arguments, unshard
+from xla_torch import Sharding, run_replicas, shard, unshard
 from xla_torch.errors import HloSyntaxError, InvalidArgument
 
 if HAS_XLA:
@@ -62,7 +62,8 @@ def as_xla_prints(sharding: str) -> str:
 
 
 @needs_xla
-@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("text", [
+    pytest.param(t, marks=as_older) if t == "{unreduced}" or "last_tile_dims={unreduced" in t else t for t in TEXTS])
 def test_text_is_printed_as_xla_prints_it(text: str) -> None:
     assert str(Sharding.parse(text)) == as_xla_prints(text)
 
@@ -93,6 +94,7 @@ def _factors(rng: random.Random, count: int) -> list[int]:
 
 
 @needs_xla
+@as_older
 def test_drawn_tilings_are_printed_as_xla_prints_them() -> None:
     rng = random.Random(5)
     for text in {drawn(rng) for _ in range(300)}:
@@ -280,6 +282,7 @@ def test_programs_run_with_their_global_meaning(row: Row, partitioner: str) -> N
 
 
 @needs_xla
+@as_older  # JAX 0.12 wants the kind of a sum in out_specs
 def test_summands_that_leave_a_region_are_added_up() -> None:
     square = jax.make_mesh((2, 2), ("x", "y"), axis_types=(jax.sharding.AxisType.Explicit,) * 2)
     spec = jax.sharding.PartitionSpec
@@ -295,6 +298,14 @@ def test_summands_that_leave_a_region_are_added_up() -> None:
     close(program.run_numpy(*given), jax.jit(product)(*given), 1e-5)
 
 
+def cut(compiled: Any, arguments: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    """Each participant's part of the arguments of a program that XLA has partitioned. Its text has no shardings of parameters
+    from jaxlib 0.12 on."""
+    leaves = jax.tree_util.tree_leaves(arguments), jax.tree_util.tree_leaves(compiled.input_shardings)
+    found = [shard(a, str(s._to_xla_hlo_sharding(np.ndim(a))), 4) for a, s in zip(*leaves, strict=True)]
+    return list(zip(*found, strict=True))
+
+
 @needs_xla
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_partitioned_programs_run_as_they_are(row: Row) -> None:
@@ -302,7 +313,7 @@ def test_partitioned_programs_run_as_they_are(row: Row) -> None:
     compiled = jax.jit(row.make(), keep_unused=True).lower(*row.arguments).compile()
     program = xla_torch.parse_hlo(compiled.as_text() or "")
     assert not program.partitioning.is_whole
-    results = run_replicas(program, shard_arguments(program, row.arguments), num_partitions=4)
+    results = run_replicas(program, cut(compiled, row.arguments), num_partitions=4)
     for k, sharding in enumerate(jax.tree_util.tree_leaves(compiled.output_shardings)):
         want = jax.tree_util.tree_leaves(compiled(*row.arguments))[k]
         close([unshard([r[k] for r in results], str(sharding._to_xla_hlo_sharding(want.ndim)), want.shape)], want, row.rtol)
@@ -313,8 +324,7 @@ def test_partitioned_programs_run_on_processes(four: Workers) -> None:
     row = BY_NAME["annotated"]
     compiled = jax.jit(row.make()).lower(*row.arguments).compile()
     text = compiled.as_text() or ""
-    parts = shard_arguments(xla_torch.parse_hlo(text), row.arguments)
-    results = on_processes(four, text, parts, num_partitions=4)
+    results = on_processes(four, text, cut(compiled, row.arguments), num_partitions=4)
     want = compiled(*row.arguments)
     close([results[3][0], unshard([r[1] for r in results], "{devices=[2,2]<=[4]}", want[1].shape)], want, row.rtol)
 
