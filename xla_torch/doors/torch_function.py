@@ -248,6 +248,8 @@ def _is_of_gradients(node: torch.fx.Node) -> bool:
     if name.startswith("detach"):
         value = node.meta.get("val")
         return not _is_constant(node.args[0]) and not (isinstance(value, torch.Tensor) and not _moves(value.dtype))
+    if name == "view.dtype":  # no gradient goes through it, also between floating types
+        return _moves(node.meta["val"].dtype)
     return name.startswith("wrap_with_set_grad_enabled")
 
 
