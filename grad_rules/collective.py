@@ -32,6 +32,7 @@ from grad_rules._compositions import Cotangents, apply, derived
 from grad_rules._table import linear, vjp, zero
 from xla_torch.analysis.reducers import reducer_kind
 from xla_torch.core.errors import DifferentiationError
+from xla_torch.core.participant_groups import GroupMode
 from xla_torch.core.shape import Shape
 from xla_torch.core.types import S32, S64
 from xla_torch.functions import (
@@ -62,7 +63,6 @@ from xla_torch.hlo.schema import schema_of
 from xla_torch.opcodes import collective
 from xla_torch.opcodes.collective import group_mode, starts_of, turns
 from xla_torch.opcodes.reducer_kinds import ReducerKind
-from xla_torch.participants.groups import GroupMode
 
 _WHO = ("replica_groups", "channel_id", "use_global_device_ids", "mode")
 

@@ -8,39 +8,42 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from .core import moved
 from .core.types import *  # noqa: F403
 from .core.types import PrimitiveType
 
 if TYPE_CHECKING:
     from . import debug, distributed, nn, ops, training
+    from .api.builder import XlaBuilder
+    from .api.compiling import compile
+    from .api.custom_calls import register_custom_call
+    from .api.exported_function import from_exported
+    from .api.gradients import grad, jvp, register_gradient, value_and_grad, vjp
+    from .api.hessians import hessian
+    from .api.jax_function import from_jax
+    from .api.loading import from_hlo_proto, from_stablehlo, load, parse_hlo
+    from .api.on_mesh import on_mesh
+    from .api.partition import partition
+    from .api.shards import Sharding, shard, shard_arguments, unshard
+    from .api.suggestions import suggest_sharding
+    from .api.to_jax import to_jax, to_jax_export
+    from .api.torch_function import from_torch
+    from .api.vectorizing import rebatch, vmap
     from .autodiff.options import GradientOptions
     from .core import errors, types
     from .core.budget import limits
     from .core.layouts import Layout, Tile
     from .core.shape import ProgramShape, Shape
     from .distributed.threads import run_replicas
-    from .doors.builder import XlaBuilder
-    from .doors.compiling import compile
-    from .doors.custom_calls import register_custom_call
-    from .doors.exported_function import from_exported
-    from .doors.gradients import grad, jvp, register_gradient, value_and_grad, vjp
-    from .doors.hessians import hessian
-    from .doors.jax_function import from_jax
-    from .doors.loading import from_hlo_proto, from_stablehlo, load, parse_hlo
-    from .doors.on_mesh import on_mesh
-    from .doors.partition import partition
-    from .doors.shards import Sharding, shard, shard_arguments, unshard
-    from .doors.suggestions import suggest_sharding
-    from .doors.to_jax import to_jax, to_jax_export
-    from .doors.torch_function import from_torch
-    from .doors.vectorizing import rebatch, vmap
     from .functions.hlo_builder import XlaOp
     from .hlo.literals.literal import Literal
-    from .running.computation import XlaComputation
+    from .runtime.computation import XlaComputation
     from .storage.layout import pack, unpack
     from .training import training_step
 
 __version__ = "0.1.0"
+
+moved.install()
 
 __all__ = [
     "GradientOptions", "Layout", "Literal", "PrimitiveType", "ProgramShape", "Shape", "Sharding", "Tile", "XlaBuilder",
@@ -52,33 +55,33 @@ __all__ = [
     "to_jax_export", "training", "training_step", "types", "unpack", "unshard", "value_and_grad", "vjp", "vmap",
 ]
 
-_ROOMS = {
+_EXPORTS = {
     "autodiff.options": "GradientOptions",
     "core.budget": "limits",
     "core.layouts": "Layout Tile",
     "core.shape": "ProgramShape Shape",
     "distributed.threads": "run_replicas",
-    "doors.builder": "XlaBuilder XlaOp",
-    "doors.compiling": "compile",
-    "doors.custom_calls": "register_custom_call",
-    "doors.exported_function": "from_exported",
-    "doors.gradients": "grad jvp register_gradient value_and_grad vjp",
-    "doors.hessians": "hessian",
-    "doors.jax_function": "from_jax",
-    "doors.loading": "from_hlo_proto from_stablehlo load parse_hlo",
-    "doors.on_mesh": "on_mesh",
-    "doors.partition": "partition",
-    "doors.shards": "Sharding shard shard_arguments unshard",
-    "doors.suggestions": "suggest_sharding",
-    "doors.to_jax": "to_jax to_jax_export",
-    "doors.torch_function": "from_torch",
-    "doors.vectorizing": "rebatch vmap",
+    "api.builder": "XlaBuilder XlaOp",
+    "api.compiling": "compile",
+    "api.custom_calls": "register_custom_call",
+    "api.exported_function": "from_exported",
+    "api.gradients": "grad jvp register_gradient value_and_grad vjp",
+    "api.hessians": "hessian",
+    "api.jax_function": "from_jax",
+    "api.loading": "from_hlo_proto from_stablehlo load parse_hlo",
+    "api.on_mesh": "on_mesh",
+    "api.partition": "partition",
+    "api.shards": "Sharding shard shard_arguments unshard",
+    "api.suggestions": "suggest_sharding",
+    "api.to_jax": "to_jax to_jax_export",
+    "api.torch_function": "from_torch",
+    "api.vectorizing": "rebatch vmap",
     "hlo.literals.literal": "Literal",
-    "running.computation": "XlaComputation",
+    "runtime.computation": "XlaComputation",
     "storage.layout": "pack unpack",
     "training": "training_step",
 }
-_HOME = {name: room for room, names in _ROOMS.items() for name in names.split()}
+_HOME = {name: room for room, names in _EXPORTS.items() for name in names.split()}
 """Where each name of `__all__` that is not a module of its own name lies."""
 
 

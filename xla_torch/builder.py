@@ -1,3 +1,3 @@
 """Builders, under the name that users import: `from xla_torch.builder import XlaBuilder`."""
 
-from .doors.builder import *  # noqa: F403
+from .api.builder import *  # noqa: F403

@@ -11,11 +11,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from .autodiff.options import GradientOptions
-from .core.errors import InvalidArgument, NothingObserved, UnsupportedError
-from .doors import weights
-from .doors.jax_function import from_jax
-from .doors.module_arguments import (
+from .api import weights
+from .api.jax_function import from_jax
+from .api.module_arguments import (
     FlatArguments,
     ModuleArguments,
     TreeArguments,
@@ -24,16 +22,19 @@ from .doors.module_arguments import (
     places_of,
     untrained_numbers,
 )
-from .doors.on_mesh import placing
-from .doors.to_jax import as_function, tied, to_jax, with_weights
-from .doors.torch_function import from_torch
-from .interop import flax
-from .interop import jax as jax_arrays
-from .interop.jax_calls import own_array
+from .api.on_mesh import placing
+from .api.to_jax import as_function, tied, to_jax, with_weights
+from .api.torch_function import from_torch
+from .autodiff.options import GradientOptions
+from .core.errors import InvalidArgument, NothingObserved, UnsupportedError
+from .jax_interop import flax
+from .jax_interop import jax as jax_arrays
+from .jax_interop.jax_calls import own_array
 from .lowering import numerics
-from .running import dynamo
-from .running.computation import XlaComputation, require_computation
-from .running.graphs_of_fx import symbolic_call
+from .pytree.structure import dotted, flattened
+from .runtime import dynamo
+from .runtime.computation import XlaComputation, require_computation
+from .runtime.graphs_of_fx import symbolic_call
 from .storage.torch_private import (
     autocast_is_on,
     contents,
@@ -43,7 +44,6 @@ from .storage.torch_private import (
     transforms_are_active,
     unpickled,
 )
-from .trees.structure import dotted, flattened
 
 Weights = Mapping[Any, Any] | Sequence[Any] | str | os.PathLike[str]
 """Values by argument number, for the first arguments, by name, in a tree, or in a file of them."""

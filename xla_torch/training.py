@@ -24,18 +24,18 @@ from typing import Any, TypeVar
 import torch
 
 from . import functions as ops
+from .api import tree_gradients
+from .api.gradients import value_and_grad
 from .autodiff.derivatives import finished
 from .core.errors import InvalidArgument
 from .core.shape import Shape
 from .core.types import F32, S32, PrimitiveType
-from .doors import tree_gradients
-from .doors.gradients import value_and_grad
 from .functions.hlo_builder import Builder, XlaOp
-from .running.computation import XlaComputation, door
-from .running.static import StaticComputation
+from .pytree.structure import flattened
+from .runtime.computation import XlaComputation, door
+from .runtime.static import StaticComputation
 from .transform.rewriter import Rewriter
 from .transform.values import Value, elements_of, leaves, regrouped
-from .trees.structure import flattened
 
 Rule = Callable[[XlaOp, XlaOp, Sequence[XlaOp], XlaOp], tuple[XlaOp, Sequence[XlaOp]]]
 """From an array of parameters, its gradient, the arrays kept for it and the number of steps made so far (a float scalar) to

@@ -116,7 +116,7 @@ def test_unknown_sizes_are_compiled_once_each(caplog: pytest.LogCaptureFixture):
       %0 = stablehlo.sine %x : tensor<?x3xf32>
       return %0 : tensor<?x3xf32> }"""
     compiled = compile(xla_torch.from_stablehlo(text), "xla")
-    caplog.set_level("INFO", "xla_torch.running.backends")
+    caplog.set_level("INFO", "xla_torch.runtime.backends")
     for size in (2, 5, 2, 5):
         x = torch.randn(size, 3)
         assert_close(compiled(x), x.sin())
@@ -126,7 +126,7 @@ def test_unknown_sizes_are_compiled_once_each(caplog: pytest.LogCaptureFixture):
 def test_threads(caplog: pytest.LogCaptureFixture):
     """Compiled once, by whichever comes first; each has its own results."""
     compiled, x = compile(build(dense, (4, 3), (3, 2)), "xla"), f64(4, 3).detach()
-    caplog.set_level("INFO", "xla_torch.running.backends")
+    caplog.set_level("INFO", "xla_torch.runtime.backends")
     found: dict[int, bool] = {}
 
     def run(k: int) -> None:
@@ -196,7 +196,7 @@ def test_fastest():
 
 
 def test_fastest_keeps_what_is_faster():
-    from xla_torch.running.backends import Choice, Fastest
+    from xla_torch.runtime.backends import Choice, Fastest
     counts, told = {"slow": 0, "quick": 0}, []
 
     def candidate(name: str, steps: int) -> Callable[..., tuple[torch.Tensor, ...]]:
@@ -240,7 +240,7 @@ def test_xla_runs_what_has_unknown_sizes_inside_alone():
 
 
 def test_fastest_drops_what_fails_when_it_runs():
-    from xla_torch.running.backends import Fastest
+    from xla_torch.runtime.backends import Fastest
     told = []
 
     def fails(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -253,7 +253,7 @@ def test_fastest_drops_what_fails_when_it_runs():
 
 
 def test_what_xla_fails_to_run_is_said_in_its_words():
-    from xla_torch.jaxlib_client.client import executable
+    from xla_torch.xla_backend.client import executable
 
     run = executable(reversal("F32").to_stablehlo_bytecode(), "reversal")
     with pytest.raises(ExecutionError, match="reversal: XLA does not run the program"):

@@ -12,8 +12,8 @@ import torch
 import xla_torch
 from support.agreement import dtype_of
 from xla_torch.core import tuning
-from xla_torch.running.cuda_graphs import Recorded, Tensors, recorded
-from xla_torch.running.static import numpy_from_tensor, tensor_from_numpy
+from xla_torch.runtime.cuda_graphs import Recorded, Tensors, recorded
+from xla_torch.runtime.static import numpy_from_tensor, tensor_from_numpy
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 

@@ -30,7 +30,7 @@ from xla_torch import (
     vjp,
     vmap,
 )
-from xla_torch.doors.tree_function import TreeFunction
+from xla_torch.api.tree_function import TreeFunction
 from xla_torch.errors import DifferentiationError, InvalidArgument
 from xla_torch.nn import XlaModule
 

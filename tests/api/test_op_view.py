@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from xla_torch.api.op_view import opcodes_of, view
 from xla_torch.cli import main
-from xla_torch.doors.op_view import opcodes_of, view
 from xla_torch.hlo.schema import OPS
 
 ROOT = Path(__file__).parents[2]
@@ -44,10 +44,10 @@ folding rule
   xla_torch/stablehlo/folding.py
 
 native array rule
-  xla_torch/native/arrays.py
+  xla_torch/codegen/arrays.py
 
 rebatching rule
-  xla_torch/rebatching/link_rules.py
+  xla_torch/batching/rebatching_link_rules.py
 
 source of a size rule
   xla_torch/transform/dynamic_sizes/resolving_rules.py

@@ -22,7 +22,7 @@ from xla_torch import debug
 from xla_torch.analysis.peak import peak_bytes
 from xla_torch.core.printable import printable
 from xla_torch.errors import InvalidArgument
-from xla_torch.pictures import page as page_module
+from xla_torch.visualization import page as page_module
 
 NODE = shutil.which("node")
 HARNESS = Path(__file__).with_name("page_harness.js")

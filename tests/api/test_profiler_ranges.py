@@ -14,7 +14,7 @@ from torch.profiler import ProfilerActivity, profile
 
 import xla_torch
 from xla_torch.nn import XlaModule
-from xla_torch.running.polymorphic import of_unknown_sizes
+from xla_torch.runtime.polymorphic import of_unknown_sizes
 from xla_torch.storage.torch_private import profiler_is_on
 
 

@@ -17,7 +17,7 @@ import torch
 import xla_torch
 from support.oracle import run_xla
 from xla_torch import Shape, XlaBuilder, XlaComputation, XlaOp, ops
-from xla_torch.doors import builder
+from xla_torch.api import builder
 from xla_torch.errors import InvalidArgument
 
 X = torch.tensor([[0.5, -2.0, 3.0, 1.25], [4.0, 0.25, -1.5, 2.0]])

@@ -12,8 +12,8 @@ import torch
 
 import xla_torch
 from xla_torch import Shape, cli
-from xla_torch.doors.arguments import tensor_of
-from xla_torch.doors.custom_calls import register_custom_call, unregister_custom_call
+from xla_torch.api.arguments import tensor_of
+from xla_torch.api.custom_calls import register_custom_call, unregister_custom_call
 from xla_torch.errors import ExecutionError, HloSyntaxError, LimitError, UnsupportedError, XlaError
 
 LARGE = "HloModule m\nENTRY e {{ p = f32[] parameter(0)\n "\

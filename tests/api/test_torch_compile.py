@@ -14,7 +14,7 @@ from jax import export
 import xla_torch
 from support.graphed_programs import PROGRAMS, W, assert_same, case, drawn, leaves, sevenfold
 from xla_torch import from_jax, parse_hlo
-from xla_torch.doors.custom_calls import unregister_custom_call
+from xla_torch.api.custom_calls import unregister_custom_call
 from xla_torch.errors import InvalidArgument, UnsupportedError
 from xla_torch.nn import XlaModule
 

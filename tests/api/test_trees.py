@@ -14,9 +14,9 @@ import pytest
 
 from support import oracle
 from xla_torch.errors import InvalidArgument
-from xla_torch.trees import structure as trees
-from xla_torch.trees.nodes import MAX_DEPTH, Kind, Node
-from xla_torch.trees.structure import LEAF, NONE, Structure, dict_of, list_of, tuple_of
+from xla_torch.pytree import structure as trees
+from xla_torch.pytree.nodes import MAX_DEPTH, Kind, Node
+from xla_torch.pytree.structure import LEAF, NONE, Structure, dict_of, list_of, tuple_of
 
 if oracle.HAS_XLA:
     import jax

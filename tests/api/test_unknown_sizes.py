@@ -15,13 +15,13 @@ import torch
 import xla_torch
 from support.oracle import HAS_XLA
 from xla_torch import cli, from_stablehlo, nn, training
-from xla_torch.doors.summary import summary
-from xla_torch.doors.tree_function import TreeFunction
+from xla_torch.api.summary import summary
+from xla_torch.api.tree_function import TreeFunction
 from xla_torch.errors import InvalidArgument, XlaError
-from xla_torch.interop.exported import read_exported
-from xla_torch.interop.exported_main import module_of
-from xla_torch.running.computation import XlaComputation
-from xla_torch.running.polymorphic import PolymorphicComputation
+from xla_torch.jax_interop.exported import read_exported
+from xla_torch.jax_interop.exported_main import module_of
+from xla_torch.runtime.computation import XlaComputation
+from xla_torch.runtime.polymorphic import PolymorphicComputation
 from xla_torch.stablehlo.convert import UnknownSizes, to_module
 
 if HAS_XLA:

@@ -18,7 +18,7 @@ import torch
 from xla_torch import from_jax, parse_hlo
 from xla_torch.errors import InvalidArgument, MissingDependency
 from xla_torch.nn import XlaModule
-from xla_torch.trees.parameter_paths import paths
+from xla_torch.pytree.parameter_paths import paths
 
 jax: Any = pytest.importorskip("jax")
 jnp: Any = jax.numpy

@@ -14,9 +14,9 @@ import torch
 
 from support.document_signatures import FORMS, Arguments, parsed
 from xla_torch import F32, Shape, XlaBuilder, XlaOp, ops
+from xla_torch.distributed import feeds
 from xla_torch.errors import InternalError, XlaError
 from xla_torch.hlo.ir import Token
-from xla_torch.participants import feeds
 from xla_torch.storage.dtypes import torch_dtype
 from xla_torch.types import require_element_type
 

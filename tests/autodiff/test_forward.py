@@ -12,7 +12,7 @@ from support.differentiable_functions import PROGRAMS, complex_argument
 from support.jax_functions import MATRIX, NAMES, ROW, ROWS, SQUARE, mlp_loss, newton, scanned, updated
 from support.jax_oracle import compare, evaluated, flat, is_differentiable, program, to_torch
 from support.oracle import HAS_XLA, needs_xla, run_xla
-from xla_torch.doors import custom_calls
+from xla_torch.api import custom_calls
 from xla_torch.errors import DifferentiationError, InvalidArgument
 
 if HAS_XLA:

@@ -9,7 +9,7 @@ import torch
 
 import xla_torch
 from xla_torch import Shape, ops
-from xla_torch.doors.custom_calls import unregister_custom_call
+from xla_torch.api.custom_calls import unregister_custom_call
 
 
 def load(body: str, signature: str) -> xla_torch.XlaComputation:

@@ -12,8 +12,8 @@ import xla_torch
 from grad_rules import FUSED, TABLE, GradientKind
 from grad_rules._fused import fused
 from xla_torch import Shape, ops
+from xla_torch.api.custom_calls import unregister_custom_call
 from xla_torch.autodiff.structure import REGIONS, STRUCTURE
-from xla_torch.doors.custom_calls import unregister_custom_call
 from xla_torch.errors import DifferentiationError, ExecutionError, InvalidArgument
 from xla_torch.hlo.rule_tables import TABLES
 from xla_torch.hlo.schema import OPS, Control

@@ -22,10 +22,10 @@ import numpy as np
 import torch
 
 import xla_torch
+from xla_torch.codegen.compiled import machine_code
 from xla_torch.core import tuning
 from xla_torch.kernels.native import options
 from xla_torch.kernels.native_bundles import NativeBundle
-from xla_torch.native.compiled import machine_code
 
 
 def layers(count: int, batch: int, width: int) -> tuple[Callable[..., Any], list[np.ndarray]]:

@@ -28,7 +28,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import xla_torch
 from benchmarks.measuring import Table, in_child, parser, timed
 from xla_torch.opcodes.front import parse_module, verify
-from xla_torch.running.computation import XlaComputation
+from xla_torch.runtime.computation import XlaComputation
 
 _REGIONS = "\n".join(f"%{name} (a: f32[], b: f32[]) -> f32[] {{\n  %a = f32[] parameter(0)\n  %b = f32[] parameter(1)\n"
                      f"  ROOT %r = f32[] {opcode}(%a, %b)\n}}\n" for name, opcode in (("sum", "add"), ("max", "maximum")))

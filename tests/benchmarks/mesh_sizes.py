@@ -49,7 +49,7 @@ def loss_of(width: int, batch: int) -> tuple[Any, dict[str, Any]]:
 def on_paper(width: int, batch: int) -> None:
     """Print the table, which docs/participants.md has, and ``make pages`` draws."""
     import xla_torch
-    from xla_torch.doors.suggestions import Machine, counted
+    from xla_torch.api.suggestions import Machine, counted
 
     loss, _ = loss_of(width, batch)
     weights = loss.parameters_of(0)
@@ -88,7 +88,7 @@ def calibrated(width: int, mesh: Any) -> Any:
 
     import xla_torch
     from xla_torch.analysis.cost import computation_cost
-    from xla_torch.doors.suggestions import Machine
+    from xla_torch.api.suggestions import Machine
 
     def gather(count: int) -> tuple[float, int]:
         """Seconds and bytes sent of a gather of so many elements."""
@@ -110,7 +110,7 @@ def in_process(rank: int, port: int, size: int, proto: bytes, leaves: Sequence[n
     import torch.distributed as dist
 
     import xla_torch
-    from xla_torch.doors.suggestions import counted
+    from xla_torch.api.suggestions import counted
     from xla_torch.nn import XlaModule
 
     torch.set_num_threads(1)

@@ -15,8 +15,8 @@ import torch
 from torch.nn.functional import conv2d, conv_transpose2d, cross_entropy, gelu, mse_loss
 
 from xla_torch import from_jax
+from xla_torch.api.tree_function import TreeFunction
 from xla_torch.demo import gpt
-from xla_torch.doors.tree_function import TreeFunction
 
 Tree = Any
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from xla_torch.distributed import agreement
-from xla_torch.participants.exchange import NOWHERE, Aborted
-from xla_torch.participants.exchanges import General
+from xla_torch.distributed.exchange import NOWHERE, Aborted
+from xla_torch.distributed.exchanges import General
 
 
 class Plane:

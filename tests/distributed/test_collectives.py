@@ -12,11 +12,11 @@ from support import oracle
 from support.many_devices import output_of
 from support.oracle import needs_xla
 from xla_torch import Shape, ops, run_replicas
+from xla_torch.core.participant_groups import GroupMode
+from xla_torch.distributed.participant import current_participant, installed
 from xla_torch.distributed.rendezvous import Rendezvous
 from xla_torch.distributed.threads import ThreadParticipant
 from xla_torch.errors import DifferentiationError, ExecutionError, HloSyntaxError, InvalidArgument
-from xla_torch.participants.groups import GroupMode
-from xla_torch.participants.participant import current_participant, installed
 
 ADD = "add {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT r = f32[] add(a, b)\n}"
 

@@ -28,10 +28,10 @@ from support.distributed_workers import Workers
 from xla_torch import Shape, ops, run_replicas
 from xla_torch.distributed import of_process_group, run_on_processes
 from xla_torch.distributed.control_plane import ControlPlane
+from xla_torch.distributed.exchange import NOWHERE
+from xla_torch.distributed.exchanges import AllReduce
+from xla_torch.distributed.reductions import Reduction
 from xla_torch.errors import InvalidArgument
-from xla_torch.participants.exchange import NOWHERE
-from xla_torch.participants.exchanges import AllReduce
-from xla_torch.participants.reductions import Reduction
 
 # ------------------------------------------------------------------------------------------- every collective
 

@@ -20,9 +20,9 @@ from xla_torch import run_replicas
 from xla_torch.core import tuning
 from xla_torch.core.tuning import POOL_KEEPS
 from xla_torch.distributed import of_process_group
+from xla_torch.distributed.buffers import BufferPool
 from xla_torch.distributed.executor import SerialExecutor
-from xla_torch.fusing import memory
-from xla_torch.participants.buffers import BufferPool
+from xla_torch.passes import memory
 from xla_torch.types import type_from_text
 
 # ------------------------------------------------------------------------------------------- pieces

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from xla_torch.distributed.nccl import form_of, has_form
-from xla_torch.participants.reductions import Reduction, fold
+from xla_torch.distributed.reductions import Reduction, fold
 
 MEMBERS = 3
 

@@ -21,12 +21,12 @@ from support.distributed_workers import Workers
 from support.mesh_rows import ROWS
 from support.oracle import needs_xla
 from xla_torch import debug, partition, run_replicas, shard_arguments
+from xla_torch.api.custom_calls import unregister_custom_call
 from xla_torch.core import tuning
 from xla_torch.core.errors import ExecutionError
 from xla_torch.distributed import of_process_group
-from xla_torch.doors.custom_calls import unregister_custom_call
-from xla_torch.fusing import overlap
 from xla_torch.kernels import collective
+from xla_torch.passes import overlap
 
 ALL = "replica_groups={{0,1,2,3}}, use_global_device_ids=true, channel_id=1"
 PAIRS = "replica_groups={{0,1},{2,3}}, use_global_device_ids=true, channel_id=1"

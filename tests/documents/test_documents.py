@@ -13,7 +13,7 @@ from support import claim_doors
 from support.claims import DOCUMENTS, Claim, claims, differences
 from support.document_signatures import FORMS
 from xla_torch import ops
-from xla_torch.participants import feeds
+from xla_torch.distributed import feeds
 
 CLAIMS = claims()
 SOURCES = Path(__file__).parents[3] / "shared" / "spec" / "documents"

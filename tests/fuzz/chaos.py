@@ -24,8 +24,8 @@ import torch
 import xla_torch
 from support.distributed_workers import Workers, workers
 from xla_torch.distributed import of_process_group
-from xla_torch.participants.exchange import Aborted
-from xla_torch.participants.participant import current_participant
+from xla_torch.distributed.exchange import Aborted
+from xla_torch.distributed.participant import current_participant
 
 TIMEOUT = 3.0
 STEPS = 12

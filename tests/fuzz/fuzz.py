@@ -23,7 +23,7 @@ import numpy as np
 
 import xla_torch
 from fuzz.mutants import NPZ_PROGRAM, SEEDS, mutant
-from xla_torch.doors import weights
+from xla_torch.api import weights
 from xla_torch.errors import InternalError, XlaError
 
 SECONDS, MEMORY, BATCH = 20, 8 << 30, 50

@@ -20,7 +20,7 @@ from fuzz.programs import text_of
 from fuzz.running import run_here
 from support.low_thresholds import lower_thresholds
 from support.stored_programs import SHARED, script
-from xla_torch.native import compiled
+from xla_torch.codegen import compiled
 
 TOGETHER = 10
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from xla_torch.core.participant_groups import GroupMode
 from xla_torch.errors import HloSyntaxError, InvalidArgument
 from xla_torch.hlo import attributes as a
 from xla_torch.hlo.attributes import ReplicaGroups, ResultAccuracy, WindowDimension
@@ -11,7 +12,6 @@ from xla_torch.hlo.literals.literal import Literal
 from xla_torch.hlo.parser import Parser
 from xla_torch.hlo.replica_groups import parse_replica_groups
 from xla_torch.hlo.scanner import Scanner, quote, unescape
-from xla_torch.participants.groups import GroupMode
 from xla_torch.shape import Shape
 from xla_torch.types import F32
 

@@ -15,9 +15,9 @@ import torch.fx
 from support import aten_linalg_rows, aten_rows
 from support.oracle import needs_xla, run_xla
 from xla_torch import Shape, XlaBuilder
+from xla_torch.api import torch_function, torch_graph, torch_random
 from xla_torch.aten.operator_rules import NO_VALUES, OF_NO_CONSEQUENCE, RULES, SHOWN, WANTED, applied
 from xla_torch.aten.refused import INSTEAD, REASONS
-from xla_torch.doors import torch_function, torch_graph, torch_random
 from xla_torch.errors import InternalError, UnsupportedError
 from xla_torch.lowering import numerics
 from xla_torch.opcodes import control

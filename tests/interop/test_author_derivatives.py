@@ -16,8 +16,8 @@ import torch
 
 import xla_torch
 from xla_torch import from_exported, from_hlo_proto, from_jax, from_stablehlo, from_torch, load, ops, parse_hlo
+from xla_torch.api.vectorizing import rebatch
 from xla_torch.builder import XlaBuilder
-from xla_torch.doors.vectorizing import rebatch
 from xla_torch.errors import InvalidArgument, LostDerivatives, PerhapsLostDerivatives
 from xla_torch.shape import Shape
 from xla_torch.types import F32, S32

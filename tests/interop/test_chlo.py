@@ -18,7 +18,7 @@ from support.stablehlo_rows import ROWS, Row
 from xla_torch.errors import InvalidArgument, UnsupportedError
 from xla_torch.hlo.ir import Module
 from xla_torch.mlir.text.parser import parse
-from xla_torch.running.static import StaticComputation
+from xla_torch.runtime.static import StaticComputation
 from xla_torch.stablehlo.convert import to_module
 
 

@@ -14,7 +14,7 @@ from support import oracle
 from xla_torch import XlaComputation, from_stablehlo, grad, load, parse_hlo, value_and_grad
 from xla_torch.hlo.literals.literal import Literal
 from xla_torch.hlo.memory import mapped, owned, unmapped
-from xla_torch.running.static import StaticComputation
+from xla_torch.runtime.static import StaticComputation
 
 ROWS = 1 << 11
 TEXT = f"""HloModule m

@@ -14,7 +14,7 @@ from support.custom_call import call
 from support.jax_oracle import program
 from support.oracle import HAS_XLA, needs_xla
 from support.scaled_agreement import assert_close
-from xla_torch.doors.custom_calls import register_custom_call
+from xla_torch.api.custom_calls import register_custom_call
 from xla_torch.errors import ExecutionError, UnsupportedError
 from xla_torch.hlo import custom_calls
 from xla_torch.hlo.backend_config import parse_config

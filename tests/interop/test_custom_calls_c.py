@@ -14,7 +14,7 @@ import torch
 
 import xla_torch
 from xla_torch import XlaBuilder, ops, register_custom_call
-from xla_torch.doors.custom_calls import unregister_custom_call
+from xla_torch.api.custom_calls import unregister_custom_call
 from xla_torch.errors import DeviceError, DifferentiationError, InvalidArgument, UnsupportedError
 from xla_torch.hlo.custom_calls import CustomCall
 from xla_torch.shape import Shape

@@ -15,7 +15,7 @@ from support.device_rows import FACTORS, PRODUCTS, WRAPPERS, Row
 from support.device_rows_kernels import ATTENTION, CONVOLUTIONS, NORMALIZATIONS, ONEDNN
 from support.oracle import run_xla
 from support.scaled_agreement import random_array
-from xla_torch.running.static import tensor_from_numpy
+from xla_torch.runtime.static import tensor_from_numpy
 from xla_torch.transform.expand_custom_calls import expansion, why_unknown
 
 ROWS = [*PRODUCTS, *FACTORS, *WRAPPERS, *CONVOLUTIONS, *NORMALIZATIONS, *ATTENTION, *ONEDNN]

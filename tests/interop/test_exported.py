@@ -18,18 +18,18 @@ from jax._src import core, effects
 from jax._src.interpreters import mlir
 from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
-from xla_torch.doors.exported_function import from_exported
-from xla_torch.doors.loading import load
-from xla_torch.doors.to_jax import to_jax
-from xla_torch.doors.tree_function import TreeFunction
+from xla_torch.api.exported_function import from_exported
+from xla_torch.api.loading import load
+from xla_torch.api.to_jax import to_jax
+from xla_torch.api.tree_function import TreeFunction
 from xla_torch.errors import InvalidArgument, XlaError
 from xla_torch.hlo.ir import Module
-from xla_torch.interop import exported as reading
-from xla_torch.interop.exported import Aval, is_exported, read_exported
-from xla_torch.interop.exported_main import module_of
-from xla_torch.running.static import StaticComputation
+from xla_torch.jax_interop import exported as reading
+from xla_torch.jax_interop.exported import Aval, is_exported, read_exported
+from xla_torch.jax_interop.exported_main import module_of
+from xla_torch.pytree.structure import Structure
+from xla_torch.runtime.static import StaticComputation
 from xla_torch.stablehlo.convert import to_module
-from xla_torch.trees.structure import Structure
 from xla_torch.types import F32, S32, PrimitiveType
 
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import xla_torch
-from xla_torch.doors.exported_function import from_exported
-from xla_torch.doors.tree_function import TreeFunction
+from xla_torch.api.exported_function import from_exported
+from xla_torch.api.tree_function import TreeFunction
 
 jax = pytest.importorskip("jax")
 jnp, lax, export = jax.numpy, jax.lax, pytest.importorskip("jax.export")

@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 import xla_torch
 from support.aten_rows import TIES, floats, ints
 from support.oracle import needs_xla, run_xla
-from xla_torch.doors import torch_decompositions, torch_graph
+from xla_torch.api import torch_decompositions, torch_graph
 from xla_torch.errors import UnsupportedError
 from xla_torch.lowering import numerics
 

@@ -17,7 +17,7 @@ from support.stablehlo_oracle import load_stablehlo
 from xla_torch import from_jax, from_stablehlo, grad, load
 from xla_torch.distributed import feeds
 from xla_torch.errors import HloSyntaxError, InvalidArgument, MissingDependency
-from xla_torch.running.polymorphic import PolymorphicComputation
+from xla_torch.runtime.polymorphic import PolymorphicComputation
 
 pytestmark = oracle.needs_xla
 

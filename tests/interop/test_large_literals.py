@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from xla_torch import XlaComputation, from_stablehlo, load, parse_hlo
-from xla_torch.doors import loading
+from xla_torch.api import loading
 from xla_torch.errors import HloSyntaxError, XlaError
 from xla_torch.hlo.cut_text import CutText, cut_text
 from xla_torch.hlo.literals.literal import Literal

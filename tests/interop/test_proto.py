@@ -14,7 +14,7 @@ from support.hlo_protos import entry, read, written
 from support.mutations import cases
 from support.stored_programs import DATA, SHARED
 from xla_torch import load, parse_hlo
-from xla_torch.doors.loading import from_hlo_proto
+from xla_torch.api.loading import from_hlo_proto
 from xla_torch.errors import HloSyntaxError, InvalidArgument, UnknownOpcodeError, UnsupportedError, XlaError
 from xla_torch.hlo.literals.literal import Literal
 from xla_torch.opcodes import front

@@ -19,7 +19,7 @@ from support import oracle
 from support.stored_programs import DATA, SHARED
 from xla_torch import from_hlo_proto, from_stablehlo, load, parse_hlo
 from xla_torch.errors import HloSyntaxError, InvalidArgument, XlaError
-from xla_torch.interop.recognition import Form, recognise
+from xla_torch.jax_interop.recognition import Form, recognise
 
 HLO = "HloModule m\n\nENTRY e {\n  a = f32[2] parameter(0)\n  ROOT b = f32[2] negate(a)\n}\n"
 MLIR = """module @m {

@@ -11,7 +11,7 @@ from support import oracle
 from support.stablehlo_oracle import load_stablehlo
 from support.stablehlo_rows import ROWS, Row
 from xla_torch import from_stablehlo
-from xla_torch.running.computation import XlaComputation
+from xla_torch.runtime.computation import XlaComputation
 
 pytestmark = oracle.needs_xla
 

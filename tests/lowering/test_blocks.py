@@ -14,11 +14,11 @@ import xla_torch
 from support.loops_in_place import UPDATES, drawn_order, loop_in_order
 from support.low_thresholds import lower_thresholds
 from support.oracle import run_xla
+from xla_torch.codegen.compiled import is_available
 from xla_torch.core import tuning
-from xla_torch.fusing import blocking
 from xla_torch.kernels.native_fusions import NativeFusion
 from xla_torch.lowering.numerics import numpy_dtype
-from xla_torch.native.compiled import is_available
+from xla_torch.passes import blocking
 from xla_torch.types import F32
 
 REDUCERS = """sum {

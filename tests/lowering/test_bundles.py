@@ -16,12 +16,12 @@ import torch
 import torch.fx
 
 import xla_torch
+from xla_torch.codegen import loops
+from xla_torch.codegen.compiled import MachineCode, is_available
 from xla_torch.core import tuning
 from xla_torch.kernels.native_bundles import NativeBundle, bundle
 from xla_torch.lowering.emit import is_of_sizes
-from xla_torch.native import loops
-from xla_torch.native.compiled import MachineCode, is_available
-from xla_torch.running.computation import XlaComputation
+from xla_torch.runtime.computation import XlaComputation
 
 pytestmark = pytest.mark.skipif(not is_available(), reason="there is no C compiler")
 

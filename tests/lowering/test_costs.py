@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from support import costs
+from xla_torch.codegen.compiled import is_available
 from xla_torch.kernels.native import can_fuse
-from xla_torch.native.compiled import is_available
 
 pytestmark = pytest.mark.skipif(costs.read()[0] != costs.versions(), reason=f"the table is of torch {costs.read()[0]}")
 

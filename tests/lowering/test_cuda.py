@@ -28,10 +28,10 @@ from xla_torch.errors import DifferentiationError
 from xla_torch.hlo.schema import OPS
 from xla_torch.hlo.tree import from_arrays
 from xla_torch.kernels import contraction, convolution, linalg, sorting
-from xla_torch.running.cuda_graphs import captured
-from xla_torch.running.graphs import does_more
-from xla_torch.running.program import SplitPlan
-from xla_torch.running.static import StaticComputation, numpy_from_tensor, tensor_from_numpy
+from xla_torch.runtime.cuda_graphs import captured
+from xla_torch.runtime.graphs import does_more
+from xla_torch.runtime.program import SplitPlan
+from xla_torch.runtime.static import StaticComputation, numpy_from_tensor, tensor_from_numpy
 from xla_torch.storage import torch_private
 
 ALONE = [row for row in ROWS if not row.feeds]

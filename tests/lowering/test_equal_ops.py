@@ -14,8 +14,8 @@ import torch
 import xla_torch
 from support.oracle import run_xla
 from xla_torch import from_jax
+from xla_torch.api.custom_calls import unregister_custom_call
 from xla_torch.core import tuning
-from xla_torch.doors.custom_calls import unregister_custom_call
 
 REGIONS = """add1 { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }
 add2 { c = f32[] parameter(0)  d = f32[] parameter(1)  ROOT s = f32[] add(c, d) }

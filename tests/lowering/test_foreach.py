@@ -11,10 +11,10 @@ import pytest
 import torch
 
 import xla_torch
+from xla_torch.codegen.compiled import is_available
 from xla_torch.core import tuning
 from xla_torch.kernels.native_fusions import NativeForeach
-from xla_torch.native.compiled import is_available
-from xla_torch.running.computation import XlaComputation
+from xla_torch.runtime.computation import XlaComputation
 
 pytestmark = pytest.mark.skipif(not is_available(), reason="there is no C compiler")
 

@@ -19,10 +19,10 @@ import xla_torch
 from support.native_programs import native_after
 from support.oracle import run_xla
 from xla_torch import compile, from_jax
+from xla_torch.codegen.compiled import is_available
 from xla_torch.core import tuning
 from xla_torch.hlo.ir import Computation, reachable
 from xla_torch.hlo.regions import is_loop, loop_of
-from xla_torch.native.compiled import is_available
 from xla_torch.transform.canonical import canonicalize, is_canonical
 from xla_torch.transform.invariant_code import without_invariant_code
 

@@ -13,10 +13,10 @@ import pytest
 import torch
 
 from xla_torch import from_jax
+from xla_torch.codegen import products as source
 from xla_torch.core import tuning
-from xla_torch.fusing import native_products
 from xla_torch.kernels.native_products import NativeProducts
-from xla_torch.native import products as source
+from xla_torch.passes import native_products
 
 NAN, INF = math.nan, math.inf
 N = 48

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from xla_torch.native.compiled import OPTIONS, MachineCode, compiler, is_available, machine_code
+from xla_torch.codegen.compiled import OPTIONS, MachineCode, compiler, is_available, machine_code
 
 needs_compiler = pytest.mark.skipif(not is_available(), reason="there is no C compiler")
 
@@ -80,7 +80,7 @@ def refusing_compiler(folder: Path) -> tuple[Path, Path, str]:
 @pytest.mark.parametrize("preferred", [None, 1])
 def test_who_asked_last_or_is_waited_for_is_compiled_next(preferred: int | None, tmp_path: Path,
                                                           monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xla_torch.native.compiled._at_once", lambda: 1)
+    monkeypatch.setattr("xla_torch.codegen.compiled._at_once", lambda: 1)
     go, said, script = refusing_compiler(tmp_path)
     codes = [MachineCode(f"{k}\n", (script,), tmp_path / "native") for k in range(4)]
     for code in codes:
@@ -98,7 +98,7 @@ def test_who_asked_last_or_is_waited_for_is_compiled_next(preferred: int | None,
 
 
 def test_many_sources_take_few_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xla_torch.native.compiled._at_once", lambda: 2)
+    monkeypatch.setattr("xla_torch.codegen.compiled._at_once", lambda: 2)
     go, said, script = refusing_compiler(tmp_path)
     before = threading.active_count()
     codes = [MachineCode(f"{k}\n", (script,), tmp_path / "native") for k in range(20)]
@@ -155,7 +155,7 @@ def test_members_that_come_to_a_source_at_once_share_its_code(is_found: bool, tm
     """And its turn: where two threads waited for one source, one was forgotten, and with it whoever waited for that."""
     go, said, script = refusing_compiler(tmp_path)
     for name, value in (("_at_once", lambda: 1), ("compiler", lambda: (script,)), ("MachineCode", SlowCode)):
-        monkeypatch.setattr(f"xla_torch.native.compiled.{name}", value)
+        monkeypatch.setattr(f"xla_torch.codegen.compiled.{name}", value)
     monkeypatch.setenv("XLA_TORCH_CACHE", str(tmp_path))
     found: list[MachineCode] = []
     if is_found:
@@ -185,7 +185,7 @@ def test_members_that_come_to_a_source_at_once_share_its_code(is_found: bool, tm
 
 @needs_compiler
 def test_a_process_that_ends_leaves_its_code_to_the_next(tmp_path: Path) -> None:
-    script = "import sys; from xla_torch.native.compiled import is_available, machine_code; machine_code(sys.argv[1]).make()"
+    script = "import sys; from xla_torch.codegen.compiled import is_available, machine_code; machine_code(sys.argv[1]).make()"
     subprocess.run([sys.executable, "-c", script, SOURCE], check=True, timeout=100, cwd=Path(__file__).parents[2],
                    env={**os.environ, "XLA_TORCH_CACHE": str(tmp_path)})
     with pytest.MonkeyPatch.context() as patch:

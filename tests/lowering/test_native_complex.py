@@ -16,11 +16,11 @@ import torch
 import xla_torch
 from support.native_programs import loop_of_rows, natively, run_both
 from support.native_rows import OPERANDS, ROWS, operands
+from xla_torch.codegen.compiled import is_available
+from xla_torch.codegen.loops import Machine
 from xla_torch.core import tuning
 from xla_torch.kernels.native import NativeLoop
 from xla_torch.kernels.native_bundles import NativeBundle
-from xla_torch.native.compiled import is_available
-from xla_torch.native.loops import Machine
 
 pytestmark = pytest.mark.skipif(not is_available(), reason="there is no C compiler")
 

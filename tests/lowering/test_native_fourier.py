@@ -16,10 +16,10 @@ from jax import lax
 import xla_torch
 from support.native_programs import loop_of_rows, native_after, native_loops, natively, run_both
 from xla_torch import from_jax
+from xla_torch.codegen.butterflies import RADICES
+from xla_torch.codegen.compiled import is_available
 from xla_torch.core import tuning
 from xla_torch.kernels.native_bundles import NativeBundle
-from xla_torch.native.butterflies import RADICES
-from xla_torch.native.compiled import is_available
 
 needs_compiler = pytest.mark.skipif(not is_available(), reason="there is no C compiler")
 

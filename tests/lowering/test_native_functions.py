@@ -1,4 +1,4 @@
-"""Transcendental functions of float32 in native code (`native/transcendental.py`): how exact they are over all numbers, at
+"""Transcendental functions of float32 in native code (`codegen/transcendental.py`): how exact they are over all numbers, at
 edges, beside real XLA, and which of them a compiler makes vectors of."""
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import torch
 import xla_torch
 from support.native_programs import loop_of_rows, native_after, natively, run_both
 from support.oracle import run_xla
+from xla_torch.codegen.compiled import OPTIONS, compiler, is_available
+from xla_torch.codegen.elements import VECTOR_ELEMENTS, element_work
+from xla_torch.codegen.functions import used_in
+from xla_torch.codegen.loops import TYPES, loop_source
 from xla_torch.core import tuning
 from xla_torch.hlo.ir import Instruction
 from xla_torch.kernels.native import can_fuse, machine, options
-from xla_torch.native.compiled import OPTIONS, compiler, is_available
-from xla_torch.native.elements import VECTOR_ELEMENTS, element_work
-from xla_torch.native.functions import used_in
-from xla_torch.native.loops import TYPES, loop_source
 from xla_torch.transform.canonical import canonicalize
 
 pytestmark = pytest.mark.skipif(not is_available() or not can_fuse(), reason="functions need a compiler and a fused multiply-add")

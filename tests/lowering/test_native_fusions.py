@@ -16,12 +16,12 @@ import pytest
 import torch
 from torch.fx import Graph, GraphModule, Node
 
+from xla_torch.codegen.compiled import OPTIONS, MachineCode, is_available
 from xla_torch.core import tuning
-from xla_torch.fusing.native_fusions import form_fusions
 from xla_torch.kernels import convert, elementwise, integers
 from xla_torch.kernels.native_fusions import NativeFusion
 from xla_torch.kernels.native_fusions import fusion as run_piece
-from xla_torch.native.compiled import OPTIONS, MachineCode, is_available
+from xla_torch.passes.native_fusions import form_fusions
 
 needs_compiler = pytest.mark.skipif(not is_available(), reason="there is no C compiler")
 

@@ -14,10 +14,10 @@ import torch
 import xla_torch
 from support.native_programs import leaves_of, loop_of_rows, natively, run_both
 from support.native_rows import CONTROL, FLOATS, OPERANDS, ROWS, SUM, operands
+from xla_torch.codegen.compiled import is_available
 from xla_torch.core import tuning
 from xla_torch.kernels.native import NativeLoop
 from xla_torch.kernels.native_bundles import NativeBundle
-from xla_torch.native.compiled import is_available
 from xla_torch.storage import torch_private
 
 pytestmark = pytest.mark.skipif(not is_available(), reason="there is no C compiler")

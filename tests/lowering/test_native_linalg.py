@@ -17,10 +17,10 @@ from jax import lax
 import xla_torch
 from support.native_programs import leaves_of, loop_of_rows, native_after, native_loops, natively, run_both
 from xla_torch import from_jax
+from xla_torch.api.custom_calls import unregister_custom_call
+from xla_torch.codegen.compiled import is_available
 from xla_torch.core import tuning
-from xla_torch.doors.custom_calls import unregister_custom_call
 from xla_torch.kernels.native_bundles import NativeBundle
-from xla_torch.native.compiled import is_available
 
 needs_compiler = pytest.mark.skipif(not is_available(), reason="there is no C compiler")
 

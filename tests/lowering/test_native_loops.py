@@ -18,12 +18,12 @@ from support.native_programs import leaves_of, loop_of_rows, native_after, nativ
 from support.native_rows import CONTROL, FLOATS, OPERANDS, ROWS, SUM, operands
 from support.oracle import run_xla
 from support.regions import HORNER_OF_TWO, reduce_hlo
+from xla_torch.codegen.compiled import MachineCode, is_available
+from xla_torch.codegen.loops import Machine, loop_source
+from xla_torch.codegen.sums import LONG_ROW
 from xla_torch.core import tuning
 from xla_torch.hlo.rule_tables import TABLES
 from xla_torch.kernels.native import NativeLoop
-from xla_torch.native.compiled import MachineCode, is_available
-from xla_torch.native.loops import Machine, loop_source
-from xla_torch.native.sums import LONG_ROW
 from xla_torch.transform.canonical import canonicalize
 
 needs_compiler = pytest.mark.skipif(not is_available(), reason="there is no C compiler")

@@ -10,8 +10,8 @@ import pytest
 import xla_torch
 from support.native_programs import loop_of_rows, run_both
 from support.oracle import run_xla
+from xla_torch.codegen.compiled import is_available
 from xla_torch.kernels.native import NativeLoop
-from xla_torch.native.compiled import is_available
 
 needs_compiler = pytest.mark.skipif(not is_available(), reason="there is no C compiler")
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import xla_torch
+from xla_torch.codegen import sums
+from xla_torch.codegen.code import Array, Code
+from xla_torch.codegen.compiled import is_available
 from xla_torch.core import tuning
 from xla_torch.kernels.native import NativeLoop
-from xla_torch.native import sums
-from xla_torch.native.code import Array, Code
-from xla_torch.native.compiled import is_available
 from xla_torch.storage import torch_private
 
 pytestmark = pytest.mark.skipif(not (is_available() and torch_private.blas()),

@@ -18,10 +18,10 @@ from support.native_programs import native_after, run_both
 from support.oracle import run_xla
 from support.regions import ASSOCIATIVE, HORNER_OF_TWO, reduce_hlo
 from xla_torch import from_jax
+from xla_torch.codegen.compiled import is_available
+from xla_torch.codegen.reductions import COLUMNS
 from xla_torch.core import tuning
 from xla_torch.kernels.native_reductions import NativeReduction
-from xla_torch.native.compiled import is_available
-from xla_torch.native.reductions import COLUMNS
 
 needs_compiler = pytest.mark.skipif(not is_available(), reason="there is no C compiler")
 

@@ -16,9 +16,9 @@ import torch
 import xla_torch
 from support.native_programs import native_after, natively, run_both
 from support.oracle import needs_xla, run_xla
+from xla_torch.codegen import sums
+from xla_torch.codegen.compiled import is_available
 from xla_torch.core import tuning
-from xla_torch.native import sums
-from xla_torch.native.compiled import is_available
 
 pytestmark = pytest.mark.skipif(not is_available(), reason="there is no C compiler")
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from support.native_programs import loop_of_rows, natively, run_both
+from xla_torch.codegen.compiled import is_available
 from xla_torch.core import tuning
-from xla_torch.native.compiled import is_available
 
 needs_compiler = pytest.mark.skipif(not is_available(), reason="there is no C compiler")
 

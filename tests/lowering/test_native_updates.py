@@ -15,8 +15,8 @@ from jax import lax
 
 from support.native_programs import native_after
 from xla_torch import from_jax
+from xla_torch.codegen.compiled import is_available
 from xla_torch.kernels.native import NativeLoop
-from xla_torch.native.compiled import is_available
 
 pytestmark = pytest.mark.skipif(not is_available(), reason="there is no C compiler")
 

@@ -16,8 +16,8 @@ from jax import lax
 
 from support.oracle import needs_xla
 from xla_torch import from_jax
+from xla_torch.codegen.compiled import is_available
 from xla_torch.core import tuning
-from xla_torch.native.compiled import is_available
 
 pytestmark = [needs_xla, pytest.mark.skipif(not is_available(), reason="there is no C compiler")]
 

@@ -20,10 +20,10 @@ from support.counting import Counted, python_calls
 from support.native_programs import native_after
 from support.oracle import run_xla
 from xla_torch import compile, from_jax
+from xla_torch.codegen.compiled import is_available
 from xla_torch.core import tuning
 from xla_torch.core.types import PrimitiveType, has_infinity, has_zero
 from xla_torch.hlo.ir import Computation, reachable
-from xla_torch.native.compiled import is_available
 from xla_torch.transform.canonical import canonicalize, is_canonical
 from xla_torch.transform.padded_sums import without_padded_sums
 

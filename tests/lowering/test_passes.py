@@ -23,9 +23,9 @@ from support.low_thresholds import lower_thresholds
 from xla_torch import cli
 from xla_torch.core import tuning
 from xla_torch.core.errors import XlaWarning
-from xla_torch.fusing import passes
-from xla_torch.fusing.passes import PASSES, recorded
 from xla_torch.lowering.programs import lower
+from xla_torch.passes import passes
+from xla_torch.passes.passes import PASSES, recorded
 
 
 def _softmax(x: Any) -> Any:
@@ -92,7 +92,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"FOREACH_CALLS": 4, "PRODUCT_BLOCKED_FROM": 400, "BLOCK": 64, "BLOCKED_FROM": 8, "BUNDLED_UP_TO": 0,
                         "NATIVE_AFTER": 0.005}.items():
         monkeypatch.setattr(tuning, name, value)
-    products = importlib.import_module("xla_torch.fusing.products")
+    products = importlib.import_module("xla_torch.passes.products")
     monkeypatch.setattr(products, "_prefers_onednn", lambda: True)
     monkeypatch.setattr(products, "_has_avx512", lambda: True)
     monkeypatch.setattr(products, "has_units", lambda dtype: False)
@@ -166,7 +166,7 @@ def test_the_command_line_shows_them(tmp_path: Any, capsys: pytest.CaptureFixtur
 
 
 def test_the_environment_names_passes() -> None:
-    code = "import xla_torch.fusing.passes as p; from xla_torch.core import tuning; print(sorted(tuning.WITHOUT_PASSES))"
+    code = "import xla_torch.passes.passes as p; from xla_torch.core import tuning; print(sorted(tuning.WITHOUT_PASSES))"
     done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "XLA_TORCH_WITHOUT_PASSES": "blocks, row functions"},
                           capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "['blocks', 'row functions']"

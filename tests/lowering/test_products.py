@@ -100,8 +100,8 @@ def product(element_type: str, lhs: str, rhs: str) -> XlaComputation:
 @pytest.mark.parametrize(("element_type", "lhs", "rhs", "expected"), LIBRARIES, ids=[f"{t}-{a}x{b}" for t, a, b, _ in LIBRARIES])
 def test_large_products_are_made_by_the_faster_library(element_type: str, lhs: str, rhs: str, expected: bool, avx512: bool,
                                                        monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xla_torch.fusing.products._prefers_onednn", lambda: True)
-    monkeypatch.setattr("xla_torch.fusing.products._has_avx512", lambda: avx512)
+    monkeypatch.setattr("xla_torch.passes.products._prefers_onednn", lambda: True)
+    monkeypatch.setattr("xla_torch.passes.products._has_avx512", lambda: avx512)
     program = product(element_type, lhs, rhs)
     by_few_columns = rhs.endswith(",10")
     assert ("onednn_matmul" in program.lowered().code) == (expected and (avx512 or by_few_columns))
@@ -167,7 +167,7 @@ NARROW = [
 def test_narrow_products_are_made_in_float32_where_there_are_no_units(element_type: str, lhs: str, rhs: str, units: bool,
                                                                       expected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The number that XLA gives: sums in float32, rounded once."""
-    monkeypatch.setattr("xla_torch.fusing.products.has_units", lambda dtype: units)
+    monkeypatch.setattr("xla_torch.passes.products.has_units", lambda dtype: units)
     program = product(element_type, lhs, rhs)
     assert ("float32_matmul" in program.lowered().code) == expected
     generator = torch.Generator().manual_seed(0)

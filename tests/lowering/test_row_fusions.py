@@ -11,10 +11,10 @@ import torch
 
 import xla_torch
 from support.oracle import run_xla
+from xla_torch.codegen.compiled import is_available
 from xla_torch.core import tuning
 from xla_torch.kernels.native import can_fuse
 from xla_torch.kernels.native_fusions import NativeFusion
-from xla_torch.native.compiled import is_available
 
 needs_compiler = pytest.mark.skipif(not is_available(), reason="there is no C compiler")
 

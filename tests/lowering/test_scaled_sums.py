@@ -15,8 +15,8 @@ from support.native_programs import native_after
 from support.oracle import needs_xla
 from support.reductions import agree, close, entry, module, ours, shape_text, values, without
 from xla_torch.analysis.scaled_sums import scaling_maximum
+from xla_torch.codegen.compiled import is_available
 from xla_torch.core import tuning
-from xla_torch.native.compiled import is_available
 
 MAXIMUM = "top = T[] maximum(m, n)"
 ROUND = "top = T[] maximum(n, m)"

@@ -11,9 +11,9 @@ import torch
 
 import xla_torch
 from support.native_programs import loop_of_rows, native_after
+from xla_torch.codegen.compiled import compiler, is_available
 from xla_torch.core import tuning
 from xla_torch.kernels.native import Awaited, NativeLoop, made_after
-from xla_torch.native.compiled import compiler, is_available
 
 pytestmark = pytest.mark.skipif(not is_available(), reason="there is no C compiler")
 
@@ -46,7 +46,7 @@ def held_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     go, script = tmp_path / "go", tmp_path / "compiler"
     script.write_text(f'#!/bin/sh\nwhile [ ! -e {go} ]; do sleep 0.01; done\nexec {compiler()[0]} "$@"\n')
     script.chmod(0o700)
-    monkeypatch.setattr("xla_torch.native.compiled.compiler", lambda: (str(script),))
+    monkeypatch.setattr("xla_torch.codegen.compiled.compiler", lambda: (str(script),))
     return go
 
 

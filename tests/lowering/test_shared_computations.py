@@ -12,10 +12,10 @@ import torch
 
 import xla_torch
 from support import shared_programs as programs
+from xla_torch.api.summary import summary
 from xla_torch.autodiff.places import keeps_places
 from xla_torch.core import tuning
 from xla_torch.core.budget import counting
-from xla_torch.doors.summary import summary
 from xla_torch.errors import LimitError
 
 X = torch.tensor([0.5, -1.0, 2.0, 3.0])

@@ -1,4 +1,4 @@
-"""Operands with a value for each few elements at the end of a result (`fusing/short_ends.py`)."""
+"""Operands with a value for each few elements at the end of a result (`passes/short_ends.py`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import xla_torch
 from support.oracle import needs_xla
 from support.same_bits import assert_same
-from xla_torch.fusing.short_ends import FEWER, SHORT
+from xla_torch.passes.short_ends import FEWER, SHORT
 
 
 def program(whole: tuple[int, ...], operand: tuple[int, ...]) -> str:

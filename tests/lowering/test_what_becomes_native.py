@@ -11,8 +11,8 @@ import torch
 
 from support.native_programs import loop_of_rows, natively, run_both
 from support.native_rows import SUM
+from xla_torch.codegen.compiled import is_available
 from xla_torch.core import tuning
-from xla_torch.native.compiled import is_available
 
 needs_compiler = pytest.mark.skipif(not is_available(), reason="there is no C compiler")
 

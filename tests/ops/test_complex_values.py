@@ -24,10 +24,10 @@ from support.native_programs import loop_of_rows, native_after, natively
 from support.oracle import needs_xla, run_xla
 from support.stablehlo_oracle import load_stablehlo
 from xla_torch import ops
+from xla_torch.codegen.compiled import is_available
 from xla_torch.core import tuning
 from xla_torch.mlir.text.parser import parse
-from xla_torch.native.compiled import is_available
-from xla_torch.running.static import StaticComputation
+from xla_torch.runtime.static import StaticComputation
 from xla_torch.stablehlo.convert import to_module
 
 Excused = Callable[..., Any]

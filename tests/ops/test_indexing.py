@@ -17,10 +17,10 @@ from support.gathered_windows import Dimensions, braces, draw, indices_for
 from support.oracle import needs_xla
 from support.same_bits import assert_same, filled, plain, program
 from xla_torch.builder import XlaBuilder
+from xla_torch.codegen.compiled import is_available
 from xla_torch.core import tuning
 from xla_torch.kernels import indexing as kernels
 from xla_torch.kernels import points as point_kernels
-from xla_torch.native.compiled import is_available
 from xla_torch.shape import Shape
 from xla_torch.types import F32, S32
 

@@ -14,8 +14,8 @@ from support.agreement import dtype_of
 from support.oracle import HAS_XLA, needs_xla
 from support.scaled_agreement import assert_close, random_array, run_one
 from xla_torch import F32, S32, Layout, Shape, ops
+from xla_torch.api.custom_calls import register_custom_call
 from xla_torch.distributed import feeds
-from xla_torch.doors.custom_calls import register_custom_call
 from xla_torch.errors import ExecutionError, InvalidArgument, UnsupportedError
 from xla_torch.hlo import custom_calls
 from xla_torch.hlo.backend_config import parse_config

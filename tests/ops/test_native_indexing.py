@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
+from xla_torch.codegen.compiled import is_available
 from xla_torch.core import tuning
 from xla_torch.kernels import points as point_kernels
 from xla_torch.kernels import reduction as reduction_kernels
 from xla_torch.kernels import rows as row_kernels
-from xla_torch.native.compiled import is_available
 from xla_torch.opcodes.reducer_kinds import ReducerKind
 
 pytestmark = pytest.mark.skipif(not is_available(), reason="there is no C compiler")

@@ -15,11 +15,11 @@ from support.oracle import needs_xla
 from support.same_bits import assert_same, dtype_of, filled, program
 from xla_torch.analysis.comparators import comparator_keys
 from xla_torch.builder import XlaBuilder
+from xla_torch.codegen.compiled import is_available
 from xla_torch.core import tuning
 from xla_torch.errors import InvalidArgument
 from xla_torch.functions.hlo_builder import XlaOp
 from xla_torch.kernels import sorting
-from xla_torch.native.compiled import is_available
 from xla_torch.shape import Shape
 from xla_torch.types import F32, S32
 

@@ -13,10 +13,10 @@ from support.oracle import needs_xla
 from support.reductions import AFFINE, agree, binary_region, close, entry, module, ours, shape_text, values
 from xla_torch import Shape, XlaBuilder, ops
 from xla_torch.analysis.comparators import compared_in_order
+from xla_torch.codegen.compiled import is_available
 from xla_torch.core import tuning
 from xla_torch.errors import InvalidArgument
 from xla_torch.kernels import native
-from xla_torch.native.compiled import is_available
 from xla_torch.ops import Padding
 from xla_torch.types import F32, S32, PrimitiveType
 

@@ -12,8 +12,8 @@ from support.distributed_workers import Workers
 from support.meshes import batch, mesh_of, program_of, run_partitioned, trained, weights
 from support.oracle import HAS_XLA, needs_xla
 from xla_torch import partition, suggest_sharding
+from xla_torch.api.suggestions import Machine
 from xla_torch.demo import PROGRAM, stored
-from xla_torch.doors.suggestions import Machine
 from xla_torch.errors import InvalidArgument
 from xla_torch.nn import XlaModule
 
@@ -163,7 +163,7 @@ def test_what_is_sent_depends_on_the_machine() -> None:
 
 
 def test_what_xla_refuses_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    from xla_torch.jaxlib_client import partitioner
+    from xla_torch.xla_backend import partitioner
 
     monkeypatch.setattr(partitioner, "_PASS", "no-such-pass")
     found = suggest_sharding(program_of(), {"a": 2})

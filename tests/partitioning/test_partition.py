@@ -316,7 +316,7 @@ def test_what_has_been_partitioned_is_refused() -> None:
 
 @needs_xla
 def test_what_xla_refuses_is_said_in_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    from xla_torch.jaxlib_client import partitioner
+    from xla_torch.xla_backend import partitioner
 
     monkeypatch.setattr(partitioner, "_PASS", "no-such-pass")
     with pytest.raises(UnsupportedError, match="XLA does not partition the program"):
@@ -325,7 +325,7 @@ def test_what_xla_refuses_is_said_in_its_words(monkeypatch: pytest.MonkeyPatch) 
 
 @needs_xla
 def test_where_xla_ends_its_process_this_one_goes_on() -> None:
-    from xla_torch.jaxlib_client.child import compile_in_child
+    from xla_torch.xla_backend.child import compile_in_child
 
     text = "HloModule m, num_partitions=2\nENTRY e {\n  x = f32[8,4] parameter(0), sharding={manual}\n"
     text += "  ROOT r = f32[8,4] negate(x), sharding={devices=[2,1]<=[2]}\n}"

@@ -13,8 +13,8 @@ import pytest
 
 from grad_rules import TABLE
 from support import executed_opcodes
+from xla_torch.api.emitted_ops import functions_of_ops
 from xla_torch.command_line import looking
-from xla_torch.doors.emitted_ops import functions_of_ops
 from xla_torch.hlo.rule_tables import TABLES
 from xla_torch.opcodes import OPS
 

@@ -137,4 +137,4 @@ def test_nobody_asks_which_kind_a_computation_is() -> None:
     asked = [f"{module}: {ast.unparse(node)}" for module, path in PATHS.items() for node in ast.walk(
         ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance"
         and KINDS & {name.id for name in ast.walk(node.args[1]) if isinstance(name, ast.Name)}]
-    assert asked == ["xla_torch.running.computation: isinstance(value, XlaComputation)"]
+    assert asked == ["xla_torch.runtime.computation: isinstance(value, XlaComputation)"]

@@ -16,14 +16,14 @@ ROOT = Path(__file__).parents[2]
 
 SCHEMAS = ("xla_torch/opcodes/", "xla_torch/hlo/structure.py")
 RULES = ("xla_torch/lowering/bodies/", "grad_rules/", "xla_torch/batching/batching_rules.py",
-         "xla_torch/aten/", "xla_torch/native/arrays.py", "xla_torch/rebatching/link_rules.py",
+         "xla_torch/aten/", "xla_torch/codegen/arrays.py", "xla_torch/batching/rebatching_link_rules.py",
          "xla_torch/transform/dynamic_sizes/resolving_rules.py")
 """Files of rules by opcode, or by operators of torch: a table's entries, and what they are made of."""
 
 ELSEWHERE: dict[str, dict[str, str]] = {
     "xla_torch/hlo/attributes.py": {"pad": "a field of a window in HLO text"},
     "xla_torch/autodiff/options.py": {"sqrt": "how many iterations a segment has"},
-    "xla_torch/doors/custom_calls.py": {"call": "a keyword that a registered function may ask for"},
+    "xla_torch/api/custom_calls.py": {"call": "a keyword that a registered function may ask for"},
     "xla_torch/demo/__init__.py": {"parameter": "what arrays are called in the model's file"},
     "xla_torch/demo/gpt.py": {"parameter": "what arrays are called in the model's file"},
     "xla_torch/functions/internal.py": {"domain": "an attribute of domain"},
@@ -46,13 +46,13 @@ ELSEWHERE: dict[str, dict[str, str]] = {
     "xla_torch/command_line/writing.py": {"convert": "the same"},
     "xla_torch/proto/links.py": {"domain": "an attribute of domain", "select": "an attribute of select-and-scatter",
                                  "scatter": "the other one", "slice": "the attribute of slice"},
-    "xla_torch/trees/nodes.py": {"tuple": "a kind of Python container"},
+    "xla_torch/pytree/nodes.py": {"tuple": "a kind of Python container"},
     "xla_torch/core/types.py": {"complex": "a kind of element types"},
-    "xla_torch/doors/emitted_ops.py": {"add": "a method of builders"},
-    "xla_torch/doors/torch_random.py": {"exponential": "an operator of torch's"},
-    "xla_torch/doors/summary.py": {"call": "a keyword that a registered function may ask for"},
-    "xla_torch/custom_targets/convolutions.py": {"add": "an op of cuDNN's graphs"},
-    "xla_torch/custom_targets/solvers.py": {"transpose": "a configuration entry of LAPACK's routines"},
+    "xla_torch/api/emitted_ops.py": {"add": "a method of builders"},
+    "xla_torch/api/torch_random.py": {"exponential": "an operator of torch's"},
+    "xla_torch/api/summary.py": {"call": "a keyword that a registered function may ask for"},
+    "xla_torch/custom_calls/convolutions.py": {"add": "an op of cuDNN's graphs"},
+    "xla_torch/custom_calls/solvers.py": {"transpose": "a configuration entry of LAPACK's routines"},
     "xla_torch/transform/expansions/matching.py": {"slice": "the attribute of slice"},
 }
 """Literals that equal an opcode and are none: file, literal, what it is."""

@@ -14,7 +14,7 @@ import xla_torch
 from support import claim_page, pages, plots, stubs
 from support.accepted_types import element_types
 from xla_torch import C64, F32, PRED, S32, Shape, XlaBuilder, XlaOp, ops
-from xla_torch.doors.emitted_ops import functions_of_ops
+from xla_torch.api.emitted_ops import functions_of_ops
 from xla_torch.errors import InvalidArgument
 from xla_torch.hlo.schema import OPS
 

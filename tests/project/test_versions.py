@@ -12,7 +12,7 @@ import torch
 import versions
 from xla_torch.core.versions import Window, numbers
 from xla_torch.errors import MissingDependency
-from xla_torch.interop import bindings
+from xla_torch.jax_interop import bindings
 from xla_torch.storage import torch_private
 
 ROOT = Path(__file__).parents[2]

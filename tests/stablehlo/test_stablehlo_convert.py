@@ -15,7 +15,7 @@ from support.same_program import difference
 from support.stablehlo_oracle import module_of
 from support.stablehlo_programs import PROGRAMS, M, main
 from support.stablehlo_rows import ROWS, Row
-from xla_torch.doors.loading import from_stablehlo, parse_hlo
+from xla_torch.api.loading import from_stablehlo, parse_hlo
 from xla_torch.errors import InvalidArgument, UnsupportedError, XlaError
 from xla_torch.mlir.text.parser import parse
 from xla_torch.opcodes.front import Module, parse_module, print_module

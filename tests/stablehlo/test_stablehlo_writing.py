@@ -18,13 +18,13 @@ from support.oracle import needs_xla
 from support.stablehlo_oracle import load_stablehlo, new_context
 from support.stablehlo_oracle import parse as parse_by_bindings
 from xla_torch import ops, run_replicas
+from xla_torch.api.loading import from_stablehlo, load, parse_hlo
 from xla_torch.cli import main as command
-from xla_torch.doors.loading import from_stablehlo, load, parse_hlo
 from xla_torch.errors import UnsupportedError
 from xla_torch.hlo.schema import OPS
 from xla_torch.opcodes import movement
 from xla_torch.opcodes.front import parse_module
-from xla_torch.running.computation import XlaComputation
+from xla_torch.runtime.computation import XlaComputation
 from xla_torch.shape import Shape
 from xla_torch.stablehlo.writing.elementwise import ACCURATE
 from xla_torch.stablehlo.writing.module import to_stablehlo

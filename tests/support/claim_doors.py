@@ -16,14 +16,14 @@ from support.claim_values import namespace
 from support.claims import DOORS, Claim
 from support.oracle import HAS_XLA, run_xla, run_xla_replicas, xla_accepts, xla_canonical
 from xla_torch import Literal, Shape, XlaBuilder, XlaOp, ops
-from xla_torch.doors.emitted_ops import functions_of_ops
+from xla_torch.api.emitted_ops import functions_of_ops
+from xla_torch.distributed import feeds
 from xla_torch.errors import XlaError
 from xla_torch.hlo.ir import Instruction, Module
 from xla_torch.hlo.printer import print_module
 from xla_torch.hlo.schema import schema_of
 from xla_torch.lowering import numerics
 from xla_torch.opcodes import comparison, reduction
-from xla_torch.participants import feeds
 from xla_torch.storage.dtypes import torch_dtype, type_from_torch
 from xla_torch.types import PrimitiveType, type_from_numpy
 

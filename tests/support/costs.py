@@ -27,14 +27,14 @@ from benchmarks.more_kinds import MORE_KINDS
 from support.counting import Counted
 from support.stored_programs import DATA, StoredProgram
 from xla_torch import kernels, load, parse_hlo, value_and_grad
+from xla_torch.codegen import compiled
+from xla_torch.codegen.compiled import _loaded as load_library
 from xla_torch.core import tuning
 from xla_torch.errors import PerhapsLostDerivatives
-from xla_torch.fusing import products
 from xla_torch.kernels import contraction
 from xla_torch.kernels.native import Awaited
-from xla_torch.native import compiled
-from xla_torch.native.compiled import _loaded as load_library
-from xla_torch.running.computation import XlaComputation
+from xla_torch.passes import products
+from xla_torch.runtime.computation import XlaComputation
 from xla_torch.storage import torch_private
 
 TABLE = DATA.parent / "costs.txt"

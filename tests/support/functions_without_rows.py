@@ -9,8 +9,8 @@ import torch
 
 import xla_torch
 from xla_torch import F32, Shape, XlaBuilder, XlaOp, ops
+from xla_torch.api.custom_calls import register_custom_call
 from xla_torch.distributed import feeds
-from xla_torch.doors.custom_calls import register_custom_call
 
 PAIR = Shape.parse("f32[2]{0}")
 ONE_TWO = torch.tensor([1.0, 2.0])

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from xla_torch.running.caches import Cache
-from xla_torch.running.program import Plan, Program
+from xla_torch.runtime.caches import Cache
+from xla_torch.runtime.program import Plan, Program
 
 Way = tuple[Any, ...]
 

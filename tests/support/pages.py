@@ -21,8 +21,8 @@ from pathlib import Path
 from grad_rules import FUNCTIONS, FUSED, TABLE, Entry, GradientKind
 from support import claim_page, plots, stubs, tables
 from support.accepted_types import element_types, operand_names
-from xla_torch.doors.emitted_ops import functions_of_ops
-from xla_torch.doors.op_view import written
+from xla_torch.api.emitted_ops import functions_of_ops
+from xla_torch.api.op_view import written
 from xla_torch.hlo.schema import OPS, OpSchema
 
 ROOT = Path(__file__).parents[2]

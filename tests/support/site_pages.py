@@ -25,8 +25,8 @@ from support.accepted_types import element_types
 from support.claims import claims, differences
 from support.error_rows import ROWS, WRONG_TYPES
 from xla_torch import functions
-from xla_torch.doors import op_view
-from xla_torch.doors.emitted_ops import functions_of_ops
+from xla_torch.api import op_view
+from xla_torch.api.emitted_ops import functions_of_ops
 from xla_torch.hlo.schema import OPS
 
 DOCUMENT = "https://openxla.org/xla/operation_semantics"

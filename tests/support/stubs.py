@@ -54,7 +54,7 @@ class Written:
         self.imports: set[tuple[str, str]] = {
             ("xla_torch.core.types", "PrimitiveType"), ("xla_torch.functions.hlo_builder", "Builder"),
             ("xla_torch.functions.hlo_builder", "XlaOp"),
-            ("xla_torch.running.computation", "XlaComputation"), ("xla_torch.hlo.ir", "Computation")}
+            ("xla_torch.runtime.computation", "XlaComputation"), ("xla_torch.hlo.ir", "Computation")}
 
     def text(self, annotation: Any, value: str) -> str:
         """The annotation, with `value` for each XlaOp."""

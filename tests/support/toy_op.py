@@ -22,6 +22,7 @@ from grad_rules import vjp
 from xla_torch import functions as ops
 from xla_torch.analysis.cost import computation_cost
 from xla_torch.analysis.cost_rules import ARITHMETIC, Cost
+from xla_torch.codegen.elements import ELEMENTS, element
 from xla_torch.errors import UnsupportedError
 from xla_torch.functions._documented import documented
 from xla_torch.functions.hlo_builder import XlaOp, region_of
@@ -31,7 +32,6 @@ from xla_torch.hlo.rule_tables import TABLES
 from xla_torch.hlo.schema import Control, Trait, op
 from xla_torch.lowering.body_table import body
 from xla_torch.lowering.values import Value, evaluator
-from xla_torch.native.elements import ELEMENTS, element
 from xla_torch.opcodes.shapes import FLOATING, unary
 from xla_torch.ops import Abs, Div, Square
 from xla_torch.shape import Shape

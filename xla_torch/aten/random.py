@@ -1,4 +1,4 @@
-"""Random numbers from an explicit state: what `doors/torch_random.py` makes of every operator that draws.
+"""Random numbers from an explicit state: what `api/torch_random.py` makes of every operator that draws.
 
 The state is that of ``RngBitGenerator(rng_three_fry)``, u64[2]: a key and a counter. A draw reads at an offset of its own from
 the counter, so that its numbers are a function of the state and of nothing else: the way back has those of the way forward.

@@ -7,10 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ..api.dumps import paired, stages
 from ..core import progress
 from ..core.errors import InvalidArgument
 from ..debug.files import DIFFERENT, Difference, difference
-from ..doors.dumps import paired, stages
 from .inputs import drawn
 from .said import Said
 

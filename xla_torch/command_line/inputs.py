@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from ..api import weights
+from ..api.arguments import as_written
+from ..api.loading import load
 from ..core import progress
 from ..core.errors import InvalidArgument
 from ..core.shape import Shape
-from ..doors import weights
-from ..doors.arguments import as_written
-from ..doors.loading import load
-from ..running.computation import XlaComputation
-from ..running.polymorphic import of_unknown_sizes
+from ..runtime.computation import XlaComputation
+from ..runtime.polymorphic import of_unknown_sizes
 
 Sizes = Mapping[str, int] | None
 

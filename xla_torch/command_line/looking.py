@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..doors.dumps import listing, stages
-from ..doors.op_view import view, view_facts
-from ..doors.summary import facts, ops_facts, ops_table, summary
-from ..fusing.passes import Change, recorded
+from ..api.dumps import listing, stages
+from ..api.op_view import view, view_facts
+from ..api.summary import facts, ops_facts, ops_table, summary
 from ..hlo.rule_tables import TABLES
-from ..running.polymorphic import of_unknown_sizes
+from ..passes.passes import Change, recorded
+from ..runtime.polymorphic import of_unknown_sizes
 from .inputs import Sizes, device_of, program_of
 from .said import Said
 

@@ -17,15 +17,15 @@ import torch
 import torch.distributed as dist
 
 from .. import distributed
+from ..api.dumps import compared, stored_run
+from ..api.whole_files import are_whole, own_part, own_path, save
 from ..core import progress, tuning
 from ..core.errors import InvalidArgument
 from ..core.shape import Shape
 from ..debug.files import DIFFERENT
 from ..debug.recording import replay as replayed
-from ..doors.dumps import compared, stored_run
-from ..doors.whole_files import are_whole, own_part, own_path, save
-from ..running.computation import XlaComputation
-from ..running.polymorphic import of_unknown_sizes
+from ..runtime.computation import XlaComputation
+from ..runtime.polymorphic import of_unknown_sizes
 from .inputs import Sizes, device_of, drawn, program_of, stored
 from .said import Said
 

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..api.gradients import grad as gradient
+from ..api.gradients import value_and_grad
+from ..api.partition import partition as partitioned
 from ..core import progress
 from ..core.errors import InvalidArgument
-from ..doors.gradients import grad as gradient
-from ..doors.gradients import value_and_grad
-from ..doors.partition import partition as partitioned
-from ..running.computation import XlaComputation
-from ..running.polymorphic import of_unknown_sizes
+from ..runtime.computation import XlaComputation
+from ..runtime.polymorphic import of_unknown_sizes
 from .commands import FORMS
 from .inputs import Sizes, program_of
 from .said import Said

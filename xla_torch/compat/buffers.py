@@ -11,7 +11,7 @@ import torch
 from ..core import shape
 from ..core.errors import ExecutionError
 from ..lowering import numerics
-from ..running.static import tensor_from_numpy
+from ..runtime.static import tensor_from_numpy
 from .errors import raising_methods
 from .shapes import Shape
 

@@ -14,17 +14,17 @@ import numpy as np
 import torch
 from torch.utils.dlpack import from_dlpack, to_dlpack
 
+from ..api.custom_calls import register_callback, unregister_custom_call
+from ..api.loading import from_hlo_proto, from_stablehlo, parse_hlo
 from ..core.errors import DeviceError, ExecutionError, InvalidArgument, UnsupportedError
 from ..core.layouts import Layout as OwnLayout
 from ..core.shape import Shape as OwnShape
-from ..doors.custom_calls import register_callback, unregister_custom_call
-from ..doors.loading import from_hlo_proto, from_stablehlo, parse_hlo
+from ..distributed import feeds
 from ..functions.hlo_builder import XlaOp
 from ..hlo.tree import arrays, from_arrays
-from ..interop.recognition import Form, recognise
-from ..participants import feeds
-from ..running.computation import XlaComputation as Computation
-from ..running.static import fits, tensor_from_numpy
+from ..jax_interop.recognition import Form, recognise
+from ..runtime.computation import XlaComputation as Computation
+from ..runtime.static import fits, tensor_from_numpy
 from . import xla_client_ops
 from .buffers import ArrayImpl, flat, on_device
 from .computations import HloModule, XlaBuilder, hlo_module_cost_analysis

@@ -8,16 +8,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..analysis.cost import computation_cost
+from ..api.loading import from_hlo_proto, from_stablehlo, parse_hlo
 from ..core.errors import InvalidArgument, UnsupportedError
-from ..doors.loading import from_hlo_proto, from_stablehlo, parse_hlo
 from ..functions import hlo_builder
 from ..hlo.ir import Instruction, Module
 from ..hlo.printer import PrintOptions, print_module
 from ..hlo.sharding import Sharding, ShardingKind
 from ..opcodes import collective, control, dynamic, internal, movement, random, token
-from ..running.computation import XlaComputation as Computation
-from ..running.program import Program
-from ..running.static import StaticComputation
+from ..runtime.computation import XlaComputation as Computation
+from ..runtime.program import Program
+from ..runtime.static import StaticComputation
 from . import shapes
 from .errors import raising_methods
 from .records import OpMetadata, OpSharding

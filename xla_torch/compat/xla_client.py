@@ -30,8 +30,8 @@ from typing import Any
 
 import ml_dtypes
 
+from ..api.custom_calls import register_custom_call
 from ..core.errors import UnsupportedError
-from ..doors.custom_calls import register_custom_call
 from . import xla_client_ops as ops  # noqa: F401
 from .buffers import *  # noqa: F403
 from .buffers import ArrayImpl

@@ -2,7 +2,7 @@
 held for ever, and a program that another one was making would never be made.
 
 So all that waits for threads of this package goes by the classes here, but for what belongs to a session of participants, which
-a forked process cannot use (`participants/participant.py`).
+a forked process cannot use (`distributed/participant.py`).
 """
 
 from __future__ import annotations

@@ -268,7 +268,7 @@ ONEDNN_FEW_COLUMNS_FROM = 1 << 19
 
 WITHOUT_PASSES = environment("XLA_TORCH_WITHOUT_PASSES", lambda text: frozenset(part.strip() for part in text.split(",")),
                              frozenset[str](), "names of passes with commas between them")
-"""Passes over lowered graphs that are left out (`fusing/passes.py`): to find which one a difference comes from."""
+"""Passes over lowered graphs that are left out (`passes/passes.py`): to find which one a difference comes from."""
 
 # ------------------------------------------------------------------------------------------- native loops
 

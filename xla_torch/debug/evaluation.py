@@ -10,6 +10,7 @@ import torch
 
 from ..core.budget import stepwise
 from ..core.shape import UNBOUNDED, Shape
+from ..distributed.participant import current_participant
 from ..hlo.ir import Computation, Instruction
 from ..hlo.literals.literal import Literal
 from ..hlo.regions import branches_of, callee, is_branching, is_call, is_loop, loop_of
@@ -19,7 +20,6 @@ from ..lowering import numerics
 from ..lowering.custom_calls import check_custom_calls
 from ..lowering.evaluator import Evaluator
 from ..lowering.values import Host, Splat, Value
-from ..participants.participant import current_participant
 from ..storage.dtypes import storage_dtype
 from ..storage.torch_private import without_autocast
 from .steps import Step

@@ -17,7 +17,7 @@ import torch
 
 from ..core.errors import ExecutionError
 from ..core.printable import printable
-from ..participants.watched import Seen, watched
+from ..distributed.watched import Seen, watched
 from .profile_pages import aligned, time_of, write_trace
 
 _NAME = 120

@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from ..api.dumps import compared
+from ..api.loading import load
 from ..core.errors import XlaError
 from ..core.shape import Shape
-from ..doors.dumps import compared
-from ..doors.loading import load
 from ..hlo.ir import Computation
 from ..hlo.regions import has_regions_of_values, regions
 from ..hlo.tree import arrays
-from ..running.computation import XlaComputation
-from ..running.static import numpy_from_tensor, tensor_from_numpy
+from ..runtime.computation import XlaComputation
+from ..runtime.static import numpy_from_tensor, tensor_from_numpy
 from .counterparts import Counterparts
 from .divergence import divergence_of
 

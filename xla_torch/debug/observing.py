@@ -15,7 +15,7 @@ import torch
 from ..core.errors import ExecutionError, NothingObserved
 from ..hlo.ir import Computation, Instruction
 from ..hlo.scanner import nearest
-from ..running.watching import installed, watching
+from ..runtime.watching import installed, watching
 from .evaluation import Observer, run_watched
 from .steps import Step, source_of
 

@@ -23,20 +23,20 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..api.arguments import as_written, tensor_of
+from ..api.dumps import compared
+from ..api.loading import from_hlo_proto
 from ..core.errors import DeviceError, InvalidArgument, XlaError
 from ..core.printable import printable
 from ..core.shape import Shape
-from ..doors.arguments import as_written, tensor_of
-from ..doors.dumps import compared
-from ..doors.loading import from_hlo_proto
 from ..hlo.tree import arrays, from_arrays
 from ..kernels import random
 from ..lowering import numerics
 from ..proto.writing import serialized
-from ..running.backends import EAGER
-from ..running.computation import XlaComputation, require_computation
-from ..running.polymorphic import of_unknown_sizes
-from ..running.static import tensor_from_numpy
+from ..runtime.backends import EAGER
+from ..runtime.computation import XlaComputation, require_computation
+from ..runtime.polymorphic import of_unknown_sizes
+from ..runtime.static import tensor_from_numpy
 
 FORMAT = "xla_torch record 1"
 

@@ -10,9 +10,9 @@ import time
 import numpy as np
 import torch
 
-from ..doors.loading import load
+from ..api.loading import load
 from ..nn import XlaModule
-from ..running.computation import XlaComputation
+from ..runtime.computation import XlaComputation
 from . import PROGRAM, Stored, stored
 from .text import batches
 

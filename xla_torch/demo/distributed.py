@@ -22,11 +22,11 @@ import torch.distributed as dist
 from torch.distributed import checkpoint
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 
+from ..api.loading import load
+from ..api.on_mesh import on_mesh
 from ..core.errors import MissingDependency
-from ..doors.loading import load
-from ..doors.on_mesh import on_mesh
 from ..nn import XlaModule
-from ..running.computation import XlaComputation
+from ..runtime.computation import XlaComputation
 from . import PROGRAM, stored
 from .text import batches
 

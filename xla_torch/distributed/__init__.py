@@ -26,14 +26,24 @@ as it is.
 
 from __future__ import annotations
 
-import torch.distributed
+import importlib
+from typing import TYPE_CHECKING, Any
 
-from ..participants import feeds
-from .threads import run_replicas
-
-__all__ = ["feeds", "run_replicas"]
-
-if torch.distributed.is_available():  # some builds of torch lack it
+if TYPE_CHECKING:
+    from . import feeds
     from .processes import Processes, of_process_group, run_on_processes, standing
+    from .threads import run_replicas
 
-    __all__ += ["Processes", "of_process_group", "run_on_processes", "standing"]
+__all__ = ["Processes", "feeds", "of_process_group", "run_on_processes", "run_replicas", "standing"]
+
+_MODULES = {"run_replicas": "threads", "Processes": "processes", "of_process_group": "processes",
+            "run_on_processes": "processes", "standing": "processes"}
+
+
+def __getattr__(name: str) -> Any:
+    """Programs of one participant use a part of this package, and some builds of torch lack torch.distributed."""
+    if name == "feeds":
+        return importlib.import_module(".feeds", __name__)
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f".{_MODULES[name]}", __name__), name)

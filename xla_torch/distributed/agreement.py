@@ -8,8 +8,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from ..participants.exchange import Exchange
 from .control_plane import ControlPlane
+from .exchange import Exchange
 from .failures import Failures
 from .placement import Placement
 

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from ..participants.exchange import Exchange, Result
-from ..participants.exchanges import (
+from .exchange import Exchange, Result
+from .exchanges import (
     AllGather,
     AllReduce,
     AllToAll,
@@ -20,7 +20,7 @@ from ..participants.exchanges import (
     ReduceScatter,
     ReduceToFirst,
 )
-from ..participants.reductions import Reducer, fold
+from .reductions import Reducer, fold
 
 
 def as_bytes(tensor: torch.Tensor) -> torch.Tensor:

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 
 from ..core.types import F8E8M0FNU, PrimitiveType
-from ..participants.exchange import Exchange, Result
-from ..participants.exchanges import Permute
 from ..storage import nan_codes
 from ..storage.dtypes import storage_dtype, torch_dtype
+from .exchange import Exchange, Result
+from .exchanges import Permute
 
 
 def encoded(exchange: Exchange, perform: Callable[[Exchange], Result]) -> Result:

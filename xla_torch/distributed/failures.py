@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 
 from ..core import tuning
 from ..core.errors import ExecutionError
-from ..participants.exchange import Aborted
 from .control_plane import ControlPlane
+from .exchange import Aborted
 from .placement import Placement
 from .rendezvous import Rendezvous
 

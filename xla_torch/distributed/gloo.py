@@ -18,10 +18,10 @@ from typing import Any
 import torch
 
 from ..core import tuning
-from ..participants.buffers import BUFFERS
-from ..participants.exchanges import AllToAllV
-from ..participants.reductions import Reducer, fold, fold_into
 from .backend import Backend, as_bytes, plain
+from .buffers import BUFFERS
+from .exchanges import AllToAllV
+from .reductions import Reducer, fold, fold_into
 
 Ends = list[Callable[[], None]]
 """What waits for the steps that were begun."""

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from ..participants.reductions import Reducer, Reduction, fold, top_bit
 from ..storage.torch_private import all_gather_into
 from .backend import Backend, as_bytes, plain
+from .reductions import Reducer, Reduction, fold, top_bit
 
 _OPERATIONS = {Reduction.ADD: dist.ReduceOp.SUM, Reduction.MULTIPLY: dist.ReduceOp.PRODUCT,
                Reduction.MINIMUM: dist.ReduceOp.MIN, Reduction.MAXIMUM: dist.ReduceOp.MAX}

@@ -11,11 +11,11 @@ import torch
 
 from ..core import tuning
 from ..core.errors import ExecutionError
-from ..participants.exchange import Exchange, Future, Result
-from ..participants.exchanges import General
 from .agreement import Agreement
 from .backend import as_bytes, from_bytes
 from .byte_encoding import encoded
+from .exchange import Exchange, Future, Result
+from .exchanges import General
 from .executor import SerialExecutor
 from .failures import Failures
 from .process_groups import ProcessGroups

@@ -16,10 +16,10 @@ import torch
 import torch.distributed as dist
 
 from ..core import tuning
-from ..participants.exchange import Aborted
 from ..storage import torch_private
 from .backend import Backend
 from .control_plane import ControlPlane
+from .exchange import Aborted
 from .failures import Failures
 from .gloo import GlooBackend
 from .nccl import NcclBackend

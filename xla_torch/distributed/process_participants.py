@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
-from ..participants.exchange import Completed, Exchange, Future, Given, Result
-from ..participants.exchanges import General
-from ..participants.participant import Participant
 from .backend import as_bytes
+from .exchange import Completed, Exchange, Future, Given, Result
+from .exchanges import General
 from .executor import SerialExecutor
+from .participant import Participant
 from .placement import Placement
 from .process_exchanges import ProcessExchanges
 from .rendezvous import Rendezvous

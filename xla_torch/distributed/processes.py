@@ -22,13 +22,13 @@ import torch.distributed as dist
 
 from ..core import tuning
 from ..core.errors import InvalidArgument
-from ..participants.buffers import BUFFERS
-from ..participants.participant import Participant, installed, installed_for_process
 from ..storage import torch_private
 from .agreement import Agreement
+from .buffers import BUFFERS
 from .checks import check_arguments, check_counts, entry_point
 from .control_plane import ControlPlane
 from .failures import Failures
+from .participant import Participant, installed, installed_for_process
 from .placement import Placement, placement_of
 from .process_exchanges import ProcessExchanges
 from .process_groups import ProcessGroups

@@ -11,7 +11,7 @@ import torch
 
 from ..core import tuning
 from ..core.errors import ExecutionError
-from ..participants.exchange import Aborted, Exchange, Result
+from .exchange import Aborted, Exchange, Result
 
 
 class Round:

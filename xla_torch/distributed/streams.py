@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ..participants.exchange import Exchange, Future, Result
+from .exchange import Exchange, Future, Result
 
 
 class ExchangeStreams:

@@ -10,10 +10,10 @@ import torch
 
 from ..core import tuning
 from ..core.errors import DifferentiationError, InvalidArgument
-from ..participants.buffers import BUFFERS
-from ..participants.exchange import Aborted, Exchange, Future, Result
-from ..participants.participant import Participant, installed
+from .buffers import BUFFERS
 from .checks import check_arguments, check_counts, entry_point
+from .exchange import Aborted, Exchange, Future, Result
+from .participant import Participant, installed
 from .rendezvous import Rendezvous, Round
 
 

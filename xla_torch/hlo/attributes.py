@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar
 
 from ..core.errors import InvalidArgument
-from ..participants.groups import GroupMode
+from ..core.participant_groups import GroupMode
 from .canonical_values import canonical_numbers, integers_of, sequence_of, triples_of, wrong
 from .codecs import (
     BoolCodec,

@@ -9,7 +9,7 @@ A row says, where there is such a thing,
 - `memory`: whether the result (``fresh``), or each part of it (``parts``), shares memory with nothing, ``ordered`` where torch
   also chooses the order of its dimensions; ``shared`` where it may lie in an operand's
 - `reduces`: it reduces some dimensions; `row` is the C function that does so for one row, which may be reduced in parts as well
-- `opcode`: the op whose C (`native/elements.py`) is the function's, or `code`: its own C for each kind of element of the result
+- `opcode`: the op whose C (`codegen/elements.py`) is the function's, or `code`: its own C for each kind of element of the result
 - `wraps`: its bits are the same for signed and for unsigned integers
 """
 

@@ -14,9 +14,10 @@ from typing import Any
 import torch
 
 from ..core.errors import ExecutionError
+from ..core.participant_groups import GroupMode, Groups
 from ..core.types import PrimitiveType
-from ..participants.exchange import NOWHERE, Completed, Exchange, Future, Given, Result, Site
-from ..participants.exchanges import (
+from ..distributed.exchange import NOWHERE, Completed, Exchange, Future, Given, Result, Site
+from ..distributed.exchanges import (
     AllGather,
     AllReduce,
     AllToAll,
@@ -27,10 +28,9 @@ from ..participants.exchanges import (
     ReduceScatter,
     ReduceToFirst,
 )
-from ..participants.groups import GroupMode, Groups
-from ..participants.participant import current_participant
-from ..participants.reductions import Reducer
-from ..participants.watched import WATCHERS, Watched
+from ..distributed.participant import current_participant
+from ..distributed.reductions import Reducer
+from ..distributed.watched import WATCHERS, Watched
 from .calls import fresh, fresh_tuple
 from .indexing import dynamic_slice, dynamic_update_slice_
 

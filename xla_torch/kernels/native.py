@@ -1,4 +1,4 @@
-"""Native code (`xla_torch/native`) in the place of torch's calls as soon as there is any, and made once that is worth it.
+"""Native code (`xla_torch/codegen`) in the place of torch's calls as soon as there is any, and made once that is worth it.
 
 A loop begins in torch, unless its code is on disk. When its steps, in this call and those before, have taken some time, it is
 compiled beside them, and goes on natively from the state that it has reached by then. One that is known to have enough steps for
@@ -20,10 +20,10 @@ from typing import Any, TypeVar
 
 import torch
 
+from ..codegen.compiled import MachineCode, machine_code
+from ..codegen.loops import ASKED, Machine, Source
 from ..core import tuning
 from ..core.budget import running
-from ..native.compiled import MachineCode, machine_code
-from ..native.loops import ASKED, Machine, Source
 from ..storage import torch_private
 
 _T = TypeVar("_T")
@@ -270,7 +270,7 @@ _FOR_A_THREAD = 1 << 15
 
 def run_on_threads(function: Callable[..., int], rows: int, n: int, places: Sequence[int], kept: int = 0,
                    for_a_thread: int = _FOR_A_THREAD) -> None:
-    """Run a function of `native/threads.py` on rows of `n` elements, with its own places and so many bytes kept for each element
+    """Run a function of `codegen/threads.py` on rows of `n` elements, with its own places and so many bytes kept for each element
     of a row. So many elements are worth waking a thread for."""
     threads = min(torch.get_num_threads(), -(-rows * n // for_a_thread)) if _team() else 1
     memory = torch.empty(kept * n * threads, dtype=torch.uint8) if kept else None

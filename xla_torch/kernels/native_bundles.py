@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
+from ..codegen.loops import Source
 from ..core.budget import running
-from ..native.loops import Source
 from ..storage import torch_private
 from .calls import fresh_tuple
 from .native import Awaited, asked, is_readable, raise_from

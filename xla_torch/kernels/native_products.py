@@ -18,10 +18,10 @@ Tensors = tuple[torch.Tensor, ...]
 
 
 class NativeProducts(torch.nn.Module, Awaited):
-    """The source for two products and what stands between (`native/products.py`). `order` are the numbers, among the tensors that
-    blocks are given, of both factors, of the second product's right factor, and of what else is read, which has so many bytes for
-    each of the columns. The first product is of `dims`; a tile has so many `rows`, with `kept` bytes for each column. The code is
-    waited for: it sums up in another order than torch's calls."""
+    """The source for two products and what stands between (`codegen/products.py`). `order` are the numbers, among the
+    tensors that blocks are given, of both factors, of the second product's right factor, and of what else is read,
+    which has so many bytes for each of the columns. The first product is of `dims`; a tile has so many `rows`, with
+    `kept` bytes for each column. The code is waited for: it sums up in another order than torch's calls."""
 
     def __init__(self, text: str, order: Sequence[int], columns: Sequence[int], dims: tuple[int, ...], rows: int, kept: int):
         torch.nn.Module.__init__(self)

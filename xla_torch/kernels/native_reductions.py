@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ..native.reductions import COLUMNS
+from ..codegen.reductions import COLUMNS
 from .native import Awaited, is_readable, run_on_threads
 
 Tensors = tuple[torch.Tensor, ...]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import torch
 
-from ..native import points as native_points
+from ..codegen import points as native_points
 from ..opcodes.reducer_kinds import ReducerKind
 from .native import Awaited, run_on_threads
 from .rows import BY_BYTES, INTEGERS, NAMES, is_plain
@@ -97,7 +97,7 @@ def _result(window: Dims, index_sizes: Dims, vector_dim: int, collapsed: Dims, o
 @functools.lru_cache(maxsize=1024)
 def _table(sizes: Dims, steps: Dims, index_sizes: Dims, index_steps: Dims, window: Dims, vector_dim: int, indexed: Dims,
            batching: Pairs, point_steps: Dims, window_steps: Dims) -> array.array[int] | None:
-    """What native code is told of a gather or scatter (`native/points.py`); None where windows have too many rows."""
+    """What native code is told of a gather or scatter (`codegen/points.py`); None where windows have too many rows."""
     own = [d for d in range(len(index_sizes)) if d != vector_dim]
     of_batch = {index_dim: d for d, index_dim in batching}
     axes = [(index_sizes[d], index_steps[d], steps[of_batch[d]] if d in of_batch else 0, beside)

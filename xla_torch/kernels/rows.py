@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from ..codegen import rows as native_rows
 from ..core import tuning
-from ..native import rows as native_rows
 from ..opcodes.reducer_kinds import ReducerKind
 from .native import Awaited, run_on_threads
 

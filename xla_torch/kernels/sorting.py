@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import torch
 
+from ..codegen import rows as native_rows
+from ..codegen import sorting as native_sorting
 from ..core import tuning
-from ..native import rows as native_rows
-from ..native import sorting as native_sorting
 from .calls import fresh_tuple
 from .indexing import on_host
 from .native import Awaited, run_on_threads

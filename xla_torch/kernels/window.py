@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 import torch
 
+from ..codegen import windows
 from ..core import tuning
-from ..native import windows
 from ..opcodes.reducer_kinds import ReducerKind
 from ..opcodes.reduction_order import IN_ORDER_IN_WINDOW, ROW, SIDE
 from . import indexing

@@ -13,19 +13,19 @@ import torch
 
 from ..analysis.loops import counted_loop
 from ..analysis.opened import size_with_regions
+from ..codegen.arrays import ARRAYS
+from ..codegen.compiled import is_available, machine_code
+from ..codegen.elements import ELEMENTS, VECTOR_WORK, Unfit, element, element_work, is_native
+from ..codegen.loops import Source, bundle_source
+from ..codegen.sums import require_fit, terms_of
 from ..core import tuning
 from ..core.shape import Shape
-from ..fusing.optional import attempt
 from ..hlo.ir import Computation, Instruction
 from ..hlo.structure import GET_TUPLE_ELEMENT
 from ..kernels.native import can_fuse, machine, made_after, options
 from ..kernels.native_bundles import NativeBundle, bundle
-from ..native.arrays import ARRAYS
-from ..native.compiled import is_available, machine_code
-from ..native.elements import ELEMENTS, VECTOR_WORK, Unfit, element, element_work, is_native
-from ..native.loops import Source, bundle_source
-from ..native.sums import require_fit, terms_of
 from ..opcodes import contraction, control, indexing, movement, reduction
+from ..passes.optional import attempt
 from ..storage.dtypes import storage_dtype
 from ..transform.small_fusions import VIEWS, fuse_small, region_of
 from .emit import Tracer, describe, is_of_sizes
@@ -49,7 +49,7 @@ def _in_fusions(computation: Computation) -> Computation:
 
 def _ends(computation: Computation) -> set[Instruction]:
     """Elementwise ops that are used by each other and as results alone: many of them, as in an optimizer, are one native call at
-    the program's end, and small code (`fusing/foreach.py`)."""
+    the program's end, and small code (`passes/foreach.py`)."""
     within: dict[Instruction, bool] = {}
     ends: set[Instruction] = set()
     for i in reversed(computation.instructions):
@@ -63,8 +63,8 @@ def _ends(computation: Computation) -> set[Instruction]:
 
 
 def _of_blocks(computation: Computation) -> set[Instruction]:
-    """Small ops that cost nothing where blocks work on large arrays (`fusing/blocking.py`): elementwise ones on what these were
-    reduced to, and that is spread over them again, and gathers that go before arithmetic (`fusing/one_of_rows.py`)."""
+    """Small ops that cost nothing where blocks work on large arrays (`passes/blocking.py`): elementwise ones on what these were
+    reduced to, and that is spread over them again, and gathers that go before arithmetic (`passes/one_of_rows.py`)."""
     behind, between = set[Instruction](), set[Instruction]()
     for i in computation.instructions:
         is_reduced = i.opcode == reduction.reduce and _is_large(i.operands[0])

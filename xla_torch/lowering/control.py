@@ -16,6 +16,9 @@ import torch.fx
 
 from ..analysis.loops import CountedLoop, Limit, counted_loop, counters, invariant_carries, limits
 from ..analysis.opened import size_with_regions
+from ..codegen.compiled import is_available
+from ..codegen.elements import Unfit
+from ..codegen.loops import Source, loop_source
 from ..core import tuning
 from ..core.errors import UnsupportedError
 from ..core.shape import Shape
@@ -28,9 +31,6 @@ from ..hlo.structure import CONSTANT
 from ..hlo.tree import arrays, from_arrays
 from ..kernels import loops, portable
 from ..kernels.native import NativeLoop, machine
-from ..native.compiled import is_available
-from ..native.elements import Unfit
-from ..native.loops import Source, loop_source
 from .bundles import with_bundles
 from .emit import Tracer, is_of_sizes
 from .values import Host, Number, Splat, Value, evaluator

@@ -16,7 +16,7 @@ import torch
 
 from ..core.errors import ExecutionError, UnsupportedError, XlaError
 from ..core.shape import Shape, parse_shape
-from ..custom_targets.callbacks import CALLBACK
+from ..custom_calls.callbacks import CALLBACK
 from ..hlo import checks, stacks
 from ..hlo.custom_calls import CustomCall, Function, differentiated, registered, routine_name, target_of
 from ..hlo.ir import Computation, Instruction, reachable

@@ -19,17 +19,17 @@ import torch
 import torch.fx
 from torch.fx.proxy import TracerBase
 
+from ..codegen.compiled import MachineCode
 from ..core import tuning
 from ..core.shape import Shape
 from ..core.sizes import Size, unnamed
 from ..core.types import PrimitiveType
-from ..fusing.passes import Lowering, run_passes
 from ..hlo.ir import Computation, Instruction
 from ..hlo.structure import CONSTANT
 from ..kernels import indexing
 from ..kernels.calls import known
-from ..native.compiled import MachineCode
 from ..opcodes import internal
+from ..passes.passes import Lowering, run_passes
 from ..storage.dtypes import storage_dtype
 from ..storage.torch_private import LoweredModule
 from ..transform.equal_ops import Forms, key_of

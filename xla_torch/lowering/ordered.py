@@ -8,6 +8,10 @@ import math
 from collections.abc import Sequence
 
 from ..analysis.associativity import is_commutative
+from ..codegen.compiled import is_available
+from ..codegen.elements import Unfit
+from ..codegen.loops import loop_source
+from ..codegen.reductions import reduce_blocks
 from ..core import tuning
 from ..core.shape import Shape
 from ..core.types import S32
@@ -17,10 +21,6 @@ from ..hlo.ir import Computation
 from ..hlo.regions import is_loop
 from ..kernels.native import machine
 from ..kernels.native_reductions import NativeReduction
-from ..native.compiled import is_available
-from ..native.elements import Unfit
-from ..native.loops import loop_source
-from ..native.reductions import reduce_blocks
 from ..transform.canonical import canonicalize
 from .emit import Tracer
 from .values import Number, Splat, Value, evaluator

@@ -10,10 +10,10 @@ import torch.fx
 from ..core.errors import DeviceError
 from ..core.shape import UNBOUNDED, Shape
 from ..core.types import PrimitiveType
-from ..fusing.optional import attempt, runs, without_failing
 from ..hlo.ir import Computation, Token
 from ..hlo.tree import arrays, grouped, places
 from ..kernels import stack
+from ..passes.optional import attempt, runs, without_failing
 from ..storage.dtypes import storage_dtype, torch_dtype
 from ..storage.torch_private import LoweredModule
 from ..transform.invariant_code import without_invariant_code

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.errors import UnsupportedError
+from ..core.participant_groups import GroupMode
 from ..core.shape import Shape
 from ..core.types import U32
 from ..hlo.attributes import Bool, CollectiveMode, Dims, Groups, Int, Pairs, Region, ReplicaGroups
 from ..hlo.ir import Computation
 from ..hlo.schema import Trait, op
-from ..participants.groups import GroupMode
 from .reduction import check_reducer
 from .shapes import has_parts, require, require_arrays, require_declared
 

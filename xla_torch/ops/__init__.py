@@ -9,7 +9,7 @@ not be given: it is that of the operands, and a function without operands runs a
 from types import ModuleType as _Module
 
 from .. import functions as _functions
-from ..doors import builder as _builder  # noqa: F401  (makes the functions take tensors)
+from ..api import builder as _builder  # noqa: F401  (makes the functions take tensors)
 from ..functions import *
 
 

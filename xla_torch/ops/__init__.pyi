@@ -39,7 +39,7 @@ from xla_torch.hlo.ir import Computation
 from xla_torch.hlo.ir import Token
 from xla_torch.hlo.literals.literal import Literal
 from xla_torch.opcodes.contraction import DotDimensionNumbers as DotDimensionNumbers
-from xla_torch.running.computation import XlaComputation
+from xla_torch.runtime.computation import XlaComputation
 
 Liftable = bool | int | float | complex | np.ndarray[Any, np.dtype[Any]] | np.number[Any] | np.bool_
 """What may stand beside an op or tensor as an operand."""

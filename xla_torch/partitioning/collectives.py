@@ -13,13 +13,13 @@ from collections.abc import Callable, Sequence
 from .. import functions as ops
 from ..analysis.reducers import reducer_kind
 from ..core.errors import InvalidArgument, UnsupportedError
+from ..core.participant_groups import GroupMode
 from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.ir import Computation, Instruction
 from ..hlo.replica_groups import Groups
 from ..hlo.rule_tables import RuleTable
 from ..hlo.schema import OpSchema, Trait, schema_of
 from ..opcodes import collective, reduction
-from ..participants.groups import GroupMode
 from ..transform.rewriter import Rewriter
 from ..transform.values import Value, as_op
 from .annotations import is_sharding

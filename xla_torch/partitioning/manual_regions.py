@@ -20,6 +20,7 @@ import numpy as np
 from .. import functions as ops
 from ..batching.batched_run import Batch, Mapped, any_mapped
 from ..core.errors import InvalidArgument, UnsupportedError, XlaError
+from ..core.participant_groups import GroupMode
 from ..core.types import U32
 from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.ir import Computation, Instruction, Module, cached_on_computation
@@ -29,7 +30,6 @@ from ..hlo.replica_groups import Groups
 from ..hlo.sharding import Grid, Sharding, ShardingKind
 from ..opcodes.collective import group_mode, partition_id
 from ..opcodes.control import call
-from ..participants.groups import GroupMode
 from ..transform.canonical import Canonicalizer
 from ..transform.rewriter import rebuilt
 from ..transform.values import Value, as_op, elements_of, leaves, regrouped

@@ -3,7 +3,7 @@
 Compiled programs call libraries (LAPACK on CPUs; cuSOLVER, cuBLAS, cuDNN and their kin on GPUs) and routines of XLA's own.
 Partitioners and memory placement mark values by calls that only pass them on. `expansion` gives the computation that stands for
 one such instruction, `expand` puts it in the place of every one. What each target means, its library's file in
-`custom_targets/` says.
+`custom_calls/` says.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from ..analysis.opened import check_size
 from ..core.errors import UnsupportedError, XlaError
 from ..core.shape import Shape
-from ..custom_targets import Call, meaning_of
-from ..custom_targets.calls import zeros
+from ..custom_calls import Call, meaning_of
+from ..custom_calls.calls import zeros
 from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.custom_calls import registered, target_of
 from ..hlo.ir import Computation, Instruction, reachable

@@ -20,7 +20,7 @@ from support.agreement import dtype_of, element_type, special_values
 from support.oracle import run_xla
 from xla_torch import Shape, XlaBuilder, XlaComputation, ops
 from xla_torch.lowering import numerics
-from xla_torch.running.static import tensor_from_numpy
+from xla_torch.runtime.static import tensor_from_numpy
 from xla_torch.storage.dtypes import torch_dtype, type_from_torch
 
 SIZES = (0, 1, 2, 3, 5)

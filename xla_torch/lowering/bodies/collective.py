@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ...core.participant_groups import GroupMode
 from ...core.shape import Shape
 from ...core.types import PrimitiveType
+from ...distributed.exchange import Site
+from ...distributed.reductions import Reducer, Reduction
 from ...hlo.attributes import Bool, CollectiveMode, Dims, Groups, Int, Pairs, Region
 from ...hlo.ir import Computation, Instruction
 from ...kernels import collective as kernels
 from ...opcodes.collective import gathered_shards, group_mode, starts_of, turns
 from ...opcodes.reducer_kinds import ReducerKind
-from ...participants.exchange import Site
-from ...participants.groups import GroupMode
-from ...participants.reductions import Reducer, Reduction
 from .. import values
 from ..body_table import body
 from ..monoids import kind_of_reducer

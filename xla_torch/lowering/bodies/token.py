@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from ...distributed import feeds
 from ...hlo.attributes import Bool, Int, Text
 from ...hlo.ir import Instruction, Token
 from ...opcodes.token import ShapeText, parts, source_target_pairs
-from ...participants import feeds
 from ...storage.dtypes import torch_dtype
 from .. import numerics, values
 from ..body_table import body

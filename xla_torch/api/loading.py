@@ -1,0 +1,236 @@
+"""Programs from files and text, whatever their form."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+import warnings
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from ..analysis.author_rules import note_author
+from ..core.budget import running
+from ..core.collection import put_off
+from ..core.errors import CallbackLeftOut, HloSyntaxError, InvalidArgument, XlaError
+from ..custom_calls import callbacks
+from ..hlo.cut_text import CutText, cut_text
+from ..hlo.derivatives import AS_WRITTEN, Vouched, vouched
+from ..hlo.ir import Module
+from ..hlo.literals.text import LARGE_LITERALS as LARGE_HLO
+from ..hlo.memory import mapped, unmapped
+from ..jax_interop.exported import is_exported, read_exported
+from ..jax_interop.exported_main import module_of, without_tokens
+from ..jax_interop.jax import Lowered
+from ..jax_interop.recognition import Form, form_of_text, recognise
+from ..mlir.bytecode import parser as bytecode
+from ..mlir.ir import Elements, Operation, walk
+from ..mlir.text.elements import LARGE_LITERALS as LARGE_MLIR
+from ..opcodes.front import parse_module, verify
+from ..proto.containers import read_proto
+from ..runtime.computation import XlaComputation
+from ..runtime.polymorphic import PolymorphicComputation
+from ..runtime.static import StaticComputation
+from ..stablehlo.convert import Functions, UnknownSizes, to_module
+from ..stablehlo.reading import read_mlir
+from .custom_calls import register_callback
+from .exported_function import from_exported
+from .library import Library
+
+T = TypeVar("T")
+
+
+@put_off()
+def load(path: str | os.PathLike[str], entry: str | None = None, *, derivatives: Vouched = None) -> XlaComputation:
+    """A program from a file: HLO text, MLIR text or bytecode (StableHLO, portable artifacts), an HLO proto (a module, an HloProto
+    or a snapshot), or a file of jax.export.
+
+    The content decides, not the name. `entry` is the function to run of a StableHLO module, see `from_stablehlo`. What its author
+    wrote of derivatives is not in most programs, which is said when one is differentiated (LostDerivatives);
+    ``derivatives="as written"`` vouches that those of the ops, or in a file of jax.export, are what is meant: then nothing is
+    said, and what is written of the program says that they are.
+
+    Raises InvalidArgument, which names what it seems to be, for a file that is no program; HloSyntaxError, InvalidArgument or
+    UnsupportedError with the place in the file for one that is not right.
+
+    >>> import pathlib
+    >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
+    >>> length = pathlib.Path("square.hlo").write_text(square.to_hlo_text())
+    >>> xla_torch.load("square.hlo")(torch.tensor([1.0, 2.0]))
+    tensor([1., 4.])
+    """
+    if not isinstance(path, (str, os.PathLike)):
+        raise InvalidArgument("not the path of a file", subject="load", got=type(path).__name__,
+                              expected="a text or a pathlib.Path",
+                              hint="parse_hlo, from_stablehlo and from_hlo_proto take what is in memory")
+    as_written, name = vouched(derivatives, "load"), os.fspath(path)
+    if os.path.isdir(name):
+        raise InvalidArgument("this is a folder", subject=name, expected="a file", hint="python -m xla_torch show DIR lists what "
+                              "is in a folder of --xla_dump_to")
+    with mapped(path) as data:
+        form = recognise(data, name)
+        if form is Form.HLO_PROTO:
+            return from_hlo_proto(data, derivatives=derivatives)
+        if form is Form.HLO_TEXT:
+            return _read_text(data, name, LARGE_HLO, lambda text, cuts: _parsed(text, name, as_written, cuts))
+        return from_stablehlo(data, entry, name, derivatives=derivatives)
+
+
+def _read_text(data: memoryview, name: str, large_literals: re.Pattern[bytes], read: Callable[[str, CutText | None], T]) -> T:
+    """What `read` makes of a text, without holding large literals as text if that can be."""
+    cut = cut_text(data, large_literals)
+    if cut is not None:
+        with contextlib.suppress(XlaError):  # which would be about the shortened text
+            found = read(cut.text, cut)
+            if cut.all_taken:
+                return found
+    return read(_decoded(data, name), None)
+
+
+def _decoded(data: bytes | memoryview, name: str) -> str:
+    try:
+        return str(data, "utf-8")
+    except UnicodeDecodeError as error:
+        raise HloSyntaxError("the text is not UTF-8", subject=name, got=f"{bytes(data[error.start:error.start + 8])!r}",
+                             where=f"byte {error.start}") from None
+
+
+@put_off()
+def parse_hlo(text: str, filename: str = "", *, derivatives: Vouched = None) -> XlaComputation:
+    """A program from HLO text. Every instruction's shape is checked. `derivatives` is as in `load`.
+
+    >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
+    >>> square(torch.tensor([1.0, 2.0]))
+    tensor([1., 4.])
+    """
+    as_written = vouched(derivatives, "parse_hlo")
+    if not isinstance(text, str):
+        raise _wrong_kind("HLO text must be a string", text, Form.HLO_TEXT)
+    return _parsed(text, filename, as_written)
+
+
+def _parsed(text: str, filename: str, as_written: bool, cuts: CutText | None = None) -> XlaComputation:
+    try:
+        module = parse_module(text, filename, cuts)
+    except HloSyntaxError:
+        if form_of_text(text) is Form.MLIR_TEXT:
+            raise InvalidArgument("this is MLIR, not HLO text", subject=filename, got=repr(text[:1000].strip()[:40]),
+                                  hint="xla_torch.from_stablehlo reads it") from None
+        raise
+    verify(module)
+    return computation_of(module, as_written)
+
+
+@put_off()
+def from_stablehlo(program: Any, entry: str | None = None, filename: str = "", *,
+                   derivatives: Vouched = None) -> XlaComputation:
+    """A program from StableHLO (with CHLO or MHLO): text, bytecode, a file of jax.export, or what holds it: a
+    ``jax.export.Exported``, a ``jax.stages.Lowered``, a module of MLIR's Python bindings.
+
+    `entry` names the function to run; without it that is ``main``, or the only public function. Of a module with several and no
+    ``main``, and of several modules in one text (by their names, or their numbers), a mapping from names to computations is
+    returned. Quantized parameters and results are arrays of their storage
+    type. What jax.export wrote, as bytes or in memory, is a function over trees (`from_exported`). What else JAX lowered does not
+    have the derivatives that its author wrote, which is said when it is differentiated (LostDerivatives), unless `derivatives`
+    vouches for those of its ops, as in `load`. A program with
+    dimensions of unknown size becomes a PolymorphicComputation, which is called in the same way; for everything else its
+    `specialised` gives an XlaComputation.
+    Raises HloSyntaxError for text and bytes that are no MLIR, InvalidArgument for other objects and for HLO, for an entry that
+    does not exist and for operations that do not fit their types, UnsupportedError for those that HLO has nothing for.
+    `filename` is for messages.
+
+    >>> text = '''func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
+    ...   %y = stablehlo.multiply %x, %x : tensor<2xf32>
+    ...   return %y : tensor<2xf32>
+    ... }'''
+    >>> xla_torch.from_stablehlo(text)(torch.tensor([1.0, 2.0]))
+    tensor([1., 4.])
+    """
+    as_written = vouched(derivatives, "from_stablehlo")
+    in_memory = hasattr(program, "mlir_module_serialized") and hasattr(program, "has_vjp")  # jax.export.Exported
+    if entry is None and (in_memory or (isinstance(program, (bytes, bytearray, memoryview)) and is_exported(program))):
+        return from_exported(program, derivatives=derivatives)
+    return _converted(_read_mlir(program, filename), as_written, entry)
+
+
+def from_lowered(program: Lowered) -> XlaComputation:
+    """What JAX has lowered in this process, with the Python functions that it calls."""
+    module = to_module(without_tokens(bytecode.parse(program.bytecode)))
+    assert isinstance(module, Module), module  # main is there, and JAX knows its sizes
+    callbacks.bind(module, program.callbacks, register_callback)
+    return StaticComputation(module)
+
+
+def _read_mlir(program: Any, filename: str) -> Operation:
+    if not isinstance(program, (bytes, bytearray, memoryview)):
+        return read_mlir(program, filename)
+    program = memoryview(program)
+    if bytes(program[:len(bytecode.MAGIC)]) == bytecode.MAGIC:
+        return _unmapped(bytecode.parse(program))
+    form = recognise(program, filename)
+    if form is Form.EXPORTED:
+        return _unmapped(module_of(read_exported(program)))
+    if form is not Form.MLIR_TEXT:
+        raise InvalidArgument(f"this is {form.title}, not StableHLO", subject=filename, got=repr(bytes(program[:16])),
+                              hint=f"xla_torch.{form.function} reads it")
+    return _read_text(program, filename or "StableHLO", LARGE_MLIR, lambda text, cuts: read_mlir(text, filename, cuts))
+
+
+def _unmapped(operation: Operation) -> Operation:
+    """The operation, with constants in memory of their own where they lie in a mapped file."""
+    for found in walk(operation):
+        for name, value in found.attributes.items():
+            if isinstance(value, Elements):
+                found.attributes[name] = Elements(value.type, unmapped(value.value))
+    return operation
+
+
+def _converted(operation: Operation, as_written: bool, entry: str | None) -> XlaComputation:
+    found = to_module(operation, entry)
+    if isinstance(found, Functions):
+        return Library(found.names, functools.partial(_converted, operation, as_written))  # pyright: ignore[reportReturnType]
+    if isinstance(found, UnknownSizes):
+        return PolymorphicComputation(found, AS_WRITTEN if as_written else None)
+    return computation_of(found, as_written)
+
+
+def computation_of(module: Module, as_written: bool) -> XlaComputation:
+    if (block := running()) is not None:
+        block.has_instructions(lambda: sum(len(c.instructions) for c in module.computations))
+    if (count := callbacks.leave_out(module)):
+        warnings.warn(CallbackLeftOut(
+            f"{count} Python callback{'s' * (count > 1)} of the process that traced it left out", subject=module.name,
+            hint="from_jax keeps them"), stacklevel=5)
+    return StaticComputation(note_author(module, as_written))
+
+
+def _wrong_kind(what: str, given: object, wanted: Form) -> InvalidArgument:
+    """The error of an argument of another kind, with the function that takes it."""
+    hint = ""
+    if isinstance(given, (bytes, bytearray, memoryview)):
+        try:
+            form = recognise(bytes(given))
+            hint = "decode it" if form is wanted else f"this is {form.title}: xla_torch.{form.function} reads it"
+        except XlaError as error:
+            hint = error.what
+    return InvalidArgument(what, got=type(given).__name__, hint=hint)
+
+
+@put_off()
+def from_hlo_proto(data: bytes | memoryview, *, derivatives: Vouched = None) -> XlaComputation:
+    """A program from a serialised HloModuleProto, or from what holds one: HloProto, HloSnapshot, HloUnoptimizedSnapshot.
+
+    `derivatives` is as in `load`. Raises HloSyntaxError for bytes that are none of them, and whatever `parse_hlo` does.
+
+    >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
+    >>> xla_torch.from_hlo_proto(square.to_hlo_proto())(torch.tensor([1.0, 2.0]))
+    tensor([1., 4.])
+    """
+    as_written = vouched(derivatives, "from_hlo_proto")
+    if isinstance(data, str):
+        raise InvalidArgument("an HLO proto is bytes", subject="from_hlo_proto", got="a text", expected="bytes",
+                              hint="load(path) reads a file, parse_hlo HLO text")
+    module = read_proto(data).module()
+    verify(module)
+    return computation_of(module, as_written)

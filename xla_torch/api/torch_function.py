@@ -1,0 +1,510 @@
+"""PyTorch models and functions as computations: what torch.export makes of them, in XLA's ops."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import re
+import types
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import torch
+import torch.fx
+from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
+
+from ..aten.operator_rules import RULES
+from ..core.errors import InvalidArgument, UnsupportedError
+from ..functions.hlo_builder import XlaOp
+from ..hlo.derivatives import AS_WRITTEN, Derivatives, Lost, check_choice
+from ..opcodes import control
+from ..pytree.nodes import Kind, Static, is_named_tuple
+from ..pytree.signatures import Signature
+from ..pytree.structure import Path, Structure
+from ..runtime.computation import XlaComputation
+from ..storage import below_autograd, torch_graphs, torch_private
+from . import torch_asserted_sizes, torch_decompositions, torch_functions, torch_graph, torch_random, torch_sizes
+from .builder import XlaBuilder
+from .torch_derivatives import Graph, Input, TorchDerivatives
+from .tree_function import TreeFunction
+
+
+class TorchFunction(TreeFunction):
+    """A PyTorch module or function as a computation over trees. `from_torch` returns one.
+
+    `weights` are the module's parameters and buffers, in dicts as their names say (``weights["layer1"]["0"]["bias"]``): the first
+    argument, unless they are constants of the program. `replaced` are the names of the buffers that a call replaces: where there
+    are any, the result is a pair of the module's own and a tree of what they are afterwards. `unsaved` are those that a
+    `state_dict` leaves out.
+    """
+
+    def __init__(self, computation: XlaComputation, in_tree: Structure, out_tree: Structure, signature: Signature,
+                 places: Sequence[int], weights: Mapping[str, Any], buffers: Sequence[str] = (), replaced: Sequence[str] = (),
+                 unsaved: Sequence[str] = ()):
+        super().__init__(computation, in_tree, out_tree, signature, places, narrows=False)
+        self.weights, self.buffers, self.replaced, self.unsaved = weights, tuple(buffers), tuple(replaced), tuple(unsaved)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "weights": torch_private.picklable(self.weights)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, weights=torch_private.unpickled(state["weights"]))
+
+
+def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["arguments", "constants"] = "arguments",
+               derivatives: Literal["torch", "xla", "as written"] = "torch", dynamic_shapes: Any = None,
+               **example_kwargs: Any) -> TorchFunction:
+    """Export a PyTorch module or function (or take a `torch.export.ExportedProgram`) and return it as a computation.
+
+    Only shapes and dtypes of the tensors among the examples count; numbers, strings and the like are part of the program. A
+    module's parameters and buffers are the first argument, a tree of dicts as their names say, which is `weights` of what is
+    returned; with ``weights="constants"`` they are part of the program, too::
+
+        model = xla_torch.from_torch(network, images)
+        model(model.weights, images)                 # as network(images)
+        model.to_stablehlo()                         # for XLA, IREE or a TPU
+
+    `XlaModule.from_torch` gives a module that holds the weights instead. What the module writes into its buffers, such as the
+    running statistics of a batch normalisation in training, is returned beside its result: a pair, the second of which is the
+    tree of these buffers as they are afterwards. An exported program that torch has joined with its way back has between
+    these a dict of the gradients of its `weights` and `inputs`, by name.
+
+    With `dynamic_shapes`, which torch.export takes, or for an exported program that has symbols for sizes, the `computation` is a
+    PolymorphicComputation: it is for all sizes that torch says, and for others a call raises InvalidArgument::
+
+        batch = torch.export.Dim("batch", min=2, max=64)
+        model = xla_torch.from_torch(network, images, dynamic_shapes={"x": {0: batch}})
+        model.computation.at(batch=8).to_stablehlo()  # one of its programs
+
+    Random numbers (dropout, ``torch.randn``) are drawn from a state, which is a buffer of the program beside the module's own:
+    ``rng_state``, u64[2], the key and the counter of `RngBitGenerator` with "rng_three_fry". A call returns it with a further
+    counter, also with ``weights="constants"``, where it is the one argument that stays; the way back has the same numbers. The
+    first key comes from torch's generator, so that `torch.manual_seed` before the conversion sets it. The numbers are not those
+    of torch. Not to be had in `torch.cond`, loops and `torch.func.vmap` (UnsupportedError).
+
+    Raises UnsupportedError, which names all of them, for operators that XLA has nothing for; what torch.export raises passes
+    through. Where torch raises for a singular matrix there are NaN or infinities. What torch.export asserts of sizes and values
+    is checked in each call (ExecutionError, with the user's line). StableHLO, HLO, ONNX and JAX have no such checks: writing
+    them warns (XlaWarning) and names the checks that stay behind.
+    Sizes that depend on values (`nonzero`, ``x[mask]``, `unique`, `repeat_interleave`) are bounded dynamic dimensions, as
+    ``f32[<=8]``, and results have their sizes; operators that are not known on them are named (UnsupportedError). Derivatives of
+    such programs are those of their ops; where `detach` and the like say otherwise, asking for them raises DifferentiationError.
+    Derivatives are those that torch has of the exported program,
+    with all that `detach`, `torch.no_grad` and an embedding's padding say: they are traced when they are first asked for. With
+    ``derivatives="xla"`` they are those of its ops, and where the module says otherwise there is a warning (LostDerivatives),
+    unless ``derivatives="as written"`` vouches for them, also in what is written of the program (see `load`).
+    With all but that there is one for the `backward` of a torch.autograd.Function, of which torch.export keeps nothing.
+
+    >>> program = xla_torch.from_torch(lambda x: torch.sin(x) * 2, torch.ones(2))
+    >>> program(torch.tensor([0.0, 1.0]))
+    tensor([0.0000, 1.6829])
+    """
+    if weights not in ("arguments", "constants"):
+        raise InvalidArgument("no such choice of weights", subject="from_torch", got=repr(weights),
+                              expected='"arguments" or "constants"')
+    check_choice(derivatives, ("torch", "xla", "as written"), "from_torch")
+    try:
+        (exported, names), lost = torch_private.functions_applied(
+            lambda: _exported(module_or_function, example_args, example_kwargs, dynamic_shapes))
+    except torch_private.needs_data() as error:
+        raise UnsupportedError("torch.export has to know before the program runs what depends on values", subject="from_torch",
+                               got=_asked(error), expected="arrays of known sizes, and no `if` about values",
+                               where=torch_asserted_sizes.line_of_error(error),
+                               hint="torch.where or torch.cond for an `if`; tensor.item() for int(tensor); torch._check(n <= 8) "
+                                    "says what is so") from error
+    make = functools.partial(_imported, name=_title(module_or_function), names=names, by_arguments=weights == "arguments",
+                             derivatives=derivatives, functions=lost)
+    return _of_many_sizes(exported, make) if torch_sizes.are_unknown(exported) else make(exported)
+
+
+_OWN_FRAME = "__torch_function__"
+"""The frame of our own that torch names in the place of the user's line."""
+
+
+def _asked(error: Exception) -> str:
+    """What torch asks for, and of which operator or line."""
+    lines = str(error).splitlines()
+    cause = next((line for line in lines if line.startswith("Caused by") and _OWN_FRAME not in line), "")
+    return f"{lines[0]} {cause}".strip() if lines else ""
+
+
+def _imported(exported: Any, **options: Any) -> TorchFunction:
+    for name, tensor in {**exported.state_dict, **exported.constants}.items():
+        if isinstance(tensor, torch.Tensor) and tensor.layout is not torch.strided:
+            raise UnsupportedError("a tensor of the model is sparse", subject="from_torch", got=f"{name}: {tensor.layout}",
+                                   expected="dense tensors", hint=f"keep it dense: {name}.to_dense()")
+    if torch_functions.has_whole(exported):
+        with torch_functions.InOthers(torch_functions.WHOLE):
+            exported = torch_sizes.exported_again(exported)
+    try:
+        return _Import(exported, **options).function()
+    except torch_graphs.DataDependent as error:
+        raise UnsupportedError("torch knows no decomposition of an operator for a size that depends on values",
+                               subject="from_torch", got=str(error).partition("\n")[0], expected="arrays of known sizes",
+                               hint="torch.where(mask, x, 0) keeps all places, and sizes of all arrays are known") from error
+
+
+def _of_many_sizes(exported: Any, make: Callable[[Any], TorchFunction]) -> TorchFunction:
+    family = torch_sizes.TorchFamily(exported, make)
+    one: TorchFunction = family.function
+    return TorchFunction(family, one.in_tree, one.out_tree, one.signature, one.places, one.weights, one.buffers, one.replaced,
+                         one.unsaved)
+
+
+def _title(given: Any) -> str:
+    """What the program is called."""
+    name = getattr(given, "__name__", None) or type(given).__name__
+    return re.sub(r"\W", "_", str(name), flags=re.ASCII).strip("_") or "program"
+
+
+def _exported(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any],
+              dynamic_shapes: Any) -> tuple[Any, tuple[str, ...]]:
+    """The program that torch exports, and the names of the arguments that are given by place."""
+    if isinstance(given, torch.export.ExportedProgram):
+        if args or kwargs or dynamic_shapes is not None:
+            raise InvalidArgument("examples or sizes beside an exported program, which has its own", subject="from_torch",
+                                  got=f"{len(args) + len(kwargs)} arguments, dynamic_shapes={dynamic_shapes}", expected="none")
+        torch_functions.check(given)
+        return given, ()
+    if isinstance(given, (torch.jit.ScriptModule, torch.jit.ScriptFunction)):
+        raise UnsupportedError("TorchScript is not exported", subject="from_torch", got=type(given).__name__,
+                               expected="a torch.nn.Module or a function in Python",
+                               hint="give the module that was scripted or traced, with the weights of the script: "
+                                    "module.load_state_dict(script.state_dict())")
+    if not callable(given):
+        raise InvalidArgument("not a module or a function", subject="from_torch", got=type(given).__name__,
+                              expected="a torch.nn.Module, a function of tensors or a torch.export.ExportedProgram")
+    module = given if isinstance(given, torch.nn.Module) else _as_module(given)
+    apart, named = torch_private.pytree.tree_map_only(torch.Tensor, _apart, (tuple(args), dict(kwargs)))
+    names, seen = _argument_names(module), torch_functions.InOthers(torch_functions.FUNCTIONS)
+
+    def exported() -> Any:
+        with seen:
+            return torch_private.quietly(lambda: torch.export.export(
+                module, apart, named, dynamic_shapes=dynamic_shapes, strict=False))
+
+    try:
+        found = exported()
+        if not torch_functions.is_lost(found):
+            return found, names
+    except Exception as error:
+        if not (seen.has_derivatives or below_autograd.has_lost(error)):
+            raise
+    try:
+        with below_autograd.tracing(module):
+            found = exported()
+    except RuntimeError as error:
+        raise torch_functions.lost() if below_autograd.has_lost(error) else error from None
+    torch_functions.check(found)
+    return found, names
+
+
+def _apart(example: torch.Tensor) -> torch.Tensor:
+    """An example in memory of its own: torch.export takes arguments that are one tensor, or one of the module's, for one."""
+    return example.detach().clone().requires_grad_(example.requires_grad)
+
+
+def _as_module(function: Callable[..., Any]) -> torch.nn.Module:
+    module = torch.nn.Module()
+    try:
+        inspect.signature(function)
+    except ValueError:  # a function that is built in
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            return function(*args, **kwargs)
+
+        module.forward = forward
+    else:
+        module.forward = _called_forward(function)
+    return module
+
+
+def _called_forward(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function by the name by which torch.export knows frames of the user's, whose lines it then notes."""
+    if not isinstance(function, types.FunctionType):
+        return function
+    code = function.__code__.replace(co_name="forward")
+    found = types.FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
+    found.__kwdefaults__, found.__annotations__ = function.__kwdefaults__, function.__annotations__
+    found.__dict__.update(function.__dict__)
+    return found
+
+
+def _argument_names(module: torch.nn.Module) -> tuple[str, ...]:
+    """The names of the arguments that may be given by place, as far as Python knows."""
+    try:
+        parameters = inspect.signature(module.forward).parameters.values()
+    except (TypeError, ValueError):
+        return ()
+    return tuple(p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
+
+
+def _is_of_gradients(node: torch.fx.Node) -> bool:
+    """Whether a node says of gradients what its value does not."""
+    name = torch_graph.name_of(node.target)
+    if name == "embedding.default":
+        return len(node.args) > 2 and node.args[2:3] != (-1,)  # no gradient for the padding
+    if name.startswith("detach"):
+        value = node.meta.get("val")
+        return not _is_constant(node.args[0]) and not (isinstance(value, torch.Tensor) and not _moves(value.dtype))
+    if name == "view.dtype":  # no gradient goes through it, also between floating types
+        return _moves(node.meta["val"].dtype)
+    return name.startswith("wrap_with_set_grad_enabled")
+
+
+def _moves(dtype: torch.dtype) -> bool:
+    return dtype.is_floating_point or dtype.is_complex
+
+
+def _is_constant(node: Any) -> bool:
+    """Whether a node is a tensor that the module makes of numbers: torch lifts it and detaches what comes of that."""
+    while node.op == "call_function" and torch_graph.name_of(node.target).startswith("lift_fresh"):
+        node = node.args[0]
+    return node.op == "get_attr" or (node.op == "placeholder" and node.name.startswith("c_"))
+
+
+_DECOMPOSED = ("col2im", "grid_sampler_2d", "gru", "im2col", "lstm", "upsample_bicubic2d", "upsample_bilinear2d",
+               "upsample_linear1d", "upsample_nearest2d", "upsample_trilinear3d")
+"""Operators for which torch itself says what they are in others, beyond its own choice."""
+
+_OF_THE_WAY_BACK = ("native_group_norm_backward", "native_layer_norm_backward")
+"""The same of the way back. They take what the way forward keeps and autograd calls constant, so that their derivatives are those
+of the operators, and not of the others."""
+
+
+def _operators(names: Sequence[str]) -> list[Any]:
+    packets = [getattr(torch.ops.aten, name) for name in names]
+    return [getattr(packet, overload) for packet in packets for overload in packet.overloads() if overload != "out"]
+
+
+@functools.cache
+def _decompositions() -> tuple[dict[Any, Any], dict[Any, Any]]:
+    """torch's decompositions of all that has no rule: to core operators, and of core operators into others. The latter come
+    before autograd, whose operators for the way back have none."""
+    first = {**torch_private.decompositions(*_operators(_DECOMPOSED)), **torch_decompositions.decompositions()}
+    back = torch_private.decompositions(*_operators(_OF_THE_WAY_BACK))
+    found = {**torch.export.default_decompositions(), **first, **back}
+    return {target: way for target, way in found.items() if torch_graph.name_of(target) not in RULES}, first
+
+
+class _Import:
+    """An exported program on its way to a computation."""
+
+    def __init__(self, given: Any, name: str, names: Sequence[str], by_arguments: bool, derivatives: str,
+                 functions: tuple[str, ...]):
+        exported = torch_private.quietly(lambda: torch_random.with_state(given, _decompositions()[1]))
+        self._exported, self._derivatives, self._functions = exported, derivatives, functions
+        self._core = torch_private.quietly(lambda: exported.run_decompositions(dict(_decompositions()[0])))
+        self._name, self._names = name, tuple(names)
+        signature = self._core.graph_signature
+        kinds = {InputKind.PARAMETER, InputKind.BUFFER}
+        self._weights = [spec for spec in signature.input_specs
+                         if spec.kind in kinds and (by_arguments or spec.target == torch_random.STATE)]
+        self._given = [spec for spec in signature.input_specs if spec.kind is InputKind.USER_INPUT]
+        self._outputs = signature.output_specs
+
+        nodes = [node for module in exported.graph_module.modules() if isinstance(module, torch.fx.GraphModule)
+                 for node in module.graph.nodes if node.op == "call_function"]
+        self._lost = tuple(dict.fromkeys(torch_graph.name_of(node.target) for node in nodes if _is_of_gradients(node)))
+
+    def function(self) -> TorchFunction:
+        torch_graph.check(self._core.graph)
+        in_tree, signature, order = self._arguments()
+        builder = XlaBuilder(self._name)
+        inputs = self._inputs(builder, in_tree, signature, order)
+        graph = self._core.graph_module
+        results = torch_graph.build(builder, graph.graph, inputs, lambda name: functools.reduce(getattr, name.split("."), graph),
+                                    self._held())
+        out_tree, leaves = self._results(results)
+        whole = leaves[0] if out_tree.kind is Kind.LEAF else builder.add(control.tuple_, leaves)
+        weights = _nested({spec.target: self._weight(spec) for spec in self._weights})
+        buffers = [spec for spec in self._weights if spec.kind is InputKind.BUFFER]
+        places = {name: k for k, name in enumerate(self._parameters())}
+        computation = builder.build(whole)
+        computation.entry.derivatives = self._own_derivatives(computation)
+        return TorchFunction(computation, in_tree, out_tree, signature, [places[name] for name in order],
+                             weights, [spec.target for spec in buffers], self._replaced(),
+                             [spec.target for spec in buffers if not spec.persistent])
+
+    # ---- derivatives
+
+    def _own_derivatives(self, computation: XlaComputation) -> Derivatives | Lost | None:
+        joint = any(spec.kind in _GRADIENTS for spec in self._outputs)
+        shape = computation.program_shape
+        has_complex = any(s.element_type.is_complex for s in (*shape.parameters, *shape.result.leaves()))
+        if self._derivatives == "torch" and not joint and not has_complex:
+            return TorchDerivatives(computation.program.canonical, self._graph(), self._lost, _decompositions, self._functions)
+        if self._derivatives == "as written":
+            return AS_WRITTEN
+        lost = (*self._functions, *self._lost)
+        return Lost(lost, "a module that torch exported") if lost else None
+
+    def _graph(self) -> Graph:
+        """The program as torch exported it, before it was decomposed."""
+        module, parameters = self._exported.graph_module, self._parameters()
+        nodes = [node for node in module.graph.nodes if node.op == "placeholder"]
+        inputs = []
+        for node, spec in zip(nodes, self._exported.graph_signature.input_specs, strict=True):
+            value, held = node.meta["val"], spec.kind is not InputKind.USER_INPUT
+            number = parameters.index(node.name) if node.name in parameters else None
+            active = number is not None and spec.target not in self._replaced() and value.is_floating_point()
+            tensor = self._weight(spec) if held and number is None else None
+            inputs.append(Input(value, number, tensor, active, spec.kind is InputKind.BUFFER))
+        return Graph(module, inputs, self._order)
+
+    # ---- arguments
+
+    def _parameters(self) -> list[str]:
+        """The placeholders that are the program's parameters."""
+        held = [spec.arg.name for spec in self._weights]
+        return held + [spec.arg.name for spec in self._given if isinstance(spec.arg, TensorArgument)]
+
+    def _arguments(self) -> tuple[Structure, Signature, list[str]]:
+        """The form of the arguments, how they are called, and the placeholder of each leaf."""
+        args, kwargs = torch_private.pytree.tree_unflatten([spec.arg for spec in self._given], self._core.call_spec.in_spec)
+        first = 1 if self._weights else 0
+        static: list[tuple[int | str, Static]] = [
+            (k + first, Static(a.value)) for k, a in enumerate(args) if _is_static(a)]
+        static += [(name, Static(a.value)) for name, a in kwargs.items() if _is_static(a)]
+        args = [_without_nones(a) for a in args if not _is_static(a)]
+        kwargs = {name: _without_nones(a) for name, a in kwargs.items() if not _is_static(a)}
+        names = self._names
+        if first:
+            args.insert(0, _nested({spec.target: spec.arg for spec in self._weights}))
+            names = ("weights", *names)
+        tree = (tuple(args), kwargs)
+        in_tree = Structure.of(tree)
+        return in_tree, Signature(names, tuple(static)), [_name(leaf) for leaf in in_tree.flatten(tree)]
+
+    def _inputs(self, builder: XlaBuilder, in_tree: Structure, signature: Signature, order: Sequence[str]) -> dict[str, Any]:
+        """A value for each placeholder."""
+        nodes = {node.name: node for node in self._core.graph.nodes if node.op == "placeholder"}
+        places = dict(zip(order, in_tree.paths(), strict=True))
+        inputs: dict[str, Any] = {}
+        for number, name in enumerate(self._parameters()):
+            written = _written(signature, places[name])
+            parameter = builder.parameter(number, torch_graph.shape_of(nodes[name].meta["val"], name), name)
+            parameter.instruction.common["metadata"] = {"op_name": written}
+            inputs[name] = parameter
+        for spec in self._core.graph_signature.input_specs:
+            if spec.arg.name in inputs:
+                continue
+            if spec.kind in (InputKind.USER_INPUT, InputKind.TOKEN):
+                inputs[spec.arg.name] = getattr(spec.arg, "value", None)
+            elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
+                inputs[spec.arg.name] = torch_graph.constant(builder, self._weight(spec), str(spec.target))
+            else:
+                raise UnsupportedError("the program takes what is no tensor", subject="from_torch", got=spec.kind.name)
+        return inputs
+
+    def _held(self) -> dict[str, torch.Tensor]:
+        """Buffers that are not written into and constants, by their placeholders."""
+        return {spec.arg.name: self._weight(spec) for spec in self._core.graph_signature.input_specs
+                if spec.kind in (InputKind.BUFFER, InputKind.CONSTANT_TENSOR) and spec.target not in self._replaced()}
+
+    def _weight(self, spec: Any) -> torch.Tensor:
+        held, constants = self._core.state_dict, self._core.constants
+        return held[spec.target] if spec.target in held else constants[spec.target]
+
+    # ---- results
+
+    def _replaced(self) -> list[str]:
+        return [str(spec.target) for spec in self._outputs if spec.kind is OutputKind.BUFFER_MUTATION]
+
+    def _results(self, results: Sequence[Any]) -> tuple[Structure, list[XlaOp]]:
+        """The form of the result, and its leaves."""
+        own, after = [], {}
+        gradients: dict[str, dict[str, Any]] = {}
+        places = [k for k, spec in enumerate(self._exported.graph_signature.output_specs) if spec.kind in _OWN]
+        for spec, result in zip(self._outputs, results, strict=True):
+            if spec.kind in _OWN:
+                own.append(None if _is_none(spec.arg) else _Leaf(result, places[len(own)]))
+            elif spec.kind is OutputKind.BUFFER_MUTATION:
+                after[str(spec.target)] = _Leaf(result, None)
+            elif spec.kind is OutputKind.TOKEN:
+                continue
+            elif spec.kind in _GRADIENTS:
+                gradients.setdefault(_GRADIENTS[spec.kind], {})[str(spec.target)] = _Leaf(result, None)
+            else:
+                raise UnsupportedError("the module writes into its arguments", subject="from_torch", got=str(spec.target),
+                                       expected="results alone", hint="clone the argument before it is written into")
+        tree = _plain(torch_private.pytree.tree_unflatten(own, self._core.call_spec.out_spec))
+        parts = [tree, *([{of: _nested(named) for of, named in gradients.items()}] if gradients else []),
+                 *([_nested(after)] if after else [])]
+        tree = tuple(parts) if len(parts) > 1 else tree
+        structure = Structure.of_torch(tree)
+        leaves = structure.flatten(tree)
+        for leaf in leaves:
+            if not isinstance(leaf, _Leaf) or not isinstance(leaf.value, XlaOp):
+                found = leaf.value if isinstance(leaf, _Leaf) else leaf
+                raise UnsupportedError("a result is no tensor", subject="from_torch", got=repr(found)[:80],
+                                       expected=_TENSORS)
+        self._order = [leaf.number for leaf in leaves]
+        return structure, [leaf.value for leaf in leaves]
+
+
+def _plain(tree: Any) -> Any:
+    """A tree of results, in which torch's own tuples (``torch.return_types.topk``) are tuples, and other dicts are dicts."""
+    if isinstance(tree, dict):
+        kind = OrderedDict if type(tree) is OrderedDict else dict
+        return kind((key, _plain(part)) for key, part in tree.items())
+    if type(tree) in (list, tuple):
+        return type(tree)(map(_plain, tree))
+    if is_named_tuple(tree):
+        return type(tree)(*map(_plain, tree))
+    if dataclasses.is_dataclass(type(tree)):
+        return dataclasses.replace(tree, **{f.name: _plain(getattr(tree, f.name)) for f in dataclasses.fields(type(tree))})
+    return tuple(map(_plain, tree)) if type(tree).__module__ == "torch.return_types" else tree
+
+
+_TENSORS = "tensors in tuples, lists and dicts"
+
+
+_OWN = (OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT)
+_GRADIENTS = {OutputKind.GRADIENT_TO_PARAMETER: "weights", OutputKind.GRADIENT_TO_USER_INPUT: "inputs"}
+"""Results of a graph that torch has joined with its way back, and what they are gradients of."""
+
+
+class _Leaf:
+    """A result as a leaf, whatever it is, and which of the module's own results it is."""
+
+    def __init__(self, value: Any, number: int | None):
+        self.value, self.number = value, number
+
+
+def _is_static(argument: Any) -> bool:
+    """Whether an argument is a constant of the program. None is a tree without leaves."""
+    return isinstance(argument, ConstantArgument) and argument.value is not None
+
+
+def _without_nones(tree: Any) -> Any:
+    return torch_private.pytree.tree_map(lambda leaf: None if _is_none(leaf) else leaf, tree)
+
+
+def _is_none(argument: Any) -> bool:
+    return isinstance(argument, ConstantArgument) and argument.value is None
+
+
+def _name(leaf: Any) -> str:
+    if not isinstance(leaf, TensorArgument):
+        kind = type(leaf.value if isinstance(leaf, ConstantArgument) else leaf).__name__
+        raise UnsupportedError("an argument holds what is no tensor", subject="from_torch", got=kind,
+                               expected=_TENSORS, hint="numbers may be arguments of their own")
+    return leaf.name
+
+
+def _nested(leaves: Mapping[str, Any]) -> dict[str, Any]:
+    """The tree of dicts whose leaves have these names, at whose dots it divides."""
+    tree: dict[str, Any] = {}
+    for name, leaf in leaves.items():
+        *groups, last = name.split(".")
+        functools.reduce(lambda inner, group: inner.setdefault(group, {}), groups, tree)[last] = leaf
+    return tree
+
+
+def _written(signature: Signature, place: Path) -> str:
+    """A parameter's place as JAX writes it: ``weights['layer1']['0']['bias']``."""
+    names, first = signature.traced_names(), place[1]
+    argument = names[first] if place[0] == 0 and first < len(names) else first if isinstance(first, str) else f"arg{first}"
+    return argument + "".join(f"[{step!r}]" for step in place[2:])

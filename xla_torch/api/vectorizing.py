@@ -1,0 +1,131 @@
+"""`vmap`: a program for one example as a program for a batch, for every op, loop and branch (see `batching/`).
+`rebatch`: a program for a batch as one for a batch of another size (see `batching/`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from ..batching.programs import batched
+from ..batching.rebatched_programs import rebatched
+from ..core.errors import InvalidArgument
+from ..hlo.ir import Computation
+from ..runtime.computation import Step, XlaComputation, door
+from ..runtime.static import StaticComputation
+from ..stablehlo.convert import Fact
+from . import tree_gradients
+
+Axes = int | None | Sequence[Any]
+"""For each parameter None or a dimension; for an argument that is a tree, a tree of these."""
+
+C = TypeVar("C", bound=XlaComputation)
+
+
+def _of_one_example(step: Step, facts: Sequence[Fact], count: int) -> list[Fact]:
+    """What is known of one example's arguments, where this is known of a batch's."""
+    axes = step.given["in_axes"]
+    each = list(axes) if isinstance(axes, Sequence) else [axes] * len(facts)
+    return [(sizes, value) if axis is None else (_without(sizes, axis), None)
+            for (sizes, value), axis in zip(facts, each, strict=False)]
+
+
+def _without(sizes: Sequence[Any], axis: int) -> tuple[Any, ...]:
+    axis += len(sizes) if axis < 0 else 0
+    return *sizes[:axis], *sizes[axis + 1:]
+
+
+@door(_of_one_example, tree_gradients.batched)
+def vmap(computation: C, size: int, in_axes: Axes = 0) -> C:
+    """The program for a batch of `size` examples at once.
+
+    `in_axes` says for each parameter (or for all) which dimension of it is the batch; None is for what all examples share.
+    A negative one counts from behind, in the array with the batch. A tuple parameter has the same in all its arrays. Every array
+    of the result has the batch as dimension 0. One dot, one convolution, one sort then serves all examples; a loop runs until its
+    last example is done, and where examples take different branches all are computed. What has no batched form runs in a loop
+    over the examples. Ops with effects that do not depend on a batched value (a shared random number) run once. torch.func.vmap
+    takes programs, too, with its own words: ``in_dims``, ``out_dims``, ``randomness``, ``chunk_size``.
+
+    Of a function over trees, `in_axes` is about its positional arguments, and may have the form of their trees.
+
+    Raises InvalidArgument for axes that do not fit the parameters; UnsupportedError for ops on dynamic sizes and on tokens.
+
+    >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
+    >>> xla_torch.vmap(square, 3)(torch.ones(3, 2)).shape
+    torch.Size([3, 2])
+    """
+    entry = computation.program.differentiable
+    found = batched(f"vmap_{computation.name}", entry, size, _axes_of(entry, in_axes))
+    return _derived(computation, found)
+
+
+@door(over_trees=tree_gradients.rebatched)
+def rebatch(computation: C, argnums: int | Sequence[int], size: int, in_axes: int | Sequence[int] = 0) -> C:
+    """The program for a batch of `size` examples, from a program that was made for a batch of another size.
+
+    `argnums` are the parameters that hold a value for each example, and `in_axes` says along which dimension (of all arrays of a
+    tuple). What the new program gives for an example is what the old one gave for it, whichever number it had and whatever the
+    others were. So this must follow from the program: each op that the batch passes through has to treat examples alike and
+    apart. Only a reduction by and, or, minimum or maximum may be over the batch, as these do not depend on how often an example
+    occurs; a sum or mean is refused, because no program says which of its constants was the batch's size. In a result the batch
+    lies where the ops put it. Derivatives that the program brings are those of groups of the old size; where examples meet they
+    are lost, which is said when they are asked for (LostDerivatives). Of a function over trees, `argnums` are positional
+    arguments, and the axis is that of all leaves.
+
+    Raises UnsupportedError with the instruction that stands against it; InvalidArgument for parameters and axes that do not fit.
+
+    >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
+    >>> xla_torch.rebatch(square, 0, 3)(torch.tensor([1.0, 2.0, 3.0]))
+    tensor([1., 4., 9.])
+    """
+    entry = computation.program.canonical
+    numbers = [argnums] if isinstance(argnums, int) else list(argnums)
+    axes = [in_axes] * len(numbers) if isinstance(in_axes, int) else list(in_axes)
+    program = computation.program
+    own = program.authored if program.brings_derivatives else None
+    found, by_calls = rebatched(entry, own, numbers, axes, _batch_of(entry, numbers, axes, size), size)
+    return StaticComputation(program.derived(found, by_calls, own is not None and by_calls is None))  # pyright: ignore
+
+
+def _derived(computation: XlaComputation, found: Computation) -> Any:
+    return StaticComputation(computation.program.derived(found))
+
+
+def _batch_of(entry: Computation, numbers: Sequence[int], axes: Sequence[int], size: int) -> int:
+    """The size of the batch that all these parameters have."""
+    if len(axes) != len(numbers) or not numbers or len(set(numbers)) != len(numbers):
+        raise InvalidArgument("argnums and in_axes do not fit", subject="rebatch", got=f"{list(numbers)}, {list(axes)}",
+                              expected="different parameters, at least one, and an axis for each")
+    if not isinstance(size, int) or size < 1:
+        raise InvalidArgument("no size of a batch", subject="rebatch", got=size, expected="1 or more")
+    found: dict[int, str] = {}
+    for number, axis in zip(numbers, axes, strict=True):
+        if not 0 <= number < len(entry.parameters):
+            raise InvalidArgument(f"there is no parameter {number}", subject="rebatch",
+                                  expected=f"0 to {len(entry.parameters) - 1}")
+        parameter = entry.parameters[number].shape
+        for leaf in (leaf for leaf in parameter.leaves() if leaf.is_array):
+            if not 0 <= axis < leaf.rank:
+                raise InvalidArgument(f"axis {axis} is no dimension of parameter {number}", subject="rebatch", got=parameter)
+            found.setdefault(leaf.dimensions[axis], f"parameter {number} {parameter.without_layout()}, axis {axis}")
+    if len(found) != 1 or 0 in found:
+        raise InvalidArgument("the parameters have no common batch", subject="rebatch",
+                              got="; ".join(found.values()) or "no arrays", expected="one size, 1 or more")
+    return next(iter(found))
+
+
+def _axes_of(entry: Computation, in_axes: Axes) -> list[int | None]:
+    count = len(entry.parameters)
+    axes = list(in_axes) if isinstance(in_axes, Sequence) else [in_axes] * count
+    if len(axes) != count:
+        raise InvalidArgument("in_axes has the wrong length", subject="vmap", got=len(axes), expected=f"{count}, one a parameter")
+    for k, (axis, parameter) in enumerate(zip(axes, entry.parameters, strict=True)):
+        ranks = [leaf.rank for leaf in parameter.shape.leaves() if leaf.is_array]
+        if axis is not None and not all(-rank - 1 <= axis <= rank for rank in ranks or [0]):
+            raise InvalidArgument(f"axis {axis} is no place in parameter {k}", subject="vmap", got=parameter.shape,
+                                  expected=f"{-min(ranks, default=0) - 1} to {min(ranks, default=0)}, or None")
+        if axis is not None and axis < 0:
+            if len(set(ranks)) > 1:
+                raise InvalidArgument(f"axis {axis} is another in each array of parameter {k}", subject="vmap",
+                                      got=parameter.shape, expected="one counted from the front")
+            axes[k] = axis + max(ranks, default=0) + 1
+    return axes
