@@ -1,9 +1,10 @@
 """`make differential PROGRAMS=1000 SEED=0`: drawn programs here and on real XLA, in child processes under limits.
 
 A program is its number, and always the same; one module in 20 is for two or four participants. Each also goes out through doors
-(StableHLO, bytecode, protos) and in again, and must give the same bits. A finding is printed with its number and the difference;
-`--only NUMBER` shrinks it and prints what is left. `--into FILE` keeps what was found of each batch, and the same command goes on
-behind the last one. Exit status 1 says that there were findings.
+(StableHLO, bytecode, protos) and in again, and must give the same bits. One in ten, or each with `--entry-points`, is also read
+by `from_jax` and `from_torch`. A finding is printed with its number and the difference; `--only NUMBER` shrinks it and prints
+what is left. `--into FILE` keeps what was found of each batch, and the same command goes on behind the last one. Exit status 1
+says that there were findings.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import time
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from fuzz import judging, reducing
+from fuzz import entry_points, judging, reducing
 from fuzz.programs import Program
 from fuzz.resuming import EXPLAINED, Batches
 from fuzz.trying import BATCH, TOGETHER, Tell, alone, as_compiled, program_of, several
@@ -29,7 +30,7 @@ SECONDS, MEMORY = 120, 24 << 30
 """For one module; of address space."""
 
 
-def _child(numbers: range, low: bool, into: Connection) -> None:
+def _child(numbers: range, low: bool, each: bool, into: Connection) -> None:
     if low:
         lower_thresholds()
     os.environ.update(as_compiled(numbers.start))
@@ -42,17 +43,17 @@ def _child(numbers: range, low: bool, into: Connection) -> None:
         group = range(first, min(first + TOGETHER, numbers.stop))
         signal.alarm(SECONDS)
         into.send(("begun", first, ""))
-        several(group, lambda *said: into.send(said))
+        several(group, lambda *said: into.send(said), each)
         signal.alarm(0)
     into.send(("done", numbers.stop, ""))
 
 
-def supervised(numbers: range, low: bool, hear: Tell) -> None:
-    """Run programs in a child, which is started again behind those that end it; `low` as `--low`."""
+def supervised(numbers: range, low: bool, hear: Tell, each: bool = False) -> None:
+    """Run programs in a child, which is started again behind those that end it; `low` as `--low`, `each` as `--entry-points`."""
     context = multiprocessing.get_context("spawn")
     while numbers:
         ours, theirs = context.Pipe(duplex=False)
-        process = context.Process(target=_child, args=(numbers, low, theirs), daemon=True)
+        process = context.Process(target=_child, args=(numbers, low, each, theirs), daemon=True)
         process.start()
         theirs.close()
         begun = numbers.start
@@ -80,6 +81,7 @@ def main() -> int:
     parser.add_argument("--time", type=float, default=float("inf"), help="seconds after which no more are begun")
     parser.add_argument("--only", type=int, help="shrink the program of this number, and print what is left")
     parser.add_argument("--low", action="store_true", help="run small programs as large ones are: in blocks, in place")
+    parser.add_argument("--entry-points", action="store_true", help="read each program by from_jax and from_torch, too")
     parser.add_argument("--into", type=Path, metavar="FILE", help="keep what is found there, a line for each batch, and go on")
     options = parser.parse_args()
     if options.only is not None:
@@ -87,27 +89,28 @@ def main() -> int:
             lower_thresholds()
         return _only(options.only)
     try:
-        batches = Batches(options.seed, ["low"] if options.low else [], options.into)
+        batches = Batches(options.seed, [name for name in ("low", "entry_points") if getattr(options, name)], options.into)
     except ValueError as error:
         parser.error(str(error))
     start = time.monotonic()
     while batches.next < options.seed + options.programs and time.monotonic() - start < options.time:
-        _batch(batches, range(batches.next, min(batches.next + BATCH, options.seed + options.programs)), options.low)
+        _batch(batches, range(batches.next, min(batches.next + BATCH, options.seed + options.programs)), options.low,
+               options.entry_points)
     for said, count in batches.reasons.most_common(20):
         print(f"{count} {said}")
     return batches.found
 
 
-def _batch(batches: Batches, numbers: range, low: bool) -> None:
+def _batch(batches: Batches, numbers: range, low: bool, each: bool) -> None:
     heard: list[tuple[str, int, str]] = []
 
     def hear(kind: str, number: int, said: str) -> None:
         heard.append((kind, number, said))
-        if kind != "agree" and kind not in EXPLAINED:
+        if kind not in ("agree", entry_points.AGAIN, *EXPLAINED):
             print(f"--- {number}: {kind}\n{said}", flush=True)
 
     start = time.monotonic()
-    supervised(numbers, low, hear)
+    supervised(numbers, low, hear, each)
     seconds = time.monotonic() - start
     batches.add(numbers.stop, seconds, heard)
     print(f"{len(numbers)} programs up to {numbers.stop} in {seconds:.0f} s; in all: {json.dumps(batches.counts)}", flush=True)
@@ -119,7 +122,7 @@ def _only(number: int) -> int:
 
     def fails(program: Program) -> str:
         kind, said = alone(program, number)
-        return said if kind == "differ" else ""
+        return said if kind == "differ" else "\n".join(entry_points.differences(program))
 
     program = program_of(number)
     if not fails(program):

@@ -60,5 +60,5 @@ class Batches:
 
 
 FINDINGS = ("differ", "died")
-EXPLAINED = ("refused", "unsaid", "known")
+EXPLAINED = ("refused", "unsaid", "known", "inexpressible")
 """Not tried to the end, or not the same, for reasons that are counted."""

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 import xla_torch
-from fuzz import deviations, doors, gradients, judging, reducing, trying
+from fuzz import deviations, doors, entry_points, gradients, judging, reducing, trying
 from fuzz.drawn import drawn
 from fuzz.for_xla import for_xla
 from fuzz.programs import Part, Program, Value, text_of, widened
 from fuzz.resuming import Batches
 from fuzz.running import run_here, stacked
 from support.low_thresholds import lower_thresholds
-from support.oracle import run_xla, run_xla_replicas
+from support.oracle import needs_xla, run_xla, run_xla_replicas
 from support.value_differences import evaluated, value_differences
 from support.written import WRITTEN
 
@@ -91,6 +91,34 @@ def test_what_stablehlo_has_no_words_for_is_no_difference() -> None:
     program = Program([], [state], {}, ["s"])
     with pytest.raises(doors.Unsaid, match="StableHLO"):
         doors.differences(program.text(), [[]], program, [], ["text of StableHLO"])
+
+
+@needs_xla
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", entry_points.ENTRY_POINTS)
+def test_drawn_programs_are_the_same_at_entry_points(name: str) -> None:
+    programs = [p for n in range(40, 46) if (p := drawn(n, 5, 20)).results]
+    found = [entry_points.of(name, program) for program in programs]
+    assert {kind for kind, _ in found} <= {entry_points.AGAIN, entry_points.INEXPRESSIBLE}, found
+    assert (entry_points.AGAIN, name) in found
+
+
+def test_an_entry_point_that_changes_a_program_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = difference()
+    changed = dataclasses.replace(program, results=["t"])
+    monkeypatch.setitem(entry_points.ENTRY_POINTS, "from_jax", lambda _: xla_torch.parse_hlo(changed.text()))
+    assert [said.split(",")[0] for said in entry_points.differences(program, ["from_jax"])] == ["from_jax"]
+
+
+@pytest.mark.parametrize(("program", "said"), [
+    (Program([], [Value("x", (Part("s4", (2,)),), "parameter")], {"x": np.ones(2, "int8").astype("int4")}, ["x"]),
+     "torch has no dtype for S4"),
+    (Program([], [Value("p", (Part("u32", ()),), "partition-id")], {}, ["p"], partitions=2), "of several participants")],
+    ids=["int4", "participants"])
+def test_what_an_entry_point_cannot_say_is_counted_with_the_reason(program: Program, said: str) -> None:
+    heard: list[tuple[str, int, str]] = []
+    entry_points.tried(program, 7, lambda *one: heard.append(one))
+    assert {(kind, number) for kind, number, words in heard if said in words} == {(entry_points.INEXPRESSIBLE, 7)}
 
 
 @pytest.mark.parametrize("row", deviations.rows(), ids=lambda row: row.pattern.pattern)

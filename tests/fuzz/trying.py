@@ -6,7 +6,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Sequence
 
-from fuzz import deviations, doors, judging
+from fuzz import deviations, doors, entry_points, judging
 from fuzz.drawn import drawn
 from fuzz.for_xla import for_xla
 from fuzz.programs import Program, text_of
@@ -42,8 +42,12 @@ def program_of(number: int, prefix: str = "") -> Program:
     return drawn(number, prefix=prefix, replicas=replicas, partitions=partitions)
 
 
-def several(numbers: Sequence[int], tell: Tell) -> None:
-    """Try the programs of these numbers in one module."""
+def several(numbers: Sequence[int], tell: Tell, each: bool = False) -> None:
+    """Try the programs of these numbers in one module; the first of them, or `each`, also at the entry points."""
+    for number in numbers if each else numbers[:1]:
+        program = program_of(number)
+        if program.results:
+            entry_points.tried(program, number, tell)
     programs = [p for n in numbers if (p := program_of(n, f"p{n}_")).results]
     try:
         clean = bool(programs) and _agree(programs, numbers[0])

@@ -253,6 +253,11 @@ GRADIENTS: dict[str, tuple[Any, list[torch.Tensor]]] = {
     "at ties and bounds": (lambda x: (x.clamp(0, 1), x.amax(1), x.max(0).values, F.relu(x), F.hardtanh(x, 0, 1), x.abs(),
                                       torch.maximum(x, x.flip(0)), x.sort(1).values, F.elu(x), F.leaky_relu(x)), [TIED]),
     "norm at 0": (lambda x: (x.norm(dim=1), x.norm(1), x.norm(3), torch.cdist(x, x)), [torch.zeros(2, 3)]),
+    "distances and norms where elements are 0": (
+        lambda x: [f(x, p) for p in (0.5, 1.5) for f in (
+            lambda x, p: torch.cdist(x, x.flip(0), p), F.pdist, torch.norm, lambda x, p: torch.linalg.vector_norm(x, p, 1),
+            lambda x, p: F.pairwise_distance(x, x.flip(0), p, 0.0), lambda x, p: torch.renorm(x, p, 0, 0.5), F.normalize)],
+        [TIED.roll(1, 1)]),
     "padding": (lambda w, at: F.embedding(at, w, padding_idx=1), [torch.randn(4, 3), torch.tensor([0, 1, 1, 3])]),
     "upsample": (lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), [torch.randn(1, 2, 3, 3)]),
     "fold": (lambda x: F.fold(x, (4, 4), 2).square(), [torch.randn(1, 8, 9)]),
@@ -272,7 +277,7 @@ GRADIENTS: dict[str, tuple[Any, list[torch.Tensor]]] = {
 
 
 @pytest.mark.parametrize("name", [
-    *(quick := ["cut", "norm at 0", "padding", "indices"]),
+    *(quick := ["cut", "norm at 0", "distances and norms where elements are 0", "padding", "indices"]),
     *(pytest.param(name, marks=pytest.mark.slow) for name in GRADIENTS if name not in quick)])
 def test_gradients_are_those_of_torch(name: str):
     function, arguments = GRADIENTS[name]
@@ -282,6 +287,17 @@ def test_gradients_are_those_of_torch(name: str):
         given = [a.clone().requires_grad_() if a.is_floating_point() else a for a in arguments]
         loss_of(called(*given)).backward()
         found.append([g.grad for g in given])
+    assert_close(*found)
+
+
+@pytest.mark.parametrize("norm", [torch.norm, torch.linalg.vector_norm, F.normalize], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("p", [0.5, 1.5, -1.0])
+def test_gradients_of_norms_by_their_ops_are_0_where_elements_are(norm: Any, p: float):
+    ours, found = xla_torch.from_torch(lambda x: norm(x, p), TIED, derivatives="xla"), []
+    for called in (ours, lambda x: norm(x, p)):
+        x = TIED.clone().requires_grad_()
+        loss_of(called(x)).backward()
+        found.append(x.grad)
     assert_close(*found)
 
 

@@ -24,6 +24,7 @@ WORDS, STARTS, TABLE = torch.tensor([1, 2, 0, 3, 3, 1]), torch.tensor([0, 2, 2, 
 GRID = 1.5 * floats(1, 2, 3, 2, 3)
 SAMPLES = torch.rand(2, 3, 2, generator=torch.Generator().manual_seed(0))
 ENDS = torch.tensor([8, 8, 16], dtype=torch.int32)
+SIGNS = torch.tensor([1.0, -0.0, -2.0, 0.0])
 BF16 = torch.bfloat16
 
 CALLS: dict[str, list[tuple[Any, list[torch.Tensor]]]] = {
@@ -60,6 +61,17 @@ CALLS: dict[str, list[tuple[Any, list[torch.Tensor]]]] = {
     "grid_sampler": [
         # With a detach, its own derivative is traced; and what is written into a view has one of strides.
         (lambda x, g: F.grid_sample(x, g, align_corners=False) * x.detach().sum(), [VOLUME[:, :, 0], GRID[:, 0, :, :, :2]])],
+    "shifts": [(lambda x, n: (x << 3, x >> 1, 1 << n, 200 >> n, x << n, x >> n, x << 70, x >> -1),
+                [torch.tensor([5, -7, 1 << 40]), torch.tensor([0, 3, 9])]),
+               (lambda x, n: (x << 3, x >> 1, x << n, x >> n), [torch.tensor([5, -7], dtype=torch.int8), torch.tensor([0, 3])])],
+    "copysign": [(lambda x, y: (x.copysign(y), x.copysign(-1), x.int().copysign(y)), [SIGNS, SIGNS.flip(0)])],
+    "bits in another type": [
+        (lambda x: (x.view(torch.int32), x.view(torch.int8), x.view(torch.float64), x.view(BF16) * 2,
+                    x.view(torch.int32).add(1).view(torch.float32)), [SIGNS.view(2, 2)]),
+        (lambda x: (x.view(torch.float32) * x.real.sum(), x.view(torch.int64), x[0].view(torch.float64)),
+         [torch.complex(SIGNS, SIGNS.flip(0))]),
+        (lambda x, n: (x.view(torch.uint8), x.view(torch.int16), n.view(torch.bool)), [SIGNS > 0, torch.tensor([0, 1]).byte()]),
+        (lambda n: n.view(torch.complex64), [torch.tensor([[1 << 40, 3], [-1, 0]])])],
     "relu_": [(lambda x: torch.relu_((x * 1).view(-1, 2)) * x.detach().sum(), [VOLUME]),
               (lambda x: torch.relu_((x * 2)[..., 1:]) * x[..., 1:].detach(), [VOLUME])],
     "_grouped_mm": [

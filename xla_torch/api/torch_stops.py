@@ -83,7 +83,7 @@ def _is_of_gradients(node: torch.fx.Node) -> bool:
         return len(node.args) > 2 and node.args[2:3] != (-1,)  # no gradient for the padding
     if name.startswith("detach"):
         return not _is_constant(node.args[0]) and _moves(node)
-    return _is_no_grad(node)
+    return _is_no_grad(node) or (name == "view.dtype" and _moves(node))  # no gradient goes through bits
 
 
 def _is_no_grad(node: torch.fx.Node) -> bool:
@@ -161,6 +161,8 @@ def _mark(node: torch.fx.Node) -> None:
             _mark_parts(node, name)
     elif name == "embedding.default":
         _mark_padding(node, name)
+    elif name == "view.dtype":
+        _stop_here(node, _before(node, node.target, node.args, node.meta["val"]), name)
     else:
         if name.startswith("detach_"):
             node.args[0].replace_all_uses_with(node, lambda user: node < user)  # pyright: ignore

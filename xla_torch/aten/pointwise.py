@@ -12,7 +12,7 @@ from collections.abc import Callable
 from .. import functions as ops
 from ..core.errors import UnsupportedError
 from ..core.shape import Shape
-from ..core.types import PRED, PrimitiveType
+from ..core.types import PRED, S16, S32, S64, PrimitiveType
 from ..functions.hlo_builder import XlaOp
 from .inverses import INVERSES
 from .operator_rules import rule
@@ -237,6 +237,15 @@ def _atan2(self: XlaOp, other: XlaOp, result: Shape) -> XlaOp:
     return ops.Atan2(*_both(result, self, other))
 
 
+@rule("copysign.Tensor", "copysign.Scalar")
+def _copysign(self: XlaOp, other: Value, result: Shape) -> XlaOp:
+    """A zero or NaN has a sign, too."""
+    size, sign = _both(result, self, other)
+    bits = ops.BitcastConvertType(sign, {16: S16, 32: S32, 64: S64}[result.element_type.bits])
+    size = ops.Abs(size)
+    return ops.Select(ops.Lt(bits, 0), ops.Neg(size), size)
+
+
 @rule("maximum")
 def _maximum(self: XlaOp, other: XlaOp, result: Shape) -> XlaOp:
     return ops.Max(*_both(result, self, other))
@@ -292,13 +301,15 @@ for _name, _logic in {"and": ops.And, "or": ops.Or, "xor": ops.Xor}.items():
     _bitwise(_name, _logic)
 
 
-@rule("bitwise_left_shift.Tensor", "bitwise_left_shift.Tensor_Scalar")
-def _left_shift(self: XlaOp, other: Value, result: Shape) -> XlaOp:
+@rule("bitwise_left_shift.Tensor", "bitwise_left_shift.Tensor_Scalar", "bitwise_left_shift.Scalar_Tensor", "__lshift__.Tensor",
+      "__lshift__.Scalar")
+def _left_shift(self: Value, other: Value, result: Shape) -> XlaOp:
     return ops.ShiftLeft(*_both(result, self, other))
 
 
-@rule("bitwise_right_shift.Tensor", "bitwise_right_shift.Tensor_Scalar")
-def _right_shift(self: XlaOp, other: Value, result: Shape) -> XlaOp:
+@rule("bitwise_right_shift.Tensor", "bitwise_right_shift.Tensor_Scalar", "bitwise_right_shift.Scalar_Tensor",
+      "__rshift__.Tensor", "__rshift__.Scalar")
+def _right_shift(self: Value, other: Value, result: Shape) -> XlaOp:
     shift = ops.ShiftRightLogical if result.element_type.is_unsigned else ops.ShiftRightArithmetic
     return shift(*_both(result, self, other))
 

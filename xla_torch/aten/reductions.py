@@ -82,7 +82,7 @@ def _std(self: XlaOp, result: Shape, dim: Sequence[int] | None = None, correctio
     """Where it is 0 its gradient is taken for 0, as torch does."""
     taken = 1 if correction is None else correction
     found = variance(wide(self), places(dim, self.shape.rank), taken, keepdim)[0]
-    return cast(_rooted(found, 2), result.element_type)
+    return cast(_powered(found, 0.5), result.element_type)
 
 
 def variance(x: XlaOp, dims: Sequence[int], correction: float, keepdim: bool) -> tuple[XlaOp, XlaOp]:
@@ -292,18 +292,18 @@ def _vector_norm(self: XlaOp, ord: float, dim: Sequence[int] | None, keepdim: bo
     elif ord == 1:
         found = summed(x, dims, keepdim)
     elif ord == 2:
-        found = _rooted(summed(ops.Mul(x, x), dims, keepdim), 2)
+        found = _powered(summed(ops.Mul(x, x), dims, keepdim), 0.5)
     else:
-        found = _rooted(summed(ops.Pow(x, full(x.builder, ord, x.shape)), dims, keepdim), ord)
+        found = _powered(summed(_powered(x, ord), dims, keepdim), 1 / ord)
     return cast(found, result.element_type)
 
 
-def _rooted(x: XlaOp, degree: float) -> XlaOp:
-    """A root. At 0 its gradient is taken for 0."""
+def _powered(x: XlaOp, exponent: float) -> XlaOp:
+    """A power. At 0 its gradient is 0, as torch's, also where the slope is infinite."""
     zero = ops.Eq(x, 0)
     inner = ops.Select(zero, full(x.builder, 1, x.shape), x)
-    found = ops.Sqrt(inner) if degree == 2 else ops.Pow(inner, full(x.builder, 1 / degree, x.shape))
-    return ops.Select(zero, full(x.builder, 0 if degree > 0 else math.inf, x.shape), found)
+    found = ops.Sqrt(inner) if exponent == 0.5 else ops.Pow(inner, full(x.builder, exponent, x.shape))
+    return ops.Select(zero, full(x.builder, 0 if exponent > 0 else math.inf, x.shape), found)
 
 
 @rule("_cdist_forward", shown="compute_mode")

@@ -10,7 +10,7 @@ import numpy as np
 from .. import functions as ops
 from ..core.errors import UnsupportedError
 from ..core.shape import Shape
-from ..core.types import PRED, S32, S64
+from ..core.types import PRED, S32, S64, U8, PrimitiveType, complex_part
 from ..functions.hlo_builder import XlaOp
 from .indexing import indexed, put
 from .operator_rules import rule
@@ -43,6 +43,32 @@ def _reshaped(self: XlaOp, result: Shape) -> XlaOp:
             raise UnsupportedError("a view that joins or divides a dimension whose size depends on values", got=self.shape,
                                    expected="the outermost dimension", hint=f"here it is to be {result}")
     return ops.Reshape(filled(self, range(self.shape.rank)), sizes)
+
+
+@rule("view.dtype", shown="dtype")
+def _same_bytes(self: XlaOp, result: Shape) -> XlaOp:
+    """XLA converts no bits of truth values and complex numbers: they are bytes, and pairs of reals."""
+    count, wanted = self.shape.element_count, result.element_type
+    x = ops.Reshape(self, [count])
+    if x.element_type.is_pred:
+        x = cast(x, U8)
+    elif x.element_type.is_complex:
+        parts = [ops.Reshape(part, [count, 1]) for part in (ops.Real(x), ops.Imag(x))]
+        x = ops.Reshape(ops.ConcatInDim(x.builder, parts, 1), [2 * count])
+    x = _converted_bits(x, U8 if wanted.is_pred else complex_part(wanted) if wanted.is_complex else wanted)
+    if wanted.is_pred:
+        x = ops.Ne(x, 0)
+    elif wanted.is_complex:
+        x = ops.Complex(*(ops.SliceInDim(x, k, x.shape.dimensions[0], 2, 0) for k in (0, 1)))
+    return ops.Reshape(x, list(result.dimensions))
+
+
+def _converted_bits(x: XlaOp, wanted: PrimitiveType) -> XlaOp:
+    """A flat array as one of another type."""
+    joined = wanted.bits // x.element_type.bits
+    x = ops.Reshape(x, [x.shape.element_count // joined, joined]) if joined > 1 else x
+    found = ops.BitcastConvertType(x, wanted)
+    return ops.Reshape(found, [found.shape.element_count])
 
 
 def _wide(shape: Shape) -> list[tuple[int, bool]]:
