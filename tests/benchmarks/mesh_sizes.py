@@ -47,7 +47,7 @@ def loss_of(width: int, batch: int) -> tuple[Any, dict[str, Any]]:
 # ------------------------------------------------------------------------------------------------ on paper
 
 def on_paper(width: int, batch: int) -> None:
-    """Print the table, which docs/participants.md has, and ``make pages`` draws."""
+    """Print the table, which docs/distributed.md has, and ``make pages`` draws."""
     import xla_torch
     from xla_torch.api.suggestions import Machine, counted
 

@@ -82,15 +82,16 @@ def _is_local(function: ast.AST, name: str) -> bool:
     return name in arguments | stored
 
 
+ENTRY = re.compile(r"^\*\*`([^`]+)`\*\* (.+)\n\n- Reason: .+\n- Written by: .+\n- Threads: .+$", re.M)
+PAGE = (ROOT / "docs/global-state.md").read_text(encoding="utf-8")
+
+
 def listed() -> dict[str, set[str]]:
-    """What the page names: modules, and the names in them."""
-    page = (ROOT / "docs/global-state.md").read_text(encoding="utf-8")
-    rows: dict[str, set[str]] = {}
-    for line in page.splitlines():
-        cells = [cell.strip() for cell in line.split(" | ")]
-        if line.startswith("| `"):
-            rows.setdefault(cells[0].strip("| `"), set()).update(re.findall(r"`([^`]+)`", cells[1]))
-    return rows
+    """The modules that the page lists, and their names."""
+    entries: dict[str, set[str]] = {}
+    for path, state in ENTRY.findall(PAGE):
+        entries.setdefault(path, set()).update(re.findall(r"`([^`]+)`", state))
+    return entries
 
 
 def test_global_state_is_listed() -> None:
@@ -99,11 +100,8 @@ def test_global_state_is_listed() -> None:
     assert found == listed()
 
 
-def test_each_is_there_for_a_reason() -> None:
-    page = (ROOT / "docs/global-state.md").read_text(encoding="utf-8")
-    rows = [line for line in page.splitlines() if line.startswith("| `")]
-    assert rows
-    assert [row for row in rows if len(row.strip("| ").split(" | ")) != 5 or "| |" in row] == []
+def test_each_has_a_reason_a_writer_and_a_word_on_threads() -> None:
+    assert len(ENTRY.findall(PAGE)) == len(re.findall(r"^\*\*`", PAGE, re.M)) > 0
 
 
 def test_state_is_found() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -36,6 +37,15 @@ class Page(HTMLParser):
         address = given.get("src") or (given.get("href", "") if tag == "link" and given.get("rel") == "stylesheet" else "")
         if address.startswith(("http:", "https:", "//")):
             self.fetched.add(address)
+
+
+def test_the_navigation_has_the_four_kinds_of_pages():
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    navigation = text[text.index("\nnav:"):]
+    assert re.findall(r"^  - ([^:]+):", navigation, re.M) == ["Home", "Tutorials", "How-to guides", "Reference", "Explanation"]
+    folders = [ROOT / "docs", *(ROOT / "docs" / name for name in ("tutorials", "how-to", "how-it-works"))]
+    pages = [page.relative_to(ROOT / "docs").as_posix() for folder in folders for page in folder.glob("*.md")]
+    assert [page for page in sorted(pages) if f": {page}\n" not in navigation] == []
 
 
 @pytest.fixture(scope="module")

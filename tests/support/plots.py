@@ -16,7 +16,7 @@ from support import tables
 from support.tables import Row
 
 ROOT = Path(__file__).parents[2]
-BENCHMARKS, MESHES = Path("tests/benchmarks/README.md"), Path("docs/participants.md")
+BENCHMARKS, MESHES = Path("tests/benchmarks/README.md"), Path("docs/distributed.md")
 RIVALS = "XLA", "torch by hand", "torch.compile"
 """Whose times the table of the benchmarks has beside ours."""
 COLOURS = "#3b82f6", "#e8590c", "#2f9e44"
