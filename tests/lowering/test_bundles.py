@@ -268,6 +268,31 @@ def test_many_results_are_a_foreach(most: int, calls: str, monkeypatch: pytest.M
     assert_close(computation(*arguments), in_torch(computation, arguments))
 
 
+@pytest.mark.parametrize("is_tuple", [True, False])
+@pytest.mark.parametrize("count", [loops.DEEPEST, loops.DEEPEST + 1, 250, 256, 257, 325, 1500])
+def test_a_chain_is_in_bundles_however_long(count: int, is_tuple: bool) -> None:
+    """It is no optimizer's end, whose results are many, and no element of it is one expression of all its ops."""
+    opcodes = ("negate(v{0})", "add(v{0}, x)", "multiply(v{0}, x)")
+    lines = [f"v{k} = f32[8] {opcodes[k % 3].format(k - 1)}" for k in range(1, count + 1)]
+    root = f"ROOT r = (f32[8]) tuple(v{count})" if is_tuple else f"ROOT r = f32[8] reverse(v{count}), dimensions={{0}}"
+    computation = program("x = f32[8] parameter(0)", "v0 = f32[8] copy(x)", *lines, root)
+    assert sum(inside(computation)) >= count - tuning.BUNDLE_LEAST
+    assert max(inside(computation)) <= tuning.BUNDLE_MOST
+    arguments = [torch.linspace(-0.9, 0.9, 8)]
+    assert_close(computation(*arguments), in_torch(computation, arguments))
+
+
+@pytest.mark.parametrize(("of_a_result", "calls"), [(3, "foreach"), (2, "bundle")])
+def test_many_ops_for_each_result_are_no_foreach(of_a_result: int, calls: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning, "BUNDLE_MOST", 29)
+    monkeypatch.setattr(tuning, "ENDS_OF_A_RESULT", of_a_result)
+    lines = [f"{n}{k} = f32[{k + 1}] {op}" for k in range(10) for n, op in (
+        ("p", f"parameter({k})"), ("a", f"multiply(p{k}, p{k})"), ("b", f"add(a{k}, p{k})"), ("c", f"negate(b{k})"))]
+    shapes = ", ".join(f"f32[{k + 1}]" for k in range(10))
+    computation = program(*lines, f"ROOT r = ({shapes}) tuple({', '.join(f'c{k}' for k in range(10))})")
+    assert f"{calls}(" in computation.lowered().code
+
+
 LOOP = """body {
   c = (s32[], f32[3,3], f32[3]) parameter(0)
   i = s32[] get-tuple-element(c), index=0

@@ -46,6 +46,8 @@ class Array:
     buffer: str = ""
     reach: int = 0
     lies: tuple[str, Sequence[int]] = ("", ())
+    depth: int = 0
+    """How many operations deep the expression of an element is; 0 for stored arrays."""
 
     @property
     def memory(self) -> tuple[str, Sequence[int]]:

@@ -119,6 +119,10 @@ def bundle_source(region: Computation, machine: Machine) -> Source:
     return _source(writer, len(shapes), first, ["    {", *writer.code.lines, "    }", "    return 0;"])
 
 
+DEEPEST = 64
+"""Operations in the expression of an element, written by as many calls one within another. Longer chains are stored in
+between."""
+
 _ON_STACK = 1 << 14
 """Bytes up to which a function has its memory on its stack: to be given some takes a twelfth of a small bundle's call."""
 
@@ -247,9 +251,10 @@ class ProgramWriter:
             return updates.sums[instruction]
         pair = differences_of_pair(instruction, self.readers)
         made = self._array(instruction, operands) if pair is None else self._exponential(instruction, pair, values)
-        if isinstance(made, Array) and not made.stored and (made.is_single or uses > 1):
-            return self.code.copy(made)
-        return made
+        if not isinstance(made, Array) or made.stored:
+            return made
+        depth = 1 + max([o.depth for o in operands if isinstance(o, Array)], default=0)
+        return self.code.copy(made) if made.is_single or uses > 1 or depth > DEEPEST else dataclasses.replace(made, depth=depth)
 
     def _array(self, instruction: Instruction, operands: list[Value]) -> Value:
         if instruction.opcode in ELEMENTS:

@@ -43,7 +43,9 @@ def with_bundles(tracer: Tracer, computation: Computation) -> Computation:
 
 def _in_fusions(computation: Computation) -> Computation:
     ends = _ends(computation)
-    apart = _of_blocks(computation) | (ends if len(ends) > tuning.BUNDLE_MOST else set())
+    results = len(ends.intersection(computation.root.operands)) if computation.root.is_tuple else 1
+    many = tuning.BUNDLE_MOST < len(ends) <= tuning.ENDS_OF_A_RESULT * results
+    apart = _of_blocks(computation) | (ends if many else set())
     return fuse_small(computation, lambda i: None if i in apart else _weight(i), tuning.BUNDLE_LEAST, tuning.BUNDLE_MOST)
 
 
