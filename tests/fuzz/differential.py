@@ -1,9 +1,9 @@
 """`make differential PROGRAMS=1000 SEED=0`: drawn programs here and on real XLA, in child processes under limits.
 
-A program is its number, and always the same; one module in 20 is for two or four participants. Each also goes out through doors
-(StableHLO, bytecode, protos) and in again, and must give the same bits. A finding is printed with its number and the difference;
-`--only NUMBER` shrinks it and prints what is left. `--into FILE` keeps what was found of each batch, and the same command goes on
-behind the last one. Exit status 1 says that there were findings.
+A program is its number, and always the same; one module in 20 is for two or four participants. Each also goes out through entry
+points (StableHLO, bytecode, protos) and in again, and must give the same bits. A finding is printed with its number and the
+difference; `--only NUMBER` shrinks it and prints what is left. `--into FILE` keeps what was found of each batch, and the same
+command goes on behind the last one. Exit status 1 says that there were findings.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _child(numbers: range, low: bool, into: Connection) -> None:
         group = range(first, min(first + TOGETHER, numbers.stop))
         signal.alarm(SECONDS)
         into.send(("begun", first, ""))
-        several(group, lambda *said: into.send(said))
+        several(group, lambda *messages: into.send(messages))
         signal.alarm(0)
     into.send(("done", numbers.stop, ""))
 
@@ -58,14 +58,14 @@ def supervised(numbers: range, low: bool, hear: Tell) -> None:
         begun = numbers.start
         try:
             while True:
-                kind, number, said = ours.recv()
+                kind, number, messages = ours.recv()
                 if kind == "done":
                     numbers = range(numbers.stop, numbers.stop)
                     break
                 if kind == "begun":
                     begun = number
                 else:
-                    hear(kind, number, said)
+                    hear(kind, number, messages)
         except EOFError:
             process.join()
             hear("died", begun, f"one of {begun} to {begun + TOGETHER - 1} ended the process with {process.exitcode}")
@@ -93,18 +93,18 @@ def main() -> int:
     start = time.monotonic()
     while batches.next < options.seed + options.programs and time.monotonic() - start < options.time:
         _batch(batches, range(batches.next, min(batches.next + BATCH, options.seed + options.programs)), options.low)
-    for said, count in batches.reasons.most_common(20):
-        print(f"{count} {said}")
+    for messages, count in batches.reasons.most_common(20):
+        print(f"{count} {messages}")
     return batches.found
 
 
 def _batch(batches: Batches, numbers: range, low: bool) -> None:
     heard: list[tuple[str, int, str]] = []
 
-    def hear(kind: str, number: int, said: str) -> None:
-        heard.append((kind, number, said))
+    def hear(kind: str, number: int, messages: str) -> None:
+        heard.append((kind, number, messages))
         if kind != "agree" and kind not in EXPLAINED:
-            print(f"--- {number}: {kind}\n{said}", flush=True)
+            print(f"--- {number}: {kind}\n{messages}", flush=True)
 
     start = time.monotonic()
     supervised(numbers, low, hear)
@@ -118,8 +118,8 @@ def _only(number: int) -> int:
     judging.quietly()
 
     def fails(program: Program) -> str:
-        kind, said = alone(program, number)
-        return said if kind == "differ" else ""
+        kind, messages = alone(program, number)
+        return messages if kind == "differ" else ""
 
     program = program_of(number)
     if not fails(program):

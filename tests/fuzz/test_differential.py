@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import xla_torch
-from fuzz import deviations, doors, gradients, judging, reducing, trying
+from fuzz import deviations, entry_points, gradients, judging, reducing, trying
 from fuzz.drawn import drawn
 from fuzz.for_xla import for_xla
 from fuzz.programs import Part, Program, Value, text_of, widened
@@ -68,29 +68,29 @@ def test_several_participants_meet_in_all_collectives_and_modes() -> None:
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize(("replicas", "partitions"), [(1, 1), (2, 1), (2, 2)])
-def test_drawn_programs_are_the_same_behind_doors(replicas: int, partitions: int) -> None:
+def test_drawn_programs_are_the_same_through_entry_points(replicas: int, partitions: int) -> None:
     programs = [p for n in range(40, 45) if (p := drawn(n, 5, 20, f"p{n}_", replicas, partitions)).results]
     text = text_of(programs)
     given = [[a for arrays in each for a in arrays] for each in zip(*(p.given() for p in programs), strict=True)]
     here = run_here(text, given, programs[0])
-    assert doors.differences(text, given, programs[0], here, list(WRITTEN)) == []
+    assert entry_points.differences(text, given, programs[0], here, list(WRITTEN)) == []
 
 
-def test_a_door_that_changes_a_program_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_entry_point_that_changes_a_program_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     program = difference()
     changed = dataclasses.replace(program, results=["t"])
     monkeypatch.setitem(WRITTEN, "proto", lambda _: xla_torch.parse_hlo(changed.text()))
     here = run_here(program.text(), program.given(), program)
-    found = doors.differences(program.text(), program.given(), program, here, ["proto", "text of HLO"])
-    assert [said.split(":")[0] for said in found] == ["proto"]
-    assert {door for n in range(6) for door in doors.doors_of(n)} == set(WRITTEN)
+    found = entry_points.differences(program.text(), program.given(), program, here, ["proto", "text of HLO"])
+    assert [messages.split(":")[0] for messages in found] == ["proto"]
+    assert {entry_point for n in range(6) for entry_point in entry_points.entry_points_of(n)} == set(WRITTEN)
 
 
 def test_what_stablehlo_has_no_words_for_is_no_difference() -> None:
     state = Value("s", (Part("u64", (2,)),), "rng-get-and-update-state", attributes="delta=1")
     program = Program([], [state], {}, ["s"])
-    with pytest.raises(doors.Unsaid, match="StableHLO"):
-        doors.differences(program.text(), [[]], program, [], ["text of StableHLO"])
+    with pytest.raises(entry_points.Unsaid, match="StableHLO"):
+        entry_points.differences(program.text(), [[]], program, [], ["text of StableHLO"])
 
 
 @pytest.mark.parametrize("row", deviations.rows(), ids=lambda row: row.pattern.pattern)

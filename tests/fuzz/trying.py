@@ -1,12 +1,12 @@
-"""Drawn programs tried: here, on real XLA, and behind doors. Several stand in one module, since compiling is what takes the time;
-where that differs or fails, each is tried alone."""
+"""Drawn programs tried: here, on real XLA, and behind entry points. Several stand in one module, since compiling is what takes
+the time; where that differs or fails, each is tried alone."""
 
 from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Sequence
 
-from fuzz import deviations, doors, judging
+from fuzz import deviations, entry_points, judging
 from fuzz.drawn import drawn
 from fuzz.for_xla import for_xla
 from fuzz.programs import Program, text_of
@@ -55,8 +55,8 @@ def several(numbers: Sequence[int], tell: Tell) -> None:
     for number in numbers:
         program = program_of(number)
         if program.results:
-            kind, said = alone(program, number)
-            tell(kind, 1 if kind == "agree" else number, said)
+            kind, messages = alone(program, number)
+            tell(kind, 1 if kind == "agree" else number, messages)
 
 
 def _agree(programs: Sequence[Program], number: int) -> bool:
@@ -68,7 +68,7 @@ def _agree(programs: Sequence[Program], number: int) -> bool:
         if judging.differences(program, here[at:end], there[at:end]):
             return False
         at = end
-    return not doors.differences(text, given, one, here, doors.doors_of(number // TOGETHER))
+    return not entry_points.differences(text, given, one, here, entry_points.entry_points_of(number // TOGETHER))
 
 
 def _given(programs: Sequence[Program]) -> Given:
@@ -89,8 +89,8 @@ def alone(program: Program, number: int) -> tuple[str, str]:
         rows = {deviations.row_of(program, difference) for difference in found}
         if None in rows:
             return "differ", "\n".join(map(str, found))
-        behind = doors.differences(text, given, program, here, doors.doors_of(number // TOGETHER))
-    except doors.Unsaid as error:
+        behind = entry_points.differences(text, given, program, here, entry_points.entry_points_of(number // TOGETHER))
+    except entry_points.Unsaid as error:
         return "unsaid", str(error)
     except XlaError as error:
         return "differ", f"refused here: {error}"

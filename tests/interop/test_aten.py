@@ -141,7 +141,7 @@ def test_every_core_operator_has_a_rule_or_a_decomposition_or_a_reason():
     assert all(map(operator, INSTEAD))
 
 
-def test_the_page_of_doors_counts_them():
+def test_the_page_of_entry_points_counts_them():
     known = core() & ({*RULES} | decomposed() - {*REASONS})
     readme = (Path(__file__).parents[2] / "docs/doors.md").read_text(encoding="utf-8")
     assert f"({len(known)} of the {len(core())} core operators" in readme

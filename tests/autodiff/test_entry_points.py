@@ -1,4 +1,5 @@
-"""Every door of torch to differentiation: torch.func, forward mode, autograd.functional, checkpoints, hooks, torch.compile."""
+"""Every entry point of torch to differentiation: torch.func, forward mode, autograd.functional, checkpoints, hooks,
+torch.compile."""
 
 from __future__ import annotations
 
@@ -55,8 +56,8 @@ def test_jacobians_are_jax_s(function, arguments):
         want = list(evaluated(lambda a: floats(jax.jacfwd(function)(a)), arguments[0]))
     else:
         want = list(evaluated(lambda a: floats(jax.jacrev(lambda a: floats(function(a, *arguments[1:])))(a)), arguments[0]))
-    for door in (func.jacrev, func.jacfwd):
-        close(door(lambda a: floats(computation(a, *rest)))(first), want)
+    for entry_point in (func.jacrev, func.jacfwd):
+        close(entry_point(lambda a: floats(computation(a, *rest)))(first), want)
 
 
 def square_loss(function):

@@ -1,5 +1,5 @@
-"""Slow: gradients of whole programs (`support/stored_programs.py`), through every door; all doors agree with `vjp`, and that
-with JAX where JAX's gradients are there."""
+"""Slow: gradients of whole programs (`support/stored_programs.py`), through every entry point; all entry points agree with
+`vjp`, and that with JAX where JAX's gradients are there."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def by_grad_of_torch(p: Program) -> Sequence[torch.Tensor]:
                                materialize_grads=True)
 
 
-DOORS: dict[str, Callable[[Program], Sequence[torch.Tensor]]] = {
+ENTRY_POINTS: dict[str, Callable[[Program], Sequence[torch.Tensor]]] = {
     "backward": by_backward,
     "autograd.grad": by_grad_of_torch,
     "func.grad": lambda p: func.grad(p.weighted, tuple(range(len(p.numbers))))(*p.moving),
@@ -108,9 +108,9 @@ DOORS: dict[str, Callable[[Program], Sequence[torch.Tensor]]] = {
 }
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_cotangents(program: Program, door: str) -> None:
-    agree(DOORS[door](program), program.found)
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
+def test_cotangents(program: Program, entry_point: str) -> None:
+    agree(ENTRY_POINTS[entry_point](program), program.found)
 
 
 def test_the_first_result_alone(program: Program) -> None:

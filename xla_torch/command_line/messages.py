@@ -19,8 +19,8 @@ INTERRUPTED = 130
 
 
 @dataclass(frozen=True)
-class Said:
-    """Either is made only where it is asked for."""
+class Message:
+    """The output of a command: text or JSON facts, made when asked for, and the exit status."""
 
     text: Callable[[], str]
     facts: Callable[[], Any]

@@ -1,4 +1,4 @@
-"""Drawn modules out through a door and in again: they must give the bits that they give themselves."""
+"""Drawn modules out through an entry point and in again: they must give the bits that they give themselves."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ class Unsaid(Exception):
     """StableHLO has no words for a program."""
 
 
-def doors_of(number: int) -> list[str]:
+def entry_points_of(number: int) -> list[str]:
     """Every module goes through StableHLO's text, and through one of the others by turns."""
     text, *others = WRITTEN
     return [text, others[number % len(others)]]
 
 
-def differences(text: str, given: Given, of: Program, here: Sequence[np.ndarray], doors: Sequence[str]) -> list[str]:
-    """The doors behind which a module does not give the same bits, each with what is wrong. Raises Unsaid."""
+def differences(text: str, given: Given, of: Program, here: Sequence[np.ndarray], entry_points: Sequence[str]) -> list[str]:
+    """The entry points behind which a module does not give the same bits, each with what is wrong. Raises Unsaid."""
     computation, found = xla_torch.parse_hlo(text), []
-    for door in doors:
+    for entry_point in entry_points:
         try:
-            again = WRITTEN[door](computation)
+            again = WRITTEN[entry_point](computation)
         except UnsupportedError as error:
-            if "StableHLO" in door and "StableHLO" in str(error):
+            if "StableHLO" in entry_point and "StableHLO" in str(error):
                 raise Unsaid(re.sub(r"%?\bp?\d*_?v\d+\b", "", str(error).split("\n")[0])) from None
-            found.append(f"{door}: {error}")
+            found.append(f"{entry_point}: {error}")
             continue
         except XlaError as error:
-            found.append(f"{door}: {error}")
+            found.append(f"{entry_point}: {error}")
             continue
         results = run_here(again, given, of)
-        found += [f"{door}: result {k} is {_plain(a[bad])}, itself {_plain(b[bad])}"
+        found += [f"{entry_point}: result {k} is {_plain(a[bad])}, itself {_plain(b[bad])}"
                   for k, (a, b) in enumerate(zip(results, here, strict=True)) if (bad := _unequal(a, b)).any()]
     return found
 

@@ -1,4 +1,4 @@
-"""Runs claims (`claims.py`) through their doors."""
+"""Runs claims (`claims.py`) through their entry points."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 
 import xla_torch
 from support.claim_values import namespace
-from support.claims import DOORS, Claim
+from support.claims import ENTRY_POINTS, Claim
 from support.oracle import HAS_XLA, run_xla, run_xla_replicas, xla_accepts, xla_canonical
 from xla_torch import Literal, Shape, XlaBuilder, XlaOp, ops
 from xla_torch.api.emitted_ops import functions_of_ops
@@ -60,7 +60,7 @@ class Built(NamedTuple):
 
 
 def check(claim: Claim) -> None:
-    """Check a claim in every door that applies. Raises AssertionError, or what a door raises."""
+    """Check a claim in every entry point that applies. Raises AssertionError, or what an entry point raises."""
     if "hlo" in claim.names:
         _check_text(claim)
     elif not is_built(claim):
@@ -78,9 +78,9 @@ def is_built(claim: Claim) -> bool:
     return any(hasattr(ops, name) and not isinstance(getattr(ops, name), type) for name in claim.names)
 
 
-def doors(claim: Claim) -> dict[str, str]:
-    """For each door ``yes``, or why the claim is not checked in it."""
-    found = dict.fromkeys(DOORS, "yes")
+def entry_points(claim: Claim) -> dict[str, str]:
+    """For each entry point ``yes``, or why the claim is not checked in it."""
+    found = dict.fromkeys(ENTRY_POINTS, "yes")
     if "hlo" in claim.names:
         found |= {"eager": "text", "built": "text"}
     elif not is_built(claim):
@@ -99,7 +99,7 @@ def doors(claim: Claim) -> dict[str, str]:
         found["xla"] = "yes" if claim.marks.get("text") is None and _infers(claim) else "no shape inference in its text"
     if found["xla"] == "yes" and claim.names & NOT_COMPILED:
         found["xla"] = "not compiled for the CPU"
-    return found | {door: claim.marks[door] for door in found if door in claim.marks}
+    return found | {entry_point: claim.marks[entry_point] for entry_point in found if entry_point in claim.marks}
 
 
 # ------------------------------------------------------------------------------------------------- evaluating
@@ -180,11 +180,11 @@ def _has_dtype(kind: PrimitiveType) -> bool:
         return False
 
 
-# ------------------------------------------------------------------------------------------------- the doors
+# ------------------------------------------------------------------------------------------------- the entry points
 
 
 def _check_alone(claim: Claim) -> None:
-    program, applies = built(claim), doors(claim)
+    program, applies = built(claim), entry_points(claim)
     if applies["eager"] == "yes":
         _hosted(claim, lambda: eager(claim), program)
     if applies["built"] == "yes" and claim.form != " prints ":
@@ -255,7 +255,7 @@ def same(got: Sequence[Any], want: Sequence[Any], rtol: str | None) -> None:
 
 
 def _check_refusal(claim: Claim) -> None:
-    applies = doors(claim)
+    applies = entry_points(claim)
     if applies["eager"] == "yes":
         _refused(claim, lambda: evaluated(claim, _tensor, None))
     builder = NotingBuilder("claim")
@@ -319,7 +319,7 @@ def _is_inferred(opcode: str) -> bool:
 
 
 def _check_participants(claim: Claim) -> None:
-    program, applies = built(claim), doors(claim)
+    program, applies = built(claim), entry_points(claim)
     assert claim.participants is not None
     replicas, partitions = claim.participants
     count = replicas * partitions
@@ -371,7 +371,7 @@ def hlo(instructions: str, *arrays: np.ndarray) -> _Text:
 def _check_text(claim: Claim) -> None:
     known = namespace(claim.names, lambda array: array, None) | {"hlo": hlo}
     text, arguments = eval(claim.call, known)
-    asks_xla = doors(claim)["xla"] == "yes" and HAS_XLA
+    asks_xla = entry_points(claim)["xla"] == "yes" and HAS_XLA
     if claim.form == " ! ":
         _refused(claim, lambda: xla_torch.parse_hlo(text), text)
         assert not asks_xla or xla_accepts(text) is not None, f"XLA takes {text}"
