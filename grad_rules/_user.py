@@ -41,19 +41,18 @@ class Registration:
 
 
 def register_gradient(name: str, rule: Rule | None = None, /, **rules: Rule) -> Registration:
-    """Let the gradient of an opcode, or of custom calls of a target, be this one in every program.
+    """Override the gradient of an opcode, or of custom calls of a target, in every program.
 
-    For an opcode: a rule for each operand under the operand's name, or, where the op has one operand, its rule alone. A rule
-    asks for what it needs by parameter names (``ct``, ``out``, operands, attributes, ``inst``; see grad_rules/README.md) and
-    returns the operand's cotangent, in its shape, or None for zero. Operands without a rule have gradient zero.
+    For an opcode, pass a rule for each operand by name, or one rule if the op has one operand. A rule requests its inputs by
+    parameter name (``ct``, ``out``, operands, attributes, ``inst``; see grad_rules/README.md). It returns the operand's
+    cotangent, in its shape, or None for zero. Operands without a rule have gradient zero.
 
-    For a target, which is any other name: ``rule(ct, out, *operands)`` returns one cotangent, or None, for each operand (of a
-    single operand just that). It goes before the `vjp` of `register_custom_call`.
+    For a target (any other name), ``rule(ct, out, *operands)`` returns a cotangent or None for each operand (for one operand,
+    just that). It takes precedence over the `vjp` of `register_custom_call`.
 
-    Rules are made of `xla_torch.ops`, so what they build is differentiated again. Programs that were differentiated before are
-    differentiated anew. Raises InvalidArgument for a rule that asks for words or names operands that the op does not have,
-    and for ops that are a program's structure; DifferentiationError, naming the rule, when one returns too many or too few
-    cotangents, or one of another shape than its operand.
+    Rules use `xla_torch.ops`, so their results can be differentiated again. Programs that were differentiated before use the
+    new rule. Raises InvalidArgument for a rule with unknown parameter or operand names, and for structural ops. Raises
+    DifferentiationError, with the rule, for a wrong number or shape of cotangents.
 
         with xla_torch.register_gradient("tanh", lambda ct, out: ct):
             straight_through = xla_torch.grad(program)
@@ -90,7 +89,7 @@ def _of_opcode(definition: OpSchema, rules: Mapping[str, Rule]) -> Callable[[], 
     before = TABLE.get(opcode)
     if before is not None and before.kind is GradientKind.STRUCTURAL:
         raise InvalidArgument("this op is a program's structure and takes no rule", subject=_subject(opcode),
-                              hint=f"{before.by} walks back through it")
+                              hint=f"differentiate it with {before.by}")
     if not rules:
         raise InvalidArgument("a rule is missing", subject=_subject(opcode), expected=f"one for {_names(definition)}")
     try:
@@ -111,7 +110,7 @@ def _put_back(opcode: str, entry: Entry | None) -> None:
 def _only_operand(definition: OpSchema) -> str:
     names = _names(definition)
     if len(names) != 1:
-        raise InvalidArgument("a rule alone is for an op with one operand", subject=_subject(definition.opcode),
+        raise InvalidArgument("a single rule requires an op with one operand", subject=_subject(definition.opcode),
                               expected=", ".join(f"{name}=rule" for name in names) or "an op with operands")
     return names[0]
 
@@ -168,7 +167,7 @@ def _of_target(target: str, rule: Rule | None, rules: Mapping[str, Rule]) -> Cal
     if rules or rule is None or not callable(rule):
         raise InvalidArgument("a custom call's target takes one rule", subject=_subject(target),
                               got=", ".join(rules) or type(rule).__name__, expected="rule(ct, out, *operands)",
-                              hint="rules by operand are for opcodes, and this is none")
+                              hint="pass one rule; rules by operand are for opcodes")
     before = _targets.get(target)
 
     def undo() -> None:

@@ -157,9 +157,9 @@ def _group_size(inst: Instruction) -> int:
     """How many members each group has, where the groups alone say it."""
     groups: ReplicaGroups | None = inst.attributes.get("replica_groups")
     sizes = {len(group) for group in groups.groups} if groups is not None else set[int]()
-    said = group_mode(inst.attributes.get("channel_id"), inst.attributes.get("use_global_device_ids", False))
-    mode = inst.attributes.get("mode") or said
-    if len(sizes) != 1 or mode == GroupMode.CROSS_BOTH or mode != said:  # an all-gather has none of its own
+    stated = group_mode(inst.attributes.get("channel_id"), inst.attributes.get("use_global_device_ids", False))
+    mode = inst.attributes.get("mode") or stated
+    if len(sizes) != 1 or mode == GroupMode.CROSS_BOTH or mode != stated:  # an all-gather has none of its own
         raise DifferentiationError(
             "an all-reduce with this computation has a gradient for listed groups of one size only",
             got=f"groups of {sorted(sizes) or 'everybody'}, {mode}", expected="add, multiply, maximum, minimum, or such groups",

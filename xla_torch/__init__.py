@@ -81,15 +81,15 @@ _EXPORTS = {
     "storage.layout": "pack unpack",
     "training": "training_step",
 }
-_HOME = {name: room for room, names in _EXPORTS.items() for name in names.split()}
+_MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names.split()}
 """Where each name of `__all__` that is not a module of its own name lies."""
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    room = importlib.import_module(f"{__name__}.{_HOME.get(name, name)}")
-    value = getattr(room, name) if name in _HOME else room
+    module = importlib.import_module(f"{__name__}.{_MODULE_OF.get(name, name)}")
+    value = getattr(module, name) if name in _MODULE_OF else module
     globals()[name] = value
     return value
 

@@ -1,4 +1,4 @@
-"""XLA programs as torch modules: some arguments become parameters, and any torch optimiser trains them."""
+"""Use XLA programs as torch modules, which any torch optimizer trains."""
 
 from __future__ import annotations
 
@@ -50,33 +50,32 @@ Weights = Mapping[Any, Any] | Sequence[Any] | str | os.PathLike[str]
 
 
 class XlaModule(torch.nn.Module):
-    """A computation some of whose arguments live in the module.
+    """Wrap a computation as a torch module that holds some of its arguments.
 
-    `parameters` gives their initial values (tensors, NumPy or JAX arrays): by argument number, as a list for the first arguments,
-    by name (``params.Conv_0.bias``), as a tree, or as the path of a file (`weights.py` has which). Floating and complex arrays
-    become parameters, all others buffers; so do those whose numbers or names (or the beginnings of names, ``batch_stats``) are in
-    `buffers`, which are kept but not trained. The remaining arguments are passed to the call, in order::
+    `parameters` gives the initial values (tensors, NumPy or JAX arrays): by argument number, as a list for the first arguments,
+    by name (``params.Conv_0.bias``), as a pytree, or as the path of a file (formats: `weights.py`). Floating and complex arrays
+    become parameters, all others buffers. `buffers` lists numbers, names or name prefixes (``batch_stats``) of arrays to keep
+    without training. The remaining arguments are passed to the call, in order or by name::
 
         model = XlaModule(load("loss.hlo"), parameters=weights)      # loss(weights..., tokens, targets)
         optimizer = torch.optim.Adam(model.parameters())
         model(tokens, targets).backward()
 
-    Of a `TreeFunction` (see also `XlaModule.from_jax`), arguments are trees: a tree is the first argument, a list the first
-    ones. Names in `state_dict` are places in these trees with dots; those of other programs are what JAX wrote of such places,
-    or the parameter names, with anything but letters, digits and ``_`` replaced. One `torch.nn.Parameter` given in two places
-    is one parameter, and one that requires no gradient is frozen here, too. `gradient_options` say how loops are walked back.
-    Unless `narrows`, 64-bit arguments are refused where the program has 32 bits; otherwise integers must fit. Arguments that
-    differ from the program's in one size in front, as the last batch of a DataLoader does, run by the program for that size
-    (`xla_torch.rebatch`), where it gives each example what it gave before; unless the module is `strict`. Arguments may be
-    given by their names.
+    For a `TreeFunction` (see `XlaModule.from_jax`), arguments are pytrees: `parameters` as a pytree is the first argument, as a
+    list the first ones. Names in `state_dict` are dotted paths in these pytrees. For other programs they are the paths that JAX
+    recorded or the parameter names, with anything but letters, digits and ``_`` replaced. One `torch.nn.Parameter` given twice
+    is one shared parameter, and one that doesn't require grad is frozen. `gradient_options` control how loops are
+    differentiated.
 
-    With a `mesh`, a torch DeviceMesh of all processes, each process holds and computes its part (`xla_torch.on_mesh`):
-    `shardings` say how arguments lie, as `in_shardings` there (``"fully_sharded"``, for example), parameters and buffers are
-    DTensors, arguments whole tensors or DTensors, and results DTensors. All processes make the module together, from the same
-    values.
+    Unless `narrows`, 64-bit arguments for 32-bit parameters are refused; otherwise integers must fit. Arguments whose leading
+    size differs from the program's, as in the last batch of a DataLoader, run a program for that size (`xla_torch.rebatch`), if
+    it treats examples independently; `strict` turns this off.
 
-    Raises InvalidArgument for an argument or name that the program does not have, and for a value of another shape or dtype,
-    which it names.
+    With a `mesh`, a torch DeviceMesh of all processes, each process holds and computes its part (`xla_torch.on_mesh`).
+    `shardings` are the `in_shardings` there, for example ``"fully_sharded"``. Parameters, buffers and results are DTensors;
+    arguments are whole tensors or DTensors. All processes create the module together, from the same values.
+
+    Raises InvalidArgument, with the name, for an argument that the program lacks and for a value of another shape or dtype.
 
     >>> product = xla_torch.parse_hlo('''ENTRY e {
     ...   w = f32[2] parameter(0)
@@ -98,20 +97,20 @@ class XlaModule(torch.nn.Module):
         self.strict, self.narrows = strict, narrows
         require_computation(computation, "XlaModule")
         computation = computation if gradient_options is None else computation.with_gradient_options(gradient_options)
-        door = arguments_of(computation, narrows)
+        binding = arguments_of(computation, narrows)
         self._under_autocast: dict[torch.dtype, FlatArguments | TreeArguments] = {}
         self._replaced: tuple[str, ...] | None = None
         given = weights.read(parameters) if isinstance(parameters, (str, os.PathLike)) else parameters
-        held = door.held(given)
-        self._place = placing(mesh, shardings, door.arguments_with(held))
-        self._door = door if mesh is None else arguments_of(self._place(computation), narrows)
-        self.computation = self._door.computation
-        places = named(self, {number: door.path(number) for number in held}, door.strips)
-        self._names: list[str | None] = [places.get(k) for k in range(len(door.shapes))]
-        untrained = untrained_numbers(buffers, places, door)
+        held = binding.held(given)
+        self._place = placing(mesh, shardings, binding.arguments_with(held))
+        self._binding = binding if mesh is None else arguments_of(self._place(computation), narrows)
+        self.computation = self._binding.computation
+        places = named(self, {number: binding.path(number) for number in held}, binding.strips)
+        self._names: list[str | None] = [places.get(k) for k in range(len(binding.shapes))]
+        untrained = untrained_numbers(buffers, places, binding)
         tied: dict[int, torch.nn.Parameter] = {}
         for number, value in sorted(held.items()):
-            tensor = door.tensor(number, value, places[number])
+            tensor = binding.tensor(number, value, places[number])
             if torch.get_default_device().type == "meta":  # as of modules that make their weights themselves
                 tensor = tensor.to("meta")
             self._keep(places[number], self.computation.placed(number, tensor), number not in untrained, value, tied)
@@ -122,12 +121,12 @@ class XlaModule(torch.nn.Module):
     @classmethod
     def from_jax(cls, function: Callable[..., Any], parameters: Any, *example_args: Any, buffers: Sequence[int | str] = (),
                  gradient_options: GradientOptions | None = None, narrows: bool = True, **example_kwargs: Any) -> XlaModule:
-        """A JAX function whose first argument is the tree `parameters`, as a module that holds it and takes the rest::
+        """Wrap a JAX function whose first argument is the pytree `parameters`::
 
             model = XlaModule.from_jax(network.apply, variables, images, buffers=["batch_stats"])
 
-        `example_args` and `example_kwargs` are as for `xla_torch.from_jax`; other arguments as for the class. Variables of
-        flax.nnx that are not of its class Param become buffers.
+        `example_args` and `example_kwargs` are as in `xla_torch.from_jax`, other arguments as in the class. Variables of
+        flax.nnx that are not Params become buffers.
 
         >>> import jax
         >>> scale = np.ones(2, np.float32)
@@ -141,11 +140,11 @@ class XlaModule(torch.nn.Module):
     @classmethod
     def from_nnx(cls, model: Any, *example_args: Any, buffers: Sequence[int | str] = (),
                  gradient_options: GradientOptions | None = None, narrows: bool = True, **example_kwargs: Any) -> XlaModule:
-        """A model of flax.nnx as a module that holds its state: Params as parameters, all other variables as buffers.
+        """Wrap a flax.nnx model: Params become parameters, all other variables buffers.
 
-        What a call changes in the model, such as running means and the counters of random generators, it changes in the buffers.
-        So `example_args` and `example_kwargs` are those of ``model(...)``, and the model should be as it is to run: in training
-        or in evaluation. ``nnx.update(model, module.to_jax())`` brings the state back.
+        State that a call changes in the model, such as running means and random counters, changes in the buffers.
+        `example_args` and `example_kwargs` are those of ``model(...)``; set the model to training or evaluation first.
+        ``nnx.update(model, module.to_jax())`` copies the state back.
 
         >>> import jax
         >>> from flax import nnx
@@ -162,10 +161,11 @@ class XlaModule(torch.nn.Module):
     @classmethod
     def from_torch(cls, module: Any, *example_args: Any, gradient_options: GradientOptions | None = None,
                    **example_kwargs: Any) -> XlaModule:
-        """A PyTorch module as a module of its program (`xla_torch.from_torch`), which is called like it: with copies of its
-        parameters and buffers under their names and in their order, so that a `state_dict` of the one is the other's, and that
-        of an optimizer, too. What is frozen, tied, not persistent or in evaluation is so here. Buffers that a call replaces are
-        replaced here.
+        """Convert a PyTorch module (`xla_torch.from_torch`) and hold copies of its weights.
+
+        The result is called like the original. Names and order of parameters and buffers are the same, so `state_dict`s of both
+        modules and of their optimizers are interchangeable. Frozen, tied and non-persistent weights and evaluation mode are
+        preserved. Buffers that a call updates are updated here.
 
         >>> module = xla_torch.nn.XlaModule.from_torch(torch.nn.Linear(2, 3), torch.ones(4, 2))
         >>> sorted(module.state_dict()), module(torch.ones(4, 2)).shape
@@ -183,34 +183,34 @@ class XlaModule(torch.nn.Module):
         return made
 
     def forward(self, *arguments: Any, **named: Any) -> Any:
-        """The program's result, with `arguments` in the places that the module does not hold."""
+        """Run the program with `arguments` for the parameters that the module doesn't hold."""
         if not torch.compiler.is_dynamo_compiling() and is_traced_symbolically() and (
                 call := symbolic_call(self, arguments, named)) is not None:
             return call
         held = self._bound_values()
-        door = self._door
-        arguments, named = door.in_order(held, arguments, named)
+        binding = self._binding
+        arguments, named = binding.in_order(held, arguments, named)
         if (dtype := self._autocast_dtype(held, arguments)) is not None:
-            door = self._cast_products(dtype)
+            binding = self._cast_products(dtype)
             arguments = tuple(a.float() if isinstance(a, torch.Tensor) and a.dtype is dtype else a for a in arguments)
-        if not door.takes(held, arguments):
+        if not binding.takes(held, arguments):
             raise InvalidArgument("wrong number of arguments", subject="XlaModule", got=len(arguments),
                                   expected=f"{held.count(None)}: {self.extra_repr()}")
         if torch.compiler.is_dynamo_compiling():
-            return self._after(dynamo.called(door, (held, arguments), named))
+            return self._after(dynamo.called(binding, (held, arguments), named))
         try:
-            return self._after(door(held, arguments, **named))
+            return self._after(binding(held, arguments, **named))
         except InvalidArgument as error:
-            other = None if self.strict else self._for_batch(door, held, arguments, named, error)
+            other = None if self.strict else self._for_batch(binding, held, arguments, named, error)
             if other is None:
                 raise
         return self._after(other(held, arguments, **named))
 
-    def _for_batch(self, door: ModuleArguments, held: Sequence[Any], arguments: Sequence[Any], named: Mapping[str, Any],
+    def _for_batch(self, binding: ModuleArguments, held: Sequence[Any], arguments: Sequence[Any], named: Mapping[str, Any],
                    error: InvalidArgument) -> ModuleArguments | None:
         """The program for a batch of another size, where the arguments have one and the program allows it."""
         try:
-            return door.for_batch(held, arguments, named)
+            return binding.for_batch(held, arguments, named)
         except UnsupportedError as refusal:
             error.hint = f"xla_torch.rebatch does not make it for another batch: {refusal.what}. {refusal.hint}"
             return None
@@ -231,8 +231,8 @@ class XlaModule(torch.nn.Module):
         if dtype is not self._runs_in:
             computation, own = self._as_written
             self._whole = computation if dtype is own else computation.to(dtype)
-            door = arguments_of(self._place(self._whole), self.narrows)
-            self._door, self.computation, self._runs_in = door, door.computation, dtype
+            binding = arguments_of(self._place(self._whole), self.narrows)
+            self._binding, self.computation, self._runs_in = binding, binding.computation, dtype
             self._under_autocast = {}
 
     def _autocast_dtype(self, held: Sequence[Any], arguments: Sequence[Any]) -> torch.dtype | None:
@@ -247,7 +247,8 @@ class XlaModule(torch.nn.Module):
         """The program as autocast runs it, made once."""
         if dtype not in self._under_autocast:
             if torch.compiler.is_dynamo_compiling():
-                raise UnsupportedError("a module's first call under autocast makes its program, which has no place in a graph",
+                raise UnsupportedError("the first call of a module under autocast builds its program, which a graph cannot "
+                                       "contain",
                                        subject="XlaModule", hint="call the module once under autocast before torch.compile does")
             computation = self._place(self._whole.under_autocast(dtype))
             self._under_autocast[dtype] = arguments_of(computation, self.narrows)
@@ -298,7 +299,7 @@ class XlaModule(torch.nn.Module):
                 setattr(self._at(outer), last, self._at(one))
 
     def extra_repr(self) -> str:
-        """The arguments of `forward` and the result, as in ``(tokens: s32[8,32]) -> f32[]``."""
+        """Return the arguments of `forward` and the result, as in ``(tokens: s32[8,32]) -> f32[]``."""
         shape = self.computation.program_shape
         names = [dotted(path) for path in places_of(self.computation)]
         passed = (f"{name}: {part}" for name, part, held in zip(names, shape.parameters, self._names, strict=True)
@@ -306,12 +307,15 @@ class XlaModule(torch.nn.Module):
         return f"({', '.join(passed)}) -> {shape.result}"
 
     def to_numpy(self) -> Any:
-        """What the module holds, as the tree that it was given as, of NumPy arrays (ml_dtypes for narrow types). Of a
-        `TreeFunction` with several such arguments, the tuple of them; of other programs, dicts and lists by name."""
+        """Return the weights as the pytree they were given as, with NumPy arrays.
+
+        Narrow types use ml_dtypes. A `TreeFunction` with several such arguments returns a tuple; other programs return dicts
+        and lists by name.
+        """
         return self._tree(lambda array, _: array)
 
     def to_jax(self) -> Any:
-        """As `to_numpy`, of JAX arrays (and typed PRNG keys) where jax is installed."""
+        """Return `to_numpy` with JAX arrays and typed PRNG keys, if jax is installed."""
         return self._tree(jax_arrays.as_jax_array)
 
     def _tree(self, make: Callable[[np.ndarray, str | None], Any]) -> Any:
@@ -319,7 +323,7 @@ class XlaModule(torch.nn.Module):
         named = [(k, name, shapes[k].element_type) for k, name in enumerate(self._names) if name is not None]
         arrays = {k: numerics.numpy_from_storage(numerics.to_storage(self._at(name).detach(), kind), kind)
                   for k, name, kind in named}
-        return self._door.trees(arrays, {k: name for k, name, _ in named}, make)
+        return self._binding.trees(arrays, {k: name for k, name, _ in named}, make)
 
     def _bound_values(self) -> list[Any]:
         """For each of the program's parameters what the module holds of it, or None."""
@@ -364,7 +368,7 @@ def _unheard(name: str) -> Callable[..., Any]:
     @functools.wraps(register)
     def warned(self: Group, *args: Any, **kwargs: Any) -> Any:
         warnings.warn(NothingObserved(
-            "the hook is never called: this is a group of an XlaModule's weights, which the program reads without calling it",
+            "the hook is never called: the program reads the weights of this group without calling it",
             subject=name, hint="xla_torch.debug.trace(computation, ..., names=...) sees values inside a program, and so does "
             "xla_torch.debug.observed; hooks on the XlaModule, and on tensors, are called"), stacklevel=2)
         return register(self, *args, **kwargs)
@@ -373,7 +377,9 @@ def _unheard(name: str) -> Callable[..., Any]:
 
 
 class Group(torch.nn.Module):
-    """Weights whose names begin alike, in an XlaModule. It is never called: hooks of its calls are told so (NothingObserved).
+    """Group weights of an XlaModule by a common name prefix.
+
+    A Group is never called, so registering a call hook warns (NothingObserved).
 
     >>> network = torch.nn.Sequential(torch.nn.Linear(2, 3))
     >>> group = xla_torch.nn.XlaModule.from_torch(network, torch.ones(4, 2)).get_submodule("0")
@@ -387,7 +393,7 @@ class Group(torch.nn.Module):
             "register_full_backward_pre_hook", "register_backward_hook"))
 
     def extra_repr(self) -> str:
-        """The weights in it, with element types and sizes."""
+        """Return the weights of the group with element types and sizes."""
         own = {**self._parameters, **self._buffers}
         return ", ".join(f"{n}: {str(t.dtype).removeprefix('torch.')}{list(t.shape)}" for n, t in own.items() if t is not None)
 
@@ -396,7 +402,7 @@ class Group(torch.nn.Module):
 def _(module: XlaModule) -> Any:
     """The function of a module's program and what the module holds, copied."""
     names = {k: name for k, name in enumerate(module._names) if name is not None}
-    order, weights = flattened(module._door.trees({k: k for k in names}, names, lambda number, _: number))
+    order, weights = flattened(module._binding.trees({k: k for k in names}, names, lambda number, _: number))
     tensors, run = [module._at(names[k]) for k in order], as_function(module.computation)
     values = weights.flatten(module._tree(own_array))
 
@@ -404,11 +410,11 @@ def _(module: XlaModule) -> Any:
         held: list[Any] = [None] * len(module._names)
         for number, leaf in zip(order, leaves, strict=True):
             held[number] = leaf
-        arguments, named = module._door.in_order(held, arguments, named)
-        if not module._door.takes(held, arguments):
+        arguments, named = module._binding.in_order(held, arguments, named)
+        if not module._binding.takes(held, arguments):
             raise InvalidArgument("wrong number of arguments", subject="to_jax", got=len(arguments),
                                   expected=f"{held.count(None)}: {module.extra_repr()}")
-        return run(*module._door.placed(held, arguments), **named)
+        return run(*module._binding.placed(held, arguments), **named)
 
     trained = [isinstance(t, torch.nn.Parameter) and t.requires_grad for t in tensors]
     replaced = [order.index(k) for name in module._replaced or () for k, own in names.items() if own == name]

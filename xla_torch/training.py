@@ -1,4 +1,4 @@
-"""A whole training step as one program: the loss, its gradients and the optimizer's update, in ops and therefore in HLO.
+"""Build a training step as one program: loss, gradients and optimizer update in HLO.
 
 ::
 
@@ -9,8 +9,8 @@
         value, (w, b), state = step(w, b, x, y, *state)
     step.to_hlo_text()                                                   # the same for XLA
 
-The updates are those of torch.optim (`SGD`, `Adam`, `AdamW`), number for number up to rounding. An optimizer of one's own is
-an `Optimizer` with another rule.
+Updates agree with torch.optim (`SGD`, `Adam`, `AdamW`) up to rounding. Define your own optimizer as an `Optimizer` with another
+rule.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .core.shape import Shape
 from .core.types import F32, S32, PrimitiveType
 from .functions.hlo_builder import Builder, XlaOp
 from .pytree.structure import flattened
-from .runtime.computation import XlaComputation, door
+from .runtime.computation import XlaComputation, entry_point
 from .runtime.static import StaticComputation
 from .transform.rewriter import Rewriter
 from .transform.values import Value, elements_of, leaves, regrouped
@@ -49,9 +49,10 @@ LearningRate = float | Callable[[XlaOp], XlaOp]
 
 @dataclasses.dataclass(frozen=True)
 class Optimizer:
-    """How parameters are updated: `rule`, for each array of them, with `slots` arrays of its shape kept between steps. A rule
-    takes XlaOps (parameter, gradient, the list of what is kept, and the number of the step, all in the parameter's precision or
-    f32, if that is more) and gives the new parameter and the new list.
+    """Define an optimizer by its update `rule`, with `slots` state arrays for each parameter.
+
+    A rule takes XlaOps: parameter, gradient, list of state arrays, and step number. All are in the parameter's precision, at
+    least f32. It returns the new parameter and the new list.
 
     >>> [s for s in xla_torch.training.sgd(0.1, momentum=0.9).init([torch.zeros(2)])]
     [tensor(0, dtype=torch.int32), tensor([0., 0.])]
@@ -66,8 +67,7 @@ class Optimizer:
     slots: int
 
     def init(self, parameters: Any) -> tuple[torch.Tensor, ...]:
-        """The state before the first step for these arrays, a sequence or any other tree: the number of steps (s32[]), and
-        zeros."""
+        """Return the initial state for a pytree of parameters: step number (s32[]) and zeros."""
         arrays: list[torch.Tensor] = flattened(parameters)[0]
         device = arrays[0].device if arrays else None
         kept = [torch.zeros_like(p, requires_grad=False) for p in arrays for _ in range(self.slots)]
@@ -75,7 +75,7 @@ class Optimizer:
 
     def update(self, parameters: Sequence[XlaOp], gradients: Sequence[XlaOp], state: Sequence[XlaOp]) -> tuple[
             list[XlaOp], list[XlaOp]]:
-        """The parameters and the state after a step, as ops. Raises InvalidArgument for complex parameters."""
+        """Build the update and return new parameters and state. Raises InvalidArgument if complex."""
         step, *kept = state
         after, kept_after = [], [ops.Add(step, step.builder.constant(1, S32))]
         for k, (parameter, gradient) in enumerate(zip(parameters, gradients, strict=True)):
@@ -98,14 +98,14 @@ def _as(x: XlaOp, element_type: PrimitiveType) -> XlaOp:
     return x if x.element_type is element_type else ops.ConvertElementType(x, element_type)
 
 
-@door(over_trees=tree_gradients.stepped)
+@entry_point(over_trees=tree_gradients.stepped)
 def training_step(loss: C, optimizer: Optimizer, argnums: int | Sequence[int] = 0) -> C:
-    """The program of one training step.
+    """Return the program of one training step.
 
-    Takes the arguments of `loss`, then the optimizer's state (see `Optimizer.init`, for the arrays of the parameters
-    `argnums` in order). Of a function over trees (`TreeFunction`), `argnums` are its positional arguments, which the state
-    follows. Returns ``(loss, parameters, state)``: the value of the (first) result, the updated parameter
-    `argnums` (for a sequence the tuple of them), and the tuple of the new state. Raises as `value_and_grad` does.
+    It takes the arguments of `loss`, then the optimizer's state (`Optimizer.init` of the parameters `argnums` in order). It
+    returns ``(loss, parameters, state)``: the (first) result, the updated parameters (for a sequence a tuple), and the new
+    state as a tuple. For a function over pytrees (`TreeFunction`), `argnums` are positional arguments. Raises the errors of
+    `value_and_grad`.
 
     >>> loss = xla_torch.parse_hlo("ENTRY e { x = f32[] parameter(0) ROOT y = f32[] multiply(x, x) }")
     >>> sgd = xla_torch.training.sgd(0.25)
@@ -151,8 +151,10 @@ def _state_parameters(builder: Builder, first: int, parameters: Sequence[XlaOp],
 
 def sgd(learning_rate: LearningRate = 1e-3, momentum: float = 0.0, dampening: float = 0.0, weight_decay: float = 0.0,
         nesterov: bool = False) -> Optimizer:
-    """Stochastic gradient descent as `torch.optim.SGD` does it. Keeps one array for each parameter if there is momentum.
-    Raises InvalidArgument for nesterov without momentum or with dampening, and for numbers out of their range.
+    """Return stochastic gradient descent as in `torch.optim.SGD`.
+
+    It keeps one array for each parameter if `momentum` is nonzero. Raises InvalidArgument for numbers out of range, and for
+    nesterov without momentum or with dampening.
 
     >>> xla_torch.training.sgd(0.1, momentum=0.9).slots
     1
@@ -176,8 +178,9 @@ def sgd(learning_rate: LearningRate = 1e-3, momentum: float = 0.0, dampening: fl
 
 def adam(learning_rate: LearningRate = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
          weight_decay: float = 0.0, amsgrad: bool = False) -> Optimizer:
-    """Adam as `torch.optim.Adam` does it: weight decay is part of the gradient. Keeps two arrays for each parameter, three
-    with `amsgrad`. Raises InvalidArgument for numbers out of their range.
+    """Return Adam as in `torch.optim.Adam`, with weight decay added to the gradient.
+
+    It keeps two arrays for each parameter, three with `amsgrad`. Raises InvalidArgument for numbers out of range.
 
     >>> len(xla_torch.training.adam(1e-3).init([torch.zeros(2)]))
     3
@@ -188,8 +191,9 @@ def adam(learning_rate: LearningRate = 1e-3, betas: tuple[float, float] = (0.9, 
 
 def adamw(learning_rate: LearningRate = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
           weight_decay: float = 1e-2, amsgrad: bool = False) -> Optimizer:
-    """Adam as `torch.optim.AdamW` does it: weight decay shrinks the parameters apart from the gradient. Raises InvalidArgument
-    for numbers out of their range.
+    """Return AdamW as in `torch.optim.AdamW`, with decoupled weight decay.
+
+    Raises InvalidArgument for numbers out of range.
 
     >>> len(xla_torch.training.adamw(1e-3).init([torch.zeros(2)]))
     3

@@ -197,7 +197,7 @@ def test_fastest():
 
 def test_fastest_keeps_what_is_faster():
     from xla_torch.runtime.backends import Choice, Fastest
-    counts, told = {"slow": 0, "quick": 0}, []
+    counts, reported = {"slow": 0, "quick": 0}, []
 
     def candidate(name: str, steps: int) -> Callable[..., tuple[torch.Tensor, ...]]:
         def run(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -207,11 +207,11 @@ def test_fastest_keeps_what_is_faster():
             return (x,)
         return run
 
-    fastest = Fastest({"slow": candidate("slow", 2000), "quick": candidate("quick", 1)}, "", told.append)
+    fastest = Fastest({"slow": candidate("slow", 2000), "quick": candidate("quick", 1)}, "", reported.append)
     for _ in range(5):
         fastest(torch.ones(3))
-    assert [c.backend for c in told] == ["quick"]
-    assert isinstance(told[0], Choice)
+    assert [c.backend for c in reported] == ["quick"]
+    assert isinstance(reported[0], Choice)
     assert counts == {"slow": 4, "quick": 9}
 
 
@@ -241,15 +241,15 @@ def test_xla_runs_what_has_unknown_sizes_inside_alone():
 
 def test_fastest_drops_what_fails_when_it_runs():
     from xla_torch.runtime.backends import Fastest
-    told = []
+    reported = []
 
     def fails(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         raise ExecutionError("XLA does not run the program")
 
-    fastest = Fastest({"eager": lambda x: (x + 1,), "xla": fails}, "", told.append)
+    fastest = Fastest({"eager": lambda x: (x + 1,), "xla": fails}, "", reported.append)
     assert_close(fastest(torch.ones(3))[0], torch.full((3,), 2.0))
-    assert str(told[0]).startswith("eager (eager ")
-    assert str(told[0]).endswith("; no XLA: XLA does not run the program")
+    assert str(reported[0]).startswith("eager (eager ")
+    assert str(reported[0]).endswith("; no XLA: XLA does not run the program")
 
 
 def test_what_xla_fails_to_run_is_said_in_its_words():

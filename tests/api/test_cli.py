@@ -1,4 +1,4 @@
-"""The command line: results, files, the house form of errors and exit statuses."""
+"""The command line: results, files, the standard error format and exit statuses."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_grad_prints_without_out(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 ERRORS = [
     ("missing file", ["run", "{dir}/nowhere.hlo"], "nowhere.hlo: No such file or directory"),
-    ("no arguments", ["run", "{program}"], "hint      --args data.npz"),
+    ("no arguments", ["run", "{program}"], "hint      pass --args data.npz"),
     ("not an npz", ["run", "{program}", "--args", "{program}"], "--args: not an .npz file"),
     ("no such device", ["run", "{program}", "--random", "0", "--device", "nonsense"], "--device: no such device here"),
     ("code for no such device", ["code", "{program}", "--device", "nonsense"], "--device: no such device here"),
@@ -254,7 +254,7 @@ def test_a_program_comes_from_standard_input(monkeypatch: pytest.MonkeyPatch, ca
     assert main(["show", "-"]) == 0
     assert "f32[2,3]" in capsys.readouterr().out
     assert main(["diff", "-", "-"]) == 2
-    assert "there is one standard input" in capsys.readouterr().err
+    assert "standard input can be read only once" in capsys.readouterr().err
 
 
 def test_the_version_is_told(capsys: pytest.CaptureFixture[str]):

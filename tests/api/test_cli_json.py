@@ -19,10 +19,10 @@ import pytest
 import torch
 
 import xla_torch
-from xla_torch import debug, running
+from xla_torch import debug, runtime
 from xla_torch.cli import main
 from xla_torch.command_line.commands import program
-from xla_torch.command_line.said import as_json
+from xla_torch.command_line.messages import as_json
 from xla_torch.hlo.schema import OPS
 
 PROGRAM = """
@@ -159,9 +159,9 @@ def test_arguments_may_be_standard_input(folder: Path, monkeypatch: pytest.Monke
 ERRORS = [  # the command, and the parts of its error
     (["show", "nowhere.hlo"], {"error": "nowhere.hlo: No such file or directory", "kind": "FileNotFoundError"}),
     (["show", "bad.hlo"], {"kind": "HloSyntaxError"}),
-    (["run", "a.hlo"], {"error": "the program takes arguments", "hint": "--args data.npz, or --random 0 to try it"}),
+    (["run", "a.hlo"], {"error": "the program takes arguments", "hint": "pass --args data.npz, or --random 0 to try it"}),
     (["run", "a.hlo", "--colour"], {"kind": "NoSuchOption", "error": "No such option"}),
-    (["run", "a.hlo", "--random", "-1"], {"error": "Invalid value for '--random': -1 is no seed: 0 or more"}),
+    (["run", "a.hlo", "--random", "-1"], {"error": "Invalid value for '--random': -1 is not a seed: an integer of 0 or more"}),
     (["run", "a.hlo", "--random", "0", "--args", "data.npz"], {"error": "--args and --random exclude each other"}),
     (["show", "a.hlo", "--sizes", "b"], {"error": "Invalid value for '--sizes': 'b' is not NAME=N"}),
     (["show", "a.hlo", "--sizes", "b=2"], {"subject": "--sizes"}),
@@ -171,8 +171,8 @@ ERRORS = [  # the command, and the parts of its error
     (["run", "a.hlo", "--args", "batch.npz"], {"error": "argument 0 (x) has the wrong shape or dtype", "got": "float32[3]",
                                                "expected": "f32[2]"}),
     (["replay", "a.hlo"], {"kind": "InvalidArgument"}),
-    (["convert", "a.hlo", "a.jpg"], {"error": "no form has this name"}),
-    (["diff", "a.hlo", "one"], {"error": "a folder and a file are not compared"}),
+    (["convert", "a.hlo", "a.jpg"], {"error": "unknown output format"}),
+    (["diff", "a.hlo", "one"], {"error": "diff cannot compare a folder and a file"}),
     (["ops", "revers"], {"hint": "did you mean reverse"}),
     (["paint"], {"error": "No such command 'paint'"}),
     (["completion", "tcsh"], {"kind": "BadParameter"}),
@@ -184,14 +184,14 @@ def test_errors_exit_with_2_in_words_and_in_json(command: list[str], parts: dict
                                                  capsys: pytest.CaptureFixture[str]):
     np.savez("batch.npz", arg0=np.zeros(3, np.float32), arg1=np.int32(5))
     assert main(command) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert "Traceback" not in said.err
-    assert parts.get("error", "") in said.err
+    messages = capsys.readouterr()
+    assert messages.out == ""
+    assert "Traceback" not in messages.err
+    assert parts.get("error", "") in messages.err
     assert main([*command, "--json"]) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    found = json.loads(said.err)
+    messages = capsys.readouterr()
+    assert messages.out == ""
+    found = json.loads(messages.err)
     wrong = {name: found.get(name) for name, part in parts.items() if not str(found.get(name)).startswith(part)}
     assert wrong == {}
 
@@ -211,7 +211,7 @@ def test_help_has_an_example_of_each_command_that_parses(capsys: pytest.CaptureF
 
 def test_one_program_for_many_sizes_is_lowered_once(folder: Path, monkeypatch: pytest.MonkeyPatch,
                                                     capsys: pytest.CaptureFixture[str]):
-    program_module = importlib.import_module(f"{running.__name__}.program")
+    program_module = importlib.import_module(f"{runtime.__name__}.program")
     lowered: list[str] = []
     lower = program_module.lower
     monkeypatch.setattr(program_module, "lower", lambda *args, **options: (lowered.append("once"), lower(*args, **options))[1])
@@ -224,7 +224,7 @@ def test_one_program_for_many_sizes_is_lowered_once(folder: Path, monkeypatch: p
 
 
 def test_diff_runs_equal_programs_once_each(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    static = importlib.import_module(f"{running.__name__}.static").StaticComputation
+    static = importlib.import_module(f"{runtime.__name__}.static").StaticComputation
     runs: list[str] = []
     run_fitting, run_numpy = static.run_fitting, static.run_numpy
     monkeypatch.setattr(static, "run_fitting", lambda self, *given: (runs.append(self.name), run_fitting(self, *given))[1])
@@ -272,16 +272,16 @@ ENTRY main { start = s32[] constant(0)  ROOT loop = s32[] while(start), conditio
     with subprocess.Popen([sys.executable, "-c", begin, "run", str(path)], stdout=subprocess.PIPE, stderr=theirs,
                           env={**os.environ, "TERM": "xterm"}) as process:
         os.close(theirs)
-        said = b""
-        while b"running" not in said:
-            said += os.read(ours, 4096)
+        messages = b""
+        while b"running" not in messages:
+            messages += os.read(ours, 4096)
         process.send_signal(signal.SIGINT)
         with contextlib.suppress(OSError):  # as the end of a terminal is told
             while part := os.read(ours, 4096):
-                said += part
+                messages += part
         assert process.stdout
         out = process.stdout.read()
     os.close(ours)
     assert (process.returncode, out) == (130, b"")
-    assert b"Traceback" not in said
-    assert said.endswith(b"\x1b[2K\x1b[?25h\rinterrupted\r\n")  # the line is empty again, and the cursor is back
+    assert b"Traceback" not in messages
+    assert messages.endswith(b"\x1b[2K\x1b[?25h\rinterrupted\r\n")  # the line is empty again, and the cursor is back

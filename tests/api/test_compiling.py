@@ -108,7 +108,7 @@ def tangent(function: Callable[..., torch.Tensor]) -> torch.Tensor | None:
         return forward_ad.unpack_dual(function(forward_ad.make_dual(X, X.cos()), W)).tangent
 
 
-DOORS: dict[str, Callable[[Callable[..., Any]], Any]] = {
+ENTRY_POINTS: dict[str, Callable[[Callable[..., Any]], Any]] = {
     "create_graph": gradient_penalty,
     "forward mode": tangent,
     "grad": lambda f: func.grad(lambda x: f(x, W).sum())(X),
@@ -121,9 +121,9 @@ DOORS: dict[str, Callable[[Callable[..., Any]], Any]] = {
 }
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_doors_of_torch(door: str, backend: Counting):
-    assert_close(DOORS[door](xla_torch.compile(DENSE, backend)), DOORS[door](reference))
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
+def test_transforms_of_torch(entry_point: str, backend: Counting):
+    assert_close(ENTRY_POINTS[entry_point](xla_torch.compile(DENSE, backend)), ENTRY_POINTS[entry_point](reference))
     assert backend.graphs
 
 

@@ -1,5 +1,5 @@
 """Tensors whose memory does not hold their elements one by one: what stands for a negative or a conjugate is computed, and
-sparse, nested and other forms are refused in our words, at every door."""
+sparse, nested and other forms are refused in our words, at every entry point."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Sine(torch.nn.Module):
         return torch.sin(x)
 
 
-DOORS: dict[str, tuple[Callable[[torch.Tensor], Any], Callable[[torch.Tensor], torch.Tensor]]] = {
+ENTRY_POINTS: dict[str, tuple[Callable[[torch.Tensor], Any], Callable[[torch.Tensor], torch.Tensor]]] = {
     "computation": (xla_torch.parse_hlo(SINE), torch.sin),
     "bits": (xla_torch.parse_hlo(BITS), lambda x: x.clone().view(torch.int32)),
     "ops": (ops.Sin, torch.sin),
@@ -71,22 +71,22 @@ REFUSED: dict[str, tuple[Callable[[], torch.Tensor], str]] = {
 }
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
 @pytest.mark.parametrize("form", TAKEN)
-def test_values_are_those_of_the_elements(door: str, form: str) -> None:
+def test_values_are_those_of_the_elements(entry_point: str, form: str) -> None:
     """Also where the call has been seen with plain tensors before."""
-    call, want = DOORS[door]
+    call, want = ENTRY_POINTS[entry_point]
     call(torch.ones(3))
     given = TAKEN[form]
     assert form != "negative" or given.is_neg()
     assert torch.equal(call(given), want(given.resolve_neg()))
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
 @pytest.mark.parametrize("form", REFUSED)
-def test_other_forms_are_refused(door: str, form: str) -> None:
+def test_other_forms_are_refused(entry_point: str, form: str) -> None:
     make, words = REFUSED[form]
-    call = DOORS[door][0]
+    call = ENTRY_POINTS[entry_point][0]
     call(torch.ones(3))
     with pytest.raises(InvalidArgument, match=words):
         call(quietly(make))

@@ -47,7 +47,7 @@ OF_OPS: dict[str, tuple[Callable[[Any], Any], list[str]]] = {
     "an index": (lambda p: p[0], ["takes no index", "ops.Slice"]),
     "a loop": (list, ["takes no index"]),
     "an index of a tuple": (lambda p: ops.Tuple(p.builder, [p])[0], ["ops.GetTupleElement"]),  # pyright: ignore
-    "torch.exp": (torch.exp, ["torch's functions take no XlaOps", "exp", "ops.Exp"]),
+    "torch.exp": (torch.exp, ["torch functions cannot take XlaOps", "exp", "ops.Exp"]),
     "torch.add": (lambda p: TORCH.add(p, X), ["tensors beside XlaOps"]),
     "a tensor in front": (lambda p: X * p, ["tensors beside XlaOps", "make the tensor a parameter"]),
     "a tensor behind": (lambda p: p * X, ["tensors beside XlaOps", "make the tensor a parameter"]),
@@ -88,7 +88,7 @@ def test_equality_builds_an_op_and_keys_are_by_identity() -> None:
 
 
 D: Any = xla_torch
-OF_DOORS: dict[str, tuple[Callable[[], Any], list[str]]] = {
+OF_ENTRY_POINTS: dict[str, tuple[Callable[[], Any], list[str]]] = {
     **{f"{name} of a function": (lambda name=name: getattr(xla_torch, name)(function, *[1] * (name in ("vmap", "rebatch"))
                                                                             , *[1] * (name == "rebatch")),
                                  [name, "not a computation", "from_jax"])
@@ -112,16 +112,16 @@ OF_DOORS: dict[str, tuple[Callable[[], Any], list[str]]] = {
     "Shape.parse": (lambda: D.Shape.parse(3), ["not the text of a shape"]),
     "Shape.tuple": (lambda: D.Shape.tuple(Shape.parse("f32[4]")), ["not a tuple of shapes", "a sequence of Shapes"]),
     "load": (lambda: D.load(3), ["not the path of a file", "parse_hlo"]),
-    "from_hlo_proto": (lambda: D.from_hlo_proto("text"), ["an HLO proto is bytes"]),
+    "from_hlo_proto": (lambda: D.from_hlo_proto("text"), ["an HLO proto must be bytes"]),
     "from_jax": (lambda: D.from_jax(3), ["from_jax: not a function"]),
     "XlaModule": (lambda: D.nn.XlaModule(computation(), parameters=3), ["not the values of parameters"]),
-    "register_custom_call": (lambda: D.register_custom_call(3, function), ["known by its name"]),
+    "register_custom_call": (lambda: D.register_custom_call(3, function), ["must be a string"]),
 }
 
 
-@pytest.mark.parametrize("name", OF_DOORS)
-def test_mistakes_at_doors(name: str) -> None:
-    wrong, words = OF_DOORS[name]
+@pytest.mark.parametrize("name", OF_ENTRY_POINTS)
+def test_mistakes_at_entry_points(name: str) -> None:
+    wrong, words = OF_ENTRY_POINTS[name]
     with pytest.raises(XlaError) as caught:
         wrong()
     assert [word for word in words if word not in str(caught.value)] == []
@@ -155,15 +155,15 @@ def test_rebatch_is_named_where_only_the_batch_differs(argument: torch.Tensor, i
     assert ("xla_torch.rebatch(" in str(error.value)) is is_told
 
 
-@pytest.mark.parametrize(("argument", "said"), [
+@pytest.mark.parametrize(("argument", "messages"), [
     (torch.ones(4, 3, dtype=torch.float64), ".to(torch.float32) converts it"), (torch.ones(4, 3).int(), ".to(torch.float32)"),
     (torch.ones(4, 2, dtype=torch.float64), "")])
-def test_a_conversion_is_named_where_only_the_dtype_differs(argument: torch.Tensor, said: str) -> None:
+def test_a_conversion_is_named_where_only_the_dtype_differs(argument: torch.Tensor, messages: str) -> None:
     program = xla_torch.parse_hlo("HloModule m\nENTRY e { p = f32[4,3] parameter(0) ROOT r = f32[4,3] tanh(p) }")
     with pytest.raises(InvalidArgument) as error:
         program(argument)
-    assert said in error.value.hint
-    assert bool(said) is bool(error.value.hint)
+    assert messages in error.value.hint
+    assert bool(messages) is bool(error.value.hint)
 
 
 def test_a_module_names_the_conversion_too() -> None:

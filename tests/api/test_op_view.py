@@ -114,9 +114,9 @@ def test_names_of_an_op(name: str, opcodes: list[str]) -> None:
     assert opcodes_of(name) == opcodes
 
 
-@pytest.mark.parametrize(("name", "said"), [("reverze", "did you mean reverse"), ("Qqqq", "lists all opcodes")])
-def test_a_name_that_no_op_has(name: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("name", "messages"), [("reverze", "did you mean reverse"), ("Qqqq", "lists all opcodes")])
+def test_a_name_that_no_op_has(name: str, messages: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ops", name]) == 2
     error = capsys.readouterr().err
     assert f"no op has the name '{name}'" in error
-    assert said in error
+    assert messages in error

@@ -91,7 +91,7 @@ def test_only_the_pages_own_code_may_run():
     page = _Page(text)
     (policy,) = [c for c in page.attributes["content"] if "default-src" in c]
     scripts = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
-    allowed = {kind: said.split() for kind, said in re.findall(r"([\w-]+-src) ([^;]*)", policy)}
+    allowed = {kind: messages.split() for kind, messages in re.findall(r"([\w-]+-src) ([^;]*)", policy)}
     for kind, contents in (("script-src", scripts), ("style-src", ["".join(page.inside["style"])])):
         digests = [base64.b64encode(hashlib.sha256(content.encode()).digest()).decode() for content in contents]
         assert allowed[kind] == [f"'sha256-{digest}'" for digest in digests]
@@ -279,9 +279,9 @@ def test_who_sends_to_whom(op: str, between: str, sets: list[list[int]]):
     add = "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }"
     text = f"HloModule m, replica_count=2, num_partitions=2\n{add}\nENTRY e {{ x = f32[4] parameter(0) ROOT r = f32[4] {op} }}"
     page = _Page(xla_torch.parse_hlo(text).to_html())
-    (said,) = page.program["exchanges"]
-    assert page.program["instructions"][said["row"]]["name"] == "r"
-    assert (said["between"], said["sets"], said["more"]) == (between, sets, 6 if "69" in op else 0)
+    (messages,) = page.program["exchanges"]
+    assert page.program["instructions"][messages["row"]]["name"] == "r"
+    assert (messages["between"], messages["sets"], messages["more"]) == (between, sets, 6 if "69" in op else 0)
 
 
 # ---------------------------------------------------------------------------------------------------- Model Explorer

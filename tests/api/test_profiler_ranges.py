@@ -100,7 +100,7 @@ def test_nothing_is_made_where_no_profiler_runs() -> None:
     model(x)
     program = model.computation.program
     assert not profiler_is_on()
-    assert "_told" not in vars(program)
+    assert "_with_profiler_ranges" not in vars(program)
     assert not any("entered" in str(node.target) for node in program.lowered(torch.device("cpu")).graph.nodes)
 
 

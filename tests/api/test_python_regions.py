@@ -178,8 +178,8 @@ ERRORS: dict[str, tuple[Callable[[XlaOp, XlaOp], Any], list[str]]] = {
     "arity": (lambda x, s: ops.Reduce(x, 0.0, lambda a: a, [0]), ["the reducer takes another number of arguments",
                                                                   "a function of 2: f32[], f32[]"]),
     "arity of a documented function": (lambda x, s: ops.Reduce(x, 0.0, ops.Neg, [0]), ["Neg: too many arguments"]),
-    "a tuple is one argument": (lambda x, s: ops.While(lambda a, b: a < 3.0, lambda a, b: (a, b), (s, x)), [
-        "the condition takes another number", "a function of 1: (f32[], f32[2,4])", "a tuple is one argument"]),
+    "pass a tuple as one argument": (lambda x, s: ops.While(lambda a, b: a < 3.0, lambda a, b: (a, b), (s, x)), [
+        "the condition takes another number", "a function of 1: (f32[], f32[2,4])", "pass a tuple as one argument"]),
     "shape": (lambda x, s: ops.While(lambda c: c[0] < 3.0, lambda c: (c[0],), (s, x)), [
         "the body's result is not the shape of the init value", "(f32[], f32[2,4])"]),
     "number of results": (lambda x, s: ops.Reduce(x, 0.0, lambda a, b: (a, b), [0]), ["returns another number of values"]),
@@ -206,7 +206,7 @@ ERRORS: dict[str, tuple[Callable[[XlaOp, XlaOp], Any], list[str]]] = {
     "a closure is returned": (lambda x, s: ops.Map([x], lambda a: s), ["returns an op of another builder", "of its own"]),
     "a tensor inside": (lambda x, s: ops.Map([x], lambda a: a * W), ["tensors beside XlaOps", "computation of its own"]),
     "a tensor in an op": (lambda x, s: ops.Map([x], lambda a: ops.Add(a, W)), ["tensors beside XlaOps", "of its own"]),
-    "torch's function": (lambda x, s: ops.Reduce(x, 0.0, torch.add, [0]), ["torch's functions take no XlaOps", "ops.Add"]),
+    "torch's function": (lambda x, s: ops.Reduce(x, 0.0, torch.add, [0]), ["torch functions cannot take XlaOps", "ops.Add"]),
     "Python's function": (lambda x, s: ops.Reduce(x, 0.0, max, [0]), ["no truth value", "ops.Max"]),
     "a text": (lambda x, s: ops.Reduce(x, 0.0, "add", [0]), ["'add'", "or a function of XlaOps"]),
     "a class": (lambda x, s: ops.Map([x], float), ["the class float", "or a function of XlaOps"]),

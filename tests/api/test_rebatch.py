@@ -238,7 +238,7 @@ REFUSED: dict[str, tuple[Callable[..., Any], list[np.ndarray], str]] = {
     "pairs": (lambda x: x @ x.T, [_f(4, 3)], "each example together with all others"),
     "broadcast against itself": (lambda x: x[:, None] - x[None], [_f(4)], "each example together with all others"),
     "first example": (lambda x: x[0] * 2, [_f(4, 3)], "takes a part of the batch"),
-    "first of one": (lambda x: x[0] * 2, [_f(1, 3)], "where the batch is"),
+    "first of one": (lambda x: x[0] * 2, [_f(1, 3)], "is ambiguous"),
     "reversed": (lambda x: x[::-1], [_f(4, 3)], "reverses the batch"),
     "appended": (lambda x: jnp.concatenate([x, x]), [_f(4, 3)], "puts something beside the batch"),
     "cumulated": (lambda x: jnp.cumsum(x, 0), [_f(4, 3)], "over the batch"),
@@ -264,7 +264,8 @@ def test_what_stands_against_another_size_is_named(name: str) -> None:
 
 
 @pytest.mark.parametrize(("arguments", "what"), [
-    ((3, 5), "there is no parameter 3"), ((0, 0), "no size of a batch"), (([], 5), "do not fit"), ((0, 5, 2), "axis 2"),
+    ((3, 5), "there is no parameter 3"), ((0, 0), "the size of the batch is missing"), (([], 5), "do not fit"), ((0, 5, 2),
+                                                                                                                 "axis 2"),
     (([0, 1], 5), "no common batch"), (([0, 0], 5), "do not fit"),
 ])
 def test_wrong_arguments(arguments: tuple[Any, ...], what: str) -> None:

@@ -1,4 +1,5 @@
-"""What goes wrong on this machine or with these sizes is said in the house form: too little memory, sizes that do not fit."""
+"""What goes wrong on this machine or with these sizes is said in the standard error format: too little memory, sizes that do
+not fit."""
 
 from __future__ import annotations
 
@@ -66,16 +67,16 @@ def test_digits_are_ascii(shape: str) -> None:
         xla_torch.parse_hlo(f"HloModule m\nENTRY e {{ p = {shape} parameter(0)\n ROOT r = f32[2] sine(p) }}")
 
 
-@pytest.mark.parametrize(("options", "said"), [
+@pytest.mark.parametrize(("options", "messages"), [
     (["--args", "{folder}/one.npy"], "it holds one array"), (["--device", "meta", "--random", "0"], "no values"),
-    (["--random", "-1"], "-1 is no seed"), (["--args", "{folder}"], "directory"),
+    (["--random", "-1"], "-1 is not a seed"), (["--args", "{folder}"], "directory"),
     (["--args", "{folder}/program.hlo"], "not an .npz file")])
-def test_command_line(options: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_line(options: list[str], messages: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     np.save(tmp_path / "one.npy", np.ones(3, np.float32))
     program = tmp_path / "program.hlo"
     program.write_text("HloModule m\nENTRY e { p = f32[3] parameter(0)\n ROOT r = f32[3] negate(p) }")
     assert cli.main(["run", str(program), *[o.replace("{folder}", str(tmp_path)) for o in options]]) == 2
-    assert re.search(said, capsys.readouterr().err, re.IGNORECASE)
+    assert re.search(messages, capsys.readouterr().err, re.IGNORECASE)
 
 
 def test_all_are_house_errors() -> None:
@@ -90,7 +91,7 @@ REBATCH = r"hint +xla_torch\.rebatch\(program"
 NOT_FITTING = [  # the call, what is said
     ("a batch of tensors", lambda: BATCH(ONE(5, 2), N), rf"argument 0 \(p\) has the wrong shape[\s\S]*{REBATCH}"),
     ("a batch of arrays", lambda: BATCH.run_numpy(np.ones((5, 2), np.float32), N64), rf"argument 0 \(p\) has[\s\S]*{REBATCH}"),
-    ("a batch at other doors", lambda: tensor_of(ONE(5, 2), Shape.parse("f32[3,2]"), lambda: "images"),
+    ("a batch at other entry points", lambda: tensor_of(ONE(5, 2), Shape.parse("f32[3,2]"), lambda: "images"),
      rf"images has another shape[\s\S]*{REBATCH}"),
     ("another size", lambda: BATCH(ONE(3, 4), N), r"argument 0 \(p\) has the wrong shape(?![\s\S]*rebatch)"),
     ("another type", lambda: BATCH(ONE(5, 2).double(), N), r"argument 0 \(p\) has(?![\s\S]*rebatch)"),
@@ -102,7 +103,7 @@ NOT_FITTING = [  # the call, what is said
 ]
 
 
-@pytest.mark.parametrize(("call", "said"), [row[1:] for row in NOT_FITTING], ids=[row[0] for row in NOT_FITTING])
-def test_arguments_that_do_not_fit_are_named(call: Callable[[], object], said: str) -> None:
-    with pytest.raises(XlaError, match=said):
+@pytest.mark.parametrize(("call", "messages"), [row[1:] for row in NOT_FITTING], ids=[row[0] for row in NOT_FITTING])
+def test_arguments_that_do_not_fit_are_named(call: Callable[[], object], messages: str) -> None:
+    with pytest.raises(XlaError, match=messages):
         call()

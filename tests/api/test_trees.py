@@ -132,7 +132,7 @@ def test_deep_trees_are_refused():
     form: Any = "leaf"
     for _ in range(100_000):
         form = ["list", [form], [], ""]
-    with pytest.raises(InvalidArgument, match="not the form of a tree"):
+    with pytest.raises(InvalidArgument, match="not a pytree structure"):
         Structure.from_json(form)
     deep = LEAF
     for _ in range(MAX_DEPTH - 1):
@@ -211,7 +211,7 @@ def test_static_fields_are_part_of_the_form(pickled: bool):
 
 
 def test_a_wrong_number_of_leaves():
-    with pytest.raises(InvalidArgument, match="another number of leaves"):
+    with pytest.raises(InvalidArgument, match="wrong number of leaves"):
         DENSE.unflatten([1, 2])
 
 
@@ -225,7 +225,7 @@ def test_a_prefix_spreads(prefix: Any, leaves: list[Any]):
 
 
 def test_keys_without_order_are_refused():
-    with pytest.raises(InvalidArgument, match="no order"):
+    with pytest.raises(InvalidArgument, match="must be sortable"):
         Structure.of({1: 1, "a": 2})
 
 

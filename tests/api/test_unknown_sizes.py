@@ -99,7 +99,7 @@ DERIVED: dict[str, tuple[Callable[[Any], Any], Callable[[tuple[torch.Tensor, ...
 @pytest.mark.parametrize("name", DERIVED)
 @pytest.mark.parametrize("pickled", [False, True])
 def test_what_is_made_of_it_is_one_too(name: str, pickled: bool):
-    make, expected, told = DERIVED[name]
+    make, expected, reported = DERIVED[name]
     found = make(program())
     found = pickle.loads(pickle.dumps(found)) if pickled else found
     given = arguments()
@@ -107,7 +107,7 @@ def test_what_is_made_of_it_is_one_too(name: str, pickled: bool):
     result = found(*given, *more)
     if expected is not None:
         torch.testing.assert_close(result, expected(given))
-    assert told in repr(found)
+    assert reported in repr(found)
 
 
 def test_batches():
@@ -150,7 +150,7 @@ def test_text_and_code_are_for_certain_sizes():
     assert layer.lowered().graph
     with pytest.raises(InvalidArgument, match="no size 'b'"):
         layer.at(b=3)
-    with pytest.raises(InvalidArgument, match="many programs"):
+    with pytest.raises(InvalidArgument, match="cannot be exported as one program"):
         _ = layer.module
 
 
@@ -257,7 +257,7 @@ def test_functions_over_trees():
     assert xla_torch.vmap(function, 2, (None, 0))(weights, x[None].expand(2, 5, 3)).shape == (2,)
     assert "b = 2" in summary(function)
     assert (function.participants, function.partitioning.about, function._repr_html_()) == ({}, "", None)
-    with pytest.raises(InvalidArgument, match="many programs"):
+    with pytest.raises(InvalidArgument, match="cannot be exported as one program"):
         _ = function.module
 
 

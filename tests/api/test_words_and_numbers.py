@@ -58,9 +58,9 @@ def test_other_words_are_refused_with_all_that_there_are(name: str, wrong: Any) 
     words, shape, build = ENUMS[name]
     with pytest.raises(InvalidArgument) as caught:
         text_of(build, shape, wrong)
-    said = str(caught.value)
-    assert "wrong kind" in said
-    assert [member.name for member in words if member.name not in said] == []
+    messages = str(caught.value)
+    assert "wrong kind" in messages
+    assert [member.name for member in words if member.name not in messages] == []
 
 
 # ------------------------------------------------------------------------------------------- dimension numbers

@@ -138,8 +138,8 @@ def in_process(rank: int, port: int, size: int, proto: bytes, leaves: Sequence[n
             step()
             dist.barrier()
             seconds.append(time.perf_counter() - start)
-        said = counted({"data": layout}, module.computation.part, range(len(leaves)), machine)
-        found[layout] = said.seconds, statistics.median(seconds)
+        messages = counted({"data": layout}, module.computation.part, range(len(leaves)), machine)
+        found[layout] = messages.seconds, statistics.median(seconds)
     if rank == 0:
         Path(into).write_text(json.dumps(found))
     dist.destroy_process_group()
@@ -164,9 +164,9 @@ def beside_processes(width: int, batch: int, steps: int) -> None:
             mp.spawn(in_process, (port, size, proto, leaves, steps, str(into)), nprocs=size)
             found = json.loads(into.read_text())
         flops, memory, link, latency = found.pop("machine")
-        for layout, (said, took) in found.items():
+        for layout, (messages, took) in found.items():
             print(f"| {size} | {flops / 1e9:.1f} | {memory / 1e9:.1f} | {link / 1e9:.2f} | {latency * 1e6:.0f} | "
-                  f"{layout.replace('_', ' ')} | {said * 1e3:.0f} | {took * 1e3:.0f} | {took / said:.2f} |", flush=True)
+                  f"{layout.replace('_', ' ')} | {messages * 1e3:.0f} | {took * 1e3:.0f} | {took / messages:.2f} |", flush=True)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Recorded runs: the same bits again, whatever was drawn since; and files of strangers, which are refused in words."""
+"""Recorded runs: the same bits again, whatever was drawn since; and invalid files, which are refused with a message."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ BAD: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("spoil", BAD.values(), ids=BAD.keys())
-def test_files_of_strangers_are_refused(spoil: Callable[[Path], object], recorded: Path):
+def test_invalid_files_are_refused(spoil: Callable[[Path], object], recorded: Path):
     spoil(recorded)
     with pytest.raises(XlaError):
         debug.replay(recorded)

@@ -19,13 +19,13 @@ class Plane:
     left: set[int] = set()
 
     def __init__(self, comes: dict[int, int]):
-        self.comes, self.calls, self.said = comes, 0, b""
+        self.comes, self.calls, self.messages = comes, 0, b""
 
     def send(self, rank: int, source: int, target: int, channel: int, text: bytes, payload: bytes) -> None:
-        self.said = text
+        self.messages = text
 
     def peek(self, source: int, target: int, channel: int) -> tuple[bytes, bytes] | None:
-        return (self.said, bytes([source])) if self.comes.get(source, 99) <= self.calls else None
+        return (self.messages, bytes([source])) if self.comes.get(source, 99) <= self.calls else None
 
     def pop(self, source: int, target: int, channel: int) -> None: ...
 

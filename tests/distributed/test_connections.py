@@ -29,7 +29,7 @@ def close(found: list[dict[int, socket.socket]]) -> None:
 
 @pytest.mark.parametrize("hellos", [[b""], [b"\0" * 20], [b"\0" * 7], [b""] * 100, [b"GET / HTTP/1.1\r\n\r\n" * 3]],
                          ids=["silent", "wrong", "short", "many", "http"])
-def test_strangers_do_not_matter(hellos: list[bytes]) -> None:
+def test_unidentified_connections_do_not_matter(hellos: list[bytes]) -> None:
     store = dist.HashStore()
     with ExitStack() as stack, ThreadPoolExecutor(2) as pool:
         first = pool.submit(connected, store, 0, 2, 20.0)

@@ -344,7 +344,7 @@ def test_send_and_recv(four: Workers, n: int) -> None:
 
 def test_a_channel_between_nobody_is_refused(four: Workers) -> None:
     four.start(run_here, [(MESSAGES.format(n=4, pairs='a="b"'), (np.zeros(4, "u2"),), {})] * 4)
-    assert all("nothing says between which participants" in outcome[2] for outcome in four.outcomes())
+    assert all("no source-target pairs" in outcome[2] for outcome in four.outcomes())
 
 
 # ------------------------------------------------------------------------------------------- several in one process

@@ -115,9 +115,9 @@ def test_branches_that_part_are_an_error_everywhere(four: Workers) -> None:
     four.start(run_here, [(DIVERGING, given, {"timeout": PATIENT}) for given in arguments])
     for outcome in four.outcomes():
         assert outcome[0] == "error"
-        assert "at another exchange" in outcome[2]
+        assert "run a different collective" in outcome[2]
         assert "in group [0, 1], channel 2" in outcome[2]
-    with pytest.raises(ExecutionError, match="at another exchange"):
+    with pytest.raises(ExecutionError, match="run a different collective"):
         run_replicas(xla_torch.parse_hlo(DIVERGING), arguments, num_replicas=4)
 
 
@@ -155,9 +155,9 @@ def test_loops_of_unequal_length_are_an_error_at_once(four: Workers, steps: tupl
     with pytest.raises(ExecutionError, match=r"all-reduce \(%y\), channel 1: participants \[.*\] have ended before"):
         run_replicas(xla_torch.parse_hlo(LOOPING), arguments, num_replicas=4, timeout=PATIENT)
     four.start(run_here, [(LOOPING, given, {"timeout": PATIENT}) for given in arguments])
-    told = [outcome[2] for outcome in four.outcomes() if outcome[0] == "error"]
-    assert len(told) == 4 - len(ended)
-    assert all("ended before this exchange" in text for text in told)
+    reported = [outcome[2] for outcome in four.outcomes() if outcome[0] == "error"]
+    assert len(reported) == 4 - len(ended)
+    assert all("ended before this exchange" in text for text in reported)
 
 
 def test_who_wait_for_each_other_in_a_circle_are_told_at_once() -> None:
@@ -167,7 +167,7 @@ def test_who_wait_for_each_other_in_a_circle_are_told_at_once() -> None:
     def program(x: torch.Tensor) -> torch.Tensor:
         return xla_torch.ops.AllReduce(x, xla_torch.ops.Add, pairs[int(x)])
 
-    with pytest.raises(ExecutionError, match=r"are at another exchange\n +got +participant \d: AllReduce.*; participant \d:"):
+    with pytest.raises(ExecutionError, match=r"run a different collective\n +got +participant \d: AllReduce.*; participant \d:"):
         run_replicas(program, [(torch.tensor(float(k)),) for k in range(4)], num_replicas=4, timeout=PATIENT)
 
 
@@ -320,6 +320,6 @@ def test_threads_leave_nothing_behind() -> None:
     for _ in range(5):
         with pytest.raises(InvalidArgument, match="raised by participant 1 of 4"):
             run_replicas(program, [(torch.zeros(8 + (k == 1)),) for k in range(4)], num_replicas=4)
-        with pytest.raises(ExecutionError, match="at another exchange"):
+        with pytest.raises(ExecutionError, match="run a different collective"):
             run_replicas(xla_torch.parse_hlo(DIVERGING), [(np.ones(8, "f"), np.bool_(k != 1)) for k in range(4)], num_replicas=4)
     assert threading.active_count() == before

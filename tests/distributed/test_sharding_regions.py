@@ -116,14 +116,14 @@ def test_xla_makes_the_same_of_a_region(text: str, want: np.ndarray) -> None:
     (region("f32[2] negate(x)", result="f32[9]"), InvalidArgument, "does not have the size of a tile"),
     (region("f32[2] negate(x)", entering="{manual}"), InvalidArgument, "sharding of the whole array is missing"),
     (region("f32[2] negate(x)", entering="{unknown}"), InvalidArgument, "does not say what each partition has"),
-    (region("f32[2] negate(x)", entering="{unreduced}", whole="f32[2]"), UnsupportedError, "summands of an array go into"),
+    (region("f32[2] negate(x)", entering="{unreduced}", whole="f32[2]"), UnsupportedError, "takes partial sums"),
     (region("f32[2] collective-permute(x), source_target_pairs={{0,7}}, channel_id=1"), InvalidArgument, "names partition 7"),
     (region("f32[2] all-reduce(x), to_apply=add, replica_groups={{0,1}}, channel_id=1, use_global_device_ids=true"),
      InvalidArgument, "in no replica group"),
     (region(f"f32[2] all-reduce(x), to_apply=add, {ALL}", header=", replica_count=2, num_partitions=4"), UnsupportedError,
-     "partitions of several replicas"),
+     "a collective across replicas"),
     (region("f32[2] negate(x)").replace("ROOT r", "q").replace("\n}", "\n  ROOT t = f32[2] negate(y)\n}"), UnsupportedError,
-     "each partition's own"),
+     "differs between partitions"),
 ])
 def test_regions_that_cannot_run_say_why(text: str, kind: type[XlaError], message: str) -> None:
     program = xla_torch.parse_hlo(text)

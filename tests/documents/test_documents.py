@@ -1,4 +1,4 @@
-"""Every claim of the documents holds in every door that applies, and the claims cover the documents."""
+"""Every claim of the documents holds in every entry point that applies, and the claims cover the documents."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support import claim_doors
+from support import claim_entry_points
 from support.claims import DOCUMENTS, Claim, claims, differences
 from support.document_signatures import FORMS
 from xla_torch import ops
@@ -30,7 +30,7 @@ def nothing_fed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.name)
 def test_claim_holds(claim: Claim) -> None:
     try:
-        claim_doors.check(claim)
+        claim_entry_points.check(claim)
     except BaseException as error:
         error.add_note(f"{claim.where}: {claim.words} :: {claim.check}")
         raise
@@ -78,7 +78,7 @@ def test_stated_differences_are_met() -> None:
 
 
 def test_marks_are_known() -> None:
-    known = {*claim_doors.DOORS, "differs", "rtol", "feed", "fetch"}
+    known = {*claim_entry_points.ENTRY_POINTS, "differs", "rtol", "feed", "fetch"}
     assert [(claim.where, claim.marks) for claim in CLAIMS if claim.marks.keys() - known] == []
 
 

@@ -105,43 +105,44 @@ def check(seed: int) -> str:
     draw = np.random.default_rng(seed)
     fault, size = FAULTS[seed % len(FAULTS)], int(draw.integers(3, 5))
     victim, at, n = int(draw.integers(size)), int(draw.integers(1, STEPS - 1)), int(draw.choice([8, 1 << 18]))
-    told = f"seed {seed}: participant {victim} of {size} is {fault} before step {at}, with {n} elements"
+    reported = f"seed {seed}: participant {victim} of {size} is {fault} before step {at}, with {n} elements"
     with tempfile.TemporaryDirectory() as folder, workers(size) as made:
         made.start(trains, [(n, fault if k == victim else "nothing", at, folder) for k in range(size)])
         found = {k: made.outcome(k) for k in range(size) if k != victim}
         for rank, outcome in found.items():
-            _ended(outcome, fault, victim, at, f"{told}; participant {rank}")
-        _end_of_victim(made, victim, fault, told)
+            _ended(outcome, fault, victim, at, f"{reported}; participant {rank}")
+        _end_of_victim(made, victim, fault, reported)
         for rank in range(size):
             kept = torch.load(Path(folder) / f"{rank}.pt")
-            assert kept["step"] >= at - 1, told
-            assert torch.isfinite(kept["weights"]).all(), told
-        assert not list(Path(folder).glob("*.part")) or fault == "killed", told
-    return told
+            assert kept["step"] >= at - 1, reported
+            assert torch.isfinite(kept["weights"]).all(), reported
+        assert not list(Path(folder).glob("*.part")) or fault == "killed", reported
+    return reported
 
 
-def _ended(outcome: Any, fault: str, victim: int, at: int, told: str) -> None:
-    assert outcome[0] == "result", (told, outcome)
+def _ended(outcome: Any, fault: str, victim: int, at: int, reported: str) -> None:
+    assert outcome[0] == "result", (reported, outcome)
     kind, message, step = outcome[1]
     if fault in HARMLESS:
-        assert (kind, step) == ("", STEPS - 1), (told, outcome)
+        assert (kind, step) == ("", STEPS - 1), (reported, outcome)
         return
-    assert kind == "Aborted", (told, outcome)
-    assert any(words in message for words in SAYS[fault].split("|")), (told, outcome)
-    assert f"participant {victim}" in message or f"participants [{victim}]" in message or "no answer" in message, (told, outcome)
-    assert step in (at, at + 1), (told, outcome)
+    assert kind == "Aborted", (reported, outcome)
+    assert any(words in message for words in SAYS[fault].split("|")), (reported, outcome)
+    assert f"participant {victim}" in message or f"participants [{victim}]" in message or "no answer" in message, (
+        reported, outcome)
+    assert step in (at, at + 1), (reported, outcome)
 
 
-def _end_of_victim(made: Workers, victim: int, fault: str, told: str) -> None:
+def _end_of_victim(made: Workers, victim: int, fault: str, reported: str) -> None:
     if fault == "stopped":
         number: int = made.processes[victim].pid
         os.kill(number, signal.SIGCONT)
     outcome = made.outcome(victim)
     if fault == "killed":
-        assert outcome == ("dead",), (told, outcome)
+        assert outcome == ("dead",), (reported, outcome)
     else:
-        assert outcome[0] == "result", (told, outcome)
-        assert bool(outcome[1][0]) == (fault not in HARMLESS), (told, outcome)
+        assert outcome[0] == "result", (reported, outcome)
+        assert bool(outcome[1][0]) == (fault not in HARMLESS), (reported, outcome)
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """`make differential PROGRAMS=1000 SEED=0`: drawn programs here and on real XLA, in child processes under limits.
 
-A program is its number, and always the same; one module in 20 is for two or four participants. Each also goes out through doors
+A program is its number, and always the same; one module in 20 is for two or four participants. Each also goes out through entry points
 (StableHLO, bytecode, protos) and in again, and must give the same bits. One in ten, or each with `--entry-points`, is also read
 by `from_jax` and `from_torch`. A finding is printed with its number and the difference; `--only NUMBER` shrinks it and prints
 what is left. `--into FILE` keeps what was found of each batch, and the same command goes on behind the last one. Exit status 1
@@ -20,7 +20,7 @@ import time
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from fuzz import entry_points, judging, reducing
+from fuzz import judging, reducing, reread
 from fuzz.programs import Program
 from fuzz.resuming import EXPLAINED, Batches
 from fuzz.trying import BATCH, TOGETHER, Tell, alone, as_compiled, program_of, several
@@ -106,7 +106,7 @@ def _batch(batches: Batches, numbers: range, low: bool, each: bool) -> None:
 
     def hear(kind: str, number: int, said: str) -> None:
         heard.append((kind, number, said))
-        if kind not in ("agree", entry_points.AGAIN, *EXPLAINED):
+        if kind not in ("agree", reread.AGAIN, *EXPLAINED):
             print(f"--- {number}: {kind}\n{said}", flush=True)
 
     start = time.monotonic()
@@ -122,7 +122,7 @@ def _only(number: int) -> int:
 
     def fails(program: Program) -> str:
         kind, said = alone(program, number)
-        return said if kind == "differ" else "\n".join(entry_points.differences(program))
+        return said if kind == "differ" else "\n".join(reread.differences(program))
 
     program = program_of(number)
     if not fails(program):

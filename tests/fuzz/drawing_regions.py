@@ -256,10 +256,10 @@ def conditional(d: Drawer) -> None:
     names = [d.packed_region(parts, draw) for _ in range(count)]
     packed = d.add("tuple", values, parts)
     if by_index:
-        chosen, said = d.numbers_between(-1, count, ()), f"branch_computations={{{', '.join(names)}}}"
+        chosen, messages = d.numbers_between(-1, count, ()), f"branch_computations={{{', '.join(names)}}}"
     else:
-        chosen, said = d.like("pred", ()), f"true_computation={names[0]}, false_computation={names[1]}"
-    whole = d.add("conditional", [chosen, *[packed] * count], results, said, regions=names)
+        chosen, messages = d.like("pred", ()), f"true_computation={names[0]}, false_computation={names[1]}"
+    whole = d.add("conditional", [chosen, *[packed] * count], results, messages, regions=names)
     for k in range(len(results)):
         d.element(whole, k)
 

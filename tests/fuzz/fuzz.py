@@ -1,7 +1,7 @@
 """`make fuzz TIME=60`: mutants of programs are read, printed and run in child processes, under limits of time and memory.
 
-A mutant may be a program or a house error. Everything else is a finding: another exception, a process that dies, one that takes
-too long or too much. Findings are printed with their kind and number, which `--only KIND NUMBER` does again, and leave exit
+A mutant may be a program or an xla_torch error. Everything else is a finding: another exception, a process that dies, one that
+takes too long or too much. Findings are printed with their kind and number, which `--only KIND NUMBER` does again, and leave exit
 status 1.
 """
 
@@ -45,7 +45,7 @@ READ: dict[str, Callable[[bytes], object]] = {
 
 
 def tried(read: Callable[[bytes], object], data: bytes) -> str | None:
-    """What is wrong with how a mutant is read, printed and run; None for a program and for a house error."""
+    """What is wrong with how a mutant is read, printed and run; None for a program and for an xla_torch error."""
     try:
         with xla_torch.limits(max_instructions=100_000, max_bytes=1 << 28, max_seconds=SECONDS / 2, max_loop_steps=1000):
             program = read(data)
@@ -54,8 +54,8 @@ def tried(read: Callable[[bytes], object], data: bytes) -> str | None:
     except InternalError as error:
         return f"InternalError: {error}"
     except XlaError as error:
-        said = str(error)
-        return None if len(said.encode()) <= 2048 and "\x1b" not in said else f"an error that is not fit to print: {said[:500]!r}"
+        message = str(error)
+        return None if len(message.encode()) <= 2048 and "\x1b" not in message else f"an unprintable error: {message[:500]!r}"
     except BaseException:
         return traceback.format_exc(limit=-4)
     return None

@@ -32,10 +32,10 @@ class Difference:
 
     name: str
     wrong: str
-    said: str
+    messages: str
 
     def __str__(self) -> str:
-        return f"{self.name}: wrong is {self.wrong}; {self.said}"
+        return f"{self.name}: wrong is {self.wrong}; {self.messages}"
 
 
 def differences(program: Program, here: Arrays, there: Arrays) -> list[Difference]:

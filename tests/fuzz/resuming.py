@@ -41,11 +41,11 @@ class Batches:
         """Programs up to `to` are done, and this was heard of them."""
         counts: collections.Counter[str] = collections.Counter()
         reasons: collections.Counter[str] = collections.Counter()
-        for kind, number, said in heard:
+        for kind, number, messages in heard:
             counts[kind] += number if kind == "agree" else 1
             if kind in EXPLAINED:
-                reasons[f"{kind}: {said[:90]}"] += 1
-        findings = [{"number": n, "kind": kind, "said": said} for kind, n, said in heard if kind in FINDINGS]
+                reasons[f"{kind}: {messages[:90]}"] += 1
+        findings = [{"number": n, "kind": kind, "messages": messages} for kind, n, messages in heard if kind in FINDINGS]
         numbers = [[kind, n] for kind, n, _ in heard if kind in EXPLAINED]
         batch = {"from": self.next, "to": to, "how": self.how, "seconds": round(seconds, 1), "counts": counts, "reasons": reasons,
                  "numbers": numbers, "findings": findings}

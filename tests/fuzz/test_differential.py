@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import xla_torch
-from fuzz import deviations, doors, entry_points, gradients, judging, reducing, trying
+from fuzz import deviations, entry_points, gradients, judging, reducing, reread, trying
 from fuzz.drawn import drawn
 from fuzz.for_xla import for_xla
 from fuzz.programs import Part, Program, Value, text_of, widened
@@ -73,7 +73,7 @@ def test_drawn_programs_are_the_same_behind_doors(replicas: int, partitions: int
     text = text_of(programs)
     given = [[a for arrays in each for a in arrays] for each in zip(*(p.given() for p in programs), strict=True)]
     here = run_here(text, given, programs[0])
-    assert doors.differences(text, given, programs[0], here, list(WRITTEN)) == []
+    assert entry_points.differences(text, given, programs[0], here, list(WRITTEN)) == []
 
 
 def test_a_door_that_changes_a_program_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,33 +81,33 @@ def test_a_door_that_changes_a_program_is_found(monkeypatch: pytest.MonkeyPatch)
     changed = dataclasses.replace(program, results=["t"])
     monkeypatch.setitem(WRITTEN, "proto", lambda _: xla_torch.parse_hlo(changed.text()))
     here = run_here(program.text(), program.given(), program)
-    found = doors.differences(program.text(), program.given(), program, here, ["proto", "text of HLO"])
+    found = entry_points.differences(program.text(), program.given(), program, here, ["proto", "text of HLO"])
     assert [said.split(":")[0] for said in found] == ["proto"]
-    assert {door for n in range(6) for door in doors.doors_of(n)} == set(WRITTEN)
+    assert {door for n in range(6) for door in entry_points.doors_of(n)} == set(WRITTEN)
 
 
 def test_what_stablehlo_has_no_words_for_is_no_difference() -> None:
     state = Value("s", (Part("u64", (2,)),), "rng-get-and-update-state", attributes="delta=1")
     program = Program([], [state], {}, ["s"])
-    with pytest.raises(doors.Unsaid, match="StableHLO"):
-        doors.differences(program.text(), [[]], program, [], ["text of StableHLO"])
+    with pytest.raises(entry_points.Unsaid, match="StableHLO"):
+        entry_points.differences(program.text(), [[]], program, [], ["text of StableHLO"])
 
 
 @needs_xla
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize("name", entry_points.ENTRY_POINTS)
+@pytest.mark.parametrize("name", reread.ENTRY_POINTS)
 def test_drawn_programs_are_the_same_at_entry_points(name: str) -> None:
     programs = [p for n in range(40, 46) if (p := drawn(n, 5, 20)).results]
-    found = [entry_points.of(name, program) for program in programs]
-    assert {kind for kind, _ in found} <= {entry_points.AGAIN, entry_points.INEXPRESSIBLE}, found
-    assert (entry_points.AGAIN, name) in found
+    found = [reread.of(name, program) for program in programs]
+    assert {kind for kind, _ in found} <= {reread.AGAIN, reread.INEXPRESSIBLE}, found
+    assert (reread.AGAIN, name) in found
 
 
 def test_an_entry_point_that_changes_a_program_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     program = difference()
     changed = dataclasses.replace(program, results=["t"])
-    monkeypatch.setitem(entry_points.ENTRY_POINTS, "from_jax", lambda _: xla_torch.parse_hlo(changed.text()))
-    assert [said.split(",")[0] for said in entry_points.differences(program, ["from_jax"])] == ["from_jax"]
+    monkeypatch.setitem(reread.ENTRY_POINTS, "from_jax", lambda _: xla_torch.parse_hlo(changed.text()))
+    assert [said.split(",")[0] for said in reread.differences(program, ["from_jax"])] == ["from_jax"]
 
 
 @pytest.mark.parametrize(("program", "said"), [
@@ -117,8 +117,8 @@ def test_an_entry_point_that_changes_a_program_is_found(monkeypatch: pytest.Monk
     ids=["int4", "participants"])
 def test_what_an_entry_point_cannot_say_is_counted_with_the_reason(program: Program, said: str) -> None:
     heard: list[tuple[str, int, str]] = []
-    entry_points.tried(program, 7, lambda *one: heard.append(one))
-    assert {(kind, number) for kind, number, words in heard if said in words} == {(entry_points.INEXPRESSIBLE, 7)}
+    reread.tried(program, 7, lambda *one: heard.append(one))
+    assert {(kind, number) for kind, number, words in heard if said in words} == {(reread.INEXPRESSIBLE, 7)}
 
 
 @pytest.mark.parametrize("row", deviations.rows(), ids=lambda row: row.pattern.pattern)

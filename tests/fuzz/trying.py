@@ -6,7 +6,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Sequence
 
-from fuzz import deviations, doors, entry_points, judging
+from fuzz import deviations, entry_points, judging, reread
 from fuzz.drawn import drawn
 from fuzz.for_xla import for_xla
 from fuzz.programs import Program, text_of
@@ -47,7 +47,7 @@ def several(numbers: Sequence[int], tell: Tell, each: bool = False) -> None:
     for number in numbers if each else numbers[:1]:
         program = program_of(number)
         if program.results:
-            entry_points.tried(program, number, tell)
+            reread.tried(program, number, tell)
     programs = [p for n in numbers if (p := program_of(n, f"p{n}_")).results]
     try:
         clean = bool(programs) and _agree(programs, numbers[0])
@@ -72,7 +72,7 @@ def _agree(programs: Sequence[Program], number: int) -> bool:
         if judging.differences(program, here[at:end], there[at:end]):
             return False
         at = end
-    return not doors.differences(text, given, one, here, doors.doors_of(number // TOGETHER))
+    return not entry_points.differences(text, given, one, here, entry_points.doors_of(number // TOGETHER))
 
 
 def _given(programs: Sequence[Program]) -> Given:
@@ -93,8 +93,8 @@ def alone(program: Program, number: int) -> tuple[str, str]:
         rows = {deviations.row_of(program, difference) for difference in found}
         if None in rows:
             return "differ", "\n".join(map(str, found))
-        behind = doors.differences(text, given, program, here, doors.doors_of(number // TOGETHER))
-    except doors.Unsaid as error:
+        behind = entry_points.differences(text, given, program, here, entry_points.doors_of(number // TOGETHER))
+    except entry_points.Unsaid as error:
         return "unsaid", str(error)
     except XlaError as error:
         return "differ", f"refused here: {error}"

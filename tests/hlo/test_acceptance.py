@@ -30,7 +30,7 @@ from xla_torch.types import type_from_text
 
 
 def refusal(text: str) -> XlaError | None:
-    """Our error, of the house form; None where the text is accepted. Anything else is raised."""
+    """Our error, of the standard error format; None where the text is accepted. Anything else is raised."""
     try:
         xla_torch.parse_hlo(text)
     except XlaError as caught:
@@ -49,11 +49,11 @@ def disagreement(judge: Judge, mutant: Case, used: set[Excuse]) -> str:
     verdict, ours = judge(as_xla_reads(mutant.text)), refusal(mutant.text)
     if verdict.stage in ("crash", "altered") or verdict.accepted == (ours is None):
         return ""
-    said = verdict.message if ours is None else ours.what
-    if (found := excuse(mutant.opcode, said, mutant.text, looser=ours is None)) is not None:
+    messages = verdict.message if ours is None else ours.what
+    if (found := excuse(mutant.opcode, messages, mutant.text, looser=ours is None)) is not None:
         used.add(found)
         return ""
-    return f"\n{'xla_torch accepts' if ours is None else 'XLA accepts'}: {said[:300]}\n{mutant.text}"
+    return f"\n{'xla_torch accepts' if ours is None else 'XLA accepts'}: {messages[:300]}\n{mutant.text}"
 
 
 def _sample(one_of: int) -> list[Case]:

@@ -175,7 +175,7 @@ def test_xla_reads_built_programs(make: Build, dims: list[str]) -> None:
 
 @pytest.mark.parametrize(("dims", "given"), [("<=4,3", (5, 3)), ("?,3", (3,)), ("?,4", (5, 3)), ("<=4,?", (2, 3, 1))])
 @pytest.mark.parametrize("numpy", [False, True])
-def test_what_does_not_fit_is_refused_at_the_door(dims: str, given: tuple[int, ...], numpy: bool) -> None:
+def test_arguments_that_do_not_fit_are_refused_by_the_call(dims: str, given: tuple[int, ...], numpy: bool) -> None:
     computation = built(lambda x: ops.Add(x, 1.0), [dims])
     with pytest.raises(InvalidArgument, match=r"argument 0.* has the wrong shape or dtype"):
         computation.run_numpy(np.zeros(given, np.float32)) if numpy else computation(torch.zeros(given))

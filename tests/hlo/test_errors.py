@@ -141,7 +141,7 @@ FUNCTIONS = [  # of x, f32[4,6]: who refuses, and what is said
     (lambda x: ops.AllToAll(x, 0, -1, 2), "AllToAll", "the dimension is out of range"),
     (lambda x: ops.AllToAll(x, 1, 0, 4), "AllToAll", "expected"),
     (lambda x: ops.CustomCall(x.builder, "$mine", [x], x.shape), "CustomCall", "begin with $ are reserved"),
-    (lambda x: x.builder.add("negate", [x], shape=Shape.array(F32, [3])), "negate", "the declared shape is not what"),
+    (lambda x: x.builder.add("negate", [x], shape=Shape.array(F32, [3])), "negate", "the declared shape contradicts"),
 ]
 
 

@@ -117,8 +117,8 @@ def test_deep_nesting_is_an_error_not_a_crash():
 # ---------------------------------------------------------------------------------------------------- verifier
 
 VERIFIER_ERRORS = [
-    ("ROOT r = f32[3] negate(p)", "declared shape is not what the operands give"),
-    ("ROOT r = f16[2] negate(p)", "declared shape is not what the operands give"),
+    ("ROOT r = f32[3] negate(p)", "declared shape contradicts the inferred shape"),
+    ("ROOT r = f16[2] negate(p)", "declared shape contradicts the inferred shape"),
     ("ROOT r = f32[2] add(p, q)", "incompatible shapes"),
     ("ROOT r = f32[2] add(p, i)", "different element types"),
     ("ROOT r = f32[3] reshape(p)", "mismatched element counts"),

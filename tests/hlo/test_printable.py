@@ -34,18 +34,18 @@ def error_of(text: str) -> XlaError:
 
 @pytest.mark.parametrize("text", FROM_FILES.values(), ids=FROM_FILES)
 def test_errors_are_printable_and_short(text: str) -> None:
-    said = str(error_of(text))
-    assert OBEYED.search(said) is None
-    assert len(said.encode()) <= 2048
+    messages = str(error_of(text))
+    assert OBEYED.search(messages) is None
+    assert len(messages.encode()) <= 2048
 
 
 @pytest.mark.parametrize("length", [10, 1_000, 100_000])
 @pytest.mark.parametrize("letter", ["a", "é", "\x1b", "\U0001f600"])
 def test_every_part_is_limited(length: int, letter: str) -> None:
     text = letter * length
-    said = str(InvalidArgument(text, subject=text, got=text, expected=text, where=text, hint=text))
-    assert len(said.encode()) <= 2048
-    assert OBEYED.search(said) is None
+    messages = str(InvalidArgument(text, subject=text, got=text, expected=text, where=text, hint=text))
+    assert len(messages.encode()) <= 2048
+    assert OBEYED.search(messages) is None
 
 
 def test_what_is_printed_stays() -> None:

@@ -184,7 +184,7 @@ def test_place_errors():
         parse_shape("f32[2]").linear_index((2,))
     with pytest.raises(InvalidArgument, match="outside the array"):
         parse_shape("f32[2]").multi_index(2)
-    with pytest.raises(InvalidArgument, match="places without elements"):
+    with pytest.raises(InvalidArgument, match="padding, so positions"):
         parse_shape("f32[2]{0:T(4)}").multi_index(0)
 
 

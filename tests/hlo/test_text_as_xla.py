@@ -26,12 +26,12 @@ def _taken(text: str, verified: bool) -> bool:
 
 
 def test_texts_are_taken_as_by_xla() -> None:
-    wrong = [(said, text[-300:]) for said, text in rows()
-             if (taken := _taken(text, said != "taken")) != (said == "taken") and not excused(text, taken)]
+    wrong = [(messages, text[-300:]) for messages, text in rows()
+             if (taken := _taken(text, messages != "taken")) != (messages == "taken") and not excused(text, taken)]
     assert not wrong, f"{len(wrong)}: " + "\n".join(map(str, wrong[:20]))
 
 
 @oracle.needs_xla
 @pytest.mark.slow
 def test_what_is_stored_is_what_xla_says() -> None:
-    assert [text for said, text in rows() if (oracle.xla_accepts(text) is None) != (said == "taken")] == []
+    assert [text for messages, text in rows() if (oracle.xla_accepts(text) is None) != (messages == "taken")] == []

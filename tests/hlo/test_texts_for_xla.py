@@ -20,7 +20,7 @@ import xla_torch
 from support import oracle
 from support.function_rows import ROWS as FUNCTION_ROWS
 from support.function_rows import FunctionRow
-from support.function_sweep import DOORS
+from support.function_sweep import ENTRY_POINTS
 from support.gradient_checks import built, drawn_examples
 from support.mutations import Case, cases
 from support.op_rows import ROWS, Drawn, Row
@@ -105,7 +105,7 @@ def test_a_sample_of_every_opcode(case: Case) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("row", FUNCTION_ROWS, ids=str)
 def test_functions(row: FunctionRow) -> None:
-    program = DOORS["StableHLO"](row, row.cases[0])
+    program = ENTRY_POINTS["StableHLO"](row, row.cases[0])
     check(program)
     for derived in _derivatives(program):
         check(derived)

@@ -1,6 +1,6 @@
-"""Derivatives that a program's author wrote are never lost without a word: every door against every kind of rule.
+"""Derivatives that a program's author wrote are never lost without a word: every entry point against every kind of rule.
 
-A cell is right, equal to JAX's gradient, or it warns (LostDerivatives). Which doors must be right is said in the table.
+A cell is right, equal to JAX's gradient, or it warns (LostDerivatives). Which entry points must be right is said in the table.
 """
 
 import io
@@ -57,7 +57,7 @@ RULES: dict[str, Callable[[Any], Any]] = {
     "straight-through": lambda x: (x + lax.stop_gradient(jnp.round(x) - x)) ** 2,
 }
 
-# ------------------------------------------------------------------------------------------------ doors
+# ------------------------------------------------------------------------------------------------ entry points
 
 Found = tuple[torch.Tensor, Any]
 """A gradient, and what it should be."""
@@ -258,32 +258,32 @@ WARNS: dict[str, Callable[[Any], Found]] = {
 }
 
 
-def check(door: str, rule: str) -> None:
-    if door in WARNS:
+def check(entry_point: str, rule: str) -> None:
+    if entry_point in WARNS:
         with pytest.warns(LostDerivatives):
-            WARNS[door](RULES[rule])
+            WARNS[entry_point](RULES[rule])
         return
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated")
-        found = RIGHT[door](RULES[rule])
+        found = RIGHT[entry_point](RULES[rule])
     np.testing.assert_allclose(found[0].detach().numpy(), np.asarray(found[1]), rtol=1e-4, atol=1e-5)
 
 
-DOORS = [*RIGHT, *WARNS]
+ENTRY_POINTS = [*RIGHT, *WARNS]
 
 
-@pytest.mark.parametrize(("number", "door"), list(enumerate(DOORS)), ids=DOORS)
-def test_each_door(number: int, door: str) -> None:
-    """With one kind of rule, each door with the next one."""
-    check(door, list(RULES)[number % len(RULES)])
+@pytest.mark.parametrize(("number", "entry_point"), list(enumerate(ENTRY_POINTS)), ids=ENTRY_POINTS)
+def test_each_entry_point(number: int, entry_point: str) -> None:
+    """With one kind of rule, each entry point with the next one."""
+    check(entry_point, list(RULES)[number % len(RULES)])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("door", DOORS)
-def test_every_cell(door: str, rule: str) -> None:
-    check(door, rule)
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
+def test_every_cell(entry_point: str, rule: str) -> None:
+    check(entry_point, rule)
 
 
 NAMED = {
@@ -299,14 +299,14 @@ NAMED = {
 }
 
 
-@pytest.mark.parametrize("door", NAMED)
-def test_a_warning_says_what_is_known(door: str) -> None:
-    rule, kind, match = NAMED[door]
+@pytest.mark.parametrize("entry_point", NAMED)
+def test_a_warning_says_what_is_known(entry_point: str) -> None:
+    rule, kind, match = NAMED[entry_point]
     with pytest.warns(kind, match=match) as found:
-        WARNS[door](RULES[rule])
-    said = [w for w in found if issubclass(w.category, LostDerivatives)]
-    assert [w.category for w in said] == [kind]
-    assert len(str(said[0].message).splitlines()) == 1
+        WARNS[entry_point](RULES[rule])
+    messages = [w for w in found if issubclass(w.category, LostDerivatives)]
+    assert [w.category for w in messages] == [kind]
+    assert len(str(messages[0].message).splitlines()) == 1
 
 
 # ------------------------------------------------------------------------------------------------ who vouches
@@ -353,14 +353,14 @@ def silent(make: Callable[[], Any]) -> Any:
         return make()
 
 
-@pytest.mark.parametrize("door", READ)
-def test_who_reads_it_vouches(door: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("entry_point", READ)
+def test_who_reads_it_vouches(entry_point: str, tmp_path: Path) -> None:
     f = RULES["custom_jvp"]
     with pytest.warns(LostDerivatives):
-        said = gradient(READ[door](f, tmp_path))
-    found = silent(lambda: gradient(READ[door](f, tmp_path, **MEANT)))
+        messages = gradient(READ[entry_point](f, tmp_path))
+    found = silent(lambda: gradient(READ[entry_point](f, tmp_path, **MEANT)))
     np.testing.assert_allclose(found, theirs(by_its_ops), rtol=1e-4, atol=1e-5)
-    assert torch.equal(found, said)
+    assert torch.equal(found, messages)
 
 
 KEPT: dict[str, Callable[[Any], Any]] = {
@@ -386,9 +386,9 @@ def test_a_vouched_program_stays_one(then: str) -> None:
     silent(program.to_differentiate)
 
 
-@pytest.mark.parametrize("door", ["unknown sizes", "exported", "exported with unknown sizes"])
-def test_a_vouched_program_is_pickled(door: str, tmp_path: Path) -> None:
-    vouched = pickle.loads(pickle.dumps(READ[door](RULES["custom_jvp"], tmp_path, **MEANT)))
+@pytest.mark.parametrize("entry_point", ["unknown sizes", "exported", "exported with unknown sizes"])
+def test_a_vouched_program_is_pickled(entry_point: str, tmp_path: Path) -> None:
+    vouched = pickle.loads(pickle.dumps(READ[entry_point](RULES["custom_jvp"], tmp_path, **MEANT)))
     np.testing.assert_allclose(silent(lambda: gradient(vouched)), theirs(by_its_ops), rtol=1e-4, atol=1e-5)
 
 
@@ -404,12 +404,12 @@ def test_who_vouches_keeps_what_the_file_brings() -> None:
 
 
 @pytest.mark.parametrize("word", ["ops", X])
-@pytest.mark.parametrize("door", [*READ, "from_jax", "from_torch"])
-def test_another_word_is_no_voucher(door: str, word: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("entry_point", [*READ, "from_jax", "from_torch"])
+def test_another_word_is_no_voucher(entry_point: str, word: Any, tmp_path: Path) -> None:
     made = {"from_jax": lambda f, _, **given: from_jax(f, X, **given),
             "from_torch": lambda _, __, **given: from_torch(torch.sin, torch.ones(3), **given)}
     with pytest.raises(InvalidArgument, match=r'(?s)no such choice of derivatives.*"as written"'):
-        (READ | made)[door](jnp.sin, tmp_path, derivatives=word)
+        (READ | made)[entry_point](jnp.sin, tmp_path, derivatives=word)
 
 
 SEVERAL = """HloModule m

@@ -22,21 +22,21 @@ io_callback = pytest.importorskip("jax.experimental").io_callback
 pytestmark = needs_xla
 
 X = np.arange(3, dtype=np.float32)
-said: list[Any] = []
+messages: list[Any] = []
 
 
 @pytest.fixture(autouse=True)
 def silence() -> None:
-    said.clear()
+    messages.clear()
 
 
-def told(x: Any) -> Any:
-    said.append(np.asarray(x).tolist())
+def reported(x: Any) -> Any:
+    messages.append(np.asarray(x).tolist())
     return np.asarray(x) * 2
 
 
 def tell(x: Any) -> None:
-    told(x)
+    reported(x)
 
 
 def narrow(x: Any) -> Any:
@@ -45,25 +45,25 @@ def narrow(x: Any) -> Any:
 
 
 def branch(x: Any) -> Any:
-    return lax.cond(x[0] > 1, lambda v: jax.pure_callback(told, v, v), lambda v: v + 1, x)
+    return lax.cond(x[0] > 1, lambda v: jax.pure_callback(reported, v, v), lambda v: v + 1, x)
 
 
 def looped(x: Any) -> Any:
-    return lax.scan(lambda c, _: (jax.pure_callback(told, c, c), None), x, length=3)[0]
+    return lax.scan(lambda c, _: (jax.pure_callback(reported, c, c), None), x, length=3)[0]
 
 
 CALLS: dict[str, tuple[Callable[[Any], Any], int]] = {
-    "pure": (lambda x: jax.pure_callback(told, x, x) + 1, 1),
-    "pure, unread": (lambda x: (jax.pure_callback(told, x, x), x + 1)[1], 0),
-    "without arguments": (lambda x: x + jax.pure_callback(lambda: told(X), jax.ShapeDtypeStruct((3,), np.float32)), 1),
+    "pure": (lambda x: jax.pure_callback(reported, x, x) + 1, 1),
+    "pure, unread": (lambda x: (jax.pure_callback(reported, x, x), x + 1)[1], 0),
+    "without arguments": (lambda x: x + jax.pure_callback(lambda: reported(X), jax.ShapeDtypeStruct((3,), np.float32)), 1),
     "several results of narrow types": (narrow, 0),
-    "of each element": (jax.vmap(lambda x: jax.pure_callback(told, x, x, vmap_method="sequential")), 3),
-    "two functions": (lambda x: jax.pure_callback(told, x, x) + jax.pure_callback(lambda v: v + 1, x, x), 1),
+    "of each element": (jax.vmap(lambda x: jax.pure_callback(reported, x, x, vmap_method="sequential")), 3),
+    "two functions": (lambda x: jax.pure_callback(reported, x, x) + jax.pure_callback(lambda v: v + 1, x, x), 1),
     "debug": (lambda x: (jax.debug.callback(tell, x), x + 1)[1], 1),
     "debug, ordered": (
         lambda x: (jax.debug.callback(tell, x, ordered=True), jax.debug.callback(tell, 2 * x, ordered=True), x)[2], 2),
-    "io": (lambda x: io_callback(told, x, x) + 1, 1),
-    "io, ordered": (lambda x: io_callback(told, x, x, ordered=True) + 1, 1),
+    "io": (lambda x: io_callback(reported, x, x) + 1, 1),
+    "io, ordered": (lambda x: io_callback(reported, x, x, ordered=True) + 1, 1),
     "in a loop": (looped, 3),
     "in a branch that is not taken": (branch, 0),
 }
@@ -73,14 +73,14 @@ CALLS: dict[str, tuple[Callable[[Any], Any], int]] = {
 def test_they_run_as_in_jax(case: str) -> None:
     function, count = CALLS[case]
     found = xla_torch.from_jax(function, X)(torch.tensor(X))
-    calls = list(said)
-    said.clear()
+    calls = list(messages)
+    messages.clear()
     expected = jax.jit(function)(X)
     jax.effects_barrier()
     for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         assert ours.tolist() == np.asarray(theirs).tolist()
     assert len(calls) == count
-    assert calls == said[:len(calls)]
+    assert calls == messages[:len(calls)]
 
 
 def test_what_they_raise_passes_through() -> None:
@@ -177,7 +177,7 @@ def test_what_gives_no_values_is_left_out_of_files(case: str, form: str) -> None
         results = read_and_run_twice()
     assert [w.category for w in found] == [CallbackLeftOut]
     assert [(r[0] if isinstance(r, tuple) else r).tolist() for r in results] == [expected] * 2
-    assert said == []
+    assert messages == []
 
 
 def test_a_check_that_fails_is_not_silent() -> None:

@@ -245,7 +245,8 @@ def test_a_row_major_constraint_will_do() -> None:
     assert run(torch.zeros(2, 2)).tolist() == [[0, 1], [2, 3]]
 
 
-@pytest.mark.parametrize(("function", "vjp", "what"), [("fill", None, "no function"), (12345, lambda *_: None, "takes no vjp")])
+@pytest.mark.parametrize(("function", "vjp", "what"), [("fill", None, "no function"), (12345, lambda *_: None, "cannot have a "
+                                                                                       "vjp")])
 def test_what_cannot_be_registered(function: Any, vjp: Any, what: str) -> None:
     with pytest.raises(InvalidArgument, match=what):
         register_custom_call("refused", function, vjp)

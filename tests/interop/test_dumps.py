@@ -42,12 +42,12 @@ def test_an_empty_folder_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "no program is in this folder" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("result", "said"), [([-1, -2, -3, -4], "the same bits"), ([-1, -2, -3, -4.5], "at most 0.5")])
-def test_run_replays_a_snapshot(result: list[float], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+@pytest.mark.parametrize(("result", "messages"), [([-1, -2, -3, -4], "the same bits"), ([-1, -2, -3, -4.5], "at most 0.5")])
+def test_run_replays_a_snapshot(result: list[float], messages: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     path = tmp_path / "snapshot.pb"
     path.write_bytes(snapshot(result))
     assert cli.main(["run", str(path), "--save", str(tmp_path / "out.npz")]) == 0
-    assert said in capsys.readouterr().out
+    assert messages in capsys.readouterr().out
     np.testing.assert_array_equal(np.load(tmp_path / "out.npz")["out0"], [-1, -2, -3, -4])
 
 
@@ -58,9 +58,9 @@ def test_diff_compares_two_programs_and_the_stages_of_a_folder(tmp_path: Path, c
     assert cli.main(["diff", str(first), str(first)]) == 0
     assert "the same bits as module_0001.f.before" in capsys.readouterr().out
     assert cli.main(["diff", str(tmp_path)]) == 1
-    said = capsys.readouterr().out
-    assert "before_optimizations -> after_optimizations" in said
-    assert "out0  at most" in said
+    messages = capsys.readouterr().out
+    assert "before_optimizations -> after_optimizations" in messages
+    assert "out0  at most" in messages
     assert cli.main(["diff", str(first)]) == 2
 
 
@@ -81,8 +81,8 @@ FOLDERS = {  # the files of both folders, the exit status, what is said
 }
 
 
-@pytest.mark.parametrize(("a", "b", "status", "said"), FOLDERS.values(), ids=FOLDERS.keys())
-def test_diff_of_two_folders(a: dict[str, str], b: dict[str, str], status: int, said: list[str], tmp_path: Path,
+@pytest.mark.parametrize(("a", "b", "status", "messages"), FOLDERS.values(), ids=FOLDERS.keys())
+def test_diff_of_two_folders(a: dict[str, str], b: dict[str, str], status: int, messages: list[str], tmp_path: Path,
                              capsys: pytest.CaptureFixture[str]):
     for folder, files in (("a", a), ("b", b)):
         (tmp_path / folder).mkdir()
@@ -90,7 +90,7 @@ def test_diff_of_two_folders(a: dict[str, str], b: dict[str, str], status: int, 
             (tmp_path / folder / f"module_000{name}.txt").write_text(text)
     assert cli.main(["diff", str(tmp_path / "a"), str(tmp_path / "b")]) == status
     found = "".join(capsys.readouterr())
-    assert all(words in found for words in said), found
+    assert all(words in found for words in messages), found
 
 
 def test_diff_of_files_exits_as_diff_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -102,7 +102,7 @@ def test_diff_of_files_exits_as_diff_does(tmp_path: Path, capsys: pytest.Capture
         assert cli.main(["diff", paths[first], paths[second], *more]) == status, (first, second)
     capsys.readouterr()
     assert cli.main(["diff", paths["a"], str(tmp_path)]) == 2
-    assert "a folder and a file are not compared" in capsys.readouterr().err
+    assert "diff cannot compare a folder and a file" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("verb", ["show", "code", "grad"])

@@ -177,7 +177,7 @@ def test_other_files(data: bytes) -> None:
 
 
 def test_harm() -> None:
-    """Flipped and cut bytes give house errors or another file, and nothing else."""
+    """Flipped and cut bytes give xla_torch errors or another file, and nothing else."""
     made = export.export(jax.jit(_tree))({"x": X, "w": X}, [X, N], scale=1.0)
     data = bytes(made.serialize(vjp_order=1))
     outside = data.replace(made.mlir_module_serialized, made.mlir_module_serialized[:64])

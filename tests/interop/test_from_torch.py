@@ -231,7 +231,7 @@ def test_all_operators_without_a_rule_are_named_at_once():
 
 @pytest.mark.parametrize(("function", "error", "words"), [
     (lambda x: x.add_(1), UnsupportedError, "writes into its arguments"),
-    (lambda x: (x, 2), UnsupportedError, "a result is no tensor"),
+    (lambda x: (x, 2), UnsupportedError, "a result is not a tensor"),
     (3, InvalidArgument, "not a module or a function")])
 def test_what_is_refused(function: Any, error: type[Exception], words: str):
     with pytest.raises(error, match=words):
@@ -427,7 +427,7 @@ def test_derivatives_of_the_ops_say_what_they_do_not_know():
     with pytest.warns(LostDerivatives, match="detach"):
         ours(torch.randn(2, 3, requires_grad=True)).sum().backward()
     again = xla_torch.from_torch(written_beside, TIED)
-    with pytest.warns(LostDerivatives, match="the way back"):
+    with pytest.warns(LostDerivatives, match="the backward pass"):
         torch.autograd.grad(again(x := torch.randn(2, 3, requires_grad=True)).sum(), x, create_graph=True)[0].sum().backward()
 
 

@@ -143,7 +143,7 @@ def test_every_decomposition_is_called():
 
 @pytest.mark.parametrize(("function", "arguments", "words"), [
     (lambda x: torch.bincount(x, minlength=4), [WORDS], r"scatter_add\(0, x"),
-    (lambda i, o, w: F.embedding_bag(i, w, o, scale_grad_by_freq=True), [WORDS, STARTS, TABLE], "by how often"),
+    (lambda i, o, w: F.embedding_bag(i, w, o, scale_grad_by_freq=True), [WORDS, STARTS, TABLE], "scale_grad_by_freq"),
     (lambda x: F.interpolate(x, (3, 4), mode="bilinear", antialias=True), [(IMAGE * 9).to(torch.uint8)], "whole numbers"),
     (lambda x: x.logcumsumexp(0), [torch.complex(ROW, ROW)], "complex numbers")])
 def test_what_is_refused(function: Any, arguments: list[torch.Tensor], words: str):

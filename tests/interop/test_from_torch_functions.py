@@ -226,8 +226,8 @@ def test_a_derivative_within(name: str):
     def imported(x: torch.Tensor, *weights: torch.Tensor) -> Any:
         tree: dict[str, Any] = {k: dict(v) if isinstance(v, dict) else v for k, v in ours.weights.items()}
         for n, weight in zip(names, weights, strict=True):
-            room, _, key = n.partition(".")
-            tree[room][key] = weight
+            module, _, key = n.partition(".")
+            tree[module][key] = weight
         return ours(tree, x) if tree else ours(x)
 
     given = [x, *(model.get_parameter(n).detach() for n in names)]

@@ -158,7 +158,7 @@ def test_a_program_of_certain_sizes():
     assert "batch" in str(ours.computation)
     assert ours.computation.symbols.names == ("batch",)
     assert "f64[12,2]" in ours.computation.at(batch=6).to_hlo_text()
-    with pytest.raises(InvalidArgument, match="many programs"):
+    with pytest.raises(InvalidArgument, match="cannot be exported as one program"):
         ours.computation.to_stablehlo()
     assert "tensor<12x2xf64>" in ours.computation.at(batch=6).to_stablehlo()
     with pytest.raises(InvalidArgument, match="out of the range"):
@@ -193,7 +193,7 @@ def test_random_numbers_are_drawn_for_any_size():
 
 @pytest.mark.parametrize(("function", "given", "shapes", "error", "words"), [
     (lambda x, n: x * n, [torch.ones(3), 2], (None, Dim.DYNAMIC), UnsupportedError, "argument n"),
-    (export(Wrapped(torch.sin), (torch.ones(3),)), [], ({0: LENGTH},), InvalidArgument, "beside an exported program")])
+    (export(Wrapped(torch.sin), (torch.ones(3),)), [], ({0: LENGTH},), InvalidArgument, "an exported program takes no examples")])
 def test_what_is_refused(function: Any, given: list[Any], shapes: Any, error: type[Exception], words: str):
     with pytest.raises(error, match=words):
         xla_torch.from_torch(function, *given, dynamic_shapes=shapes)

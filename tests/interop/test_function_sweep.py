@@ -28,18 +28,19 @@ from xla_torch import ops
 
 @dataclasses.dataclass(frozen=True)
 class Stated:
-    """Why some derivatives of functions differ from JAX's. `most` is in how many elements of one array, `doors` by which doors
-    (all, if it is empty), `what` of which derivatives."""
+    """Why some derivatives of functions differ from JAX's. `most` is in how many elements of one array, `entry points` by which
+    entry points (all, if it is empty), `what` of which derivatives."""
 
     functions: str
     reason: str
     most: int
-    doors: str = ""
+    entry_points: str = ""
     what: str = ""
 
     def covers(self, row: FunctionRow, difference: Difference) -> bool:
         return (row.name in self.functions.split() and difference.count <= self.most
-                and (not self.doors or difference.door == self.doors) and difference.what.partition(" ")[0] in (
+                and (not self.entry_points or difference.entry_point == self.entry_points) and (
+                    difference.what.partition(" ")[0]) in (
                     self.what.split() or ("vjp", "jvp", "second")))
 
 

@@ -287,7 +287,7 @@ def test_all_derivatives_are_jaxs(name):
         check_twice(computation, function, tuple(arguments))
 
 
-# ------------------------------------------------------------------------------------------------ doors
+# ------------------------------------------------------------------------------------------------ entry points
 
 
 def loss(x, w):
@@ -302,7 +302,7 @@ def computation():
     return from_jax(loss, X, W).computation
 
 
-DOORS = {
+ENTRY_POINTS = {
     "torch.func.grad": lambda c, x, w, xs: torch.func.grad(c)(x, w),
     "torch.func.vjp": lambda c, x, w, xs: torch.func.vjp(c, x, w)[1](torch.ones(()))[0],
     "torch.func.jacfwd": lambda c, x, w, xs: torch.func.jacfwd(c)(x, w),
@@ -327,24 +327,24 @@ BATCHES = {
 }
 
 
-def called(door, computation):
-    return door(computation, *map(torch.tensor, (X, W, MANY)))
+def called(entry_point, computation):
+    return entry_point(computation, *map(torch.tensor, (X, W, MANY)))
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_each_door_has_jaxs_gradient(door, computation):
-    equal(called(DOORS[door], computation), jax.grad(loss)(X, W))
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
+def test_each_entry_point_has_jaxs_gradient(entry_point, computation):
+    equal(called(ENTRY_POINTS[entry_point], computation), jax.grad(loss)(X, W))
 
 
-@pytest.mark.parametrize("door", SECOND)
-def test_each_door_has_jaxs_second_derivative(door, computation):
-    equal(called(SECOND[door], computation), jax.hessian(loss)(X, W), rtol=1e-4, atol=1e-4)
+@pytest.mark.parametrize("entry_point", SECOND)
+def test_each_entry_point_has_jaxs_second_derivative(entry_point, computation):
+    equal(called(SECOND[entry_point], computation), jax.hessian(loss)(X, W), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("door", BATCHES)
-def test_batches_have_jaxs_gradient(door, computation):
+@pytest.mark.parametrize("entry_point", BATCHES)
+def test_batches_have_jaxs_gradient(entry_point, computation):
     theirs = jax.grad(lambda w: jax.vmap(loss, (0, None))(MANY, w).sum())(W)
-    equal(called(BATCHES[door], computation), theirs, rtol=1e-4, atol=1e-4)
+    equal(called(BATCHES[entry_point], computation), theirs, rtol=1e-4, atol=1e-4)
 
 
 def test_backward_and_backward_of_it(computation):

@@ -336,7 +336,7 @@ GRADIENTS: list[tuple[str, Callable[..., Any], list[str]]] = [
 @pytest.mark.parametrize("dtype", ["c16", pytest.param("f8", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("name", "function", "shapes"), GRADIENTS, ids=[row[0] for row in GRADIENTS])
 def test_gradients(name: str, function: Callable[..., Any], shapes: list[str], dtype: str) -> None:
-    """As JAX's, by every door: real XLA runs the gradient program, which calls LAPACK as JAX does."""
+    """As JAX's, by every entry point: real XLA runs the gradient program, which calls LAPACK as JAX does."""
     check_gradients(function, [random(s, dtype, k) for k, s in enumerate(shapes)], 1e-8)
 
 

@@ -169,7 +169,7 @@ BAD_HEXADECIMAL = {
 }
 
 
-def told(read: Callable[[], Any]) -> str:
+def reported(read: Callable[[], Any]) -> str:
     with pytest.raises(XlaError) as caught:
         read()
     message = str(caught.value)
@@ -183,8 +183,8 @@ def test_mistakes_in_a_file_are_told_as_in_a_string(name: str, tmp_path: Path) -
     for text, read in ((hlo(("f32[250,1000]", BAD[name])), parse_hlo),
                        (mlir(("tensor<250x1000xf32>", BAD[name].replace("{", "[").replace("}", "]"))), from_stablehlo)):
         path.write_text(text)
-        of_file = told(lambda: load(path))
-        assert of_file.replace(f"{path}, ", "") == told(lambda text=text, read=read: read(text))
+        of_file = reported(lambda: load(path))
+        assert of_file.replace(f"{path}, ", "") == reported(lambda text=text, read=read: read(text))
         assert "line" in of_file
     assert time.process_time() - start < 20
 
@@ -196,7 +196,7 @@ def test_mistakes_in_hexadecimal(name: str, tmp_path: Path) -> None:
     text = text if digits else text[:2_000_000]
     path = tmp_path / "program"
     path.write_text(text)
-    assert told(lambda: load(path)).replace(f"{path}, ", "") == told(lambda: from_stablehlo(text))
+    assert reported(lambda: load(path)).replace(f"{path}, ", "") == reported(lambda: from_stablehlo(text))
 
 
 PLACES = [  # what stands in a row instead of so many characters, what is told, how far behind the row's first number
@@ -215,8 +215,8 @@ def test_places(wrong: str, instead: int, what: str, behind: int) -> None:
 
 
 def test_more_elements_than_the_text_can_hold() -> None:
-    assert "but sees 2" in told(lambda: parse_hlo(hlo(("f32[1000000000000]", "{1, 2}"))))
-    assert "has 2 numbers" in told(lambda: from_stablehlo(mlir(("tensor<1000000000000xf32>", "[1.0, 2.0]"))))
+    assert "but sees 2" in reported(lambda: parse_hlo(hlo(("f32[1000000000000]", "{1, 2}"))))
+    assert "has 2 numbers" in reported(lambda: from_stablehlo(mlir(("tensor<1000000000000xf32>", "[1.0, 2.0]"))))
 
 
 # ---- memory

@@ -407,7 +407,7 @@ MISTAKES = [
     (lambda i, _: i.shape.layout.minor_to_major.append(3), "does not list each dimension", HloSyntaxError),
     (lambda i, _: i.ClearField("shape"), "has no shape", HloSyntaxError),
     (lambda i, _: i.called_computation_ids.append(9), "", None),
-    (lambda i, _: i.backend_config_payload.__setattr__("id", 3), "a payload does not exist", HloSyntaxError),
+    (lambda i, _: i.backend_config_payload.__setattr__("id", 3), "a payload is missing", HloSyntaxError),
     (lambda i, _: i.sharding.__setattr__("type", 77), "unknown type", HloSyntaxError),
     (lambda _, p: p.computations[0].__setattr__("root_id", 50), "the root does not exist", HloSyntaxError),
     (lambda _, p: p.schedule.sequences.add(key=0).value.instruction_ids.extend([1, 0]), "no order of its instr", HloSyntaxError),
@@ -445,13 +445,13 @@ def test_modes_of_collectives_are_not_lost():
     text = one("b = f32[4] all-reduce(a), replica_groups={{0,1}}, channel_id=1, mode=flattened_id, to_apply=add", before=ADD)
     with pytest.raises(InvalidArgument, match="do not hold the mode"):
         written(text)
-    said = text.replace("channel_id=1", "channel_id=1, use_global_device_ids=true")
-    assert written(said) == written(said.replace("mode=flattened_id, ", ""))
-    check_both_ways(said)
+    messages = text.replace("channel_id=1", "channel_id=1, use_global_device_ids=true")
+    assert written(messages) == written(messages.replace("mode=flattened_id, ", ""))
+    check_both_ways(messages)
 
 
 def test_a_sparsity_that_is_none():
-    with pytest.raises(InvalidArgument, match="not a sparsity"):
+    with pytest.raises(InvalidArgument, match="invalid sparsity"):
         written(ROWS["sparse convolution"].replace("2x4", "2"))
 
 
@@ -464,7 +464,7 @@ def test_bytes_that_are_no_proto(data: bytes):
 
 
 def test_bytes_that_are_cut_off():
-    """Every way to cut a file off is an error of the house, or a shorter program."""
+    """Every way to cut a file off is an xla_torch error, or a shorter program."""
     data = containers()["HloSnapshot"]
     for end in range(len(data)):
         with contextlib.suppress(XlaError):

@@ -187,5 +187,5 @@ def test_any_bytes_are_named(data: bytes):
         assert error.got, error  # noqa: PT017
 
 
-def test_doors_are_public():
+def test_entry_points_are_public():
     assert {"load", "parse_hlo", "from_stablehlo", "from_hlo_proto"} <= set(xla_torch.__all__)

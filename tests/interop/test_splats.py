@@ -1,5 +1,5 @@
 """Constants of equal elements: a row for each type, sizes on both sides of every constant that switches how one is read, kept or
-printed, through every door."""
+printed, through every entry point."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import xla_torch
-from support.written import WRITTEN, Door
+from support.written import WRITTEN, EntryPoint
 from xla_torch.hlo.literals import printing as literal_printing
 from xla_torch.stablehlo import movement
 
@@ -24,18 +24,18 @@ TYPES = {
 SHAPES = [(), (1,), (0,), (8, 3), (movement.SPLATS - 1,), (8, 4), (movement.SPLATS + 1,), (1, 8, 1, 8),
           (literal_printing.LARGE - 1,), (literal_printing.LARGE,), (3, 257)]
 
-DOORS: dict[str, Door] = {"as it was read": lambda made: made} | WRITTEN
+ENTRY_POINTS: dict[str, EntryPoint] = {"as it was read": lambda made: made} | WRITTEN
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
 @pytest.mark.parametrize("element", TYPES)
-def test_equal_elements(element: str, door: str) -> None:
+def test_equal_elements(element: str, entry_point: str) -> None:
     text, number = TYPES[element]
     if number is None:
         number = np.array(int(text, 16), np.uint16).view(ml_dtypes.bfloat16)[()]
     for shape in SHAPES:
         type_ = f"tensor<{''.join(f'{n}x' for n in shape)}{element}>"
-        made = DOORS[door](xla_torch.from_stablehlo(
+        made = ENTRY_POINTS[entry_point](xla_torch.from_stablehlo(
             f"func.func @main() -> {type_} {{\n  %0 = stablehlo.constant dense<{text}> : {type_}\n  return %0 : {type_}\n}}"))
         found, wanted = made.run_numpy()[0], np.full(shape, number)
         assert found.shape == shape

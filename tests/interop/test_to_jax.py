@@ -92,7 +92,7 @@ class Row(NamedTuple):
     function: Callable[..., Any]
     args: tuple[Any, ...]
     without: tuple[str, ...] = ()
-    """Doors that JAX refuses for the function."""
+    """Entry points that JAX refuses for the function."""
     tolerance: float = 1e-6
 
 
@@ -128,7 +128,7 @@ ROWS: dict[str, Row] = {
 }
 
 
-# -------------------------------------------------------------------------------------------------------------- doors
+# -------------------------------------------------------------------------------------------------------------- entry points
 
 
 def active(args: Any) -> list[Any]:
@@ -203,7 +203,7 @@ def in_a_scan(f: Any, args: Any) -> Any:
         active(args))
 
 
-DOORS: dict[str, Callable[[Any, Any], Any]] = {
+ENTRY_POINTS: dict[str, Callable[[Any, Any], Any]] = {
     "call": lambda f, args: f(*args),
     "jit": lambda f, args: jax.jit(f)(*args),
     "grad": grad,
@@ -228,25 +228,26 @@ def made(name: str) -> Any:
     return to_jax(from_jax(ROWS[name].function, *ROWS[name].args))
 
 
-ALL_DOORS = ("mlp", "custom_vjp")
-"""Programs that go through every door in the fast tests; the others go through some."""
+ALL_ENTRY_POINTS = ("mlp", "custom_vjp")
+"""Programs that go through every entry point in the fast tests; the others go through some."""
 FEW = ("jit of value and grad", "vmap of grad")
 
 
 def rows() -> list[Any]:
-    return [pytest.param(name, door, id=f"{name}-{door}", marks=[] if name in ALL_DOORS or door in FEW else [pytest.mark.slow])
-            for name in ROWS for door in DOORS]
+    return [pytest.param(name, entry_point, id=f"{name}-{entry_point}",
+                         marks=[] if name in ALL_ENTRY_POINTS or entry_point in FEW else [pytest.mark.slow])
+            for name in ROWS for entry_point in ENTRY_POINTS]
 
 
-@pytest.mark.parametrize(("name", "door"), rows())
-def test_like_the_function(name: str, door: str) -> None:
+@pytest.mark.parametrize(("name", "entry_point"), rows())
+def test_like_the_function(name: str, entry_point: str) -> None:
     row = ROWS[name]
-    if door in row.without:
+    if entry_point in row.without:
         with pytest.raises((DifferentiationError, ValueError, TypeError)):
-            DOORS[door](row.function, row.args)
+            ENTRY_POINTS[entry_point](row.function, row.args)
         return
-    expected = DOORS[door](row.function, row.args)
-    agree(DOORS[door](made(name), row.args), expected, row.tolerance)
+    expected = ENTRY_POINTS[entry_point](row.function, row.args)
+    agree(ENTRY_POINTS[entry_point](made(name), row.args), expected, row.tolerance)
 
 
 # -------------------------------------------------------------------------------------------------- programs of others
@@ -267,12 +268,12 @@ def network() -> torch.nn.Module:
     return torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.GELU(), torch.nn.Linear(4, 2))
 
 
-@pytest.mark.parametrize("door", [from_torch, nn.XlaModule.from_torch])
-def test_a_torch_model_trains_in_jax(door: Any):
+@pytest.mark.parametrize("entry_point", [from_torch, nn.XlaModule.from_torch])
+def test_a_torch_model_trains_in_jax(entry_point: Any):
     """By optax as by torch.optim, the running statistics, too."""
     optax = pytest.importorskip("optax")
     model, x = network(), torch.randn(5, 3)
-    function, parameters = to_jax(door(model, x))
+    function, parameters = to_jax(entry_point(model, x))
     optimizer, theirs = torch.optim.SGD(model.parameters(), 0.1), optax.sgd(0.1)
     state, buffers = theirs.init(parameters), function.buffers
 
@@ -310,10 +311,10 @@ class Tied(torch.nn.Module):
         return self.b(self.a(x))
 
 
-@pytest.mark.parametrize("door", [from_torch, nn.XlaModule.from_torch])
-def test_tied_and_frozen_weights(door: Any):
+@pytest.mark.parametrize("entry_point", [from_torch, nn.XlaModule.from_torch])
+def test_tied_and_frozen_weights(entry_point: Any):
     model, x = Tied(), torch.randn(2, 3)
-    function, parameters = to_jax(door(model, x))
+    function, parameters = to_jax(entry_point(model, x))
     assert jax.tree_util.tree_map(np.shape, parameters) == {
         "a": {"bias": None, "weight": (3, 3)}, "b": {"bias": (3,), "weight": None}}
     model(x).square().sum().backward()

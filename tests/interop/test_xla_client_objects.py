@@ -333,7 +333,7 @@ WRONG: list[tuple[str, Callable[[], Any], type[Exception]]] = [
     ("HLO proto|several|says", lambda: xla_client.XlaComputation(b"nothing"), xla_torch.errors.XlaError),
     ("one process", lambda: xla_client.make_cpu_client(num_nodes=2), xla_torch.errors.UnsupportedError),
     ("no CUDA device", lambda: xla_client.make_gpu_client(mock=True), xla_torch.errors.DeviceError),
-    ("made of a program", xla_client.HloModule, xla_torch.errors.UnsupportedError),
+    ("takes a program", xla_client.HloModule, xla_torch.errors.UnsupportedError),
 ]
 
 

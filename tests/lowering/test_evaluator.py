@@ -29,7 +29,7 @@ def _nothing_there(_: Any) -> Any:
 
 
 def _no_such_attribute(_: Any) -> Any:
-    return (3).lost  # pyright: ignore[reportAttributeAccessIssue]
+    return (3).missing  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _beyond_a_list(_: Any) -> Any:

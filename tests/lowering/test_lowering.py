@@ -304,7 +304,7 @@ def test_programs_are_safe_to_call_from_several_threads():
     (([1.0],), InvalidArgument, ["not a tensor", "list", "run_numpy"]),
     ((torch.zeros(4, 3, device="meta"),), DeviceError, ["meta"]),
 ])
-def test_bad_arguments_are_refused_at_the_door(arguments, error, words):
+def test_bad_arguments_are_refused_by_the_call(arguments, error, words):
     computation = program(CHAIN)
     device = "cpu" if error is DeviceError else None
     with pytest.raises(error) as caught:

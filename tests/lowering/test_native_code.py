@@ -70,18 +70,18 @@ def test_compilers_link_as_they_can(refused: str, tmp_path: Path) -> None:
 
 def refusing_compiler(folder: Path) -> tuple[Path, Path, str]:
     """A compiler that waits for a file, then adds its source to another one and refuses it; both files, and its command."""
-    go, said, script = (folder / name for name in ("go", "said", "compiler"))
+    go, messages, script = (folder / name for name in ("go", "messages", "compiler"))
     script.write_text(f"#!/bin/sh\nwhile [ ! -e {go} ]; do sleep 0.01; done\n"
-                      f"for a; do case $a in *.c) cat $a >> {said};; esac; done\nexit 1\n")
+                      f"for a; do case $a in *.c) cat $a >> {messages};; esac; done\nexit 1\n")
     script.chmod(0o755)
-    return go, said, str(script)
+    return go, messages, str(script)
 
 
 @pytest.mark.parametrize("preferred", [None, 1])
 def test_who_asked_last_or_is_waited_for_is_compiled_next(preferred: int | None, tmp_path: Path,
                                                           monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("xla_torch.codegen.compiled._at_once", lambda: 1)
-    go, said, script = refusing_compiler(tmp_path)
+    go, messages, script = refusing_compiler(tmp_path)
     codes = [MachineCode(f"{k}\n", (script,), tmp_path / "native") for k in range(4)]
     for code in codes:
         code.make()
@@ -93,13 +93,13 @@ def test_who_asked_last_or_is_waited_for_is_compiled_next(preferred: int | None,
     waits.join()
     while not all(code.error for code in codes):
         time.sleep(0.01)
-    order = dict.fromkeys(said.read_text().split())  # each is tried twice, with libraries and without
+    order = dict.fromkeys(messages.read_text().split())  # each is tried twice, with libraries and without
     assert list(order) == (["0", "3", "2", "1"] if preferred is None else ["0", "1", "3", "2"])
 
 
 def test_many_sources_take_few_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("xla_torch.codegen.compiled._at_once", lambda: 2)
-    go, said, script = refusing_compiler(tmp_path)
+    go, messages, script = refusing_compiler(tmp_path)
     before = threading.active_count()
     codes = [MachineCode(f"{k}\n", (script,), tmp_path / "native") for k in range(20)]
     for code in codes:
@@ -113,7 +113,7 @@ def test_many_sources_take_few_threads(tmp_path: Path, monkeypatch: pytest.Monke
     for code in codes:
         code.wait()
     assert all(code.error and not code.is_begun() for code in codes)
-    assert sorted(map(int, said.read_text().split())) == sorted([*range(20)] * 2)
+    assert sorted(map(int, messages.read_text().split())) == sorted([*range(20)] * 2)
 
 
 def test_without_another_thread_programs_stay_in_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +153,7 @@ class SlowCode(Slow, MachineCode):
 def test_members_that_come_to_a_source_at_once_share_its_code(is_found: bool, tmp_path: Path,
                                                               monkeypatch: pytest.MonkeyPatch) -> None:
     """And its turn: where two threads waited for one source, one was forgotten, and with it whoever waited for that."""
-    go, said, script = refusing_compiler(tmp_path)
+    go, messages, script = refusing_compiler(tmp_path)
     for name, value in (("_at_once", lambda: 1), ("compiler", lambda: (script,)), ("MachineCode", SlowCode)):
         monkeypatch.setattr(f"xla_torch.codegen.compiled.{name}", value)
     monkeypatch.setenv("XLA_TORCH_CACHE", str(tmp_path))
@@ -180,7 +180,7 @@ def test_members_that_come_to_a_source_at_once_share_its_code(is_found: bool, tm
     assert not any(thread.is_alive() for thread in members)
     assert len(found) == 3
     assert len(set(found)) == 1
-    assert said.read_text().split() == ["another", "another", "shared", "shared"]  # each with libraries and without
+    assert messages.read_text().split() == ["another", "another", "shared", "shared"]  # each with libraries and without
 
 
 @needs_compiler
@@ -199,7 +199,7 @@ def set_age(path: Path, seconds: int) -> None:
 
 
 @needs_compiler
-def test_what_was_loaded_longest_ago_makes_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_libraries_that_were_loaded_longest_ago_are_evicted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, command = tmp_path / "native", (*compiler(), *OPTIONS)
     first = MachineCode(SOURCE, command, folder)
     first.make()

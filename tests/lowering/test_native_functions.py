@@ -143,5 +143,5 @@ def test_loops_become_vectors(op: str, tmp_path: Path) -> None:
     loop = f"{header} {{ for (s64 i = 0; i < 4096; i++) r[i] = {call}; }}"
     text = "\n".join([TYPES, *used_in(loop, {}), loop])
     command = [*compiler(), *OPTIONS, *options(), "-fopt-info-vec", "-o", str(tmp_path / "f.so"), "-"]
-    told = subprocess.run(command, input=text, capture_output=True, text=True, check=True).stderr
-    assert "loop vectorized" in told
+    reported = subprocess.run(command, input=text, capture_output=True, text=True, check=True).stderr
+    assert "loop vectorized" in reported

@@ -90,7 +90,7 @@ def inputs_of(dtype: torch.dtype, count: int) -> dict[str, torch.Tensor]:
             "c": values(torch.bool, count, 3)}
 
 
-def plainly(calls: list[Call], inputs: dict[str, torch.Tensor]) -> list[torch.Tensor]:
+def call_by_call(calls: list[Call], inputs: dict[str, torch.Tensor]) -> list[torch.Tensor]:
     made = []
     for target, names in calls:
         operands: list[Any] = [inputs.get(n, n) if isinstance(n, str) else n for n in names]
@@ -104,7 +104,7 @@ def block(calls: list[Call], inputs: dict[str, torch.Tensor]) -> GraphModule:
     inside = {name: graph.placeholder(name) for name in inputs}
     for name, node in inside.items():
         node.meta["array"] = (tuple(inputs[name].shape), inputs[name].dtype)
-    for (target, names), made in zip(calls, plainly(calls, inputs), strict=True):
+    for (target, names), made in zip(calls, call_by_call(calls, inputs), strict=True):
         operands = tuple(inside.get(n, n) if isinstance(n, str) else n for n in names)
         node = graph.call_method(target, operands) if target == "to" else graph.call_function(target, operands)
         node.meta["array"] = (tuple(made.shape), made.dtype)
@@ -138,7 +138,7 @@ def test_pieces_compute_torch_s_bits(calls: list[Call]) -> None:
         inputs = inputs_of(dtype, 1000)
         module = block(calls, inputs)
         assert {n.target for n in module.graph.nodes if n.op == "call_function"} == {run_piece, operator.getitem}
-        for call, got, want in zip(calls, module(*inputs.values()), plainly(calls, inputs), strict=True):
+        for call, got, want in zip(calls, module(*inputs.values()), call_by_call(calls, inputs), strict=True):
             assert_same_bits(got, want, call)
         (native,) = [m for m in module.modules() if isinstance(m, NativeFusion)]
         assert native.seconds == 0
@@ -189,7 +189,7 @@ def test_whoever_computes_a_piece(spoil: Callable[[torch.Tensor], torch.Tensor],
         found = module(*map(spoil, inputs.values()))
     finally:
         torch.set_num_threads(before)
-    for call, got, want in zip(calls, found, plainly(calls, inputs), strict=True):
+    for call, got, want in zip(calls, found, call_by_call(calls, inputs), strict=True):
         assert_same_bits(got.detach(), want, call)
     (native,) = [m for m in module.modules() if isinstance(m, NativeFusion)]
     assert (native.seconds == 0) == is_native
@@ -214,7 +214,7 @@ def test_a_select_alone_is_a_piece() -> None:
     inputs = inputs_of(torch.float32, 1000)
     module = block(calls, inputs)
     assert any(isinstance(m, NativeFusion) for m in module.modules())
-    (got,), (want,) = module(*inputs.values()), plainly(calls, inputs)
+    (got,), (want,) = module(*inputs.values()), call_by_call(calls, inputs)
     assert_same_bits(got, want, calls[0])
 
 
@@ -231,6 +231,6 @@ def test_a_piece_that_does_not_compile_is_told_and_left(tmp_path: Path, monkeypa
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         second = module(*inputs.values())
-    for call, one, other, want in zip(calls, first, second, plainly(calls, inputs), strict=True):
+    for call, one, other, want in zip(calls, first, second, call_by_call(calls, inputs), strict=True):
         assert_same_bits(one, want, call)
         assert_same_bits(other, want, call)

@@ -390,7 +390,7 @@ def test_code_that_does_not_compile_is_told_and_left(tmp_path: Path, monkeypatch
 
 
 def test_nothing_of_a_program_s_text_stands_in_the_source() -> None:
-    """Names and metadata are a stranger's; the code has none of them."""
+    """Names and metadata are untrusted; the code has none of them."""
     text = loop_of_rows(["f32[3,4] add(m, m)"], OPERANDS, SUM).replace("carry", "import_os")
     text = text.replace("\nbody {", "\nexec_me {").replace("body=body", "body=exec_me")
     computation = canonicalize(xla_torch.parse_hlo(text).module.entry)

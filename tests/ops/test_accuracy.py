@@ -17,19 +17,19 @@ MARGIN = 1.0
 """Units by which another processor's functions may be further off than those that were measured."""
 
 
-def _said() -> dict[tuple[str, str], float]:
+def _messages() -> dict[tuple[str, str], float]:
     rows = [line.split(" | ") for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| ")][2:]
     return {(row[0].removeprefix("| "), row[1]): float(row[2]) for row in rows}
 
 
 def test_the_page_has_all_functions_and_types() -> None:
-    assert list(_said()) == [(f.name, kind) for f in FUNCTIONS for kind in TYPES]
+    assert list(_messages()) == [(f.name, kind) for f in FUNCTIONS for kind in TYPES]
 
 
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.name)
 def test_accuracy(function: Function, kind: str) -> None:
-    assert ours(function, kind, SAMPLE) <= _said()[function.name, kind] * 1.01 + MARGIN
+    assert ours(function, kind, SAMPLE) <= _messages()[function.name, kind] * 1.01 + MARGIN
 
 
 @pytest.mark.parametrize("kind", TYPES)

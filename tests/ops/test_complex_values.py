@@ -1,5 +1,5 @@
-"""Functions of complex numbers at every pair of special parts: all doors give the same bits, and those are real XLA's values, as
-are native code's.
+"""Functions of complex numbers at every pair of special parts: all entry points give the same bits, and those are real XLA's
+values, as are native code's.
 
 Real XLA forgets the sign of an imaginary -0 and flushes denormal numbers to 0, so that zeros are compared without their signs,
 and numbers on a cut are left out where their side of it is such a sign. The inverse functions, which XLA has spelled out in

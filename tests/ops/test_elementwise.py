@@ -470,7 +470,7 @@ def test_documented_functions(function: Any, operands: list, result: Any) -> Non
 
 
 def test_functions_need_an_op() -> None:
-    with pytest.raises(InvalidArgument, match="no operand is an XlaOp"):
+    with pytest.raises(InvalidArgument, match="at least one operand must be an XlaOp"):
         ops.Add(1, 2)
     empty = ops.Tuple(XlaBuilder("test"), [])
     with pytest.raises(InvalidArgument, match="not an array"):

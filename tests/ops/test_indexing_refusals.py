@@ -95,7 +95,7 @@ REFUSALS = [
     (lambda: _scatter(index_vector_dim=3), "index_vector_dim is out of range"),
     (lambda: _scatter(computation=_add(S32)), "does not fit"),
     (lambda: _scatter_in_line("element"), "larger than the operand"),
-    (lambda: _scatter_in_line("elements"), "no such choice of what is dropped"),
+    (lambda: _scatter_in_line("elements"), "unknown out_of_bounds mode"),
     (lambda: ops.Gather(torch.zeros(3), torch.zeros(1, dtype=torch.int32), slice_sizes=[1], offset_dims=(0,)),
      "wrong dimension numbers"),
     (lambda: _scatter(element_type=S32), "does not fit"),

@@ -257,7 +257,7 @@ def test_unknown_targets_are_listed_at_once() -> None:
     x = builder.parameter(0, Shape.parse("f32[2]"))
     y = ops.CustomCall(builder, "second", [ops.CustomCall(builder, "first", [x], x.shape)], x.shape)
     program = builder.build(y)
-    with pytest.raises(UnsupportedError, match="no function is known for these custom calls") as raised:
+    with pytest.raises(UnsupportedError, match="no function is registered for these custom calls") as raised:
         program(torch.zeros(2))
     assert raised.value.got == "first (1 call), second (1 call)"
 

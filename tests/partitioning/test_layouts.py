@@ -122,7 +122,7 @@ def test_a_module_trains_as_in_one_process(four: Workers, words: Any) -> None:
 
 @pytest.mark.parametrize(("words", "numbers", "message"), [
     ({"e": "data"}, None, "the mesh has no axis 'e'"),
-    ("data", [99], "weights are no numbers of arguments"),
+    ("data", [99], "weights must be numbers of arguments"),
 ])
 def test_what_does_not_fit_is_refused(words: Any, numbers: Any, message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
@@ -132,7 +132,7 @@ def test_what_does_not_fit_is_refused(words: Any, numbers: Any, message: str) ->
 def test_weights_are_to_be_said_where_names_do_not_say_them() -> None:
     text = "HloModule m\nENTRY e {\n  x = f32[8,4] parameter(0)\n  w = f32[4,8] parameter(1)\n"
     text += "  ROOT d = f32[8,8] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n}"
-    with pytest.raises(InvalidArgument, match="needs to know which arguments are weights"):
+    with pytest.raises(InvalidArgument, match="needs the numbers of the weight arguments"):
         partition(xla_torch.parse_hlo(text), {"d": 2}, "fully_sharded")
     part = partition(xla_torch.parse_hlo(text), {"d": 2}, "fully_sharded", weights=[1])
     assert [p.common["sharding"].grid(2, 2).counts for p in part.entry.parameters] == [(2, 1), (1, 2)]

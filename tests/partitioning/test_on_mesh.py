@@ -301,21 +301,21 @@ def refused(case: str) -> str:
     ("does not fit", InvalidArgument, "argument batch: the sharding is for an array of another rank"),
     ("no mesh", InvalidArgument, "not a mesh of processes"),
     ("part of a mesh", InvalidArgument, "the mesh is not all processes"),
-    ("order", InvalidArgument, "stand in another order"),
+    ("order", InvalidArgument, "are ordered differently"),
     ("uneven over two", InvalidArgument, "no multiple of its tiles"),
     ("derived", UnsupportedError, "derive from the program of whole arrays"),
     ("shape", InvalidArgument, "argument 0 (x) of m has another shape"),
     ("count", InvalidArgument, "wrong number of arguments"),
-    ("mesh of argument", InvalidArgument, "lies on another mesh"),
-    ("largest", UnsupportedError, "whose parts are not added up"),
-    ("given as summands", InvalidArgument, "argument x: a program takes no summands"),
-    ("given the largest", InvalidArgument, "a program takes and gives no such parts"),
-    ("partitioned", InvalidArgument, "it says how its arrays lie"),
+    ("mesh of argument", InvalidArgument, "is on another mesh"),
+    ("largest", UnsupportedError, "that holds partial sums"),
+    ("given as summands", InvalidArgument, "argument x: a program cannot take partial sums"),
+    ("given the largest", InvalidArgument, "a program cannot take or return such partial arrays"),
+    ("partitioned", InvalidArgument, "its shardings are fixed"),
     ("shardings alone", InvalidArgument, "shardings without a mesh"),
 ])
 def test_refused_by_all(four: Workers, case: str, error: type, words: str) -> None:
-    said = four.call(refused, [(case,)] * 4)
-    assert all(text.startswith(error.__name__) and words in text for text in said), said
+    messages = four.call(refused, [(case,)] * 4)
+    assert all(text.startswith(error.__name__) and words in text for text in messages), messages
 
 
 def test_without_processes() -> None:

@@ -205,10 +205,10 @@ def test_float16_has_no_number_for_a_large_one() -> None:
 
 
 @pytest.mark.parametrize(("dtype", "error", "words"), [
-    (torch.int32, InvalidArgument, "no precision of programs"),
-    (torch.float8_e4m3fn, InvalidArgument, "no precision of programs"),
-    ("bfloat16", InvalidArgument, "no precision of programs"),
-    (torch.float64, UnsupportedError, "a custom call computes in the precision that it was made for"),
+    (torch.int32, InvalidArgument, "unknown precision"),
+    (torch.float8_e4m3fn, InvalidArgument, "unknown precision"),
+    ("bfloat16", InvalidArgument, "unknown precision"),
+    (torch.float64, UnsupportedError, "a custom call cannot change its precision"),
 ])
 def test_refusals(dtype: Any, error: type[Exception], words: str) -> None:
     text = 'HloModule m ENTRY e { p = f32[4] parameter(0) ROOT r = f32[4] custom-call(p), custom_call_target="unknown" }'

@@ -137,9 +137,9 @@ def test_a_table_is_written_between_its_marks(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(measuring, "PAGE", page)
     table = measuring.Table("a.py", ["what", "ms"])
     table.add("one | other", "1.5")
-    table.end("said", write=False)
+    table.end("messages", write=False)
     assert "old" in page.read_text()
-    table.end("said", write=True)
+    table.end("messages", write=True)
     written = page.read_text()
     assert "old" not in written
     assert written.startswith("before\n")

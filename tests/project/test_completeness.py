@@ -43,7 +43,7 @@ def test_every_opcode_has_a_documented_function() -> None:
 
 
 def test_no_table_of_rules_lacks_one() -> None:
-    """Where a table says which ops it serves, it serves them all. (The command line imports every room with a table.)"""
+    """Where a table says which ops it serves, it serves them all. (The command line imports every package with a table.)"""
     assert looking is not None
     assert {name: table.lacking() for name, table in TABLES.items() if table.lacking()} == {}
     assert {"body", "gradient", "batching", "partitioning", "arithmetic"} <= TABLES.keys()

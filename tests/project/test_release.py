@@ -30,14 +30,14 @@ def test_a_version_without_notes_is_not_released(version: str):
         release.notes(CHANGELOG, version)
 
 
-@pytest.mark.parametrize(("name", "files", "said"), [
+@pytest.mark.parametrize(("name", "files", "messages"), [
     (NAME, FILES, []), (NAME, [*FILES, "xla_torch-1.dist-info/METADATA"], []),
     ("xla_torch-1-cp311-cp311-linux_x86_64.whl", FILES, ["not for every platform"]),
     (NAME, FILES[:2], ["lacks xla_torch/c.hlo"]), (NAME, [*FILES, "tests/t.py"], ["has tests/t.py"])])
-def test_what_is_wrong_in_a_wheel(name: str, files: list[str], said: list[str]):
+def test_what_is_wrong_in_a_wheel(name: str, files: list[str], messages: list[str]):
     found = release.wrong_in(name, files, [*FILES, "xla_torch/README.md"])
-    assert len(found) == len(said)
-    assert all(words in line for words, line in zip(said, found, strict=True))
+    assert len(found) == len(messages)
+    assert all(words in line for words, line in zip(messages, found, strict=True))
 
 
 def test_every_python_and_every_torch_is_tried_once_at_least():

@@ -40,8 +40,8 @@ def test_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
     for number, (code, expected) in enumerate(snippets(page)):
-        said = printed(code, names)
-        assert expected is None or fits(said, expected), f"snippet {number} prints\n{said}"
+        messages = printed(code, names)
+        assert expected is None or fits(messages, expected), f"snippet {number} prints\n{messages}"
 
 
 def test_links_lead_somewhere() -> None:
@@ -85,5 +85,5 @@ def test_the_commands_of_the_set_up_run(tmp_path: Path) -> None:
     there = os.environ | {"PYTHONPATH": sysconfig.get_paths()["purelib"], "PIP_NO_DEPS": "1", "PIP_NO_INDEX": "1",
                           "PIP_NO_BUILD_ISOLATION": "0"}  # which is pip's spelling of --no-build-isolation
     subprocess.run(["sh", "-e", "-c", commands], cwd=tmp_path / "clone", env=there, check=True)
-    (told,) = (tmp_path / "clone" / ".venv").rglob("xla_torch-*.dist-info/direct_url.json")
-    assert json.loads(told.read_text(encoding="utf-8"))["url"] == (tmp_path / "clone").as_uri()
+    (reported,) = (tmp_path / "clone" / ".venv").rglob("xla_torch-*.dist-info/direct_url.json")
+    assert json.loads(reported.read_text(encoding="utf-8"))["url"] == (tmp_path / "clone").as_uri()

@@ -56,10 +56,10 @@ def test_pyright_reads_the_script_in_its_strictest_mode(tmp_path: Path) -> None:
     script, right = tmp_path / "script.py", Path(typed_script.__file__).read_text(encoding="utf-8")
     script.write_text(right + MISTAKES, encoding="utf-8")
     command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable, str(script)]
-    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    found = {(d["range"]["start"]["line"] + 1, d["severity"]) for d in json.loads(said.stdout)["generalDiagnostics"]}
+    messages = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    found = {(d["range"]["start"]["line"] + 1, d["severity"]) for d in json.loads(messages.stdout)["generalDiagnostics"]}
     first = right.count("\n") + 3
-    assert found == {(line, "error") for line in range(first, first + 8)}, said.stdout
+    assert found == {(line, "error") for line in range(first, first + 8)}, messages.stdout
 
 
 def test_names_that_are_offered_are_ours() -> None:

@@ -226,10 +226,10 @@ def test_no_operation_has_two_rules():
         rule("stablehlo.add")(RULES["stablehlo.add"])
 
 
-# ------------------------------------------------------------------------------------------------------------------- doors
+# ------------------------------------------------------------------------------------------------------------------- entry points
 
 
-def test_the_wrong_door_names_the_right_one():
+def test_the_wrong_entry_point_names_the_right_one():
     with pytest.raises(InvalidArgument, match=r"(?s)this is HLO text.*parse_hlo"):
         from_stablehlo("HloModule m\nENTRY e { ROOT p = f32[] parameter(0) }")
     with pytest.raises(InvalidArgument, match=r"(?s)this is MLIR.*from_stablehlo"):

@@ -187,9 +187,9 @@ def test_what_has_no_words_is_refused_and_named(name: str):
 def test_each_op_and_attribute_has_a_rule_or_a_reason():
     """Parameters are the arguments of blocks."""
     assert OPS.keys() - RULES.keys() - {movement.parameter} == OPCODES.keys()
-    said = {(o, a) for o, r in RULES.items() for a in r.says}
+    messages = {(o, a) for o, r in RULES.items() for a in r.says}
     every = {(o, a) for o in RULES for a in OPS[o].attributes}
-    assert every - said == ATTRIBUTES.keys()
+    assert every - messages == ATTRIBUTES.keys()
 
 
 TOGETHER = {

@@ -17,26 +17,26 @@ class Excuse:
     """One reason to disagree. Opcodes are separated by blanks; what was said and the text are searched for."""
 
     opcodes: str
-    said: str
+    messages: str
     text: str
     reason: str
 
     def __post_init__(self) -> None:
-        assert all((self.opcodes, self.said, self.text, self.reason)), self
+        assert all((self.opcodes, self.messages, self.text, self.reason)), self
         assert all(re.fullmatch(r"[a-z][a-z0-9-]*", opcode) for opcode in self.opcodes.split()), self
 
-    def excuses(self, opcode: str, said: str, text: str) -> bool:
-        return opcode in self.opcodes.split() and bool(re.search(self.said, said) and re.search(self.text, text))
+    def excuses(self, opcode: str, messages: str, text: str) -> bool:
+        return opcode in self.opcodes.split() and bool(re.search(self.messages, messages) and re.search(self.text, text))
 
 
 STRICTER = [
-    Excuse("send send-done recv recv-done infeed", r"declared shape is not what the operands give", r"token\[\]\)? \w[\w-]*\(",
+    Excuse("send send-done recv recv-done infeed", r"declared shape contradicts the inferred shape", r"token\[\]\)? \w[\w-]*\(",
            "the import makes the shape of a transfer anew from its operands and its other half"),
     Excuse("recv recv-done", r"the result is no triple", r"u32\[\](, \w+\[\])?\) recv\(",
            "the import makes the triple anew"),
-    Excuse("add-dependency", r"declared shape is not what the operands give|minor_to_major is not a permutation|is not a token",
+    Excuse("add-dependency", r"declared shape contradicts the inferred shape|minor_to_major is not a permutation|is not a token",
            r" add-dependency\(p0, p1\)", "the import drops add-dependency: what is wrong with it goes with it"),
-    Excuse("after-all", r"declared shape is not what the operands give|operand \d is not a token", r" after-all\(p0",
+    Excuse("after-all", r"declared shape contradicts the inferred shape|operand \d is not a token", r" after-all\(p0",
            "the import makes a token of whatever is waited for"),
     Excuse("bitcast", r"another size than the operand", r" bitcast\(p0\)",
            "the import keeps a bitcast without looking at sizes"),
@@ -110,9 +110,9 @@ LOOSER = [
 ]
 
 
-def excuse(opcode: str, said: str, text: str, looser: bool) -> Excuse | None:
+def excuse(opcode: str, messages: str, text: str, looser: bool) -> Excuse | None:
     """The first that holds."""
-    return next((e for e in (LOOSER if looser else STRICTER) if e.excuses(opcode, said, text)), None)
+    return next((e for e in (LOOSER if looser else STRICTER) if e.excuses(opcode, messages, text)), None)
 
 
 def as_xla_reads(text: str) -> str:

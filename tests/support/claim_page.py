@@ -1,4 +1,4 @@
-"""The generated page of the claims: each with its check and the doors in which it holds, and the stated differences."""
+"""The generated page of the claims: each with its check and the entry points in which it holds, and the stated differences."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import groupby
 from pathlib import Path
 
 from support import tables
-from support.claim_doors import DOORS, doors
+from support.claim_entry_points import ENTRY_POINTS, entry_points
 from support.claims import DOCUMENTS, Claim, claims, differences
 from support.value_differences import KINDS, value_differences
 
@@ -25,8 +25,8 @@ format `tests/support/claims.py` says; `make pages` writes this page anew.
 - **in**: the documents with the sentence: {documents}.
 - **check**: a call and its result (`==`), shape (`->`), a property of its result `r` (`where`), its text (`prints`) or the
   refusal (`!`). `f32[1, 2]` is an argument, `f32.of(2, 3)` some array of these sizes, `@2` two replicas.
-- **doors**: **e** eager, on torch tensors; **b** built and run; **t** printed, parsed and run; **x** real XLA says the same. A
-  door that is missing does not apply, for the reason that stands beside.
+- **entry points**: **e** eager, on torch tensors; **b** built and run; **t** printed, parsed and run; **x** real XLA says the
+  same. An entry point that is missing does not apply, for the reason that stands beside.
 - **differs**: see the stated differences below. Where values differ from XLA's beyond the documents, the section after it says.
 
 """
@@ -60,15 +60,15 @@ def markdown() -> str:
 
 def table_of(members: Iterable[Claim]) -> str:
     """A line for each claim."""
-    return tables.markdown(("claim", "in", "check", "doors"), map(_cells, members))
+    return tables.markdown(("claim", "in", "check", "entry_points"), map(_cells, members))
 
 
 def _counts(found: Sequence[Claim]) -> str:
-    holds = Counter(door for claim in found for door, state in doors(claim).items() if state == "yes")
+    holds = Counter(entry_point for claim in found for entry_point, state in entry_points(claim).items() if state == "yes")
     of_documents = Counter(d for claim in found for d in claim.documents)
     return (f"{len(found)} claims in {len({c.section for c in found})} sections. They hold "
-            + ", ".join(f"{holds[door]} times {words}" for door, words in zip(
-                DOORS, ("eagerly", "built", "as text", "with real XLA beside"), strict=True))
+            + ", ".join(f"{holds[entry_point]} times {words}" for entry_point, words in zip(
+                ENTRY_POINTS, ("eagerly", "built", "as text", "with real XLA beside"), strict=True))
             + ". By document: " + ", ".join(f"{d} {of_documents[d]}" for d in sorted(of_documents)) + ".\n")
 
 
@@ -90,9 +90,10 @@ def _side(side: str) -> str:
 
 
 def _cells(claim: Claim) -> tuple[str, ...]:
-    state = doors(claim)
-    marks = "".join(door[0] for door in DOORS if state[door] == "yes")
-    reasons = dict.fromkeys(f"{door[0]}: {why}" for door, why in state.items() if why not in ("yes", "text", "shapes"))
+    state = entry_points(claim)
+    marks = "".join(entry_point[0] for entry_point in ENTRY_POINTS if state[entry_point] == "yes")
+    reasons = dict.fromkeys(f"{entry_point[0]}: {why}" for entry_point, why in state.items() if why not in ("yes", "text",
+                                                                                                            "shapes"))
     if "differs" in claim.marks:
         reasons[f"**differs** {claim.marks['differs']}"] = None
     return claim.words, claim.documents, f"`{claim.check}`", "; ".join([f"**{marks}**", *reasons])

@@ -1,4 +1,4 @@
-"""Claims: checkable sentences of the documents, a line each, and what runs them through every door.
+"""Claims: checkable sentences of the documents, a line each, and what runs them through every entry point.
 
 The files ``tests/documents/*.claims`` hold the lines. ``# Add Sub [013] T=f32`` begins a section, or several that say the same,
 with the documents it stands in (0 operation semantics, newest; 1 the oldest; 3 in between; 2 shapes, layouts and tiles;
@@ -14,11 +14,11 @@ along dimension 0, ``f32(1)`` a scalar and ``f32.of(2, 3)`` some array of these 
 - ``@2 AllGather(...)`` and ``@2x4 ...`` by so many replicas, and partitions; arguments and result lie along dimension 0.
 - ``hlo("f32[2] negate(p0)", f32[1, 2]) == ...`` text; without documented functions or text it is plain Python that must be true.
 
-The doors: *eager* calls on torch tensors, *built* with XlaBuilder and run, *text* printed, parsed again and run (of a refusal:
+The entry points: *eager* calls on torch tensors, *built* with XlaBuilder and run, *text* printed, parsed and run (for errors:
 the text of the instruction, without its result shape, is refused too), *XLA*: real XLA runs the same text (of a refusal: its
-parser infers the shape). A door that does not apply is marked with the reason: ``xla=reason``. ``differs=key`` names one of the
-stated differences (``differences.txt``). Other marks: ``rtol=1e-3``; ``feed=value`` and ``fetch=value``, what the host gives and
-takes.
+parser infers the shape). An entry point that does not apply is marked with the reason: ``xla=reason``. ``differs=key`` names
+one of the stated differences (``differences.txt``). Other marks: ``rtol=1e-3``; ``feed=value`` and ``fetch=value``, what the
+host gives and takes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 FOLDER = Path(__file__).parents[1] / "documents"
-DOORS = ("eager", "built", "text", "xla")
+ENTRY_POINTS = ("eager", "built", "text", "xla")
 DOCUMENTS = {"0": "operation semantics (newest)", "1": "operation semantics (oldest)", "2": "shapes and layouts",
              "3": "operation semantics (in between)", "4": "broadcasting"}
 

@@ -11,15 +11,15 @@ _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.\d*(?:e[-+]?\d+)?|\d+e[-+]?\d+)(?!
 _ANY_NUMBER = r"([-+]?(?:\d+(?:\.\d*)?(?:e[-+]?\d+)?|nan|inf))"
 
 
-def fits(said: str, expected: str, *, relative: float = 0.0, absolute: float = 0.0) -> bool:
+def fits(messages: str, expected: str, *, relative: float = 0.0, absolute: float = 0.0) -> bool:
     """Whether a text is the expected one, in which ``...`` stands for anything. With a tolerance, numbers that have a point or an
     exponent may be others by it, and as much white space stand between words as there is room for."""
     if not relative and not absolute:
-        return re.fullmatch(".*".join(map(re.escape, expected.split("..."))), said, re.S) is not None
-    said, expected = " ".join(said.split()), " ".join(expected.split())
+        return re.fullmatch(".*".join(map(re.escape, expected.split("..."))), messages, re.S) is not None
+    messages, expected = " ".join(messages.split()), " ".join(expected.split())
     parts = _NUMBER.split(expected)
     pattern = _ANY_NUMBER.join(".*".join(map(re.escape, part.split("..."))) for part in parts)
-    found = re.fullmatch(pattern, said, re.S)
+    found = re.fullmatch(pattern, messages, re.S)
     return found is not None and all(
         math.isclose(float(number), float(wanted), rel_tol=relative, abs_tol=absolute)
         for number, wanted in zip(found.groups(), _NUMBER.findall(expected), strict=True))

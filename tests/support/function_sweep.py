@@ -1,4 +1,5 @@
-"""Checks a row of the function sweep: values and derivatives of first and second order, through every door, against JAX."""
+"""Checks a row of the function sweep: values and derivatives of first and second order, through every entry point, against
+JAX."""
 
 from __future__ import annotations
 
@@ -35,13 +36,13 @@ def _from_optimised(row: FunctionRow, arguments: Sequence[np.ndarray]) -> xla_to
     return xla_torch.parse_hlo(compiled.as_text())
 
 
-DOORS: dict[str, Callable[[FunctionRow, Sequence[np.ndarray]], xla_torch.XlaComputation]] = {
+ENTRY_POINTS: dict[str, Callable[[FunctionRow, Sequence[np.ndarray]], xla_torch.XlaComputation]] = {
     "StableHLO": _from_jax, "HLO text": _from_text, OPTIMISED: _from_optimised}
 
 
-def doors_of(row: FunctionRow) -> Sequence[str]:
-    """All doors for elementwise functions of wide numbers; one is enough for the others, whose spellings do not differ."""
-    return tuple(DOORS) if row.elementwise and row.is_wide else ("HLO text",)
+def entry_points_of(row: FunctionRow) -> Sequence[str]:
+    """All entry points for elementwise functions of wide numbers; one is enough for the others, whose spellings do not differ."""
+    return tuple(ENTRY_POINTS) if row.elementwise and row.is_wide else ("HLO text",)
 
 
 def _conj(x: Any) -> Any:
@@ -94,40 +95,41 @@ def _flat(value: Any) -> Arrays:
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """Where one derivative by one door is not JAX's: in how many elements, and some of them."""
+    """Where one derivative by one entry point is not JAX's: in how many elements, and some of them."""
 
-    door: str
+    entry_point: str
     what: str
     count: int
     examples: str
 
     def __str__(self) -> str:
-        return f"{self.door}, {self.what}: {self.count} elements, {self.examples}"
+        return f"{self.entry_point}, {self.what}: {self.count} elements, {self.examples}"
 
 
-def check(row: FunctionRow, doors: Sequence[str] | None = None) -> list[Difference]:
+def check(row: FunctionRow, entry_points: Sequence[str] | None = None) -> list[Difference]:
     """What differs from JAX."""
-    return [difference for arguments in row.cases for difference in _of_case(row, arguments, doors or doors_of(row))]
+    return [difference for arguments in row.cases
+            for difference in _of_case(row, arguments, entry_points or entry_points_of(row))]
 
 
-def _of_case(row: FunctionRow, arguments: Sequence[np.ndarray], doors: Sequence[str]) -> Iterator[Difference]:
+def _of_case(row: FunctionRow, arguments: Sequence[np.ndarray], entry_points: Sequence[str]) -> Iterator[Difference]:
     want = wanted(row, arguments)
-    for door in doors:
-        asked = [what for what in want if door != OPTIMISED or what in ("value", "vjp")]
-        have = found(DOORS[door](row, arguments), arguments, asked)
+    for entry_point in entry_points:
+        asked = [what for what in want if entry_point != OPTIMISED or what in ("value", "vjp")]
+        have = found(ENTRY_POINTS[entry_point](row, arguments), arguments, asked)
         for what in asked:
             for k, (got, expected) in enumerate(zip(have[what], want[what], strict=True)):
-                yield from _difference(row, f"{what} {k}" if len(have[what]) > 1 else what, door, arguments, got, expected)
+                yield from _difference(row, f"{what} {k}" if len(have[what]) > 1 else what, entry_point, arguments, got, expected)
 
 
-def _difference(row: FunctionRow, what: str, door: str, arguments: Sequence[np.ndarray], got: np.ndarray,
+def _difference(row: FunctionRow, what: str, entry_point: str, arguments: Sequence[np.ndarray], got: np.ndarray,
                 want: np.ndarray) -> Iterator[Difference]:
     assert (got.shape, got.dtype) == (want.shape, want.dtype)
     with np.errstate(all="ignore"):
         places = [tuple(p) for p in np.argwhere(~_close(got, want, row))]
     points = [tuple(a[p].item() for a in arguments) if row.elementwise else p for p in places[:5]]
     if places:
-        yield Difference(door, what, len(places), "; ".join(
+        yield Difference(entry_point, what, len(places), "; ".join(
             f"{got[p]:.8g} and not {want[p]:.8g} at {point}" for p, point in zip(places, points, strict=False)))
 
 

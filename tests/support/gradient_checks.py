@@ -1,6 +1,6 @@
 """Rows of the gradient tests: one line says an opcode, a JAX function that uses it, and where to look at its gradient.
 
-`check_first` compares with JAX through every door (`jax_oracle`); `check_second` compares first and second derivatives
+`check_first` compares with JAX through every entry point (`jax_oracle`); `check_second` compares first and second derivatives
 with differences. A row's program must contain its opcode, so that a row cannot silently test something else.
 """
 

@@ -1,4 +1,4 @@
-"""Programs for the doors to differentiation and batching: functions of JAX, with arguments. The first argument is real."""
+"""Programs for the entry points to differentiation and batching: functions of JAX, with arguments. The first argument is real."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def _random_like(random: np.random.RandomState, array: Any) -> np.ndarray:
 
 
 def check_gradients(function: Callable[..., Any], arguments: Sequence[Any], rtol: float = 1e-9, on_xla: bool = True) -> None:
-    """Our gradients are JAX's through all doors: `vjp`, the same printed and run by real XLA, and torch.autograd."""
+    """Our gradients are JAX's through all entry points: `vjp`, the same printed and run by real XLA, and torch.autograd."""
     computation, want = program(function, *arguments), Vjp(function, arguments)
     derivative = xla_torch.vjp(computation, want.argnums)
     found = derivative(*map(to_torch, [*arguments, *want.cotangents]))

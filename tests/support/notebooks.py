@@ -99,8 +99,8 @@ def same(made: Cell, stored: Cell) -> bool:
     """Whether two outputs show the same."""
     ours, theirs = list(shown(made)), list(shown(stored))
     return [kind for kind, _ in ours] == [kind for kind, _ in theirs] and all(
-        _same_size(said, expected) if kind == "image/png" else fits(said, expected, relative=RELATIVE, absolute=ABSOLUTE)
-        for (kind, said), (_, expected) in zip(ours, theirs, strict=True))
+        _same_size(messages, expected) if kind == "image/png" else fits(messages, expected, relative=RELATIVE, absolute=ABSOLUTE)
+        for (kind, messages), (_, expected) in zip(ours, theirs, strict=True))
 
 
 def _same_size(made: str, stored: str) -> bool:
@@ -114,7 +114,7 @@ def differences(made: dict[str, Any], stored: dict[str, Any]) -> list[str]:
     for now, before in zip(code_cells(made), code_cells(stored), strict=True):
         outputs = now["outputs"], before["outputs"]
         if len(outputs[0]) != len(outputs[1]) or not all(map(same, *outputs)):
-            sides = ["\n".join(f"  {kind}: {said[:2000]}" for o in side for kind, said in shown(o)) for side in outputs]
+            sides = ["\n".join(f"  {kind}: {messages[:2000]}" for o in side for kind, messages in shown(o)) for side in outputs]
             found.append(f"{now['id']} shows\n{sides[0]}\nand stored is\n{sides[1]}")
     return found
 

@@ -46,7 +46,7 @@ def questions() -> list[tuple[str, str]]:
 def known() -> dict[tuple[str, str], str]:
     """What the file says of each."""
     lines = [line.partition(":") for line in FILE.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
-    return {(name, dtype): reason.strip() for said, _, reason in lines for name, dtype in [said.split()]}
+    return {(name, dtype): reason.strip() for messages, _, reason in lines for name, dtype in [messages.split()]}
 
 
 def written(found: dict[tuple[str, str], str]) -> str:

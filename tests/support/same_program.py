@@ -29,7 +29,7 @@ def difference(a: Module, b: Module) -> str:
     ours, theirs = numbers.computation(a.entry), numbers.computation(b.entry)
     if _header(a) != _header(b):
         return f"headers {_header(a)} and {_header(b)}"
-    return "" if ours == theirs else numbers.told(ours, theirs)
+    return "" if ours == theirs else numbers.reported(ours, theirs)
 
 
 def _header(module: Module) -> dict[str, Any]:
@@ -191,12 +191,12 @@ class Numbers:
             return value.groups
         return value if isinstance(value, str | int | float | bool) else repr(value)
 
-    def told(self, a: int, b: int) -> str:
+    def reported(self, a: int, b: int) -> str:
         """Where two values differ."""
         left, right = self._keys[a], self._keys[b]
         if left[0] == right[0] == "computation":
             if left[1] != right[1]:
-                return self.told(left[1], right[1])
+                return self.reported(left[1], right[1])
             return f"effects or parameters {[self._keys[k][:2] for k in left[2]]} and {[self._keys[k][:2] for k in right[2]]}"
         if left[0] != right[0] or left[1] != right[1] or left[4] != right[4] or len(left[3]) != len(right[3]):
             return f"{self.text(a)} and {self.text(b)}"
@@ -204,12 +204,12 @@ class Numbers:
             if name != other:
                 if name[0] == other[0] and isinstance(name[1], int) and isinstance(self._keys[name[1]], tuple) and \
                         isinstance(other[1], int) and name[1] < len(self._keys) and self._keys[name[1]][0] == "computation":
-                    return f"in {name[0]} of {left[0]}: {self.told(name[1], other[1])}"
+                    return f"in {name[0]} of {left[0]}: {self.reported(name[1], other[1])}"
                 return f"{left[0]}: {name} and {other}"[:400]
         if len(left[2]) != len(right[2]):
             return f"{left[0]}: {left[2]} and {right[2]}"
         ours, theirs = [k for k in left[3] if k not in right[3]], [k for k in right[3] if k not in left[3]]
-        return next((self.told(x, y) for x, y in zip(ours, theirs, strict=False)), f"{self.text(a)} and {self.text(b)}")
+        return next((self.reported(x, y) for x, y in zip(ours, theirs, strict=False)), f"{self.text(a)} and {self.text(b)}")
 
     def text(self, number: int) -> str:
         """A value in words, three levels deep."""

@@ -95,7 +95,7 @@ def _function(family: str, name: str) -> str:
     parts = [f"# {name}\n", f"```python\n{signature(function)}\n```\n", as_markdown(inspect.getdoc(function) or ""),
              f"`xla_torch.ops.{name}` takes tensors, and then runs at once, or XlaOps of a program that is built. "
              f"Where it stands: `{place.file}:{place.line}`. " + (f"It gives the op {gives}." if gives else ""),
-             "## The family\n\n" + textwrap.indent(_family_text(family), "> "), _said(name)]
+             "## The family\n\n" + textwrap.indent(_family_text(family), "> "), _messages(name)]
     parts += [part for opcode in opcodes for part in _of_opcode(opcode, "## ")]
     return "\n\n".join(filter(None, parts)) + "\n"
 
@@ -113,7 +113,7 @@ def _family_text(family: str) -> str:
     return as_markdown(inspect.getdoc(importlib.import_module(f"{functions.__name__}.{family}")) or "")
 
 
-def _said(name: str) -> str:
+def _messages(name: str) -> str:
     """What XLA's document says of a function, sentence by sentence, and where we differ."""
     parts = []
     for section in claim_page.of_functions([name]):
@@ -145,8 +145,8 @@ from xla_torch.distributed import feeds
 def _index_of_functions() -> str:
     lines = ["# Functions", _PREFACE]
     for family in families():
-        said = (f"- [{name}]({name}.md): {_first(getattr(functions, name))}\n" for name in documented(family))
-        lines += [f"## {family}", "".join(said)]
+        messages = (f"- [{name}]({name}.md): {_first(getattr(functions, name))}\n" for name in documented(family))
+        lines += [f"## {family}", "".join(messages)]
     return "\n\n".join(lines) + "\n"
 
 
@@ -186,9 +186,9 @@ def _of_opcode(opcode: str, mark: str, title: str | None = None) -> Iterator[str
 
 
 def _refused(opcode: str) -> Iterator[str]:
-    for shapes, instruction, said in ROWS:
+    for shapes, instruction, messages in ROWS:
         if re.search(rf" {re.escape(opcode)}\(", instruction):
-            yield f"| `{shapes}` | `{instruction}` | {said} |"
+            yield f"| `{shapes}` | `{instruction}` | {messages} |"
     for operands, opcodes in WRONG_TYPES:
         if opcode in opcodes.split():
             yield f"| `{operands}` | `{opcode}` | the element type is not one that this operation takes |"
@@ -219,8 +219,8 @@ def names() -> dict[str, Any]:
     found = {name: getattr(xla_torch, name) for name in xla_torch.__all__}
     found = {name: value for name, value in found.items() if not inspect.ismodule(value)}
     for module in MODULES:
-        room = importlib.import_module(f"xla_torch.{module}")
-        found |= {f"{module}.{name}": getattr(room, name) for name in _public_names(room) if name not in found}
+        module = importlib.import_module(f"xla_torch.{module}")
+        found |= {f"{module}.{name}": getattr(module, name) for name in _public_names(module) if name not in found}
     return {name: value for name, value in found.items() if not inspect.ismodule(value)}
 
 

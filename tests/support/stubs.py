@@ -108,7 +108,7 @@ def _function(name: str, function: Callable[..., Any], written: Written) -> Iter
     hints = typing.get_type_hints(inner)
     parameters = [p.replace(annotation=hints[p.name]) for p in inspect.signature(inner).parameters.values()]
     result = hints["return"]
-    if not hasattr(function, "door"):
+    if not hasattr(function, "checker"):
         yield _definition(name, parameters, "XlaOp", written.text(result, "XlaOp"), written)
         return
     tokens = inner.__module__.endswith(".token")
@@ -137,7 +137,7 @@ def _function(name: str, function: Callable[..., Any], written: Written) -> Iter
 
 def _forms(parameters: list[Parameter], function: Any) -> list[list[Parameter]]:
     """The parameters, and those in which operands that a list holds are given one by one, where nothing must follow them."""
-    group = [name.removesuffix("...") for name in function.door.one_by_one]
+    group = [name.removesuffix("...") for name in function.checker.one_by_one]
     at = next((k for k, p in enumerate(parameters) if [p.name] == group), None)
     if at is None or any(p.default is p.empty for p in parameters[at + 1:]):
         return [parameters]

@@ -56,7 +56,7 @@ _STORED = Path(__file__).parents[1] / "data" / "texts_as_xla.jsonl.xz"
 def rows() -> list[tuple[str, str]]:
     """``taken`` or ``refused``, and the text."""
     lines = lzma.decompress(_STORED.read_bytes()).decode().splitlines()
-    return [(said, PREFIX + text[1:] if text.startswith("\x01") else text) for said, text in map(json.loads, lines)]
+    return [(messages, PREFIX + text[1:] if text.startswith("\x01") else text) for messages, text in map(json.loads, lines)]
 
 
 REFUSED_HERE = {  # XLA's parser takes these; its verifier or compiler refuses most of them

@@ -1,4 +1,4 @@
-"""Programs of documented functions for the doors to torch.autograd, and arguments for them."""
+"""Programs of documented functions for the entry points to torch.autograd, and arguments for them."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import xla_torch
-from support.claim_doors import hlo, same
+from support.claim_entry_points import hlo, same
 from support.claim_values import namespace
 from support.oracle import NEWER_XLA, run_xla, xla_accepts
 from xla_torch.errors import XlaError

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import xla_torch
 from xla_torch import XlaComputation
 
-Door = Callable[[XlaComputation], XlaComputation]
+EntryPoint = Callable[[XlaComputation], XlaComputation]
 
-WRITTEN: dict[str, Door] = {
+WRITTEN: dict[str, EntryPoint] = {
     "text of StableHLO": lambda c: xla_torch.from_stablehlo(c.to_stablehlo()),
     "bytecode of StableHLO": lambda c: xla_torch.from_stablehlo(c.to_stablehlo_bytecode()),
     "text of HLO": lambda c: xla_torch.parse_hlo(c.to_hlo_text()),

@@ -41,9 +41,11 @@ def check_size(computation: Computation) -> None:
             sizes = [*map(size_with_regions, inner), *map(size_with_calls, _called(instruction))]
             if max(sizes, default=0) > tuning.OPENED_INSTRUCTIONS:
                 raise LimitError(
-                    "what it calls is too large once every call is opened", subject=instruction.subject, where=instruction.where,
+                    "the called computations are too large once every call is inlined", subject=instruction.subject,
+                    where=instruction.where,
                     got=f"{_number(max(sizes))} instructions out of {sum(len(c.instructions) for c in found)} that are written",
-                    expected=f"at most {tuning.OPENED_INSTRUCTIONS}", hint="a loop runs a computation often without copies of it")
+                    expected=f"at most {tuning.OPENED_INSTRUCTIONS}",
+                    hint="use a loop, which runs a computation without copies of it")
 
 
 def _called(instruction: Instruction) -> Iterator[Computation]:

@@ -34,9 +34,9 @@ from ..storage.dtypes import in_memory, is_in_memory, type_from_torch
 
 
 class XlaBuilder(Builder):
-    """Collects instructions of one computation. `build` closes it into an XlaComputation.
+    """Build a computation op by op; `build` closes it into an XlaComputation.
 
-    Errors are raised at once, by the call that makes the bad op.
+    A call that makes an invalid op raises at once.
 
     >>> builder = XlaBuilder("axpy")
     >>> a, x, y = (builder.parameter(k, Shape.parse(s)) for k, s in enumerate(["f32[]", "f32[2]", "f32[2]"]))
@@ -58,8 +58,10 @@ class XlaBuilder(Builder):
     """
 
     def build(self, root: XlaOp | None = None) -> XlaComputation:
-        """Close the computation; the root is the last op unless given. Raises InvalidArgument where parameter numbers
-        are not 0, 1, 2, ... ."""
+        """Close the computation and return it; the root is the last op unless given.
+
+        Raises InvalidArgument if the parameter numbers are not 0, 1, 2, ... .
+        """
         return StaticComputation(Module(self.name, self.finish(root)))
 
 
@@ -135,8 +137,8 @@ class _Exact:
     __slots__ = ("key", "value")
 
     def __init__(self, value: Any):
-        said = tuple(leaf.layout is not None for leaf in value.leaves()) if isinstance(value, Shape) else ()
-        self.value, self.key = value, (type(value), repr(value), said)
+        stated = tuple(leaf.layout is not None for leaf in value.leaves()) if isinstance(value, Shape) else ()
+        self.value, self.key = value, (type(value), repr(value), stated)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Exact) and self.key == other.key
@@ -169,7 +171,7 @@ def _calls_functions(value: Any) -> bool:
     """Whether there is a function among arguments of which nobody knows what it does: documented ones do the same each time."""
     if isinstance(value, (list, tuple)):
         return any(map(_calls_functions, value))
-    return is_function(value) and not isinstance(value, torch.Tensor) and not hasattr(value, "door")
+    return is_function(value) and not isinstance(value, torch.Tensor) and not hasattr(value, "checker")
 
 
 @dataclasses.dataclass(frozen=True)

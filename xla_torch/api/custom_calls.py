@@ -1,4 +1,4 @@
-"""The door for users' custom calls: which function runs for a target."""
+"""Register functions for custom calls of a target."""
 
 from __future__ import annotations
 
@@ -18,21 +18,19 @@ from ..runtime.static import tensor_from_numpy
 
 
 def register_custom_call(target: str, function: Callable[..., Any] | int, vjp: Callable[..., Any] | None = None) -> None:
-    """Let `function` run for custom calls of `target`.
+    """Register a Python or C function for custom calls of `target`.
 
-    It gets the operands as tensors (a tuple operand as a tuple) and returns a tensor, or a tuple for a tuple result. If it has
-    a keyword-only parameter ``call``, it gets the `CustomCall` there. Gradients come from ``vjp(cotangent, result, *operands)``,
-    which returns one cotangent (or None) for each operand, of a single operand just that; `function` does not run again for it.
-    Without `vjp` they come from torch's autograd through `function`. What that cannot follow, because `function` detaches an
-    operand or leaves torch, is an ExecutionError where a gradient is wanted.
+    A Python function gets the operands as tensors (a tuple operand as a tuple) and returns a tensor, or a tuple for a tuple
+    result. A keyword-only parameter ``call`` receives the `CustomCall`. Gradients come from ``vjp(cotangent, result,
+    *operands)``, which returns a cotangent or None for each operand (for one operand, just that), without running `function`
+    again. Without `vjp` they come from autograd through `function`; if autograd can't follow it, as after `detach`,
+    differentiation raises ExecutionError. As in XLA, unused calls are removed unless marked custom_call_has_side_effect.
 
-    A call that a program does not mark with custom_call_has_side_effect is left out where its result is not used, as in XLA.
+    A C function ``void name(void* out, void** in)`` is given as a ctypes function pointer (``library.name``) or an address. It
+    runs on the CPU and has no gradient (see `lowering/c_functions.py`).
 
-    A function in C, ``void name(void* out, void** in)``, is given as a function pointer of ctypes (``library.name``) or as its
-    address; it runs on the CPU and has no gradient (see `lowering/c_functions.py`).
-
-    An earlier registration of the target is replaced. Raises InvalidArgument for what is no function, and for a `vjp` beside
-    a function in C.
+    A new registration replaces an earlier one. Raises InvalidArgument if `function` is not a function, and for a `vjp` of a C
+    function.
 
     >>> xla_torch.register_custom_call("cube", lambda x: x**3, vjp=lambda ct, result, x: ct * 3 * x**2)
     >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
@@ -41,11 +39,12 @@ def register_custom_call(target: str, function: Callable[..., Any] | int, vjp: C
     tensor([ 3., 12.])
     """
     if not isinstance(target, str):
-        raise InvalidArgument("a target is known by its name", subject="register_custom_call", got=repr(target)[:80],
+        raise InvalidArgument("the target of a custom call must be a string", subject="register_custom_call",
+                              got=repr(target)[:80],
                               expected="a text")
     if is_c_function(function):
         if vjp is not None:
-            raise InvalidArgument("a C function takes no vjp", subject=f"register_custom_call({target!r})",
+            raise InvalidArgument("a C function cannot have a vjp", subject=f"register_custom_call({target!r})",
                                   hint="register a Python function that calls it, with its vjp")
         register(target, Function(CFunction(function), check=check_c_call,
                                   no_gradient="it is a function in C, into which torch does not see"))

@@ -49,7 +49,7 @@ class _Sources:
 
     def __init__(self, folder: Path):
         self.functions: dict[Place, ast.FunctionDef] = {}
-        self.elsewhere: dict[Place, Place] = {}
+        self.reexports: dict[Place, Place] = {}
         self.public: dict[str, list[str]] = {}
         self.families: dict[tuple[str, str], Any] = {}
         """What a module calls the modules of `xla_torch.opcodes`, where each opcode stands under a name."""
@@ -63,7 +63,7 @@ class _Sources:
             if isinstance(node, ast.ImportFrom) and node.level == 2 and node.module == "opcodes":
                 self.families |= {(module, a.asname or a.name): getattr(opcodes, a.name) for a in node.names}
             elif isinstance(node, ast.ImportFrom) and node.level == 1 and node.module:
-                self.elsewhere |= {(module, a.asname or a.name): (node.module, a.name) for a in node.names}
+                self.reexports |= {(module, a.asname or a.name): (node.module, a.name) for a in node.names}
         for node in tree.body:
             if isinstance(node, ast.FunctionDef):
                 self.functions[module, node.name] = node
@@ -72,13 +72,13 @@ class _Sources:
                 if name == "__all__":
                     self.public[module] = ast.literal_eval(node.value)
                 elif isinstance(node.value, ast.Name):
-                    self.elsewhere[module, name] = (module, node.value.id)
+                    self.reexports[module, name] = (module, node.value.id)
 
     def resolve(self, module: str, name: str) -> Place | None:
         """Where a function that a module calls `name` stands; None for what is no function of `xla_torch.functions`."""
         place: Place | None = (module, name)
         while place is not None and place not in self.functions:
-            place = self.elsewhere.get(place)
+            place = self.reexports.get(place)
         return place
 
     def emitted(self, place: Place, strings: tuple[tuple[str, str], ...] = (), every_return: bool = False) -> Emitted:

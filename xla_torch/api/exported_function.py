@@ -23,17 +23,18 @@ from .tree_function import TreeFunction
 
 
 def from_exported(exported: Any, platform: str | None = None, *, derivatives: Vouched = None) -> TreeFunction:
-    """A function that `jax.export` wrote: a file's path, its bytes, or a `jax.export.Exported`.
+    """Load a function that `jax.export` wrote, from a path, bytes or a `jax.export.Exported`.
 
-    It is called with trees like those that it was exported for, as what `from_jax` gives; where its sizes are dimension
-    variables, with leaves of any sizes (its `computation` is then a PolymorphicComputation). Its derivatives are JAX's for as
-    many orders as were written (``exported.serialize(vjp_order=1)``), and for all orders of an `Exported` in memory; beyond
-    these, and where there are none, they are those of its ops, which is said when they are asked for (LostDerivatives),
-    unless ``derivatives="as written"`` vouches that these are meant.
-    `platform` is one of those that it was exported for, by itself ``cpu`` or the first.
+    The result takes the pytrees that the function was exported for, like the result of `from_jax`. If sizes are dimension
+    variables, leaves may have any sizes, and `computation` is a PolymorphicComputation. `platform` is one of the exported
+    platforms; the default is ``cpu`` or else the first.
 
-    Raises HloSyntaxError with the byte for what is no such file, InvalidArgument for another platform, UnsupportedError for
-    calling conventions and operations that are not known.
+    Derivatives are JAX's for as many orders as the file has (``exported.serialize(vjp_order=1)``), and for all orders of an
+    `Exported` in memory. Beyond these, they are derived from the ops, with a warning (LostDerivatives) unless ``derivatives="as
+    written"`` accepts them.
+
+    Raises HloSyntaxError with the byte offset for a damaged file, InvalidArgument for another platform, and UnsupportedError
+    for unknown calling conventions and operations.
 
     >>> import jax
     >>> exported = jax.export.export(jax.jit(lambda x: x * x))(jax.ShapeDtypeStruct((2,), np.float32))
@@ -126,7 +127,7 @@ def _in_memory(exported: Any, platform: str | None, last: Lost) -> _Program:
         except Exception as error:  # whatever JAX, or a rule of the function's author, raises
             raise DifferentiationError("JAX has no such derivative of the function", subject=str(exported.fun_name),
                                        got=f"{type(error).__name__}: {str(error).partition(chr(10))[0]}",
-                                       hint="exported.mlir_module_serialized is the program alone, which from_stablehlo reads"
+                                       hint="pass exported.mlir_module_serialized, the program alone, to from_stablehlo"
                                        ) from error
         return _in_memory(back, platform, last)
 

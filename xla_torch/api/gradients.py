@@ -16,7 +16,7 @@ from ..autodiff.options import DEFAULT, GradientOptions
 from ..core.errors import DifferentiationError, InvalidArgument
 from ..hlo.canonical_values import integers_of
 from ..hlo.ir import Computation
-from ..runtime.computation import XlaComputation, door
+from ..runtime.computation import XlaComputation, entry_point
 from ..runtime.program import Program
 from ..runtime.static import StaticComputation
 from . import tree_gradients
@@ -27,14 +27,15 @@ Argnums = int | Sequence[int]
 C = TypeVar("C", bound=XlaComputation)
 
 
-@door(over_trees=tree_gradients.gradient)
+@entry_point(over_trees=tree_gradients.gradient)
 def grad(computation: C, argnums: Argnums = 0, options: GradientOptions | None = None) -> C:
-    """The gradient of the sum of the program's result (of its first, if it returns a tuple).
+    """Return the program for the gradient of the sum of the (first) result.
 
-    Takes the same arguments. Returns the gradient with respect to parameter `argnums`, of that parameter's shape, or for a
-    sequence of numbers a tuple of gradients. Raises DifferentiationError for an op without gradient on the way, for a
-    result or parameter that is not of a real floating (a parameter may be complex) type; InvalidArgument for numbers out
-    of range. `options` say how loops are walked back (default: the program's own).
+    It takes the program's arguments and returns the gradient for parameter `argnums`, in its shape; for a sequence of numbers,
+    a tuple of gradients. `options` control how loops are differentiated (default: the program's options).
+
+    Raises DifferentiationError for an op on the path that has no gradient, for a result that is not real floating, and for
+    parameters that are neither floating nor complex. Raises InvalidArgument for numbers out of range.
 
     >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
     >>> xla_torch.grad(square)(torch.tensor([1.0, 2.0]))
@@ -43,9 +44,9 @@ def grad(computation: C, argnums: Argnums = 0, options: GradientOptions | None =
     return _with_gradients("grad", computation, argnums, options, with_value=False)
 
 
-@door(over_trees=tree_gradients.value_and_gradient)
+@entry_point(over_trees=tree_gradients.value_and_gradient)
 def value_and_grad(computation: C, argnums: Argnums = 0, options: GradientOptions | None = None) -> C:
-    """Like `grad`, and returns ``(result, gradient)`` with the program's (first) result.
+    """Return the program for ``(result, gradient)``, with the (first) result; see `grad`.
 
     >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
     >>> xla_torch.value_and_grad(square)(torch.tensor([1.0, 2.0]))
@@ -54,12 +55,14 @@ def value_and_grad(computation: C, argnums: Argnums = 0, options: GradientOption
     return _with_gradients("value_and_grad", computation, argnums, options, with_value=True)
 
 
-@door(over_trees=tree_gradients.vector_jacobian)
+@entry_point(over_trees=tree_gradients.vector_jacobian)
 def vjp(computation: C, argnums: Argnums | None = None, with_outputs: bool = False,
         options: GradientOptions | None = None) -> C:
-    """The vector-Jacobian product: takes the program's arguments and then one cotangent for each floating or complex
-    leaf of its result, of that leaf's shape; returns the tuple of gradients for `argnums` (default: all floating and complex
-    parameters), preceded by the result's leaves if `with_outputs`. Raises like `grad`.
+    """Return the program for the vector-Jacobian product.
+
+    It takes the program's arguments and then one cotangent for each floating or complex leaf of the result, in its shape. It
+    returns the tuple of gradients for `argnums` (default: all floating and complex parameters), after the result's leaves if
+    `with_outputs`. Raises the errors of `grad`.
 
     >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
     >>> xla_torch.vjp(square)(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 0.0]))
@@ -70,15 +73,17 @@ def vjp(computation: C, argnums: Argnums | None = None, with_outputs: bool = Fal
         f"vjp_{computation.name}", entry, numbers, chosen, with_outputs))
 
 
-@door(over_trees=tree_gradients.jacobian_vector)
+@entry_point(over_trees=tree_gradients.jacobian_vector)
 def jvp(computation: C, argnums: Argnums | None = None) -> C:
-    """The Jacobian-vector product: takes the program's arguments and then one tangent for each parameter in `argnums`
-    (default: all floating and complex parameters), of that parameter's shape; returns ``(result, tangent)``.
+    """Return the program for the Jacobian-vector product, ``(result, tangent)``.
 
-    `result` is the program's; `tangent` is that of the result, of its shape, and for a tuple the flat tuple of the tangents
-    of its floating and complex leaves. Values and tangents go through the program together: nothing is kept, and a loop may
-    run as long as data says. ``jvp(grad(f))`` multiplies with the Hessian. Raises DifferentiationError for an op without
-    gradient on the way and for parameters that are not floating or complex; InvalidArgument for numbers out of range.
+    It takes the program's arguments and then one tangent for each parameter in `argnums` (default: all floating and complex
+    parameters), in that parameter's shape. `tangent` has the shape of the result; for a tuple, it is the flat tuple of tangents
+    of the floating and complex leaves. Values and tangents are computed together without residuals, so loops may have
+    data-dependent lengths. ``jvp(grad(f))`` is a Hessian-vector product.
+
+    Raises DifferentiationError for an op on the path without gradient and for parameters that are not floating or complex;
+    InvalidArgument for numbers out of range.
 
     >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
     >>> xla_torch.jvp(square)(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 0.0]))
@@ -97,7 +102,7 @@ def _with_gradients(name: str, computation: XlaComputation, argnums: Argnums, op
     if first is None or not first.element_type.is_floating:
         raise DifferentiationError("the result has no gradient", subject=computation.name, got=result,
                                    expected="a real floating result (the first, of a tuple)",
-                                   hint="vjp(computation) takes a cotangent for each result")
+                                   hint="use vjp(computation), which takes a cotangent for each result")
     return _derived(computation, options, lambda entry, chosen: derivatives.gradient(
         f"{name}_{computation.name}", entry, numbers, chosen, alone=isinstance(argnums, int), with_value=with_value))
 
@@ -106,14 +111,14 @@ def _derived(computation: XlaComputation, options: GradientOptions | None,
              make: Callable[[Computation, GradientOptions], Computation]) -> Any:
     """The program that `make` derives, which others will get made with portable options of what they get of this one."""
     if options is not None and not isinstance(options, GradientOptions):
-        raise InvalidArgument("not options of gradients", got=repr(options)[:80], expected="a GradientOptions, or None")
+        raise InvalidArgument("options must be GradientOptions", got=repr(options)[:80], expected="a GradientOptions, or None")
     program, chosen = computation.program, options or computation.gradient_options or DEFAULT
 
-    def elsewhere() -> Program:
-        source = program.elsewhere
+    def portable() -> Program:
+        source = program.portable
         return source.derived(make(source.to_differentiate(), dataclasses.replace(chosen, portable=True)))
 
-    return StaticComputation(program.derived(make(program.to_differentiate(), chosen), elsewhere=elsewhere))
+    return StaticComputation(program.derived(make(program.to_differentiate(), chosen), portable=portable))
 
 
 def _checked_argnums(computation: XlaComputation, argnums: Argnums | None) -> list[int]:

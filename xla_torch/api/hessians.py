@@ -13,7 +13,7 @@ from ..autodiff.options import DEFAULT, GradientOptions
 from ..core.errors import DifferentiationError, UnsupportedError
 from ..functions.hlo_builder import Builder
 from ..pytree.nodes import Kind
-from ..runtime.computation import Step, XlaComputation, door
+from ..runtime.computation import Step, XlaComputation, entry_point
 from ..runtime.program import Program
 from ..runtime.static import StaticComputation
 from .gradients import grad, jvp
@@ -27,21 +27,21 @@ def _of_one_array(function: TreeFunction, step: Step) -> TreeFunction:
     number = step.given["argnum"]
     argument = function.argument(number)
     if argument.kind is not Kind.LEAF:
-        raise UnsupportedError("a Hessian by several arrays has a block for each two of them", subject="hessian", got=argument,
-                               expected="an argument that is one array", hint="jvp(grad(f)) multiplies with it, for any tree")
+        raise UnsupportedError("hessian takes one array parameter, not a tuple", subject="hessian", got=argument,
+                               expected="an argument that is one array",
+                               hint="use jvp(grad(f)), the Hessian-vector product, which takes any pytree")
     (parameter,) = function.differentiable_of(number)
     return function.with_computation(step(function.computation, argnum=parameter), out_tree=argument)
 
 
-@door(over_trees=_of_one_array)
+@entry_point(over_trees=_of_one_array)
 def hessian(computation: C, argnum: int = 0, options: GradientOptions | None = None) -> C:
-    """The Hessian of the sum of the program's result (of its first, if it returns a tuple) by the floating array that is
-    parameter `argnum`, of dimensions D.
+    """Return the program for the Hessian of the sum of the (first) result.
 
-    Takes the same arguments. Returns an array of dimensions ``[*D, *D]``: forward over reverse mode, for all directions at
-    once (as ``jax.hessian``), so it needs the memory of as many tangents as the parameter has elements; ``jvp(grad(f))`` is one
-    of them. `options` say how loops are walked back. Raises DifferentiationError like `grad`, and for complex parameters;
-    UnsupportedError for arguments of several arrays::
+    `argnum` is a floating array parameter of dimensions D. The program takes the same arguments and returns an array of
+    dimensions ``[*D, *D]``. It uses forward over reverse mode for all directions at once, as ``jax.hessian`` does, so memory
+    grows with the number of elements; ``jvp(grad(f))`` computes one direction. `options` control how loops are differentiated.
+    Raises DifferentiationError like `grad`, and for complex parameters; UnsupportedError for tuple parameters::
 
         hessian(load("loss.hlo"), argnum=1)(weights, x)      # [*x.shape, *x.shape]
 
@@ -53,7 +53,7 @@ def hessian(computation: C, argnum: int = 0, options: GradientOptions | None = N
     gradient = grad(computation, argnum, options)
     shape = gradient.program_shape.result
     if not shape.is_array or not shape.element_type.is_floating:
-        raise DifferentiationError("a Hessian is by a real array", subject=computation.name, got=shape,
+        raise DifferentiationError("hessian takes a real floating parameter", subject=computation.name, got=shape,
                                    expected="a floating parameter that is one array")
     count, parameters = shape.element_count, computation.program_shape.parameters
     directions = vmap(jvp(gradient, [argnum]), count, [*[None] * len(parameters), 0]).program.authored
@@ -66,8 +66,8 @@ def hessian(computation: C, argnum: int = 0, options: GradientOptions | None = N
     found = ops.Reshape(ops.Transpose(tangents, order), [*shape.dimensions, *shape.dimensions])
     program, chosen = computation.program, options or computation.gradient_options or DEFAULT
 
-    def elsewhere() -> Program:
-        return hessian(StaticComputation(program.elsewhere), argnum, dataclasses.replace(chosen, portable=True)).program
+    def portable() -> Program:
+        return hessian(StaticComputation(program.portable), argnum, dataclasses.replace(chosen, portable=True)).program
 
-    made: Any = StaticComputation(program.derived(builder.finish(found), elsewhere=elsewhere))
+    made: Any = StaticComputation(program.derived(builder.finish(found), portable=portable))
     return made

@@ -21,18 +21,19 @@ from .tree_function import TreeFunction
 def from_jax(function: Callable[..., Any], *example_args: Any, static_argnums: int | Sequence[int] = (),
              static_argnames: str | Sequence[str] = (), derivatives: Literal["jax", "xla", "as written"] = "jax",
              **example_kwargs: Any) -> TreeFunction:
-    """Trace a JAX function once, for arguments like the examples, and return it as a function of torch tensors.
+    """Trace a JAX function once and return it as a function of torch tensors.
 
-    Arguments may be trees (tuples, lists, dicts, registered classes, flax modules and their states) whose leaves are torch
-    tensors, NumPy or JAX arrays, typed PRNG keys, `jax.ShapeDtypeStruct`s or Python numbers; only shapes and dtypes of the
-    examples count. `static_argnums` and `static_argnames` are those of `jax.jit`: such arguments are part of the program.
-    `function` may be jitted; that it donates arguments is of no consequence here. Python functions that it calls back
-    (`jax.pure_callback`, `io_callback`, `debug.callback`) run in this process, and are kept as long as it lasts.
+    Arguments may be pytrees (tuples, lists, dicts, registered classes, Flax modules and their states). Leaves are torch
+    tensors, NumPy or JAX arrays, typed PRNG keys, `jax.ShapeDtypeStruct`s or Python numbers. Only shapes and dtypes of the
+    examples matter. `static_argnums` and `static_argnames` are as in `jax.jit`: these arguments become part of the program.
+    `function` may be jitted; donated arguments have no effect. Python callbacks (`jax.pure_callback`, `io_callback`,
+    `debug.callback`) run in this process, which keeps them alive.
 
-    Its derivatives are JAX's, with all that `stop_gradient`, `custom_jvp` and `custom_vjp` say: they are traced when they are
-    first asked for. With `derivatives="xla"` they are those of its ops instead, and with `"as written"` what is written of the
-    program says, too, that these are meant (see `load`). Raises MissingDependency where jax is not
-    installed; whatever JAX raises while it traces passes through.
+    Derivatives are JAX's, including `stop_gradient`, `custom_jvp` and `custom_vjp`, and are traced when first used. With
+    `derivatives="xla"` they are derived from the ops. `"as written"` does the same, and marks the written program so (see
+    `load`).
+
+    Raises MissingDependency without jax; errors of the JAX trace are passed on.
 
     >>> import jax.numpy as jnp
     >>> weights, x = {"w": np.eye(2, dtype=np.float32)}, np.ones(2, np.float32)

@@ -50,7 +50,7 @@ def require_axes(words: Any, mesh: Mesh) -> None:
         if axis not in dict(mesh.axes):
             raise InvalidArgument(f"the mesh has no axis {axis!r}", got=repr(words), expected=", ".join(dict(mesh.axes)),
                                   hint=nearest(axis, dict(mesh.axes)) or
-                                  "for an argument: a tuple, as ('data', None), with an axis or None for each dimension")
+                                  "pass a tuple for an argument, as ('data', None), with an axis or None for each dimension")
 
 
 Spec = tuple[tuple[str, ...], ...]

@@ -43,16 +43,18 @@ T = TypeVar("T")
 
 @put_off()
 def load(path: str | os.PathLike[str], entry: str | None = None, *, derivatives: Vouched = None) -> XlaComputation:
-    """A program from a file: HLO text, MLIR text or bytecode (StableHLO, portable artifacts), an HLO proto (a module, an HloProto
-    or a snapshot), or a file of jax.export.
+    """Load a program from a file in any format that xla_torch reads.
 
-    The content decides, not the name. `entry` is the function to run of a StableHLO module, see `from_stablehlo`. What its author
-    wrote of derivatives is not in most programs, which is said when one is differentiated (LostDerivatives);
-    ``derivatives="as written"`` vouches that those of the ops, or in a file of jax.export, are what is meant: then nothing is
-    said, and what is written of the program says that they are.
+    Formats are HLO text, MLIR text or bytecode (StableHLO, portable artifacts), HLO protos (a module, an HloProto or a
+    snapshot) and files of jax.export. The content decides, not the name. `entry` is the function of a StableHLO module to run,
+    see `from_stablehlo`.
 
-    Raises InvalidArgument, which names what it seems to be, for a file that is no program; HloSyntaxError, InvalidArgument or
-    UnsupportedError with the place in the file for one that is not right.
+    Most formats can't carry custom derivatives, so differentiation warns (LostDerivatives). ``derivatives="as written"``
+    accepts the derivatives of the ops, or of the jax.export file, without a warning. Programs written from the result are
+    marked so.
+
+    Raises InvalidArgument, with the format it seems to be, for a file that holds no program. Raises HloSyntaxError,
+    InvalidArgument or UnsupportedError, with the position, for an invalid program.
 
     >>> import pathlib
     >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
@@ -63,7 +65,7 @@ def load(path: str | os.PathLike[str], entry: str | None = None, *, derivatives:
     if not isinstance(path, (str, os.PathLike)):
         raise InvalidArgument("not the path of a file", subject="load", got=type(path).__name__,
                               expected="a text or a pathlib.Path",
-                              hint="parse_hlo, from_stablehlo and from_hlo_proto take what is in memory")
+                              hint="use parse_hlo, from_stablehlo or from_hlo_proto for programs in memory")
     as_written, name = vouched(derivatives, "load"), os.fspath(path)
     if os.path.isdir(name):
         raise InvalidArgument("this is a folder", subject=name, expected="a file", hint="python -m xla_torch show DIR lists what "
@@ -98,7 +100,9 @@ def _decoded(data: bytes | memoryview, name: str) -> str:
 
 @put_off()
 def parse_hlo(text: str, filename: str = "", *, derivatives: Vouched = None) -> XlaComputation:
-    """A program from HLO text. Every instruction's shape is checked. `derivatives` is as in `load`.
+    """Parse HLO text into a program and check every instruction's shape.
+
+    `derivatives` is as in `load`.
 
     >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
     >>> square(torch.tensor([1.0, 2.0]))
@@ -125,20 +129,21 @@ def _parsed(text: str, filename: str, as_written: bool, cuts: CutText | None = N
 @put_off()
 def from_stablehlo(program: Any, entry: str | None = None, filename: str = "", *,
                    derivatives: Vouched = None) -> XlaComputation:
-    """A program from StableHLO (with CHLO or MHLO): text, bytecode, a file of jax.export, or what holds it: a
-    ``jax.export.Exported``, a ``jax.stages.Lowered``, a module of MLIR's Python bindings.
+    """Load a program from StableHLO text or bytecode, which may contain CHLO and MHLO.
 
-    `entry` names the function to run; without it that is ``main``, or the only public function. Of a module with several and no
-    ``main``, and of several modules in one text (by their names, or their numbers), a mapping from names to computations is
-    returned. Quantized parameters and results are arrays of their storage
-    type. What jax.export wrote, as bytes or in memory, is a function over trees (`from_exported`). What else JAX lowered does not
-    have the derivatives that its author wrote, which is said when it is differentiated (LostDerivatives), unless `derivatives`
-    vouches for those of its ops, as in `load`. A program with
-    dimensions of unknown size becomes a PolymorphicComputation, which is called in the same way; for everything else its
-    `specialised` gives an XlaComputation.
-    Raises HloSyntaxError for text and bytes that are no MLIR, InvalidArgument for other objects and for HLO, for an entry that
-    does not exist and for operations that do not fit their types, UnsupportedError for those that HLO has nothing for.
-    `filename` is for messages.
+    `program` is text, bytes, a file of jax.export, a ``jax.export.Exported``, a ``jax.stages.Lowered``, or a module of MLIR's
+    Python bindings. `entry` names the function to run; the default is ``main`` or else the only public function. A module with
+    several public functions and no ``main`` returns a mapping from names to computations. So do several modules in one text, by
+    name or number. Quantized parameters and results are arrays of their storage type.
+
+    A jax.export file or object becomes a function over pytrees (`from_exported`). Other programs that JAX lowered have lost
+    their custom derivatives. Differentiating them warns (LostDerivatives) unless `derivatives` accepts those of the ops, as in
+    `load`. A program with dimensions of unknown size becomes a PolymorphicComputation, called in the same way; its
+    `specialised` returns an XlaComputation.
+
+    `filename` is for messages. Raises HloSyntaxError for invalid MLIR, and UnsupportedError for operations without an HLO
+    equivalent. Raises InvalidArgument for other objects, for HLO, for a missing entry, and for operations that contradict their
+    types.
 
     >>> text = '''func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
     ...   %y = stablehlo.multiply %x, %x : tensor<2xf32>
@@ -201,7 +206,7 @@ def computation_of(module: Module, as_written: bool) -> XlaComputation:
     if (count := callbacks.leave_out(module)):
         warnings.warn(CallbackLeftOut(
             f"{count} Python callback{'s' * (count > 1)} of the process that traced it left out", subject=module.name,
-            hint="from_jax keeps them"), stacklevel=5)
+            hint="trace the function with from_jax, which keeps them"), stacklevel=5)
     return StaticComputation(note_author(module, as_written))
 
 
@@ -219,9 +224,9 @@ def _wrong_kind(what: str, given: object, wanted: Form) -> InvalidArgument:
 
 @put_off()
 def from_hlo_proto(data: bytes | memoryview, *, derivatives: Vouched = None) -> XlaComputation:
-    """A program from a serialised HloModuleProto, or from what holds one: HloProto, HloSnapshot, HloUnoptimizedSnapshot.
+    """Load a program from a serialised HloModuleProto, HloProto or HLO snapshot.
 
-    `derivatives` is as in `load`. Raises HloSyntaxError for bytes that are none of them, and whatever `parse_hlo` does.
+    `derivatives` is as in `load`. Raises HloSyntaxError for other bytes, and the errors of `parse_hlo`.
 
     >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
     >>> xla_torch.from_hlo_proto(square.to_hlo_proto())(torch.tensor([1.0, 2.0]))
@@ -229,8 +234,8 @@ def from_hlo_proto(data: bytes | memoryview, *, derivatives: Vouched = None) -> 
     """
     as_written = vouched(derivatives, "from_hlo_proto")
     if isinstance(data, str):
-        raise InvalidArgument("an HLO proto is bytes", subject="from_hlo_proto", got="a text", expected="bytes",
-                              hint="load(path) reads a file, parse_hlo HLO text")
+        raise InvalidArgument("an HLO proto must be bytes", subject="from_hlo_proto", got="a text", expected="bytes",
+                              hint="use load(path) for a file, parse_hlo for HLO text")
     module = read_proto(data).module()
     verify(module)
     return computation_of(module, as_written)

@@ -27,7 +27,7 @@ def mesh_of(given: Any, module: Module, annotated_for: int) -> Mesh:
                               expected=f"a mesh of 2 to {MOST_DEVICES}")
     if annotated_for > 1 and mesh.device_count != annotated_for:
         raise InvalidArgument("the program is annotated for a mesh of another size", got=f"{mesh}: {mesh.device_count}",
-                              expected=annotated_for, hint="mesh=None takes the program's own")
+                              expected=annotated_for, hint="pass mesh=None to use the program's own")
     return mesh
 
 
@@ -45,7 +45,8 @@ def _given_mesh(given: Any) -> Mesh:
         names = given.mesh_dim_names or [str(k) for k in range(len(sizes))]
         ranks = tuple(given.mesh.flatten().tolist())
         if sorted(ranks) != list(range(len(ranks))):
-            raise InvalidArgument("the mesh is a part of another", got=str(ranks), expected=f"each of 0 to {len(ranks) - 1} once")
+            raise InvalidArgument("the mesh is a submesh of another mesh", got=str(ranks),
+                                  expected=f"each of 0 to {len(ranks) - 1} once")
         return Mesh(tuple(zip(names, sizes, strict=True)), () if ranks == tuple(range(len(ranks))) else ranks)
     if not isinstance(given, Mapping) or not all(
             isinstance(name, str) and isinstance(size, int) and size > 0 for name, size in given.items()):
@@ -53,7 +54,7 @@ def _given_mesh(given: Any) -> Mesh:
     return Mesh(tuple(given.items()))
 
 
-def is_said(words: Any) -> bool:
+def is_stated(words: Any) -> bool:
     """Whether something says how one array lies, and is no tree of such words."""
     if words is None or isinstance(words, (Sharding, str)) or _is_placement(words) or _is_spec(words):
         return True
@@ -62,17 +63,18 @@ def is_said(words: Any) -> bool:
     return isinstance(words, tuple) and all(axes is None or isinstance(axes, str) or _is_axes(axes) for axes in words)
 
 
-def said_of_each(words: Any, ranks: Sequence[int]) -> Any:
+def stated_for_each(words: Any, ranks: Sequence[int]) -> Any:
     """The words for arrays of these ranks, as a list where a tuple has words for each of them: ``(("data",), ("data",))`` for two
     vectors could also be the axes of one matrix. Raises InvalidArgument where it can mean both."""
     if not isinstance(words, tuple) or _is_spec(words) or len(words) != len(ranks) or all(
             isinstance(own, str) and not own.startswith("{") for own in words if own is not None):
         return words
-    if not all(own is None or (is_said(own) and _may_lie(own, rank)) for own, rank in zip(words, ranks, strict=True)):
+    if not all(own is None or (is_stated(own) and _may_lie(own, rank)) for own, rank in zip(words, ranks, strict=True)):
         return words
-    if is_said(words) and not any(isinstance(own, str) for own in words) and all(_may_lie(words, rank) for rank in ranks):
-        raise InvalidArgument("this says how one array lies, or how each of several does", got=repr(words),
-                              hint=f"write a list: {list(words)!r} says how each lies, {[words] * len(ranks)!r} that all lie so")
+    if is_stated(words) and not any(isinstance(own, str) for own in words) and all(_may_lie(words, rank) for rank in ranks):
+        raise InvalidArgument("the sharding is ambiguous: one array or each of several", got=repr(words),
+                              hint=f"write a list: {list(words)!r} for one sharding each, {[words] * len(ranks)!r} for the same "
+                                   f"sharding for all")
     return list(words)
 
 
@@ -93,8 +95,8 @@ def sharding_of(words: Any, rank: int, mesh: Mesh) -> Sharding | None:
         found.check_rank(rank)
         found.check_devices(mesh.device_count)
         return found
-    if not is_said(words):
-        raise InvalidArgument("this does not say how an array lies", got=repr(words), expected=_EXPECTED)
+    if not is_stated(words):
+        raise InvalidArgument("not a sharding", got=repr(words), expected=_EXPECTED)
     if _is_placement(words):
         words = [words]
     by_placement = not _is_spec(words) and len(words) > 0 and _is_placement(words[0])
@@ -140,7 +142,7 @@ def _of_placements(placements: Any, rank: int, mesh: Mesh) -> list[list[str]]:
         if placement.is_replicate() or _is_sum(placement):
             continue
         if type(placement).__name__ != "Shard":
-            raise InvalidArgument("a program takes and gives no such parts", got=repr(placement),
+            raise InvalidArgument("a program cannot take or return such partial arrays", got=repr(placement),
                                   expected="Shard(n), Replicate(), or of results Partial()")
         if not -rank <= placement.dim < rank:
             raise InvalidArgument("the placement is of a dimension that the array does not have", got=repr(placement),

@@ -55,8 +55,8 @@ class ModuleArguments(abc.ABC):
     def in_form(self, result: Any) -> Any:
         return self.computation.in_form(result)
 
-    def why_apart(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> str:
-        return self.computation.why_apart(list(self.placed(*arguments)), named)
+    def reason_not_capturable(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> str:
+        return self.computation.reason_not_capturable(list(self.placed(*arguments)), named)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -298,12 +298,13 @@ def _own(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().clone()
 
 
-def untrained_numbers(buffers: Sequence[int | str], places: Mapping[int, str], door: FlatArguments | TreeArguments) -> set[int]:
+def untrained_numbers(buffers: Sequence[int | str], places: Mapping[int, str],
+                      binding: FlatArguments | TreeArguments) -> set[int]:
     """The numbers of those that are not trained. Raises InvalidArgument for names that nothing has."""
-    found = door.untrained()
+    found = binding.untrained()
     for buffer in buffers:
         if isinstance(buffer, int):
-            found |= set(door.numbers_of(buffer))
+            found |= set(binding.numbers_of(buffer))
             continue
         own = {k for k, name in places.items() if name == buffer or name.startswith(f"{buffer}.")}
         if not own:

@@ -27,7 +27,7 @@ from ..hlo.tree import arrays, from_arrays, grouped
 from ..lowering import numerics
 from ..partitioning.annotations import whole_shape
 from ..proto.containers import read_proto
-from ..runtime.computation import Step, XlaComputation, door, require_computation
+from ..runtime.computation import Step, XlaComputation, entry_point, require_computation
 from ..runtime.program import Program
 from .arguments import tensor_of
 from .loading import computation_of, load
@@ -39,23 +39,20 @@ __all__ = ["on_mesh"]
 
 def on_mesh(program: XlaComputation | str | os.PathLike[str], mesh: Any, in_shardings: Any = None,
             out_shardings: Any = None, weights: Sequence[int] | None = None) -> XlaComputation:
-    """A program on the processes of a torch `DeviceMesh`, one of its participants in each: called like the program, by all
-    processes together, with its whole arrays as DTensors.
+    """Run a program on the processes of a torch `DeviceMesh`, with whole arrays as DTensors.
 
-    `program`, `in_shardings`, `out_shardings` and `weights` are as for `partition`, which the first process does for all; or
-    `program` is what `partition` gave, or its file, which needs no jaxlib. Arguments are DTensors on this mesh, which are
-    redistributed where they lie otherwise; or whole tensors, arrays and numbers, the same on all processes, which are cut.
-    Results are DTensors, as they lie; ``.full_tensor()`` gathers one. Gradients are those of whole arrays: the cotangent of a
-    result counts once, however many hold it, and an argument's gradient lies as the argument does, summed over those that share
-    it. So torch's optimizers, ``clip_grad_norm_`` and checkpoints take them as any DTensor.
+    `program`, `in_shardings`, `out_shardings` and `weights` are as in `partition`, which the first process calls for all.
+    `program` may also be a result of `partition` or its file, which needs no jaxlib. All processes create the result together,
+    and call it together. Arguments are DTensors on this mesh, redistributed if necessary, or whole tensors, arrays and numbers,
+    equal on all processes. Results are DTensors; ``.full_tensor()`` gathers one.
 
-    All processes make it together. Raises InvalidArgument on all of them where the programs of two differ, where the mesh is not
-    all processes, or where arrays lie in a way that DTensors do not (`out_shardings` say another); UnsupportedError for what
-    would be derived of it: derive first. Otherwise as `partition`.
+    Gradients refer to whole arrays: the cotangent of a result counts once, and an argument's gradient has the argument's
+    sharding. torch's optimizers, ``clip_grad_norm_`` and checkpoints work as with any DTensor. `XlaModule(computation,
+    parameters, mesh=mesh, shardings=...)` makes a module.
 
-    `XlaModule(computation, parameters, mesh=mesh, shardings=...)` is a module of it.
-
-    It needs jaxlib, as `partition` does.
+    Raises InvalidArgument on all processes if their programs differ, if the mesh doesn't span all processes, or if DTensors
+    can't express a sharding (choose other `out_shardings`). Raises UnsupportedError for programs derived from the result:
+    derive before. Other errors are those of `partition`.
 
     >>> import pathlib, subprocess, sys
     >>> written = pathlib.Path("run.py").write_text('''
@@ -79,20 +76,20 @@ def on_mesh(program: XlaComputation | str | os.PathLike[str], mesh: Any, in_shar
     return _on_mesh(computation, mesh, in_shardings, out_shardings, weights)
 
 
-@door(over_trees=of_trees)
+@entry_point(over_trees=of_trees)
 def _on_mesh(computation: XlaComputation, mesh: Any, in_shardings: Any, out_shardings: Any,
              weights: Sequence[int] | None = None, names: Sequence[str] | None = None) -> XlaComputation:
     if not dist.is_available():
         raise MissingDependency("on_mesh needs a torch with torch.distributed", got=f"torch {torch.__version__}")
     session = distributed.standing()
     _check_mesh(mesh, session)
-    said = (in_shardings, out_shardings)
-    _check_same(repr((said, weights)).encode() + computation.to_hlo_proto(), computation.name)
+    stated = (in_shardings, out_shardings)
+    _check_same(repr((stated, weights)).encode() + computation.to_hlo_proto(), computation.name)
     if not computation.partitioning.about or computation.partitioning.is_whole:
-        made = _by_first(lambda: partition_flat(computation, mesh, *said, weights, names).to_hlo_proto())
+        made = _by_first(lambda: partition_flat(computation, mesh, *stated, weights, names).to_hlo_proto())
         computation = like(computation_of(read_proto(made).module(), False), computation)
-    elif said != (None, None):
-        raise InvalidArgument("the program has been partitioned: it says how its arrays lie", subject="on_mesh",
+    elif stated != (None, None):
+        raise InvalidArgument("the program has been partitioned: its shardings are fixed", subject="on_mesh",
                               got="shardings", expected="None")
     return MeshComputation(computation, mesh, session)
 
@@ -105,7 +102,7 @@ def _check_mesh(mesh: Any, session: Any) -> None:
     if sorted(ranks) != list(range(session.num_partitions)):
         raise InvalidArgument("the mesh is not all processes", subject="on_mesh", got=f"ranks {ranks}",
                               expected=f"each of 0 to {session.num_partitions - 1} once",
-                              hint="start as many processes as the mesh has places")
+                              hint="start as many processes as the mesh has participants")
 
 
 def _check_same(stated: bytes, name: str) -> None:
@@ -117,7 +114,7 @@ def _check_same(stated: bytes, name: str) -> None:
     if others:
         raise InvalidArgument("processes give different programs or shardings", subject=f"on_mesh of {name}",
                               got=f"ranks {others} differ from rank 0", expected="the same on all",
-                              hint="trace with the same shapes and constants everywhere; seed what is drawn")
+                              hint="trace with the same shapes, constants and random seeds on all processes")
 
 
 def _by_first(make: Callable[[], bytes]) -> bytes:
@@ -161,8 +158,8 @@ class MeshComputation(XlaComputation):
         return f"XlaComputation({self.name}: {self.program_shape}; on {self.mesh})"
 
     def derived(self, step: Step) -> XlaComputation:
-        raise UnsupportedError("nothing is derived of a program on a mesh", subject=step.function.__name__.strip("_"),
-                               got=self.name, hint="derive from the program of whole arrays, and give on_mesh what comes of it")
+        raise UnsupportedError("a program on a mesh cannot be transformed", subject=step.function.__name__.strip("_"),
+                               got=self.name, hint="derive from the program of whole arrays, and pass the result to on_mesh")
 
     def with_gradient_options(self, options: GradientOptions) -> XlaComputation:
         return MeshComputation(self.part.with_gradient_options(options), self.mesh, self._session)

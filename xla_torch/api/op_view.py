@@ -70,7 +70,7 @@ def _lines(schema: OpSchema) -> Iterator[str]:
     yield f"{schema.opcode}, of the family {schema.family}"
     for section in _sections(schema):
         yield f"\n{section.title}"
-        yield from (f"  {fact}" for fact in section.said)
+        yield from (f"  {fact}" for fact in section.stated)
         for found in section.places:
             yield f"  {found.file}:{found.line}"
             yield textwrap.indent(found.source, "    ")
@@ -119,14 +119,14 @@ class Section:
     """What is known under a title: in words, and where it is defined."""
 
     title: str
-    said: list[str]
+    stated: list[str]
     places: list[Definition]
 
 
-def _section(title: str, places: list[Definition], said: list[str] | None = None) -> Iterator[Section]:
+def _section(title: str, places: list[Definition], stated: list[str] | None = None) -> Iterator[Section]:
     """What is known under a title; nothing where there is nothing."""
-    if places or said:
-        yield Section(title, said or [], places)
+    if places or stated:
+        yield Section(title, stated or [], places)
 
 
 def definitions(rule: Any) -> list[Definition]:
@@ -263,9 +263,9 @@ def _tests(opcode: str, documented: list[str]) -> Iterator[Section]:
     written = rf"(?:[\"'].*|[\]}})] )(?<![\w.%-]){re.escape(opcode)}\("  # in a string, or behind a shape
     calls = re.compile("|".join([written, *(rf"\bops\.{name}\(" for name in documented)]))
     rows = [(path, number, line.strip()) for path, lines in _test_lines() for number, line in lines if calls.search(line)]
-    said = [f"{path}:{number}  {textwrap.shorten(line, 100)}" for path, number, line in rows[:TESTS]]
-    said += [f"... and {len(rows) - TESTS} more"] * (len(rows) > TESTS)
-    yield from _section(f"tests, {len(rows)} lines in {len({path for path, _, _ in rows})} files", [], said)
+    stated = [f"{path}:{number}  {textwrap.shorten(line, 100)}" for path, number, line in rows[:TESTS]]
+    stated += [f"... and {len(rows) - TESTS} more"] * (len(rows) > TESTS)
+    yield from _section(f"tests, {len(rows)} lines in {len({path for path, _, _ in rows})} files", [], stated)
 
 
 def _test_lines() -> list[tuple[str, list[tuple[int, str]]]]:

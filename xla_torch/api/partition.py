@@ -25,17 +25,17 @@ from ..opcodes.front import verify
 from ..opcodes.internal import custom_call
 from ..opcodes.movement import copy
 from ..partitioning.annotations import SHARDING, is_shardy, state_whole
-from ..partitioning.summands import leave_summands, said_as_sums
+from ..partitioning.summands import leave_summands, stated_sums
 from ..proto.containers import read_proto
 from ..pytree.parameter_paths import paths
 from ..pytree.structure import Structure, dotted
-from ..runtime.computation import Step, XlaComputation, door, require_computation
+from ..runtime.computation import Step, XlaComputation, entry_point, require_computation
 from ..runtime.polymorphic import of_unknown_sizes
 from ..xla_backend.client import require_client
 from ..xla_backend.partitioner import partitioned
 from .layouts import is_layout, require_axes, shardings_of
 from .loading import computation_of, load
-from .mesh_words import is_said, mesh_of, said_of_each, sharding_of
+from .mesh_words import is_stated, mesh_of, sharding_of, stated_for_each
 from .tree_function import TreeFunction
 
 __all__ = ["partition"]
@@ -45,32 +45,29 @@ _REPLICATED = Sharding(ShardingKind.REPLICATED)
 
 def partition(program: XlaComputation | str | os.PathLike[str], mesh: Any = None, in_shardings: Any = None,
               out_shardings: Any = None, weights: Sequence[int] | None = None) -> XlaComputation:
-    """What each participant of a mesh runs of a program about whole arrays, by XLA's partitioner, which is in jaxlib.
+    """Partition a program for a mesh with XLA's SPMD partitioner, which needs jaxlib.
 
-    `program` is a computation, what `from_jax` gives (then so is the result), or a file. `mesh` has names and sizes, as
-    ``{"data": 2, "model": 2}``, or is a torch DeviceMesh; participants are numbered along its last axis first. None takes that
-    which the program is annotated for.
+    `program` is a computation, a result of `from_jax` (then the result is one as well) or a file. `mesh` has names and sizes,
+    as in ``{"data": 2, "model": 2}``, or is a torch DeviceMesh; its last axis varies fastest. None takes the mesh of the
+    program's annotations.
 
-    How an array lies is said in axes of the mesh for its dimensions, ``(None, "model")`` or ``(("data", "model"),)``; in torch's
-    placements, one for each axis of the mesh, ``[Shard(0), Replicate()]``; or as an HLO `Sharding`, or its text. `in_shardings`
-    are one for each argument, or a tree of them where that is a tree; or a dict from patterns of names,
-    ``{"*.kernel": (None, "model")}``, of which the first that fits counts. What is said of a tree is said of all in it. An
-    argument of which nothing is said lies as the program's annotation says, or whole on each participant. `out_shardings` are
-    one for each result, or one for all; where nothing is said XLA chooses. `Partial()` there, or ``unreduced`` axes, leaves each
-    participant a summand of the result; other parts than summands are refused, and summands as arguments.
+    A sharding is a tuple of mesh axes, one for each dimension, ``(None, "model")`` or ``(("data", "model"),)``; a list of torch
+    placements, one for each mesh axis, ``[Shard(0), Replicate()]``; or an HLO `Sharding` or its text. `in_shardings` has one
+    for each argument, or a pytree of them for a pytree. It may be a dict from name patterns, ``{"*.kernel": (None, "model")}``,
+    whose first match counts. A sharding for a pytree applies to all leaves. Arguments without one use the program's annotations
+    or are replicated. `out_shardings` has one for each result, or one for all; XLA chooses the rest. `Partial()` or
+    ``unreduced`` axes there leave partial sums; other partial results, and partial arguments, are refused.
 
-    Or `in_shardings` is the name of a layout, ``"data"``, ``"fully_sharded"`` or ``"tensor"`` (`layouts.py` has what they are),
-    or a dict of one for each of some axes, ``{"data": "fully_sharded", "model": "tensor"}``; `suggest_sharding` compares them.
-    `weights` are then the numbers of the arguments that are weights: if not said, the first one, or the parameters that were
-    leaves of it.
+    `in_shardings` may also name a layout, ``"data"``, ``"fully_sharded"`` or ``"tensor"`` (see `layouts.py`), or map axes to
+    layouts, ``{"data": "fully_sharded", "model": "tensor"}``. `suggest_sharding` compares layouts. `weights` are then the
+    numbers of the weight arguments: by default the first one, or the parameters that were its leaves.
 
-    Parameters and results carry their shardings: `shard_arguments` cuts arguments, and ``unshard(results, program)`` puts
-    results together.
-    Differentiate first, and partition the gradient: of a program that is partitioned already, the gradient is that of the sum of
-    all participants' results, as of all programs of several participants.
+    Parameters and results carry their shardings: `shard_arguments` splits arguments, and ``unshard(results, program)``
+    reassembles results. Differentiate first and partition the gradient: the gradient of a partitioned program is that of the
+    sum of all participants' results.
 
-    Raises InvalidArgument for shardings that do not fit, for a mesh of another size than the program is annotated for, and for
-    what has been partitioned; MissingDependency without jaxlib; UnsupportedError, in XLA's words, where XLA refuses.
+    Raises InvalidArgument for shardings that don't fit, for a mesh of another size than the annotations, and for partitioned
+    programs. Raises MissingDependency without jaxlib, and UnsupportedError with XLA's message if XLA refuses.
 
     >>> program = xla_torch.parse_hlo('''HloModule m, num_partitions=2
     ... ENTRY e {
@@ -85,7 +82,7 @@ def partition(program: XlaComputation | str | os.PathLike[str], mesh: Any = None
     if of_unknown_sizes(computation) is not None:
         raise InvalidArgument("the program has unknown sizes", subject=f"partition of {computation.name}",
                               got=computation.program_shape, expected="one of known sizes",
-                              hint="its method `at` gives the program for sizes")
+                              hint="call its method `at` to get the program for given sizes")
     try:
         return partition_flat(computation, mesh, in_shardings, out_shardings, weights)
     except InvalidArgument as error:
@@ -103,9 +100,9 @@ def of_trees(function: TreeFunction, step: Step) -> TreeFunction:
     elif given is not None and not isinstance(given, Mapping):
         by_place, by_name = function.in_tree.children
         shapes = [function.program_shape.parameters[place] for place in function.places[:by_place.leaf_count]]
-        said = _leaves(by_place, given, "in_shardings", shapes) + [None] * by_name.leaf_count
+        stated = _leaves(by_place, given, "in_shardings", shapes) + [None] * by_name.leaf_count
         given = [None] * len(names)
-        for place, words in zip(function.places, said, strict=True):
+        for place, words in zip(function.places, stated, strict=True):
             given[place] = words
     if wanted is not None and not isinstance(wanted, (str, Sharding)):
         leaves = _leaves(function.out_tree, wanted, "out_shardings", function.result_leaves(), is_top=False)
@@ -114,7 +111,7 @@ def of_trees(function: TreeFunction, step: Step) -> TreeFunction:
                                           names=names))
 
 
-@door(over_trees=of_trees)
+@entry_point(over_trees=of_trees)
 def partition_flat(computation: XlaComputation, mesh: Any, in_shardings: Any, out_shardings: Any,
                    weights: Sequence[int] | None = None, names: Sequence[str] | None = None) -> XlaComputation:
     require_client("partition")
@@ -134,7 +131,7 @@ def partition_flat(computation: XlaComputation, mesh: Any, in_shardings: Any, ou
     module.entry = _used_as(module.entry, used, grid)
     propagates = _annotate_results(module, out_shardings, grid)
     module.header["num_partitions"] = grid.device_count
-    summands = said_as_sums(module)
+    summands = stated_sums(module)
     shardy = any(is_shardy(i) for c in module.computations for i in c.instructions)
     whole = module.entry.program_shape
     part = partitioned(module, grid.device_count, propagates, shardy)
@@ -160,18 +157,18 @@ def weights_of(computation: XlaComputation, given: Sequence[int] | None) -> set[
         places = paths([p.name for p in parameters], [p.op_name for p in parameters])
         given = [k for k, path in enumerate(places) if path[:1] == places[0][:1]]
         if len(places[0]) < 2 <= len(places):
-            raise InvalidArgument("a layout by name needs to know which arguments are weights", got="weights=None",
+            raise InvalidArgument("a named layout needs the numbers of the weight arguments", got="weights=None",
                                   expected="weights=[0, 1, ...], the numbers of arguments")
     if not all(isinstance(k, int) and 0 <= k < len(parameters) for k in given):
-        raise InvalidArgument("weights are no numbers of arguments", got=repr(given), expected=f"of 0 to {len(parameters) - 1}")
+        raise InvalidArgument("weights must be numbers of arguments", got=repr(given), expected=f"of 0 to {len(parameters) - 1}")
     return set(given)
 
 
 def _annotate_parameters(parameters: Sequence[Instruction], given: Any, mesh: Mesh, names: Sequence[str] | None) -> None:
     if names is None:  # where each stood in the arguments of the function, with dots
         names = [dotted(path) for path in paths([p.name for p in parameters], [p.op_name for p in parameters])]
-    said = _by_pattern(given, parameters, names) if isinstance(given, Mapping) else _by_argument(given, len(names))
-    for parameter, name, words in zip(parameters, names, said, strict=True):
+    stated = _by_pattern(given, parameters, names) if isinstance(given, Mapping) else _by_argument(given, len(names))
+    for parameter, name, words in zip(parameters, names, stated, strict=True):
         _annotate(parameter, words, mesh, f"argument {name}")
 
 
@@ -204,7 +201,8 @@ def _by_argument(given: Any, count: int) -> list[Any]:
     if given is None:
         return [None] * count
     if not isinstance(given, (list, tuple)) or len(given) != count:
-        raise InvalidArgument("in_shardings are not one for each argument", got=repr(given), expected=f"a list of {count}")
+        raise InvalidArgument("in_shardings must have one entry for each argument", got=repr(given),
+                              expected=f"a list of {count}")
     return list(given)
 
 
@@ -213,8 +211,8 @@ def _leaves(structure: Structure, given: Any, what: str, shapes: Sequence[Shape]
     counts = [child.leaf_count for child in structure.children]
     parts_of = [shapes[end - count:end] for count, end in zip(counts, itertools.accumulate(counts), strict=True)]
     if not is_top and parts_of and all(parts_of):
-        given = said_of_each(given, [min(s.rank for s in part) for part in parts_of])
-    if given is None or (is_said(given) and not (is_top and isinstance(given, (list, tuple)))):
+        given = stated_for_each(given, [min(s.rank for s in part) for part in parts_of])
+    if given is None or (is_stated(given) and not (is_top and isinstance(given, (list, tuple)))):
         return [given] * structure.leaf_count
     edges = structure.edges()
     parts = [given.get(edge) for edge in edges] if isinstance(given, Mapping) else given
@@ -244,7 +242,7 @@ def _in_words(words: Any, shape: Shape) -> Any:
         return words
     found = Sharding.parse(words) if isinstance(words, str) and words.startswith("{{") else words
     return (list(found.elements) if isinstance(found, Sharding) and found.kind == ShardingKind.TUPLE
-            else said_of_each(found, [leaf.rank for leaf in shape.leaves() if leaf.is_array]))
+            else stated_for_each(found, [leaf.rank for leaf in shape.leaves() if leaf.is_array]))
 
 
 def _of_shape(words: Any, shape: Shape, mesh: Mesh) -> Sharding | None:
@@ -252,7 +250,7 @@ def _of_shape(words: Any, shape: Shape, mesh: Mesh) -> Sharding | None:
         return sharding_of(words, shape.rank, mesh) if shape.is_array else None
     leaves = list(shape.leaves())
     words = _in_words(words, shape)
-    each = [words] * len(leaves) if is_said(words) else list(words)
+    each = [words] * len(leaves) if is_stated(words) else list(words)
     if len(each) != len(leaves):
         raise InvalidArgument("not one sharding for each array", got=repr(words), expected=f"{len(leaves)} for {shape}")
     if all(one is None for one in each):
@@ -264,16 +262,16 @@ def _of_shape(words: Any, shape: Shape, mesh: Mesh) -> Sharding | None:
 # ------------------------------------------------------------------------------------------------ results
 
 
-def _annotate_results(module: Module, said: Any, mesh: Mesh) -> list[bool]:
+def _annotate_results(module: Module, stated: Any, mesh: Mesh) -> list[bool]:
     """Say how results lie; returns for each whether XLA is to choose."""
     entry, root = module.entry, module.entry.root
-    said, count = _in_words(said, root.shape), len(list(root.shape.leaves()))
-    if said is not None and root.is_parameter:  # which lies as the argument does
+    stated, count = _in_words(stated, root.shape), len(list(root.shape.leaves()))
+    if stated is not None and root.is_parameter:  # which lies as the argument does
         root = Instruction(copy, root.shape, (root,), name="result")
         module.entry = Computation(entry.name, [*entry.instructions, root], root)
-    each = said if root.shape.is_tuple and said is not None and not is_said(said) else [said] * count
+    each = stated if root.shape.is_tuple and stated is not None and not is_stated(stated) else [stated] * count
     chosen = [words is None for words in each]
     if all(chosen):
         return [True] if "sharding" not in root.common else [False]
-    _annotate(root, said, mesh, "results")
+    _annotate(root, stated, mesh, "results")
     return chosen

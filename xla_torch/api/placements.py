@@ -49,7 +49,7 @@ class Placed:
         summands."""
         given: Any = tensor if hasattr(tensor, "placements") else self.cut(tensor)
         if given.device_mesh != self._mesh:
-            raise InvalidArgument("an argument lies on another mesh", got=str(given.device_mesh), expected=str(self._mesh))
+            raise InvalidArgument("an argument is on another mesh", got=str(given.device_mesh), expected=str(self._mesh))
         _require_sums(given)
         return self.filled(given.redistribute(placements=self.placements).to_local(grad_placements=self._of_gradients))
 
@@ -92,9 +92,9 @@ class Placed:
 def _require_sums(given: Any) -> None:
     others = [p for p in given.placements if p.is_partial() and p.reduce_op != "sum"]
     if others and given.requires_grad and torch.is_grad_enabled():
-        raise UnsupportedError("a gradient by an argument whose parts are not added up", got=str(given.placements),
+        raise UnsupportedError("no gradient for an argument that holds partial sums", got=str(given.placements),
                                expected="tiles, whole arrays or Partial('sum')",
-                               hint="redistribute it before it is made to require gradients")
+                               hint="redistribute it before it requires grad")
 
 
 def pieces_of(placed: Sequence[Placed], tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -156,7 +156,7 @@ def _summed_axes(sharding: Sharding, whole: Shape, mesh: Any) -> list[int]:
     sums = torch.from_numpy(grid.sums)[mesh.mesh.flatten()].reshape(mesh.mesh.shape)
     found = [axis for axis in range(mesh.ndim) if mesh.size(axis) > 1 and (sums == sums.narrow(axis, 0, 1)).all()]
     if math.prod(mesh.size(axis) for axis in found) != len(grid.summands(0)):
-        raise InvalidArgument("those whose arrays add up stand in another order than those of a DTensor on this mesh",
+        raise InvalidArgument("partial sums are ordered differently from a DTensor on this mesh",
                               got=str(sharding), expected="sums along whole axes of the mesh", hint=_HINT)
     return found
 
@@ -164,21 +164,22 @@ def _summed_axes(sharding: Sharding, whole: Shape, mesh: Any) -> list[int]:
 def _axes_of(sharding: Sharding, whole: Shape, mesh: Any) -> list[list[int]]:
     """The axes of the mesh that each dimension is cut along, the outer ones first."""
     if sharding.is_manual:
-        raise InvalidArgument("each participant has an array of its own: there is no whole one", got=str(sharding), hint=_HINT)
+        raise InvalidArgument("each participant has its own array, so there is no whole array", got=str(sharding), hint=_HINT)
     grid = sharding.grid(whole.rank, mesh.size())
     if (grid.tiles < 0).any():
-        raise InvalidArgument("one participant has the array: DTensors do not lie so", got=str(sharding), hint=_HINT)
+        raise InvalidArgument("one participant holds the array, which DTensors cannot express", got=str(sharding), hint=_HINT)
     ranks, rest = mesh.mesh, torch.from_numpy(grid.tiles)[mesh.mesh.flatten()].reshape(mesh.mesh.shape)
     found: list[list[int]] = []
     for count in reversed(grid.counts):
         place, rest = rest % count, rest // count
         own = [axis for axis in range(ranks.ndim) if (place != place.narrow(axis, 0, 1)).any()]
         if math.prod(ranks.shape[a] for a in own) != count or not torch.equal(place, _places(own, ranks.shape)):
-            raise InvalidArgument("the tiles stand in another order than those of a DTensor on this mesh", got=str(sharding),
+            raise InvalidArgument("the tiles are ordered differently from a DTensor on this mesh", got=str(sharding),
                                   expected=f"dimensions cut along whole axes of {tuple(ranks.shape)}, the first outermost",
                                   hint=_HINT)
         if len(own) > 1 and whole.dimensions[-1 - len(found)] % count:
-            raise InvalidArgument("a dimension that several axes cut is no multiple of its tiles: DTensors cut it otherwise",
+            raise InvalidArgument("a dimension split over several axes is no multiple of its tiles, which DTensors cannot "
+                                  "express",
                                   got=f"{sharding} of {whole}", hint=_HINT)
         found.append(own)
     return found[::-1]

@@ -32,13 +32,12 @@ __all__ = ["Sharding", "shard", "shard_arguments", "unshard"]
 
 
 def shard(array: Any, sharding: Sharding | str, partitions: int = 0) -> list[Any]:
-    """What each partition holds of a tensor or NumPy array: a list of views, one for each partition.
+    """Split a tensor or NumPy array into the views that each partition holds.
 
-    `sharding` may be given as HLO text. `partitions` is needed where it does not say how many there are. Where a dimension is
-    no multiple of its number of tiles, tiles are as large as the first and filled with zeros, as XLA has them; where only one
-    partition has the array, the others have zeros, and so have all but the first of those whose arrays are summands
-    (``unreduced``). Raises InvalidArgument for a sharding that does not fit the array or does
-    not say what each partition has.
+    `sharding` may be HLO text. `partitions` is needed if the sharding doesn't state their number. If a dimension is no multiple
+    of its number of tiles, the last tiles are padded with zeros, as in XLA. If only one partition has the array, the others
+    have zeros; for partial sums (``unreduced``), so have all but the first. Raises InvalidArgument for a sharding that doesn't
+    fit the array or doesn't determine the tiles.
 
     >>> xla_torch.shard(torch.arange(4), "{devices=[2]<=[2]}")
     [tensor([0, 1]), tensor([2, 3])]
@@ -51,20 +50,17 @@ def shard(array: Any, sharding: Sharding | str, partitions: int = 0) -> list[Any
 
 
 def unshard(arrays: Sequence[Any], sharding: Sharding | str | XlaComputation, sizes: Sequence[Any] | None = None) -> Any:
-    """The whole array from what each partition holds, the inverse of `shard`. Of what several hold, the first one's counts;
-    summands (``unreduced``) are added up.
+    """Reassemble the whole array from each partition's part; inverts `shard`.
 
-    Pass the program that `partition` made in the place of the sharding to put its results together: it knows how each result
-    lies and how large it is. Of tuples of arrays, `sharding` is a tuple's, and `sizes` has the sizes of each.
-
-    `sizes` are those of the whole array. They are needed where it is cut: all tiles are of one size, so the last may be padded.
-    Raises InvalidArgument.
+    For replicated parts the first counts; partial sums (``unreduced``) are added. `sharding` may be a result of `partition`,
+    which knows the sharding and size of each result. Tuples take a tuple sharding and `sizes` for each array. `sizes` are those
+    of the whole array, needed for tiled dimensions because the last tile may be padded. Raises InvalidArgument.
 
     >>> xla_torch.unshard([torch.tensor([0, 1]), torch.tensor([2, 0])], "{devices=[2]<=[2]}", sizes=[3])
     tensor([0, 1, 2])
     """
     if not isinstance(arrays, (list, tuple)):
-        raise InvalidArgument("not what each partition holds", subject="unshard", got=type(arrays).__name__,
+        raise InvalidArgument("not a list of arrays, one for each partition", subject="unshard", got=type(arrays).__name__,
                               expected="a list of arrays, one for each partition")
     if not arrays:
         raise InvalidArgument("there are no arrays", subject="unshard")
@@ -80,13 +76,13 @@ def unshard(arrays: Sequence[Any], sharding: Sharding | str | XlaComputation, si
     sharding = _fitting(sharding, len(local), len(arrays))
     grid = sharding.grid(len(local), len(arrays))
     if sizes is None and any(count > 1 for count in grid.counts):
-        raise InvalidArgument("tiles do not say how large the whole array is: the last ones may be padded", subject="unshard",
+        raise InvalidArgument("sizes of the whole array are missing: the last tiles may be padded", subject="unshard",
                               got=f"tiles of {list(local)} by {sharding}", expected="the sizes of the whole array",
-                              hint="give sizes=, or the partitioned program in the place of the sharding")
+                              hint="pass sizes=, or the partitioned program instead of the sharding")
     whole = local if sizes is None else tuple(sizes)
     places = sharding.slices(whole, len(arrays))
     if any(tuple(a.shape) != size for a, (_, size) in zip(arrays, places, strict=True)):
-        raise InvalidArgument("the arrays are not the tiles of one of this size", subject="unshard",
+        raise InvalidArgument("the arrays are not the tiles of an array of this size", subject="unshard",
                               got=", ".join(str(list(a.shape)) for a in arrays), expected=f"{sharding} of {list(whole)}")
     result = arrays[0].new_empty(whole) if isinstance(arrays[0], torch.Tensor) else np.empty(whole, arrays[0].dtype)
     first: dict[int, int] = {}
@@ -103,7 +99,8 @@ def _unshard_each(arrays: Sequence[Any], shardings: Sequence[Sharding], sizes: S
     """The whole of each array of a tuple, from the tuple that each partition holds."""
     if any(not isinstance(one, (tuple, list)) or len(one) != len(shardings) for one in arrays) or (
             sizes is not None and len(sizes) != len(shardings)):
-        raise InvalidArgument("not as many arrays as shardings", subject="unshard", got=", ".join(map(_listed, arrays)),
+        raise InvalidArgument("the numbers of arrays and shardings differ", subject="unshard",
+                              got=", ".join(map(_listed, arrays)),
                               expected=f"from each partition a tuple of {len(shardings)}, and sizes for each")
     wholes = [None] * len(shardings) if sizes is None else sizes
     return tuple(unshard(column, sharding, whole)
@@ -118,7 +115,7 @@ def _unshard_results(results: Sequence[Any], program: XlaComputation) -> Any:
     """What a partitioned program computes, whole, from what it gave each partition."""
     root, partitioning = program.entry.root, program.partitioning
     if partitioning.is_whole or "sharding" not in root.common:
-        raise InvalidArgument("the program does not say how its results lie", subject="unshard",
+        raise InvalidArgument("the program has no shardings of its results", subject="unshard",
                               got=str(partitioning) or "a program without shardings", expected="what partition gives",
                               hint="give the sharding of each array, and its sizes")
     stated = whole_shape(program.module)
@@ -154,10 +151,10 @@ def _(program: TreeFunction, arrays: Sequence[Any]) -> Any:
 
 
 def shard_arguments(computation: XlaComputation, arguments: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """The arguments of each partition of a partitioned program, from whole arrays, as its parameters' annotations say.
+    """Split whole arrays into each partition's arguments, by the parameters' shardings.
 
-    A parameter without annotation is the same for all. Programs derived from this one have no annotations: cut their arguments
-    with this one. Raises InvalidArgument for a program that has not been partitioned, and for arrays that do not fit.
+    Parameters without a sharding are replicated. Programs derived from this one have no shardings: split their arguments with
+    this one. Raises InvalidArgument for a program that is not partitioned, and for arrays that don't fit.
 
     >>> program = xla_torch.parse_hlo('''HloModule m, num_partitions=2
     ... ENTRY e {
@@ -174,7 +171,7 @@ def shard_arguments(computation: XlaComputation, arguments: Sequence[Any]) -> li
     partitioning = computation.partitioning
     if partitioning.is_whole:
         raise InvalidArgument("the program has not been partitioned", subject="shard_arguments", got=str(partitioning),
-                              expected="a partitioned program", hint="it takes whole arrays; call it with them")
+                              expected="a partitioned program", hint="call it with whole arrays")
     parameters = computation.entry.parameters
     if len(arguments) != len(parameters):
         raise InvalidArgument("wrong number of arguments", subject="shard_arguments", got=len(arguments),

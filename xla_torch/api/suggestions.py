@@ -15,7 +15,7 @@ from ..core.errors import UnsupportedError
 from ..core.shape import Shape
 from ..hlo.ir import Instruction
 from ..opcodes.collective import all_reduce
-from ..runtime.computation import Step, XlaComputation, door
+from ..runtime.computation import Step, XlaComputation, entry_point
 from .gradients import value_and_grad
 from .layouts import LAYOUTS
 from .mesh_words import mesh_of
@@ -74,20 +74,18 @@ class Suggestions(tuple[Suggestion, ...]):
 
 def suggest_sharding(program: XlaComputation, mesh: Any, weights: Sequence[int] | None = None,
                      machine: Machine | None = None) -> Suggestions:
-    """Compare the layouts by name, and mixtures of them over the axes of a mesh, that which takes least time first.
+    """Compare named layouts, and mixtures over mesh axes, by estimated time; fastest first.
 
-    The program is partitioned with each, by XLA's partitioner, and what comes of it is counted: a table to print, whose rows have
-    `shardings` for `partition`, `on_mesh` and `XlaModule`. A program whose result is one floating number is a loss: then what is
-    counted is the gradient by its weights. `weights` and `mesh` are as for `partition`; `machine` says how fast participants and
-    their connections are.
+    Each layout is partitioned by XLA's partitioner and its costs are counted. The result prints as a table whose rows have
+    `shardings` for `partition`, `on_mesh` and `XlaModule`. A program with a scalar floating result is a loss: costs are those
+    of its gradient. `weights` and `mesh` are as in `partition`; `machine` describes the speed of participants and their
+    connections. A layout that XLA refuses has the reason in its row. Raises the errors of `partition` otherwise.
 
     Example::
 
         best, *_ = suggestions = xla_torch.suggest_sharding(loss, {"data": 2, "model": 2})
         print(suggestions)
         part = xla_torch.partition(loss, {"data": 2, "model": 2}, best.shardings)
-
-    Raises as `partition`, but for what XLA refuses: that is said in the row.
 
     >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[8] parameter(0) ROOT y = f32[8] multiply(x, x) }")
     >>> len(xla_torch.suggest_sharding(square, {"data": 2}))
@@ -105,7 +103,7 @@ def _of_weights(function: Any, step: Step) -> XlaComputation:
     return function
 
 
-@door(over_trees=_of_weights)
+@entry_point(over_trees=_of_weights)
 def _suggested(computation: XlaComputation, mesh: Any, weights: Sequence[int] | None, machine: Machine,
                found: list[Suggestion]) -> XlaComputation:
     grid = mesh_of(mesh, computation.module, computation.partitioning.partitions)

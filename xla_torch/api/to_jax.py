@@ -34,32 +34,30 @@ JaxFunction = Callable[..., Any]
 
 @functools.singledispatch
 def to_jax(computation: Any) -> Any:
-    """A computation as a JAX function, for `jax.jit`, `grad`, `vjp`, `jvp`, `vmap`, `lax.scan`, `shard_map` and the like.
+    """Convert a computation to a JAX function that `jax.jit`, `grad` and `vmap` transform.
 
-    It is called as the computation is, with JAX or NumPy arrays or numbers in the same trees, and gives JAX arrays. Its program
-    becomes part of what JAX compiles, as StableHLO. Its derivatives, of all orders, are those of the computation: by its own
-    gradient programs and options, with what `from_jax` and `from_torch` know of them; cotangents of complex values are JAX's.
-    A batch is what `xla_torch.vmap` makes of the program. Of unknown sizes, there is a program for each call's shapes::
+    The function takes JAX arrays, NumPy arrays or numbers in the computation's pytrees and returns JAX arrays. Its program
+    becomes StableHLO in the program that JAX compiles. Derivatives of all orders are the computation's own, including those of
+    `from_jax` and `from_torch`; cotangents of complex values follow JAX. Batches use `xla_torch.vmap`. For unknown sizes, each
+    call's shapes get a program::
 
         function = xla_torch.to_jax(xla_torch.load("loss.hlo"))
         jax.jit(jax.value_and_grad(function))(x)
 
-    What holds weights, an `XlaModule` or what `from_torch` returns, gives a pair: the function, which takes parameters first, and
-    the parameters, a tree of JAX arrays::
+    An object with weights (an `XlaModule`, or a result of `from_torch`) returns a pair: the function, whose first argument are
+    the parameters, and the parameters as a pytree of JAX arrays::
 
         function, parameters = xla_torch.to_jax(xla_torch.from_torch(network, images))
         jax.grad(lambda p: loss(function(p, images)))(parameters)
 
-    The tree has the form of the weights, with None for what is not trained (buffers, frozen weights) or stands for another
-    (tied weights, which the function reads where they are first). Buffers have the values of now, unless others are given:
-    ``function(parameters, images, buffers=tree)``, where `function.buffers` is the tree. Where a call replaces buffers, the
-    result is a pair: the proper one, and the whole tree of buffers afterwards.
+    The pytree has the structure of the weights, with None for buffers, frozen weights and repeated tied weights. Buffers keep
+    their current values unless the call passes others: ``function(parameters, images, buffers=tree)``, where `function.buffers`
+    is the current pytree. If a call updates buffers, the result is a pair of the result and the pytree of all buffers.
 
-    Arrays have the types of the program; only integers are widened to 64 bits, and NumPy arrays and numbers narrowed, as
-    `TreeFunction` says. Raises MissingDependency where jax is not installed, InvalidArgument for what is no computation and,
-    where the function is traced, for arguments that do not fit; UnsupportedError there for programs with effects, collectives, or
-    custom calls that XLA does not know, and for what StableHLO or JAX cannot say; DifferentiationError where there is no
-    derivative.
+    Arrays must have the program's dtypes; only integers are widened to 64 bits, and NumPy arrays and numbers narrowed as in
+    `TreeFunction`. Raises MissingDependency without jax, and InvalidArgument if `computation` is not a computation. Tracing
+    raises InvalidArgument for arguments that don't fit, DifferentiationError for a missing derivative, and UnsupportedError for
+    effects, collectives, custom calls that XLA lacks, and anything that StableHLO or JAX can't express.
 
     >>> import jax
     >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
@@ -73,11 +71,11 @@ def to_jax(computation: Any) -> Any:
 
 def to_jax_export(computation: Any, path: str | os.PathLike[str], *, vjp_order: int = 1, platforms: Sequence[str] = ("cpu",)
                   ) -> None:
-    """Write a computation as a file of `jax.export`, which ``jax.export.deserialize(data).call`` runs without xla_torch, and
-    which `load` reads: with its way back, as many orders of it as `vjp_order` says.
+    """Write a computation as a `jax.export` file that JAX and `load` read without xla_torch.
 
-    It takes what the computation takes, weights as its first argument, for the platforms that are named. Raises like `to_jax`,
-    and InvalidArgument for a program of unknown sizes.
+    ``jax.export.deserialize(data).call`` runs it. It takes the computation's arguments, with weights first, for the given
+    platforms, and includes the backward pass for `vjp_order` orders. Raises the errors of `to_jax`, and InvalidArgument for a
+    program of unknown sizes.
 
     >>> import jax, pathlib
     >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
@@ -88,8 +86,8 @@ def to_jax_export(computation: Any, path: str | os.PathLike[str], *, vjp_order: 
     require_computation(computation, "to_jax_export")
     require("jax", "to_jax_export")
     if of_unknown_sizes(computation) is not None:
-        raise InvalidArgument("a program of unknown sizes is many programs", subject=computation.name,
-                              hint="computation.at(b=4), or specialised(*arguments), is one of them")
+        raise InvalidArgument("a program of unknown sizes cannot be exported as one program", subject=computation.name,
+                              hint="use computation.at(b=4) or specialised(*arguments) to get one of them")
     function = _named(as_function(computation), computation)
     args, kwargs = _examples(computation)
     Path(path).write_bytes(jax_calls.exported(function, args, kwargs, platforms, vjp_order))
@@ -154,7 +152,7 @@ class _Programs:
 
 
 def _portable(program: Program) -> Program:
-    return program.elsewhere.again(dataclasses.replace(program.options or DEFAULT, portable=True), EAGER)
+    return program.portable.again(dataclasses.replace(program.options or DEFAULT, portable=True), EAGER)
 
 
 def _call_flat(computation: XlaComputation, programs: _Programs, *arguments: Any) -> Any:

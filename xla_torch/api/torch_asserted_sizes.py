@@ -103,14 +103,14 @@ def _join(found: dict[Any, Any], truth: torch.fx.Node) -> None:
 
 def _counted(node: torch.fx.Node, held: Mapping[str, torch.Tensor], values: dict[torch.fx.Node, Any]) -> dict[Any, Any]:
     """The sizes of a result that is the same in each call."""
-    said = [v for v in torch_private.pytree.tree_leaves(node.meta.get("val")) if isinstance(v, torch.Tensor)]
-    if not any(isinstance(n, torch.SymInt) and n.node.expr.is_Symbol for v in said for n in v.shape):
+    stated = [v for v in torch_private.pytree.tree_leaves(node.meta.get("val")) if isinstance(v, torch.Tensor)]
+    if not any(isinstance(n, torch.SymInt) and n.node.expr.is_Symbol for v in stated for n in v.shape):
         return {}
     try:
         actual = torch_private.pytree.tree_leaves(_with_stand_ins(node, held, values))
     except _Unknown:
         return {}
-    return {n.node.expr: size for v, a in zip(said, actual, strict=True) for n, size in zip(v.shape, a.shape, strict=True)
+    return {n.node.expr: size for v, a in zip(stated, actual, strict=True) for n, size in zip(v.shape, a.shape, strict=True)
             if isinstance(n, torch.SymInt) and n.node.expr.is_Symbol}
 
 

@@ -109,7 +109,7 @@ def _diagonal_scatter(self: torch.Tensor, src: torch.Tensor, offset: int = 0, di
 def _bags(weight: torch.Tensor, indices: torch.Tensor, offsets: torch.Tensor, scale_grad_by_freq: bool, mode: int,
           per_sample_weights: torch.Tensor | None, include_last_offset: bool, padding_idx: int) -> tuple[torch.Tensor, ...]:
     if scale_grad_by_freq:
-        raise UnsupportedError("gradients by how often an index stands there", subject="embedding_bag",
+        raise UnsupportedError("scale_grad_by_freq is not supported", subject="embedding_bag",
                                got="scale_grad_by_freq=True", expected="False")
     count, rows = indices.shape[0], weight.shape[0]
     starts = offsets[:-1] if include_last_offset else offsets

@@ -56,7 +56,7 @@ class Graph:
         decomposed before it is differentiated. Whatever torch raises passes through."""
         if any(depends_on_values(value) for node in self.module.graph.nodes
                for value in torch_private.pytree.tree_leaves(node.meta.get("val"))):
-            raise UnsupportedError("torch does not trace a way back through sizes that depend on values")
+            raise UnsupportedError("torch cannot trace a backward pass through sizes that depend on values")
         values = [one.value for one in self.inputs]
         active = [k for k, one in enumerate(self.inputs) if one.active]
         outputs: list[Any] = [output.meta["val"] if isinstance(output, torch.fx.Node) else None for output in self._outputs()]
@@ -192,4 +192,4 @@ _BY_OPS = "from_torch(..., derivatives='xla') differentiates the ops"
 
 
 def _lost() -> Computation:
-    raise DifferentiationError("the way back was not there when the program was pickled")
+    raise DifferentiationError("the backward pass was not traced before the program was pickled")

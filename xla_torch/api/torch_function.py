@@ -64,46 +64,45 @@ class TorchFunction(TreeFunction):
 def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["arguments", "constants"] = "arguments",
                derivatives: Literal["torch", "xla", "as written"] = "torch", dynamic_shapes: Any = None,
                **example_kwargs: Any) -> TorchFunction:
-    """Export a PyTorch module or function (or take a `torch.export.ExportedProgram`) and return it as a computation.
+    """Export a PyTorch module, function or `torch.export.ExportedProgram` as a computation.
 
-    Only shapes and dtypes of the tensors among the examples count; numbers, strings and the like are part of the program. A
-    module's parameters and buffers are the first argument, a tree of dicts as their names say, which is `weights` of what is
-    returned; with ``weights="constants"`` they are part of the program, too::
+    Only shapes and dtypes of example tensors matter; numbers, strings and other values become part of the program. A module's
+    parameters and buffers are the first argument, a pytree of dicts by name, which the result's `weights` holds. With
+    ``weights="constants"`` they become part of the program::
 
         model = xla_torch.from_torch(network, images)
         model(model.weights, images)                 # as network(images)
         model.to_stablehlo()                         # for XLA, IREE or a TPU
 
-    `XlaModule.from_torch` gives a module that holds the weights instead. What the module writes into its buffers, such as the
-    running statistics of a batch normalisation in training, is returned beside its result: a pair, the second of which is the
-    tree of these buffers as they are afterwards. An exported program that torch has joined with its way back has between
-    these a dict of the gradients of its `weights` and `inputs`, by name.
+    `XlaModule.from_torch` returns a module that holds the weights. If the module writes into its buffers, such as the running
+    statistics of batch normalisation, the result is a pair: the module's result and the pytree of updated buffers. An exported
+    program joined with its backward pass returns a dict of gradients of `weights` and `inputs`, by name, between the two.
 
-    With `dynamic_shapes`, which torch.export takes, or for an exported program that has symbols for sizes, the `computation` is a
-    PolymorphicComputation: it is for all sizes that torch says, and for others a call raises InvalidArgument::
+    `dynamic_shapes` is passed to torch.export. With it, or with an exported program that has symbolic sizes, `computation` is a
+    PolymorphicComputation for all sizes that torch allows; other sizes raise InvalidArgument::
 
         batch = torch.export.Dim("batch", min=2, max=64)
         model = xla_torch.from_torch(network, images, dynamic_shapes={"x": {0: batch}})
         model.computation.at(batch=8).to_stablehlo()  # one of its programs
 
-    Random numbers (dropout, ``torch.randn``) are drawn from a state, which is a buffer of the program beside the module's own:
-    ``rng_state``, u64[2], the key and the counter of `RngBitGenerator` with "rng_three_fry". A call returns it with a further
-    counter, also with ``weights="constants"``, where it is the one argument that stays; the way back has the same numbers. The
-    first key comes from torch's generator, so that `torch.manual_seed` before the conversion sets it. The numbers are not those
-    of torch. Not to be had in `torch.cond`, loops and `torch.func.vmap` (UnsupportedError).
+    Random numbers (dropout, ``torch.randn``) come from an additional buffer ``rng_state``, u64[2]: key and counter of
+    `RngBitGenerator` with "rng_three_fry". A call returns it with an advanced counter, also with ``weights="constants"``, where
+    it is the only remaining argument. The backward pass sees the same numbers. The first key comes from torch's generator, so
+    `torch.manual_seed` before the conversion sets it. The numbers differ from torch's. Random numbers in `torch.cond`, loops
+    and `torch.func.vmap` raise UnsupportedError.
 
-    Raises UnsupportedError, which names all of them, for operators that XLA has nothing for; what torch.export raises passes
-    through. Where torch raises for a singular matrix there are NaN or infinities. What torch.export asserts of sizes and values
-    is checked in each call (ExecutionError, with the user's line). StableHLO, HLO, ONNX and JAX have no such checks: writing
-    them warns (XlaWarning) and names the checks that stay behind.
-    Sizes that depend on values (`nonzero`, ``x[mask]``, `unique`, `repeat_interleave`) are bounded dynamic dimensions, as
-    ``f32[<=8]``, and results have their sizes; operators that are not known on them are named (UnsupportedError).
-    Derivatives are those that torch has of the exported program, traced when they are first asked for. Where torch cannot trace
-    them, as through sizes that depend on values, and with ``derivatives="xla"``, they are those of its ops. Both know of
-    `detach`, `torch.no_grad` and an embedding's padding. Where the module writes into memory that a detached tensor shares, its
-    ops do not: then torch's are the only ones, and "xla" warns (LostDerivatives). ``derivatives="as written"`` vouches for those
-    of the ops without all this, also in what is written of the program (see `load`).
-    With all but that there is one for the `backward` of a torch.autograd.Function, of which torch.export keeps nothing.
+    Sizes that depend on values (`nonzero`, ``x[mask]``, `unique`, `repeat_interleave`) become bounded dynamic dimensions such
+    as ``f32[<=8]``. Checks of sizes and values that torch.export records run in each call (ExecutionError, with the user's
+    line). StableHLO, HLO, ONNX and JAX can't express them: writing these formats warns (XlaWarning) and names the dropped
+    checks. Where torch raises for a singular matrix, the result holds NaN or infinities.
+
+    Derivatives are those that torch has for the exported program, traced when first used. If torch can't trace them, as for
+    sizes that depend on values, or with ``derivatives="xla"``, they are derived from the ops. Both respect `detach`,
+    `torch.no_grad` and the padding of embeddings. Neither knows the `backward` of a torch.autograd.Function, which torch.export
+    drops. If the module writes into memory that a detached tensor shares, only torch's are right, and "xla" warns
+    (LostDerivatives). ``derivatives="as written"`` accepts those of the plain ops, also in written programs (see `load`).
+
+    Raises UnsupportedError with the names of all operators that XLA lacks; errors of torch.export are passed on.
 
     >>> program = xla_torch.from_torch(lambda x: torch.sin(x) * 2, torch.ones(2))
     >>> program(torch.tensor([0.0, 1.0]))
@@ -117,7 +116,7 @@ def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["ar
         (exported, names), lost = torch_private.functions_applied(
             lambda: _exported(module_or_function, example_args, example_kwargs, dynamic_shapes))
     except torch_private.needs_data() as error:
-        raise UnsupportedError("torch.export has to know before the program runs what depends on values", subject="from_torch",
+        raise UnsupportedError("torch.export needs a static value for something that depends on data", subject="from_torch",
                                got=_asked(error), expected="arrays of known sizes, and no `if` about values",
                                where=torch_asserted_sizes.line_of_error(error),
                                hint="torch.where or torch.cond for an `if`; tensor.item() for int(tensor); torch._check(n <= 8) "
@@ -151,7 +150,7 @@ def _imported(exported: Any, **options: Any) -> TorchFunction:
     except torch_graphs.DataDependent as error:
         raise UnsupportedError("torch knows no decomposition of an operator for a size that depends on values",
                                subject="from_torch", got=str(error).partition("\n")[0], expected="arrays of known sizes",
-                               hint="torch.where(mask, x, 0) keeps all places, and sizes of all arrays are known") from error
+                               hint="use torch.where(mask, x, 0), which keeps all elements and static sizes") from error
 
 
 def _of_many_sizes(exported: Any, make: Callable[[Any], TorchFunction]) -> TorchFunction:
@@ -172,7 +171,7 @@ def _exported(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any],
     """The program that torch exports, and the names of the arguments that are given by place."""
     if isinstance(given, torch.export.ExportedProgram):
         if args or kwargs or dynamic_shapes is not None:
-            raise InvalidArgument("examples or sizes beside an exported program, which has its own", subject="from_torch",
+            raise InvalidArgument("an exported program takes no examples or dynamic_shapes", subject="from_torch",
                                   got=f"{len(args) + len(kwargs)} arguments, dynamic_shapes={dynamic_shapes}", expected="none")
         torch_functions.check(given)
         return given, ()
@@ -382,7 +381,8 @@ class _Import:
             elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
                 inputs[spec.arg.name] = torch_graph.constant(builder, self._weight(spec), str(spec.target))
             else:
-                raise UnsupportedError("the program takes what is no tensor", subject="from_torch", got=spec.kind.name)
+                raise UnsupportedError("the program takes an argument that is not a tensor", subject="from_torch",
+                                       got=spec.kind.name)
         return inputs
 
     def _held(self) -> dict[str, torch.Tensor]:
@@ -415,7 +415,7 @@ class _Import:
                 gradients.setdefault(_GRADIENTS[spec.kind], {})[str(spec.target)] = _Leaf(result, None)
             else:
                 raise UnsupportedError("the module writes into its arguments", subject="from_torch", got=str(spec.target),
-                                       expected="results alone", hint="clone the argument before it is written into")
+                                       expected="results alone", hint="clone the argument before you write into it")
         tree = _plain(torch_private.pytree.tree_unflatten(own, self._core.call_spec.out_spec))
         parts = [tree, *([{of: _nested(named) for of, named in gradients.items()}] if gradients else []),
                  *([_nested(after)] if after else [])]
@@ -425,7 +425,7 @@ class _Import:
         for leaf in leaves:
             if not isinstance(leaf, _Leaf) or not isinstance(leaf.value, XlaOp):
                 found = leaf.value if isinstance(leaf, _Leaf) else leaf
-                raise UnsupportedError("a result is no tensor", subject="from_torch", got=repr(found)[:80],
+                raise UnsupportedError("a result is not a tensor", subject="from_torch", got=repr(found)[:80],
                                        expected=_TENSORS)
         self._order = [leaf.number for leaf in leaves]
         return structure, [leaf.value for leaf in leaves]
@@ -476,8 +476,8 @@ def _is_none(argument: Any) -> bool:
 def _name(leaf: Any) -> str:
     if not isinstance(leaf, TensorArgument):
         kind = type(leaf.value if isinstance(leaf, ConstantArgument) else leaf).__name__
-        raise UnsupportedError("an argument holds what is no tensor", subject="from_torch", got=kind,
-                               expected=_TENSORS, hint="numbers may be arguments of their own")
+        raise UnsupportedError("an argument holds a value that is not a tensor", subject="from_torch", got=kind,
+                               expected=_TENSORS, hint="pass numbers as separate arguments")
     return leaf.name
 
 

@@ -151,7 +151,7 @@ class _OfAll(torch.fx.Interpreter):
         if n.op == "call_function" and not self._goes_by_elements(n):
             raise UnsupportedError(f"its {self._what} does more than compute with single elements", subject="flex_attention",
                                    got=str(n.target), expected="operators that go element by element, tables read at all places",
-                                   hint="scaled_dot_product_attention takes a mask or a bias as a tensor")
+                                   hint="use scaled_dot_product_attention with the mask or bias as a tensor")
         if _reads_a_table(n):
             given: list[Any] = [self.env[a] if isinstance(a, torch.fx.Node) else a for a in n.args[3:]]
             found = given[0][tuple(given[1:])]
@@ -276,7 +276,7 @@ def check(exported: Any) -> None:
 
 
 def lost() -> UnsupportedError:
-    return UnsupportedError("a derivative within the model of which torch.export makes constants", subject="from_torch",
+    return UnsupportedError("torch.export turned a derivative within the model into constants", subject="from_torch",
                             expected="torch.autograd.grad, torch.func.grad, vjp, jvp, jacrev, jacfwd, hessian or vmap within a "
                                      "module or a function, not yet exported",
-                            hint="or import the inner function, and differentiate that: xla_torch.grad(from_torch(...))")
+                            hint="convert the inner function and differentiate that: xla_torch.grad(from_torch(...))")

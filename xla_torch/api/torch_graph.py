@@ -76,7 +76,7 @@ def check(graph: torch.fx.Graph) -> None:
         named = ", ".join(f"{name} ({count})" if count > 1 else name for name, count in missing.items())
         known = {**REASONS, **INSTEAD}
         reasons = [f"{name}: {known[name]}" for name in missing if name in known]
-        raise UnsupportedError(f"the graph has operators that are not known in XLA: {named}", subject="from_torch",
+        raise UnsupportedError(f"the graph has operators without an XLA equivalent: {named}", subject="from_torch",
                                got="; ".join(reasons))
 
 
@@ -186,7 +186,7 @@ class _Reading:
             shapes = [shape_of(value, f"a result of {name}") for value in node.meta["val"]]
             given = [self._argument(a, name) for a in node.args]
             if not all(self._sizes.is_known(a.meta.get("val")) for a in node.all_input_nodes):
-                raise UnsupportedError("a branch or a loop takes what has a size that depends on values", got=name,
+                raise UnsupportedError("a branch or a loop takes a value whose size depends on data", got=name,
                                        expected="arrays of known sizes")
             return compared(name, WITH_REGIONS[name](*given, shapes), shapes)
         assert isinstance(target, Operator)
@@ -196,9 +196,9 @@ class _Reading:
                 defaults[argument.name] = argument.default_value
             given = node.args[place] if place < len(node.args) else node.kwargs.get(argument.name, argument.default_value)
             arguments[argument.name] = self._argument(given, name)
-        said = node.meta["val"]
-        several = isinstance(said, (list, tuple))
-        tensors: list[Any] = list(said) if several else [said]
+        stated = node.meta["val"]
+        several = isinstance(stated, (list, tuple))
+        tensors: list[Any] = list(stated) if several else [stated]
         shapes = [None if v is None else self._shape(v, f"the result of {name}") for v in tensors]
         known = all(self._sizes.is_known(v) for v in (*tensors, *(n.meta.get("val") for n in node.all_input_nodes)))
         if not known and torch.Tag.pointwise not in node.target.tags:  # pyright: ignore
@@ -242,7 +242,7 @@ def _region(module: torch.fx.GraphModule) -> Region:
         found = build(builder, module.graph, dict(zip(names, given, strict=True)), lambda name: operator.attrgetter(name)(module))
         for value in found:
             if not isinstance(value, XlaOp):
-                raise UnsupportedError("a result of a branch or a loop's step is no tensor", got=repr(value)[:80])
+                raise UnsupportedError("a result of a branch or a loop body is not a tensor", got=repr(value)[:80])
         return found
 
     return built

@@ -326,8 +326,8 @@ def with_state(exported: Any, decompositions: Mapping[Any, Callable[..., Any]]) 
     if not drawing.draws.taken:
         return exported
     if any(spec.target == STATE for spec in specs):
-        raise UnsupportedError(f"the module has a {STATE} of its own, and draws random numbers", subject="from_torch",
-                               hint=f"rename it: {STATE} is what the state of random numbers is called")
+        raise UnsupportedError(f"the module draws random numbers and has its own buffer {STATE}", subject="from_torch",
+                               hint=f"rename it: {STATE} is reserved for the random state")
     after = drawing.advanced(module, state)
     signature = copy.deepcopy(exported.graph_signature)
     signature.input_specs.insert(first, InputSpec(InputKind.BUFFER, TensorArgument(state.name), STATE, False))
@@ -401,7 +401,7 @@ class _Drawing:
             return
         name = torch_graph.name_of(node.target)
         if name not in _INLINE:
-            raise UnsupportedError("random numbers in a loop, a branch or a part that is computed again", subject="from_torch",
+            raise UnsupportedError("random numbers in a loop, a branch or a checkpointed part", subject="from_torch",
                                    got=name, hint="draw them before it, and pass them in")
         count = len([n for n in inner[0].graph.nodes if n.op == "placeholder"])
         self.draw(inner[0], self.placeholder(inner[0], count))
@@ -427,7 +427,8 @@ class _Drawing:
                                    got=torch_graph.name_of(node.target), hint="draw them before it, and map over them")
         left = [torch_graph.name_of(n.target) for n in graph.graph.nodes if _draws(n)]
         if left:
-            raise InternalError("an operator draws that is not replaced", subject=torch_graph.name_of(node.target), got=left[0])
+            raise InternalError("an operator draws random numbers and has no replacement",
+                                subject=torch_graph.name_of(node.target), got=left[0])
         _inline(module, node, graph, [state, *given])
 
 
@@ -437,7 +438,8 @@ def _is_graph(module: torch.fx.GraphModule, node: torch.fx.Node) -> bool:
 
 def _checked(way: Way, draws: Draws, *args: Any, generator: Any = None, **kwargs: Any) -> Any:
     if generator is not None:
-        raise UnsupportedError("a generator of its own", subject="from_torch", got=generator, expected="torch's default one")
+        raise UnsupportedError("a custom random generator is not supported", subject="from_torch", got=generator,
+                               expected="torch's default one")
     return way(draws, *args, **kwargs)
 
 

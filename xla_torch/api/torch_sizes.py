@@ -51,7 +51,7 @@ class TorchFamily(PolymorphicComputation):
         self._given = [s.arg for s in exported.graph_signature.input_specs if s.kind is InputKind.USER_INPUT]
         for argument in self._given:
             if isinstance(self._values[argument.name], torch.SymInt):
-                raise UnsupportedError("a number that is known when the program is called", subject="from_torch",
+                raise UnsupportedError("a number that depends on the arguments of the call", subject="from_torch",
                                        got=f"argument {argument.name}", expected="tensors, whose sizes may be unknown",
                                        hint="leave it out of dynamic_shapes, then it is part of the program")
         self._tensors = [a.name for a in self._given if isinstance(a, TensorArgument)]
@@ -70,7 +70,7 @@ class TorchFamily(PolymorphicComputation):
         except Exception as error:  # its own check of sizes, or an operator's
             raise InvalidArgument("the exported program is not for arguments of these sizes", subject=self._name,
                                   got=f"{', '.join(str(list(n)) for n in sizes)}: {str(error).strip().partition(chr(10))[0]}",
-                                  expected=self._said) from error
+                                  expected=self._stated) from error
         with torch.random.fork_rng(devices=[]):  # the state of its random numbers is the first one's
             return self._make_function(known)
 
@@ -88,7 +88,7 @@ class TorchFamily(PolymorphicComputation):
             value = values.get(text, evaluated(text, names))
             if value is not None and not low <= value <= high:
                 raise InvalidArgument(f"{text} is out of the range that the program was exported for", subject=self.name,
-                                      got=f"{text} = {value}", expected=self._said)
+                                      got=f"{text} = {value}", expected=self._stated)
 
     def _of_sizes(self, names: Mapping[str, Size]) -> XlaComputation:
         raise UnsupportedError("torch exports again for each combination of sizes", subject=self.name)
@@ -115,7 +115,7 @@ class TorchFamily(PolymorphicComputation):
         return {self._words(expression): (r.lower, r.upper) for expression, r in self._exported.range_constraints.items()}
 
     @property
-    def _said(self) -> str:
+    def _stated(self) -> str:
         """What sizes the program is for."""
         sizes = ", ".join(f"[{', '.join(map(str, s))}]" for s in self.symbols.sizes[-len(self._tensors):])
         return f"{sizes} where " + ", ".join(f"{low} <= {text} <= {high}" for text, (low, high) in self._ranges.items())
@@ -148,7 +148,7 @@ class TorchFamily(PolymorphicComputation):
         try:
             return f"PolymorphicComputation({self._name}: {self._signature[1]})"
         except XlaError:
-            return f"PolymorphicComputation({self._name}: {self._said})"
+            return f"PolymorphicComputation({self._name}: {self._stated})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled as torch saves exported programs."""

@@ -79,8 +79,8 @@ class ValueSizes:
             self._require_value(found, self._builder.constant(value, found.element_type), str(value), where)
             return value
         if isinstance(value, torch.SymBool):
-            raise UnsupportedError("a value of the program that becomes a truth in Python", subject="item", got=found.shape,
-                                   expected="a number", hint="torch.where(condition, x, y) or torch.cond")
+            raise UnsupportedError("a value of the program is converted to a Python bool", subject="item", got=found.shape,
+                                   expected="a number", hint="use torch.where(condition, x, y) or torch.cond")
         symbol, is_float = value.node.expr, isinstance(value, torch.SymFloat)
         upper = value.node.shape_env.bound_sympy(symbol).upper
         bound = int(upper) if not is_float and upper.is_Integer and upper <= INT32_MAX else UNBOUNDED
@@ -168,7 +168,7 @@ class ValueSizes:
         if kind == "Not":
             return ops.Not(self._truth(asserted.args[0]))
         if kind not in _COMPARED:
-            raise UnsupportedError("no comparison that is known", got=str(asserted))
+            raise UnsupportedError("unknown comparison", got=str(asserted))
         return _of_floats(_COMPARED[kind])(*map(self._op, asserted.args))
 
     def _op(self, expression: Any) -> XlaOp:
@@ -186,7 +186,7 @@ class ValueSizes:
 
     def _symbol(self, symbol: Any) -> tuple[int, XlaOp]:
         if symbol not in self._known:
-            raise UnsupportedError("a number that is a value of the program, and no size of a result", subject="from_torch",
+            raise UnsupportedError("a value of the program is used as a number that is not a size", subject="from_torch",
                                    got=str(symbol), expected="sizes of what nonzero, masks, unique and repeat_interleave give")
         return self._known[symbol]
 
@@ -201,7 +201,7 @@ class ValueSizes:
         if symbol not in self._values:
             return bound
         if bound == UNBOUNDED:
-            raise UnsupportedError("a size that is a value of the program, and nothing says how great it may be",
+            raise UnsupportedError("a size depends on data and has no upper bound",
                                    subject="from_torch", got=str(symbol), expected="n = x.item(); torch._check(n <= 8)")
         return bound
 
@@ -254,7 +254,7 @@ def _products(a: Range, b: Range) -> Range:
 
 def _quotients(a: Range, b: Range) -> Range:
     if b[0] <= 0:
-        raise UnsupportedError("a size that is divided by what may be 0", subject="from_torch", got=f"{b[0]} to {b[1]}")
+        raise UnsupportedError("a size is divided by a number that may be 0", subject="from_torch", got=f"{b[0]} to {b[1]}")
     ends = [x // y for x in a for y in b]
     return min(ends), max(ends)
 

@@ -48,7 +48,7 @@ class TreeFunction(XlaComputation):
         shape = self.program_shape
         count = len(shape.parameters)
         if sorted(self.places) != list(range(count)):
-            raise InvalidArgument("the tree of arguments does not fit the program", got=f"{in_tree.leaf_count} leaves",
+            raise InvalidArgument("the pytree of arguments does not match the program", got=f"{in_tree.leaf_count} leaves",
                                   expected=f"{count} parameters")
         self._accepts = [(s.dimensions, torch_dtype(s.element_type), s) for s in shape.parameters]
         self._dimensions, self._dtypes = [dims for dims, _, _ in self._accepts], [dtype for _, dtype, _ in self._accepts]
@@ -189,7 +189,7 @@ class TreeFunction(XlaComputation):
 
     def with_computation(self, computation: XlaComputation, in_tree: Structure | None = None, out_tree: Structure | None = None,
                          places: Sequence[int] | None = None, signature: Signature | None = None) -> TreeFunction:
-        """Another program behind the same door; of what changes with it, the forms of arguments and result."""
+        """Another program with the same call; the forms of arguments and result change with it."""
         kept = self.signature if out_tree is None else dataclasses.replace(self.signature, key_results=())
         return TreeFunction(computation, in_tree or self.in_tree, out_tree or self.out_tree, signature or kept,
                            self.places if places is None else places, self.narrows)
@@ -231,7 +231,7 @@ class TreeFunction(XlaComputation):
                 place: Path = (0, number, *path)
                 raise DifferentiationError(f"{self.signature.describe(place)} has no gradient", subject=self.name,
                                            got=self.program_shape.parameters[parameter], expected="a floating or complex leaf",
-                                           hint="vjp gives None for such leaves; or pass them in an argument of their own")
+                                           hint="use vjp, which returns None for such leaves, or pass them in another argument")
         return found
 
     def result_leaves(self) -> list[Shape]:

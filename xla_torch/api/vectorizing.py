@@ -10,7 +10,7 @@ from ..batching.programs import batched
 from ..batching.rebatched_programs import rebatched
 from ..core.errors import InvalidArgument
 from ..hlo.ir import Computation
-from ..runtime.computation import Step, XlaComputation, door
+from ..runtime.computation import Step, XlaComputation, entry_point
 from ..runtime.static import StaticComputation
 from ..stablehlo.convert import Fact
 from . import tree_gradients
@@ -34,20 +34,19 @@ def _without(sizes: Sequence[Any], axis: int) -> tuple[Any, ...]:
     return *sizes[:axis], *sizes[axis + 1:]
 
 
-@door(_of_one_example, tree_gradients.batched)
+@entry_point(_of_one_example, tree_gradients.batched)
 def vmap(computation: C, size: int, in_axes: Axes = 0) -> C:
-    """The program for a batch of `size` examples at once.
+    """Vectorize a program over a batch of `size` examples.
 
-    `in_axes` says for each parameter (or for all) which dimension of it is the batch; None is for what all examples share.
-    A negative one counts from behind, in the array with the batch. A tuple parameter has the same in all its arrays. Every array
-    of the result has the batch as dimension 0. One dot, one convolution, one sort then serves all examples; a loop runs until its
-    last example is done, and where examples take different branches all are computed. What has no batched form runs in a loop
-    over the examples. Ops with effects that do not depend on a batched value (a shared random number) run once. torch.func.vmap
-    takes programs, too, with its own words: ``in_dims``, ``out_dims``, ``randomness``, ``chunk_size``.
+    `in_axes` gives the batch dimension of each parameter (or of all); None shares a parameter among examples. Negative
+    dimensions count from the end of the batched array. All arrays of a tuple parameter have the same batch dimension, and all
+    results have dimension 0. A loop runs until its last example is done, and branches that differ between examples are all
+    computed. Ops without a batched form run in a loop over examples. Ops with effects that don't depend on a batched value (a
+    shared random number) run once. torch.func.vmap also takes programs, with its own arguments ``in_dims``, ``out_dims``,
+    ``randomness``, ``chunk_size``. For functions over pytrees, `in_axes` refers to positional arguments and may have their
+    structure.
 
-    Of a function over trees, `in_axes` is about its positional arguments, and may have the form of their trees.
-
-    Raises InvalidArgument for axes that do not fit the parameters; UnsupportedError for ops on dynamic sizes and on tokens.
+    Raises InvalidArgument for axes that don't fit the parameters; UnsupportedError for ops on dynamic sizes and on tokens.
 
     >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
     >>> xla_torch.vmap(square, 3)(torch.ones(3, 2)).shape
@@ -58,20 +57,19 @@ def vmap(computation: C, size: int, in_axes: Axes = 0) -> C:
     return _derived(computation, found)
 
 
-@door(over_trees=tree_gradients.rebatched)
+@entry_point(over_trees=tree_gradients.rebatched)
 def rebatch(computation: C, argnums: int | Sequence[int], size: int, in_axes: int | Sequence[int] = 0) -> C:
-    """The program for a batch of `size` examples, from a program that was made for a batch of another size.
+    """Convert a program made for one batch size to a batch of `size` examples.
 
-    `argnums` are the parameters that hold a value for each example, and `in_axes` says along which dimension (of all arrays of a
-    tuple). What the new program gives for an example is what the old one gave for it, whichever number it had and whatever the
-    others were. So this must follow from the program: each op that the batch passes through has to treat examples alike and
-    apart. Only a reduction by and, or, minimum or maximum may be over the batch, as these do not depend on how often an example
-    occurs; a sum or mean is refused, because no program says which of its constants was the batch's size. In a result the batch
-    lies where the ops put it. Derivatives that the program brings are those of groups of the old size; where examples meet they
-    are lost, which is said when they are asked for (LostDerivatives). Of a function over trees, `argnums` are positional
-    arguments, and the axis is that of all leaves.
+    `argnums` are the parameters with a batch dimension, and `in_axes` their batch dimensions (for all arrays of a tuple). The
+    new program computes for each example what the old one computed, at any position and with any neighbours. The program must
+    prove this: each op on the batch has to treat examples independently. Reductions over the batch are allowed for and, or,
+    minimum and maximum only. A sum or mean is refused, because the program doesn't say which constant was the batch size. The
+    ops determine the batch dimension of a result. Custom derivatives hold for groups of the old size; where examples interact
+    they are dropped, with a warning at differentiation (LostDerivatives). For functions over pytrees, `argnums` are positional
+    arguments, and `in_axes` applies to all leaves.
 
-    Raises UnsupportedError with the instruction that stands against it; InvalidArgument for parameters and axes that do not fit.
+    Raises UnsupportedError with the instruction that prevents it; InvalidArgument for parameters and axes that don't fit.
 
     >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
     >>> xla_torch.rebatch(square, 0, 3)(torch.tensor([1.0, 2.0, 3.0]))
@@ -96,7 +94,7 @@ def _batch_of(entry: Computation, numbers: Sequence[int], axes: Sequence[int], s
         raise InvalidArgument("argnums and in_axes do not fit", subject="rebatch", got=f"{list(numbers)}, {list(axes)}",
                               expected="different parameters, at least one, and an axis for each")
     if not isinstance(size, int) or size < 1:
-        raise InvalidArgument("no size of a batch", subject="rebatch", got=size, expected="1 or more")
+        raise InvalidArgument("the size of the batch is missing", subject="rebatch", got=size, expected="1 or more")
     found: dict[int, str] = {}
     for number, axis in zip(numbers, axes, strict=True):
         if not 0 <= number < len(entry.parameters):
@@ -105,7 +103,7 @@ def _batch_of(entry: Computation, numbers: Sequence[int], axes: Sequence[int], s
         parameter = entry.parameters[number].shape
         for leaf in (leaf for leaf in parameter.leaves() if leaf.is_array):
             if not 0 <= axis < leaf.rank:
-                raise InvalidArgument(f"axis {axis} is no dimension of parameter {number}", subject="rebatch", got=parameter)
+                raise InvalidArgument(f"axis {axis} is out of range for parameter {number}", subject="rebatch", got=parameter)
             found.setdefault(leaf.dimensions[axis], f"parameter {number} {parameter.without_layout()}, axis {axis}")
     if len(found) != 1 or 0 in found:
         raise InvalidArgument("the parameters have no common batch", subject="rebatch",
@@ -121,11 +119,11 @@ def _axes_of(entry: Computation, in_axes: Axes) -> list[int | None]:
     for k, (axis, parameter) in enumerate(zip(axes, entry.parameters, strict=True)):
         ranks = [leaf.rank for leaf in parameter.shape.leaves() if leaf.is_array]
         if axis is not None and not all(-rank - 1 <= axis <= rank for rank in ranks or [0]):
-            raise InvalidArgument(f"axis {axis} is no place in parameter {k}", subject="vmap", got=parameter.shape,
+            raise InvalidArgument(f"axis {axis} is out of range for parameter {k}", subject="vmap", got=parameter.shape,
                                   expected=f"{-min(ranks, default=0) - 1} to {min(ranks, default=0)}, or None")
         if axis is not None and axis < 0:
             if len(set(ranks)) > 1:
-                raise InvalidArgument(f"axis {axis} is another in each array of parameter {k}", subject="vmap",
+                raise InvalidArgument(f"axis {axis} differs among the arrays of parameter {k}", subject="vmap",
                                       got=parameter.shape, expected="one counted from the front")
             axes[k] = axis + max(ranks, default=0) + 1
     return axes

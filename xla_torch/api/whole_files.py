@@ -50,7 +50,7 @@ def _gathered(computation: XlaComputation, results: Sequence[np.ndarray], sessio
     if dist.get_world_size() == 1:
         return list(results)
     if not _is_partitioned(computation) or "sharding" not in root.common:
-        raise InvalidArgument("several processes would write one file, and the program does not say how its results lie",
+        raise InvalidArgument("several processes would write one file: the program has no shardings of its results",
                               subject="--save", got=computation.name, expected="a name with {participant}")
     every: list[tuple[int, list[np.ndarray]]] = [(0, [])] * dist.get_world_size()
     dist.gather_object((session.numbers[0], list(results)), every if session.rank == 0 else None)

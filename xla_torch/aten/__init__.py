@@ -1,7 +1,7 @@
 """torch's ATen operators in documented functions: a table of rules, a file for each family. Knows no torch.
 
-A rule is a function whose parameters have the names of the operator's arguments (`operator_rules.py`); the door, `from_torch`,
-reads the graph and calls them. What no rule is for, and why, stands in `refused.py`.
+A rule is a function whose parameters have the names of the operator's arguments (`operator_rules.py`); `from_torch` reads
+the graph and calls them. `refused.py` lists the operators without a rule, and why.
 """
 
 from . import (  # noqa: F401  (fill the table)

@@ -94,8 +94,8 @@ def _runs(values: XlaOp, at: XlaOp | None, shape: Shape, return_inverse: bool, r
 def _repeated(repeats: XlaOp, output_size: int | None, result: Shape) -> XlaOp:
     """Each place as often as it is repeated: how many of the ends of runs are not beyond."""
     if not result.is_static:  # a bound of torch._check would be believed, and what is beyond it be cut off without a word
-        raise UnsupportedError("nothing says how long the result is", subject="repeat_interleave", got=result,
-                               expected="output_size", hint="x.repeat_interleave(repeats, dim, output_size=n)")
+        raise UnsupportedError("the size of the result is unknown", subject="repeat_interleave", got=result,
+                               expected="output_size", hint="call x.repeat_interleave(repeats, dim, output_size=n)")
     length = result.dimensions[0]
     repeats = cast(filled(repeats, [0]), S64)
     if not length or not repeats.shape.element_count:

@@ -37,7 +37,7 @@ from .values import (
 def _from_start(index: XlaOp, size: int | XlaOp) -> XlaOp:
     """Places counted from the start."""
     if index.element_type in (PRED, U8):
-        raise UnsupportedError("a mask as a place", got=index.shape, expected="places")
+        raise UnsupportedError("a mask cannot be used as an index here", got=index.shape, expected="places")
     total, = aligned(index.element_type, size, sizes=index.shape.dimensions) if isinstance(size, XlaOp) else [
         full(index.builder, size, index.shape)]
     return ops.Select(ops.Lt(index, 0), ops.Add(index, total), index)
@@ -141,8 +141,8 @@ def _without_masks(indices: Sequence[XlaOp | None]) -> list[XlaOp | None]:
     """The indices, each mask as a vector of places for each of its dimensions."""
     masks = [k for k, index in enumerate(indices) if index is not None and index.element_type in (PRED, U8)]
     if len(masks) > 1:
-        raise UnsupportedError("several masks in one index: torch.export does not say that they pick as many", subject="index",
-                               got=f"{len(masks)} masks", expected="one", hint="index twice, or join the masks by &")
+        raise UnsupportedError("several masks in one index may select different numbers of elements", subject="index",
+                               got=f"{len(masks)} masks", expected="one", hint="index twice, or combine the masks with &")
     found: list[XlaOp | None] = []
     for k, index in enumerate(indices):
         found += places_where(index) if k in masks and index is not None else [index]

@@ -63,7 +63,7 @@ def applied(name: str, builder: Builder, arguments: Mapping[str, Any], defaults:
     asked, unread = WANTED[name], SHOWN[name] | OF_NO_CONSEQUENCE
     for key, value in arguments.items():
         if key not in asked and key not in unread and not (key in defaults and _equal(defaults[key], value)):
-            raise UnsupportedError(f"the argument {key} is not known", subject=name, got=repr(value)[:80],
+            raise UnsupportedError(f"unknown argument {key}", subject=name, got=repr(value)[:80],
                                    expected=f"{key} = {defaults.get(key)}")
     given = {**arguments, "builder": builder, "result": expected, "is_plain": is_plain, "is_contiguous": is_contiguous}
     found = RULES[name](**{key: given[key] for key in asked if key in given})
@@ -155,8 +155,8 @@ def check_dynamic(name: str, arguments: Mapping[str, Any]) -> None:
         named = [d % shape.rank for d in ([dims] if isinstance(dims, int) else dims)]
         if not any(shape.dynamic_flags[d] for d in named):
             return
-    hint = _INSTEAD.get(name, "torch.where(mask, x, 0) keeps all places, and sizes of all arrays are known")
-    raise UnsupportedError("it is not known on an array whose size depends on values", subject=name,
+    hint = _INSTEAD.get(name, "use torch.where(mask, x, 0), which keeps all elements and static sizes")
+    raise UnsupportedError("the operator has no rule for an array whose size depends on values", subject=name,
                            got=", ".join(_dynamic(arguments)), expected="arrays of known sizes", hint=hint)
 
 

@@ -200,7 +200,7 @@ def _argument(x: XlaOp, maximum: bool, dim: int | None, result: Shape) -> XlaOp:
 def _numbered(x: XlaOp) -> XlaOp:
     """The number of each element, of an array whose size depends on values."""
     if any(x.shape.dynamic_flags[1:]):
-        raise UnsupportedError("one place for all dimensions, where the size of an inner one depends on values", got=x.shape,
+        raise UnsupportedError("a flat index needs static sizes of the inner dimensions", got=x.shape,
                                expected="the outermost one", hint="give a dim")
     return ops.Reshape(iota(x, [x.shape.element_count], 0), list(x.shape.dimensions))
 

@@ -225,8 +225,8 @@ def _as_strided_scatter(self: XlaOp, src: XlaOp, size: Sequence[int], stride: Se
     """What stands at these places is another's. Gradients of what is changed through a view are made of it."""
     at, count = _places(self, size, stride, storage_offset, is_plain), self.shape.element_count
     if len(np.unique(at)) != at.size:
-        raise UnsupportedError("several elements for one place", subject="as_strided_scatter", got=f"size {list(size)}, "
-                               f"stride {list(stride)}", expected="places that differ")
+        raise UnsupportedError("several elements for one index", subject="as_strided_scatter",
+                               got=f"size {list(size)}, stride {list(stride)}", expected="places that differ")
     if np.array_equal(at.reshape(-1), np.arange(count)):
         return ops.Reshape(cast(src, self.element_type), list(self.shape.dimensions))
     found = put(ops.Reshape(self, [count]), [self.builder.constant(at)], src, False)
@@ -239,7 +239,7 @@ def _places(x: XlaOp, size: Sequence[int], stride: Sequence[int], offset: int | 
         at += np.arange(n).reshape([-1] + [1] * (len(size) - 1 - d)) * s
     count = x.shape.element_count
     if not is_plain or (at.size and at.max() >= count):
-        raise UnsupportedError("what lies in memory beside a tensor, or in another order than it stands", subject="as_strided",
+        raise UnsupportedError("as_strided reads outside the tensor or in another order", subject="as_strided",
                                got=f"size {list(size)}, stride {list(stride)}, offset {offset}",
                                expected=f"places among the {count} elements of a contiguous tensor")
     return at

@@ -46,7 +46,7 @@ class Bisected(Step):
         shapes = [s for k, s in enumerate(self.shapes) if k not in invariant_carries(self.loop)]
         if not all(s.is_array and s.is_static for s in shapes):
             raise DifferentiationError(
-                "a loop of unknown length whose carries have no certain sizes cannot be run again for others to read",
+                "a loop of unknown length whose carries have dynamic sizes cannot be recomputed",
                 subject=self.loop.subject, where=self.loop.where, got=self.loop.shape, hint="loop_bound in GradientOptions")
         self.invariants = sorted(invariant_carries(self.loop))
         self.varying = [k for k in range(len(self.shapes)) if k not in self.invariants]

@@ -136,7 +136,7 @@ def _emitted(run: ReversePass, loop: Instruction, initial: list[XlaOp], active: 
 def _require_repeatable(loop: Instruction) -> None:
     if not is_repeatable(loop_of(loop).body):
         raise DifferentiationError(
-            "what a loop of unknown length does cannot be kept in plain HLO, and running it again would not do the same",
+            "a loop of unknown length with effects has no gradient in plain HLO",
             subject=loop.subject, where=loop.where, hint="loop_bound in GradientOptions keeps it in arrays; random numbers "
             "may be drawn before the loop")
 

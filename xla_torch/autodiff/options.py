@@ -14,22 +14,20 @@ Checkpoint = int | Literal["sqrt", "auto"] | None
 
 @dataclasses.dataclass(frozen=True)
 class GradientOptions:
-    """How loops are walked back.
+    """Options for differentiating loops.
 
-    `loop_checkpoint`: None keeps what each iteration's way back needs. A number k keeps only the carries of every k-th
-    iteration, and runs the k iterations after it once more on the way back. ``"sqrt"`` does so with segments of about the
-    square root of the number of iterations; where that number is known only at run time, with segments that grow by one
-    iteration each. ``"auto"`` is None up to `memory_bound` bytes for one loop's residuals and ``"sqrt"`` beyond, as far as
-    they are known before the loop runs. Loops that draw random numbers or have other effects are never run again.
+    `loop_checkpoint` (None, int, "sqrt" or "auto") trades memory for recomputation. None keeps the residuals of every
+    iteration. An integer k keeps only the carries of every k-th iteration and runs the iterations in between again in the
+    backward pass. "sqrt" uses segments of about the square root of the trip count. "auto" is None while the residuals of one
+    loop fit in `memory_bound` bytes, and "sqrt" beyond. Loops with random numbers or other effects are never run again.
 
-    `loop_bound`: the most iterations that any loop of unknown length runs. Residuals then stand in arrays of that many rows,
-    so that the gradient is plain HLO for XLA to run. A loop that runs longer has NaN as its gradients.
+    `loop_bound` (int or None) is an upper bound for the trip count of every loop of unknown length. Residuals then have that
+    many rows, so the gradient is plain HLO that XLA runs. The gradient of a loop that runs longer is NaN.
 
-    `portable`: gradients are plain HLO also where no bound is known: what a loop of unknown length keeps on stacks, which only
-    xla_torch has, is computed again, n iterations in n log n steps. Texts and protos of `grad`, `value_and_grad` and `vjp` are
-    written so in any case.
+    `portable` (bool) writes gradients in plain HLO even if no bound is known. The backward pass of a loop with n iterations
+    then recomputes its residuals in n log n steps. Texts and protos of `grad`, `value_and_grad` and `vjp` always use this form.
 
-    Raises InvalidArgument for a number of iterations below 1.
+    Raises InvalidArgument if a number of iterations is below 1.
 
     >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
     >>> options = xla_torch.GradientOptions(loop_checkpoint=None)
@@ -45,7 +43,7 @@ class GradientOptions:
     def __post_init__(self) -> None:
         checkpoint = self.loop_checkpoint
         if not (checkpoint is None or checkpoint in (SQRT, AUTO) or _is_count(checkpoint)):
-            raise InvalidArgument("loop_checkpoint is no way to keep carries", got=repr(checkpoint),
+            raise InvalidArgument("loop_checkpoint is invalid", got=repr(checkpoint),
                                   expected="'auto', 'sqrt', None, or every how many iterations (1 or more)")
         if self.loop_bound is not None and not _is_count(self.loop_bound):
             raise InvalidArgument("loop_bound is not a number of iterations", got=repr(self.loop_bound), expected="1 or more")

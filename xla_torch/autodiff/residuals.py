@@ -139,7 +139,7 @@ def _require_repeatable(instruction: Instruction) -> None:
         raise DifferentiationError(
             "a value of unknown size cannot be kept from one iteration of a loop to its way back, and running this again "
             "would not do the same", subject=instruction.subject, where=instruction.where, got=instruction.shape,
-            hint="loop_bound in GradientOptions keeps it in arrays; random numbers may be drawn before the loop")
+            hint="set loop_bound in GradientOptions to keep it in arrays, or draw random numbers before the loop")
 
 
 def _needed(targets: Iterable[Instruction], stop: set[Instruction]) -> set[Instruction]:

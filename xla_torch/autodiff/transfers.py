@@ -55,10 +55,10 @@ def whole_pair(pairs: Sequence[ChannelPair], end: Instruction) -> ChannelPair:
     pair = next(p for p in pairs if end in (p.send, p.done))
     if pair.send is None or pair.done is None:
         raise DifferentiationError(
-            "the other end of this channel is not in this program, so its derivative has no way there", subject=end.subject,
+            "the other end of this channel is not in this program, so its gradient cannot be sent", subject=end.subject,
             where=end.where, got=f"channel {end.attributes.get('channel_id', 0)}",
             expected="a send and a recv of one channel, in a program that every participant runs",
-            hint="cut the program at the channel: what is received is a parameter, what is sent a result")
+            hint="cut the program at the channel: make the received value a parameter and the sent value a result")
     return pair
 
 

@@ -138,7 +138,7 @@ class Batch(Rewriter):
         flags = [flag for m in mapped for flag in leaves(m)]
         results = list(instruction.shape.without_layout().leaves())
         if not all(s.is_array for s in (*results, *(g.shape for g in given))):
-            raise UnsupportedError("an op on tokens cannot depend on what is batched")
+            raise UnsupportedError("an op on tokens cannot depend on a batched value")
         stacks = [ops.Broadcast(self.builder.constant(0, s.element_type), [self.size, *s.dimensions]) for s in results]
         if self.size == 0:
             return regrouped(stacks, instruction.shape)

@@ -39,7 +39,7 @@ def rebatched(entry: Computation, by_calls: Computation | None, arguments: Seque
     except Wanted as wanted:
         number = wanted.parameter.attributes["parameter_number"]
         raise UnsupportedError(
-            f"the batch cannot have another size: parameter {number} has a value for each example, and is not said to be batched",
+            f"the batch cannot have another size: parameter {number} has a value for each example, but is not in argnums",
             subject=wanted.parameter.subject, got=wanted.parameter.shape.without_layout(),
             hint=f"name it too: argnums with {number}") from None
     found = finished(builder, run.result)

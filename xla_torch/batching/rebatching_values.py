@@ -149,7 +149,8 @@ def _together(entry: Computation, shape: Shape, value: XlaOp, mapped: bool, plac
     if not mapped:
         return value
     if places is None or _is_gone(places):
-        raise UnsupportedError("the batch cannot have another size: of one example, the result does not say where the batch is",
+        raise UnsupportedError("the batch cannot have another size: with one example, the batch dimension of the result is "
+                               "ambiguous",
                                subject=entry.root.subject, got=shape.without_layout(),
                                hint="export the program for more than one example, or keep the batch as a dimension of its own")
     size, d = value.shape.dimensions[0], places[0]

@@ -112,7 +112,7 @@ class Code:
         self.buffers: set[str] = set()
         self.whole_vectors = False
         """Whether short local arrays have room for the rest of their last vector."""
-        self.rooms: dict[str, int] = {}
+        self.capacities: dict[str, int] = {}
         """How many elements there is memory for under a name, if that is known."""
         self.routines: list[str] = []
         """Names of the routines that are called, which the function gets as arguments."""
@@ -180,19 +180,19 @@ class Code:
         name, of = self.name("b"), memory_of(shape.element_type)
         self.buffers.add(name)
         if is_local(shape):
-            self.allocations.append(f"    {of} {name}[{self.room(name, shape)}]{self.zeros(name, shape)};")
+            self.allocations.append(f"    {of} {name}[{self.capacity(name, shape)}]{self.zeros(name, shape)};")
             return name
         self.allocations.append(f"    {of} *{name} = ({of} *)(scratch + {self.scratch});")
         self.scratch += -(-shape.element_count * shape.element_type.bits // 8 // _ALIGNED) * _ALIGNED + _ALIGNED
         return name
 
-    def room(self, name: str, shape: Shape) -> int:
+    def capacity(self, name: str, shape: Shape) -> int:
         """The elements for which there is memory where an array gets it under this name."""
-        return self.rooms.setdefault(name, self.vectors(shape))
+        return self.capacities.setdefault(name, self.vectors(shape))
 
     def zeros(self, name: str, shape: Shape) -> str:
         """What a local array begins with: nothing, but for numbers behind its own, which are computed with."""
-        return " = {0}" * (self.room(name, shape) > shape.element_count)
+        return " = {0}" * (self.capacity(name, shape) > shape.element_count)
 
     def vectors(self, shape: Shape) -> int:
         """How many elements the vectors of a local array have."""
@@ -200,7 +200,7 @@ class Code:
 
     def held(self, shape: Shape, name: str) -> Array:
         """An array in a buffer, which reaches as far as there is room."""
-        return held(shape, name, self.rooms.get(name, 0))
+        return held(shape, name, self.capacities.get(name, 0))
 
     def local(self, shape: Shape, stem: str, value: str = "") -> str:
         """A new local for one element."""
@@ -229,7 +229,7 @@ class Code:
         value = np.pad(value.reshape(-1), (0, more), mode="edge") if more else value
         self.constants.append(value.view(np.uint16) if element_type in HALVES else value)
         self.constant_types.append(element_type)
-        self.rooms[name := f"k{len(self.constants) - 1}"] = value.size
+        self.capacities[name := f"k{len(self.constants) - 1}"] = value.size
         return name
 
     def store(self, array: Array) -> Array:
@@ -252,8 +252,8 @@ class Code:
         """Write the array into memory of its size."""
         shape, count = array.shape, array.shape.element_count
         self.works(shape, count * VECTOR_WORK, count * VECTOR_WORK)
-        room = self.rooms.get(name, count)
-        flat = 0 if count == 1 or array.reach < count else room if array.reach >= room else count
+        capacity = self.capacities.get(name, count)
+        flat = 0 if count == 1 or array.reach < count else capacity if array.reach >= capacity else count
         with self.loops([flat] if flat else shape.dimensions, apart=True) as index:
             index = [*["0"] * (shape.rank - 1), *index] if flat else index
             self.put(shape, name, index, array.at(index))

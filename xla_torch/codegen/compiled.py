@@ -238,7 +238,7 @@ class MachineCode:
         except OSError as error:
             self.unkept = str(error)
             return made
-        _make_room(self.path)
+        _evict(self.path)
         return self.path
 
 
@@ -259,9 +259,9 @@ def _loaded(path: Path) -> Callable[..., int]:
 def run_compiler(command: tuple[str, ...], text: str, made: Path, libraries: tuple[str, ...]) -> str:
     """Let the compiler write a library; why it did not, or nothing. Files are beside the library and not pipes, whose ends a
     process that is forked meanwhile would hold open. It is in a session of its own: what interrupts us does not interrupt it."""
-    source, said = made.with_suffix(".c"), made.with_suffix(".txt")
+    source, stated = made.with_suffix(".c"), made.with_suffix(".txt")
     source.write_text(text)
-    with said.open("wb") as words, unforked:
+    with stated.open("wb") as words, unforked:
         process = subprocess.Popen([*command, "-o", str(made), str(source), *libraries], stdin=subprocess.DEVNULL, stdout=words,
                                    stderr=words, start_new_session=True)
     try:
@@ -270,7 +270,7 @@ def run_compiler(command: tuple[str, ...], text: str, made: Path, libraries: tup
         if process.returncode is None:
             _kill(process)
     if not why and process.returncode:
-        why = said.read_text(errors="replace").strip()[-1000:] or f"it returned {process.returncode}"
+        why = stated.read_text(errors="replace").strip()[-1000:] or f"it returned {process.returncode}"
     return why
 
 
@@ -332,7 +332,7 @@ def _is_whole(path: Path) -> bool:
     return len(found) > size and hashlib.sha256(memoryview(found)[:-size]).digest() == found[-size:]
 
 
-def _make_room(kept: Path) -> None:
+def _evict(kept: Path) -> None:
     """Remove the libraries of a folder that were loaded longest ago, until those that are left fit: all but `kept`, which is new.
     Who has loaded one keeps it."""
     found = []

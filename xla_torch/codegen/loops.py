@@ -94,7 +94,7 @@ def loop_source(instruction: Instruction, fixed: frozenset[int], machine: Machin
         raise Unfit("a carry that is no array of a native type")
     writer = ProgramWriter(machine, loop.condition, loop.body)
     for k, shape in enumerate(shapes):
-        writer.code.room(f"a{k}", shape)
+        writer.code.capacity(f"a{k}", shape)
     carries = [single(s, f"a{k}") if s.element_count == 1 else writer.code.held(s, f"a{k}") for k, s in enumerate(shapes)]
     writer.iterate(loop, carries, "going = 0;")
     first = [_first(writer.code, k, s, k in fixed) for k, s in enumerate(shapes)]
@@ -151,9 +151,10 @@ def _first(code: Code, k: int, shape: Shape, fixed: bool) -> str:
     if shape.element_count == 1:
         own = of if shape.element_type is PRED else name_of(shape.element_type)
         return f"    {own} a{k} = {read(shape.element_type, f'*({of} *)places[{k}]')};"
-    count, room = shape.element_count, code.room(f"a{k}", shape)
-    if room > count or (is_local(shape) and not fixed):
-        return f"    {of} a{k}[{room}]{code.zeros(f'a{k}', shape)}; __builtin_memcpy(a{k}, places[{k}], {count} * sizeof({of}));"
+    count, capacity = shape.element_count, code.capacity(f"a{k}", shape)
+    if capacity > count or (is_local(shape) and not fixed):
+        return f"    {of} a{k}[{capacity}]{code.zeros(f'a{k}', shape)}; __builtin_memcpy(a{k}, places[{k}], {count} * "
+        f"sizeof({of}));"
     return f"    {of} *a{k} = ({of} *)places[{k}];"
 
 

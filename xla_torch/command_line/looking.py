@@ -11,24 +11,25 @@ from ..hlo.rule_tables import TABLES
 from ..passes.passes import Change, recorded
 from ..runtime.polymorphic import of_unknown_sizes
 from .inputs import Sizes, device_of, program_of
-from .said import Said
+from .messages import Message
 
 _SHOWN = 40
 """Lines of each pass's changes that `show --passes` prints."""
 
 
-def show(file: Path, passes: bool, sizes: Sizes) -> Said:
+def show(file: Path, passes: bool, sizes: Sizes) -> Message:
     """A summary; of a folder its programs."""
     if file.is_dir():
-        return Said(lambda: listing(file), lambda: [{"module": s.module, "stage": s.stage, "file": s.path.name, "bytes": s.size,
+        return Message(lambda: listing(file), lambda: [{"module": s.module, "stage": s.stage, "file": s.path.name,
+                                                        "bytes": s.size,
                                                      "form": s.form.title} for s in stages(file)])
     computation = program_of(file, sizes)
     if not passes:
-        return Said(lambda: summary(computation, sizes), lambda: facts(computation, sizes))
+        return Message(lambda: summary(computation, sizes), lambda: facts(computation, sizes))
     unknown = of_unknown_sizes(computation)
     with recorded() as log:
         (computation if unknown is None else unknown.at(sizes)).lowered()
-    return Said(lambda: "\n".join(line for change in log for line in _changed(change)),
+    return Message(lambda: "\n".join(line for change in log for line in _changed(change)),
                 lambda: [{"graph": c.graph, "pass": c.name, "nodes": list(c.calls), "lines": list(c.lines)} for c in log])
 
 
@@ -39,17 +40,17 @@ def _changed(change: Change) -> list[str]:
             *[f"    ... and {len(change.lines) - _SHOWN} more"] * (len(change.lines) > _SHOWN)]
 
 
-def code(file: Path, device: str, sizes: Sizes) -> Said:
+def code(file: Path, device: str, sizes: Sizes) -> Message:
     """The PyTorch that the program becomes."""
     computation, where = program_of(file, sizes), device_of(device)
     unknown = of_unknown_sizes(computation)
     text = computation.python_code(where) if unknown is None else unknown.python_code(where, sizes)
-    return Said(lambda: text, lambda: {"code": text, "device": str(where)})
+    return Message(lambda: text, lambda: {"code": text, "device": str(where)})
 
 
-def ops(names: tuple[str, ...]) -> Said:
+def ops(names: tuple[str, ...]) -> Message:
     """All ops, or all that is known of some."""
     if names:
-        return Said(lambda: "\n\n\n".join(map(view, names)), lambda: [op for name in names for op in view_facts(name)])
+        return Message(lambda: "\n\n\n".join(map(view, names)), lambda: [op for name in names for op in view_facts(name)])
     lacking = {name: table.lacking() for name, table in sorted(TABLES.items()) if table.lacking()}
-    return Said(ops_table, lambda: {"ops": ops_facts(), "lacking": lacking})
+    return Message(ops_table, lambda: {"ops": ops_facts(), "lacking": lacking})

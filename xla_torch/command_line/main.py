@@ -1,4 +1,5 @@
-"""One run of the command line: errors go to standard error in the house form, each with its exit status and without traceback."""
+"""One run of the command line: errors go to standard error in the standard error format, each with its exit status and without
+traceback."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from click.shell_completion import shell_complete
 
 from ..core.errors import XlaError
 from .commands import COMPLETE, NAME, program
-from .said import FAILED, INTERRUPTED, as_json, error_facts
+from .messages import FAILED, INTERRUPTED, as_json, error_facts
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -43,11 +44,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except XlaError as error:
         return _failed(as_json(error_facts(error)) if in_json else f"error: {error}")
     except OSError as error:
-        said = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-        return _failed(as_json({"error": said, "kind": type(error).__name__}) if in_json else f"error: {said}")
+        message = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        return _failed(as_json({"error": message, "kind": type(error).__name__}) if in_json else f"error: {message}")
     return status or 0
 
 
-def _failed(said: str) -> int:
-    print(said, file=sys.stderr)
+def _failed(message: str) -> int:
+    print(message, file=sys.stderr)
     return FAILED

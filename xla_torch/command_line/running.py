@@ -27,7 +27,7 @@ from ..debug.recording import replay as replayed
 from ..runtime.computation import XlaComputation
 from ..runtime.polymorphic import of_unknown_sizes
 from .inputs import Sizes, device_of, drawn, program_of, stored
-from .said import Said
+from .messages import Message
 
 _VALUES = 1000
 """How many elements of an array are printed as JSON; larger ones are for --save."""
@@ -49,7 +49,7 @@ class _Options:
     sizes: Sizes
 
 
-def run(**given: Any) -> Said:
+def run(**given: Any) -> Message:
     """Run the program; how long each part took is told on standard error."""
     options = _Options(**given)
     if options.args is not None and options.random is not None:
@@ -75,7 +75,7 @@ def _of_sizes(options: _Options, computation: XlaComputation) -> XlaComputation:
 
 
 def _run_as(options: _Options, computation: XlaComputation, session: distributed.Processes | None, device: torch.device,
-            loading: float) -> Said:
+            loading: float) -> Message:
     number = 0 if session is None else session.numbers[0]
     if computation.partitioning.about and number == 0:
         print(computation.partitioning, file=sys.stderr)
@@ -99,7 +99,7 @@ def _run_as(options: _Options, computation: XlaComputation, session: distributed
     shapes = [leaf for leaf in computation.program_shape.result.leaves() if leaf.is_array]
     against = "" if snapshot is None or snapshot[1] is None else compared(results, snapshot[1])
     participant = None if session is None else number
-    return Said(lambda: _text(participant, results, shapes, against),
+    return Message(lambda: _text(participant, results, shapes, against),
                 lambda: _facts(participant, results, shapes, against) | {"device": str(device), "seconds": seconds})
 
 
@@ -160,12 +160,13 @@ def _arguments(options: _Options, computation: XlaComputation, number: int) -> l
         return drawn(options.random + number, signature.parameters)
     if signature.parameters:
         raise InvalidArgument("the program takes arguments", subject="run", got="none", expected=signature,
-                              hint="--args data.npz, or --random 0 to try it")
+                              hint="pass --args data.npz, or --random 0 to try it")
     return []
 
 
-def replay(file: Path, device: str | None) -> Said:
+def replay(file: Path, device: str | None) -> Message:
     """Run what was recorded once more."""
     found = replayed(file, None if device is None else device_of(device))
-    return Said(lambda: str(found), lambda: {"same": found.same, "same_state": found.same_state, "recorded": dict(found.versions),
+    return Message(lambda: str(found), lambda: {"same": found.same, "same_state": found.same_state,
+                                                "recorded": dict(found.versions),
                                              "here": dict(found.here), "words": str(found)}, 0 if found.same else DIFFERENT)

@@ -15,10 +15,10 @@ from ..runtime.computation import XlaComputation
 from ..runtime.polymorphic import of_unknown_sizes
 from .commands import FORMS
 from .inputs import Sizes, program_of
-from .said import Said
+from .messages import Message
 
 
-def grad(file: Path, argnums: tuple[int, ...] | None, value: bool, out: Path | None, sizes: Sizes) -> Said:
+def grad(file: Path, argnums: tuple[int, ...] | None, value: bool, out: Path | None, sizes: Sizes) -> Message:
     """The gradient program."""
     computation = program_of(file, sizes)
     every = tuple(n for n, shape in enumerate(computation.program_shape.parameters) if shape.element_type.is_differentiable)
@@ -27,13 +27,13 @@ def grad(file: Path, argnums: tuple[int, ...] | None, value: bool, out: Path | N
         unknown = of_unknown_sizes(found)
         text = found.to_hlo_text() if unknown is None else unknown.to_hlo_text(sizes)
     if out is None:
-        return Said(lambda: text, lambda: {"hlo": text})
+        return Message(lambda: text, lambda: {"hlo": text})
     out.write_text(text)
     return _written(out)
 
 
-def _written(out: Path) -> Said:
-    return Said(lambda: "", lambda: {"written": str(out), "bytes": out.stat().st_size})
+def _written(out: Path) -> Message:
+    return Message(lambda: "", lambda: {"written": str(out), "bytes": out.stat().st_size})
 
 
 def _whole(text_of: Callable[[XlaComputation], str | bytes]) -> Callable[[XlaComputation, Path], None]:
@@ -51,7 +51,7 @@ _WRITERS: dict[str, Callable[[XlaComputation, Path], None]] = dict(zip(FORMS, (
     lambda computation, out: computation.to_onnx(out)), strict=True))
 
 
-def convert(file: Path, out: Path, sizes: Sizes) -> Said:
+def convert(file: Path, out: Path, sizes: Sizes) -> Message:
     """The program in another form."""
     write = _writer(out, "convert")
     computation = program_of(file, sizes)
@@ -61,7 +61,7 @@ def convert(file: Path, out: Path, sizes: Sizes) -> Said:
     return _written(out)
 
 
-def partition(file: Path, mesh: dict[str, int] | None, shard: Sequence[tuple[str, Any]], result: Any, out: Path) -> Said:
+def partition(file: Path, mesh: dict[str, int] | None, shard: Sequence[tuple[str, Any]], result: Any, out: Path) -> Message:
     """The program of one participant."""
     write = _writer(out, "partition")
     with progress.doing("partitioning"):
@@ -72,5 +72,5 @@ def partition(file: Path, mesh: dict[str, int] | None, shard: Sequence[tuple[str
 def _writer(out: Path, subject: str) -> Callable[[XlaComputation, Path], None]:
     write = _WRITERS.get(out.suffix)
     if write is None:
-        raise InvalidArgument("no form has this name", subject=subject, got=out, expected=", ".join(FORMS))
+        raise InvalidArgument("unknown output format", subject=subject, got=out, expected=", ".join(FORMS))
     return write

@@ -1,4 +1,4 @@
-"""Arrays on a device, as XLA's client library hands them about."""
+"""Provide device arrays with the methods of XLA's client library."""
 
 from __future__ import annotations
 

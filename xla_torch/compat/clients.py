@@ -1,4 +1,4 @@
-"""Clients, devices and compiled programs with the methods that XLA's client library gives them."""
+"""Provide clients, devices and compiled programs as XLA's client library does."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class CompileOptions:
 
 @raising_methods
 class Device:
-    """A device of torch."""
+    """Represent a torch device."""
 
     host_id = process_index = task_id = 0
 
@@ -101,7 +101,7 @@ class Device:
         tensors, own = feeds.fetch(participant=self.id), given(shape)
         leaves = [leaf for leaf in own.leaves() if leaf.is_array]
         if [tuple(t.shape) for t in tensors] != [leaf.dimensions for leaf in leaves]:
-            raise ExecutionError("what was outfed has another shape", got=[list(t.shape) for t in tensors], expected=own)
+            raise ExecutionError("the outfed value has another shape", got=[list(t.shape) for t in tensors], expected=own)
         return from_arrays([np.asarray(ArrayImpl(t, leaf, self)) for t, leaf in zip(tensors, leaves, strict=True)], own)
 
     def __repr__(self) -> str:
@@ -118,7 +118,7 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 @raising_methods
 class Client:
-    """What runs programs, on one or several devices of torch."""
+    """Run programs on one or several torch devices."""
 
     runtime_type = "torch"
     platform_version = "<unknown>"
@@ -168,7 +168,7 @@ class Client:
         UnsupportedError for several participants and for callbacks over channels."""
         if host_callbacks:
             raise UnsupportedError("callbacks over channels are not called", subject="compile",
-                                   hint="Client.emit_python_callback, or feeds of xla_torch.distributed")
+                                   hint="use Client.emit_python_callback, or feeds of xla_torch.distributed")
         return LoadedExecutable(self, _program(computation), compile_options or CompileOptions())
 
     def compile_and_load(self, computation: Any, executable_devices: Any = None,
@@ -270,7 +270,7 @@ class LoadedExecutable:
         count = max(options.num_replicas, build.num_replicas) * max(options.num_partitions, build.num_partitions)
         if count > 1:
             raise UnsupportedError("a client runs one participant", subject="compile", got=f"{count} replicas and partitions",
-                                   hint="xla_torch.run_replicas(executable.computation, ...) runs several")
+                                   hint="use xla_torch.run_replicas(executable.computation, ...) to run several")
         self._leaves = [leaf for p in computation.program_shape.parameters for leaf in p.leaves() if leaf.is_array]
         _check_layouts(options.argument_layouts, computation.program_shape.parameters)
 
@@ -371,14 +371,14 @@ def make_gpu_client(distributed_client: Any = None, node_id: int = 0, num_nodes:
     _alone(distributed_client, num_nodes)
     numbers = range(torch.cuda.device_count()) if allowed_devices is None else sorted(allowed_devices)
     if mock or not torch.cuda.is_available() or not numbers:
-        raise DeviceError("torch has no CUDA device", subject="make_gpu_client", hint="make_cpu_client() runs on the CPU")
+        raise DeviceError("torch has no CUDA device", subject="make_gpu_client", hint="use make_cpu_client() to run on the CPU")
     return Client("gpu", [torch.device("cuda", number) for number in numbers])
 
 
 def _alone(distributed_client: Any, num_nodes: int) -> None:
     if distributed_client is not None or num_nodes != 1:
-        raise UnsupportedError("a client is of one process", got=f"{num_nodes} nodes",
-                               hint="xla_torch.distributed runs programs over processes")
+        raise UnsupportedError("a client runs in one process", got=f"{num_nodes} nodes",
+                               hint="use xla_torch.distributed to run programs over processes")
 
 
 def execute_with_python_values(executable: LoadedExecutable, arguments: Sequence[Any], backend: Client) -> list[np.ndarray]:
@@ -408,5 +408,5 @@ def dlpack_managed_tensor_to_buffer(tensor: Any, *backends: Any, **named: Any) -
     devices = [d for c in clients for d in ([c] if isinstance(c, Device) else c.devices())]
     device = next((d for d in devices if d.torch_device.type == found.device.type), None)
     if device is None:
-        raise InvalidArgument("no client is given that has the device", got=str(found.device))
+        raise InvalidArgument("no given client has the device", got=str(found.device))
     return ArrayImpl(found, Shape.array_shape(found.dtype, found.shape).own, device)

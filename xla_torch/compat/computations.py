@@ -1,4 +1,4 @@
-"""XlaBuilder, XlaOp, XlaComputation and HloModule with the methods that XLA's client library gives them."""
+"""Provide XlaBuilder, XlaOp, XlaComputation and HloModule as XLA's client library does."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ _ELIDED_ABOVE = 10
 
 
 class XlaOp(hlo_builder.XlaOp):
-    """A value of a computation under construction. Operators build ops, but ``==`` asks whether it is this very op."""
+    """Represent a value of a computation under construction.
+
+    Operators build ops, but ``==`` compares identity.
+    """
 
     __slots__ = ()
 
@@ -215,8 +218,8 @@ class HloModule:
     """A program as HLO."""
 
     def __init__(self, *_: Any):
-        raise UnsupportedError("a module is made of a program", subject="HloModule",
-                               hint="XlaComputation.get_hlo_module(), hlo_module_from_text(text)")
+        raise UnsupportedError("HloModule takes a program", subject="HloModule",
+                               hint="use XlaComputation.get_hlo_module() or hlo_module_from_text(text)")
 
     @staticmethod
     def of(computation: Computation) -> HloModule:

@@ -1,4 +1,4 @@
-"""Errors as scripts for XLA's client library expect them: those of xla_torch, which are XlaRuntimeErrors as well."""
+"""Raise the errors of xla_torch as XlaRuntimeErrors, for scripts of XLA's client library."""
 
 from __future__ import annotations
 

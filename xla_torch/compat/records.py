@@ -1,4 +1,7 @@
-"""The records and words of XLA's client library: mutable, and made empty. A call takes what they hold at that moment."""
+"""Provide the mutable records and enums of XLA's client library.
+
+A call reads the values that a record holds at that moment.
+"""
 
 from __future__ import annotations
 

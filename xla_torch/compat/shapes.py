@@ -1,6 +1,6 @@
-"""Element types, layouts and shapes with the classes of XLA's client library: what is a property in xla_torch is a method there.
+"""Provide element types, layouts and shapes as XLA's client library does.
 
-Each holds, or stands for, the class of xla_torch of the same name, which `given` gives.
+Properties of xla_torch are methods here. Each class holds the class of xla_torch with the same name, which `given` returns.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def dtype_to_etype(dtype: Any) -> Any:
 
 @raising_methods
 class Layout:
-    """In which order the dimensions of an array lie in memory."""
+    """Hold the order of an array's dimensions in memory."""
 
     def __init__(self, minor_to_major: Sequence[int], tiling: Sequence[Sequence[int]] = (), element_size_in_bits: int = 0):
         self.own = layouts.Layout(tuple(minor_to_major), tuple(layouts.Tile(tuple(t)) for t in tiling),
@@ -96,7 +96,7 @@ class Layout:
 
 @raising_methods
 class Shape:
-    """An array, a tuple or a token: ``Shape("f32[2,3]{1,0}")``, or of one of the static methods."""
+    """Hold an array, tuple or token shape: ``Shape("f32[2,3]{1,0}")``, or a static method."""
 
     def __init__(self, s: str):
         self.own = shape.Shape.parse(s)
@@ -222,7 +222,7 @@ def _laid_out(own: shape.Shape) -> shape.Shape:
 
 @raising_methods
 class ProgramShape:
-    """What a program takes and gives."""
+    """Hold the parameter shapes and the result shape of a program."""
 
     def __init__(self, params: Sequence[Shape], result: Shape):
         self._params, self._result = list(params), result
@@ -244,7 +244,7 @@ class ProgramShape:
 
 
 class ShapeIndex(tuple):
-    """The way to a part of a tuple's shape."""
+    """Hold the path to a part of a tuple shape."""
 
     __slots__ = ()
 

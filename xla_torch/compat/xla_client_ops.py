@@ -1,7 +1,7 @@
-"""The `ops` of XLA's client library: its names, argument orders and defaults.
+"""Provide the `ops` of XLA's client library with its names, argument orders and defaults.
 
-Most are the documented functions of `xla_torch.ops`, which take the client library's names and orders, behind `_same`: it gives
-them records and words as xla_torch has them. Those that differ are written out.
+Most are the functions of `xla_torch.ops`, which use the same names and orders. `_same` converts their arguments to records of
+xla_torch. Functions that differ are written out.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def ApproxTopKReductionOutputSize(input_size: int, rank: int, top_k: int, recall
 
 def _require_aggregated(subject: str, aggregated: bool) -> None:
     if not aggregated:
-        raise UnsupportedError("what is found is always aggregated", subject=subject, got="aggregate_to_topk=False",
+        raise UnsupportedError("aggregate_to_topk must be True", subject=subject, got="aggregate_to_topk=False",
                                hint="leave it out: the result is exact, and has top_k elements")
 
 

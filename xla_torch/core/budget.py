@@ -57,7 +57,7 @@ def charge(instructions: int = 1) -> None:
         own.look()
     if account.instructions > tuning.MADE_INSTRUCTIONS:
         raise LimitError(f"{account.what} makes too many instructions", expected=f"at most {tuning.MADE_INSTRUCTIONS}",
-                         hint="a computation that is used in many places may have to be copied for each")
+                         hint="raise max_instructions, or call shared computations less often: each call may copy them")
 
 
 # ------------------------------------------------------------------------------------------------ limits of users
@@ -81,7 +81,7 @@ class Limited:
     def look(self) -> None:
         """Raise LimitError where the block was stopped or its time is over."""
         if self._stopped:
-            raise LimitError("stopped", hint="another thread has asked for it")
+            raise LimitError("stopped", hint="look for the thread that called stop()")
         if self._end is not None and time.monotonic() > self._end:
             raise LimitError("the time is over", expected=f"at most {self.max_seconds:g} seconds (max_seconds)")
 
@@ -113,14 +113,14 @@ _running: ContextVar[Limited | None] = ContextVar("limits", default=None)
 @contextlib.contextmanager
 def limits(*, max_instructions: int | None = None, max_bytes: int | None = None, max_seconds: float | None = None,
            max_loop_steps: int | None = None) -> Iterator[Limited]:
-    """Within the block, programs are loaded, lowered and run with these limits, on this thread. Beyond them is LimitError.
+    """Limit the instructions, memory, time and loop steps of programs in this block.
 
-    `max_instructions` are those of one program, as it is written and with its calls opened. `max_bytes` are for what a run
-    computes, by the shapes of what lives at one time, and found before anything is allocated: what single ops need for themselves
-    is not in it. `max_seconds` are those of the whole block and `max_loop_steps` the steps of all loops that run in it; time is
-    looked at between the steps of loops, while programs are made, and before each run. The block's value can `stop` what runs in
-    it, from any thread. Of several blocks in each other, the innermost holds. Loops stay in torch, since native code cannot be
-    stopped; the steps of loops that torch.compile has compiled are not counted.
+    The limits hold for loading, lowering and running on this thread; exceeding one raises LimitError. `max_instructions` bounds
+    one program, as written and with its calls inlined. `max_bytes` bounds the live buffers of a run, by shape, before
+    allocation; scratch memory of single ops isn't counted. `max_seconds` and `max_loop_steps` bound the whole block. Time is
+    checked between loop steps, during compilation, and before each run. The context's value has a method `stop` that ends the
+    block's programs from any thread. In nested blocks the innermost limits hold. Loops run in torch, since generated C can't be
+    stopped; steps of loops that torch.compile compiled aren't counted.
 
     >>> with xla_torch.limits(max_instructions=100, max_seconds=10):
     ...     square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
@@ -130,7 +130,7 @@ def limits(*, max_instructions: int | None = None, max_bytes: int | None = None,
     for name, value in (("max_instructions", max_instructions), ("max_bytes", max_bytes), ("max_seconds", max_seconds),
                         ("max_loop_steps", max_loop_steps)):
         if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0):
-            raise InvalidArgument(f"{name} is no limit", subject="limits", got=repr(value),
+            raise InvalidArgument(f"{name} is not a valid limit", subject="limits", got=repr(value),
                                   expected="a number of 0 or more, or None")
     block = Limited(max_instructions, max_bytes, max_seconds, max_loop_steps)
     token = _running.set(block)

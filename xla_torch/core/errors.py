@@ -1,6 +1,6 @@
 """Every exception of xla_torch, on one screen.
 
-All of them print in the house form: one line that says what is wrong and where it happened, then, where known,
+All of them print in the standard error format: one line that says what is wrong and where it happened, then, where known,
 what was got, what was expected, where in the program it stands, and what to do::
 
     dot (%dot.7): contracting dimensions differ
@@ -19,12 +19,11 @@ _HEADLINE, _LABELLED, _MOST_BYTES = 800, 480, 2048
 
 
 class XlaError(Exception):
-    """Base of all errors raised by xla_torch: never raised itself, caught where any of them is meant.
+    """Base class of all errors that xla_torch raises; never raised itself.
 
-    What to do: what the line ``hint`` says, where there is one. `what` is the headline; the keyword arguments are the labelled
-    lines below it. `subject` names the operation or instruction (``"dot (%dot.7)"``) and is put in front of the headline. It may
-    be filled in later by a caller that knows more (see `located`), which is how a shape function needs not know the instruction
-    it runs for.
+    What to do: follow the line ``hint``, if there is one. `what` is the headline; the keyword arguments are the labelled lines
+    below it. `subject` names the operation or instruction (``"dot (%dot.7)"``) and precedes the headline. A caller that knows
+    the instruction may add it later (see `located`), so a shape function need not know it.
     """
 
     def __init__(self, what: str, *, subject: str = "", got: object = "", expected: object = "", where: str = "",
@@ -34,7 +33,7 @@ class XlaError(Exception):
         self.where, self.hint = where, hint
 
     def located(self, subject: str = "", where: str = "") -> XlaError:
-        """The same error with the operation's name and place filled in where they were missing."""
+        """Return the error with the operation's name and place added if they were missing."""
         self.subject = self.subject or subject
         self.where = self.where or where
         return self
@@ -50,23 +49,25 @@ class XlaError(Exception):
 
 
 class InvalidArgument(XlaError, ValueError):
-    """Raised for an operand, attribute, shape or argument that XLA or a function here refuses (XLA's InvalidArgument).
+    """Raised for an invalid operand, attribute, shape or argument (XLA's InvalidArgument).
 
-    What to do: give what the line ``expected`` says in the place of what ``got`` says; the hint often has the call.
+    What to do: replace the value in the line ``got`` by one that the line ``expected`` describes; the hint often has the call.
     """
 
 
 class WrongKind(InvalidArgument, TypeError):
-    """Raised for a value of a class that cannot stand where it stands, such as an XlaOp in an ``if``.
+    """Raised for a value of a wrong class, such as an XlaOp in an ``if``.
 
     What to do: convert it, or call the function that the hint names.
     """
 
 
 class HloSyntaxError(XlaError, ValueError):
-    """Raised for text that is not HLO. Carries `line` and `column` (both from 1) of the offending token.
+    """Raised for text that is not HLO.
 
-    What to do: look at that place of the text; if XLA reads it, report it.
+    `line` and `column` (both from 1) give the position of the token.
+
+    What to do: look at that position of the text; if XLA reads it, report it.
     """
 
     line: int = 0
@@ -81,10 +82,10 @@ class UnsupportedError(XlaError, NotImplementedError):
 
 
 class UnknownOpcodeError(HloSyntaxError, UnsupportedError):
-    """Raised for HLO text with opcodes that xla_torch does not have. Names all of them, with counts.
+    """Raised for HLO text with opcodes that xla_torch lacks; names all of them with counts.
 
-    What to do: have XLA expand them before it writes the text, or report them; ``python -m xla_torch ops`` lists those that are
-    there.
+    What to do: let XLA expand them before it writes the text, or report them; ``python -m xla_torch ops`` lists the supported
+    ones.
     """
 
 
@@ -98,19 +99,19 @@ class DeviceError(XlaError, RuntimeError):
 class DifferentiationError(XlaError, RuntimeError):
     """Raised for a gradient that does not exist or is refused.
 
-    What to do: what the hint says instead; ``python -m xla_torch ops NAME`` says which operands of an op have gradients.
+    What to do: follow the hint; ``python -m xla_torch ops NAME`` lists the operands of an op that have gradients.
     """
 
 
 class ExecutionError(XlaError, RuntimeError):
-    """Raised for a failure while a program runs: of another participant, a callback, a check.
+    """Raised for a failure while a program runs: of another participant, a callback or a check.
 
-    What to do: read the error that is chained to it (``__cause__``), which is what happened first.
+    What to do: read the chained error (``__cause__``), which happened first.
     """
 
 
 class LimitError(XlaError, RuntimeError):
-    """Raised for more than a limit allows: of this package (`tuning.py`), of the machine's memory, or set by the user (`limits`).
+    """Raised if a limit is exceeded: of this package (`tuning.py`), of memory, or of `limits`.
 
     What to do: run the program in a block of `limits` that allows more, or make it smaller.
     """
@@ -128,9 +129,9 @@ class InternalError(XlaError, RuntimeError):
 
 
 class XlaWarning(UserWarning):
-    """Warned of what xla_torch did that may not be what was meant: the base of its warnings, which print as the errors do.
+    """Base class of the warnings of xla_torch, never raised itself; prints like an error.
 
-    What to do: read its hint; ``warnings.simplefilter("error", XlaWarning)`` makes errors of them.
+    What to do: read the hint; ``warnings.simplefilter("error", XlaWarning)`` turns them into errors.
     """
 
     def __init__(self, what: str, *, subject: str = "", got: object = "", expected: object = "", where: str = "",
@@ -139,39 +140,45 @@ class XlaWarning(UserWarning):
 
 
 class LostDerivatives(XlaWarning):
-    """Warned where a program is differentiated by its ops' rules, and shows that its author wrote others. Said in one line, once.
+    """Warned if differentiation ignores custom derivatives that a program has dropped.
 
-    What to do: trace the function with `from_jax`, which keeps them, or accept these with ``derivatives="as written"``.
+    What to do: trace the function with `from_jax`, which keeps them, or accept the derivatives of the ops with
+    ``derivatives="as written"``.
     """
 
 
 class PerhapsLostDerivatives(LostDerivatives):
-    """Warned where a program is differentiated by its ops' rules, and its author may have written others: JAX wrote it, and does
-    not say.
+    """Warned if differentiation may ignore custom derivatives.
 
-    What to do: trace the function with `from_jax`, which keeps them, or accept these with ``derivatives="as written"``.
+    JAX wrote the program, whose text doesn't say whether its author defined any.
+
+    What to do: trace the function with `from_jax`, which keeps them, or accept the derivatives of the ops with
+    ``derivatives="as written"``.
     """
 
 
 class CallbackLeftOut(XlaWarning):
-    """Warned where a program is read without the Python callbacks in it that give it no values, which another process had.
+    """Warned if a program is read without its Python callbacks.
 
-    What to do: nothing, if what they print or record is not missed; otherwise trace the function here with `from_jax`.
+    The callbacks return nothing and belong to another process.
+
+    What to do: nothing, if their prints or records aren't needed; otherwise trace the function here with `from_jax`.
     """
 
 
 class NothingObserved(XlaWarning):
-    """Warned where an observer of `xla_torch.debug` has seen nothing: no program ran meanwhile, or no instruction has such a
-    name.
+    """Warned if an observer of `xla_torch.debug` saw no instruction.
+
+    No program ran, or no name matched.
 
     What to do: run the program within the block, and take names from ``print(computation.to_hlo_text())``.
     """
 
 
 class MissingDependency(XlaError, ImportError):
-    """Raised by a front end that needs an optional library which is not installed.
+    """Raised if a function needs an optional library that is not installed.
 
-    What to do: install what the hint says.
+    What to do: install the library that the hint names.
     """
 
 

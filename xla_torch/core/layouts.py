@@ -16,8 +16,10 @@ from .sizes import index_of
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tile:
-    """One tiling level: `dimensions` are a tile's sizes in elements, most major first. One of -1 (printed ``*``) is combined with
-    the next more-minor one. Raises InvalidArgument for a tile that nothing can be laid out in.
+    """Describe one tiling level of a layout.
+
+    `dimensions` are the sizes of a tile in elements, most major first. A size of -1 (printed ``*``) combines the dimension with
+    the next more minor one. Raises InvalidArgument for sizes that can't tile an array.
 
     >>> str(xla_torch.Tile((8, 128)))
     '(8,128)'
@@ -36,14 +38,15 @@ class Tile:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Layout:
-    """How an array lies in memory. `minor_to_major` lists dimensions from fastest to slowest varying. Within it lie `tiles`,
-    level by level; the buffer's length is a multiple of `tail_padding_alignment` elements; an element takes
-    `element_size_in_bits` (0: as many as its type has), in the memory of the number `memory_space`.
+    """Describe how an array is laid out in memory.
 
-    `other` keeps, as text and in order, the rare attributes that nothing here computes with: dim level types ``D(..)``,
-    index and pointer types, split configs ``SC(..)``, physical shape ``P(..)`` and metadata prefix ``M(..)``. Raises
-    InvalidArgument for what cannot be laid out: an order that is no permutation, a tail padding under 1, a negative memory space
-    or element size.
+    `minor_to_major` lists the dimensions from fastest to slowest varying, and `tiles` the tiling levels within them. The
+    buffer's length is a multiple of `tail_padding_alignment` elements. `element_size_in_bits` is 0 for the natural size of the
+    type. `memory_space` is the number of the memory. `other` keeps rare attributes as text, in order: dim level types
+    ``D(..)``, index and pointer types, split configs ``SC(..)``, physical shape ``P(..)`` and metadata prefix ``M(..)``.
+
+    Raises InvalidArgument for an order that is no permutation, a tail padding below 1, and a negative memory space or element
+    size.
 
     >>> str(Shape.parse("f32[2,3]{0,1}").layout)
     '{0,1}'
@@ -64,7 +67,7 @@ class Layout:
             raise InvalidArgument("minor_to_major is not a permutation", subject="Layout", got=list(order),
                                   expected=f"each of 0..{len(order) - 1} once")
         if not all(isinstance(tile, Tile) for tile in self.tiles):
-            raise InvalidArgument("tiles are no Tiles", subject="Layout", got=self.tiles, expected="Tile((8, 128)), ...")
+            raise InvalidArgument("tiles must be Tile objects", subject="Layout", got=self.tiles, expected="Tile((8, 128)), ...")
         for name, least in (("tail_padding_alignment", 1), ("element_size_in_bits", 0), ("memory_space", 0)):
             (number,) = whole_numbers((getattr(self, name),), name)
             if number < least:

@@ -26,13 +26,13 @@ UNBOUNDED = -(2**63)
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Shape:
-    """An array, tuple, token or opaque shape.
+    """Describe an array, tuple, token or opaque shape.
 
-    `element_type` is TUPLE for a tuple of `tuple_shapes`, TOKEN for a token. `dimensions` holds sizes (for a bounded dynamic
-    dimension its bound, for an unbounded one `UNBOUNDED`); `dynamic_dimensions` is empty where every dimension is static, else
-    one flag for each dimension. Where no `layout` is given, the array lies in the default layout: two shapes are equal where
-    their layouts are, given or not. `repr` and `to_text` write every layout, default ones too, and `str` none, as XLA's own do.
-    Raises InvalidArgument where a layout has another rank, and LimitError for tuples too large.
+    `element_type` is TUPLE for a tuple of `tuple_shapes`, and TOKEN for a token. `dimensions` holds the sizes: the bound of a
+    bounded dynamic dimension, `UNBOUNDED` for an unbounded one. `dynamic_dimensions` has one flag for each dimension, and is
+    empty if all are static. Without a `layout` the array has the default layout, and equality compares layouts, given or
+    default. `repr` and `to_text` print every layout, `str` prints none, as XLA's functions do. Raises
+    InvalidArgument if a layout has another rank, and LimitError for tuples that are too large.
 
     >>> shape = Shape.parse("f32[<=4,3]{0,1}")
     >>> shape.rank, shape.dimensions, shape.dynamic_dimensions, shape.dynamic_flags, shape.is_static
@@ -91,8 +91,11 @@ class Shape:
     @staticmethod
     def array(element_type: PrimitiveType | Any, dimensions: Sequence[int] = (), dynamic: Sequence[bool] = (),
               layout: Layout | None = None) -> Shape:
-        """An array shape, in XLA's default layout unless another is given; `dynamic` may be empty. The element type may be
-        spelt as NumPy and torch do. Raises InvalidArgument for negative sizes, a layout of another rank and non-array types."""
+        """Make an array shape; the element type may be named as in NumPy and torch.
+
+        `layout` defaults to XLA's; `dynamic` may be empty. Raises InvalidArgument for negative sizes or a layout of another
+        rank.
+        """
         kind = require_element_type(element_type)
         if layout is not None and not isinstance(layout, Layout):
             raise InvalidArgument("not a layout", subject="Shape", got=repr(layout), expected="a Layout, as Layout((1, 0))")
@@ -101,7 +104,7 @@ class Shape:
 
     @staticmethod
     def tuple(shapes: Sequence[Shape]) -> Shape:
-        """A tuple of shapes. Raises InvalidArgument for what are none."""
+        """Make a tuple shape. Raises InvalidArgument for elements that are not shapes."""
         if not hasattr(shapes, "__iter__"):
             raise InvalidArgument("not a tuple of shapes", subject="Shape", got=str(shapes), expected="a sequence of Shapes")
         if not all(isinstance(shape, Shape) for shape in shapes):
@@ -110,27 +113,27 @@ class Shape:
 
     @staticmethod
     def token() -> Shape:
-        """The shape of a token."""
+        """Return the shape of a token."""
         return Shape(TOKEN)
 
     @staticmethod
     def parse(text: str) -> Shape:
-        """A shape from its HLO text. Raises HloSyntaxError, and InvalidArgument for what is no text."""
+        """Parse HLO text. Raises HloSyntaxError, and InvalidArgument if `text` is not a string."""
         if not isinstance(text, str):
             raise InvalidArgument("not the text of a shape", subject="Shape.parse", got=repr(text)[:80],
                                   expected='a text, as "f32[2,3]"')
         return parse_shape(text)
 
     def with_element_type(self, element_type: PrimitiveType) -> Shape:
-        """The same dimensions and layout with elements of another type."""
+        """Return the same dimensions and layout with another element type."""
         return dataclasses.replace(self, element_type=element_type)
 
     def with_dimensions(self, dimensions: Sequence[int], dynamic: Sequence[bool] = ()) -> Shape:
-        """The same element type over other dimensions, static unless `dynamic` says otherwise; no layout."""
+        """Return the same element type with other dimensions, static by default, and no layout."""
         return _array(self.element_type, dimensions, dynamic, None)
 
     def without_layout(self) -> Shape:
-        """The same shape, none of whose arrays has a layout of its own."""
+        """Return the same shape with default layouts."""
         return self if self.layout is None and not self.tuple_shapes else self._without_layout
 
     @cached_property
@@ -240,7 +243,7 @@ class Shape:
         return self.layout.minor_to_major if self.layout else tuple(range(self.rank - 1, -1, -1))
 
     def at(self, index: Sequence[int]) -> Shape:
-        """The part of a tuple shape that a ShapeIndex walks to; ``()`` is the whole. Raises InvalidArgument."""
+        """Return the part of a tuple shape at a ShapeIndex. Raises InvalidArgument."""
         shape = self
         for step in index:
             if not 0 <= step < len(shape.tuple_shapes):
@@ -249,17 +252,17 @@ class Shape:
         return shape
 
     def leaves(self) -> Iterator[Shape]:
-        """The non-tuple shapes, depth first."""
+        """Return the shapes that are not tuples, depth first."""
         if not self.is_tuple:
             yield self
         for s in self.tuple_shapes:
             yield from s.leaves()
 
     def compatible(self, other: Shape, ignore_precision: bool = False, ignore_dynamic: bool = True) -> bool:
-        """XLA's Compatible: the same tree, dimensions and element types; layouts do not matter.
+        """Compare tree, dimensions and element types as XLA's Compatible does, but not layouts.
 
-        `ignore_precision` lets floating types of different width pass. Unbounded dimensions match anything, and
-        unless `ignore_dynamic` is False a dynamic dimension matches a static one of its bound.
+        `ignore_precision` accepts floating types of any width. Unbounded dimensions match anything. Unless `ignore_dynamic` is
+        False, dynamic dimensions match static ones of their bound.
         """
         if self is other:
             return True
@@ -280,8 +283,7 @@ class Shape:
     # ---- where elements lie
 
     def linear_index(self, index: Sequence[int]) -> int:
-        """The place of an element in the array's buffer, as the layout with its tiles says. Raises InvalidArgument for an
-        index outside the array or a tile without a size."""
+        """Return an element's position in the tiled buffer. Raises InvalidArgument if outside."""
         if len(index) != self.rank or not all(0 <= i < d for i, d in zip(index, self.dimensions, strict=True)):
             raise InvalidArgument("the index is outside the array", got=list(index), expected=str(self))
         bounds, place = self._tiled(index)
@@ -291,12 +293,11 @@ class Shape:
         return linear
 
     def multi_index(self, linear: int) -> tuple[int, ...]:
-        """The element at a place of an untiled buffer; the inverse of `linear_index`. Raises InvalidArgument for a place
-        outside the buffer or a tiled layout."""
+        """Return the index of the element at a position; inverts `linear_index`. Raises likewise."""
         if self.layout and self.layout.tiles:
-            raise InvalidArgument("a tiled layout has places without elements", got=self.to_text())
+            raise InvalidArgument("a tiled layout has padding, so positions have no unique element", got=self.to_text())
         if not 0 <= linear < self.element_count:
-            raise InvalidArgument("the place is outside the array", got=linear, expected=f"0 to {self.element_count - 1}")
+            raise InvalidArgument("the position is outside the array", got=linear, expected=f"0 to {self.element_count - 1}")
         index = [0] * self.rank
         for dimension in self.minor_to_major:
             linear, index[dimension] = divmod(linear, self.dimensions[dimension])
@@ -304,7 +305,7 @@ class Shape:
 
     @property
     def buffer_size(self) -> int:
-        """Elements of the array's buffer with all padding: of the tiles, and at the tail."""
+        """Return the number of elements in the buffer, including padding of tiles and at the tail."""
         count = math.prod(self._tiled([0] * self.rank)[0])
         alignment = self.layout.tail_padding_alignment if self.layout else 1
         return -(-count // alignment) * alignment
@@ -324,7 +325,7 @@ class Shape:
         return self.to_text(with_layout=False)
 
     def to_text(self, with_layout: bool = True) -> str:
-        """HLO text. `with_layout` prints a layout for each array of rank 1 or more, as XLA does, default ones included."""
+        """Return HLO text, `with_layout` with the layouts of arrays, as XLA does."""
         if self.is_tuple:
             parts = [(f"/*index={i}*/" if i and i % 5 == 0 else "") + s.to_text(with_layout)
                      for i, s in enumerate(self.tuple_shapes)]
@@ -363,8 +364,7 @@ def _array(element_type: PrimitiveType, dimensions: Sequence[int], dynamic: Sequ
 
 @dataclasses.dataclass(frozen=True)
 class ProgramShape:
-    """What a computation takes and gives: `parameters`, their shapes in order, `parameter_names` (empty where none are known),
-    and the shape of the `result`.
+    """Hold a computation's `parameters` and `result` shapes, and the `parameter_names` if known.
 
     >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
     >>> str(square.program_shape), square.program_shape.parameters[0].dimensions

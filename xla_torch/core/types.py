@@ -45,10 +45,11 @@ _S, _U, _F, _C, _O = Kind.SIGNED, Kind.UNSIGNED, Kind.FLOAT, Kind.COMPLEX, Kind.
 
 
 class PrimitiveType(enum.Enum):
-    """An XLA element type. The member's name in lower case is its HLO text (`PrimitiveType.BF16` is ``bf16``), also as `text`.
+    """Enumerate XLA's element types.
 
-    `number` is that of xla_data.proto, `bits` an element's size in bits, and `numpy` its dtype in NumPy, of ml_dtypes for those
-    that NumPy lacks; None for what is no element of arrays.
+    A member's name in lower case is its HLO text (`PrimitiveType.BF16` is ``bf16``), also available as `text`. `number` is the
+    value in xla_data.proto and `bits` the size of an element. `numpy` is the NumPy or ml_dtypes dtype, and None for types that
+    arrays can't hold.
 
     >>> xla_torch.F32 is xla_torch.PrimitiveType.F32, str(Shape.array(xla_torch.BF16, [2, 3]))
     (True, 'bf16[2,3]')
@@ -216,17 +217,17 @@ BUFFER = PrimitiveType.BUFFER
 
 
 def type_from_text(text: str) -> PrimitiveType | None:
-    """The type that HLO text calls `text` (``"bf16"``), or None."""
+    """Return the type with this name in HLO text (``"bf16"``), or None."""
     return _BY_TEXT.get(text)
 
 
 def type_from_number(number: int) -> PrimitiveType | None:
-    """The type with this number in xla_data.proto, or None."""
+    """Return the type with this number in xla_data.proto, or None."""
     return _BY_NUMBER.get(number)
 
 
 def type_from_numpy(dtype: object) -> PrimitiveType | None:
-    """The type that a NumPy (or ml_dtypes) dtype stands for, or None."""
+    """Return the type of a NumPy or ml_dtypes dtype, or None."""
     return _BY_NUMPY.get(np.dtype(dtype))  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
@@ -236,9 +237,11 @@ _BY_SCALAR = {dtype.type: t for dtype, t in _BY_NUMPY.items()}
 
 
 def element_type_of(spelling: object) -> PrimitiveType | None:
-    """The type of arrays that is meant, or None: a PrimitiveType, its name (``"f32"``, ``"float32"``, ``"torch.float32"``), a
-    dtype of NumPy, ml_dtypes or torch, or the class of NumPy's, ml_dtypes' or JAX's scalars. ``int`` and ``float`` name no
-    width."""
+    """Return the element type that a name, dtype or scalar class denotes, or None.
+
+    Accepted are a PrimitiveType, its name (``"f32"``, ``"float32"``, ``"torch.float32"``), a dtype of NumPy, ml_dtypes or
+    torch, and scalar classes of NumPy, ml_dtypes or JAX. ``int`` and ``float`` have no width and give None.
+    """
     if isinstance(spelling, PrimitiveType):
         return spelling if spelling.is_array else None
     if isinstance(spelling, str):
@@ -259,7 +262,7 @@ def element_type_of(spelling: object) -> PrimitiveType | None:
 
 
 def require_element_type(spelling: object, subject: str = "") -> PrimitiveType:
-    """As `element_type_of`. Raises InvalidArgument for what names no element type of arrays."""
+    """Return `element_type_of`, or raise InvalidArgument if there is none."""
     found = element_type_of(spelling)
     if found is None:
         no_width = any(spelling is known for known in (int, float, complex))
@@ -271,22 +274,25 @@ def require_element_type(spelling: object, subject: str = "") -> PrimitiveType:
 
 
 def has_infinity(t: PrimitiveType) -> bool:
-    """Whether a floating type has infinities; what is too large becomes NaN or the largest number in those without."""
+    """Return whether a floating type has infinities.
+
+    Types without them overflow to NaN or to the largest number.
+    """
     return t.is_floating and bool(np.isinf(np.asarray(np.inf).astype(t.numpy).astype(np.float32)))
 
 
 def has_zero(t: PrimitiveType) -> bool:
-    """Whether a type has a zero: all but that of scales do."""
+    """Return whether a type has a zero; only F8E8M0FNU lacks one."""
     return t is not F8E8M0FNU
 
 
 def complex_part(t: PrimitiveType) -> PrimitiveType:
-    """The component type of a complex type: F32 for C64, F64 for C128; any other type is its own part."""
+    """Return the component type of a complex type; other types return themselves."""
     return {C64: F32, C128: F64}.get(t, t)
 
 
 def higher_precision(a: PrimitiveType, b: PrimitiveType) -> PrimitiveType:
-    """The float type of the two with the larger range; on a tie, the one with more mantissa, else `a`."""
+    """Return the float type with the larger range, on a tie the larger mantissa, else `a`."""
     def rank(t: PrimitiveType) -> tuple[int, int]:
         return math.frexp(float(_finfo(t).max))[1], mantissa_bits(t)
 
@@ -294,12 +300,15 @@ def higher_precision(a: PrimitiveType, b: PrimitiveType) -> PrimitiveType:
 
 
 def same_type_ignoring_precision(a: PrimitiveType, b: PrimitiveType) -> bool:
-    """XLA's SameElementTypeIgnoringFpPrecision: equal, or two floating types of any width."""
+    """Compare types as XLA's SameElementTypeIgnoringFpPrecision does.
+
+    Types match if they are equal or both floating.
+    """
     return a is b or (a.is_floating and b.is_floating)
 
 
 def preserves_values(source: PrimitiveType, target: PrimitiveType) -> bool:
-    """XLA's CastPreservesValues: every value of `source` is one of `target`."""
+    """Return whether `target` holds every value of `source` (XLA's CastPreservesValues)."""
     if source is target:
         return True
     if target.is_complex:
@@ -322,11 +331,11 @@ def _finfo(t: PrimitiveType) -> Any:
 
 
 def exponent_bits(t: PrimitiveType) -> int:
-    """Width of the exponent field of a floating type."""
+    """Return the width of the exponent field of a floating type."""
     return {F16: 5, BF16: 8, F32: 8, F64: 11}.get(t) or int(t.name[3])
 
 
 def mantissa_bits(t: PrimitiveType) -> int:
-    """Explicit mantissa bits of a floating type (the hidden bit not counted)."""
+    """Return the number of explicit mantissa bits of a floating type."""
     known = {F16: 10, BF16: 7, F32: 23, F64: 52}.get(t)
     return known if known is not None else int(t.name[5])

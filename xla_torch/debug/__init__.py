@@ -1,7 +1,8 @@
-"""See inside programs while they run: values, the first NaN, where two programs part, breakpoints, checks, time; runs in files.
+"""Inspect running programs: values, NaNs, divergence, breakpoints, profiles, recordings.
 
-All of it is one evaluator with an observer (`evaluation.py`): the op bodies that a program is lowered with run on tensors, one
-instruction after another. Derived programs (forward and backward parts, tangents, batches) are seen as any other.
+All functions use one evaluator with an observer (`evaluation.py`). It runs the same op bodies as the lowered program on
+tensors, one instruction after another. Derived programs (forward and backward passes, tangents, batches) are observed like any
+other.
 """
 
 from __future__ import annotations

@@ -142,8 +142,8 @@ class Counterparts:
     def _note_written(self, computation: Computation) -> None:
         for i in computation.instructions:
             if not i.is_parameter and is_pure(i) and not has_regions_of_values(i) and all(o in self._written for o in i.operands):
-                said = _said_of(i), tuple(self._written[o] for o in i.operands)
-                self._written[i] = self._meanings.setdefault(said, len(self._meanings))
+                stated = _stated_of(i), tuple(self._written[o] for o in i.operands)
+                self._written[i] = self._meanings.setdefault(stated, len(self._meanings))
 
     def _moving(self, computation: Computation) -> Iterator[Instruction]:
         return (i for i in computation.instructions if i not in self._written and not i.is_parameter)
@@ -160,7 +160,7 @@ class Counterparts:
             return instruction.opcode, id(instruction) if number is None else f"index {number}", tuple(operands)
         if instruction.is_element:
             return instruction.opcode, f"index {instruction.attributes['index']}", tuple(operands)
-        return _said_of(instruction), tuple(operands)
+        return _stated_of(instruction), tuple(operands)
 
     def _in_order(self, instruction: Instruction) -> Sequence[Instruction]:
         """The operands; where their order means nothing, with those behind that depend on no parameter."""
@@ -220,11 +220,11 @@ def _alike(key: Callable[[Instruction], Hashable], a: Sequence[Instruction],
     sides: tuple[dict[Hashable, list[Instruction]], ...] = ({}, {})
     for side, instructions in zip(sides, (a, b), strict=True):
         for i in instructions:
-            said = key(i)
-            if said is not None:
-                side.setdefault(said, []).append(i)
-    return {y: x for said, mine in sides[1].items() if len(mine) == len(sides[0].get(said, ()))
-            for x, y in zip(sides[0][said], mine, strict=True)}
+            stated = key(i)
+            if stated is not None:
+                side.setdefault(stated, []).append(i)
+    return {y: x for stated, mine in sides[1].items() if len(mine) == len(sides[0].get(stated, ()))
+            for x, y in zip(sides[0][stated], mine, strict=True)}
 
 
 def _by_name(i: Instruction) -> Hashable:
@@ -232,8 +232,8 @@ def _by_name(i: Instruction) -> Hashable:
 
 
 def _by_op_name(i: Instruction) -> Hashable:
-    said = i.op_name or i.name.partition(".")[0]  # XLA numbers names anew, and keeps what stands before the number
-    return (said, _kind(i)) if said else None
+    stated = i.op_name or i.name.partition(".")[0]  # XLA numbers names anew, and keeps what stands before the number
+    return (stated, _kind(i)) if stated else None
 
 
 def _kind(instruction: Instruction) -> tuple[str, Hashable]:
@@ -241,15 +241,15 @@ def _kind(instruction: Instruction) -> tuple[str, Hashable]:
     return instruction.opcode, None if is_loop(instruction) else tuple(leaf.dimensions for leaf in instruction.shape.leaves())
 
 
-def _said_of(instruction: Instruction) -> Hashable:
-    return _kind(instruction), tuple(sorted((name, _said(value)) for name, value in instruction.attributes.items()))
+def _stated_of(instruction: Instruction) -> Hashable:
+    return _kind(instruction), tuple(sorted((name, _stated(value)) for name, value in instruction.attributes.items()))
 
 
-def _said(value: Any) -> str:
+def _stated(value: Any) -> str:
     if isinstance(value, Computation):
         return f"{len(value.parameters)} {value.root.opcode}"
     if isinstance(value, tuple):
-        return ",".join(map(_said, value))
+        return ",".join(map(_stated, value))
     if not isinstance(value, Literal) or isinstance(value.value, tuple):
         return str(value)
     array = value.array

@@ -34,12 +34,11 @@ KEEP = 1 << 30
 
 @dataclasses.dataclass(frozen=True)
 class Divergence:
-    """How two programs part; false where their results agree.
+    """Report where two programs diverge; false if their results agree.
 
-    `results` are the numbers of the results that differ, each with by how much at most. `a` and `b` are the instruction to blame,
-    on both sides: what it is made of agrees (`agreeing`, of `b`), and its own values differ by up to `difference`. In between
-    stand those of each side that have no counterpart (`without_counterpart`): not they are said to differ, but what was made of
-    them. Of `compared` values it is known that they agree.
+    `results` maps the number of each differing result to its largest difference. `a` and `b` are the first diverging
+    instructions of both sides: their inputs (`agreeing`, of `b`) agree, and their values differ by up to `difference`.
+    `without_counterpart` lists the instructions in between that the other side lacks. `compared` counts the values that agree.
 
     >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
     >>> twice = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] add(x, x) }")
@@ -60,9 +59,10 @@ class Divergence:
         return bool(self.results)
 
     def reduce(self) -> tuple[str, str]:
-        """On each side the smallest program around it, as HLO text: the instruction alone, of its operands.
+        """Return the smallest program around the diverging instruction of each side, as HLO text.
 
-        Raises InvalidArgument where the results agree."""
+        Raises InvalidArgument if the results agree.
+        """
         if self.a is None or self.b is None:
             raise InvalidArgument("the results agree, and no instruction is to blame", subject="Divergence.reduce")
         return _alone(self.a.instruction), _alone(self.b.instruction)
@@ -89,14 +89,13 @@ def _names(instructions: Iterable[Instruction], most: int = 8) -> str:
 
 def first_divergence(a: XlaComputation, b: XlaComputation, *arguments: Any, tolerance: float = 1e-5,
                      keep: int = KEEP) -> Divergence:
-    """Whether the results of two programs differ for these arguments, and the first instruction that is to blame for it.
+    """Run two programs on the same arguments and find the first instruction where they diverge.
 
-    Elements may differ by `tolerance` of themselves and of the largest; NaN equals NaN. Instructions are counterparts by
-    structure, then by name, then by op_name, and the results by their places. Blamed is the first one, in the order of
-    evaluation, from which differing values lead to a result that differs, and which is made of what agrees.
+    Elements may differ by `tolerance`, relative to themselves and to the largest one; NaN equals NaN. Instructions are matched
+    by structure, then by name, then by op_name, and results by position. The result is the first instruction, in evaluation
+    order, whose inputs agree and whose differing value reaches a differing result.
 
-    Raises InvalidArgument where the programs have other numbers of results, and where `a` has more than `keep` bytes of values to
-    compare.
+    Raises InvalidArgument if the programs have different numbers of results, or if `a` has more than `keep` bytes of values.
 
     >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
     >>> twice = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] add(x, x) }")
@@ -115,7 +114,7 @@ def divergence_of(a: XlaComputation, b: XlaComputation, arguments: tuple[Any, ..
     shapes = [c.program_shape.result for c in (a, b)]
     x, y = (arrays(result, shape) for result, shape in zip(given, shapes, strict=True))
     if len(x) != len(y):
-        raise InvalidArgument("the programs have not as many results", subject="first_divergence", got=shapes[1],
+        raise InvalidArgument("the programs have different numbers of results", subject="first_divergence", got=shapes[1],
                               expected=shapes[0])
     apart = [_apart(v, w, tolerance) for (v, _), (w, _) in zip(x, y, strict=True)]
     results = tuple((number, difference) for number, difference in enumerate(apart) if difference)
@@ -160,7 +159,7 @@ class _Comparison:
         self.size += step.instruction.shape.byte_size
         if self.size > self.most:
             raise InvalidArgument("the values to compare take more than is kept", subject="first_divergence", got=step.label,
-                                  expected=f"{self.most} bytes at most", hint="a larger keep=")
+                                  expected=f"{self.most} bytes at most", hint="pass a larger keep=")
         # Loops and branches may share a computation: what was evaluated twice at one place, is not known there.
         self.known[node] = None if node in self.known else (step.value, step.instruction.shape)
 

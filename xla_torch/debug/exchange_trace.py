@@ -26,11 +26,12 @@ _NAME = 120
 
 @dataclasses.dataclass(frozen=True)
 class ExchangeEvent:
-    """One exchange as one participant saw it. Times are seconds since 1970; those of machines compare as well as their clocks.
+    """Describe one collective as one participant saw it, with times in seconds since 1970.
 
-    `participant` is its number, `group` those of all who take part, and `turn` counts the exchanges of the group. `kind` is what
-    they do, `subject` the instruction, and `bytes` what this one gave. `began` is when the participant gave that, `begun` when it
-    went on to something else, `awaited` when it needed the result, and `ended` when it had it; infinite where that was not seen.
+    `participant` is its number, `group` the numbers of all members, and `turn` counts the group's collectives. `kind` is the
+    kind of collective, `subject` the instruction, and `bytes` the size of this participant's contribution. `began` is the time
+    of the contribution, `begun` the time the participant continued, `awaited` the time it asked for the result, and `ended` the
+    time it had it. A time that was not observed is infinite. Times of several machines are as comparable as their clocks.
 
     >>> builder = XlaBuilder("total")
     >>> total = builder.build(ops.CrossReplicaSum(builder.parameter(0, Shape.parse("f32[2]"))))
@@ -54,15 +55,16 @@ class ExchangeEvent:
 
     @property
     def waited(self) -> float:
-        """Seconds for which the participant did nothing else, 0 where it never asked for the result."""
+        """Return the seconds the participant was idle; 0 if it never asked for the result."""
         return self.ended - self.awaited if self.ended < math.inf else 0.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Waiting:
-    """A participant's wait in one `event`: the number of the `last` member to begin, if that came while this one waited, and the
-    seconds that it was `late`. The rest of the event's wait is the way of the data. `last` is None where all had begun, or where
-    not all members are in the trace.
+    """Describe a participant's wait in one `event`.
+
+    `last` is the number of the last member to begin, if it began while this one waited, and `late` the seconds until then. The
+    rest of the wait is data transfer. `last` is None if all had begun, or if the trace lacks some members.
 
     >>> builder = XlaBuilder("total")
     >>> total = builder.build(ops.CrossReplicaSum(builder.parameter(0, Shape.parse("f32[2]"))))
@@ -78,7 +80,9 @@ class Waiting:
 
 
 class ExchangeTrace:
-    """The exchanges that were seen: `events`, sorted by participant and time. `print` shows its table.
+    """Hold the observed collectives: `events`, sorted by participant and time.
+
+    `print` shows them as a table.
 
     >>> builder = XlaBuilder("total")
     >>> total = builder.build(ops.CrossReplicaSum(builder.parameter(0, Shape.parse("f32[2]"))))
@@ -101,7 +105,7 @@ class ExchangeTrace:
         self.events = sorted(events, key=lambda event: (event.participant, event.began))
 
     def waits(self) -> list[Waiting]:
-        """Each event's wait, in the order of `events`."""
+        """Return the wait of each event, in the order of `events`."""
         members: dict[tuple[tuple[int, ...], int], list[ExchangeEvent]] = {}
         for event in self.events:
             members.setdefault((event.group, event.turn), []).append(event)
@@ -118,7 +122,7 @@ class ExchangeTrace:
         return self.table()
 
     def table(self, rows: int = 30) -> str:
-        """The exchanges that were waited for longest, all participants and runs together, as text."""
+        """Return the longest waits over all participants and runs as text."""
         sites: dict[tuple[str, str], list[Waiting]] = {}
         for wait in self.waits():
             sites.setdefault((wait.event.kind, wait.event.subject), []).append(wait)
@@ -131,18 +135,23 @@ class ExchangeTrace:
         return "\n".join([*lines, *([f"... and {len(dearest) - rows} more"] if len(dearest) > rows else [])])
 
     def to_chrome_trace(self, path: Any) -> None:
-        """Write the trace for chrome://tracing and Perfetto: a process for each participant, with what it waited for in one line
-        and what was under way in another; an arrow leads from whoever came last to those who waited for it."""
+        """Write the trace for chrome://tracing and Perfetto.
+
+        Each participant is a process with one line for its waits and one for its collectives in flight. Arrows lead from the
+        last member of a group to those that waited for it.
+        """
         write_trace(_chrome_events(self.waits()), path)
 
     def gathered(self) -> ExchangeTrace:
-        """The trace of all processes of torch.distributed, each of which calls this: then it is known for whom was waited.
-        Raises ExecutionError where there are no processes."""
+        """Return the trace of all torch.distributed processes, each of which must call this.
+
+        Only this trace knows which member was last. Raises ExecutionError if torch.distributed is not initialised.
+        """
         groups = torch.distributed
         if not groups.is_available() or not groups.is_initialized():
             raise ExecutionError("there are no processes to gather traces from", subject="ExchangeTrace.gathered",
                                  got="no process group", expected="torch.distributed.init_process_group was called",
-                                 hint="the participants of run_replicas are in one trace already")
+                                 hint="use the trace itself, which has all participants of run_replicas")
         parts: list[Any] = [None] * groups.get_world_size()
         groups.all_gather_object(parts, self.events)
         return ExchangeTrace([event for events in parts for event in events])
@@ -168,11 +177,11 @@ def _chrome_events(waits: Sequence[Waiting]) -> list[dict[str, Any]]:
     for number, wait in enumerate(waits):
         event = wait.event
         name, place = printable(event.subject, _NAME), {"pid": event.participant, "tid": 0, "cat": "exchange"}
-        said = {"kind": event.kind, "group": list(event.group), "turn": event.turn, "bytes": event.bytes}
-        found.append({"ph": "X", "name": f"begin {name}", "args": said, **place, **_span(event.began, event.begun, start)})
+        stated = {"kind": event.kind, "group": list(event.group), "turn": event.turn, "bytes": event.bytes}
+        found.append({"ph": "X", "name": f"begin {name}", "args": stated, **place, **_span(event.began, event.begun, start)})
         if event.ended == math.inf:
             continue
-        told = said | {"waited for": wait.last, "of that, ms": wait.late * 1e3}
+        told = stated | {"waited for": wait.last, "of that, ms": wait.late * 1e3}
         found.append({"ph": "X", "name": f"wait {name}", "args": told, **place, **_span(event.awaited, event.ended, start)})
         for phase, at in (("b", event.began), ("e", event.ended)):
             found.append({"ph": phase, "name": name, "id": number, **place, "ts": (at - start) * 1e6})
@@ -190,9 +199,10 @@ def _span(begin: float, end: float, start: float) -> dict[str, float]:
 
 @contextlib.contextmanager
 def exchanges() -> Iterator[ExchangeTrace]:
-    """The exchanges of all programs that run meanwhile in this process, in whatever threads, backward passes too.
+    """Record the collectives of all programs that run in this block, in all threads.
 
-    ``print(found)`` shows them as a table, and ``found.to_chrome_trace("exchanges.json")`` writes them for Perfetto:
+    Backward passes are included. ``print(found)`` shows a table, and ``found.to_chrome_trace("exchanges.json")`` writes a file
+    for Perfetto:
 
     >>> import torch, xla_torch
     >>> builder = xla_torch.XlaBuilder("total")

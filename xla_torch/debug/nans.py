@@ -19,9 +19,10 @@ from .steps import Statistics, Step, has_nan, is_finite
 
 @dataclasses.dataclass
 class Finding:
-    """The first instruction that made a NaN of operands without one, or an Inf of finite operands; its `step` has the operands,
-    the HLO line, the op_name and the source. An argument that holds a NaN is found as the parameter that it is. False where
-    there was none.
+    """Report the first instruction that made a NaN or an Inf.
+
+    Its operands hold no NaN, or are finite, respectively. `step` has the operands, the HLO line, the op_name and the source. An
+    argument that holds a NaN is reported as its parameter. A Finding is false if there was none.
 
     >>> root = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] sqrt(x) }")
     >>> found = xla_torch.debug.find_nan(root, torch.tensor([1.0, -1.0]))
@@ -57,7 +58,7 @@ class Finding:
         return "\n".join(lines)
 
     def see(self, step: Step) -> None:
-        """Note the step if it is the first such."""
+        """Note the step if it is the first that made a NaN or Inf."""
         self.watched += 1
         if self.step is None and _makes(step):
             self.step = step
@@ -89,8 +90,10 @@ def _finding() -> Iterator[Finding]:
 
 
 def find_nan(computation: XlaComputation | None = None, *arguments: Any) -> Any:
-    """The Finding of a run on these arguments. Without a computation a context manager: ``with find_nan() as found:`` holds for
-    every program that runs meanwhile, in backward passes too.
+    """Find the first instruction that makes a NaN or Inf and return a Finding.
+
+    Without a computation it is a context manager: ``with find_nan() as found:`` observes all programs in the block, including
+    backward passes.
 
     >>> root = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] sqrt(x) }")
     >>> found = xla_torch.debug.find_nan(root, torch.tensor([1.0, -1.0]))

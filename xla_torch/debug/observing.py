@@ -23,9 +23,9 @@ Names = str | re.Pattern[str] | None
 
 
 class CheckFailed(ExecutionError):
-    """Raised where a value is not as `debug.check` demands.
+    """Raised if a value does not satisfy the predicate of `debug.check`.
 
-    What to do: look at the instruction that it names, or at its operands with `debug.break_at`.
+    What to do: inspect the instruction that the error names, or its operands with `debug.break_at`.
     """
 
 
@@ -49,18 +49,18 @@ def matches(names: Names, instruction: Instruction) -> bool:
     for file names (``*``, ``?``), a compiled expression is searched for; None names all."""
     if names is None:
         return True
-    said = filter(None, (instruction.name, instruction.op_name, source_of(instruction)))
+    stated = filter(None, (instruction.name, instruction.op_name, source_of(instruction)))
     if isinstance(names, re.Pattern):
-        return any(names.search(text) for text in said)
-    return any(fnmatch.fnmatchcase(text, names) for text in said)
+        return any(names.search(text) for text in stated)
+    return any(fnmatch.fnmatchcase(text, names) for text in stated)
 
 
 @contextlib.contextmanager
 def observed(observer: Observer, names: Names = None, participant: int | None = None) -> Iterator[None]:
-    """While this lasts, `observer(step)` sees each instruction that every program of this process evaluates: those that `names`
-    fits, of one `participant` or of all. Backward passes are seen too. Observers may stand inside each other.
+    """Call `observer(step)` for each instruction that programs in this block evaluate.
 
-    Warns of NothingObserved where that was nothing: no program ran meanwhile, or none has an instruction of such a name.
+    `names` selects instructions and `participant` one participant. Backward passes are included, and observers may be nested.
+    Warns NothingObserved if no program ran or no instruction matched.
 
     >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
     >>> with xla_torch.debug.observed(lambda step: print(step.instruction.name), names="y"):
@@ -85,16 +85,18 @@ def observed(observer: Observer, names: Names = None, participant: int | None = 
 
 def _nothing(names: Names, participant: int | None, passed: set[str]) -> NothingObserved:
     if not passed:
-        return NothingObserved("no program ran while it was watched", subject="xla_torch.debug",
-                               hint="call the program, or go its way back, inside the `with`")
-    said = names.pattern if isinstance(names, re.Pattern) else names
+        return NothingObserved("no program ran in this block", subject="xla_torch.debug",
+                               hint="call the program, or run its backward pass, inside the `with`")
+    stated = names.pattern if isinstance(names, re.Pattern) else names
     of = "" if participant is None else f" of participant {participant}"
-    return NothingObserved(f"no instruction{of} that ran has this name, op_name or source", subject="xla_torch.debug", got=said,
-                           hint=nearest(str(said).strip("*?"), passed))
+    return NothingObserved(f"no instruction{of} that ran has this name, op_name or source", subject="xla_torch.debug", got=stated,
+                           hint=nearest(str(stated).strip("*?"), passed))
 
 
 def break_at(names: Names, callback: Observer) -> contextlib.AbstractContextManager[None]:
-    """While this lasts, `callback(step)` is called at each instruction that `names` fits: ``lambda step: breakpoint()``.
+    """Call `callback(step)` in this block at each instruction that matches `names`.
+
+    A typical callback is ``lambda step: breakpoint()``.
 
     >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
     >>> with xla_torch.debug.break_at("y", lambda step: print(step.instruction.name)):
@@ -105,7 +107,9 @@ def break_at(names: Names, callback: Observer) -> contextlib.AbstractContextMana
 
 
 def check(names: Names, holds: Callable[[Any], Any]) -> contextlib.AbstractContextManager[None]:
-    """While this lasts, each value of the instructions that `names` fits must satisfy `holds(value)`; else CheckFailed.
+    """Raise CheckFailed in this block if a value fails `holds(value)`.
+
+    `names` selects the instructions whose values are checked.
 
     >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
     >>> with xla_torch.debug.check("y", lambda value: bool((value >= 0).all())):

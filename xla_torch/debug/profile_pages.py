@@ -137,17 +137,17 @@ def chrome_trace(events: Sequence[Event], left_out: int, path: str | os.PathLike
     process = os.getpid()
     found: list[dict[str, Any]] = [{
         "ph": "X", "cat": "cpu_op", "name": f"{event.row.instruction.opcode} %{event.row.name}", "pid": process,
-        "tid": event.thread, "ts": event.start * 1e6, "dur": event.seconds * 1e6, "args": _said(event)} for event in events]
+        "tid": event.thread, "ts": event.start * 1e6, "dur": event.seconds * 1e6, "args": _stated(event)} for event in events]
     write_trace(found, path, left_out=left_out)
 
 
-def write_trace(events: Sequence[dict[str, Any]], path: str | os.PathLike[str], **said: Any) -> None:
+def write_trace(events: Sequence[dict[str, Any]], path: str | os.PathLike[str], **stated: Any) -> None:
     """Write events of the trace format as a file for chrome://tracing and Perfetto."""
-    whole = {"schemaVersion": 1, "displayTimeUnit": "ms", "traceEvents": list(events), **said}
+    whole = {"schemaVersion": 1, "displayTimeUnit": "ms", "traceEvents": list(events), **stated}
     Path(path).write_text(json.dumps(whole), encoding="utf-8")
 
 
-def _said(event: Event) -> dict[str, Any]:
+def _stated(event: Event) -> dict[str, Any]:
     instruction = event.row.instruction
     return {"program": event.row.program, "shape": str(instruction.shape), "op_name": instruction.op_name,
             "loops": [f"{name}[{number}]" for name, number in event.place]}
@@ -168,10 +168,10 @@ def flame_graph(rows: Sequence[Row], lowered: float | None, whole_page: bool = T
     root = tree(rows)
     boxes, levels = list(_boxes(root)), 1 + max((depth for depth, *_ in _boxes(root)), default=0)
     drawn = "\n".join(_box(depth, left, node, root.seconds) for depth, left, node in boxes)
-    said = f"{time_of(root.seconds)} instruction by instruction"
+    stated = f"{time_of(root.seconds)} instruction by instruction"
     if lowered is not None:
-        said += f"; a call of the lowered program takes {time_of(lowered)}"
-    body = f'<p>{said}</p><div class="flame" style="height:{18 * levels}px">{drawn}</div>'
+        stated += f"; a call of the lowered program takes {time_of(lowered)}"
+    body = f'<p>{stated}</p><div class="flame" style="height:{18 * levels}px">{drawn}</div>'
     if not whole_page:
         return f"<style>{_STYLE.replace('body{font:13px system-ui,sans-serif;margin:1em}', '')}</style>{body}"
     policy = "default-src 'none'; style-src 'unsafe-inline'"
@@ -194,9 +194,9 @@ def _boxes(root: Node) -> Iterator[tuple[int, float, Node]]:
 def _box(depth: int, left: float, node: Node, whole: float) -> str:
     share = (lambda part: f"{100 * part / whole:.3f}%") if whole else (lambda part: "0%")
     name = html.escape(printable(node.name, _NAME))
-    said = html.escape(f"{printable(node.name, _NAME)}: {time_of(node.seconds)}, {_share(node.seconds, whole)}, "
+    stated = html.escape(f"{printable(node.name, _NAME)}: {time_of(node.seconds)}, {_share(node.seconds, whole)}, "
                        f"{node.count} runs, {_scaled(node.cost.bytes, 'B') or '0 B'}, "
                        f"{_scaled(node.cost.flops, '') or '0'} flops")
     hue = 210 if node.leaf else 20 + sum(map(ord, node.name[:40])) % 40
-    return (f'<div title="{said}" style="left:{share(left)};width:{share(node.seconds)};top:{18 * depth}px;'
+    return (f'<div title="{stated}" style="left:{share(left)};width:{share(node.seconds)};top:{18 * depth}px;'
             f'background:hsl({hue},80%,75%)">{name}</div>')

@@ -14,8 +14,10 @@ from ..hlo.ir import Instruction
 
 @dataclasses.dataclass(frozen=True)
 class Machine:
-    """What the machine does at most, measured: `bandwidth` in bytes read and written in a second by a copy, and `flops` in
-    operations a second of a product of matrices, on torch's own number of threads.
+    """Hold the measured peak performance of the machine.
+
+    `bandwidth` is the number of bytes that a copy reads and writes in a second. `flops` is the number of operations in a second
+    of a matrix product on torch's threads.
 
     >>> machine = xla_torch.debug.Machine.measured(size=64)
     >>> machine.bandwidth > 0, machine.flops > 0
@@ -27,7 +29,7 @@ class Machine:
 
     @staticmethod
     def measured(device: torch.device | str = "cpu", size: int = 1024) -> Machine:
-        """Measured here, in some tens of milliseconds: 16 `size`^2 floats copied, and two matrices of `size`^2 multiplied."""
+        """Measure this machine: copy 16 `size`^2 floats, and multiply two matrices of `size`^2."""
         source = torch.ones(16 * size * size, device=device)
         target, matrix = torch.empty_like(source), torch.ones(size, size, device=device)
         copied = best(lambda: target.copy_(source), torch.device(device), 5)

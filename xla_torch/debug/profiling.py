@@ -34,9 +34,10 @@ EVENTS = 200_000
 
 @dataclasses.dataclass
 class Profile:
-    """What was measured: `rows` by instruction, dearest first; `lowered`, the seconds of a call of the lowered program (None
-    where only what ran was watched); the run's `events` for a trace, of which `left_out` were too many; and the `machine`, of
-    whose pace the table gives shares.
+    """Hold the profile of a run: `rows` by instruction, slowest first.
+
+    `lowered` is the time in seconds of a call of the lowered program (None if a block was profiled). `events` are those of the
+    trace, `left_out` the number that was dropped, and `machine` the peak performance that the table's percentages refer to.
 
     >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
     >>> found = xla_torch.debug.profile(square, torch.ones(2), machine=xla_torch.debug.Machine(bandwidth=1e10, flops=1e11))
@@ -53,7 +54,7 @@ class Profile:
 
     @property
     def seconds(self) -> float:
-        """The sum of all rows: a run instruction by instruction."""
+        """Return the sum of all rows: the time of a run instruction by instruction."""
         return sum(row.seconds for row in self.rows)
 
     def __getitem__(self, name: str) -> list[Row]:
@@ -64,15 +65,18 @@ class Profile:
         return self.table()
 
     def table(self, rows: int = 30) -> str:
-        """The dearest instructions and the tree of op_names, as text."""
+        """Return the slowest instructions and the tree of op_names as text."""
         return table(self.rows, self.machine, self.lowered, rows)
 
     def to_chrome_trace(self, path: Any) -> None:
-        """Write the run as a trace for chrome://tracing, Perfetto and TensorBoard, in torch.profiler's own form."""
+        """Write the run for chrome://tracing, Perfetto and TensorBoard, in torch.profiler's format."""
         chrome_trace(self.events, self.left_out, path)
 
     def to_html(self) -> str:
-        """A flame graph of the op_name tree as one page, which needs no network and runs no code."""
+        """Return a flame graph of the op_name tree as one HTML page.
+
+        The page has no scripts and needs no network.
+        """
         return flame_graph(self.rows, self.lowered)
 
     def _repr_html_(self) -> str:
@@ -129,12 +133,12 @@ class _Clock:
 
 
 def profile(computation: XlaComputation | None = None, *arguments: Any, runs: int = 3, machine: Machine | None = None) -> Any:
-    """The Profile of a program on these arguments: of `runs` instruction by instruction the fastest, after one that is not
-    counted; and the fastest call of the lowered program, after two. Programs that draw, feed or send do so in every run.
+    """Profile a program on these arguments, instruction by instruction.
 
-    Without a computation a context manager: ``with profile() as found:`` measures what runs meanwhile, once and instruction by
-    instruction only, in backward passes too. `machine` is what shares are of, measured if it is not given. Raises InvalidArgument
-    for no run.
+    Returns the fastest of `runs` runs after one warm-up run, and the fastest call of the lowered program after two. Random
+    draws, feeds and sends take place in every run. Without a computation it is a context manager: ``with profile() as found:``
+    profiles each program in the block once, including backward passes. `machine` is the reference for percentages, measured if
+    not given. Raises InvalidArgument if `runs` is below 1.
 
     >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
     >>> machine = xla_torch.debug.Machine(bandwidth=1e10, flops=1e11)
@@ -142,7 +146,7 @@ def profile(computation: XlaComputation | None = None, *arguments: Any, runs: in
     ['x', 'y']
     """
     if runs < 1:
-        raise InvalidArgument("nothing is measured", subject="profile", got=runs, expected="1 run or more")
+        raise InvalidArgument("runs must be at least 1", subject="profile", got=runs, expected="1 run or more")
     if computation is None:
         return _profiled(machine)
     require_computation(computation, "profile")

@@ -46,8 +46,10 @@ _HEADER = 10_000
 
 @dataclasses.dataclass(frozen=True)
 class Replay:
-    """A recorded run, run again: the `computation` and its `arguments`, the `results` of now and those `recorded` then, and where
-    it ran then (`versions`) and now (`here`); `same_state` where random numbers are those of then.
+    """Hold a replayed run: `computation`, `arguments`, `results`, and the results as `recorded`.
+
+    `versions` describes the recording environment and `here` the current one. `same_state` says whether the random state was
+    restored.
 
     >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
     >>> result = xla_torch.debug.record(square, torch.tensor([1.0, 2.0]), path="run.xlarun")
@@ -68,7 +70,7 @@ class Replay:
 
     @property
     def same(self) -> bool:
-        """Whether all results have the recorded bits."""
+        """Return whether all results have the recorded bits."""
         return _bits(self.results) == _bits(self.recorded)
 
     def __str__(self) -> str:
@@ -88,8 +90,10 @@ def _bits(results: Sequence[np.ndarray]) -> list[tuple[Any, ...]]:
 
 def record(computation: XlaComputation, *arguments: Any, path: str | os.PathLike[str],
            device: torch.device | str | None = None) -> Any:
-    """Run on arguments, write the run to a file, and return the result, without autograd. `device` is for programs without
-    arguments. Raises InvalidArgument for a program that `compile` gave: its bits are another compiler's.
+    """Run a program, write the run to a file and return the result, without autograd.
+
+    `device` is for programs without arguments. Raises InvalidArgument for a compiled program, whose bits depend on another
+    compiler.
 
     >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
     >>> xla_torch.debug.record(square, torch.tensor([1.0, 2.0]), path="run.xlarun")
@@ -100,8 +104,8 @@ def record(computation: XlaComputation, *arguments: Any, path: str | os.PathLike
     if unknown is not None:
         computation = unknown.specialised(*arguments)
     if computation.program.backend != EAGER:
-        raise InvalidArgument("a compiled program is not recorded", subject="record", got=computation,
-                              hint="record the computation that was given to compile")
+        raise InvalidArgument("a compiled program cannot be recorded", subject="record", got=computation,
+                              hint="record the computation that you passed to compile")
     shapes = _inputs(computation)
     given = _flat(arguments, computation.program_shape.parameters)
     if len(given) != len(shapes):
@@ -171,9 +175,11 @@ def _versions() -> dict[str, str]:
 
 
 def replay(path: str | os.PathLike[str], device: torch.device | str | None = None) -> Replay:
-    """Run a recorded program on its arguments again, on the kind of device that it ran on or on `device`, with the random state
-    of then, and as many threads where there are so many processors. Raises InvalidArgument for a file that is no record,
-    DeviceError where the device is missing, and what `load` does for a program that is not right.
+    """Run a recorded program again on its arguments and compare the results.
+
+    It runs on the recorded kind of device or on `device`, with the recorded random state, and with as many threads if the
+    machine has as many processors. Raises InvalidArgument for a file that is not a recording, DeviceError if the device is
+    missing, and the errors of `load`.
 
     >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
     >>> result = xla_torch.debug.record(square, torch.tensor([1.0, 2.0]), path="run.xlarun")
@@ -202,10 +208,10 @@ def replay(path: str | os.PathLike[str], device: torch.device | str | None = Non
 
 
 @contextlib.contextmanager
-def _threads(said: str | None) -> Iterator[None]:
+def _threads(stated: str | None) -> Iterator[None]:
     """As many threads as are said, where there are so many processors: they may show in the order of a sum."""
     before = torch.get_num_threads()
-    wanted = int(said) if said is not None and said.isdecimal() and len(said) < 6 else before
+    wanted = int(stated) if stated is not None and stated.isdecimal() and len(stated) < 6 else before
     if wanted == before or not 0 < wanted <= (os.cpu_count() or 1):
         yield
         return

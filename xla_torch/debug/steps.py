@@ -21,8 +21,10 @@ from ..lowering.values import Runner, Value
 
 @dataclasses.dataclass(frozen=True)
 class Statistics:
-    """What an array of `count` elements holds: the `least`, the `greatest` and the `mean` of its finite elements (magnitudes, of
-    complex ones; None where there is none), and how many elements are `nan`, `inf` (infinite) and `zero`.
+    """Summarise an array of `count` elements.
+
+    `least`, `greatest` and `mean` are of its finite elements (of magnitudes if complex; None if there are none). `nan`, `inf`
+    and `zero` count elements.
 
     >>> print(xla_torch.debug.Statistics.of(torch.tensor([1.0, 0.0, float("nan")])))
     min 0, max 1, mean 0.5, 1 NaN, 1 of 3 zero
@@ -38,15 +40,15 @@ class Statistics:
 
     def __str__(self) -> str:
         if self.least is None or self.mean is None:
-            said = "no finite element"
+            stated = "no finite element"
         else:
-            said = f"min {self.least:.6g}, max {self.greatest:.6g}, mean {self.mean:.6g}"
+            stated = f"min {self.least:.6g}, max {self.greatest:.6g}, mean {self.mean:.6g}"
         marks = [f"{n} {name}" for name, n in (("NaN", self.nan), ("Inf", self.inf)) if n]
-        return ", ".join([said, *marks, f"{self.zero} of {self.count} zero"])
+        return ", ".join([stated, *marks, f"{self.zero} of {self.count} zero"])
 
     @staticmethod
     def of(tensor: torch.Tensor) -> Statistics:
-        """Those of a tensor in the dtype of the boundary."""
+        """Return the statistics of a tensor in its public dtype."""
         array = tensor.detach()
         if not (array.is_floating_point() or array.is_complex()):
             return Statistics._of_integers(array.cpu().numpy())
@@ -68,10 +70,11 @@ class Statistics:
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One instruction, evaluated: the name of the `program`, the `instruction`, the number of the `participant`. `place` are the
-    loops around it with the iteration of each, outermost first; `began` is when its evaluation began, by `time.perf_counter`.
-    `given` and `made` are operands and value as the program stores them, which `runner` did; `operands` and `value` have them as
-    callers do.
+    """Describe one evaluated instruction.
+
+    `program` is the program's name, `instruction` the IR, and `participant` the participant's number. `place` lists the
+    enclosing loops with their iterations, outermost first, and `began` is the `time.perf_counter` at its start. `given` and
+    `made` are operands and value in storage dtypes, as `runner` computed them; `operands` and `value` have the public dtypes.
 
     >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
     >>> steps = []
@@ -95,22 +98,22 @@ class Step:
 
     @property
     def name(self) -> str:
-        """The instruction's name, without ``%``."""
+        """Return the instruction's name, without ``%``."""
         return self.instruction.name
 
     @property
     def op_name(self) -> str:
-        """Where in the user's program it comes from, as JAX says it (``jit(loss)/dense_1/dot``), or ""."""
+        """Return the op_name that JAX recorded (``jit(loss)/dense_1/dot``), or ""."""
         return self.instruction.op_name
 
     @property
     def source(self) -> str:
-        """The line of the user's program, ``file:line``, or ""."""
+        """Return the line of the user's program, ``file:line``, or ""."""
         return source_of(self.instruction)
 
     @property
     def hlo(self) -> str:
-        """The instruction as a line of HLO text."""
+        """Return the instruction as a line of HLO text."""
         return print_instruction(self.instruction, PrintOptions(elide_above=16))
 
     @cached_property
@@ -133,7 +136,7 @@ class Step:
 
     @property
     def label(self) -> str:
-        """The instruction's name, and where in which loops."""
+        """Return the instruction's name and its position in loops."""
         inside = "".join(f"{loop}[{number}]/" for loop, number in self.place)
         return f"{self.program}: {inside}{self.instruction!r}"
 

@@ -19,9 +19,11 @@ KEEP = 1 << 28
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One instruction of a trace: the `program` and the instruction's `name`, `op_name`, `source` (``file:line``) and line of
-    `hlo`; its `place` in loops, outermost first, each with the iteration; the number of the `participant`; the `statistics` of
-    each array of the value, and the value itself, which was `kept` where there was room. `instruction` is that of the IR.
+    """Describe one instruction of a trace.
+
+    `program`, `name`, `op_name`, `source` (``file:line``) and `hlo` identify it, and `instruction` is its IR. `place` lists the
+    enclosing loops with their iterations, outermost first. `participant` is the participant's number. `statistics` describe
+    each array of the value; `kept` is the value if the memory budget allowed it.
 
     >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
     >>> row = xla_torch.debug.trace(square, torch.tensor([1.0, 2.0])).rows[-1]
@@ -42,9 +44,10 @@ class Row:
 
     @property
     def value(self) -> Any:
-        """The value. Raises InvalidArgument where the trace had no room for it."""
+        """Return the value. Raises InvalidArgument if the trace's memory budget was exhausted."""
         if self.kept is None:
-            raise InvalidArgument("the value was not kept", subject=self.name, hint="trace with a larger keep=, or fewer names=")
+            raise InvalidArgument("the trace did not keep the value", subject=self.name,
+                                  hint="trace with a larger keep=, or fewer names=")
         return self.kept
 
     def __str__(self) -> str:
@@ -54,8 +57,9 @@ class Row:
 
 @dataclasses.dataclass
 class Trace:
-    """What a trace saw, `rows` in the order of evaluation, and the run's `result`. `free` are the bytes for which it would still
-    keep values. It is an observer itself, by `see`.
+    """Hold a trace: `rows` in the order of evaluation, and the run's `result`.
+
+    `free` is the number of bytes left for values. The method `see` makes it an observer.
 
     >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
     >>> found = xla_torch.debug.Trace([])
@@ -77,7 +81,7 @@ class Trace:
         return "\n".join(map(str, self.rows))
 
     def see(self, step: Step) -> None:
-        """Note a step."""
+        """Append a step."""
         size = sum(t.numel() * t.element_size() for t, _ in arrays(step.value, step.instruction.shape) if t is not None)
         kept = None
         if size <= self.free:
@@ -90,8 +94,10 @@ class Trace:
 
 def trace(computation: XlaComputation, *arguments: Any, names: Names = None, keep: int = KEEP, on: Observer | None = None,
           participant: int | None = None) -> Trace:
-    """Run on arguments and note each instruction that `names` fits (see `observed`): its statistics, and its value up to `keep`
-    bytes in all. With `on` nothing is kept, and each step goes to `on(step)`. Warns of NothingObserved where no name fits.
+    """Run a program and record each instruction that matches `names`.
+
+    The trace has statistics of each value, and the values themselves up to `keep` bytes in total. With `on`, nothing is kept
+    and each step goes to `on(step)`. Warns NothingObserved if no name matches.
 
     >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
     >>> found = xla_torch.debug.trace(square, torch.tensor([1.0, 2.0]), names="y")

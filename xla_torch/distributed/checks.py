@@ -1,4 +1,4 @@
-"""What the doors check before a program runs on several participants."""
+"""Check participants before a program runs on several of them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ..core.errors import InvalidArgument
 
 def check_counts(computation: Any, num_replicas: int, num_partitions: int, where: str = "", hint: str = "") -> None:
     """Raise InvalidArgument where a program says that it is for other numbers of replicas and partitions than there are."""
-    said: dict[str, int] = getattr(computation, "participants", {})
-    replicas, partitions = said.get("replica_count", num_replicas), said.get("num_partitions", num_partitions)
+    stated: dict[str, int] = getattr(computation, "participants", {})
+    replicas, partitions = stated.get("replica_count", num_replicas), stated.get("num_partitions", num_partitions)
     if (replicas, partitions) != (num_replicas, num_partitions):
         raise InvalidArgument(
             "the program is made for other numbers of participants", subject=computation.name,

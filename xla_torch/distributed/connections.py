@@ -21,7 +21,7 @@ from ..core.errors import ExecutionError
 _HELLO = struct.Struct("!16sI")
 """How a process greets the one it connects with: the session's token and its own rank."""
 
-_STRANGERS = 64
+_UNIDENTIFIED = 64
 """Connections of which it is not known yet whose they are, beside those that are expected: more are closed, the oldest first."""
 
 
@@ -45,7 +45,7 @@ def connected(store: Any, rank: int, size: int, timeout: float) -> dict[int, soc
 def _connect(store: Any, rank: int, size: int, timeout: float, sockets: dict[int, socket.socket]) -> None:
     address = _own_address(store)
     with socket.create_server((address, 0), family=socket.AF_INET6 if ":" in address else socket.AF_INET,
-                              backlog=size + 2 * _STRANGERS) as listener:
+                              backlog=size + 2 * _UNIDENTIFIED) as listener:
         if rank == 0:
             store.set("token", os.urandom(16).hex())
         store.set(f"process {rank}", json.dumps([address, listener.getsockname()[1]]))
@@ -58,15 +58,15 @@ def _connect(store: Any, rank: int, size: int, timeout: float, sockets: dict[int
         _accept(listener, set(range(rank + 1, size)), token, timeout, sockets)
 
 
-def _token(said: bytes) -> bytes:
+def _token(stated: bytes) -> bytes:
     """What the processes of the session know: what the store says, and where users set one, a secret that it does not know."""
     secret = tuning.environment("XLA_TORCH_SECRET", str, "", "a text")
-    return hashlib.sha256(bytes.fromhex(said.decode()) + secret.encode()).digest()[:16]
+    return hashlib.sha256(bytes.fromhex(stated.decode()) + secret.encode()).digest()[:16]
 
 
 def _accept(listener: socket.socket, expected: set[int], token: bytes, timeout: float, sockets: dict[int, socket.socket]) -> None:
     """Connections from the expected processes. Others may connect too, say anything or nothing: nobody waits for them."""
-    strangers: dict[socket.socket, bytes] = {}
+    unidentified: dict[socket.socket, bytes] = {}
     listener.setblocking(False)
     end = time.monotonic() + timeout
     try:
@@ -74,13 +74,13 @@ def _accept(listener: socket.socket, expected: set[int], token: bytes, timeout: 
             left = end - time.monotonic()
             if left <= 0:
                 raise TimeoutError(f"processes {sorted(expected - sockets.keys())} did not connect within {timeout:g} seconds")
-            for connection in _ready([listener, *strangers], left):
+            for connection in _ready([listener, *unidentified], left):
                 if connection is listener:
-                    _meet(listener, strangers, len(expected))
-                elif connection in strangers:  # it may have had to go meanwhile
-                    _listen(connection, strangers, expected, token, timeout, sockets)
+                    _meet(listener, unidentified, len(expected))
+                elif connection in unidentified:  # it may have had to go meanwhile
+                    _listen(connection, unidentified, expected, token, timeout, sockets)
     finally:
-        for connection in strangers:
+        for connection in unidentified:
             connection.close()
 
 
@@ -92,27 +92,27 @@ def _ready(connections: Sequence[socket.socket], seconds: float) -> list[Any]:
         return [key.fileobj for key, _ in selector.select(seconds)]
 
 
-def _meet(listener: socket.socket, strangers: dict[socket.socket, bytes], expected: int) -> None:
+def _meet(listener: socket.socket, unidentified: dict[socket.socket, bytes], expected: int) -> None:
     with contextlib.suppress(BlockingIOError, ConnectionError):
         connection, _ = listener.accept()
         connection.setblocking(False)
-        strangers[connection] = b""
-    if len(strangers) > expected + _STRANGERS:  # the first that came
-        first = next(iter(strangers))
-        del strangers[first]
+        unidentified[connection] = b""
+    if len(unidentified) > expected + _UNIDENTIFIED:  # the first that came
+        first = next(iter(unidentified))
+        del unidentified[first]
         first.close()
 
 
-def _listen(connection: socket.socket, strangers: dict[socket.socket, bytes], expected: set[int], token: bytes, timeout: float,
+def _listen(connection: socket.socket, unidentified: dict[socket.socket, bytes], expected: set[int], token: bytes, timeout: float,
             sockets: dict[int, socket.socket]) -> None:
     try:
-        said = connection.recv(_HELLO.size - len(strangers[connection]))
+        stated = connection.recv(_HELLO.size - len(unidentified[connection]))
     except OSError:
-        said = b""
-    hello = strangers[connection] = strangers[connection] + said
-    if said and len(hello) < _HELLO.size:
+        stated = b""
+    hello = unidentified[connection] = unidentified[connection] + stated
+    if stated and len(hello) < _HELLO.size:
         return
-    del strangers[connection]
+    del unidentified[connection]
     known, number = _HELLO.unpack(hello) if len(hello) == _HELLO.size else (b"", 0)
     if hmac.compare_digest(known, token) and number in expected - sockets.keys():
         sockets[number] = _prepared(connection, timeout)
@@ -147,7 +147,7 @@ def _addresses(store: Any, size: int, timeout: float) -> list[tuple[str, int]]:
         missing = _absent(store, keys)
         raise ExecutionError(f"processes {missing} did not come within {timeout:g} seconds", subject="process group",
                              got=str(error).partition("\n")[0], expected=f"all of {size} processes",
-                             hint="every process of the group must start the session") from None
+                             hint="start the session in every process of the group") from None
 
 
 def _absent(store: Any, keys: Sequence[str]) -> list[int]:

@@ -83,9 +83,9 @@ class Exchange(abc.ABC):
     def clash(self, others: Sequence[tuple[int, str]]) -> ExecutionError:
         """The error where these members, here with what they do, do something else."""
         theirs = "; ".join(f"participant {number}: {text}" for number, text in others)
-        return ExecutionError(f"participants {[number for number, _ in others]} are at another exchange", subject=self.subject,
+        return ExecutionError(f"participants {[number for number, _ in others]} run a different collective", subject=self.subject,
                               got=theirs, expected=str(self),
-                              hint="all members must run the same collectives, of the same shapes, in the same order")
+                              hint="run the same collectives, with the same shapes and in the same order, in all members")
 
     def ended(self, numbers: Sequence[int], others: Sequence[tuple[int, str]] = ()) -> Aborted:
         """The error where these members have ended. `others` wait in vain, too, for what is said of them."""
@@ -93,14 +93,14 @@ class Exchange(abc.ABC):
         return Aborted.found_here(
             f"participants {list(numbers)} have ended before this exchange", subject=self.subject, got=f"{self}{theirs}",
             expected=f"every member of the group {list(self.group)}",
-            hint="all members must run the same collectives in the same order")
+            hint="run the same collectives in the same order in all members")
 
     def missing(self, absent: Sequence[int], seconds: float, where: str = "") -> Aborted:
         """The error where members have not come in time. `where` says what they do instead, if that is known."""
         return Aborted.found_here(
             f"participants {list(absent)} did not come within {seconds:g} seconds", subject=self.subject,
             got=where or str(self), expected=f"every member of the group {list(self.group)}",
-            hint="all members must run the same collectives in the same order")
+            hint="run the same collectives in the same order in all members")
 
 
 class Future(Protocol):

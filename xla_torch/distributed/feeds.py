@@ -88,7 +88,7 @@ def take_infeed(shapes: Sequence[tuple[Sequence[int], torch.dtype]], device: tor
 
 def _checked(tensor: torch.Tensor, dims: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
     if tuple(tensor.shape) != tuple(dims) or tensor.dtype != dtype:
-        raise ExecutionError("what was given has another shape or dtype than what is taken",
+        raise ExecutionError("the sent value has another shape or dtype than the received one",
                              got=f"{tensor.dtype}{list(tensor.shape)}", expected=f"{dtype}{list(dims)}")
     return tensor
 
@@ -137,5 +137,5 @@ def take_channel(channel: int, from_host: bool, dims: Sequence[int], dtype: torc
 
 def _require_shared(me: Participant, subject: str) -> None:
     if not me.share_memory:
-        raise ExecutionError("nothing says between which participants this channel is", subject=subject,
-                             hint='between processes write frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}')
+        raise ExecutionError("the channel has no source-target pairs", subject=subject,
+                             hint='write frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}')

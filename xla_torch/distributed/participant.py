@@ -93,7 +93,7 @@ class _Forked(Participant):
         raise self._refused()
 
     def _refused(self) -> ExecutionError:
-        return ExecutionError("this process was forked from a participant, and is none itself",
+        return ExecutionError("this process was forked from a participant and cannot take part",
                               got=f"process {os.getpid()}, forked from participant {self.number}",
                               hint="exchange data in the process that joined, or start processes by 'spawn'")
 

@@ -43,10 +43,11 @@ all processes count alike."""
 
 
 class Processes:
-    """This process's part in a program that several processes run together. See `of_process_group`, which makes it.
+    """Represent this process's part in a program that several processes run together.
 
-    `rank` is this process's among those that take part, `numbers` are the participants that it runs, of `num_replicas` times
-    `num_partitions`, `participants` what their programs ask, and `timeout` the seconds that one waits for others.
+    `of_process_group` makes it. `rank` is this process's rank in the group and `numbers` the participants that it runs, out of
+    `num_replicas` times `num_partitions`. `participants` answers the programs' queries, and `timeout` is the seconds that one
+    waits for another.
 
     >>> dist = torch.distributed
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)     # torchrun does so for many
@@ -91,11 +92,11 @@ class Processes:
             else [ColocatedParticipant(exchanges, self._transfers, placement, rendezvous, n) for n in self.numbers])
 
     def run(self, computation: Any, arguments: Sequence[Sequence[Any]]) -> list[Any]:
-        """Run a program as each participant of this process; `arguments` holds one tuple for each, and so do the results.
+        """Run a program as each participant of this process.
 
-        They are tensors as calling `computation` gives them or, where the arguments are NumPy arrays, the tuples of arrays
-        that `run_numpy` gives. With several participants in this process results carry no autograd history. Raises
-        InvalidArgument where the program is made for other numbers of replicas and partitions.
+        `arguments` holds one tuple for each participant, and so do the results: tensors, or tuples of arrays like those of
+        `run_numpy` if the arguments are NumPy arrays. With several participants in this process, results carry no autograd
+        history. Raises InvalidArgument if the program is for other numbers of replicas and partitions.
         """
         self.check(computation)
         if len(arguments) != len(self.numbers):
@@ -109,14 +110,16 @@ class Processes:
         return in_threads(call, arguments, self.participants, self._rendezvous, self._failures.report)
 
     def check(self, computation: Any) -> None:
-        """Raise InvalidArgument where the program says that it is for other numbers of replicas and partitions."""
+        """Raise InvalidArgument if the program states other numbers of participants."""
         check_counts(computation, self.num_replicas, self.num_partitions, f" on {self._size} processes",
                      "start as many processes, or name the process of each participant with device_assignment=")
 
     @contextlib.contextmanager
     def joined(self) -> Iterator[None]:
-        """Within the block this process takes part, and its errors end the others; afterwards its connections and threads
-        are gone."""
+        """Take part within the block; an error here stops the others.
+
+        Connections and threads are closed at the end of the block.
+        """
         with contextlib.ExitStack() as stack:
             stack.callback(self.close)
             stack.enter_context(self._failures.reported(self.numbers[0]))
@@ -126,13 +129,13 @@ class Processes:
 
     @contextlib.contextmanager
     def as_participant(self) -> Iterator[None]:
-        """Within the block this thread runs as this process's one participant, and its errors end the others."""
+        """Run this thread as the process's one participant in the block; an error stops the others."""
         (participant,) = self.participants
         with self._failures.reported(participant.number), installed(participant):
             yield
 
     def close(self) -> None:
-        """Take part no more: connections and threads end."""
+        """Leave the group: close connections and threads."""
         for participant in self.participants:
             if isinstance(participant, ProcessParticipant):
                 participant.close()
@@ -154,16 +157,16 @@ class Processes:
 def of_process_group(group: Any = None, *, num_replicas: int | None = None, num_partitions: int = 1,
                      device_assignment: Sequence[Any] | None = None,
                      timeout: float = tuning.EXCHANGE_TIMEOUT) -> Iterator[Processes]:
-    """Let the processes of an initialised torch.distributed group be the participants of the programs called in the block.
+    """Make the processes of a torch.distributed group the participants in this block.
 
-    `group` is a process group (default: all processes) or a DeviceMesh, whose dimensions are replicas and, if there are
-    two, partitions. All its processes enter and leave the block together. Participants are numbered replica-major, one for
-    each rank; `device_assignment` names the rank of each instead, in this order or as rows of partitions, and may name a
-    rank several times. Such a process runs several participants, as threads, and calls programs with `Processes.run`.
+    `group` is a process group (default: all processes) or a DeviceMesh, whose dimensions are replicas and, if there are two,
+    partitions. All its processes enter and leave the block together. Participants are numbered replica-major, one for each
+    rank. `device_assignment` gives the rank of each participant instead, flat or as rows of partitions. It may repeat a rank:
+    that process runs several participants as threads, and calls programs with `Processes.run`.
 
-    A participant waits at most `timeout` seconds for the others. An error in one process ends the others' at their next
-    exchange. Raises InvalidArgument where the numbers of processes and participants do not fit, and ExecutionError where a
-    process does not come.
+    A participant waits at most `timeout` seconds for the others. An error in one process stops the others at their next
+    collective. Raises InvalidArgument if the numbers of processes and participants don't match, and ExecutionError if a process
+    doesn't join.
 
     >>> dist = torch.distributed
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)     # torchrun does so for many
@@ -191,8 +194,10 @@ _standing: weakref.WeakKeyDictionary[Any, Processes] = weakref.WeakKeyDictionary
 
 
 def standing(timeout: float = tuning.EXCHANGE_TIMEOUT) -> Processes:
-    """A session of all processes, a participant each, that stays: begun by all together when they first ask for it, and ended
-    with Python. Raises InvalidArgument where torch.distributed has not been initialised.
+    """Return the process's persistent session, in which each process is one participant.
+
+    All processes start it together at the first call, and it ends with Python. Raises InvalidArgument if torch.distributed is
+    not initialised.
 
     >>> dist = torch.distributed
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)     # torchrun does so for many
@@ -213,9 +218,10 @@ def standing(timeout: float = tuning.EXCHANGE_TIMEOUT) -> Processes:
 
 def run_on_processes(computation: Any, arguments: Sequence[Sequence[Any]], *, group: Any = None,
                      timeout: float = tuning.EXCHANGE_TIMEOUT, device_assignment: Sequence[Any] | None = None) -> list[Any]:
-    """Run a program once on the processes of a group, as many replicas and partitions as it says: `of_process_group` and
-    `Processes.run` in one. `arguments` holds one tuple of arguments for each participant of this process, and so do the
-    results. Raises what these do.
+    """Run a program once on the processes of a group.
+
+    Combines `of_process_group` and `Processes.run`, with as many replicas and partitions as the program states. `arguments`
+    holds one tuple for each participant of this process, and so do the results. Raises the errors of both.
 
     >>> dist = torch.distributed
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)     # torchrun does so for many

@@ -46,19 +46,18 @@ class _Begun:
 
 def run_replicas(computation: Any, arguments: Sequence[Sequence[Any]], *, num_replicas: int = 1, num_partitions: int = 1,
                  timeout: float = tuning.EXCHANGE_TIMEOUT) -> list[Any]:
-    """Run a program on ``num_replicas * num_partitions`` participants, each a thread of this process.
+    """Run a program on ``num_replicas * num_partitions`` participants, each a thread.
 
-    `arguments` holds one tuple of arguments for each participant, replica-major (r0p0, r0p1, r1p0, ...). Results come in
-    the same order: tensors as calling `computation` gives them or, where the arguments are NumPy arrays, the tuples of
-    arrays that `run_numpy` gives. A participant without arguments counts as NumPy if another one has NumPy arguments.
+    `arguments` holds one tuple of arguments for each participant, replica-major (r0p0, r0p1, r1p0, ...). Results have the same
+    order: tensors, or tuples of arrays like those of `run_numpy` if the arguments are NumPy arrays. A participant without
+    arguments counts as NumPy if another one has NumPy arguments.
 
-    For gradients run `value_and_grad(computation)`: results carry no autograd history, because torch would run the
-    participants' backward passes one after another, and they have to meet.
+    Results carry no autograd history, because torch would run the backward passes one after another, and they contain
+    collectives. Run `value_and_grad(computation)` for gradients.
 
-    Raises InvalidArgument for another number of argument tuples and for a program that says that it is for other numbers of
-    replicas or partitions, DifferentiationError for arguments that require grad (unless
-    in `torch.no_grad()`), and otherwise the error of the participant that failed first, ExecutionError where one waited
-    longer than `timeout` seconds for the others.
+    Raises InvalidArgument for a wrong number of argument tuples and for a program that states other numbers of replicas or
+    partitions. Raises DifferentiationError for arguments that require grad (unless in `torch.no_grad()`). Otherwise raises the
+    error of the participant that failed first; ExecutionError if one waited longer than `timeout` seconds.
 
     >>> one, two = (torch.tensor([1.0]),), (torch.tensor([2.0]),)
     >>> run_replicas(lambda x: ops.CrossReplicaSum(x), [one, two], num_replicas=2)
@@ -72,9 +71,9 @@ def run_replicas(computation: Any, arguments: Sequence[Sequence[Any]], *, num_re
         raise InvalidArgument("wrong number of participants", subject="run_replicas", got=f"{len(arguments)} tuples of arguments",
                               expected=f"num_replicas * num_partitions = {count}, one tuple for each")
     check_arguments(arguments, "run_replicas")
-    check_counts(computation, num_replicas, num_partitions, hint="say as many with num_replicas= and num_partitions=")
+    check_counts(computation, num_replicas, num_partitions, hint="pass the same numbers as num_replicas= and num_partitions=")
     if torch.is_grad_enabled() and any(isinstance(a, torch.Tensor) and a.requires_grad for given in arguments for a in given):
-        raise DifferentiationError("autograd does not go through run_replicas", subject="run_replicas",
+        raise DifferentiationError("run_replicas does not support autograd", subject="run_replicas",
                                    hint="run value_and_grad(computation) with run_replicas, or call it in torch.no_grad()")
     rendezvous = Rendezvous(timeout)
     participants = [ThreadParticipant(rendezvous, number, num_replicas, num_partitions) for number in range(count)]

@@ -73,7 +73,7 @@ class Transfers:
         message = plane.wait_for(ready, self._timeout)
         if message is None:
             raise ExecutionError(f"participant {source} sent nothing within {self._timeout:g} seconds", subject=subject,
-                                 expected=wanted, hint="every recv needs a send of its channel")
+                                 expected=wanted, hint="add a send on the same channel for every recv")
         return message
 
     def _raise_undelivered(self, wait: bool) -> None:

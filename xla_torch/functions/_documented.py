@@ -28,7 +28,7 @@ class WrongArguments(InvalidArgument, TypeError):
 
 def _nothing_runs(build: Build, name: str, args: Sequence[Any], kwargs: dict[str, Any], values: Sequence[Any]) -> Any:
     raise InvalidArgument("no operand is an XlaOp", subject=name, got="no builder",
-                          expected="an XlaOp, or a builder", hint="xla_torch.ops has the functions that take tensors too")
+                          expected="an XlaOp, or a builder", hint="use xla_torch.ops, whose functions take tensors too")
 
 
 def _nothing_is_ready(build: Build, args: Sequence[Any]) -> Any:
@@ -55,15 +55,15 @@ def run_at_once_with(run: Callable[[Build, str, Sequence[Any], dict[str, Any], S
     _immediate.run, _immediate.run_ready, _immediate.types = run, run_ready, types
 
 
-# ------------------------------------------------------------------------------------------- the door
+# --------------------------------------------------------------------------------- checks of arguments
 
 
 _OLDER = {"broadcast_dimension": "broadcast_dimensions"}
 """Spellings that documents use for a parameter of any function, beside the one that most of them use."""
 
 
-class Door:
-    """What a function's signature says of its arguments: which there are, under which names, and what each takes."""
+class ArgumentChecker:
+    """Check and convert a documented function's arguments, by the names and annotations of its signature."""
 
     def __init__(self, function: Callable[..., Any]):
         self.function = function
@@ -172,12 +172,12 @@ def documented(function: Callable[..., Any]) -> Callable[..., Any]:
     (``Iota(shape, 0)``). What each parameter takes follows from its annotation (`_kinds.py`). The type says that a function
     takes both.
     """
-    door = Door(function)
+    checker = ArgumentChecker(function)
     parameters = inspect.signature(function).parameters
     takes_builder, leads = "builder" in parameters, next(iter(parameters), "") == "builder"
 
     def build(builder: Builder | None, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        given, named = door.checked(args, kwargs)
+        given, named = checker.checked(args, kwargs)
         if leads:
             return function(builder, *given, **named)
         return function(*given, **named, builder=builder) if takes_builder else function(*given, **named)
@@ -208,13 +208,13 @@ def documented(function: Callable[..., Any]) -> Callable[..., Any]:
             error.located(subject=function.__name__)
             raise
 
-    call.door = door  # pyright: ignore[reportAttributeAccessIssue] (for `renamed` and `variadic`)
+    call.checker = checker  # pyright: ignore[reportAttributeAccessIssue] (for `renamed` and `variadic`)
     return call
 
 
 def checked(function: Callable[..., Any]) -> Callable[..., Any]:
     """Check the arguments of a function that is beside the documented ones: it needs no builder, or has to be given one."""
-    door = Door(function)
+    checker = ArgumentChecker(function)
     leads = next(iter(inspect.signature(function).parameters), "") == "builder"
 
     @functools.wraps(function)
@@ -223,9 +223,9 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
         if leads:
             builder, args = ((kwargs.pop("builder"),), args) if "builder" in kwargs else (args[:1], args[1:])
             if not builder or not isinstance(builder[0], Builder):
-                raise InvalidArgument("a builder is needed", subject=function.__name__,
+                raise InvalidArgument("a builder is missing", subject=function.__name__,
                                       got=described(builder[0]) if builder else "no arguments", expected="an XlaBuilder first")
-        given, named = door.checked(args, kwargs)
+        given, named = checker.checked(args, kwargs)
         return function(*builder, *given, **named)
 
     return call
@@ -236,7 +236,7 @@ def renamed(**older: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     ``older_name="name"``."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        function.door.older.update(older)  # pyright: ignore[reportFunctionMemberAccess]
+        function.checker.older.update(older)  # pyright: ignore[reportFunctionMemberAccess]
         return function
 
     return decorate
@@ -247,8 +247,8 @@ def variadic(*names: str, numbers: bool = False) -> Callable[[Callable[..., Any]
     follow one another, of which those with ``...`` get equally many. With `numbers`, operands may be numbers too."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        door = function.door  # pyright: ignore[reportFunctionMemberAccess]
-        door.one_by_one, door.numbers = names, numbers
+        checker = function.checker  # pyright: ignore[reportFunctionMemberAccess]
+        checker.one_by_one, checker.numbers = names, numbers
         return function
 
     return decorate

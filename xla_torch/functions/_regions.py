@@ -115,7 +115,7 @@ def _argument(op: XlaOp, form: Form) -> Any:
 
 
 def _require_arity(function: Callable[..., Any], role: str, forms: Sequence[Form]) -> None:
-    if hasattr(function, "door"):  # a documented function says itself what it takes
+    if hasattr(function, "checker"):  # a documented function says itself what it takes
         return
     try:
         signature = inspect.signature(function)
@@ -127,7 +127,7 @@ def _require_arity(function: Callable[..., Any], role: str, forms: Sequence[Form
         shown = ", ".join(str(_shape(form)) for form in forms) or "nothing"
         raise InvalidArgument(f"{role} takes another number of arguments", got=f"{_described(function)}{signature}",
                               expected=f"a function of {len(forms)}: {shown}",
-                              hint="a tuple is one argument" if any(isinstance(f, tuple) for f in forms) else "") from None
+                              hint="pass a tuple as one argument" if any(isinstance(f, tuple) for f in forms) else "") from None
 
 
 def _described(function: Any) -> str:
@@ -141,7 +141,8 @@ def _require_no_answer(role: str, value: Any, form: Form | None) -> None:
     """A function is called once, for all elements and steps: what it answers by itself, as with ``is``, it answers for all."""
     asked = isinstance(form, Shape) and form.is_array and form.element_type is PRED
     if isinstance(value, (bool, np.bool_)) or (asked and isinstance(value, (int, float, complex, np.ndarray, np.generic))):
-        raise InvalidArgument(f"{role} answers while the computation is built", got=described(value), expected="an XlaOp",
+        raise InvalidArgument(f"{role} returned a Python value while the computation was built", got=described(value),
+                              expected="an XlaOp",
                               hint="compare its arguments with operators (==, !=, <, ...) or xla_torch.ops; a constant is "
                                    "ops.Constant(argument.builder, True)")
 

@@ -200,7 +200,7 @@ def Select(pred: XlaOp, on_true: Operand | Sequence[Any], on_false: Operand | Se
         return _select_tuple(pred, packed(on_true), packed(on_false))
     like = [o for o in (on_true, on_false) if isinstance(o, XlaOp)]
     if not like:
-        raise InvalidArgument("neither on_true nor on_false is an XlaOp or a tensor", subject=comparison.select,
+        raise InvalidArgument("on_true or on_false must be an XlaOp or a tensor", subject=comparison.select,
                               hint="make one of them with ConstantR0 and Broadcast")
     on_true, on_false = lift_operands(comparison.select, on_true, on_false)  # pyright: ignore[reportArgumentType] (no sequences left)
     if on_true.shape.is_scalar and on_false.shape.is_scalar and not pred.shape.is_scalar:
@@ -212,7 +212,7 @@ def Select(pred: XlaOp, on_true: Operand | Sequence[Any], on_false: Operand | Se
 
 def _select_tuple(pred: XlaOp, on_true: Operand, on_false: Operand) -> XlaOp:
     if not (isinstance(on_true, XlaOp) and isinstance(on_false, XlaOp) and on_true.shape.is_tuple and on_false.shape.is_tuple):
-        raise InvalidArgument("select between a tuple and no tuple", subject=comparison.select, got=f"{on_true}, {on_false}",
+        raise InvalidArgument("select between a tuple and an array", subject=comparison.select, got=f"{on_true}, {on_false}",
                               expected="two tuples of one shape, or no tuple")
     branches: list[Computation] = []
     for name, operand in (("select_true", on_true), ("select_false", on_false)):

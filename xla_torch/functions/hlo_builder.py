@@ -50,8 +50,10 @@ Region = Computation | Callable[..., Any]
 
 
 class XlaOp:
-    """A value in a computation under construction. Python operators build the corresponding XLA ops; a scalar
-    broadcasts (hlo/SPEC.md, Implicit broadcast), other shapes must agree. Raises WrongKind where it is used as a value.
+    """Represent a value in a computation under construction.
+
+    Python operators build the corresponding XLA ops. A scalar broadcasts (hlo/SPEC.md, Implicit broadcast); other shapes must
+    agree. Raises WrongKind if used as a concrete value, as in ``if``.
 
     >>> builder = XlaBuilder("halves")
     >>> x = builder.parameter(0, Shape.parse("f32[2]"))
@@ -68,17 +70,17 @@ class XlaOp:
         if not isinstance(instruction, Instruction):
             raise InvalidArgument("an op is made by a builder", subject="XlaOp", got=type(instruction).__name__,
                                   expected="an instruction of the builder",
-                                  hint="builder.parameter(0, shape) makes one; ops.Constant(builder, value) one of a value")
+                                  hint="make one with builder.parameter(0, shape) or ops.Constant(builder, value)")
         self.builder, self.instruction = builder, instruction
 
     @property
     def shape(self) -> Shape:
-        """The shape of the value that it will have."""
+        """Return the shape of the value."""
         return self.instruction.shape
 
     @property
     def element_type(self) -> PrimitiveType:
-        """The element type of that; TUPLE of a tuple."""
+        """Return the element type of the shape; TUPLE for a tuple."""
         return self.instruction.shape.element_type
 
     def __repr__(self) -> str:
@@ -90,7 +92,7 @@ class XlaOp:
 
     def _no_value(self, *_: Any) -> Any:
         raise WrongKind("an XlaOp has no value while a computation is built", subject="XlaOp", got=str(self.shape),
-                        hint="builder.build() gives a computation, which is called with tensors")
+                        hint="call builder.build() to get a computation that takes tensors")
 
     __float__ = __int__ = __index__ = __complex__ = _no_value
 
@@ -107,8 +109,8 @@ class XlaOp:
         op = next((a for a in args if isinstance(a, XlaOp)), None)
         if tensor is not None and op is not None:
             raise tensor_beside(tensor, op.builder)
-        raise WrongKind("torch's functions take no XlaOps", got=getattr(function, "__name__", "a function of torch"),
-                        subject="XlaOp", hint="xla_torch.ops has functions for XlaOps: ops.Exp, ops.Add, ...")
+        raise WrongKind("torch functions cannot take XlaOps", got=getattr(function, "__name__", "a function of torch"),
+                        subject="XlaOp", hint="use the functions of xla_torch.ops: ops.Exp, ops.Add, ...")
 
     def __add__(self, other: XlaOp | Liftable) -> XlaOp:
         return _binary(elementwise.add, self, other)
@@ -241,7 +243,7 @@ class Builder:
             inferred = infer_shape(opcode, shape, shapes, given)
             check_precision(opcode, shapes, given)
             if shape is not None and not shape.compatible(inferred):
-                raise InvalidArgument("the declared shape is not what the operands give", got=f"declared {shape}",
+                raise InvalidArgument("the declared shape contradicts the inferred shape", got=f"declared {shape}",
                                       expected=inferred)
         except XlaError as error:
             raise error.located(subject=f"{opcode} (%{name})" if name else opcode) from None
@@ -283,7 +285,7 @@ class Builder:
     def finish(self, root: XlaOp | None = None) -> Computation:
         """The IR computation: live instructions and all parameters, with unique names."""
         if root is not None and (not isinstance(root, XlaOp) or root.builder is not self):
-            raise InvalidArgument("the root is no op of this builder", subject=f"builder {self.name!r}",
+            raise InvalidArgument("the root is not an op of this builder", subject=f"builder {self.name!r}",
                                   got=f"an op of {root.builder.name!r}" if isinstance(root, XlaOp) else type(root).__name__)
         if not self.instructions:
             raise InvalidArgument("nothing was built", subject=f"builder {self.name!r}")
@@ -400,7 +402,7 @@ def lift_operands(subject: str, *operands: Operand) -> tuple[XlaOp, ...]:
     """The operands as ops of one builder. Raises InvalidArgument where none is an op or an op is no array."""
     like = next((o for o in operands if isinstance(o, XlaOp)), None)
     if like is None:
-        raise InvalidArgument("no operand is an XlaOp or a tensor", subject=subject,
+        raise InvalidArgument("at least one operand must be an XlaOp or a tensor", subject=subject,
                               got=", ".join(type(o).__name__ for o in operands), expected="at least one")
     try:
         require_arrays(*(o.shape for o in operands if isinstance(o, XlaOp)))

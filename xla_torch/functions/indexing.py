@@ -208,7 +208,7 @@ def Scatter(operand: XlaOp | Sequence[XlaOp], scatter_indices: XlaOp, updates: X
         raise InvalidArgument("there must be one update for each operand", subject="Scatter",
                               got=f"{len(operands)} operands, {len(values)} updates", expected="equal numbers, at least 1")
     if out_of_bounds not in ("window", "element"):
-        raise InvalidArgument("no such choice of what is dropped", subject="Scatter", got=f"out_of_bounds={out_of_bounds!r}",
+        raise InvalidArgument("unknown out_of_bounds mode", subject="Scatter", got=f"out_of_bounds={out_of_bounds!r}",
                               expected="window or element")
     numbers = _numbers(ScatterDimensionNumbers, "Scatter", dimension_numbers, fields)
     promises = {"indices_are_sorted": indices_are_sorted, "unique_indices": unique_indices}

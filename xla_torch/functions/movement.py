@@ -275,7 +275,7 @@ def Pad(operand: XlaOp, padding_value: XlaOp | Liftable, padding_config: Padding
     tensor([0., 0., 1., 0., 2., 0.])
     """
     _require("Pad", all(len(entry) == 3 for entry in padding_config), "an entry is not (low, high, interior)",
-             got=[tuple(entry) for entry in padding_config], hint="make_padding_config(pairs) fills up with no interior padding")
+             got=[tuple(entry) for entry in padding_config], hint="use make_padding_config(pairs), which has no interior padding")
     value = lift(operand.builder, padding_value, operand)
     if not operand.shape.rank and not padding_config and value.shape.compatible(operand.shape):
         return operand  # XLA cannot read what its text has for this: an empty attribute

@@ -54,7 +54,7 @@ class ChannelHandle:
     def __post_init__(self) -> None:
         index_of(self.handle)
         if not isinstance(self.type, ChannelType):
-            raise InvalidArgument("no type of a channel", subject="ChannelHandle", got=self.type, expected="a ChannelType")
+            raise InvalidArgument("unknown channel type", subject="ChannelHandle", got=self.type, expected="a ChannelType")
 
 
 @variadic("tokens...")

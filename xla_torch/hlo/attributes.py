@@ -112,9 +112,9 @@ class ResultAccuracy:
         given = [n for n in (self.atol, self.rtol, self.ulps) if n is not None]
         mode = "tolerance" if given and self.mode == "default" else str(self.mode).lower()
         if mode not in ("default", "highest", "tolerance") or (given and mode != "tolerance"):
-            raise InvalidArgument("no such accuracy", subject="ResultAccuracy", got=self, expected="a mode or tolerances")
+            raise InvalidArgument("unknown result accuracy", subject="ResultAccuracy", got=self, expected="a mode or tolerances")
         if not all(isinstance(n, (int, float)) and not isinstance(n, bool) and n >= 0 for n in given):
-            raise InvalidArgument("a tolerance is no number of 0 or more", subject="ResultAccuracy", got=self)
+            raise InvalidArgument("a tolerance must be a number of 0 or more", subject="ResultAccuracy", got=self)
         object.__setattr__(self, "mode", mode)
 
 

@@ -128,7 +128,7 @@ def vouched(derivatives: Vouched, function: str) -> bool:
 def check_choice(derivatives: object, choices: Sequence[str | None], function: str) -> None:
     """Raise InvalidArgument for an argument `derivatives` that is no choice of the function."""
     if not (derivatives is None or isinstance(derivatives, str)) or derivatives not in choices:
-        raise InvalidArgument("no such choice of derivatives", subject=function, got=repr(derivatives),
+        raise InvalidArgument("unknown value of derivatives", subject=function, got=repr(derivatives),
                               expected=" or ".join(f'"{choice}"' if choice else "None" for choice in choices))
 
 
@@ -138,8 +138,8 @@ def warn_of(lost: Sequence[Lost], subject: str) -> None:
     named = [one for one in lost if one.rules]
     kind = LostDerivatives if any(one.sure for one in named) else PerhapsLostDerivatives
     if named:
-        said = ", or what ".join(f"{', '.join(one.rules)} says{_from(one)}" for one in named)
-        what = f"its derivatives are those of its ops, and not what {said}"
+        stated = ", or what ".join(f"{', '.join(one.rules)} says{_from(one)}" for one in named)
+        what = f"its derivatives are those of its ops, and not what {stated}"
     else:
         what, subject = f"{_UNKNOWN}{_from(lost[0])}", ""
     hints = dict.fromkeys(one.hint for one in named or lost[:1] if one.hint)

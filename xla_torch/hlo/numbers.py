@@ -90,7 +90,7 @@ def _of_integer(value: int, element_type: PrimitiveType) -> np.ndarray:
             return array
     except OverflowError:
         pass
-    raise _refused(value, element_type, "not exact", hint=f"{value}.0 is a float, which is rounded")
+    raise _refused(value, element_type, "not exact", hint=f"write {value}.0, a float, to have it rounded")
 
 
 def _of_integers(array: np.ndarray, element_type: PrimitiveType) -> np.ndarray:
@@ -108,7 +108,8 @@ def _of_integers(array: np.ndarray, element_type: PrimitiveType) -> np.ndarray:
     back = np.real(converted).astype(np.longdouble if element_type.bits >= 64 else np.float64)
     lost = back != wide.astype(np.longdouble)
     if lost.any():
-        raise _refused(int(wide[lost][0]), element_type, "not exact", hint="floats are rounded: array.astype(float)")
+        raise _refused(int(wide[lost][0]), element_type, "not exact",
+                       hint="convert to floats, which are rounded: array.astype(float)")
     return converted
 
 

@@ -266,9 +266,9 @@ class Parser(Reader):
         if inferred.is_tuple and "sharding" in common:
             common["sharding"] = common["sharding"].of_tuple(inferred)
         if "parameter_replication" in common:
-            said, has = len(re.findall("true|false", common["parameter_replication"])), sum(1 for _ in inferred.leaves())
-            if said != has:
-                raise self.error(f"parameter has {has} leaf buffers, but parameter_replication has {said} elements", opcode_at)
+            stated, has = len(re.findall("true|false", common["parameter_replication"])), sum(1 for _ in inferred.leaves())
+            if stated != has:
+                raise self.error(f"parameter has {has} leaf buffers, but parameter_replication has {stated} elements", opcode_at)
         if plan.definition.returns_tuple and not inferred.is_tuple:
             own = free_name(f"{name}.tuple", self.names, self._counts)
             whole = self._add(Instruction(opcode, Shape.tuple([inferred]), operands, attributes, own), start)

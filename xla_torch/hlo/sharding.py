@@ -98,8 +98,7 @@ class Iota:
         return Iota(tuple(sizes[f] for f in firsts) or (1,), tuple(firsts.index(run[0]) for run in runs) or (0,))
 
     def transposed(self, tile_dims: Sequence[int], order: Sequence[int], ascending: Sequence[int]) -> Iota | None:
-        """These numbers in a grid of `tile_dims`, transposed to `order` and then, along the dimensions `ascending`, which
-        come last, in ascending order; None where that is no iota."""
+        """In a grid of `tile_dims`, transposed to `order`, with the last dimensions `ascending` sorted; None if not an iota."""
         given = [self.dims[d] for d in self.permutation]
         parts = _common_parts(given, tile_dims)
         if parts is None:
@@ -134,16 +133,17 @@ def _common_parts(a: Sequence[int], b: Sequence[int]) -> tuple[list[list[int]], 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sharding:
-    """How an array, or each array of a tuple (`elements`), lies on the partitions of a program.
+    """Describe how an array, or each array of a tuple, lies on the partitions of a program.
 
-    `kind` says which: replicated, tiled and so on. Of a tiling, `tile_dims` are the numbers of tiles along each dimension,
-    followed by one number for each of `subgroups`, and `devices` which partition has which tile; of a named `mesh`, it says so.
-    `group` is ``("shard_as", 1)`` and the like, `metadata` kept text. Raises InvalidArgument for another kind.
+    `kind` is the kind of sharding: replicated, tiled and so on. For a tiling, `tile_dims` holds the number of tiles along each
+    dimension, then one number for each of `subgroups`, and `devices` the partition of each tile. A sharding on a named `mesh`
+    keeps it. `elements` are the shardings of a tuple, `group` is a pair like ``("shard_as", 1)``, and `metadata` is text. Raises
+    InvalidArgument for an unknown kind.
 
     >>> halves = xla_torch.Sharding.parse("{devices=[2]<=[2]}")
     >>> xla_torch.shard(torch.arange(4), halves), halves.device_count, halves.is_manual
     ([tensor([0, 1]), tensor([2, 3])], 2, False)
-    >>> halves.slices([3]), halves.grid(1, 2).counts                      # where each partition's tile lies, and its size
+    >>> halves.slices([3]), halves.grid(1, 2).counts                      # slice and size of each tile
     ([((slice(0, 2, None),), (2,)), ((slice(2, 3, None),), (2,))], (2,))
     >>> pair = Shape.parse("(f32[4], f32[6])")
     >>> str(halves.of_tuple(pair)), halves.leaves(pair) == (halves, halves)
@@ -168,7 +168,7 @@ class Sharding:
 
     @staticmethod
     def parse(text: str) -> Sharding:
-        """A sharding from its HLO text, with its braces. Raises HloSyntaxError."""
+        """Parse HLO text with its braces. Raises HloSyntaxError."""
         scanner = Scanner(text)
         found = parse_sharding(scanner)
         if not scanner.at_end():
@@ -179,7 +179,7 @@ class Sharding:
 
     @property
     def device_count(self) -> int:
-        """How many partitions the sharding speaks of, 0 where it does not say."""
+        """Return the number of partitions, 0 if the sharding doesn't state it."""
         if self.kind == ShardingKind.TUPLE:
             return max((element.device_count for element in self.elements), default=0)
         if self.mesh is not None:
@@ -188,23 +188,23 @@ class Sharding:
 
     @property
     def is_manual(self) -> bool:
-        """Whether partitions, or groups of them, have arrays of their own."""
+        """Return whether partitions, or groups of them, have arrays of their own."""
         if self.mesh is not None and self.mesh.manual:
             return True
         return self.kind == ShardingKind.MANUAL or ShardingKind.MANUAL in self.subgroups
 
     def of_tuple(self, shape: Shape) -> Sharding:
-        """The sharding of a tuple: this one for each of its arrays, unless it is one of a tuple already."""
+        """Return a tuple sharding that applies this one to each array, if it isn't one."""
         if self.kind == ShardingKind.TUPLE:
             return self
         return Sharding(ShardingKind.TUPLE, elements=(self,) * max(1, sum(1 for _ in shape.leaves())))
 
     def leaves(self, shape: Shape) -> tuple[Sharding, ...]:
-        """The sharding of each array in a shape."""
+        """Return the sharding of each array in a shape."""
         return self.of_tuple(shape).elements
 
     def grid(self, rank: int, partitions: int) -> Grid:
-        """What each partition has of an array of this rank. Raises InvalidArgument where the sharding does not say."""
+        """Return the tile grid for arrays of a rank. Raises InvalidArgument if undetermined."""
         if self.mesh is not None:
             return Grid(*self.mesh.tiles(), self.mesh.sums())
         if self.kind == ShardingKind.TILED:
@@ -232,11 +232,9 @@ class Sharding:
                     sums if len(apart) < len(self.tile_dims) else None)
 
     def slices(self, sizes: Sequence[int], partitions: int = 0) -> list[tuple[tuple[slice, ...] | None, tuple[int, ...]]]:
-        """For each partition where its tile lies in an array of these sizes, and the tile's size.
+        """Return each partition's slice of an array of these sizes, with the tile's size.
 
-        Tiles are of one size; what sticks out of the array is not in the slice. Where one partition has the whole, the
-        others have None for a slice. Of summands it is where what they add up to lies. Raises InvalidArgument where the sharding
-        does not say.
+        Slices exclude padding, and are None if another partition has the whole array. Raises InvalidArgument if undetermined.
         """
         partitions = partitions or self.device_count
         if not partitions:
@@ -258,7 +256,7 @@ class Sharding:
         return found
 
     def check(self, shape: Shape, partitions: int = 1) -> None:
-        """Raise InvalidArgument where the sharding does not fit a shape or the number of partitions (1: not known)."""
+        """Raise InvalidArgument if it doesn't fit a shape or the number of partitions (1: unknown)."""
         if self.kind == ShardingKind.TUPLE:
             shapes = list(shape.leaves()) if shape.is_tuple else []
             if not shape.is_tuple or len(self.elements) not in (len(shapes), len(shapes) or 1):
@@ -272,21 +270,21 @@ class Sharding:
         self.check_devices(partitions)
 
     def check_rank(self, rank: int) -> None:
-        """Raise InvalidArgument where this cuts arrays of another rank."""
+        """Raise InvalidArgument if the sharding splits arrays of another rank."""
         own = len(self.mesh.dimensions) if self.mesh is not None else len(self.tile_dims) - len(self.subgroups)
         if (self.mesh is not None or self.kind == ShardingKind.TILED) and own != rank:
             raise InvalidArgument("the sharding is for an array of another rank", got=f"{self} of rank {own}", expected=rank)
 
     def check_devices(self, partitions: int) -> None:
-        """Raise InvalidArgument where this names devices that are not there. `partitions` up to 1 are not known."""
+        """Raise InvalidArgument if it names missing devices. `partitions` up to 1 means unknown."""
         ids = list(self.devices) if isinstance(self.devices, tuple) else []
         if min(ids, default=0) < 0 or len(set(ids)) < len(ids):
-            raise InvalidArgument("a device of the sharding is negative, or there twice", got=str(self))
+            raise InvalidArgument("a device of the sharding is negative or repeated", got=str(self))
         if partitions > 1 and self.device_count not in (0, partitions):
             raise InvalidArgument("the sharding is for another number of partitions", got=f"{self}: {self.device_count}",
                                   expected=f"{partitions}, as the program has")
         if partitions > 1 and max(ids, default=0) >= partitions:
-            raise InvalidArgument("the sharding names a device that is not there", got=str(self),
+            raise InvalidArgument("the sharding names a missing device", got=str(self),
                                   expected=f"0 to {partitions - 1}")
 
     # ---- text

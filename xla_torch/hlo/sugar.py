@@ -52,7 +52,7 @@ def wrapped(instruction: Instruction) -> Instruction | None:
     if instruction.opcode != ASYNC_START or not isinstance(computation, Computation):
         return None
     root, parameters = computation.root, computation.parameters
-    said = {_SHARED: instruction.common[_SHARED]} if _SHARED in instruction.common else {}
-    plain = (root.operands == parameters and len(computation.instructions) == len(parameters) + 1 and root.common == said
+    stated = {_SHARED: instruction.common[_SHARED]} if _SHARED in instruction.common else {}
+    plain = (root.operands == parameters and len(computation.instructions) == len(parameters) + 1 and root.common == stated
              and not any(p.common for p in parameters) and not root.attributes.keys() & instruction.attributes.keys())
     return root if plain and root.opcode in OPS and f"{root.opcode}-start" not in OPS else None

@@ -67,7 +67,7 @@ def _verify_alone(instruction: Instruction, allow_mixed_precision: bool) -> None
         error.subject = instruction.subject
         raise error.located(where=instruction.where) from None
     if inferred is not declared and not declared.compatible(inferred):
-        raise InvalidArgument("the declared shape is not what the operands give", got=f"declared {declared}",
+        raise InvalidArgument("the declared shape contradicts the inferred shape", got=f"declared {declared}",
                               expected=f"{inferred}", subject=instruction.subject, where=instruction.where)
 
 

@@ -41,7 +41,7 @@ def module_of(exported: ExportedFile, platform: str | None = None) -> ir.Operati
     calling conventions that are not known, HloSyntaxError for a program that does not fit what the file says.
     """
     if exported.calling_convention_version not in CONVENTIONS:
-        raise UnsupportedError("a calling convention that is not known", subject=exported.fun_name,
+        raise UnsupportedError("unknown calling convention", subject=exported.fun_name,
                                got=exported.calling_convention_version, expected=", ".join(map(str, CONVENTIONS)))
     module = bytecode.parse(exported.module)
     _adapt(_main(module), exported, _index(exported, platform))

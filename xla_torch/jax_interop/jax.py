@@ -84,11 +84,11 @@ def _placed(closed: Any) -> list[Any]:
     if len(equations) != 1 or "in_shardings" not in equations[0].params:
         return []
     pairs = zip(equations[0].invars, equations[0].params["in_shardings"], strict=True)
-    said = [(variable, sharding) for variable, sharding in pairs if isinstance(sharding, jax.sharding.Sharding)]
-    found = [next((sharding for variable, sharding in said if variable is argument), None) for argument in arguments]
+    stated = [(variable, sharding) for variable, sharding in pairs if isinstance(sharding, jax.sharding.Sharding)]
+    found = [next((sharding for variable, sharding in stated if variable is argument), None) for argument in arguments]
     return [None if sharding is None else jax.ShapeDtypeStruct(a.aval.shape, a.aval.dtype, sharding=sharding,
                                                                weak_type=getattr(a.aval, "weak_type", False))
-            for a, sharding in zip(arguments, found, strict=True)] if said else []
+            for a, sharding in zip(arguments, found, strict=True)] if stated else []
 
 
 def _argument_names(function: Callable[..., Any]) -> tuple[str, ...]:

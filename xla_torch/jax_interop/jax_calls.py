@@ -162,12 +162,12 @@ def _placed(avals: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
         return list(avals)
     for argument in arguments:
         if any(part is not None for part in argument.sharding.spec):
-            raise UnsupportedError("JAX does not know how the results of this program lie on an explicit mesh", subject="to_jax",
+            raise UnsupportedError("JAX cannot infer the shardings of the results on an explicit mesh", subject="to_jax",
                                    got=argument.str_short(), hint="jax.sharding.auto_axes(function) lets XLA choose; a mesh may "
                                    "be made with axis_types of Auto; in jax.shard_map nothing is to be chosen")
         if argument.manual_axis_type.unreduced or argument.manual_axis_type.reduced:
-            raise UnsupportedError("a program of whole arrays is called with parts of sums", subject="to_jax",
-                                   got=argument.str_short(), hint="jax.lax.psum adds them up")
+            raise UnsupportedError("a program of whole arrays got partial sums", subject="to_jax",
+                                   got=argument.str_short(), hint="add them with jax.lax.psum")
     first = arguments[0]
     return [aval.update(sharding=first.sharding.update(spec=jax.sharding.PartitionSpec(*[None] * len(aval.shape))),
                         manual_axis_type=first.manual_axis_type) for aval in avals]
@@ -180,7 +180,8 @@ def jax_core_aval(shape: Shape) -> Any:
         raise UnsupportedError(f"JAX has no arrays of {shape.element_type}", subject="to_jax", got=shape)
     if not shape.is_static:
         raise UnsupportedError("JAX has no arrays whose size depends on values", subject="to_jax", got=shape,
-                               expected="results of known sizes", hint="sums over what a mask chose, or torch.where(mask, x, 0)")
+                               expected="results of known sizes",
+                               hint="use sums over masked elements, or torch.where(mask, x, 0)")
     return jax.core.ShapedArray(tuple(shape.dimensions), dtype)
 
 
@@ -295,7 +296,7 @@ def _size(arrays: Sequence[Any], axes: Sequence[int | None]) -> int:
     return next(a.shape[axis] for a, axis in zip(arrays, axes, strict=True) if axis is not None)
 
 
-# ------------------------------------------------------------------------------------------------------------ at the door
+# ------------------------------------------------------------------------------------------------------ entry points
 
 
 def is_array(value: Any) -> bool:
@@ -337,7 +338,7 @@ def known_sizes(leaf: Any) -> tuple[int, ...]:
     """The sizes of an argument. Raises UnsupportedError where JAX does not know them."""
     sizes = np.shape(leaf)
     if not all(isinstance(size, int) for size in sizes):
-        raise UnsupportedError("a program of unknown sizes is traced with known ones", subject="to_jax", got=sizes)
+        raise UnsupportedError("a program of unknown sizes must be traced with known sizes", subject="to_jax", got=sizes)
     return sizes
 
 

@@ -91,7 +91,7 @@ class JaxDerivatives:
             return found[0] if found else None
         raise DifferentiationError(
             "this derivative was not traced before the function was pickled", expected=f"JAX's rules for {', '.join(self.rules)}",
-            hint="differentiate it in this way where JAX is, then pickle it")
+            hint="differentiate it in this way where JAX is installed, then pickle it")
 
     # ---- tracing
 
@@ -292,4 +292,4 @@ def _covers(have: Mask, wanted: Mask) -> bool:
 
 
 def _no_jax(program: Lowered) -> Computation:
-    raise InternalError("a function that was pickled is not traced", got=f"{len(program.bytecode)} bytes")
+    raise InternalError("an unpickled function cannot be traced again", got=f"{len(program.bytecode)} bytes")

@@ -16,6 +16,6 @@ def require(holds: torch.Tensor, *values: torch.Tensor, call: CustomCall) -> Non
         assert_in_graph(holds, f"{asserted} {where}")
     elif not holds:
         found = ", ".join(f"{name} = {value.item()}" for name, value in zip(call.config["names"], values, strict=True))
-        raise ExecutionError("what the program was exported for does not hold", subject="from_torch", got=found or "false",
+        raise ExecutionError("a check of the exported program failed", subject="from_torch", got=found or "false",
                              expected=asserted, where=where,
-                             hint="call it with values for which this holds, or write the model for all sizes")
+                             hint="call it with values that satisfy the check, or write the model for all sizes")

@@ -219,12 +219,13 @@ def make_native(module: torch.nn.Module) -> None:
     _wait_for(found)
 
 
-def settling(module: torch.nn.Module, runner: Callable[[Any], Callable[..., _T]],
+def wait_for_compilation(module: torch.nn.Module, runner: Callable[[Any], Callable[..., _T]],
              settled: Callable[[Callable[..., _T]], None]) -> Callable[..., _T]:
-    """The `runner` of a module, of which the second call waits for the native code that is being made since the first, or by the
-    first was found worth making: from there on calls compute in the same way, and none beside a compiler. `settled` is then told
-    what runs it without waiting. Nobody waits longer than `tuning.NATIVE_WAIT` or for more than `tuning.NATIVE_WAITED`, and who
-    has limited what programs take not at all."""
+    """Wrap the `runner` of a module so that its second call waits for compilation of the generated C.
+
+    Later calls then compute in the same way, and none competes with a compiler. `settled` receives the runner that does not wait.
+    A call waits at most `tuning.NATIVE_WAIT` seconds for at most `tuning.NATIVE_WAITED` functions, and never within `limits`.
+    """
     found, run, calls = _within(module), runner(module), itertools.count()
     if not found:
         return run

@@ -240,7 +240,7 @@ def restored(found: np.ndarray | None, counter: int, device: torch.device) -> It
         try:
             generator.set_state(torch.from_numpy(found))
         except (RuntimeError, TypeError) as error:
-            raise InvalidArgument("not the state of a generator", got=error) from None
+            raise InvalidArgument("invalid state of a random generator", got=error) from None
     _counter.value = counter
     try:
         with use_generator(generator):

@@ -39,7 +39,7 @@ from .values import Host, Number, Splat, Value, evaluator
 def _tracer(instruction: Instruction) -> Tracer:
     current = evaluator()
     if not isinstance(current, Tracer):
-        raise UnsupportedError("loops and branches run inside lowered programs only", subject=instruction.subject)
+        raise UnsupportedError("loops and branches can run in lowered programs only", subject=instruction.subject)
     return current
 
 

@@ -91,7 +91,8 @@ def _unknown(calls: Sequence[Instruction]) -> UnsupportedError:
                 f"or without callbacks, or {hint}, where call.config['index'] tells callbacks apart")
     elif all(map(_KERNEL.fullmatch, targets)):
         hint = f"a kernel in a device's own language is no HLO: {hint}, which computes the same"
-    return UnsupportedError("no function is known for these custom calls", got=listed, expected="registered targets", hint=hint)
+    return UnsupportedError("no function is registered for these custom calls", got=listed, expected="registered targets",
+                            hint=hint)
 
 
 # ------------------------------------------------------------------------------------------- running
@@ -142,7 +143,7 @@ def invoke(target: str, operands: Sequence[Any], operand_shapes: str, shape: str
     """
     function = find(target)
     if function is None:
-        raise UnsupportedError("no function is known for this custom call any more", got=target,
+        raise UnsupportedError("the function of this custom call is no longer registered", got=target,
                                hint=f"register_custom_call({target!r}, function)")
     this = _described(target, shape, opaque, operand_shapes)
     results = _flat(_run(function, this, operands))
@@ -242,7 +243,7 @@ def _require_followed(call: CustomCall, pairs: Sequence[tuple[torch.Tensor, Any]
         missing = [k for k in missing if torch.autograd.graph.get_gradient_edge(sources[k]).node not in behind]
     if lost or missing:
         raise ExecutionError(
-            "torch's autograd does not see how the result comes from the operands, so the gradient is not known",
+            "autograd cannot trace the result back to the operands, so the gradient is unknown",
             subject=f"gradient of custom call {call.target!r}",
             got="a result without a graph" if lost else f"no way to floating operand {', '.join(map(str, missing))}",
             expected="a function of torch functions, without detach(), no_grad() or numpy()",
@@ -322,7 +323,7 @@ def _cotangents_of(given: Sequence[Any], found: Any, subject: str) -> list[torch
             parts += _cotangents_of(operand, (None,) * len(operand) if part is None else part, subject)
         elif operand.is_floating_point() or operand.is_complex():
             if part is not None and not isinstance(part, torch.Tensor):
-                raise ExecutionError("vjp returned something else than cotangents", subject=subject, got=type(part).__name__,
+                raise ExecutionError("vjp must return cotangents", subject=subject, got=type(part).__name__,
                                      expected="a tensor, or None, for each operand")
             if part is not None and (part.shape, part.dtype) != (operand.shape, operand.dtype):
                 raise ExecutionError("vjp returned a cotangent of another shape or dtype than its operand", subject=subject,

@@ -36,8 +36,8 @@ def legalize(name: str, attributes: Attributes, offset: int = 0) -> tuple[str, A
     base, _, version = name.rpartition("_v")
     if version not in VERSIONS.get(base, ()):
         known = ", ".join(f"{base}_v{v}" for v in VERSIONS.get(base, ()))
-        raise UnsupportedError("an operation of VHLO that is not known", subject=name, where=f"byte {offset}", expected=known,
-                               hint="it was written by a newer version of StableHLO")
+        raise UnsupportedError("unknown VHLO operation", subject=name, where=f"byte {offset}", expected=known,
+                               hint="write it with an older version of StableHLO")
     try:
         text = _FUNCTIONS.get(base) or f"stablehlo.{base.removeprefix('vhlo.')}"
         return text, _attributes(text, dict(attributes))
@@ -67,9 +67,9 @@ def _attributes(name: str, given: Attributes) -> Attributes:
 def _numbers(key: str, value: ir.Attribute) -> tuple[Any, ...]:
     """A list that VHLO keeps as elements."""
     if not isinstance(value, ir.Elements) or value.value.ndim != 1 or value.value.dtype.kind not in "bi":
-        raise InvalidArgument("a list of numbers is none", got=f"{key} = {value}")
+        raise InvalidArgument("invalid list of numbers", got=f"{key} = {value}")
     if not value.value.strides[0] and value.value.size > 64:
-        raise InvalidArgument("a list of dimensions that is too long", got=f"{key}, {value.value.size} numbers")
+        raise InvalidArgument("the list of dimensions is too long", got=f"{key}, {value.value.size} numbers")
     return tuple(np.asarray(value.value).tolist())
 
 
@@ -77,7 +77,7 @@ def _symbols(key: str, value: ir.Attribute) -> ir.Attribute:
     if isinstance(value, tuple):
         return tuple([_symbols(key, part) for part in value])
     if not isinstance(value, str):
-        raise InvalidArgument("a name is none", got=f"{key} = {value}")
+        raise InvalidArgument("invalid name", got=f"{key} = {value}")
     return ir.Symbol(value)
 
 
@@ -94,7 +94,7 @@ def _gathered(given: Attributes, kind: str, lists: tuple[str, ...], numbers: tup
     for key in numbers:
         value = given.pop(key)
         if type(value) is not int:
-            raise InvalidArgument("a number is none", got=f"{key} = {value}")
+            raise InvalidArgument("invalid number", got=f"{key} = {value}")
         if value or key != "index_vector_dim":
             fields[key] = value
     return ir.Struct(kind, fields)
@@ -118,7 +118,7 @@ def _convolution(given: Attributes) -> None:
 def _dynamic_convolution(given: Attributes) -> None:
     """Its padding is an operand since 0.20.0; before, there was an attribute beside it, which has to say nothing."""
     if "padding" in given:
-        raise InvalidArgument("a dynamic convolution with padding in two places", got=given["padding"])
+        raise InvalidArgument("a dynamic convolution has padding twice", got=given["padding"])
     _convolution(given)
 
 

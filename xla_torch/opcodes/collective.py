@@ -197,8 +197,9 @@ def reduce_scatter_shape(declared: Shape | None, *operands: Shape, dimensions: S
                          use_global_device_ids: bool = False, mode: GroupMode | None = None, **_: Any) -> Shape:
     """The declared shape: the operands with the scattered dimension divided by some whole number. A `mode` may only say what
     the channel and the kind of ids say: XLA reads it, and goes by those."""
-    said = group_mode(channel_id, use_global_device_ids)
-    require(mode in (None, said), "the mode is not what channel_id and use_global_device_ids say, by which XLA goes", mode, said)
+    stated = group_mode(channel_id, use_global_device_ids)
+    require(mode in (None, stated),
+            "the mode is not what channel_id and use_global_device_ids say, by which XLA goes", mode, stated)
     _check_operands(operands)
     _check_groups(replica_groups, channel_id, use_global_device_ids)
     _check_scalar_reducer(operands, to_apply)
@@ -233,7 +234,7 @@ def collective_reduce(*operands, to_apply: Region, replica_groups: Groups = ALL,
 def check_root(has_dynamic_root: bool) -> None:
     """Raise UnsupportedError for a root that an operand says."""
     if has_dynamic_root:
-        raise UnsupportedError("a root that is known only when the program runs", got="has_dynamic_root=true",
+        raise UnsupportedError("the root participant must be static", got="has_dynamic_root=true",
                                expected="the first member of each group")
 
 

@@ -85,7 +85,7 @@ def _conditional_shape(declared: Shape | None, selector: Shape, *operands: Shape
         require(selector.element_type is PRED, "the predicate is not PRED", got=selector, expected="pred[]")
     else:
         require(selector.element_type is S32, "the branch index is not S32", got=selector, expected="s32[]",
-                hint="a PRED selects between true_computation and false_computation")
+                hint="use a PRED to select between true_computation and false_computation")
     branches = (true_computation, false_computation) if two else branch_computations
     branches = [b for b in branches if b is not None]
     require(len(branches) > 0, "there are no branches", expected="1 or more")

@@ -31,7 +31,7 @@ def broadcast_shape(declared: Shape | None, operand: Shape, *, dimensions: Seque
         require(sizes_agree(operand.dimensions[position], declared.dimensions[d]), "operand and result sizes differ",
                 got=f"{operand} dimension {position} ({operand.dimensions[position]}), "
                     f"result dimension {d} ({declared.dimensions[d]})",
-                expected="equal sizes", hint="a dimension of size 1 is stretched by reshape and broadcast (BroadcastInDim)")
+                expected="equal sizes", hint="use reshape and broadcast (BroadcastInDim) to stretch a dimension of size 1")
     return declared.with_element_type(operand.element_type).without_layout()
 
 
@@ -94,7 +94,7 @@ def concatenate_shape(declared: Shape | None, *operands: Shape, dimensions: Sequ
     require(len(dimensions) == 1, "concatenate takes one dimension", got=list(dimensions))
     first, dimension = operands[0], dimensions[0]
     require(0 <= dimension < first.rank, "the dimension to concatenate along is out of range",
-            got=f"dimension {dimension} of {first}", hint="scalars are reshaped to [1] first" if not first.rank else "")
+            got=f"dimension {dimension} of {first}", hint="reshape scalars to [1] first" if not first.rank else "")
     element_type = first.element_type
     for position, other in enumerate(operands[1:], 1):
         require(other.rank == first.rank, "ranks differ", got=f"operand 0 {first}, operand {position} {other}")

@@ -11,7 +11,7 @@ from ..core.types import C64, C128, F32, F64, PRED, Kind, PrimitiveType, higher_
 
 
 def require(condition: bool, what: str, got: object = "", expected: object = "", hint: str = "") -> None:
-    """Raise InvalidArgument in the house form unless `condition` holds. The caller adds op and place."""
+    """Raise InvalidArgument in the standard error format unless `condition` holds. The caller adds op and place."""
     if not condition:
         raise InvalidArgument(what, got=got, expected=expected, hint=hint)
 
@@ -107,7 +107,7 @@ def elementwise_shape(shapes: Sequence[Shape]) -> Shape:
                                   hint="convert one of them with ConvertElementType")
         if not first.compatible(other, ignore_precision=True):
             raise InvalidArgument("operands with incompatible shapes", got=_listed(shapes), expected="equal dimensions",
-                                  hint="HLO does not broadcast implicitly: use BroadcastInDim, or the documented functions")
+                                  hint="use BroadcastInDim or the documented functions; HLO does not broadcast implicitly")
         element_type = higher_precision(element_type, other.element_type)
     if all(s.is_static for s in shapes):
         return first.without_layout() if element_type is first.element_type else Shape(element_type, first.dimensions)

@@ -61,7 +61,7 @@ def whole_shape(module: Module) -> ProgramShape | None:
     *parameters, result = Shape.parse(stated).tuple_shapes
     own = module.entry.program_shape
     if [p.rank for p in own.parameters if p.is_array] != [p.rank for p in parameters if p.is_array]:
-        raise InvalidArgument(f"{_WHOLE} is no shape of this program's arrays", got=stated, expected=str(own))
+        raise InvalidArgument(f"{_WHOLE} is not a shape of an array of this program", got=stated, expected=str(own))
     return ProgramShape(tuple(parameters), result, own.parameter_names)
 
 

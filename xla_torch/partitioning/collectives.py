@@ -150,7 +150,7 @@ def _all_to_all_of_tuple(parts: list[XlaOp]) -> list[XlaOp]:
     """Operand k of member j becomes result j of member k."""
     groups, members, *sizes = parts[0].shape.dimensions
     if members != len(parts):
-        raise InvalidArgument("there is not an operand for each member of a group", got=len(parts), expected=members)
+        raise InvalidArgument("the number of operands must equal the group size", got=len(parts), expected=members)
     columns = [ops.Reshape(p, [groups, members, 1, *sizes]) for p in parts]
     whole = ops.ConcatInDim(columns[0].builder, columns, 2)  # [groups, j, k, ...]
     return [ops.Reshape(ops.SliceInDim(whole, j, j + 1, 1, 1), [groups, members, *sizes]) for j in range(members)]
@@ -158,8 +158,8 @@ def _all_to_all_of_tuple(parts: list[XlaOp]) -> list[XlaOp]:
 
 def _collective_permute(inst: Instruction, groups: Groups, size: int, given: list[XlaOp]) -> list[XlaOp]:
     if len(given) > 1 and "slice_sizes" in inst.attributes:
-        raise UnsupportedError("a collective-permute into a buffer, in a program that has not been partitioned",
-                               hint="partition the program with XLA, and run what it gives")
+        raise UnsupportedError("an in-place collective-permute is not supported in a program that has not been partitioned",
+                               hint="partition the program with XLA, and run the result")
     sources = {target: source for source, target in groups}
     return [_rows_or_zeros(value, [sources.get(number) for number in range(size)]) for value in given]
 
@@ -177,8 +177,8 @@ def _rows_or_zeros(value: XlaOp, places: Sequence[int | None]) -> XlaOp:
 
 
 def _refused(inst: Instruction, groups: Groups, size: int, given: list[XlaOp]) -> list[XlaOp]:
-    raise UnsupportedError(f"partitions cannot do {inst.opcode} together in a program that has not been partitioned",
-                           hint="partition the program with XLA, and run what it gives")
+    raise UnsupportedError(f"{inst.opcode} across partitions is not supported in a program that has not been partitioned",
+                           hint="partition the program with XLA, and run the result")
 
 
 def _split(value: XlaOp, dim: int, count: int) -> XlaOp:

@@ -54,8 +54,8 @@ def without_manual_regions(module: Module, partitions: int) -> Computation:
     flags = [regrouped([False for _ in p.shape.leaves()], p.shape) for p in marked.parameters]
     run = _AllPartitions(builder, marked, partitions, arguments, flags)
     if any_mapped(run.result_mapped):
-        raise UnsupportedError("a result of the program is each partition's own", subject=module.name,
-                               hint="let it leave the manual region through SPMDShardToFullShape")
+        raise UnsupportedError("a result of the program differs between partitions", subject=module.name,
+                               hint="pass it out of the manual region through SPMDShardToFullShape")
     return builder.finish(as_op(builder, run.result))
 
 
@@ -82,9 +82,9 @@ class _Context:
 
 def _of_sums(crossing: Crossing) -> Crossing:
     if crossing.enters and any(outside.sums is not None for outside, _ in crossing.grids):
-        raise UnsupportedError("summands of an array go into a manual region, and here is their sum alone", got="unreduced axes",
+        raise UnsupportedError("a manual region takes partial sums, but only their sum exists", got="unreduced axes",
                                expected="in_specs without them",
-                               hint="sum before the region, or partition the program with XLA and run what it gives")
+                               hint="sum before the region, or partition the program with XLA and run the result")
     return crossing
 
 
@@ -166,9 +166,9 @@ def _groups(instruction: Instruction, context: _Context) -> Groups | None:
     if mode == GroupMode.CROSS_REPLICA:
         return None
     if context.replicas > 1 and mode != GroupMode.CROSS_PARTITION:
-        raise UnsupportedError("partitions of several replicas exchange in a program that has not been partitioned",
+        raise UnsupportedError("a collective across replicas is not supported in a program that has not been partitioned",
                                got=f"{context.replicas} replicas", expected="one replica",
-                               hint="partition the program with XLA, and run what it gives")
+                               hint="partition the program with XLA, and run the result")
     if "source_target_pairs" in attributes:
         return _existing(attributes["source_target_pairs"], context)
     listed = attributes["replica_groups"].groups if "replica_groups" in attributes else ()
@@ -222,7 +222,8 @@ class _AllPartitions(Batch):
         flags = [bool(flag) for flag in mapped]
         shapes = list(instruction.shape.leaves())
         if not len(given) == len(shapes) == len(crossing.grids):
-            raise InvalidArgument("there is not one sharding for each array", got=len(crossing.grids), expected=len(given))
+            raise InvalidArgument("the number of shardings must equal the number of arrays", got=len(crossing.grids),
+                                  expected=len(given))
         cross = self._enter if crossing.enters else self._leave
         found = [cross(value, flag, outside, inside, shape.dimensions, crossing.nested)
                  for value, flag, (outside, inside), shape in zip(given, flags, crossing.grids, shapes, strict=True)]

@@ -30,7 +30,7 @@ _MOVES = frozenset({bitcast, copy, reshape, transpose})
 """What a sum may be taken behind, as well as before."""
 
 
-def said_as_sums(module: Module) -> list[Sharding | None]:
+def stated_sums(module: Module) -> list[Sharding | None]:
     """Say of all values that they lie as sums, in place. Returns how each array of the result was to lie, None where it is no
     summand. Raises InvalidArgument for parameters that are summands, and for results that cannot be summed."""
     root, partitions = module.entry.root, module.num_partitions
@@ -39,16 +39,17 @@ def said_as_sums(module: Module) -> list[Sharding | None]:
         for sharding, shape in zip(root.common["sharding"].leaves(root.shape), root.shape.leaves(), strict=True):
             wanted.append(sharding if shape.is_array and _is_summand(sharding) else None)
             if wanted[-1] is not None and shape.element_type is PRED:
-                raise InvalidArgument("results: truth values have no sums", got=str(sharding), expected="a sharding of tiles")
+                raise InvalidArgument("results: bool arrays cannot be partial sums", got=str(sharding),
+                                      expected="a sharding of tiles")
             if wanted[-1] is not None:
                 _require_devices(sharding, shape.rank, partitions)
     if any(wanted) and any(shape.is_tuple for shape in root.shape.tuple_shapes if root.shape.is_tuple):
-        raise InvalidArgument("results: summands in a tuple within a tuple", got=str(root.shape), expected="a tuple of arrays")
+        raise InvalidArgument("results: partial sums in a nested tuple", got=str(root.shape), expected="a tuple of arrays")
     for parameter in module.entry.parameters:
         if any(_is_summand(s) for s in parameter.common["sharding"].leaves(parameter.shape)):
-            raise InvalidArgument(f"argument {parameter.name}: a program takes no summands",
+            raise InvalidArgument(f"argument {parameter.name}: a program cannot take partial sums",
                                   got=str(parameter.common["sharding"]), expected="a sharding of tiles",
-                                  hint="on_mesh sums DTensors that are Partial")
+                                  hint="use on_mesh, which sums Partial DTensors")
     for instruction in (i for c in module.computations for i in c.instructions if "sharding" in i.common):
         instruction.common["sharding"] = _summed(instruction.common["sharding"])
     return wanted

@@ -141,7 +141,7 @@ def _begin_early(graph: Graph) -> None:
     """
     nodes, place, fixed = list(graph.nodes), places(graph), fixed_places(graph)
     inputs = max((place[node] for node in nodes if node.op == "placeholder"), default=-1) + 1
-    ahead, moved, begun = _Ahead(_room(graph)), set[Node](), list[tuple[int, int]]()
+    ahead, moved, begun = _Ahead(_free_bytes(graph)), set[Node](), list[tuple[int, int]]()
     for node in exchanges(graph):
         moving = [*(operand for operand in node.all_input_nodes if operand.target is collective.joined), node]
         operands, size, here = moving[0].all_input_nodes, size_of(node), place[moving[0]]
@@ -162,7 +162,7 @@ def _begin_early(graph: Graph) -> None:
         begun.append((to if to < here else here + len(moving), use))
 
 
-def _room(graph: Graph) -> int:
+def _free_bytes(graph: Graph) -> int:
     """How many bytes may be ahead: as many as the largest exchange brings that is within `tuning.AHEAD_BYTES`, so that the peak
     is that one above what it would be, however small the program's arrays are."""
     return max((n for n in map(size_of, exchanges(graph)) if n is not None and n <= tuning.AHEAD_BYTES), default=0)
@@ -188,13 +188,13 @@ class _Ahead:
         """The first place from `low` on from which to the end so many bytes more may be held."""
         if size > self._most:
             return end
-        room = self._most - size
+        free = self._most - size
         held = [one for one in self._held if one[1] > low]
         changes = [(e, bytes_) for _, e, bytes_ in held] + [(b, -bytes_) for b, _, bytes_ in held]
         total = 0
         for at, change in sorted(changes, key=lambda found: (-found[0], found[1])):  # backwards from the end
             total += change
-            if total > room:
+            if total > free:
                 return min(at, end)
         return low
 

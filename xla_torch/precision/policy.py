@@ -61,7 +61,7 @@ class Precision:
 def precision_of(element_type: PrimitiveType) -> Precision:
     """What a program is put in, by the type that its parameters get. Raises InvalidArgument for others than `PRECISIONS`."""
     if element_type not in PRECISIONS:
-        raise InvalidArgument("no precision of programs", subject="to", got=element_type.text,
+        raise InvalidArgument("unknown precision", subject="to", got=element_type.text,
                               expected=", ".join(p.text for p in PRECISIONS))
     if element_type.bits == 16:
         return Precision(element_type)

@@ -116,9 +116,9 @@ class Rewriting(Rewriter):
         changed = [t for s in (inst.shape, *(o.shape for o in inst.operands)) for leaf in s.leaves()
                    if self.precision.of(t := leaf.element_type) is not t]
         if changed and inst.opcode == internal.custom_call:
-            raise UnsupportedError("a custom call computes in the precision that it was made for",
+            raise UnsupportedError("a custom call cannot change its precision",
                                    got=inst.shape.without_layout(), expected=f"one of {self.precision.of(changed[0]).text}",
-                                   hint="lower precisions leave it as it is; or trace the program in this one")
+                                   hint="use a lower precision, which leaves it as it is, or trace the program in this one")
         return self.copy(inst, [self.cast(o, original.shape, {}) for o, original in zip(operands, inst.operands, strict=True)])
 
     def cast(self, value: Value, original: Shape, types: Types) -> Any:
@@ -222,7 +222,7 @@ class Rewriting(Rewriter):
 
     def called(self, inst: Instruction, operands: list[XlaOp]) -> Value:
         """What a call of a computation comes to."""
-        raise UnsupportedError("a call within a computation of elements", subject=inst.subject)
+        raise UnsupportedError("a call within a scalar computation is not supported", subject=inst.subject)
 
 
 def _holds(element_type: PrimitiveType, number: float) -> bool:

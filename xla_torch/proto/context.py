@@ -60,7 +60,7 @@ class Reading:
         if which != "id":
             return proto.value
         if not 0 <= proto.id < len(self.payloads):
-            raise HloSyntaxError("a payload does not exist", got=f"number {proto.id}", expected=f"one of {len(self.payloads)}")
+            raise HloSyntaxError("a payload is missing", got=f"number {proto.id}", expected=f"one of {len(self.payloads)}")
         return self.payloads[proto.id]
 
 

@@ -52,7 +52,8 @@ def link_of(attribute: Attribute) -> Link:
     """The link of an op's attribute. Raises UnsupportedError for one that has no place in a proto."""
     found = _LINKS.get(f"{attribute.name}:{type(attribute.codec).__name__}") or _LINKS.get(attribute.name)
     if found is None:
-        raise UnsupportedError(f"the attribute {attribute.name} has no place in an HLO proto", hint="to_hlo_text writes it")
+        raise UnsupportedError(f"HLO protos have no field for the attribute {attribute.name}",
+                               hint="use to_hlo_text, which writes it")
     return found
 
 
@@ -94,12 +95,12 @@ def _word(field: str, words: Sequence[Any], default: int = 0) -> Link:
     def read(proto: Any, _: Reading) -> Any:
         number = getattr(proto, field)
         if not 0 <= number < len(words):
-            raise HloSyntaxError(f"{field} has a number without a meaning", got=number, expected=f"0 to {len(words) - 1}")
+            raise HloSyntaxError(f"{field} has an unknown number", got=number, expected=f"0 to {len(words) - 1}")
         return words[number] if number > default else None
 
     def write(proto: Any, value: Any, _: Writing) -> None:
         if value not in words:
-            raise InvalidArgument(f"{field} has no such value in a proto", got=value, expected=", ".join(map(str, words)))
+            raise InvalidArgument(f"HLO protos have no such value of {field}", got=value, expected=", ".join(map(str, words)))
         setattr(proto, field, words.index(value))
 
     return Link(read, write)
@@ -266,7 +267,7 @@ def _read_sparsity(proto: Any, _: Reading) -> str | None:
 
 def _write_sparsity(proto: Any, value: str, _: Writing) -> None:
     if not _SPARSITY.fullmatch(value):
-        raise InvalidArgument("not a sparsity of convolutions", got=value,
+        raise InvalidArgument("invalid sparsity of a convolution", got=value,
                               expected="{lhs={sparsity=2x4 dimension=1 stride=1}}, or of rhs, or both")
     for side, text in re.findall(r"(lhs|rhs)=\{([^{}]*)", value):
         into = getattr(proto.sparsity_config, side)
@@ -319,7 +320,7 @@ def _write_mode(proto: Any, value: Any, writing: Writing) -> None:
     attributes = writing.instruction.attributes
     if value != group_mode(attributes.get("channel_id"), attributes.get("use_global_device_ids", False)):
         raise InvalidArgument("HLO protos do not hold the mode of a collective", got=f"mode={value}",
-                              hint="say it by channel_id and use_global_device_ids, as older HLO does")
+                              hint="use channel_id and use_global_device_ids, as older HLO does")
 
 
 def _read_prefetch(proto: Any, _: Reading) -> int | None:

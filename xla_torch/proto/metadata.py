@@ -178,7 +178,7 @@ def write_tables(tables: Mapping[str, Mapping[int, str]], proto: Any) -> None:
 def _rows(rows: Mapping[int, str]) -> list[str]:
     last = max(rows, default=0)
     if last > 10 * len(rows) + 1000:
-        raise HloSyntaxError("a table of the module leaves out too many rows", got=f"{len(rows)} rows up to {last}")
+        raise HloSyntaxError("a table of the module has too many gaps", got=f"{len(rows)} rows up to {last}")
     return [rows.get(number, "") for number in range(1, last + 1)]
 
 

@@ -171,7 +171,7 @@ class _Modules:
         if len(unknown := UnknownFieldSet(proto)):
             self.unknown_fields.update(f.field_number for f in unknown if f.field_number > _LAST_FIELD)
         if proto.block_scaling_config:
-            raise UnsupportedError("the product scales blocks of its operands", subject=f"{opcode} (%{proto.name})",
+            raise UnsupportedError("HLO protos cannot express block-scaled products", subject=f"{opcode} (%{proto.name})",
                                    got="a block_scaling_config", expected="a product without one")
         if plan is None:
             self.unknown[opcode] += 1

@@ -181,8 +181,8 @@ def _spliced(data: memoryview, start: int, end: int, message: str, blobs: Sequen
     for number, wire, tag, value, after in fields(data, start, end):
         inner: list[Bytes] | None = None
         if wire == LENGTH and is_literal and number == BLOBS:
-            said = {f.number: varint(data, f.start, f.end)[0] for f in fields(data, value, after)}
-            number, inner = said[1], [blobs[said.get(2, 0)]]
+            stated = {f.number: varint(data, f.start, f.end)[0] for f in fields(data, value, after)}
+            number, inner = stated[1], [blobs[stated.get(2, 0)]]
         elif wire == LENGTH and number in ways:
             inner = _spliced(data, value, after, ways[number], blobs)
         if inner is not None:

@@ -185,7 +185,7 @@ class Form:
     def __post_init__(self) -> None:
         named = self.kind.is_named
         if len(self.keys) != (len(self.children) if named else 0) or (self.kind.is_atom and self.children):
-            raise InvalidArgument("the names of a node do not fit its children", subject=self.kind.text, got=self.keys,
+            raise InvalidArgument("a pytree node has a wrong number of names", subject=self.kind.text, got=self.keys,
                                   expected=f"{len(self.children)} names" if named else "no names")
         depth = 1 + max((c.depth for c in self.children), default=0)
         if depth > MAX_DEPTH:
@@ -289,7 +289,7 @@ def in_order(keys: Iterable[Any]) -> tuple[Any, ...]:
     try:
         return tuple(sorted(keys))
     except TypeError:
-        raise InvalidArgument("the keys of a dict have no order", got=", ".join(map(repr, keys)),
+        raise InvalidArgument("the keys of a dict must be sortable", got=", ".join(map(repr, keys)),
                               expected="keys that can be sorted, such as strings") from None
 
 

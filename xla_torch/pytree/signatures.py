@@ -61,9 +61,9 @@ class Signature:
             return
         name = which if isinstance(which, str) else self.names[which] if which < len(self.names) else which
         if not known:
-            raise InvalidArgument(f"argument {name} is static, and its value in the trace was lost in a pickle",
+            raise InvalidArgument(f"argument {name} is static and its value was not pickled",
                                   got=repr(given)[:200], hint="leave it out: the value of the trace is part of the program")
-        raise InvalidArgument(f"argument {name} is static, and has another value than in the trace", got=repr(given)[:200],
+        raise InvalidArgument(f"argument {name} is static and differs from its value in the trace", got=repr(given)[:200],
                               expected=repr(value)[:200], hint="trace once for each value")
 
     def describe(self, path: Path) -> str:

@@ -109,7 +109,7 @@ class Structure(Form):
         Raises InvalidArgument for another number of leaves."""
         given = list(leaves)
         if len(given) != self.leaf_count:
-            raise InvalidArgument("another number of leaves than the tree has", got=len(given), expected=self.leaf_count)
+            raise InvalidArgument("wrong number of leaves for the pytree", got=len(given), expected=self.leaf_count)
         return given[0] if self.kind is Kind.LEAF else self._put(iter(given))
 
     def _put(self, leaves: Iterator[Any]) -> Any:
@@ -124,7 +124,7 @@ class Structure(Form):
         if prefix is None or not is_container(prefix):
             return [prefix] * self.leaf_count
         if self.kind is Kind.LEAF:
-            raise InvalidArgument("a tree stands where there is a leaf", got=words(prefix), expected="one value")
+            raise InvalidArgument("a pytree was given in place of a leaf", got=words(prefix), expected="one value")
         try:
             parts = taken_apart(prefix, self)
         except WrongNode as wrong:
@@ -205,7 +205,7 @@ class Structure(Form):
         out. Raises InvalidArgument for keys that are neither strings nor integers."""
         odd = next((k for k in self.keys if type(k) not in (str, int)), None)
         if odd is not None:
-            raise InvalidArgument("a key has no safe form", got=repr(odd), expected="a string or an integer")
+            raise InvalidArgument("a key cannot be stored safely", got=repr(odd), expected="a string or an integer")
         if self.kind.is_atom:
             return self.kind.text
         return [self.kind.text, [child.to_json() for child in self.children], list(self.keys), self.type_name]
@@ -224,7 +224,7 @@ def _from_json(form: Any, levels: int) -> Structure:
                 type(k) in (str, int) for k in keys):
             parts = tuple(_from_json(child, levels - 1) for child in children)
             return Structure(_CONTAINERS[text], parts, tuple(keys), type_name)
-    raise InvalidArgument("not the form of a tree", got=reprlib.repr(form), expected="what Structure.to_json gives")
+    raise InvalidArgument("not a pytree structure", got=reprlib.repr(form), expected="what Structure.to_json gives")
 
 
 _ATOMS = {k.text: k for k in Kind if k.is_atom}

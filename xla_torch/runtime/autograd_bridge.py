@@ -142,7 +142,7 @@ def _of_randomness(program: Program, why: str) -> UnsupportedError:
     """What vmap says of a program whose draws cannot be what `randomness` wants."""
     draw, _ = program.draws[0]
     return UnsupportedError(f"the program draws random numbers, and {why}", subject=program.name, got=draw, where=draw.where,
-                            hint='vmap(..., randomness="different") draws for each example, "same" once for all')
+                            hint='pass randomness="different" to draw for each example, or "same" to draw once for all')
 
 
 def _run(program: Program | WayBack, tensors: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:

@@ -64,15 +64,16 @@ def xla_run(name: str, shape: ProgramShape, stablehlo: Callable[[], bytes], devi
     torch has no dtype of its own for, arrays of sizes that are not known, and what XLA refuses."""
     if device.type != "cpu":
         raise DeviceError("XLA of jaxlib runs on the CPU here", subject=name, got=device, expected="tensors of the CPU",
-                          hint='compile(computation, "inductor") runs where its arguments are')
+                          hint='use compile(computation, "inductor"), which runs on the device of its arguments')
     for leaf in (leaf for part in (*shape.parameters, shape.result) for leaf in part.leaves() if leaf.is_array):
         if not leaf.is_static:  # a result, or what a derivative keeps
-            raise UnsupportedError("XLA hands over no arrays whose sizes are known only when it has run", subject=name, got=leaf,
+            raise UnsupportedError("the xla backend does not support results of dynamic size", subject=name, got=leaf,
                                    expected="arrays of known sizes",
                                    hint='use compile(computation, "fastest"), which runs such programs here')
         if type_from_torch(torch_dtype(leaf.element_type)) is not leaf.element_type:
             raise UnsupportedError(f"torch has no dtype of its own for {leaf.element_type}, so XLA cannot read it where it is",
-                                   subject=name, got=leaf, hint="convert it inside the program; the program itself takes it")
+                                   subject=name, got=leaf,
+                                   hint="convert it inside the program, or run the program without compile, which takes it")
     begin = time.perf_counter()
     run = executable(stablehlo(), name)
     _log.info("%s: XLA compiled it in %.2f s", name, time.perf_counter() - begin)

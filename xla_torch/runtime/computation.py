@@ -1,7 +1,7 @@
 """XlaComputation: a program to call, print, differentiate and look into. Builders and files both end here.
 
 It is the face of one program (`static.py`), of a family of them for many sizes (`polymorphic.py`) and of either behind trees of
-arguments (`api/tree_function.py`). What a `door` makes of a computation is a `Step`, and each kind of computation says in
+arguments (`api/tree_function.py`). What an `entry_point` makes of a computation is a `Step`, and each kind of computation says in
 `derived` what a step makes of it.
 """
 
@@ -12,6 +12,7 @@ import dataclasses
 import functools
 import inspect
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any, Self, TypeVar
 
@@ -38,7 +39,7 @@ from ..storage.dtypes import torch_dtype, type_from_torch
 from ..transform.other_readers import for_other_readers, without_checks
 from ..visualization.dot import dot
 from ..visualization.model_explorer import model_explorer
-from ..visualization.page import glance, page
+from ..visualization.page import page, summary
 from ..visualization.rows import seen_by
 from .annotated_code import annotated_code, in_torch
 from .dynamo import graph_name
@@ -49,10 +50,10 @@ K = TypeVar("K")
 
 
 class XlaComputation(abc.ABC):
-    """An XLA program.
+    """Hold an XLA program that runs on torch tensors.
 
-    Call it with torch tensors, one for each parameter (a tuple for a tuple parameter), all on one device: it runs there. The
-    result is a tensor, or a tuple for a tuple root. If an argument requires grad, so does the result.
+    Call it with one tensor for each parameter (a tuple for a tuple parameter), all on one device. It runs on that device and
+    returns a tensor, or a tuple for a tuple root. If an argument requires grad, so does the result.
 
     >>> square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
     >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
@@ -88,7 +89,7 @@ class XlaComputation(abc.ABC):
 
     What modules, meshes and torch.compile ask of it:
 
-    >>> square.in_order([], {"x": 1}), square.placed(0, x) is x, square.why_apart([False], {})
+    >>> square.in_order([], {"x": 1}), square.placed(0, x) is x, square.reason_not_capturable([False], {})
     ((1,), True, '')
     >>> square.run_fitting([torch.tensor([3.0, 4.0])]), square.in_form(square.in_graph(torch.tensor([3.0, 4.0])))
     (tensor([ 9., 16.]), tensor([ 9., 16.]))
@@ -126,7 +127,7 @@ class XlaComputation(abc.ABC):
 
     @abc.abstractmethod
     def run_numpy(self, *arguments: Any, device: torch.device | str = "cpu") -> tuple[np.ndarray, ...]:
-        """Run on NumPy arrays (ml_dtypes for narrow types); the flat results as arrays, always a tuple."""
+        """Run on NumPy arrays (ml_dtypes for narrow types) and return a flat tuple of arrays."""
 
     @abc.abstractmethod
     def run_fitting(self, tensors: Sequence[torch.Tensor]) -> Any:
@@ -138,7 +139,7 @@ class XlaComputation(abc.ABC):
 
     @abc.abstractmethod
     def with_gradient_options(self, options: GradientOptions) -> XlaComputation:
-        """The same program, whose gradients are found in another way, through every door: `backward`, torch.func, `grad`."""
+        """Return the same program with other options for `backward`, torch.func and `grad`."""
 
     def in_graph(self, *arguments: Any, **named: Any) -> Any:
         """The call within a graph of torch's: the result's arrays, or tuples of them."""
@@ -148,15 +149,23 @@ class XlaComputation(abc.ABC):
         """What a call gives of what `in_graph` does."""
         return result
 
-    def why_apart(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> str:
-        """Why a call, or its way back, cannot be part of a graph of torch's; empty where it can, or where that depends on sizes.
-        In the place of each tensor stands whether it is differentiated. Raises InvalidArgument as the call does."""
+    def reason_not_capturable(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> str:
+        """Return why a call or its backward pass cannot be part of a torch graph; "" if it can.
+
+        The result is "" too if it depends on sizes. Instead of each tensor, pass whether it is differentiated. Raises
+        InvalidArgument as the call does.
+        """
         if self.family is not None:
             return ""
         given, shape = self._leaves(arguments, named), self.program_shape
         own = [leaf for parameter in shape.parameters for leaf in parameter.leaves() if leaf.is_array]
-        return self.program.why_apart(tuple(
+        return self.program.reason_not_capturable(tuple(
             flag is True and leaf.element_type.is_differentiable for flag, leaf in zip(given, own, strict=False)))
+
+    def why_apart(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> str:
+        """Deprecated: use `reason_not_capturable`."""
+        warnings.warn("why_apart is deprecated: use reason_not_capturable", DeprecationWarning, stacklevel=2)
+        return self.reason_not_capturable(arguments, named)
 
     def _leaves(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
         """What stands in a call for each array that the program takes."""
@@ -180,79 +189,93 @@ class XlaComputation(abc.ABC):
         return self  # a program does not change
 
     def to(self, dtype: torch.dtype) -> XlaComputation:
-        """The program in another precision: float16, bfloat16, float32 or float64, which floating parameters and results then
-        have. In the lower two only products take and give it; sums, exponentials, norms and losses compute in the program's own
-        and are rounded where a product or the result wants that (`xla_torch/precision/policy.py` has the whole rule)::
+        """Return the program in another precision: float16, bfloat16, float32 or float64.
 
-            half = computation.to(torch.bfloat16)       # takes and gives bfloat16
+        Floating parameters and results then have that dtype. In float16 and bfloat16, only products take and return it. Sums,
+        exponentials, norms and losses compute in the program's own precision and are rounded where a product or the result
+        needs the lower one (`xla_torch/precision/policy.py` has the whole rule)::
 
-        Raises InvalidArgument for another dtype, and UnsupportedError for a custom call that would have to be of another type."""
+            half = computation.to(torch.bfloat16)       # takes and returns bfloat16
+
+        Raises InvalidArgument for another dtype, and UnsupportedError for a custom call whose type would change.
+        """
         return _in_precision(self, dtype)
 
     def under_autocast(self, dtype: torch.dtype) -> XlaComputation:
-        """The program as torch's autocast runs modules: parameters are as they were, products are of `dtype`, and results of
-        the precision that they come in. Raises InvalidArgument for what is not float16 or bfloat16."""
+        """Return the program as torch's autocast would run it.
+
+        Parameters keep their dtypes, products use `dtype`, and results have the precision they are computed in. Raises
+        InvalidArgument unless `dtype` is float16 or bfloat16.
+        """
         return _under_autocast(self, dtype)
 
     # ---- looking
 
     @property
     def module(self) -> Module:
-        """The program's IR, with all its computations."""
+        """Return the IR of the program with all its computations."""
         return self.program.module
 
     @property
     def name(self) -> str:
-        """The module's name."""
+        """Return the name of the module."""
         return self.module.name
 
     @property
     def entry(self) -> Computation:
-        """The computation that runs."""
+        """Return the entry computation."""
         return self.module.entry
 
     @property
     def program_shape(self) -> ProgramShape:
-        """Parameter shapes and names, and the result shape."""
+        """Return the parameter shapes and names, and the result shape."""
         return self.module.entry.program_shape
 
     @property
     def gradient_options(self) -> GradientOptions | None:
-        """How gradients are found; None where that is as by default."""
+        """Return the gradient options; None for the defaults."""
         return self.program.options
 
     @property
     def chosen(self) -> str | None:
-        """Which backend ``compile(computation, "fastest")`` has kept, after the first call; otherwise None. What calls derive,
-        such as the way back, has choices of its own."""
+        """Return the backend that ``compile(computation, "fastest")`` chose.
+
+        None before the first call. Derived programs, such as the backward pass, choose their own backends.
+        """
         return next((choice.backend for choice in self.program.choices.values()), None)
 
     @property
     def partitioning(self) -> Partitioning:
-        """Whether an annotated program for several partitions is about whole arrays, and runs with its global meaning, or
-        has been partitioned, and is about one partition's."""
+        """Return whether an annotated program takes whole arrays or those of one partition."""
         return self.program.partitioning
 
     @property
     def participants(self) -> dict[str, int]:
-        """How many the program is for, where its header says so, and as a program derived from it should say."""
+        """Return the numbers of replicas and partitions in the program's header."""
         return self.program.participants
 
     def to_hlo_text(self) -> str:
-        """The program as HLO text, with all constants. XLA reads it. Opcodes that older XLAs do not know, and stacks in gradients
-        of loops of unknown length, are in the words of plain HLO there."""
-        return print_module(for_other_readers(self.program.elsewhere.stated))
+        """Return the program as HLO text that XLA reads, with all constants.
+
+        Opcodes that older versions of XLA lack, and the stacks in gradients of loops of unknown length, are written as plain
+        HLO.
+        """
+        return print_module(for_other_readers(self.program.portable.stated))
 
     def to_hlo_proto(self) -> bytes:
-        """The program as a serialised HloModuleProto, with all constants, in the words of `to_hlo_text`. XLA reads it, and so
-        does `load`."""
-        return b"".join(serialized(for_other_readers(self.program.elsewhere.stated)))
+        """Return the program as a serialised HloModuleProto that XLA and `load` read.
+
+        It has all constants and uses the same opcodes as `to_hlo_text`.
+        """
+        return b"".join(serialized(for_other_readers(self.program.portable.stated)))
 
     def to_html(self, *, profile: Any = None, trace: Any = None) -> str:
-        """The program as one page to look through: its graph, collapsed by computation and op_name, that opens by clicks;
-        operands and users, shapes, layouts, costs, live bytes, search. It needs no network. With a profile or a trace of
-        `xla_torch.debug` it is about the canonical form, which these have seen: with times, and with how many NaNs and Infs there
-        were. Raises InvalidArgument where they are of another program."""
+        """Return the program as an interactive HTML page that needs no network.
+
+        The page shows the graph, collapsed by computation and op_name, with operands, users, shapes, layouts, costs, live bytes
+        and a search. With a profile or a trace of `xla_torch.debug`, it shows the canonical program with times and the numbers
+        of NaNs and Infs. Raises InvalidArgument if the profile or trace belongs to another program.
+        """
         if profile is None and trace is None:
             return page(self.module, {})
         module = Module(self.name, self.program.canonical, self.participants)
@@ -263,12 +286,13 @@ class XlaComputation(abc.ABC):
         return page(module, seen)
 
     def to_dot(self) -> str:
-        """The program as a graph for Graphviz, a cluster for each computation."""
+        """Return the program as a Graphviz graph with a cluster for each computation."""
         return dot(self.module)
 
     def to_model_explorer(self) -> str:
-        """The program as JSON for Google's Model Explorer, which opens it as a file: a graph for each computation, with its calls
-        as subgraphs, in namespaces by op_name::
+        """Return the program as JSON for Google's Model Explorer.
+
+        Each computation is a graph, calls are subgraphs, and namespaces follow op_name::
 
             Path("step.json").write_text(computation.to_model_explorer())
         """
@@ -276,26 +300,30 @@ class XlaComputation(abc.ABC):
 
     def _repr_html_(self) -> str | None:
         """What notebooks show."""
-        return glance(self.module)
+        return summary(self.module)
 
     def to_stablehlo(self) -> str:
-        """The program as StableHLO text, with all constants, in the words of `to_hlo_text`. Arguments and results of its ``main``
-        are the arrays in the program's own, tuples taken apart; fusions are opened, and what is begun and awaited stands where it
-        begins. `from_stablehlo` reads it, and so does XLA. Raises UnsupportedError, with the instruction and the reason, for
-        what StableHLO cannot say. Derivatives are left out, and layouts but those of arguments and results."""
-        return to_stablehlo(without_checks(self.program.elsewhere.stated))
+        """Return the program as StableHLO text that XLA and `from_stablehlo` read.
+
+        It has all constants and uses the same opcodes as `to_hlo_text`. ``main`` takes and returns flat arrays in the program's
+        order. Fusions are inlined, and asynchronous ops become synchronous at their start. Derivatives are dropped, and so are
+        layouts other than those of arguments and results. Raises UnsupportedError, with the instruction and the reason, for ops
+        that StableHLO lacks.
+        """
+        return to_stablehlo(without_checks(self.program.portable.stated))
 
     def to_stablehlo_bytecode(self) -> bytes:
-        """What `to_stablehlo` writes, as MLIR bytecode: large constants take their own size."""
-        return to_stablehlo_bytecode(without_checks(self.program.elsewhere.stated))
+        """Return `to_stablehlo` as MLIR bytecode, which stores large constants in binary."""
+        return to_stablehlo_bytecode(without_checks(self.program.portable.stated))
 
     def to_pt2(self, out: str | os.PathLike[str] | IO[bytes]) -> None:
-        """Write the program as `torch.export.save` does: a graph of torch's own operators, which `torch.export.load` reads where
-        this package is not installed, and torch._inductor's `aoti_compile_and_package` compiles. It is called with the trees that
-        the program is called with. What gradients go back through it raise; after ``run_decompositions`` that takes out
-        `torch.ops.prims.clone`, they are torch's derivatives of these operators, which may be others than the program's
-        (`custom_vjp`, ties, points without a derivative). Raises UnsupportedError for what torch has no graph of: exchanges,
-        feeds, random states, callbacks, results of dynamic size; InvalidArgument for unknown sizes::
+        """Write the program as a torch.export file (`.pt2`) of torch's own operators.
+
+        `torch.export.load` reads the file without xla_torch, and torch._inductor's `aoti_compile_and_package` compiles it. It
+        is called with the same pytrees as the program. Its backward pass raises an error. After ``run_decompositions`` removes
+        `torch.ops.prims.clone`, gradients are torch's derivatives of the operators. They may differ from the program's
+        (`custom_vjp`, ties, points without a derivative). Raises UnsupportedError for collectives, feeds, random states,
+        callbacks and results of dynamic size; InvalidArgument for unknown sizes::
 
             computation.to_pt2("model.pt2")
             torch.export.load("model.pt2").module()(x)
@@ -304,10 +332,12 @@ class XlaComputation(abc.ABC):
         save_exported(self, arguments, named, out)
 
     def to_onnx(self, out: str | os.PathLike[str] | IO[bytes]) -> None:
-        """Write the program as an ONNX model, which `torch.onnx` makes of the graph that `to_pt2` writes. Its inputs are the
-        program's parameters in order, by their names, its outputs ``out0``, ``out1``, ...; arrays beyond 2 GB stand in a file
-        beside it. It has no gradients. Raises MissingDependency without onnx and onnxscript, UnsupportedError, with the names of
-        all operators concerned, for what ONNX cannot say, and all that `to_pt2` raises; no file is left then::
+        """Write the program as an ONNX model.
+
+        `torch.onnx` converts the graph that `to_pt2` writes. Inputs are the program's parameters by name and in order; outputs
+        are ``out0``, ``out1``, ... . Arrays beyond 2 GB go to a file beside the model. The model has no gradients. Raises
+        MissingDependency without onnx and onnxscript, UnsupportedError with the names of all operators that ONNX lacks, and all
+        errors of `to_pt2`; no file is left in these cases::
 
             onnxruntime.InferenceSession("model.onnx").run(None, {"x": x})
 
@@ -326,16 +356,18 @@ class XlaComputation(abc.ABC):
         return [zeros(p) for p in self.program.program_shape.parameters], {}
 
     def python_code(self, device: torch.device | str = "cpu") -> str:
-        """The PyTorch that runs: one line for each call, with the HLO instruction it comes from. Small ops that run as one native
-        call stand as what they are in torch."""
+        """Return the PyTorch code that runs, one line for each call, with its HLO instruction.
+
+        Small ops that run as one generated C function are shown as their torch calls.
+        """
         return annotated_code(in_torch(self.program.canonical, self.lowered(device), torch.device(device)))
 
     def lowered(self, device: torch.device | str = "cpu") -> torch.fx.GraphModule:
-        """The program as a torch.fx GraphModule for a device: flat array inputs to a flat tuple of arrays. Cached."""
+        """Return the cached torch.fx GraphModule for a device, from flat arrays to a flat tuple."""
         return self.program.lowered(torch.device(device))
 
     def prepare(self, device: torch.device | str = "cpu") -> None:
-        """Make what a call runs on a device, which the first one would have to."""
+        """Lower and compile for a device now, instead of in the first call."""
         self.program.runner(torch.device(device))
 
 
@@ -387,7 +419,7 @@ def same_trees(function: Any, step: Step) -> XlaComputation:
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """What is made of a computation: ``function(computation, **given)``, where `function` is a door."""
+    """What is made of a computation: ``function(computation, **given)``, where `function` is an entry point."""
 
     function: Callable[..., XlaComputation]
     given: Mapping[str, Any]
@@ -406,10 +438,12 @@ class Step:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def door(of_arguments: OfArguments = same_arguments, over_trees: OverTrees = same_trees) -> Callable[[F], F]:
-    """Decorate a function that makes one flat program of another: it then takes every computation, of a program of unknown sizes
-    makes one of such, and of a function over trees one of such, whose trees `over_trees` says. Raises InvalidArgument for what is
-    no computation."""
+def entry_point(of_arguments: OfArguments = same_arguments, over_trees: OverTrees = same_trees) -> Callable[[F], F]:
+    """Decorate a function from one flat program to another, so that it takes every kind of computation.
+
+    Programs of unknown sizes and functions over pytrees return the same kind; `over_trees` gives the result's pytrees. Raises
+    InvalidArgument if the first argument is not a computation.
+    """
 
     def decorate(function: F) -> F:
         signature = inspect.signature(function)
@@ -432,13 +466,13 @@ def door(of_arguments: OfArguments = same_arguments, over_trees: OverTrees = sam
 # ------------------------------------------------------------------------------------------------------ in another precision
 
 
-@door()
+@entry_point()
 def _in_precision(computation: Any, dtype: torch.dtype) -> Any:
     program = computation.program
     return type(computation)(program.derived(precision.in_precision(program.authored, _element_type(dtype, PRECISIONS))))
 
 
-@door()
+@entry_point()
 def _under_autocast(computation: Any, dtype: torch.dtype) -> Any:
     program = computation.program
     return type(computation)(program.derived(precision.under_autocast(program.authored, _element_type(dtype, (F16, BF16)))))
@@ -447,6 +481,6 @@ def _under_autocast(computation: Any, dtype: torch.dtype) -> Any:
 def _element_type(dtype: Any, choices: Sequence[PrimitiveType]) -> PrimitiveType:
     found = type_from_torch(dtype) if isinstance(dtype, torch.dtype) else None
     if found is None or found not in choices:
-        raise InvalidArgument("no precision of programs", subject="to", got=dtype,
+        raise InvalidArgument("unknown precision", subject="to", got=dtype,
                               expected=", ".join(str(torch_dtype(c)) for c in choices))
     return found

@@ -29,7 +29,7 @@ class Called(Protocol):
     def in_form(self, result: Any) -> Any:
         """Of that, what a call gives."""
 
-    def why_apart(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> str:
+    def reason_not_capturable(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> str:
         """Why a call cannot be part of a graph; empty where it can. In the place of each tensor stands whether it is
         differentiated."""
         ...
@@ -49,7 +49,7 @@ def graph_name(owner: Called) -> str:
 def _call(owner: Called, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
     """The call in code that torch.compile looks at. What cannot be part of a graph stays apart from it: an error says why where
     the whole must be one graph."""
-    why = why_apart(owner.graph_name, *pytree.tree_map(_differentiated, (tuple(arguments), dict(named))))
+    why = reason_not_capturable(owner.graph_name, *pytree.tree_map(_differentiated, (tuple(arguments), dict(named))))
     if why:
         graph_break(why)
         return apart(owner, arguments, named)
@@ -66,8 +66,8 @@ def _one_call(name: str, *arguments: Any, **named: Any) -> Any:
     return _called[name].in_graph(*arguments, **named)
 
 
-def _why_apart(name: str, arguments: Sequence[Any], named: Mapping[str, Any]) -> str:
-    return _called[name].why_apart(arguments, named)
+def _reason_not_capturable(name: str, arguments: Sequence[Any], named: Mapping[str, Any]) -> str:
+    return _called[name].reason_not_capturable(arguments, named)
 
 
 def _apart(owner: Called, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
@@ -78,7 +78,7 @@ def _graph_break(why: str) -> None:
     """What torch's own takes the place of."""
 
 
-one_call, why_apart, apart, graph_break = _one_call, _why_apart, _apart, _graph_break
+one_call, reason_not_capturable, apart, graph_break = _one_call, _reason_not_capturable, _apart, _graph_break
 
 
 def __getattr__(name: str) -> Any:
@@ -86,6 +86,7 @@ def __getattr__(name: str) -> Any:
     looks at code that calls a program: this brings in torch's compiler, which takes longer to import than all the rest."""
     if name != "called":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals().update(one_call=compiler().allow_in_graph(_one_call), why_apart=compiler().assume_constant_result(_why_apart),
+    globals().update(one_call=compiler().allow_in_graph(_one_call),
+                     reason_not_capturable=compiler().assume_constant_result(_reason_not_capturable),
                      apart=compiler().disable(_apart), graph_break=compiler().graph_break, called=_call)
     return _call

@@ -66,7 +66,7 @@ def save_onnx(function: Callable[..., Any], arguments: Sequence[torch.Tensor], n
         raise UnsupportedError("ONNX has nothing for what the program is in torch", subject=subject,
                                got=", ".join([*unknown_to_onnx(exported), *others]) or _innermost(error),
                                expected="operators that torch.onnx translates for these element types",
-                               hint="to_pt2(path) writes a graph of torch's operators") from error
+                               hint="use to_pt2(path) to write a graph of torch's operators") from error
 
 
 def _others_in_onnx(exported: torch.export.ExportedProgram) -> Iterator[str]:

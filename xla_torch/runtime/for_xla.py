@@ -24,7 +24,7 @@ def module_for_xla(stated: Module, canonical: Callable[[], Computation], partici
         if count > 1:
             raise UnsupportedError("XLA runs a program for several participants on as many devices", subject=stated.name,
                                    got=f"{name}={count}", expected="a program of one",
-                                   hint="run_replicas and torchrun run it here")
+                                   hint="use run_replicas or torchrun to run it in xla_torch")
     # Without the header: nothing is donated or laid out in another way than its callers have it.
     module = Module(stated.name, stated.entry, {}, stated.tables)
     if any(map(_is_foreign, _instructions(module))):
@@ -46,10 +46,10 @@ def _check(instruction: Instruction) -> None:
     labels = {"subject": instruction.subject, "where": instruction.where}
     if _is_foreign(instruction):
         raise UnsupportedError("a custom call that XLA does not know on the CPU", got=target_of(instruction), **labels,
-                               hint="here it runs, where its target is known")
+                               hint="run it in xla_torch, if its target is registered")
     if schema_of(instruction.opcode).exchange:
         raise UnsupportedError("XLA runs a collective on several devices", expected="a program of one participant", **labels)
     if not instruction.is_parameter and has_effect(instruction):
         raise UnsupportedError("an instruction with an effect has no place in a function of JAX's or XLA's", **labels,
                                expected="a program that is a function of its arguments",
-                               hint="random numbers of a state that is passed in (rng-bit-generator) are none")
+                               hint="draw random numbers from an explicit state (rng-bit-generator), which has no effects")

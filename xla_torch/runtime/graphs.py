@@ -39,7 +39,7 @@ class Program(Protocol):
     def canonical(self) -> Computation: ...
 
     @property
-    def elsewhere(self) -> Any: ...
+    def portable(self) -> Any: ...
 
     def run(self, tensors: Sequence[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]: ...
 
@@ -62,7 +62,7 @@ def into_graph(program: Program, kept: Cache[torch.device, torch.fx.GraphModule]
                                hint="call it outside of torch.compile's fullgraph and of torch.export") from error
 
 
-def why_apart(program: Program, needed: tuple[bool, ...]) -> str:
+def reason_not_capturable(program: Program, needed: tuple[bool, ...]) -> str:
     """Why torch can have no graph of the program, and of the way back to the inputs that are `needed`; empty where it can: it is
     gone through with arrays without data."""
     try:
@@ -97,7 +97,7 @@ def without_gradient(results: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...
 
 
 def _lowered(program: Program, device: torch.device) -> torch.fx.GraphModule:
-    entry = program.elsewhere.canonical
+    entry = program.portable.canonical
     check_custom_calls(entry)
     for instruction in (i for c in reachable([entry]) for i in c.instructions):
         if does_more(instruction) and not is_check(instruction):

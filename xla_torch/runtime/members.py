@@ -26,7 +26,7 @@ from ..passes.sized import with_sizes
 from ..storage.torch_private import direct, is_traced, profiler_is_on
 from .backends import EAGER, FreeingRun, Run
 from .caches import Cache, RuleCache
-from .plain_runs import plainly
+from .plain_runs import run_without_autograd
 from .program import Mask, Plan, Program
 from .watching import watching
 
@@ -99,7 +99,7 @@ class Member:
             return self.own.run(tensors, device)
         if (block := running()) is not None:
             block.takes_bytes(self.own.name, lambda: peak_bytes(self.own.canonical))
-        return plainly(self.general.program.name, self._runs, self._make_run, device, *tensors)
+        return run_without_autograd(self.general.program.name, self._runs, self._make_run, device, *tensors)
 
     def runner(self, device: torch.device) -> Run:
         """See `Program.runner`."""
@@ -151,7 +151,7 @@ class MemberPlan:
 
     def run(self, tensors: Sequence[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]:
         """The results and what else is kept."""
-        return plainly(self.member.general.program.name, self._runs, self._make_run, device, *tensors)
+        return run_without_autograd(self.member.general.program.name, self._runs, self._make_run, device, *tensors)
 
     def _make_run(self, device: torch.device) -> Run:
         member, program = self.member, self.plan.forward
@@ -180,7 +180,7 @@ class WayBack:
 
     def run_freeing(self, tensors: list[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]:
         """See `Program.run_freeing`."""
-        return plainly(self._plan.member.general.program.name, self._runs, self._make_run, device, tensors)
+        return run_without_autograd(self._plan.member.general.program.name, self._runs, self._make_run, device, tensors)
 
     def _make_run(self, device: torch.device) -> FreeingRun:
         whole, general, values = self._plan, self._plan.member.general, self._plan.member.values

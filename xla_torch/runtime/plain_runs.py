@@ -1,4 +1,5 @@
-"""Calling what is kept of a program: without autograd and autocast, under the user's limits, with errors in the house form."""
+"""Calling what is kept of a program: without autograd and autocast, under the user's limits, with errors in the standard error
+format."""
 
 from __future__ import annotations
 
@@ -16,13 +17,13 @@ from .run_errors import in_house_form
 _T = TypeVar("_T")
 
 
-def plainly(name: str, kept: Cache[torch.device, Callable[..., _T]], make: Callable[[torch.device], Callable[..., _T]],
-            device: torch.device, *given: Any) -> _T:
-    """Call what is kept for the device, without autograd and autocast: XLA's types are what the program says. `name` is for
-    errors."""
+def run_without_autograd(name: str, kept: Cache[torch.device, Callable[..., _T]],
+                         make: Callable[[torch.device], Callable[..., _T]],
+                         device: torch.device, *given: Any) -> _T:
+    """Call the device's cached run without autograd and autocast, because the program states all types. `name` is for errors."""
     if autocast_is_anywhere() and autocast_is_on(device.type):
         with without_autocast(device.type):
-            return plainly(name, kept, make, device, *given)
+            return run_without_autograd(name, kept, make, device, *given)
     if (block := running()) is not None:
         block.look()
     run = kept.get(device, make)

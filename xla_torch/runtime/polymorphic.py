@@ -202,7 +202,7 @@ class PolymorphicComputation(XlaComputation):
             else:
                 return tried
         raise InvalidArgument("no sizes were found that fit the program", subject=self.name, expected=", ".join(names),
-                              got=f"at {first}: {refused}", hint="where the program fits other sizes, say them, as in at(b=4)"
+                              got=f"at {first}: {refused}", hint="pass sizes that the program accepts, as in at(b=4)"
                               ) from refused
 
     @cached_property
@@ -253,8 +253,9 @@ class PolymorphicComputation(XlaComputation):
 
     @property
     def program(self) -> Any:
-        raise InvalidArgument("a program of unknown sizes is many programs", subject=self.name, got=self._signature[1],
-                              hint="at(b=4), or specialised(*arguments), is one of them")
+        raise InvalidArgument("a program of unknown sizes cannot be exported as one program", subject=self.name,
+                              got=self._signature[1],
+                              hint="use at(b=4) or specialised(*arguments) to get one of them")
 
     @property
     def family(self) -> PolymorphicComputation:
@@ -340,7 +341,7 @@ class PolymorphicComputation(XlaComputation):
         parameters = self.program_shape.parameters
         if not isinstance(value, (bool, int, float, complex)) or number >= len(parameters) or parameters[number].dimensions:
             raise InvalidArgument(f"argument {number} is not a tensor", subject=self.name, got=type(value).__name__,
-                                  hint="run_numpy takes NumPy arrays")
+                                  hint="use run_numpy for NumPy arrays")
         return torch.tensor(value, dtype=torch_dtype(parameters[number].element_type))
 
     # ---- what is made of it

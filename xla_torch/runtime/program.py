@@ -35,7 +35,7 @@ from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.derivatives import AS_WRITTEN, AsWritten, Lost, bringing, brings, rules_of, warn_of
 from ..hlo.ir import Computation, Instruction, Module, reachable
 from ..hlo.stacks import is_stack_call
-from ..kernels.native import make_native, settling
+from ..kernels.native import make_native, wait_for_compilation
 from ..lowering.custom_calls import check_custom_calls
 from ..lowering.programs import freeing, lower
 from ..opcodes.random import rng, rng_get_and_update_state
@@ -52,8 +52,8 @@ from .backends import CUDAGRAPHS, EAGER, FASTEST, INDUCTOR, XLA, Backend, Choice
 from .caches import Cache, RuleCache
 from .cuda_graphs import recorded
 from .for_xla import module_for_xla
-from .graphs import into_graph, why_apart
-from .plain_runs import plainly
+from .graphs import into_graph, reason_not_capturable
+from .plain_runs import run_without_autograd
 from .watching import watching
 
 _log = logging.getLogger(__name__)
@@ -66,17 +66,17 @@ class Program:
     """A module, how its gradients are found, and how it runs; all else is made of these once and kept. It does not change.
 
     Arguments and results are flat here: the array leaves of parameters and root, depth first. Whoever calls has checked them.
-    `by_calls` is the entry with calls of computations that bring derivatives, where it was made of such. `lost` is what was lost
-    of derivatives that an author wrote before the program was derived from others; None has it found in the module.
+    `by_calls` is the entry with calls of computations that bring derivatives, where it was made of such. `dropped` lists
+    custom derivatives that the source format could not carry; None finds them in the module.
     """
 
     def __init__(self, module: Module, options: GradientOptions | None = None, backend: Backend = EAGER,
-                 by_calls: Computation | None = None, by_ops: bool = False, lost: Sequence[Lost] | None = None,
-                 elsewhere: Callable[[], Program] | None = None, ranges: bool = False):
+                 by_calls: Computation | None = None, by_ops: bool = False, dropped: Sequence[Lost] | None = None,
+                 portable: Callable[[], Program] | None = None, ranges: bool = False):
         self.by_ops = by_ops
         """Whether its user knows that it is differentiated by its ops' rules."""
         self.module, self.options, self.backend, self.by_calls = module, options, backend, by_calls
-        self.lost_before, self._warned, self._made_elsewhere, self._ranges = lost, False, elsewhere, ranges
+        self.dropped_before, self._warned, self._made_portable, self._ranges = dropped, False, portable, ranges
         self.choices: dict[torch.device, Choice] = {}  # of the backend that is the fastest, which it is
         if backend in (XLA, FASTEST):  # what XLA runs, too, needs gradients in plain HLO
             self.options = dataclasses.replace(options or DEFAULT, portable=True)
@@ -119,26 +119,26 @@ class Program:
         return {name: self.module.header[name] for name in names if name in self.module.header}
 
     def derived(self, entry: Computation, by_calls: Computation | None = None, loses: bool = False,
-                elsewhere: Callable[[], Program] | None = None) -> Program:
+                portable: Callable[[], Program] | None = None) -> Program:
         """A program made of this one: for as many participants, with the same gradient options, run in the same way. Calls
         that the entry was made with are opened where it runs, and stay where it is differentiated: then `by_calls` takes its
         place, which is the entry itself unless given. `loses` says that what this program brings of derivatives is lost, and
-        `elsewhere` makes the same program in plain HLO, should it have what only this package runs."""
+        `portable` makes the same program in plain HLO, should it have what only this package runs."""
         if by_calls is None and has_calls(entry):
             by_calls, entry = entry, opened(entry)
-        lost = () if self._warned else self.lost
+        dropped = () if self._warned else self.dropped_derivatives
         if isinstance(self.module.entry.derivatives, AsWritten) and entry.derivatives is None:
             entry = bringing(entry, AS_WRITTEN)
         if loses and self._rules:
-            lost = (*lost, Lost(self._rules, "examples meet in a program that was made for another batch",
+            dropped = (*dropped, Lost(self._rules, "examples meet in a program that was made for another batch",
                                 "differentiate the program for the batch that it was traced for"))
-        return Program(Module(entry.name, entry, self.participants), self.options, self.backend, by_calls, self.by_ops, lost,
-                       elsewhere)
+        return Program(Module(entry.name, entry, self.participants), self.options, self.backend, by_calls, self.by_ops, dropped,
+                       portable)
 
     def again(self, options: GradientOptions | None, backend: Backend) -> Program:
         """The same program with other gradient options, or run in another way."""
-        lost = () if self._warned else self.lost_before
-        return Program(self.module, options, backend, self.by_calls, self.by_ops, lost, self._made_elsewhere)
+        dropped = () if self._warned else self.dropped_before
+        return Program(self.module, options, backend, self.by_calls, self.by_ops, dropped, self._made_portable)
 
     # ---- the form that everything starts from
 
@@ -193,8 +193,8 @@ class Program:
         """The entry as other programs have it inside: with the derivatives that it brings, or what is lost of them."""
         if self.by_calls is not None:
             return self.by_calls
-        entry, lost = self.module.entry, self.lost_before
-        return entry if not lost or entry.derivatives is not None else bringing(entry, lost[0])
+        entry, dropped = self.module.entry, self.dropped_before
+        return entry if not dropped or entry.derivatives is not None else bringing(entry, dropped[0])
 
     @property
     def _rules(self) -> tuple[str, ...]:
@@ -208,20 +208,20 @@ class Program:
         return stated(self.module, self.by_calls)
 
     @cached_property
-    def elsewhere(self) -> Program:
+    def portable(self) -> Program:
         """The program as others run it, who have no stacks that grow: itself where it needs none, or where there is no other way
         (random numbers in a loop of unknown length)."""
-        if self._made_elsewhere is None or not any(is_stack_call(i) for c in self.module.computations for i in c.instructions):
+        if self._made_portable is None or not any(is_stack_call(i) for c in self.module.computations for i in c.instructions):
             return self
         try:
-            return self._made_elsewhere()
+            return self._made_portable()
         except DifferentiationError:
             return self
 
     @cached_property
     def for_xla(self) -> Module:
         """The program as XLA can run it. Raises UnsupportedError where it cannot."""
-        source = self.elsewhere
+        source = self.portable
         written = for_other_readers(source.stated)
         return module_for_xla(written, lambda: without_checks(Module(written.name, source.canonical)).entry, source.participants)
 
@@ -230,22 +230,21 @@ class Program:
         return to_stablehlo_bytecode(self.for_xla)
 
     @cached_property
-    def lost(self) -> Sequence[Lost]:
-        """What is known to be lost of derivatives that an author wrote."""
-        if self.lost_before is not None:
-            return self.lost_before
+    def dropped_derivatives(self) -> Sequence[Lost]:
+        """Custom derivatives that the source format could not carry; found in the module if None was given."""
+        if self.dropped_before is not None:
+            return self.dropped_before
         if brings(self.module.entry):
             return ()
         return (*lost_rules(self.module), *self._embedding[1])
 
     def to_differentiate(self) -> Computation:
-        """`differentiable`, for gradients and tangents. Warns, once, of derivatives that an author wrote and that are lost
-        (LostDerivatives; PerhapsLostDerivatives where it is not known that there were any)."""
+        """`differentiable`, for gradients and tangents. Warns once of dropped derivatives (LostDerivatives)."""
         entry = self.differentiable
         if not (self.by_ops or self._warned):
             self._warned = True
-            if self.lost:
-                warn_of(self.lost, self.name)
+            if self.dropped_derivatives:
+                warn_of(self.dropped_derivatives, self.name)
         return entry
 
     # ---- running
@@ -256,21 +255,21 @@ class Program:
 
     def run(self, tensors: Sequence[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]:
         """The results, without autograd."""
-        if torch_private.profiler_is_on() and self._told is not None:
+        if torch_private.profiler_is_on() and self._with_profiler_ranges is not None:
             with record_function(self.name):
-                return self._told.run(tensors, device)
+                return self._with_profiler_ranges.run(tensors, device)
         self._within_limits()
         if (watched := watching()) is not None:
             return watched(self.name, self.canonical, tensors, device)
         if is_traced() or any(map(torch_private.is_batched_by_autograd, tensors)):
             return self._run_traced(tensors, device)
-        return plainly(self.module.name, self._runs, self._make_run, device, *tensors)
+        return run_without_autograd(self.module.name, self._runs, self._make_run, device, *tensors)
 
     def _run_traced(self, tensors: Sequence[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]:
         """The results, by calls that write over nothing; by such as torch has in graphs, where it makes one."""
         if torch_private.is_graphed() and not transforms_are_active():
             return into_graph(self, self._graphed, tensors, device)
-        return plainly(self.name, self._traced_runs, self._make_traced_run, device, *tensors)
+        return run_without_autograd(self.name, self._traced_runs, self._make_traced_run, device, *tensors)
 
     def runner(self, device: torch.device) -> Run:
         """What `run` calls, which must be called without autograd and autocast."""
@@ -278,9 +277,9 @@ class Program:
 
     def run_freeing(self, tensors: list[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]:
         """Like `run`, on a list that is emptied: what nobody else holds is freed after its last use, during the run."""
-        if torch_private.profiler_is_on() and self._told is not None:
+        if torch_private.profiler_is_on() and self._with_profiler_ranges is not None:
             with record_function(self.name):
-                return self._told.run_freeing(tensors, device)
+                return self._with_profiler_ranges.run_freeing(tensors, device)
         self._within_limits()
         if (watched := watching()) is not None:
             given = tuple(tensors)
@@ -288,11 +287,11 @@ class Program:
             return watched(self.name, self.canonical, given, device)
         if is_traced() or any(map(torch_private.is_batched_by_autograd, tensors)):
             return self._run_traced(tensors, device)
-        return plainly(self.name, self._freeing_runs, self._make_freeing_run, device, tensors)
+        return run_without_autograd(self.name, self._freeing_runs, self._make_freeing_run, device, tensors)
 
     @cached_property
-    def _told(self) -> Program | None:
-        """The program as it tells torch's profiler whose work it does. None where it does, or where others have compiled it."""
+    def _with_profiler_ranges(self) -> Program | None:
+        """The program with ranges for torch's profiler. None if it has them already, or if another compiler runs it."""
         module = Module(self.name, self.canonical, self.participants)
         return None if self._ranges or not self._is_lowered else Program(module, self.options, self.backend, ranges=True)
 
@@ -302,9 +301,9 @@ class Program:
         found = [(i, c is self.canonical) for c in reachable([self.canonical]) for i in c.instructions]
         return [(i, once) for i, once in found if i.opcode in (rng, rng_get_and_update_state)]
 
-    def why_apart(self, needed: Mask) -> str:
+    def reason_not_capturable(self, needed: Mask) -> str:
         """Why it, or the way back to the inputs that are `needed`, cannot be in a graph that torch makes; empty where it can."""
-        return self._apart.get(needed, lambda needed: why_apart(self, needed))
+        return self._apart.get(needed, lambda needed: reason_not_capturable(self, needed))
 
     def _within_limits(self) -> None:
         if (block := running()) is not None:
@@ -327,7 +326,7 @@ class Program:
         if device.type == "meta" and self.program_shape.result.is_static:
             return backends.run_without_data(self.program_shape.result)
         if self._is_lowered:
-            run = settling(self.lowered(device), direct, lambda run: self._runs.put(device, run))
+            run = wait_for_compilation(self.lowered(device), direct, lambda run: self._runs.put(device, run))
             return recorded(self.name, self.canonical, run, device) if self.backend == CUDAGRAPHS else run
         if self.backend == XLA:
             return backends.xla_run(self.name, self.program_shape, self.stablehlo, device)
@@ -343,7 +342,7 @@ class Program:
 
     def _make_freeing_run(self, device: torch.device) -> FreeingRun:
         if self._is_lowered and device.type != "meta" and self.backend != CUDAGRAPHS:
-            return settling(freeing(self.lowered(device)), direct, lambda run: self._freeing_runs.put(device, run))
+            return wait_for_compilation(freeing(self.lowered(device)), direct, lambda run: self._freeing_runs.put(device, run))
         return backends.consuming(self._runs.get(device, self._make_run))
 
     # ---- derivatives

@@ -1,4 +1,5 @@
-"""What torch raises while a program runs, in the house form: too little memory, and sizes that do not fit after all."""
+"""What torch raises while a program runs, in the standard error format: too little memory, and sizes that do not fit after
+all."""
 
 from __future__ import annotations
 
@@ -20,11 +21,11 @@ def in_house_form(error: BaseException, program: str) -> XlaError | None:
     line = _line(error.__traceback__)
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)) or (
             type(error) is RuntimeError and any(words in str(error) for words in _NO_MEMORY)):
-        said = str(error).partition("] ")[2] or str(error)
-        return LimitError("there is not enough memory", subject=program, got=said, where=line)
+        stated = str(error).partition("] ")[2] or str(error)
+        return LimitError("there is not enough memory", subject=program, got=stated, where=line)
     if type(error) in (RuntimeError, IndexError) and line:
         return ExecutionError(f"torch refused: {error}", subject=program, where=line,
-                              hint="sizes that are only known when the program runs have to fit")
+                              hint="check the sizes that are only known when the program runs")
     return None
 
 

@@ -75,7 +75,7 @@ class StaticComputation(XlaComputation):
         by_calls = self.program.by_calls
         calls = None if by_calls is None else Stored.of_computation(by_calls)
         return _unpickled, (Stored.of(self.module), self.gradient_options, self.program.backend, calls, self.program.by_ops,
-                             self.program.lost_before)
+                             self.program.dropped_before)
 
     def derived(self, step: Step) -> XlaComputation:
         return step.of_one(self)
@@ -103,7 +103,7 @@ class StaticComputation(XlaComputation):
         where = tensors[0].device if tensors else torch.device(device or "cpu")
         if device is not None and torch.device(device) != where:
             raise DeviceError("arguments are not on the requested device", got=where, expected=torch.device(device),
-                              hint="a program runs where its arguments are")
+                              hint="move the arguments: a program runs on their device")
         return self._unflatten(self._runs.run(tensors, where))
 
     def run_numpy(self, *arguments: Any, device: torch.device | str = "cpu") -> tuple[np.ndarray, ...]:
@@ -123,7 +123,7 @@ class StaticComputation(XlaComputation):
             return None
         return self._runs.runner(device)
 
-    # ---- at the door
+    # ---- checks of arguments
 
     def _unflatten(self, results: Sequence[torch.Tensor]) -> Any:
         """Flat results in the structure of the root."""
@@ -168,7 +168,7 @@ class StaticComputation(XlaComputation):
     def _tensor(self, value: Any, number: int, shape: Shape, tensors: list[Any]) -> torch.Tensor:
         if shape.dimensions or not isinstance(value, (bool, int, float, complex)):
             raise InvalidArgument(f"{self._called(number)} is not a tensor", subject=self.name, got=type(value).__name__,
-                                  expected=f"a torch.Tensor of {shape}", hint="run_numpy takes NumPy arrays")
+                                  expected=f"a torch.Tensor of {shape}", hint="use run_numpy for NumPy arrays")
         device = next((t.device for t in tensors if isinstance(t, torch.Tensor)), None)
         try:
             array = constant_of(value, shape.element_type)
@@ -204,9 +204,9 @@ def of_another_batch(given: PrimitiveType | None, sizes: Sequence[int], shape: S
 
 
 def _unpickled(stored: Stored | str, options: GradientOptions | None, backend: Backend = EAGER,
-               calls: Stored | None = None, by_ops: bool = False, lost: Sequence[Lost] | None = None) -> StaticComputation:
+               calls: Stored | None = None, by_ops: bool = False, dropped: Sequence[Lost] | None = None) -> StaticComputation:
     by_calls = None if calls is None else calls.entry()
-    return StaticComputation(Program(_restored(stored), options, backend, by_calls, by_ops, lost))
+    return StaticComputation(Program(_restored(stored), options, backend, by_calls, by_ops, dropped))
 
 
 def _restored(stored: Stored | str) -> Module:

@@ -47,7 +47,7 @@ def _kept(scope: Scope, operation: Operation, operands: Sequence[XlaOp], target:
     """The call as a call."""
     if target.startswith(_DYNAMIC):
         operands = [_constant(scope, o) for o in operands]
-    attributes: dict[str, Any] = {"custom_call_target": target} | _said(scope, operation, operands)
+    attributes: dict[str, Any] = {"custom_call_target": target} | _stated(scope, operation, operands)
     made = scope.add(internal.custom_call, operands, attributes, _result(scope, operation, operands))
     config = backend_config(operation)
     if config:
@@ -73,7 +73,7 @@ def _as_operation(scope: Scope, operation: Operation, operands: Sequence[XlaOp],
     return rule_of(scope, other, operands)
 
 
-def _said(scope: Scope, operation: Operation, operands: Sequence[XlaOp]) -> dict[str, Any]:
+def _stated(scope: Scope, operation: Operation, operands: Sequence[XlaOp]) -> dict[str, Any]:
     """The attributes of the call, where they say something."""
     found: dict[str, Any] = {}
     typed = isinstance(operation.attributes.get("mhlo.backend_config"), dict)  # how StableHLO wrote what has version 4
@@ -119,9 +119,9 @@ def _alias(given: dict[str, Any]) -> str:
 def _result(scope: Scope, operation: Operation, operands: Sequence[XlaOp]) -> Shape:
     """The written shapes, with layouts, and with the sizes that operands say where those are unknown."""
     shapes = [scope.declared(operation, k) for k in range(len(operation.results))]
-    said = operation.attributes.get("indices_of_shape_operands")
-    if said is not None:
-        shapes = [_sized(scope, s, operands[k]) for s, k in zip(shapes, _indices(said), strict=True)]
+    stated = operation.attributes.get("indices_of_shape_operands")
+    if stated is not None:
+        shapes = [_sized(scope, s, operands[k]) for s, k in zip(shapes, _indices(stated), strict=True)]
     layouts = operation.attributes.get("result_layouts")
     if layouts is not None:
         if len(shapes) == 1 and shapes[0].is_tuple:
@@ -130,8 +130,8 @@ def _result(scope: Scope, operation: Operation, operands: Sequence[XlaOp]) -> Sh
     return shapes[0] if len(shapes) == 1 else Shape.tuple(shapes)
 
 
-def _indices(said: Any) -> list[int]:
-    return [int(k) for k in (said.value.reshape(-1) if hasattr(said, "value") else said)]
+def _indices(stated: Any) -> list[int]:
+    return [int(k) for k in (stated.value.reshape(-1) if hasattr(stated, "value") else stated)]
 
 
 def _sized(scope: Scope, shape: Shape, sizes: XlaOp) -> Shape:
@@ -206,10 +206,10 @@ def _ragged_all_to_all(scope: Scope, operation: Operation, operands: Sequence[Xl
     if not isinstance(config, dict):
         raise InvalidArgument("the exchange does not say its groups", subject=operation.name, got=config,
                               expected="{replica_groups = dense<...>, channel_id = 1}")
-    said: dict[str, Any] = {"replica_groups": config.get("replica_groups")}
+    stated: dict[str, Any] = {"replica_groups": config.get("replica_groups")}
     if config.get("channel_id"):
-        said["channel_handle"] = Struct("stablehlo.channel_handle", {"handle": config["channel_id"], "type": 1})
-    return _as_operation(scope, operation, operands, "mhlo.ragged_all_to_all", said)
+        stated["channel_handle"] = Struct("stablehlo.channel_handle", {"handle": config["channel_id"], "type": 1})
+    return _as_operation(scope, operation, operands, "mhlo.ragged_all_to_all", stated)
 
 
 _OWN: dict[str, reading_rules.Rule] = {

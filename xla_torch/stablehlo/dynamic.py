@@ -31,7 +31,7 @@ def needed(scope: Scope, op: XlaOp, what: str) -> list[int]:
     if value is None:
         raise InvalidArgument(f"{what} are not known before the program runs", got=op.shape,
                               expected="constants, or what follows from the shapes of the arguments",
-                              hint="give the shapes of the arguments, and the values of integers that sizes depend on")
+                              hint="pass the shapes of the arguments, and the values of integers that sizes depend on")
     return [size_of(n) for n in value.reshape(-1)]
 
 

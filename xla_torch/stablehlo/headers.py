@@ -48,10 +48,10 @@ def _parameter(given: dict[str, Any], meshes: Mapping[str, Mesh]) -> ParameterAt
     common: dict[str, Any] = {}
     if SHARDING in given:
         common["sharding"] = sharding_of(given[SHARDING])
-    said, tiling = of_argument(given, meshes)
+    stated, tiling = of_argument(given, meshes)
     if tiling is not None:
         common["sharding"] = tiling
-    frontend = frontend_of(given) | said
+    frontend = frontend_of(given) | stated
     if frontend:
         common["frontend_attributes"] = frontend
     replicated = given.get("mhlo.parameter_replication")

@@ -68,8 +68,8 @@ class Symbols:
             for size, n in zip(sizes, have, strict=True):
                 value = evaluated(size, names) if isinstance(size, str) else None
                 if value is not None and value != n:
-                    said = ", ".join(f"{name} = {names[name]}" for name in _NAME.findall(str(size)) if name in names)
-                    raise InvalidArgument(f"{size} was {value}, as {said}, but {n} in {self._named(number)}", subject=subject,
+                    stated = ", ".join(f"{name} = {names[name]}" for name in _NAME.findall(str(size)) if name in names)
+                    raise InvalidArgument(f"{size} was {value}, as {stated}, but {n} in {self._named(number)}", subject=subject,
                                           got=f"dimensions {list(have)}", expected=f"[{', '.join(map(str, sizes))}]")
 
     def dimensions(self, names: Mapping[str, Any]) -> list[tuple[int, ...]]:

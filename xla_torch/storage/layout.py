@@ -20,14 +20,14 @@ from .dtypes import torch_dtype
 
 
 def pack(tensor: torch.Tensor, shape: Shape, fill: complex = 0) -> torch.Tensor:
-    """The buffer of an array under the layout of `shape`: `shape.buffer_size` elements in one dimension.
+    """Return the buffer of an array under the layout of `shape`, a 1-D tensor.
 
-    Element `index` stands at ``shape.linear_index(index)``; places without an element, in the tiles and at the tail, hold
-    `fill`. The tensor has the shape's dimensions and the dtype of its element type (of a dynamic dimension any size up to the
-    bound, and the rest is padding too). Sub-byte types take one entry for each element, also where the layout packs them
-    (``E(4)``). The result may share memory with the tensor; gradients flow through it.
+    It has `shape.buffer_size` elements. Element `index` is at ``shape.linear_index(index)``; padding holds `fill`. The tensor
+    has the dimensions of the shape (for a dynamic dimension any size up to the bound) and the dtype of its element type.
+    Sub-byte types take one entry for each element, even if the layout packs them (``E(4)``). The result may share memory with
+    the tensor, and gradients flow through it.
 
-    Raises InvalidArgument for a tensor that is not of the shape, UnsupportedError for layouts that are not dense.
+    Raises InvalidArgument for a tensor that doesn't match the shape, UnsupportedError for layouts that are not dense.
 
     >>> xla_torch.pack(torch.tensor([[1, 2], [3, 4]]), Shape.parse("s64[2,2]{0,1}"))
     tensor([1, 3, 2, 4])
@@ -42,9 +42,10 @@ def pack(tensor: torch.Tensor, shape: Shape, fill: complex = 0) -> torch.Tensor:
 
 
 def unpack(buffer: torch.Tensor, shape: Shape) -> torch.Tensor:
-    """The array that a buffer holds under the layout of `shape`, dynamic dimensions at their bounds: the inverse of `pack`.
+    """Return the array that a buffer holds under the layout of `shape`; inverts `pack`.
 
-    The result may share memory with the buffer. Raises InvalidArgument for a buffer of another size or dtype.
+    Dynamic dimensions have their bounds. The result may share memory with the buffer. Raises InvalidArgument for a buffer of
+    another size or dtype.
 
     >>> xla_torch.unpack(torch.tensor([1, 3, 2, 4]), Shape.parse("s64[2,2]{0,1}"))
     tensor([[1, 2],

@@ -41,7 +41,7 @@ def private(root: Any, path: str) -> Any:
         name = f"{root.__name__}.{path}"
         raise MissingDependency(f"this torch has no {name}, which xla_torch needs", got=f"torch {torch.__version__}",
                                 expected=str(TORCH),
-                                hint="install one of these, or mend xla_torch/storage/torch_private.py") from None
+                                hint="install one of these, or fix xla_torch/storage/torch_private.py") from None
 
 
 TORCH.check(torch.__version__)

@@ -39,7 +39,7 @@ def _graph(computation: Computation, names: dict[int, str]) -> dict[str, Any]:
 def _node(instruction: Instruction, inside: Path, root: bool, ids: dict[Instruction, str],
           names: dict[int, str]) -> dict[str, Any]:
     shape = repr(instruction.shape)
-    said = {"opcode": instruction.opcode, "shape": shape, "op_name": instruction.op_name,
+    stated = {"opcode": instruction.opcode, "shape": shape, "op_name": instruction.op_name,
             "source": source_of(instruction), "root": "true" if root else "",
             "instruction": print_instruction(instruction, PrintOptions(elide_above=16))}
     return {
@@ -47,12 +47,12 @@ def _node(instruction: Instruction, inside: Path, root: bool, ids: dict[Instruct
         # A slash within a level is not between levels: Model Explorer reads it where a backslash stands before it.
         "namespace": "/".join(text(level).replace("/", "\\/") for level in inside),
         "subgraphIds": [names[id(c)] for c in dict.fromkeys(instruction.called_computations)],
-        "attrs": _attributes(said),
+        "attrs": _attributes(stated),
         "incomingEdges": [{"sourceNodeId": ids[operand], "sourceNodeOutputId": "0", "targetNodeInputId": str(at)}
                           for at, operand in enumerate(instruction.operands)],
         "outputsMetadata": [{"id": "0", "attrs": _attributes({"__tensor_tag": ids[instruction], "shape": shape})}],
     }
 
 
-def _attributes(said: dict[str, str]) -> list[dict[str, str]]:
-    return [{"key": key, "value": text(value, LINE)} for key, value in said.items() if value]
+def _attributes(stated: dict[str, str]) -> list[dict[str, str]]:
+    return [{"key": key, "value": text(value, LINE)} for key, value in stated.items() if value]

@@ -55,10 +55,10 @@ def _hash(words: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(words.encode()).digest()).decode()}'"
 
 
-# ---------------------------------------------------------------------------------------------------- at a glance
+# ---------------------------------------------------------------------------------------------------- summary
 
 
-def glance(module: Module) -> str:
+def summary(module: Module) -> str:
     """One screen of HTML for notebooks, without code: parameters, results, ops and cost."""
     entry, cost = module.entry, computation_cost(module.entry)
     counts = Counter(i.opcode for c in module.computations for i in c.instructions)
@@ -69,8 +69,8 @@ def glance(module: Module) -> str:
                      + (f"; {cost.unknown_loops} loops of unknown length taken once" if cost.unknown_loops else ""))]
     body = "".join(f'<tr><th style="text-align:left;vertical-align:top">{title}</th>'
                    f'<td style="text-align:left">{html.escape(words)}</td></tr>' for title, words in rows)
-    said = html.escape(text(f"{module.name}: {sum(counts.values())} instructions"))
-    return f"<div><strong>{said}</strong><table>{body}</table></div>"
+    stated = html.escape(text(f"{module.name}: {sum(counts.values())} instructions"))
+    return f"<div><strong>{stated}</strong><table>{body}</table></div>"
 
 
 def _some(words: list[str]) -> str:

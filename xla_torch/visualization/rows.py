@@ -46,18 +46,18 @@ def data(module: Module, seen: Mapping[Instruction, Seen]) -> dict[str, Any]:
             callers.setdefault(id(called), []).append(own)
     costs: dict[int, Cost] = {}
     run = {id(module.entry), *_run(number)}
-    said, rows = [], []
+    stated, rows = [], []
     for computation in computations:
         groups = _Groups()
         inside = paths(computation)
         first = number[computation.instructions[0]]
         rows += [_row(i, place[id(computation)], i is computation.root, number, place, costs, seen)
                  | {"group": groups.number(inside[i])} for i in computation.instructions]
-        said.append({"name": text(computation.name), "entry": computation is module.entry, "first": first,
+        stated.append({"name": text(computation.name), "entry": computation is module.entry, "first": first,
                      "end": first + len(computation.instructions), "root": number[computation.root],
                      "callers": callers.get(id(computation), []), "groups": groups.rows,
                      "live": live_bytes(computation) if id(computation) in run else []})
-    return {"computations": said, "instructions": rows, "exchanges": list(_exchanges(module, number, costs))}
+    return {"computations": stated, "instructions": rows, "exchanges": list(_exchanges(module, number, costs))}
 
 
 class _Groups:

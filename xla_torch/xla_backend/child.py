@@ -49,10 +49,10 @@ class _Child:
     """A process that compiles what it is asked to."""
 
     def __init__(self) -> None:
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the child
+        self._stated = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the child
         environment = {LOG_LEVEL: "2", **os.environ, "PYTHONWARNINGS": "ignore"}
         self._process = subprocess.Popen([sys.executable, "-c", _COMMAND, *sys.path], stdin=subprocess.PIPE,
-                                         stdout=subprocess.PIPE, stderr=self._said, env=environment)
+                                         stdout=subprocess.PIPE, stderr=self._stated, env=environment)
         atexit.register(self.end)
 
     @property
@@ -71,10 +71,10 @@ class _Child:
 
     def _ended(self) -> UnsupportedError:
         code = self._process.wait()
-        self._said.seek(max(0, self._said.seek(0, os.SEEK_END) - _SAID_LAST))
-        said = self._said.read().decode(errors="replace").strip()
-        fatal = _fatal.search(said)
-        words = fatal.group(1) if fatal else said.rpartition("\n")[2]
+        self._stated.seek(max(0, self._stated.seek(0, os.SEEK_END) - _SAID_LAST))
+        stated = self._stated.read().decode(errors="replace").strip()
+        fatal = _fatal.search(stated)
+        words = fatal.group(1) if fatal else stated.rpartition("\n")[2]
         return UnsupportedError("XLA ended its process over this program", got=f"exit code {code}: {words}",
                                 hint="the words are XLA's: a check of its own failed")
 
@@ -85,7 +85,7 @@ class _Child:
             del _children[os.getpid()]
             self._process.kill()
             self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout, self._said):
+        for stream in (self._process.stdin, self._process.stdout, self._stated):
             if stream is not None:
                 stream.close()
 

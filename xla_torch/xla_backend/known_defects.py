@@ -41,7 +41,7 @@ def avoid(module: Module) -> None:
             first = concerned[0]
             raise UnsupportedError("XLA's partitioner may get this wrong where it is cut along its window, and cannot be kept "
                                    "from it in a program with manual regions", subject=first.subject, where=first.where,
-                                   hint="trace the function without shard_map, or have it in a region of all axes of the mesh")
+                                   hint="trace the function without shard_map, or use a region over all axes of the mesh")
         found: list[Instruction] = []
         for instruction in computation.instructions:
             if _may_be_wrong(instruction) and instruction.opcode == select_and_scatter:

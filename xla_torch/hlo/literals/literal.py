@@ -20,10 +20,11 @@ _PIECE = 1 << 16
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Literal:
-    """A constant of a `shape`. `value` is an ndarray of the shape's type and dimensions; for a tuple, a tuple of Literals.
+    """Hold a constant of a `shape`.
 
-    `elided` marks a literal read from ``constant({...})``: its contents are unknown, and running it is an error.
-    Equality is bitwise, so that NaN payloads and signed zeros count.
+    `value` is a NumPy array of the shape's dimensions and dtype, or a tuple of Literals for a tuple shape. `elided` marks a
+    literal read from ``constant({...})``: its contents are unknown, and running it raises an error. Equality compares bits, so
+    NaN payloads and signed zeros count.
 
     >>> builder = XlaBuilder("constant")
     >>> program = builder.build(ops.ConstantLiteral(builder, np.array([1, 2], np.int8)))
@@ -40,7 +41,10 @@ class Literal:
 
     @staticmethod
     def of(value: Any, dtype: DTypeLike | None = None) -> Literal:
-        """A literal from anything NumPy understands. Raises InvalidArgument for dtypes that XLA does not have."""
+        """Make a literal from any NumPy array-like.
+
+        Raises InvalidArgument for dtypes that XLA lacks.
+        """
         array: np.ndarray = np.asarray(value, dtype)
         element_type = type_from_numpy(array.dtype)
         if element_type is None:
@@ -49,7 +53,7 @@ class Literal:
 
     @property
     def array(self) -> np.ndarray:
-        """The ndarray of a non-tuple literal."""
+        """Return the NumPy array of a literal that is not a tuple."""
         assert isinstance(self.value, np.ndarray)
         return self.value
 
@@ -78,7 +82,7 @@ class Literal:
 
     @property
     def bits(self) -> bytes:
-        """The value's bytes in row-major order; of a tuple, its elements' one after another."""
+        """Return the bytes of the value in row-major order; a tuple concatenates its elements."""
         if isinstance(self.value, tuple):
             return b"".join(v.bits for v in self.value)
         return np.ascontiguousarray(self.value).tobytes()

@@ -86,7 +86,7 @@ def integer_attribute(reader: Reader) -> ir.Attribute:
 def float_attribute(reader: Reader) -> float:
     of = reader.type()
     if not isinstance(of, PrimitiveType) or not of.is_floating:
-        raise UnsupportedError("a float of a type that is not known", subject="MLIR bytecode", got=of, where=f"byte {reader.pos}")
+        raise UnsupportedError("unknown float type", subject="MLIR bytecode", got=of, where=f"byte {reader.pos}")
     return ir.typed(reader.floating(of), of)
 
 
@@ -123,7 +123,7 @@ def _strings(reader: Reader) -> ir.Elements:
 
 
 def _sparse(reader: Reader) -> Any:
-    raise UnsupportedError("sparse elements", subject="MLIR bytecode", where=f"byte {reader.pos}")
+    raise UnsupportedError("sparse elements are not supported", subject="MLIR bytecode", where=f"byte {reader.pos}")
 
 
 def _distinct(reader: Reader) -> ir.Opaque:

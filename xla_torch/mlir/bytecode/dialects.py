@@ -244,7 +244,7 @@ _QUANTIZED = {4: quantized, 5: quantized_by_axis, 6: _quantized_by_block}
 def _quantized_type(reader: Reader) -> ir.Quantized:
     begin, code = reader.pos, reader.varint()
     if code not in _QUANTIZED:
-        raise UnsupportedError("a quantized type that is not uniform", subject="MLIR bytecode", got=f"code {code}",
+        raise UnsupportedError("only uniform quantized types are supported", subject="MLIR bytecode", got=f"code {code}",
                                where=f"byte {begin}")
     return _QUANTIZED[code](reader)
 

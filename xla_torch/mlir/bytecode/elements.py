@@ -29,7 +29,7 @@ def numpy_type(element: ir.ElementType) -> np.dtype:
     if width and 0 < int(width[2]) <= 64 and -(-int(width[2]) // 8) in (1, 2, 4, 8):
         return np.dtype(f"{width[1] or 'i'}{-(-int(width[2]) // 8)}")
     if text not in _OTHER:
-        raise UnsupportedError("elements of a type that NumPy does not have", subject="MLIR bytecode", got=text)
+        raise UnsupportedError("NumPy has no such element type", subject="MLIR bytecode", got=text)
     return _OTHER[text]
 
 

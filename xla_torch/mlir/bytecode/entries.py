@@ -122,7 +122,7 @@ class Entries:
             return self._text(entry, is_type)
         decoders = _READERS.get(entry.dialect.name)
         if decoders is None:
-            raise UnsupportedError("a dialect whose encoding is not known", subject="MLIR bytecode", got=entry.dialect.name,
+            raise UnsupportedError("unknown dialect encoding", subject="MLIR bytecode", got=entry.dialect.name,
                                    where=f"byte {entry.begin}")
         reader = Reader(self.data, entry.begin, entry.end, self, entry.dialect.version)
         value = decoders[is_type](reader)

@@ -201,7 +201,7 @@ class _Walk:
         types = [entries.type(cursor.varint(), begin) for _ in range(cursor.count("results"))] if mask & RESULTS else ()
         operands = self._operands(cursor, frame.scope.values) if mask & OPERANDS else []
         if mask & _SUCCESSORS and cursor.count("successors"):
-            raise UnsupportedError("branches between blocks cannot be read", subject=text, where=f"byte {begin}",
+            raise UnsupportedError("branches between blocks are not supported", subject=text, where=f"byte {begin}",
                                    hint=ir.NO_BRANCHES)
         operation = ir.Operation(text, operands, types, attributes, location=location)
         operation.refused = refused

@@ -20,8 +20,8 @@ def read_properties(name: str, cursor: Cursor, entries: Entries, version: int) -
     if cursor.is_empty:
         return {}
     if layouts is None:
-        raise UnsupportedError("an operation whose properties are not known", subject=name, where=f"byte {begin}",
-                               hint="it was written by a newer version of StableHLO, or of another dialect")
+        raise UnsupportedError("unknown operation properties", subject=name, where=f"byte {begin}",
+                               hint="write it with an older version of StableHLO or of the other dialect")
     for number, layout in enumerate(layouts):
         reader = Reader(cursor.data, begin, cursor.end, entries)
         try:

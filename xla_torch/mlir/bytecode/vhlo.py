@@ -31,7 +31,7 @@ def vhlo_attribute(reader: Reader) -> Any:
 
 def _unknown(what: str, code: int, offset: int) -> UnsupportedError:
     return UnsupportedError(f"a VHLO {what} that is not known", subject="MLIR bytecode", got=f"code {code}",
-                            where=f"byte {offset}", hint="it was written by a newer version of StableHLO")
+                            where=f"byte {offset}", hint="write it with an older version of StableHLO")
 
 
 def _dictionary(reader: Reader) -> dict[str, ir.Attribute]:

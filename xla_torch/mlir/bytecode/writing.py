@@ -178,7 +178,7 @@ class _Tables:
                 return given.text[1:].partition(".")[0].partition("<")[0] if given.text.startswith("#") else "builtin", None
             case PrimitiveType() | ir.Tensor() | ir.TupleType() | ir.FunctionType() | ir.OtherType():
                 return "builtin", varint(_BUILTIN[Reader.type]) + self.type(given)
-        raise UnsupportedError("this attribute is not written", subject="MLIR bytecode", got=type(given).__name__)
+        raise UnsupportedError("this attribute cannot be written", subject="MLIR bytecode", got=type(given).__name__)
 
     def _list(self, given: tuple[Any, ...], name: str) -> bytes:
         if given and all(isinstance(v, bool) for v in given):

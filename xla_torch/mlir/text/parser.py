@@ -238,7 +238,7 @@ class _Parser(OperationReader):
         """``(operands) <{properties}> ({regions}) {attributes} : (types) -> types``, from behind the name."""
         operands = self.values_in_parentheses()
         if self.peek() == "[":
-            raise self.error("branches between blocks cannot be read", hint=NO_BRANCHES)
+            raise self.error("branches between blocks are not supported", hint=NO_BRANCHES)
         attributes: dict[str, Attribute] = {}
         if self.accept("<"):
             attributes = self.dictionary()

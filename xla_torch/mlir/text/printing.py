@@ -56,8 +56,8 @@ def print_module(module: Operation) -> str:
     """The text of a ``builtin.module`` of functions."""
     attributes = {k: v for k, v in module.attributes.items() if k != "sym_name"}
     name = f" @{_symbol(module.symbol)}" if module.symbol else ""
-    said = f" attributes {_dictionary(attributes)}" if attributes else ""
-    lines = [f"module{name}{said} {{"]
+    stated = f" attributes {_dictionary(attributes)}" if attributes else ""
+    lines = [f"module{name}{stated} {{"]
     for function in module.regions[0].blocks[0].operations:
         lines += _Function().lines(function)
     return "\n".join([*lines, "}", ""])
@@ -149,7 +149,7 @@ def type_text(given: Type) -> str:
         sizes = "".join("?x" if n is None else f"{n}x" for n in given.dimensions)
         encoding = f", {attribute_text(given.encoding)}" if given.encoding is not None else ""
         return f"tensor<{sizes}{type_text(given.element)}{encoding}>"
-    raise UnsupportedError("this type is not written", subject="MLIR", got=given)
+    raise UnsupportedError("this type cannot be written", subject="MLIR", got=given)
 
 
 def _element(given: PrimitiveType) -> str:
@@ -212,7 +212,7 @@ def attribute_text(given: Any, name: str = "") -> str:
             return _struct(given)
         case Opaque():
             return given.text
-    raise UnsupportedError("this attribute is not written", subject="MLIR", got=type(given).__name__)
+    raise UnsupportedError("this attribute cannot be written", subject="MLIR", got=type(given).__name__)
 
 
 def _list(given: Sequence[Any], of: str) -> str:

@@ -36,12 +36,12 @@ def element(shape: Shape, values: Sequence[Value], index: int) -> Sequence[Value
 @rule(control.call, says=("to_apply", "is_composite", "output_to_operand_aliasing"))
 def call(scope: Scope, instruction: Instruction, operands: Sequence[Value]) -> Sequence[Value]:
     name = Symbol(scope.functions.name_of(callee(instruction)))
-    said = instruction.common.get("frontend_attributes") or {}
-    if not instruction.attributes.get("is_composite") or not said.get("composite.name"):
+    stated = instruction.common.get("frontend_attributes") or {}
+    if not instruction.attributes.get("is_composite") or not stated.get("composite.name"):
         return scope.add("func.call", operands, instruction.shape, {"callee": name})
     return scope.add("stablehlo.composite", operands, instruction.shape, {
-        "name": said["composite.name"], "decomposition": name, "version": int(said.get("composite.version") or 0),
-        "composite_attributes": dictionary_of(said.get("composite.attributes") or "{}", instruction)})
+        "name": stated["composite.name"], "decomposition": name, "version": int(stated.get("composite.version") or 0),
+        "composite_attributes": dictionary_of(stated.get("composite.attributes") or "{}", instruction)})
 
 
 @rule(control.fusion, says=("kind", "calls", "output_to_operand_aliasing"))

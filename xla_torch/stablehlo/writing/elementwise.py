@@ -35,13 +35,13 @@ ACCURATE = frozenset({
 
 def _accuracy(instruction: Instruction) -> dict[str, Any]:
     """How accurate the result is asked to be, where that is said."""
-    said = instruction.attributes.get("result_accuracy")
-    if said is None or said.mode == "default":
+    stated = instruction.attributes.get("result_accuracy")
+    if stated is None or stated.mode == "default":
         return {}
     if instruction.opcode not in ACCURATE:
-        raise UnsupportedError("StableHLO has no accuracy of results here", subject=instruction.subject, got=said)
-    fields = {"atol": float(said.atol or 0), "rtol": float(said.rtol or 0), "ulps": said.ulps or 0,
-              "mode": Enum("stablehlo.result_accuracy_mode", said.mode.upper())}
+        raise UnsupportedError("StableHLO has no accuracy of results here", subject=instruction.subject, got=stated)
+    fields = {"atol": float(stated.atol or 0), "rtol": float(stated.rtol or 0), "ulps": stated.ulps or 0,
+              "mode": Enum("stablehlo.result_accuracy_mode", stated.mode.upper())}
     return {"result_accuracy": Struct("stablehlo.result_accuracy", fields)}
 
 

@@ -23,35 +23,35 @@ from .scope import noted
 
 def argument_attributes(module: Module) -> list[dict[str, Any]]:
     """The attributes of each argument, which is an array of a parameter."""
-    said: list[dict[str, Any]] = []
+    stated: list[dict[str, Any]] = []
     firsts: list[int] = []
     for parameter in module.entry.parameters:
-        firsts.append(len(said))
-        said += [{} for _ in parameter.shape.leaves()]
-        if said[firsts[-1]:]:
-            said[firsts[-1]].update(noted(parameter))
-        _shard(said[firsts[-1]:], parameter.common.get("sharding"), parameter.shape)
+        firsts.append(len(stated))
+        stated += [{} for _ in parameter.shape.leaves()]
+        if stated[firsts[-1]:]:
+            stated[firsts[-1]].update(noted(parameter))
+        _shard(stated[firsts[-1]:], parameter.common.get("sharding"), parameter.shape)
     shape = module.entry.program_shape
     places = [{p: k for k, p in enumerate(_places(s))} for s in shape.parameters]
     outputs = {p: k for k, p in enumerate(_places(shape.result))}
     for alias in aliases(module):
         if alias.place in places[alias.number] and alias.output in outputs:
-            said[firsts[alias.number] + places[alias.number][alias.place]]["tf.aliasing_output"] = outputs[alias.output]
+            stated[firsts[alias.number] + places[alias.number][alias.place]]["tf.aliasing_output"] = outputs[alias.output]
     for number, index in donors(module):
         if index in places[number]:
-            said[firsts[number] + places[number][index]]["jax.buffer_donor"] = True
-    _lay(said, [leaf for p in entry_layout(module).parameters for leaf in p.leaves()])
-    return said
+            stated[firsts[number] + places[number][index]]["jax.buffer_donor"] = True
+    _lay(stated, [leaf for p in entry_layout(module).parameters for leaf in p.leaves()])
+    return stated
 
 
 def result_attributes(module: Module) -> list[dict[str, Any]]:
     """The attributes of each result. A sharding of one array stands with its operation."""
     root = module.entry.root
-    said: list[dict[str, Any]] = [{} for _ in root.shape.leaves()]
+    stated: list[dict[str, Any]] = [{} for _ in root.shape.leaves()]
     if root.is_tuple:
-        _shard(said, root.common.get("sharding"), root.shape)
-    _lay(said, list(entry_layout(module).result.leaves()))
-    return said
+        _shard(stated, root.common.get("sharding"), root.shape)
+    _lay(stated, list(entry_layout(module).result.leaves()))
+    return stated
 
 
 def module_attributes(module: Module) -> dict[str, Any]:
@@ -71,11 +71,11 @@ def module_attributes(module: Module) -> dict[str, Any]:
     return attributes
 
 
-def _shard(said: Sequence[dict[str, Any]], sharding: Sharding | None, shape: Shape) -> None:
+def _shard(stated: Sequence[dict[str, Any]], sharding: Sharding | None, shape: Shape) -> None:
     """The sharding of each array of a tuple. (That of one array is noted as any instruction's.)"""
     if sharding is None or not shape.is_tuple:
         return
-    for attributes, each in zip(said, sharding.leaves(shape), strict=False):
+    for attributes, each in zip(stated, sharding.leaves(shape), strict=False):
         attributes["mhlo.sharding"] = str(each)
 
 
@@ -94,8 +94,8 @@ def _is_laid(shape: Shape) -> bool:
     return shape.is_array and shape.minor_to_major != tuple(range(shape.rank - 1, -1, -1))
 
 
-def _lay(said: Sequence[dict[str, Any]], shapes: Sequence[Shape]) -> None:
-    for attributes, shape in zip(said, shapes, strict=True):
+def _lay(stated: Sequence[dict[str, Any]], shapes: Sequence[Shape]) -> None:
+    for attributes, shape in zip(stated, shapes, strict=True):
         if _is_laid(shape):
             attributes["mhlo.layout_mode"] = "{" + ",".join(map(str, shape.minor_to_major)) + "}"
 

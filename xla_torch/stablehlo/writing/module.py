@@ -49,9 +49,9 @@ def _operation(module: Module) -> Operation:
     functions = Functions()
     main = function_of(functions, module.entry, "main", {"sym_visibility": "public"})
     _name_arguments(main, module)
-    for name, said in (("arg_attrs", argument_attributes(module)), ("res_attrs", result_attributes(module))):
-        if any(said):
-            main.attributes[name] = tuple(said)
+    for name, stated in (("arg_attrs", argument_attributes(module)), ("res_attrs", result_attributes(module))):
+        if any(stated):
+            main.attributes[name] = tuple(stated)
     return Operation("builtin.module", [], (), module_attributes(module), [Region([Block((), [main, *functions.written])])])
 
 

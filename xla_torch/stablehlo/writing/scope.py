@@ -173,7 +173,7 @@ def _rule_of(instruction: Instruction) -> WritingRule:
 
 def _refused(instruction: Instruction, reason: str, got: str = "") -> UnsupportedError:
     return UnsupportedError(reason, subject=instruction.subject, where=instruction.where, got=got,
-                            hint="to_hlo_text and to_hlo_proto write every program")
+                            hint="use to_hlo_text or to_hlo_proto, which write every program")
 
 
 def _location(instruction: Instruction) -> Location | None:

@@ -238,7 +238,7 @@ def _fft(s: SizeResolver, inst: Instruction, operands: list[XlaOp]) -> Value:
     if any(bounded(shape, d) for d in range(shape.rank - count, shape.rank)):
         raise UnsupportedError("a Fourier transform along a dynamic dimension", subject=inst.subject, got=shape,
                                expected="static transformed dimensions", where=inst.where,
-                               hint="ops.RemoveDynamicDimension fills the dimension up with zeros")
+                               hint="use ops.RemoveDynamicDimension, which pads the dimension with zeros")
     return s.again(inst, operands)
 
 
