@@ -1,10 +1,10 @@
 """`make differential PROGRAMS=1000 SEED=0`: drawn programs here and on real XLA, in child processes under limits.
 
-A program is its number, and always the same; one module in 20 is for two or four participants. Each also goes out through entry points
-(StableHLO, bytecode, protos) and in again, and must give the same bits. One in ten, or each with `--entry-points`, is also read
-by `from_jax` and `from_torch`. A finding is printed with its number and the difference; `--only NUMBER` shrinks it and prints
-what is left. `--into FILE` keeps what was found of each batch, and the same command goes on behind the last one. Exit status 1
-says that there were findings.
+A program is its number, and always the same; one module in 20 is for two or four participants. Each is also written as
+StableHLO, bytecode and protos and read again, and must give the same bits. One in ten, or each with `--entry-points`, is also
+read by `from_jax` and `from_torch`. A finding is printed with its number and the difference; `--only NUMBER` shrinks it and
+prints what is left. `--into FILE` keeps what was found of each batch, and the same command goes on behind the last one. Exit
+status 1 says that there were findings.
 """
 
 from __future__ import annotations
