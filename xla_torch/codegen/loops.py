@@ -153,8 +153,8 @@ def _first(code: Code, k: int, shape: Shape, fixed: bool) -> str:
         return f"    {own} a{k} = {read(shape.element_type, f'*({of} *)places[{k}]')};"
     count, capacity = shape.element_count, code.capacity(f"a{k}", shape)
     if capacity > count or (is_local(shape) and not fixed):
-        return f"    {of} a{k}[{capacity}]{code.zeros(f'a{k}', shape)}; __builtin_memcpy(a{k}, places[{k}], {count} * "
-        f"sizeof({of}));"
+        copied = f"__builtin_memcpy(a{k}, places[{k}], {count} * sizeof({of}));"
+        return f"    {of} a{k}[{capacity}]{code.zeros(f'a{k}', shape)}; {copied}"
     return f"    {of} *a{k} = ({of} *)places[{k}];"
 
 
