@@ -8,6 +8,7 @@ difference::
 
 from __future__ import annotations
 
+import inspect
 import math
 import sys
 import tempfile
@@ -94,7 +95,7 @@ PROGRAMS = [*STORED, *TEXTS, *BENCHMARKS]
 
 _SHARED = [made for name, module in sys.modules.items() if name.startswith(f"{kernels.__name__}.")
            for made in vars(module).values() if hasattr(made, "cache_clear")
-           and made.__annotations__.get("return") == Awaited.__name__]
+           and inspect.unwrap(made).__annotations__.get("return") == Awaited.__name__]
 """The functions of the kernels' that make native code for all programs of the process."""
 
 
