@@ -144,4 +144,4 @@ def test_a_table_is_written_between_its_marks(tmp_path: Path, monkeypatch: pytes
     assert "old" not in written
     assert written.startswith("before\n")
     assert written.endswith("\nafter\n")
-    assert tables.part(written, "a.py") == f"{table.machine}\n\n| what | ms |\n| --- | --- |\n| one \\| other | 1.5 |\n\nsaid"
+    assert tables.part(written, "a.py") == f"{table.machine}\n\n| what | ms |\n| --- | --- |\n| one \\| other | 1.5 |\n\nmessages"
