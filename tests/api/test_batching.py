@@ -289,7 +289,7 @@ def test_tuples():
 
 
 @pytest.mark.parametrize(("axes", "message"), [
-    ((0,), "in_axes has the wrong length"), ((3, 0), "axis 3 is no place in parameter 0"), ((-3, 0), "axis -3")])
+    ((0,), "in_axes has the wrong length"), ((3, 0), "axis 3 is out of range for parameter 0"), ((-3, 0), "axis -3")])
 def test_wrong_axes(axes, message):
     with pytest.raises(InvalidArgument, match=message):
         vmap(one_op(ops.Add, "f32[2]", "f32[2]"), 3, axes)

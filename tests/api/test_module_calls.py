@@ -44,7 +44,7 @@ def test_the_last_batch_of_a_loader() -> None:
             own(x).square().sum().backward()
     for name, parameter in own.named_parameters():
         torch.testing.assert_close(made.get_parameter(name).grad, parameter.grad, rtol=1e-4, atol=1e-4)
-    assert len(made._entry_point._batches) == 1
+    assert len(made._binding._batches) == 1
 
 
 @pytest.mark.parametrize("size", [1, 2, 7])

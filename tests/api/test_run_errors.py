@@ -33,7 +33,7 @@ def test_too_little_memory(size: str) -> None:
     "add(p, q)", "dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}", "concatenate(p, q), dimensions={1}"])
 def test_unknown_sizes_that_do_not_fit(op: str) -> None:
     program = xla_torch.parse_hlo(UNKNOWN.format(op=op))
-    with pytest.raises(ExecutionError, match=r"m: torch refused: [\s\S]*from +r = [\s\S]*hint +sizes"):
+    with pytest.raises(ExecutionError, match=r"m: torch refused: [\s\S]*from +r = [\s\S]*hint +check the sizes"):
         program(torch.ones(3, 4), torch.ones(5, 3))
 
 

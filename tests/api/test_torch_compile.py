@@ -172,7 +172,7 @@ def test_modules_whose_calls_replace_buffers(training, backend):
         x = torch.from_numpy(drawn(5, 4)).double() + k  # what the statistics leave of the gradients is small
         for result in (plain(x), call(x)):
             result.pow(3).sum().backward()
-        assert_same(list(compiled.buffers()), list(plain.buffers()))
+        assert_same(dict(compiled.named_buffers()), dict(plain.named_buffers()))  # which Dynamo puts back in an order of its own
         assert_same([p.grad for p in compiled.parameters()], [p.grad for p in plain.parameters()])
     assert int(compiled.get_buffer("1.num_batches_tracked")) == 3 * training
 
@@ -183,7 +183,7 @@ def partly(x):
 
 DERIVATIVES = {  # at -1, 0, 2: of what is written, of the ops, of what was vouched for
     "torch": (lambda x: xla_torch.from_torch(partly, x), [-1, 0, 3]),
-    "torch's ops": (lambda x: xla_torch.from_torch(partly, x, derivatives="xla"), [-2, 0, 5]),
+    "torch's ops": (lambda x: xla_torch.from_torch(partly, x, derivatives="xla"), [-1, 0, 3]),  # which know of detach
     "torch's, vouched": (lambda x: xla_torch.from_torch(partly, x, derivatives="as written"), [-2, 0, 5]),
     "jax": (lambda x: from_jax(sevenfold, x.numpy()), [-7, 0, 14]),
     "jax's ops": (lambda x: from_jax(sevenfold, x.numpy(), derivatives="xla"), np.cos([-1, 0, 2])),

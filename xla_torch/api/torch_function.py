@@ -418,7 +418,7 @@ class _Import:
                                        expected="results alone", hint="clone the argument before you write into it")
         tree = _plain(torch_private.pytree.tree_unflatten(own, self._core.call_spec.out_spec))
         parts = [tree, *([{of: _nested(named) for of, named in gradients.items()}] if gradients else []),
-                 *([_nested(after)] if after else [])]
+                 *([_nested(dict(sorted(after.items(), key=lambda item: item[0].split("."))))] if after else [])]
         tree = tuple(parts) if len(parts) > 1 else tree
         structure = Structure.of_torch(tree)
         leaves = structure.flatten(tree)
