@@ -74,7 +74,7 @@ def test_another_exchange_is_named_at_once(four: Workers, what: str) -> None:
     for outcome in four.outcomes():
         message, threads = outcome[1]
         assert threads == 0
-        where = r"all-(reduce|gather) \(%[qr]\), channel [456]: participants \[\d(, \d)*\] are at another"
+        where = r"all-(reduce|gather) \(%[qr]\), channel [456]: participants \[\d(, \d)*\] run a different collective"
         assert re.match(where, message), message
         assert re.search(r"got +participant \d: All(Reduce|Gather) \w+ of float32\[[89]\] in group .*, channel [456]", message)
 
