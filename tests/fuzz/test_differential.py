@@ -83,7 +83,7 @@ def test_a_door_that_changes_a_program_is_found(monkeypatch: pytest.MonkeyPatch)
     here = run_here(program.text(), program.given(), program)
     found = entry_points.differences(program.text(), program.given(), program, here, ["proto", "text of HLO"])
     assert [said.split(":")[0] for said in found] == ["proto"]
-    assert {door for n in range(6) for door in entry_points.doors_of(n)} == set(WRITTEN)
+    assert {door for n in range(6) for door in entry_points.entry_points_of(n)} == set(WRITTEN)
 
 
 def test_what_stablehlo_has_no_words_for_is_no_difference() -> None:

@@ -72,7 +72,7 @@ def _agree(programs: Sequence[Program], number: int) -> bool:
         if judging.differences(program, here[at:end], there[at:end]):
             return False
         at = end
-    return not entry_points.differences(text, given, one, here, entry_points.doors_of(number // TOGETHER))
+    return not entry_points.differences(text, given, one, here, entry_points.entry_points_of(number // TOGETHER))
 
 
 def _given(programs: Sequence[Program]) -> Given:
@@ -93,7 +93,7 @@ def alone(program: Program, number: int) -> tuple[str, str]:
         rows = {deviations.row_of(program, difference) for difference in found}
         if None in rows:
             return "differ", "\n".join(map(str, found))
-        behind = entry_points.differences(text, given, program, here, entry_points.doors_of(number // TOGETHER))
+        behind = entry_points.differences(text, given, program, here, entry_points.entry_points_of(number // TOGETHER))
     except entry_points.Unsaid as error:
         return "unsaid", str(error)
     except XlaError as error:

@@ -25,6 +25,7 @@ from . import torch_graph
 _OPS = torch.library.Library("xla_torch", "FRAGMENT")
 _OPS.define("no_gradient(Tensor x, str name) -> Tensor", tags=(torch.Tag.pointwise,))
 torch.library.register_fake("xla_torch::no_gradient", lambda x, name: x.new_empty_strided(x.size(), x.stride()))
+_OPS.impl("no_gradient", lambda x, name: x.clone(), "CompositeExplicitAutograd")  # torch computes constants as it decomposes
 _STOP: Any = torch.ops.xla_torch.no_gradient.default
 torch.library.register_vmap("xla_torch::no_gradient", lambda info, in_dims, x, name: (_STOP(x, name), in_dims[0]))
 
