@@ -189,8 +189,10 @@ ERRORS: dict[str, tuple[Callable[[XlaOp, XlaOp], Any], list[str]]] = {
         "the condition returned a Python value while the computation was built", "False", "==, !="]),
     "a condition that is a number": (lambda x, s: ops.While(lambda c: 1, lambda c: c, s), [
         "the condition returned a Python value", "got       1"]),
-    "a comparator that answers": (lambda x, s: ops.Sort(x, lambda a, b: a is b), ["the comparator returned a Python value", "False"]),
-    "a function that answers": (lambda x, s: ops.Map([x], lambda a: np.True_), ["the function returned a Python value", "ops.Constant"]),
+    "a comparator that answers": (lambda x, s: ops.Sort(x, lambda a, b: a is b), [
+        "the comparator returned a Python value", "False"]),
+    "a function that answers": (lambda x, s: ops.Map([x], lambda a: np.True_), [
+        "the function returned a Python value", "ops.Constant"]),
     "True for a condition": (lambda x, s: ops.While(True, lambda c: c, s), ["While: condition is of the wrong kind", "True"]),
     "True for a predicate": (lambda x, s: ops.Select(True, x, x), ["Select: pred is of the wrong kind", "True"]),
     "a number for a predicate": (lambda x, s: ops.Conditional(1, x, ops.Sin, x, ops.Cos), ["predicate is of the wrong kind"]),

@@ -227,7 +227,7 @@ def _polygammas(order: int) -> list[float]:
 @pytest.mark.parametrize(("function", "points", "order", "want"), [
     (ops.Digamma, LEFT_HALF, 1, _polygammas(1)), (ops.Digamma, LEFT_HALF, 2, _polygammas(2)),
     (ops.Lgamma, LEFT_HALF, 1, _polygammas(0)), (ops.Lgamma, LEFT_HALF, 2, _polygammas(1)),
-    *((functools.partial(ops.Polygamma, float(n)), LEFT_HALF, 1, _polygammas(n + 1)) for n in (1, 2, 3)),
+    *((functools.partial(ops.Polygamma, float(n)), LEFT_HALF, 1, _polygammas(n + 1)) for n in (1, 2, 3)),  # pyright: ignore
     (ops.BesselI1e, [1e-300, 1e-8, -1e-8], 2, [-1.0, -0.99999998125, 0.99999998125]),
     (ops.Digamma, [0.0, -1.0, -10.0], 1, [np.inf] * 3),  # poles, on both sides of which the slope grows without end
 ])

@@ -272,6 +272,7 @@ def test_windows_and_sorts_of_unknown_sizes(function: Any, order: int) -> None:
         x = torch.arange(1.0, size + 1).requires_grad_()
         found(x).sum().backward()
         given = jnp.arange(1.0, size + 1, dtype=np.float32)
+        assert x.grad is not None
         np.testing.assert_allclose(x.grad, jax.grad(lambda x: function(x).sum())(given), rtol=1e-5)
         np.testing.assert_allclose(to_jax(found)(given), function(given), rtol=1e-5)
 

@@ -47,7 +47,8 @@ def _operations(x: ir.Operation, y: ir.Operation, numbers: tuple[Numbers, Number
         return f"regions {shapes[0]}, {shapes[1]}"
     if locations and (x.location or ir.Location()) != (y.location or ir.Location()):
         return f"location {x.location}, {y.location}"
-    return attribute_difference(*({k: v for k, v in o.attributes.items() if (o.name, k) not in NEWER} for o in (x, y)))
+    ours, theirs = ({k: v for k, v in o.attributes.items() if (o.name, k) not in NEWER} for o in (x, y))
+    return attribute_difference(ours, theirs)
 
 
 def attribute_difference(a: ir.Attribute, b: ir.Attribute, depth: int = 0) -> str:
