@@ -50,7 +50,7 @@ def _wrong_unpacking(_: Any) -> Any:
 
 
 @pytest.mark.parametrize(("fails", "text"), [
-    (_nothing_there, "KeyError: 'lost'"), (_no_such_attribute, "AttributeError: 'int' object has no attribute 'lost'"),
+    (_nothing_there, "KeyError: 'lost'"), (_no_such_attribute, "AttributeError: 'int' object has no attribute 'missing'"),
     (_beyond_a_list, "IndexError: list index out of range"), (_raised_by_us, "RuntimeError: no such case"),
     (_asserted, "AssertionError: cannot be"), (_wrong_unpacking, "ValueError: not enough values"),
     (lambda _: None + torch.zeros, "TypeError: unsupported operand"),  # pyright: ignore[reportOperatorIssue]
