@@ -1,5 +1,5 @@
-"""StableHLO packs truth values into integers, the lowest bit first. jaxlib contradicts itself there: its verifier counts i1 as one
-bit, and its HLO as eight. `reduce_precision` to formats without a mantissa agrees with XLA."""
+"""StableHLO packs truth values into integers, the lowest bit first. jaxlib contradicts itself there: its verifier counts i1 as
+one bit, and its HLO as eight. `reduce_precision` to formats without a mantissa agrees with XLA."""
 
 from __future__ import annotations
 
