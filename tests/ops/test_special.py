@@ -111,7 +111,7 @@ BETA = ([0, 1, 1, 1, 1, 1, -1, 2, INF, 2, NAN, 0, 2, 1, INF, 0], [1, 0, 1, 1, 1,
 ZETA = ([1, 0.5, 2, 2, 2, 3, 2.5, 2, NAN, 2, 3, 2.5], [2, 1, 0, -1, -1.5, -1.5, -.5, 1, 1, 1e-3, -1, -2])
 ORDERS = ([0, 1, 2, 1.5, -1, 1, 3, 0, 0], [1, 1, 2, 2, 1, 0, 20, INF, -1])
 SPECIAL = [
-    *((name, reference, (ENDS,)) for name, reference, *_ in UNARY),
+    *((name, reference, ([x for x in ENDS if x or name != "Digamma"],)) for name, reference, *_ in UNARY),
     *((name, reference, PAIRS) for name, reference, *_ in SEVERAL[:4]),
     ("RegularizedIncompleteBeta", "betainc", BETA), ("Zeta", "zeta", ZETA), ("Polygamma", "polygamma", ORDERS),
 ]
@@ -122,6 +122,11 @@ SPECIAL = [
 @pytest.mark.parametrize(("name", "reference", "given"), SPECIAL, ids=[row[0] for row in SPECIAL])
 def test_special_values(name: str, reference: str, given: tuple[Any, ...], element_type: str) -> None:
     check(name, reference, tuple(np.array(v, float) for v in given), element_type, 100, 100)
+
+
+def test_digamma_of_zero_is_that_of_newer_xla() -> None:
+    """Of jaxlib 0.12; before it was NaN."""
+    assert ops.Digamma(torch.tensor([0.0, -0.0])).tolist() == [-math.inf, -math.inf]
 
 
 @pytest.mark.parametrize("name", ["ErfInv", "BesselI1e"])
