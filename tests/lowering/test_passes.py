@@ -255,7 +255,7 @@ def test_passes_take_twice_as_long_for_programs_of_twice_the_size(first: str, st
         root = root if all_of_them else f" ROOT t = {shape} negate(x{count})"
         text = "\n".join([f"{REGIONS}ENTRY e {{", first, *lines, root, "}"])
         program = xla_torch.parse_hlo(text)
-        return python_lines("fusing", program.lowered)
+        return python_lines("passes", program.lowered)
 
     work(8)
     assert work(400) < 2.3 * work(200)

@@ -84,7 +84,7 @@ def test_copies_are_refused_at_a_limit(build: Callable[[int], str]) -> None:
     x = X if build is not programs.maps else X[0]
     small = xla_torch.parse_hlo(build(4))(x)
     assert small.shape == (() if build in (programs.maps, programs.reductions) else (4,))
-    with pytest.raises(LimitError, match=r"too large once every call is opened[\s\S]*line"):
+    with pytest.raises(LimitError, match=r"too large once every call is inlined[\s\S]*line"):
         xla_torch.parse_hlo(build(LEVELS))(x)
 
 
