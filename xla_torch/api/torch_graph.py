@@ -205,8 +205,8 @@ class _Reading:
             check_dynamic(name, arguments)
         expected = shapes if several else shapes[0]
         assert expected is not None
-        where = None if is_the_same(node, self._fixed, {}) else _line(node)
-        found = applied(name, self.builder, arguments, defaults, expected, *_in_memory(node), where)
+        found = applied(name, self.builder, arguments, defaults, expected, *_in_memory(node),
+                        where=lambda: None if is_the_same(node, self._fixed, {}) else _line(node))
         found = found if known else self._fitted(found, tensors, node, name)
         return found if several else found[0]
 

@@ -56,10 +56,10 @@ def rule(*names: str, shown: str = "") -> Callable[[Declared], Declared]:
 
 def applied(name: str, builder: Builder, arguments: Mapping[str, Any], defaults: Mapping[str, Any],
             expected: Shape | Sequence[Shape | None], is_plain: bool = False,
-            is_contiguous: bool = False, where: str | None = "") -> list[XlaOp | None]:
-    """The results of an operator, which stands at `where` in the user's code; None where its sizes need no check. Raises
-    UnsupportedError for an argument that its rule does not look at, unless that is what it is by default, and InternalError where
-    the results are not of the shapes that torch says."""
+            is_contiguous: bool = False, where: Callable[[], str | None] = str) -> list[XlaOp | None]:
+    """The results of an operator. `where` says where it stands in the user's code, or None where its sizes need no check; it
+    is asked only for sizes that depend on values. Raises UnsupportedError for an argument that its rule does not look at,
+    unless that is what it is by default, and InternalError where the results are not of the shapes that torch says."""
     asked, unread = WANTED[name], SHOWN[name] | OF_NO_CONSEQUENCE
     for key, value in arguments.items():
         if key not in asked and key not in unread and not (key in defaults and _equal(defaults[key], value)):
@@ -74,7 +74,7 @@ def applied(name: str, builder: Builder, arguments: Mapping[str, Any], defaults:
     return compared(name, results, shapes)
 
 
-def _of_known_size(found: XlaOp, shape: Shape, name: str, where: str | None) -> XlaOp:
+def _of_known_size(found: XlaOp, shape: Shape, name: str, where: Callable[[], str | None]) -> XlaOp:
     """A result whose size depends on values, where torch has asserted which one it is: that is checked."""
     for d, (n, flag) in enumerate(zip(found.shape.dimensions, found.shape.dynamic_flags, strict=True)):
         if not flag or shape.rank != found.shape.rank:
@@ -83,8 +83,8 @@ def _of_known_size(found: XlaOp, shape: Shape, name: str, where: str | None) -> 
         if shape.dynamic_flags[d] and UNBOUNDED not in (size, n):
             found = _with_bound(found, d, size)
         elif not shape.dynamic_flags[d] and size <= n:
-            if where is not None:
-                require_size(found, d, size, f"dimension {d} of what {name} gives has size {size}", where)
+            if (place := where()) is not None:
+                require_size(found, d, size, f"dimension {d} of what {name} gives has size {size}", place)
             found = SliceInDim(RemoveDynamicDimension(found, d), 0, size, 1, d)
     return found
 

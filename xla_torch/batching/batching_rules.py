@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from grad_rules._calculus import scalar_computation
+
 from .. import functions as ops
 from ..analysis.reducers import reducer_kinds
 from ..core.shape import Shape
@@ -14,7 +16,7 @@ from ..core.types import S32, PrimitiveType
 from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.attributes import ConvolutionDimensionNumbers, WindowDimension
 from ..hlo.checks import is_check
-from ..hlo.ir import Computation, Instruction
+from ..hlo.ir import Instruction
 from ..hlo.schema import Trait
 from ..opcodes.reducer_kinds import ReducerKind
 from ..transform.values import Value, elements_of
@@ -65,15 +67,10 @@ def _check(batch: Batch, inst: Instruction, operands: list[XlaOp], mapped: list[
     holds, *values = batch.all(operands, mapped)
     numbers = ops.Iota(batch.builder, Shape.array(S32, [batch.size]), 0)
     failing = ops.Select(holds, ops.Broadcast(batch.builder.constant(batch.size - 1, S32), [batch.size]), numbers)
-    first = ops.Reduce(batch.builder, failing, batch.builder.constant(batch.size - 1, S32), _least(), [0])
+    first = ops.Reduce(batch.builder, failing, batch.builder.constant(batch.size - 1, S32), scalar_computation("Min", S32), [0])
     chosen = [ops.Reshape(ops.DynamicSlice(v, [first], [1]), []) for v in (holds, *values)]
     clone = Instruction(inst.opcode, inst.shape, [c.instruction for c in chosen], inst.attributes, inst.name, inst.common)
     return elements_of(batch.builder.append(clone))
-
-
-def _least() -> Computation:
-    builder = Builder("least")
-    return builder.finish(ops.Min(*(builder.parameter(k, Shape.array(S32), name) for k, name in enumerate("ab"))))
 
 
 @rule("get-dimension-size")

@@ -13,8 +13,8 @@ import torch
 from torch.fx import Graph, Node
 
 from ..core import tuning
-from ..core.sizes import Size
 from ..kernels.calls import EXPAND, known
+from .patterns import array_of
 
 Dims = tuple[int, ...]
 
@@ -35,22 +35,16 @@ def spread_short_ends(graph: Graph) -> None:
 
 
 def _is_large(node: Node) -> bool:
-    dims = _dims(node)
+    dims = array_of(node)
     return dims is not None and math.prod(dims) >= tuning.FUSIONS_FROM
-
-
-def _dims(node: Node) -> Dims | None:
-    """The sizes of a described array; None where they stand for many."""
-    dims = node.meta.get("array", (None,))[0]
-    return None if dims is None or any(isinstance(n, Size) for n in dims) else tuple(dims)
 
 
 def _spread(graph: Graph, node: Node, operand: Node, spread: dict[tuple[Node, Dims], Node]) -> Node:
     """What a call reads in the place of an operand: itself, where that is not one of these."""
     is_expansion = operand.op == "call_method" and operand.target == EXPAND
-    source, whole = cast(Node, operand.args[0]) if is_expansion else operand, cast(Dims, _dims(node))
-    dims = _with_end(_dims(source) or (), whole)
-    if dims is None or (is_expansion and _dims(operand) != whole):
+    source, whole = cast(Node, operand.args[0]) if is_expansion else operand, cast(Dims, array_of(node))
+    dims = _with_end(array_of(source) or (), whole)
+    if dims is None or (is_expansion and array_of(operand) != whole):
         return operand
     if (source, dims) not in spread:
         with graph.inserting_after(source):
