@@ -68,7 +68,7 @@ def test_several_participants_meet_in_all_collectives_and_modes() -> None:
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize(("replicas", "partitions"), [(1, 1), (2, 1), (2, 2)])
-def test_drawn_programs_are_the_same_behind_doors(replicas: int, partitions: int) -> None:
+def test_drawn_programs_are_the_same_in_every_format(replicas: int, partitions: int) -> None:
     programs = [p for n in range(40, 45) if (p := drawn(n, 5, 20, f"p{n}_", replicas, partitions)).results]
     text = text_of(programs)
     given = [[a for arrays in each for a in arrays] for each in zip(*(p.given() for p in programs), strict=True)]
@@ -76,14 +76,14 @@ def test_drawn_programs_are_the_same_behind_doors(replicas: int, partitions: int
     assert entry_points.differences(text, given, programs[0], here, list(WRITTEN)) == []
 
 
-def test_a_door_that_changes_a_program_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_format_that_changes_a_program_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     program = difference()
     changed = dataclasses.replace(program, results=["t"])
     monkeypatch.setitem(WRITTEN, "proto", lambda _: xla_torch.parse_hlo(changed.text()))
     here = run_here(program.text(), program.given(), program)
     found = entry_points.differences(program.text(), program.given(), program, here, ["proto", "text of HLO"])
     assert [said.split(":")[0] for said in found] == ["proto"]
-    assert {door for n in range(6) for door in entry_points.entry_points_of(n)} == set(WRITTEN)
+    assert {name for n in range(6) for name in entry_points.entry_points_of(n)} == set(WRITTEN)
 
 
 def test_what_stablehlo_has_no_words_for_is_no_difference() -> None:
