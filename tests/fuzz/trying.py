@@ -1,5 +1,5 @@
-"""Drawn programs tried: here, on real XLA, and in every format. Several stand in one module, since compiling is what takes the time;
-where that differs or fails, each is tried alone."""
+"""Try drawn programs here, on real XLA, and in every format. Several stand in one module, since compiling is what takes the
+time; where that differs or fails, each is tried alone."""
 
 from __future__ import annotations
 
