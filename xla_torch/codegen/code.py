@@ -251,6 +251,8 @@ class Code:
     def fill(self, name: str, array: Array) -> None:
         """Write the array into memory of its size."""
         shape, count = array.shape, array.shape.element_count
+        if not count:
+            return
         self.works(shape, count * VECTOR_WORK, count * VECTOR_WORK)
         capacity = self.capacities.get(name, count)
         flat = 0 if count == 1 or array.reach < count else capacity if array.reach >= capacity else count
