@@ -59,6 +59,7 @@ STATED: tuple[Stated, ...] = (
     Stated("special.gammainc_x special.gammaincc_x special.betainc_x", _FOLDED + "exp(a log(x)) has NaN at 0", 2),
     Stated("special.digamma lax.digamma", _JAX_ERRS + "infinite at -infinity, where there is no limit between the poles", 1,
            what="vjp jvp"),
+    Stated("special.gammaln lax.lgamma", _JAX_ERRS + "its second, as digamma's", 1, what="second"),
     Stated("special.zeta_2", "XLA computes NaN at infinity, JAX's derivatives go by another series", 1),
     Stated("lax.acosh", _JAX_ERRS + "the other sign for a negative real part", 150),
     Stated("lax.sign", "JAX takes it for constant, and a complex sign turns", 250),
