@@ -116,6 +116,7 @@ def as_tensor(array: np.ndarray) -> torch.Tensor:
 
 @needs_xla
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*only xla_torch runs checks")  # sizes that follow from values
 @pytest.mark.parametrize("name", HERE)
 def test_real_xla_gives_what_torch_gives(name: str):
     for row in ROWS[name]:
