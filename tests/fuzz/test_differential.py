@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import xla_torch
-from fuzz import deviations, entry_points, gradients, judging, reducing, reread, trying
+from fuzz import deviations, gradients, judging, reducing, reread, round_trips, trying
 from fuzz.drawn import drawn
 from fuzz.for_xla import for_xla
 from fuzz.programs import Part, Program, Value, text_of, widened
@@ -73,7 +73,7 @@ def test_drawn_programs_are_the_same_in_every_format(replicas: int, partitions: 
     text = text_of(programs)
     given = [[a for arrays in each for a in arrays] for each in zip(*(p.given() for p in programs), strict=True)]
     here = run_here(text, given, programs[0])
-    assert entry_points.differences(text, given, programs[0], here, list(WRITTEN)) == []
+    assert round_trips.differences(text, given, programs[0], here, list(WRITTEN)) == []
 
 
 def test_a_format_that_changes_a_program_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,16 +81,16 @@ def test_a_format_that_changes_a_program_is_found(monkeypatch: pytest.MonkeyPatc
     changed = dataclasses.replace(program, results=["t"])
     monkeypatch.setitem(WRITTEN, "proto", lambda _: xla_torch.parse_hlo(changed.text()))
     here = run_here(program.text(), program.given(), program)
-    found = entry_points.differences(program.text(), program.given(), program, here, ["proto", "text of HLO"])
+    found = round_trips.differences(program.text(), program.given(), program, here, ["proto", "text of HLO"])
     assert [said.split(":")[0] for said in found] == ["proto"]
-    assert {name for n in range(6) for name in entry_points.entry_points_of(n)} == set(WRITTEN)
+    assert {name for n in range(6) for name in round_trips.formats_of(n)} == set(WRITTEN)
 
 
 def test_what_stablehlo_has_no_words_for_is_no_difference() -> None:
     state = Value("s", (Part("u64", (2,)),), "rng-get-and-update-state", attributes="delta=1")
     program = Program([], [state], {}, ["s"])
-    with pytest.raises(entry_points.Unsaid, match="StableHLO"):
-        entry_points.differences(program.text(), [[]], program, [], ["text of StableHLO"])
+    with pytest.raises(round_trips.Unsaid, match="StableHLO"):
+        round_trips.differences(program.text(), [[]], program, [], ["text of StableHLO"])
 
 
 @needs_xla
