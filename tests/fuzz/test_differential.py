@@ -82,7 +82,7 @@ def test_a_format_that_changes_a_program_is_found(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(WRITTEN, "proto", lambda _: xla_torch.parse_hlo(changed.text()))
     here = run_here(program.text(), program.given(), program)
     found = round_trips.differences(program.text(), program.given(), program, here, ["proto", "text of HLO"])
-    assert [said.split(":")[0] for said in found] == ["proto"]
+    assert [message.split(":")[0] for message in found] == ["proto"]
     assert {name for n in range(6) for name in round_trips.formats_of(n)} == set(WRITTEN)
 
 
@@ -107,18 +107,18 @@ def test_an_entry_point_that_changes_a_program_is_found(monkeypatch: pytest.Monk
     program = difference()
     changed = dataclasses.replace(program, results=["t"])
     monkeypatch.setitem(reread.ENTRY_POINTS, "from_jax", lambda _: xla_torch.parse_hlo(changed.text()))
-    assert [said.split(",")[0] for said in reread.differences(program, ["from_jax"])] == ["from_jax"]
+    assert [message.split(",")[0] for message in reread.differences(program, ["from_jax"])] == ["from_jax"]
 
 
-@pytest.mark.parametrize(("program", "said"), [
+@pytest.mark.parametrize(("program", "message"), [
     (Program([], [Value("x", (Part("s4", (2,)),), "parameter")], {"x": np.ones(2, "int8").astype("int4")}, ["x"]),
      "torch has no dtype for S4"),
     (Program([], [Value("p", (Part("u32", ()),), "partition-id")], {}, ["p"], partitions=2), "of several participants")],
     ids=["int4", "participants"])
-def test_what_an_entry_point_cannot_say_is_counted_with_the_reason(program: Program, said: str) -> None:
+def test_what_an_entry_point_cannot_say_is_counted_with_the_reason(program: Program, message: str) -> None:
     heard: list[tuple[str, int, str]] = []
     reread.tried(program, 7, lambda *one: heard.append(one))
-    assert {(kind, number) for kind, number, words in heard if said in words} == {(reread.INEXPRESSIBLE, 7)}
+    assert {(kind, number) for kind, number, words in heard if message in words} == {(reread.INEXPRESSIBLE, 7)}
 
 
 @pytest.mark.parametrize("row", deviations.rows(), ids=lambda row: row.pattern.pattern)

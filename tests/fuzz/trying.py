@@ -59,8 +59,8 @@ def several(numbers: Sequence[int], tell: Tell, each: bool = False) -> None:
     for number in numbers:
         program = program_of(number)
         if program.results:
-            kind, said = alone(program, number)
-            tell(kind, 1 if kind == "agree" else number, said)
+            kind, message = alone(program, number)
+            tell(kind, 1 if kind == "agree" else number, message)
 
 
 def _agree(programs: Sequence[Program], number: int) -> bool:

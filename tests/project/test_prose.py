@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from pathlib import Path
@@ -142,6 +143,33 @@ def test_the_page_of_features_counts_opcodes_and_custom_calls():
 @pytest.mark.parametrize("element_type", _DTYPES, ids=lambda t: t.name)
 def test_the_page_of_features_has_every_element_type(element_type: PrimitiveType):
     assert f"`{element_type.name.lower()}`" in FEATURES
+
+
+SOURCES = [path for folder in ("xla_torch", "grad_rules", "tests") for path in sorted((ROOT / folder).rglob("*.py"))]
+NOT_IN_NAMES = {"door", "doors", "room", "rooms", "house", "stranger", "strangers", "plainly", "glance", "told", "said"}
+
+
+def assigned(source: str) -> set[str]:
+    """The names of functions, classes, parameters and variables that a file defines."""
+    nodes = [*ast.walk(ast.parse(source))]
+    return {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)} | {
+        node.arg for node in nodes if isinstance(node, ast.arg)} | {
+        node.name for node in nodes if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+
+
+def test_names_in_the_code_are_technical():
+    found = [f"{named(path)}: {name}" for path in SOURCES for name in sorted(assigned(path.read_text(encoding="utf-8")))
+             if NOT_IN_NAMES & {*name.lower().split("_")}]
+    assert found == []
+
+
+@pytest.mark.parametrize(("source", "names"), [
+    ("def is_told(a): b = 1", {"is_told", "a", "b"}),
+    ("class Door:\n  _room = f(house=1)", {"Door", "_room"}),
+    ("def f(*rest, key=None): return [x for x in rest]", {"f", "rest", "key", "x"}),
+])
+def test_names_are_found_where_they_are_defined(source: str, names: set[str]):
+    assert assigned(source) == names
 
 
 def test_every_page_is_under_these_rules():
