@@ -250,8 +250,8 @@ def test_little_memory_is_the_function_s_own(on_stack: int, given: int, monkeypa
     monkeypatch.setattr(loops, "_ON_STACK", on_stack)
     computation = program("x = f32[64] parameter(0)", "a = f32[64] sine(x)", "b = f32[64] multiply(a, a)",
                           "ROOT r = f32[64] reverse(b), dimensions={0}")
-    (found,) = bundles_of(computation)
-    assert found.source.scratch == given
+    (source,) = sources_of(computation)
+    assert source.scratch == given
     arguments = drawn(computation)
     assert_close(computation(*arguments), in_torch(computation, arguments))
 

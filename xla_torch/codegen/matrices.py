@@ -76,6 +76,45 @@ MATRIX_TEMPLATES = (
         for (s64 c = j + 1; c < n; c++) a[i * n + c] -= v * w[c];
     }
 }""",
+    # The tridiagonal system's solution in x, n rows of k, by elimination with row exchanges, and the factor's diagonals; the
+    # first pivot that is 0, from 1, or 0.
+    """s32 tridiagonal_@(s64 n, s64 k, const @ *lower, const @ *middle, const @ *upper, @ *x, @ *second, @ *pivots, @ *above) {
+    s32 info = 0;
+    @ pivot = middle[0], next = n > 1 ? upper[0] : 0;
+    for (s64 i = 0; i + 1 < n; i++) {
+        @ below = lower[i + 1], other = middle[i + 1], further = i + 2 < n ? upper[i + 1] : 0, factor;
+        @ size = pivot < 0 ? -pivot : pivot, theirs = below < 0 ? -below : below;
+        second[i] = 0;
+        if (size < theirs) {
+            factor = pivot / below;
+            pivots[i] = below; above[i] = other; second[i] = further;
+            pivot = next - factor * other;
+            next = 0 - factor * further;
+            for (s64 c = 0; c < k; c++) {
+                @ kept = x[i * k + c];
+                x[i * k + c] = x[(i + 1) * k + c];
+                x[(i + 1) * k + c] = kept - factor * x[i * k + c];
+            }
+        } else {
+            factor = below / (pivot == 0 ? 1 : pivot);
+            pivots[i] = pivot; above[i] = next;
+            pivot = other - factor * next;
+            next = further;
+            for (s64 c = 0; c < k; c++) x[(i + 1) * k + c] -= factor * x[i * k + c];
+        }
+        if (pivots[i] == 0 && !info) info = i + 1;
+    }
+    pivots[n - 1] = pivot; above[n - 1] = next; second[n - 1] = 0;
+    if (pivot == 0 && !info) info = n;
+    for (s64 i = n - 1; i >= 0; i--)
+        for (s64 c = 0; c < k; c++) {
+            @ rest = x[i * k + c];
+            if (i + 1 < n) rest -= above[i] * x[(i + 1) * k + c];
+            if (i + 2 < n) rest -= second[i] * x[(i + 2) * k + c];
+            x[i * k + c] = rest / pivots[i];
+        }
+    return info;
+}""",
     # R, with reflectors below the diagonal, in place of the matrix. Lengths are in double precision, and what would overflow or
     # vanish there when it is squared is brought near 1 before.
     """void qr_@(s64 m, s64 n, @ *a, @ *tau, @ *w) {

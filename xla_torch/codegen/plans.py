@@ -137,7 +137,7 @@ class Plan:
         number, first = len(self.sources), len(self.table)
         self.sources.append(source)
         self.table += [Entry(v) for v in (*inputs, *outputs)]
-        self.table += [Entry(kind="constant", source=number, number=k) for k in range(len(source.constants))]
+        self.table += [Entry(kind="data", source=number, number=k) for k in range(len(source.constants))]
         self.table.append(Entry(kind="scratch", source=number))
         self.table += [Entry(kind="routine", source=number, number=k) for k in range(len(source.routines))]
         self.table += [Entry(kind="asked", number=k) for k in range(7 * source.asks)]

@@ -129,7 +129,7 @@ class _Instance:
         if entry.value is not None:
             return self.first + entry.value.offset if entry.value.io is None else 0
         source: Source = plan.sources[entry.source]
-        if entry.kind == "constant":
+        if entry.kind == "data":
             return source.constants[entry.number].ctypes.data
         if entry.kind == "scratch":
             return self.first + plan.scratch if source.scratch else 0

@@ -17,6 +17,7 @@ from ..analysis.opened import size_with_regions
 from ..codegen.arrays import ARRAYS
 from ..codegen.compiled import is_available, machine_code
 from ..codegen.elements import ELEMENTS, VECTOR_WORK, Unfit, element, element_work, is_native
+from ..codegen.linalg import routine_needed
 from ..codegen.loops import Source, bundle_source
 from ..codegen.sums import require_fit, terms_of
 from ..core import tuning
@@ -164,6 +165,8 @@ def _most_in_passes() -> int:
 def _require_code(instruction: Instruction) -> None:
     """Raise Unfit where elements of these types have no code of the op, or of one in its regions."""
     require_fit(instruction)
+    if (routine := routine_needed(instruction)) and routine not in machine().routines:
+        raise Unfit(f"torch's library does not show {routine}")
     for i in (instruction, *(i for region in instruction.called_computations for i in region.instructions)):
         if i.opcode in ELEMENTS:
             element(i, [""] * len(i.operands))

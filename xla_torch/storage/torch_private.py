@@ -231,16 +231,20 @@ def set_timeout(options: Any, limit: Any) -> None:
     options._timeout = limit
 
 
+_ROUTINES = ("gemm", "gesdd", "syevd", "heevd", "getrf", "geqrf", "orgqr", "ungqr", "ormqr", "unmqr")
+
+
 @functools.cache
 def blas() -> dict[str, int]:
-    """Addresses of the routines of BLAS that torch itself multiplies matrices with, by name, as far as its library shows them,
-    and of the function of MKL's that says on how many threads."""
+    """Addresses of the routines of BLAS and LAPACK that torch itself calls, by name, as far as its library shows them, and of
+    the function of MKL's that says on how many threads."""
     found: dict[str, int] = {}
     try:
         library = ctypes.CDLL(str(Path(torch.__file__).with_name("lib") / "libtorch_cpu.so"))
     except OSError:
         return found
-    for name, symbol in (*((f"{t}gemm", f"{t}gemm_") for t in "sdcz"), ("MKL_Set_Num_Threads_Local",) * 2):
+    names = [t + name for t in "sdcz" for name in _ROUTINES]
+    for name, symbol in (*((name, f"{name}_") for name in names), ("MKL_Set_Num_Threads_Local",) * 2):
         with contextlib.suppress(AttributeError):
             found[name] = ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value or 0
     return found
