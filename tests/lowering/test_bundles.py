@@ -132,11 +132,11 @@ FAR = "f = f32[3,3] cholesky(p)"
     ([*CHAIN, "ROOT r = f32[4,8] add(c, x)"], PLUS, [7]),
     ([*CHAIN, "ROOT r = (f32[4,8], f32[4,4], f32[4]) tuple(c, d, s)"], PLUS, [6]),
     ([*SORT, "ROOT r = (f32[6], s32[6], f32[6]) tuple(a, n, m)"], LESS, [4]),
-    # What one number is, and places, each bundle has itself; a table of numbers is handed to it.
+    # Constants, and what follows from them alone, each bundle has itself.
     (["x = f64[3] parameter(0)", "c = f64[3] constant({1, 2, 3})", "h = f64[] constant(0.5)",
       "b = f64[3] broadcast(h), dimensions={}", "i = s32[3] iota(), iota_dimension=0", "j = f64[3] convert(i)",
       "y = f64[3] multiply(x, c)", "z = f64[3] add(y, b)",
-      "ROOT r = f64[3] subtract(z, j)"], "", [5]),
+      "ROOT r = f64[3] subtract(z, j)"], "", [4]),
     # A large op divides what stands before it from what stands behind it, but for what does not depend on it.
     (["p = f32[3,3] parameter(0)", "t = f32[3,3] transpose(p), dimensions={1,0}", "q = f32[3,3] add(p, t)", "a = f32[3,3] abs(q)",
       "z = f32[] constant(2)", "l = f32[3,20000] pad(q, z), padding=0_0x0_19997",

@@ -173,7 +173,7 @@ def test_the_environment_names_passes() -> None:
     assert not done.stderr
     done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "XLA_TORCH_WITHOUT_PASSES": "block"},
                           capture_output=True, text=True, check=True)
-    assert "names no pass by block: there are bundles, invariants, padded sums, " in done.stderr
+    assert "names no pass by block: there are bundles, constants, invariants, padded sums, " in done.stderr
 
 
 def _fail(*given: Any) -> Any:
@@ -200,7 +200,8 @@ def test_a_pass_that_fails_is_left_out(name: str, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(("name", "function"), [
-    ("bundles", "lowering.bundles.fuse_small"), ("invariants", "lowering.programs.without_invariant_code"),
+    ("bundles", "lowering.bundles.fuse_small"), ("constants", "lowering.bundles.fold_constants"),
+    ("invariants", "lowering.programs.without_invariant_code"),
     ("padded sums", "lowering.programs.without_padded_sums")])
 def test_so_is_one_that_fails_before_there_is_a_graph(name: str, function: str, monkeypatch: pytest.MonkeyPatch) -> None:
     text, arguments = _text("scan"), PROGRAMS["scan"][1]

@@ -107,7 +107,8 @@ def _gesdd(writer: Writer, inst: Instruction, a: Array) -> list[Array]:
     reals = [call.work(max(5 * k * k + 7 * k, 2 * max(m, n) * k + 2 * k * k + k), call.real)] * call.of.is_complex
     with code.loops([call.count]) as (at,):
         bad = call.has_bad(matrix, at, m * n)
-        vectors = [f"{left} + {at} * {columns * m}", m, f"{right} + {at} * {n * rows}", rows] if mode != "N" else [left, m, right, n]
+        vectors = [left, m, right, n] if mode == "N" else [
+            f"{left} + {at} * {columns * m}", m, f"{right} + {at} * {n * rows}", rows]
         with code.block(f"if (!{bad})"):
             call.run(at, info, f'"{mode}"', m, n, f"{matrix} + {at} * {m * n}", m, f"{values} + {at} * {k}", *vectors,
                      work, size, *reals, integers)

@@ -137,7 +137,8 @@ def _gtsv(code: Code, lower: Array, middle: Array, upper: Array, b: Array) -> li
 
 
 _ROUTINES: dict[str, Callable[..., list[Array]]] = {
-    "getrf": _getrf, "geqrf": _geqrf, "orgqr": _orgqr, "gtsv": _gtsv, "Qr": _geqrf, "ProductOfElementaryHouseholderReflectors": _orgqr}
+    "getrf": _getrf, "geqrf": _geqrf, "orgqr": _orgqr, "gtsv": _gtsv, "Qr": _geqrf,
+    "ProductOfElementaryHouseholderReflectors": _orgqr}
 """Those of `hlo.custom_calls.ROUTINES` that are loops here."""
 
 

@@ -29,9 +29,10 @@ from ..kernels.native import can_fuse, machine, made_after, options
 from ..kernels.native_bundles import NativeBundle, bundle
 from ..kernels.native_plans import NativePlan
 from ..opcodes import contraction, control, indexing, movement, reduction
-from ..passes.optional import attempt
+from ..passes.optional import attempt, runs
 from ..storage.dtypes import storage_dtype
 from ..transform.small_fusions import VIEWS, fuse_small, region_of
+from .constants import fold_constants
 from .emit import Tracer, describe, is_of_sizes
 from .plans import PlanWriter, bytes_of
 from .values import Value, evaluator
@@ -43,6 +44,8 @@ def with_bundles(tracer: Tracer, computation: Computation) -> Computation:
         return computation
     if math.isinf(tuning.NATIVE_AFTER) or not is_available():
         return computation
+    if runs("constants"):
+        computation = attempt("constants", fold_constants, computation)
     return attempt("bundles", _in_fusions, computation)
 
 

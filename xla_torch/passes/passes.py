@@ -177,7 +177,7 @@ def _is_impure(node: Node) -> bool:
     return instruction is not None and instruction.opcode in OPS and has_effect(instruction)
 
 
-_NAMES = ["bundles", "invariants", "padded sums", *[one.name for one in PASSES]]
+_NAMES = ["bundles", "constants", "invariants", "padded sums", *[one.name for one in PASSES]]
 """What `tuning.WITHOUT_PASSES` may name: also what is done to programs before there is a graph (`lowering/bundles.py`,
 `transform/invariant_code.py`, `transform/padded_sums.py`)."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from ..core import tuning
 from ..core.shape import Shape
 from ..hlo.inference import has_effect
 from ..hlo.ir import Computation, Instruction
@@ -114,11 +115,13 @@ def _parts(group: list[Instruction], most: int) -> Iterator[list[Instruction]]:
 
 
 def is_written_inside(instruction: Instruction) -> bool:
-    """Whether a fusion has its own copy of what it reads: one number, or the places of an array."""
+    """Whether a fusion has its own copy of what it reads: a constant that is not large, or the places of an array."""
     if instruction.opcode == CONSTANT:
-        return instruction.shape.is_array and instruction.shape.is_static and instruction.shape.element_count == 1
+        shape = instruction.shape
+        return shape.is_array and shape.is_static and shape.element_count <= tuning.BUNDLED_UP_TO
     if instruction.opcode in (movement.broadcast, movement.reshape, convert.convert):
-        return instruction.shape.is_static and is_written_inside(instruction.operands[0])
+        operand = instruction.operands[0]
+        return instruction.shape.is_static and operand.shape.element_count == 1 and is_written_inside(operand)
     return instruction.opcode == movement.iota and instruction.shape.is_static
 
 
