@@ -52,12 +52,10 @@ class NativeBundle(torch.nn.Module, Awaited):
     def asks(self) -> bool:
         return self.source.asks
 
-    def run(self, inputs: Tensors, results: Tensors) -> None:
-        """Run the function on contiguous tensors."""
-        pointer = torch.Tensor.data_ptr
+    def run(self, inputs: Tensors, results: Tensors, addresses: Sequence[int]) -> None:
+        """Run the function on contiguous tensors, the inputs' and the results', at these addresses."""
         scratch = torch.empty(self.source.scratch, dtype=torch.uint8) if self.source.scratch else None
-        places = array.array("q", (*map(pointer, inputs), *map(pointer, results), *self.constants,
-                                   0 if scratch is None else scratch.data_ptr(), *self.behind))
+        places = array.array("q", (*addresses, *self.constants, 0 if scratch is None else scratch.data_ptr(), *self.behind))
         if self.function(1, places.buffer_info()[0]) < 0:
             raise_from(places[-3:])
 
@@ -65,18 +63,38 @@ class NativeBundle(torch.nn.Module, Awaited):
 @fresh_tuple
 def bundle(module: NativeBundle | NativePlan, inputs: Tensors) -> Tensors:
     """The results of a bundle or plan."""
-    if not (module.is_ready() and fits(module, inputs)) or (module.asks and running() is not None):
+    if not module.is_ready() or (module.asks and running() is not None):
         return module.timed(module.module, *inputs)
-    if not all(map(torch.Tensor.is_contiguous, inputs)):
+    addresses = addresses_of(inputs, module.given)
+    if addresses is None:
+        if not fits(module, inputs):
+            return module.timed(module.module, *inputs)
         inputs = tuple([t.contiguous() for t in inputs])
+        addresses = [t.data_ptr() for t in inputs]
     empty = torch.empty_strided  # takes half as long as torch.empty
     results = tuple([empty(dims, strides, dtype=dtype) for dims, strides, dtype in module.made])
-    module.run(inputs, results)
+    addresses += [t.data_ptr() for t in results]
+    module.run(inputs, results, addresses)
     return results
 
 
+def addresses_of(inputs: Tensors, sizes: Sequence[int]) -> list[int] | None:
+    """Where the elements of inputs lie in order; None if those of one do not, or native code may not go by its memory. It is
+    asked of each input of each call, so that it asks for itself what `is_readable` does."""
+    found = list[int]()
+    records = torch.is_grad_enabled()
+    for tensor, size in zip(inputs, sizes, strict=True):
+        kind = type(tensor)
+        if ((kind is not torch.Tensor and kind is not torch.nn.Parameter) or tensor.nbytes != size or not tensor.is_contiguous()
+                or not tensor.is_cpu or tensor.is_neg() or tensor.is_conj() or (records and tensor.requires_grad)):
+            return None
+        found.append(tensor.data_ptr())
+    return found
+
+
 def fits(module: NativeBundle | NativePlan, inputs: Tensors) -> bool:
-    """Whether native code may go by the inputs' memory. Large ones, of which it reads a part, are not copied for it."""
+    """Whether native code may go by the inputs' memory, once they are contiguous. Large ones, of which it reads a part, are not
+    copied for it."""
     for tensor, size in zip(inputs, module.given, strict=True):
         if tensor.nbytes != size or not is_readable(tensor) or (size > module.copied and not tensor.is_contiguous()):
             return False

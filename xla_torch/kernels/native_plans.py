@@ -86,13 +86,13 @@ class NativePlan(torch.nn.Module):
         self.seconds += time.perf_counter() - begun
         return results
 
-    def run(self, inputs: Tensors, results: Tensors) -> None:
-        """Run the plan on contiguous tensors."""
+    def run(self, inputs: Tensors, results: Tensors, addresses: Sequence[int]) -> None:
+        """Run the plan on contiguous tensors, the inputs' and the results', at these addresses."""
         try:
             instance = self._idle.pop()
         except IndexError:
             instance = _Instance(self)
-        instance.run((*inputs, *results))
+        instance.run((*inputs, *results), addresses)
         self._idle.append(instance)
 
 
@@ -160,8 +160,8 @@ class _Instance:
             return 1
         return 0
 
-    def run(self, io: Tensors) -> None:
-        given = array.array("q", (*self.head, *map(torch.Tensor.data_ptr, io)))
+    def run(self, io: Tensors, addresses: Sequence[int]) -> None:
+        given = array.array("q", (*self.head, *addresses))
         self.io = io
         failed = self.driver(len(self.moved) // 2, given.buffer_info()[0]) < 0
         self.io = ()

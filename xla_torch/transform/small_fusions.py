@@ -66,8 +66,9 @@ def _groups(computation: Computation, weights: Mapping[Instruction, int], users:
 
 
 def _members(computation: Computation, weights: Mapping[Instruction, int], users: _Users) -> set[Instruction]:
-    """Those of some weight that are no constants, and do not follow from them without a loop or a branch. What gives a tuple is one with all that take an element of it; a tuple with its
-    one reader; a whole number, which others may need on the host, only where no other reads it."""
+    """Those of some weight that are no constants, and do not follow from them without a loop or a branch. What gives a tuple is
+    one with all that take an element of it; a tuple with its one reader; a whole number, which others may need on the host, only
+    where no other reads it."""
     known: set[Instruction] = set()
     for i in computation.instructions:
         is_computed = i.operands and not has_regions_of_values(i) and all(o in known for o in i.operands)
