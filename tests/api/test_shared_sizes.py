@@ -16,7 +16,7 @@ from xla_torch import from_stablehlo
 from xla_torch.core.sizes import Size, Unknowns, unnamed
 from xla_torch.errors import InvalidArgument
 from xla_torch.lowering import programs
-from xla_torch.runtime import program as running
+from xla_torch.runtime import execution as running
 from xla_torch.runtime.polymorphic import PolymorphicComputation
 from xla_torch.runtime.static import StaticComputation
 

@@ -242,7 +242,7 @@ class XlaComputation(abc.ABC):
 
         None before the first call. Derived programs, such as the backward pass, choose their own backends.
         """
-        return next((choice.backend for choice in self.program.choices.values()), None)
+        return next((choice.backend for choice in self.program.choices), None)
 
     @property
     def partitioning(self) -> Partitioning:

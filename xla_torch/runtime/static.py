@@ -62,7 +62,7 @@ class StaticComputation(XlaComputation):
         stated = f"; {self.partitioning}" if self.partitioning.about else ""
         backend = getattr(self.program.backend, "__name__", self.program.backend)
         compiled = "" if backend == EAGER else f"; compiled by {backend}"
-        compiled += "".join(f": {choice}" for choice in self.program.choices.values())
+        compiled += "".join(f": {choice}" for choice in self.program.choices)
         return f"XlaComputation({comment(self.name)}: {self.program_shape}{stated}{compiled})"
 
     # ---- the same program in another way
