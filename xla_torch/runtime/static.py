@@ -29,10 +29,11 @@ from ..storage.torch_private import is_traced_symbolically, is_wrapped, unwrappe
 from . import dynamo
 from .autograd_bridge import call_with_autograd, is_differentiated
 from .backends import EAGER, Backend, Run
-from .computation import Step, XlaComputation
+from .computation import XlaComputation
 from .graphs_of_fx import symbolic_call
 from .members import Member
 from .program import Program
+from .steps import Step
 
 
 class StaticComputation(XlaComputation):
