@@ -33,8 +33,9 @@ from .jax_interop.jax_calls import own_array
 from .lowering import numerics
 from .pytree.structure import dotted, flattened
 from .runtime import dynamo
-from .runtime.computation import XlaComputation, require_computation
+from .runtime.computation import XlaComputation
 from .runtime.graphs_of_fx import symbolic_call
+from .runtime.steps import require_computation
 from .storage.torch_private import (
     autocast_is_on,
     contents,

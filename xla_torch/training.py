@@ -32,8 +32,9 @@ from .core.shape import Shape
 from .core.types import F32, S32, PrimitiveType
 from .functions.hlo_builder import Builder, XlaOp
 from .pytree.structure import flattened
-from .runtime.computation import XlaComputation, entry_point
+from .runtime.computation import XlaComputation
 from .runtime.static import StaticComputation
+from .runtime.steps import entry_point
 from .transform.rewriter import Rewriter
 from .transform.values import Value, elements_of, leaves, regrouped
 

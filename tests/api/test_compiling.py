@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -260,3 +262,15 @@ ENTRY entry {
   ROOT total = f64[] get-tuple-element(last), index=2
 }
 """
+
+
+def test_a_program_that_has_run_is_freed_without_garbage_collection():
+    square = xla_torch.parse_hlo("ENTRY e { x = f32[2] parameter(0) ROOT y = f32[2] multiply(x, x) }")
+    square(torch.ones(2))
+    program = weakref.ref(square.program)
+    gc.disable()
+    try:
+        del square
+        assert program() is None
+    finally:
+        gc.enable()

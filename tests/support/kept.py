@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from xla_torch.runtime.caches import Cache
+from xla_torch.runtime.execution import Execution
 from xla_torch.runtime.program import Plan, Program
 
 Way = tuple[Any, ...]
@@ -28,5 +29,5 @@ def _kept(owner: Any, way: Way) -> Iterator[tuple[Way, Any]]:
                 yield (*way, name, key), made
                 if isinstance(made, (Program, Plan)):
                     yield from _kept(made, (*way, name, key))
-        elif name == "forward" and value is not owner.program:
+        elif isinstance(value, Execution) or (name == "forward" and value is not owner.program):
             yield from _kept(value, (*way, name))

@@ -26,8 +26,8 @@ from ..functions.hlo_builder import Builder, XlaOp, is_function
 from ..hlo.ir import Module, Token
 from ..hlo.printer import print_module
 from ..opcodes import control
+from ..runtime.backends import Run
 from ..runtime.computation import XlaComputation
-from ..runtime.program import Run
 from ..runtime.static import StaticComputation
 from ..storage import torch_private
 from ..storage.dtypes import in_memory, is_in_memory, type_from_torch

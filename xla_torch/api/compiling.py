@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from ..runtime.backends import EAGER, XLA, Backend
-from ..runtime.computation import XlaComputation, entry_point
+from ..runtime.computation import XlaComputation
 from ..runtime.static import StaticComputation
+from ..runtime.steps import entry_point
 from ..xla_backend.client import require_client
 
 C = TypeVar("C", bound=XlaComputation)

@@ -16,9 +16,10 @@ from ..autodiff.options import DEFAULT, GradientOptions
 from ..core.errors import DifferentiationError, InvalidArgument
 from ..hlo.canonical_values import integers_of
 from ..hlo.ir import Computation
-from ..runtime.computation import XlaComputation, entry_point
+from ..runtime.computation import XlaComputation
 from ..runtime.program import Program
 from ..runtime.static import StaticComputation
+from ..runtime.steps import entry_point
 from . import tree_gradients
 
 __all__ = ["GradientOptions", "grad", "jvp", "register_gradient", "value_and_grad", "vjp"]

@@ -13,9 +13,10 @@ from ..autodiff.options import DEFAULT, GradientOptions
 from ..core.errors import DifferentiationError, UnsupportedError
 from ..functions.hlo_builder import Builder
 from ..pytree.nodes import Kind
-from ..runtime.computation import Step, XlaComputation, entry_point
+from ..runtime.computation import XlaComputation
 from ..runtime.program import Program
 from ..runtime.static import StaticComputation
+from ..runtime.steps import Step, entry_point
 from .gradients import grad, jvp
 from .tree_function import TreeFunction
 from .vectorizing import vmap

@@ -27,8 +27,9 @@ from ..hlo.tree import arrays, from_arrays, grouped
 from ..lowering import numerics
 from ..partitioning.annotations import whole_shape
 from ..proto.containers import read_proto
-from ..runtime.computation import Step, XlaComputation, entry_point, require_computation
+from ..runtime.computation import XlaComputation
 from ..runtime.program import Program
+from ..runtime.steps import Step, entry_point, require_computation
 from .arguments import tensor_of
 from .loading import computation_of, load
 from .partition import like, of_trees, partition_flat

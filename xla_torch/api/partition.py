@@ -29,8 +29,9 @@ from ..partitioning.summands import leave_summands, stated_sums
 from ..proto.containers import read_proto
 from ..pytree.parameter_paths import paths
 from ..pytree.structure import Structure, dotted
-from ..runtime.computation import Step, XlaComputation, entry_point, require_computation
+from ..runtime.computation import XlaComputation
 from ..runtime.polymorphic import of_unknown_sizes
+from ..runtime.steps import Step, entry_point, require_computation
 from ..xla_backend.client import require_client
 from ..xla_backend.partitioner import partitioned
 from .layouts import is_layout, require_axes, shardings_of

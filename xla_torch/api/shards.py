@@ -25,7 +25,8 @@ from ..hlo.sharding import Sharding, ShardingKind
 from ..hlo.tree import arrays as arrays_of
 from ..hlo.tree import from_arrays
 from ..partitioning.annotations import whole_shape
-from ..runtime.computation import XlaComputation, require_computation
+from ..runtime.computation import XlaComputation
+from ..runtime.steps import require_computation
 from .tree_function import TreeFunction
 
 __all__ = ["Sharding", "shard", "shard_arguments", "unshard"]

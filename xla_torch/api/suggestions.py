@@ -15,7 +15,8 @@ from ..core.errors import UnsupportedError
 from ..core.shape import Shape
 from ..hlo.ir import Instruction
 from ..opcodes.collective import all_reduce
-from ..runtime.computation import Step, XlaComputation, entry_point
+from ..runtime.computation import XlaComputation
+from ..runtime.steps import Step, entry_point
 from .gradients import value_and_grad
 from .layouts import LAYOUTS
 from .mesh_words import mesh_of

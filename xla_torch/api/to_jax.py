@@ -21,9 +21,10 @@ from ..jax_interop.jax import key_data
 from ..lowering import numerics
 from ..pytree.structure import Structure
 from ..runtime.backends import EAGER
-from ..runtime.computation import XlaComputation, require_computation
+from ..runtime.computation import XlaComputation
 from ..runtime.polymorphic import of_unknown_sizes
 from ..runtime.program import Program
+from ..runtime.steps import require_computation
 from ..storage.dtypes import type_from_torch
 from .arguments import tensor_of
 from .torch_function import TorchFunction

@@ -121,12 +121,7 @@ class TorchFamily(PolymorphicComputation):
         return f"{sizes} where " + ", ".join(f"{low} <= {text} <= {high}" for text, (low, high) in self._ranges.items())
 
     def _sizes(self, given: Mapping[str, int]) -> dict[str, int]:
-        own = self.symbols
-        unknown = given.keys() - set(own.names)
-        if unknown:
-            raise InvalidArgument(f"the program has no size {sorted(unknown)[0]!r}", subject=self.name,
-                                  expected=", ".join(own.names))
-        shapes = self.function.program_shape.parameters
+        own, shapes = self.symbols, self.function.program_shape.parameters
         found = own.bound([s.dimensions for s in shapes], self.name)
         for sizes, shape in zip(own.sizes, shapes, strict=True):
             for text, n in zip(map(str, sizes), shape.dimensions, strict=True):

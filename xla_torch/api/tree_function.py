@@ -20,9 +20,10 @@ from ..pytree.nodes import Kind
 from ..pytree.signatures import Signature
 from ..pytree.structure import Path, Structure
 from ..runtime import dynamo
-from ..runtime.computation import Step, XlaComputation
+from ..runtime.computation import XlaComputation
 from ..runtime.graphs_of_fx import symbolic_call
 from ..runtime.program import Program
+from ..runtime.steps import Step
 from ..storage.dtypes import is_as, torch_dtype
 from ..storage.torch_private import is_traced_symbolically
 from .arguments import tensor_of
@@ -188,10 +189,10 @@ class TreeFunction(XlaComputation):
     # ---- the same in another way
 
     def with_computation(self, computation: XlaComputation, in_tree: Structure | None = None, out_tree: Structure | None = None,
-                         places: Sequence[int] | None = None, signature: Signature | None = None) -> TreeFunction:
+                         places: Sequence[int] | None = None) -> TreeFunction:
         """Another program with the same call; the forms of arguments and result change with it."""
         kept = self.signature if out_tree is None else dataclasses.replace(self.signature, key_results=())
-        return TreeFunction(computation, in_tree or self.in_tree, out_tree or self.out_tree, signature or kept,
+        return TreeFunction(computation, in_tree or self.in_tree, out_tree or self.out_tree, kept,
                            self.places if places is None else places, self.narrows)
 
     def derived(self, step: Step) -> XlaComputation:

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from ..core.errors import InvalidArgument
 from ..hlo.canonical_values import integers_of
 from ..pytree.structure import LEAF, Structure, tuple_of
-from ..runtime.computation import Step, XlaComputation
+from ..runtime.computation import XlaComputation
+from ..runtime.steps import Step
 from .tree_function import TreeFunction
 
 Argnums = int | Sequence[int]

@@ -10,8 +10,9 @@ from ..batching.programs import batched
 from ..batching.rebatched_programs import rebatched
 from ..core.errors import InvalidArgument
 from ..hlo.ir import Computation
-from ..runtime.computation import Step, XlaComputation, entry_point
+from ..runtime.computation import XlaComputation
 from ..runtime.static import StaticComputation
+from ..runtime.steps import Step, entry_point
 from ..stablehlo.convert import Fact
 from . import tree_gradients
 

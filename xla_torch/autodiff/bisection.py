@@ -20,7 +20,7 @@ from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.regions import loop_of
 from ..transform.rewriter import Rewriter
 from ..transform.values import element, leaves, make_tuple
-from .checkpointing import emitted_loop
+from .checkpointing import carry_elements, emitted_loop
 from .cotangents import Cotangent
 from .loop_steps import Step
 from .residual_stores import Arrays
@@ -133,8 +133,8 @@ class Bisected(Step):
         carry = make_tuple(values[0].builder, values)
         name, region = self.loop.name, loop_of(self.loop)
         test, step = Builder(f"{region.condition.name}_{name}"), Builder(f"{region.body.name}_{name}")
-        goes_on = test.finish(condition(_elements(test, carry.shape)))
-        goes_round = step.finish(make_tuple(step, body(_elements(step, carry.shape))))
+        goes_on = test.finish(condition(carry_elements(test, carry.shape)))
+        goes_round = step.finish(make_tuple(step, body(carry_elements(step, carry.shape))))
         loop = emitted_loop(self.loop, carry, carry.shape, goes_on, goes_round)
         return [element(loop, k) for k in range(len(values))]
 
@@ -151,8 +151,3 @@ def _snapshots(values: Sequence[XlaOp]) -> _Snapshots:
 def _place(snapshots: _Snapshots) -> XlaOp:
     """Before which iteration the last one was taken."""
     return _SLOTS.read(snapshots.places, _NUMBER, snapshots.top)[0]
-
-
-def _elements(builder: Builder, shape: Shape) -> list[XlaOp]:
-    whole = builder.parameter(0, shape, "carry")
-    return [element(whole, k) for k in range(len(shape.tuple_shapes))]

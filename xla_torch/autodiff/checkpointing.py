@@ -81,14 +81,14 @@ class Segments:
 
     def _outer_condition(self) -> Computation:
         builder = Builder(loop_of(self.loop).condition.name)
-        carry = _elements(builder, self.shape)
+        carry = carry_elements(builder, self.shape)
         if self.counted is None:
             return builder.finish(self._goes_on(builder, carry[:-1]))
         return builder.finish(ops.Lt(carry[-1], builder.constant(self.count, S32)))
 
     def _outer_body(self) -> Computation:
         builder = Builder(f"{loop_of(self.loop).body.name}_segments")
-        carry = _elements(builder, self.shape)
+        carry = carry_elements(builder, self.shape)
         segment = carry[-1]
         inner = Shape.tuple([*self.shape.tuple_shapes, _NUMBER])
         first = make_tuple(builder, [*carry, builder.constant(0, S32)])
@@ -102,7 +102,7 @@ class Segments:
 
     def _inner_condition(self, shape: Shape) -> Computation:
         builder = Builder(f"{loop_of(self.loop).condition.name}_segment")
-        *carry, segment, place = _elements(builder, shape)
+        *carry, segment, place = carry_elements(builder, shape)
         inside = ops.Lt(place, self._size(segment))
         return builder.finish(inside if self.counted else ops.And(inside, self._goes_on(builder, carry)))
 
@@ -119,7 +119,7 @@ class Segments:
 
     def _inner_body(self, shape: Shape) -> Computation:
         builder = Builder(loop_of(self.loop).body.name)
-        *carry, segment, place = _elements(builder, shape)
+        *carry, segment, place = carry_elements(builder, shape)
         arguments = self.restored(carry, self._counter(segment, place) if self.counted else None)
         after = list(leaves(Rewriter(builder).run(loop_of(self.loop).body, [arguments])))
         following = ops.Add(place, builder.constant(1, S32))
@@ -164,6 +164,6 @@ def square_root(count: int) -> int:
     return max(1, math.isqrt(max(0, count - 1)) + 1)
 
 
-def _elements(builder: Builder, shape: Shape) -> list[XlaOp]:
+def carry_elements(builder: Builder, shape: Shape) -> list[XlaOp]:
     whole = builder.parameter(0, shape, "carry")
     return [element(whole, k) for k in range(len(shape.tuple_shapes))]

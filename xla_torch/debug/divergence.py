@@ -20,7 +20,8 @@ from ..hlo.printer import print_module
 from ..hlo.regions import is_loop
 from ..hlo.structure import PARAMETER
 from ..hlo.tree import arrays
-from ..runtime.computation import XlaComputation, require_computation
+from ..runtime.computation import XlaComputation
+from ..runtime.steps import require_computation
 from .counterparts import Counterparts
 from .dataflow import Dataflow, Node, Place, is_wiring
 from .observing import observed

@@ -12,7 +12,8 @@ import torch
 from ..hlo.regions import has_regions_of_values
 from ..hlo.structure import CONSTANT
 from ..hlo.tree import arrays
-from ..runtime.computation import XlaComputation, require_computation
+from ..runtime.computation import XlaComputation
+from ..runtime.steps import require_computation
 from .observing import observed
 from .steps import Statistics, Step, has_nan, is_finite
 

@@ -16,8 +16,9 @@ from ..core.errors import ExecutionError, NothingObserved
 from ..hlo.ir import Computation, Instruction
 from ..hlo.scanner import nearest
 from ..runtime.watching import installed, watching
+from ..visualization.rows import source_of
 from .evaluation import Observer, run_watched
-from .steps import Step, source_of
+from .steps import Step
 
 Names = str | re.Pattern[str] | None
 

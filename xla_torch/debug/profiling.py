@@ -22,7 +22,8 @@ from ..core.errors import InvalidArgument
 from ..core.forks import Lock
 from ..hlo.ir import Instruction
 from ..hlo.regions import has_regions_of_values
-from ..runtime.computation import XlaComputation, require_computation
+from ..runtime.computation import XlaComputation
+from ..runtime.steps import require_computation
 from .observing import observed
 from .profile_pages import chrome_trace, flame_graph, table
 from .profile_rows import Event, Machine, Row, best

@@ -34,9 +34,10 @@ from ..kernels import random
 from ..lowering import numerics
 from ..proto.writing import serialized
 from ..runtime.backends import EAGER
-from ..runtime.computation import XlaComputation, require_computation
+from ..runtime.computation import XlaComputation
 from ..runtime.polymorphic import of_unknown_sizes
 from ..runtime.static import tensor_from_numpy
+from ..runtime.steps import require_computation
 
 FORMAT = "xla_torch record 1"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from ..hlo.printer import PrintOptions, print_instruction
 from ..hlo.tree import arrays, mapped
 from ..lowering import numerics
 from ..lowering.values import Runner, Value
+from ..visualization.rows import source_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,14 +149,6 @@ def outside(runner: Runner, value: Value, shape: Shape) -> Any:
         return numerics.from_storage(runner.materialise(part, own), own.element_type)
 
     return mapped(leaf, shape, value)
-
-
-def source_of(instruction: Instruction) -> str:
-    """Where an instruction comes from in the user's program, ``file:line``, or ""."""
-    metadata = instruction.common.get("metadata")
-    if not isinstance(metadata, Mapping) or not metadata.get("source_file"):
-        return ""
-    return f"{metadata['source_file']}:{metadata.get('source_line', 0)}"
 
 
 def is_finite(tensor: torch.Tensor) -> bool:

@@ -8,7 +8,8 @@ from typing import Any
 from ..core.errors import InvalidArgument
 from ..hlo.ir import Instruction
 from ..hlo.tree import arrays, mapped
-from ..runtime.computation import XlaComputation, require_computation
+from ..runtime.computation import XlaComputation
+from ..runtime.steps import require_computation
 from .evaluation import Observer
 from .observing import Names, observed
 from .steps import Statistics, Step

@@ -88,13 +88,13 @@ def _of_plan(program: FlatProgram, needed: Mask, plan: Plan) -> _Linear:
         if not there:
             return [jax.numpy.zeros_like(primals[k]) for k in chosen]
         back = plan.backward(tuple(k in there for k in range(plan.returned)), tuple(chosen))
-        found = call(back, [*(primals[k] for k in plan.read), *kept, *(_conj(seeds[k]) for k in sorted(there))])
-        return [_conj(gradient) for gradient in found]
+        found = call(back, [*(primals[k] for k in plan.read), *kept, *(conj(seeds[k]) for k in sorted(there))])
+        return [conj(gradient) for gradient in found]
 
     return _Linear(len(needed), len(plan.kept), [jax_core_aval(leaves[k]) for k in moving], push, pull)
 
 
-def _conj(value: Any) -> Any:
+def conj(value: Any) -> Any:
     """Between JAX's cotangents of complex values and ours, which are torch's: their conjugates."""
     return jax.numpy.conj(value) if jax.dtypes.issubdtype(value.dtype, jax.numpy.complexfloating) else value
 

@@ -18,6 +18,7 @@ from ..hlo.derivatives import Mask, Pullback, Pushforward, Stored, bringing
 from ..hlo.ir import Computation
 from .bindings import jax, jax_core
 from .jax import Lowered, lowered_program
+from .jax_calls import conj
 
 Convert = Callable[[Lowered], Computation]
 """What JAX has lowered to a computation in canonical form."""
@@ -114,8 +115,8 @@ class JaxDerivatives:
 
         def backward(*given: Any) -> list[Any]:
             back = jax.tree_util.tree_unflatten(trees[-1], residuals.put_together(given))
-            gradients = back([_conj(ct) for ct in given[residuals.count:]])
-            return [_conj(gradient) for gradient in gradients]
+            gradients = back([conj(ct) for ct in given[residuals.count:]])
+            return [conj(gradient) for gradient in gradients]
 
         produce = jax_core.jaxpr_as_fun(whole)
         ahead = self._trace(lambda *arguments: residuals.chosen(produce(*arguments)), avals)
@@ -135,7 +136,7 @@ class JaxDerivatives:
                 return _chosen(function(*_merged(needed, active, _chosen(arguments, needed, False))), demanded)
 
             back = jax.vjp(of, *_chosen(arguments, needed))[1]
-            return [_conj(gradient) for gradient in back([_conj(ct) for ct in cotangents])]
+            return [conj(gradient) for gradient in back([conj(ct) for ct in cotangents])]
 
         ahead, back = self._trace(function, avals), self._trace(backward, [*avals, *_chosen(self._jaxpr.out_avals, demanded)])
         return Pullback(needed, demanded, tuple(range(len(avals))), self._computation(ahead, function), self._computation(back))
@@ -271,11 +272,6 @@ def _abstract(aval: Any) -> Any:
 
 def _is_differentiable(aval: Any) -> bool:
     return jax.dtypes.issubdtype(aval.dtype, jax.numpy.inexact)
-
-
-def _conj(value: Any) -> Any:
-    """Between JAX's cotangents of complex values and torch's, which are their conjugates."""
-    return jax.numpy.conj(value) if jax.dtypes.issubdtype(value.dtype, jax.numpy.complexfloating) else value
 
 
 def _chosen(values: Sequence[T], flags: Sequence[bool], which: bool = True) -> list[T]:

@@ -1,19 +1,15 @@
 """XlaComputation: a program to call, print, differentiate and look into. Builders and files both end here.
 
 It is the face of one program (`static.py`), of a family of them for many sizes (`polymorphic.py`) and of either behind trees of
-arguments (`api/tree_function.py`). What an `entry_point` makes of a computation is a `Step`, and each kind of computation says in
-`derived` what a step makes of it.
+arguments (`api/tree_function.py`). Each kind says in `derived` what a step (`steps.py`) makes of it.
 """
 
 from __future__ import annotations
 
 import abc
-import dataclasses
-import functools
-import inspect
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any, Self, TypeVar
 
 import numpy as np
@@ -33,7 +29,6 @@ from ..precision.policy import PRECISIONS
 from ..proto.writing import serialized
 from ..pytree.parameter_paths import paths
 from ..pytree.structure import dotted
-from ..stablehlo.convert import Fact
 from ..stablehlo.writing.module import to_stablehlo, to_stablehlo_bytecode
 from ..storage.dtypes import torch_dtype, type_from_torch
 from ..transform.other_readers import for_other_readers, without_checks
@@ -45,11 +40,12 @@ from .annotated_code import annotated_code, in_torch
 from .dynamo import graph_name
 from .exporting import save_exported, save_onnx, zeros
 from .program import Program
+from .steps import Derivable, Step, entry_point
 
 K = TypeVar("K")
 
 
-class XlaComputation(abc.ABC):
+class XlaComputation(Derivable):
     """Hold an XLA program that runs on torch tensors.
 
     Call it with one tensor for each parameter (a tuple for a tuple parameter), all on one device. It runs on that device and
@@ -93,7 +89,7 @@ class XlaComputation(abc.ABC):
     ((1,), True, '')
     >>> square.run_fitting([torch.tensor([3.0, 4.0])]), square.in_form(square.in_graph(torch.tensor([3.0, 4.0])))
     (tensor([ 9., 16.]), tensor([ 9., 16.]))
-    >>> from xla_torch.runtime.computation import Step
+    >>> from xla_torch.runtime.steps import Step
     >>> square.derived(Step(xla_torch.grad, {})).program is square.program
     False
     """
@@ -242,7 +238,7 @@ class XlaComputation(abc.ABC):
 
         None before the first call. Derived programs, such as the backward pass, choose their own backends.
         """
-        return next((choice.backend for choice in self.program.choices.values()), None)
+        return next((choice.backend for choice in self.program.choices), None)
 
     @property
     def partitioning(self) -> Partitioning:
@@ -385,82 +381,6 @@ def in_order(places: Iterable[K], given: Mapping[K, Any], arguments: Iterable[An
     rest, missing = iter(arguments), object()
     found = [given[place] if place in given else next(rest, missing) for place in places]
     return (*(value for value in found if value is not missing), *rest)
-
-
-def require_computation(value: Any, subject: str) -> None:
-    """Raise InvalidArgument for what is no program."""
-    if not isinstance(value, XlaComputation):
-        hint = ""
-        if callable(value):
-            hint = "trace a JAX function with from_jax(function, *arguments); torch.func differentiates a torch function"
-        raise InvalidArgument("not a computation", subject=subject, got=type(value).__name__,
-                              expected="an XlaComputation (of load, from_jax or XlaBuilder.build())", hint=hint)
-
-
-# ------------------------------------------------------------------------------------------------------ what is made of it
-
-OfArguments = Callable[["Step", Sequence[Fact], int], Sequence[Fact]]
-"""From what is known of the arguments of a derived program, and how many the one that it was derived from takes, to what is known
-of that one's."""
-
-OverTrees = Callable[[Any, "Step"], XlaComputation]
-"""From a function over trees and a step to the function over trees that it makes."""
-
-
-def same_arguments(step: Step, facts: Sequence[Fact], count: int) -> Sequence[Fact]:
-    """The derived program takes the same arguments, and perhaps more behind them."""
-    return facts[:count]
-
-
-def same_trees(function: Any, step: Step) -> XlaComputation:
-    """The derived function takes and gives the same trees."""
-    return function.with_computation(step(function.computation))
-
-
-@dataclasses.dataclass(frozen=True)
-class Step:
-    """What is made of a computation: ``function(computation, **given)``, where `function` is an entry point."""
-
-    function: Callable[..., XlaComputation]
-    given: Mapping[str, Any]
-    of_arguments: OfArguments = same_arguments
-    over_trees: OverTrees = same_trees
-
-    def __call__(self, computation: XlaComputation, **otherwise: Any) -> XlaComputation:
-        """The same of any computation, with other arguments."""
-        return self.function(computation, **{**self.given, **otherwise})
-
-    def of_one(self, computation: XlaComputation) -> XlaComputation:
-        """What it makes of one flat program."""
-        return inspect.unwrap(self.function)(computation, **self.given)
-
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def entry_point(of_arguments: OfArguments = same_arguments, over_trees: OverTrees = same_trees) -> Callable[[F], F]:
-    """Decorate a function from one flat program to another, so that it takes every kind of computation.
-
-    Programs of unknown sizes and functions over pytrees return the same kind; `over_trees` gives the result's pytrees. Raises
-    InvalidArgument if the first argument is not a computation.
-    """
-
-    def decorate(function: F) -> F:
-        signature = inspect.signature(function)
-        subject = next(iter(signature.parameters))
-
-        @functools.wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            bound = signature.bind(*args, **kwargs)
-            bound.apply_defaults()
-            given = dict(bound.arguments)
-            computation = given.pop(subject)
-            require_computation(computation, function.__name__)
-            return computation.derived(Step(call, given, of_arguments, over_trees))
-
-        return call  # pyright: ignore[reportReturnType]
-
-    return decorate
 
 
 # ------------------------------------------------------------------------------------------------------ in another precision

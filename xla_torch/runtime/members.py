@@ -32,6 +32,12 @@ from .watching import watching
 
 _T = TypeVar("_T")
 
+MOST_GENERAL = 8
+"""How many programs for many sizes each program has."""
+
+MOST_REFUSED = 2
+"""After so many combinations of sizes for which there was none, no more are made."""
+
 
 class General:
     """A program for many sizes. `unknowns` holds the guards on them."""
@@ -69,6 +75,38 @@ class General:
         found = self.program.program_shape
         return ProgramShape(tuple(_sized(p, values) for p in found.parameters), _sized(found.result, values),
                             found.parameter_names)
+
+
+class Generals:
+    """The programs for many sizes that a program of unknown sizes has, each made for one combination of sizes."""
+
+    def __init__(self):
+        self._lock, self._refused = Lock(), 0
+        self.found: list[General] = []
+
+    def of(self, names: Mapping[str, int], make: Callable[[Unknowns], Program], shared: Callable[[General], _T],
+           alone: Callable[[], _T]) -> _T:
+        """What `shared` makes of the one for these sizes, by `make` where there is none yet; if it cannot be had, `alone`."""
+        with self._lock:
+            general = next((g for g in self.found if g.unknowns.holds(names)), None) or self._made(names, make)
+            if general is not None:
+                return shared(general)
+            result = alone()
+            self._refused += 1
+            return result
+
+    def _made(self, names: Mapping[str, int], make: Callable[[Unknowns], Program]) -> General | None:
+        if len(self.found) >= MOST_GENERAL or self._refused >= MOST_REFUSED:
+            return None
+        unknowns = Unknowns(names)
+        try:
+            made = General(make(unknowns), unknowns)
+        except Exception:  # whatever it is: the program for these sizes alone says it, if anything is wrong with that
+            return None
+        if not made.runs or not unknowns.holds(names):
+            return None
+        self.found.append(made)
+        return made
 
 
 def _sized(shape: Shape, values: Mapping[str, int]) -> Shape:

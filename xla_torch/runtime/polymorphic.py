@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -19,37 +18,33 @@ import torch.fx
 from ..analysis.author_rules import note_author
 from ..autodiff.options import GradientOptions
 from ..core.errors import HloSyntaxError, InvalidArgument, UnsupportedError, XlaError
-from ..core.forks import Lock, cached_property
+from ..core.forks import cached_property
 from ..core.shape import ProgramShape, Shape
 from ..core.sizes import Size, Unknowns
 from ..hlo.derivatives import Derivatives, Lost
 from ..hlo.ir import Computation
-from ..lowering import numerics
 from ..lowering.emit import comment
 from ..mlir.flat import flattened, restored
 from ..partitioning.state import Partitioning
 from ..stablehlo.convert import Fact, UnknownSizes, functions_of
 from ..stablehlo.symbols import Symbols, symbols_of
-from ..storage.dtypes import torch_dtype, type_from_torch
+from ..storage.dtypes import torch_dtype
 from ..storage.torch_private import is_graphed, is_traced_symbolically
 from . import dynamo
-from .computation import Step, XlaComputation
+from .computation import XlaComputation
 from .graphs_of_fx import symbolic_call
-from .members import General, Member
+from .members import Generals, Member
+from .program import Program
+from .size_values import is_size, size_value
 from .static import StaticComputation
-from .symbolic_text import all_leaves, leaf_text, text_of, with_unknown
+from .steps import Step
+from .symbolic_text import signature
 
 Argument = torch.Tensor | np.ndarray
 Names = Mapping[str, int]
 
 CACHED_SIZES = 128
 """How many combinations of sizes each program remembers."""
-
-MOST_GENERAL = 8
-"""How many programs for many sizes each program has, made for one combination of sizes each."""
-
-MOST_REFUSED = 2
-"""After so many combinations of sizes for which there was none, no more are made."""
 
 _SAMPLES = ((2, 3, 5, 7, 11, 13, 17, 19), (4,), (8,), (6,), (16,), (1,), (12,), (64,), (128,), (3,), (7,), (224,))
 """Sizes to try, the last of a row for all names that are left."""
@@ -80,9 +75,7 @@ class PolymorphicComputation(XlaComputation):
         self._name = name
         self._values_of_rank = -1  # the highest rank of arguments whose values make sizes
         self._computation = functools.lru_cache(maxsize=CACHED_SIZES)(self._make)
-        self._lock = Lock()
-        self._generals: list[General] = []
-        self._refused = 0
+        self._generals = Generals()
 
     # ---- one of its programs
 
@@ -90,7 +83,7 @@ class PolymorphicComputation(XlaComputation):
         """The static program for arguments of these shapes (and, where sizes depend on them, integers of these
         values). Takes the same arguments as this program. Raises InvalidArgument where the shapes do not fit it."""
         first = self._values_of_rank
-        ranks = [first, *(r for r in range(first + 1, 3) if any(a.ndim == r and _value(a, r) for a in arguments))]
+        ranks = [first, *(r for r in range(first + 1, 3) if any(a.ndim == r and size_value(a, r) for a in arguments))]
         return self._specialised(arguments, ranks)
 
     def of_shapes(self, dimensions: Sequence[Sequence[int]]) -> XlaComputation:
@@ -101,12 +94,12 @@ class PolymorphicComputation(XlaComputation):
     def at(self, sizes: Names | None = None, /, **more: int) -> XlaComputation:
         """The static program for these sizes, ``at(b=4)``; small ones for the names that are left out. Raises InvalidArgument for
         a name that the program does not have and for sizes that do not fit."""
-        return self._at(self._sizes(dict(sizes or {}) | more))
+        return self._at(self._sizes(self._named(sizes, more)))
 
     def _specialised(self, arguments: Sequence[Argument], ranks: Sequence[int]) -> XlaComputation:
         """With the values of integers up to the first of these ranks or, where that does not do, the next."""
         try:
-            computation = self._computation(tuple((tuple(a.shape), _value(a, ranks[0])) for a in arguments))
+            computation = self._computation(tuple((tuple(a.shape), size_value(a, ranks[0])) for a in arguments))
         except (InvalidArgument, HloSyntaxError):
             if len(ranks) == 1:
                 raise
@@ -133,27 +126,12 @@ class PolymorphicComputation(XlaComputation):
         names = self.symbols.bound([dimensions for dimensions, _ in own], self.name)
         if any(value is not None for _, value in own) or not _follow(self.symbols, names, own):
             return alone()
-        with self._lock:
-            general = next((g for g in self._generals if g.unknowns.holds(names)), None)
-            if general is None and len(self._generals) < MOST_GENERAL and self._refused < MOST_REFUSED:
-                general = self._make_general(names)
-            if general is not None:
-                return StaticComputation(Member(general, names, lambda: alone().program))
-            found = alone()
-            self._refused += 1
-            return found
 
-    def _make_general(self, names: Names) -> General | None:
-        """A program for many sizes, made for these; None where it cannot be made, or is another's affair to share."""
-        unknowns = Unknowns(names)
-        try:
-            made = General(self._of_sizes({name: unknowns.size(name) for name in names}).program, unknowns)
-        except Exception:  # whatever it is: the program for these sizes alone says it, if anything is wrong with that
-            return None
-        if not made.runs or not unknowns.holds(names):
-            return None
-        self._generals.append(made)
-        return made
+        def make(unknowns: Unknowns) -> Program:
+            return self._of_sizes({name: unknowns.size(name) for name in names}).program
+
+        return self._generals.of(
+            names, make, lambda general: StaticComputation(Member(general, names, lambda: alone().program)), alone)
 
     def _own_facts(self, facts: Sequence[Fact]) -> Sequence[Fact]:
         """What is known of the arguments of the program that all is made of."""
@@ -168,10 +146,10 @@ class PolymorphicComputation(XlaComputation):
         try:
             return self._computation(tuple(facts))
         except (InvalidArgument, HloSyntaxError):  # sizes may depend on integers
-            if not any(_is_size(shape) for shape in self._source.parameters):
+            if not any(is_size(shape) for shape in self._source.parameters):
                 raise
             sizes = itertools.chain(names.values(), itertools.repeat(2))
-            facts = [(d, np.full(d, next(sizes), s.element_type.numpy).tobytes() if _is_size(s) else None)
+            facts = [(d, np.full(d, next(sizes), s.element_type.numpy).tobytes() if is_size(s) else None)
                      for (d, _), s in zip(facts, self._source.parameters, strict=True)]
             return self._computation(tuple(facts))
 
@@ -182,12 +160,16 @@ class PolymorphicComputation(XlaComputation):
         """What the unknown sizes of the arguments are called."""
         return symbols_of(functions_of(self._source.operation), self._source.entry)
 
+    def _named(self, sizes: Names | None, more: Names) -> dict[str, int]:
+        """Sizes by name. Raises InvalidArgument for a name that the program does not have."""
+        given, names = dict(sizes or {}) | dict(more), self.symbols.names
+        if unknown := given.keys() - set(names):
+            raise InvalidArgument(f"the program has no size {min(unknown)!r}", subject=self.name, expected=", ".join(names))
+        return given
+
     def _sizes(self, given: Names) -> dict[str, int]:
         """A size for every name, for which there is a program."""
         names = self.symbols.names
-        unknown = given.keys() - set(names)
-        if unknown:
-            raise InvalidArgument(f"the program has no size {sorted(unknown)[0]!r}", subject=self.name, expected=", ".join(names))
         if all(n in given for n in names):
             return dict(given)
         refused: XlaError | None = None
@@ -213,15 +195,7 @@ class PolymorphicComputation(XlaComputation):
     def _signature(self) -> tuple[ProgramShape, str]:
         """The program's shape with unknown sizes, and as text with their names."""
         points = self._points()
-        shapes = [self._at(p).program_shape for p in points]
-        first, all_vary = shapes[0], all(any(p[n] != points[0][n] for p in points) for n in points[0])
-        texts = iter([leaf_text(column, points, all_vary) for column in zip(*map(all_leaves, shapes), strict=True)])
-        parameters = [text_of(p, texts) for p in first.parameters]
-        names = first.parameter_names or tuple(f"arg{k}" for k in range(len(parameters)))
-        words = ", ".join(f"{name}: {text}" for name, text in zip(names, parameters, strict=True))
-        columns = zip(*(s.parameters for s in shapes), strict=True)
-        unknown = ProgramShape(tuple(map(with_unknown, columns)), with_unknown([s.result for s in shapes]), first.parameter_names)
-        return unknown, f"({words}) -> {text_of(first.result, texts)}"
+        return signature([self._at(p).program_shape for p in points], points)
 
     def _points(self) -> list[dict[str, int]]:
         """Sizes that show how others follow from them: some, each of them changed, and all changed."""
@@ -293,7 +267,7 @@ class PolymorphicComputation(XlaComputation):
 
     def headline(self, sizes: Names | None = None, /, **more: int) -> str:
         """What the program is, and for which sizes it is shown."""
-        found = self._sizes(dict(sizes or {}) | more)
+        found = self._sizes(self._named(sizes, more))
         here = ", ".join(f"{n} = {v}" for n, v in found.items())
         return f"{self.name}" + (f" with {here}" if here else "") + f", of unknown sizes: {self._signature[1]}"
 
@@ -441,27 +415,3 @@ class _Derived(PolymorphicComputation):
 
 def _with_options(computation: XlaComputation, options: GradientOptions) -> XlaComputation:
     return computation.with_gradient_options(options)
-
-
-# ------------------------------------------------------------------------------------------------------ values that are sizes
-
-_SHORT = 64
-"""The most elements of an argument that may hold sizes."""
-
-
-def _is_size(shape: Shape) -> bool:
-    """Whether an argument of this shape may be a size."""
-    return shape.is_array and shape.is_static and shape.rank < 2 and shape.element_type.is_integral and (
-        shape.element_count <= _SHORT)
-
-
-def _value(argument: Argument, rank: int) -> bytes | None:
-    """The bytes of a short integer array of at most this rank, None for anything else."""
-    if argument.ndim > rank or math.prod(argument.shape) > _SHORT:
-        return None
-    if isinstance(argument, torch.Tensor):
-        kind = type_from_torch(argument.dtype)
-        if kind is None or not kind.is_integral:
-            return None
-        argument = numerics.numpy_from_storage(numerics.to_storage(argument, kind), kind)
-    return argument.tobytes() if argument.dtype.kind in "iu" else None

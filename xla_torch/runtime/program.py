@@ -1,122 +1,68 @@
-"""A program, and what is derived from it and kept with it: its canonical form, the modules that run, and its derivatives.
+"""A program and the programs derived from it: of its gradients, tangents and batches, in other ways to run, and in plain HLO.
 
-A derivative is a program again, which has derivatives of its own. A `Plan` says how a program is run where some of its inputs
+A derived program is a program again, which has derivatives of its own. A `Plan` says which program runs where some of the inputs
 are differentiated, and what the way back reads.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import logging
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 import torch.fx
-from torch.autograd.profiler import record_function
 
-from grad_rules._user import has_target_rule
-
-from ..analysis.author_rules import lost_rules, stated
-from ..analysis.peak import peak_bytes
-from ..autodiff.calls import calling, has_calls, opened
+from ..autodiff.calls import has_calls, opened
 from ..autodiff.derivatives import finished
 from ..autodiff.flat import FlatJoint, flat_tangents
-from ..autodiff.functions import with_functions
 from ..autodiff.options import DEFAULT, GradientOptions
 from ..autodiff.residuals import WHOLE_PROGRAM, effects, needs, rebuild, saved_values, unchanging
-from ..batching.embedded import with_calls
 from ..batching.programs import flat_batched
-from ..core.budget import running
 from ..core.errors import DifferentiationError
 from ..core.forks import Lock, cached_property
-from ..core.shape import ProgramShape, Shape
+from ..core.shape import Shape
 from ..functions.hlo_builder import Builder, XlaOp
-from ..hlo.derivatives import AS_WRITTEN, AsWritten, Lost, bringing, brings, rules_of, warn_of
-from ..hlo.ir import Computation, Instruction, Module, reachable
+from ..hlo.derivatives import AS_WRITTEN, AsWritten, Lost, bringing
+from ..hlo.ir import Computation, Instruction, Module
 from ..hlo.stacks import is_stack_call
-from ..kernels.native import make_native, wait_for_compilation
-from ..lowering.custom_calls import check_custom_calls
-from ..lowering.programs import freeing, lower
-from ..opcodes.random import rng, rng_get_and_update_state
-from ..partitioning.manual_regions import without_manual_regions
-from ..partitioning.state import Partitioning, partitioning_of
 from ..stablehlo.writing.module import to_stablehlo_bytecode
-from ..storage import torch_private
-from ..storage.torch_private import direct, is_traced, transforms_are_active
-from ..transform.dynamic_sizes import resolve_sizes
-from ..transform.expand_custom_calls import expand
 from ..transform.other_readers import for_other_readers, without_checks
-from . import backends
-from .backends import CUDAGRAPHS, EAGER, FASTEST, INDUCTOR, XLA, Backend, Choice, FreeingRun, Run
-from .caches import Cache, RuleCache
-from .cuda_graphs import recorded
+from .backends import EAGER, FASTEST, XLA, Backend, Choice, Run
+from .caches import RuleCache
+from .execution import Execution
 from .for_xla import module_for_xla
-from .graphs import into_graph, reason_not_capturable
-from .plain_runs import run_without_autograd
-from .watching import watching
-
-_log = logging.getLogger(__name__)
+from .forms import Forms
 
 Mask = tuple[bool, ...]
 Axes = tuple[int | None, ...]
 
 
-class Program:
-    """A module, how its gradients are found, and how it runs; all else is made of these once and kept. It does not change.
+class Program(Forms):
+    """A module, how its gradients are found, and the backend that runs it (`execution.py`). It does not change.
 
     Arguments and results are flat here: the array leaves of parameters and root, depth first. Whoever calls has checked them.
-    `by_calls` is the entry with calls of computations that bring derivatives, where it was made of such. `dropped` lists
-    custom derivatives that the source format could not carry; None finds them in the module.
+    `portable` makes the same program in plain HLO, where this one is not. The rest is as in `Forms`.
     """
 
     def __init__(self, module: Module, options: GradientOptions | None = None, backend: Backend = EAGER,
                  by_calls: Computation | None = None, by_ops: bool = False, dropped: Sequence[Lost] | None = None,
-                 portable: Callable[[], Program] | None = None, ranges: bool = False):
-        self.by_ops = by_ops
-        """Whether its user knows that it is differentiated by its ops' rules."""
-        self.module, self.options, self.backend, self.by_calls = module, options, backend, by_calls
-        self.dropped_before, self._warned, self._made_portable, self._ranges = dropped, False, portable, ranges
-        self.choices: dict[torch.device, Choice] = {}  # of the backend that is the fastest, which it is
+                 portable: Callable[[], Program] | None = None):
+        super().__init__(module, by_calls, by_ops, dropped)
         if backend in (XLA, FASTEST):  # what XLA runs, too, needs gradients in plain HLO
-            self.options = dataclasses.replace(options or DEFAULT, portable=True)
-        lock = Lock()
-        self._canonical: RuleCache[None, Computation] = RuleCache(lock)
-        self._differentiable: RuleCache[None, Computation] = RuleCache(lock)
-        self._lowered: Cache[torch.device, torch.fx.GraphModule] = Cache(lock)
-        self._runs: Cache[torch.device, Run] = Cache(lock)
-        self._freeing_runs: Cache[torch.device, FreeingRun] = Cache(lock)
-        self._traced_runs: Cache[torch.device, Run] = Cache(lock)
-        self._graphed: Cache[torch.device, torch.fx.GraphModule] = Cache(lock)
-        self._apart: RuleCache[Mask, str] = RuleCache(lock)
+            options = dataclasses.replace(options or DEFAULT, portable=True)
+        self.options, self.backend, self._made_portable = options, backend, portable
+        # A weak reference: a strong one would keep the program, and its constants, until Python looks for cycles.
+        self._execution, lock = Execution(weakref.proxy(self), backend), Lock()
         self._plans: RuleCache[tuple[Mask, bool], Plan] = RuleCache(lock)
         self._tangents: RuleCache[Mask, Program] = RuleCache(lock)
         self._batched: RuleCache[tuple[int, Axes], tuple[Program, list[int | None]]] = RuleCache(lock)
 
     @property
-    def name(self) -> str:
-        return self.module.name
-
-    @property
-    def program_shape(self) -> ProgramShape:
-        return self.module.entry.program_shape
-
-    @property
     def own(self) -> Program:
         """The program itself, as a `Member` has one."""
         return self
-
-    @cached_property
-    def partitioning(self) -> Partitioning:
-        """Whether an annotated program for several partitions is about whole arrays, or about one partition's."""
-        return partitioning_of(self.module)
-
-    @property
-    def participants(self) -> dict[str, int]:
-        """How many the program is for, where its header says so, and as a program derived from it should say. One about whole
-        arrays needs no other partition."""
-        names = ["replica_count"] if self.partitioning.is_whole else ["replica_count", "num_partitions"]
-        return {name: self.module.header[name] for name in names if name in self.module.header}
 
     def derived(self, entry: Computation, by_calls: Computation | None = None, loses: bool = False,
                 portable: Callable[[], Program] | None = None) -> Program:
@@ -140,73 +86,6 @@ class Program:
         dropped = () if self._warned else self.dropped_before
         return Program(self.module, options, backend, self.by_calls, self.by_ops, dropped, self._made_portable)
 
-    # ---- the form that everything starts from
-
-    @property
-    def canonical(self) -> Computation:
-        """The entry as lowering, gradients and batching take it: in canonical form (see `transform/canonical.py`), with ops in
-        the place of custom calls that are such ops by another name, with dynamic sizes resolved, and with the meaning that it
-        has for one participant. The entry itself where it is so already, as that of a derived program is."""
-        return self._canonical.get(None, self._make_canonical)
-
-    def _make_canonical(self, _: None) -> Computation:
-        entry, partitioning = self.module.entry, self.partitioning
-        if partitioning.manual_regions:  # about one partition's arrays, in a program about whole ones: those of all partitions
-            entry = without_manual_regions(self.module, partitioning.partitions)
-        return resolve_sizes(expand(entry, stays=has_target_rule))
-
-    @property
-    def differentiable(self) -> Computation:
-        """The entry as gradients, tangents and batches are derived from it: the canonical form, but with a call of each
-        computation that brings its derivatives, also where that is the entry as a whole, and of each function that is spelled
-        out in ops."""
-        return self._differentiable.get(None, self._make_differentiable)
-
-    @property
-    def authored(self) -> Computation:
-        """The canonical form with calls of the computations that bring derivatives which an author wrote, itself where there
-        are none."""
-        if self.by_calls is not None or self.by_ops:
-            return self.by_calls or self.canonical
-        if brings(self.module.entry):
-            return calling(bringing(self._embedding[0] or self.canonical, self.module.entry.derivatives))
-        return self._embedding[0] or self.canonical
-
-    @property
-    def brings_derivatives(self) -> bool:
-        """Whether some of its derivatives are what an author wrote."""
-        return self.authored is not self.canonical
-
-    def _make_differentiable(self, _: None) -> Computation:
-        return with_functions(self.authored)
-
-    @cached_property
-    def _embedding(self) -> tuple[Computation | None, list[Lost]]:
-        """The entry with calls of the computations inside it that bring derivatives, and what is lost of them."""
-        def canonical(computation: Computation) -> Computation:
-            return resolve_sizes(expand(computation, stays=has_target_rule))
-
-        return with_calls(self.module.entry, has_target_rule, canonical, bool(self.partitioning.manual_regions))
-
-    @property
-    def embedded(self) -> Computation:
-        """The entry as other programs have it inside: with the derivatives that it brings, or what is lost of them."""
-        if self.by_calls is not None:
-            return self.by_calls
-        entry, dropped = self.module.entry, self.dropped_before
-        return entry if not dropped or entry.derivatives is not None else bringing(entry, dropped[0])
-
-    @property
-    def _rules(self) -> tuple[str, ...]:
-        """The names of the rules that computations bring which derivatives are found by."""
-        found = (rule for c in reachable([self.differentiable]) for rule in rules_of(c.derivatives))
-        return tuple(dict.fromkeys(found))
-
-    @property
-    def stated(self) -> Module:
-        """The module for printing, whose header says which rules of its author the text does not have."""
-        return stated(self.module, self.by_calls)
-
     @cached_property
     def portable(self) -> Program:
         """The program as others run it, who have no stacks that grow: itself where it needs none, or where there is no other way
@@ -229,121 +108,32 @@ class Program:
         """What XLA can run, as StableHLO bytecode."""
         return to_stablehlo_bytecode(self.for_xla)
 
-    @cached_property
-    def dropped_derivatives(self) -> Sequence[Lost]:
-        """Custom derivatives that the source format could not carry; found in the module if None was given."""
-        if self.dropped_before is not None:
-            return self.dropped_before
-        if brings(self.module.entry):
-            return ()
-        return (*lost_rules(self.module), *self._embedding[1])
-
-    def to_differentiate(self) -> Computation:
-        """`differentiable`, for gradients and tangents. Warns once of dropped derivatives (LostDerivatives)."""
-        entry = self.differentiable
-        if not (self.by_ops or self._warned):
-            self._warned = True
-            if self.dropped_derivatives:
-                warn_of(self.dropped_derivatives, self.name)
-        return entry
-
-    # ---- running
-
-    def lowered(self, device: torch.device) -> torch.fx.GraphModule:
-        """The program as a GraphModule for a device."""
-        return self._lowered.get(device, self._lower)
+    # ---- running (see `Execution`)
 
     def run(self, tensors: Sequence[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]:
         """The results, without autograd."""
-        if torch_private.profiler_is_on() and self._with_profiler_ranges is not None:
-            with record_function(self.name):
-                return self._with_profiler_ranges.run(tensors, device)
-        self._within_limits()
-        if (watched := watching()) is not None:
-            return watched(self.name, self.canonical, tensors, device)
-        if is_traced() or any(map(torch_private.is_batched_by_autograd, tensors)):
-            return self._run_traced(tensors, device)
-        return run_without_autograd(self.module.name, self._runs, self._make_run, device, *tensors)
-
-    def _run_traced(self, tensors: Sequence[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]:
-        """The results, by calls that write over nothing; by such as torch has in graphs, where it makes one."""
-        if torch_private.is_graphed() and not transforms_are_active():
-            return into_graph(self, self._graphed, tensors, device)
-        return run_without_autograd(self.name, self._traced_runs, self._make_traced_run, device, *tensors)
-
-    def runner(self, device: torch.device) -> Run:
-        """What `run` calls, which must be called without autograd and autocast."""
-        return self._runs.get(device, self._make_run)
+        return self._execution.run(tensors, device)
 
     def run_freeing(self, tensors: list[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]:
         """Like `run`, on a list that is emptied: what nobody else holds is freed after its last use, during the run."""
-        if torch_private.profiler_is_on() and self._with_profiler_ranges is not None:
-            with record_function(self.name):
-                return self._with_profiler_ranges.run_freeing(tensors, device)
-        self._within_limits()
-        if (watched := watching()) is not None:
-            given = tuple(tensors)
-            tensors.clear()
-            return watched(self.name, self.canonical, given, device)
-        if is_traced() or any(map(torch_private.is_batched_by_autograd, tensors)):
-            return self._run_traced(tensors, device)
-        return run_without_autograd(self.name, self._freeing_runs, self._make_freeing_run, device, tensors)
+        return self._execution.run_freeing(tensors, device)
 
-    @cached_property
-    def _with_profiler_ranges(self) -> Program | None:
-        """The program with ranges for torch's profiler. None if it has them already, or if another compiler runs it."""
-        module = Module(self.name, self.canonical, self.participants)
-        return None if self._ranges or not self._is_lowered else Program(module, self.options, self.backend, ranges=True)
+    def runner(self, device: torch.device) -> Run:
+        """What `run` calls, which must be called without autograd and autocast."""
+        return self._execution.runner(device)
 
-    @cached_property
-    def draws(self) -> list[tuple[Instruction, bool]]:
-        """What draws random numbers that depend on nothing the program is given, and whether the entry does, once."""
-        found = [(i, c is self.canonical) for c in reachable([self.canonical]) for i in c.instructions]
-        return [(i, once) for i, once in found if i.opcode in (rng, rng_get_and_update_state)]
+    def lowered(self, device: torch.device) -> torch.fx.GraphModule:
+        """The program as a GraphModule for a device."""
+        return self._execution.lowered(device)
 
     def reason_not_capturable(self, needed: Mask) -> str:
         """Why it, or the way back to the inputs that are `needed`, cannot be in a graph that torch makes; empty where it can."""
-        return self._apart.get(needed, lambda needed: reason_not_capturable(self, needed))
-
-    def _within_limits(self) -> None:
-        if (block := running()) is not None:
-            block.takes_bytes(self.name, lambda: peak_bytes(self.canonical))
-
-    def _lower(self, device: torch.device) -> torch.fx.GraphModule:
-        check_custom_calls(self.canonical)
-        if self.partitioning.about:
-            _log.info("%s: %s", self.name, self.partitioning)
-        module = lower(self.canonical, device, fuses=self.backend == INDUCTOR, ranges=self._ranges)
-        if self.backend == INDUCTOR:
-            make_native(module)
-        return module
+        return self._execution.reason_not_capturable(needed)
 
     @property
-    def _is_lowered(self) -> bool:
-        return self.backend in (EAGER, INDUCTOR, CUDAGRAPHS)
-
-    def _make_run(self, device: torch.device) -> Run:
-        if device.type == "meta" and self.program_shape.result.is_static:
-            return backends.run_without_data(self.program_shape.result)
-        if self._is_lowered:
-            run = wait_for_compilation(self.lowered(device), direct, lambda run: self._runs.put(device, run))
-            return recorded(self.name, self.canonical, run, device) if self.backend == CUDAGRAPHS else run
-        if self.backend == XLA:
-            return backends.xla_run(self.name, self.program_shape, self.stablehlo, device)
-        if self.backend == FASTEST:
-            of = {name: lambda name=name: self.again(self.options, name).runner(device) for name in (EAGER, XLA)}
-            return backends.fastest_run(of, lambda choice: self.choices.__setitem__(device, choice))
-        check_custom_calls(self.canonical)
-        return backends.compiled_run(lower(self.canonical, device, blocks=False), self.backend)
-
-    def _make_traced_run(self, device: torch.device) -> Run:
-        check_custom_calls(self.canonical)
-        return direct(lower(self.canonical, device, overwrites=False))
-
-    def _make_freeing_run(self, device: torch.device) -> FreeingRun:
-        if self._is_lowered and device.type != "meta" and self.backend != CUDAGRAPHS:
-            return wait_for_compilation(freeing(self.lowered(device)), direct, lambda run: self._freeing_runs.put(device, run))
-        return backends.consuming(self._runs.get(device, self._make_run))
+    def choices(self) -> Sequence[Choice]:
+        """Return what the fastest backend has chosen so far."""
+        return [*self._execution.choices.values()]
 
     # ---- derivatives
 

@@ -29,10 +29,11 @@ from ..storage.torch_private import is_traced_symbolically, is_wrapped, unwrappe
 from . import dynamo
 from .autograd_bridge import call_with_autograd, is_differentiated
 from .backends import EAGER, Backend, Run
-from .computation import Step, XlaComputation
+from .computation import XlaComputation
 from .graphs_of_fx import symbolic_call
 from .members import Member
 from .program import Program
+from .steps import Step
 
 
 class StaticComputation(XlaComputation):
@@ -62,7 +63,7 @@ class StaticComputation(XlaComputation):
         stated = f"; {self.partitioning}" if self.partitioning.about else ""
         backend = getattr(self.program.backend, "__name__", self.program.backend)
         compiled = "" if backend == EAGER else f"; compiled by {backend}"
-        compiled += "".join(f": {choice}" for choice in self.program.choices.values())
+        compiled += "".join(f": {choice}" for choice in self.program.choices)
         return f"XlaComputation({comment(self.name)}: {self.program_shape}{stated}{compiled})"
 
     # ---- the same program in another way

@@ -8,30 +8,42 @@ from collections.abc import Iterator, Mapping, Sequence
 from ..core.shape import UNBOUNDED, ProgramShape, Shape
 
 
-def all_leaves(shape: ProgramShape) -> list[Shape]:
+def signature(shapes: Sequence[ProgramShape], points: Sequence[Mapping[str, int]]) -> tuple[ProgramShape, str]:
+    """A program's shape with unknown sizes, and as text with their names, from its shapes at some points."""
+    first, all_vary = shapes[0], all(any(p[n] != points[0][n] for p in points) for n in points[0])
+    texts = iter([_leaf_text(column, points, all_vary) for column in zip(*map(_all_leaves, shapes), strict=True)])
+    parameters = [_text_of(p, texts) for p in first.parameters]
+    names = first.parameter_names or tuple(f"arg{k}" for k in range(len(parameters)))
+    words = ", ".join(f"{name}: {text}" for name, text in zip(names, parameters, strict=True))
+    columns = zip(*(s.parameters for s in shapes), strict=True)
+    unknown = ProgramShape(tuple(map(_with_unknown, columns)), _with_unknown([s.result for s in shapes]), first.parameter_names)
+    return unknown, f"({words}) -> {_text_of(first.result, texts)}"
+
+
+def _all_leaves(shape: ProgramShape) -> list[Shape]:
     """The arrays of a program: of its parameters, then of its result."""
     return [leaf for s in (*shape.parameters, shape.result) for leaf in s.leaves()]
 
 
-def with_unknown(shapes: Sequence[Shape]) -> Shape:
+def _with_unknown(shapes: Sequence[Shape]) -> Shape:
     """One shape for several that differ in sizes."""
     first = shapes[0]
     if first.is_tuple:
-        return Shape.tuple([with_unknown(column) for column in zip(*(s.tuple_shapes for s in shapes), strict=True)])
+        return Shape.tuple([_with_unknown(column) for column in zip(*(s.tuple_shapes for s in shapes), strict=True)])
     if not first.is_array:
         return first
     columns = list(zip(*(s.dimensions for s in shapes), strict=True))
     return Shape.array(first.element_type, [c[0] if len(set(c)) == 1 else UNBOUNDED for c in columns])
 
 
-def text_of(shape: Shape, texts: Iterator[str]) -> str:
+def _text_of(shape: Shape, texts: Iterator[str]) -> str:
     """A shape in words, from the words of its arrays."""
     if shape.is_tuple:
-        return f"({', '.join(text_of(s, texts) for s in shape.tuple_shapes)})"
+        return f"({', '.join(_text_of(s, texts) for s in shape.tuple_shapes)})"
     return next(texts)
 
 
-def leaf_text(shapes: Sequence[Shape], points: Sequence[Mapping[str, int]], all_vary: bool) -> str:
+def _leaf_text(shapes: Sequence[Shape], points: Sequence[Mapping[str, int]], all_vary: bool) -> str:
     """An array's shape with names for sizes. Unless all names vary between the points, a size that does not vary is ``?``."""
     first = shapes[0]
     if not first.is_array:

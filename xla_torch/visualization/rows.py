@@ -116,7 +116,7 @@ def _row(instruction: Instruction, computation: int, root: bool, number: Mapping
 
 
 def source_of(instruction: Instruction) -> str:
-    """``net.py:3``, or nothing."""
+    """Where an instruction comes from in the user's program, ``net.py:3``, or ""."""
     metadata = instruction.common.get("metadata")
     if not isinstance(metadata, Mapping) or not metadata.get("source_file"):
         return ""

@@ -32,7 +32,7 @@ def builtin_attribute(reader: Reader) -> Any:
     return ATTRIBUTES[code](reader)
 
 
-def _dictionary(reader: Reader) -> dict[str, ir.Attribute]:
+def dictionary(reader: Reader) -> dict[str, ir.Attribute]:
     return {reader.name(): reader.attribute() for _ in range(reader.count("attributes"))}
 
 
@@ -104,7 +104,7 @@ def _array(reader: Reader) -> tuple[ir.Attribute, ...]:
     return ir.typed(tuple(flat.tolist()), of)
 
 
-def _elements(reader: Reader) -> ir.Elements:
+def elements(reader: Reader) -> ir.Elements:
     of, begin = reader.type(), reader.pos
     return from_bytes(of, reader.blob(), begin)
 
@@ -185,9 +185,9 @@ def _named(reader: Reader) -> ir.Location | None:
 
 
 ATTRIBUTES = (
-    Reader.attributes, _dictionary, Reader.string, _typed_string, _flat_symbol, _symbol, Reader.type, lambda reader: True,
+    Reader.attributes, dictionary, Reader.string, _typed_string, _flat_symbol, _symbol, Reader.type, lambda reader: True,
     integer_attribute, float_attribute,
-    _call, _place, _fused, _fused_with_metadata, _named, lambda reader: None, _resource, _array, _elements, _strings, _sparse,
+    _call, _place, _fused, _fused_with_metadata, _named, lambda reader: None, _resource, _array, elements, _strings, _sparse,
     _distinct, _range, _layout, _layout, _layout)
 
 # ------------------------------------------------------------------------------------------------------------------- types

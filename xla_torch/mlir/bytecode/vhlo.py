@@ -15,7 +15,6 @@ from .. import ir
 from ..text.types import type_text
 from . import builtin, dialects
 from .cursor import malformed
-from .elements import from_bytes
 from .reader import Reader
 
 _DIALECT = "stablehlo"
@@ -32,15 +31,6 @@ def vhlo_attribute(reader: Reader) -> Any:
 def _unknown(what: str, code: int, offset: int) -> UnsupportedError:
     return UnsupportedError(f"a VHLO {what} that is not known", subject="MLIR bytecode", got=f"code {code}",
                             where=f"byte {offset}", hint="write it with an older version of StableHLO")
-
-
-def _dictionary(reader: Reader) -> dict[str, ir.Attribute]:
-    return {reader.name(): reader.attribute() for _ in range(reader.count("attributes"))}
-
-
-def _elements(reader: Reader) -> ir.Elements:
-    of, begin = reader.type(), reader.pos
-    return from_bytes(of, reader.blob(), begin)
 
 
 def _boolean(reader: Reader) -> bool:
@@ -79,9 +69,9 @@ def _mesh(reader: Reader) -> ir.Struct:
 _ATTRIBUTES: dict[int, Callable[[Reader], Any]] = {
     1: Reader.attributes, 2: _boolean, 3: _enum("comparison_direction"), 4: _enum("comparison_type"),
     5: Reader.varint,  # the version of a custom call's interface, which is an integer in StableHLO
-    6: _dictionary, 7: _enum("fft_type"), 8: builtin.float_attribute, 9: builtin.integer_attribute,
+    6: builtin.dictionary, 7: _enum("fft_type"), 8: builtin.float_attribute, 9: builtin.integer_attribute,
     10: _struct("output_operand_alias", dialects.ALIAS), 11: _enum("precision"), 12: _enum("rng_algorithm"),
-    13: _enum("rng_distribution"), 14: Reader.string, 15: _elements, 16: _enum("transpose"), 17: Reader.type,
+    13: _enum("rng_distribution"), 14: Reader.string, 15: builtin.elements, 16: _enum("transpose"), 17: Reader.type,
     18: lambda reader: dialects.bounds(reader, _DIALECT), 19: _enum("result_accuracy_mode"),
     20: _struct("result_accuracy", dialects.ACCURACY), 21: _struct("sub_axis_info", dialects.SUB_AXIS), 22: _axis,
     23: _groups_of_mesh, 24: _struct("mesh_axis", [dialects.Field("name", Reader.name), dialects.SUB_AXIS[1]]), 25: _mesh,
