@@ -200,6 +200,8 @@ def _is_long(instruction: Instruction) -> bool:
     """Whether a loop is better native code by itself, which takes over in the middle of its first run."""
     if instruction.opcode != control.while_ or counted_loop(instruction) is None:
         return False
+    if max(map(size_with_regions, instruction.called_computations)) > tuning.NATIVE_INSTRUCTIONS:
+        return False
     source = _source_of(instruction)
     return source is not None and _takes_long(instruction, source)
 
