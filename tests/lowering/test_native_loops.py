@@ -260,6 +260,59 @@ def test_a_carry_never_takes_the_memory_of_another(results: str, columns: int, t
         assert np.array_equal(mine, theirs)
 
 
+HANDED_ON = """HloModule handed
+body {
+  p = (s32[], f32[D], OF[D]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  x = f32[D] get-tuple-element(p), index=1
+  still = OF[D] get-tuple-element(p), index=2
+  again = OF[D] FORWARDED
+  step = f32[D] convert(again)
+  y = f32[D] add(x, step)
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  ROOT r = (s32[], f32[D], OF[D]) tuple(j, y, again)
+}
+going {
+  p = (s32[], f32[D], OF[D]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  n = s32[] constant(30)
+  ROOT r = pred[] compare(i, n), direction=LT
+}
+ENTRY main {
+  i = s32[] constant(0)
+  x = f32[D] parameter(0)
+  still = OF[D] parameter(1)
+  t = (s32[], f32[D], OF[D]) tuple(i, x, still)
+  w = (s32[], f32[D], OF[D]) while(t), condition=going, body=body
+  ROOT y = f32[D] get-tuple-element(w), index=1
+}
+"""
+
+
+@needs_compiler
+@pytest.mark.parametrize("forwarded", ["reshape(still)", "bitcast(still)", "copy(still)", "opt-barrier(still)"])
+@pytest.mark.parametrize(("of", "count"), [("u8", 2), ("u8", 7), ("f16", 2), ("f16", 9), ("f32", 2), ("f32", 40)])
+def test_a_carry_that_stays_is_not_written_to(of: str, count: int, forwarded: str, tmp_path: Path,
+                                              monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its memory is the caller's: here the middle of a larger tensor."""
+    monkeypatch.setattr(tuning, "BUNDLED_LOOP", 0)  # so that the loop is native code by itself
+    text = HANDED_ON.replace("FORWARDED", forwarded).replace("OF", of).replace("[D]", f"[{count}]")
+    assert natively(text)
+    whole = torch.arange(count + 32).to({"u8": torch.uint8, "f16": torch.float16, "f32": torch.float32}[of])
+    before, still = whole.clone(), whole[16:16 + count]
+    want = 1 + 30 * still.float()
+    with native_after(0.0, tmp_path):
+        got = xla_torch.parse_hlo(text)(torch.ones(count), still)
+    assert torch.equal(got, want)
+    assert torch.equal(whole, before)
+    computation = canonicalize(xla_torch.parse_hlo(text).module.entry)
+    (loop,) = [i for i in computation.instructions if i.opcode == "while"]
+    source = loop_source(loop, frozenset({2}), Machine()).text
+    assert "memcpy(a2, b" not in source
+    assert "a2 = b" not in source  # exchanged by their addresses
+
+
 @needs_compiler
 def test_a_loop_goes_on_natively_from_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Switched over in mid-run and called again: the same results, arguments untouched, and one function for all calls."""

@@ -6,9 +6,10 @@ where elements only move, otherwise loops into a buffer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
+from ..analysis.loops import invariant_carries
 from ..core.shape import Shape
 from ..core.types import PRED
 from ..hlo.ir import Computation, Instruction
@@ -44,7 +45,7 @@ class Writer(Protocol):
 
     def run(self, computation: Computation, arguments: Sequence[Value]) -> Value: ...
 
-    def iterate(self, loop: Loop, carries: list[Array]) -> None: ...
+    def iterate(self, loop: Loop, carries: list[Array], fixed: Collection[int]) -> None: ...
 
 
 Rule = Callable[[Any, Instruction, list[Any]], Value]
@@ -231,13 +232,13 @@ def write_update(code: Code, whole: Array, update: Array, begin: Sequence[str]) 
 @ARRAYS.rule(control.while_)
 def while_(writer: Writer, inst: Instruction, operands: list[list[Array]]) -> Value:
     """A loop in the loop: the carries that it changes lie in memory of their own, which is filled anew each time."""
-    results = loop_of(inst).body.root.operands
-    carries = [writer.code.store(o) if _is_handed_on(result, k) and not _is_short(writer.code, o) else writer.code.copy(o)
-               for k, (o, result) in enumerate(zip(operands[0], results, strict=True))]
+    fixed = invariant_carries(inst)
+    carries = [writer.code.store(o) if k in fixed and not _is_short(writer.code, o) else writer.code.copy(o)
+               for k, o in enumerate(operands[0])]
     memory = {c.buffer for c in carries} & writer.code.buffers
     writer.code.buffers -= memory  # which the body must not exchange for the memory of results
     with writer.code.block("for (;;)"), writer.code.interruptible():
-        writer.iterate(loop_of(inst), carries)
+        writer.iterate(loop_of(inst), carries, fixed)
     writer.code.buffers |= memory
     return carries
 
@@ -245,11 +246,6 @@ def while_(writer: Writer, inst: Instruction, operands: list[list[Array]]) -> Va
 def _is_short(code: Code, array: Array) -> bool:
     """Whether an array lacks the rest of its last vector."""
     return code.vectors(array.shape) > max(array.reach, array.shape.element_count)
-
-
-def _is_handed_on(result: Instruction, k: int) -> bool:
-    """Whether carry number `k` of a loop stays what it is."""
-    return result.is_element and result.operands[0].is_parameter and result.attributes["index"] == k
 
 
 @ARRAYS.rule(control.conditional)

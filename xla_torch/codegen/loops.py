@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -97,7 +97,7 @@ def loop_source(instruction: Instruction, fixed: frozenset[int], machine: Machin
     for k, shape in enumerate(shapes):
         writer.code.capacity(f"a{k}", shape)
     carries = [single(s, f"a{k}") if s.element_count == 1 else writer.code.held(s, f"a{k}") for k, s in enumerate(shapes)]
-    writer.iterate(loop, carries, "going = 0;")
+    writer.iterate(loop, carries, fixed, "going = 0;")
     first = [_first(writer.code, k, s, k in fixed) for k, s in enumerate(shapes)]
     last = [_last(k, s) for k, s in enumerate(shapes) if k not in fixed]
     turns = ["    int going = 1;", "    for (s64 step = 0; step < steps; step++) {", *writer.code.lines, "    }"]
@@ -191,8 +191,9 @@ class ProgramWriter:
         self.code.whole_vectors = _in_whole_vectors(computations, machine)
         self.readers: dict[Instruction, list[Instruction]] = {}
 
-    def iterate(self, loop: Loop, carries: list[Array], ended: str = "") -> None:
-        """One step of a loop, or its end, where the line `ended` stands."""
+    def iterate(self, loop: Loop, carries: list[Array], fixed: Collection[int], ended: str = "") -> None:
+        """Write one step of a loop, or its end, where the line `ended` stands. Carries `fixed` are not written to: their memory
+        may belong to the caller."""
         holds = self.run(loop.condition, [carries])
         assert isinstance(holds, Array)
         with self.code.block(f"if (!{holds.at(())})"):
@@ -202,12 +203,14 @@ class ProgramWriter:
         updates = _Updates(self, loop.body, carries)
         results = self.run(loop.body, [carries], updates)
         assert isinstance(results, list)
-        self._advance(carries, results, updates)
+        changed = [pair for k, pair in enumerate(zip(carries, results, strict=True)) if k not in fixed]
+        self._advance(changed, updates)
 
-    def _advance(self, carries: Sequence[Array], results: Sequence[Array], updates: _Updates) -> None:
+    def _advance(self, changed: Sequence[tuple[Array, Array]], updates: _Updates) -> None:
+        """Write each changed carry's result to the carry."""
         ready: list[tuple[Array, Array]] = []
-        for carry, result in zip(carries, results, strict=True):
-            if carry is result:
+        for carry, result in changed:
+            if carry is result:  # it is updated in place
                 continue
             taken = result.buffer in {r.buffer for _, r in ready}
             ready.append((carry, self.code.copy(result) if taken or result.is_single else self.code.owned(result)))
