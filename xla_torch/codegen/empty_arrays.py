@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..core.shape import Shape
-from ..hlo.inference import has_effect
+from ..hlo.inference import is_pure
 from ..hlo.ir import Instruction
 from ..opcodes import contraction, control, indexing, movement, reduction
 from .arrays import ARRAYS, Value
@@ -22,7 +22,7 @@ def without_elements(inst: Instruction, operands: Sequence[Value], writer: objec
     """
     if inst.opcode in (control.while_, control.conditional):
         return None
-    if has_effect(inst):
+    if not is_pure(inst):
         raise Unfit(f"{inst.opcode} has an effect beside its value")
     if not any(s.element_count for s in inst.shape.leaves()):
         made = [_zero(s) for s in inst.shape.leaves()]

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from ..core.shape import ProgramShape, Shape
 from ..core.sizes import unnamed
 from .canonical_values import TUPLES
-from .schema import OpSchema, Trait, schema_of
+from .schema import WITHOUT_COMPUTATIONS, OpSchema, Trait, schema_of
 from .structure import GET_TUPLE_ELEMENT, PARAMETER, TUPLE
 
 
@@ -65,7 +65,7 @@ class Instruction:
     @property
     def called_computations(self) -> tuple[Computation, ...]:
         """The computations that attributes refer to, in the order of the attributes."""
-        if not self.attributes:  # as nearly all, of which this is asked again and again
+        if not self.attributes or self.opcode in WITHOUT_COMPUTATIONS:  # this is asked of each, again and again
             return ()
         found: list[Computation] = []
         for value in self.attributes.values():

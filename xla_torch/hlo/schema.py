@@ -181,6 +181,10 @@ OPS: dict[str, OpSchema] = {}
 """Every op's schema by opcode. Filled by importing `xla_torch.opcodes`."""
 
 
+WITHOUT_COMPUTATIONS: set[str] = set()
+"""The opcodes whose instructions refer to no computation: nearly all."""
+
+
 def schema_of(opcode: str) -> OpSchema:
     """The schema of an opcode. Raises UnsupportedError with the nearest known names."""
     schema = OPS.get(opcode)
@@ -211,6 +215,8 @@ def op(opcode: str, *, infer: Callable[..., Shape], stablehlo: str = "", traits:
             opcode, infer, operands, variadic, optional, attributes, signature.__module__.rpartition(".")[2], place, stablehlo,
             traits, pure and not exchange, exchange, effect, inferable, control, element_region, completes, returns_tuple,
             channel_of, newer)
+        if all(attribute.codec.context_free for attribute in attributes.values()):
+            WITHOUT_COMPUTATIONS.add(opcode)
         return opcode
 
     return define
