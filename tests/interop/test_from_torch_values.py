@@ -1,0 +1,189 @@
+"""Models whose Python looks at values: traced with the example's, and each decision is checked in a call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import distributions
+
+import xla_torch
+from xla_torch.errors import AssumptionError, XlaWarning
+
+pytestmark = pytest.mark.filterwarnings("ignore:Converting a tensor with requires_grad=True to a scalar")
+X = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64)
+CODES = torch.tensor([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]], dtype=torch.float64)
+
+
+def converged(x: torch.Tensor) -> torch.Tensor:
+    while x.square().sum() > 1:
+        x = x / 2
+    return x.sin()
+
+
+def newton(x: torch.Tensor) -> torch.Tensor:
+    root = x
+    for _ in range(20):
+        after = (root + x / root) / 2
+        if torch.allclose(after, root):
+            break
+        root = after
+    return root
+
+
+def early(x: torch.Tensor) -> torch.Tensor:
+    if bool(torch.isnan(x).any()):
+        return torch.zeros_like(x)
+    if x.max().item() > 3.5:
+        return x.exp()
+    return x.sin()
+
+
+def euler(x: torch.Tensor) -> torch.Tensor:
+    time, step = 0.0, 0.5
+    while time < 1:
+        whole = x - step * x.square()
+        half = x - step / 2 * x.square()
+        half = half - step / 2 * half.square()
+        if (whole - half).abs().max().item() > 0.05:
+            step = step / 2
+            continue
+        x, time = half, time + step
+    return x
+
+
+def quantised(x: torch.Tensor) -> torch.Tensor:
+    rows = x.reshape(2, 2)
+    nearest = torch.cdist(rows, CODES).argmin(1)
+    used = F.one_hot(nearest, 3).sum(0)
+    if (used == 0).any():
+        rows = rows + (CODES[nearest] - rows).detach()
+    return rows * len(torch.unique(nearest))
+
+
+def detached(x: torch.Tensor) -> torch.Tensor:
+    if x.sum() > 0:
+        with torch.no_grad():
+            scale = x.norm()
+        return x / scale + x.detach() * x
+    return x
+
+
+def asserted(x: torch.Tensor) -> torch.Tensor:
+    if x.sum() > 100:
+        raise ValueError("too large")
+    return x.log()
+
+
+def written(x: torch.Tensor) -> torch.Tensor:
+    if not torch.isnan(x).any() and x.sum().item() > 0.3:
+        x = x.clone()
+        x[0] = 1
+    return x * x.detach().sum().item()
+
+
+ROWS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], torch.Tensor | None]] = {
+    "all": (lambda x: x * 2 if (x > 0).all() else x - 1, -X),
+    "any": (lambda x: x.masked_fill(x < 0, 0) if (x < 0).any() else x.exp(), -X),
+    "not": (lambda x: x.exp() if not (x < 0).any() else x.sin(), -X),
+    "and": (lambda x: x * 3 if x[0] > 0 and x[1] > 1 else x, X / 4),
+    "a conditional expression of a number": (lambda x: x.sin() if x.sum().item() > 3 else x.cos(), -X),
+    "equal": (lambda x: x.exp() if torch.equal(x, x.abs()) else x, -X),
+    "an error for large values": (asserted, None),
+    "a normal distribution": (lambda x: distributions.Normal(x, x.abs()).log_prob(x * 2), None),
+    "a categorical distribution": (lambda x: distributions.Categorical(probs=x / x.sum()).entropy(), None),
+    "a gamma distribution": (lambda x: distributions.Gamma(x, x + 1).log_prob(x), None),
+    "a loop until convergence": (converged, X * 4),
+    "newton's method": (newton, X * 1e6),
+    "early returns": (early, X / 2),
+    "adaptive steps": (euler, X / 8),
+    "a codebook": (quantised, None),
+    "lengths": (lambda x: x[None, :int(x.max())].expand(int(x[0]), -1) * 2, X + 1),
+    "an integer of a fraction": (lambda x: x.repeat(int(x[1] + 0.5)), X + 1),
+    "slices": (lambda x: x[int(x[0]):int(x[2])].exp(), X[[1, 1, 3, 0]]),
+    "a range": (lambda x: sum((x ** k for k in range(int(x[1]))), start=x), X[[1, 2, 0, 3]]),
+    "the size of unique": (lambda x: x * torch.unique(x.round()).shape[0] if torch.unique(x).numel() > 2 else x, None),
+    "a mask's choice": (lambda x: x[x > 1.5].sum() if x[x > 1.5].numel() else x.sum(), None),
+    "a float that is frozen": (lambda x: x * float(x.detach().max()), X + 1),
+    "detached": (detached, -X),
+    "written": (written, -X)}
+EACH = pytest.mark.parametrize("name", ROWS)
+
+
+def gradient(function: Callable[..., Any], x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    given = x.clone().requires_grad_()
+    found = function(given)
+    return found.detach(), torch.autograd.grad((found * found.detach().cos()).sum(), given)[0]
+
+
+@EACH
+def test_values_and_gradients_are_those_of_eager_torch(name: str):
+    function, _ = ROWS[name]
+    ours = xla_torch.from_torch(function, X)
+    for x in (X, X * (1 + 1e-9) if name != "a float that is frozen" else X):
+        for found, expected in zip(gradient(ours, x), gradient(function, x), strict=True):
+            torch.testing.assert_close(found, expected)
+    assert ours.assumptions
+
+
+@pytest.mark.parametrize("name", [name for name, (_, other) in ROWS.items() if other is not None])
+def test_another_decision_raises_and_is_traced_again(name: str):
+    function, other = ROWS[name]
+    ours = xla_torch.from_torch(function, X)
+    for _ in range(3):
+        with pytest.raises(AssumptionError, match=r"expected .* is .*(\n.*)*from .*test_from_torch_values.py:"):
+            ours(other)
+    with pytest.raises(AssumptionError):
+        gradient(ours, other)
+    family = xla_torch.from_torch(function, X, assumptions="retrace")
+    for x in (other, X, other):
+        for found, expected in zip(gradient(family, x), gradient(function, x), strict=True):
+            torch.testing.assert_close(found, expected)
+    assert len(family.members) == 2
+
+
+def test_an_assumption_says_what_was_asked_and_where():
+    ours = xla_torch.from_torch(early, X)
+    first, second = ours.assumptions
+    line = early.__code__.co_firstlineno
+    assert (first.expression, first.value, first.file, first.line) == ("bool(torch.isnan(x).any())", False, __file__, line + 1)
+    assert (second.expression, second.value, second.line) == ("x.max().item() > 3.5", True, line + 3)
+    assert "x.max().item() > 3.5" in ours.computation.python_code() or "x.max().item() > 3.5" in str(ours.program.module)
+
+
+def test_a_number_in_arithmetic_is_no_assumption():
+    ours = xla_torch.from_torch(lambda x: x * x.sum().item() if x[0] > 0 else x, X)
+    assert len(ours.assumptions) == 1
+    torch.testing.assert_close(gradient(ours, X * 2), (X * 2 * 20, (X * 40).cos() * 20))
+
+
+def test_trust_drops_the_checks_and_warns():
+    with pytest.warns(XlaWarning, match=r"trusts.* \(x > 0\).all\(\) is True .*test_from_torch_values.py"):
+        ours = xla_torch.from_torch(lambda x: x * 2 if (x > 0).all() else x - 1, X, assumptions="trust")
+    assert not ours.assumptions
+    torch.testing.assert_close(ours(-X), -X * 2)
+
+
+def test_a_choice_that_there_is_not():
+    with pytest.raises(xla_torch.errors.InvalidArgument, match="assumptions"):
+        xla_torch.from_torch(torch.sin, X, assumptions="guess")  # pyright: ignore[reportArgumentType]
+
+
+def test_written_formats_name_the_assumptions_that_they_leave_behind():
+    ours = xla_torch.from_torch(ROWS["all"][0], X)
+    with pytest.warns(XlaWarning, match=r"does not check \(x > 0\).all\(\) is True"):
+        text = ours.to_stablehlo()
+    torch.testing.assert_close(xla_torch.from_stablehlo(text)(X), X * 2)
+
+
+def test_a_long_trace_warns_with_its_count():
+    def steps(x: torch.Tensor) -> torch.Tensor:
+        while x.sum() < 840:
+            x = x + 1
+        return x
+
+    with pytest.warns(XlaWarning, match=r"unrolled.* \d{4} operators"):
+        xla_torch.from_torch(steps, X - 50)
