@@ -12,7 +12,7 @@ import numpy as np
 
 from xla_torch import functions as ops
 from xla_torch.core.shape import UNBOUNDED, Shape
-from xla_torch.core.types import PRED, S32, PrimitiveType, has_zero
+from xla_torch.core.types import PRED, S32, PrimitiveType, has_nan, has_zero
 from xla_torch.functions.hlo_builder import Builder, XlaOp
 from xla_torch.hlo.ir import Computation
 
@@ -102,6 +102,11 @@ def any_over(pred: XlaOp, dimensions: Sequence[int]) -> XlaOp:
 def masked(pred: XlaOp, ct: XlaOp) -> XlaOp:
     """`ct` where `pred` holds and zero elsewhere. A select, not a product: zero times infinity is not zero."""
     return ops.Select(pred, ct, zeros(ct))
+
+
+def nan_where_nan(value: XlaOp, ct: XlaOp) -> XlaOp:
+    """`ct`, and NaN where `value` is NaN; `ct` itself if the type has no NaN."""
+    return ops.Select(ops.Ne(value, value), math.nan, ct) if has_nan(ct.element_type) else ct
 
 
 def others(dimensions: Sequence[int], rank: int) -> list[int]:

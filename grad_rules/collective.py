@@ -23,6 +23,7 @@ from grad_rules._calculus import (
     full,
     iota,
     masked,
+    nan_where_nan,
     reshape,
     scalar_computation,
     sum_over,
@@ -47,7 +48,6 @@ from xla_torch.functions import (
     Gt,
     Lt,
     Max,
-    Ne,
     PartitionId,
     ReplicaId,
     Select,
@@ -109,7 +109,7 @@ def _extreme(total: XlaOp, out: XlaOp, operand: XlaOp, inst: Instruction) -> Xla
     """In equal shares to those who have the extreme; NaN to all where the result is NaN, as for a reduction."""
     here = Eq(operand, out)
     number = _added(convert(here, total.element_type), inst)
-    return Select(Ne(out, out), math.nan, masked(here, total / Max(number, zeros(number) + 1)))
+    return nan_where_nan(out, masked(here, total / Max(number, zeros(number) + 1)))
 
 
 def _product(total: XlaOp, out: XlaOp, operand: XlaOp, inst: Instruction) -> XlaOp:

@@ -20,6 +20,7 @@ from xla_torch.functions import (
     Digamma,
     Eq,
     Exp,
+    Ge,
     IgammaGradA,
     IsFinite,
     Lgamma,
@@ -94,11 +95,13 @@ _I0_LESS_I1_BY_X = [(1 - 1 / (2 * k + 2)) / math.factorial(k)**2 / 4.0**k for k 
 
 
 def _bessel_i1e(ct: XlaOp, out: XlaOp, operand: XlaOp) -> XlaOp:
-    """``i0e(x) - i1e(x) / x - i1e(|x|)``, the difference by its series about 0, where digits cancel in it."""
+    """``i0e(x) - i1e(x) / x - i1e(|x|)``, the difference by its series about 0, where digits cancel in it.
+
+    At 0 the sign is 1, as in the derivative of the absolute value: the kinks of ``exp(|x|) * i1e(x)``, which is i1, cancel."""
     near = Lt(Abs(operand), 1.0)
     inside, beyond = Select(near, operand, zeros(operand)), Select(near, zeros(operand) + 1, operand)
     series = Exp(-Abs(inside)) * _even_series(inside * inside, _I0_LESS_I1_BY_X)
-    return ct * (Select(near, series, BesselI0e(beyond) - out / beyond) - Sign(operand) * out)
+    return ct * (Select(near, series, BesselI0e(beyond) - out / beyond) - Select(Ge(operand, zeros(operand)), out, -out))
 
 
 function("bessel_i1e", operand=_bessel_i1e)

@@ -7,7 +7,6 @@ cost neither.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -21,6 +20,7 @@ from grad_rules._calculus import (
     full,
     iota,
     masked,
+    nan_where_nan,
     others,
     reshape,
     scalar_computation,
@@ -47,7 +47,6 @@ from xla_torch.functions import (
     GatherDimensionNumbers,
     Le,
     Max,
-    Ne,
     Not,
     Or,
     Scatter,
@@ -255,7 +254,7 @@ def _extreme(c: _Written) -> Pair:
     element without updates keeps its cotangent, NaN or not: these alone have a count of 0."""
     extreme = c.windows.gather(c.out, c.indices)
     is_array, is_update = Eq(c.array, c.out), Eq(c.updates, extreme)
-    counts = Select(Ne(extreme, extreme), math.nan, convert(is_update, c.ct.element_type))
+    counts = nan_where_nan(extreme, convert(is_update, c.ct.element_type))
     number = c.put(convert(is_array, c.ct.element_type), counts)
     share = c.ct / Max(number, zeros(number) + 1)
     return masked(Or(is_array, Eq(number, zeros(number))), share), masked(is_update, c.taken(share))

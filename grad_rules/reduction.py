@@ -16,6 +16,7 @@ from grad_rules._calculus import (
     filled,
     full,
     masked,
+    nan_where_nan,
     others,
     present,
     size_of,
@@ -40,11 +41,9 @@ from xla_torch.functions import (
     Gt,
     Lt,
     Max,
-    Ne,
     Not,
     Rsqrt,
     Scan,
-    Select,
     Tuple,
 )
 from xla_torch.functions.hlo_builder import Builder, XlaOp
@@ -94,9 +93,8 @@ def _extreme(ct: XlaOp, out: XlaOp, array: XlaOp, init: XlaOp, dimensions: Seque
     sizes, beside = array.shape.dimensions, Lt if kind is ReducerKind.MAXIMUM else Gt
     here = Not(beside(array, broadcast_over(out, sizes, dimensions)))  # all elements where the result is NaN
     number = sum_over(convert(here, ct.element_type), dimensions)
-    undefined = Ne(out, out)
-    share = Select(undefined, math.nan, ct / Max(number, zeros(number) + 1))
-    to_init = Select(undefined, math.nan, masked(Eq(number, zeros(number)), ct))
+    share = nan_where_nan(out, ct / Max(number, zeros(number) + 1))
+    to_init = nan_where_nan(out, masked(Eq(number, zeros(number)), ct))
     return masked(here, broadcast_over(share, sizes, dimensions)), sum_all(to_init)
 
 

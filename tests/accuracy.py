@@ -21,11 +21,15 @@ from support.accuracy import FUNCTIONS, PAGE, POINTS, TYPES, Function, of_torch,
 HEADER = f"""\
 # How accurate elementwise functions are
 
-Written by `make accuracy` on DATE. Figures are the furthest of {POINTS} drawn numbers and of the ends of the domain that
-`tests/support/accuracy.py` names, in units in the last place of the exact value by mpmath: 0.5 is as near as a type
-comes. torch's own function and real XLA's CPU code, where there are such, stand beside. Exact values that overflow, or are no
-normal numbers, do not count. Near the zeros of Lgamma (at 1 and 2) and of Digamma, a unit of the result is far less than one of
-the terms that make it: what XLA says there is off by as much.
+This page gives the largest error of each elementwise function, beside those of torch and XLA. It is for people who choose a
+tolerance.
+
+`make accuracy` wrote it on DATE. The errors are in units in the last place of the exact value, which mpmath computes; 0.5 is the
+best that a type allows. Each is the largest error over {POINTS} random numbers and the ends of the domain in
+`tests/support/accuracy.py`. Exact values that overflow or are subnormal are excluded.
+
+Near the zeros of Lgamma (at 1 and 2) and of Digamma, one unit of the result is far smaller than one unit of its terms. XLA has
+equally large errors there.
 
 | function | type | here | torch | XLA |
 | --- | --- | --- | --- | --- |

@@ -27,14 +27,19 @@ COMMAND = "make sweep"
 HEADER = f"""\
 # The documented functions, against real XLA
 
-This page is written by `{COMMAND}`, which draws examples of every row with every element type named in it: sizes 0 and 1
-among the shapes, limits, infinities and NaN among the values. Each example runs as a built computation, as HLO text that is
-read back, and at once on torch tensors (where torch has the type); the three must give the same bits. Real XLA on the CPU
-gives the wanted result, or a formula in NumPy where XLA's CPU compiler cannot run the op or contradicts the documents.
+This page compares the documented functions with XLA on random examples. It is for people who want to know how closely the
+results agree.
 
-- **tolerance**: 0 is bit for bit, otherwise units in the last place, *of the largest* element where XLA leaves the order
-  of a sum open. **furthest** is what was measured.
-- **types**: groups are *integers* (s2 to u64), *floats* (f4e2m1fn to f64), *complex* (c64, c128), *all* (these and pred).
+`{COMMAND}` writes it. Each row is tested with every element type that it names. The shapes include sizes 0 and 1, and the values
+include limits, infinities and NaN.
+
+Each example runs in three ways: as a built computation, as HLO text that is parsed again, and eagerly on torch tensors if
+torch has the type. All three must give the same bits. The expected result is that of XLA on the CPU. If XLA's CPU compiler
+cannot run the op or contradicts the documents, it is that of a NumPy formula.
+
+- **tolerance**: 0 means equal bits. Other numbers are units in the last place, *of the largest* element if XLA leaves the
+  order of a sum open. **furthest** is the largest measured difference.
+- **types**: the groups are *integers* (s2 to u64), *floats* (f4e2m1fn to f64), *complex* (c64, c128), *all* (these and pred).
 """
 
 

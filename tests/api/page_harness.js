@@ -47,12 +47,12 @@ search.value = process.argv[3];
 search.listeners.input();
 found.searched = space.children.slice(1).map(name).slice(0, 2);
 space.children[1].onclick();
-const said = title => {
+const entriesOf = title => {
   const parts = detail.children[1].children, at = parts.findIndex(part => part.textContent === title);
   return parts[at + 1].children;
 };
-found.operands = said("operands").map(each => each.textContent);
-found.users = said("users").map(each => each.textContent);
+found.operands = entriesOf("operands").map(each => each.textContent);
+found.users = entriesOf("users").map(each => each.textContent);
 
 // The graph: a search opens what is around a match and draws its neighbours' lines; a click opens a group.
 named.less.listeners.click();
@@ -61,7 +61,7 @@ search.listeners.keydown({ key: "Enter" });
 found.jumped = Object.fromEntries(["chosen", "operand", "user"].map(kind => [kind, boxes(kind)]));
 found.links = world.children.filter(each => (each.attributes.class || "").startsWith("link ")).map(each => each.attributes.class).sort();
 found.shown = world.children.length;
-said("operands")[0].onclick();
+entriesOf("operands")[0].onclick();
 found.chosen = detail.children[0].textContent;
 named.less.listeners.click();
 const closed = world.children.find(each => each.kind === "g" && each.children.some(part => part.textContent === "\u25b8"));

@@ -252,7 +252,7 @@ def test_fastest_drops_what_fails_when_it_runs():
     assert str(reported[0]).endswith("; no XLA: XLA does not run the program")
 
 
-def test_what_xla_fails_to_run_is_said_in_its_words():
+def test_a_runtime_error_of_xla_names_the_program():
     from xla_torch.xla_backend.client import executable
 
     run = executable(reversal("F32").to_stablehlo_bytecode(), "reversal")

@@ -174,8 +174,8 @@ ERRORS = [
 
 
 @pytest.mark.parametrize(("command", "message"), [e[1:] for e in ERRORS], ids=[e[0] for e in ERRORS])
-def test_errors_have_the_house_form(command: list[str], message: str, program: Path, tmp_path: Path,
-                                    capsys: pytest.CaptureFixture[str]):
+def test_command_line_errors_have_no_traceback(command: list[str], message: str, program: Path, tmp_path: Path,
+                                              capsys: pytest.CaptureFixture[str]):
     bad = written(tmp_path, "ENTRY main { ROOT x = f32[2 parameter(0) }", "bad.hlo")
     places = {"dir": tmp_path, "program": program, "bad": bad}
     assert main([part.format(**places) for part in command]) == 2
@@ -257,7 +257,7 @@ def test_a_program_comes_from_standard_input(monkeypatch: pytest.MonkeyPatch, ca
     assert "standard input can be read only once" in capsys.readouterr().err
 
 
-def test_the_version_is_told(capsys: pytest.CaptureFixture[str]):
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]):
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"xla_torch {xla_torch.__version__}\n"
 
@@ -271,6 +271,6 @@ def test_an_interrupt_has_no_traceback(program: Path, monkeypatch: pytest.Monkey
     assert capsys.readouterr().err == "interrupted\n"
 
 
-def test_lowering_and_running_are_told_apart(program: Path, capsys: pytest.CaptureFixture[str]):
+def test_lowering_and_running_are_timed_separately(program: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["run", str(program), "--random", "0"]) == 0
     assert re.fullmatch(r"loaded in \d+\.\d{3} s, lowered in \d+\.\d{3} s, run in \d+\.\d{3} s on cpu\n", capsys.readouterr().err)

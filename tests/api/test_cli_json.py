@@ -257,7 +257,7 @@ def test_a_shell_completes_commands_and_options():
 
 
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a terminal")
-def test_a_terminal_is_told_what_is_done_and_ctrl_c_leaves_it_clean(tmp_path: Path):
+def test_a_terminal_shows_progress_and_ctrl_c_clears_it(tmp_path: Path):
     path = tmp_path / "endless.hlo"
     path.write_text("""
 HloModule endless

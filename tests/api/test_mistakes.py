@@ -145,14 +145,14 @@ def test_an_error_shows_whatever_it_got(value: Any) -> None:
     assert str(error) == f"wrong\n  got       {value}\n  expected  {value}"
 
 
-@pytest.mark.parametrize(("argument", "is_told"), [
+@pytest.mark.parametrize(("argument", "is_named"), [
     (torch.ones(5, 3), True), (torch.ones(4, 2), False), (torch.ones(4, 3, 1), False),
     (torch.ones(5, 3, dtype=torch.float64), False)])
-def test_rebatch_is_named_where_only_the_batch_differs(argument: torch.Tensor, is_told: bool) -> None:
+def test_rebatch_is_named_where_only_the_batch_differs(argument: torch.Tensor, is_named: bool) -> None:
     program = xla_torch.parse_hlo("HloModule m\nENTRY e { p = f32[4,3] parameter(0) ROOT r = f32[4,3] tanh(p) }")
     with pytest.raises(InvalidArgument, match="wrong shape or dtype") as error:
         program(argument)
-    assert ("xla_torch.rebatch(" in str(error.value)) is is_told
+    assert ("xla_torch.rebatch(" in str(error.value)) is is_named
 
 
 @pytest.mark.parametrize(("argument", "messages"), [

@@ -79,7 +79,7 @@ def test_command_line(options: list[str], messages: str, tmp_path: Path, capsys:
     assert re.search(messages, capsys.readouterr().err, re.IGNORECASE)
 
 
-def test_all_are_house_errors() -> None:
+def test_limit_errors_are_runtime_errors() -> None:
     assert issubclass(LimitError, XlaError)
     assert issubclass(LimitError, RuntimeError)
 

@@ -44,7 +44,7 @@ def walked(sizes: list[Any], seed: int) -> list[Any]:
     return [int(n) if isinstance(n, bool) else n for n in found]
 
 
-def test_what_is_made_of_sizes_is_right_for_all_of_which_the_same_was_told():
+def test_a_shared_lowering_is_right_for_all_sizes_with_equal_answers():
     draw, held = random.Random(0), 0
     for seed in range(3000):
         here, there = ({n: draw.randint(0, 9) for n in "bt"} for _ in range(2))

@@ -121,7 +121,7 @@ def group(model: XlaModule) -> torch.nn.Module:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_hooks_of_groups_are_told_that_nobody_calls_them(kind: str) -> None:
+def test_hooks_of_groups_warn_that_they_are_not_called(kind: str) -> None:
     model = of_trees()
     with pytest.warns(NothingObserved, match=r"(?s)never called.*xla_torch\.debug\.trace"):
         handle = getattr(group(model), kind)(lambda *_: None)

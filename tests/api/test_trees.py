@@ -145,9 +145,9 @@ def test_deep_trees_are_refused():
 REPRS = [
     (LEAF, "*"), (NONE, "None"), (tuple_of([LEAF]), "(*,)"), (list_of([LEAF, NONE]), "[*, None]"),
     (dict_of({"b": LEAF, "a": tuple_of([])}), "{'a': (), 'b': *}"),
-    (Structure.exported("house.Point", b'["x", "y"]', [LEAF, LEAF]), "Point(x=*, y=*)"),
+    (Structure.exported("shapes.Point", b'["x", "y"]', [LEAF, LEAF]), "Point(x=*, y=*)"),
     (Structure.exported("collections.OrderedDict", b'["y", "x"]', [LEAF, NONE]), "OrderedDict({'y': *, 'x': None})"),
-    (Structure.exported("house.Box", b"\0", [LEAF]), "Box(0=*)"),
+    (Structure.exported("shapes.Box", b"\0", [LEAF]), "Box(0=*)"),
 ]
 
 
@@ -230,7 +230,7 @@ def test_keys_without_order_are_refused():
 
 
 def test_stand_ins():
-    point = Structure.exported("house.Point", b'["x", "y"]', [LEAF, LEAF]).unflatten([1, 2])
+    point = Structure.exported("shapes.Point", b'["x", "y"]', [LEAF, LEAF]).unflatten([1, 2])
     assert (point.x, point.y, type(point).__name__, isinstance(point, tuple)) == (1, 2, "Point", True)
     node = Structure(Kind.CUSTOM, (LEAF, LEAF), ("weight", "bias"), "m.Layer").unflatten([1, 2])
     assert (node.weight, node["bias"], repr(node)) == (1, 2, "Layer(weight=1, bias=2)")

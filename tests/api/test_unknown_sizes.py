@@ -184,12 +184,12 @@ WRONG = [((X, Y, Z), "a was 4 in argument 0 and 5 in argument 1"), ((X, X[0], Z)
 
 
 @pytest.mark.parametrize(("given", "words"), WRONG)
-def test_wrong_sizes_are_told_in_words(given: tuple[torch.Tensor, ...], words: str):
+def test_wrong_sizes_are_named_in_the_error(given: tuple[torch.Tensor, ...], words: str):
     with pytest.raises(InvalidArgument, match=words):
         program(SUM)(*given)
 
 
-def test_results_are_told_in_terms_of_names():
+def test_result_sizes_are_printed_as_names():
     assert repr(program(SUM)) == ("PolymorphicComputation(main: (Arg_0: f32[a,5], Arg_1: f32[a,5], Arg_2: f32[5,b]) -> "
                                   "(f32[a,b], f32[2*a,5]))")
 
@@ -285,7 +285,7 @@ def test_long_programs_are_pickled():
 
 
 @pytest.mark.parametrize("dimension", [5, 2**63 - 1])
-def test_what_fits_no_size_is_said(dimension: int) -> None:
+def test_a_dimension_that_fits_no_size_is_named_in_the_error(dimension: int) -> None:
     computation = from_stablehlo(
         "func.func @main(%a: tensor<?x3xf32>) -> tensor<?x3xf32> {\n"
         f"  %r = stablehlo.reverse %a, dims = [{dimension}] : tensor<?x3xf32>\n  return %r : tensor<?x3xf32>\n}}")

@@ -187,7 +187,7 @@ def test_calls_fusions_and_async_wrappers_are_opened():
     torch.testing.assert_close(xla_torch.grad(computation)(x), 2 * x.sin() * x.cos() + x.cos())
 
 
-def test_the_origin_is_told_of_what_rules_build():
+def test_gradients_keep_the_op_names_of_their_origin():
     text = CALLS.replace("multiply(x, x)", 'multiply(x, x), metadata={op_name="jit(f)/square"}')
     derived = xla_torch.grad(xla_torch.parse_hlo(text))
     names = {i.op_name for i in derived.entry.instructions}

@@ -143,7 +143,7 @@ for loss in (lambda w, x: (w * x).sum(), lambda w, x: jax.lax.psum((w * x).sum()
 
 @pytest.mark.slow
 @needs_xla
-def test_what_is_said_of_jax() -> None:
+def test_jax_has_the_gradients_that_the_docs_state() -> None:
     """By pmap, and by shard_map without and with what JAX knows to be the same everywhere; of a common argument."""
     found = output_of(ON_JAX)
     assert "[1.0, 2.0] [1.0, 2.0] [1.0, 2.0] [3.]\n[2.0, 4.0] [2.0, 4.0] [1.0, 2.0] [3.]\n" in found, found

@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import mpmath
 import numpy as np
 import pytest
@@ -326,3 +327,30 @@ def test_a_maximum_of_nan_is_torch_s() -> None:
     found = torch.autograd.grad(program(jax.numpy.max, np.ones(3, np.float32))(x), x)[0]
     torch.testing.assert_close(found, want, equal_nan=True)
     assert want.isnan().all()
+
+
+@pytest.mark.parametrize(("operation", "want"), [
+    ("f4e2m1fn[] reduce(x, zero), dimensions={0}, to_apply=larger", [0, 1, 0]),
+    ("f4e2m1fn[1] reduce-window(x, zero), window={size=3}, to_apply=larger", [0, 1, 0]),
+    ("f4e2m1fn[3] scatter(x, at, update), update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, "
+     "index_vector_dim=1, to_apply=larger", [0, 1, 1]),
+    ("f4e2m1fn[3] all-reduce(x), to_apply=larger", [1, 1, 1])], ids=lambda case: str(case).partition("(")[0])
+def test_a_maximum_of_a_type_without_nan_has_a_gradient(operation: str, want: list[float]) -> None:
+    """It writes no NaN, which other types have where the maximum is NaN."""
+    program = xla_torch.parse_hlo(f"""HloModule m
+larger {{
+  a = f4e2m1fn[] parameter(0)
+  b = f4e2m1fn[] parameter(1)
+  ROOT r = f4e2m1fn[] maximum(a, b)
+}}
+ENTRY e {{
+  x = f4e2m1fn[3] parameter(0)
+  zero = f4e2m1fn[] constant(0)
+  at = s32[1,1] constant({{{{0}}}})
+  update = f4e2m1fn[1] constant({{2}})
+  ROOT r = {operation}
+}}""")
+    x = np.array([1, 3, 0.5], ml_dtypes.float4_e2m1fn)
+    ones = np.ones(program.program_shape.result.dimensions, x.dtype)
+    found, = xla_torch.vjp(program).run_numpy(x, ones)
+    assert found.astype(float).tolist() == want

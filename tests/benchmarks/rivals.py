@@ -140,7 +140,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             ratios.append(ratio)
             without += [f"{one}, {name}: {why}" for one, why in missing.items()]
     messages = [f"Geometric mean of the ratios: {math.exp(statistics.mean(map(math.log, ratios or [math.nan]))):.2f}"]
-    messages += [f"{title}: {'; '.join(lines)}" for title, lines in (("Without a time", without), ("Failed", failed)) if lines]
+    messages += [f"{title}:\n\n" + "\n".join(f"- {line}" for line in lines)
+                 for title, lines in (("Without a time", without), ("Failed", failed)) if lines]
     table.end("\n\n".join(messages), chosen.write)
     if failed:
         sys.exit(1)

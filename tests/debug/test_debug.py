@@ -92,14 +92,14 @@ def test_a_trace_keeps_no_more_than_it_may():
 
 @pytest.mark.parametrize(("names", "messages"), [
     ("shrank", "did you mean 'shrunk'?"), ("model/shrunk", "did you mean 'model/shrink'?"), (re.compile("nowhere"), "nowhere")])
-def test_names_that_nothing_has_are_told(names: str | re.Pattern[str], messages: str):
+def test_unknown_names_warn(names: str | re.Pattern[str], messages: str):
     with pytest.warns(NothingObserved, match=re.escape(messages)) as warned:
         found = debug.trace(xla_torch.parse_hlo(LOOP), torch.ones(3), names=names)
     assert found.rows == []
     assert "no instruction that ran has this name" in str(warned[0].message)
 
 
-def test_watching_nothing_is_told():
+def test_watching_nothing_warns():
     with pytest.warns(NothingObserved, match="no program ran in this block"), debug.find_nan() as found:
         pass
     assert str(found) == "nothing was watched: no program ran meanwhile"

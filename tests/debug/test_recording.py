@@ -184,7 +184,7 @@ def test_any_changed_byte_ends_in_words(recorded: Path):
             debug.replay(recorded)
 
 
-def test_what_cannot_be_recorded_is_said(tmp_path: Path):
+def test_what_cannot_be_recorded_raises_an_error(tmp_path: Path):
     with pytest.raises(InvalidArgument, match="wrong number"):
         debug.record(RUNS["arithmetic"][0](), path=tmp_path / "run")
     assert not (tmp_path / "run").exists()

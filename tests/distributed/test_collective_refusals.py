@@ -27,7 +27,7 @@ MISFITS = {
 
 
 @pytest.mark.parametrize("name", MISFITS)
-def test_what_does_not_fit_is_said(name: str) -> None:
+def test_arguments_that_do_not_fit_raise_an_error(name: str) -> None:
     computation, arguments, counts, message = MISFITS[name]
     with pytest.raises(InvalidArgument, match=message):
         run_replicas(computation, arguments, **counts)

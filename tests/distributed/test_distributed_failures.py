@@ -160,7 +160,7 @@ def test_loops_of_unequal_length_are_an_error_at_once(four: Workers, steps: tupl
     assert all("ended before this exchange" in text for text in reported)
 
 
-def test_who_wait_for_each_other_in_a_circle_are_told_at_once() -> None:
+def test_a_cycle_of_waiting_participants_fails_at_once() -> None:
     """0 for 1, 1 for 2, 2 for 0, and 3 for what 0 does not do."""
     pairs = [[[0, 1], [2], [3]], [[1, 2], [0], [3]], [[2, 0], [1], [3]], [[0, 3], [1], [2]]]
 

@@ -43,7 +43,7 @@ def _child(numbers: range, low: bool, each: bool, into: Connection) -> None:
         group = range(first, min(first + TOGETHER, numbers.stop))
         signal.alarm(SECONDS)
         into.send(("begun", first, ""))
-        several(group, lambda *said: into.send(said), each)
+        several(group, lambda *message: into.send(message), each)
         signal.alarm(0)
     into.send(("done", numbers.stop, ""))
 
@@ -59,14 +59,14 @@ def supervised(numbers: range, low: bool, hear: Tell, each: bool = False) -> Non
         begun = numbers.start
         try:
             while True:
-                kind, number, said = ours.recv()
+                kind, number, message = ours.recv()
                 if kind == "done":
                     numbers = range(numbers.stop, numbers.stop)
                     break
                 if kind == "begun":
                     begun = number
                 else:
-                    hear(kind, number, said)
+                    hear(kind, number, message)
         except EOFError:
             process.join()
             hear("died", begun, f"one of {begun} to {begun + TOGETHER - 1} ended the process with {process.exitcode}")
@@ -96,18 +96,18 @@ def main() -> int:
     while batches.next < options.seed + options.programs and time.monotonic() - start < options.time:
         _batch(batches, range(batches.next, min(batches.next + BATCH, options.seed + options.programs)), options.low,
                options.entry_points)
-    for said, count in batches.reasons.most_common(20):
-        print(f"{count} {said}")
+    for message, count in batches.reasons.most_common(20):
+        print(f"{count} {message}")
     return batches.found
 
 
 def _batch(batches: Batches, numbers: range, low: bool, each: bool) -> None:
     heard: list[tuple[str, int, str]] = []
 
-    def hear(kind: str, number: int, said: str) -> None:
-        heard.append((kind, number, said))
+    def hear(kind: str, number: int, message: str) -> None:
+        heard.append((kind, number, message))
         if kind not in ("agree", reread.AGAIN, *EXPLAINED):
-            print(f"--- {number}: {kind}\n{said}", flush=True)
+            print(f"--- {number}: {kind}\n{message}", flush=True)
 
     start = time.monotonic()
     supervised(numbers, low, hear, each)
@@ -121,8 +121,8 @@ def _only(number: int) -> int:
     judging.quietly()
 
     def fails(program: Program) -> str:
-        kind, said = alone(program, number)
-        return said if kind == "differ" else "\n".join(reread.differences(program))
+        kind, message = alone(program, number)
+        return message if kind == "differ" else "\n".join(reread.differences(program))
 
     program = program_of(number)
     if not fails(program):

@@ -78,14 +78,14 @@ def _first_line(error: XlaError) -> str:
 def differences(program: Program, names: Sequence[str] = tuple(ENTRY_POINTS)) -> list[str]:
     """What differs, or is refused, where the entry points of these names read a program again. What a library has no function
     for is no difference."""
-    return [said for name in names for kind, said in [of(name, program)] if kind == "differ"]
+    return [message for name in names for kind, message in [of(name, program)] if kind == "differ"]
 
 
 def tried(program: Program, number: int, tell: Tell) -> None:
     """Tell what becomes of a program at each entry point."""
     for name in ENTRY_POINTS:
-        kind, said = of(name, program)
-        tell(kind, number, said)
+        kind, message = of(name, program)
+        tell(kind, number, message)
 
 
 def of(name: str, program: Program) -> tuple[str, str]:

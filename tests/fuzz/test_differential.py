@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import xla_torch
-from fuzz import deviations, entry_points, gradients, judging, reducing, reread, trying
+from fuzz import deviations, gradients, judging, reducing, reread, round_trips, trying
 from fuzz.drawn import drawn
 from fuzz.for_xla import for_xla
 from fuzz.programs import Part, Program, Value, text_of, widened
@@ -73,7 +73,7 @@ def test_drawn_programs_are_the_same_in_every_format(replicas: int, partitions: 
     text = text_of(programs)
     given = [[a for arrays in each for a in arrays] for each in zip(*(p.given() for p in programs), strict=True)]
     here = run_here(text, given, programs[0])
-    assert entry_points.differences(text, given, programs[0], here, list(WRITTEN)) == []
+    assert round_trips.differences(text, given, programs[0], here, list(WRITTEN)) == []
 
 
 def test_a_format_that_changes_a_program_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,16 +81,16 @@ def test_a_format_that_changes_a_program_is_found(monkeypatch: pytest.MonkeyPatc
     changed = dataclasses.replace(program, results=["t"])
     monkeypatch.setitem(WRITTEN, "proto", lambda _: xla_torch.parse_hlo(changed.text()))
     here = run_here(program.text(), program.given(), program)
-    found = entry_points.differences(program.text(), program.given(), program, here, ["proto", "text of HLO"])
-    assert [said.split(":")[0] for said in found] == ["proto"]
-    assert {name for n in range(6) for name in entry_points.entry_points_of(n)} == set(WRITTEN)
+    found = round_trips.differences(program.text(), program.given(), program, here, ["proto", "text of HLO"])
+    assert [message.split(":")[0] for message in found] == ["proto"]
+    assert {name for n in range(6) for name in round_trips.formats_of(n)} == set(WRITTEN)
 
 
 def test_what_stablehlo_has_no_words_for_is_no_difference() -> None:
     state = Value("s", (Part("u64", (2,)),), "rng-get-and-update-state", attributes="delta=1")
     program = Program([], [state], {}, ["s"])
-    with pytest.raises(entry_points.Unsaid, match="StableHLO"):
-        entry_points.differences(program.text(), [[]], program, [], ["text of StableHLO"])
+    with pytest.raises(round_trips.Unsaid, match="StableHLO"):
+        round_trips.differences(program.text(), [[]], program, [], ["text of StableHLO"])
 
 
 @needs_xla
@@ -107,18 +107,18 @@ def test_an_entry_point_that_changes_a_program_is_found(monkeypatch: pytest.Monk
     program = difference()
     changed = dataclasses.replace(program, results=["t"])
     monkeypatch.setitem(reread.ENTRY_POINTS, "from_jax", lambda _: xla_torch.parse_hlo(changed.text()))
-    assert [said.split(",")[0] for said in reread.differences(program, ["from_jax"])] == ["from_jax"]
+    assert [message.split(",")[0] for message in reread.differences(program, ["from_jax"])] == ["from_jax"]
 
 
-@pytest.mark.parametrize(("program", "said"), [
+@pytest.mark.parametrize(("program", "message"), [
     (Program([], [Value("x", (Part("s4", (2,)),), "parameter")], {"x": np.ones(2, "int8").astype("int4")}, ["x"]),
      "torch has no dtype for S4"),
     (Program([], [Value("p", (Part("u32", ()),), "partition-id")], {}, ["p"], partitions=2), "of several participants")],
     ids=["int4", "participants"])
-def test_what_an_entry_point_cannot_say_is_counted_with_the_reason(program: Program, said: str) -> None:
+def test_what_an_entry_point_cannot_say_is_counted_with_the_reason(program: Program, message: str) -> None:
     heard: list[tuple[str, int, str]] = []
     reread.tried(program, 7, lambda *one: heard.append(one))
-    assert {(kind, number) for kind, number, words in heard if said in words} == {(reread.INEXPRESSIBLE, 7)}
+    assert {(kind, number) for kind, number, words in heard if message in words} == {(reread.INEXPRESSIBLE, 7)}
 
 
 @pytest.mark.parametrize("row", deviations.rows(), ids=lambda row: row.pattern.pattern)

@@ -14,7 +14,7 @@ from fuzz.mutants import DATA, SEEDS, mutant
 
 
 @pytest.mark.parametrize("kind", SEEDS)
-def test_mutants_are_programs_or_house_errors(kind: str) -> None:
+def test_mutants_are_programs_or_errors_of_xla_torch(kind: str) -> None:
     found = {number: fuzz.tried(fuzz.READ[kind], mutant(kind, number)) for number in range(25)}
     assert not {number: what for number, what in found.items() if what is not None}
 
@@ -30,7 +30,7 @@ def test_mutants_are_always_the_same(kind: str) -> None:
     assert len({mutant(kind, n) for n in range(10)}) > 5
 
 
-def test_what_is_no_house_error_is_found() -> None:
+def test_other_errors_are_found() -> None:
     def fails(data: bytes) -> object:
         raise KeyError(data)
 

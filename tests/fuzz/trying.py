@@ -6,7 +6,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Sequence
 
-from fuzz import deviations, entry_points, judging, reread
+from fuzz import deviations, judging, reread, round_trips
 from fuzz.drawn import drawn
 from fuzz.for_xla import for_xla
 from fuzz.programs import Program, text_of
@@ -59,8 +59,8 @@ def several(numbers: Sequence[int], tell: Tell, each: bool = False) -> None:
     for number in numbers:
         program = program_of(number)
         if program.results:
-            kind, said = alone(program, number)
-            tell(kind, 1 if kind == "agree" else number, said)
+            kind, message = alone(program, number)
+            tell(kind, 1 if kind == "agree" else number, message)
 
 
 def _agree(programs: Sequence[Program], number: int) -> bool:
@@ -72,7 +72,7 @@ def _agree(programs: Sequence[Program], number: int) -> bool:
         if judging.differences(program, here[at:end], there[at:end]):
             return False
         at = end
-    return not entry_points.differences(text, given, one, here, entry_points.entry_points_of(number // TOGETHER))
+    return not round_trips.differences(text, given, one, here, round_trips.formats_of(number // TOGETHER))
 
 
 def _given(programs: Sequence[Program]) -> Given:
@@ -93,8 +93,8 @@ def alone(program: Program, number: int) -> tuple[str, str]:
         rows = {deviations.row_of(program, difference) for difference in found}
         if None in rows:
             return "differ", "\n".join(map(str, found))
-        behind = entry_points.differences(text, given, program, here, entry_points.entry_points_of(number // TOGETHER))
-    except entry_points.Unsaid as error:
+        behind = round_trips.differences(text, given, program, here, round_trips.formats_of(number // TOGETHER))
+    except round_trips.Unsaid as error:
         return "unsaid", str(error)
     except XlaError as error:
         return "differ", f"refused here: {error}"

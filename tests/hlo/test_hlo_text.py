@@ -348,7 +348,7 @@ def test_names_that_text_cannot_have_are_replaced_in_the_text_only():
     assert modules_equal(module, parse_hlo(text)) is None
 
 
-def test_equal_computation_names_are_told_apart():
+def test_equal_computation_names_are_made_unique():
     def inner(opcode: str) -> Computation:
         x = Instruction("parameter", Shape(F32), (), {"parameter_number": 0}, "x")
         return Computation("f", [x, Instruction(opcode, Shape(F32), (x,), name="y")])

@@ -1,5 +1,5 @@
-"""Values are those of real XLA, bit by bit, where arguments leave no room for the order of additions; where they differ all the
-same, a row of `tests/documents/values.txt` says what both do, and both are held to it."""
+"""Values equal those of XLA bit by bit, on arguments for which the order of additions does not matter. For values that differ, a
+row of `tests/documents/values.txt` states both sides, and both are tested."""
 
 from __future__ import annotations
 

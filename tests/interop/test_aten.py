@@ -25,7 +25,7 @@ from xla_torch.storage import torch_private
 from xla_torch.types import type_from_numpy
 
 ROWS = aten_rows.rows() | aten_linalg_rows.rows()
-SAID_BESIDE = {"builder", "result", "is_plain", "is_contiguous", "most"}
+FURTHER_NAMES = {"builder", "result", "is_plain", "is_contiguous", "most"}
 
 
 def operator(name: str) -> Any:
@@ -116,6 +116,7 @@ def as_tensor(array: np.ndarray) -> torch.Tensor:
 
 @needs_xla
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*only xla_torch runs checks")  # sizes that follow from values
 @pytest.mark.parametrize("name", HERE)
 def test_real_xla_gives_what_torch_gives(name: str):
     for row in ROWS[name]:
@@ -155,7 +156,7 @@ def test_every_rule_has_rows_and_is_one_that_graphs_have():
 
 @pytest.mark.parametrize("name", sorted(filter(is_there, RULES)))
 def test_a_rule_takes_what_its_operator_takes(name: str):
-    takes = {argument.name for argument in torch_private.arguments_of(operator(name))} | SAID_BESIDE
+    takes = {argument.name for argument in torch_private.arguments_of(operator(name))} | FURTHER_NAMES
     needed = {n for n, p in inspect.signature(RULES[name]).parameters.items() if p.default is p.empty}
     assert needed <= takes
     assert {*SHOWN[name]}.isdisjoint(WANTED[name])
@@ -164,7 +165,7 @@ def test_a_rule_takes_what_its_operator_takes(name: str):
 def test_arguments_of_no_consequence_are_arguments():
     known = {argument.name for name in filter(is_there, RULES) for argument in torch_private.arguments_of(operator(name))}
     assert known >= OF_NO_CONSEQUENCE
-    assert {key for name in RULES for key in (*WANTED[name], *SHOWN[name])} <= known | SAID_BESIDE
+    assert {key for name in RULES for key in (*WANTED[name], *SHOWN[name])} <= known | FURTHER_NAMES
     assert all(operator(name) is not None for name in NO_VALUES)
 
 

@@ -127,7 +127,7 @@ def test_real_xla_gives_the_same(name: str, number: int):
     (lambda x: linalg.cholesky(x).isnan().any(-1).any(-1), INDEFINITE, [False, True, True]),
     (lambda x: linalg.lu_factor_ex(x).info, SINGULAR, 3), (lambda x: linalg.inv_ex(x).info, SINGULAR, 3),
     (lambda x: linalg.solve_ex(x, x).info, SINGULAR, 3), (linalg.det, torch.zeros(2, 2), 0.0)])
-def test_what_is_no_decomposition_is_said(function: Any, x: torch.Tensor, expected: Any):
+def test_a_failed_decomposition_returns_its_info(function: Any, x: torch.Tensor, expected: Any):
     assert xla_torch.from_torch(function, x)(x).tolist() == expected
 
 

@@ -52,8 +52,14 @@ STATED: tuple[Stated, ...] = (
     Stated("jnp.sinc", _JAX_ERRS + "near 0 a difference of equal numbers over a small one", 3, what="jvp second"),
     Stated("jnp.i0", _JAX_ERRS + "the second derivative at 0 is a half", 2, what="second"),
     Stated("special.i0", _JAX_ERRS + "1 at 0, an even function", 2),
+    Stated("special.i1", _JAX_ERRS + "the second derivative at 0 is 0, of an odd function", 3, what="second"),
+    Stated("special.i1e lax.bessel_i1e", _JAX_ERRS + "the second derivative is -1 to the right of 0, and 1 to the left", 3,
+           what="second"),
     Stated("jnp.logaddexp jnp.logaddexp2", _JAX_ERRS + "where an operand is infinite, the other has no share", 20),
     Stated("special.gammainc_x special.gammaincc_x special.betainc_x", _FOLDED + "exp(a log(x)) has NaN at 0", 2),
+    Stated("special.digamma lax.digamma", _JAX_ERRS + "infinite at -infinity, where there is no limit between the poles", 1,
+           what="vjp jvp"),
+    Stated("special.gammaln lax.lgamma", _JAX_ERRS + "its second, as digamma's", 1, what="second"),
     Stated("special.zeta_2", "XLA computes NaN at infinity, JAX's derivatives go by another series", 1),
     Stated("lax.acosh", _JAX_ERRS + "the other sign for a negative real part", 150),
     Stated("lax.sign", "JAX takes it for constant, and a complex sign turns", 250),
@@ -133,6 +139,13 @@ def test_bessel_functions_where_ranges_meet(name: str) -> None:
     reference = lax.bessel_i0e if name == "BesselI0e" else lax.bessel_i1e
     for computation in (ours(getattr(ops, name), points), program(reference, points)):
         np.testing.assert_allclose(gradient(computation, points)[0], evaluated(jax.vmap(jax.grad(reference)), points), rtol=1e-12)
+
+
+def test_the_second_derivative_of_an_odd_bessel_function_at_0_is_0() -> None:
+    """Where JAX says 1: i1 is ``exp(|x|) * i1e(x)``, and the kinks of its factors cancel."""
+    points = np.array([0.0, -0.0, 1e-30, -1e-30])
+    twice = xla_torch.vjp(xla_torch.vjp(program(special.i1, points), 0), 0)
+    np.testing.assert_array_equal(twice.run_numpy(points, np.ones(4), np.ones(4))[0], 0)
 
 
 def test_in_reducers_loops_branches_batches_and_pickles() -> None:

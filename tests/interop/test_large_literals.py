@@ -178,7 +178,7 @@ def reported(read: Callable[[], Any]) -> str:
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_mistakes_in_a_file_are_told_as_in_a_string(name: str, tmp_path: Path) -> None:
+def test_errors_in_a_file_equal_those_in_a_string(name: str, tmp_path: Path) -> None:
     path, start = tmp_path / "program", time.process_time()
     for text, read in ((hlo(("f32[250,1000]", BAD[name])), parse_hlo),
                        (mlir(("tensor<250x1000xf32>", BAD[name].replace("{", "[").replace("}", "]"))), from_stablehlo)):

@@ -14,13 +14,14 @@ import pytest
 import torch
 
 import xla_torch
-from support.native_programs import loop_of_rows, natively, run_both
+from support.native_programs import loop_of_rows, natively, run_both, sources_of
 from support.native_rows import OPERANDS, ROWS, operands
 from xla_torch.codegen.compiled import is_available
 from xla_torch.codegen.loops import Machine
 from xla_torch.core import tuning
 from xla_torch.kernels.native import NativeLoop
-from xla_torch.kernels.native_bundles import NativeBundle
+from xla_torch.kernels.native_bundles import NativeBundle, fits
+from xla_torch.kernels.native_plans import NativePlan
 
 pytestmark = pytest.mark.skipif(not is_available(), reason="there is no C compiler")
 
@@ -216,6 +217,6 @@ def test_bundles_as_torch(function: str, inside: list[int], monkeypatch: pytest.
     for given, wanted in zip((x, x.conj()), want, strict=True):
         for mine, theirs in zip(computation(given, y), wanted, strict=True):
             torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
-    bundles = [m for m in computation.lowered().modules() if isinstance(m, NativeBundle)]
-    assert sorted(b.source.calls for b in bundles) == inside
-    assert not bundles[0].fits((x.conj(), y)[:len(bundles[0].given)])
+    assert sorted(source.calls for source in sources_of(computation)) == inside
+    (whole,) = [m for m in computation.lowered().modules() if isinstance(m, (NativeBundle, NativePlan))]
+    assert not fits(whole, (x.conj(), y))

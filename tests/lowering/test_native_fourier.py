@@ -14,12 +14,11 @@ import torch
 from jax import lax
 
 import xla_torch
-from support.native_programs import loop_of_rows, native_after, native_loops, natively, run_both
+from support.native_programs import loop_of_rows, native_after, native_loops, natively, run_both, sources_of
 from xla_torch import from_jax
 from xla_torch.codegen.butterflies import RADICES
 from xla_torch.codegen.compiled import is_available
 from xla_torch.core import tuning
-from xla_torch.kernels.native_bundles import NativeBundle
 
 needs_compiler = pytest.mark.skipif(not is_available(), reason="there is no C compiler")
 
@@ -191,5 +190,4 @@ ENTRY main {
     with native_after(0.0, tmp_path):
         computation = xla_torch.parse_hlo(text)
         torch.testing.assert_close(computation(x), want, rtol=1e-5, atol=1e-5)
-    bundles = [m for m in computation.lowered().modules() if isinstance(m, NativeBundle)]
-    assert sorted(b.source.calls for b in bundles) == inside
+    assert sorted(source.calls for source in sources_of(computation)) == inside

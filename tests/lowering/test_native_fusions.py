@@ -218,7 +218,7 @@ def test_a_select_alone_is_a_piece() -> None:
     assert_same_bits(got, want, calls[0])
 
 
-def test_a_piece_that_does_not_compile_is_told_and_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_piece_that_does_not_compile_warns_and_falls_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(text: str, options: tuple[str, ...]) -> MachineCode:
         return MachineCode(text, (sys.executable, "-c", "raise SystemExit('no compiler today')"), tmp_path)
 

@@ -375,7 +375,7 @@ def test_what_stays_in_torch(row: str) -> None:
     assert not natively(loop_of_rows([row], OPERANDS, minus))
 
 
-def test_code_that_does_not_compile_is_told_and_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_that_does_not_compile_warns_and_falls_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(text: str, options: tuple[str, ...]) -> MachineCode:
         return MachineCode(text, (sys.executable, "-c", "raise SystemExit('no compiler today')"), tmp_path)
 

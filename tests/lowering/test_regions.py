@@ -224,7 +224,7 @@ def test_parameters_whose_names_differ_in_punctuation_only():
                                 "r = f32[3] reduce(p0, i), dimensions={1}, to_apply=reducer")), values("f32", 3, 5))
 
 
-def test_scalar_regions_are_told_apart():
+def test_scalar_regions_are_recognised():
     assert works_on_scalars(region_in(mapped(DOUBLING, "doublings"), "doublings"))
     assert works_on_scalars(region_in(mapped(CASES, "chosen"), "chosen"))
     assert not works_on_scalars(region_in(mapped(ARRAYS, "weighted"), "weighted"))

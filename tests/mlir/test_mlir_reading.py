@@ -205,7 +205,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("text", "line", "column", "what"), BAD)
-def test_mistakes_are_told_with_their_place(text, line, column, what):
+def test_errors_have_line_and_column(text, line, column, what):
     whole = text if not text.startswith("  ") else f"func.func @f(%a: tensor<f32>, %b: tensor<2xf32>) {{\n{text}\n  return\n}}"
     with pytest.raises(HloSyntaxError, match=re.escape(what)) as caught:
         parse(whole, "file.mlir")

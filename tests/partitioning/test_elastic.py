@@ -91,7 +91,7 @@ def test_a_checkpoint_is_read_on_other_meshes(tmp_path: Path, undisturbed: list[
     ("data=2", "jaxlib"),
     ("data=3", "the mesh {'data': 3} is not for 2 processes"),
 ])
-def test_what_is_lacking_is_said(tmp_path: Path, mesh: str, words: str) -> None:
+def test_a_wrong_setup_is_named_in_the_output(tmp_path: Path, mesh: str, words: str) -> None:
     done = torchrun(2, tmp_path, "--mesh", mesh, "--shardings", "data", when="without jaxlib")
     assert done.returncode == 1
     assert words in done.stdout

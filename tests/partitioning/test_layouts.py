@@ -129,7 +129,7 @@ def test_what_does_not_fit_is_refused(words: Any, numbers: Any, message: str) ->
         partition(xla_torch.load(PROGRAM), {"d": 4}, words, weights=numbers)
 
 
-def test_weights_are_to_be_said_where_names_do_not_say_them() -> None:
+def test_weights_must_be_listed_if_names_do_not_show_them() -> None:
     text = "HloModule m\nENTRY e {\n  x = f32[8,4] parameter(0)\n  w = f32[4,8] parameter(1)\n"
     text += "  ROOT d = f32[8,8] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n}"
     with pytest.raises(InvalidArgument, match="needs the numbers of the weight arguments"):

@@ -315,7 +315,7 @@ def test_what_has_been_partitioned_is_refused() -> None:
 
 
 @needs_xla
-def test_what_xla_refuses_is_said_in_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_partitioner_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     from xla_torch.xla_backend import partitioner
 
     monkeypatch.setattr(partitioner, "_PASS", "no-such-pass")
@@ -437,7 +437,7 @@ def test_a_convolution_that_xla_may_cut_beside_a_region_is_refused(where: str) -
 
 
 @needs_xla
-def test_derivatives_of_an_author_are_said_to_be_lost() -> None:
+def test_partitioning_warns_about_lost_custom_derivatives() -> None:
     @jax.custom_vjp
     def twice(x: Any) -> Any:
         return x * 2

@@ -182,7 +182,7 @@ def test_programs_that_say_what_each_device_does(row: ShardMapRow, mesh: dict[st
 
 @needs_xla
 @pytest.mark.parametrize("way", ["jit", "jit of trees", "device_put", "shape"])
-def test_from_jax_keeps_what_is_said_of_arguments(way: str) -> None:
+def test_from_jax_keeps_shardings_of_arguments(way: str) -> None:
     mesh = {"a": 2, "b": 2}
     grid = mesh_of_jax(mesh)
     rows, columns = (NamedSharding(grid, PartitionSpec(*spec)) for spec in (("a",), (None, "b")))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pkgutil
 import re
 import subprocess
 import sys
@@ -46,6 +47,12 @@ def test_the_navigation_has_the_four_kinds_of_pages():
     folders = [ROOT / "docs", *(ROOT / "docs" / name for name in ("tutorials", "how-to", "how-it-works"))]
     pages = [page.relative_to(ROOT / "docs").as_posix() for folder in folders for page in folder.glob("*.md")]
     assert [page for page in sorted(pages) if f": {page}\n" not in navigation] == []
+
+
+def test_every_public_name_can_be_imported_by_its_path():
+    """mkdocstrings looks each of them up by this path in the sources."""
+    found = {name: pkgutil.resolve_name(f"xla_torch.{name}") for name in site_pages.names()}
+    assert found == site_pages.names()
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ def test_every_constant_that_is_compared_is_listed() -> None:
 
 
 @pytest.mark.parametrize(("constant", "how"), listed().items())
-def test_it_is_straddled_as_is_said(constant: str, how: str) -> None:
+def test_a_threshold_is_tested_on_both_sides(constant: str, how: str) -> None:
     assert (how == "low") == (constant in LOW), "`low` is said of those that low_thresholds.py lowers, and of no others"
     path, _, name = how.partition("::")
     is_test = path.startswith("tests/") and f"def {name}(" in (ROOT / path).read_text(encoding="utf-8")

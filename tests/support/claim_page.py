@@ -18,16 +18,18 @@ PAGE = Path("tests/documents/README.md")
 _PREFACE = """\
 # What the documents say, claim by claim
 
-Each line is a sentence of XLA's documents in short and the check that it holds. Every check is a test
-(`test_documents.py`), so each line that stands here holds. The lines are kept in the `*.claims` files of this folder, whose
-format `tests/support/claims.py` says; `make pages` writes this page anew.
+This page lists the statements of XLA's documents with a test of each. It is for people who want to check that xla_torch
+follows them.
 
-- **in**: the documents with the sentence: {documents}.
-- **check**: a call and its result (`==`), shape (`->`), a property of its result `r` (`where`), its text (`prints`) or the
-  refusal (`!`). `f32[1, 2]` is an argument, `f32.of(2, 3)` some array of these sizes, `@2` two replicas.
-- **entry points**: **e** eager, on torch tensors; **b** built and run; **t** printed, parsed and run; **x** real XLA says the
-  same. An entry point that is missing does not apply, for the reason that stands beside.
-- **differs**: see the stated differences below. Where values differ from XLA's beyond the documents, the section after it says.
+Each row is a short form of a sentence and the check that it holds. `test_documents.py` runs every check. The rows are stored
+in the `*.claims` files of this folder, in the format that `tests/support/claims.py` defines. `make pages` writes this page.
+
+- **in**: the documents that contain the sentence: {documents}.
+- **check**: a call and its result (`==`), shape (`->`), a property of its result `r` (`where`), its text (`prints`) or its
+  error (`!`). `f32[1, 2]` is an argument, `f32.of(2, 3)` an array of these sizes, and `@2` means two replicas.
+- **entry points**: **e** eager, on torch tensors; **b** built and run; **t** printed, parsed and run; **x** XLA agrees. The
+  reason for a missing entry point follows it.
+- **differs**: the key of a row of the stated differences below. A second table lists values that differ from XLA's.
 
 """
 
@@ -80,8 +82,8 @@ def _differences() -> str:
 def _value_differences() -> str:
     lines = [(KINDS[d.kind], d.title, d.xla, d.here, "<br>".join(f"`{e.call}`: {_side(e.here)}, XLA {_side(e.there)}"
                                                                  for e in d.examples)) for d in value_differences()]
-    return ("## Values that differ from XLA's\n\nWhere programs give other values than XLA's CPU code. Each example is a test "
-            "(`tests/hlo/test_values_as_xla.py`) of both sides, so that a line falls when XLA changes.\n\n"
+    return ("## Values that differ from XLA's\n\nThese values differ from those of XLA's CPU code. "
+            "`tests/hlo/test_values_as_xla.py` tests both sides of each example, so it fails when XLA changes.\n\n"
             + tables.markdown(("", "where", "real XLA", "here", "examples"), lines))
 
 

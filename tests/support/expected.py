@@ -13,7 +13,7 @@ _ANY_NUMBER = r"([-+]?(?:\d+(?:\.\d*)?(?:e[-+]?\d+)?|nan|inf))"
 
 def fits(messages: str, expected: str, *, relative: float = 0.0, absolute: float = 0.0) -> bool:
     """Whether a text is the expected one, in which ``...`` stands for anything. With a tolerance, numbers that have a point or an
-    exponent may be others by it, and as much white space stand between words as there is room for."""
+    exponent may differ by it, and the white space between words does not count."""
     if not relative and not absolute:
         return re.fullmatch(".*".join(map(re.escape, expected.split("..."))), messages, re.S) is not None
     messages, expected = " ".join(messages.split()), " ".join(expected.split())

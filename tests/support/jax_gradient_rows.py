@@ -284,10 +284,10 @@ def _selected(d: Drawn) -> Example:
 
 
 def _clamped(d: Drawn) -> Example:
-    """Bounds in order; values equal to them, and bounds equal to each other."""
+    """Bounds in order; values equal to them. JAX drops the cotangent of equal bounds, so that none are equal."""
     dims = d.dims()
     low = _ties(d, dims)
-    return lax.clamp, [low, _ties(d, dims, 1), low + np.abs(_ties(d, dims, 2))]
+    return lax.clamp, [low, _ties(d, dims, 1), low + 1 + np.abs(_ties(d, dims, 2))]
 
 
 ROWS = [

@@ -10,8 +10,12 @@ import numpy as np
 import pytest
 
 import xla_torch
+from xla_torch.codegen.loops import Source
 from xla_torch.core import tuning
+from xla_torch.kernels.native_bundles import NativeBundle
+from xla_torch.kernels.native_plans import NativePlan
 from xla_torch.lowering import control
+from xla_torch.runtime.computation import XlaComputation
 
 
 @contextlib.contextmanager
@@ -103,3 +107,10 @@ def natively(text: str) -> bool:
     """Whether the program has a loop that may become native code."""
     program = xla_torch.parse_hlo(text)
     return "_native" in program.python_code()
+
+
+def sources_of(computation: XlaComputation) -> list[Source]:
+    """The native functions of a program's bundles and plans."""
+    modules = list(computation.lowered().modules())
+    return [s for m in modules for s in ([m.source] if isinstance(m, NativeBundle) else
+                                         m.plan.sources if isinstance(m, NativePlan) else [])]

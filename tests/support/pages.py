@@ -114,16 +114,16 @@ def _functions(row: Row, name: str, inside: str) -> str:
 _PREFACE = f"""\
 # The ops
 
-One row for each HLO opcode. This file is generated from the code: `{COMMAND}` writes it anew.
+This page lists every HLO opcode with its functions, types, gradient and tests. It is for people who look up or change an op, and
+`{COMMAND}` writes it.
 
-- **functions**: the documented functions of `xla_torch.ops` whose result the op is; after *in*, functions that build it on
-  the way. Not counted: what Python operators between XlaOps build, the broadcasts that elementwise functions insert, and
-  the constants that Python numbers become.
-- **attributes**: `name` must be written, `name=default` need not, `name?` is empty or none where it is not written.
-- **element types**: what shape inference takes, for ops whose operands are arrays only; blank where regions decide.
+- **functions**: the documented functions of `xla_torch.ops` that return the op; after *in*, functions that build it as a
+  part of their result. Python operators, implicit broadcasts and constants from Python numbers are not counted.
+- **attributes**: `name` is required, `name=default` has a default, and `name?` is empty or None by default.
+- **element types**: those that shape inference accepts, for ops on arrays only; blank if a region decides.
 - **gradient**: the kind of its entry in [`grad_rules`](../../grad_rules/README.md), and operands that have a rule.
-- **claims**: what XLA's documents say of these functions, [sentence by sentence](../../tests/documents/README.md), each a test.
-- **tests**: files of `tests/` that name it, without `test_`.
+- **claims**: tests of [the statements of XLA's documents](../../tests/documents/README.md) about these functions.
+- **tests**: files of `tests/` that name the op, without `test_`.
 """
 
 
@@ -167,23 +167,23 @@ def gradients() -> str:
     counts.append(("**all**", Counter(entry.kind for entry in TABLE.values())))
     counted = tables.markdown(("family", *(kind.value for kind in kinds), "ops"),
                               [(f, *(str(c[k] or "") for k in kinds), str(c.total())) for f, c in counts])
-    listed = tables.markdown(("opcode", "family", "gradient", "operands with a rule, and what the rule asks for"),
+    listed = tables.markdown(("opcode", "family", "gradient", "operands with a rule, and its inputs"),
                              [(_code(o), OPS[o].family, TABLE[o].kind.value, _rule_text(TABLE[o])) for o in sorted(TABLE)])
-    return (f"{_counted(TABLE.values())} `{COMMAND}` writes these tables anew.\n\n{counted}\n{listed}\n{_fused_rules()}\n"
+    return (f"{_counted(TABLE.values())} `{COMMAND}` writes these tables.\n\n{counted}\n{listed}\n{_fused_rules()}\n"
             f"{_spelled_functions()}")
 
 
 def _spelled_functions() -> str:
     """The functions that have no op, by name."""
-    return "Functions without an op, recognised where they are spelled out:\n\n" + tables.markdown(
-        ("function", "operands, and what their rules ask for"),
+    return "Functions without an op, recognised by their expansions:\n\n" + tables.markdown(
+        ("function", "operands, and the inputs of their rules"),
         [(_code(name), "; ".join(f"{_code(o)} ({', '.join(words)})" for o, words in rules.asks.items()))
          for name, rules in sorted(FUNCTIONS.items())])
 
 
 def _fused_rules() -> str:
     """The fused rules, by name."""
-    return "Fused rules:\n\n" + tables.markdown(("fused rule", "stands for the rules of", "what it says"), [
+    return "Fused rules:\n\n" + tables.markdown(("fused rule", "replaces the rules of", "meaning"), [
         (rule.name, ", ".join(map(_code, rule.opcodes)), rule.what) for _, rule in sorted(FUSED.items())])
 
 

@@ -218,9 +218,9 @@ def names() -> dict[str, Any]:
     """The public classes and functions, by name below `xla_torch`."""
     found = {name: getattr(xla_torch, name) for name in xla_torch.__all__}
     found = {name: value for name, value in found.items() if not inspect.ismodule(value)}
-    for module in MODULES:
-        module = importlib.import_module(f"xla_torch.{module}")
-        found |= {f"{module}.{name}": getattr(module, name) for name in _public_names(module) if name not in found}
+    for place in MODULES:
+        module = importlib.import_module(f"xla_torch.{place}")
+        found |= {f"{place}.{name}": getattr(module, name) for name in _public_names(module) if name not in found}
     return {name: value for name, value in found.items() if not inspect.ismodule(value)}
 
 

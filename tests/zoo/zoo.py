@@ -115,19 +115,25 @@ def _line(name: str, found: Found) -> str:
     return f"| {name} | {' | '.join(cells)} | {seconds} | {reason} |"
 
 
-_TITLES = {"in": "JAX models that come in", "out": "torch models that go out",
-           "train": "torch models that go out in training mode",
-           "iree": "torch models that IREE compiles and runs (its values stand in the third column)"}
+_TITLES = {"in": "JAX models", "out": "torch models",
+           "train": "torch models in training mode",
+           "iree": "torch models compiled by IREE (its values are in the third column)"}
 _HEAD = """# The zoo
 
-Models of other people's libraries with small random weights, written by `{command}` on {date}; the versions are in
-`constraints-zoo.txt`. JAX models come in through `from_jax` and are compared with JAX and `jax.vjp`; torch models go out
-through `from_torch` and are compared with eager torch and its backward. In training mode they draw random numbers of their own:
-so without any dropout they are compared with torch, what they leave in buffers among the values, and with it real XLA must draw
-the same. *on XLA* is the HLO text that the program writes, compiled by real XLA. All is computed in float64 where the model lets
-it. Each number is the largest difference relative to its array's largest value (of a gradient or running statistics, at least a
-thousandth of the largest of all); above {tolerance:g} ({narrow:g} where something
-in the program is narrower than float64) a model *differs*. *s* is all of it in seconds, both sides."""
+This page lists models of JAX and PyTorch libraries that were converted and compared with the original. It is for people who
+want to know whether a model is supported.
+
+`{command}` wrote it on {date}. The models have small random weights, and `constraints-zoo.txt` has the versions.
+
+- JAX models are converted with `from_jax` and compared with JAX and `jax.vjp`.
+- torch models are converted with `from_torch` and compared with eager torch and its backward pass.
+- In training mode, models with dropout disabled are compared with torch, including the new values of buffers. With dropout,
+  XLA must draw the same random numbers.
+- *on XLA* is the HLO text that the program writes, compiled by XLA.
+
+Models run in float64 if they support it. Each number is the largest difference relative to the largest value of the array. For
+gradients and running statistics, that value is at least a thousandth of the largest of all arrays. Above {tolerance:g} a model
+*differs*; if part of the program is narrower than float64, above {narrow:g}. *s* is the time of both sides in seconds."""
 
 
 def main() -> int:

@@ -111,7 +111,7 @@ class Code:
         self.constant_types: list[PrimitiveType] = []
         self.buffers: set[str] = set()
         self.whole_vectors = False
-        """Whether short local arrays have room for the rest of their last vector."""
+        """Whether short local arrays are padded to whole vectors."""
         self.capacities: dict[str, int] = {}
         """How many elements there is memory for under a name, if that is known."""
         self.routines: list[str] = []
@@ -199,7 +199,7 @@ class Code:
         return with_rest(shape) if self.whole_vectors else shape.element_count
 
     def held(self, shape: Shape, name: str) -> Array:
-        """An array in a buffer, which reaches as far as there is room."""
+        """An array in a buffer, with the capacity of the buffer if it is known."""
         return held(shape, name, self.capacities.get(name, 0))
 
     def local(self, shape: Shape, stem: str, value: str = "") -> str:
@@ -251,6 +251,8 @@ class Code:
     def fill(self, name: str, array: Array) -> None:
         """Write the array into memory of its size."""
         shape, count = array.shape, array.shape.element_count
+        if not count:
+            return
         self.works(shape, count * VECTOR_WORK, count * VECTOR_WORK)
         capacity = self.capacities.get(name, count)
         flat = 0 if count == 1 or array.reach < count else capacity if array.reach >= capacity else count

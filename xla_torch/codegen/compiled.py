@@ -337,7 +337,7 @@ def _evict(kept: Path) -> None:
     Who has loaded one keeps it."""
     found = []
     for path in kept.parent.glob("loop_*"):
-        with contextlib.suppress(OSError):  # another process makes room as well
+        with contextlib.suppress(OSError):  # another process deletes old entries as well
             state = path.stat()
             found.append((state.st_mtime_ns, state.st_size, path))
     excess = sum(size for _, size, _ in found) - _limit()

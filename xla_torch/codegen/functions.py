@@ -71,7 +71,7 @@ VECTOR_FUNCTIONS = {
     return x;
 }""",
     # Numbers of 16 bits: their values in single precision, what stands for such a value in memory, and the value next to a
-    # number, to nearest even. All bits of a NaN are kept, but for those that there is no room for.
+    # number, to nearest even. A NaN keeps the bits that fit.
     "load_bf16": "f32 load_bf16(u16 h) { u32 b = (u32)h << 16; f32 x; __builtin_memcpy(&x, &b, 4); return x; }",
     "store_bf16": "u16 store_bf16(f32 x) { u32 b; __builtin_memcpy(&b, &x, 4); return (u16)(b >> 16); }",
     "round_bf16": """f32 round_bf16(f32 x) {

@@ -40,6 +40,7 @@ from .elements import (
     read,
     stored,
 )
+from .empty_arrays import without_elements
 from .functions import used_in
 from .indexed import write_scatter
 from .pairs import differences_of_pair, exponential_of_pair
@@ -53,7 +54,7 @@ typedef float f32; typedef double f64; typedef float _Complex c64; typedef doubl
 ASKED = ("PyGILState_Ensure", "PyErr_CheckSignals", "PyErr_Fetch", "PyGILState_Release")
 """Functions of Python's by which a loop in the loop has the handlers of signals run, and finds out whether one has raised."""
 
-_STOPPED = """static int stopped(void **python) {
+STOPPED = """static int stopped(void **python) {
     int state = ((int (*)(void))python[0])(), raised = ((int (*)(void))python[1])();
     if (raised) ((void (*)(void **, void **, void **))python[2])(python + 4, python + 5, python + 6);
     ((void (*)(int))python[3])(state);
@@ -90,7 +91,7 @@ class Machine:
 def loop_source(instruction: Instruction, fixed: frozenset[int], machine: Machine) -> Source:
     """The source for a loop in canonical form, of which the carries `fixed` do not change. Raises Unfit."""
     shapes, loop = instruction.shape.tuple_shapes, loop_of(instruction)
-    if not all(s.is_array and s.is_static and is_native(s.element_type) and s.element_count for s in shapes):
+    if not all(s.is_array and s.is_static and is_native(s.element_type) for s in shapes):
         raise Unfit("a carry that is no array of a native type")
     writer = ProgramWriter(machine, loop.condition, loop.body)
     for k, shape in enumerate(shapes):
@@ -107,7 +108,7 @@ def bundle_source(region: Computation, machine: Machine) -> Source:
     """The source for a computation of arrays whose root is a tuple: the carries are its parameters, and then its results, which
     are written once. Raises Unfit."""
     given, made = [p.shape for p in region.parameters], region.root.shape.tuple_shapes
-    if not all(s.is_array and s.is_static and is_native(s.element_type) and s.element_count for s in (*given, *made)):
+    if not all(s.is_array and s.is_static and is_native(s.element_type) for s in (*given, *made)):
         raise Unfit("no array of a native type")
     writer = ProgramWriter(machine, region)
     results = writer.run(region, [held(s, f"a{k}") for k, s in enumerate(given)])
@@ -141,7 +142,7 @@ def _source(writer: ProgramWriter, count: int, first: Sequence[str], behind: Seq
              *(f"    void *{name} = places[{k}];" for k, name in enumerate(code.routines, scratch + 1)), *asks,
              *code.allocations, *behind, "}", ""]
     body = "\n".join(lines)
-    text = "\n".join([TYPES, *used_in(body, NAMES), *[_STOPPED] * code.has_loops, "int run(s64 steps, char **places) {", body])
+    text = "\n".join([TYPES, *used_in(body, NAMES), *[STOPPED] * code.has_loops, "int run(s64 steps, char **places) {", body])
     return Source(text, tuple(code.constants), given, code.work - code.spared, writer.calls, tuple(code.routines), code.has_loops)
 
 
@@ -240,8 +241,10 @@ class ProgramWriter:
             whole = operands[0]
             assert isinstance(whole, list)
             return whole[instruction.attributes["index"]]
-        if not all(s.is_static and s.element_count for s in instruction.shape.leaves()):
-            raise Unfit("an array without elements, or of dynamic size")
+        if not all(s.is_array and s.is_static for s in instruction.shape.leaves()):
+            raise Unfit("a token, or an array of dynamic size")
+        if (found := without_elements(instruction, operands, self)) is not None:
+            return found
         self.calls += 1
         require_fit(instruction)
         if updates is not None and instruction in updates.carries:

@@ -121,7 +121,7 @@ BLOCKED_FROM = 1 << 19
 and 2.9 in blocks at 512 Ki elements, 4.8 and 5.0 at 1 Mi, 30 and 20 at 4 Mi)."""
 
 BLOCK = 1 << 17
-"""Elements of a block: half of it for each of two cores fits a private cache with room for a few intermediates (`constants.py`:
+"""Elements of a block: half of it for each of two cores fits a private cache together with a few intermediates (`constants.py`:
 ten ops on 16 Mi elements take 110 to 140 ms with blocks of 2^14 to 2^20, the differences within what other load makes)."""
 
 PRODUCT_BLOCKED_FROM = 1 << 23

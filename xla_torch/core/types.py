@@ -281,6 +281,11 @@ def has_infinity(t: PrimitiveType) -> bool:
     return t.is_floating and bool(np.isinf(np.asarray(np.inf).astype(t.numpy).astype(np.float32)))
 
 
+def has_nan(t: PrimitiveType) -> bool:
+    """Return whether a floating or complex type has a NaN; only F4E2M1FN lacks one."""
+    return t.is_differentiable and t is not F4E2M1FN
+
+
 def has_zero(t: PrimitiveType) -> bool:
     """Return whether a type has a zero; only F8E8M0FNU lacks one."""
     return t is not F8E8M0FNU

@@ -181,8 +181,8 @@ def _chrome_events(waits: Sequence[Waiting]) -> list[dict[str, Any]]:
         found.append({"ph": "X", "name": f"begin {name}", "args": stated, **place, **_span(event.began, event.begun, start)})
         if event.ended == math.inf:
             continue
-        told = stated | {"waited for": wait.last, "of that, ms": wait.late * 1e3}
-        found.append({"ph": "X", "name": f"wait {name}", "args": told, **place, **_span(event.awaited, event.ended, start)})
+        details = stated | {"waited for": wait.last, "of that, ms": wait.late * 1e3}
+        found.append({"ph": "X", "name": f"wait {name}", "args": details, **place, **_span(event.awaited, event.ended, start)})
         for phase, at in (("b", event.began), ("e", event.ended)):
             found.append({"ph": phase, "name": name, "id": number, **place, "ts": (at - start) * 1e6})
         if wait.last is not None:

@@ -42,11 +42,11 @@ class Agreement:
 
         def ready() -> list[bytes] | None:
             nonlocal spared
-            told = {other: plane.peek(other, number, _CHANNEL) for other in others}
-            clashing = [(other, message[0].decode()) for other, message in told.items() if message and message[0] != own]
+            messages = {other: plane.peek(other, number, _CHANNEL) for other in others}
+            clashing = [(other, message[0].decode()) for other, message in messages.items() if message and message[0] != own]
             if clashing:
                 raise exchange.clash(clashing)
-            payloads = {other: message[1] for other, message in told.items() if message}
+            payloads = {other: message[1] for other, message in messages.items() if message}
             if len(payloads) < len(others):
                 failed = self._failures.failed
                 if failed and failed <= payloads.keys():

@@ -85,48 +85,46 @@ def _full(like: XlaOp, value: float) -> XlaOp:
 
 @dataclasses.dataclass(frozen=True)
 class _Number:
-    """A value and, where it is wanted, its derivative with respect to one variable: arithmetic keeps both."""
+    """A value and, where they are wanted, its derivatives with respect to some variables: arithmetic keeps all."""
 
     value: XlaOp
-    slope: XlaOp | None = None
+    slopes: tuple[XlaOp, ...] = ()
 
     def __add__(self, other: _Number) -> _Number:
-        return _Number(self.value + other.value, _sum(self.slope, other.slope))
+        return _Number(self.value + other.value, _sums(self.slopes, other.slopes))
 
     def __sub__(self, other: _Number) -> _Number:
-        return _Number(self.value - other.value, _sum(self.slope, None if other.slope is None else -other.slope))
+        return _Number(self.value - other.value, _sums(self.slopes, tuple(-s for s in other.slopes)))
 
     def __mul__(self, other: _Number) -> _Number:
-        left = None if self.slope is None else self.slope * other.value
-        return _Number(self.value * other.value, _sum(left, None if other.slope is None else self.value * other.slope))
+        left = tuple(s * other.value for s in self.slopes)
+        return _Number(self.value * other.value, _sums(left, tuple(self.value * s for s in other.slopes)))
 
     def __truediv__(self, other: _Number) -> _Number:
         quotient = self.value / other.value
-        if self.slope is None and other.slope is None:
-            return _Number(quotient)
-        change = _sum(self.slope, None if other.slope is None else -quotient * other.slope)
-        return _Number(quotient, None if change is None else change / other.value)
+        changes = _sums(self.slopes, tuple(-quotient * s for s in other.slopes))
+        return _Number(quotient, tuple(c / other.value for c in changes))
 
     def parts(self) -> list[XlaOp]:
-        return [self.value] if self.slope is None else [self.value, self.slope]
+        return [self.value, *self.slopes]
 
 
-def _sum(left: XlaOp | None, right: XlaOp | None) -> XlaOp | None:
-    return (left if right is None else right) if left is None or right is None else left + right
+def _sums(left: tuple[XlaOp, ...], right: tuple[XlaOp, ...]) -> tuple[XlaOp, ...]:
+    return tuple(a + b for a, b in zip(left, right, strict=True)) if left and right else left or right
 
 
-def _numbers(parts: Sequence[XlaOp], sloped: bool) -> list[_Number]:
-    width = 2 if sloped else 1
-    return [_Number(*parts[k:k + width]) for k in range(0, len(parts), width)]
+def _numbers(parts: Sequence[XlaOp], slopes: int) -> list[_Number]:
+    """The numbers of which these are the parts, each with so many slopes."""
+    return [_Number(parts[k], tuple(parts[k + 1:k + 1 + slopes])) for k in range(0, len(parts), 1 + slopes)]
 
 
 def _settled(change: _Number, total: _Number) -> XlaOp:
-    """PRED: the last change of a total, and that of its slope, were too small to be seen."""
+    """PRED: the last change of a total, and those of its slopes, were too small to be seen."""
     scale = _epsilon(total.value) * Abs(total.value)
-    small = Not(Gt(Abs(change.value), scale))
-    if change.slope is None or total.slope is None:
-        return small
-    return And(small, Not(Gt(Abs(change.slope), _epsilon(total.value) * Abs(total.slope) + scale)))
+    settled = Not(Gt(Abs(change.value), scale))
+    for changed, slope in zip(change.slopes, total.slopes, strict=True):
+        settled = And(settled, Not(Gt(Abs(changed), _epsilon(total.value) * Abs(slope) + scale)))
+    return settled
 
 
 # ------------------------------------------------------------------------------------------- incomplete gamma
@@ -137,11 +135,11 @@ def _series(a: XlaOp, x: XlaOp, sloped: bool, iterations: int | None) -> _Number
     def step(count: XlaOp, state: Sequence[XlaOp], constants: Sequence[XlaOp]) -> tuple[list[XlaOp], XlaOp]:
         term, total = _numbers(state, sloped)
         a, x = constants
-        term = term * (_Number(x) / _Number(a + count, _full(a, 1.0) if sloped else None))
+        term = term * (_Number(x) / _Number(a + count, (_full(a, 1.0),) if sloped else ()))
         total = total + term
         return [*term.parts(), *total.parts()], _settled(term, total)
 
-    one = _Number(_full(a, 1.0), _full(a, 0.0) if sloped else None).parts()
+    one = _Number(_full(a, 1.0), (_full(a, 0.0),) if sloped else ()).parts()
     return _numbers(_iterated(step, [*one, *one], [a, x], iterations), sloped)[1]
 
 
@@ -150,15 +148,15 @@ def _fraction(a: XlaOp, x: XlaOp, sloped: bool, iterations: int | None) -> _Numb
     def step(count: XlaOp, state: Sequence[XlaOp], constants: Sequence[XlaOp]) -> tuple[list[XlaOp], XlaOp]:
         upper, lower, total = _numbers(state, sloped)
         a, x = constants
-        numerator = _Number(count * (a - count), Broadcast(count, a.shape.dimensions) if sloped else None)
-        denominator = _Number(x + (2.0 * count + 1.0) - a, _full(a, -1.0) if sloped else None)
+        numerator = _Number(count * (a - count), (Broadcast(count, a.shape.dimensions),) if sloped else ())
+        denominator = _Number(x + (2.0 * count + 1.0) - a, (_full(a, -1.0),) if sloped else ())
         lower = _Number(_full(a, 1.0)) / (numerator * lower + denominator)
         upper = denominator + numerator / upper
         product = total * (lower * upper)
         return [*upper.parts(), *lower.parts(), *product.parts()], _settled(product - total, product)
 
-    first = _Number(_full(a, 1.0)) / _Number(x + 1.0 - a, _full(a, -1.0) if sloped else None)
-    endless = _Number(_full(a, 1e30), _full(a, 0.0) if sloped else None)
+    first = _Number(_full(a, 1.0)) / _Number(x + 1.0 - a, (_full(a, -1.0),) if sloped else ())
+    endless = _Number(_full(a, 1e30), (_full(a, 0.0),) if sloped else ())
     state = [*endless.parts(), *first.parts(), *first.parts()]
     return _numbers(_iterated(step, state, [a, x], iterations), sloped)[2]
 
@@ -180,11 +178,9 @@ class _Gamma:
 
     def slope(self) -> XlaOp:
         """The derivative of the lower function by a, over `power`."""
-        series, fraction, log_x = self.series, self.fraction, Log(self.x)
-        assert series.slope is not None
-        assert fraction.slope is not None
-        lower = (series.slope + series.value * (log_x - Digamma(self.a + 1.0))) / self.a
-        return Select(self.beyond, -(fraction.slope + fraction.value * (log_x - Digamma(self.a))), lower)
+        (of_series,), (of_fraction,), log_x = self.series.slopes, self.fraction.slopes, Log(self.x)
+        lower = (of_series + self.series.value * (log_x - Digamma(self.a + 1.0))) / self.a
+        return Select(self.beyond, -(of_fraction + self.fraction.value * (log_x - Digamma(self.a))), lower)
 
 
 def _gamma_power(a: XlaOp, x: XlaOp) -> XlaOp:
@@ -269,15 +265,15 @@ def RandomGammaGrad(a: XlaOp, x: XlaOp, iterations: int | None = None) -> XlaOp:
 
 
 def _beta_fraction(a: _Number, b: _Number, x: XlaOp, iterations: int | None) -> _Number:
-    """The continued fraction of the incomplete beta function by Lentz's method, two levels in a round, and its derivative where a
-    and b have slopes."""
-    sloped = a.slope is not None
+    """The continued fraction of the incomplete beta function by Lentz's method, two levels in a round, and its
+    derivatives where a and b have slopes."""
+    slopes = len(a.slopes)
     one, nothing = _Number(_full(x, 1.0)), _full(x, 0.0)
     given = [*a.parts(), *b.parts()]
 
     def step(count: XlaOp, state: Sequence[XlaOp], constants: Sequence[XlaOp]) -> tuple[list[XlaOp], XlaOp]:
-        upper, lower, total = _numbers(state, sloped)
-        (a, b), x = _numbers(constants[:-1], sloped), _Number(constants[-1])
+        upper, lower, total = _numbers(state, slopes)
+        (a, b), x = _numbers(constants[:-1], slopes), _Number(constants[-1])
         unit, number = _Number(_full(x.value, 1.0)), _Number(count)
         level = a + _Number(2.0 * count)
         even = number * (b - number) / (level - unit) * x / level
@@ -289,9 +285,9 @@ def _beta_fraction(a: _Number, b: _Number, x: XlaOp, iterations: int | None) -> 
         return [*upper.parts(), *lower.parts(), *product.parts()], _settled(product - total, product)
 
     first = one / (one - (a + b) / (a + one) * _Number(x))
-    start = _Number(_full(x, 1.0), nothing if sloped else None)
+    start = _Number(_full(x, 1.0), (nothing,) * slopes)
     state = [*start.parts(), *first.parts(), *first.parts()]
-    return _numbers(_iterated(step, state, [*given, x], iterations), sloped)[2]
+    return _numbers(_iterated(step, state, [*given, x], iterations), slopes)[2]
 
 
 @floating
@@ -320,16 +316,20 @@ def _beta_power(a: XlaOp, b: XlaOp, x: XlaOp) -> XlaOp:
 
 
 def incomplete_beta_slope(a: XlaOp, b: XlaOp, x: XlaOp, by_a: bool) -> XlaOp:
-    """The derivative of `RegularizedIncompleteBeta` by a, or by b. 0 for x of 0 and 1, NaN outside of the domain."""
+    """The derivative of `RegularizedIncompleteBeta` by a, or by b. 0 for x of 0 and 1, NaN outside of the domain.
+
+    The rounds go on until both slopes have settled, so that this can be differentiated by the other parameter, too: where b is
+    a whole number the fraction and its slope by a end early, and its slope by b does not."""
     inside = _inside_beta(a, b, x)
     p, q, y = Select(inside, a, 1.0), Select(inside, b, 1.0), Select(inside, x, 0.5)
     near, far, z, turned = _below_the_mean(p, q, y)
     one, none = _full(x, 1.0), _full(x, 0.0)
     is_near = Select(turned, none, one) if by_a else Select(turned, one, none)
-    fraction = _beta_fraction(_Number(near, is_near), _Number(far, 1.0 - is_near), z, None)
-    assert fraction.slope is not None
+    fraction = _beta_fraction(_Number(near, (one, none)), _Number(far, (none, one)), z, None)
+    by_near, by_far = fraction.slopes
+    slope = Select(turned, by_far, by_near) if by_a else Select(turned, by_near, by_far)
     log_slope = (Log(y) if by_a else Log1p(-y)) + Digamma(p + q) - Digamma(p if by_a else q)
-    part = _beta_power(p, q, y) / near * (fraction.slope + fraction.value * (log_slope - is_near / near))
+    part = _beta_power(p, q, y) / near * (slope + fraction.value * (log_slope - is_near / near))
     at_end = And(And(Gt(a, 0.0), Gt(b, 0.0)), Or(Eq(x, 0.0), Eq(x, 1.0)))
     return Select(inside, Select(turned, -part, part), Select(at_end, 0.0, _full(x, math.nan)))
 

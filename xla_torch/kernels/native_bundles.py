@@ -16,6 +16,7 @@ from ..core.budget import running
 from ..storage import torch_private
 from .calls import fresh_tuple
 from .native import Awaited, asked, is_readable, raise_from
+from .native_plans import NativePlan
 
 Tensors = tuple[torch.Tensor, ...]
 
@@ -35,13 +36,6 @@ class NativeBundle(torch.nn.Module, Awaited):
         addresses = ("constants", "behind")
         return {**{k: v for k, v in super().__getstate__().items() if k not in addresses}, "code": None}
 
-    def fits(self, inputs: Tensors) -> bool:
-        """Whether native code may go by the inputs' memory. Large ones, of which it reads a part, are not copied for it."""
-        for tensor, size in zip(inputs, self.given, strict=True):
-            if tensor.nbytes != size or not is_readable(tensor) or (size > self.copied and not tensor.is_contiguous()):
-                return False
-        return True
-
     @functools.cached_property
     def constants(self) -> tuple[int, ...]:
         """Where the source's constants are."""
@@ -54,19 +48,36 @@ class NativeBundle(torch.nn.Module, Awaited):
         return (*[torch_private.blas()[name] for name in self.source.routines], *asks)
 
 
+    @property
+    def asks(self) -> bool:
+        return self.source.asks
+
+    def run(self, inputs: Tensors, results: Tensors) -> None:
+        """Run the function on contiguous tensors."""
+        pointer = torch.Tensor.data_ptr
+        scratch = torch.empty(self.source.scratch, dtype=torch.uint8) if self.source.scratch else None
+        places = array.array("q", (*map(pointer, inputs), *map(pointer, results), *self.constants,
+                                   0 if scratch is None else scratch.data_ptr(), *self.behind))
+        if self.function(1, places.buffer_info()[0]) < 0:
+            raise_from(places[-3:])
+
+
 @fresh_tuple
-def bundle(module: NativeBundle, inputs: Tensors) -> Tensors:
-    """The results of a bundle."""
-    if not (module.is_ready() and module.fits(inputs)) or (module.source.asks and running() is not None):
+def bundle(module: NativeBundle | NativePlan, inputs: Tensors) -> Tensors:
+    """The results of a bundle or plan."""
+    if not (module.is_ready() and fits(module, inputs)) or (module.asks and running() is not None):
         return module.timed(module.module, *inputs)
-    pointer = torch.Tensor.data_ptr
     if not all(map(torch.Tensor.is_contiguous, inputs)):
         inputs = tuple([t.contiguous() for t in inputs])
     empty = torch.empty_strided  # takes half as long as torch.empty
     results = tuple([empty(dims, strides, dtype=dtype) for dims, strides, dtype in module.made])
-    scratch = torch.empty(module.source.scratch, dtype=torch.uint8) if module.source.scratch else None
-    places = array.array("q", (*map(pointer, inputs), *map(pointer, results), *module.constants,
-                               0 if scratch is None else scratch.data_ptr(), *module.behind))
-    if module.function(1, places.buffer_info()[0]) < 0:
-        raise_from(places[-3:])
+    module.run(inputs, results)
     return results
+
+
+def fits(module: NativeBundle | NativePlan, inputs: Tensors) -> bool:
+    """Whether native code may go by the inputs' memory. Large ones, of which it reads a part, are not copied for it."""
+    for tensor, size in zip(inputs, module.given, strict=True):
+        if tensor.nbytes != size or not is_readable(tensor) or (size > module.copied and not tensor.is_contiguous()):
+            return False
+    return True

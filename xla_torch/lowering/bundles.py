@@ -7,6 +7,7 @@ function and, for as long as that is not there, a program of its own.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 
 import torch
@@ -20,15 +21,18 @@ from ..codegen.loops import Source, bundle_source
 from ..codegen.sums import require_fit, terms_of
 from ..core import tuning
 from ..core.shape import Shape
+from ..hlo.inference import has_effect
 from ..hlo.ir import Computation, Instruction
-from ..hlo.structure import GET_TUPLE_ELEMENT
+from ..hlo.structure import CONSTANT, GET_TUPLE_ELEMENT
 from ..kernels.native import can_fuse, machine, made_after, options
 from ..kernels.native_bundles import NativeBundle, bundle
+from ..kernels.native_plans import NativePlan
 from ..opcodes import contraction, control, indexing, movement, reduction
 from ..passes.optional import attempt
 from ..storage.dtypes import storage_dtype
 from ..transform.small_fusions import VIEWS, fuse_small, region_of
 from .emit import Tracer, describe, is_of_sizes
+from .plans import PlanWriter, bytes_of
 from .values import Value, evaluator
 
 
@@ -46,7 +50,48 @@ def _in_fusions(computation: Computation) -> Computation:
     results = len(ends.intersection(computation.root.operands)) if computation.root.is_tuple else 1
     many = tuning.BUNDLE_MOST < len(ends) <= tuning.ENDS_OF_A_RESULT * results
     apart = _of_blocks(computation) | (ends if many else set())
-    return fuse_small(computation, lambda i: None if i in apart else _weight(i), tuning.BUNDLE_LEAST, tuning.BUNDLE_MOST)
+    weights = _Weights()
+    return fuse_small(computation, lambda i: None if i in apart else weights.of_step(i), tuning.BUNDLE_LEAST, sys.maxsize)
+
+
+class _Weights:
+    """What the ops of a computation weigh, each asked once: natively, or as a step of a plan."""
+
+    def __init__(self) -> None:
+        self._native: dict[Instruction, int | None] = {}
+        self._small: dict[Computation, bool] = {}
+
+    def native(self, i: Instruction) -> int | None:
+        """What an op counts for in native code; None where it has none."""
+        if i not in self._native:
+            self._native[i] = _weight(i)
+        return self._native[i]
+
+    def of_step(self, i: Instruction) -> int | None:
+        """What an op counts for among those that run together; None where it is none of them."""
+        weight = self.native(i)
+        if weight is not None or not self._is_step(i):
+            return weight
+        return tuning.BUNDLE_LEAST if i.opcode in (control.while_, control.conditional) else 0
+
+    def _is_step(self, i: Instruction) -> bool:
+        """Whether an op without native code may run within a plan: on small arrays, by itself."""
+        if is_of_sizes(i) or i.schema.exchange or not all(s.is_array for s in i.shape.leaves()):
+            return False
+        shapes = [*i.shape.leaves(), *(s for o in i.operands for s in o.shape.leaves())]
+        if not all(s.is_array and s.is_static and s.element_count <= tuning.BUNDLED_UP_TO for s in shapes):
+            return False
+        if i.opcode in (control.while_, control.conditional):
+            return all(map(self._is_plan, i.called_computations)) and not _is_long(i)
+        return not i.called_computations or not has_effect(i)
+
+    def _is_plan(self, computation: Computation) -> bool:
+        """Whether all of a loop's or branch's computation may run within a plan."""
+        if computation not in self._small:
+            self._small[computation] = all(
+                i.is_parameter or i.is_tuple or i.is_element or i.opcode == CONSTANT or self.of_step(i) is not None
+                for i in computation.instructions)
+        return self._small[computation]
 
 
 def _ends(computation: Computation) -> set[Instruction]:
@@ -125,7 +170,7 @@ def _require_code(instruction: Instruction) -> None:
 
 
 def _is_native(shape: Shape) -> bool:
-    return shape.is_array and shape.is_static and is_native(shape.element_type) and shape.element_count > 0
+    return shape.is_array and shape.is_static and is_native(shape.element_type)
 
 
 def _has_small_control(instruction: Instruction) -> bool:
@@ -142,8 +187,20 @@ def _has_small_control(instruction: Instruction) -> bool:
     source = _source_of(instruction)
     if source is None or source.work > source.calls * tuning.NATIVE_UNDER:
         return False
+    return not _takes_long(instruction, source)
+
+
+def _is_long(instruction: Instruction) -> bool:
+    """Whether a loop is better native code by itself, which takes over in the middle of its first run."""
+    if instruction.opcode != control.while_ or counted_loop(instruction) is None:
+        return False
+    source = _source_of(instruction)
+    return source is not None and _takes_long(instruction, source)
+
+
+def _takes_long(instruction: Instruction, source: Source) -> bool:
     counted = counted_loop(instruction) if instruction.opcode == control.while_ else None
-    return counted is None or counted.trip_count * source.calls * tuning.NATIVE_CALL <= tuning.BUNDLED_LOOP
+    return counted is not None and counted.trip_count * source.calls * tuning.NATIVE_CALL > tuning.BUNDLED_LOOP
 
 
 def _source_of(instruction: Instruction) -> Source | None:
@@ -173,15 +230,11 @@ def lower_fusion(instruction: Instruction, operands: Sequence[Value], region: Co
 
 
 def _bundled(tracer: Tracer, instruction: Instruction, operands: Sequence[Value], region: Computation) -> Value | None:
-    try:
-        source = bundle_source(region, machine())
-    except Unfit:
-        return None
-    if source.work > source.calls * tuning.NATIVE_UNDER:
-        return None
+    weights = _Weights()
+    source = _bundle_of(region, weights)
     inner = tracer.inside()
     inner.bundles = False
-    if _seconds_in_torch(region) >= made_after(source.text):
+    if source is not None and _seconds_in_torch(region) >= made_after(source.text):
         inner.whole = machine_code(source.text, options())
         inner.whole.make()  # beside the lowering of what runs until it is there
     inputs = [inner.placeholder(p.name, p.shape) for p in region.parameters]
@@ -189,8 +242,13 @@ def _bundled(tracer: Tracer, instruction: Instruction, operands: Sequence[Value]
     made = instruction.shape.tuple_shapes
     outputs = tuple(inner.materialise(v, s) for v, s in zip(results, made, strict=True))
     module = inner.finish(outputs, "Bundle", fresh_outputs=True)
-    native = NativeBundle(source, module, [_bytes(p.shape) for p in region.parameters],
-                          [(s.dimensions, storage_dtype(s.element_type)) for s in made], 8 * _most_in_passes())
+    sizes = [bytes_of(p.shape) for p in region.parameters]
+    arrays = [(s.dimensions, storage_dtype(s.element_type)) for s in made]
+    if source is not None:
+        native = NativeBundle(source, module, sizes, arrays, 8 * _most_in_passes())
+    else:
+        writer = PlanWriter(tracer, weights.native, region)
+        native = NativePlan(writer.plan, writer.functions, module, sizes, arrays, 8 * _most_in_passes())
     given = tuple(tracer.materialise(v, p.shape) for v, p in zip(operands, region.parameters, strict=True))
     found = tracer.emit(bundle, tracer.submodule(instruction.name, native), given)
     found.node.meta["owned"] = frozenset(range(len(made)))
@@ -201,12 +259,21 @@ def _bundled(tracer: Tracer, instruction: Instruction, operands: Sequence[Value]
     return parts
 
 
+def _bundle_of(region: Computation, weights: _Weights) -> Source | None:
+    """The source of a region as one function of bounded length; None where it is a plan."""
+    ops = [i for i in region.instructions if not (i.is_parameter or i.is_tuple or i.is_element)]
+    if sum(weights.native(i) or 0 for i in ops) > tuning.BUNDLE_MOST or size_with_regions(region) > 4 * tuning.BUNDLE_MOST:
+        return None
+    try:
+        source = bundle_source(region, machine())
+    except Unfit:
+        return None
+    return None if source.work > source.calls * tuning.NATIVE_UNDER else source
+
+
 def _seconds_in_torch(region: Computation) -> float:
     """What the loops of a bundle take in torch at least, as far as their steps are counted."""
     loops = [(i, counted_loop(i)) for i in region.instructions if i.opcode == control.while_]
     return sum(counted.trip_count * size_with_regions(i.called_computations[-1]) * tuning.NATIVE_CALL
                for i, counted in loops if counted is not None)
 
-
-def _bytes(shape: Shape) -> int:
-    return shape.element_count * -(-shape.element_type.bits // 8)

@@ -313,7 +313,7 @@ def _converted(node: Node, names: dict[Node, str] | None) -> str | None:
 
 
 def _truncated(node: Node, element_type: PrimitiveType, names: dict[Node, str] | None) -> str | None:
-    """A float as an integer of all that its type in C has room for."""
+    """C code that truncates a float to an integer. None unless the bounds are those of the integer type."""
     operand, *bounds, dtype = node.args
     limits = torch.iinfo(dtype)  # pyright: ignore[reportArgumentType]
     is_whole = bounds == [limits.min, limits.max] and isinstance(operand, Node)

@@ -12,7 +12,7 @@ from ..core.budget import running
 from ..core.errors import XlaError
 from ..storage.torch_private import autocast_is_anywhere, autocast_is_on, set_grad_enabled, without_autocast
 from .caches import Cache
-from .run_errors import in_house_form
+from .run_errors import as_xla_error
 
 _T = TypeVar("_T")
 
@@ -35,7 +35,7 @@ def run_without_autograd(name: str, kept: Cache[torch.device, Callable[..., _T]]
     except XlaError:
         raise
     except (RuntimeError, IndexError, MemoryError) as error:
-        found = in_house_form(error, name)
+        found = as_xla_error(error, name)
         if found is None:
             raise
         raise found from error

@@ -214,8 +214,8 @@ class PolymorphicComputation(XlaComputation):
         """The program's shape with unknown sizes, and as text with their names."""
         points = self._points()
         shapes = [self._at(p).program_shape for p in points]
-        first, told = shapes[0], all(any(p[n] != points[0][n] for p in points) for n in points[0])
-        texts = iter([leaf_text(column, points, told) for column in zip(*map(all_leaves, shapes), strict=True)])
+        first, all_vary = shapes[0], all(any(p[n] != points[0][n] for p in points) for n in points[0])
+        texts = iter([leaf_text(column, points, all_vary) for column in zip(*map(all_leaves, shapes), strict=True)])
         parameters = [text_of(p, texts) for p in first.parameters]
         names = first.parameter_names or tuple(f"arg{k}" for k in range(len(parameters)))
         words = ", ".join(f"{name}: {text}" for name, text in zip(names, parameters, strict=True))

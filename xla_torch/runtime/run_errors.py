@@ -13,7 +13,7 @@ from ..core.errors import ExecutionError, LimitError, XlaError
 _NO_MEMORY = ("can't allocate memory", "out of memory", "storage size calculation overflowed", "multiplication overflow")
 
 
-def in_house_form(error: BaseException, program: str) -> XlaError | None:
+def as_xla_error(error: BaseException, program: str) -> XlaError | None:
     """The error to raise for one that came out of a run. None for what came from functions of the user, and for errors that are
     no news of torch."""
     if isinstance(error, RecursionError):

@@ -31,13 +31,13 @@ def text_of(shape: Shape, texts: Iterator[str]) -> str:
     return next(texts)
 
 
-def leaf_text(shapes: Sequence[Shape], points: Sequence[Mapping[str, int]], told: bool) -> str:
-    """An array's shape with names for sizes; ``?`` for all that do not change, unless the points tell that they do not."""
+def leaf_text(shapes: Sequence[Shape], points: Sequence[Mapping[str, int]], all_vary: bool) -> str:
+    """An array's shape with names for sizes. Unless all names vary between the points, a size that does not vary is ``?``."""
     first = shapes[0]
     if not first.is_array:
         return str(first)
     columns = zip(*(s.dimensions for s in shapes), strict=True)
-    sizes = ("?" if not told and len(set(column)) == 1 else _size_text(column, points) for column in columns)
+    sizes = ("?" if not all_vary and len(set(column)) == 1 else _size_text(column, points) for column in columns)
     return f"{first.element_type.text}[{','.join(sizes)}]"
 
 

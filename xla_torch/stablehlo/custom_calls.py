@@ -26,7 +26,7 @@ _VERSIONS = {0: "", 1: "", 2: "API_VERSION_STATUS_RETURNING", 3: "API_VERSION_ST
 _DYNAMIC = "stablehlo.dynamic_"
 """How targets begin that are operations whose sizes are operands."""
 
-_DYNAMIC_REDUCE_WINDOW, _SAID = "stablehlo.dynamic_reduce_window", 5
+_DYNAMIC_REDUCE_WINDOW, _SIZE_OPERANDS = "stablehlo.dynamic_reduce_window", 5
 """A target whose last operands are sizes, strides, dilations of base and window, and padding."""
 
 _SCHEDULES = {"LATEST": "SCHEDULE_LATEST", "EARLIEST": "SCHEDULE_EARLIEST"}
@@ -188,10 +188,10 @@ def _top_k(scope: Scope, operation: Operation, operands: Sequence[XlaOp]) -> Res
 
 def _reduce_window(scope: Scope, operation: Operation, operands: Sequence[XlaOp]) -> Results:
     """A window's reduction whose sizes are operands: where they are known, the operation, whose result has a known shape."""
-    width, count = (len(operands) - _SAID) // 2, len(operation.results)
+    width, count = (len(operands) - _SIZE_OPERANDS) // 2, len(operation.results)
     known = [scope.known(o) for o in operands[2 * width:]]
     called = operation.attributes.get("called_computations", ())
-    if width != count or len(operands) != 2 * width + _SAID or len(called) != 1 or any(k is None for k in known):
+    if width != count or len(operands) != 2 * width + _SIZE_OPERANDS or len(called) != 1 or any(k is None for k in known):
         return _kept(scope, operation, operands, _DYNAMIC_REDUCE_WINDOW)
     columns = [k.tolist() for k in known if k is not None]
     window = tuple(WindowDimension(size, stride, low, high, base, spread) for size, stride, base, spread, (low, high) in

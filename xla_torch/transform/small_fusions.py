@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ..core.shape import Shape
+from ..hlo.inference import has_effect
 from ..hlo.ir import Computation, Instruction
 from ..hlo.structure import CONSTANT, GET_TUPLE_ELEMENT, PARAMETER, TUPLE
 from ..opcodes import control, convert, movement
@@ -196,8 +197,8 @@ class _Rebuilt:
 
 
 def _needed(group: Sequence[Instruction], results: Sequence[Instruction]) -> list[Instruction]:
-    """Those of a group that its results depend on."""
-    needed = set(results)
+    """Those of a group that have effects, or that its results depend on."""
+    needed = {*results, *filter(has_effect, group)}
     for i in reversed(group):
         if i in needed:
             needed.update(i.operands)

@@ -50,9 +50,9 @@ function makeDrawing(tree, svg, chosen, colour) {
     nodes.set(made, node);
     if (HIGH * view.k < 13 && !(inside && node.w * view.k > 3 * FAR)) return made;
     const size = inside ? Math.min(13 / Math.min(view.k, 1), HEAD * 0.8) : 13;
-    const room = Math.floor((node.w - 2 * GAP - (opens ? 12 : 0)) / LETTER * 13 / size), left = x + GAP + (opens ? 14 : 0);
+    const letters = Math.floor((node.w - 2 * GAP - (opens ? 12 : 0)) / LETTER * 13 / size), left = x + GAP + (opens ? 14 : 0);
     const cut = (text, small = 1) => {
-      const most = Math.floor(room / small);
+      const most = Math.floor(letters / small);
       return text.length > most ? `${text.slice(0, Math.max(most - 1, 1))}\u2026` : text;
     };
     if (opens) made.append(make("text", { x: x + 9, y: y + (inside ? 20 : 17), class: "sign" }, node.open ? "\u25be" : "\u25b8"));

@@ -25,7 +25,7 @@ _LIBRARY = "vendor/dagre.min.js", "vendor/dagre.LICENSE"
 
 _SCRIPTS = ("tree.js", "colours.js", "draw.js", "list.js", "page.js")
 
-_GLANCE = 12
+_MOST_WORDS = 12
 """Parameters, results and opcodes in a summary."""
 
 
@@ -74,5 +74,5 @@ def summary(module: Module) -> str:
 
 
 def _some(words: list[str]) -> str:
-    rest = [f"and {len(words) - _GLANCE} more"] if len(words) > _GLANCE else []
-    return ", ".join([*(text(word) for word in words[:_GLANCE]), *rest])
+    rest = [f"and {len(words) - _MOST_WORDS} more"] if len(words) > _MOST_WORDS else []
+    return ", ".join([*(text(word) for word in words[:_MOST_WORDS]), *rest])

@@ -23,7 +23,7 @@ from .client import LOG_LEVEL, compile_for
 
 _SIZE = struct.Struct("!Q")
 _COMMAND = "import sys; sys.path[:] = sys.argv[1:]; from xla_torch.xla_backend.child import serve; serve()"
-_SAID_LAST = 1 << 16
+_LAST_BYTES = 1 << 16
 """Bytes of what XLA wrote before it ended, in which the line that says why is looked for."""
 
 _fatal = re.compile(r"^F\d{4} [^\]]*\] *(.*)", re.MULTILINE)
@@ -71,7 +71,7 @@ class _Child:
 
     def _ended(self) -> UnsupportedError:
         code = self._process.wait()
-        self._stated.seek(max(0, self._stated.seek(0, os.SEEK_END) - _SAID_LAST))
+        self._stated.seek(max(0, self._stated.seek(0, os.SEEK_END) - _LAST_BYTES))
         stated = self._stated.read().decode(errors="replace").strip()
         fatal = _fatal.search(stated)
         words = fatal.group(1) if fatal else stated.rpartition("\n")[2]

@@ -16,7 +16,7 @@ from ...hlo.ir import Instruction
 from ...hlo.regions import callee
 from ...mlir.ir import Struct, Value
 from ...opcodes import collective, control, internal, token
-from .collective import SAID, gathered, permuted, reduced
+from .collective import GROUPS_AND_CHANNEL, gathered, permuted, reduced
 from .control import element
 from .scope import Scope, noted
 from .writing_rules import Function, rule
@@ -55,14 +55,14 @@ def _takes(index: int) -> Function:
     return take
 
 
-rule(collective.all_gather_start, says=(*SAID, "dimensions"))(_starts(gathered))
+rule(collective.all_gather_start, says=(*GROUPS_AND_CHANNEL, "dimensions"))(_starts(gathered))
 rule(collective.collective_permute_start, says=("source_target_pairs", "channel_id"))(_starts(permuted))
 rule(collective.all_gather_done, collective.collective_permute_done)(_takes(1))
 rule(internal.copy_done)(_takes(0))
 rule(control.async_done, says=("calls", "async_execution_thread"))(_takes(1))
 
 
-@rule(collective.all_reduce_start, says=(*SAID, "to_apply", "mode"))
+@rule(collective.all_reduce_start, says=(*GROUPS_AND_CHANNEL, "to_apply", "mode"))
 def all_reduce_start(scope: Scope, instruction: Instruction, operands: Sequence[Value]) -> Sequence[Value]:
     return reduced(scope, instruction, operands, instruction.shape)
 

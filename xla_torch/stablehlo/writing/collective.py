@@ -18,7 +18,7 @@ from ..collective import RAGGED_ALL_TO_ALL
 from .scope import Scope, matrix, types_of
 from .writing_rules import rule
 
-SAID = ("replica_groups", "channel_id", "use_global_device_ids", "constrain_layout")
+GROUPS_AND_CHANNEL = ("replica_groups", "channel_id", "use_global_device_ids", "constrain_layout")
 """What nearly all say. Layouts that are kept are the compiler's matter."""
 
 _BETWEEN_DEVICES = 1
@@ -74,12 +74,12 @@ def permuted(scope: Scope, instruction: Instruction, operands: Sequence[Value], 
             for v in scope.add("stablehlo.collective_permute", [o], s, {"source_target_pairs": pairs, **attributes})]
 
 
-@rule(collective.all_reduce, says=(*SAID, "to_apply", "mode"))
+@rule(collective.all_reduce, says=(*GROUPS_AND_CHANNEL, "to_apply", "mode"))
 def all_reduce(scope: Scope, instruction: Instruction, operands: Sequence[Value]) -> Sequence[Value]:
     return reduced(scope, instruction, operands, instruction.shape)
 
 
-@rule(collective.all_gather, says=(*SAID, "dimensions"))
+@rule(collective.all_gather, says=(*GROUPS_AND_CHANNEL, "dimensions"))
 def all_gather(scope: Scope, instruction: Instruction, operands: Sequence[Value]) -> Sequence[Value]:
     return gathered(scope, instruction, operands, instruction.shape)
 
@@ -89,7 +89,7 @@ def collective_permute(scope: Scope, instruction: Instruction, operands: Sequenc
     return permuted(scope, instruction, operands, instruction.shape)
 
 
-@rule(collective.reduce_scatter, says=(*SAID, "dimensions", "to_apply", "mode"))
+@rule(collective.reduce_scatter, says=(*GROUPS_AND_CHANNEL, "dimensions", "to_apply", "mode"))
 def reduce_scatter(scope: Scope, instruction: Instruction, operands: Sequence[Value]) -> Sequence[Value]:
     _require_usual_mode(instruction)
     return scope.add("stablehlo.reduce_scatter", operands, instruction.shape,

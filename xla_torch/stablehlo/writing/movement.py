@@ -44,11 +44,11 @@ def _to_bounds(x: XlaOp, instruction: Instruction) -> XlaOp:
     """A reshape in which every size is said: one that depends on values has the elements that the others leave."""
     shape, sizes = instruction.shape, list[XlaOp | int](instruction.shape.dimensions)
     if UNBOUNDED in (*shape.dimensions, *x.shape.dimensions):
-        raise _not_told(instruction)
+        raise _of_unknown_sizes(instruction)
     for old, new in common_factors(x.shape.dimensions, shape.dimensions):
         given, wanted = [d for d in old if x.shape.dynamic_flags[d]], [d for d in new if shape.dynamic_flags[d]]
         if len(wanted) > 1 or len(given) != len(wanted):
-            raise _not_told(instruction)
+            raise _of_unknown_sizes(instruction)
         if wanted:
             before, after = (math.prod(s.dimensions[d] for d in dims if not s.dynamic_flags[d])
                              for s, dims in ((x.shape, old), (shape, new)))
@@ -57,7 +57,7 @@ def _to_bounds(x: XlaOp, instruction: Instruction) -> XlaOp:
     return ops.DynamicReshape(x, sizes, shape.dimensions, shape.dynamic_flags)
 
 
-def _not_told(instruction: Instruction) -> UnsupportedError:
+def _of_unknown_sizes(instruction: Instruction) -> UnsupportedError:
     return UnsupportedError("a reshape to sizes that are not known", subject=instruction.subject,
                             got=f"{instruction.operands[0].shape} to {instruction.shape}",
                             expected="for each size that depends on values one of the operand")

@@ -1,4 +1,4 @@
-"""Drawn modules out through an entry point and in again: they must give the bits that they give themselves."""
+"""Write a random module in each format and read it again: its results must have equal bits."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ class Unsaid(Exception):
     """StableHLO has no words for a program."""
 
 
-def entry_points_of(number: int) -> list[str]:
+def formats_of(number: int) -> list[str]:
     """Every module goes through StableHLO's text, and through one of the others by turns."""
     text, *others = WRITTEN
     return [text, others[number % len(others)]]
 
 
-def differences(text: str, given: Given, of: Program, here: Sequence[np.ndarray], entry_points: Sequence[str]) -> list[str]:
-    """The entry points behind which a module does not give the same bits, each with what is wrong. Raises Unsaid."""
+def differences(text: str, given: Given, of: Program, here: Sequence[np.ndarray], formats: Sequence[str]) -> list[str]:
+    """Name the formats that change the bits of a module, each with the difference. Raises Unsaid."""
     computation, found = xla_torch.parse_hlo(text), []
-    for entry_point in entry_points:
+    for name in formats:
         try:
-            again = WRITTEN[entry_point](computation)
+            again = WRITTEN[name](computation)
         except UnsupportedError as error:
-            if "StableHLO" in entry_point and "StableHLO" in str(error):
+            if "StableHLO" in name and "StableHLO" in str(error):
                 raise Unsaid(re.sub(r"%?\bp?\d*_?v\d+\b", "", str(error).split("\n")[0])) from None
-            found.append(f"{entry_point}: {error}")
+            found.append(f"{name}: {error}")
             continue
         except XlaError as error:
-            found.append(f"{entry_point}: {error}")
+            found.append(f"{name}: {error}")
             continue
         results = run_here(again, given, of)
-        found += [f"{entry_point}: result {k} is {_plain(a[bad])}, itself {_plain(b[bad])}"
+        found += [f"{name}: result {k} is {_plain(a[bad])}, itself {_plain(b[bad])}"
                   for k, (a, b) in enumerate(zip(results, here, strict=True)) if (bad := _unequal(a, b)).any()]
     return found
 

@@ -1,0 +1,175 @@
+"""Plans at run time (`codegen/plans.py`): one call of the driver once all native code is there, torch's calls until then."""
+
+from __future__ import annotations
+
+import array
+import ctypes
+import dataclasses
+import math
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..codegen.loops import Source
+from ..codegen.plans import DRIVER, GIVEN, Entry, Op, Plan, Value
+from ..core import tuning
+from ..storage import torch_private
+from .native import Awaited, asked, raise_from
+
+Tensors = tuple[torch.Tensor, ...]
+_CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64)
+
+
+@dataclasses.dataclass
+class Function:
+    """Torch's calls for a step, with dims and dtype of each array that they get and give."""
+
+    module: torch.nn.Module
+    given: Sequence[tuple[tuple[int, ...], torch.dtype]]
+    made: Sequence[tuple[tuple[int, ...], torch.dtype]]
+
+
+class _Chunk(torch.nn.Module, Awaited):
+    """A native function of a plan."""
+
+    def __init__(self, text: str) -> None:
+        torch.nn.Module.__init__(self)
+        Awaited.__init__(self, text, "a group of small ops")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "code": None}
+
+
+class NativePlan(torch.nn.Module):
+    """A plan, and the same as calls of torch. `given` are the bytes of each input, `made` dims and dtype of each result. Inputs
+    of up to so many bytes are `copied` where their elements lie in another order."""
+
+    def __init__(self, plan: Plan, functions: Sequence[Function], module: torch.nn.Module, given: Sequence[int],
+                 made: Sequence[tuple[tuple[int, ...], torch.dtype]], copied: int):
+        super().__init__()
+        self.plan, self.functions, self.module, self.given, self.copied = plan, list(functions), module, tuple(given), copied
+        self.made = [(dims, tuple(math.prod(dims[k + 1:]) for k in range(len(dims))), dtype) for dims, dtype in made]
+        texts = dict.fromkeys([DRIVER, *(source.text for source in plan.sources)])
+        self.chunks = [_Chunk(text) for text in texts]
+        self.within = torch.nn.ModuleList([*self.chunks, *(f.module for f in functions)])
+        self.length = sum(map(len, texts))
+        self.asks = any(op == Op.ASK for op in plan.code) or any(s.asks for s in plan.sources)
+        self.seconds = 0.0
+        self._idle: list[_Instance] = []
+        self._ready = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_idle": [], "_ready": False}
+
+    def begin(self) -> None:
+        """Begin to compile, beside whatever comes next."""
+        for chunk in self.chunks:
+            chunk.begin()
+
+    def is_ready(self) -> bool:
+        """Whether all native code is there; it is made when torch's calls have taken some time."""
+        if self._ready:
+            return not (torch.compiler.is_compiling() or torch_private.is_watched() or math.isinf(tuning.NATIVE_AFTER))
+        share = self.seconds / max(1.0, self.length / tuning.NATIVE_TEXT)
+        for chunk in self.chunks:
+            chunk.seconds = share * max(1.0, len(chunk.text) / tuning.NATIVE_TEXT)  # due when the plan is
+        states = [chunk.is_ready() for chunk in self.chunks]  # each is asked, and so begun
+        self._ready = all(states)
+        return self._ready
+
+    def timed(self, call: torch.nn.Module, *inputs: torch.Tensor) -> Tensors:
+        """What torch's calls give, whose time counts for when native code is made."""
+        begun = time.perf_counter()
+        results = call(*inputs)
+        self.seconds += time.perf_counter() - begun
+        return results
+
+    def run(self, inputs: Tensors, results: Tensors) -> None:
+        """Run the plan on contiguous tensors."""
+        try:
+            instance = self._idle.pop()
+        except IndexError:
+            instance = _Instance(self)
+        instance.run((*inputs, *results))
+        self._idle.append(instance)
+
+
+def _address(function: Any) -> int:
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+class _Instance:
+    """Memory of one run of a plan, used again by the next one."""
+
+    def __init__(self, module: NativePlan):
+        plan = module.plan
+        functions = {chunk.text: chunk.function for chunk in module.chunks}
+        self.driver = functions[DRIVER]
+        code = list(plan.code)
+        for place, number in plan.functions.items():
+            code[place] = _address(functions[plan.sources[number].text])
+        self.arena = torch.empty(plan.size, dtype=torch.uint8)
+        self.first = -(-self.arena.data_ptr() // 64) * 64
+        self.code = array.array("q", code)
+        self.moved = array.array("q", [n for k, e in enumerate(plan.table) if e.value is not None and e.value.io is not None
+                                       for n in (k, e.value.io)])
+        self.table = array.array("q", [self._address(plan, e) for e in plan.table])
+        self.functions = [self._bound(module.functions[s.function], s.inputs, s.outputs) for s in plan.steps]
+        self.exceptions = plan.exceptions
+        self.io: Tensors = ()
+        self.raised: BaseException | None = None
+        self.callback = _CALLBACK(self._called)
+        self.head = (self.code.buffer_info()[0], self.table.buffer_info()[0], self.moved.buffer_info()[0],
+                     _address(self.callback), 0, *asked(), 0, 0, 0)
+        assert len(self.head) == GIVEN
+
+    def _address(self, plan: Plan, entry: Entry) -> int:
+        if entry.value is not None:
+            return self.first + entry.value.offset if entry.value.io is None else 0
+        source: Source = plan.sources[entry.source]
+        if entry.kind == "constant":
+            return source.constants[entry.number].ctypes.data
+        if entry.kind == "scratch":
+            return self.first + plan.scratch if source.scratch else 0
+        if entry.kind == "routine":
+            return torch_private.blas()[source.routines[entry.number]]
+        return (*asked(), 0, 0, 0)[entry.number]
+
+    def _bound(self, function: Function, inputs: Sequence[Value], outputs: Sequence[Value]) -> Any:
+        """A step with its tensors; numbers stand for those that the caller gives."""
+        def tensor(value: Value, what: tuple[tuple[int, ...], torch.dtype]) -> torch.Tensor | int:
+            if value.io is not None:
+                return value.io
+            start = self.first - self.arena.data_ptr() + value.offset
+            return self.arena[start:start + value.size].view(what[1]).view(what[0])
+
+        return (function.module.forward, [tensor(*each) for each in zip(inputs, function.given, strict=True)],
+                [tensor(*each) for each in zip(outputs, function.made, strict=True)])
+
+    def _called(self, number: int) -> int:
+        try:
+            function, inputs, outputs = self.functions[number]
+            io = self.io
+            made = function(*[io[t] if type(t) is int else t for t in inputs])
+            for target, result in zip(outputs, made, strict=True):
+                (io[target] if type(target) is int else target).copy_(result)
+        except BaseException as error:
+            self.raised = error
+            return 1
+        return 0
+
+    def run(self, io: Tensors) -> None:
+        given = array.array("q", (*self.head, *map(torch.Tensor.data_ptr, io)))
+        self.io = io
+        failed = self.driver(len(self.moved) // 2, given.buffer_info()[0]) < 0
+        self.io = ()
+        if not failed:
+            return
+        if self.raised is not None:
+            raised, self.raised = self.raised, None
+            raise raised
+        at = given[4]
+        first = self.exceptions.get(at)
+        raise_from(given[9:12] if first is None else self.table[first:first + 3])

@@ -1,0 +1,284 @@
+"""Computations of small arrays as plans (`codegen/plans.py`): chunks of native code, calls of torch, loops and branches.
+
+Ops are ordered by how many calls of torch, loops and branches stand between them and the parameters. All native ops of one level
+are chunks of bounded length; then come the level's other ops, one by one. An op without native code so costs its own call, and
+nothing around it leaves native code.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+
+import torch
+
+from ..analysis.opened import size_with_regions
+from ..codegen.elements import Unfit
+from ..codegen.loops import bundle_source
+from ..codegen.plans import Plan, Value
+from ..core import tuning
+from ..core.shape import Shape
+from ..core.types import PRED
+from ..hlo.inference import has_effect
+from ..hlo.ir import Computation, Instruction
+from ..hlo.regions import branches_of, loop_of
+from ..hlo.structure import CONSTANT
+from ..kernels.native import machine
+from ..kernels.native_plans import Function
+from ..opcodes import control, movement
+from ..storage.dtypes import storage_dtype
+from ..transform.small_fusions import VIEWS, is_written_inside, region_of
+from .emit import Tracer
+
+Weight = Callable[[Instruction], int | None]
+"""What an op counts for in native code; None where it has none."""
+
+
+def bytes_of(shape: Shape) -> int:
+    return shape.element_count * storage_dtype(shape.element_type).itemsize
+
+
+@dataclasses.dataclass
+class _Step:
+    """Ops that run together: a chunk of native ones, or another op with the elements of its tuple."""
+
+    members: list[Instruction]
+    is_native: bool
+
+
+class PlanWriter:
+    """Writes the plan of a region, whose parameters and results are arrays. `functions` are its calls of torch."""
+
+    def __init__(self, tracer: Tracer, weight: Weight, region: Computation):
+        self.tracer, self.weight, self.functions = tracer, weight, list[Function]()
+        given = [bytes_of(p.shape) for p in region.parameters]
+        self.plan = Plan(given)
+        results = self.block(region, self.plan.inputs)
+        for io, (value, shape) in enumerate(zip(results, region.root.shape.tuple_shapes, strict=True), len(given)):
+            if value.io is None:
+                value.io = io
+            else:
+                self.plan.copy(self.plan.value(bytes_of(shape), io), value)
+        self.plan.finish()
+
+    def block(self, computation: Computation, given: Sequence[Value | list[Value]]) -> list[Value]:
+        """Write a computation; its result, or the elements of it."""
+        return _Block(self, computation, given).run()
+
+
+class _Block:
+    """One computation of a plan while it is written."""
+
+    def __init__(self, writer: PlanWriter, computation: Computation, given: Sequence[Value | list[Value]]):
+        self.writer, self.plan, self.computation = writer, writer.plan, computation
+        self.values: dict[Instruction, Value | list[Value]] = dict(zip(computation.parameters, given, strict=True))
+        self.results = list(computation.root.operands) if computation.root.is_tuple else [computation.root]
+        self.kept = self._kept()
+        self.steps = self._steps()
+        self.needed = {i for step in self.steps for i in self._reads(step)} | self.kept
+
+    def run(self) -> list[Value]:
+        for step in self.steps:
+            first = step.members[0]
+            if step.is_native:
+                self._chunk(step)
+            elif first.opcode == control.while_:
+                self._loop(first)
+            elif first.opcode == control.conditional:
+                self._branches(first)
+            else:
+                self._call(step)
+        return [self._value(i) for i in self.results]
+
+    def _value(self, i: Instruction) -> Value:
+        found = self.values.get(i)
+        if found is None:  # an element of a parameter, a loop or a branch
+            whole = self.values[i.operands[0]]
+            assert isinstance(whole, list)
+            found = self.values[i] = whole[i.attributes["index"]]
+        assert isinstance(found, Value)
+        return found
+
+    # ------------------------------------------------------------------------------------------- what runs when
+
+    def _is_control(self, i: Instruction) -> bool:
+        return i.opcode in (control.while_, control.conditional) and self.writer.weight(i) is None
+
+    def _kept(self) -> set[Instruction]:
+        """What is a value for other reasons than that a step reads it: results, and operands of loops and branches."""
+        found = set(self.results)
+        for i in self.computation.instructions:
+            if self._is_control(i):
+                found.update(leaf for o in i.operands for leaf in (o.operands if o.is_tuple else [o]))
+        return found
+
+    def _is_sunk(self, i: Instruction) -> bool:
+        """Whether an op is copied to who reads it."""
+        return i not in self.kept and (i.opcode in (CONSTANT, movement.iota) or i.opcode in VIEWS or is_written_inside(i))
+
+    def _steps(self) -> list[_Step]:
+        levels: dict[Instruction, int] = {}
+        others: dict[Instruction, _Step] = {}
+        native: dict[int, list[Instruction]] = {}
+        last_effect = 0
+        for i in self.computation.instructions:
+            levels[i] = max((levels[o] + (o in others and not i.is_element) for o in i.operands), default=0)
+            if i.is_element and i.operands[0] in others:
+                levels[i] += 1
+                others[i.operands[0]].members.append(i)
+            elif i.is_parameter or i.is_tuple or self._is_sunk(i):
+                continue
+            elif i.is_element:
+                if i.operands[0] in native.get(levels[i], ()):
+                    native[levels[i]].append(i)
+            elif self._is_native(i):
+                native.setdefault(levels[i], []).append(i)
+            else:
+                if has_effect(i):
+                    levels[i] = last_effect = max(last_effect, levels[i])
+                others[i] = _Step([i], False)
+        found: list[_Step] = []
+        ordered = sorted(others.items(), key=lambda item: levels[item[0]])
+        for level in sorted({*native, *(levels[i] for i in others)}):
+            found += [_Step(part, True) for part in self._chunks(native.get(level, []))]
+            found += [step for i, step in ordered if levels[i] == level]
+        return found
+
+    def _is_native(self, i: Instruction) -> bool:
+        return i.opcode == CONSTANT or self.writer.weight(i) is not None
+
+    def _chunks(self, members: Sequence[Instruction]) -> Iterable[list[Instruction]]:
+        """Native ops in parts of bounded length; elements stay with their tuple."""
+        part: list[Instruction] = []
+        size = 0
+        for i in members:
+            size += 1 + sum(map(size_with_regions, i.called_computations)) * (i.opcode in (control.while_, control.conditional))
+            if size > tuning.BUNDLE_MOST and part and not i.is_element:
+                yield part
+                part, size = [], 1
+            part.append(i)
+        if part:
+            yield part
+
+    def _reads(self, step: _Step) -> list[Instruction]:
+        """The values that a step reads, each once."""
+        own, found, seen = set(step.members), dict[Instruction, None](), set[Instruction]()
+        stack = [o for i in step.members[::-1] for o in i.operands[::-1]]
+        while stack:
+            i = stack.pop()
+            if i in own or i in seen:
+                continue
+            seen.add(i)
+            if i.is_tuple or self._is_sunk(i):
+                stack += i.operands[::-1]
+            elif i.opcode != CONSTANT or i in self.kept:
+                found[i] = None
+        return list(found)
+
+    # ------------------------------------------------------------------------------------------- steps
+
+    def _region(self, step: _Step) -> tuple[Computation, list[Instruction]]:
+        """A step as a computation of what it reads, and its results."""
+        results = [i for i in step.members if i in self.needed and i.shape.is_array]
+        return region_of(f"step_{len(self.plan.code)}", step.members, self._reads(step), results), results
+
+    def _chunk(self, step: _Step) -> None:
+        region, results = self._region(step)
+        if not results:
+            return
+        try:
+            source = bundle_source(region, machine())
+        except Unfit:
+            self._torch(region, step, results)
+            return
+        if source.work > source.calls * tuning.NATIVE_UNDER:
+            self._torch(region, step, results)
+            return
+        self.plan.call(source, *self._places(step, results))
+
+    def _call(self, step: _Step) -> None:
+        region, results = self._region(step)
+        self._torch(region, step, results)
+
+    def _torch(self, region: Computation, step: _Step, results: Sequence[Instruction]) -> None:
+        """Torch's calls for a region, as one call back into Python."""
+        inner = self.writer.tracer.inside()
+        inner.bundles = False
+        inputs = [inner.placeholder(p.name, p.shape) for p in region.parameters]
+        made = region.root.shape.tuple_shapes
+        outputs = tuple(inner.materialise(v, s) for v, s in zip(inner.run(region, inputs), made, strict=True))
+        module, given = inner.finish(outputs, "Call"), [_array(p.shape) for p in region.parameters]
+        self.writer.functions.append(Function(module, given, [_array(s) for s in made]))
+        self.plan.python(len(self.writer.functions) - 1, *self._places(step, results))
+
+    def _places(self, step: _Step, results: Sequence[Instruction]) -> tuple[list[Value], list[Value]]:
+        inputs = [self._value(i) for i in self._reads(step)]
+        for i in results:
+            self.values[i] = self.plan.value(bytes_of(i.shape))
+        return inputs, [self._value(i) for i in results]
+
+    # ------------------------------------------------------------------------------------------- loops and branches
+
+    def _elements(self, i: Instruction) -> list[Value]:
+        """The values of a flat tuple, or of an array by itself."""
+        if i.is_tuple:
+            return [self._value(o) for o in i.operands]
+        found = self.values.get(i)
+        return found if isinstance(found, list) else [self._value(i)]
+
+    def _loop(self, i: Instruction) -> None:
+        loop, plan = loop_of(i), self.plan
+        is_tuple = i.shape.is_tuple
+        results = loop.body.root.operands if is_tuple else [loop.body.root]
+        carries: list[Value] = []
+        for k, (value, result) in enumerate(zip(self._elements(i.operands[0]), results, strict=True)):
+            if result.is_element and result.operands[0].is_parameter and result.attributes["index"] == k:
+                carries.append(value)
+                continue
+            carries.append(plan.value(value.size))
+            plan.copy(carries[-1], value)
+        begun, given = plan.here(), carries if is_tuple else carries[0]
+        (test,) = self.writer.block(loop.condition, [given])
+        ended = plan.unless(test)
+        made = self.writer.block(loop.body, [given])
+        self._advance(carries, made)
+        plan.repeat(begun)
+        plan.land(ended)
+        self.values[i] = list(carries) if is_tuple else carries[0]
+
+    def _advance(self, carries: Sequence[Value], made: Sequence[Value]) -> None:
+        """Copy a body's results to its carries, those that are other carries by way of memory of their own."""
+        moves = [(carry, result) for carry, result in zip(carries, made, strict=True) if carry is not result]
+        ready: list[tuple[Value, Value]] = []
+        for carry, result in moves:
+            if result in carries:
+                between = self.plan.value(result.size)
+                self.plan.copy(between, result)
+                result = between
+            ready.append((carry, result))
+        for carry, result in ready:
+            self.plan.copy(carry, result)
+
+    def _branches(self, i: Instruction) -> None:
+        selector, *operands = i.operands
+        branches, plan = branches_of(i), self.plan
+        leaves = list(i.shape.tuple_shapes) if i.shape.is_tuple else [i.shape]
+        outputs = [plan.value(bytes_of(s)) for s in leaves]
+        if selector.shape.element_type is PRED:
+            starts = [[], [plan.unless(self._value(selector))]]
+        else:
+            starts = [[place] for place in plan.switch(self._value(selector), len(branches))]
+        ends: list[int] = []
+        for start, branch, operand in zip(starts, branches, operands, strict=True):
+            plan.land(*start)
+            given = self._elements(operand)
+            results = self.writer.block(branch, [given if operand.shape.is_tuple else given[0]])
+            for output, made in zip(outputs, results, strict=True):
+                plan.copy(output, made)
+            ends.append(plan.jump())
+        plan.land(*ends)
+        self.values[i] = outputs if i.shape.is_tuple else outputs[0]
+
+
+def _array(shape: Shape) -> tuple[tuple[int, ...], torch.dtype]:
+    return shape.dimensions, storage_dtype(shape.element_type)
