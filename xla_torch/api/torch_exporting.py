@@ -21,7 +21,7 @@ from ..core.errors import InvalidArgument, UnsupportedError, XlaError, XlaWarnin
 from ..hlo.checks import LABEL, Assumption
 from ..storage import below_autograd, torch_private
 from ..storage.value_reads import Read, Reads, settled, without_report
-from . import torch_asserted_sizes, torch_functions
+from . import torch_asserted_sizes, torch_functions, torch_verified
 
 
 def title(given: Any) -> str:
@@ -47,7 +47,7 @@ def exported(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any], dynamic
     if not callable(given):
         raise InvalidArgument("not a module or a function", subject="from_torch", got=type(given).__name__,
                               expected="a torch.nn.Module, a function of tensors or a torch.export.ExportedProgram")
-    module = given if isinstance(given, torch.nn.Module) else _as_module(given)
+    module = as_module(given)
     apart, named = torch_private.pytree.tree_map_only(torch.Tensor, _apart, (tuple(args), dict(kwargs)))
     names, seen = _argument_names(module), seen or torch_functions.InOthers(torch_functions.FUNCTIONS)
 
@@ -77,7 +77,10 @@ def _apart(example: torch.Tensor) -> torch.Tensor:
     return example.detach().clone().requires_grad_(example.requires_grad)
 
 
-def _as_module(function: Callable[..., Any]) -> torch.nn.Module:
+def as_module(function: Callable[..., Any]) -> torch.nn.Module:
+    """A module, or one whose call is a function."""
+    if isinstance(function, torch.nn.Module):
+        return function
     module = torch.nn.Module()
     try:
         inspect.signature(function)
@@ -153,9 +156,16 @@ def exported_by_values(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any
     with a label (`hlo.checks`), unless `trusts`. With `fixes_sizes`, sizes and integers that depend on values are decisions,
     too."""
     reads = Reads()
-    with reads.answering():
-        found, names = exported(given, args, kwargs, None, _ByValues(reads, fixes_sizes))
-    left = torch_private.quietly(lambda: settled(found, reads, _label))
+    module = as_module(given)
+
+    def examples() -> tuple[Sequence[Any], Mapping[str, Any]]:
+        return torch_private.pytree.tree_map_only(torch.Tensor, _apart, (tuple(args), dict(kwargs)))
+
+    with torch_verified.own_random_numbers(args, kwargs):
+        with reads.answering():
+            found, names = exported(module, args, kwargs, None, _ByValues(reads, fixes_sizes))
+        left = torch_private.quietly(lambda: settled(found, reads, _label))
+        torch_verified.verify(found, module, examples)
     if trusts and reads.found:
         _drop(found.graph, reads)
     elif left:

@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 import torch._functorch.config
+import torch._subclasses.meta_utils
 import torch.export._trace
 import torch.fx
 import torch.fx.experimental.symbolic_shapes
@@ -39,6 +40,8 @@ _canonical: Callable[[Any], Any] = private(_symbols, "canonicalize_bool_expr")
 _assert, _note = (private(_Environment, name) for name in ("guard_or_defer_runtime_assert", "_log_real_tensor_propagation"))
 private(_Environment, "_maybe_guard_rel")
 _configured: Callable[..., Any] = private(torch, "_functorch.config.patch")
+_copies: Any = private(torch, "_subclasses.meta_utils")
+_copy, _clone = private(_copies, "_safe_copy"), private(_copies, "_safe_clone")
 _TORCH, _OWN = str(Path(str(torch.__file__)).parent), str(Path(__file__).parents[1])
 _differ: Callable[[Any, Any], Any] = private(_symbols, "sympy.Ne")
 _NEVER = 1 << 40
@@ -62,6 +65,22 @@ def without_report() -> Iterator[None]:
         finally:
             logger.removeFilter(is_other)
             del _export.print  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _plain(tensor: Any) -> Any:
+    return tensor.data if type(tensor) is torch.nn.Parameter else tensor
+
+
+@contextlib.contextmanager
+def _copied_parameters() -> Iterator[None]:
+    """A block in which traced parameters carry their data. torch copies the data of plain tensors only, and leaves the memory of
+    others as it finds it."""
+    _copies._safe_copy = lambda to, tensor: _copy(to, _plain(tensor))
+    _copies._safe_clone = lambda tensor: _clone(_plain(tensor))
+    try:
+        yield
+    finally:
+        _copies._safe_copy, _copies._safe_clone = _copy, _clone
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +119,7 @@ class Reads:
                 return _assert(environment, condition, message, fx_node)
             return self._decide(environment, condition, message)
 
-        with _exclusive, _configured(fake_tensor_propagate_real_tensors=True):
+        with _exclusive, _copied_parameters(), _configured(fake_tensor_propagate_real_tensors=True):
             _Environment._log_real_tensor_propagation, _Environment.guard_or_defer_runtime_assert = note, decide
             try:
                 yield
