@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import xla_torch
-from xla_torch.errors import AssumptionError, UnsupportedError
+from xla_torch.errors import AssumptionError, LostDerivatives, UnsupportedError
 from xla_torch.nn import XlaModule
 
 pytestmark = pytest.mark.filterwarnings("ignore:Converting a tensor with requires_grad=True to a scalar")
@@ -169,6 +169,38 @@ def test_changed_weights_are_traced_again():
     assert (model.layer.weight > 0).all()
 
 
+def test_a_family_of_members_with_and_without_random_numbers():
+    class Sometimes(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("seen", torch.zeros(()))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if x.sum() > 0:
+                self.seen += 1
+                x = nn.functional.dropout(x, 0.5)
+            return x * 2
+
+    family = xla_torch.from_torch(Sometimes(), X, assumptions="retrace")
+    result, after = family(family.weights, -X)
+    torch.testing.assert_close(result, -X * 2)
+    torch.testing.assert_close(after, family.weights)
+    other = xla_torch.from_torch(Sometimes(), -X, assumptions="retrace")
+    with pytest.raises(UnsupportedError, match="family"):
+        other(other.weights, X)
+
+
+def test_a_family_inside_torch_func():
+    family = xla_torch.from_torch(lambda x: x.exp() if x.sum() > 0 else x.sin(), X[0], assumptions="retrace")
+    with pytest.raises(AssumptionError, match=r"outside of torch\.func"):
+        torch.func.grad(lambda x: family(x).sum())(-X[0])
+    family(-X[0])
+    torch.testing.assert_close(torch.func.grad(lambda x: family(x).sum())(-X[0]), (-X[0]).cos())
+    torch.testing.assert_close(torch.func.vmap(family)(X), X.exp())
+    with pytest.raises(AssumptionError):
+        torch.func.vmap(family)(torch.stack([X[0], -X[0]]))
+
+
 def test_dropout_keeps_its_state_and_its_gradient_sees_the_same_numbers():
     torch.manual_seed(0)
     ours = XlaModule.from_torch(Dropped(), X)
@@ -189,9 +221,9 @@ def test_a_conversion_leaves_torchs_generator_as_one_without_reads_does():
     assert torch.equal(*states)
 
 
-def test_a_backward_of_its_own_is_refused_by_name():
-    with pytest.raises(UnsupportedError, match="Rounded"):
-        ours = xla_torch.from_torch(Straight(), X)
+def test_a_backward_that_torch_export_drops_is_named():
+    ours = xla_torch.from_torch(Straight(), X)
+    with pytest.warns(LostDerivatives, match="Rounded"):
         ours(ours.weights, X.clone().requires_grad_()).sum().backward()
 
 

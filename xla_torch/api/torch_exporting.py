@@ -199,11 +199,15 @@ def labels(exported: Any) -> set[Assumption]:
 
 
 def with_weights(given: Any, weights: Mapping[str, Any]) -> Any:
-    """A copy of a module with these weights, given in dicts by name."""
+    """A copy of a module with these weights, given in dicts by name. Those of a function, or that are not given, stay."""
+    if not isinstance(given, torch.nn.Module):
+        return given
     made = copy.deepcopy(given)
     with torch.no_grad():
-        for name, held in (*made.named_parameters(), *made.named_buffers()):
-            held.copy_(functools.reduce(lambda tree, part: tree[part], name.split("."), weights))
+        for name, held in (*made.named_parameters(remove_duplicate=False), *made.named_buffers(remove_duplicate=False)):
+            found = functools.reduce(lambda tree, part: (tree or {}).get(part), name.split("."), weights)
+            if found is not None:
+                held.copy_(torch.as_tensor(found))
     return made
 
 

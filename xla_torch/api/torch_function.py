@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-import numpy as np
 import torch
 import torch.fx
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
 
 from ..aten.operator_rules import RULES
-from ..core.errors import ExecutionError, InvalidArgument, UnsupportedError, XlaError
+from ..core.errors import InvalidArgument, UnsupportedError, XlaError
 from ..functions.hlo_builder import XlaOp
 from ..hlo.derivatives import AS_WRITTEN, Derivatives, Lost, check_choice
 from ..opcodes import control
@@ -36,54 +34,7 @@ from . import (
 )
 from .builder import XlaBuilder
 from .torch_derivatives import Graph, Input, TorchDerivatives
-from .tree_function import TreeFunction
-
-
-class TorchFunction(TreeFunction):
-    """A PyTorch module or function as a computation over trees. `from_torch` returns one.
-
-    `weights` are the module's parameters and buffers, in dicts as their names say (``weights["layer1"]["0"]["bias"]``): the first
-    argument, unless they are constants of the program. `replaced` are the names of the buffers that a call replaces: where there
-    are any, the result is a pair of the module's own and a tree of what they are afterwards. `unsaved` are those that a
-    `state_dict` leaves out.
-    """
-
-    def __init__(self, computation: XlaComputation, in_tree: Structure, out_tree: Structure, signature: Signature,
-                 places: Sequence[int], weights: Mapping[str, Any], buffers: Sequence[str] = (), replaced: Sequence[str] = (),
-                 unsaved: Sequence[str] = ()):
-        super().__init__(computation, in_tree, out_tree, signature, places, narrows=False)
-        self.weights, self.buffers, self.replaced, self.unsaved = weights, tuple(buffers), tuple(replaced), tuple(unsaved)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "weights": torch_private.picklable(self.weights)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, weights=torch_private.unpickled(state["weights"]))
-
-
-class RetracedFunction(TorchFunction):
-    """A family of programs that were traced with values of examples. A call runs the member whose assumptions hold, or traces
-    the next one. All else that is asked of the function is asked of the first member."""
-
-    def __init__(self, first: TorchFunction, given: Any, make: Callable[..., TorchFunction]):
-        vars(self).update(vars(first))
-        self._given, self._make, self.members = given, make, [first]
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        for member in self.members:
-            with contextlib.suppress(ExecutionError):  # also sizes that torch asserts
-                return member(*args, **kwargs)
-        given, others, named = self._given, args, dict(kwargs)
-        if self.weights:
-            held, others = (named.pop("weights"), args) if "weights" in named else (args[0], args[1:])
-            given = torch_exporting.with_weights(given, held)
-        with torch.random.fork_rng(devices=[]):  # the state of its random numbers is the first one's
-            made = self._make(given, *torch_private.pytree.tree_map_only(np.ndarray, torch.as_tensor, (others, named)))
-        self.members = [made, *self.members[:_MEMBERS - 1]]
-        return made(*args, **kwargs)
-
-
-_MEMBERS = 64
+from .torch_members import RetracedFunction, TorchFunction
 
 
 def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["arguments", "constants"] = "arguments",
