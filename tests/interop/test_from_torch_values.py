@@ -11,7 +11,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import distributions
 
 import xla_torch
-from xla_torch.errors import AssumptionError, XlaWarning
+from xla_torch.errors import AssumptionError, UnsupportedError, XlaWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore:Converting a tensor with requires_grad=True to a scalar")
 X = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64)
@@ -100,7 +100,7 @@ ROWS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], torch.Tensor | Non
     "newton's method": (newton, X * 1e6),
     "early returns": (early, X / 2),
     "adaptive steps": (euler, X / 8),
-    "a codebook": (quantised, None),
+    "a codebook": (quantised, X[[0, 1, 0, 1]] * 9),
     "lengths": (lambda x: x[None, :int(x.max())].expand(int(x[0]), -1) * 2, X + 1),
     "an integer of a fraction": (lambda x: x.repeat(int(x[1] + 0.5)), X + 1),
     "slices": (lambda x: x[int(x[0]):int(x[2])].exp(), X[[1, 1, 3, 0]]),
@@ -108,6 +108,10 @@ ROWS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], torch.Tensor | Non
     "the size of unique": (lambda x: x * torch.unique(x.round()).shape[0] if torch.unique(x).numel() > 2 else x, None),
     "a mask's choice": (lambda x: x[x > 1.5].sum() if x[x > 1.5].numel() else x.sum(), None),
     "a float that is frozen": (lambda x: x * float(x.detach().max()), X + 1),
+    "contained": (lambda x: x.exp() if 3.0 in x else x.sin(), X + 5),
+    "sizes of a split": (lambda x: torch.cat([part * k for k, part in enumerate(x.split(x[[0, 2]].long().tolist()))]),
+                         X[[2, 1, 0, 3]]),
+    "how many are distinct": (lambda x: x * sum(range(len(torch.unique(x)))), X[[0, 0, 1, 1]]),
     "detached": (detached, -X),
     "written": (written, -X)}
 EACH = pytest.mark.parametrize("name", ROWS)
@@ -119,11 +123,69 @@ def gradient(function: Callable[..., Any], x: torch.Tensor) -> tuple[torch.Tenso
     return found.detach(), torch.autograd.grad((found * found.detach().cos()).sum(), given)[0]
 
 
+def branches_on_size(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    if x[mask].numel():
+        return x.exp() * 2
+    return x.sin()
+
+
+def halves_until_none_is_left(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    while x[(x > 1) & mask].numel():
+        x = x / 2
+    return x
+
+
+def takes_three(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    first, second, third = x[mask]
+    return x * first + second * third
+
+
+def means_of_groups(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    groups, which = torch.unique((x * mask).floor(), return_inverse=True)
+    return torch.stack([x[which == k].mean() for k in range(len(groups))])
+
+
+MASK = torch.tensor([True, False, True, True])
+MASKS = [MASK, ~MASK, torch.zeros(4, dtype=torch.bool), torch.ones(4, dtype=torch.bool), torch.tensor([False, True, True, True])]
+MASKED: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "whether a mask chose": branches_on_size,
+    "how many a mask chose": lambda x, m: x * 2 if len(x[m]) > 2 else x * 3,
+    "a size in arithmetic": lambda x, m: x * torch.linspace(0, 1, x[m].shape[0], dtype=x.dtype).sum(),
+    "a loop until a mask chooses none": halves_until_none_is_left,
+    "unpacked": takes_three,
+    "iterated": lambda x, m: x * sum((v.sin() for v in x[m]), start=torch.tensor(0.5, dtype=x.dtype)),
+    "places": lambda x, m: x * sum(m.nonzero().flatten().tolist(), start=1),
+    "chunks": lambda x, m: x * torch.stack([part.prod() for part in x[m].chunk(3)]).sum(),
+    "a running maximum": lambda x, m: x * x[m].cummax(0).values.sum(),
+    "groups": means_of_groups,
+    "a sum of what a mask chose": lambda x, m: x.exp() if x[m].sum() > 2 else x}
+
+
+@pytest.mark.parametrize("first", range(len(MASKS)))
+@pytest.mark.parametrize("name", MASKED)
+def test_sizes_that_decide_are_right_or_refused(name: str, first: int):
+    function, refused = MASKED[name], 0
+    try:
+        function(X, MASKS[first])
+        ours = xla_torch.from_torch(function, X, MASKS[first])
+    except (UnsupportedError, ValueError, RuntimeError):
+        assert first == 2 or (first, name) in {(1, "iterated"), (1, "unpacked"), (3, "unpacked")}  # or eager refuses
+        return
+    for mask in MASKS:
+        try:
+            found = gradient(lambda x, mask=mask: ours(x, mask), X)
+        except AssumptionError as error:
+            refused += "test_from_torch_values.py" in str(error)
+            continue
+        torch.testing.assert_close(found, gradient(lambda x, mask=mask: function(x, mask), X))
+    assert refused or not ours.assumptions
+
+
 @EACH
 def test_values_and_gradients_are_those_of_eager_torch(name: str):
     function, _ = ROWS[name]
     ours = xla_torch.from_torch(function, X)
-    for x in (X, X * (1 + 1e-9) if name != "a float that is frozen" else X):
+    for x in (X, X * (1 + 1e-9) if name not in ("a float that is frozen", "contained") else X):
         for found, expected in zip(gradient(ours, x), gradient(function, x), strict=True):
             torch.testing.assert_close(found, expected)
     assert ours.assumptions
@@ -165,6 +227,14 @@ def test_trust_drops_the_checks_and_warns():
         ours = xla_torch.from_torch(lambda x: x * 2 if (x > 0).all() else x - 1, X, assumptions="trust")
     assert not ours.assumptions
     torch.testing.assert_close(ours(-X), -X * 2)
+
+
+@pytest.mark.parametrize("assumptions", ["check", "retrace"])
+def test_decisions_about_constants_are_no_assumptions(assumptions: Any):
+    model = torch.nn.Linear(4, 4, dtype=torch.float64)
+    model.forward = lambda x: x * model.bias if model.weight.sum() < 99 else x
+    ours = xla_torch.from_torch(model, X, weights="constants", assumptions=assumptions)
+    torch.testing.assert_close(ours(X), X * model.bias)
 
 
 def test_a_choice_that_there_is_not():

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 import torch.fx
+from torch.export.graph_signature import InputKind
 
 from ..core.errors import InvalidArgument, UnsupportedError, XlaError, XlaWarning
 from ..hlo.checks import LABEL, Assumption
@@ -192,10 +193,30 @@ def _drop(graph: torch.fx.Graph, reads: Reads) -> None:
     warnings.warn(f"from_torch: the program trusts, and does not check, that {'; '.join(named)}", XlaWarning, stacklevel=5)
 
 
-def labels(exported: Any) -> set[Assumption]:
-    """The assumptions that an exported program asserts."""
-    words = [word for node in exported.graph.nodes for word in node.args if isinstance(word, str)]
-    return {found for word in words if (found := Assumption.of_label(word)) is not None}
+def labels(exported: Any, by_arguments: bool) -> set[Assumption]:
+    """The assumptions that an exported program asserts of its arguments, among which weights may be. Those about constants are
+    decided for good."""
+    kinds = {InputKind.USER_INPUT, *((InputKind.PARAMETER, InputKind.BUFFER) if by_arguments else ())}
+    given = [spec.arg.name for spec in exported.graph_signature.input_specs if spec.kind in kinds]
+    calls = [node for node in exported.graph.nodes if node.op == "call_function"]
+    writes = any(_may_write(node.target) for node in calls)  # then what is constant is not known
+    varying, found = {node for node in exported.graph.nodes if node.name in given}, set[Assumption]()
+    for node in calls:
+        if writes or varying.intersection(node.all_input_nodes):
+            varying.add(node)
+            found.update(a for word in node.args if isinstance(word, str) and (a := Assumption.of_label(word)) is not None)
+    return found
+
+
+def _may_write(target: Any) -> bool:
+    if target in _SAFE or getattr(target, "__module__", None) in ("_operator", "math"):
+        return False
+    is_operator = isinstance(target, torch_private.Operator)
+    return not is_operator or target._schema.is_mutable or torch.Tag.nondeterministic_seeded in target.tags
+
+
+_SAFE = (torch.ops.aten.detach_.default, torch.ops.aten._assert_async.msg, torch.ops.aten._assert_scalar.default)
+"""Operators of torch that change no value, whatever their schema says."""
 
 
 def with_weights(given: Any, weights: Mapping[str, Any]) -> Any:

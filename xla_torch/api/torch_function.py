@@ -131,7 +131,7 @@ def _by_values(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any], optio
     def made(fixes_sizes: bool) -> TorchFunction:
         (exported, names), lost = torch_private.functions_applied(
             lambda: torch_exporting.exported_by_values(given, args, kwargs, fixes_sizes, trusts))
-        labels = torch_exporting.labels(exported)
+        labels = torch_exporting.labels(exported, options["by_arguments"])
         function = _imported(exported, names=names, functions=lost, **options)
         for assumption in labels - set(function.assumptions):  # torch took it for granted as it decomposed the program
             raise UnsupportedError("the program cannot check a decision of Python", subject="from_torch", got=assumption,

@@ -209,7 +209,8 @@ class _Reading:
         expected = shapes if several else shapes[0]
         assert expected is not None
         found = applied(name, self.builder, arguments, defaults, expected, *_in_memory(node),
-                        where=lambda: None if is_the_same(node, self._fixed, {}) else _line(node))
+                        where=lambda: None if is_the_same(node, self._fixed, {}) else _line(node),
+                        assumed=self._sizes.assumed)
         found = found if known else self._fitted(found, tensors, node, name)
         return found if several else found[0]
 

@@ -59,7 +59,7 @@ class ValueSizes:
             if not found.shape.dynamic_flags[d]:
                 continue
             if not isinstance(size, torch.SymInt):  # torch knows it by an assertion
-                known = _assumed(where, size, d) if self.are_assumed else None
+                known = self.assumed(where, size, d)
                 require_size(found, d, size, f"dimension {d} has size {size}", where, known)
                 continue
             expression = self._expression(size)
@@ -67,8 +67,14 @@ class ValueSizes:
                 self._known[expression] = found.shape.dimensions[d], self._count(found, d, mask)
                 self._most[expression] = found.shape.dimensions[d] if most is None else min(most, found.shape.dimensions[d])
             elif mask is not None and not (expression.is_Symbol and self._known[expression][1] is self._count(found, d, mask)):
-                known = _assumed(where, int(expression), d) if self.are_assumed and expression.is_Integer else None
+                known = self.assumed(where, int(expression), d) if expression.is_Integer else None
                 require_size(found, d, self._op(expression), f"dimension {d} has size {expression}", where, known)
+
+    def assumed(self, where: str, size: int, dim: int) -> Assumption | None:
+        """The assumption that an operator in the user's line has a result of a size, where sizes are the example's."""
+        found = _PLACE.match(where) if self.are_assumed else None
+        what = f"the size of dimension {dim} in {found['code'] or 'a result'}" if found else ""
+        return found and Assumption(what, size, found["file"], int(found["line"]))
 
     def _count(self, found: XlaOp, dim: int, mask: Hashable) -> XlaOp:
         """The size of a dimension. Of what one mask chooses there is one."""
@@ -230,13 +236,6 @@ class ValueSizes:
 
 
 _PLACE = re.compile(r"(?P<file>.+?):(?P<line>\d+), in [^:]+(?:: (?P<code>.*))?")
-
-
-def _assumed(where: str, size: int, dim: int) -> Assumption | None:
-    """The assumption that an operator in the user's line has a result of a size."""
-    found = _PLACE.match(where)
-    what = f"the size of dimension {dim} in {found['code']}" if found else ""
-    return found and Assumption(what, size, found["file"], int(found["line"]))
 
 
 def _as_float(x: XlaOp) -> XlaOp:

@@ -158,7 +158,7 @@ def _keep_alive(graph: torch.fx.Graph, symbols: Collection[Any], label: str) -> 
     """Let something read each value whose size is one of these: the size is checked where the value is computed."""
     for symbol in symbols:
         node = next(n for n in graph.nodes if isinstance(v := n.meta.get("val"), torch.Tensor)
-                    and any(isinstance(size, torch.SymInt) and symbol in size.node.expr.free_symbols for size in v.shape))
+                    and any(isinstance(size, torch.SymInt) and symbol in size.node._expr.free_symbols for size in v.shape))
 
         def run(value: torch.Tensor) -> None:
             torch.ops.aten._assert_async.msg((value != 0).sum() >= 0, label)
@@ -263,8 +263,11 @@ def _assert_tensors(graph: torch.fx.Graph, given: list[torch.fx.Node], read: Rea
         torch.ops.aten._assert_async.msg(holds, label)
 
     tensors: list[Any] = [node.args[0] for node in given]
-    made = in_operators(run, [t.meta["val"] for t in tensors], {})  # pyright: ignore
+    made = in_operators(run, [t.meta["val"] for t in tensors], _CONVERTED)  # pyright: ignore
     _insert(graph, made, tensors, max(given))
+
+
+_CONVERTED = {private(torch.ops, "prims.convert_element_type.default"): lambda tensor, dtype: tensor.to(dtype)}
 
 
 def _insert(graph: torch.fx.Graph, made: torch.fx.GraphModule, given: Sequence[Any], last: torch.fx.Node) -> None:
