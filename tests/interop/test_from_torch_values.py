@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from typing import Any
 
@@ -240,6 +241,43 @@ def test_decisions_about_constants_are_no_assumptions(assumptions: Any):
 def test_a_choice_that_there_is_not():
     with pytest.raises(xla_torch.errors.InvalidArgument, match="assumptions"):
         xla_torch.from_torch(torch.sin, X, assumptions="guess")  # pyright: ignore[reportArgumentType]
+
+
+def test_values_are_not_combined_with_dynamic_sizes():
+    with pytest.raises(UnsupportedError, match="convert without dynamic_shapes"):
+        xla_torch.from_torch(ROWS["all"][0], X, dynamic_shapes={"x": {0: torch.export.Dim("n", min=2)}})
+
+
+def test_trust_keeps_the_checks_of_sizes():
+    with pytest.warns(XlaWarning, match="trusts"):
+        ours = xla_torch.from_torch(MASKED["iterated"], X, MASK, assumptions="trust")
+    torch.testing.assert_close(ours(X, MASK), MASKED["iterated"](X, MASK))
+    with pytest.raises(xla_torch.errors.ExecutionError):
+        ours(X, ~MASK)
+
+
+def lower_in_jax(ours: Any) -> None:
+    jax = pytest.importorskip("jax")
+    with jax.enable_x64():
+        jax.jit(xla_torch.to_jax(ours)).lower(X.numpy())
+
+
+WRITTEN: dict[str, Callable[[Any], Any]] = {
+    "StableHLO": lambda ours: ours.to_stablehlo(), "bytecode": lambda ours: ours.to_stablehlo_bytecode(),
+    "ONNX": lambda ours: ours.to_onnx(io.BytesIO()), "JAX": lower_in_jax, "HLO text": lambda ours: ours.to_hlo_text(),
+    "HLO proto": lambda ours: ours.to_hlo_proto()}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_each_written_format_warns(name: str):
+    ours = xla_torch.from_torch(ROWS["all"][0], X)
+    with pytest.warns(XlaWarning, match=r"does not check \(x > 0\).all\(\) is True"):
+        WRITTEN[name](ours)
+
+
+def test_a_page_shows_the_assumptions():
+    page = xla_torch.from_torch(ROWS["all"][0], X).to_html()
+    assert "(x &gt; 0).all() is True" in page or "(x > 0).all() is True" in page
 
 
 def test_written_formats_name_the_assumptions_that_they_leave_behind():

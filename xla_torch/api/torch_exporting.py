@@ -115,10 +115,14 @@ def _argument_names(module: torch.nn.Module) -> tuple[str, ...]:
     return tuple(p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
 
 
-def refused(error: Exception) -> Exception:
+def refused(error: Exception, has_dynamic_sizes: bool = False) -> Exception:
     """What `from_torch` raises for an error of torch.export."""
     if not isinstance(error, torch_private.needs_data()):
         return error
+    if has_dynamic_sizes:
+        return UnsupportedError("Python asks for a value, which a program for many sizes cannot assume", subject="from_torch",
+                                got=_asked(error), where=torch_asserted_sizes.line_of_error(error),
+                                hint="convert without dynamic_shapes: the program then checks the values that Python asked for")
     return UnsupportedError("torch.export needs a static value for something that depends on data", subject="from_torch",
                             got=_asked(error), expected="arrays of known sizes, and no `if` about values",
                             where=torch_asserted_sizes.line_of_error(error),

@@ -116,7 +116,7 @@ def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["ar
         if is_given or (isinstance(error, XlaError) and not reads):
             if isinstance(error, XlaError):
                 raise
-            raise torch_exporting.refused(error) from error
+            raise torch_exporting.refused(error, dynamic_shapes is not None) from error
         refused = error
     make = functools.partial(_by_values, options=options, trusts=assumptions == "trust")
     with torch_exporting.instead_of(refused):
