@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 import xla_torch
+from xla_torch.api.torch_members import RetracedFunction
 from xla_torch.errors import AssumptionError, LostDerivatives, UnsupportedError
 from xla_torch.nn import XlaModule
 
@@ -34,6 +35,9 @@ class ReadsViewOfWeights(ReadsWeights):
 
 
 class ReadsBuffer(ReadsWeights):
+    scale: torch.Tensor
+    unsaved: torch.Tensor
+
     def __init__(self, fill: float = 0.5):
         super().__init__(fill)
         self.register_buffer("scale", torch.tensor(2.0))
@@ -48,6 +52,8 @@ class ReadsBuffer(ReadsWeights):
 class Warm(nn.Module):
     """Takes another branch once it has been called."""
 
+    calls: torch.Tensor
+
     def __init__(self):
         super().__init__()
         self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
@@ -60,6 +66,9 @@ class Warm(nn.Module):
 
 class Initialised(nn.Module):
     """An activation normalisation, which its first call initialises."""
+
+    ready: torch.Tensor
+    mean: torch.Tensor
 
     def __init__(self):
         super().__init__()
@@ -165,6 +174,7 @@ def test_changed_weights_are_traced_again():
     other = {"layer": {"weight": -model.layer.weight.detach(), "bias": model.layer.bias.detach() + 1}}
     torch.testing.assert_close(family(other, X), X * other["layer"]["bias"])
     torch.testing.assert_close(family(family.weights, X), model(X))
+    assert isinstance(family, RetracedFunction)
     assert len(family.members) == 2
     assert (model.layer.weight > 0).all()
 

@@ -12,6 +12,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import distributions
 
 import xla_torch
+from xla_torch.api.torch_members import RetracedFunction
 from xla_torch.errors import AssumptionError, UnsupportedError, XlaWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore:Converting a tensor with requires_grad=True to a scalar")
@@ -192,9 +193,9 @@ def test_values_and_gradients_are_those_of_eager_torch(name: str):
     assert ours.assumptions
 
 
-@pytest.mark.parametrize("name", [name for name, (_, other) in ROWS.items() if other is not None])
-def test_another_decision_raises_and_is_traced_again(name: str):
-    function, other = ROWS[name]
+@pytest.mark.parametrize(("name", "other"), [(name, other) for name, (_, other) in ROWS.items() if other is not None])
+def test_another_decision_raises_and_is_traced_again(name: str, other: torch.Tensor):
+    function, _ = ROWS[name]
     ours = xla_torch.from_torch(function, X)
     for _ in range(3):
         with pytest.raises(AssumptionError, match=r"expected .* is .*(\n.*)*from .*test_from_torch_values.py:"):
@@ -205,6 +206,7 @@ def test_another_decision_raises_and_is_traced_again(name: str):
     for x in (other, X, other):
         for found, expected in zip(gradient(family, x), gradient(function, x), strict=True):
             torch.testing.assert_close(found, expected)
+    assert isinstance(family, RetracedFunction)
     assert len(family.members) == 2
 
 
@@ -233,7 +235,7 @@ def test_trust_drops_the_checks_and_warns():
 @pytest.mark.parametrize("assumptions", ["check", "retrace"])
 def test_decisions_about_constants_are_no_assumptions(assumptions: Any):
     model = torch.nn.Linear(4, 4, dtype=torch.float64)
-    model.forward = lambda x: x * model.bias if model.weight.sum() < 99 else x
+    model.forward = lambda input: input * model.bias if model.weight.sum() < 99 else input
     ours = xla_torch.from_torch(model, X, weights="constants", assumptions=assumptions)
     torch.testing.assert_close(ours(X), X * model.bias)
 

@@ -84,5 +84,5 @@ class _Run(torch.fx.Interpreter):
         if n not in self._drawn and not bool(holds):
             assumption = Assumption.of_label(label)
             raise UnsupportedError("the example does not fulfil an assumption of its own trace", subject="from_torch",
-                                   got=assumption or label, where=assumption and assumption.where, hint=_HINT)
+                                   got=assumption or label, where=assumption.where if assumption else "", hint=_HINT)
         return None

@@ -245,7 +245,7 @@ def _forget_data(graph: torch.fx.Graph, decisions: Collection[str]) -> None:
 
 def _symbols_of(node: torch.fx.Node) -> list[Any]:
     """The symbol that stands for the number that a node reads from a tensor."""
-    value = node.meta.get("val")
+    value: Any = node.meta.get("val")
     is_read = node.target in (torch.ops.aten.item.default, torch.ops.aten._local_scalar_dense.default)
     return list(value.node.expr.free_symbols) if is_read and hasattr(value, "node") else []
 
