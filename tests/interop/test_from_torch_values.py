@@ -171,7 +171,9 @@ def test_sizes_that_decide_are_right_or_refused(name: str, first: int):
         function(X, MASKS[first])
         ours = xla_torch.from_torch(function, X, MASKS[first])
     except (UnsupportedError, ValueError, RuntimeError):
-        assert first == 2 or (first, name) in {(1, "iterated"), (1, "unpacked"), (3, "unpacked")}  # or eager refuses
+        # A size of 0 that decides cannot be checked yet: what was chosen is gone from the graph. Eager torch refuses to unpack.
+        assert first == 2 or name == "a loop until a mask chooses none" or (
+            first, name) in {(1, "iterated"), (1, "unpacked"), (3, "unpacked")}
         return
     for mask in MASKS:
         try:
