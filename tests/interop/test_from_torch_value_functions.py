@@ -39,7 +39,8 @@ def dirichlet(x: torch.Tensor) -> torch.Tensor:
 
 
 def divergence(x: torch.Tensor) -> torch.Tensor:
-    return distributions.kl_divergence(distributions.Gamma(x, x + 1), distributions.Gamma(x + 0.5, x))
+    one, other = (distributions.Gamma(a, b, validate_args=True) for a, b in ((x, x + 1), (x + 0.5, x)))
+    return distributions.kl_divergence(one, other)
 
 
 def runge_kutta(x: torch.Tensor) -> torch.Tensor:
