@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import inspect
-import re
-import types
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
@@ -16,7 +13,7 @@ import torch.fx
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
 
 from ..aten.operator_rules import RULES
-from ..core.errors import InvalidArgument, UnsupportedError
+from ..core.errors import InvalidArgument, UnsupportedError, XlaError
 from ..functions.hlo_builder import XlaOp
 from ..hlo.derivatives import AS_WRITTEN, Derivatives, Lost, check_choice
 from ..opcodes import control
@@ -24,10 +21,11 @@ from ..pytree.nodes import Kind, Static, is_named_tuple
 from ..pytree.signatures import Signature
 from ..pytree.structure import Path, Structure
 from ..runtime.computation import XlaComputation
-from ..storage import below_autograd, torch_graphs, torch_private
+from ..storage import torch_graphs, torch_private
+from ..storage.value_reads import has_reads
 from . import (
-    torch_asserted_sizes,
     torch_decompositions,
+    torch_exporting,
     torch_functions,
     torch_graph,
     torch_random,
@@ -36,34 +34,12 @@ from . import (
 )
 from .builder import XlaBuilder
 from .torch_derivatives import Graph, Input, TorchDerivatives
-from .tree_function import TreeFunction
-
-
-class TorchFunction(TreeFunction):
-    """A PyTorch module or function as a computation over trees. `from_torch` returns one.
-
-    `weights` are the module's parameters and buffers, in dicts as their names say (``weights["layer1"]["0"]["bias"]``): the first
-    argument, unless they are constants of the program. `replaced` are the names of the buffers that a call replaces: where there
-    are any, the result is a pair of the module's own and a tree of what they are afterwards. `unsaved` are those that a
-    `state_dict` leaves out.
-    """
-
-    def __init__(self, computation: XlaComputation, in_tree: Structure, out_tree: Structure, signature: Signature,
-                 places: Sequence[int], weights: Mapping[str, Any], buffers: Sequence[str] = (), replaced: Sequence[str] = (),
-                 unsaved: Sequence[str] = ()):
-        super().__init__(computation, in_tree, out_tree, signature, places, narrows=False)
-        self.weights, self.buffers, self.replaced, self.unsaved = weights, tuple(buffers), tuple(replaced), tuple(unsaved)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "weights": torch_private.picklable(self.weights)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, weights=torch_private.unpickled(state["weights"]))
+from .torch_members import RetracedFunction, TorchFunction
 
 
 def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["arguments", "constants"] = "arguments",
                derivatives: Literal["torch", "xla", "as written"] = "torch", dynamic_shapes: Any = None,
-               **example_kwargs: Any) -> TorchFunction:
+               assumptions: Literal["check", "retrace", "trust"] = "check", **example_kwargs: Any) -> TorchFunction:
     """Export a PyTorch module, function or `torch.export.ExportedProgram` as a computation.
 
     Only shapes and dtypes of example tensors matter; numbers, strings and other values become part of the program. A module's
@@ -96,6 +72,10 @@ def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["ar
     line). StableHLO, HLO, ONNX and JAX can't express them: writing these formats warns (XlaWarning) and names the dropped
     checks. Where torch raises for a singular matrix, the result holds NaN or infinities.
 
+    If Python asks for values (``if (x > 0).all()``, ``int(n)``), the model is traced with those of the example. Each decision is
+    an assumption, which `computation.assumptions` lists. With ``assumptions="check"`` each call raises AssumptionError where one
+    does not hold. "retrace" traces another program then; "trust" drops the checks and warns.
+
     Derivatives are those that torch has for the exported program, traced when first used. If torch can't trace them, as for
     sizes that depend on values, or with ``derivatives="xla"``, they are derived from the ops. Both respect `detach`,
     `torch.no_grad` and the padding of embeddings. Neither knows the `backward` of a torch.autograd.Function, which torch.export
@@ -112,29 +92,56 @@ def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["ar
         raise InvalidArgument("no such choice of weights", subject="from_torch", got=repr(weights),
                               expected='"arguments" or "constants"')
     check_choice(derivatives, ("torch", "xla", "as written"), "from_torch")
-    try:
+    if assumptions not in ("check", "retrace", "trust"):
+        raise InvalidArgument("no such choice of assumptions", subject="from_torch", got=repr(assumptions),
+                              expected='"check", "retrace" or "trust"')
+    options = {"name": torch_exporting.title(module_or_function), "by_arguments": weights == "arguments",
+               "derivatives": derivatives}
+    reads = False
+
+    def imported() -> TorchFunction:
+        nonlocal reads
         (exported, names), lost = torch_private.functions_applied(
-            lambda: _exported(module_or_function, example_args, example_kwargs, dynamic_shapes))
-    except torch_private.needs_data() as error:
-        raise UnsupportedError("torch.export needs a static value for something that depends on data", subject="from_torch",
-                               got=_asked(error), expected="arrays of known sizes, and no `if` about values",
-                               where=torch_asserted_sizes.line_of_error(error),
-                               hint="torch.where or torch.cond for an `if`; tensor.item() for int(tensor); torch._check(n <= 8) "
-                                    "says what is so") from error
-    make = functools.partial(_imported, name=_title(module_or_function), names=names, by_arguments=weights == "arguments",
-                             derivatives=derivatives, functions=lost)
-    return _of_many_sizes(exported, make) if torch_sizes.are_unknown(exported) else make(exported)
+            lambda: torch_exporting.exported(module_or_function, example_args, example_kwargs, dynamic_shapes))
+        make = functools.partial(_imported, names=names, functions=lost, **options)
+        if torch_sizes.are_unknown(exported):
+            return _of_many_sizes(exported, make)
+        reads = has_reads(exported)
+        return make(exported)
+
+    try:
+        return imported()
+    except Exception as error:
+        is_given = dynamic_shapes is not None or isinstance(module_or_function, torch.export.ExportedProgram)
+        if is_given or (isinstance(error, XlaError) and not reads):
+            if isinstance(error, XlaError):
+                raise
+            raise torch_exporting.refused(error, dynamic_shapes is not None) from error
+        refused = error
+    make = functools.partial(_by_values, options=options, trusts=assumptions == "trust")
+    with torch_exporting.instead_of(refused):
+        first = make(module_or_function, example_args, example_kwargs)
+    return RetracedFunction(first, module_or_function, make) if assumptions == "retrace" else first
 
 
-_OWN_FRAME = "__torch_function__"
-"""The frame of our own that torch names in the place of the user's line."""
+def _by_values(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any], options: Mapping[str, Any],
+               trusts: bool) -> TorchFunction:
+    """A program traced with the values of an example: with bounded sizes where that will do, or else with the example's."""
 
+    def made(fixes_sizes: bool) -> TorchFunction:
+        (exported, names), lost = torch_private.functions_applied(
+            lambda: torch_exporting.exported_by_values(given, args, kwargs, fixes_sizes, trusts))
+        labels = torch_exporting.labels(exported, options["by_arguments"])
+        function = _imported(exported, names=names, functions=lost, **options)
+        for assumption in labels - set(function.assumptions):  # torch took it for granted as it decomposed the program
+            raise UnsupportedError("the program cannot check a decision of Python", subject="from_torch", got=assumption,
+                                   where=assumption.where, hint="use torch.where or torch.cond")
+        return function
 
-def _asked(error: Exception) -> str:
-    """What torch asks for, and of which operator or line."""
-    lines = str(error).splitlines()
-    cause = next((line for line in lines if line.startswith("Caused by") and _OWN_FRAME not in line), "")
-    return f"{lines[0]} {cause}".strip() if lines else ""
+    try:
+        return made(fixes_sizes=False)
+    except Exception:
+        return made(fixes_sizes=True)
 
 
 def _imported(exported: Any, **options: Any) -> TorchFunction:
@@ -158,93 +165,6 @@ def _of_many_sizes(exported: Any, make: Callable[[Any], TorchFunction]) -> Torch
     one: TorchFunction = family.function
     return TorchFunction(family, one.in_tree, one.out_tree, one.signature, one.places, one.weights, one.buffers, one.replaced,
                          one.unsaved)
-
-
-def _title(given: Any) -> str:
-    """What the program is called."""
-    name = getattr(given, "__name__", None) or type(given).__name__
-    return re.sub(r"\W", "_", str(name), flags=re.ASCII).strip("_") or "program"
-
-
-def _exported(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any],
-              dynamic_shapes: Any) -> tuple[Any, tuple[str, ...]]:
-    """The program that torch exports, and the names of the arguments that are given by place."""
-    if isinstance(given, torch.export.ExportedProgram):
-        if args or kwargs or dynamic_shapes is not None:
-            raise InvalidArgument("an exported program takes no examples or dynamic_shapes", subject="from_torch",
-                                  got=f"{len(args) + len(kwargs)} arguments, dynamic_shapes={dynamic_shapes}", expected="none")
-        torch_functions.check(given)
-        return given, ()
-    if isinstance(given, (torch.jit.ScriptModule, torch.jit.ScriptFunction)):
-        raise UnsupportedError("TorchScript is not exported", subject="from_torch", got=type(given).__name__,
-                               expected="a torch.nn.Module or a function in Python",
-                               hint="give the module that was scripted or traced, with the weights of the script: "
-                                    "module.load_state_dict(script.state_dict())")
-    if not callable(given):
-        raise InvalidArgument("not a module or a function", subject="from_torch", got=type(given).__name__,
-                              expected="a torch.nn.Module, a function of tensors or a torch.export.ExportedProgram")
-    module = given if isinstance(given, torch.nn.Module) else _as_module(given)
-    apart, named = torch_private.pytree.tree_map_only(torch.Tensor, _apart, (tuple(args), dict(kwargs)))
-    names, seen = _argument_names(module), torch_functions.InOthers(torch_functions.FUNCTIONS)
-
-    def exported() -> Any:
-        with seen:
-            return torch_private.quietly(lambda: torch.export.export(
-                module, apart, named, dynamic_shapes=dynamic_shapes, strict=False))
-
-    try:
-        found = exported()
-        if not torch_functions.is_lost(found):
-            return found, names
-    except Exception as error:
-        if not (seen.has_derivatives or below_autograd.has_lost(error)):
-            raise
-    try:
-        with below_autograd.tracing(module):
-            found = exported()
-    except RuntimeError as error:
-        raise torch_functions.lost() if below_autograd.has_lost(error) else error from None
-    torch_functions.check(found)
-    return found, names
-
-
-def _apart(example: torch.Tensor) -> torch.Tensor:
-    """An example in memory of its own: torch.export takes arguments that are one tensor, or one of the module's, for one."""
-    return example.detach().clone().requires_grad_(example.requires_grad)
-
-
-def _as_module(function: Callable[..., Any]) -> torch.nn.Module:
-    module = torch.nn.Module()
-    try:
-        inspect.signature(function)
-    except ValueError:  # a function that is built in
-        def forward(*args: Any, **kwargs: Any) -> Any:
-            return function(*args, **kwargs)
-
-        module.forward = forward
-    else:
-        module.forward = _called_forward(function)
-    return module
-
-
-def _called_forward(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function by the name by which torch.export knows frames of the user's, whose lines it then notes."""
-    if not isinstance(function, types.FunctionType):
-        return function
-    code = function.__code__.replace(co_name="forward")
-    found = types.FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
-    found.__kwdefaults__, found.__annotations__ = function.__kwdefaults__, function.__annotations__
-    found.__dict__.update(function.__dict__)
-    return found
-
-
-def _argument_names(module: torch.nn.Module) -> tuple[str, ...]:
-    """The names of the arguments that may be given by place, as far as Python knows."""
-    try:
-        parameters = inspect.signature(module.forward).parameters.values()
-    except (TypeError, ValueError):
-        return ()
-    return tuple(p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
 
 
 _DECOMPOSED = ("col2im", "grid_sampler_2d", "gru", "im2col", "lstm", "upsample_bicubic2d", "upsample_bilinear2d",

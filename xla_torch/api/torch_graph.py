@@ -23,6 +23,7 @@ from ..core.errors import UnsupportedError, XlaError
 from ..core.shape import Shape
 from ..core.types import PRED, PrimitiveType
 from ..functions.hlo_builder import Builder, XlaOp
+from ..hlo.checks import LABEL, Assumption
 from ..hlo.literals.literal import Literal
 from ..hlo.structure import CONSTANT
 from ..lowering.numerics import numpy_from_storage, to_storage
@@ -109,6 +110,7 @@ def build(builder: Builder, graph: torch.fx.Graph, inputs: Mapping[str, Any],
     `held` are tensors that placeholders have in each call: sizes that they say are known."""
     values: dict[torch.fx.Node, Any] = {}
     sizes = ValueSizes(builder, equal_sizes(graph, held or {}))
+    sizes.are_assumed = any(isinstance(a, str) and a.startswith(LABEL) for node in graph.nodes for a in node.args)
     fixed = {name: tensor for name, tensor in (held or {}).items() if inputs[name].instruction.opcode == CONSTANT}
     for node in graph.nodes:
         if node.op == "output":
@@ -158,11 +160,12 @@ class _Reading:
         """What torch asserts when the program runs."""
         given, *more = node.args[2:] if node.target is torch_private.with_effects else node.args
         where = _line(node)
+        assumption = Assumption.of_label(str(more[0])) if more else None
         if name.startswith("_assert_async"):
             holds = ops.Reshape(cast(self._argument(given, name), PRED), [])
-            require(holds, str(more[0]) if more else "the assertion", {}, where)
+            require(holds, str(more[0]) if more else "the assertion", {}, where, assumption)
         elif name == "_assert_scalar.default":
-            self._sizes.require(self._asserted(given), where)
+            self._sizes.require(self._asserted(given), where, assumption)
         else:
             named = [argument.name for argument in arguments_of(node.target)]
             ends = {**dict(zip(named[1:], more, strict=False)), **node.kwargs}
@@ -206,7 +209,8 @@ class _Reading:
         expected = shapes if several else shapes[0]
         assert expected is not None
         found = applied(name, self.builder, arguments, defaults, expected, *_in_memory(node),
-                        where=lambda: None if is_the_same(node, self._fixed, {}) else _line(node))
+                        where=lambda: None if is_the_same(node, self._fixed, {}) else _line(node),
+                        assumed=self._sizes.assumed)
         found = found if known else self._fitted(found, tensors, node, name)
         return found if several else found[0]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -15,6 +16,7 @@ from ..core.errors import UnsupportedError, XlaWarning
 from ..core.shape import UNBOUNDED, Shape
 from ..core.types import F64, PRED, S32, S64, PrimitiveType
 from ..functions.hlo_builder import Builder, XlaOp
+from ..hlo.checks import Assumption
 from ..opcodes.dynamic import INT32_MAX
 
 Symbolic = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -40,6 +42,8 @@ class ValueSizes:
         self._most: dict[Any, int] = {}
         """How great a symbol can be, where that is less than the bound."""
         self._required: set[Any] = set()
+        self.are_assumed = False
+        """Whether the sizes that are known are the example's."""
 
     def shape(self, element_type: PrimitiveType, sizes: Sequence[Any]) -> Shape:
         """The shape of these sizes, with bounds for those that depend on values; a symbol that is still to be known has none."""
@@ -52,14 +56,25 @@ class ValueSizes:
         """Take sizes of an operator's result for the symbols that they are. Where `mask` says what chooses how many there are, a
         size that torch has for a known one is checked to be that."""
         for d, size in enumerate(sizes):
-            if not isinstance(size, torch.SymInt) or not found.shape.dynamic_flags[d]:
+            if not found.shape.dynamic_flags[d]:
+                continue
+            if not isinstance(size, torch.SymInt):  # torch knows it by an assertion
+                known = self.assumed(where, size, d)
+                require_size(found, d, size, f"dimension {d} has size {size}", where, known)
                 continue
             expression = self._expression(size)
             if expression.is_Symbol and expression not in self._known:
                 self._known[expression] = found.shape.dimensions[d], self._count(found, d, mask)
                 self._most[expression] = found.shape.dimensions[d] if most is None else min(most, found.shape.dimensions[d])
             elif mask is not None and not (expression.is_Symbol and self._known[expression][1] is self._count(found, d, mask)):
-                require_size(found, d, self._op(expression), f"dimension {d} has size {expression}", where)
+                known = self.assumed(where, int(expression), d) if expression.is_Integer else None
+                require_size(found, d, self._op(expression), f"dimension {d} has size {expression}", where, known)
+
+    def assumed(self, where: str, size: int, dim: int) -> Assumption | None:
+        """The assumption that an operator in the user's line has a result of a size, where sizes are the example's."""
+        found = _PLACE.match(where) if self.are_assumed else None
+        what = f"the size of dimension {dim} in {found['code'] or 'a result'}" if found else ""
+        return found and Assumption(what, size, found["file"], int(found["line"]))
 
     def _count(self, found: XlaOp, dim: int, mask: Hashable) -> XlaOp:
         """The size of a dimension. Of what one mask chooses there is one."""
@@ -127,15 +142,17 @@ class ValueSizes:
         same = {s: first[id(self._known[s][1])] for s in expression.free_symbols if s in self._known}
         return expression.xreplace(same)
 
-    def require(self, asserted: Any, where: str) -> None:
+    def require(self, asserted: Any, where: str, assumption: Assumption | None = None) -> None:
         """Check what torch.export asserts of sizes and values, unless it always holds."""
         if isinstance(asserted, bool) or asserted in self._required or self._always(asserted):
             return
         self._required.add(asserted)
         try:
             values = {str(s): self._op(s) for s in sorted(asserted.free_symbols, key=str)}
-            require(self._truth(asserted), str(asserted), values, where)
+            require(self._truth(asserted), str(asserted), values, where, assumption)
         except UnsupportedError as error:
+            if assumption is not None:
+                raise
             warnings.warn(f"from_torch: {asserted} ({where}) is not checked: {error.what}", XlaWarning, stacklevel=2)
 
     def relation(self, function: Callable[[Any, Any], Any], *values: Any) -> Any:
@@ -216,6 +233,9 @@ class ValueSizes:
                                    expected=", ".join(_ENDS))
         parts = [self._between(part, bound) for part in expression.args]
         return functools.reduce(_ENDS[kind], parts)
+
+
+_PLACE = re.compile(r"(?P<file>.+?):(?P<line>\d+), in [^:]+(?:: (?P<code>.*))?")
 
 
 def _as_float(x: XlaOp) -> XlaOp:

@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping
+from typing import Any
 
 from .. import functions as ops
 from ..core.shape import Shape
 from ..core.types import S64
 from ..functions.hlo_builder import XlaOp
-from ..hlo.checks import TARGET
+from ..hlo.checks import TARGET, Assumption
 from ..hlo.ir import Instruction
 from .values import cast
 
 
-def require(holds: XlaOp, asserted: str, values: Mapping[str, XlaOp], where: str) -> None:
+def require(holds: XlaOp, asserted: str, values: Mapping[str, XlaOp], where: str,
+            assumption: Assumption | None = None) -> None:
     """Let the program raise where `holds`, ``pred[]``, is false. `values` are numbers that the message names."""
     if _is_fixed(holds.instruction):  # of constants it was decided when torch exported
         return
-    config = json.dumps({"asserted": asserted, "names": list(values), "where": where})
-    ops.CustomCall(holds.builder, TARGET, [holds, *values.values()], Shape.tuple([]), config, True)
+    config: dict[str, Any] = {"asserted": asserted, "names": list(values), "where": where}
+    if assumption is not None:
+        config |= {"asserted": str(assumption), "where": assumption.where, "assumption": dataclasses.asdict(assumption)}
+    ops.CustomCall(holds.builder, TARGET, [holds, *values.values()], Shape.tuple([]), json.dumps(config), True)
 
 
-def require_size(x: XlaOp, dim: int, expected: XlaOp | int, asserted: str, where: str) -> None:
+def require_size(x: XlaOp, dim: int, expected: XlaOp | int, asserted: str, where: str,
+                 assumption: Assumption | None = None) -> None:
     """Let the program raise where a dynamic dimension is not of a size."""
     size = cast(ops.GetDimensionSize(x, dim), S64)
     wanted = expected if isinstance(expected, XlaOp) else x.builder.constant(expected, S64)
-    require(ops.Eq(size, wanted), asserted, {"the size": size}, where)
+    require(ops.Eq(size, wanted), asserted, {"the size": size}, where, assumption)
 
 
 def _is_fixed(instruction: Instruction) -> bool:

@@ -18,6 +18,7 @@ from ..core.shape import UNBOUNDED, Shape
 from ..core.types import PRED
 from ..functions import GetDimensionSize, PadInDim, RemoveDynamicDimension, SetDimensionSize, SliceInDim
 from ..functions.hlo_builder import Builder, XlaOp
+from ..hlo.checks import Assumption
 from .checks import require_size
 
 Results: TypeAlias = XlaOp | Sequence[XlaOp | None]
@@ -56,10 +57,13 @@ def rule(*names: str, shown: str = "") -> Callable[[Declared], Declared]:
 
 def applied(name: str, builder: Builder, arguments: Mapping[str, Any], defaults: Mapping[str, Any],
             expected: Shape | Sequence[Shape | None], is_plain: bool = False,
-            is_contiguous: bool = False, where: Callable[[], str | None] = str) -> list[XlaOp | None]:
+            is_contiguous: bool = False, where: Callable[[], str | None] = str,
+            assumed: Callable[[str, int, int], Assumption | None] = lambda where, size, dim: None) -> list[XlaOp | None]:
     """The results of an operator. `where` says where it stands in the user's code, or None where its sizes need no check; it
-    is asked only for sizes that depend on values. Raises UnsupportedError for an argument that its rule does not look at,
-    unless that is what it is by default, and InternalError where the results are not of the shapes that torch says."""
+    is asked only for sizes that depend on values. `assumed` makes the assumption that there a dimension has a size.
+
+    Raises UnsupportedError for an argument that its rule does not look at, unless that is what it is by default, and
+    InternalError where the results are not of the shapes that torch says."""
     asked, unread = WANTED[name], SHOWN[name] | OF_NO_CONSEQUENCE
     for key, value in arguments.items():
         if key not in asked and key not in unread and not (key in defaults and _equal(defaults[key], value)):
@@ -69,12 +73,13 @@ def applied(name: str, builder: Builder, arguments: Mapping[str, Any], defaults:
     found = RULES[name](**{key: given[key] for key in asked if key in given})
     results: list[XlaOp | None] = [found] if isinstance(found, XlaOp) else list(found)
     shapes = [expected] if isinstance(expected, Shape) else expected
-    results = [one if one is None or shape is None else _of_known_size(one, shape, name, where)
+    results = [one if one is None or shape is None else _of_known_size(one, shape, name, where, assumed)
                for one, shape in zip(results, shapes, strict=True)]
     return compared(name, results, shapes)
 
 
-def _of_known_size(found: XlaOp, shape: Shape, name: str, where: Callable[[], str | None]) -> XlaOp:
+def _of_known_size(found: XlaOp, shape: Shape, name: str, where: Callable[[], str | None],
+                   assumed: Callable[[str, int, int], Assumption | None]) -> XlaOp:
     """A result whose size depends on values, where torch has asserted which one it is: that is checked."""
     for d, (n, flag) in enumerate(zip(found.shape.dimensions, found.shape.dynamic_flags, strict=True)):
         if not flag or shape.rank != found.shape.rank:
@@ -84,7 +89,8 @@ def _of_known_size(found: XlaOp, shape: Shape, name: str, where: Callable[[], st
             found = _with_bound(found, d, size)
         elif not shape.dynamic_flags[d] and size <= n:
             if (place := where()) is not None:
-                require_size(found, d, size, f"dimension {d} of what {name} gives has size {size}", place)
+                stated = f"dimension {d} of what {name} gives has size {size}"
+                require_size(found, d, size, stated, place, assumed(place, size, d))
             found = SliceInDim(RemoveDynamicDimension(found, d), 0, size, 1, d)
     return found
 

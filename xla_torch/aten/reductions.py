@@ -104,7 +104,12 @@ def _prod(self: XlaOp, result: Shape, dim: int | None = None, keepdim: bool = Fa
     return cast(found, result.element_type)
 
 
-@rule("any", "any.dim", "any.dims")
+@rule("_is_all_true")
+def _is_all_true(self: XlaOp) -> XlaOp:
+    return reduced(self, "And", True, places(None, self.shape.rank), False)
+
+
+@rule("any", "any.dim", "any.dims", "_is_any_true")
 def _any(self: XlaOp, result: Shape, dim: int | Sequence[int] | None = None, keepdim: bool = False) -> XlaOp:
     return cast(reduced(cast(self, PRED), "Or", False, places(dim, self.shape.rank), keepdim), result.element_type)
 

@@ -110,6 +110,13 @@ class ExecutionError(XlaError, RuntimeError):
     """
 
 
+class AssumptionError(ExecutionError):
+    """Raised if a call comes to a decision of Python that the program was traced without (see `from_torch`).
+
+    What to do: convert with ``from_torch(..., assumptions="retrace")``, or with an example like the call.
+    """
+
+
 class LimitError(XlaError, RuntimeError):
     """Raised if a limit is exceeded: of this package (`tuning.py`), of memory, or of `limits`.
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
-from ..core.errors import ExecutionError
+from ..core.errors import AssumptionError, ExecutionError
 from ..hlo.custom_calls import CustomCall
 from ..storage.torch_private import assert_in_graph, is_graphed
 
@@ -14,8 +16,18 @@ def require(holds: torch.Tensor, *values: torch.Tensor, call: CustomCall) -> Non
     asserted, where = call.config["asserted"], call.config["where"]
     if is_graphed():
         assert_in_graph(holds, f"{asserted} {where}")
+    elif not holds and "assumption" in call.config:
+        expression, value = call.config["assumption"]["expression"], call.config["assumption"]["value"]
+        raise AssumptionError(
+            "an assumption of the traced program does not hold", subject="from_torch",
+            got=f"{expression} is {not value if isinstance(value, bool) else _found(call, values) or 'another number'}",
+            expected=asserted, where=where,
+            hint='trace with from_torch(..., assumptions="retrace"), which makes a program for each case')
     elif not holds:
-        found = ", ".join(f"{name} = {value.item()}" for name, value in zip(call.config["names"], values, strict=True))
-        raise ExecutionError("a check of the exported program failed", subject="from_torch", got=found or "false",
+        raise ExecutionError("a check of the exported program failed", subject="from_torch", got=_found(call, values) or "false",
                              expected=asserted, where=where,
                              hint="call it with values that satisfy the check, or write the model for all sizes")
+
+
+def _found(call: CustomCall, values: Sequence[torch.Tensor]) -> str:
+    return ", ".join(f"{name} = {value.item()}" for name, value in zip(call.config["names"], values, strict=True))

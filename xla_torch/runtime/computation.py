@@ -20,6 +20,7 @@ from ..autodiff.options import GradientOptions
 from ..core.errors import InvalidArgument
 from ..core.shape import ProgramShape, Shape
 from ..core.types import BF16, F16, PrimitiveType
+from ..hlo.checks import Assumption, assumptions
 from ..hlo.ir import Computation, Module
 from ..hlo.tree import arrays, places
 from ..opcodes.front import print_module
@@ -249,6 +250,11 @@ class XlaComputation(Derivable):
     def participants(self) -> dict[str, int]:
         """Return the numbers of replicas and partitions in the program's header."""
         return self.program.participants
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """Return the decisions of Python that the program was traced with and that each call checks (see `from_torch`)."""
+        return assumptions(self.program.module)
 
     def to_hlo_text(self) -> str:
         """Return the program as HLO text that XLA reads, with all constants.

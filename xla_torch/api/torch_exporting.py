@@ -1,0 +1,289 @@
+"""What torch.export makes of modules and functions: as it traces them, or with the values of the example."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import functools
+import inspect
+import json
+import re
+import types
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.fx
+from torch.export.graph_signature import InputKind
+
+from ..core.errors import InvalidArgument, UnsupportedError, XlaError, XlaWarning
+from ..hlo.checks import LABEL, Assumption
+from ..storage import below_autograd, torch_private
+from ..storage.value_reads import Read, Reads, settled, without_report
+from . import torch_asserted_sizes, torch_functions, torch_verified
+
+
+def title(given: Any) -> str:
+    """What the program is called."""
+    name = getattr(given, "__name__", None) or type(given).__name__
+    return re.sub(r"\W", "_", str(name), flags=re.ASCII).strip("_") or "program"
+
+
+def exported(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any], dynamic_shapes: Any,
+             seen: torch_functions.InOthers | None = None) -> tuple[Any, tuple[str, ...]]:
+    """The program that torch exports, and the names of the arguments that are given by place."""
+    if isinstance(given, torch.export.ExportedProgram):
+        if args or kwargs or dynamic_shapes is not None:
+            raise InvalidArgument("an exported program takes no examples or dynamic_shapes", subject="from_torch",
+                                  got=f"{len(args) + len(kwargs)} arguments, dynamic_shapes={dynamic_shapes}", expected="none")
+        torch_functions.check(given)
+        return given, ()
+    if isinstance(given, (torch.jit.ScriptModule, torch.jit.ScriptFunction)):
+        raise UnsupportedError("TorchScript is not exported", subject="from_torch", got=type(given).__name__,
+                               expected="a torch.nn.Module or a function in Python",
+                               hint="give the module that was scripted or traced, with the weights of the script: "
+                                    "module.load_state_dict(script.state_dict())")
+    if not callable(given):
+        raise InvalidArgument("not a module or a function", subject="from_torch", got=type(given).__name__,
+                              expected="a torch.nn.Module, a function of tensors or a torch.export.ExportedProgram")
+    module = as_module(given)
+    apart, named = torch_private.pytree.tree_map_only(torch.Tensor, _apart, (tuple(args), dict(kwargs)))
+    names, seen = _argument_names(module), seen or torch_functions.InOthers(torch_functions.FUNCTIONS)
+
+    def export() -> Any:
+        with seen, without_report():
+            return torch_private.quietly(lambda: torch.export.export(
+                module, apart, named, dynamic_shapes=dynamic_shapes, strict=False))
+
+    try:
+        found = export()
+        if not torch_functions.is_lost(found):
+            return found, names
+    except Exception as error:
+        if not (seen.has_derivatives or below_autograd.has_lost(error)):
+            raise
+    try:
+        with below_autograd.tracing(module):
+            found = export()
+    except RuntimeError as error:
+        raise torch_functions.lost() if below_autograd.has_lost(error) else error from None
+    torch_functions.check(found)
+    return found, names
+
+
+def _apart(example: torch.Tensor) -> torch.Tensor:
+    """An example in memory of its own: torch.export takes arguments that are one tensor, or one of the module's, for one."""
+    return example.detach().clone().requires_grad_(example.requires_grad)
+
+
+def as_module(function: Callable[..., Any]) -> torch.nn.Module:
+    """A module, or one whose call is a function."""
+    if isinstance(function, torch.nn.Module):
+        return function
+    module = torch.nn.Module()
+    try:
+        inspect.signature(function)
+    except ValueError:  # a function that is built in
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            return function(*args, **kwargs)
+
+        module.forward = forward
+    else:
+        module.forward = _called_forward(function)
+    return module
+
+
+def _called_forward(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function by the name by which torch.export knows frames of the user's, whose lines it then notes."""
+    if not isinstance(function, types.FunctionType):
+        return function
+    code = function.__code__.replace(co_name="forward")
+    found = types.FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
+    found.__kwdefaults__, found.__annotations__ = function.__kwdefaults__, function.__annotations__
+    found.__dict__.update(function.__dict__)
+    return found
+
+
+def _argument_names(module: torch.nn.Module) -> tuple[str, ...]:
+    """The names of the arguments that may be given by place, as far as Python knows."""
+    try:
+        parameters = inspect.signature(module.forward).parameters.values()
+    except (TypeError, ValueError):
+        return ()
+    return tuple(p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
+
+
+def refused(error: Exception, has_dynamic_sizes: bool = False) -> Exception:
+    """What `from_torch` raises for an error of torch.export."""
+    if not isinstance(error, torch_private.needs_data()):
+        return error
+    if has_dynamic_sizes:
+        return UnsupportedError("Python asks for a value, which a program for many sizes cannot assume", subject="from_torch",
+                                got=_asked(error), where=torch_asserted_sizes.line_of_error(error),
+                                hint="convert without dynamic_shapes: the program then checks the values that Python asked for")
+    return UnsupportedError("torch.export needs a static value for something that depends on data", subject="from_torch",
+                            got=_asked(error), expected="arrays of known sizes, and no `if` about values",
+                            where=torch_asserted_sizes.line_of_error(error),
+                            hint="torch.where or torch.cond for an `if`; tensor.item() for int(tensor); torch._check(n <= 8) "
+                                 "says what is so")
+
+
+_OWN_FRAME = "__torch_function__"
+"""The frame of our own that torch names in the place of the user's line."""
+
+
+def _asked(error: Exception) -> str:
+    """What torch asks for, and of which operator or line."""
+    lines = str(error).splitlines()
+    cause = next((line for line in lines if line.startswith("Caused by") and _OWN_FRAME not in line), "")
+    return f"{lines[0]} {cause}".strip() if lines else ""
+
+
+@contextlib.contextmanager
+def instead_of(error: Exception) -> Iterator[None]:
+    """A block that does in another way what torch.export refused. Where it fails, too, that is raised which says more."""
+    try:
+        yield
+    except XlaError as second:
+        raise second from error
+    except Exception:
+        raise refused(error) from error
+
+
+# ------------------------------------------------------------------------------------------- values that Python asks for
+
+
+def exported_by_values(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any],
+                       fixes_sizes: bool, trusts: bool) -> tuple[Any, tuple[str, ...]]:
+    """As `exported`, where Python may ask for values: it gets those of the example. Each decision that depends on one is asserted
+    with a label (`hlo.checks`), unless `trusts`. With `fixes_sizes`, sizes and integers that depend on values are decisions,
+    too."""
+    reads = Reads()
+    module = as_module(given)
+
+    def examples() -> tuple[Sequence[Any], Mapping[str, Any]]:
+        return torch_private.pytree.tree_map_only(torch.Tensor, _apart, (tuple(args), dict(kwargs)))
+
+    with torch_verified.own_random_numbers(args, kwargs):
+        with reads.answering():
+            found, names = exported(module, args, kwargs, None, _ByValues(reads, fixes_sizes))
+        left = torch_private.quietly(lambda: settled(found, reads, _label))
+        torch_verified.verify(found, module, examples)
+    if trusts and reads.found:
+        _drop(found.graph, reads)
+    elif left:
+        raise UnsupportedError("torch.export keeps no assertion of a value that Python asked for", subject="from_torch",
+                               got=left[0].expression, where=f"{left[0].file}:{left[0].line}",
+                               hint="use torch.where or torch.cond")
+    count = sum(node.op == "call_function" for node in found.graph.nodes)
+    if count > _MANY:
+        warnings.warn(f"from_torch: loops of Python are unrolled as in the example: the program has {count} operators",
+                      XlaWarning, stacklevel=4)
+    return found, names
+
+
+_MANY = 1000
+
+
+def _drop(graph: torch.fx.Graph, reads: Reads) -> None:
+    """Leave out what asserts decisions, and warn."""
+    for node in list(graph.nodes):
+        if any(isinstance(given, str) and given.startswith(LABEL) for given in node.args):
+            graph.erase_node(node)
+    graph.eliminate_dead_code()
+    named = dict.fromkeys(f"{r.expression} is {r.value} ({r.file}:{r.line})" for r in reads.found.values())
+    warnings.warn(f"from_torch: the program trusts, and does not check, that {'; '.join(named)}", XlaWarning, stacklevel=5)
+
+
+def labels(exported: Any, by_arguments: bool) -> set[Assumption]:
+    """The assumptions that an exported program asserts of its arguments, among which weights may be. Those about constants are
+    decided for good."""
+    kinds = {InputKind.USER_INPUT, *((InputKind.PARAMETER, InputKind.BUFFER) if by_arguments else ())}
+    given = [spec.arg.name for spec in exported.graph_signature.input_specs if spec.kind in kinds]
+    calls = [node for node in exported.graph.nodes if node.op == "call_function"]
+    writes = any(_may_write(node.target) for node in calls)  # then what is constant is not known
+    varying, found = {node for node in exported.graph.nodes if node.name in given}, set[Assumption]()
+    for node in calls:
+        if writes or varying.intersection(node.all_input_nodes):
+            varying.add(node)
+            found.update(a for word in node.args if isinstance(word, str) and (a := Assumption.of_label(word)) is not None)
+    return found
+
+
+def _may_write(target: Any) -> bool:
+    if target in _SAFE or getattr(target, "__module__", None) in ("_operator", "math"):
+        return False
+    is_operator = isinstance(target, torch_private.Operator)
+    return not is_operator or target._schema.is_mutable or torch.Tag.nondeterministic_seeded in target.tags
+
+
+_SAFE = (torch.ops.aten.detach_.default, torch.ops.aten._assert_async.msg, torch.ops.aten._assert_scalar.default)
+"""Operators of torch that change no value, whatever their schema says."""
+
+
+def with_weights(given: Any, weights: Mapping[str, Any]) -> Any:
+    """A copy of a module with these weights, given in dicts by name. Those of a function, or that are not given, stay."""
+    if not isinstance(given, torch.nn.Module):
+        return given
+    made = copy.deepcopy(given)
+    with torch.no_grad():
+        for name, held in (*made.named_parameters(remove_duplicate=False), *made.named_buffers(remove_duplicate=False)):
+            found = functools.reduce(lambda tree, part: (tree or {}).get(part), name.split("."), weights)
+            if found is not None:
+                held.copy_(torch.as_tensor(found))
+    return made
+
+
+def _label(read: Read) -> str:
+    return LABEL + json.dumps({key: value for key, value in dataclasses.asdict(read).items() if key != "condition"})
+
+
+class _ByValues(torch_functions.InOthers):
+    """Functions that ask for values in a way that torch.export cannot follow, by others that ask for a truth or an integer."""
+
+    def __init__(self, reads: Reads, fixes_sizes: bool):
+        super().__init__({**torch_functions.FUNCTIONS, **_ASKING})
+        self._reads, self._fixes_sizes = reads, fixes_sizes
+
+    def __torch_function__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+        found = super().__torch_function__(func, types, args, kwargs)
+        if not self._fixes_sizes:
+            return found
+        for leaf in torch_private.pytree.tree_leaves(found):
+            if isinstance(leaf, torch.Tensor):
+                self._fix(leaf)
+        return int(found) if isinstance(found, torch.SymInt) else found
+
+    def _fix(self, tensor: torch.Tensor) -> None:
+        for self._reads.dimension, size in enumerate(tensor.shape):
+            if isinstance(size, torch.SymInt):
+                int(size)
+        self._reads.dimension = None
+
+
+def _equal(input: torch.Tensor, other: torch.Tensor) -> bool:
+    return input.shape == other.shape and bool((input == other).all())
+
+
+def _allclose(input: torch.Tensor, other: torch.Tensor, *options: Any, **named: Any) -> bool:
+    return bool(torch.isclose(input, other, *options, **named).all())
+
+
+def _integer(tensor: torch.Tensor) -> int:
+    """As few decisions as the integer needs: 2.5 and 2.75 are the same one."""
+    return int(tensor.to(torch.int64).item())
+
+
+def _list(tensor: torch.Tensor) -> Any:
+    if tensor.ndim:
+        return [_list(part) for part in tensor.unbind()]
+    value = tensor.item()
+    return int(value) if isinstance(value, torch.SymInt) else bool(value) if isinstance(value, torch.SymBool) else value
+
+
+_ASKING: dict[Any, Callable[..., Any]] = {
+    torch.equal: _equal, torch.Tensor.equal: _equal, torch.allclose: _allclose, torch.Tensor.allclose: _allclose,
+    torch.Tensor.__int__: _integer,
+    torch.Tensor.tolist: _list}

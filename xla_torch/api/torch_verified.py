@@ -1,0 +1,88 @@
+"""Compare a program that was traced with the values of an example with the model itself, on that example."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.fx
+from torch.export.graph_signature import InputKind, OutputKind, TensorArgument
+
+from ..core.errors import UnsupportedError
+from ..hlo.checks import Assumption
+from ..storage.torch_private import Operator, pytree
+
+_ASSERTIONS = (torch.ops.aten._assert_async.msg, torch.ops.aten._assert_scalar.default)
+_HINT = "use torch.where or torch.cond for the decisions, or convert in eval mode"
+
+
+def own_random_numbers(*examples: Any) -> contextlib.AbstractContextManager[Any]:
+    """A block after which torch's generators are as they were before."""
+    return torch.random.fork_rng(
+        devices={leaf.get_device() for leaf in pytree.tree_leaves(examples) if isinstance(leaf, torch.Tensor) and leaf.is_cuda})
+
+
+def verify(exported: Any, model: torch.nn.Module, examples: Callable[[], tuple[Sequence[Any], Mapping[str, Any]]]) -> None:
+    """Raise UnsupportedError unless the example fulfils all that a program asserts, and has the model's results.
+
+    Both run once in eager torch, on copies. What depends on random numbers is left out.
+    """
+    states = [{name: _copied(held) for name, held in (*model.named_parameters(), *model.named_buffers())} for _ in range(2)]
+    args, kwargs = examples()
+    leaves = iter(pytree.tree_leaves((tuple(args), dict(kwargs))))
+    held = {**exported.constants, **exported.state_dict, **states[0]}
+    given = [next(leaves) if spec.kind is InputKind.USER_INPUT else _copied(held[spec.target])
+             for spec in exported.graph_signature.input_specs]
+    run = _Run(exported.graph_module)
+    found = run.run(*given, enable_io_processing=False)
+    if run.draws:
+        return
+    args, kwargs = examples()
+    expected = iter(pytree.tree_leaves(torch.func.functional_call(model, states[1], tuple(args), dict(kwargs))))
+    for spec, value in zip(exported.graph_signature.output_specs, found, strict=True):
+        if spec.kind is OutputKind.USER_OUTPUT:
+            _compare(value, next(expected), spec.arg.name)
+        elif spec.kind is OutputKind.BUFFER_MUTATION:
+            _compare(value, states[1][spec.target], spec.target)
+    for spec, value in zip(exported.graph_signature.input_specs, given, strict=True):
+        if spec.kind is InputKind.BUFFER and isinstance(spec.arg, TensorArgument):
+            _compare(value, states[1][spec.target], spec.target)
+
+
+def _copied(value: Any) -> Any:
+    return value.detach().clone().requires_grad_(value.requires_grad) if isinstance(value, torch.Tensor) else value
+
+
+def _compare(found: Any, expected: Any, name: str) -> None:
+    if not isinstance(expected, torch.Tensor) or not isinstance(found, torch.Tensor):
+        return
+    try:
+        torch.testing.assert_close(found.detach(), expected.detach(), equal_nan=True, check_stride=False)
+    except AssertionError as error:
+        raise UnsupportedError("the traced program has another result than the model on its own example", subject="from_torch",
+                               got=f"{name}: {str(error).splitlines()[-1]}", hint=_HINT) from error
+
+
+class _Run(torch.fx.Interpreter):
+    """A run of an exported graph in eager torch, which reads assertions itself: on a GPU a failed one would end the process."""
+
+    def __init__(self, module: torch.fx.GraphModule):
+        super().__init__(module)
+        self._drawn: set[torch.fx.Node] = set()
+        for node in module.graph.nodes:
+            draws = isinstance(node.target, Operator) and torch.Tag.nondeterministic_seeded in node.target.tags
+            if draws or self._drawn.intersection(node.all_input_nodes):
+                self._drawn.add(node)
+        self.draws = bool(self._drawn)
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        if n.target not in _ASSERTIONS:
+            return super().run_node(n)
+        (holds, label), _ = self.fetch_args_kwargs_from_env(n)
+        if n not in self._drawn and not bool(holds):
+            assumption = Assumption.of_label(label)
+            raise UnsupportedError("the example does not fulfil an assumption of its own trace", subject="from_torch",
+                                   got=assumption or label, where=assumption.where if assumption else "", hint=_HINT)
+        return None
