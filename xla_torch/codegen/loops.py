@@ -104,17 +104,23 @@ def loop_source(instruction: Instruction, fixed: frozenset[int], machine: Machin
     return _source(writer, len(shapes), first, [*turns, *last, "    return going;"])
 
 
-def bundle_source(region: Computation, machine: Machine) -> Source:
+def bundle_source(region: Computation, machine: Machine, in_place: Mapping[int, int] | None = None) -> Source:
     """The source for a computation of arrays whose root is a tuple: the carries are its parameters, and then its results, which
-    are written once. Raises Unfit."""
+    are written once. Results `in_place` are updates of the parameter with this number, which nothing else reads. Raises Unfit."""
     given, made = [p.shape for p in region.parameters], region.root.shape.tuple_shapes
     if not all(s.is_array and s.is_static and is_native(s.element_type) for s in (*given, *made)):
         raise Unfit("no array of a native type")
     writer = ProgramWriter(machine, region)
-    results = writer.run(region, [held(s, f"a{k}") for k, s in enumerate(given)])
+    arguments = [held(s, f"a{k}") for k, s in enumerate(given)]
+    updated = {region.root.operands[k]: arguments[number] for k, number in (in_place or {}).items()}
+    updates = _Updates(writer, updated) if updated else None
+    results = writer.run(region, arguments, updates)
     assert isinstance(results, list)
     for k, (shape, result) in enumerate(zip(made, results, strict=True), len(given)):
-        writer.code.fill(f"a{k}", dataclasses.replace(result, shape=shape))
+        if region.root.operands[k - len(given)] not in updated:
+            writer.code.fill(f"a{k}", dataclasses.replace(result, shape=shape))
+    for write in updates.pending if updates is not None else ():
+        write()
     shapes = [*given, *made]
     first = [f"    {memory_of(s.element_type)} *a{k} = ({memory_of(s.element_type)} *)places[{k}];" for k, s in enumerate(shapes)]
     return _source(writer, len(shapes), first, ["    {", *writer.code.lines, "    }", "    return 0;"])
@@ -200,7 +206,7 @@ class ProgramWriter:
             if ended:
                 self.code.line(ended)
             self.code.line("break;")
-        updates = _Updates(self, loop.body, carries)
+        updates = _updates_of(self, loop.body, carries)
         results = self.run(loop.body, [carries], updates)
         assert isinstance(results, list)
         changed = [pair for k, pair in enumerate(zip(carries, results, strict=True)) if k not in fixed]
@@ -302,34 +308,20 @@ class ProgramWriter:
         return Array(instruction.shape, at, stored=False)
 
 
-_UPDATES = frozenset({indexing.dynamic_update_slice, indexing.scatter})
+UPDATES = frozenset({indexing.dynamic_update_slice, indexing.scatter})
 
 
 class _Updates:
-    """The updates of a body that can be made where its carries are: a chain of them from a carry to the same one, which nothing
-    else follows on. They are written when all else has been computed, so that whatever reads the carry reads the old one.
+    """Updates that are made where the arrays are that they change: `carries` by the update. They are written when all else has
+    been computed, so that whatever reads the carry reads the old one.
 
     A product that is added to a carry, which nothing else reads, BLAS adds to it where it is."""
 
-    def __init__(self, writer: ProgramWriter, body: Computation, carries: Sequence[Array]):
-        self.writer = writer
-        self.carries: dict[Instruction, Array] = {}
+    def __init__(self, writer: ProgramWriter, carries: Mapping[Instruction, Array]):
+        self.writer, self.carries = writer, dict(carries)
         self.products: dict[Instruction, Array] = {}
         self.sums: dict[Instruction, Array] = {}
         self.pending: list[Callable[[], None]] = []
-        uses = Counter(o for i in body.instructions for o in i.operands)
-        for k, (carry, result) in enumerate(zip(carries, body.root.operands, strict=True)):
-            chain: list[Instruction] = []
-            while result.opcode in _UPDATES and uses[result] == 1 and result.shape.is_array:
-                chain.append(result)
-                result = result.operands[0]
-            if carry.buffer and result.is_element and result.operands[0].is_parameter and result.attributes["index"] == k:
-                self.carries.update(dict.fromkeys(chain, carry))
-            made = _added_product(body, result, k, uses)
-            by_blas = made is not None and blas_routine(writer.machine, made)
-            is_whole = carry.buffer and not is_local(carry.shape) and carry.shape.element_type not in HALVES
-            if not chain and is_whole and made is not None and by_blas:
-                self.products[made], self.sums[result] = carry, carry
 
     def update(self, instruction: Instruction, operands: Sequence[Value]) -> Array:
         code, carry, arrays = self.writer.code, self.carries[instruction], [o for o in operands if isinstance(o, Array)]
@@ -345,6 +337,25 @@ class _Updates:
     def _kept(self, array: Array) -> Array:
         """The array as it is now, whatever carries become."""
         return self.writer.code.copy(array) if array.is_single else self.writer.code.owned(array)
+
+
+def _updates_of(writer: ProgramWriter, body: Computation, carries: Sequence[Array]) -> _Updates:
+    """The updates of a body that can be made where its carries are: a chain of them from a carry to the same one, which nothing
+    else follows on."""
+    updates, uses = _Updates(writer, {}), Counter(o for i in body.instructions for o in i.operands)
+    for k, (carry, result) in enumerate(zip(carries, body.root.operands, strict=True)):
+        chain: list[Instruction] = []
+        while result.opcode in UPDATES and uses[result] == 1 and result.shape.is_array:
+            chain.append(result)
+            result = result.operands[0]
+        if carry.buffer and result.is_element and result.operands[0].is_parameter and result.attributes["index"] == k:
+            updates.carries.update(dict.fromkeys(chain, carry))
+        made = _added_product(body, result, k, uses)
+        by_blas = made is not None and blas_routine(writer.machine, made)
+        is_whole = carry.buffer and not is_local(carry.shape) and carry.shape.element_type not in HALVES
+        if not chain and is_whole and made is not None and by_blas:
+            updates.products[made], updates.sums[result] = carry, carry
+    return updates
 
 
 def _added_product(body: Computation, result: Instruction, k: int, uses: Mapping[Instruction, int]) -> Instruction | None:

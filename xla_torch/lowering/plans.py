@@ -8,13 +8,14 @@ nothing around it leaves native code.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import torch
 
 from ..analysis.opened import size_with_regions
 from ..codegen.elements import Unfit
-from ..codegen.loops import bundle_source
+from ..codegen.loops import UPDATES, bundle_source
 from ..codegen.plans import Plan, Value
 from ..core import tuning
 from ..core.shape import Shape
@@ -61,16 +62,18 @@ class PlanWriter:
                 self.plan.copy(self.plan.value(bytes_of(shape), io), value)
         self.plan.finish()
 
-    def block(self, computation: Computation, given: Sequence[Value | list[Value]]) -> list[Value]:
-        """Write a computation; its result, or the elements of it."""
-        return _Block(self, computation, given).run()
+    def block(self, computation: Computation, given: Sequence[Value | list[Value]],
+              updates: Mapping[Instruction, Instruction] | None = None) -> list[Value]:
+        """Write a computation; its result, or the elements of it. `updates` change an element of its parameter where it is."""
+        return _Block(self, computation, given, updates or {}).run()
 
 
 class _Block:
     """One computation of a plan while it is written."""
 
-    def __init__(self, writer: PlanWriter, computation: Computation, given: Sequence[Value | list[Value]]):
-        self.writer, self.plan, self.computation = writer, writer.plan, computation
+    def __init__(self, writer: PlanWriter, computation: Computation, given: Sequence[Value | list[Value]],
+                 updates: Mapping[Instruction, Instruction]):
+        self.writer, self.plan, self.computation, self.updates = writer, writer.plan, computation, updates
         self.values: dict[Instruction, Value | list[Value]] = dict(zip(computation.parameters, given, strict=True))
         self.results = list(computation.root.operands) if computation.root.is_tuple else [computation.root]
         self.kept = self._kept()
@@ -186,14 +189,17 @@ class _Block:
         region, results = self._region(step)
         if not results:
             return
+        reads = self._reads(step)
+        in_place = {k: reads.index(self.updates[i]) for k, i in enumerate(results) if i in self.updates}
         try:
-            source = bundle_source(region, machine())
+            source = bundle_source(region, machine(), in_place)
         except Unfit:
+            source = None
+        if source is None or source.work > source.calls * tuning.NATIVE_UNDER:
             self._torch(region, step, results)
             return
-        if source.work > source.calls * tuning.NATIVE_UNDER:
-            self._torch(region, step, results)
-            return
+        for k, number in in_place.items():
+            self.values[results[k]] = self._value(reads[number])
         self.plan.call(source, *self._places(step, results))
 
     def _call(self, step: _Step) -> None:
@@ -214,7 +220,8 @@ class _Block:
     def _places(self, step: _Step, results: Sequence[Instruction]) -> tuple[list[Value], list[Value]]:
         inputs = [self._value(i) for i in self._reads(step)]
         for i in results:
-            self.values[i] = self.plan.value(bytes_of(i.shape))
+            if i not in self.values:
+                self.values[i] = self.plan.value(bytes_of(i.shape))
         return inputs, [self._value(i) for i in results]
 
     # ------------------------------------------------------------------------------------------- loops and branches
@@ -240,7 +247,7 @@ class _Block:
         begun, given = plan.here(), carries if is_tuple else carries[0]
         (test,) = self.writer.block(loop.condition, [given])
         ended = plan.unless(test)
-        made = self.writer.block(loop.body, [given])
+        made = self.writer.block(loop.body, [given], _updates_of(loop.body))
         self._advance(carries, made)
         plan.repeat(begun)
         plan.land(ended)
@@ -278,6 +285,21 @@ class _Block:
             ends.append(plan.jump())
         plan.land(*ends)
         self.values[i] = outputs if i.shape.is_tuple else outputs[0]
+
+
+def _updates_of(body: Computation) -> dict[Instruction, Instruction]:
+    """The updates of a loop's body that may change a carry where it is, with the element that they change: nothing else reads
+    either of them."""
+    uses = Counter(o for i in body.instructions for o in i.operands)
+    found: dict[Instruction, Instruction] = {}
+    for k, result in enumerate(body.root.operands if body.root.is_tuple else ()):
+        if result.opcode not in UPDATES or not result.shape.is_array or uses[result] != 1:
+            continue
+        changed = result.operands[0]
+        is_carry = changed.is_element and changed.operands[0].is_parameter and changed.attributes["index"] == k
+        if is_carry and uses[changed] == 1:
+            found[result] = changed
+    return found
 
 
 def _array(shape: Shape) -> tuple[tuple[int, ...], torch.dtype]:
