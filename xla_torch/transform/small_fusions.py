@@ -14,7 +14,6 @@ from ..core import tuning
 from ..core.shape import Shape
 from ..hlo.inference import has_effect
 from ..hlo.ir import Computation, Instruction
-from ..hlo.regions import has_regions_of_values
 from ..hlo.structure import CONSTANT, GET_TUPLE_ELEMENT, PARAMETER, TUPLE
 from ..opcodes import control, convert, movement
 
@@ -66,14 +65,9 @@ def _groups(computation: Computation, weights: Mapping[Instruction, int], users:
 
 
 def _members(computation: Computation, weights: Mapping[Instruction, int], users: _Users) -> set[Instruction]:
-    """Those of some weight that are no constants, and do not follow from them without a loop or a branch. What gives a tuple is
-    one with all that take an element of it; a tuple with its one reader; a whole number, which others may need on the host, only
-    where no other reads it."""
-    known: set[Instruction] = set()
-    for i in computation.instructions:
-        is_computed = i.operands and not has_regions_of_values(i) and all(o in known for o in i.operands)
-        if i.opcode in (CONSTANT, movement.iota) or is_computed:
-            known.add(i)
+    """Those of some weight that are no constants. What gives a tuple is one with all that take an element of it; a tuple with its
+    one reader; a whole number, which others may need on the host, only where no other reads it."""
+    known = {i for i in computation.instructions if i.opcode in (CONSTANT, movement.iota) or is_written_inside(i)}
     members: set[Instruction] = set()
     for i in reversed(computation.instructions):
         if i in known and not i.is_tuple:
