@@ -208,7 +208,9 @@ def _is_long(instruction: Instruction) -> bool:
 
 def _takes_long(instruction: Instruction, source: Source) -> bool:
     counted = counted_loop(instruction) if instruction.opcode == control.while_ else None
-    return counted is not None and counted.trip_count * source.calls * tuning.NATIVE_CALL > tuning.BUNDLED_LOOP
+    if counted is None or counted.trip_count < tuning.BUNDLED_STEPS:
+        return False
+    return counted.trip_count * source.calls * tuning.NATIVE_CALL > tuning.BUNDLED_LOOP
 
 
 def _source_of(instruction: Instruction) -> Source | None:
