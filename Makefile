@@ -147,6 +147,8 @@ OTHERS := against_xla bundles collectives constants gradients literals load loop
 bench: $(full)
 	@for name in $(TABLES); do echo "== $$name"; $(PYTHON) tests/benchmarks/$$name.py $(if $(WRITE),--write) || exit 1; done
 	@for name in $(OTHERS); do echo "== $$name"; $(PYTHON) tests/benchmarks/$$name.py || exit 1; done
+	@if [ -x $(ZOO)/bin/python ]; then echo "== libraries"; $(ZOO)/bin/python tests/benchmarks/libraries.py $(if $(WRITE),--write); \
+		else echo "libraries: make zoo makes its environment"; fi
 
 clean:
 	rm -rf .venv .venv-zoo .venv-versions build dist *.egg-info .pytest_cache .ruff_cache .hypothesis

@@ -16,7 +16,7 @@ from ..core.errors import XlaError
 from ..core.shape import Shape
 from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.inference import is_pure
-from ..hlo.ir import Computation, Instruction
+from ..hlo.ir import Computation, Instruction, reachable
 from ..hlo.literals.literal import Literal, SizeLiteral
 from ..hlo.regions import Region, has_regions_of_values, is_loop, with_regions
 from ..hlo.structure import CONSTANT
@@ -35,6 +35,8 @@ _STAY = frozenset({internal.custom_call, internal.opt_barrier, random.rng, rando
 
 def fold_constants(computation: Computation) -> Computation:
     """The computation with its constant parts computed, also in the loops and branches that it runs."""
+    if not any(_is_constant(i) or _passes_constants(i) for c in reachable([computation]) for i in c.instructions):
+        return computation
     evaluator, made = Evaluator(), dict[tuple[object, ...], Computation]()
     folded = rebuilt(computation, lambda builder: _Folder(builder, evaluator, made))
     folded.is_canonical = computation.is_canonical
@@ -57,17 +59,9 @@ class _Folder(Rewriter):
             attributes = with_regions(instruction, lambda region: self._region(region, {}))
             return self.copy_control(instruction, operands, attributes)
         copied = super().visit(instruction, operands, arguments)
-        if not isinstance(copied, XlaOp) or copied.instruction is instruction or not self._is_constant(copied.instruction):
+        if not isinstance(copied, XlaOp) or not _is_constant(copied.instruction):
             return copied
         return self._folded(copied)
-
-    def _is_constant(self, i: Instruction) -> bool:
-        """Whether an op is computed here: of constants alone, and smaller than what is worth keeping."""
-        if not i.operands or i.is_element or i.is_tuple or i.opcode in _STAY or is_written_inside(i) or not is_pure(i):
-            return False
-        if not i.shape.is_array or not i.shape.is_static or i.shape.has_sizes or i.shape.element_count > tuning.BUNDLED_UP_TO:
-            return False
-        return all(map(_is_known, i.operands))
 
     def _folded(self, op: XlaOp) -> XlaOp:
         i = op.instruction
@@ -128,6 +122,20 @@ class _Folder(Rewriter):
         """A constant of another computation in this one."""
         operands = [self._copied(o).instruction for o in i.operands]
         return self.builder.append(Instruction(i.opcode, i.shape, operands, i.attributes, i.name, i.common, i.line, i.column))
+
+
+def _is_constant(i: Instruction) -> bool:
+    """Whether an op is computed here: of constants alone, and smaller than what is worth keeping."""
+    if not i.operands or i.is_element or i.is_tuple or i.opcode in _STAY or is_written_inside(i) or not is_pure(i):
+        return False
+    if not i.shape.is_array or not i.shape.is_static or i.shape.has_sizes or i.shape.element_count > tuning.BUNDLED_UP_TO:
+        return False
+    return all(map(_is_known, i.operands))
+
+
+def _passes_constants(i: Instruction) -> bool:
+    """Whether an op is a loop that gets constants."""
+    return is_loop(i) and any(map(_is_known, i.operands[0].operands))
 
 
 def _is_known(i: Instruction) -> bool:

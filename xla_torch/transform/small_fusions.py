@@ -15,7 +15,7 @@ from ..core.shape import Shape
 from ..hlo.inference import has_effect
 from ..hlo.ir import Computation, Instruction
 from ..hlo.structure import CONSTANT, GET_TUPLE_ELEMENT, PARAMETER, TUPLE
-from ..opcodes import control, convert, movement
+from ..opcodes import control, convert, internal, movement
 
 Weight = Callable[[Instruction], int | None]
 """How much an instruction counts for; None where it is none of a fusion."""
@@ -65,9 +65,13 @@ def _groups(computation: Computation, weights: Mapping[Instruction, int], users:
 
 
 def _members(computation: Computation, weights: Mapping[Instruction, int], users: _Users) -> set[Instruction]:
-    """Those of some weight that are no constants. What gives a tuple is one with all that take an element of it; a tuple with its
-    one reader; a whole number, which others may need on the host, only where no other reads it."""
-    known = {i for i in computation.instructions if i.opcode in (CONSTANT, movement.iota) or is_written_inside(i)}
+    """Those of some weight that backends do not fold to constants. What gives a tuple is one with all that take an element of it;
+    a tuple with its one reader; a whole number, which others may need on the host, only where no other reads it."""
+    known: set[Instruction] = set()
+    for i in computation.instructions:
+        is_folded = i.operands and i.opcode not in _NEVER_FOLDED and all(o in known for o in i.operands)
+        if i.opcode in (CONSTANT, movement.iota) or is_folded:
+            known.add(i)
     members: set[Instruction] = set()
     for i in reversed(computation.instructions):
         if i in known and not i.is_tuple:
@@ -83,6 +87,9 @@ def _members(computation: Computation, weights: Mapping[Instruction, int], users
                 [o for o in i.operands if o.shape.is_tuple], users):
             members.add(i)
     return {i for i in members if not i.is_element or i.operands[0] in members}
+
+
+_NEVER_FOLDED = frozenset({control.while_, control.conditional, internal.custom_call})
 
 
 def _have_one_reader(tuples: Sequence[Instruction], users: _Users) -> bool:
