@@ -201,7 +201,8 @@ def Rev(operand: XlaOp, dimensions: Sequence[int]) -> XlaOp:
     tensor([[2, 1],
             [4, 3]])
     """
-    return operand.builder.add(movement.reverse, [operand], {"dimensions": dimensions})
+    attributes = {"dimensions": dimensions}
+    return operand.builder.add(movement.reverse, [operand], attributes)
 
 
 # --------------------------------------------------------------------------------------------- slices, concatenation, padding
