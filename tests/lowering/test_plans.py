@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import gc
 import math
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -242,3 +244,20 @@ def test_chunks_are_of_bounded_length(count: int, monkeypatch: pytest.MonkeyPatc
     assert plan.plan.size < 64 * 64
     for mine, theirs in zip(jax.tree.leaves(ours(torch.from_numpy(x))), jax.tree.leaves(chain(jnp.asarray(x))), strict=True):
         np.testing.assert_allclose(np.asarray(mine), theirs, rtol=1e-4, atol=1e-6)
+
+
+def test_memory_is_freed_with_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning, "NATIVE_MERGE", 0)
+    monkeypatch.setattr(tuning, "NATIVE_SORT", 0)
+    ours = xla_torch.from_jax(scan, np.ones((4, 4), np.float32))
+    ours(torch.ones(4, 4))
+    (plan,) = plans_of(ours)
+    (instance,) = plan._idle
+    arena = weakref.ref(instance)
+    plan._idle.clear()
+    gc.disable()
+    try:
+        del instance
+        assert arena() is None
+    finally:
+        gc.enable()

@@ -7,6 +7,7 @@ import ctypes
 import dataclasses
 import math
 import time
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -120,7 +121,8 @@ class _Instance:
         self.exceptions = plan.exceptions
         self.io: Tensors = ()
         self.raised: BaseException | None = None
-        self.callback = _CALLBACK(self._called)
+        me = weakref.ref(self)  # a cycle would keep the arena until garbage is collected
+        self.callback = _CALLBACK(lambda number: me()._called(number))  # pyright: ignore[reportOptionalMemberAccess]
         self.head = (self.code.buffer_info()[0], self.table.buffer_info()[0], self.moved.buffer_info()[0],
                      _address(self.callback), 0, *asked(), 0, 0, 0)
         assert len(self.head) == GIVEN
