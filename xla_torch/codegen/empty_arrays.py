@@ -1,4 +1,4 @@
-"""Native code of arrays without elements: there is none, whatever op gives or reads them."""
+"""Arrays without elements in native code: an op that returns or reads them needs no code."""
 
 from __future__ import annotations
 

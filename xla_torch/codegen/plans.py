@@ -16,7 +16,7 @@ from .loops import STOPPED, TYPES, Source
 
 
 class Op(enum.IntEnum):
-    """What the driver knows to do; arguments are indices of the table of addresses, and places in its program."""
+    """The driver's instructions. Their arguments are indices of the table of addresses, and places in the program."""
 
     END = 0
     CALL = 1
@@ -106,7 +106,7 @@ class Entry:
 
 
 class Plan:
-    """A plan while it is written, and then what an instance of it is made from."""
+    """A plan: its program, its native functions, and the layout of its arena and table."""
 
     def __init__(self, inputs: Sequence[int]):
         self.sources: list[Source] = []

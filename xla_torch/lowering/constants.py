@@ -1,7 +1,7 @@
-"""Constant folding: what follows from constants alone is computed once, by the op bodies, and is a constant of the program.
+"""Constant folding: ops on constants run once, before the program, and their results become constants.
 
-What a loop gets as a constant and passes on unchanged is a constant in its body. Native code then reads it from where it lies, or
-has its number in the source, and no function is handed it.
+A constant that a loop passes on unchanged is a constant in the loop's body. Native code reads constants in place or has their
+numbers in its source, so that no call passes or checks them.
 """
 
 from __future__ import annotations

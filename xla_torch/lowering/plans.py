@@ -32,7 +32,7 @@ from ..transform.small_fusions import VIEWS, is_written_inside, region_of
 from .emit import Tracer
 
 Weight = Callable[[Instruction], int | None]
-"""What an op counts for in native code; None where it has none."""
+"""The weight of an op in native code; None if native code does not know it."""
 
 
 def bytes_of(shape: Shape) -> int:
@@ -108,7 +108,7 @@ class _Block:
         return i.opcode in (control.while_, control.conditional) and self.writer.weight(i) is None
 
     def _kept(self) -> set[Instruction]:
-        """What is a value for other reasons than that a step reads it: results, and operands of loops and branches."""
+        """Instructions that need memory whoever reads them: results, and operands of loops and branches."""
         found = set(self.results)
         for i in self.computation.instructions:
             if self._is_control(i):
@@ -116,7 +116,7 @@ class _Block:
         return found
 
     def _is_sunk(self, i: Instruction) -> bool:
-        """Whether an op is copied to who reads it."""
+        """Whether each reader computes an op anew: a constant, or a view."""
         return i not in self.kept and (i.opcode in (CONSTANT, movement.iota) or i.opcode in VIEWS or is_written_inside(i))
 
     def _steps(self) -> list[_Step]:
