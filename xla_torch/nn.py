@@ -176,7 +176,7 @@ class XlaModule(torch.nn.Module):
         (['bias', 'weight'], torch.Size([4, 3]))
         """
         if not example_args and not example_kwargs.keys() - _OPTIONS and takes_arguments(module):
-            return Unconverted(cls, module, gradient_options, example_kwargs)
+            return _Unconverted(cls, module, gradient_options, example_kwargs)
         return cls._converted(module, example_args, example_kwargs, gradient_options)
 
     @classmethod
@@ -365,14 +365,10 @@ _OPTIONS = frozenset({"weights", "derivatives", "dynamic_shapes", "assumptions"}
 """What `from_torch` takes besides example arguments."""
 
 
-class Unconverted(XlaModule):
+class _Unconverted(XlaModule):
     """An XlaModule that `XlaModule.from_torch` made without example arguments; its first call makes it an XlaModule.
 
     It holds a copy of the module's weights, which optimizers keep, and pickles if the module does.
-
-    >>> module = xla_torch.nn.XlaModule.from_torch(torch.nn.Linear(2, 3))
-    >>> module, module(torch.ones(4, 2)).shape, module.extra_repr()
-    (Unconverted(converts on its first call), torch.Size([4, 3]), '(input: f32[4,2]) -> f32[4,3]')
     """
 
     def __init__(self, becomes: type[XlaModule], given: Any, gradient_options: GradientOptions | None, options: dict[str, Any]):
@@ -399,7 +395,7 @@ class Unconverted(XlaModule):
         del self.__dict__["_given"]
         return self.forward(*arguments, **named)
 
-    def train(self, mode: bool = True) -> Unconverted:
+    def train(self, mode: bool = True) -> _Unconverted:
         """Choose the mode in which the first call converts the module."""
         given = self.__dict__["_given"][0]
         if isinstance(given, torch.nn.Module):

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from xla_torch.errors import UnsupportedError
-from xla_torch.nn import Unconverted, XlaModule
+from xla_torch.nn import _Unconverted, XlaModule
 
 
 class Tied(nn.Module):
@@ -60,7 +60,7 @@ def test_a_module_trains_as_torchs_from_its_first_call_on(how: str, mode: Callab
     model, ours = pair()
     ours = {"as it is": lambda: ours, "a copy": lambda: copy.deepcopy(ours),
             "a pickle": lambda: pickle.loads(pickle.dumps(ours))}[how]()
-    assert type(ours) is Unconverted
+    assert type(ours) is _Unconverted
     optimizers = [torch.optim.SGD([p for p in m.parameters() if p.requires_grad], 0.1) for m in (model, ours)]
     with mode():
         torch.testing.assert_close(ours(X), model(X))
