@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from xla_torch.errors import UnsupportedError
-from xla_torch.nn import _Unconverted, XlaModule
+from xla_torch.nn import XlaModule, _Unconverted
 
 
 class Tied(nn.Module):
