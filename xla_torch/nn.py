@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import os
 import warnings
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .api import weights
+from .api import mirrored_weights, weights
 from .api.jax_function import from_jax
 from .api.module_arguments import (
     FlatArguments,
@@ -24,6 +25,7 @@ from .api.module_arguments import (
 )
 from .api.on_mesh import placing
 from .api.to_jax import as_function, tied, to_jax, with_weights
+from .api.torch_exporting import takes_arguments
 from .api.torch_function import from_torch
 from .autodiff.options import GradientOptions
 from .core.errors import InvalidArgument, NothingObserved, UnsupportedError
@@ -166,13 +168,21 @@ class XlaModule(torch.nn.Module):
 
         The result is called like the original. Names and order of parameters and buffers are the same, so `state_dict`s of both
         modules and of their optimizers are interchangeable. Frozen, tied and non-persistent weights and evaluation mode are
-        preserved. Buffers that a call updates are updated here.
+        preserved. Buffers that a call updates are updated here. Without example arguments, the first call converts the module,
+        with its arguments as examples and in the mode (training or evaluation) that it then has.
 
         >>> module = xla_torch.nn.XlaModule.from_torch(torch.nn.Linear(2, 3), torch.ones(4, 2))
         >>> sorted(module.state_dict()), module(torch.ones(4, 2)).shape
         (['bias', 'weight'], torch.Size([4, 3]))
         """
-        exported = from_torch(module, *example_args, **example_kwargs)
+        if not example_args and not example_kwargs.keys() - _OPTIONS and takes_arguments(module):
+            return _Unconverted(cls, module, gradient_options, example_kwargs)
+        return cls._converted(module, example_args, example_kwargs, gradient_options)
+
+    @classmethod
+    def _converted(cls, module: Any, args: Sequence[Any], kwargs: Mapping[str, Any],
+                   gradient_options: GradientOptions | None) -> XlaModule:
+        exported = from_torch(module, *args, **kwargs)
         held = [exported.weights] if exported.weights else []
         made = cls(exported, held, exported.buffers, gradient_options, narrows=False)
         made._replaced = tuple(sorted(exported.replaced, key=lambda name: name.split("."))) or None
@@ -275,7 +285,7 @@ class XlaModule(torch.nn.Module):
         for name, tensor in zip(self._replaced, after, strict=True):
             group, last = _parted(name)
             # In a new tensor: the way back may still read the old one.
-            setattr(self.get_submodule(group), last, tensor.detach())
+            setattr(self.get_submodule(group), last, mirrored_weights.usable_in_autograd(tensor.detach()))
         return result
 
     def _resemble(self, module: torch.nn.Module) -> None:
@@ -349,6 +359,61 @@ class XlaModule(torch.nn.Module):
             place.register_parameter(last, torch.nn.Parameter(tensor))
         else:
             place.register_buffer(last, tensor)
+
+
+_OPTIONS = frozenset({"weights", "derivatives", "dynamic_shapes", "assumptions"})
+"""What `from_torch` takes besides example arguments."""
+
+
+class _Unconverted(XlaModule):
+    """An XlaModule that `XlaModule.from_torch` made without example arguments; its first call makes it an XlaModule.
+
+    It holds a copy of the module's weights, which optimizers keep, and pickles if the module does.
+    """
+
+    def __init__(self, becomes: type[XlaModule], given: Any, gradient_options: GradientOptions | None, options: dict[str, Any]):
+        torch.nn.Module.__init__(self)
+        given = copy.deepcopy(given)
+        self.__dict__["_given"] = given, (becomes, gradient_options, options)
+        self.register_load_state_dict_post_hook(_loaded)
+        if isinstance(given, torch.nn.Module):
+            mirrored_weights.mirror(given, self, Group)
+
+    def forward(self, *arguments: Any, **named: Any) -> Any:
+        """Convert the module, and run the program."""
+        if torch.compiler.is_compiling() or is_traced_symbolically() or transforms_are_active():
+            raise UnsupportedError("the first call converts the module, which neither a graph nor a transform can contain",
+                                   subject="XlaModule", hint="call it once before, or give from_torch example arguments")
+        given, (becomes, gradient_options, options) = self.__dict__["_given"]
+        if isinstance(given, torch.nn.Module):
+            mirrored_weights.restore(given, self)
+        with mirrored_weights.converting():
+            made = becomes._converted(given, arguments, {**named, **options}, gradient_options)
+        mirrored_weights.add(self, made)
+        self.__class__ = becomes
+        self.__dict__ = {**made.__dict__, **self.__dict__}
+        del self.__dict__["_given"]
+        return self.forward(*arguments, **named)
+
+    def train(self, mode: bool = True) -> _Unconverted:
+        """Choose the mode in which the first call converts the module."""
+        given = self.__dict__["_given"][0]
+        if isinstance(given, torch.nn.Module):
+            given.train(mode)
+        return super().train(mode)
+
+    def extra_repr(self) -> str:
+        """Say that there is no program yet."""
+        return "converts on its first call"
+
+    def _run_in(self, dtype: torch.dtype) -> None:
+        """There is no program yet, whose precision could change."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("computation", "_binding", "_names"):
+            raise AttributeError("an XlaModule without example arguments has no program before its first call: call it once, or "
+                                 "give from_torch example arguments")
+        return super().__getattr__(name)
 
 
 def _loaded(module: XlaModule, _: Any) -> None:

@@ -3,6 +3,7 @@
 import io
 import os
 import sys
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +17,7 @@ from support.graphed_programs import PROGRAMS, assert_same, case, leaves
 from xla_torch import from_jax, parse_hlo
 from xla_torch.cli import main
 from xla_torch.errors import MissingDependency, UnsupportedError
+from xla_torch.nn import XlaModule
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch's own and onnxscript's
 
@@ -55,6 +57,19 @@ def test_loops_and_branches_depend_on_numbers(sign):
     for steps in (0, 1, 5):
         given = [torch.tensor([0.1, 0.2, 0.3]) * sign, torch.tensor(steps, dtype=torch.int32)]
         assert_same(ran(file.getvalue(), given), [program(*given)])
+
+
+@pytest.mark.parametrize("wrapped", [False, True], ids=["a module", "in another module"])
+def test_torch_exports_a_module_directly(wrapped: bool, tmp_path: Path):
+    network = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh())
+    x = torch.linspace(-1, 1, 6).reshape(2, 3)
+    module = XlaModule.from_torch(network, x)
+    module = torch.nn.Sequential(module, torch.nn.Linear(4, 2)) if wrapped else module
+    made = torch.onnx.export(module, (x,), dynamo=True, verbose=False)
+    assert made is not None
+    made.save(tmp_path / "model.onnx", external_data=False)
+    assert_same(ran((tmp_path / "model.onnx").read_bytes(), [x]), [module(x).detach()])
+    module(x).sum().backward()  # the guard of other exports is as it was
 
 
 @pytest.mark.parametrize("name", [*CANNOT, *REFUSED])

@@ -115,6 +115,16 @@ def _argument_names(module: torch.nn.Module) -> tuple[str, ...]:
     return tuple(p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
 
 
+def takes_arguments(given: Any) -> bool:
+    """Whether a module or function may be given arguments, as far as Python knows."""
+    if isinstance(given, (torch.export.ExportedProgram, torch.jit.ScriptModule, torch.jit.ScriptFunction)) or not callable(given):
+        return False
+    try:
+        return bool(inspect.signature(given.forward if isinstance(given, torch.nn.Module) else given).parameters)
+    except (TypeError, ValueError):
+        return True
+
+
 def refused(error: Exception, has_dynamic_sizes: bool = False) -> Exception:
     """What `from_torch` raises for an error of torch.export."""
     if not isinstance(error, torch_private.needs_data()):

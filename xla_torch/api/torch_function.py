@@ -182,7 +182,7 @@ def _operators(names: Sequence[str]) -> list[Any]:
 
 
 @functools.cache
-def _decompositions() -> tuple[dict[Any, Any], dict[Any, Any]]:
+def operator_decompositions() -> tuple[dict[Any, Any], dict[Any, Any]]:
     """torch's decompositions of all that has no rule: to core operators, and of core operators into others. The latter come
     before autograd, whose operators for the way back have none."""
     first = {**torch_private.decompositions(*_operators(_DECOMPOSED)), **torch_decompositions.decompositions()}
@@ -196,7 +196,7 @@ class _Import:
 
     def __init__(self, given: Any, name: str, names: Sequence[str], by_arguments: bool, derivatives: str,
                  functions: tuple[str, ...]):
-        exported = torch_private.quietly(lambda: torch_random.with_state(given, _decompositions()[1]))
+        exported = torch_private.quietly(lambda: torch_random.with_state(given, operator_decompositions()[1]))
         self._lost, self._unmarked = torch_stops.of_gradients(exported.graph_module), ()
         self._derivatives, self._functions = derivatives, functions
         if derivatives != "as written":
@@ -204,7 +204,7 @@ class _Import:
             exported, self._unmarked = torch_private.quietly(lambda: torch_stops.marked(drawn))
         self._exported = exported
         self._core = torch_private.quietly(lambda: torch_private.with_unread_regions(
-            lambda: exported.run_decompositions(dict(_decompositions()[0]))))
+            lambda: exported.run_decompositions(dict(operator_decompositions()[0]))))
         self._name, self._names = name, tuple(names)
         signature = self._core.graph_signature
         kinds = {InputKind.PARAMETER, InputKind.BUFFER}
@@ -239,8 +239,8 @@ class _Import:
         shape = computation.program_shape
         has_complex = any(s.element_type.is_complex for s in (*shape.parameters, *shape.result.leaves()))
         if self._derivatives == "torch" and not joint and not has_complex:
-            return TorchDerivatives(computation.program.authored, self._graph(), self._lost, self._unmarked, _decompositions,
-                                    self._functions)
+            return TorchDerivatives(computation.program.authored, self._graph(), self._lost, self._unmarked,
+                                    operator_decompositions, self._functions)
         if self._derivatives == "as written":
             return AS_WRITTEN
         lost = (*self._functions, *self._unmarked)

@@ -92,7 +92,9 @@ def _stand_ins_for(program: Program) -> list[torch.Tensor]:
 
 def without_gradient(results: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
     """The same numbers, through which no gradient goes back: torch raises where one comes. The graph that torch.export writes
-    down has not the program's gradients, and torch's own of what stands in it may be others."""
+    down has not the program's gradients, and torch's own of what stands in it may be others. ONNX has no gradients."""
+    if torch.onnx.is_in_onnx_export():
+        return tuple(results)
     return tuple(r if not (r.is_floating_point() or r.is_complex()) else torch.ops.prims.clone.default(r) for r in results)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -70,6 +71,54 @@ def in_operators(function: Callable[..., Any], values: list[Any], decompositions
     """The graph of a function of these stand-ins as it computes, of which autograd knows no more than what is computed."""
     with values[0].fake_mode, torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
         return make_fx(function, decomposition_table=decompositions)(*values)
+
+
+def with_numbers(module: torch.fx.GraphModule, arguments: Sequence[Any]) -> torch.fx.GraphModule:
+    """The graph for the sizes of these arguments, numbers and tensors of which only the form matters."""
+    with torch.no_grad():
+        return make_fx(torch.fx.Interpreter(module).run, tracing_mode="fake")(*arguments)
+
+
+def copied(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """A graph to change, with the names of the other one."""
+    graph = torch.fx.Graph()
+    results = graph.graph_copy(module.graph, {})
+    graph.output(results)
+    return torch.fx.GraphModule(module, graph)
+
+
+def convert_by_aten(graph: torch.fx.Graph) -> None:
+    """Let conversions of a number of Python, which AOTAutograd writes as an operator of its own, be operators of ATen."""
+    for node in graph.find_nodes(op="call_function", target=_convert):
+        tensor, dtype = node.args
+        node.target, node.args, node.kwargs = torch.ops.aten._to_copy.default, (tensor,), {"dtype": dtype}
+
+
+_convert: Any = private(torch.ops, "prims.convert_element_type.default")
+
+
+def aot_autograd(**options: Any) -> Callable[..., Any]:
+    """A backend of torch.compile that traces graphs and their gradients in operators, and gives these to its compilers."""
+    return private(importlib.import_module("torch._dynamo.backends.common"), "aot_autograd")(**options)
+
+
+def boxed(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function as AOTAutograd calls it, with a list that it may empty."""
+    return importlib.import_module("functorch.compile").make_boxed_func(function)
+
+
+def is_full_graph() -> bool:
+    """Whether the code that torch.compile now traces was given with ``fullgraph=True``."""
+    translator = private(importlib.import_module("torch._dynamo.symbolic_convert"), "InstructionTranslator")
+    try:
+        return bool(translator.current_tx().one_graph)
+    except AttributeError:  # nothing is traced: the backend was called by itself
+        return False
+
+
+def storage_key(tensor: torch.Tensor) -> int:
+    """A number that is equal for tensors, with data or without, that share their memory."""
+    return tensor.untyped_storage()._cdata
 
 
 _mode_of: Callable[[Any], Any] = private(torch, "_guards.detect_fake_mode")
