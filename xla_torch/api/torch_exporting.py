@@ -21,7 +21,7 @@ from torch.export.graph_signature import InputKind
 from ..core.errors import InvalidArgument, UnsupportedError, XlaError, XlaWarning
 from ..hlo.checks import LABEL, Assumption
 from ..storage import below_autograd, torch_private
-from ..storage.value_reads import Read, Reads, settled, without_report
+from ..storage.value_reads import ASSERTIONS, Read, Reads, settled, without_report
 from . import torch_asserted_sizes, torch_functions, torch_verified
 
 
@@ -229,7 +229,7 @@ def _may_write(target: Any) -> bool:
     return not is_operator or target._schema.is_mutable or torch.Tag.nondeterministic_seeded in target.tags
 
 
-_SAFE = (torch.ops.aten.detach_.default, torch.ops.aten._assert_async.msg, torch.ops.aten._assert_scalar.default)
+_SAFE = (torch.ops.aten.detach_.default, *ASSERTIONS)
 """Operators of torch that change no value, whatever their schema says."""
 
 

@@ -13,8 +13,8 @@ from torch.export.graph_signature import InputKind, OutputKind, TensorArgument
 from ..core.errors import UnsupportedError
 from ..hlo.checks import Assumption
 from ..storage.torch_private import Operator, pytree
+from ..storage.value_reads import ASSERTIONS
 
-_ASSERTIONS = (torch.ops.aten._assert_async.msg, torch.ops.aten._assert_scalar.default)
 _HINT = "use torch.where or torch.cond for the decisions, or convert in eval mode"
 
 
@@ -78,7 +78,7 @@ class _Run(torch.fx.Interpreter):
         self.draws = bool(self._drawn)
 
     def run_node(self, n: torch.fx.Node) -> Any:
-        if n.target not in _ASSERTIONS:
+        if n.target not in ASSERTIONS:
             return super().run_node(n)
         (holds, label), _ = self.fetch_args_kwargs_from_env(n)
         if n not in self._drawn and not bool(holds):

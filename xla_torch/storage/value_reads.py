@@ -44,6 +44,8 @@ _copies: Any = private(torch, "_subclasses.meta_utils")
 _copy, _clone = private(_copies, "_safe_copy"), private(_copies, "_safe_clone")
 _TORCH, _OWN = str(Path(str(torch.__file__)).parent), str(Path(__file__).parents[1])
 _differ: Callable[[Any, Any], Any] = private(_symbols, "sympy.Ne")
+ASSERTIONS = (torch.ops.aten._assert_async.msg, torch.ops.aten._assert_scalar.default)
+"""The operators that assert in exported graphs."""
 _NEVER = 1 << 40
 """A number that keeps what is compared with it in the graph, until `settled` asserts it otherwise."""
 _ANSWERED = "propagate_real_tensors"
