@@ -223,7 +223,7 @@ class XlaModule(torch.nn.Module):
         try:
             return binding.for_batch(held, arguments, named)
         except UnsupportedError as refusal:
-            error.hint = f"xla_torch.rebatch does not make it for another batch: {refusal.what}. {refusal.hint}"
+            error.hint = f"{refusal.hint}. xla_torch.rebatch found that {refusal.what}"
             return None
 
     # ---- precision

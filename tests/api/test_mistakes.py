@@ -93,6 +93,11 @@ OF_ENTRY_POINTS: dict[str, tuple[Callable[[], Any], list[str]]] = {
                                                                             , *[1] * (name == "rebatch")),
                                  [name, "not a computation", "from_jax"])
        for name in ("grad", "value_and_grad", "vjp", "jvp", "vmap", "rebatch", "compile")},
+    "to_jax of a torch module": (lambda: D.to_jax(torch.nn.Linear(2, 2)), ["to_jax", "Linear", "convert", "from_torch(module"]),
+    "compile of a module with weights": (lambda: D.compile(D.nn.XlaModule(computation())), [
+        "compile", "pass", "module.computation"]),
+    "a torch module's program without weights": (lambda: D.from_torch(torch.nn.Linear(4, 2), X)(X), [
+        "wrong number of arguments", "2: weights, input", "pass the weights first", "nn.XlaModule"]),
     "training_step": (lambda: D.training_step(computation(), "adamw"), ["not an optimizer", "training.adamw"]),
     "adamw": (lambda: D.training.adamw("a"), ["adamw: not a learning rate", "'a'", "a number, 0 or more"]),
     "adam": (lambda: D.training.adam(1e-3, 0.9), ["adam: not betas", "0.9", "two numbers"]),

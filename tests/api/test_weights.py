@@ -193,7 +193,7 @@ ERRORS: list[tuple[str, Any, str]] = [
      r"(?s)weight params\.Dense_0\.kernel has another shape.*f32\[2,3\]"),
     ("dtype", changed(NAMES[0], np.ones(2)), r"(?s)weight params\.Dense_0\.bias .*f64\[2\].*f32\[2\]"),
     ("narrower", changed(NAMES[0], torch.ones(2).half()), r"weight params\.Dense_0\.bias has another dtype"),
-    ("no array", changed(NAMES[0], "x"), r"weight params\.Dense_0\.bias is no array"),
+    ("no array", changed(NAMES[0], "x"), r"weight params\.Dense_0\.bias is not an array"),
     ("missing", without(NAMES[0]), r"weight params\.Dense_0\.bias is missing"),
     ("unknown", without(NAMES[0]) | {"params.Dense_0.bia": np.ones(2)},
      r"(?s)there is no weight params\.Dense_0\.bia\n.*did you mean params\.Dense_0\.bias\?"),

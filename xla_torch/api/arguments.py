@@ -85,7 +85,9 @@ def _refuse_outside(low: int, high: int, shape: Shape, what: Callable[[], str]) 
 def _of_array(value: Any, shape: Shape, what: Callable[[], str], narrow: bool) -> torch.Tensor:
     array = _as_numpy(value)
     if array is None:
-        raise InvalidArgument(f"{what()} is no array", got=type(value).__name__, expected=shape)
+        kind = str(getattr(value, "dtype", type(value).__name__))
+        hint = "pass jax.random.key_data(key)" if kind.startswith("key<") else ""
+        raise InvalidArgument(f"{what()} is not an array", got=kind, expected=shape, hint=hint)
     given = type_from_numpy(array.dtype) if array.dtype != object else None
     if not fits(array.shape, shape):
         raise _refused("has another shape", array, shape, what)
@@ -103,7 +105,10 @@ def _of_array(value: Any, shape: Shape, what: Callable[[], str], narrow: bool) -
 def _as_numpy(value: Any) -> np.ndarray | None:
     """An array of NumPy, of JAX, or of whatever else NumPy understands by its own protocol; None for anything else."""
     if isinstance(value, (np.ndarray, np.generic)) or hasattr(value, "__array__"):
-        array = np.asarray(value)
+        try:
+            array = np.asarray(value)
+        except TypeError:  # JAX refuses to make NumPy arrays of typed PRNG keys
+            return None
         return None if array.dtype == object else array
     return None
 

@@ -41,11 +41,14 @@ def npz(path: pathlib.Path) -> dict[str, np.ndarray]:
         try:
             data = np.load(file, allow_pickle=False)
             if not isinstance(data, np.lib.npyio.NpzFile):
-                raise ValueError("it holds one array: np.savez writes several by name")
+                raise InvalidArgument("not an .npz file", got=f"{path}, one array", hint="write the arrays by name: np.savez")
             with data:
                 return dict(data)
+        except InvalidArgument:
+            raise
         except Exception as error:  # zipfile, zlib and NumPy raise of all kinds for broken files
-            raise InvalidArgument("not an .npz file", got=path, hint=f"{type(error).__name__}: {error}") from None
+            raise InvalidArgument("not an .npz file", got=f"{path}, {type(error).__name__}: {error}",
+                                  hint="write the arrays by name: np.savez") from None
 
 
 def _orbax(path: pathlib.Path) -> Any:

@@ -39,7 +39,7 @@ class XlaError(Exception):
         return self
 
     def __str__(self) -> str:
-        """At most 2 KB, of which a terminal obeys nothing: much of it is from files (`printable.py`)."""
+        """Return the message with its fields, without control characters and at most 2 KB long."""
         what = printable(self.what, _HEADLINE)
         lines = [f"{printable(self.subject, _LABELLED)}: {what}" if self.subject else what]
         labelled = (("got", self.got), ("expected", self.expected), ("from", self.where), ("hint", self.hint))

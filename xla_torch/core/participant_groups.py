@@ -8,6 +8,9 @@ from typing import assert_never
 
 from .errors import ExecutionError
 
+HINT_PARTICIPANTS = ("run one participant per process with distributed.run_on_processes(program, [arguments]), or all in threads "
+                     "with run_replicas(..., num_replicas=, num_partitions=)")
+
 Groups = Sequence[Sequence[int]]
 """Groups of numbers as an instruction lists them; none stand for one group of everybody."""
 
@@ -55,5 +58,5 @@ def _group_of(groups: Groups, own: int, count: int, kind: str) -> tuple[int, ...
             if not 0 <= number < count:
                 raise ExecutionError(f"a replica group names {kind} {number}, and there are {count}",
                                      got=[list(g) for g in groups], expected=f"numbers from 0 to {count - 1}",
-                                     hint="run the program with run_replicas(..., num_replicas=, num_partitions=)")
+                                     hint=HINT_PARTICIPANTS)
     return next((tuple(g) for g in groups if own in g), None)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from ..core.errors import ExecutionError
-from ..core.participant_groups import GroupMode, Groups
+from ..core.participant_groups import HINT_PARTICIPANTS, GroupMode, Groups
 from ..core.types import PrimitiveType
 from ..distributed.exchange import NOWHERE, Completed, Exchange, Future, Given, Result, Site
 from ..distributed.exchanges import (
@@ -33,8 +33,6 @@ from ..distributed.reductions import Reducer
 from ..distributed.watched import WATCHERS, Watched
 from .calls import fresh, fresh_tuple
 from .indexing import dynamic_slice, dynamic_update_slice_
-
-_HINT = "run the program with as many participants as it is made for: run_replicas(..., num_replicas=, num_partitions=)"
 
 
 def replica_id(device: torch.device) -> torch.Tensor:
@@ -56,7 +54,7 @@ def _own_group(groups: Groups, mode: GroupMode, site: Site, size: int = 0) -> tu
                              expected="groups that name every participant once")
     if size and len(group) != size:
         raise ExecutionError("the result shape does not fit the number of participants", subject=site[0],
-                             got=f"{len(group)} in the group", expected=f"{size}", hint=_HINT)
+                             got=f"{len(group)} in the group", expected=f"{size}", hint=HINT_PARTICIPANTS)
     return group
 
 
@@ -203,7 +201,7 @@ def _everybody(pairs: Sequence[tuple[int, int]], mode: GroupMode, site: Site) ->
     for pair in pairs:
         if not all(0 <= i < len(everybody) for i in pair):
             raise ExecutionError("a source-target pair names a participant that does not exist", subject=site[0],
-                                 got=list(pair), expected=f"numbers from 0 to {len(everybody) - 1}", hint=_HINT)
+                                 got=list(pair), expected=f"numbers from 0 to {len(everybody) - 1}", hint=HINT_PARTICIPANTS)
     return everybody, everybody.index(current_participant().number)
 
 

@@ -44,8 +44,10 @@ class Signature:
         extra = {n: a for n, a in zip(names[count:], args[count:], strict=False) if n in by_name.keys and n not in named}
         positional = (*args[:len(args) - len(extra)], *moved)
         if len(positional) != count:
+            without_weights = len(positional) == count - 1 and names[:1] == ["weights"]
             raise InvalidArgument("wrong number of arguments", got=len(positional),
-                                  expected=f"{count}: {', '.join(names[:count]) or 'none'}")
+                                  expected=f"{count}: {', '.join(names[:count]) or 'none'}",
+                                  hint="pass the weights first, or make an nn.XlaModule that holds them" * without_weights)
         return positional, named | extra
 
     def traced_names(self) -> list[str]:

@@ -9,6 +9,8 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+import torch
+
 from ..core.errors import InvalidArgument
 from ..stablehlo.convert import Fact
 
@@ -29,10 +31,14 @@ class Derivable(abc.ABC):
 
 
 def require_computation(value: Any, subject: str) -> None:
-    """Raise InvalidArgument for what is no program."""
+    """Raise InvalidArgument unless `value` is a program."""
     if not isinstance(value, Derivable):
         hint = ""
-        if callable(value):
+        if isinstance(value, torch.nn.Module) and hasattr(value, "computation"):
+            hint = "pass the computation of this module, which takes the weights as arguments: module.computation"
+        elif isinstance(value, torch.nn.Module):
+            hint = "convert the module with from_torch(module, *arguments)"
+        elif callable(value):
             hint = "trace a JAX function with from_jax(function, *arguments); torch.func differentiates a torch function"
         raise InvalidArgument("not a computation", subject=subject, got=type(value).__name__,
                               expected="an XlaComputation (of load, from_jax or XlaBuilder.build())", hint=hint)
