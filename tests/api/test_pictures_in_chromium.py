@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from support.chromium import CHROMIUM, REFERENCES, SCREENS, apart, screenshot
+from support.chromium import REFERENCES, SCREENS, apart, needs_chromium, screenshot
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+pytestmark = needs_chromium
 image = pytest.importorskip("PIL.Image")
 
 MOST = 0.04

@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from support import site_pages
+from support.chromium import layout_faults, needs_chromium
 
 pytest.importorskip("mkdocs")
 ROOT = Path(__file__).parents[2]
@@ -93,6 +94,33 @@ def test_links_within_the_site_lead_somewhere(site: Path, pages: dict[Path, Page
 @pytest.mark.slow
 def test_the_site_works_without_a_network(pages: dict[Path, Page]):
     assert {address for page in pages.values() for address in page.fetched} == set()
+
+
+@needs_chromium
+@pytest.mark.slow
+def test_code_and_tables_fit_in_a_browser(site: Path, tmp_path: Path):
+    """A window of a notebook computer. On a phone, code and tables scroll, but the page does not."""
+    places = ["index", "command-line", "configuration", "debugging", "distributed", "entry-points", "first-use", "gradients",
+              "numerics", "performance", "supported-features", "tutorials/train-a-jax-model", "tutorials/model-over-a-mesh",
+              "how-to/find-a-nan", "reference/functions/Add", "reference/names/nn.XlaModule",
+              "repository/xla_torch/opcodes/index"]
+    shown = {place: site / f"{place}.html" for place in places}
+    assert [name for name, page in shown.items() if not page.exists()] == []
+    assert {place: faults for place, faults in layout_faults(shown, 1400, tmp_path).items() if faults} == {}
+    on_a_phone = layout_faults(shown, 390, tmp_path)
+    assert {place: fault for place, found in on_a_phone.items() for fault in found if not fault.startswith("code")} == {}
+
+
+@pytest.mark.slow
+def test_every_page_of_the_navigation_is_listed(site: Path, pages: dict[Path, Page]):
+    """The theme leaves out pages that it takes for the beginning of a section, as it does with README files."""
+    of_each_kind = ("debugging", "entry-points", "gradients")  # pages link to those of their own kind
+    links = {os.path.normpath(site / link) for name in of_each_kind for link in pages[site / f"{name}.html"].links}
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    places = re.findall(r"^      - [^:]+: (\S+)\.md$", text[text.index("\nnav:"):], re.M)
+    missing = [place for place in places if not place.startswith("tutorials/")
+               and str(site / (place.removesuffix("README") + "index" * place.endswith("README"))) + ".html" not in links]
+    assert missing == []
 
 
 @pytest.mark.slow

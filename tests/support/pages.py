@@ -73,7 +73,7 @@ def rows() -> list[Row]:
 # ----------------------------------------------------------------------------------------------------- tests
 
 _WITHOUT_ROWS = ("test_completeness", "test_op_view", "test_pages", "pages", "tables", "accepted_types", "claim_entry_points",
-                 "claim_page", "claim_values", "claims", "test_documents")
+                 "chromium", "claim_page", "claim_values", "claims", "test_documents")
 _INSTRUCTION = re.compile(r"(?<![\w.%-])([a-z][a-z0-9-]*)\(")
 
 

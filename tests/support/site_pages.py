@@ -79,9 +79,13 @@ def navigation() -> Navigation:
                              for family in families() if documented(family)]
     ops = [{opcode: f"{OPCODES}/{opcode}.md"} for opcode in sorted(OPS)]
     kinds = [f"ops.{name}" for family in families() for name in _kinds(family)]
-    listed = [{name: f"{NAMES}/{name}.md"} for name in sorted([*names(), *kinds, "errors"], key=str.casefold)]
-    return [{"Functions": [f"{FUNCTIONS}/index.md", *by_family]}, {"Ops": [f"{OPCODES}/index.md", *ops]},
-            {"Names": [f"{NAMES}/index.md", *listed]}]
+    by_module: dict[str, Navigation] = defaultdict(list)
+    for name in sorted([*names(), *kinds, "errors"], key=str.casefold):
+        by_module[".".join(["xla_torch", *name.split(".")[:-1]])].append({name.rpartition(".")[2]: f"{NAMES}/{name}.md"})
+    modules: Navigation = [{module: by_module[module]} for module in sorted(by_module)]
+    return [{"API by module": [{"All names": f"{NAMES}/index.md"}, *modules]},
+            {"XLA functions": [{"All functions": f"{FUNCTIONS}/index.md"}, *by_family]},
+            {"HLO opcodes": [{"All opcodes": f"{OPCODES}/index.md"}, *ops]}]
 
 
 # ------------------------------------------------------------------------------------------------- functions
@@ -92,7 +96,7 @@ def _function(family: str, name: str) -> str:
     place = op_view.definitions(function)[0]
     opcodes = sorted(functions_of_ops()[name].results) if name in functions_of_ops() else []
     gives = ", ".join(f"[`{o}`](../opcodes/{o}.md)" for o in opcodes)
-    parts = [f"# {name}\n", f"```python\n{signature(function)}\n```\n", as_markdown(inspect.getdoc(function) or ""),
+    parts = [f"# {name}\n", f"``` {{.python .source}}\n{signature(function)}\n```\n", as_markdown(inspect.getdoc(function) or ""),
              f"`xla_torch.ops.{name}` takes tensors, and then runs at once, or XlaOps of a program that is built. "
              f"Where it stands: `{place.file}:{place.line}`. " + (f"It gives the op {gives}." if gives else ""),
              "## The family\n\n" + textwrap.indent(_family_text(family), "> "), _messages(name)]
@@ -195,7 +199,7 @@ def _refused(opcode: str) -> Iterator[str]:
 
 
 def _sources(found: Iterable[op_view.Definition]) -> str:
-    return "\n\n".join(f"`{d.file}:{d.line}`\n\n```python\n{d.source}\n```" for d in found)
+    return "\n\n".join(f"`{d.file}:{d.line}`\n\n``` {{.python .source}}\n{d.source}\n```" for d in found)
 
 
 def _index_of_opcodes() -> str:
