@@ -211,10 +211,10 @@ def test_help_has_an_example_of_each_command_that_parses(capsys: pytest.CaptureF
 
 def test_one_program_for_many_sizes_is_lowered_once(folder: Path, monkeypatch: pytest.MonkeyPatch,
                                                     capsys: pytest.CaptureFixture[str]):
-    program_module = importlib.import_module(f"{runtime.__name__}.program")
+    execution = importlib.import_module(f"{runtime.__name__}.execution")
     lowered: list[str] = []
-    lower = program_module.lower
-    monkeypatch.setattr(program_module, "lower", lambda *args, **options: (lowered.append("once"), lower(*args, **options))[1])
+    lower = execution.lower
+    monkeypatch.setattr(execution, "lower", lambda *args, **options: (lowered.append("once"), lower(*args, **options))[1])
     Path("s.mlir").write_text("func.func @main(%x: tensor<?x3xf32>) -> tensor<?x3xf32> {\n"
                               "  %0 = stablehlo.sine %x : tensor<?x3xf32>\n"
                               "  return %0 : tensor<?x3xf32>\n}")

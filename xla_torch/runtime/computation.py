@@ -253,7 +253,12 @@ class XlaComputation(Derivable):
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
-        """Return the decisions of Python that the program was traced with and that each call checks (see `from_torch`)."""
+        """Return the decisions of Python that the program was traced with and that each call checks (see `from_torch`).
+
+        >>> doubled = xla_torch.from_torch(lambda x: x * 2 if (x > 0).all() else x, torch.ones(2))
+        >>> [assumption.value for assumption in doubled.computation.assumptions]
+        [True]
+        """
         return assumptions(self.program.module)
 
     def to_hlo_text(self) -> str:
