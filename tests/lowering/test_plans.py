@@ -178,6 +178,31 @@ def test_effects_keep_their_order() -> None:
     np.testing.assert_allclose(seen, want, rtol=1e-6)
 
 
+def test_a_callback_may_keep_its_arrays() -> None:
+    kept: list[np.ndarray] = []
+
+    def keep(a: np.ndarray) -> np.ndarray:
+        kept.append(np.asarray(a))
+        return np.asarray(a) + 1
+
+    def program(x: jax.Array) -> jax.Array:
+        for _ in range(3):
+            x = jax.pure_callback(keep, jax.ShapeDtypeStruct(x.shape, x.dtype), jnp.sin(x) * 2) - 1
+        return x
+
+    ours = xla_torch.from_jax(program, np.ones(3, np.float32))
+    assert plans_of(ours)
+    want = []
+    for start in (0.5, -0.25):
+        x = np.full(3, start, np.float32)
+        ours(torch.from_numpy(x))
+        for _ in range(3):
+            x = np.sin(x) * 2
+            want.append(x)
+    for mine, theirs in zip(kept, want, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-5)
+
+
 def test_threads_and_recursion_have_memory_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuning, "NATIVE_MERGE", 0)
     monkeypatch.setattr(tuning, "NATIVE_SORT", 0)

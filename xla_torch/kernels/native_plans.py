@@ -30,6 +30,8 @@ class Function:
     module: torch.nn.Module
     given: Sequence[tuple[tuple[int, ...], torch.dtype]]
     made: Sequence[tuple[tuple[int, ...], torch.dtype]]
+    may_keep: bool = False
+    """Whether functions of users are called, which may keep what they get: they get copies."""
 
 
 class _Chunk(torch.nn.Module, Awaited):
@@ -147,7 +149,13 @@ class _Instance:
             start = self.first - self.arena.data_ptr() + value.offset
             return self.arena[start:start + value.size].view(what[1]).view(what[0])
 
-        return (function.module.forward, [tensor(*each) for each in zip(inputs, function.given, strict=True)],
+        forward = function.module.forward
+        if function.may_keep:
+            def call(*given: torch.Tensor) -> Tensors:
+                return forward(*[t.clone() for t in given])
+        else:
+            call = forward
+        return (call, [tensor(*each) for each in zip(inputs, function.given, strict=True)],
                 [tensor(*each) for each in zip(outputs, function.made, strict=True)])
 
     def _called(self, number: int) -> int:

@@ -21,12 +21,12 @@ from ..core import tuning
 from ..core.shape import Shape
 from ..core.types import PRED
 from ..hlo.inference import has_effect
-from ..hlo.ir import Computation, Instruction
+from ..hlo.ir import Computation, Instruction, reachable
 from ..hlo.regions import branches_of, loop_of
 from ..hlo.structure import CONSTANT
 from ..kernels.native import machine
 from ..kernels.native_plans import Function
-from ..opcodes import control, movement
+from ..opcodes import control, internal, movement
 from ..storage.dtypes import storage_dtype
 from ..transform.small_fusions import VIEWS, is_written_inside, region_of
 from .emit import Tracer
@@ -214,7 +214,8 @@ class _Block:
         made = region.root.shape.tuple_shapes
         outputs = tuple(inner.materialise(v, s) for v, s in zip(inner.run(region, inputs), made, strict=True))
         module, given = inner.finish(outputs, "Call"), [_array(p.shape) for p in region.parameters]
-        self.writer.functions.append(Function(module, given, [_array(s) for s in made]))
+        may_keep = any(i.opcode == internal.custom_call for c in reachable([region]) for i in c.instructions)
+        self.writer.functions.append(Function(module, given, [_array(s) for s in made], may_keep))
         self.plan.python(len(self.writer.functions) - 1, *self._places(step, results))
 
     def _places(self, step: _Step, results: Sequence[Instruction]) -> tuple[list[Value], list[Value]]:
