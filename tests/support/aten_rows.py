@@ -146,6 +146,8 @@ def _reductions() -> dict[str, list[Row]]:
         "argmax": [(TIES,), (TIES, 1), (TIES, 0, True), (whole, -1), (torch.tensor(1.0),), (torch.tensor(1.0), 0)],
         "argmin": [(TIES,), (TIES, 1), (TIES, 0, True), (whole, -1)],
         "any": [(flags(3, 4),), (WHOLE,), (SPECIAL,), (torch.zeros(0),), (ints(3, low=0, dtype=U8),)],
+        "_is_all_true": [(flags(3, 4),), (torch.ones(2, 3, dtype=torch.bool),), (torch.zeros(0, dtype=torch.bool),)],
+        "_is_any_true": [(flags(3, 4),), (torch.zeros(2, 3, dtype=torch.bool),), (torch.zeros(0, dtype=torch.bool),)],
         "any.dim": [(flags(3, 4), 1), (TIES, 0, True), (empty, 1)],
         "any.dims": [(flags(3, 4), [0, 1]), (TIES, [0], True), (TIES, None)],
         "cumsum": [(cube, 1), (whole, -1), (whole.to(I32), 0), (flags(3, 4), 1), (cube, 2, {"dtype": F64}),
