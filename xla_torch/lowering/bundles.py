@@ -7,7 +7,6 @@ function and, for as long as that is not there, a program of its own.
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Sequence
 
 import torch
@@ -55,7 +54,7 @@ def _in_fusions(computation: Computation) -> Computation:
     many = tuning.BUNDLE_MOST < len(ends) <= tuning.ENDS_OF_A_RESULT * results
     apart = _of_blocks(computation) | (ends if many else set())
     weights = _Weights()
-    return fuse_small(computation, lambda i: None if i in apart else weights.of_step(i), tuning.BUNDLE_LEAST, sys.maxsize)
+    return fuse_small(computation, lambda i: None if i in apart else weights.of_step(i), tuning.BUNDLE_LEAST)
 
 
 class _Weights:

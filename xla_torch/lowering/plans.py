@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
+from ..analysis.loops import invariant_carries
 from ..analysis.opened import size_with_regions
 from ..codegen.elements import Unfit
 from ..codegen.loops import UPDATES, bundle_source
@@ -28,7 +29,7 @@ from ..kernels.native import machine
 from ..kernels.native_plans import Function
 from ..opcodes import control, internal, movement
 from ..storage.dtypes import storage_dtype
-from ..transform.small_fusions import VIEWS, is_written_inside, region_of
+from ..transform.small_fusions import VIEWS, is_written_inside, parts_of, region_of
 from .emit import Tracer
 
 Weight = Callable[[Instruction], int | None]
@@ -143,25 +144,12 @@ class _Block:
         found: list[_Step] = []
         ordered = sorted(others.items(), key=lambda item: levels[item[0]])
         for level in sorted({*native, *(levels[i] for i in others)}):
-            found += [_Step(part, True) for part in self._chunks(native.get(level, []))]
+            found += [_Step(part, True) for part in parts_of(native.get(level, []), tuning.BUNDLE_MOST, _size) if part]
             found += [step for i, step in ordered if levels[i] == level]
         return found
 
     def _is_native(self, i: Instruction) -> bool:
         return i.opcode == CONSTANT or self.writer.weight(i) is not None
-
-    def _chunks(self, members: Sequence[Instruction]) -> Iterable[list[Instruction]]:
-        """Native ops in parts of bounded length; elements stay with their tuple."""
-        part: list[Instruction] = []
-        size = 0
-        for i in members:
-            size += 1 + sum(map(size_with_regions, i.called_computations)) * (i.opcode in (control.while_, control.conditional))
-            if size > tuning.BUNDLE_MOST and part and not i.is_element:
-                yield part
-                part, size = [], 1
-            part.append(i)
-        if part:
-            yield part
 
     def _reads(self, step: _Step) -> list[Instruction]:
         """The values that a step reads, each once."""
@@ -237,29 +225,24 @@ class _Block:
     def _loop(self, i: Instruction) -> None:
         loop, plan = loop_of(i), self.plan
         is_tuple = i.shape.is_tuple
-        results = loop.body.root.operands if is_tuple else [loop.body.root]
-        carries: list[Value] = []
-        for k, (value, result) in enumerate(zip(self._elements(i.operands[0]), results, strict=True)):
-            if result.is_element and result.operands[0].is_parameter and result.attributes["index"] == k:
-                carries.append(value)
-                continue
-            carries.append(plan.value(value.size))
-            plan.copy(carries[-1], value)
+        fixed = invariant_carries(i)
+        carries = [value if k in fixed else plan.value(value.size) for k, value in enumerate(self._elements(i.operands[0]))]
+        for carry, value in zip(carries, self._elements(i.operands[0]), strict=True):
+            plan.copy(carry, value)
         begun, given = plan.here(), carries if is_tuple else carries[0]
         (test,) = self.writer.block(loop.condition, [given])
         ended = plan.unless(test)
         made = self.writer.block(loop.body, [given], _updates_of(loop.body))
-        self._advance(carries, made)
+        self._advance([(carry, result) for k, (carry, result) in enumerate(zip(carries, made, strict=True)) if k not in fixed])
         plan.repeat(begun)
         plan.land(ended)
         self.values[i] = list(carries) if is_tuple else carries[0]
 
-    def _advance(self, carries: Sequence[Value], made: Sequence[Value]) -> None:
+    def _advance(self, moves: Sequence[tuple[Value, Value]]) -> None:
         """Copy a body's results to its carries, those that are other carries by way of memory of their own."""
-        moves = [(carry, result) for carry, result in zip(carries, made, strict=True) if carry is not result]
-        ready: list[tuple[Value, Value]] = []
+        carries, ready = {carry for carry, _ in moves}, list[tuple[Value, Value]]()
         for carry, result in moves:
-            if result in carries:
+            if result in carries and result is not carry:
                 between = self.plan.value(result.size)
                 self.plan.copy(between, result)
                 result = between
@@ -286,6 +269,11 @@ class _Block:
             ends.append(plan.jump())
         plan.land(*ends)
         self.values[i] = outputs if i.shape.is_tuple else outputs[0]
+
+
+def _size(i: Instruction) -> int:
+    """How many ops of native code an op is, with those of a loop or branch."""
+    return 1 + sum(map(size_with_regions, i.called_computations)) * (i.opcode in (control.while_, control.conditional))
 
 
 def _updates_of(body: Computation) -> dict[Instruction, Instruction]:

@@ -8,6 +8,7 @@ places, which takes a backend nothing, stays outside for those who read it there
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ..core import tuning
@@ -26,12 +27,11 @@ VIEWS = frozenset({movement.broadcast, movement.reshape, movement.slice_, moveme
 """Ops that give their operand's elements other places."""
 
 
-def fuse_small(computation: Computation, weight: Weight, least: int, most: int) -> Computation:
-    """The computation with fusions of instructions that weigh `least` or more together, up to `most` in each; itself where there
-    is none. Tuples, and their elements, weigh nothing of their own and belong to whom they are for, or from."""
+def fuse_small(computation: Computation, weight: Weight, least: int) -> Computation:
+    """The computation with fusions of instructions that weigh `least` or more together; itself where there is none. Tuples, and their elements, weigh nothing of their own and belong to whom they are for, or from."""
     weights = {i: w for i in computation.instructions if not _is_structure(i) and (w := weight(i)) is not None}
     users = _users(computation)
-    groups = [part for group in _groups(computation, weights, users) for part in _parts(group, most)
+    groups = [part for group in _groups(computation, weights, users) for part in parts_of(group)
               if sum(weights.get(i, 0) for i in part) >= least]
     if not groups:
         return computation
@@ -100,10 +100,11 @@ def _may_be_on_host(shape: Shape) -> bool:
     return not shape.rank and not shape.element_type.is_floating and not shape.element_type.is_complex
 
 
-def _parts(group: list[Instruction], most: int) -> Iterator[list[Instruction]]:
-    """A group in parts of bounded length, none of which depends on a later one. Elements stay with their tuple, and a tuple with
+def parts_of(group: Sequence[Instruction], most: float = math.inf,
+             size: Callable[[Instruction], int] = lambda i: 1) -> Iterator[list[Instruction]]:
+    """A group in parts of bounded size, none of which depends on a later one. Elements stay with their tuple, and a tuple with
     its reader."""
-    part: list[Instruction] = []
+    part, total = list[Instruction](), 0
     later: dict[Instruction, list[Instruction]] = {}
     for i in group:
         if i.is_element:
@@ -111,9 +112,10 @@ def _parts(group: list[Instruction], most: int) -> Iterator[list[Instruction]]:
     for i in group:
         if i.is_element or i.is_tuple:
             continue
-        if len(part) >= most:
+        if part and total + size(i) > most:
             yield part
-            part = []
+            part, total = [], 0
+        total += size(i)
         part += [*dict.fromkeys(o for o in i.operands if o.is_tuple), i, *later.get(i, ())]
     yield part
 
