@@ -54,7 +54,7 @@ class _Call:
     """A routine's call for each matrix of a batch, while its code is written."""
 
     def __init__(self, writer: Writer, inst: Instruction, array: Array):
-        self.writer, self.code, self.inst, self.of = writer, writer.code, inst, array.shape.element_type
+        self.code, self.of = writer.code, array.shape.element_type
         *self.batch, self.m, self.n = array.shape.dimensions
         self.count, self.k = math.prod(self.batch), min(self.m, self.n)
         self.real = complex_part(self.of) if self.of.is_complex else self.of

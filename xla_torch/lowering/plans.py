@@ -46,6 +46,8 @@ class _Step:
 
     members: list[Instruction]
     is_native: bool
+    reads: Sequence[Instruction] = ()
+    """The values that it reads, each once."""
 
 
 class PlanWriter:
@@ -79,7 +81,9 @@ class _Block:
         self.results = list(computation.root.operands) if computation.root.is_tuple else [computation.root]
         self.kept = self._kept()
         self.steps = self._steps()
-        self.needed = {i for step in self.steps for i in self._reads(step)} | self.kept
+        for step in self.steps:
+            step.reads = self._reads(step)
+        self.needed = {i for step in self.steps for i in step.reads} | self.kept
 
     def run(self) -> list[Value]:
         for step in self.steps:
@@ -171,14 +175,13 @@ class _Block:
     def _region(self, step: _Step) -> tuple[Computation, list[Instruction]]:
         """A step as a computation of what it reads, and its results."""
         results = [i for i in step.members if i in self.needed and i.shape.is_array]
-        return region_of(f"step_{len(self.plan.code)}", step.members, self._reads(step), results), results
+        return region_of(f"step_{len(self.plan.code)}", step.members, step.reads, results), results
 
     def _chunk(self, step: _Step) -> None:
         region, results = self._region(step)
         if not results:
             return
-        reads = self._reads(step)
-        in_place = {k: reads.index(self.updates[i]) for k, i in enumerate(results) if i in self.updates}
+        in_place = {k: step.reads.index(self.updates[i]) for k, i in enumerate(results) if i in self.updates}
         try:
             source = bundle_source(region, machine(), in_place)
         except Unfit:
@@ -187,7 +190,7 @@ class _Block:
             self._torch(region, step, results)
             return
         for k, number in in_place.items():
-            self.values[results[k]] = self._value(reads[number])
+            self.values[results[k]] = self._value(step.reads[number])
         self.plan.call(source, *self._places(step, results))
 
     def _call(self, step: _Step) -> None:
@@ -207,7 +210,7 @@ class _Block:
         self.plan.python(len(self.writer.functions) - 1, *self._places(step, results))
 
     def _places(self, step: _Step, results: Sequence[Instruction]) -> tuple[list[Value], list[Value]]:
-        inputs = [self._value(i) for i in self._reads(step)]
+        inputs = [self._value(i) for i in step.reads]
         for i in results:
             if i not in self.values:
                 self.values[i] = self.plan.value(bytes_of(i.shape))

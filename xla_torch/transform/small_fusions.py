@@ -28,7 +28,8 @@ VIEWS = frozenset({movement.broadcast, movement.reshape, movement.slice_, moveme
 
 
 def fuse_small(computation: Computation, weight: Weight, least: int) -> Computation:
-    """The computation with fusions of instructions that weigh `least` or more together; itself where there is none. Tuples, and their elements, weigh nothing of their own and belong to whom they are for, or from."""
+    """The computation with fusions of instructions that weigh `least` or more together; itself where there is none. Tuples, and
+    their elements, weigh nothing of their own and belong to whom they are for, or from."""
     weights = {i: w for i in computation.instructions if not _is_structure(i) and (w := weight(i)) is not None}
     users = _users(computation)
     groups = [part for group in _groups(computation, weights, users) for part in parts_of(group)
