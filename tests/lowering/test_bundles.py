@@ -16,7 +16,7 @@ import torch
 import torch.fx
 
 import xla_torch
-from support.native_programs import sources_of
+from support.native_programs import native_after, sources_of
 from xla_torch.codegen import loops
 from xla_torch.codegen.compiled import MachineCode, is_available
 from xla_torch.core import tuning
@@ -30,11 +30,9 @@ pytestmark = pytest.mark.skipif(not is_available(), reason="there is no C compil
 
 @pytest.fixture(autouse=True)
 def at_once(tmp_path: Path) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tuning, "NATIVE_AFTER", 0.0)
+    with native_after(0.0, tmp_path), pytest.MonkeyPatch.context() as patch:
         patch.setattr(tuning, "BUNDLE_LEAST", 2)
         patch.setattr(tuning, "BUNDLED_BY_ONE", 1)
-        patch.setenv("XLA_TORCH_CACHE", str(tmp_path))
         yield
 
 
@@ -484,7 +482,7 @@ def test_sizes_that_stand_for_many_are_in_no_bundle(monkeypatch: pytest.MonkeyPa
     function = jax.jit(lambda x: jnp.tanh(x * 2 + 1) - x.mean())
     (n,) = jax.export.symbolic_shape("n")
     exported = jax.export.export(function)(jax.ShapeDtypeStruct((n, 4), jnp.float32))
-    monkeypatch.setattr("xla_torch.lowering.bundles.fuse_small", lambda computation, weight, least, most: (
+    monkeypatch.setattr("xla_torch.lowering.bundles.fuse_small", lambda computation, weight, least: (
         asked.extend(weight(i) for i in computation.instructions if is_of_sizes(i)), computation)[1])
     asked: list[int | None] = []
     computation = xla_torch.from_stablehlo(exported.mlir_module_serialized)

@@ -18,6 +18,7 @@ import pytest
 import torch
 
 import xla_torch
+from support.native_programs import native_after
 from xla_torch.codegen.compiled import is_available
 from xla_torch.core import tuning
 from xla_torch.kernels.native_plans import NativePlan
@@ -27,10 +28,8 @@ pytestmark = pytest.mark.skipif(not is_available(), reason="there is no C compil
 
 @pytest.fixture(autouse=True)
 def at_once(tmp_path: Path) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tuning, "NATIVE_AFTER", 0.0)
+    with native_after(0.0, tmp_path), pytest.MonkeyPatch.context() as patch:
         patch.setattr(tuning, "BUNDLE_LEAST", 2)
-        patch.setenv("XLA_TORCH_CACHE", str(tmp_path))
         yield
 
 
