@@ -27,6 +27,7 @@ from ..opcodes import control
 from ..storage import torch_graphs, torch_private
 from . import torch_graph, torch_stops
 from .builder import XlaBuilder
+from .torch_composites import becomes_composite
 from .torch_value_sizes import depends_on_values
 
 
@@ -76,7 +77,8 @@ class Graph:
             return pull(list(given[len(values):]))
 
         cotangents = [torch_graphs.stand_in(outputs[r]) for r in moving.values()]
-        module = torch_graphs.traced(back, [*values, *cotangents], decompositions)
+        has_composites = any(becomes_composite(node.target) for node in self.module.graph.nodes)
+        module = torch_graphs.traced(back, [*values, *cotangents], decompositions, has_composites)
         count = sum(one.parameter is not None for one in self.inputs)
         inputs = [*self.inputs, *(Input(ct, count + k) for ct, k in zip(cotangents, moving, strict=True))]
         place = {self.inputs[k].parameter: number for number, k in enumerate(active)}

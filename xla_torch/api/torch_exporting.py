@@ -22,7 +22,7 @@ from ..core.errors import InvalidArgument, UnsupportedError, XlaError, XlaWarnin
 from ..hlo.checks import LABEL, Assumption
 from ..storage import below_autograd, torch_private
 from ..storage.value_reads import ASSERTIONS, Read, Reads, settled, without_report
-from . import torch_asserted_sizes, torch_functions, torch_verified
+from . import torch_asserted_sizes, torch_composites, torch_functions, torch_verified
 
 
 def title(given: Any) -> str:
@@ -50,7 +50,7 @@ def exported(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any], dynamic
                               expected="a torch.nn.Module, a function of tensors or a torch.export.ExportedProgram")
     module = as_module(given)
     apart, named = torch_private.pytree.tree_map_only(torch.Tensor, _apart, (tuple(args), dict(kwargs)))
-    names, seen = _argument_names(module), seen or torch_functions.InOthers(torch_functions.FUNCTIONS)
+    names, seen = _argument_names(module), seen or torch_functions.InOthers(torch_composites.FUNCTIONS)
 
     def export() -> Any:
         with seen, without_report():
@@ -254,7 +254,7 @@ class _ByValues(torch_functions.InOthers):
     """Functions that ask for values in a way that torch.export cannot follow, by others that ask for a truth or an integer."""
 
     def __init__(self, reads: Reads, fixes_sizes: bool):
-        super().__init__({**torch_functions.FUNCTIONS, **_ASKING})
+        super().__init__({**torch_composites.FUNCTIONS, **_ASKING})
         self._reads, self._fixes_sizes = reads, fixes_sizes
 
     def __torch_function__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:

@@ -12,7 +12,6 @@ import torch
 import torch.fx
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
 
-from ..aten.operator_rules import RULES
 from ..core.errors import InvalidArgument, UnsupportedError, XlaError
 from ..functions.hlo_builder import XlaOp
 from ..hlo.derivatives import AS_WRITTEN, Derivatives, Lost, check_choice
@@ -24,7 +23,6 @@ from ..runtime.computation import XlaComputation
 from ..storage import torch_graphs, torch_private
 from ..storage.value_reads import has_reads
 from . import (
-    torch_decompositions,
     torch_exporting,
     torch_functions,
     torch_graph,
@@ -33,6 +31,7 @@ from . import (
     torch_stops,
 )
 from .builder import XlaBuilder
+from .torch_composites import operator_decompositions
 from .torch_derivatives import Graph, Input, TorchDerivatives
 from .torch_members import RetracedFunction, TorchFunction
 
@@ -165,30 +164,6 @@ def _of_many_sizes(exported: Any, make: Callable[[Any], TorchFunction]) -> Torch
     one: TorchFunction = family.function
     return TorchFunction(family, one.in_tree, one.out_tree, one.signature, one.places, one.weights, one.buffers, one.replaced,
                          one.unsaved)
-
-
-_DECOMPOSED = ("col2im", "grid_sampler_2d", "gru", "im2col", "lstm", "upsample_bicubic2d", "upsample_bilinear2d",
-               "upsample_linear1d", "upsample_nearest2d", "upsample_trilinear3d")
-"""Operators for which torch itself says what they are in others, beyond its own choice."""
-
-_OF_THE_WAY_BACK = ("native_group_norm_backward", "native_layer_norm_backward")
-"""The same of the way back. They take what the way forward keeps and autograd calls constant, so that their derivatives are those
-of the operators, and not of the others."""
-
-
-def _operators(names: Sequence[str]) -> list[Any]:
-    packets = [getattr(torch.ops.aten, name) for name in names]
-    return [getattr(packet, overload) for packet in packets for overload in packet.overloads() if overload != "out"]
-
-
-@functools.cache
-def operator_decompositions() -> tuple[dict[Any, Any], dict[Any, Any]]:
-    """torch's decompositions of all that has no rule: to core operators, and of core operators into others. The latter come
-    before autograd, whose operators for the way back have none."""
-    first = {**torch_private.decompositions(*_operators(_DECOMPOSED)), **torch_decompositions.decompositions()}
-    back = torch_private.decompositions(*_operators(_OF_THE_WAY_BACK))
-    found = {**torch.export.default_decompositions(), **first, **back}
-    return {target: way for target, way in found.items() if torch_graph.name_of(target) not in RULES}, first
 
 
 class _Import:

@@ -66,7 +66,8 @@ def _lstsq(input: torch.Tensor, b: torch.Tensor, rcond: float | None = None, *, 
 # ------------------------------------------------------------------------------------------- paths through labels
 
 
-def _lengths(given: Lengths, like: torch.Tensor) -> torch.Tensor:
+def lengths(given: Lengths, like: torch.Tensor) -> torch.Tensor:
+    """Lengths of sequences as a tensor of int64."""
     found = given if isinstance(given, torch.Tensor) else torch.tensor(list(given))
     return found.to(device=like.device, dtype=torch.int64).reshape(-1)
 
@@ -81,14 +82,14 @@ def _added(terms: torch.Tensor) -> torch.Tensor:
     return torch.where(is_there, found, torch.full_like(found, -math.inf))
 
 
-def _ctc_loss(log_probs: torch.Tensor, targets: torch.Tensor, input_lengths: Lengths, target_lengths: Lengths, blank: int = 0,
-              reduction: int = 1, zero_infinity: bool = False) -> torch.Tensor:
+def ctc_loss(log_probs: torch.Tensor, targets: torch.Tensor, input_lengths: Lengths, target_lengths: Lengths, blank: int = 0,
+              reduction: int = 1, zero_infinity: bool = False, scan: Callable[..., Any] | None = None) -> torch.Tensor:
     """The paths of each step forwards, blanks between the labels. Its gradient is torch's, that of what comes before a
-    `log_softmax`."""
+    `log_softmax`. With a `scan`, the steps are a loop of it."""
     is_one = log_probs.ndim == 2
     steps = log_probs.unsqueeze(1) if is_one else log_probs
     count, batch, _ = steps.shape
-    ends, labels = _lengths(input_lengths, steps), _lengths(target_lengths, steps)
+    ends, labels = lengths(input_lengths, steps), lengths(target_lengths, steps)
     longest = targets.shape[-1] if targets.ndim == 2 or is_one else targets.shape[0]
     at = torch.arange(longest, device=steps.device)
     if targets.ndim == 2:
@@ -110,13 +111,9 @@ def _ctc_loss(log_probs: torch.Tensor, targets: torch.Tensor, input_lengths: Len
     emitted = steps.gather(2, states.expand(count, *states.shape))
     never = steps.new_full((), -math.inf)
     begins = number < torch.where(labels > 0, 2, 1)[:, None]
-    alpha = torch.where(number == 0, torch.zeros_like(emitted[0]), never)  # before the first step
-    lead = steps.new_full((batch, 2), -math.inf)
-    for k in range(count):
-        before = torch.cat([lead, alpha], 1)
-        ways = torch.stack([alpha, before[:, 1:-1], torch.where(far, before[:, :-2], never)])
-        after = (torch.where(begins, emitted[0], never) if k == 0 else _added(ways) + emitted[k])
-        alpha = torch.where((k < ends)[:, None], after, alpha)
+    before_all = torch.where(number == 0, torch.zeros_like(emitted[0]), never)
+    alpha = torch.where((ends > 0)[:, None], torch.where(begins, emitted[0], never), before_all)
+    alpha = (scan or _scan)(_ctc_step, alpha, (emitted[1:], torch.arange(1, count, device=steps.device)), (far, ends))
     last = torch.where((number == 2 * labels[:, None]) | ((number == 2 * labels[:, None] - 1) & (labels > 0)[:, None]),
                        alpha, never)
     loss = -_added(last.T)
@@ -130,10 +127,27 @@ def _ctc_loss(log_probs: torch.Tensor, targets: torch.Tensor, input_lengths: Len
     return loss.sum() if reduction == 2 else loss[0] if is_one else loss
 
 
+def _ctc_step(alpha: torch.Tensor, emitted: torch.Tensor, k: torch.Tensor, far: torch.Tensor,
+              ends: torch.Tensor) -> torch.Tensor:
+    """The logarithms of the sums over the paths that end in each state after one more step."""
+    never = alpha.new_full((), -math.inf)
+    before = torch.cat([never.expand(alpha.shape[0], 2), alpha], 1)
+    ways = torch.stack([alpha, before[:, 1:-1], torch.where(far, before[:, :-2], never)])
+    return torch.where((k < ends)[:, None], _added(ways) + emitted, alpha)
+
+
+def _scan(step: Callable[..., torch.Tensor], first: torch.Tensor, slices: Sequence[torch.Tensor],
+          others: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The last of a chain of steps, each of which takes the next slices."""
+    for each in zip(*(s.unbind() for s in slices), strict=True):
+        first = step(first, *each, *others)
+    return first
+
+
 def _ctc_loss_by_name(log_probs: torch.Tensor, targets: torch.Tensor, input_lengths: Lengths, target_lengths: Lengths,
                       blank: int = 0, reduction: str = "mean", zero_infinity: bool = False) -> torch.Tensor:
     number = {"none": 0, "mean": 1, "sum": 2}[reduction]
-    return _ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, number, zero_infinity)
+    return ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, number, zero_infinity)
 
 
 # ------------------------------------------------------------------------------------------- attention with functions of scores
@@ -251,7 +265,7 @@ def _combinations(input: torch.Tensor, r: int = 2, with_replacement: bool = Fals
 FUNCTIONS: dict[Any, Callable[..., Any]] = {
     torch.cov: _cov, torch.Tensor.cov: _cov, torch.corrcoef: _corrcoef, torch.Tensor.corrcoef: _corrcoef,
     torch.combinations: _combinations,
-    torch.linalg.lstsq: _lstsq, torch.ctc_loss: _ctc_loss, torch.nn.functional.ctc_loss: _ctc_loss_by_name}
+    torch.linalg.lstsq: _lstsq, torch.ctc_loss: ctc_loss, torch.nn.functional.ctc_loss: _ctc_loss_by_name}
 """What torch.export cannot take: its sizes, or checks of its arguments, depend on values."""
 
 WHOLE: dict[Any, Callable[..., Any]] = {torch_graphs.flex_attention: _flex_attention}

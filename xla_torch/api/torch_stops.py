@@ -40,6 +40,11 @@ def without_autograd() -> dict[Any, Callable[..., Any]]:
     return {_STOP: lambda x, name: _STOP(x.detach(), name)}
 
 
+def in_place_of_detach() -> dict[Any, Callable[..., Any]]:
+    """The operator for `detach`, where torch decomposes a function."""
+    return dict.fromkeys((torch.ops.aten.detach.default, torch.ops.aten.detach_copy.default), lambda x: _STOP(x, "detach"))
+
+
 def of_gradients(module: torch.fx.GraphModule) -> tuple[str, ...]:
     """The names of what says of gradients what its value does not, also in the graphs within."""
     nodes = (node for graph in _graphs(module) for node in graph.nodes)

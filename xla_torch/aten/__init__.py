@@ -19,6 +19,7 @@ from . import (  # noqa: F401  (fill the table)
     pointwise,
     pooling,
     random,
+    recurrent,
     reductions,
     resampling,
     sorting,

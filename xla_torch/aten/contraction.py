@@ -10,7 +10,7 @@ from .operator_rules import rule
 from .values import Number, aligned, full
 
 
-def _product(lhs: XlaOp, rhs: XlaOp, batch: int = 0) -> XlaOp:
+def product(lhs: XlaOp, rhs: XlaOp, batch: int = 0) -> XlaOp:
     """The last dimension of the left with the first of the right behind the batch."""
     numbers = DotDimensionNumbers((lhs.shape.rank - 1,), (batch,), tuple(range(batch)), tuple(range(batch)))
     return ops.DotGeneral(lhs, rhs, numbers)
@@ -18,21 +18,21 @@ def _product(lhs: XlaOp, rhs: XlaOp, batch: int = 0) -> XlaOp:
 
 @rule("mm")
 def _mm(self: XlaOp, mat2: XlaOp) -> XlaOp:
-    return _product(self, mat2)
+    return product(self, mat2)
 
 
 @rule("bmm")
 def _bmm(self: XlaOp, mat2: XlaOp) -> XlaOp:
-    return _product(self, mat2, 1)
+    return product(self, mat2, 1)
 
 
 @rule("addmm")
 def _addmm(self: XlaOp, mat1: XlaOp, mat2: XlaOp, beta: Number, alpha: Number, result: Shape) -> XlaOp:
     """``beta * self + alpha * mat1 mat2``, where a beta of 0 leaves the addend out, NaNs and all."""
-    product = _product(mat1, mat2)
+    multiplied = product(mat1, mat2)
     if alpha != 1:
-        product = ops.Mul(product, full(product.builder, alpha, product.shape))
+        multiplied = ops.Mul(multiplied, full(multiplied.builder, alpha, multiplied.shape))
     if beta == 0:
-        return product
+        return multiplied
     addend, = aligned(result.element_type, self, sizes=result.dimensions)
-    return ops.Add(addend if beta == 1 else ops.Mul(addend, full(product.builder, beta, addend.shape)), product)
+    return ops.Add(addend if beta == 1 else ops.Mul(addend, full(multiplied.builder, beta, addend.shape)), multiplied)

@@ -38,7 +38,7 @@ def _while_loop(cond_fn: Region, body_fn: Region, carried_inputs: Sequence[XlaOp
     return _parts(found, count)
 
 
-def _scan(combine_fn: Region, init: Sequence[XlaOp], xs: Sequence[XlaOp], additional_inputs: Sequence[XlaOp],
+def scan(combine_fn: Region, init: Sequence[XlaOp], xs: Sequence[XlaOp], additional_inputs: Sequence[XlaOp],
           result: Sequence[Shape]) -> list[XlaOp]:
     """A loop over the first dimension of `xs`, whose steps read a slice of each, and write one of each further result."""
     builder, carried, count = xs[0].builder, len(init), len(init) + len(xs)
@@ -58,7 +58,7 @@ def _scan(combine_fn: Region, init: Sequence[XlaOp], xs: Sequence[XlaOp], additi
 
 
 def _map(f: Region, xs: Sequence[XlaOp], pos_args: Sequence[XlaOp], result: Sequence[Shape]) -> list[XlaOp]:
-    return _scan(f, (), xs, pos_args, result)
+    return scan(f, (), xs, pos_args, result)
 
 
 def _slice(x: XlaOp, k: XlaOp) -> XlaOp:
@@ -73,5 +73,5 @@ def _with_slice(x: XlaOp, k: XlaOp, part: XlaOp) -> XlaOp:
 
 
 WITH_REGIONS: dict[str, Callable[..., list[XlaOp]]] = {
-    "cond": _cond, "while_loop": _while_loop, "scan": _scan, "map_impl": _map}
+    "cond": _cond, "while_loop": _while_loop, "scan": scan, "map_impl": _map}
 """What is not an operator of ATen, by torch's name: functions of its arguments and the shapes of its results."""

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from ..core.shape import Shape
 from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo import tree
+from ..hlo.composites import as_custom_call, kernel_of
 from ..hlo.derivatives import Mask, Pullback
 from ..hlo.ir import Computation, Instruction, reachable
 from ..hlo.regions import callee, is_call
@@ -66,7 +67,9 @@ class OpeningBuilder(SharingBuilder):
     """A builder that puts what is called in the place of calls."""
 
     def append(self, instruction: Instruction) -> XlaOp:
-        if is_call(instruction):
+        if is_call(instruction) and kernel_of(callee(instruction)) is not None:
+            instruction = as_custom_call(callee(instruction), instruction.operands, instruction.common)
+        elif is_call(instruction):
             arguments = [elements_of(XlaOp(self, o)) for o in instruction.operands]
             return as_op(self, Rewriter(self).run(callee(instruction), arguments))
         if instruction.is_element and instruction.operands[0].is_tuple:

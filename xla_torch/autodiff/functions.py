@@ -18,6 +18,7 @@ from grad_rules._functions import FunctionRules, rules_of_function
 from grad_rules._table import TABLE
 
 from ..functions.hlo_builder import Builder, XlaOp
+from ..hlo.composites import decomposition, is_composite
 from ..hlo.derivatives import Mask, Pullback, Pushforward, Stored, bringing
 from ..hlo.inference import has_effect
 from ..hlo.ir import Computation, Instruction
@@ -26,7 +27,7 @@ from ..transform.canonical import canonicalize
 from ..transform.expansions.library import spellings_of
 from ..transform.expansions.matching import Match
 from ..transform.rewriter import Rewriter, carried_metadata
-from ..transform.values import Value, as_op, elements_of, make_tuple
+from ..transform.values import Value, as_op, elements_of, make_tuple, regrouped
 from .calls import emit_call
 from .reverse import Recording
 from .sharing import SharingBuilder
@@ -77,6 +78,10 @@ class _Outlining(Rewriter):
         return values[computation.root]
 
     def visit(self, instruction: Instruction, operands: list[Value], arguments: Sequence[Value]) -> Value:
+        if is_composite(instruction):
+            self.found = True
+            found = emit_call(self.builder, decomposition(instruction), [as_op(self.builder, o) for o in operands])
+            return regrouped(found, instruction.shape)
         if has_regions_of_values(instruction) and not is_call(instruction) and not is_start(instruction):
             return self.copy(instruction, operands, with_regions(instruction, self._region))
         return super().visit(instruction, operands, arguments)

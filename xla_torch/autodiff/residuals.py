@@ -99,7 +99,8 @@ class _Choice:
             for operand in operands:
                 self.need(operand)
             return
-        smaller = sum(o.shape.byte_size for o in operands) <= instruction.shape.byte_size
+        can_be_kept = all(self.policy.keeps(o.shape) for o in operands)
+        smaller = can_be_kept and sum(o.shape.byte_size for o in operands) <= instruction.shape.byte_size
         if operands and smaller and self.policy.cost(instruction) <= 1:
             for operand in operands:
                 self.need(operand)

@@ -13,8 +13,10 @@ from collections.abc import Callable, Sequence
 from .. import functions as ops
 from ..autodiff.calls import emit_call
 from ..functions.hlo_builder import Builder, XlaOp
+from ..hlo.composites import Kernel
 from ..hlo.derivatives import Derivatives, Lost, Stop, bringing, brings, rules_of
 from ..hlo.ir import Computation, Instruction, reachable
+from ..hlo.regions import callee
 from ..opcodes import reduction
 from ..transform.canonical import Canonicalizer
 from ..transform.dynamic_sizes import resolve_sizes
@@ -75,6 +77,13 @@ class _Keeper(Expander):
             return super().entered(computation, arguments)
         given = [as_op(self.builder, leaf) for value in arguments for leaf in leaves(value)]
         return regrouped(emit_call(self.builder, self._own(computation), given), computation.root.shape)
+
+    def composite(self, instruction: Instruction, kernel: Kernel, operands: list[Value]) -> Value:
+        computation = callee(instruction)
+        if not (computation.is_canonical and self.is_kept(computation)):
+            return self.entered(computation, operands)
+        self.kept[id(computation)] = computation
+        return self.entered(computation, operands)
 
     def _own(self, computation: Computation) -> Computation:
         """The computation in canonical form with its derivatives, the same at each call."""

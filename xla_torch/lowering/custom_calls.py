@@ -18,11 +18,12 @@ from ..core.errors import ExecutionError, UnsupportedError, XlaError
 from ..core.shape import Shape, parse_shape
 from ..custom_calls.callbacks import CALLBACK
 from ..hlo import checks, stacks
+from ..hlo.composites import decomposition, is_composite, kernel_of
 from ..hlo.custom_calls import CustomCall, Function, differentiated, registered, routine_name, target_of
 from ..hlo.ir import Computation, Instruction, reachable
 from ..hlo.tree import from_arrays, mapped
 from ..kernels import checks as check_kernels
-from ..kernels import lapack, stack
+from ..kernels import composites, lapack, stack
 from ..opcodes import internal
 from ..storage.dtypes import storage_dtype, torch_dtype
 from ..storage.torch_private import is_graphed, needs_data
@@ -51,7 +52,7 @@ def find(target: str) -> Function | None:
 def is_known(instruction: Instruction) -> bool:
     """Whether a custom-call instruction can run."""
     target = instruction.attributes["custom_call_target"]
-    if target in stacks.TARGETS or find(target) is not None:
+    if target in stacks.TARGETS or is_composite(instruction) or find(target) is not None:
         return True
     return why_unknown(instruction) is None and expansion(instruction) is not None
 
@@ -103,6 +104,8 @@ def call(inst: Instruction, operands: Sequence[Value]) -> Value:
     target = inst.attributes["custom_call_target"]
     if target in stacks.TARGETS:
         return _stack_call(inst, operands)
+    if is_composite(inst):
+        return _composite(inst, operands)
     if registered(target) is None:
         computation = expansion(inst)
         if computation is not None:
@@ -117,6 +120,21 @@ def call(inst: Instruction, operands: Sequence[Value]) -> Value:
     results = emit(invoke, target, given, str(shapes), str(inst.shape), str(inst.common.get("backend_config", "")))
     arrays = [leaf for leaf in inst.shape.leaves() if leaf.is_array]
     return from_arrays((numerics.to_storage(results[k], leaf.element_type) for k, leaf in enumerate(arrays)), inst.shape)
+
+
+def _composite(inst: Instruction, operands: Sequence[Value]) -> Value:
+    """The value of a composite: by its kernel, or where no kernel is known to compute it by its decomposition."""
+    computation = decomposition(inst)
+    kernel, shapes = kernel_of(computation), [*(o.shape for o in inst.operands), *inst.shape.leaves()]
+    if kernel is None or not composites.is_known(kernel.name) or not all(map(_is_for_kernels, shapes)):
+        return evaluator().run(computation, operands)
+    found = emit(composites.run, kernel.name, kernel.attributes, *operands)
+    return tuple(found[k] for k in range(len(inst.shape.tuple_shapes))) if inst.shape.is_tuple else found[0]
+
+
+def _is_for_kernels(shape: Shape) -> bool:
+    """Whether an array is for torch what it is here."""
+    return shape.is_static and storage_dtype(shape.element_type) is torch_dtype(shape.element_type)
 
 
 def _boundary(shape: Shape, value: Value) -> Value:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -20,6 +20,13 @@ flex_attention: Any = private(torch, "_higher_order_ops.flex_attention")
 """Attention with functions of its scores, as torch.export has it."""
 
 
+def scan(step: Callable[..., torch.Tensor], first: torch.Tensor, slices: Sequence[torch.Tensor],
+         others: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The last of a chain of steps, each of which takes the next slices, as one operator while torch traces."""
+    operator = private(importlib.import_module("torch._higher_order_ops.scan"), "scan_op")
+    return operator(lambda *given: [found := step(*given), found.clone()], [first], list(slices), list(others))[0]
+
+
 DataDependent: type[Exception] = private(torch.fx.experimental.symbolic_shapes, "GuardOnDataDependentSymNode")
 """What torch raises for a size that depends on values where it asks for a number."""
 
@@ -28,6 +35,12 @@ def stand_in(like: torch.Tensor) -> torch.Tensor:
     """A tensor without data beside one."""
     with like.fake_mode:  # pyright: ignore[reportAttributeAccessIssue]
         return torch.empty_like(like, requires_grad=False)
+
+
+def stand_ins(forms: Iterable[tuple[Sequence[int], torch.dtype]]) -> list[torch.Tensor]:
+    """Tensors without data of these sizes and dtypes."""
+    with _FakeTensorMode():
+        return [torch.empty(tuple(sizes), dtype=dtype) for sizes, dtype in forms]
 
 
 def hint(size: Any) -> int:
@@ -56,12 +69,16 @@ def names_of_symbols(sizes: Sequence[Any]) -> Callable[[Any], str]:
     return lambda size: str((size.node.expr if isinstance(size, torch.SymInt) else size).xreplace(called))
 
 
-def traced(function: Callable[..., Any], values: list[Any], decompositions: dict[Any, Any]) -> torch.fx.GraphModule:
+def traced(function: Callable[..., Any], values: list[Any], decompositions: dict[Any, Any],
+           in_two_steps: bool = False) -> torch.fx.GraphModule:
     """The graph of a function of these values, stand-ins and constants, in operators without side effects. Attention is what it
-    is in products and a softmax: operators of a kernel's own are no core operators."""
+    is in products and a softmax: operators of a kernel's own are no core operators. A torch.autograd.Function is traced only
+    `in_two_steps`: the first leaves the side effects."""
     mode = next(v.fake_mode for v in values if hasattr(v, "fake_mode"))
     tensors = [v.detach() if isinstance(v, torch.Tensor) else v for v in values]
     with mode, torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
+        if in_two_steps:
+            function = make_fx(function)(*tensors)
         graph = make_fx(torch.func.functionalize(function), decomposition_table=decompositions)(*tensors)
     graph.graph.eliminate_dead_code()
     return graph

@@ -23,6 +23,8 @@ from ..analysis.named_functions import say_where_from
 from ..analysis.opened import check_size
 from ..core.shape import Shape
 from ..functions.hlo_builder import Builder
+from ..hlo.composites import Kernel, as_custom_call, kernel_of
+from ..hlo.derivatives import bringing
 from ..hlo.ir import Computation, Instruction
 from ..hlo.regions import (
     Region,
@@ -85,11 +87,28 @@ class Canonicalizer(Rewriter):
         return super().visit(instruction, operands, arguments) if found is None else found
 
     def call(self, instruction: Instruction, operands: list[Value]) -> Value:
-        """What a call or start computes, in its place."""
+        """What a call or start computes, in its place; that of a composite that a kernel runs stays one instruction."""
+        if is_call(instruction) and (kernel := kernel_of(callee(instruction))) is not None:
+            return self.composite(instruction, kernel, operands)
         start = len(self.builder.instructions)
         result = self.entered(shallow(callee(instruction)), operands)
         say_where_from(self.builder.instructions[start:], callee(instruction))
         return result
+
+    def composite(self, instruction: Instruction, kernel: Kernel, operands: list[Value]) -> Value:
+        """A call of a decomposition that a kernel runs, as a custom call."""
+        computation = callee(instruction)
+        key = computation, False
+        if key not in self.made:  # the same computation is the same composite
+            self.made[key] = computation if computation.is_canonical else bringing(
+                self.alone(bringing(computation, None)), kernel)
+        made = as_custom_call(self.made[key], [as_op(self.builder, o).instruction for o in operands],
+                              carried_metadata(instruction))
+        return elements_of(self.builder.append(made))
+
+    def alone(self, computation: Computation) -> Computation:
+        """The canonical form of a computation that stays one."""
+        return canonicalize(computation)
 
     def entered(self, computation: Computation, arguments: Sequence[Value]) -> Value:
         """What a computation that is called, or is a region of values, gives for these arguments."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..core import tuning
 from ..core.sizes import unnamed
+from ..hlo.composites import is_composite
 from ..hlo.ir import Computation, Instruction, cached_on_computation, reachable
 from ..hlo.literals.literal import SizeLiteral
 from ..hlo.structure import CONSTANT
@@ -32,8 +33,12 @@ def key_of(instruction: Instruction, operands: Sequence[Hashable], numbered: Num
 
 def repeats(instruction: Instruction) -> bool:
     """Whether the instruction would give the same again, and nobody could tell how often it was carried out."""
+    return _is_repeated(instruction) and all(map(_all_repeat, instruction.called_computations))
+
+
+def _is_repeated(instruction: Instruction) -> bool:
     schema = instruction.schema
-    return schema.pure and not schema.effect and all(map(_all_repeat, instruction.called_computations))
+    return schema.pure and (not schema.effect or is_composite(instruction))
 
 
 @cached_on_computation
@@ -45,8 +50,7 @@ def _all_repeat(computation: Computation) -> bool:
 
 @cached_on_computation
 def _repeat_inside(computation: Computation) -> bool:
-    return all(i.schema.pure and not i.schema.effect and all(map(_repeat_inside, i.called_computations))
-               for i in computation.instructions)
+    return all(_is_repeated(i) and all(map(_repeat_inside, i.called_computations)) for i in computation.instructions)
 
 
 def _comparable(value: Any, numbered: Numbered) -> Hashable:

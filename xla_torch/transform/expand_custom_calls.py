@@ -54,6 +54,9 @@ class Expander(Canonicalizer):
     def within(self, builder: Builder) -> Canonicalizer:
         return Expander(builder, self.stays)
 
+    def alone(self, computation: Computation) -> Computation:
+        return expand(computation, self.stays)
+
     def visit(self, instruction: Instruction, operands: list[Value], arguments: Sequence[Value]) -> Value:
         meaning = _meaning(instruction, self.stays)
         return self.run(meaning, operands) if meaning else super().visit(instruction, operands, arguments)

@@ -16,6 +16,7 @@ from ..core.errors import XlaWarning
 from ..core.types import C64
 from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.checks import described, is_check
+from ..hlo.composites import as_call, is_composite
 from ..hlo.ir import Computation, Instruction, Module
 from ..opcodes import elementwise
 from .stops import is_stop
@@ -42,7 +43,7 @@ collective-reduce and shuffle."""
 def for_other_readers(module: Module) -> Module:
     """The module in opcodes that all XLAs know, as far as there are such, without calls that stop gradients, which its header
     names, and without checks, of which it warns; itself where it is so."""
-    return _rewritten(without_checks(module), lambda i: i.opcode in SPELLINGS or is_stop(i))
+    return _rewritten(without_checks(module), lambda i: i.opcode in SPELLINGS or is_stop(i) or is_composite(i))
 
 
 def without_checks(module: Module) -> Module:
@@ -84,6 +85,8 @@ def _respelled(computation: Computation, changed: dict[int, Computation]) -> Com
             continue
         if old.opcode in SPELLINGS:
             built += _spelled(old, operands[0])
+        elif is_composite(old):
+            built.append(as_call(old, operands))
         else:
             attributes = {name: _current(value, changed) for name, value in old.attributes.items()}
             built.append(Instruction(old.opcode, old.shape, operands, attributes, old.name, old.common, old.line, old.column))

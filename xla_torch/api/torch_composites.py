@@ -1,0 +1,228 @@
+"""Operators of torch that stay whole in programs: composites, of a name and a decomposition (`hlo/composites.py`).
+
+While torch traces and decomposes a program, such an operator is ``xla_torch::composite``, which has the kernel's name, attributes
+and operands. Its derivative is the composite that the kernel's way back is. In a program it is a call of the decomposition,
+which is what torch decomposes the operator to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from ..aten.operator_rules import RULES, applied, rule
+from ..autodiff.composites import known_as, pulled_back, way_back
+from ..core.shape import Shape
+from ..functions.hlo_builder import Builder, XlaOp
+from ..hlo.composites import VJP, Kernel, described, kept_results
+from ..hlo.derivatives import bringing
+from ..hlo.ir import Computation
+from ..kernels import composites
+from ..opcodes import control
+from ..storage import torch_graphs
+from ..storage.dtypes import torch_dtype
+from ..storage.torch_private import arguments_of
+from ..transform.values import elements_of, leaves
+from . import decomposition_tables, torch_functions, torch_graph, torch_stops
+from .builder import XlaBuilder
+
+_OPS = torch.library.Library("xla_torch", "FRAGMENT")
+_OPS.define("composite(str name, str attributes, Tensor[] operands) -> Tensor[]")
+_OPS.impl("composite", lambda name, attributes, operands: list(composites.run(name, attributes, *operands)),
+          "CompositeExplicitAutograd")
+_COMPOSITE: Any = torch.ops.xla_torch.composite.default
+
+
+@torch.library.register_fake("xla_torch::composite")
+def _stand_ins(name: str, attributes: str, operands: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    with _apart():
+        return composites.of_results(name, attributes, operands)
+
+
+class _State(threading.local):
+    is_apart = False
+
+
+_state = _State()
+
+
+@contextlib.contextmanager
+def _apart() -> Iterator[None]:
+    """A block in which operators do not become composites: torch's tables of decompositions hold for what a kernel calls, too."""
+    before, _state.is_apart = _state.is_apart, True
+    try:
+        yield
+    finally:
+        _state.is_apart = before
+
+
+class _Differentiated(torch.autograd.Function):
+    """A composite while torch traces a way back: that of the kernel, which is a composite, too."""
+
+    @staticmethod
+    def forward(name: str, attributes: str, *operands: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(_COMPOSITE(name, attributes, operands))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
+        ctx.name, ctx.attributes, *operands = inputs
+        ctx.moving = [r.is_floating_point() for r in output]
+        ctx.mark_non_differentiable(*(r for r, moves in zip(output, ctx.moving, strict=True) if not moves))
+        ctx.save_for_backward(*operands, *(output[k] for k in kept_results(ctx.name)))
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: torch.Tensor) -> Any:
+        needed = list(ctx.needs_input_grad[2:])
+        attributes = way_back(ctx.name, ctx.attributes, needed, ctx.moving)
+        given = [ct for ct, flag in zip(cotangents, ctx.moving, strict=True) if flag]
+        found = iter(_COMPOSITE(f"{ctx.name}{VJP}", attributes, [*ctx.saved_tensors, *given]))
+        return None, None, *(next(found) if flag else None for flag in needed)
+
+
+# ------------------------------------------------------------------------------------------- in place of operators
+
+
+def _is_whole(operands: Sequence[torch.Tensor]) -> bool:
+    """Whether a kernel takes these: numbers of known sizes that torch and XLA both have."""
+    return all(all(type(n) is int for n in o.shape) and o.layout is torch.strided and not o.is_complex() for o in operands)
+
+
+def _plain(name: str, attributes: str, *operands: torch.Tensor) -> list[torch.Tensor]:
+    return _COMPOSITE(name, attributes, operands)
+
+
+def _whole(operator: Any, call: Callable[..., Any], otherwise: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    if _state.is_apart:
+        return otherwise(*args, **kwargs)
+    attributes, operands = composites.taken_apart(operator, args, kwargs)
+    if not _is_whole(operands) or not composites.takes(composites.bound(operator, json.loads(attributes), operands)):
+        return otherwise(*args, **kwargs)
+    found = call(composites.name_of(operator), attributes, *operands)
+    return found[0] if len(operator._schema.returns) == 1 else tuple(found)
+
+
+def becomes_composite(operator: Any) -> bool:
+    """Whether an operator is a composite where torch differentiates it."""
+    return operator is _COMPOSITE or operator in composites.operators(differentiated=True)
+
+
+@functools.cache
+def operator_decompositions() -> tuple[dict[Any, Any], dict[Any, Any]]:
+    """The decompositions of all operators that have no rule: to core operators, and of core operators into others. The latter
+    come before autograd, whose operators for the way back have none. What stays whole is a composite in both."""
+    core, first = decomposition_tables.without_composites()
+    moving, others = composites.operators(differentiated=True), composites.operators(differentiated=False)
+    there = {op: functools.partial(_whole, op, _plain, core.get(op, lambda *_, **__: NotImplemented)) for op in moving | others}
+    before = {op: functools.partial(_whole, op, _Differentiated.apply, first.get(op, op)) for op in moving}
+    return {**core, **there}, {**first, **before, _COMPOSITE: lambda name, attributes, given: [
+        *_Differentiated.apply(name, attributes, *given)]}
+
+
+def _of_layers(operator: Any, place: int, kind: Any) -> Callable[..., Any]:
+    """Recurrent layers of torch, one operator while torch exports them: it would walk through all steps. Argument number `place`
+    is of this kind unless sequences are packed."""
+    def layers(*args: Any, **kwargs: Any) -> Any:
+        way = getattr(torch, operator._schema.name.partition("::")[2])
+        if kwargs or not isinstance(args[place], kind):
+            return way(*args, **kwargs)
+        return _whole(operator, _plain, way, *args)
+
+    return layers
+
+
+def _ctc_loss(log_probs: torch.Tensor, targets: torch.Tensor, input_lengths: Any, target_lengths: Any, blank: int = 0,
+              reduction: int | str = 1, zero_infinity: bool = False) -> torch.Tensor:
+    lengths = [torch_functions.lengths(given, log_probs) for given in (input_lengths, target_lengths)]
+    number = {"none": 0, "mean": 1, "sum": 2}.get(reduction, reduction) if isinstance(reduction, str) else reduction
+    return _whole(torch.ops.aten.ctc_loss.Tensor, _plain, torch_functions.ctc_loss, log_probs, targets, *lengths, blank, number,
+                  zero_infinity)
+
+
+FUNCTIONS: dict[Any, Callable[..., Any]] = {
+    **torch_functions.FUNCTIONS, torch.ctc_loss: _ctc_loss,
+    torch.nn.functional.ctc_loss: functools.wraps(torch.nn.functional.ctc_loss)(
+        lambda *args, reduction="mean", **named: _ctc_loss(*args, reduction=reduction, **named)),
+    torch.lstm: _of_layers(torch.ops.aten.lstm.input, 1, (list, tuple)),
+    torch.gru: _of_layers(torch.ops.aten.gru.input, 2, (list, tuple)),
+    torch.rnn_tanh: _of_layers(torch.ops.aten.rnn_tanh.input, 2, (list, tuple)),
+    torch.rnn_relu: _of_layers(torch.ops.aten.rnn_relu.input, 2, (list, tuple))}
+"""Functions of torch in others, or as composites, while torch exports them."""
+
+
+# ------------------------------------------------------------------------------------------- decompositions
+
+
+@rule("xla_torch.composite.default")
+def _composite(builder: Builder, name: str, attributes: str, operands: list[XlaOp]) -> list[XlaOp]:
+    computation = decomposition(name, attributes, tuple(o.shape.without_layout() for o in operands))
+    kernel = computation.derivatives
+    made = builder.add(control.call, operands, {"to_apply": computation, "is_composite": True}, name=computation.name,
+                       common={"frontend_attributes": described(kernel)})
+    return list(leaves(elements_of(made)))
+
+
+@functools.lru_cache(maxsize=256)
+def decomposition(name: str, attributes: str, shapes: tuple[Shape, ...]) -> Computation:
+    """What a composite of operands of these shapes is, as a computation that is known to be it. Raises UnsupportedError for
+    a name that there is no kernel for, and what torch raises for arguments that its operator does not take."""
+    title = name.replace(".", "_")
+    if not name.endswith(VJP):
+        return known_as(_traced(name, attributes, shapes, title), name, attributes)
+    options = json.loads(attributes)
+    needed, demanded, kept = (options.pop(word) for word in ("needed", "demanded", "kept"))
+    forward = decomposition(name.removesuffix(VJP), json.dumps(options), shapes[:len(options["operands"])])
+    back = pulled_back(bringing(forward, None), tuple(needed), tuple(demanded), tuple(kept))
+    return bringing(back, Kernel(name, attributes))
+
+
+def _traced(name: str, attributes: str, shapes: Sequence[Shape], title: str) -> Computation:
+    operator, options = composites.operator_of(name), json.loads(attributes)
+    if torch_graph.name_of(operator) in RULES:
+        return _by_rule(operator, options, shapes, title)
+    core, first = decomposition_tables.without_composites()
+    way = _LOOPS.get(operator) or first.get(operator, operator)
+
+    def function(*operands: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return composites.called(operator, composites.bound(operator, options, operands), way)
+
+    with _apart():
+        graph = torch_graphs.traced(function, _stand_ins_of(shapes), {**core, **torch_stops.in_place_of_detach()})
+    builder = XlaBuilder(title)
+    nodes = [node.name for node in graph.graph.nodes if node.op == "placeholder"]
+    inputs = {node: builder.parameter(k, shape) for k, (node, shape) in enumerate(zip(nodes, shapes, strict=True))}
+    torch_graph.check(graph.graph)
+    return _finished(builder, torch_graph.build(builder, graph.graph, inputs, lambda one: getattr(graph, one)))
+
+
+_LOOPS: dict[Any, Callable[..., Any]] = {
+    torch.ops.aten.ctc_loss.Tensor: functools.partial(torch_functions.ctc_loss, scan=torch_graphs.scan)}
+"""What operators are that torch walks through step by step."""
+
+
+def _by_rule(operator: Any, options: Mapping[str, Any], shapes: Sequence[Shape], title: str) -> Computation:
+    """What the operator's rule makes of operands of these shapes."""
+    tensors = _stand_ins_of(shapes)
+    with _apart(), tensors[0].fake_mode:  # pyright: ignore[reportAttributeAccessIssue]
+        results = composites.of_results(composites.name_of(operator), json.dumps(options), tensors)
+    expected = [torch_graph.shape_of(r, f"a result of {operator}") for r in results]
+    builder = XlaBuilder(title)
+    operands = [builder.parameter(k, shape) for k, shape in enumerate(shapes)]
+    defaults = {a.name: a.default_value for a in arguments_of(operator) if a.has_default_value()}
+    name = torch_graph.name_of(operator)
+    return _finished(builder, applied(name, builder, composites.bound(operator, options, operands), defaults,
+                                      expected if len(expected) > 1 else expected[0], True, True))
+
+
+def _finished(builder: XlaBuilder, found: Sequence[Any]) -> Computation:
+    whole = found[0] if len(found) == 1 else builder.add(control.tuple_, found)
+    return builder.build(whole).program.canonical
+
+
+def _stand_ins_of(shapes: Sequence[Shape]) -> list[torch.Tensor]:
+    return torch_graphs.stand_ins((s.dimensions, torch_dtype(s.element_type)) for s in shapes)

@@ -1,0 +1,102 @@
+"""Composites that a kernel runs: calls of a decomposition that say in a name and attributes what operation it is.
+
+A composite is a call with ``is_composite``; its frontend attributes have a name, a version and attributes. Its meaning is the
+decomposition. Only if the decomposition is known to be what the name says (`Kernel`, which it brings as its derivatives) it may
+run in one piece. In canonical form, which has no calls, it is then a custom call of `TARGET`, whose called computation is the
+decomposition. `as_call` makes it a call again, for other readers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .ir import Computation, Instruction
+
+Mask = tuple[bool, ...]
+
+TARGET = "xla_torch.composite"
+VERSION = 1
+"""The version of the operations that `kernels/composites.py` knows."""
+
+PREFIX, VJP = "aten.", ".vjp"
+"""How kernels are called: after operators of torch, and the ways back after these."""
+
+_KEPT = {"adaptive_max_pool2d": (1,), "adaptive_max_pool3d": (1,)}
+
+
+def kept_results(name: str) -> tuple[int, ...]:
+    """The numbers of the results that the way back of a kernel reads."""
+    return _KEPT.get(name.removeprefix(PREFIX), ())
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Kernel:
+    """What a decomposition is known to be: an operation by its name and attributes (as `kernels.composites` has them). It is what
+    the computation brings as its derivatives; these are those of its ops."""
+
+    name: str
+    attributes: str
+    rules = ()
+
+    def pullback(self, needed: Mask, demanded: Mask) -> Any:
+        """That of the ops."""
+
+    def pushforward(self, present: Mask) -> Any:
+        """That of the ops."""
+
+
+def kernel_of(computation: Computation) -> Kernel | None:
+    """What a computation is known to be, None where it is not known to be anything."""
+    return computation.derivatives if isinstance(computation.derivatives, Kernel) else None
+
+
+def is_composite(instruction: Instruction) -> bool:
+    """Whether the instruction is a composite in canonical form."""
+    return instruction.attributes.get("custom_call_target") == TARGET and bool(instruction.attributes.get("called_computations"))
+
+
+def decomposition(instruction: Instruction) -> Computation:
+    """What a composite in canonical form is a composite of."""
+    return instruction.attributes["called_computations"][0]
+
+
+def as_custom_call(computation: Computation, operands: Sequence[Instruction], common: Mapping[str, Any]) -> Instruction:
+    """A composite in canonical form: of a decomposition that is known to be something."""
+    return Instruction(_CUSTOM_CALL, computation.root.shape.without_layout(), operands,
+                       {"custom_call_target": TARGET, "called_computations": (computation,)}, computation.name, _described(
+                           computation, common))
+
+
+def as_call(instruction: Instruction, operands: Sequence[Instruction]) -> Instruction:
+    """A composite in canonical form as a call."""
+    return Instruction(_CALL, instruction.shape, operands, {"to_apply": decomposition(instruction), "is_composite": True},
+                       instruction.name, instruction.common, instruction.line, instruction.column)
+
+
+_CUSTOM_CALL, _CALL = "custom-call", "call"
+
+
+def _described(computation: Computation, common: Mapping[str, Any]) -> dict[str, Any]:
+    """What is noted with an instruction, and what it is a composite of."""
+    kernel = kernel_of(computation)
+    assert kernel is not None
+    return {**common, "frontend_attributes": {**common.get("frontend_attributes", {}), **described(kernel)}}
+
+
+def described(kernel: Kernel) -> dict[str, str]:
+    """The frontend attributes of a call of a kernel's decomposition."""
+    given = ", ".join(f"{name} = {_text(value)}" for name, value in json.loads(kernel.attributes).items())
+    return {"composite.name": kernel.name, "composite.attributes": f"{{{given}}}", "composite.version": str(VERSION)}
+
+
+def _text(value: Any) -> str:
+    """A value of JSON as MLIR writes it."""
+    if isinstance(value, list):
+        parts: list[Any] = value
+        return f"[{', '.join(map(_text, parts))}]"
+    if isinstance(value, bool) or value is None:
+        return "unit" if value is None else str(value).lower()
+    return f"{value!r} : {'i64' if isinstance(value, int) else 'f64'}" if isinstance(value, (int, float)) else json.dumps(value)

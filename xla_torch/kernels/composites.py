@@ -1,0 +1,250 @@
+"""Operators of torch that run in one piece: the kernels of composites (`hlo/composites.py`), forward and back.
+
+A composite is called ``aten.`` and the operator's name, such as ``aten.grid_sampler_2d``; its attributes are a JSON object of the
+operator's arguments that are not tensors, and of ``operands``, the names of those that are. ``aten.grid_sampler_2d.vjp`` is the
+way back: it takes the operands, the results number ``kept``, and the cotangents of the results that ``demanded`` flags, and
+returns the gradients of the operands that ``needed`` flags.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from ..hlo.composites import PREFIX, VJP
+from ..storage.torch_private import arguments_of
+from .calls import fresh_tuple
+
+Tensors = Sequence[torch.Tensor]
+Back = Callable[[Mapping[str, Any], Tensors, Sequence[torch.Tensor | None], Sequence[bool]], Iterable[torch.Tensor | None]]
+"""From the operator's arguments by name, the results that are kept, the results' cotangents, and which operands need a gradient
+to those."""
+
+
+
+def _grid(argument: Mapping[str, Any], results: Tensors, cts: Sequence[Any], needed: Sequence[bool]) -> Tensors:
+    back = torch.ops.aten.grid_sampler_2d_backward if argument["input"].ndim == 4 else torch.ops.aten.grid_sampler_3d_backward
+    return back(cts[0], *(argument[k] for k in ("input", "grid", "interpolation_mode", "padding_mode", "align_corners")), needed)
+
+
+def _resampled(dims: int, back: Any, argument: Mapping[str, Any], results: Tensors, cts: Sequence[Any],
+               needed: Sequence[bool]) -> Tensors:
+    x, scales = argument["input"], argument["scale_factors"] or [None] * dims
+    aligned = [argument["align_corners"]] if "align_corners" in argument else []
+    return (back(cts[0], cts[0].shape[2:], x.shape, *aligned, *scales),)
+
+
+def _with_indices(name: str, argument: Mapping[str, Any], results: Tensors, cts: Sequence[Any],
+                  needed: Sequence[bool]) -> Tensors:
+    return (getattr(torch.ops.aten, f"{name}_backward")(cts[0], argument["self"], results[0]),)
+
+
+def _im2col(argument: Mapping[str, Any], results: Tensors, cts: Sequence[Any], needed: Sequence[bool]) -> Tensors:
+    return (torch.ops.aten.col2im(cts[0], argument["self"].shape[-2:], *(argument[k] for k in _WINDOW)),)
+
+
+def _col2im(argument: Mapping[str, Any], results: Tensors, cts: Sequence[Any], needed: Sequence[bool]) -> Tensors:
+    return (torch.ops.aten.im2col(cts[0], *(argument[k] for k in _WINDOW)),)
+
+
+_WINDOW = ("kernel_size", "dilation", "padding", "stride")
+
+_RESAMPLING = {"upsample_linear1d": 1, "upsample_bilinear2d": 2, "upsample_bicubic2d": 2, "upsample_trilinear3d": 3,
+               "upsample_nearest1d": 1, "upsample_nearest2d": 2, "upsample_nearest3d": 3}
+"""The operators, and in how many dimensions."""
+
+_BACK: dict[str, Back | None] = {
+    "grid_sampler": _grid, "grid_sampler_2d": _grid, "grid_sampler_3d": _grid,
+    **{f"{name}.vec": functools.partial(_resampled, dims, getattr(torch.ops.aten, f"{name}_backward"))
+       for name, dims in _RESAMPLING.items()},
+    **{name: functools.partial(_with_indices, name) for name in ("adaptive_max_pool2d", "adaptive_max_pool3d")},
+    "im2col": _im2col, "col2im": _col2im,
+    **dict.fromkeys((
+        "lstm.input", "gru.input", "rnn_tanh.input", "rnn_relu.input", "ctc_loss.Tensor", "cumprod", "logcumsumexp",
+        "_cdist_forward", "embedding_bag", "embedding_bag.padding_idx", "_embedding_bag", "_embedding_bag_forward_only",
+        "searchsorted.Tensor", "bucketize.Tensor", "histc"))}
+"""Operators that are differentiated in one piece, too, and their ways back. None is the way that autograd records, from the
+operands."""
+
+_PLAIN = frozenset({
+    "topk", "cummax", "cummin", "kthvalue", "median.dim", "nanmedian.dim", "mode",
+    "embedding_dense_backward", "scatter_reduce.two",
+    "max_pool2d_with_indices_backward", "avg_pool2d", "avg_pool2d_backward",
+    "_adaptive_avg_pool2d", "_adaptive_avg_pool2d_backward",
+    "native_layer_norm", "native_layer_norm_backward", "native_group_norm", "native_group_norm_backward",
+    "_native_batch_norm_legit_no_training", "native_batch_norm_backward"})
+"""Operators that torch's autograd differentiates by others, of which those that matter are here, too."""
+
+
+def is_known(name: str) -> bool:
+    """Whether there is a kernel of this name."""
+    bare = name.removeprefix(PREFIX).removesuffix(VJP)
+    return name.startswith(PREFIX) and (bare in _BACK or bare in _PLAIN)
+
+
+def of_results(name: str, attributes: str, operands: Tensors) -> list[torch.Tensor]:
+    """What a composite gives, of which only the shapes matter: stand-ins for the results of stand-ins. Layers of many steps need
+    not be walked through for that."""
+    options = json.loads(attributes)
+    if name.endswith(VJP):
+        return [torch.empty_like(o, memory_format=torch.contiguous_format)
+                for o, flag in zip(operands, options["needed"], strict=False) if flag]
+    argument = bound(operator_of(name), options, operands)
+    if "log_probs" in argument:  # torch asks for the lengths' values
+        x = argument["log_probs"]
+        return [x.new_empty(x.shape[1] if x.ndim == 3 and argument["reduction"] == 0 else ())]
+    if "hx" not in argument:
+        return list(run(name, attributes, *operands))
+    states = argument["hx"] if isinstance(argument["hx"], list) else [argument["hx"]]
+    width = states[0].shape[2] * (1 + argument["bidirectional"])
+    return [argument["input"].new_empty(*argument["input"].shape[:2], width), *map(torch.empty_like, states)]
+
+
+@functools.cache
+def operators(differentiated: bool) -> frozenset[Any]:
+    """The operators with kernels, as far as this torch has them: those that are differentiated in one piece, or the others."""
+    names = _BACK if differentiated else _PLAIN
+    return frozenset(operator_of(PREFIX + name) for name in names if hasattr(torch.ops.aten, name.partition(".")[0]))
+
+
+def takes(argument: Mapping[str, Any]) -> bool:
+    """Whether a kernel computes what its operator does of these arguments: not where that is random."""
+    return not (argument.get("dropout") and argument["train"])
+
+
+def operator_of(name: str) -> Any:
+    """The operator that a kernel, or the one that it is the way back of, is called after."""
+    packet, _, overload = name.removeprefix(PREFIX).removesuffix(VJP).partition(".")
+    return getattr(getattr(torch.ops.aten, packet), overload or "default")
+
+
+def name_of(operator: Any) -> str:
+    """What the kernel of an operator is called."""
+    return str(operator).removesuffix(".default")
+
+
+# ------------------------------------------------------------------------------------------- arguments
+
+
+def taken_apart(operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[str, list[Any]]:
+    """The attributes and the operands of an operator's arguments."""
+    attributes: dict[str, Any] = {}
+    names, operands = list[str](), list[Any]()
+    for place, argument in enumerate(arguments_of(operator)):
+        value = args[place] if place < len(args) else kwargs.get(argument.name, argument.default_value)
+        parts = value if isinstance(value, (list, tuple)) and any(isinstance(v, torch.Tensor) for v in value) else [value]
+        if any(isinstance(part, torch.Tensor) for part in parts):
+            operands += parts
+            names += [argument.name] * len(parts)
+        elif value is not None and not (argument.has_default_value() and argument.default_value == value):
+            attributes[argument.name] = list(value) if isinstance(value, (list, tuple)) else value
+    return json.dumps(attributes | {"operands": names}), operands
+
+
+def bound(operator: Any, options: Mapping[str, Any], operands: Sequence[Any]) -> dict[str, Any]:
+    """The operator's arguments by name: the other way round."""
+    given: dict[str, Any] = {}
+    lists = {a.name for a in arguments_of(operator) if "List" in str(a.type)}
+    for name, operand in zip(options["operands"], operands, strict=True):
+        if name in lists:
+            given.setdefault(name, []).append(operand)
+        else:
+            given[name] = operand
+    for argument in arguments_of(operator):
+        if argument.name not in given:
+            given[argument.name] = options.get(argument.name, argument.default_value)
+    return given
+
+
+def called(operator: Any, argument: Mapping[str, Any], function: Callable[..., Any] | None = None) -> tuple[torch.Tensor, ...]:
+    """The results of an operator, or of a function that takes its arguments, as a flat tuple."""
+    arguments = arguments_of(operator)
+    positional = [argument[a.name] for a in arguments if not a.kwarg_only]
+    named = {a.name: argument[a.name] for a in arguments if a.kwarg_only}
+    return _flat((function or operator)(*positional, **named))
+
+
+def _flat(found: Any) -> tuple[torch.Tensor, ...]:
+    return (found,) if isinstance(found, torch.Tensor) else tuple(found)
+
+
+# ------------------------------------------------------------------------------------------- running
+
+
+class _Kernel:
+    """A composite's kernel, which knows beforehand where each operand goes."""
+
+    def __init__(self, name: str, attributes: str):
+        self.operator, self.options = operator_of(name), json.loads(attributes)
+        names = self.options["operands"]
+        self.count = len(names)
+        own = bound(self.operator, self.options, range(self.count))
+        self.arguments, self.fixed = own, {k: v for k, v in own.items() if k not in names}
+        self.places = {k: v for k, v in own.items() if k in names}
+
+    def bound(self, operands: Sequence[Any]) -> dict[str, Any]:
+        """The operator's arguments by name."""
+        return self.fixed | {name: [operands[k] for k in place] if isinstance(place, list) else operands[place]
+                             for name, place in self.places.items()}
+
+    @functools.cached_property
+    def positional(self) -> list[str]:
+        """The names of the arguments that are given by place."""
+        return [a.name for a in arguments_of(self.operator) if not a.kwarg_only]
+
+    @functools.cached_property
+    def named(self) -> list[str]:
+        """The names of those that are given by name."""
+        return [a.name for a in arguments_of(self.operator) if a.kwarg_only]
+
+    def forward(self, operands: Sequence[Any]) -> tuple[torch.Tensor, ...]:
+        """The operator's results."""
+        argument = self.bound(operands)
+        named = {name: argument[name] for name in self.named}
+        return _flat(self.operator(*[argument[name] for name in self.positional], **named))
+
+    def back(self, given: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The gradients of the operands that need one."""
+        needed, demanded = self.options["needed"], self.options["demanded"]
+        first = self.count + len(self.options["kept"])
+        operands, results, rest = given[:self.count], given[self.count:first], iter(given[first:])
+        cotangents = [next(rest) if flag else None for flag in demanded]
+        own = _BACK.get(name_of(self.operator).removeprefix(PREFIX))
+        if own is None:
+            return self._by_autograd(operands, cotangents, needed)
+        found = own(self.bound(operands), results, cotangents, needed)
+        return [torch.zeros_like(o) if g is None else g for o, flag, g in zip(operands, needed, found, strict=True) if flag]
+
+    def _by_autograd(self, operands: Tensors, cotangents: Sequence[torch.Tensor | None],
+                     needed: Sequence[bool]) -> list[torch.Tensor]:
+        with torch.enable_grad():
+            moving = [o.detach().requires_grad_() if flag else o for o, flag in zip(operands, needed, strict=True)]
+            results = self.forward(moving)
+            pairs = [(r, ct) for r, ct in zip(results, cotangents, strict=True) if ct is not None and r.requires_grad]
+            sources = [o for o, flag in zip(moving, needed, strict=True) if flag]
+            found = [None] * len(sources)
+            if pairs and sources:
+                found = torch.autograd.grad([r for r, _ in pairs], sources, [ct for _, ct in pairs], allow_unused=True)
+        return [torch.zeros_like(o) if g is None else _apart(g, given=cotangents) for o, g in zip(sources, found, strict=True)]
+
+
+def _apart(gradient: torch.Tensor, given: Sequence[torch.Tensor | None]) -> torch.Tensor:
+    """A gradient in memory of its own: that of a sum is the cotangent itself."""
+    shared = any(ct is not None and ct.untyped_storage()._cdata == gradient.untyped_storage()._cdata for ct in given)
+    return gradient.clone() if shared else gradient
+
+
+@functools.lru_cache(maxsize=1024)
+def _prepared(name: str, attributes: str) -> Callable[[Tensors], Sequence[torch.Tensor]]:
+    kernel = _Kernel(name, attributes)
+    return kernel.back if name.endswith(VJP) else kernel.forward
+
+
+@fresh_tuple
+def run(name: str, attributes: str, *operands: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """What a composite's kernel makes of its operands: fresh tensors, by rows."""
+    return tuple([found.contiguous() for found in _prepared(name, attributes)(operands)])
