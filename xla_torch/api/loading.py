@@ -36,6 +36,7 @@ from ..stablehlo.convert import Functions, UnknownSizes, to_module
 from ..stablehlo.reading import read_mlir
 from .custom_calls import register_callback
 from .exported_function import from_exported
+from .known_composites import mark_known
 from .library import Library
 
 T = TypeVar("T")
@@ -207,7 +208,7 @@ def computation_of(module: Module, as_written: bool) -> XlaComputation:
         warnings.warn(CallbackLeftOut(
             f"{count} Python callback{'s' * (count > 1)} of the process that traced it left out", subject=module.name,
             hint="trace the function with from_jax, which keeps them"), stacklevel=5)
-    return StaticComputation(note_author(module, as_written))
+    return StaticComputation(mark_known(note_author(module, as_written)))
 
 
 def _wrong_kind(what: str, given: object, wanted: Form) -> InvalidArgument:
