@@ -44,10 +44,10 @@ def interpreting_kernels(trace: Callable[[], Any], warns: bool = True) -> Any:
     if not kernels:
         return traced
     if warns:
-        said = XlaWarning(
+        warning = XlaWarning(
             f"Pallas kernels run as loops over their grids, in JAX's interpret mode: {', '.join(kernels)}", subject="from_jax",
             hint="convert a function of jax.numpy where speed matters; interpret=True in pallas_call silences this")
-        warnings.warn(said, stacklevel=4)
+        warnings.warn(warning, stacklevel=4)
     # JAX's one public switch; `interpret=True` is the mode that computes a kernel by XLA's ops, for TPUs and GPUs alike.
     with importlib.import_module("jax.experimental.pallas.tpu").force_tpu_interpret_mode(True):
         return trace()
