@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from ..analysis.author_rules import note_author
 from ..core.budget import running
 from ..core.collection import put_off
-from ..core.errors import CallbackLeftOut, HloSyntaxError, InvalidArgument, XlaError
+from ..core.errors import CallbackLeftOut, HloSyntaxError, InvalidArgument, UnsupportedError, XlaError
 from ..custom_calls import callbacks
 from ..hlo.cut_text import CutText, cut_text
 from ..hlo.derivatives import AS_WRITTEN, Vouched, vouched
@@ -162,7 +162,11 @@ def from_stablehlo(program: Any, entry: str | None = None, filename: str = "", *
 def from_lowered(program: Lowered) -> XlaComputation:
     """What JAX has lowered in this process, with the Python functions that it calls."""
     module = to_module(without_tokens(bytecode.parse(program.bytecode)))
-    assert isinstance(module, Module), module  # main is there, and JAX knows its sizes
+    if isinstance(module, UnknownSizes):
+        raise UnsupportedError("a function is traced for known sizes", subject="from_jax",
+                               got="sizes of jax.export.symbolic_shape",
+                               hint="export it: from_exported(jax.export.export(jax.jit(function))(*arguments).serialize())")
+    assert isinstance(module, Module), module  # main is there
     callbacks.bind(module, program.callbacks, register_callback)
     return StaticComputation(module)
 
