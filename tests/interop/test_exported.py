@@ -26,8 +26,9 @@ from xla_torch.api.tree_function import TreeFunction
 from xla_torch.errors import InvalidArgument, UnsupportedError, XlaError
 from xla_torch.hlo.ir import Module
 from xla_torch.jax_interop import exported as reading
-from xla_torch.jax_interop.exported import Aval, is_exported, read_exported
+from xla_torch.jax_interop.exported import Aval, read_exported
 from xla_torch.jax_interop.exported_main import module_of
+from xla_torch.jax_interop.flatbuffer import is_exported
 from xla_torch.pytree.structure import Structure
 from xla_torch.runtime.static import StaticComputation
 from xla_torch.stablehlo.convert import to_module
