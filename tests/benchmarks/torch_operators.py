@@ -25,6 +25,8 @@ import torch.nn.functional as F  # noqa: N812
 from measuring import Table, in_child, parser
 from torch import nn
 
+from xla_torch.storage import torch_private
+
 HEADER = ("operator", "eager ms", "forward", "eager ms with gradients", "with gradients", "convert s")
 RUNS = 15
 
@@ -128,7 +130,7 @@ def _settled(ours: Callable[[], Any], theirs: Callable[[], Any], seconds: float)
 
 
 def _floating(results: Any) -> list[torch.Tensor]:
-    leaves = torch.utils._pytree.tree_leaves(results)
+    leaves = torch_private.pytree.tree_leaves(results)
     return [leaf for leaf in leaves if leaf.is_floating_point() and leaf.requires_grad]
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..autodiff.composites import known_as
-from ..hlo.composites import PREFIX, VERSION, VJP, Kernel
+from ..hlo.composites import PREFIX, VERSION, VJP, Kernel, name_of
 from ..hlo.derivatives import bringing
 from ..hlo.ir import Computation, Instruction, Module
 from ..hlo.parser import parse_hlo
@@ -21,18 +21,23 @@ from ..hlo.printer import PrintOptions, print_module
 from ..hlo.regions import callee
 from ..mlir.bytecode import parser as bytecode
 from ..mlir.bytecode.text import attribute_of_text
+from ..proto.containers import read_proto
+from ..proto.writing import serialized
 from ..stablehlo.convert import to_module
 from ..stablehlo.writing.module import to_stablehlo_bytecode
 from ..transform.canonical import canonicalize
+from .torch_composites import decomposition
 
 
 def mark_known(module: Module) -> Module:
     """The module, in which the decompositions that are known bring the derivatives of their kernels."""
     for computation in module.computations:
         for instruction in computation.instructions:
-            stated = instruction.common.get("frontend_attributes") or {}
-            name = stated.get("composite.name", "") if instruction.attributes.get("is_composite") else ""
-            if name.startswith(PREFIX) and stated.get("composite.version") == str(VERSION):
+            name = name_of(instruction)
+            if not name.startswith(PREFIX):
+                continue
+            stated = instruction.common["frontend_attributes"]
+            if stated.get("composite.version") == str(VERSION):
                 _mark(instruction, name, stated.get("composite.attributes", ""))
     return module
 
@@ -42,8 +47,6 @@ def _mark(instruction: Instruction, name: str, attributes: str) -> None:
     if computation.derivatives is not None:
         return
     with contextlib.suppress(Exception):  # whatever torch raises for attributes that it does not take: then it is not known
-        from .torch_composites import decomposition  # torch's tables of decompositions take a second to read
-
         given = json.dumps(_numbers(attribute_of_text(attributes, 0)))
         own = decomposition(name, given, tuple(o.shape.without_layout() for o in instruction.operands))
         if _written(computation) in map(_written, _forms(bringing(own, None))):
@@ -64,10 +67,11 @@ def _numbers(value: Any) -> Any:
 
 
 def _forms(own: Computation) -> Iterator[Computation]:
-    """A decomposition as it is, and as it is read from HLO text and StableHLO."""
+    """A decomposition as it is, and as it is read from HLO text, HLO protos and StableHLO."""
     yield own
     module = Module(own.name, own)
     yield parse_hlo(print_module(module)).entry
+    yield read_proto(b"".join(serialized(module))).module().entry
     found = to_module(bytecode.parse(to_stablehlo_bytecode(module)))
     if isinstance(found, Module):
         yield found.entry

@@ -97,13 +97,17 @@ def _plain(name: str, attributes: str, *operands: torch.Tensor) -> list[torch.Te
     return _COMPOSITE(name, attributes, operands)
 
 
+def _differentiated(name: str, attributes: str, *operands: torch.Tensor) -> Any:
+    return _Differentiated.apply(name, attributes, *operands)
+
+
 def _whole(operator: Any, call: Callable[..., Any], otherwise: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     if _state.is_apart:
         return otherwise(*args, **kwargs)
     attributes, operands = composites.taken_apart(operator, args, kwargs)
     if not _is_whole(operands) or not composites.takes(composites.bound(operator, json.loads(attributes), operands)):
         return otherwise(*args, **kwargs)
-    found = call(composites.name_of(operator), attributes, *operands)
+    found: Any = call(composites.name_of(operator), attributes, *operands)
     return found[0] if len(operator._schema.returns) == 1 else tuple(found)
 
 
@@ -119,9 +123,9 @@ def operator_decompositions() -> tuple[dict[Any, Any], dict[Any, Any]]:
     core, first = decomposition_tables.without_composites()
     moving, others = composites.operators(differentiated=True), composites.operators(differentiated=False)
     there = {op: functools.partial(_whole, op, _plain, core.get(op, lambda *_, **__: NotImplemented)) for op in moving | others}
-    before = {op: functools.partial(_whole, op, _Differentiated.apply, first.get(op, op)) for op in moving}
+    before = {op: functools.partial(_whole, op, _differentiated, first.get(op, op)) for op in moving}
     return {**core, **there}, {**first, **before, _COMPOSITE: lambda name, attributes, given: [
-        *_Differentiated.apply(name, attributes, *given)]}
+        *_differentiated(name, attributes, *given)]}
 
 
 def _of_layers(operator: Any, place: int, kind: Any) -> Callable[..., Any]:
@@ -145,9 +149,7 @@ def _ctc_loss(log_probs: torch.Tensor, targets: torch.Tensor, input_lengths: Any
 
 
 FUNCTIONS: dict[Any, Callable[..., Any]] = {
-    **torch_functions.FUNCTIONS, torch.ctc_loss: _ctc_loss,
-    torch.nn.functional.ctc_loss: functools.wraps(torch.nn.functional.ctc_loss)(
-        lambda *args, reduction="mean", **named: _ctc_loss(*args, reduction=reduction, **named)),
+    **torch_functions.FUNCTIONS, torch.ctc_loss: _ctc_loss, torch.nn.functional.ctc_loss: _ctc_loss,
     torch.lstm: _of_layers(torch.ops.aten.lstm.input, 1, (list, tuple)),
     torch.gru: _of_layers(torch.ops.aten.gru.input, 2, (list, tuple)),
     torch.rnn_tanh: _of_layers(torch.ops.aten.rnn_tanh.input, 2, (list, tuple)),

@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .ir import Computation, Instruction
+from .ir import Computation, Instruction, Module
 
 Mask = tuple[bool, ...]
 
@@ -63,6 +63,17 @@ def decomposition(instruction: Instruction) -> Computation:
     return instruction.attributes["called_computations"][0]
 
 
+def name_of(instruction: Instruction) -> str:
+    """What a call says that it is a composite of; "" for any other instruction."""
+    stated: dict[str, str] = instruction.common.get("frontend_attributes") or {}
+    return stated.get("composite.name", "") if instruction.attributes.get("is_composite") else ""
+
+
+def has_composites(module: Module) -> bool:
+    """Whether a module has calls of composites that may have a kernel."""
+    return any(name_of(i).startswith(PREFIX) for c in module.computations for i in c.instructions)
+
+
 def as_custom_call(computation: Computation, operands: Sequence[Instruction], common: Mapping[str, Any]) -> Instruction:
     """A composite in canonical form: of a decomposition that is known to be something."""
     return Instruction(_CUSTOM_CALL, computation.root.shape.without_layout(), operands,
@@ -95,8 +106,7 @@ def described(kernel: Kernel) -> dict[str, str]:
 def _text(value: Any) -> str:
     """A value of JSON as MLIR writes it."""
     if isinstance(value, list):
-        parts: list[Any] = value
-        return f"[{', '.join(map(_text, parts))}]"
+        return f"[{', '.join(_text(part) for part in value)}]"  # pyright: ignore[reportUnknownVariableType]
     if isinstance(value, bool) or value is None:
         return "unit" if value is None else str(value).lower()
     return f"{value!r} : {'i64' if isinstance(value, int) else 'f64'}" if isinstance(value, (int, float)) else json.dumps(value)
