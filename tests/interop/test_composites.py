@@ -1,0 +1,282 @@
+"""Operators that stay whole: their kernels and decompositions are the same function, forward and back, in every format."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import nn
+
+import xla_torch
+from xla_torch.api.torch_composites import decomposition
+from xla_torch.hlo.composites import described, is_composite, kernel_of
+from xla_torch.hlo.derivatives import bringing
+from xla_torch.hlo.ir import Computation, Module
+from xla_torch.kernels import composites
+from xla_torch.runtime.static import StaticComputation
+
+F64 = torch.float64
+
+
+def _x(*sizes: int) -> torch.Tensor:
+    return torch.randn(*sizes, dtype=F64)
+
+
+def _network(kind: type[nn.RNNBase], *args: Any, **options: Any) -> Callable[..., Any]:
+    torch.manual_seed(1)
+    return kind(*args, dtype=F64, **options)
+
+
+def _grid(*sizes: int, **options: Any) -> Callable[..., Any]:
+    return lambda x, g: F.grid_sample(x, g, **{"align_corners": False, **options})
+
+
+LENGTHS = torch.tensor([6, 5]), torch.tensor([3, 2])
+LABELS = torch.tensor([[1, 2, 2], [3, 1, 0]])
+
+ROWS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "lstm": (_network(nn.LSTM, 4, 3), (_x(5, 2, 4),)),
+    "lstm, layers both ways, batch first": (_network(nn.LSTM, 4, 3, 2, bidirectional=True, batch_first=True), (_x(2, 5, 4),)),
+    "lstm with projections, without biases": (_network(nn.LSTM, 4, 5, proj_size=3, bias=False), (_x(5, 2, 4),)),
+    "lstm of one step": (_network(nn.LSTM, 4, 3), (_x(1, 2, 4),)),
+    "gru": (_network(nn.GRU, 4, 3, 2, bidirectional=True), (_x(5, 2, 4),)),
+    "gru without biases": (_network(nn.GRU, 4, 3, bias=False), (_x(5, 2, 4),)),
+    "rnn of tanh": (_network(nn.RNN, 4, 3, 2), (_x(5, 2, 4),)),
+    "rnn of relu": (_network(nn.RNN, 4, 3, nonlinearity="relu"), (_x(5, 2, 4),)),
+    "grid of a plane": (_grid(), (_x(2, 3, 5, 4), torch.rand(2, 3, 3, 2, dtype=F64) * 2.4 - 1.2)),
+    "grid, nearest": (_grid(mode="nearest"), (_x(2, 3, 5, 4), torch.rand(2, 3, 3, 2, dtype=F64) * 2.4 - 1.2)),
+    "grid at borders": (_grid(padding_mode="border"), (_x(2, 3, 5, 4), torch.rand(2, 3, 3, 2, dtype=F64) * 3 - 1.5)),
+    "grid, reflected": (_grid(padding_mode="reflection", align_corners=True),
+                        (_x(2, 3, 5, 4), torch.rand(2, 3, 3, 2, dtype=F64) * 3 - 1.5)),
+    "grid, bicubic": (_grid(mode="bicubic"), (_x(2, 3, 5, 4), torch.rand(2, 3, 3, 2, dtype=F64) * 2 - 1)),
+    "grid of a volume": (_grid(), (_x(1, 2, 4, 3, 5), torch.rand(1, 2, 3, 2, 3, dtype=F64) * 2 - 1)),
+    "linear": (lambda x: F.interpolate(x, size=7, mode="linear"), (_x(2, 3, 4),)),
+    "bilinear": (lambda x: F.interpolate(x, scale_factor=1.5, mode="bilinear"), (_x(2, 3, 4, 6),)),
+    "bilinear, aligned": (lambda x: F.interpolate(x, (3, 9), mode="bilinear", align_corners=True), (_x(2, 3, 4, 6),)),
+    "bicubic": (lambda x: F.interpolate(x, (7, 5), mode="bicubic"), (_x(2, 3, 4, 6),)),
+    "trilinear": (lambda x: F.interpolate(x, scale_factor=2, mode="trilinear"), (_x(1, 2, 2, 3, 2),)),
+    "nearest": (lambda x: F.interpolate(x, scale_factor=2), (_x(2, 3, 4, 6),)),
+    "nearest of a line": (lambda x: F.interpolate(x, 5), (_x(2, 3, 4),)),
+    "nearest of a volume": (lambda x: F.interpolate(x, scale_factor=2), (_x(1, 2, 2, 3, 2),)),
+    "largest of parts": (nn.AdaptiveMaxPool2d((3, 2)), (_x(2, 3, 7, 5),)),
+    "largest of parts of a volume": (nn.AdaptiveMaxPool3d(2), (_x(1, 2, 3, 4, 5),)),
+    "unfold": (nn.Unfold(3, padding=1, stride=2), (_x(2, 3, 6, 5),)),
+    "fold": (nn.Fold((6, 5), 3, padding=1), (_x(2, 27, 30),)),
+    "ctc": (lambda x: F.ctc_loss(x.log_softmax(-1), LABELS, *LENGTHS), (_x(6, 2, 5),)),
+    "ctc of each": (lambda x: F.ctc_loss(x.log_softmax(-1), LABELS, *LENGTHS, reduction="none", blank=4), (_x(6, 2, 5),)),
+    "ctc without a path": (lambda x: F.ctc_loss(x.log_softmax(-1), LABELS, torch.tensor([2, 5]), LENGTHS[1], zero_infinity=True),
+                           (_x(6, 2, 5),)),
+    "ctc of lists": (lambda x: F.ctc_loss(x.log_softmax(-1), LABELS, (6, 5), (3, 2), reduction="sum"), (_x(6, 2, 5),)),
+    "cumprod": (lambda x: x.cumprod(1), (_x(3, 5),)),
+    "cumprod with zeros": (lambda x: x.cumprod(1), (torch.tensor([[2., 0, 3, 0, 1], [0, 1, 2, 3, 4]], dtype=F64),)),
+    "logcumsumexp": (lambda x: x.logcumsumexp(0), (_x(4, 3),)),
+    "cummax": (lambda x: x.cummax(1).values, (_x(3, 5),)),
+    "cummin": (lambda x: x.cummin(0).values, (_x(3, 5),)),
+    "distances": (torch.cdist, (_x(4, 3), _x(5, 3))),
+    "distances by another norm": (lambda x, y: torch.cdist(x, y, p=1.5), (_x(4, 3), _x(5, 3))),
+    "bags, sums": (nn.EmbeddingBag(9, 4, mode="sum", dtype=F64), (torch.randint(9, (3, 4)),)),
+    "bags, means": (nn.EmbeddingBag(9, 4, dtype=F64), (torch.randint(9, (7,)), torch.tensor([0, 3, 3]))),
+    "bags, maxima": (nn.EmbeddingBag(9, 4, mode="max", dtype=F64), (torch.randint(9, (3, 4)),)),
+    "bags with padding": (nn.EmbeddingBag(9, 4, mode="sum", padding_idx=2, dtype=F64), (torch.randint(9, (3, 4)),)),
+    "embedding": (nn.Embedding(9, 4, dtype=F64), (torch.randint(9, (3, 4)),)),
+    "topk": (lambda x: x.topk(2).values, (_x(3, 5),)),
+    "kthvalue": (lambda x: x.kthvalue(2).values, (_x(3, 5),)),
+    "median": (lambda x: x.median(1).values, (_x(3, 5),)),
+    "mode": (lambda x: x.mode(1).values, (_x(3, 5),)),
+    "scatter, largest": (lambda x, s: x.scatter_reduce(0, torch.tensor([[0, 1, 1], [2, 0, 1]]), s, "amax"), (_x(3, 3), _x(2, 3))),
+    "scatter, product": (lambda x, s: x.scatter_reduce(0, torch.tensor([[0, 1, 1], [2, 0, 1]]), s, "prod"), (_x(3, 3), _x(2, 3))),
+    "max pooling": (nn.MaxPool2d(3, 2, 1), (_x(2, 3, 7, 6),)),
+    "average pooling": (nn.AvgPool2d(3, 2, 1), (_x(2, 3, 7, 6),)),
+    "averages of parts": (nn.AdaptiveAvgPool2d(3), (_x(2, 3, 7, 5),)),
+    "layer norm": (nn.LayerNorm([3, 4], dtype=F64), (_x(2, 3, 4),)),
+    "group norm": (nn.GroupNorm(2, 4, dtype=F64), (_x(2, 4, 3),)),
+    "batch norm": (nn.BatchNorm1d(4, dtype=F64).eval(), (_x(5, 4, 3),)),
+    "places": (lambda x: torch.searchsorted(torch.arange(0., 5, dtype=F64), x) * x, (_x(7) * 3,)),
+}
+
+
+def _flat(results: Any) -> list[torch.Tensor]:
+    return [r for r in torch.utils._pytree.tree_leaves(results) if isinstance(r, torch.Tensor)]  # pyright: ignore
+
+
+def _composites(computation: xla_torch.XlaComputation) -> list[Computation]:
+    """The decompositions in a program whose kernels are known."""
+    return [c for c in computation.program.module.computations if kernel_of(c) is not None]
+
+
+def _converted(name: str) -> tuple[Any, Any, tuple[torch.Tensor, ...], list[torch.Tensor]]:
+    """The converted row, the module or function, the arguments, and those of both that are differentiated."""
+    given, arguments = copy.deepcopy(ROWS[name])
+    torch.manual_seed(0)
+    converted = xla_torch.nn.XlaModule.from_torch(given, *arguments) if isinstance(given, nn.Module) else (
+        xla_torch.from_torch(given, *arguments))
+    return converted, given, arguments, [a.requires_grad_() for a in arguments if a.is_floating_point()]
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_values_and_gradients_are_those_of_eager_torch(name: str) -> None:
+    converted, given, arguments, moving = _converted(name)
+    ours, theirs = converted(*arguments), given(*arguments)
+    torch.testing.assert_close(_flat(ours), _flat(theirs), rtol=1e-12, atol=1e-12)
+    cotangents = [torch.randn_like(r) for r in _flat(theirs) if r.requires_grad]
+    found = []
+    for function, results in ((converted, ours), (given, theirs)):
+        weights = list(function.parameters()) if isinstance(function, nn.Module) else []
+        found.append(torch.autograd.grad([r for r in _flat(results) if r.requires_grad], [*moving, *weights], cotangents))
+    torch.testing.assert_close(found[0], found[1], rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_decompositions_are_the_kernels(name: str) -> None:
+    given, arguments = ROWS[name]
+    program = xla_torch.from_torch(given, *arguments)
+    whole = _composites(program.computation)
+    back = program.computation.entry.derivatives
+    whole += [c for c in _composites_of(back._back) if not any(c is w for w in whole)] if hasattr(back, "_back") else []
+    assert whole
+    for computation in whole:
+        kernel = kernel_of(computation)
+        assert kernel is not None
+        operands = _operands(name, computation, json.loads(kernel.attributes))
+        by_ops = StaticComputation(Module("ops", bringing(computation, None)))(*operands)
+        by_kernel = composites.run(kernel.name, kernel.attributes, *operands)
+        torch.testing.assert_close(_flat(by_ops), list(by_kernel), rtol=1e-11, atol=1e-11, equal_nan=True)
+
+
+def _composites_of(computation: Computation) -> list[Computation]:
+    return [c for c in Module("m", computation).computations if kernel_of(c) is not None]
+
+
+def _operands(name: str, computation: Computation, options: dict[str, Any]) -> list[torch.Tensor]:
+    """Operands of these shapes: what the row itself has where that is of the same shape, so that indices are such."""
+    given = [a for a in _flat((ROWS[name][1], LABELS, *LENGTHS))]
+    found = []
+    for parameter in computation.parameters:
+        sizes, dtype = parameter.shape.dimensions, xla_torch.types.torch_dtype(parameter.shape.element_type)
+        like = [a for a in given if a.shape == sizes and a.dtype == dtype]
+        found.append(like[0] if like and not dtype.is_floating_point else torch.zeros(sizes, dtype=dtype)
+                     if not dtype.is_floating_point else torch.randn(sizes, dtype=dtype).log_softmax(-1)
+                     if "ctc" in name else torch.rand(sizes, dtype=dtype) + 0.1)
+    return found
+
+
+FORMATS: dict[str, Callable[[Any], Any]] = {
+    "HLO text": lambda c: xla_torch.parse_hlo(c.to_hlo_text(), derivatives="as written"),
+    "HLO proto": lambda c: xla_torch.from_hlo_proto(c.to_hlo_proto(), derivatives="as written"),
+    "StableHLO": lambda c: xla_torch.from_stablehlo(c.to_stablehlo(), derivatives="as written"),
+    "StableHLO bytecode": lambda c: xla_torch.from_stablehlo(c.to_stablehlo_bytecode(), derivatives="as written"),
+    "pickle": lambda c: pickle.loads(pickle.dumps(c))}
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("name", ["lstm", "grid of a plane", "ctc", "topk", "bags, means", "distances", "cumprod"])
+def test_files_run_and_are_differentiated_by_kernels(name: str, form: str) -> None:
+    given, arguments = ROWS[name]
+    program = xla_torch.from_torch(given, *arguments)
+    read = FORMATS[form](program.computation)
+    assert {kernel_of(c).name for c in _composites(read)} == {  # pyright: ignore[reportOptionalMemberAccess]
+        kernel_of(c).name for c in _composites(program.computation)}  # pyright: ignore[reportOptionalMemberAccess]
+    flat = [*_flat(program.weights), *arguments]
+    flat = [t.detach().requires_grad_(t.is_floating_point()) for t in flat]
+    torch.testing.assert_close(_flat(read(*flat)), _flat(program.computation(*flat)))
+    sums = [sum(r.sum() for r in _flat(p(*flat)) if r.requires_grad) for p in (read, program.computation)]
+    moving = [t for t in flat if t.requires_grad]
+    torch.testing.assert_close(*(torch.autograd.grad(s, moving) for s in sums))  # pyright: ignore
+
+
+GRID = xla_torch.from_torch(ROWS["grid of a plane"][0], *ROWS["grid of a plane"][1])
+
+
+@pytest.mark.parametrize(("what", "old", "new"), [
+    ("another decomposition", "subtract(", "add("), ("another version", 'composite.version="1"', 'composite.version="2"'),
+    ("another name", 'composite.name="aten.grid_sampler"', 'composite.name="aten.unheard_of"'),
+    ("other attributes", "padding_mode = 0", "padding_mode = 1"), ("no attributes", r"composite.attributes=\"{", r"x=\"{")])
+def test_what_is_not_known_runs_by_its_decomposition(what: str, old: str, new: str) -> None:
+    text = GRID.computation.to_hlo_text()
+    assert old in text or what == "no attributes"
+    changed = xla_torch.parse_hlo(text.replace(old, new), derivatives="as written")
+    assert not _composites(changed)
+    plain = xla_torch.parse_hlo(re.sub(r", is_composite=true", "", text.replace(old, new)), derivatives="as written")
+    arguments = ROWS["grid of a plane"][1]
+    assert torch.equal(changed(*arguments), plain(*arguments))
+
+
+def test_a_custom_call_of_a_file_is_no_kernel() -> None:
+    with pytest.raises(xla_torch.errors.UnsupportedError, match="no function is registered"):
+        xla_torch.parse_hlo('ENTRY e { p = f32[2] parameter(0)\n ROOT r = f32[2] custom-call(p), '
+                            'custom_call_target="xla_torch.composite" }')(torch.ones(2))
+
+
+def test_kernels_run_forward_and_back() -> None:
+    converted, _, arguments, moving = _converted("lstm")
+    code = converted.computation.lowered("cpu").code
+    assert "composites_run('aten.lstm.input'" in code
+    assert all(a.grad is None for a in moving)
+    converted(*arguments)[0].sum().backward()
+    assert all(a.grad is not None for a in moving)
+
+
+@pytest.mark.parametrize("name", ["lstm", "grid of a plane", "bilinear", "cumprod", "distances"])
+def test_second_derivatives_and_batches(name: str) -> None:
+    converted, given, arguments, moving = _converted(name)
+    for function in (converted, given):
+        pass
+
+    def total(function: Callable[..., Any]) -> Callable[..., torch.Tensor]:
+        return lambda *args: sum(r.sin().sum() for r in _flat(function(*args)) if r.is_floating_point())  # pyright: ignore
+
+    plain = [a.detach() for a in arguments]
+    if name != "lstm":  # torch's own derivative of one in float64 has no second one
+        ours, theirs = (torch.autograd.grad(total(f)(*arguments), moving, create_graph=True) for f in (converted, given))
+        torch.testing.assert_close(ours, theirs)
+        second = [torch.autograd.grad(sum(g.square().sum() for g in first), moving[0])[0]  # pyright: ignore
+                  for first in (ours, theirs)]
+        torch.testing.assert_close(second[0], second[1], rtol=1e-9, atol=1e-9)
+    batches = [torch.stack([a, a * 0.5]) for a in plain]
+    found = torch.func.vmap(converted)(*batches)
+    torch.testing.assert_close([r[1] for r in _flat(found)], _flat(converted(*(a * 0.5 for a in plain))))
+
+
+def test_derived_programs_are_written_with_composites() -> None:
+    arguments = ROWS["grid of a plane"][1]
+    gradient = xla_torch.value_and_grad(xla_torch.from_torch(lambda x, g: ROWS["grid of a plane"][0](x, g).sum(), *arguments))
+    value, found = gradient(*arguments)
+    x = arguments[0].detach().requires_grad_()
+    expected = ROWS["grid of a plane"][0](x, arguments[1]).sum()
+    torch.testing.assert_close(value, expected.detach())
+    torch.testing.assert_close(found, torch.autograd.grad(expected, x)[0])
+
+
+@pytest.mark.parametrize(("name", "calls"), [
+    ("dropout between layers", nn.LSTM(4, 3, 2, dropout=0.5, dtype=F64)), ("packed", None)])
+def test_what_a_kernel_does_not_do_is_taken_apart(name: str, calls: Any) -> None:
+    if calls is None:
+        lengths = torch.tensor([3, 2])
+        layer = nn.GRU(4, 3, dtype=F64)
+
+        def calls(x: torch.Tensor) -> torch.Tensor:
+            return layer(nn.utils.rnn.pack_padded_sequence(x, lengths))[1]
+
+        with pytest.raises(xla_torch.errors.XlaError):
+            xla_torch.from_torch(calls, _x(3, 2, 4))
+        return
+    program = xla_torch.from_torch(calls, _x(5, 2, 4))
+    assert not _composites(program.computation)
+
+
+def test_descriptions_are_dictionaries_of_mlir() -> None:
+    (computation,) = _composites(GRID.computation)
+    kernel = kernel_of(computation)
+    assert kernel is not None
+    assert described(kernel)["composite.attributes"] == (
+        '{interpolation_mode = 0 : i64, padding_mode = 0 : i64, align_corners = false, operands = ["input", "grid"]}')
+    shapes = tuple(p.shape for p in computation.parameters)
+    assert decomposition(kernel.name, kernel.attributes, shapes) is decomposition(kernel.name, kernel.attributes, shapes)
+    assert all(is_composite(i) for i in GRID.computation.program.canonical.instructions if i.opcode == "custom-call")
