@@ -127,7 +127,22 @@ def test_values_and_gradients_are_those_of_torch(name: str, number: int):
         close(*pair)
 
 
+@pytest.mark.parametrize("derivatives", ["torch", "xla"])
+@pytest.mark.parametrize("order", [0, 1, 2, 3])
+def test_polygamma_and_its_gradient_are_right_on_both_sides_of_zero(order: int, derivatives: Any):
+    mpmath = pytest.importorskip("mpmath")
+    x = torch.tensor([-30.5, -20.3, -7.5, -0.7, -0.5, -1e-3, 1e-6, 0.5, 3.5, 1e4], dtype=torch.float64)
+    function = xla_torch.from_torch(lambda a: torch.polygamma(order, a), x, derivatives=derivatives)
+    values = function(x.requires_grad_())
+    gradient, = torch.autograd.grad(values.sum(), x)
+    for found, n in ((values.detach(), order), (gradient, order + 1)):
+        wanted = torch.tensor([float(mpmath.polygamma(n, v)) for v in x.tolist()], dtype=torch.float64)
+        torch.testing.assert_close(found, wanted, rtol=1e-7, atol=0)
+
+
 @needs_xla
+@pytest.mark.filterwarnings("ignore:index_reduce")
+@pytest.mark.filterwarnings("ignore:.*only xla_torch runs checks")
 @pytest.mark.parametrize(("name", "number"), [pytest.param(*row, marks=pytest.mark.slow) for row in EACH])
 def test_real_xla_gives_what_torch_gives(name: str, number: int):
     function, arguments = CALLS[name][number]

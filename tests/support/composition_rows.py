@@ -120,7 +120,9 @@ CALLS: dict[str, list[Call]] = {
                       [ROW, OTHER]) for word in ("prod", "mean", "amax", "amin") for own in (True, False)],
     "put": [(lambda x, y: x.put(torch.tensor([1, -3]), y[0, :2]), [ROW, OTHER]),
             (lambda x, y: x.put(torch.tensor([[1, 1]]), y[:1, :2], accumulate=True), [ROW, OTHER])],
-    "take": [(lambda x: x.take(torch.tensor([[1, -1], [5, 5]])), [ROW])],
+    "take": [(lambda x: x.take(torch.tensor([[1, -1], [5, 5]])), [ROW]), (lambda x: x.take(torch.tensor(1)), [ROW])],
+    "nonzero_static": [(lambda x: torch.nonzero_static(x > 0, size=4), [ROW]),
+                       (lambda x: torch.nonzero_static(x > 0, size=14, fill_value=7), [ROW])],
     "segment_reduce": [
         *((lambda x, word=word: torch.segment_reduce(x, word, lengths=SEGMENTS), [ROW])
           for word in ("sum", "mean", "max", "min", "prod")),

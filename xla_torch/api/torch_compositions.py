@@ -79,16 +79,17 @@ def _signbit(self: torch.Tensor) -> torch.Tensor:
 
 @_way("frexp.Tensor")
 def _frexp(self: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """By the bits. Numbers below the normal ones are made larger first."""
+    """By the bits: XLA takes numbers below the normal ones for 0 where it computes with them."""
     x = self if self.dtype in (torch.float32, torch.float64) else self.float()
     digits, bits = (52, torch.int64) if x.dtype is torch.float64 else (23, torch.int32)
-    bias = (1 << (8 * x.dtype.itemsize - digits - 2)) - 2
-    is_small = x.abs() < torch.finfo(x.dtype).tiny
-    large = torch.where(is_small, x * 2.0**(digits + 2), x)
-    pattern = large.view(bits)
-    exponent = ((pattern >> digits) & (2 * bias + 3)) - bias - torch.where(is_small, digits + 2, 0)
-    is_whole = torch.isfinite(x) & (x != 0)
-    mantissa = ((pattern & ~((2 * bias + 3) << digits)) | (bias << digits)).view(x.dtype)
+    ones = (1 << (8 * x.dtype.itemsize - digits - 1)) - 1
+    bias = ones // 2 - 1
+    pattern = x.view(bits)
+    field, fraction = (pattern >> digits) & ones, pattern & ((1 << digits) - 1)
+    is_small, is_whole = field == 0, (field != ones) & ((field != 0) | (fraction != 0))
+    normal = torch.where(is_small, fraction.to(x.dtype).view(bits) | (pattern & torch.iinfo(bits).min), pattern)
+    exponent = ((normal >> digits) & ones) - bias - torch.where(is_small, bias + digits, 0)
+    mantissa = ((normal & ~(ones << digits)) | (bias << digits)).view(x.dtype)
     return (torch.where(is_whole, mantissa, x).to(self.dtype),
             torch.where(is_whole, exponent, torch.zeros_like(exponent)).to(torch.int32))
 
@@ -191,7 +192,21 @@ for _name in _VIEWS:
 
 @_way("take")
 def _take(self: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
-    return self.reshape(-1)[index]
+    return torch.ops.aten.index.Tensor(self.reshape(-1), [index])
+
+
+@_way("nonzero_static")
+def _nonzero_static(self: torch.Tensor, *, size: int, fill_value: int = -1) -> torch.Tensor:
+    """Places go to where a running count says, those beyond the size to one more that is left out."""
+    is_there = (self != 0).reshape(-1)
+    number = is_there.cumsum(0) - 1
+    number = torch.where(is_there & (number < size), number, size)
+    at = torch.zeros(size + 1, dtype=torch.int64).scatter(0, number, torch.arange(self.numel()))[:size]
+    found = torch.zeros(size, self.ndim, dtype=torch.int64)
+    if self.ndim:
+        strides = [math.prod(self.shape[d + 1:]) for d in range(self.ndim)]
+        found = torch.stack([at // max(step, 1) % max(n, 1) for step, n in zip(strides, self.shape, strict=True)], 1)
+    return torch.where((torch.arange(size) < is_there.sum())[:, None], found, fill_value)
 
 
 @_way("put")
