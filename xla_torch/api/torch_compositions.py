@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
+
+from ..storage import torch_private
 
 Way = Callable[..., Any]
 _WAYS: dict[str, Way] = {}
@@ -187,7 +188,7 @@ for _name in _VIEWS:
     _packet, _, _overload = _name.partition(".")
     _view = getattr(getattr(torch.ops.aten, _packet), _overload or "default")
     _WAYS[f"{_packet}_copy{'.' * bool(_overload)}{_overload}"] = functools.partial(
-        lambda view, *args, **kwargs: pytree.tree_map(torch.clone, view(*args, **kwargs)), _view)
+        lambda view, *args, **kwargs: torch_private.pytree.tree_map(torch.clone, view(*args, **kwargs)), _view)
 
 
 @_way("take")
