@@ -125,9 +125,10 @@ ZOO ?= $(CURDIR)/.venv-zoo
 zoo: $(ZOO)/made
 	PYTHONPATH=.:tests OMP_NUM_THREADS=1 $(ZOO)/bin/python -m zoo.zoo $(ARGS)
 
-$(ZOO)/made: pyproject.toml constraints-zoo.txt
+$(ZOO)/made: pyproject.toml constraints-zoo.txt tests/zoo/torch-libraries.txt
 	python3 -m venv $(ZOO)
 	$(ZOO)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-zoo.txt -e '.[test,zoo]'
+	$(ZOO)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r tests/zoo/torch-libraries.txt
 	@touch $@
 
 # An environment for each corner of the supported versions, with the demo, the conformance cases and a tenth of the fast tests in

@@ -30,8 +30,9 @@ from grad_rules import (  # noqa: F401
 )
 from grad_rules._functions import FUNCTIONS, FunctionRules
 from grad_rules._fused import FUSED, FusedRule
-from grad_rules._table import TABLE, Entry, GradientKind, linear, refuse, replace, revision, structural, vjp, zero
+from grad_rules._table import TABLE, Entry, GradientKind, linear, refuse, replace, structural, vjp, zero
 from grad_rules._user import Registration, register_gradient
+from xla_torch.hlo.gradient_changes import revision
 
 __all__ = ["FUNCTIONS", "FUSED", "TABLE", "Entry", "FunctionRules", "FusedRule", "GradientKind", "Registration", "linear",
            "refuse", "register_gradient", "replace", "revision", "structural", "vjp", "zero"]

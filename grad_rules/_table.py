@@ -28,6 +28,7 @@ import inspect
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 
+from xla_torch.hlo.gradient_changes import changed
 from xla_torch.hlo.ir import Instruction
 from xla_torch.hlo.rule_tables import RuleTable
 from xla_torch.hlo.schema import OPS, OpSchema
@@ -120,21 +121,6 @@ def replace(opcode: str, **rules: Rule) -> None:
         raise
 
 
-_changes = 0
-"""How often a rule was changed. Rules belong to the whole process, as the table does."""
-
-
-def changed() -> None:
-    """Say that a rule is another now: what was derived by the old ones is derived anew."""
-    global _changes  # noqa: PLW0603
-    _changes += 1
-
-
-def revision() -> int:
-    """A number that is another one after every change of a rule: part of the key of what rules have derived."""
-    return _changes
-
-
 def _enter(opcode: str, kind: GradientKind, rules: Mapping[str, Callable[..., Any]], because: str = "", instead: str = "",
            by: str = "", own: bool = False) -> None:
     definition = OPS.get(opcode)
@@ -144,7 +130,8 @@ def _enter(opcode: str, kind: GradientKind, rules: Mapping[str, Callable[..., An
         raise TypeError(f"{opcode!r} stands in the gradient table twice: in {TABLE[opcode].where} and in {_caller()}")
     asks = {operand: _asks(definition, operand, rule) for operand, rule in rules.items()}
     TABLE.add(opcode, Entry(opcode, kind, rules, asks, because, instead, by, _caller(), own))
-    changed()
+    if own:
+        changed()
 
 
 def _caller() -> str:

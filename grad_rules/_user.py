@@ -7,18 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from grad_rules._table import TABLE, Entry, GradientKind, Rule, changed, operand_positions, replace
+from grad_rules._table import TABLE, Entry, GradientKind, Rule, operand_positions, replace
 from xla_torch.core.errors import DifferentiationError, InvalidArgument
 from xla_torch.functions.hlo_builder import XlaOp
 from xla_torch.hlo.canonical_values import LISTS
+from xla_torch.hlo.gradient_changes import changed, set_target_rule, target_rule
 from xla_torch.hlo.ir import Instruction
 from xla_torch.hlo.schema import OPS, OpSchema
 
 _SEQUENCE: type[Any] = Sequence
-
-_targets: dict[str, Rule] = {}
-"""Users' rules by the target of a custom call, for the whole process."""
-
 
 class Registration:
     """A registered gradient. Leaving it as a context manager, or `undo`, puts back what was there before it."""
@@ -69,16 +66,6 @@ def register_gradient(name: str, rule: Rule | None = None, /, **rules: Rule) -> 
     else:
         undo = _of_target(name, rule, given)
     return Registration(name, undo)
-
-
-def target_rule(target: str) -> Rule | None:
-    """The registered rule for custom calls of a target."""
-    return _targets.get(target)
-
-
-def has_target_rule(target: str) -> bool:
-    """Whether custom calls of a target have a registered rule."""
-    return target in _targets
 
 
 # --------------------------------------------------------------------------------------------------------- opcodes
@@ -168,17 +155,10 @@ def _of_target(target: str, rule: Rule | None, rules: Mapping[str, Rule]) -> Cal
         raise InvalidArgument("a custom call's target takes one rule", subject=_subject(target),
                               got=", ".join(rules) or type(rule).__name__, expected="rule(ct, out, *operands)",
                               hint="pass one rule; rules by operand are for opcodes")
-    before = _targets.get(target)
-
-    def undo() -> None:
-        if before is None:
-            _targets.pop(target, None)
-        else:
-            _targets[target] = before
-
-    _targets[target] = rule
+    before = target_rule(target)
+    set_target_rule(target, rule)
     changed()
-    return undo
+    return lambda: set_target_rule(target, before)
 
 
 def apply_target_rule(rule: Callable[..., Any], ct: Any, out: Any, operands: Sequence[Any], inst: Instruction) -> list[Any]:

@@ -8,7 +8,7 @@ from typing import Any
 from grad_rules._calculus import inverse, reshape, transpose, zeros
 from grad_rules._stacks import pull
 from grad_rules._table import linear, vjp
-from grad_rules._user import apply_target_rule, target_rule
+from grad_rules._user import apply_target_rule
 from grad_rules.lapack import Call, RoutineRule, rule_of
 from xla_torch.core.errors import DifferentiationError
 from xla_torch.core.shape import Shape
@@ -16,6 +16,7 @@ from xla_torch.functions import CustomCallVjp, GetTupleElement, Tuple
 from xla_torch.functions.hlo_builder import Builder, XlaOp
 from xla_torch.hlo import tree
 from xla_torch.hlo.custom_calls import is_vjp_target, registered, why_no_gradient
+from xla_torch.hlo.gradient_changes import target_rule
 from xla_torch.hlo.ir import Instruction
 from xla_torch.hlo.stacks import is_stack_call
 

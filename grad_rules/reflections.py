@@ -20,11 +20,11 @@ from grad_rules._calculus import conj, convert, iota, masked, put_along, real_pa
 from grad_rules._compositions import derived
 from grad_rules._fused import Fused, fused
 from grad_rules._matrices import adjoint, as_columns, as_rows, cut, halved_diagonal, matmul, mirrored, places, triangle
-from grad_rules._user import has_target_rule
 from grad_rules.lapack import Call, Cotangents, routine
 from xla_torch import functions as ops
 from xla_torch.functions.hlo_builder import Builder, XlaOp
 from xla_torch.hlo.custom_calls import registered, routine_name, target_of
+from xla_torch.hlo.gradient_changes import has_target_rule
 from xla_torch.hlo.ir import Instruction
 from xla_torch.opcodes import internal, movement
 

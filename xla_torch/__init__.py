@@ -5,10 +5,10 @@ What is used is imported when it is first asked for: reading and checking HLO te
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .core import moved
+from .core.lazy_imports import lazy
 from .core.types import *  # noqa: F403
 from .core.types import PrimitiveType
 
@@ -79,19 +79,16 @@ _EXPORTS = {
     "hlo.literals.literal": "Literal",
     "runtime.computation": "XlaComputation",
     "storage.layout": "pack unpack",
-    "training": "training_step",
+    "training": "training training_step",
+    "debug": "",
+    "distributed": "",
+    "errors": "",
+    "nn": "",
+    "ops": "",
+    "types": "",
 }
-_MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names.split()}
-"""Where each name of `__all__` that is not a module of its own name lies."""
-
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module(f"{__name__}.{_MODULE_OF.get(name, name)}")
-    value = getattr(module, name) if name in _MODULE_OF else module
-    globals()[name] = value
-    return value
+"""The modules that are imported on first use, and the names of `__all__` that each defines."""
+__getattr__ = lazy(__name__, _EXPORTS)
 
 
 def __dir__() -> list[str]:

@@ -19,14 +19,16 @@ from jax._src.interpreters import mlir
 from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
 from xla_torch.api.exported_function import from_exported
+from xla_torch.api.jax_function import from_jax
 from xla_torch.api.loading import load
 from xla_torch.api.to_jax import to_jax
 from xla_torch.api.tree_function import TreeFunction
-from xla_torch.errors import InvalidArgument, XlaError
+from xla_torch.errors import InvalidArgument, UnsupportedError, XlaError
 from xla_torch.hlo.ir import Module
 from xla_torch.jax_interop import exported as reading
-from xla_torch.jax_interop.exported import Aval, is_exported, read_exported
+from xla_torch.jax_interop.exported import Aval, read_exported
 from xla_torch.jax_interop.exported_main import module_of
+from xla_torch.jax_interop.flatbuffer import is_exported
 from xla_torch.pytree.structure import Structure
 from xla_torch.runtime.static import StaticComputation
 from xla_torch.stablehlo.convert import to_module
@@ -340,3 +342,11 @@ def test_loaded_files(tmp_path: Path) -> None:
     result["sum"].sum().backward()
     torch.testing.assert_close(result["more"][0], torch.ones(2, 3))
     torch.testing.assert_close(x.grad, torch.ones(2, 3))
+
+
+def test_symbolic_sizes_in_from_jax_are_refused_with_the_call_that_takes_them() -> None:
+    argument = jax.ShapeDtypeStruct(export.symbolic_shape("b, 3"), np.float32)
+    with pytest.raises(UnsupportedError, match=r"(?s)from_jax: .*symbolic_shape.*hint +export it: from_exported"):
+        from_jax(jnp.tanh, argument)
+    program = from_exported(export.export(jax.jit(jnp.tanh))(argument).serialize())
+    assert program(torch.zeros(5, 3)).shape == (5, 3)

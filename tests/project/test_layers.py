@@ -6,6 +6,7 @@ The layers are the contracts in `pyproject.toml`, which `make lint` checks; this
 from __future__ import annotations
 
 import ast
+import importlib
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -112,6 +113,50 @@ def test_torch_is_not_imported_for(code: str) -> None:
     check = f"{code}\nimport sys\nassert 'torch' not in sys.modules, 'torch was imported'"
     done = subprocess.run([sys.executable, "-W", "error", "-c", check], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+NOT_TO_RUN = (
+    "grad_rules", "google.protobuf", "xla_torch.api.exported_function", "xla_torch.autodiff.derivatives",
+    "xla_torch.batching.programs",
+    "xla_torch.custom_calls.solvers", "xla_torch.distributed.processes", "xla_torch.functions.elementwise",
+    "xla_torch.jax_interop.exported", "xla_torch.lowering.bodies.sorting", "xla_torch.mlir.ir",
+    "xla_torch.partitioning.manual_regions", "xla_torch.precision.programs", "xla_torch.proto.schema",
+    "xla_torch.runtime.polymorphic", "xla_torch.stablehlo.convert", "xla_torch.visualization.page",
+    "xla_torch.xla_backend.client")
+"""What a program does not need that is only read and run: one module at least of each such package."""
+
+MODULES_TO_RUN = 290
+"""At most as many modules of this package load to read and run a small program. Reading one costs a millisecond or two."""
+
+
+def test_a_program_runs_without_the_modules_of_derivatives_and_formats() -> None:
+    """A fresh process is measured by the modules that it loads, since each costs time before the first result."""
+    code = ("import sys, torch, xla_torch\n"
+            "text = 'HloModule m\\nENTRY e { p = f32[2]{0} parameter(0) ROOT r = f32[2]{0} negate(p) }'\n"
+            "computation = xla_torch.parse_hlo(text)\n"
+            "for _ in range(3):\n"
+            "    assert computation(torch.ones(2)).tolist() == [-1, -1]\n"
+            f"print(*sorted({{*{NOT_TO_RUN}}} & {{*sys.modules}}))\n"
+            "print(sum(name.startswith('xla_torch') for name in sys.modules))")
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    loaded, count = done.stdout.splitlines()
+    assert loaded == ""
+    assert int(count) <= MODULES_TO_RUN
+
+
+def test_packages_with_lazy_modules_name_the_same_for_type_checkers() -> None:
+    """What a package imports on first use is what it imports for type checkers, and it exists."""
+    lazy = [name for name, path in PATHS.items() if name.startswith("xla_torch.") and "lazy(__name__" in path.read_text("utf-8")
+            and name != "xla_torch.core.lazy_imports"]
+    assert len(lazy) > 10
+    for name in lazy:
+        tree = ast.parse(PATHS[name].read_text(encoding="utf-8"))
+        (stated,) = [n for n in tree.body if isinstance(n, ast.If)]
+        names = {alias.name for n in stated.body if isinstance(n, ast.ImportFrom) for alias in n.names}
+        package = importlib.import_module(name)
+        assert names == {*package.__all__}, name
+        assert all(getattr(package, export) is not None for export in names)
 
 
 def test_the_package_names_existing_modules() -> None:

@@ -29,7 +29,7 @@ LOW: dict[str, float] = {
         "hlo.literals.number_lists.CAREFUL": 8, "hlo.literals.text.CAREFUL": 8, "mlir.text.elements.CAREFUL": 8,
     "hlo.literals.number_text._MANY": 1,
     "hlo.literals.literal._PIECE": 3, "hlo.hex_text._PIECE": 6, "hlo.printer._SMALL": 1,
-    "proto.wire.LARGE": 1, "proto.literals.LARGE": 1, "proto.wire._CHUNK": 16,
+    "proto.large_data.LARGE": 1, "proto.literals.LARGE": 1, "proto.wire._CHUNK": 16,
     "stablehlo.movement.SPLATS": 2,
 }
 """By module of the package and name, names that modules import by value once for each of them. Those of native code are not

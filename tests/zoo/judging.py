@@ -29,7 +29,7 @@ def judged(build: Build, way: str) -> Found:
     started = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = {"in": _of_jax, "out": _of_torch, "train": _of_training, "iree": _of_iree}[way](build)
+        found = {"in": _of_jax, "out": _of_torch, "use": _of_torch, "train": _of_training, "iree": _of_iree}[way](build)
     return found | {"seconds": round(time.perf_counter() - started, 1)}
 
 
@@ -122,7 +122,7 @@ def _tensor(leaf: Any, moves: bool) -> Any:
 def _of_torch(build: Build) -> Found:
     """A torch module through `from_torch`, its values and gradients against its own; the StableHLO it writes, on real XLA."""
     module, arguments = _made(build)
-    return _beside_itself(module.eval(), arguments)
+    return _beside_itself(module.eval(), arguments, _made(build, seed=1)[1])
 
 
 def _of_training(build: Build) -> Found:
@@ -167,8 +167,8 @@ def _of_iree(build: Build) -> Found:
     return {"narrow": True, "values": _furthest(results, theirs), "back": _furthest(arrays[:len(theirs)], theirs)}
 
 
-def _made(build: Build) -> tuple[torch.nn.Module, list[Any]]:
-    torch.manual_seed(0)
+def _made(build: Build, seed: int = 0) -> tuple[torch.nn.Module, list[Any]]:
+    torch.manual_seed(seed)
     module, arguments = build()
     return module.double(), [a.double() if isinstance(a, torch.Tensor) and a.is_floating_point() else a for a in arguments]
 
@@ -189,7 +189,8 @@ def _of_arrays(tensor: torch.Tensor) -> np.ndarray:
     return tensor.view(torch.int64).numpy().view(np.uint64) if tensor.dtype is torch.uint64 else tensor.numpy()
 
 
-def _beside_itself(module: torch.nn.Module, arguments: Sequence[Any]) -> Found:
+def _beside_itself(module: torch.nn.Module, arguments: Sequence[Any], others: Sequence[Any] | None = None) -> Found:
+    """A module against itself; with `others`, its values for a second input, too, unless it writes into buffers."""
     import xla_torch
 
     untouched = copy.deepcopy(module)  # some keep what they compute of their weights, and torch.export takes that for constants
@@ -218,17 +219,35 @@ def _beside_itself(module: torch.nn.Module, arguments: Sequence[Any]) -> Found:
     buffers = _furthest([*replaced.values()], [module.get_buffer(name) for name in replaced], together=True)
     found: Found = {"values": max(_furthest(results, theirs), buffers)}
     found["gradients"] = _furthest(gradients, expected, together=True)
-    flat = [t.detach().numpy() for t in ours.tensors(ours.weights, *arguments)]
+    if others is not None and not replaced:
+        found |= _of_others(module, ours, weights, others, found["values"])
+    flat = [t.detach().numpy() for t in ours.tensors(*_given(ours.weights, arguments))]
     return found | _of_xla(ours, flat, results, [*replaced.values()])
+
+
+def _of_others(module: torch.nn.Module, ours: Any, weights: Any, arguments: Sequence[Any], values: float) -> Found:
+    """The values for a second input. A program may refuse it, where Python decided by the values of the first one."""
+    from xla_torch.errors import AssumptionError
+
+    try:
+        results, _ = _results(ours, weights, arguments)
+    except AssumptionError:
+        return {"note": "refuses a second input, for which Python decides otherwise"}
+    return {"values": max(values, _furthest(results, _tensors(module(*arguments))))}
 
 
 def _results(function: Any, weights: Any, arguments: Sequence[Any]) -> tuple[list[torch.Tensor], dict[str, torch.Tensor]]:
     """What the call gives, and what it leaves in buffers, by name, in the order of the program's results."""
-    given = (weights, *arguments) if weights else arguments
+    given = _given(weights, arguments)
     if not function.replaced:
         return _tensors(function(*given)), {}
     result, after = function(*given)
     return _tensors(result), _flat(after)
+
+
+def _given(weights: Any, arguments: Sequence[Any]) -> Sequence[Any]:
+    """What a program is called with."""
+    return (weights, *arguments) if weights else arguments
 
 
 def _flat(tree: Any, prefix: str = "") -> dict[str, torch.Tensor]:

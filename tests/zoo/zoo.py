@@ -35,8 +35,8 @@ PAGE = HERE / "README.md"
 SECONDS = 300
 """After so long a model is given up."""
 
-FAMILIES = {"jax_models": "in", "jax_science": "in", "torch_language": "out", "torch_pictures": "out",
-            "torch_training": "train", "torch_iree": "iree"}
+FAMILIES = {"jax_models": "in", "jax_science": "in", "torch_language": "out", "torch_pictures": "out", "torch_science": "use",
+            "torch_layers": "use", "torch_training": "train", "torch_iree": "iree"}
 """The modules of rows, and which way their models go."""
 
 
@@ -117,6 +117,7 @@ def _line(name: str, found: Found) -> str:
 
 _TITLES = {"in": "JAX models", "out": "torch models",
            "train": "torch models in training mode",
+           "use": "Uses of other torch libraries",
            "iree": "torch models compiled by IREE (its values are in the third column)"}
 _HEAD = """# The zoo
 
@@ -126,7 +127,7 @@ want to know whether a model is supported.
 `{command}` wrote it on {date}. The models have small random weights, and `constraints-zoo.txt` has the versions.
 
 - JAX models are converted with `from_jax` and compared with JAX and `jax.vjp`.
-- torch models are converted with `from_torch` and compared with eager torch and its backward pass.
+- torch models are converted with `from_torch` and compared with eager torch and its backward pass, and with a second input.
 - In training mode, models with dropout disabled are compared with torch, including the new values of buffers. With dropout,
   XLA must draw the same random numbers.
 - *on XLA* is the HLO text that the program writes, compiled by XLA.
@@ -139,7 +140,7 @@ gradients and running statistics, that value is at least a thousandth of the lar
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make zoo", description="Try the models of other people's libraries.")
     parser.add_argument("--only", metavar="NAME", help="try this model again, and show its whole error")
-    parser.add_argument("--way", choices=["in", "out", "train", "iree"], help="only models that go this way")
+    parser.add_argument("--way", choices=["in", "out", "train", "use", "iree"], help="only models that go this way")
     parser.add_argument("--anew", action="store_true", help="try those again that have a result")
     parser.add_argument("--failed", action="store_true", help="try those again that did not agree")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="the limit for each model")
@@ -152,6 +153,9 @@ def main() -> int:
             continue
         started = time.perf_counter()
         found = {"name": name, **tried(build, way, args.seconds, loud=args.only is not None)}
+        if found.get("error", "").startswith("ModuleNotFoundError"):
+            print(f"not tried: {name}: {found['error']}", flush=True)
+            continue
         with RESULTS.open("a") as file:
             file.write(json.dumps(found) + "\n")
         print(f"{'ok ' if is_right(found) else 'NOT'} {time.perf_counter() - started:6.1f} s  {found}", flush=True)

@@ -23,7 +23,6 @@ from collections.abc import Callable, Sequence
 from ..hlo.inference import origin
 from ..hlo.ir import Computation, Instruction, cached_on_computation, live_instructions
 from ..opcodes.reducer_kinds import ReducerKind
-from . import symbolic_rules  # noqa: F401  (fills the table that `symbolic` evaluates by)
 from .algebra import TooLarge
 from .reducers import reducer_kinds
 from .selections import selection

@@ -104,7 +104,7 @@ def cases(facts: Facts, lattice: bool, most: int) -> Iterator[Case]:
     raise Unprovable
 
 
-RULES: RuleTable[Callable[..., Symbol]] = RuleTable("algebra")
+RULES: RuleTable[Callable[..., Symbol]] = RuleTable("algebra", filled_by=[f"{__package__}.symbolic_rules"])
 """What ops make of symbols: `rule(case, instruction, *operands)`. Filled by `symbolic_rules`; of any other op nothing is known
 but that equal operands give equal results."""
 

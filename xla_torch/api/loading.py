@@ -10,33 +10,24 @@ import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from .. import api, jax_interop, mlir, proto, runtime, stablehlo
 from ..analysis.author_rules import note_author
 from ..core.budget import running
 from ..core.collection import put_off
-from ..core.errors import CallbackLeftOut, HloSyntaxError, InvalidArgument, XlaError
+from ..core.errors import CallbackLeftOut, HloSyntaxError, InvalidArgument, UnsupportedError, XlaError
 from ..custom_calls import callbacks
 from ..hlo.cut_text import CutText, cut_text
 from ..hlo.derivatives import AS_WRITTEN, Vouched, vouched
 from ..hlo.ir import Module
 from ..hlo.literals.text import LARGE_LITERALS as LARGE_HLO
 from ..hlo.memory import mapped, unmapped
-from ..jax_interop.exported import is_exported, read_exported
-from ..jax_interop.exported_main import module_of, without_tokens
-from ..jax_interop.jax import Lowered
+from ..jax_interop.flatbuffer import is_exported
 from ..jax_interop.recognition import Form, form_of_text, recognise
-from ..mlir.bytecode import parser as bytecode
-from ..mlir.ir import Elements, Operation, walk
-from ..mlir.text.elements import LARGE_LITERALS as LARGE_MLIR
+from ..mlir.bytecode.cursor import MAGIC
 from ..opcodes.front import parse_module, verify
-from ..proto.containers import read_proto
 from ..runtime.computation import XlaComputation
-from ..runtime.polymorphic import PolymorphicComputation
 from ..runtime.static import StaticComputation
-from ..stablehlo.convert import Functions, UnknownSizes, to_module
-from ..stablehlo.reading import read_mlir
 from .custom_calls import register_callback
-from .exported_function import from_exported
-from .library import Library
 
 T = TypeVar("T")
 
@@ -154,49 +145,55 @@ def from_stablehlo(program: Any, entry: str | None = None, filename: str = "", *
     """
     as_written = vouched(derivatives, "from_stablehlo")
     in_memory = hasattr(program, "mlir_module_serialized") and hasattr(program, "has_vjp")  # jax.export.Exported
-    if entry is None and (in_memory or (isinstance(program, (bytes, bytearray, memoryview)) and is_exported(program))):
-        return from_exported(program, derivatives=derivatives)
+    is_bytes = isinstance(program, (bytes, bytearray, memoryview))
+    if entry is None and (in_memory or (is_bytes and is_exported(program))):
+        return api.exported_function.from_exported(program, derivatives=derivatives)
     return _converted(_read_mlir(program, filename), as_written, entry)
 
 
-def from_lowered(program: Lowered) -> XlaComputation:
+def from_lowered(program: jax_interop.jax.Lowered) -> XlaComputation:
     """What JAX has lowered in this process, with the Python functions that it calls."""
-    module = to_module(without_tokens(bytecode.parse(program.bytecode)))
-    assert isinstance(module, Module), module  # main is there, and JAX knows its sizes
+    module = stablehlo.convert.to_module(jax_interop.exported_main.without_tokens(mlir.bytecode.parser.parse(program.bytecode)))
+    if isinstance(module, stablehlo.convert.UnknownSizes):
+        raise UnsupportedError("a function is traced for known sizes", subject="from_jax",
+                               got="sizes of jax.export.symbolic_shape",
+                               hint="export it: from_exported(jax.export.export(jax.jit(function))(*arguments).serialize())")
+    assert isinstance(module, Module), module  # main is there
     callbacks.bind(module, program.callbacks, register_callback)
     return StaticComputation(module)
 
 
-def _read_mlir(program: Any, filename: str) -> Operation:
+def _read_mlir(program: Any, filename: str) -> mlir.ir.Operation:
     if not isinstance(program, (bytes, bytearray, memoryview)):
-        return read_mlir(program, filename)
+        return stablehlo.reading.read_mlir(program, filename)
     program = memoryview(program)
-    if bytes(program[:len(bytecode.MAGIC)]) == bytecode.MAGIC:
-        return _unmapped(bytecode.parse(program))
+    if bytes(program[:len(MAGIC)]) == MAGIC:
+        return _unmapped(mlir.bytecode.parser.parse(program))
     form = recognise(program, filename)
     if form is Form.EXPORTED:
-        return _unmapped(module_of(read_exported(program)))
+        return _unmapped(jax_interop.exported_main.module_of(jax_interop.exported.read_exported(program)))
     if form is not Form.MLIR_TEXT:
         raise InvalidArgument(f"this is {form.title}, not StableHLO", subject=filename, got=repr(bytes(program[:16])),
                               hint=f"xla_torch.{form.function} reads it")
-    return _read_text(program, filename or "StableHLO", LARGE_MLIR, lambda text, cuts: read_mlir(text, filename, cuts))
+    return _read_text(program, filename or "StableHLO", mlir.text.elements.LARGE_LITERALS,
+                      lambda text, cuts: stablehlo.reading.read_mlir(text, filename, cuts))
 
 
-def _unmapped(operation: Operation) -> Operation:
+def _unmapped(operation: mlir.ir.Operation) -> mlir.ir.Operation:
     """The operation, with constants in memory of their own where they lie in a mapped file."""
-    for found in walk(operation):
+    for found in mlir.ir.walk(operation):
         for name, value in found.attributes.items():
-            if isinstance(value, Elements):
-                found.attributes[name] = Elements(value.type, unmapped(value.value))
+            if isinstance(value, mlir.ir.Elements):
+                found.attributes[name] = mlir.ir.Elements(value.type, unmapped(value.value))
     return operation
 
 
-def _converted(operation: Operation, as_written: bool, entry: str | None) -> XlaComputation:
-    found = to_module(operation, entry)
-    if isinstance(found, Functions):
-        return Library(found.names, functools.partial(_converted, operation, as_written))  # pyright: ignore[reportReturnType]
-    if isinstance(found, UnknownSizes):
-        return PolymorphicComputation(found, AS_WRITTEN if as_written else None)
+def _converted(operation: mlir.ir.Operation, as_written: bool, entry: str | None) -> XlaComputation:
+    found = stablehlo.convert.to_module(operation, entry)
+    if isinstance(found, stablehlo.convert.Functions):
+        return api.library.Library(found.names, functools.partial(_converted, operation, as_written))  # pyright: ignore[reportReturnType]
+    if isinstance(found, stablehlo.convert.UnknownSizes):
+        return runtime.polymorphic.PolymorphicComputation(found, AS_WRITTEN if as_written else None)
     return computation_of(found, as_written)
 
 
@@ -236,6 +233,6 @@ def from_hlo_proto(data: bytes | memoryview, *, derivatives: Vouched = None) -> 
     if isinstance(data, str):
         raise InvalidArgument("an HLO proto must be bytes", subject="from_hlo_proto", got="a text", expected="bytes",
                               hint="use load(path) for a file, parse_hlo for HLO text")
-    module = read_proto(data).module()
+    module = proto.containers.read_proto(data).module()
     verify(module)
     return computation_of(module, as_written)

@@ -19,12 +19,13 @@ from typing import Any
 
 from grad_rules import TABLE
 
-from .. import batching, functions, opcodes  # noqa: F401  (batching fills its tables)
+from .. import functions, opcodes
 from ..aten import operator_rules as aten
 from ..core.errors import InvalidArgument
-from ..hlo.rule_tables import TABLES, RuleTable
+from ..hlo.rule_tables import RuleTable
 from ..hlo.schema import OPS, Attribute, OpSchema
 from ..stablehlo import reading_rules as stablehlo
+from .all_rule_tables import TABLES
 from .emitted_ops import functions_of_ops
 from .summary import operands_of
 

@@ -14,13 +14,13 @@ from grad_rules import TABLE, GradientKind
 from ..analysis.cost import computation_cost
 from ..hlo.custom_calls import described, target_of
 from ..hlo.ir import Instruction, Module
-from ..hlo.rule_tables import TABLES
 from ..hlo.schema import OPS, OpSchema
 from ..hlo.structure import CONSTANT
 from ..lowering.custom_calls import is_known, why_not
 from ..lowering.emit import comment
 from ..runtime.computation import XlaComputation
 from ..runtime.polymorphic import of_unknown_sizes
+from .all_rule_tables import TABLES
 
 ROWS = 40
 """Parameters and results listed before the rest is summed up."""

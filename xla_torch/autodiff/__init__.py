@@ -4,7 +4,15 @@ Computations go in and come out; no opcode is known by name here but by the hand
 op's gradient is stands in `grad_rules`.
 """
 
-from . import branches, calls, loops, transfers  # noqa: F401  (each enters what it handles)
-from .options import GradientOptions
+from typing import TYPE_CHECKING
 
-__all__ = ["GradientOptions"]
+from ..core.lazy_imports import lazy
+
+if TYPE_CHECKING:
+    from . import calls, derivatives, flat, functions, residuals
+    from .options import GradientOptions
+
+__all__ = ["GradientOptions", "calls", "derivatives", "flat", "functions", "residuals"]
+
+__getattr__ = lazy(__name__, {"calls": "", "derivatives": "", "flat": "", "functions": "", "residuals": "",
+                              "options": "options GradientOptions"})

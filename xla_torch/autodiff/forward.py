@@ -14,7 +14,6 @@ from grad_rules._calculus import conj, zeros
 from grad_rules._compositions import pulled_back
 from grad_rules._fused import Fused, fused_at
 from grad_rules._table import TABLE, GradientKind
-from grad_rules._user import has_target_rule
 
 from ..analysis.channel_pairs import channel_pairs
 from ..core import tuning
@@ -22,6 +21,7 @@ from ..core.errors import DifferentiationError, XlaError
 from ..core.shape import Shape
 from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo import tree
+from ..hlo.gradient_changes import has_target_rule
 from ..hlo.inference import is_pure
 from ..hlo.ir import Computation, Instruction
 from ..opcodes import movement

@@ -9,8 +9,7 @@ import functools
 from collections.abc import Callable, Hashable
 from typing import Concatenate, ParamSpec, TypeVar
 
-from grad_rules._table import revision
-
+from ..hlo.gradient_changes import revision
 from ..hlo.ir import Computation, cached_with_arguments
 
 _Arguments = ParamSpec("_Arguments")

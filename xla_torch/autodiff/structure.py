@@ -85,13 +85,16 @@ REGIONS: dict[Control, Structural] = {}
 """How each kind of op with regions of whole values is differentiated. Calls are none of them: they are opened before, as the
 canonical form has it."""
 
-STRUCTURE: RuleTable[Structural] = RuleTable("derivative of structure")
+STRUCTURE: RuleTable[Structural] = RuleTable(
+    "derivative of structure", filled_by=[f"{__package__}.{module}" for module in ("branches", "calls", "loops", "transfers")])
 """All other structure, by opcode."""
 
 
 def structural(instruction: Instruction) -> Structural | None:
     """How an instruction is differentiated that is structure; None for an op with rules in the gradient table."""
     kind = instruction.schema.control
+    if kind not in REGIONS:
+        STRUCTURE.fill()
     return STRUCTURE.get(instruction.opcode) if kind is None else REGIONS.get(kind)
 
 

@@ -1,4 +1,12 @@
 """Programs for a batch: of a program for one example, and of one for a batch of another size; the rules by opcode."""
 
-from . import batching_rules, calls  # noqa: F401  (importing fills the tables)
-from . import rebatching_link_rules as rebatching_link_rules
+from typing import TYPE_CHECKING
+
+from ..core.lazy_imports import lazy
+
+if TYPE_CHECKING:
+    from . import embedded, programs
+
+__all__ = ["embedded", "programs"]
+
+__getattr__ = lazy(__name__, dict.fromkeys(__all__, ""))

@@ -87,4 +87,4 @@ def moved(place: Place, batch: int, before: Sequence[int], after: Sequence[int])
 
 Rule = Callable[[Instruction], Links]
 
-LINKS: RuleTable[Rule] = RuleTable("rebatching")
+LINKS: RuleTable[Rule] = RuleTable("rebatching", filled_by=[f"{__package__}.rebatching_link_rules"])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ..api.all_rule_tables import TABLES
 from ..api.dumps import listing, stages
 from ..api.op_view import view, view_facts
 from ..api.summary import facts, ops_facts, ops_table, summary
-from ..hlo.rule_tables import TABLES
 from ..passes.passes import Change, recorded
 from ..runtime.polymorphic import of_unknown_sizes
 from .inputs import Sizes, device_of, program_of

@@ -24,10 +24,9 @@ the gradient of a common argument comes summed. A program lowered from JAX conta
 as it is.
 """
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from ..core.lazy_imports import lazy
 
 if TYPE_CHECKING:
     from . import feeds
@@ -36,14 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Processes", "feeds", "of_process_group", "run_on_processes", "run_replicas", "standing"]
 
-_MODULES = {"run_replicas": "threads", "Processes": "processes", "of_process_group": "processes",
-            "run_on_processes": "processes", "standing": "processes"}
-
-
-def __getattr__(name: str) -> Any:
-    """Programs of one participant use a part of this package, and some builds of torch lack torch.distributed."""
-    if name == "feeds":
-        return importlib.import_module(".feeds", __name__)
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f".{_MODULES[name]}", __name__), name)
+# Programs of one participant use a part of this package, and some builds of torch lack torch.distributed.
+__getattr__ = lazy(__name__, {"feeds": "", "processes": "Processes of_process_group run_on_processes standing",
+                              "threads": "run_replicas"})

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 
-from ..core.errors import HloSyntaxError
 from ..core.types import PrimitiveType
 from ..mlir.bytecode.parser import MAGIC
 from ..pytree.nodes import MAX_DEPTH, Kind
 from ..pytree.structure import Structure
-from .flatbuffer import Data, Table, malformed
+from .flatbuffer import Data, Table, is_exported, malformed
 
 _P = PrimitiveType
 _TYPES: tuple[PrimitiveType | str, ...] = (
@@ -105,15 +104,6 @@ class ExportedFile:
     def vjp_order(self) -> int:
         """How often it can be differentiated by what the file holds."""
         return 0 if self.vjp is None else 1 + self.vjp.vjp_order
-
-
-def is_exported(data: bytes | bytearray | memoryview) -> bool:
-    """Whether these are the bytes of a `jax.export` file: a flatbuffer whose program begins as MLIR bytecode does."""
-    try:
-        module = Data(data).root().blob(13)
-    except HloSyntaxError:
-        return False
-    return module is not None and bytes(module[:len(MAGIC)]) == MAGIC
 
 
 def read_exported(data: bytes | bytearray | memoryview) -> ExportedFile:

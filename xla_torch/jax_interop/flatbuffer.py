@@ -11,6 +11,7 @@ import struct
 from collections.abc import Iterator
 
 from ..core.errors import HloSyntaxError
+from ..mlir.bytecode.cursor import MAGIC
 
 _TABLES_LIMIT = 1 << 20
 
@@ -117,3 +118,12 @@ class Table:
             return raw.decode()
         except UnicodeDecodeError:
             raise malformed("a text that is no UTF-8", at, raw[:40]) from None
+
+
+def is_exported(data: bytes | bytearray | memoryview) -> bool:
+    """Whether these are the bytes of a `jax.export` file: a flatbuffer whose program begins as MLIR bytecode does."""
+    try:
+        module = Data(data).root().blob(13)
+    except HloSyntaxError:
+        return False
+    return module is not None and bytes(module[:len(MAGIC)]) == MAGIC

@@ -15,6 +15,7 @@ from ..core.errors import InvalidArgument
 from ..pytree.nodes import Static
 from ..pytree.signatures import Signature
 from .bindings import jax, require
+from .jaxprs import interpreting_kernels
 
 
 class Lowered(NamedTuple):
@@ -57,12 +58,12 @@ def trace(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str
     # Unused arguments are kept, so that the program takes all that the function takes.
     jitted = jax.jit(function, keep_unused=True, static_argnums=tuple(k for k in static if isinstance(k, int)),
                      static_argnames=tuple(k for k in static if isinstance(k, str)))
-    traced = jitted.trace(*args, **kwargs)
+    traced = interpreting_kernels(lambda: jitted.trace(*args, **kwargs))
     placed = _placed(traced.jaxpr)
     if placed:
         leaves = iter(placed)
         args, kwargs = each(lambda leaf: leaf if (one := next(leaves)) is None else one, args, kwargs)
-        traced = jitted.trace(*args, **kwargs)
+        traced = interpreting_kernels(lambda: jitted.trace(*args, **kwargs), warns=False)
     lowered = traced.lower()
     signature = Signature(names, tuple((k, Static(v)) for k, v in static.items()),
                           _keys(lowered.in_avals), _keys(lowered.out_info))

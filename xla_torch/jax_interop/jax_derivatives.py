@@ -19,6 +19,7 @@ from ..hlo.ir import Computation
 from .bindings import jax, jax_core
 from .jax import Lowered, lowered_program
 from .jax_calls import conj
+from .jaxprs import equations, function_name, interpreting_kernels
 
 Convert = Callable[[Lowered], Computation]
 """What JAX has lowered to a computation in canonical form."""
@@ -159,9 +160,12 @@ class JaxDerivatives:
 
     def _trace(self, function: Callable[..., Any], avals: Sequence[Any]) -> Any:
         """The function as JAX traces it (`jax.stages.Traced`): its jaxpr, with what it closes over, which can be lowered."""
-        named = functools.partial(function)
-        named.__name__ = self.name  # pyright: ignore[reportAttributeAccessIssue]
-        return jax.jit(named, keep_unused=True).trace(*map(_abstract, avals))
+        def trace() -> Any:
+            named = functools.partial(function)
+            named.__name__ = self.name  # pyright: ignore[reportAttributeAccessIssue]
+            return jax.jit(named, keep_unused=True).trace(*map(_abstract, avals))
+
+        return interpreting_kernels(trace, warns=False)
 
     def _computation(self, traced: Any, function: Callable[..., Any] | None = None) -> Computation:
         derivatives = JaxDerivatives(self.name, traced.jaxpr, self._convert, self._orders - 1, function)
@@ -237,30 +241,12 @@ def lost_rules(jaxpr: Any) -> list[str]:
 
 
 def _rules_in(jaxpr: Any) -> Iterator[str]:
-    for equation in jaxpr.eqns:
+    for equation in equations(jaxpr):
         name = equation.primitive.name
         if name == "stop_gradient":
             yield name
         elif name.startswith(("custom_jvp_call", "custom_vjp_call")):
-            yield f"{name.partition('_call')[0]} {_function_of(equation.params)}".rstrip()
-        for inner in _inner_jaxprs(equation.params):
-            yield from _rules_in(inner)
-
-
-def _function_of(parameters: dict[str, Any]) -> str:
-    """The name of the function that has a rule, where JAX knows it."""
-    inner = getattr(parameters.get("call_jaxpr"), "jaxpr", None)
-    source = getattr(getattr(inner, "debug_info", None), "func_src_info", None)
-    return str(source or "").partition(" ")[0]
-
-
-def _inner_jaxprs(parameters: dict[str, Any]) -> Iterator[Any]:
-    """The jaxprs among an equation's parameters."""
-    for value in parameters.values():
-        for part in value if isinstance(value, (tuple, list)) else (value,):
-            inner = getattr(part, "jaxpr", part)
-            if hasattr(inner, "eqns"):
-                yield inner
+            yield f"{name.partition('_call')[0]} {function_name(equation.params.get('call_jaxpr'))}".rstrip()
 
 
 _INSTEAD = "from_jax(..., derivatives='xla') differentiates the ops, which do not know of: {}"

@@ -10,9 +10,9 @@ import enum
 import re
 
 from ..core.errors import InvalidArgument
-from ..mlir.bytecode.parser import MAGIC
-from ..proto.containers import kind_of
-from .exported import is_exported
+from ..mlir.bytecode.cursor import MAGIC
+from ..proto.kinds import kind_of
+from .flatbuffer import is_exported
 
 
 class Form(enum.Enum):

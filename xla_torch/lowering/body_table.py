@@ -30,7 +30,11 @@ class Body:
     """Takes values as they are (splats, numbers on the host, tuples): tuples, calls, loops and branches."""
 
 
-BODIES: RuleTable[Body] = RuleTable("body", serves=lambda _: True)
+_FAMILIES = ("collective", "comparison", "contraction", "control", "convert", "convolution", "dynamic", "elementwise", "indexing",
+             "internal", "linalg", "movement", "random", "reduction", "sorting", "token", "window")
+
+BODIES: RuleTable[Body] = RuleTable("body", serves=lambda _: True,
+                                    filled_by=[f"{__package__}.bodies.{family}" for family in _FAMILIES])
 
 
 def body(opcode: str, *, numbers: str = "", view: bool = False,

@@ -18,7 +18,7 @@ from ..storage.dtypes import storage_dtype, torch_dtype
 from ..storage.torch_private import LoweredModule
 from ..transform.invariant_code import without_invariant_code
 from ..transform.padded_sums import without_padded_sums
-from . import bodies, numerics  # noqa: F401  (importing `bodies` fills the lowering table)
+from . import numerics
 from .bundles import with_bundles
 from .emit import Tracer, describe
 from .values import Host, Splat, Value

@@ -34,7 +34,7 @@ from ..transform.canonical import Canonicalizer
 from ..transform.rewriter import rebuilt
 from ..transform.values import Value, as_op, elements_of, leaves, regrouped
 from .annotations import enters, is_annotation, is_border, is_shardy, meshes_of
-from .collectives import COLLECTIVES
+from .collective_table import COLLECTIVES
 from .tiles import rows, tiled, untiled
 
 _BODY = re.compile(r"xla\.sdy\.manual_computation_body")

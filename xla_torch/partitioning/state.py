@@ -7,7 +7,7 @@ import dataclasses
 from ..hlo.ir import Instruction, Module
 from ..opcodes.collective import partition_id
 from .annotations import has_manual_regions, is_annotation, is_shardy, meshes_of
-from .collectives import COLLECTIVES
+from .collective_table import COLLECTIVES
 
 WHOLE, PART = "whole arrays", "one partition's arrays"
 

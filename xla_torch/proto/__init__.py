@@ -1,1 +1,12 @@
 """HLO protos (`HloModuleProto`, `HloProto`, snapshots) to modules and back, on a schema of our own. Knows no torch."""
+
+from typing import TYPE_CHECKING
+
+from ..core.lazy_imports import lazy
+
+if TYPE_CHECKING:
+    from . import containers, writing
+
+__all__ = ["containers", "writing"]
+
+__getattr__ = lazy(__name__, dict.fromkeys(__all__, ""))

@@ -17,9 +17,10 @@ from ..core.shape import Shape
 from ..core.types import MAX_RANK, PRED, PrimitiveType, complex_part
 from ..hlo.literals.literal import Literal
 from ..hlo.memory import owned
+from .large_data import LARGE
 from .schema import fields_of
 from .shapes import Shapes, write_shape
-from .wire import LARGE, Bytes, decoded, encoded
+from .wire import Bytes, decoded, encoded
 
 _NUMBERS = {name: n for n, (_, name) in fields_of("LiteralProto").items()}
 _VARINT = ("int32*", "int64*", "uint32*", "uint64*", "bool*")

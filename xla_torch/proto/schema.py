@@ -14,8 +14,7 @@ from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-BLOBS = 536870911
-"""A field of LiteralProto that is in no file: `wire.cut` puts there which parts of the bytes it has taken out."""
+from .wire import BLOBS
 
 _MESSAGES = f"""
 HloSnapshot: 1 HloProto hlo, 2 LiteralProto* arguments, 3 LiteralProto result, 4 string execution_platform

@@ -16,11 +16,12 @@ from ..hlo.schema import REQUIRED, OpSchema, schema_of
 from ..opcodes.front import parse_module
 from .context import Writing
 from .devices import write_sharding
+from .large_data import spliced
 from .links import Link, link_of
 from .metadata import write_metadata, write_origin, write_recovery, write_statistics, write_tables
 from .schema import message_class
 from .shapes import write_program_shape, write_shape
-from .wire import Bytes, spliced
+from .wire import Bytes
 
 _NOTHING = ((), "", False, -1)
 _MOST_LISTED_DEVICES = 2**16

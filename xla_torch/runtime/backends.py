@@ -13,12 +13,12 @@ import torch.fx
 from torch.autograd import forward_ad
 from torch.utils import dlpack
 
+from .. import xla_backend
 from ..core.errors import DeviceError, ExecutionError, MissingDependency, UnsupportedError
 from ..core.forks import Lock
 from ..core.shape import ProgramShape, Shape
 from ..storage.dtypes import torch_dtype, type_from_torch
 from ..storage.torch_private import forward_mode_is_on
-from ..xla_backend.client import executable, require_client
 
 _log = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ def xla_run(name: str, shape: ProgramShape, stablehlo: Callable[[], bytes], devi
                                    subject=name, got=leaf,
                                    hint="convert it inside the program, or run the program without compile, which takes it")
     begin = time.perf_counter()
-    run = executable(stablehlo(), name)
+    run = xla_backend.client.executable(stablehlo(), name)
     _log.info("%s: XLA compiled it in %.2f s", name, time.perf_counter() - begin)
 
     def call(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -129,7 +129,7 @@ def fastest_run(candidates: Mapping[str, Callable[[], Run]], chosen: Callable[[C
     found, refused = {first: make()}, ""
     for name, make in others:
         try:
-            require_client("XLA")
+            xla_backend.client.require_client("XLA")
             found[name] = make()
         except (DeviceError, MissingDependency, UnsupportedError) as error:
             refused = error.what

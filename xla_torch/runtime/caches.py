@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
-from grad_rules._table import revision
-
 from ..core.budget import counting
 from ..core.collection import put_off
 from ..core.forks import Lock
+from ..hlo.gradient_changes import revision
 from ..storage.torch_private import undisturbed
 
 K = TypeVar("K", bound=Hashable)

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 import torch.fx
 
+from .. import precision, proto, stablehlo, visualization
 from ..autodiff.options import GradientOptions
 from ..core.errors import InvalidArgument
 from ..core.shape import ProgramShape, Shape
@@ -25,18 +26,10 @@ from ..hlo.ir import Computation, Module
 from ..hlo.tree import arrays, places
 from ..opcodes.front import print_module
 from ..partitioning.state import Partitioning
-from ..precision import programs as precision
-from ..precision.policy import PRECISIONS
-from ..proto.writing import serialized
 from ..pytree.parameter_paths import paths
 from ..pytree.structure import dotted
-from ..stablehlo.writing.module import to_stablehlo, to_stablehlo_bytecode
 from ..storage.dtypes import torch_dtype, type_from_torch
 from ..transform.other_readers import for_other_readers, without_checks
-from ..visualization.dot import dot
-from ..visualization.model_explorer import model_explorer
-from ..visualization.page import page, summary
-from ..visualization.rows import seen_by
 from .annotated_code import annotated_code, in_torch
 from .dynamo import graph_name
 from .exporting import save_exported, save_onnx, zeros
@@ -274,7 +267,7 @@ class XlaComputation(Derivable):
 
         It has all constants and uses the same opcodes as `to_hlo_text`.
         """
-        return b"".join(serialized(for_other_readers(self.program.portable.stated)))
+        return b"".join(proto.writing.serialized(for_other_readers(self.program.portable.stated)))
 
     def to_html(self, *, profile: Any = None, trace: Any = None) -> str:
         """Return the program as an interactive HTML page that needs no network.
@@ -284,17 +277,17 @@ class XlaComputation(Derivable):
         of NaNs and Infs. Raises InvalidArgument if the profile or trace belongs to another program.
         """
         if profile is None and trace is None:
-            return page(self.module, {})
+            return visualization.page.page(self.module, {})
         module = Module(self.name, self.program.canonical, self.participants)
-        seen = seen_by(module, profile, trace)
+        seen = visualization.rows.seen_by(module, profile, trace)
         for given, name in ((profile, "profile"), (trace, "trace")):
             if given is not None and not any(row.instruction in seen for row in given.rows):
                 raise InvalidArgument(f"the {name} is of another program", subject="to_html", expected=f"one of {self.name}")
-        return page(module, seen)
+        return visualization.page.page(module, seen)
 
     def to_dot(self) -> str:
         """Return the program as a Graphviz graph with a cluster for each computation."""
-        return dot(self.module)
+        return visualization.dot.dot(self.module)
 
     def to_model_explorer(self) -> str:
         """Return the program as JSON for Google's Model Explorer.
@@ -303,11 +296,11 @@ class XlaComputation(Derivable):
 
             Path("step.json").write_text(computation.to_model_explorer())
         """
-        return model_explorer(self.module)
+        return visualization.model_explorer.model_explorer(self.module)
 
     def _repr_html_(self) -> str | None:
         """What notebooks show."""
-        return summary(self.module)
+        return visualization.page.summary(self.module)
 
     def to_stablehlo(self) -> str:
         """Return the program as StableHLO text that XLA and `from_stablehlo` read.
@@ -317,11 +310,11 @@ class XlaComputation(Derivable):
         layouts other than those of arguments and results. Raises UnsupportedError, with the instruction and the reason, for ops
         that StableHLO lacks.
         """
-        return to_stablehlo(without_checks(self.program.portable.stated))
+        return stablehlo.writing.module.to_stablehlo(without_checks(self.program.portable.stated))
 
     def to_stablehlo_bytecode(self) -> bytes:
         """Return `to_stablehlo` as MLIR bytecode, which stores large constants in binary."""
-        return to_stablehlo_bytecode(without_checks(self.program.portable.stated))
+        return stablehlo.writing.module.to_stablehlo_bytecode(without_checks(self.program.portable.stated))
 
     def to_pt2(self, out: str | os.PathLike[str] | IO[bytes]) -> None:
         """Write the program as a torch.export file (`.pt2`) of torch's own operators.
@@ -400,13 +393,15 @@ def in_order(places: Iterable[K], given: Mapping[K, Any], arguments: Iterable[An
 @entry_point()
 def _in_precision(computation: Any, dtype: torch.dtype) -> Any:
     program = computation.program
-    return type(computation)(program.derived(precision.in_precision(program.authored, _element_type(dtype, PRECISIONS))))
+    element_type = _element_type(dtype, precision.policy.PRECISIONS)
+    return type(computation)(program.derived(precision.programs.in_precision(program.authored, element_type)))
 
 
 @entry_point()
 def _under_autocast(computation: Any, dtype: torch.dtype) -> Any:
     program = computation.program
-    return type(computation)(program.derived(precision.under_autocast(program.authored, _element_type(dtype, (F16, BF16)))))
+    element_type = _element_type(dtype, (F16, BF16))
+    return type(computation)(program.derived(precision.programs.under_autocast(program.authored, element_type)))
 
 
 def _element_type(dtype: Any, choices: Sequence[PrimitiveType]) -> PrimitiveType:

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from grad_rules._user import has_target_rule
-
+from .. import autodiff, batching, partitioning
 from ..analysis.author_rules import lost_rules, stated
-from ..autodiff.calls import calling
-from ..autodiff.functions import with_functions
-from ..batching.embedded import with_calls
 from ..core.forks import Lock, cached_property
 from ..core.shape import ProgramShape
 from ..hlo.derivatives import Lost, bringing, brings, rules_of, warn_of
+from ..hlo.gradient_changes import has_target_rule
 from ..hlo.ir import Computation, Instruction, Module, reachable
 from ..opcodes.random import rng, rng_get_and_update_state
-from ..partitioning.manual_regions import without_manual_regions
 from ..partitioning.state import Partitioning, partitioning_of
 from ..transform.dynamic_sizes import resolve_sizes
 from ..transform.expand_custom_calls import expand
@@ -65,9 +61,9 @@ class Forms:
         return self._canonical.get(None, self._make_canonical)
 
     def _make_canonical(self, _: None) -> Computation:
-        entry, partitioning = self.module.entry, self.partitioning
-        if partitioning.manual_regions:  # about one partition's arrays, in a program about whole ones: those of all partitions
-            entry = without_manual_regions(self.module, partitioning.partitions)
+        entry, state = self.module.entry, self.partitioning
+        if state.manual_regions:  # about one partition's arrays, in a program about whole ones: those of all partitions
+            entry = partitioning.manual_regions.without_manual_regions(self.module, state.partitions)
         return _canonical(entry)
 
     @property
@@ -84,7 +80,7 @@ class Forms:
         if self.by_calls is not None or self.by_ops:
             return self.by_calls or self.canonical
         if brings(self.module.entry):
-            return calling(bringing(self._embedding[0] or self.canonical, self.module.entry.derivatives))
+            return autodiff.calls.calling(bringing(self._embedding[0] or self.canonical, self.module.entry.derivatives))
         return self._embedding[0] or self.canonical
 
     @property
@@ -93,12 +89,13 @@ class Forms:
         return self.authored is not self.canonical
 
     def _make_differentiable(self, _: None) -> Computation:
-        return with_functions(self.authored)
+        return autodiff.functions.with_functions(self.authored)
 
     @cached_property
     def _embedding(self) -> tuple[Computation | None, list[Lost]]:
         """The entry with calls of the computations inside it that bring derivatives, and what is lost of them."""
-        return with_calls(self.module.entry, has_target_rule, _canonical, bool(self.partitioning.manual_regions))
+        in_regions = bool(self.partitioning.manual_regions)
+        return batching.embedded.with_calls(self.module.entry, has_target_rule, _canonical, in_regions)
 
     @property
     def embedded(self) -> Computation:

@@ -14,13 +14,12 @@ from typing import TypeVar
 import torch
 import torch.fx
 
-from grad_rules._table import revision
-
 from ..analysis.peak import peak_bytes
 from ..core.budget import running
 from ..core.forks import Lock, cached_property
 from ..core.shape import ProgramShape, Shape
 from ..core.sizes import Size, Unknowns
+from ..hlo.gradient_changes import revision
 from ..lowering.programs import freeing
 from ..passes.sized import with_sizes
 from ..storage.torch_private import direct, is_traced, profiler_is_on

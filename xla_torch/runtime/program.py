@@ -14,12 +14,8 @@ from typing import Any
 import torch
 import torch.fx
 
-from ..autodiff.calls import has_calls, opened
-from ..autodiff.derivatives import finished
-from ..autodiff.flat import FlatJoint, flat_tangents
+from .. import autodiff, batching, stablehlo
 from ..autodiff.options import DEFAULT, GradientOptions
-from ..autodiff.residuals import WHOLE_PROGRAM, effects, needs, rebuild, saved_values, unchanging
-from ..batching.programs import flat_batched
 from ..core.errors import DifferentiationError
 from ..core.forks import Lock, cached_property
 from ..core.shape import Shape
@@ -27,7 +23,6 @@ from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.derivatives import AS_WRITTEN, AsWritten, Lost, bringing
 from ..hlo.ir import Computation, Instruction, Module
 from ..hlo.stacks import is_stack_call
-from ..stablehlo.writing.module import to_stablehlo_bytecode
 from ..transform.other_readers import for_other_readers, without_checks
 from .backends import EAGER, FASTEST, XLA, Backend, Choice, Run
 from .caches import RuleCache
@@ -70,8 +65,8 @@ class Program(Forms):
         that the entry was made with are opened where it runs, and stay where it is differentiated: then `by_calls` takes its
         place, which is the entry itself unless given. `loses` says that what this program brings of derivatives is lost, and
         `portable` makes the same program in plain HLO, should it have what only this package runs."""
-        if by_calls is None and has_calls(entry):
-            by_calls, entry = entry, opened(entry)
+        if by_calls is None and autodiff.calls.has_calls(entry):
+            by_calls, entry = entry, autodiff.calls.opened(entry)
         dropped = () if self._warned else self.dropped_derivatives
         if isinstance(self.module.entry.derivatives, AsWritten) and entry.derivatives is None:
             entry = bringing(entry, AS_WRITTEN)
@@ -106,7 +101,7 @@ class Program(Forms):
 
     def stablehlo(self) -> bytes:
         """What XLA can run, as StableHLO bytecode."""
-        return to_stablehlo_bytecode(self.for_xla)
+        return stablehlo.writing.module.to_stablehlo_bytecode(self.for_xla)
 
     # ---- running (see `Execution`)
 
@@ -162,10 +157,10 @@ class Program(Forms):
         return plan if plan.is_sized or not sized else Plan(self, needed)
 
     def _make_tangents(self, present: Mask) -> Program:
-        return self.derived(flat_tangents(f"{self.name}_jvp", self.to_differentiate(), present))
+        return self.derived(autodiff.flat.flat_tangents(f"{self.name}_jvp", self.to_differentiate(), present))
 
     def _make_batched(self, key: tuple[int, Axes]) -> tuple[Program, list[int | None]]:
-        entry, axes = flat_batched(f"vmap_{self.name}", self.differentiable, *key)
+        entry, axes = batching.programs.flat_batched(f"vmap_{self.name}", self.differentiable, *key)
         return self.derived(entry), axes
 
 
@@ -198,7 +193,7 @@ class Plan:
 
     def _make_backward(self, key: tuple[Mask, tuple[int, ...]]) -> Program:
         present, wanted = key
-        joint = FlatJoint(f"{self.program.name}_vjp", self.entry, self._flags(wanted), present, self.options)
+        joint = autodiff.flat.FlatJoint(f"{self.program.name}_vjp", self.entry, self._flags(wanted), present, self.options)
         gradients = joint.gradients(joint.cotangents(present), wanted)
         return self._closed(joint.builder, gradients)
 
@@ -206,7 +201,7 @@ class Plan:
         return tuple(k in numbers for k in range(self.inputs))
 
     def _closed(self, builder: Builder, results: Sequence[XlaOp]) -> Program:
-        return self.program.derived(finished(builder, list(results)))
+        return self.program.derived(autodiff.derivatives.finished(builder, list(results)))
 
 
 class SplitPlan(Plan):
@@ -222,18 +217,19 @@ class SplitPlan(Plan):
         opens = program.differentiable is not program.canonical and not differentiated_again
         if opens:
             self.again = Plan(program, needed)
-        self.joint = FlatJoint(program.name, self.entry, needed, None, self.options, opens)
+        self.joint = autodiff.flat.FlatJoint(program.name, self.entry, needed, None, self.options, opens)
         self.cotangents = self.joint.cotangents(self.joint.varying)
         arguments = [a.instruction for a in self.joint.arguments]
         gradients = [g.instruction for g in self.joint.gradients(self.cotangents, self.wanted)]
         # What is made of constants alone is made again: the lowering folds it.
-        free = [*arguments, *unchanging(self.joint.forward_part, [])]
-        self.saved = saved_values(self.joint.forward_part, gradients, free, WHOLE_PROGRAM)
+        residuals = autodiff.residuals
+        free = [*arguments, *residuals.unchanging(self.joint.forward_part, [])]
+        self.saved = residuals.saved_values(self.joint.forward_part, gradients, free, residuals.WHOLE_PROGRAM)
         results = [r.instruction for r in self.joint.results]
         returned = [*results, *(s for s in self.saved if s not in results)]
         self.kept = [returned.index(s) for s in self.saved]
         if not self.kept and self.again is self:  # all derivatives are functions of what the backward part reads
-            used = needs(gradients, arguments)
+            used = residuals.needs(gradients, arguments)
             self.read = [k for k, a in enumerate(arguments) if a in used]
         self.integral = [k for k, r in enumerate(returned) if not r.shape.element_type.is_differentiable]
         if opens:  # nor have residuals a gradient or tangent, since `again` does not keep them
@@ -241,7 +237,8 @@ class SplitPlan(Plan):
         varying = [ct is not None for ct in self.cotangents] + [True] * (len(returned) - len(results))
         self.constant = [k for k, flag in enumerate(varying) if not flag or k in self.integral]
         self.returned = len(returned)
-        self.forward = self._cut(program.name, arguments, [*returned, *effects(self.joint.forward_part)], len(returned))
+        effects = residuals.effects(self.joint.forward_part)
+        self.forward = self._cut(program.name, arguments, [*returned, *effects], len(returned))
 
     @property
     def is_sized(self) -> bool:
@@ -259,12 +256,12 @@ class SplitPlan(Plan):
     def _backward_of_all(self, present: Mask, wanted: tuple[int, ...]) -> Program:
         """The way back where what was kept has cotangents too: where the way back is itself walked back."""
         name = f"{self.program.name}_again"
-        joint = FlatJoint(name, self.forward.differentiable, self._flags(wanted), present, self.options)
+        joint = autodiff.flat.FlatJoint(name, self.forward.differentiable, self._flags(wanted), present, self.options)
         seeds = joint.cotangents(present)
         gradients = joint.gradients(seeds, wanted)
         return self._from_saved(joint, [joint.results[k].instruction for k in self.kept], seeds, gradients)
 
-    def _from_saved(self, joint: FlatJoint, kept: Sequence[Instruction], seeds: Sequence[XlaOp | None],
+    def _from_saved(self, joint: autodiff.flat.FlatJoint, kept: Sequence[Instruction], seeds: Sequence[XlaOp | None],
                    gradients: Sequence[XlaOp]) -> Program:
         pace = [s.instruction for s in seeds if s is not None]
         inputs = [*(joint.arguments[k].instruction for k in self.read), *kept, *pace]
@@ -272,11 +269,11 @@ class SplitPlan(Plan):
         return self._cut(f"{self.program.name}_backward", inputs, targets, len(gradients), joint, pace)
 
     def _cut(self, name: str, inputs: Sequence[Instruction], targets: Sequence[Instruction], count: int,
-             joint: FlatJoint | None = None, pace: Sequence[Instruction] = ()) -> Program:
+             joint: autodiff.flat.FlatJoint | None = None, pace: Sequence[Instruction] = ()) -> Program:
         """A program of its own out of a joint one, returning the first `count` targets."""
         builder = Builder(name)
         given = {i: builder.parameter(k, i.shape.without_layout(), i.name) for k, i in enumerate(inputs)}
-        built = rebuild(builder, (joint or self.joint).builder.instructions, given, targets, pace=pace)
+        built = autodiff.residuals.rebuild(builder, (joint or self.joint).builder.instructions, given, targets, pace=pace)
         return self._closed(builder, built[:count])
 
 

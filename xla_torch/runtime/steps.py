@@ -7,14 +7,16 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 
+from .. import stablehlo
 from ..core.errors import InvalidArgument
-from ..stablehlo.convert import Fact
 
-OfArguments = Callable[["Step", Sequence[Fact], int], Sequence[Fact]]
+Facts: TypeAlias = "Sequence[stablehlo.convert.Fact]"
+
+OfArguments = Callable[["Step", Facts, int], Facts]
 """From what is known of the arguments of a derived program, and how many the one that it was derived from takes, to what is known
 of that one's."""
 
@@ -44,7 +46,7 @@ def require_computation(value: Any, subject: str) -> None:
                               expected="an XlaComputation (of load, from_jax or XlaBuilder.build())", hint=hint)
 
 
-def same_arguments(step: Step, facts: Sequence[Fact], count: int) -> Sequence[Fact]:
+def same_arguments(step: Step, facts: Facts, count: int) -> Facts:
     """The derived program takes the same arguments, and perhaps more behind them."""
     return facts[:count]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..core.errors import HloSyntaxError, InvalidArgument
 from ..hlo.cut_text import CutText
-from ..mlir.bytecode.parser import MAGIC
+from ..mlir.bytecode.cursor import MAGIC
 from ..mlir.bytecode.parser import parse as parse_bytecode
 from ..mlir.ir import Operation
 from ..mlir.text.parser import parse as parse_text

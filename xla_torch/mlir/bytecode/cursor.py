@@ -14,6 +14,9 @@ from ...core.types import PrimitiveType
 
 Buffer = bytes | memoryview
 
+MAGIC = b"ML\xefR"
+"""The first bytes of MLIR bytecode."""
+
 _FOLLOWING = bytes([8, *((b & -b).bit_length() - 1 for b in range(1, 256))])
 """How many bytes follow a varint's first byte: as many as it has trailing zeros."""
 

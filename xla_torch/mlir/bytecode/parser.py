@@ -13,12 +13,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from .. import ir
-from .cursor import Buffer, Cursor, Section, malformed
+from .cursor import MAGIC, Buffer, Cursor, Section, malformed
 from .entries import Dialect, Entries, Entry, Resource, Strings
 from .operations import OperationName, read_operations
-
-MAGIC = b"ML\xefR"
-"""The first bytes of MLIR bytecode."""
 
 NEWEST = 6
 """The newest version of the encoding: 1 has versions of dialects, 2 lazy regions, 3 orders of uses, 4 block arguments without

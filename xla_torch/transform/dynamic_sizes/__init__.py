@@ -1,6 +1,5 @@
 """Dynamic sizes resolved: the operands of every op have, at run time, sizes that fit together (see `resolver`)."""
 
-from . import resolving_rules  # noqa: F401  (importing fills the tables)
 from .resolver import resolve_sizes
 from .tracing import with_traced_sizes
 

@@ -15,5 +15,7 @@ is repeated over its operands as it is."""
 Source = Callable[[Instruction, int], tuple[Instruction, int] | None]
 """From an instruction and a dimension of its result to an operand and the dimension of it that has the same size."""
 
-RULES: RuleTable[Rule] = RuleTable("dynamic size")
-SOURCES: RuleTable[Source] = RuleTable("source of a size")
+_FILLED_BY = [f"{__package__}.resolving_rules"]
+
+RULES: RuleTable[Rule] = RuleTable("dynamic size", filled_by=_FILLED_BY)
+SOURCES: RuleTable[Source] = RuleTable("source of a size", filled_by=_FILLED_BY)
