@@ -24,6 +24,7 @@ from ..runtime.computation import XlaComputation
 from ..storage import torch_graphs, torch_private
 from ..storage.value_reads import has_reads
 from . import (
+    torch_compositions,
     torch_decompositions,
     torch_exporting,
     torch_functions,
@@ -167,8 +168,8 @@ def _of_many_sizes(exported: Any, make: Callable[[Any], TorchFunction]) -> Torch
                          one.unsaved)
 
 
-_DECOMPOSED = ("col2im", "grid_sampler_2d", "gru", "im2col", "lstm", "upsample_bicubic2d", "upsample_bilinear2d",
-               "upsample_linear1d", "upsample_nearest2d", "upsample_trilinear3d")
+_DECOMPOSED = ("col2im", "grid_sampler_2d", "gru", "im2col", "lstm", "tril_indices", "triu_indices", "upsample_bicubic2d",
+               "upsample_bilinear2d", "upsample_linear1d", "upsample_nearest2d", "upsample_trilinear3d")
 """Operators for which torch itself says what they are in others, beyond its own choice."""
 
 _OF_THE_WAY_BACK = ("native_group_norm_backward", "native_layer_norm_backward")
@@ -187,7 +188,7 @@ def operator_decompositions() -> tuple[dict[Any, Any], dict[Any, Any]]:
     before autograd, whose operators for the way back have none."""
     first = {**torch_private.decompositions(*_operators(_DECOMPOSED)), **torch_decompositions.decompositions()}
     back = torch_private.decompositions(*_operators(_OF_THE_WAY_BACK))
-    found = {**torch.export.default_decompositions(), **first, **back}
+    found = {**torch.export.default_decompositions(), **torch_compositions.compositions(), **first, **back}
     return {target: way for target, way in found.items() if torch_graph.name_of(target) not in RULES}, first
 
 

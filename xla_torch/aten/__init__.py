@@ -17,11 +17,13 @@ from . import (  # noqa: F401  (fill the table)
     losses,
     normalisation,
     pointwise,
+    polynomials,
     pooling,
     random,
     reductions,
     resampling,
     sorting,
+    special,
     spectra,
     views,
 )
