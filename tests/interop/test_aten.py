@@ -12,7 +12,7 @@ import pytest
 import torch
 import torch.fx
 
-from support import aten_linalg_rows, aten_rows
+from support import aten_linalg_rows, aten_rows, composition_rows
 from support.oracle import needs_xla, run_xla
 from xla_torch import Shape, XlaBuilder
 from xla_torch.api import torch_function, torch_graph, torch_random
@@ -24,7 +24,7 @@ from xla_torch.opcodes import control
 from xla_torch.storage import torch_private
 from xla_torch.types import type_from_numpy
 
-ROWS = aten_rows.rows() | aten_linalg_rows.rows()
+ROWS = aten_rows.rows() | aten_linalg_rows.rows() | composition_rows.rules()
 FURTHER_NAMES = {"builder", "result", "is_plain", "is_contiguous", "most"}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import pickle
 import re
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from xla_torch.hlo.derivatives import bringing
 from xla_torch.hlo.ir import Computation, Module
 from xla_torch.kernels import composites
 from xla_torch.runtime.static import StaticComputation
+from xla_torch.storage.dtypes import torch_dtype
 
 F64 = torch.float64
 
@@ -144,7 +144,7 @@ def test_decompositions_are_the_kernels(name: str) -> None:
     for computation in whole:
         kernel = kernel_of(computation)
         assert kernel is not None
-        operands = _operands(name, computation, json.loads(kernel.attributes))
+        operands = _operands(name, computation)
         by_ops = StaticComputation(Module("ops", bringing(computation, None)))(*operands)
         by_kernel = composites.run(kernel.name, kernel.attributes, *operands)
         torch.testing.assert_close(_flat(by_ops), list(by_kernel), rtol=1e-11, atol=1e-11, equal_nan=True)
@@ -154,12 +154,11 @@ def _composites_of(computation: Computation) -> list[Computation]:
     return [c for c in Module("m", computation).computations if kernel_of(c) is not None]
 
 
-def _operands(name: str, computation: Computation, options: dict[str, Any]) -> list[torch.Tensor]:
+def _operands(name: str, computation: Computation) -> list[torch.Tensor]:
     """Operands of these shapes: what the row itself has where that is of the same shape, so that indices are such."""
-    given = [a for a in _flat((ROWS[name][1], LABELS, *LENGTHS))]
-    found = []
+    given, found = _flat((ROWS[name][1], LABELS, *LENGTHS)), list[torch.Tensor]()
     for parameter in computation.parameters:
-        sizes, dtype = parameter.shape.dimensions, xla_torch.types.torch_dtype(parameter.shape.element_type)
+        sizes, dtype = parameter.shape.dimensions, torch_dtype(parameter.shape.element_type)
         like = [a for a in given if a.shape == sizes and a.dtype == dtype]
         found.append(like[0] if like and not dtype.is_floating_point else torch.zeros(sizes, dtype=dtype)
                      if not dtype.is_floating_point else torch.randn(sizes, dtype=dtype).log_softmax(-1)
@@ -226,9 +225,6 @@ def test_kernels_run_forward_and_back() -> None:
 @pytest.mark.parametrize("name", ["lstm", "grid of a plane", "bilinear", "cumprod", "distances"])
 def test_second_derivatives_and_batches(name: str) -> None:
     converted, given, arguments, moving = _converted(name)
-    for function in (converted, given):
-        pass
-
     def total(function: Callable[..., Any]) -> Callable[..., torch.Tensor]:
         return lambda *args: sum(r.sin().sum() for r in _flat(function(*args)) if r.is_floating_point())  # pyright: ignore
 

@@ -11,9 +11,10 @@ import torch.nn.functional as F  # noqa: N812
 from torch.utils import _pytree as pytree
 
 import xla_torch
+from support import composition_rows
 from support.aten_rows import TIES, floats, ints
 from support.oracle import needs_xla, run_xla
-from xla_torch.api import torch_decompositions, torch_graph
+from xla_torch.api import torch_compositions, torch_decompositions, torch_graph
 from xla_torch.errors import UnsupportedError
 from xla_torch.lowering import numerics
 
@@ -86,7 +87,7 @@ CALLS: dict[str, list[tuple[Any, list[torch.Tensor]]]] = {
                    for mode in ("bilinear", "bicubic")],
     "torch's own": [(lambda x: (x.renorm(2, 0, 1.0), F.interpolate(x, (9, 4), mode="nearest-exact"), F.unfold(x, 2),
                                 F.interpolate(x, (9, 4), mode="bicubic", align_corners=True)), [IMAGE])],
-}
+} | composition_rows.CALLS
 EACH = [(name, k) for name, calls in CALLS.items() for k in range(len(calls))]
 QUICK = [pytest.param(name, k, marks=() if k == 0 else pytest.mark.slow) for name, k in EACH]
 
@@ -105,6 +106,7 @@ def close(found: Any, expected: Any) -> None:
     torch.testing.assert_close(found, expected, rtol=rough, atol=rough, equal_nan=True)
 
 
+@pytest.mark.filterwarnings("ignore:index_reduce")  # which is in beta
 @pytest.mark.parametrize(("name", "number"), QUICK)
 def test_values_and_gradients_are_those_of_torch(name: str, number: int):
     function, arguments = CALLS[name][number]
@@ -125,7 +127,22 @@ def test_values_and_gradients_are_those_of_torch(name: str, number: int):
         close(*pair)
 
 
+@pytest.mark.parametrize("derivatives", ["torch", "xla"])
+@pytest.mark.parametrize("order", [0, 1, 2, 3])
+def test_polygamma_and_its_gradient_are_right_on_both_sides_of_zero(order: int, derivatives: Any):
+    mpmath = pytest.importorskip("mpmath")
+    x = torch.tensor([-30.5, -20.3, -7.5, -0.7, -0.5, -1e-3, 1e-6, 0.5, 3.5, 1e4], dtype=torch.float64)
+    function = xla_torch.from_torch(lambda a: torch.polygamma(order, a), x, derivatives=derivatives)
+    values = function(x.requires_grad_())
+    gradient, = torch.autograd.grad(values.sum(), x)
+    for found, n in ((values.detach(), order), (gradient, order + 1)):
+        wanted = torch.tensor([float(mpmath.polygamma(n, v)) for v in x.tolist()], dtype=torch.float64)
+        torch.testing.assert_close(found, wanted, rtol=1e-7, atol=0)
+
+
 @needs_xla
+@pytest.mark.filterwarnings("ignore:index_reduce")
+@pytest.mark.filterwarnings("ignore:.*only xla_torch runs checks")
 @pytest.mark.parametrize(("name", "number"), [pytest.param(*row, marks=pytest.mark.slow) for row in EACH])
 def test_real_xla_gives_what_torch_gives(name: str, number: int):
     function, arguments = CALLS[name][number]
@@ -135,14 +152,15 @@ def test_real_xla_gives_what_torch_gives(name: str, number: int):
 
 
 def test_every_decomposition_is_called():
-    packets = {name.partition(".")[0] for name in torch_decompositions._WAYS}
-    elsewhere = {"embedding_bag", "_embedding_bag_forward_only", "diagonal_scatter"}  # test_from_torch_functions
+    packets = {name.partition(".")[0] for name in (*torch_decompositions._WAYS, *torch_compositions._WAYS)}
+    elsewhere = {"embedding_bag", "_embedding_bag_forward_only", "diagonal_scatter",  # test_from_torch_functions
+                 *composition_rows.UNDER_OTHER_NAMES}
     assert packets - elsewhere <= {*CALLS}
     assert {op.name() for op in torch_decompositions.decompositions()} >= {"aten::histc", "aten::grid_sampler_3d"}
 
 
 @pytest.mark.parametrize(("function", "arguments", "words"), [
-    (lambda x: torch.bincount(x, minlength=4), [WORDS], r"scatter_add\(0, x"),
+    (torch.bincount, [WORDS], "the number of bins depends on values"),
     (lambda i, o, w: F.embedding_bag(i, w, o, scale_grad_by_freq=True), [WORDS, STARTS, TABLE], "scale_grad_by_freq"),
     (lambda x: F.interpolate(x, (3, 4), mode="bilinear", antialias=True), [(IMAGE * 9).to(torch.uint8)], "whole numbers"),
     (lambda x: x.logcumsumexp(0), [torch.complex(ROW, ROW)], "complex numbers")])

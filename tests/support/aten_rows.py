@@ -239,7 +239,8 @@ def _indexing() -> dict[str, list[Row]]:
                          (torch.tensor(1.0), 0, torch.tensor([0]))],
         "embedding": [(floats(7, 3), at), (floats(7, 3), torch.tensor(2)), (floats(7, 3), at, 1)],
         "embedding_dense_backward": [(floats(2, 3, 4), at, 6, -1, False), (floats(2, 3, 4), at, 6, 1, False)],
-        "masked_scatter": [(square, flags(4, 5), floats(20)), (square, flags(5), floats(30)), (ints(4), FLAGS, ints(3, 2))],
+        "masked_scatter": [(square, flags(4, 5), floats(20)), (floats(5), flags(4, 5), floats(20)),
+                           (square, flags(5), floats(30)), (ints(4), FLAGS, ints(3, 2))],
     }
 
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from ..aten.operator_rules import RULES
 from ..storage import torch_private
-from . import torch_decompositions, torch_graph
+from . import torch_compositions, torch_decompositions, torch_graph
 
-_DECOMPOSED = ("col2im", "grid_sampler_2d", "im2col", "upsample_bicubic2d", "upsample_bilinear2d",
-               "upsample_linear1d", "upsample_nearest2d", "upsample_trilinear3d")
+_DECOMPOSED = ("col2im", "grid_sampler_2d", "im2col", "tril_indices", "triu_indices", "upsample_bicubic2d",
+               "upsample_bilinear2d", "upsample_linear1d", "upsample_nearest2d", "upsample_trilinear3d")
 """Operators for which torch itself says what they are in others, beyond its own choice."""
 
 _OF_THE_WAY_BACK = ("native_group_norm_backward", "native_layer_norm_backward")
@@ -26,20 +26,11 @@ def _operators(names: Sequence[str]) -> list[Any]:
     return [getattr(packet, overload) for packet in packets for overload in packet.overloads() if overload != "out"]
 
 
-def _views() -> Iterator[tuple[Any, Any]]:
-    """Operators that copy what a view shows, as torch has them in regions, and the views."""
-    for name in RULES:
-        packet, _, overload = name.partition(".")
-        copies = getattr(torch.ops.aten, f"{packet}_copy", None)
-        if copies is not None and overload in copies.overloads() and overload in getattr(torch.ops.aten, packet).overloads():
-            yield getattr(copies, overload), getattr(getattr(torch.ops.aten, packet), overload)
-
-
 @functools.cache
 def without_composites() -> tuple[dict[Any, Any], dict[Any, Any]]:
     """torch's decompositions of all that has no rule: to core operators, and of core operators into others. The latter come
     before autograd, whose operators for the way back have none."""
     first = {**torch_private.decompositions(*_operators(_DECOMPOSED)), **torch_decompositions.decompositions()}
     back = torch_private.decompositions(*_operators(_OF_THE_WAY_BACK))
-    found = {**torch.export.default_decompositions(), **first, **back, **dict(_views())}
+    found = {**torch.export.default_decompositions(), **torch_compositions.compositions(), **first, **back}
     return {target: way for target, way in found.items() if torch_graph.name_of(target) not in RULES}, first

@@ -12,6 +12,7 @@ import torch
 
 from ..core.errors import UnsupportedError
 from ..storage import torch_private
+from .torch_compositions import by_operator
 
 Way = Callable[..., Any]
 _WAYS: dict[str, Way] = {}
@@ -28,13 +29,7 @@ def _way(*names: str) -> Callable[[Way], Way]:
 @functools.cache
 def decompositions() -> dict[Any, Way]:
     """The functions by operator, those left out that this torch has no operators for."""
-    found = {}
-    for name, way in _WAYS.items():
-        packet, _, overload = name.partition(".")
-        operator = getattr(getattr(torch.ops.aten, packet, None), overload or "default", None)
-        if operator is not None:
-            found[operator] = way
-    return found
+    return by_operator(_WAYS)
 
 
 # ------------------------------------------------------------------------------------------- places in order
@@ -253,6 +248,61 @@ def _source(x: torch.Tensor, size: int, padding_mode: int, align_corners: bool) 
         x = torch.where(turns % 2 == 0, rest + low, span - rest + low)
     inside = (x > 0) & (x < size - 1)  # at a bound its gradient is 0
     return torch.where(inside, x, x.detach().clamp(0, size - 1))
+
+
+# ------------------------------------------------------------------------------------------- parts of a dimension
+
+
+@_way("segment_reduce")
+def _segment_reduce(data: torch.Tensor, reduce: str, *, lengths: torch.Tensor | None = None, indices: torch.Tensor | None = None,
+                    offsets: torch.Tensor | None = None, axis: int = 0, unsafe: bool = False,
+                    initial: float | None = None) -> torch.Tensor:
+    """By the number of each element's segment. Elements behind the last one are left out."""
+    if lengths is not None:
+        ends = lengths.cumsum(-1)
+        starts = ends - lengths
+    else:
+        assert offsets is not None
+        starts, ends = offsets[..., :-1], offsets[..., 1:]
+    axis, count, empty = axis % data.ndim, ends.shape[-1], _EMPTY_SEGMENTS[reduce] if initial is None else initial
+    place = torch.arange(data.shape[axis])[:, None]
+    number = (place >= ends[..., None, :]).sum(-1)
+    number = torch.where((place >= starts[..., None, :1])[..., 0], number, count)
+    number = number.view(*number.shape, *[1] * (data.ndim - axis - 1)).expand(data.shape)
+    shape = list(data.shape)
+    shape[axis] = count + 1
+    total = data.new_full(shape, empty).scatter_reduce(axis, number, data, _REDUCTIONS[reduce]).narrow(axis, 0, count)
+    if reduce != "mean":
+        return total
+    sizes = (ends - starts).view(*ends.shape, *[1] * (data.ndim - axis - 1))
+    mean = total / sizes.clamp(min=1)
+    return mean if initial is not None else torch.where(sizes > 0, mean, torch.full_like(mean, math.nan))
+
+
+_EMPTY_SEGMENTS = {"sum": 0.0, "mean": 0.0, "max": -math.inf, "min": math.inf, "prod": 1.0}
+_REDUCTIONS = {"sum": "sum", "mean": "sum", "max": "amax", "min": "amin", "prod": "prod"}
+
+
+@_way("conv_tbc")
+def _conv_tbc(self: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, pad: int = 0) -> torch.Tensor:
+    """A convolution of [time, batch, channels] by [time, inputs, outputs]."""
+    return torch.conv1d(self.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad).permute(2, 0, 1)
+
+
+# ------------------------------------------------------------------------------------------- element by element
+
+
+@_way("ldexp.Tensor")
+def _ldexp(self: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    return self * torch.pow(2.0, other)
+
+
+@_way("rrelu_with_noise_functional")
+def _rrelu(self: torch.Tensor, noise: torch.Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False,
+           generator: Any = None) -> tuple[torch.Tensor, torch.Tensor]:
+    """In evaluation. In training it draws: `torch_random.py`."""
+    assert not training
+    return torch.nn.functional.leaky_relu(self, (lower + upper) / 2), noise
 
 
 # ------------------------------------------------------------------------------------------- products of groups

@@ -33,7 +33,7 @@ class ValueSizes:
     """The symbols that are known as far as a program is built: of each, the greatest size, and the op that is the size."""
 
     def __init__(self, builder: Builder, equal: Mapping[Any, Any]):
-        self._builder, self._equal = builder, equal
+        self._builder, self._equal = builder, dict(equal)
         self._known: dict[Any, tuple[int, XlaOp]] = {}
         self._counts: dict[Any, XlaOp] = {}
         """How many a mask chooses, s64[], by what says which mask it is."""
@@ -57,6 +57,7 @@ class ValueSizes:
         size that torch has for a known one is checked to be that."""
         for d, size in enumerate(sizes):
             if not found.shape.dynamic_flags[d]:
+                self._learn_fixed(size, found.shape.dimensions[d])
                 continue
             if not isinstance(size, torch.SymInt):  # torch knows it by an assertion
                 known = self.assumed(where, size, d)
@@ -69,6 +70,11 @@ class ValueSizes:
             elif mask is not None and not (expression.is_Symbol and self._known[expression][1] is self._count(found, d, mask)):
                 known = self.assumed(where, int(expression), d) if expression.is_Integer else None
                 require_size(found, d, self._op(expression), f"dimension {d} has size {expression}", where, known)
+
+    def _learn_fixed(self, size: Any, fixed: int) -> None:
+        """Take the size of a result that always has this one for the symbol that torch has for it."""
+        if isinstance(size, torch.SymInt) and (expression := self._expression(size)).is_Symbol and expression not in self._known:
+            self._equal[expression] = expression * 0 + fixed
 
     def assumed(self, where: str, size: int, dim: int) -> Assumption | None:
         """The assumption that an operator in the user's line has a result of a size, where sizes are the example's."""

@@ -214,8 +214,9 @@ def _put_where(x: XlaOp, mask: XlaOp, values: XlaOp, accumulate: bool) -> XlaOp:
 
 
 @rule("masked_scatter")
-def _masked_scatter(self: XlaOp, mask: XlaOp, source: XlaOp) -> XlaOp:
+def _masked_scatter(self: XlaOp, mask: XlaOp, source: XlaOp, result: Shape) -> XlaOp:
     """The elements of the source one after another in the places of the mask: each place's number is a running count."""
+    self = spread(self, result.dimensions) if result.is_static else self
     if not self.shape.element_count:
         return self
     count = self.shape.element_count

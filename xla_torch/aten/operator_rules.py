@@ -142,7 +142,8 @@ ALONG_OTHERS = frozenset({
 """Those that are known as long as the dimensions that they name are of known size."""
 
 INTO_KNOWN = frozenset({
-    "index_put.default", "masked_scatter.default", "scatter.src", "scatter.value", "scatter_add.default", "scatter_reduce.two"})
+    "bincount.default", "index_put.default", "masked_scatter.default", "scatter.src", "scatter.value", "scatter_add.default",
+    "scatter_reduce.two"})
 """Those that bring elements to places of an array, and are known as long as that is of known size."""
 
 _INSTEAD = {"select.int": "x[:1] is the first one where there is one, and x[-1:] the last",

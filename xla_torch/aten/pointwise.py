@@ -41,14 +41,14 @@ def _exp2(x: XlaOp) -> XlaOp:
     return ops.Pow(full(x.builder, 2, x.shape), x)
 
 
-def _digamma(x: XlaOp) -> XlaOp:
+def signed_digamma(x: XlaOp) -> XlaOp:
     """At a zero infinite, of the other sign."""
     return ops.Select(ops.Eq(x, 0), ops.Neg(ops.Reciprocal(x)), ops.Digamma(x))
 
 
 for _name, _function in {
         **INVERSES, "atan": ops.Atan, "cos": ops.Cos, "erf": ops.Erf, "erfc": ops.Erfc, "erfinv": ops.ErfInv, "exp": ops.Exp,
-        "exp2": _exp2, "expm1": ops.Expm1, "lgamma": ops.Lgamma, "digamma": _digamma, "log": ops.Log, "log1p": ops.Log1p,
+        "exp2": _exp2, "expm1": ops.Expm1, "lgamma": ops.Lgamma, "digamma": signed_digamma, "log": ops.Log, "log1p": ops.Log1p,
         "log10": _log10, "log2": _log2, "reciprocal": ops.Reciprocal, "rsqrt": ops.Rsqrt, "sigmoid": ops.Logistic,
         "sin": ops.Sin, "sqrt": ops.Sqrt, "tan": ops.Tan, "tanh": ops.Tanh}.items():
     _floating(_name, _function)
@@ -62,11 +62,11 @@ def _rounding(name: str, function: Callable[[XlaOp], XlaOp]) -> None:
         return function(self) if self.element_type.is_floating else self
 
 
-def _truncated(x: XlaOp) -> XlaOp:
+def truncated(x: XlaOp) -> XlaOp:
     return ops.Select(ops.Lt(x, 0), ops.Ceil(x), ops.Floor(x))
 
 
-for _name, _function in {"ceil": ops.Ceil, "floor": ops.Floor, "round": ops.RoundNearestEven, "trunc": _truncated}.items():
+for _name, _function in {"ceil": ops.Ceil, "floor": ops.Floor, "round": ops.RoundNearestEven, "trunc": truncated}.items():
     _rounding(_name, _function)
 
 
@@ -162,7 +162,7 @@ def _div_mode(self: XlaOp, other: Value, rounding_mode: str | None, result: Shap
     if rounding_mode is None:
         return ops.Div(left, right)
     if rounding_mode == "trunc":
-        return _truncated(ops.Div(left, right)) if left.element_type.is_floating else ops.Div(left, right)
+        return truncated(ops.Div(left, right)) if left.element_type.is_floating else ops.Div(left, right)
     return _floor_divided(left, right)
 
 

@@ -18,7 +18,6 @@ REASONS: dict[str, str] = {
 """Why there is none, by the name of the operator."""
 
 INSTEAD: dict[str, str] = {
-    "bincount.default": f"{_SIZE}; of n bins it is torch.zeros(n, dtype=x.dtype).scatter_add(0, x, torch.ones_like(x))",
     "linalg_ldl_factor_ex.default": "XLA has no such decomposition; torch.linalg.lu_factor and torch.linalg.solve take its place",
     "poisson.default": "how many numbers it draws depends on values",
     "prims.clone.default": "XlaComputation.to_pt2 writes it where gradients end; load the program itself instead, which has them",

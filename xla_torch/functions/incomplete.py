@@ -39,15 +39,17 @@ Step = Callable[[XlaOp, Sequence[XlaOp], Sequence[XlaOp]], tuple[list[XlaOp], Xl
 """(count of the round, state, constants) to (next state, PRED: the element has converged)."""
 
 
-def _iterated(step: Step, state: Sequence[XlaOp], constants: Sequence[XlaOp], iterations: int | None) -> list[XlaOp]:
-    """The state after so many rounds, or once all elements have converged; each one's is that when it did."""
+def iterated(step: Step, state: Sequence[XlaOp], constants: Sequence[XlaOp], iterations: int | None,
+             limit: int = _LIMIT) -> list[XlaOp]:
+    """The state after so many rounds, or once all elements have converged or `limit` is reached; each one's is that when it
+    converged."""
     builder, shape = state[0].builder, state[0].shape
     active = Broadcast(builder.constant(True), shape.dimensions)
     init = Tuple(builder, [builder.constant(0), active, *state, *constants])
     condition, body = Builder("unfinished"), Builder("round")
 
     carry = condition.parameter(0, init.shape)
-    going_on = Lt(GetTupleElement(carry, 0), _LIMIT if iterations is None else iterations)
+    going_on = Lt(GetTupleElement(carry, 0), limit if iterations is None else iterations)
     if iterations is None:
         going_on = And(going_on, ReduceAll(GetTupleElement(carry, 1), condition.constant(False), _either()))
 
@@ -140,7 +142,7 @@ def _series(a: XlaOp, x: XlaOp, sloped: bool, iterations: int | None) -> _Number
         return [*term.parts(), *total.parts()], _settled(term, total)
 
     one = _Number(_full(a, 1.0), (_full(a, 0.0),) if sloped else ()).parts()
-    return _numbers(_iterated(step, [*one, *one], [a, x], iterations), sloped)[1]
+    return _numbers(iterated(step, [*one, *one], [a, x], iterations), sloped)[1]
 
 
 def _fraction(a: XlaOp, x: XlaOp, sloped: bool, iterations: int | None) -> _Number:
@@ -158,7 +160,7 @@ def _fraction(a: XlaOp, x: XlaOp, sloped: bool, iterations: int | None) -> _Numb
     first = _Number(_full(a, 1.0)) / _Number(x + 1.0 - a, (_full(a, -1.0),) if sloped else ())
     endless = _Number(_full(a, 1e30), (_full(a, 0.0),) if sloped else ())
     state = [*endless.parts(), *first.parts(), *first.parts()]
-    return _numbers(_iterated(step, state, [a, x], iterations), sloped)[2]
+    return _numbers(iterated(step, state, [a, x], iterations), sloped)[2]
 
 
 class _Gamma:
@@ -287,7 +289,7 @@ def _beta_fraction(a: _Number, b: _Number, x: XlaOp, iterations: int | None) -> 
     first = one / (one - (a + b) / (a + one) * _Number(x))
     start = _Number(_full(x, 1.0), (nothing,) * slopes)
     state = [*start.parts(), *first.parts(), *first.parts()]
-    return _numbers(_iterated(step, state, [*given, x], iterations), slopes)[2]
+    return _numbers(iterated(step, state, [*given, x], iterations), slopes)[2]
 
 
 @floating

@@ -81,12 +81,44 @@ def ErfInv(operand: XlaOp) -> XlaOp:
     tensor([0.0000, 0.4769,    inf])
     """
     w = -Log((1.0 - operand) * (1.0 + operand))
+    # In F32 no number but 1 is as near to 1 as the far tail.
+    scale = _erfinv_scale(w, is_far=operand.element_type is F64)
+    return operand * Select(Eq(Abs(operand), 1.0), math.inf, scale)
+
+
+def _erfinv_scale(w: XlaOp, is_far: bool = True) -> XlaOp:
+    """``erfinv(x) / x`` for ``w = -log(1 - x^2)``, up to where its square root is 4.25, or else 6.25."""
     s = Sqrt(Max(w, 6.25))
     scale = chebyshev.ERFINV_TAIL(Min(s, 4.25) / 0.875 - 27 / 7)
-    if operand.element_type is F64:  # in F32 no number but 1 is as near to 1 as that
+    if is_far:
         scale = Select(Gt(s, 4.25), chebyshev.ERFINV_FAR_TAIL(Max(s, 4.25) - 5.25), scale)
-    scale = Select(Lt(w, 6.25), chebyshev.ERFINV_CENTRE(Min(w, 6.25) / 3.125 - 1.0), scale)
-    return operand * Select(Eq(Abs(operand), 1.0), math.inf, scale)
+    return Select(Lt(w, 6.25), chebyshev.ERFINV_CENTRE(Min(w, 6.25) / 3.125 - 1.0), scale)
+
+
+@floating
+def erfcx(operand: XlaOp) -> XlaOp:
+    """``exp(x^2) erfc(x)``, infinite where ``exp(x^2)`` is."""
+    shifted = Max(operand, 1.0) + 2.5
+    far = chebyshev.ERFCX(1.0 - 7.0 / shifted) / shifted
+    # As in Erfc, the square is that of a rounded number and a rest.
+    inside = Clamp(-30.0, operand, 1.0)
+    rounded = ReducePrecision(inside, *((11, 25) if operand.element_type is F64 else (8, 11)))
+    power = Exp(rounded * rounded) * Exp((inside - rounded) * (inside + rounded))
+    near = Select(Lt(operand, -30.0), math.inf, power * Erfc(inside))
+    return Select(Ge(operand, 1.0), far, near)
+
+
+@floating
+def ndtri(operand: XlaOp) -> XlaOp:
+    """The quantile of the normal distribution: infinite for 0 and 1, NaN beyond."""
+    w = -(Log(4.0 * operand) + Log1p(-operand))
+    scale = _erfinv_scale(Max(w, 0.0))
+    s = Sqrt(Max(w, 36.0))
+    farthest = s * chebyshev.ERFINV_FARTHEST((1.0 / s - 1 / 28) / (1 / 6 - 1 / 28) * 2.0 - 1.0)
+    is_end = Or(Eq(operand, 0.0), Eq(operand, 1.0))
+    scale = Select(is_end, math.inf, Select(Gt(w, 36.0), farthest, scale))
+    inside = And(Ge(operand, 0.0), Le(operand, 1.0))
+    return Select(inside, math.sqrt(2) * (2.0 * operand - 1.0) * scale, math.nan)
 
 
 # ------------------------------------------------------------------------------------------- gamma family
@@ -227,6 +259,24 @@ def Zeta(x: XlaOp, q: XlaOp) -> XlaOp:
     total = Select(Or(Eq(x, 1.0), And(pole, _is_even(x))), math.inf, Select(pole, math.nan, total))
     total = Select(Eq(q, math.inf), 0.0, total)
     return Select(Lt(x, 1.0), math.nan, Select(Eq(x, 1.0), math.inf, total))
+
+
+@floating
+def true_zeta(x: XlaOp, q: XlaOp) -> XlaOp:
+    """`Zeta`, and right also for q left of -10 and whole x: by reflection to 1 - q, as in `true_polygamma`. Infinite where q is
+    0 or a negative whole number; NaN where it is another one below 0 and x is none."""
+    left, mirrored, offset = _reflected(q)
+    right, near = Zeta(x, mirrored), Select(left, Abs(offset), 0.5)
+    near, far = Zeta(x, near), Zeta(x, 1.0 - near)
+    below, even = Lt(offset, 0.0), _is_even(x)
+    # The sum over all whole numbers has a period: of odd x it changes its sign with the offset's.
+    whole = Select(even, near + far, Select(below, far - near, near - far))
+    value = Select(left, whole + Select(even, -right, right), right)
+    inside = Gt(q, 0.0)
+    value = Select(And(left, inside), Zeta(x, Select(And(left, inside), q, 1.0)), value)
+    value = Select(Or(inside, Eq(x, Floor(x))), value, math.nan)
+    value = Select(And(Le(q, 0.0), Eq(q, Floor(q))), math.inf, value)
+    return Select(Lt(x, 1.0), math.nan, Select(Eq(x, 1.0), math.inf, value))
 
 
 # ------------------------------------------------------------------------------------------- bessel functions

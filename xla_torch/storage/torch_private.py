@@ -415,8 +415,10 @@ def without_autocast(device_type: str) -> contextlib.AbstractContextManager[obje
 
 
 def quietly(export: Callable[[], Any]) -> Any:
-    """What `export` gives, without torch's warning of its own use of a class that it has deprecated."""
+    """What `export` gives, without torch's warnings of its own use of a class that it has deprecated, and of what `torch.nn.RNN`
+    does with its weights."""
     with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"The tensor attributes? self\.(\w+\.)*_flat_weights", UserWarning)
         warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)` is deprecated", FutureWarning)
         return export()
 
