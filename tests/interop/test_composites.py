@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import pickle
 import re
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from torch import nn
 
 import xla_torch
 from xla_torch.api.torch_composites import decomposition
-from xla_torch.hlo.composites import described, is_composite, kernel_of
+from xla_torch.hlo.composites import VJP, Kernel, described, is_composite, kernel_of
 from xla_torch.hlo.derivatives import bringing
 from xla_torch.hlo.ir import Computation, Module
 from xla_torch.kernels import composites
@@ -138,31 +139,45 @@ def test_decompositions_are_the_kernels(name: str) -> None:
     given, arguments = ROWS[name]
     program = xla_torch.from_torch(given, *arguments)
     whole = _composites(program.computation)
-    back = program.computation.entry.derivatives
-    whole += [c for c in _composites_of(back._back) if not any(c is w for w in whole)] if hasattr(back, "_back") else []
+    back: Any = program.computation.entry.derivatives
+    if back._is_there():
+        whole += [c for c in _composites_of(back._back) if not any(c is w for w in whole)]
     assert whole
     for computation in whole:
         kernel = kernel_of(computation)
         assert kernel is not None
-        operands = _operands(name, computation)
+        operands = _operands(name, kernel, computation)
         by_ops = StaticComputation(Module("ops", bringing(computation, None)))(*operands)
         by_kernel = composites.run(kernel.name, kernel.attributes, *operands)
-        torch.testing.assert_close(_flat(by_ops), list(by_kernel), rtol=1e-11, atol=1e-11, equal_nan=True)
+        # Of the other results of a bag's operator, torch computes those alone that its own way back reads.
+        count = 1 if name.startswith("bags") else None
+        torch.testing.assert_close(_flat(by_ops)[:count], list(by_kernel)[:count], rtol=1e-11, atol=1e-11)
 
 
 def _composites_of(computation: Computation) -> list[Computation]:
     return [c for c in Module("m", computation).computations if kernel_of(c) is not None]
 
 
-def _operands(name: str, computation: Computation) -> list[torch.Tensor]:
-    """Operands of these shapes: what the row itself has where that is of the same shape, so that indices are such."""
-    given, found = _flat((ROWS[name][1], LABELS, *LENGTHS)), list[torch.Tensor]()
+def _operands(name: str, kernel: Kernel, computation: Computation) -> list[torch.Tensor]:
+    """Operands of these shapes. Whole numbers are the row's own, where it has such of the same shape, or else 0; and what a way
+    back reads of the results is what the way forward gives."""
+    given = _flat((ROWS[name][1], LABELS, *LENGTHS)) if name.startswith("ctc") else _flat(ROWS[name][1])
+    whole = [b for a in given if not a.is_floating_point() for b in (a, a.flatten())]
+    found = list[torch.Tensor]()
     for parameter in computation.parameters:
         sizes, dtype = parameter.shape.dimensions, torch_dtype(parameter.shape.element_type)
-        like = [a for a in given if a.shape == sizes and a.dtype == dtype]
-        found.append(like[0] if like and not dtype.is_floating_point else torch.zeros(sizes, dtype=dtype)
-                     if not dtype.is_floating_point else torch.randn(sizes, dtype=dtype).log_softmax(-1)
-                     if "ctc" in name else torch.rand(sizes, dtype=dtype) + 0.1)
+        if dtype.is_floating_point:
+            found.append(torch.randn(sizes, dtype=dtype).log_softmax(-1) if name.startswith("ctc") and sizes else
+                         torch.rand(sizes, dtype=dtype) + 0.1)
+        else:
+            place = next((k for k, a in enumerate(whole) if a.shape == sizes), None)
+            found.append(torch.zeros(sizes, dtype=dtype) if place is None else whole[place])
+            del whole[:0 if place is None else place + 1]
+    options = json.loads(kernel.attributes)
+    if kernel.name.endswith(VJP):
+        count, kept = len(options["operands"]), options["kept"]
+        results = composites.run(kernel.name.removesuffix(VJP), kernel.attributes, *found[:count])
+        found[count:count + len(kept)] = [results[k] for k in kept]
     return found
 
 
@@ -196,10 +211,10 @@ GRID = xla_torch.from_torch(ROWS["grid of a plane"][0], *ROWS["grid of a plane"]
 @pytest.mark.parametrize(("what", "old", "new"), [
     ("another decomposition", "subtract(", "add("), ("another version", 'composite.version="1"', 'composite.version="2"'),
     ("another name", 'composite.name="aten.grid_sampler"', 'composite.name="aten.unheard_of"'),
-    ("other attributes", "padding_mode = 0", "padding_mode = 1"), ("no attributes", r"composite.attributes=\"{", r"x=\"{")])
+    ("other attributes", "padding_mode = 0", "padding_mode = 1"), ("no attributes", "composite.attributes={", "other={")])
 def test_what_is_not_known_runs_by_its_decomposition(what: str, old: str, new: str) -> None:
     text = GRID.computation.to_hlo_text()
-    assert old in text or what == "no attributes"
+    assert old in text
     changed = xla_torch.parse_hlo(text.replace(old, new), derivatives="as written")
     assert not _composites(changed)
     plain = xla_torch.parse_hlo(re.sub(r", is_composite=true", "", text.replace(old, new)), derivatives="as written")
@@ -222,7 +237,7 @@ def test_kernels_run_forward_and_back() -> None:
     assert all(a.grad is not None for a in moving)
 
 
-@pytest.mark.parametrize("name", ["lstm", "grid of a plane", "bilinear", "cumprod", "distances"])
+@pytest.mark.parametrize("name", ["lstm", "grid of a plane", "bilinear", "cumprod", "logcumsumexp"])
 def test_second_derivatives_and_batches(name: str) -> None:
     converted, given, arguments, moving = _converted(name)
     def total(function: Callable[..., Any]) -> Callable[..., torch.Tensor]:
@@ -250,20 +265,8 @@ def test_derived_programs_are_written_with_composites() -> None:
     torch.testing.assert_close(found, torch.autograd.grad(expected, x)[0])
 
 
-@pytest.mark.parametrize(("name", "calls"), [
-    ("dropout between layers", nn.LSTM(4, 3, 2, dropout=0.5, dtype=F64)), ("packed", None)])
-def test_what_a_kernel_does_not_do_is_taken_apart(name: str, calls: Any) -> None:
-    if calls is None:
-        lengths = torch.tensor([3, 2])
-        layer = nn.GRU(4, 3, dtype=F64)
-
-        def calls(x: torch.Tensor) -> torch.Tensor:
-            return layer(nn.utils.rnn.pack_padded_sequence(x, lengths))[1]
-
-        with pytest.raises(xla_torch.errors.XlaError):
-            xla_torch.from_torch(calls, _x(3, 2, 4))
-        return
-    program = xla_torch.from_torch(calls, _x(5, 2, 4))
+def test_what_a_kernel_does_not_do_is_taken_apart() -> None:
+    program = xla_torch.from_torch(nn.LSTM(4, 3, 2, dropout=0.5, dtype=F64), _x(5, 2, 4))  # it draws random numbers
     assert not _composites(program.computation)
 
 

@@ -12,8 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ..autodiff.composites import known_as
-from ..hlo.composites import PREFIX, VERSION, VJP, Kernel, name_of
+from ..hlo.composites import PREFIX, VERSION, name_of
 from ..hlo.derivatives import bringing
 from ..hlo.ir import Computation, Instruction, Module
 from ..hlo.parser import parse_hlo
@@ -50,9 +49,7 @@ def _mark(instruction: Instruction, name: str, attributes: str) -> None:
         given = json.dumps(_numbers(attribute_of_text(attributes, 0)))
         own = decomposition(name, given, tuple(o.shape.without_layout() for o in instruction.operands))
         if _written(computation) in map(_written, _forms(bringing(own, None))):
-            bare = bringing(computation, None)
-            computation.derivatives = (Kernel(name, given) if name.endswith(VJP)
-                                       else known_as(canonicalize(bare), name, given).derivatives)
+            computation.derivatives = own.derivatives
 
 
 def _numbers(value: Any) -> Any:

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from ..aten.operator_rules import RULES, applied, rule
+from ..autodiff.calls import opened
 from ..autodiff.composites import known_as, pulled_back, way_back
 from ..core.shape import Shape
 from ..functions.hlo_builder import Builder, XlaOp
@@ -28,6 +29,7 @@ from ..opcodes import control
 from ..storage import torch_graphs
 from ..storage.dtypes import torch_dtype
 from ..storage.torch_private import arguments_of
+from ..transform.canonical import canonicalize
 from ..transform.values import elements_of, leaves
 from . import decomposition_tables, torch_functions, torch_graph, torch_stops
 from .builder import XlaBuilder
@@ -133,9 +135,9 @@ def _of_layers(operator: Any, place: int, kind: Any) -> Callable[..., Any]:
     is of this kind unless sequences are packed."""
     def layers(*args: Any, **kwargs: Any) -> Any:
         way = getattr(torch, operator._schema.name.partition("::")[2])
-        if kwargs or not isinstance(args[place], kind):
-            return way(*args, **kwargs)
-        return _whole(operator, _plain, way, *args)
+        if not kwargs and isinstance(args[place], kind):
+            return _whole(operator, _plain, way, *args)
+        return way(*args, **kwargs)
 
     return layers
 
@@ -171,20 +173,19 @@ def _composite(builder: Builder, name: str, attributes: str, operands: list[XlaO
 
 @functools.lru_cache(maxsize=256)
 def decomposition(name: str, attributes: str, shapes: tuple[Shape, ...]) -> Computation:
-    """What a composite of operands of these shapes is, as a computation that is known to be it. Raises UnsupportedError for
+    """What a composite of operands of these shapes is, in canonical form, known to be it. Raises UnsupportedError for
     a name that there is no kernel for, and what torch raises for arguments that its operator does not take."""
-    title = name.replace(".", "_")
     if not name.endswith(VJP):
-        return known_as(_traced(name, attributes, shapes, title), name, attributes)
+        return known_as(_traced(name, attributes, shapes), name, attributes)
     options = json.loads(attributes)
     needed, demanded, kept = (options.pop(word) for word in ("needed", "demanded", "kept"))
     forward = decomposition(name.removesuffix(VJP), json.dumps(options), shapes[:len(options["operands"])])
-    back = pulled_back(bringing(forward, None), tuple(needed), tuple(demanded), tuple(kept))
-    return bringing(back, Kernel(name, attributes))
+    back = pulled_back(forward.derivatives.decomposition, tuple(needed), tuple(demanded), tuple(kept))
+    return bringing(canonicalize(opened(back)), Kernel(name, attributes))
 
 
-def _traced(name: str, attributes: str, shapes: Sequence[Shape], title: str) -> Computation:
-    operator, options = composites.operator_of(name), json.loads(attributes)
+def _traced(name: str, attributes: str, shapes: Sequence[Shape]) -> Computation:
+    operator, options, title = composites.operator_of(name), json.loads(attributes), name.replace(".", "_")
     if torch_graph.name_of(operator) in RULES:
         return _by_rule(operator, options, shapes, title)
     core, first = decomposition_tables.without_composites()
@@ -223,7 +224,7 @@ def _by_rule(operator: Any, options: Mapping[str, Any], shapes: Sequence[Shape],
 
 def _finished(builder: XlaBuilder, found: Sequence[Any]) -> Computation:
     whole = found[0] if len(found) == 1 else builder.add(control.tuple_, found)
-    return builder.build(whole).program.canonical
+    return builder.build(whole).program.authored
 
 
 def _stand_ins_of(shapes: Sequence[Shape]) -> list[torch.Tensor]:

@@ -183,7 +183,9 @@ def _trilinear(i1: torch.Tensor, i2: torch.Tensor, i3: torch.Tensor, expand1: Se
 # ------------------------------------------------------------------------------------------- places
 
 
-_VIEWS = ("as_strided", "narrow", "permute", "unbind.int", "view", "view.dtype")
+_VIEWS = ("alias", "as_strided", "diagonal", "expand", "narrow", "permute", "select.int", "slice.Tensor", "split.Tensor",
+          "split_with_sizes", "squeeze.dim", "squeeze.dims", "t", "transpose.int", "unbind.int", "unfold", "unsqueeze", "view",
+          "view.dtype")
 for _name in _VIEWS:
     _packet, _, _overload = _name.partition(".")
     _view = getattr(getattr(torch.ops.aten, _packet), _overload or "default")

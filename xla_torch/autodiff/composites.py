@@ -10,37 +10,36 @@ from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.composites import VJP, Kernel, kept_results
 from ..hlo.derivatives import Mask, Pullback, Stored, bringing
 from ..hlo.ir import Computation
+from ..transform.canonical import canonicalize
 from ..transform.values import as_op, make_tuple
-from .calls import emit_call
+from .calls import emit_call, opened
 from .cotangents import materialised
 from .reverse import Recording
 from .sharing import SharingBuilder
 
 
-def known_as(computation: Computation, name: str, attributes: str) -> Computation:
-    """A decomposition in canonical form as one that is known to be what a kernel computes: it brings the kernel's derivatives."""
-    bare = bringing(computation, None)
-    return bringing(bare, CompositeDerivatives(name, attributes, bare))
+def known_as(decomposition: Computation, name: str, attributes: str) -> Computation:
+    """A decomposition, which may have calls that stop gradients, in canonical form as one that is known to be what a kernel
+    computes: it brings the kernel's derivatives."""
+    canonical = bringing(canonicalize(decomposition), None)
+    return bringing(canonical, CompositeDerivatives(name, attributes, canonical, decomposition))
 
 
 class CompositeDerivatives(Kernel):
-    """A kernel, and its derivatives: the kernel for the way back. Its own derivatives are those of its ops."""
+    """A kernel, and its derivatives: the kernel for the way back, of which the decomposition differentiates the kernel's. Second
+    derivatives are those of the ops."""
 
-    rules: Sequence[str] = ()
-
-    def __init__(self, name: str, attributes: str, decomposition: Computation):
+    def __init__(self, name: str, attributes: str, canonical: Computation, decomposition: Computation):
         super().__init__(name, attributes)
-        object.__setattr__(self, "_decomposition", decomposition)
-
-    _decomposition: Computation
+        self.canonical, self.decomposition = canonical, decomposition
 
     def pullback(self, needed: Mask, demanded: Mask) -> Pullback:
-        inputs = [p.shape.without_layout() for p in self._decomposition.parameters]
-        forward = Builder(self._decomposition.name)
+        inputs = [p.shape.without_layout() for p in self.canonical.parameters]
+        forward = Builder(self.canonical.name)
         arguments = [forward.parameter(k, shape) for k, shape in enumerate(inputs)]
-        found, kept = emit_call(forward, bringing(self._decomposition, self), arguments), kept_results(self.name)
+        found, kept = emit_call(forward, bringing(self.canonical, self), arguments), kept_results(self.name)
         make_tuple(forward, [*found, *(found[k] for k in kept)])
-        back = pulled_back(self._decomposition, needed, demanded, kept)
+        back = canonicalize(opened(pulled_back(self.decomposition, needed, demanded, kept)))
         known = bringing(back, Kernel(f"{self.name}{VJP}", way_back(self.name, self.attributes, needed, demanded)))
         backward = SharingBuilder(back.name)
         given = [backward.parameter(k, p.shape) for k, p in enumerate(back.parameters)]
@@ -51,12 +50,11 @@ class CompositeDerivatives(Kernel):
         """That of the ops."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"name": self.name, "attributes": self.attributes, "decomposition": Stored.of_computation(self._decomposition)}
+        return {"name": self.name, "attributes": self.attributes, "decomposition": Stored.of_computation(self.decomposition)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        for key, value in ("name", state["name"]), ("attributes", state["attributes"]):
-            object.__setattr__(self, key, value)
-        object.__setattr__(self, "_decomposition", state["decomposition"].entry())
+        decomposition = state["decomposition"].entry()
+        self.__init__(state["name"], state["attributes"], bringing(canonicalize(decomposition), None), decomposition)
 
 
 def way_back(name: str, attributes: str, needed: Sequence[bool], demanded: Sequence[bool]) -> str:

@@ -32,14 +32,14 @@ def kept_results(name: str) -> tuple[int, ...]:
     return _KEPT.get(name.removeprefix(PREFIX), ())
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(eq=False)
 class Kernel:
     """What a decomposition is known to be: an operation by its name and attributes (as `kernels.composites` has them). It is what
     the computation brings as its derivatives; these are those of its ops."""
 
     name: str
     attributes: str
-    rules = ()
+    rules: Sequence[str] = dataclasses.field(default=(), init=False)
 
     def pullback(self, needed: Mask, demanded: Mask) -> Any:
         """That of the ops."""

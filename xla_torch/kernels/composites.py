@@ -65,7 +65,7 @@ _BACK: dict[str, Back | None] = {
     "im2col": _im2col, "col2im": _col2im,
     **dict.fromkeys((
         "lstm.input", "gru.input", "rnn_tanh.input", "rnn_relu.input", "ctc_loss.Tensor", "cumprod", "logcumsumexp",
-        "_cdist_forward", "embedding_bag", "embedding_bag.padding_idx", "_embedding_bag", "_embedding_bag_forward_only",
+        "cdist", "embedding_bag", "embedding_bag.padding_idx", "_embedding_bag", "_embedding_bag_forward_only",
         "searchsorted.Tensor", "bucketize.Tensor", "histc"))}
 """Operators that are differentiated in one piece, too, and their ways back. None is the way that autograd records, from the
 operands."""
