@@ -15,7 +15,7 @@ import torch.fx
 from support import aten_linalg_rows, aten_rows, composition_rows
 from support.oracle import needs_xla, run_xla
 from xla_torch import Shape, XlaBuilder
-from xla_torch.api import torch_function, torch_graph, torch_random
+from xla_torch.api import decomposition_tables, torch_function, torch_graph, torch_random
 from xla_torch.aten.operator_rules import NO_VALUES, OF_NO_CONSEQUENCE, RULES, SHOWN, WANTED, applied
 from xla_torch.aten.refused import INSTEAD, REASONS
 from xla_torch.errors import InternalError, UnsupportedError
@@ -152,7 +152,7 @@ def test_the_page_of_entry_points_counts_them():
 def test_every_rule_has_rows_and_is_one_that_graphs_have():
     draws = {name for name in RULES if name.startswith("xla_torch.")}  # test_from_torch_random.py
     assert {name if "." in name else f"{name}.default" for name in ROWS} == {*RULES} - draws
-    assert {*map(torch_graph.name_of, torch_function.operator_decompositions()[0])} & {*RULES} == set()
+    assert {*map(torch_graph.name_of, decomposition_tables.without_composites()[0])} & {*RULES} == set()
 
 
 @pytest.mark.parametrize("name", sorted(filter(is_there, RULES)))

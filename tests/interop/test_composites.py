@@ -74,7 +74,7 @@ ROWS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "ctc of each": (lambda x: F.ctc_loss(x.log_softmax(-1), LABELS, *LENGTHS, reduction="none", blank=4), (_x(6, 2, 5),)),
     "ctc without a path": (lambda x: F.ctc_loss(x.log_softmax(-1), LABELS, torch.tensor([2, 5]), LENGTHS[1], zero_infinity=True),
                            (_x(6, 2, 5),)),
-    "ctc of lists": (lambda x: F.ctc_loss(x.log_softmax(-1), LABELS, (6, 5), (3, 2), reduction="sum"), (_x(6, 2, 5),)),
+    "ctc of lists": (lambda x: F.ctc_loss(x.log_softmax(-1), LABELS, (6, 5), (3, 2), reduction="sum"), (_x(6, 2, 5),)),  # pyright: ignore
     "cumprod": (lambda x: x.cumprod(1), (_x(3, 5),)),
     "cumprod with zeros": (lambda x: x.cumprod(1), (torch.tensor([[2., 0, 3, 0, 1], [0, 1, 2, 3, 4]], dtype=F64),)),
     "logcumsumexp": (lambda x: x.logcumsumexp(0), (_x(4, 3),)),
@@ -162,7 +162,7 @@ def _operands(name: str, kernel: Kernel, computation: Computation) -> list[torch
     """Operands of these shapes. Whole numbers are the row's own, where it has such of the same shape, or else 0; and what a way
     back reads of the results is what the way forward gives."""
     given = _flat((ROWS[name][1], LABELS, *LENGTHS)) if name.startswith("ctc") else _flat(ROWS[name][1])
-    whole = [b for a in given if not a.is_floating_point() for b in (a, a.flatten())]
+    whole = [b for a in given if not a.is_floating_point() for b in ((a, a.flatten()) if a.ndim > 1 else (a,))]
     found = list[torch.Tensor]()
     for parameter in computation.parameters:
         sizes, dtype = parameter.shape.dimensions, torch_dtype(parameter.shape.element_type)

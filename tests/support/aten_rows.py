@@ -43,6 +43,11 @@ _ROUNDING = "ceil floor round trunc"
 _COMPARISONS = "eq ne lt le gt ge"
 
 
+def _layers(gates: int, width: int, state: int, count: int) -> list[torch.Tensor]:
+    """The weights and biases of so many directions of a recurrent layer."""
+    return [floats(*sizes, seed=k) for k in range(count) for sizes in ((gates, width), (gates, state), (gates,), (gates,))]
+
+
 def rows() -> dict[str, list[Row]]:
     """The calls of each operator."""
     return {**_pointwise(), **_reductions(), **_ranks(), **_views(), **_indexing(), **_networks(), **_creation(), **_spectra()}
@@ -165,6 +170,15 @@ def _reductions() -> dict[str, list[Row]]:
                                 (torch.complex(cube, cube.flip(0)), [1])],
         "sort": [(TIES,), (TIES, 0), (TIES, 1, True), (whole, -1, True), (torch.tensor(1.0),)],
         "sort.stable": [(TIES, {"stable": True}), (TIES, {"stable": True, "dim": 0, "descending": True})],
+        "lstm.input": [(floats(5, 2, 4), [floats(2, 2, 3), floats(2, 2, 3, seed=1)], _layers(12, 4, 3, 2), True, 1, 0.0, False,
+                        True, False),
+                       (floats(2, 5, 4), [floats(2, 2, 3), floats(2, 2, 3)], [*_layers(12, 4, 3, 1), *_layers(12, 3, 3, 1)], True,
+                        2, 0.0, True, False, True),
+                       (floats(5, 2, 4), [floats(1, 2, 2), floats(1, 2, 3)], [*_layers(12, 4, 2, 1)[:2], floats(2, 3)], False, 1,
+                        0.0, False, False, False)],
+        "gru.input": [(floats(5, 2, 4), floats(1, 2, 3), _layers(9, 4, 3, 1), True, 1, 0.0, False, False, False)],
+        "rnn_tanh.input": [(floats(5, 2, 4), floats(2, 2, 3), _layers(3, 4, 3, 2), True, 1, 0.0, False, True, False)],
+        "rnn_relu.input": [(floats(5, 2, 4), floats(1, 2, 3), _layers(3, 4, 3, 1)[:2], False, 1, 0.0, False, False, False)],
         "topk": [(floats(4, 9), 3), (floats(9, 4), 2, 0), (floats(9, 4), 4, 0, False), (torch.tensor(2.0), 1),
                  (torch.tensor([1.0, nan, 3.0, -inf]), 2)],
     }

@@ -21,12 +21,12 @@ from ..autodiff.calls import opened
 from ..autodiff.composites import known_as, pulled_back, way_back
 from ..core.shape import Shape
 from ..functions.hlo_builder import Builder, XlaOp
-from ..hlo.composites import VJP, Kernel, described, kept_results
+from ..hlo.composites import VJP, Kernel, call_attributes, described, kept_results
 from ..hlo.derivatives import bringing
 from ..hlo.ir import Computation
 from ..kernels import composites
 from ..opcodes import control
-from ..storage import torch_graphs
+from ..storage import torch_graphs, torch_private
 from ..storage.dtypes import torch_dtype
 from ..storage.torch_private import arguments_of
 from ..transform.canonical import canonicalize
@@ -90,6 +90,9 @@ class _Differentiated(torch.autograd.Function):
 # ------------------------------------------------------------------------------------------- in place of operators
 
 
+_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
 def _is_whole(operands: Sequence[torch.Tensor]) -> bool:
     """Whether a kernel takes these: numbers of known sizes that torch and XLA both have."""
     return all(all(type(n) is int for n in o.shape) and o.layout is torch.strided and not o.is_complex() for o in operands)
@@ -104,7 +107,7 @@ def _differentiated(name: str, attributes: str, *operands: torch.Tensor) -> Any:
 
 
 def _whole(operator: Any, call: Callable[..., Any], otherwise: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    if _state.is_apart:
+    if _state.is_apart or any(isinstance(leaf, _SYMBOLIC) for leaf in torch_private.pytree.tree_leaves((args, kwargs))):
         return otherwise(*args, **kwargs)
     attributes, operands = composites.taken_apart(operator, args, kwargs)
     if not _is_whole(operands) or not composites.takes(composites.bound(operator, json.loads(attributes), operands)):
@@ -166,7 +169,7 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
 def _composite(builder: Builder, name: str, attributes: str, operands: list[XlaOp]) -> list[XlaOp]:
     computation = decomposition(name, attributes, tuple(o.shape.without_layout() for o in operands))
     kernel = computation.derivatives
-    made = builder.add(control.call, operands, {"to_apply": computation, "is_composite": True}, name=computation.name,
+    made = builder.add(control.call, operands, call_attributes(computation), name=computation.name,
                        common={"frontend_attributes": described(kernel)})
     return list(leaves(elements_of(made)))
 

@@ -1,15 +1,17 @@
 """Composites that a kernel runs: calls of a decomposition that say in a name and attributes what operation it is.
 
-A composite is a call with ``is_composite``; its frontend attributes have a name, a version and attributes. Its meaning is the
-decomposition. Only if the decomposition is known to be what the name says (`Kernel`, which it brings as its derivatives) it may
-run in one piece. In canonical form, which has no calls, it is then a custom call of `TARGET`, whose called computation is the
-decomposition. `as_call` makes it a call again, for other readers.
+A composite is a call whose frontend attributes have a name, a version and attributes; XLA also writes ``is_composite``. Its
+meaning is the decomposition. Only if the decomposition is known to be what the name says (`Kernel`, which it brings as its
+derivatives) it may run in one piece. In canonical form, which has no calls, it is then a custom call of `TARGET`, whose called
+computation is the decomposition. `as_call` makes it a call again, for other readers.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import math
+import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -66,7 +68,7 @@ def decomposition(instruction: Instruction) -> Computation:
 def name_of(instruction: Instruction) -> str:
     """What a call says that it is a composite of; "" for any other instruction."""
     stated: dict[str, str] = instruction.common.get("frontend_attributes") or {}
-    return stated.get("composite.name", "") if instruction.attributes.get("is_composite") else ""
+    return stated.get("composite.name", "") if instruction.opcode == _CALL else ""
 
 
 def has_composites(module: Module) -> bool:
@@ -83,8 +85,14 @@ def as_custom_call(computation: Computation, operands: Sequence[Instruction], co
 
 def as_call(instruction: Instruction, operands: Sequence[Instruction]) -> Instruction:
     """A composite in canonical form as a call."""
-    return Instruction(_CALL, instruction.shape, operands, {"to_apply": decomposition(instruction), "is_composite": True},
+    return Instruction(_CALL, instruction.shape, operands, call_attributes(decomposition(instruction)),
                        instruction.name, instruction.common, instruction.line, instruction.column)
+
+
+def call_attributes(computation: Computation) -> dict[str, Any]:
+    """The attributes of a call of a decomposition. XLA cannot make StableHLO of a call with ``is_composite`` and several results;
+    such a call has the frontend attributes alone."""
+    return {"to_apply": computation} | ({} if computation.root.shape.is_tuple else {"is_composite": True})
 
 
 _CUSTOM_CALL, _CALL = "custom-call", "call"
@@ -109,4 +117,14 @@ def _text(value: Any) -> str:
         return f"[{', '.join(_text(part) for part in value)}]"  # pyright: ignore[reportUnknownVariableType]
     if isinstance(value, bool) or value is None:
         return "unit" if value is None else str(value).lower()
-    return f"{value!r} : {'i64' if isinstance(value, int) else 'f64'}" if isinstance(value, (int, float)) else json.dumps(value)
+    if isinstance(value, float):
+        return f"{_digits(value)} : f64"
+    return f"{value} : i64" if isinstance(value, int) else json.dumps(value)
+
+
+def _digits(value: float) -> str:
+    """A float as MLIR reads it: with a point, or by its bits."""
+    if not math.isfinite(value):
+        return f"0x{struct.pack('>d', value).hex().upper()}"
+    digits, exponent, power = repr(value).partition("e")
+    return f"{digits}{'' if '.' in digits else '.0'}{exponent}{power}"

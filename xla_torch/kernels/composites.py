@@ -112,8 +112,8 @@ def operators(differentiated: bool) -> frozenset[Any]:
 
 
 def takes(argument: Mapping[str, Any]) -> bool:
-    """Whether a kernel computes what its operator does of these arguments: not where that is random."""
-    return not (argument.get("dropout") and argument["train"])
+    """Whether a kernel computes what its operator does of these arguments: not where that is random, or leaves results out."""
+    return not (argument.get("dropout") and argument["train"]) and False not in argument.get("output_mask", ())
 
 
 def operator_of(name: str) -> Any:

@@ -37,7 +37,7 @@ def element(shape: Shape, values: Sequence[Value], index: int) -> Sequence[Value
 def call(scope: Scope, instruction: Instruction, operands: Sequence[Value]) -> Sequence[Value]:
     name = Symbol(scope.functions.name_of(callee(instruction)))
     stated = instruction.common.get("frontend_attributes") or {}
-    if not instruction.attributes.get("is_composite") or not stated.get("composite.name"):
+    if not stated.get("composite.name"):
         return scope.add("func.call", operands, instruction.shape, {"callee": name})
     return scope.add("stablehlo.composite", operands, instruction.shape, {
         "name": stated["composite.name"], "decomposition": name, "version": int(stated.get("composite.version") or 0),

@@ -187,8 +187,9 @@ def noted(instruction: Instruction) -> dict[str, Any]:
     common = instruction.common
     if common.get("sharding") is not None and not (instruction.is_parameter and instruction.shape.is_tuple):
         found["mhlo.sharding"] = str(common["sharding"])
-    if common.get("frontend_attributes"):
-        found["mhlo.frontend_attributes"] = dict(common["frontend_attributes"])
+    noted = {key: value for key, value in (common.get("frontend_attributes") or {}).items() if not key.startswith("composite.")}
+    if noted:
+        found["mhlo.frontend_attributes"] = noted
     return found
 
 
