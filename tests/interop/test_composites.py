@@ -16,6 +16,7 @@ from torch import nn
 
 import xla_torch
 from xla_torch.api.torch_composites import decomposition
+from xla_torch.core import tuning
 from xla_torch.hlo.composites import VJP, Kernel, described, is_composite, kernel_of
 from xla_torch.hlo.derivatives import bringing
 from xla_torch.hlo.ir import Computation, Module
@@ -121,6 +122,12 @@ def _converted(name: str) -> tuple[Any, Any, tuple[torch.Tensor, ...], list[torc
     return converted, given, arguments, [a.requires_grad_() for a in arguments if a.is_floating_point()]
 
 
+@pytest.fixture
+def by_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning, "SMALL_COMPOSITE", 0)
+
+
+@pytest.mark.usefixtures("by_kernels")
 @pytest.mark.parametrize("name", ROWS)
 def test_values_and_gradients_are_those_of_eager_torch(name: str) -> None:
     converted, given, arguments, moving = _converted(name)
@@ -228,13 +235,15 @@ def test_a_custom_call_of_a_file_is_no_kernel() -> None:
                             'custom_call_target="xla_torch.composite" }')(torch.ones(2))
 
 
-def test_kernels_run_forward_and_back() -> None:
-    converted, _, arguments, moving = _converted("lstm")
-    code = converted.computation.lowered("cpu").code
-    assert "composites_run('aten.lstm.input'" in code
-    assert all(a.grad is None for a in moving)
-    converted(*arguments)[0].sum().backward()
-    assert all(a.grad is not None for a in moving)
+@pytest.mark.parametrize(("limit", "is_whole"), [(0, True), (511, False), (10**9, False)])
+def test_small_composites_are_opened(limit: int, is_whole: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning, "SMALL_COMPOSITE", limit)
+    converted, given, arguments, moving = _converted("lstm")
+    assert ("composites_run('aten.lstm.input'" in converted.computation.lowered("cpu").code) == is_whole
+    ours, theirs = (torch.autograd.grad(f(*arguments)[0].sum(), moving) for f in (converted, given))
+    torch.testing.assert_close(ours, theirs)
+    sorts, _, _, _ = _converted("topk")
+    assert "composites_run('aten.topk'" in sorts.computation.lowered("cpu").code
 
 
 @pytest.mark.parametrize("name", ["lstm", "grid of a plane", "bilinear", "cumprod", "logcumsumexp"])

@@ -370,6 +370,11 @@ BUNDLED_LOOP = 0.02
 is nothing beside it, and by itself it becomes native in the middle of its first run. Two loops of 300 steps over numbers take 70
 us by themselves, of which 8 are the steps', and 30 in a bundle."""
 
+SMALL_COMPOSITE = 512
+"""Elements of operands and results up to which a composite runs by its decomposition, if that sorts nothing: a call of torch
+within native code takes 5 to 10 us. Layer norms of 512 elements take 20 us by the kernel and 22 by their ops, of 2,048 23 and 39;
+grid samples 14 and 19, 15 and 26; an LSTM of 16 steps 149 and 82."""
+
 BUNDLED_STEPS = 64
 """Steps of a loop up to which it is bundled however long each of them takes: native code that takes over in the middle of its
 first run spares few of them. Five steps of MJX over 39 arrays take 0.16 ms by themselves, of which 0.1 are Python's checks of the

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.fx
@@ -18,6 +18,7 @@ from ..storage.dtypes import storage_dtype, torch_dtype
 from ..storage.torch_private import LoweredModule
 from ..transform.invariant_code import without_invariant_code
 from ..transform.padded_sums import without_padded_sums
+from ..transform.small_composites import without_small_composites
 from . import numerics
 from .bundles import with_bundles
 from .emit import Tracer, describe
@@ -39,7 +40,7 @@ def lower(computation: Computation, device: torch.device, blocks: bool = True, f
 
 
 def _lowered(computation: Computation, tracer: Tracer, blocks: bool, bundles: bool) -> torch.fx.GraphModule:
-    for name, rewritten in (("padded sums", without_padded_sums), ("invariants", without_invariant_code)):
+    for name, rewritten in _BEFORE.items():
         if runs(name):
             computation = attempt(name, rewritten, computation)
     tracer.bundles = blocks and bundles and runs("bundles")
@@ -47,6 +48,11 @@ def _lowered(computation: Computation, tracer: Tracer, blocks: bool, bundles: bo
     result = tracer.run(with_bundles(tracer, computation), arguments)
     outputs = tuple(_output(tracer, value, shape) for value, shape in arrays(result, computation.root.shape))
     return tracer.finish(outputs, "Program", fresh_outputs=True, blocks=blocks)
+
+
+_BEFORE: dict[str, Callable[[Computation], Computation]] = {
+    "composites": without_small_composites, "padded sums": without_padded_sums, "invariants": without_invariant_code}
+"""The passes over the program itself, by their names."""
 
 
 def freeing(module: torch.fx.GraphModule) -> torch.fx.GraphModule:

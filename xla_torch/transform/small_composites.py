@@ -1,0 +1,47 @@
+"""Composites of few elements as their decompositions: small arrays are faster in native code than by a call of torch.
+
+Computations are in canonical form (see `transform.canonical`), also in loops and branches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..core import tuning
+from ..hlo.composites import decomposition, is_composite
+from ..hlo.ir import Computation, Instruction, reachable
+from ..opcodes import internal, sorting
+from .canonical import Canonicalizer
+from .rewriter import rebuilt
+from .values import Value
+
+
+def without_small_composites(computation: Computation) -> Computation:
+    """The computation with decompositions in the place of small composites; itself where there are none."""
+    if not any(_is_small(i) for c in reachable([computation]) for i in c.instructions):
+        return computation
+    result = rebuilt(computation, _Opener)
+    result.is_canonical = True
+    return result
+
+
+def _is_small(instruction: Instruction) -> bool:
+    if not is_composite(instruction):
+        return False
+    if any(i.opcode in _BETTER_WHOLE for c in reachable([decomposition(instruction)]) for i in c.instructions):
+        return False
+    shapes = [*(o.shape for o in instruction.operands), *instruction.shape.leaves()]
+    return sum(shape.element_count for shape in shapes) <= tuning.SMALL_COMPOSITE
+
+
+_BETTER_WHOLE = frozenset({sorting.sort, internal.custom_call})
+"""Ops that native code leaves to torch, too."""
+
+
+class _Opener(Canonicalizer):
+    """The canonicalizer that also opens small composites."""
+
+    def visit(self, instruction: Instruction, operands: list[Value], arguments: Sequence[Value]) -> Value:
+        if _is_small(instruction):
+            return self.run(decomposition(instruction), operands)
+        return super().visit(instruction, operands, arguments)
