@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -74,15 +75,15 @@ class _Differentiated(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
         ctx.name, ctx.attributes, *operands = inputs
-        ctx.moving = [r.is_floating_point() for r in output]
-        ctx.mark_non_differentiable(*(r for r, moves in zip(output, ctx.moving, strict=True) if not moves))
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(*(r for r in output if not r.is_floating_point()))
         ctx.save_for_backward(*operands, *(output[k] for k in kept_results(ctx.name)))
 
     @staticmethod
-    def backward(ctx: Any, *cotangents: torch.Tensor) -> Any:
-        needed = list(ctx.needs_input_grad[2:])
-        attributes = way_back(ctx.name, ctx.attributes, needed, ctx.moving)
-        given = [ct for ct, flag in zip(cotangents, ctx.moving, strict=True) if flag]
+    def backward(ctx: Any, *cotangents: torch.Tensor | None) -> Any:
+        needed, demanded = list(ctx.needs_input_grad[2:]), [ct is not None for ct in cotangents]
+        attributes = way_back(ctx.name, ctx.attributes, needed, demanded)
+        given = [ct for ct in cotangents if ct is not None]
         found = iter(_COMPOSITE(f"{ctx.name}{VJP}", attributes, [*ctx.saved_tensors, *given]))
         return None, None, *(next(found) if flag else None for flag in needed)
 
@@ -118,7 +119,15 @@ def _whole(operator: Any, call: Callable[..., Any], otherwise: Callable[..., Any
 
 def becomes_composite(operator: Any) -> bool:
     """Whether an operator is a composite where torch differentiates it."""
-    return operator is _COMPOSITE or operator in composites.operators(differentiated=True)
+    group_norm = torch.ops.aten.group_norm.default
+    return operator in (_COMPOSITE, group_norm) or operator in composites.operators(differentiated=True)
+
+
+def _group_norm(native: Callable[..., Any], input: torch.Tensor, num_groups: int, weight: torch.Tensor | None = None,
+                bias: torch.Tensor | None = None, eps: float = 1e-05, cudnn_enabled: bool = True) -> torch.Tensor:
+    """By the operator that has the statistics, too: torch differentiates it in many operators."""
+    batch, channels, *sizes = input.shape
+    return native(input.contiguous(), weight, bias, batch, channels, math.prod(sizes), num_groups, eps)[0]
 
 
 @functools.cache
@@ -129,6 +138,7 @@ def operator_decompositions() -> tuple[dict[Any, Any], dict[Any, Any]]:
     moving, others = composites.operators(differentiated=True), composites.operators(differentiated=False)
     there = {op: functools.partial(_whole, op, _plain, core.get(op, lambda *_, **__: NotImplemented)) for op in moving | others}
     before = {op: functools.partial(_whole, op, _differentiated, first.get(op, op)) for op in moving}
+    before[torch.ops.aten.group_norm.default] = functools.partial(_group_norm, before[torch.ops.aten.native_group_norm.default])
     return {**core, **there}, {**first, **before, _COMPOSITE: lambda name, attributes, given: [
         *_differentiated(name, attributes, *given)]}
 
@@ -198,7 +208,8 @@ def _traced(name: str, attributes: str, shapes: Sequence[Shape]) -> Computation:
         return composites.called(operator, composites.bound(operator, options, operands), way)
 
     with _apart():
-        graph = torch_graphs.traced(function, _stand_ins_of(shapes), {**core, **torch_stops.in_place_of_detach()})
+        graph = torch_graphs.traced(function, _stand_ins_of(shapes), {**core, **torch_stops.in_place_of_detach()},
+                                    in_two_steps=True)
     builder = XlaBuilder(title)
     nodes = [node.name for node in graph.graph.nodes if node.op == "placeholder"]
     inputs = {node: builder.parameter(k, shape) for k, (node, shape) in enumerate(zip(nodes, shapes, strict=True))}

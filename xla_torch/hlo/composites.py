@@ -26,7 +26,7 @@ VERSION = 1
 PREFIX, VJP = "aten.", ".vjp"
 """How kernels are called: after operators of torch, and the ways back after these."""
 
-_KEPT = {"adaptive_max_pool2d": (1,), "adaptive_max_pool3d": (1,)}
+_KEPT = {"adaptive_max_pool2d": (1,), "adaptive_max_pool3d": (1,), "native_group_norm": (1, 2)}
 
 
 def kept_results(name: str) -> tuple[int, ...]:

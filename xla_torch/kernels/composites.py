@@ -21,8 +21,8 @@ from .calls import fresh_tuple
 
 Tensors = Sequence[torch.Tensor]
 Back = Callable[[Mapping[str, Any], Tensors, Sequence[torch.Tensor | None], Sequence[bool]], Iterable[torch.Tensor | None]]
-"""From the operator's arguments by name, the results that are kept, the results' cotangents, and which operands need a gradient
-to those."""
+"""From the operator's arguments by name, the results that are kept, the cotangents, of which the first alone is there, and which
+operands need a gradient to those."""
 
 
 
@@ -51,6 +51,15 @@ def _col2im(argument: Mapping[str, Any], results: Tensors, cts: Sequence[Any], n
     return (torch.ops.aten.im2col(cts[0], *(argument[k] for k in _WINDOW)),)
 
 
+def _group_norm(argument: Mapping[str, Any], results: Tensors, cts: Sequence[Any], needed: Sequence[bool]) -> Tensors:
+    names = ("input", "weight", "bias")
+    wanted = dict(zip([name for name in names if argument[name] is not None], needed, strict=True))
+    found = torch.ops.aten.native_group_norm_backward(
+        cts[0].contiguous(), argument["input"].contiguous(), *results, argument["weight"],
+        *(argument[k] for k in ("N", "C", "HxW", "group")), [wanted.get(name, False) for name in names])
+    return [found[names.index(name)] for name in wanted]
+
+
 _WINDOW = ("kernel_size", "dilation", "padding", "stride")
 
 _RESAMPLING = {"upsample_linear1d": 1, "upsample_bilinear2d": 2, "upsample_bicubic2d": 2, "upsample_trilinear3d": 3,
@@ -62,21 +71,23 @@ _BACK: dict[str, Back | None] = {
     **{f"{name}.vec": functools.partial(_resampled, dims, getattr(torch.ops.aten, f"{name}_backward"))
        for name, dims in _RESAMPLING.items()},
     **{name: functools.partial(_with_indices, name) for name in ("adaptive_max_pool2d", "adaptive_max_pool3d")},
-    "im2col": _im2col, "col2im": _col2im,
+    "im2col": _im2col, "col2im": _col2im, "native_group_norm": _group_norm,
     **dict.fromkeys((
         "lstm.input", "gru.input", "rnn_tanh.input", "rnn_relu.input", "ctc_loss.Tensor", "cumprod", "logcumsumexp",
         "cdist", "embedding_bag", "embedding_bag.padding_idx", "_embedding_bag", "_embedding_bag_forward_only",
-        "searchsorted.Tensor", "bucketize.Tensor", "histc"))}
+        "cosine_similarity", "pairwise_distance", "searchsorted.Tensor", "bucketize.Tensor", "histc"))}
 """Operators that are differentiated in one piece, too, and their ways back. None is the way that autograd records, from the
 operands."""
 
 _PLAIN = frozenset({
     "topk", "cummax", "cummin", "kthvalue", "median.dim", "nanmedian.dim", "mode",
-    "embedding_dense_backward", "scatter_reduce.two",
+    "embedding", "embedding_dense_backward", "gather", "index_add", "scatter.src", "scatter.value", "scatter_add",
+    "scatter_reduce.two", "_prelu_kernel", "_prelu_kernel_backward",
     "max_pool2d_with_indices_backward", "avg_pool2d", "avg_pool2d_backward",
     "_adaptive_avg_pool2d", "_adaptive_avg_pool2d_backward",
-    "native_layer_norm", "native_layer_norm_backward", "native_group_norm", "native_group_norm_backward",
-    "_native_batch_norm_legit_no_training", "native_batch_norm_backward"})
+    "native_layer_norm", "native_layer_norm_backward",
+    "_native_batch_norm_legit.no_stats", "_native_batch_norm_legit_functional", "_native_batch_norm_legit_no_training",
+    "native_batch_norm_backward"})
 """Operators that torch's autograd differentiates by others, of which those that matter are here, too."""
 
 
@@ -214,7 +225,7 @@ class _Kernel:
         operands, results, rest = given[:self.count], given[self.count:first], iter(given[first:])
         cotangents = [next(rest) if flag else None for flag in demanded]
         own = _BACK.get(name_of(self.operator).removeprefix(PREFIX))
-        if own is None:
+        if own is None or any(demanded[1:]):
             return self._by_autograd(operands, cotangents, needed)
         found = own(self.bound(operands), results, cotangents, needed)
         return [torch.zeros_like(o) if g is None else g for o, flag, g in zip(operands, needed, found, strict=True) if flag]
