@@ -37,6 +37,12 @@ def written(x: torch.Tensor, mask: torch.Tensor, value: Any) -> torch.Tensor:
     return found
 
 
+def doubled_where(x: torch.Tensor) -> torch.Tensor:
+    found = x * 2
+    found[found > 1] *= 2
+    return found
+
+
 def repeated(x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
     found = x.repeat_interleave(m.long() * torch.tensor([3, 1, 0, 2, 1, 1]), 0)
     torch._check(found.shape[0] <= 20)
@@ -71,6 +77,9 @@ MASKED: dict[str, Any] = {
     "places by where": lambda x, m: (torch.where(m), x[torch.where(x * m[:, None] > 0)]),
     "means": lambda x, m: (x[m].mean(0), x[m].mean(), x[m].mean(1, keepdim=True) * x[m]),
     "several sizes": lambda x, m: x[m].sum() * x[~m].mean(0) + x[x > 0].mean(),
+    "masks written with as many": lambda x, m: (
+        doubled_where(x[m]), x[m].index_put((x[m][:, 0] > 0,), x[0]), x[m].index_put((x[m] > 0,), x[m][x[m] > 0].sin(), True)),
+    "copied": lambda x, m: (torch.zeros_like(x[m]).copy_(x[m] * 2), x[m].clone().copy_(x[0].float())),
     "masks written": lambda x, m: (x.index_put((m,), x.new_zeros(())), written(x, m, 0.5), written(x, m, x[0].exp())),
     "values written": lambda x, m: written(x, m, x[m].exp()),
     "variances": lambda x, m: (x[m].var(0), x[m].var(), torch.var_mean(x[m], 0)[1]),

@@ -192,5 +192,11 @@ def line_of_error(error: BaseException) -> str:
     return _written(found[-1].filename, found[-1].lineno, found[-1].name, found[-1].line) if found else ""
 
 
+def is_of_the_user(error: BaseException) -> bool:
+    """Whether code outside of torch and this package raised an error."""
+    *_, last = traceback.extract_tb(error.__traceback__)
+    return not (_TORCHS.search(last.filename) or last.filename.startswith(_OWN))
+
+
 def _written(file: str, line: Any, name: str, code: str | None) -> str:
     return f"{file}:{line}, in {name}" + (f": {code.strip()}" if code else "")

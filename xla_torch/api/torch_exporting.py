@@ -8,6 +8,8 @@ import dataclasses
 import functools
 import inspect
 import json
+import math
+import operator
 import re
 import types
 import warnings
@@ -20,9 +22,10 @@ from torch.export.graph_signature import InputKind
 
 from ..core.errors import InvalidArgument, UnsupportedError, XlaError, XlaWarning
 from ..hlo.checks import LABEL, Assumption
-from ..storage import below_autograd, torch_private
-from ..storage.value_reads import ASSERTIONS, Read, Reads, settled, without_report
-from . import torch_asserted_sizes, torch_composites, torch_functions, torch_verified
+from ..storage import below_autograd, inline_regions, torch_private
+from ..storage.export_repairs import repaired
+from ..storage.value_reads import Read, Reads, settled, without_report
+from . import torch_asserted_sizes, torch_composites, torch_dependence, torch_functions, torch_verified
 
 
 def title(given: Any) -> str:
@@ -53,7 +56,7 @@ def exported(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any], dynamic
     names, seen = _argument_names(module), seen or torch_functions.InOthers(torch_composites.FUNCTIONS)
 
     def export() -> Any:
-        with seen, without_report():
+        with seen, without_report(), repaired():
             return torch_private.quietly(lambda: torch.export.export(
                 module, apart, named, dynamic_shapes=dynamic_shapes, strict=False))
 
@@ -65,8 +68,9 @@ def exported(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any], dynamic
         if not (seen.has_derivatives or below_autograd.has_lost(error)):
             raise
     try:
-        with below_autograd.tracing(module):
+        with below_autograd.tracing(module) as renamed:
             found = export()
+        seen.rename(renamed)
     except RuntimeError as error:
         raise torch_functions.lost() if below_autograd.has_lost(error) else error from None
     torch_functions.check(found)
@@ -153,13 +157,23 @@ def _asked(error: Exception) -> str:
 
 @contextlib.contextmanager
 def instead_of(error: Exception) -> Iterator[None]:
-    """A block that does in another way what torch.export refused. Where it fails, too, that is raised which says more."""
+    """A block that does in another way what torch.export refused. It raises why that fails, too."""
     try:
         yield
     except XlaError as second:
         raise second from error
-    except Exception:
-        raise refused(error) from error
+    except Exception as second:
+        if torch_asserted_sizes.is_of_the_user(second):  # the model itself raises it
+            raise second from error
+        if (known := refused(second)) is not second:
+            raise known from error
+        raise UnsupportedError("torch.export fails as it traces the model with the values of the example", subject="from_torch",
+                               got=f"{type(second).__name__}: {str(second).strip().partition(_LINE)[0]}",
+                               where=torch_asserted_sizes.line_of_error(second),
+                               hint="call the model with the example; if it runs, use torch.where or torch.cond here") from error
+
+
+_LINE = "\n"
 
 
 # ------------------------------------------------------------------------------------------- values that Python asks for
@@ -182,7 +196,7 @@ def exported_by_values(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any
         left = torch_private.quietly(lambda: settled(found, reads, _label))
         torch_verified.verify(found, module, examples)
     if trusts and reads.found:
-        _drop(found.graph, reads)
+        _drop(found.graph_module, reads)
     elif left:
         raise UnsupportedError("torch.export keeps no assertion of a value that Python asked for", subject="from_torch",
                                got=left[0].expression, where=f"{left[0].file}:{left[0].line}",
@@ -197,12 +211,13 @@ def exported_by_values(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any
 _MANY = 1000
 
 
-def _drop(graph: torch.fx.Graph, reads: Reads) -> None:
+def _drop(module: torch.fx.GraphModule, reads: Reads) -> None:
     """Leave out what asserts decisions, and warn."""
-    for node in list(graph.nodes):
-        if any(isinstance(given, str) and given.startswith(LABEL) for given in node.args):
-            graph.erase_node(node)
-    graph.eliminate_dead_code()
+    for one in inline_regions.with_regions(module):
+        for node in list(one.graph.nodes):
+            if any(isinstance(given, str) and given.startswith(LABEL) for given in node.args):
+                one.graph.erase_node(node)
+    inline_regions.without_dead_code(module)
     named = dict.fromkeys(f"{r.expression} is {r.value} ({r.file}:{r.line})" for r in reads.found.values())
     warnings.warn(f"from_torch: the program trusts, and does not check, that {'; '.join(named)}", XlaWarning, stacklevel=5)
 
@@ -211,26 +226,11 @@ def labels(exported: Any, by_arguments: bool) -> set[Assumption]:
     """The assumptions that an exported program asserts of its arguments, among which weights may be. Those about constants are
     decided for good."""
     kinds = {InputKind.USER_INPUT, *((InputKind.PARAMETER, InputKind.BUFFER) if by_arguments else ())}
-    given = [spec.arg.name for spec in exported.graph_signature.input_specs if spec.kind in kinds]
-    calls = [node for node in exported.graph.nodes if node.op == "call_function"]
-    writes = any(_may_write(node.target) for node in calls)  # then what is constant is not known
-    varying, found = {node for node in exported.graph.nodes if node.name in given}, set[Assumption]()
-    for node in calls:
-        if writes or varying.intersection(node.all_input_nodes):
-            varying.add(node)
-            found.update(a for word in node.args if isinstance(word, str) and (a := Assumption.of_label(word)) is not None)
-    return found
-
-
-def _may_write(target: Any) -> bool:
-    if target in _SAFE or getattr(target, "__module__", None) in ("_operator", "math"):
-        return False
-    is_operator = isinstance(target, torch_private.Operator)
-    return not is_operator or target._schema.is_mutable or torch.Tag.nondeterministic_seeded in target.tags
-
-
-_SAFE = (torch.ops.aten.detach_.default, *ASSERTIONS)
-"""Operators of torch that change no value, whatever their schema says."""
+    specs, tensors = exported.graph_signature.input_specs, {**exported.constants, **exported.state_dict}
+    given = {spec.arg.name for spec in specs if spec.kind in kinds}
+    held = {spec.arg.name: tensors[spec.target] for spec in specs if spec.target in tensors}
+    words = [word for node in torch_dependence.dependent(exported.graph_module, given, held) for word in node.args]
+    return {a for word in words if isinstance(word, str) and (a := Assumption.of_label(word)) is not None}
 
 
 def with_weights(given: Any, weights: Mapping[str, Any]) -> Any:
@@ -256,6 +256,13 @@ class _ByValues(torch_functions.InOthers):
     def __init__(self, reads: Reads, fixes_sizes: bool):
         super().__init__({**torch_composites.FUNCTIONS, **_ASKING})
         self._reads, self._fixes_sizes = reads, fixes_sizes
+
+    def __enter__(self) -> Any:
+        self._reads.found.clear()  # of an export that is done again
+        return super().__enter__()
+
+    def rename(self, symbols: Mapping[Any, Any]) -> None:
+        self._reads.rename(symbols)
 
     def __torch_function__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
         found = super().__torch_function__(func, types, args, kwargs)
@@ -293,7 +300,20 @@ def _list(tensor: torch.Tensor) -> Any:
     return int(value) if isinstance(value, torch.SymInt) else bool(value) if isinstance(value, torch.SymBool) else value
 
 
+def _arange(start: Any = None, end: Any = None, step: Any = 1, *, dtype: torch.dtype | None = None, **named: Any) -> torch.Tensor:
+    """How many there are is a decision where a number that was read from a tensor says it: torch takes it for no size."""
+    given = (0, end if start is None else start, step) if start is None or end is None else (start, end, step)
+    ends: list[Any] = [n.item() if isinstance(n, torch.Tensor) and n.is_floating_point() else n for n in given]
+    first, last, step = ends
+    if "out" in named or not any(isinstance(n, torch.SymFloat) for n in ends):
+        return torch.arange(first, last, step, dtype=dtype, **named)
+    count, kind = operator.index(math.ceil((last - first) / step)), dtype or torch.get_default_dtype()
+    if not kind.is_floating_point:
+        first, step = int(first), int(step)
+    return (torch.arange(count, dtype=torch.float64 if kind.is_floating_point else kind, **named) * step + first).to(kind)
+
+
 _ASKING: dict[Any, Callable[..., Any]] = {
     torch.equal: _equal, torch.Tensor.equal: _equal, torch.allclose: _allclose, torch.Tensor.allclose: _allclose,
-    torch.Tensor.__int__: _integer,
+    torch.Tensor.__int__: _integer, torch.arange: _arange,
     torch.Tensor.tolist: _list}

@@ -113,9 +113,10 @@ def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["ar
     except Exception as error:
         is_given = dynamic_shapes is not None or isinstance(module_or_function, torch.export.ExportedProgram)
         if is_given or (isinstance(error, XlaError) and not reads):
-            if isinstance(error, XlaError):
+            known = torch_exporting.refused(error, dynamic_shapes is not None)
+            if known is error:
                 raise
-            raise torch_exporting.refused(error, dynamic_shapes is not None) from error
+            raise known from error
         refused = error
     make = functools.partial(_by_values, options=options, trusts=assumptions == "trust")
     with torch_exporting.instead_of(refused):

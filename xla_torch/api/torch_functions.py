@@ -31,6 +31,9 @@ class InOthers(TorchFunctionMode):
             self._see(func)
         return self._ways.get(func, func)(*args, **(kwargs or {}))
 
+    def rename(self, symbols: Mapping[Any, Any]) -> None:
+        """Take other symbols for the numbers that were read from tensors."""
+
     def _see(self, func: Any) -> None:
         if func in (torch.autograd.backward, torch.Tensor.backward):
             raise UnsupportedError("backward() within the model", subject="from_torch", expected="torch.autograd.grad")
@@ -280,7 +283,8 @@ def has_whole(exported: Any) -> bool:
 
 def is_lost(exported: Any) -> bool:
     """Whether an exported program has constants in the place of what is differentiated in it."""
-    return any(torch_private.is_wrapped(held) or hasattr(held, "fake_mode") for held in exported.constants.values())
+    tensors = [held for held in exported.constants.values() if isinstance(held, torch.Tensor)]
+    return any(torch_private.is_wrapped(held) or hasattr(held, "fake_mode") for held in tensors)
 
 
 def check(exported: Any) -> None:

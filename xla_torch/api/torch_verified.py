@@ -12,6 +12,7 @@ from torch.export.graph_signature import InputKind, OutputKind, TensorArgument
 
 from ..core.errors import UnsupportedError
 from ..hlo.checks import Assumption
+from ..storage import inline_regions
 from ..storage.torch_private import Operator, pytree
 from ..storage.value_reads import ASSERTIONS
 
@@ -68,16 +69,27 @@ def _compare(found: Any, expected: Any, name: str) -> None:
 class _Run(torch.fx.Interpreter):
     """A run of an exported graph in eager torch, which reads assertions itself: on a GPU a failed one would end the process."""
 
-    def __init__(self, module: torch.fx.GraphModule):
+    def __init__(self, module: torch.fx.GraphModule, drawn: Sequence[bool] = ()):
         super().__init__(module)
-        self._drawn: set[torch.fx.Node] = set()
+        inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
+        self._drawn = {node for node, is_drawn in zip(inputs, drawn, strict=False) if is_drawn}
         for node in module.graph.nodes:
             draws = isinstance(node.target, Operator) and torch.Tag.nondeterministic_seeded in node.target.tags
-            if draws or self._drawn.intersection(node.all_input_nodes):
+            within = inline_regions.is_region(node) and self._within(node).draws
+            if draws or within or self._drawn.intersection(node.all_input_nodes):
                 self._drawn.add(node)
         self.draws = bool(self._drawn)
 
+    def _within(self, node: torch.fx.Node) -> _Run:
+        """A run of the graph that a node runs."""
+        inner, given = inline_regions.parted(self.module, node)  # pyright: ignore[reportArgumentType]
+        return _Run(inner, [one in self._drawn for one in given])
+
     def run_node(self, n: torch.fx.Node) -> Any:
+        if inline_regions.is_region(n):
+            args, _ = self.fetch_args_kwargs_from_env(n)
+            return n.target(*(self._within(n).run if isinstance(one, torch.fx.GraphModule) else one  # pyright: ignore
+                              for one in args))
         if n.target not in ASSERTIONS:
             return super().run_node(n)
         (holds, label), _ = self.fetch_args_kwargs_from_env(n)

@@ -13,6 +13,7 @@ from ..core.types import PRED, S64, U8
 from ..functions.hlo_builder import XlaOp
 from ..functions.indexing import GatherDimensionNumbers, ScatterDimensionNumbers
 from ..hlo.ir import Computation
+from .checks import require
 from .chosen import places_where
 from .operator_rules import rule
 from .values import (
@@ -30,7 +31,9 @@ from .values import (
     running,
     second,
     size_of,
+    sized_as,
     spread,
+    summed,
 )
 
 
@@ -191,8 +194,13 @@ def _index_vectors(x: XlaOp, indices: Sequence[XlaOp | None]) -> tuple[list[int]
 def put(self: XlaOp, indices: Sequence[XlaOp | None], values: XlaOp, accumulate: bool) -> XlaOp:
     t = self.element_type
     first = indices[0]
-    if first is not None and len(indices) == 1 and first.element_type is PRED and math.prod(values.shape.dimensions) == 1:
+    if first is not None and len(indices) == 1 and first.element_type is PRED and (
+            math.prod(values.shape.dimensions) == 1 or not self.shape.is_static):
         return _put_where(self, first, values, accumulate)
+    if first is not None and len(indices) == 1 and first.element_type is PRED and values.shape.dimensions[:1] == (0,):
+        count = summed(cast(first, S64), range(first.shape.rank))  # torch has asserted it where the size depends on values
+        require(ops.Eq(count, 0), "a mask chooses nothing, of which nothing is written", {"the size": count}, "index_put")
+        return self
     dims, places, window = _index_vectors(self, _without_masks(indices))
     batch = list(places.shape.dimensions[:-1])
     rest = [n for d, n in enumerate(self.shape.dimensions) if d not in dims]
@@ -207,10 +215,27 @@ def put(self: XlaOp, indices: Sequence[XlaOp | None], values: XlaOp, accumulate:
 
 
 def _put_where(x: XlaOp, mask: XlaOp, values: XlaOp, accumulate: bool) -> XlaOp:
-    """One value where a mask says so."""
-    chosen = ops.BroadcastInDim(mask, x.shape.dimensions, range(mask.shape.rank))
-    value, = aligned(x.element_type, ops.Reshape(values, []), sizes=x.shape.dimensions)
-    return ops.Select(chosen, ops.Add(x, value) if accumulate else value, x)
+    """Values where a mask says so: one for all places, or one after another."""
+    rank, plain = mask.shape.rank, filled(x, range(x.shape.rank))
+    sizes, rest = plain.shape.dimensions, plain.shape.dimensions[rank:]
+    mask = filled(mask, range(rank))
+    values = filled(cast(values, x.element_type), range(values.shape.rank))
+    if math.prod(values.shape.dimensions) == 1:
+        values = ops.Reshape(values, [])
+    elif values.shape.rank == 1 + len(rest) and values.shape.dimensions[0] != 1:
+        values = ops.Reshape(indexed(spread(values, [values.shape.dimensions[0], *rest]), [_numbers(mask)]), sizes)
+    else:
+        values = ops.Reshape(spread(values, [1, *rest]), rest)
+    found = spread(values, sizes)
+    chosen = ops.BroadcastInDim(mask, sizes, range(rank))
+    return sized_as(ops.Select(chosen, ops.Add(plain, found) if accumulate else found, plain), x)
+
+
+def _numbers(mask: XlaOp) -> XlaOp:
+    """For each element of a mask how many chosen ones are before it, s64."""
+    count = mask.shape.element_count
+    counted = running(cast(ops.Reshape(mask, [count]), S64), "Add", 0, 0)
+    return ops.Max(ops.Sub(counted, full(mask.builder, 1, Shape.array(S64, [count]))), 0)
 
 
 @rule("masked_scatter")
@@ -221,9 +246,8 @@ def _masked_scatter(self: XlaOp, mask: XlaOp, source: XlaOp, result: Shape) -> X
         return self
     count = self.shape.element_count
     flat = ops.Reshape(spread(mask, self.shape.dimensions), [count])
-    numbers = ops.Sub(running(cast(flat, S64), "Add", 0, 0), full(self.builder, 1, Shape.array(S64, [count])))
     source = filled(source, range(source.shape.rank))
-    taken = indexed(ops.Reshape(source, [source.shape.element_count]), [ops.Max(numbers, 0)])
+    taken = indexed(ops.Reshape(source, [source.shape.element_count]), [_numbers(flat)])
     return ops.Reshape(ops.Select(flat, taken, ops.Reshape(self, [count])), list(self.shape.dimensions))
 
 

@@ -119,7 +119,7 @@ WITH_DYNAMIC = frozenset({
     "arange.start_step", "argmax.default", "argmin.default", "atan.default", "atan2.default", "bitwise_and.Tensor",
     "bitwise_not.default", "bitwise_or.Tensor", "bmm.default", "cat.default", "ceil.default", "clamp.Tensor", "clamp.default",
     "clone.default", "constant_pad_nd.default",
-    "cos.default", "cumprod.default", "cumsum.default", "div.Scalar", "div.Tensor", "elu.default",
+    "copy.default", "cos.default", "cumprod.default", "cumsum.default", "div.Scalar", "div.Tensor", "elu.default",
     "embedding.default", "eq.Scalar", "eq.Tensor", "erf.default", "exp.default", "expand.default", "expm1.default",
     "flip.default", "floor.default", "full.default", "full_like.default", "gather.default", "ge.Scalar", "ge.Tensor",
     "gelu.default", "gt.Scalar", "gt.Tensor", "hardtanh.default", "index.Tensor",
@@ -156,7 +156,7 @@ def check_dynamic(name: str, arguments: Mapping[str, Any]) -> None:
     among its arguments or results."""
     shape, dims = getattr(arguments.get("self"), "shape", None), arguments.get("dim", arguments.get("dims"))
     into_known = name in INTO_KNOWN and shape is not None and shape.is_static
-    if name in WITH_DYNAMIC or into_known or (name == "index_put.default" and _is_one_value_put(arguments)):
+    if name in WITH_DYNAMIC or into_known or (name == "index_put.default" and _is_put_by_mask(arguments)):
         return
     if name in ALONG_OTHERS and shape is not None and shape.rank and dims is not None:
         named = [d % shape.rank for d in ([dims] if isinstance(dims, int) else dims)]
@@ -173,11 +173,10 @@ def _dynamic(arguments: Mapping[str, Any]) -> list[str]:
     return [f"{key} {one.shape}" for key, one in given if isinstance(one, XlaOp) and not one.shape.is_static]
 
 
-def _is_one_value_put(arguments: Mapping[str, Any]) -> bool:
-    """Whether what is written is one value where a mask says so."""
-    index, values = arguments["indices"][0], arguments["values"]
-    return (len(arguments["indices"]) == 1 and index is not None and index.element_type is PRED and values.shape.is_static
-            and values.shape.element_count == 1)
+def _is_put_by_mask(arguments: Mapping[str, Any]) -> bool:
+    """Whether elements are written where one mask says so, which needs no places."""
+    index, *others = arguments["indices"]
+    return not others and index is not None and index.element_type is PRED
 
 
 def _equal(default: Any, value: Any) -> bool:

@@ -167,6 +167,14 @@ def filled(x: XlaOp, dims: Sequence[int]) -> XlaOp:
     return x
 
 
+def sized_as(x: XlaOp, other: XlaOp) -> XlaOp:
+    """`x` with the dynamic dimensions of an array of the same bounds."""
+    for d, flag in enumerate(other.shape.dynamic_flags):
+        if flag and not x.shape.dynamic_flags[d]:
+            x = ops.SetDimensionSize(x, ops.GetDimensionSize(other, d), d)
+    return x
+
+
 def is_beyond(at: XlaOp, x: XlaOp, dim: int) -> XlaOp:
     """Which places are beyond the size that a dimension has at run time."""
     size = cast(ops.GetDimensionSize(x, dim), at.element_type)

@@ -14,7 +14,7 @@ from ..core.types import PRED, S32, S64, U8, PrimitiveType, complex_part
 from ..functions.hlo_builder import XlaOp
 from .indexing import indexed, put
 from .operator_rules import rule
-from .values import Number, cast, filled, full, iota, number_for, place, size_of, spread
+from .values import Number, cast, filled, full, iota, number_for, place, size_of, sized_as, spread
 
 
 @rule("alias", "clone")
@@ -29,7 +29,7 @@ def _converted(self: XlaOp, result: Shape) -> XlaOp:
 
 @rule("copy")
 def _copy(src: XlaOp, self: XlaOp) -> XlaOp:
-    return spread(cast(src, self.element_type), self.shape.dimensions)
+    return sized_as(spread(cast(src, self.element_type), self.shape.dimensions), self)
 
 
 @rule("view", "squeeze.dim", "squeeze.dims", "unsqueeze", shown="size dim")

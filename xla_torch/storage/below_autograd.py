@@ -18,7 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
 from ..core.errors import UnsupportedError
-from .torch_private import level_of_transforms, private, pytree
+from .torch_private import READING, level_of_transforms, private, pytree
 
 _proxies = private(torch, "fx.experimental.proxy_tensor")
 _modes, _pop, _push = (private(torch, f"overrides.{name}") for name in (
@@ -26,21 +26,22 @@ _modes, _pop, _push = (private(torch, f"overrides.{name}") for name in (
 
 
 @contextlib.contextmanager
-def tracing(module: torch.nn.Module) -> Iterator[None]:
-    """While it is on, the module calls what its `forward` does in operators, derivatives within it among them."""
-    own, forward = dict(vars(module)), module.forward
+def tracing(module: torch.nn.Module) -> Iterator[dict[Any, Any]]:
+    """While it is on, the module calls what its `forward` does in operators, derivatives within it among them. Gives what each
+    symbol of the first trace, a number that is read from a tensor, is in the trace of the operators."""
+    own, forward, renamed = dict(vars(module)), module.forward, {}
 
     @functools.wraps(forward)
     def traced(*args: Any, **kwargs: Any) -> Any:
         module.forward = forward
         try:
-            return _traced(forward, args, kwargs)
+            return _traced(forward, args, kwargs, renamed)
         finally:
             module.forward = traced
 
     module.forward = traced
     try:
-        yield
+        yield renamed
     finally:
         if "forward" in own:
             module.forward = own["forward"]
@@ -48,7 +49,24 @@ def tracing(module: torch.nn.Module) -> Iterator[None]:
             del module.forward
 
 
-def _traced(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+class _Again(torch.fx.Interpreter):
+    """A run of a traced graph in another trace, where the numbers that are read from tensors get symbols of their own."""
+
+    def __init__(self, module: torch.fx.GraphModule, renamed: dict[Any, Any]):
+        super().__init__(module)
+        self._renamed = renamed
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        found = super().run_node(n)
+        value: Any = n.meta.get("val")
+        if n.target in READING and hasattr(value, "node"):
+            symbols = value.node.expr.free_symbols
+            after = found.node.expr.free_symbols if hasattr(found, "node") else [found]
+            self._renamed.update(zip(symbols, after, strict=False))
+        return found
+
+
+def _traced(function: Callable[..., Any], args: Any, kwargs: Any, renamed: dict[Any, Any]) -> Any:
     """What the function gives, by operators that are traced apart and then run."""
     leaves, tree = pytree.tree_flatten((args, kwargs))
     at = [k for k, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
@@ -67,7 +85,7 @@ def _traced(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     with _alone(), torch.enable_grad(), torch.fx.traceback.preserve_node_meta():
         module = _proxies.make_fx(flat)(*[leaves[k].detach().requires_grad_(leaves[k].requires_grad) for k in at])
     _undetach(module.graph)
-    return pytree.tree_unflatten(torch.fx.Interpreter(module).run(*[leaves[k] for k in at]), out_tree[-1])
+    return pytree.tree_unflatten(_Again(module, renamed).run(*[leaves[k] for k in at]), out_tree[-1])
 
 
 class _Stops(TorchFunctionMode):

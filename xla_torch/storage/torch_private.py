@@ -393,6 +393,18 @@ def is_view(operator: Any) -> bool:
     return any(one.alias_info for one in operator._schema.returns)
 
 
+READING = (torch.ops.aten.item.default, torch.ops.aten._local_scalar_dense.default)
+"""The operators that read a number from a tensor."""
+
+
+def is_composite(operator: Any) -> bool:
+    """Whether an operator stands for others: its result may then be what it takes, which its schema does not say."""
+    return operator.has_kernel_for_dispatch_key(_COMPOSITE)
+
+
+_COMPOSITE: Any = private(torch, "_C.DispatchKey.CompositeImplicitAutograd")
+
+
 def arguments_of(operator: Any) -> list[Any]:
     """What an operator takes, each with `name`, `has_default_value()` and `default_value`."""
     return list(operator._schema.arguments)

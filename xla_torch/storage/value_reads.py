@@ -16,7 +16,7 @@ import re
 import sys
 import threading
 import types
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +30,9 @@ import torch.utils._sympy.interp
 import torch.utils._sympy.reference
 
 from ..core import forks
+from . import inline_regions
 from .torch_graphs import in_operators
-from .torch_private import private, pytree
+from .torch_private import READING, private, pytree
 
 _export: Any = private(torch, "export._trace")
 _symbols: Any = torch.fx.experimental.symbolic_shapes
@@ -43,6 +44,8 @@ _configured: Callable[..., Any] = private(torch, "_functorch.config.patch")
 _copies: Any = private(torch, "_subclasses.meta_utils")
 _copy, _clone = private(_copies, "_safe_copy"), private(_copies, "_safe_clone")
 _TORCH, _OWN = str(Path(str(torch.__file__)).parent), str(Path(__file__).parents[1])
+_true: Any = private(_symbols, "sympy.true")
+_sympify: Callable[[Any], Any] = private(_symbols, "sympy.sympify")
 _differ: Callable[[Any, Any], Any] = private(_symbols, "sympy.Ne")
 ASSERTIONS = (torch.ops.aten._assert_async.msg, torch.ops.aten._assert_scalar.default)
 """The operators that assert in exported graphs."""
@@ -128,6 +131,15 @@ class Reads:
             finally:
                 _Environment._log_real_tensor_propagation, _Environment.guard_or_defer_runtime_assert = _note, _assert
 
+    def rename(self, symbols: Mapping[Any, Any]) -> None:
+        """Take the symbols of a trace of the operators of the first trace, or the numbers that it asked for again."""
+        first, self.found = self.found, {}
+        symbols = {symbol: _sympify(after) for symbol, after in symbols.items()}
+        for read in first.values():
+            condition = read.condition.xreplace(symbols)
+            if condition != _true:
+                self.found.setdefault(str(condition), dataclasses.replace(read, condition=condition))
+
     def _decide(self, environment: Any, condition: Any, message: str) -> Any:
         answer, self._answer = self._answer, None
         if answer is None:  # a size of an operator's result
@@ -159,8 +171,10 @@ def _number(answer: Any) -> bool | int | float:
 def _keep_alive(graph: torch.fx.Graph, symbols: Collection[Any], label: str) -> None:
     """Let something read each value whose size is one of these: the size is checked where the value is computed."""
     for symbol in symbols:
-        node = next(n for n in graph.nodes if isinstance(v := n.meta.get("val"), torch.Tensor)
-                    and any(isinstance(size, torch.SymInt) and symbol in size.node._expr.free_symbols for size in v.shape))
+        node = next((n for n in graph.nodes if isinstance(v := n.meta.get("val"), torch.Tensor) and any(
+            isinstance(size, torch.SymInt) and symbol in size.node._expr.free_symbols for size in v.shape)), None)
+        if node is None:  # a graph around this one computes it
+            continue
 
         def run(value: torch.Tensor) -> None:
             torch.ops.aten._assert_async.msg((value != 0).sum() >= 0, label)
@@ -170,7 +184,7 @@ def _keep_alive(graph: torch.fx.Graph, symbols: Collection[Any], label: str) -> 
 
 def has_reads(exported: Any) -> bool:
     """Whether an exported program reads numbers from tensors."""
-    return any(_symbols_of(node) for node in exported.graph.nodes)
+    return any(_symbols_of(node) for one in inline_regions.with_regions(exported.graph_module) for node in one.graph.nodes)
 
 
 def settled(exported: Any, reads: Reads, label: Callable[[Read], str]) -> list[Read]:
@@ -179,9 +193,28 @@ def settled(exported: Any, reads: Reads, label: Callable[[Read], str]) -> list[R
     torch asserts them by symbols, which neither its decompositions nor its derivatives keep well. Decisions about values become
     assertions about tensors; those about sizes keep their symbols.
     """
-    graph, left = exported.graph_module.graph, dict(reads.found)
-    _forget_data(graph, left)
-    sources = {symbol: node for node in graph.nodes for symbol in _symbols_of(node)}
+    left = dict(reads.found)
+    graphs = [one.graph for one in inline_regions.with_regions(exported.graph_module)]
+    sources = {graph: {symbol: node for node in graph.nodes for symbol in _symbols_of(node)} for graph in graphs}
+    read_ones = {symbol: node for one in sources.values() for symbol, node in one.items()}
+    for graph in graphs:
+        _forget_data(graph, left)
+    for graph in graphs:
+        _relabel(graph, read_ones, left, label)
+    for graph, own in sources.items():
+        for key, read in list(left.items()):
+            given = [own[symbol] for symbol in own if symbol in read.condition.free_symbols]
+            if given and len(given) == len(read.condition.free_symbols):
+                _assert_tensors(graph, given, left.pop(key), label(read))
+        for node in {node.name: node for node in own.values()}.values():
+            _keep_as_tensor(graph, node)
+    inline_regions.without_dead_code(exported.graph_module)
+    return list(left.values())
+
+
+def _relabel(graph: torch.fx.Graph, sources: Mapping[Any, torch.fx.Node], left: dict[str, Read],
+             label: Callable[[Read], str]) -> None:
+    """Give the assertions of decisions about sizes their labels, and leave out those of decisions about values."""
     truths = {str(symbol) for symbol, node in sources.items() if isinstance(node.meta["val"], torch.SymBool)}
     for node in list(graph.nodes):
         asserted = _ASSERTED.match(str(node.args[1])) if "_assert_scalar" in str(node.target) else None
@@ -196,15 +229,6 @@ def settled(exported: Any, reads: Reads, label: Callable[[Read], str]) -> list[R
             _keep_alive(graph, read.condition.free_symbols, label(read))
         elif read is not None or set(_SYMBOL.findall(asserted[1])) <= truths:  # or that a truth is 0 or 1
             graph.erase_node(node)
-    for key, read in list(left.items()):
-        given = [sources[symbol] for symbol in sources if symbol in read.condition.free_symbols]
-        if given and len(given) == len(read.condition.free_symbols):
-            _assert_tensors(graph, given, left.pop(key), label(read))
-    for node in {node.name: node for node in sources.values()}.values():
-        _keep_as_tensor(graph, node)
-    graph.eliminate_dead_code()
-    exported.graph_module.recompile()
-    return list(left.values())
 
 
 _ARITHMETIC = tuple(getattr(torch.ops.aten, name).Tensor for name in ("add", "sub", "mul", "div"))
@@ -248,8 +272,7 @@ def _forget_data(graph: torch.fx.Graph, decisions: Collection[str]) -> None:
 def _symbols_of(node: torch.fx.Node) -> list[Any]:
     """The symbol that stands for the number that a node reads from a tensor."""
     value: Any = node.meta.get("val")
-    is_read = node.target in (torch.ops.aten.item.default, torch.ops.aten._local_scalar_dense.default)
-    return list(value.node.expr.free_symbols) if is_read and hasattr(value, "node") else []
+    return list(value.node._expr.free_symbols) if node.target in READING and hasattr(value, "node") else []
 
 
 def _assert_tensors(graph: torch.fx.Graph, given: list[torch.fx.Node], read: Read, label: str) -> None:
@@ -283,7 +306,24 @@ def _insert(graph: torch.fx.Graph, made: torch.fx.GraphModule, given: Sequence[A
 
 
 _PLACES = ("nn_module_stack", "stack_trace")
-_Tensors: Any = private(torch.utils, "_sympy.reference.TensorReferenceAnalysis")
+_Reference: Any = private(torch.utils, "_sympy.reference.TensorReferenceAnalysis")
+
+
+class _Tensors(_Reference):
+    """As torch's, which knows no truth that is taken for a number: ``Piecewise((1, u0), (0, True))``."""
+
+    @staticmethod
+    def expr_cond_pair(value: torch.Tensor, holds: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return value, holds
+
+    @staticmethod
+    def piecewise(*pairs: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+        (found, _), *others = reversed(pairs)
+        for value, holds in others:
+            found = torch.where(holds, value, found)
+        return found
+
+
 _interpreted: Any = private(torch.utils, "_sympy.interp.sympy_interp")
 
 
