@@ -34,6 +34,7 @@ ELSEWHERE: dict[str, dict[str, str]] = {
     "xla_torch/codegen/lapack.py": {"transpose": "a configuration entry of LAPACK's routines"},
     "xla_torch/functions/movement.py": {"slice": "the attribute of slice"},
     "xla_torch/functions/window.py": {"select": "an attribute of select-and-scatter", "scatter": "the other one"},
+    "xla_torch/kernels/composites.py": {"gather": "an operator of torch's", "topk": "another one"},
     "xla_torch/kernels/lapack.py": {"transpose": "a configuration entry of LAPACK's routines"},
     "xla_torch/mlir/bytecode/dialects.py": {"dot": "an attribute of StableHLO", "gather": "as above", "scatter": "as above",
                                             "transpose": "an enumeration of StableHLO"},

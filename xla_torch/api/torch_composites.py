@@ -22,7 +22,7 @@ from ..autodiff.calls import opened
 from ..autodiff.composites import known_as, pulled_back, way_back
 from ..core.shape import Shape
 from ..functions.hlo_builder import Builder, XlaOp
-from ..hlo.composites import VJP, Kernel, call_attributes, described, kept_results
+from ..hlo.composites import VJP, Kernel, described, kept_results
 from ..hlo.derivatives import bringing
 from ..hlo.ir import Computation
 from ..kernels import composites
@@ -31,6 +31,7 @@ from ..storage import torch_graphs, torch_private
 from ..storage.dtypes import torch_dtype
 from ..storage.torch_private import arguments_of
 from ..transform.canonical import canonicalize
+from ..transform.composites import call_attributes
 from ..transform.values import elements_of, leaves
 from . import decomposition_tables, torch_functions, torch_graph, torch_stops
 from .builder import XlaBuilder

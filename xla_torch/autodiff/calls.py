@@ -14,12 +14,13 @@ from collections.abc import Sequence
 from ..core.shape import Shape
 from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo import tree
-from ..hlo.composites import as_custom_call, kernel_of
+from ..hlo.composites import kernel_of
 from ..hlo.derivatives import Mask, Pullback
 from ..hlo.ir import Computation, Instruction, reachable
 from ..hlo.regions import callee, is_call
 from ..hlo.schema import Control
 from ..opcodes import control
+from ..transform.composites import as_custom_call
 from ..transform.dead_carries import without_dead_carries
 from ..transform.rewriter import Rewriter, carried_metadata
 from ..transform.stops import is_stop

@@ -3,7 +3,7 @@
 A composite is a call whose frontend attributes have a name, a version and attributes; XLA also writes ``is_composite``. Its
 meaning is the decomposition. Only if the decomposition is known to be what the name says (`Kernel`, which it brings as its
 derivatives) it may run in one piece. In canonical form, which has no calls, it is then a custom call of `TARGET`, whose called
-computation is the decomposition. `as_call` makes it a call again, for other readers.
+computation is the decomposition. `transform/composites.py` makes the one of the other.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ import dataclasses
 import json
 import math
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from .ir import Computation, Instruction, Module
+from .schema import Control
 
 Mask = tuple[bool, ...]
 
@@ -68,41 +69,12 @@ def decomposition(instruction: Instruction) -> Computation:
 def name_of(instruction: Instruction) -> str:
     """What a call says that it is a composite of; "" for any other instruction."""
     stated: dict[str, str] = instruction.common.get("frontend_attributes") or {}
-    return stated.get("composite.name", "") if instruction.opcode == _CALL else ""
+    return stated.get("composite.name", "") if instruction.schema.control is Control.CALL else ""
 
 
 def has_composites(module: Module) -> bool:
     """Whether a module has calls of composites that may have a kernel."""
     return any(name_of(i).startswith(PREFIX) for c in module.computations for i in c.instructions)
-
-
-def as_custom_call(computation: Computation, operands: Sequence[Instruction], common: Mapping[str, Any]) -> Instruction:
-    """A composite in canonical form: of a decomposition that is known to be something."""
-    return Instruction(_CUSTOM_CALL, computation.root.shape.without_layout(), operands,
-                       {"custom_call_target": TARGET, "called_computations": (computation,)}, computation.name, _described(
-                           computation, common))
-
-
-def as_call(instruction: Instruction, operands: Sequence[Instruction]) -> Instruction:
-    """A composite in canonical form as a call."""
-    return Instruction(_CALL, instruction.shape, operands, call_attributes(decomposition(instruction)),
-                       instruction.name, instruction.common, instruction.line, instruction.column)
-
-
-def call_attributes(computation: Computation) -> dict[str, Any]:
-    """The attributes of a call of a decomposition. XLA cannot make StableHLO of a call with ``is_composite`` and several results;
-    such a call has the frontend attributes alone."""
-    return {"to_apply": computation} | ({} if computation.root.shape.is_tuple else {"is_composite": True})
-
-
-_CUSTOM_CALL, _CALL = "custom-call", "call"
-
-
-def _described(computation: Computation, common: Mapping[str, Any]) -> dict[str, Any]:
-    """What is noted with an instruction, and what it is a composite of."""
-    kernel = kernel_of(computation)
-    assert kernel is not None
-    return {**common, "frontend_attributes": {**common.get("frontend_attributes", {}), **described(kernel)}}
 
 
 def described(kernel: Kernel) -> dict[str, str]:

@@ -245,7 +245,8 @@ class _Kernel:
 
 def _apart(gradient: torch.Tensor, given: Sequence[torch.Tensor | None]) -> torch.Tensor:
     """A gradient in memory of its own: that of a sum is the cotangent itself."""
-    shared = any(ct is not None and ct.untyped_storage()._cdata == gradient.untyped_storage()._cdata for ct in given)
+    place = gradient.untyped_storage().data_ptr()
+    shared = any(ct is not None and ct.untyped_storage().data_ptr() == place for ct in given)
     return gradient.clone() if shared else gradient
 
 

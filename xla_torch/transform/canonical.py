@@ -23,7 +23,7 @@ from ..analysis.named_functions import say_where_from
 from ..analysis.opened import check_size
 from ..core.shape import Shape
 from ..functions.hlo_builder import Builder
-from ..hlo.composites import Kernel, as_custom_call, kernel_of
+from ..hlo.composites import Kernel, kernel_of
 from ..hlo.derivatives import bringing
 from ..hlo.ir import Computation, Instruction
 from ..hlo.regions import (
@@ -39,6 +39,7 @@ from ..hlo.regions import (
 )
 from ..hlo.structure import ASYNC_DONE, ASYNC_UPDATE
 from .canonical_rules import REWRITES
+from .composites import as_custom_call
 from .deep_calls import shallow
 from .rewriter import Rewriter, carried_metadata, needed_instructions, rebuilt
 from .values import Value, as_op, elements_of, flat_shape, leaves, regrouped

@@ -16,9 +16,10 @@ from ..core.errors import XlaWarning
 from ..core.types import C64
 from ..functions.hlo_builder import Builder, XlaOp
 from ..hlo.checks import described, is_check
-from ..hlo.composites import as_call, is_composite
+from ..hlo.composites import is_composite
 from ..hlo.ir import Computation, Instruction, Module
 from ..opcodes import elementwise
+from .composites import as_call
 from .stops import is_stop
 
 
