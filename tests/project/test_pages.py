@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 import xla_torch
-from support import claim_page, pages, plots, stubs
+from support import claim_page, limits_page, pages, plots, stubs
 from support.accepted_types import element_types
 from xla_torch import C64, F32, PRED, S32, Shape, XlaBuilder, XlaOp, ops
 from xla_torch.api.emitted_ops import functions_of_ops
@@ -25,7 +25,7 @@ current = functools.cache(pages.pages)
 """The pages as the code gives them now."""
 
 
-@pytest.mark.parametrize("page", [pages.PAGE, claim_page.PAGE, pages.GRADIENT_PAGE, *plots.pictures()], ids=str)
+@pytest.mark.parametrize("page", [pages.PAGE, claim_page.PAGE, limits_page.PAGE, pages.GRADIENT_PAGE, *plots.pictures()], ids=str)
 def test_stored_pages_are_up_to_date(page: Path):
     stored = (ROOT / page).read_text(encoding="utf-8") if (ROOT / page).exists() else ""
     assert stored == current()[page], f"{page} is stale; `{pages.COMMAND}` writes it anew"
@@ -152,7 +152,7 @@ def test_a_picture_has_the_numbers_of_its_table(cells: str, picture: str, monkey
 
 def test_write_changes_what_is_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(pages, "ROOT", tmp_path)
-    written_pages = [pages.PAGE, claim_page.PAGE, stubs.STUB, pages.GRADIENT_PAGE, *plots.pictures()]
+    written_pages = [pages.PAGE, claim_page.PAGE, limits_page.PAGE, stubs.STUB, pages.GRADIENT_PAGE, *plots.pictures()]
     for page in written_pages:
         (tmp_path / page).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / pages.GRADIENT_PAGE).write_text(f"before\n<!-- {pages.PART}: begin -->\nold\n<!-- {pages.PART}: end -->\nafter\n")

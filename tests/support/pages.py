@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from grad_rules import FUNCTIONS, FUSED, TABLE, Entry, GradientKind
-from support import claim_page, plots, stubs, tables
+from support import claim_page, limits_page, plots, stubs, tables
 from support.accepted_types import element_types, operand_names
 from xla_torch.api.emitted_ops import functions_of_ops
 from xla_torch.api.op_view import written
@@ -214,7 +214,7 @@ def _code(word: str) -> str:
 def pages() -> dict[Path, str]:
     """The generated pages as they should be, by their path in the repository. Raises InvalidArgument without a checkout."""
     given = (ROOT / GRADIENT_PAGE).read_text(encoding="utf-8") if (ROOT / GRADIENT_PAGE).exists() else ""
-    return {PAGE: markdown(), claim_page.PAGE: claim_page.markdown(),
+    return {PAGE: markdown(), claim_page.PAGE: claim_page.markdown(), limits_page.PAGE: limits_page.markdown(),
             stubs.STUB: stubs.stub(), GRADIENT_PAGE: tables.with_part(given, PART, gradients()), **plots.pictures()}
 
 
