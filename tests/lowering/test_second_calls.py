@@ -38,6 +38,7 @@ PROGRAMS = {"a loop": (LOOP, (3, 4)), "a chain": (CHAIN, (300, 100)), "small ops
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine may take longer to compile than anybody waits."""
     monkeypatch.setattr(tuning, "NATIVE_WAIT", 60.0)
+    monkeypatch.setattr(tuning, "NATIVE_WAITED_CALLS", 10**9)
 
 
 @pytest.fixture
@@ -101,7 +102,7 @@ def test_later_calls_go_straight_to_what_runs(name: str, tmp_path: Path) -> None
 
 @pytest.mark.parametrize(("limit", "value", "begins"), [
     ("NATIVE_WAITED", 100, False),  # bytes: it is longer
-    ("NATIVE_WAIT", 0.01, True),
+    ("NATIVE_WAIT", 0.01, True), ("NATIVE_WAITED_CALLS", 0, True),
     ("NATIVE_TEXT", 1, False),  # for each byte of it torch would have to take as much again
 ])
 def test_nobody_waits_for_what_takes_long_to_compile(limit: str, value: float, begins: bool, held_compiler: Path,

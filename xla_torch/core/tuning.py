@@ -291,6 +291,10 @@ NATIVE_WAITED = 1 << 15
 NATIVE_WAIT = 1.0
 """Seconds that it waits at most."""
 
+NATIVE_WAITED_CALLS = 16
+"""Calls like the first for whose time it waits at most: they could run in torch meanwhile. Fourteen quantum gates take 1 ms in
+torch and 0.2 s to compile."""
+
 NATIVE_TEXT = 1 << 13
 """Bytes of a source up to which its length hardly shows in what compiling takes. One of five times as many is worth it from five
 times `NATIVE_AFTER` on."""

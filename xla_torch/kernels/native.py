@@ -224,22 +224,27 @@ def wait_for_compilation(module: torch.nn.Module, runner: Callable[[Any], Callab
     """Wrap the `runner` of a module so that its second call waits for compilation of the generated C.
 
     Later calls then compute in the same way, and none competes with a compiler. `settled` receives the runner that does not wait.
-    A call waits at most `tuning.NATIVE_WAIT` seconds for at most `tuning.NATIVE_WAITED` functions, and never within `limits`.
+    It waits at most as long as `tuning.NATIVE_WAITED_CALLS` calls like the first take, and `tuning.NATIVE_WAIT` seconds, for at
+    most `tuning.NATIVE_WAITED` bytes of C, and never within `limits`.
     """
-    found, run, calls = _within(module), runner(module), itertools.count()
+    found, run, calls, seconds = _within(module), runner(module), itertools.count(), 0.0
     if not found:
         return run
 
     def first(*given: Any) -> _T:
+        nonlocal seconds
         if next(calls) and running() is None:
-            _settle(found)
+            _settle(found, min(tuning.NATIVE_WAIT, tuning.NATIVE_WAITED_CALLS * seconds))
             settled(run)
-        return run(*given)
+        begun = time.perf_counter()
+        result = run(*given)
+        seconds = time.perf_counter() - begun
+        return result
 
     return first
 
 
-def _settle(found: Sequence[NativeLoop | Awaited]) -> None:
+def _settle(found: Sequence[NativeLoop | Awaited], seconds: float) -> None:
     missing, texts = list[NativeLoop | Awaited](), set[str]()
     for inner in found:
         if inner.code is not None and inner.code.function is None and (
@@ -249,7 +254,7 @@ def _settle(found: Sequence[NativeLoop | Awaited]) -> None:
     if sum(map(len, texts)) <= tuning.NATIVE_WAITED:
         for inner in missing:
             inner.begin()
-        _wait_for(missing, tuning.NATIVE_WAIT)
+        _wait_for(missing, seconds)
 
 
 def _within(module: torch.nn.Module) -> list[NativeLoop | Awaited]:
