@@ -145,11 +145,11 @@ for _function in (torch.sum, torch.amax, torch.amin):
 for _function in (
         torch.matmul, torch.mm, torch.bmm, torch.addmm, torch.baddbmm, operator.matmul, torch.cat, torch.clone, torch.full,
         torch.arange, torch.zeros, torch.cumsum, torch.index_select, torch.gather, torch.convolution, torch.nn.functional.pad,
-        torch.constant_pad_nd, torch.argmax, torch.argmin, torch.trunc, torch.cumprod, torch.complex, torch.flip, torch.softmax,
+        torch.constant_pad_nd, torch.argmax, torch.argmin, torch.trunc, torch.cumprod, torch.complex, torch.softmax,
         torch.log_softmax, torch.layer_norm):
     CALLS[_function] = Call()
 for _function in (torch.conv1d, torch.conv2d, torch.conv3d, torch.conv_transpose1d, torch.conv_transpose2d,
-                  torch.conv_transpose3d):
+                  torch.conv_transpose3d, torch.flip):
     CALLS[_function] = Call(memory="ordered")
 for _function in (torch.sort, torch.topk, torch.max, torch.min, torch.cummax, torch.cummin):
     CALLS[_function] = Call(memory="parts")

@@ -49,7 +49,7 @@ def transpose(inst: Instruction, operand: Value, *, dimensions: Dims) -> Value:
 
 @body("reverse", view=True)
 def reverse(inst: Instruction, operand: Value, *, dimensions: Dims) -> Value:
-    return operand.flip(dimensions) if dimensions else operand
+    return torch.flip(operand, dimensions) if dimensions else operand
 
 
 @body("slice", view=True)
