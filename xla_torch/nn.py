@@ -19,6 +19,7 @@ from .api.module_arguments import (
     ModuleArguments,
     TreeArguments,
     arguments_of,
+    missing,
     named,
     places_of,
     untrained_numbers,
@@ -206,7 +207,7 @@ class XlaModule(torch.nn.Module):
             arguments = tuple(a.float() if isinstance(a, torch.Tensor) and a.dtype is dtype else a for a in arguments)
         if not binding.takes(held, arguments):
             raise InvalidArgument("wrong number of arguments", subject="XlaModule", got=len(arguments),
-                                  expected=f"{held.count(None)}: {self.extra_repr()}")
+                                  expected=f"{missing(held)}: {self.extra_repr()}")
         if torch.compiler.is_dynamo_compiling():
             return self._after(dynamo.called(binding, (held, arguments), named))
         try:
@@ -479,7 +480,7 @@ def _(module: XlaModule) -> Any:
         arguments, named = module._binding.in_order(held, arguments, named)
         if not module._binding.takes(held, arguments):
             raise InvalidArgument("wrong number of arguments", subject="to_jax", got=len(arguments),
-                                  expected=f"{held.count(None)}: {module.extra_repr()}")
+                                  expected=f"{missing(held)}: {module.extra_repr()}")
         return run(*module._binding.placed(held, arguments), **named)
 
     trained = [isinstance(t, torch.nn.Parameter) and t.requires_grad for t in tensors]

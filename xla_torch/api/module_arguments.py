@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from ..core.errors import InvalidArgument
+from ..pytree.nodes import Kind
 from ..pytree.parameter_paths import paths
 from ..pytree.structure import Leaves, Path, dotted, nested
 from ..runtime import dynamo
@@ -35,6 +36,11 @@ def places_of(computation: XlaComputation) -> list[Path]:
     one = computation if unknown is None else unknown.at()
     parameters = one.entry.parameters
     return paths(computation.program_shape.parameter_names or [""] * len(parameters), [p.op_name for p in parameters])
+
+
+def missing(held: Sequence[Any]) -> int:
+    """How many of the program's parameters a module does not hold. (`list.count` would ask tensors whether they equal None.)"""
+    return sum([own is None for own in held])
 
 
 class ModuleArguments(abc.ABC):
@@ -163,7 +169,7 @@ class FlatArguments(ModuleArguments):
                               narrow=False))
 
     def takes(self, held: Sequence[Any], arguments: Sequence[Any]) -> bool:
-        return len(arguments) == held.count(None)
+        return len(arguments) == missing(held)
 
     def in_order(self, held: Sequence[Any], arguments: tuple[Any, ...],
                  named: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -209,6 +215,21 @@ class TreeArguments(ModuleArguments):
         self._trees = function.in_tree.children[0].children
         self._numbers = [function.parameters_of(k) for k in range(len(self._trees))]
         self._paths: dict[int, Path] = {}
+        by_place = not (function.in_tree.children[1].children or function.signature.static)
+        self._arrays = [numbers[0] for tree, numbers in zip(self._trees, self._numbers, strict=True)
+                        if by_place and tree.kind is Kind.LEAF]
+        """The parameters that are arguments by themselves, in the order of the arguments."""
+
+    def __call__(self, held: Sequence[Any], arguments: Sequence[Any], /, **named: Any) -> Any:
+        if self._arrays and not named and missing(held) == len(arguments):
+            given, rest = list(held), iter(arguments)
+            for number in self._arrays:
+                if given[number] is None:
+                    given[number] = next(rest, None)
+            found = self._function.of_tensors(given)
+            if found is not None:
+                return found
+        return super().__call__(held, arguments, **named)
 
     def path(self, number: int) -> Path:
         return self._paths[number]

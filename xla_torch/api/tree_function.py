@@ -74,12 +74,21 @@ class TreeFunction(XlaComputation):
     def in_graph(self, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, ...]:
         """The leaves of the result."""
         if self._is_flat_call and not kwargs and self._fit(args):
-            result = self.run_fitting(args)
-        else:
-            result = self.computation(*self.tensors(*args, **kwargs))
+            return self._leaves_of(self.run_fitting(args))
+        return self._leaves_of(self.computation(*self.tensors(*args, **kwargs)))
+
+    def _leaves_of(self, result: Any) -> tuple[torch.Tensor, ...]:
         if self._is_array_result:
             return (result,)
         return result if self._is_flat_result else tuple(leaf for leaf, _ in arrays(result, self.program_shape.result))
+
+    def of_tensors(self, tensors: Sequence[Any]) -> Any:
+        """The result for one value for each of the program's parameters, in their order; None where they are not tensors that
+        the program takes as they are."""
+        if torch.compiler.is_dynamo_compiling() or is_traced_symbolically() or not self._fit(tensors):
+            return None
+        leaves = self._leaves_of(self.run_fitting(tensors))
+        return leaves if self._is_tuple_of_leaves else self.out_tree.unflatten(leaves)
 
     def in_form(self, result: Any) -> Any:
         """The tree with these leaves."""

@@ -14,6 +14,7 @@ from ..runtime.computation import XlaComputation
 from ..runtime.static import StaticComputation
 from ..runtime.steps import Step, entry_point
 from ..stablehlo.convert import Fact
+from ..transform.opened_composites import without_composites
 from . import tree_gradients
 
 Axes = int | None | Sequence[Any]
@@ -76,11 +77,11 @@ def rebatch(computation: C, argnums: int | Sequence[int], size: int, in_axes: in
     >>> xla_torch.rebatch(square, 0, 3)(torch.tensor([1.0, 2.0, 3.0]))
     tensor([1., 4., 9.])
     """
-    entry = computation.program.canonical
+    entry = without_composites(computation.program.canonical)
     numbers = [argnums] if isinstance(argnums, int) else list(argnums)
     axes = [in_axes] * len(numbers) if isinstance(in_axes, int) else list(in_axes)
     program = computation.program
-    own = program.authored if program.brings_derivatives else None
+    own = program.authored if program.brings_derivatives else None  # where composites are calls
     found, by_calls = rebatched(entry, own, numbers, axes, _batch_of(entry, numbers, axes, size), size)
     return StaticComputation(program.derived(found, by_calls, own is not None and by_calls is None))  # pyright: ignore
 

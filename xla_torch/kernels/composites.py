@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from ..hlo.composites import PREFIX, VJP
-from ..storage.torch_private import arguments_of
+from ..storage.torch_private import arguments_of, is_graphed
 from .calls import fresh_tuple
 
 Tensors = Sequence[torch.Tensor]
@@ -245,6 +245,8 @@ class _Kernel:
 
 def _apart(gradient: torch.Tensor, given: Sequence[torch.Tensor | None]) -> torch.Tensor:
     """A gradient in memory of its own: that of a sum is the cotangent itself."""
+    if is_graphed():  # tensors have no memory there
+        return gradient.clone()
     place = gradient.untyped_storage().data_ptr()
     shared = any(ct is not None and ct.untyped_storage().data_ptr() == place for ct in given)
     return gradient.clone() if shared else gradient

@@ -17,8 +17,8 @@ from ..passes.optional import attempt, runs, without_failing
 from ..storage.dtypes import storage_dtype, torch_dtype
 from ..storage.torch_private import LoweredModule
 from ..transform.invariant_code import without_invariant_code
+from ..transform.opened_composites import without_small_composites
 from ..transform.padded_sums import without_padded_sums
-from ..transform.small_composites import without_small_composites
 from . import numerics
 from .bundles import with_bundles
 from .emit import Tracer, describe

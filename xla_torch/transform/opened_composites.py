@@ -1,13 +1,14 @@
-"""Composites of few elements as their decompositions: small arrays are faster in native code than by a call of torch.
+"""Composites as their decompositions: all, or those of few elements, which are faster in native code than by a call of torch.
 
 Computations are in canonical form (see `transform.canonical`), also in loops and branches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ..core import tuning
+from ..functions.hlo_builder import Builder
 from ..hlo.composites import decomposition, is_composite
 from ..hlo.ir import Computation, Instruction, reachable
 from ..opcodes import internal, sorting
@@ -18,9 +19,18 @@ from .values import Value
 
 def without_small_composites(computation: Computation) -> Computation:
     """The computation with decompositions in the place of small composites; itself where there are none."""
-    if not any(_is_small(i) for c in reachable([computation]) for i in c.instructions):
+    return _opened(computation, _is_small)
+
+
+def without_composites(computation: Computation) -> Computation:
+    """The same of all composites, for who looks at what they do to each element."""
+    return _opened(computation, is_composite)
+
+
+def _opened(computation: Computation, is_opened: Callable[[Instruction], bool]) -> Computation:
+    if not any(is_opened(i) for c in reachable([computation]) for i in c.instructions):
         return computation
-    result = rebuilt(computation, _Opener)
+    result = rebuilt(computation, lambda builder: _Opener(builder, is_opened))
     result.is_canonical = True
     return result
 
@@ -39,9 +49,16 @@ _BETTER_WHOLE = frozenset({sorting.sort, internal.custom_call})
 
 
 class _Opener(Canonicalizer):
-    """The canonicalizer that also opens small composites."""
+    """The canonicalizer that also opens some composites."""
+
+    def __init__(self, builder: Builder, is_opened: Callable[[Instruction], bool]):
+        super().__init__(builder)
+        self.is_opened = is_opened
+
+    def within(self, builder: Builder) -> Canonicalizer:
+        return _Opener(builder, self.is_opened)
 
     def visit(self, instruction: Instruction, operands: list[Value], arguments: Sequence[Value]) -> Value:
-        if _is_small(instruction):
+        if self.is_opened(instruction):
             return self.run(decomposition(instruction), operands)
         return super().visit(instruction, operands, arguments)
