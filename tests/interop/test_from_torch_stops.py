@@ -157,7 +157,7 @@ def test_texts_hold_what_xla_knows_and_say_what_they_lost():
     ours = xla_torch.from_torch(function, X)
     text = ours.to_hlo_text()
     assert "stop" not in text
-    assert "call(" not in text
+    assert all("composite.name" in line for line in text.splitlines() if " call(" in line)
     assert "embedding.default" in text
     torch.testing.assert_close(torch.from_numpy(np.array(run_xla(text, X.numpy())[0])), function(X))
     for again in (xla_torch.parse_hlo(text), xla_torch.from_stablehlo(ours.computation.to_stablehlo())):

@@ -136,9 +136,16 @@ CALLS: dict[str, list[Call]] = {
     "addmv": [(lambda x, m, v: torch.addmv(x, m, v, beta=0.5, alpha=2), [floats(3), ROW, floats(4)])],
     "addbmm": [(lambda x, a, b: torch.addbmm(x, a, b, beta=0.5, alpha=2), [floats(3, 2), CUBE, floats(2, 4, 2)])],
     "copies": [(lambda x: (torch.permute_copy(x, (1, 0)), torch.narrow_copy(x, 1, 1, 2), torch.view_copy(x, (4, 3)),
-                           *torch.ops.aten.unbind_copy.int(x), torch.as_strided_copy(x, (2, 2), (1, 4))), [ROW])],
+                           *torch.ops.aten.unbind_copy.int(x), torch.as_strided_copy(x, (2, 2), (1, 4)),
+                           torch.slice_copy(x, 1, 1, 4, 2), torch.transpose_copy(x, 0, 1), *torch.split_copy(x, 2),
+                           *torch.split_with_sizes_copy(x, [1, 2]), torch.select_copy(x, 0, 1), torch.unsqueeze_copy(x, 1),
+                           torch.squeeze_copy(x[:, :1], 1), torch.squeeze_copy(x[:, :1], [1]), torch.t_copy(x),
+                           torch.alias_copy(x), torch.diagonal_copy(x), torch.expand_copy(x[:1], (2, 4)),
+                           torch.unfold_copy(x, 1, 2, 1)), [ROW])],
 }
 
 UNDER_OTHER_NAMES = {"_trilinear", "rrelu_with_noise_functional", "embedding_renorm", "special_xlog1py", "special_zeta",
-                     "as_strided_copy", "narrow_copy", "permute_copy", "unbind_copy", "view_copy"}
+                     *(f"{view}_copy" for view in (
+                         "alias", "as_strided", "diagonal", "expand", "narrow", "permute", "select", "slice", "split",
+                         "split_with_sizes", "squeeze", "t", "transpose", "unbind", "unfold", "unsqueeze", "view"))}
 """Operators that a call above makes under the name of a function."""

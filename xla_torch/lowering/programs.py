@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 import torch.fx
@@ -40,7 +40,9 @@ def lower(computation: Computation, device: torch.device, blocks: bool = True, f
 
 
 def _lowered(computation: Computation, tracer: Tracer, blocks: bool, bundles: bool) -> torch.fx.GraphModule:
-    for name, rewritten in _BEFORE.items():
+    passes = (("composites", without_small_composites), ("padded sums", without_padded_sums),
+              ("invariants", without_invariant_code))
+    for name, rewritten in passes:
         if runs(name):
             computation = attempt(name, rewritten, computation)
     tracer.bundles = blocks and bundles and runs("bundles")
@@ -48,11 +50,6 @@ def _lowered(computation: Computation, tracer: Tracer, blocks: bool, bundles: bo
     result = tracer.run(with_bundles(tracer, computation), arguments)
     outputs = tuple(_output(tracer, value, shape) for value, shape in arrays(result, computation.root.shape))
     return tracer.finish(outputs, "Program", fresh_outputs=True, blocks=blocks)
-
-
-_BEFORE: dict[str, Callable[[Computation], Computation]] = {
-    "composites": without_small_composites, "padded sums": without_padded_sums, "invariants": without_invariant_code}
-"""The passes over the program itself, by their names."""
 
 
 def freeing(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
