@@ -95,6 +95,7 @@ ROWS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "scatter, largest": (lambda x, s: x.scatter_reduce(0, torch.tensor([[0, 1, 1], [2, 0, 1]]), s, "amax"), (_x(3, 3), _x(2, 3))),
     "scatter, product": (lambda x, s: x.scatter_reduce(0, torch.tensor([[0, 1, 1], [2, 0, 1]]), s, "prod"), (_x(3, 3), _x(2, 3))),
     "max pooling": (nn.MaxPool2d(3, 2, 1), (_x(2, 3, 7, 6),)),
+    "max pooling of volumes": (nn.MaxPool3d(2), (_x(1, 2, 4, 5, 6),)),
     "average pooling": (nn.AvgPool2d(3, 2, 1), (_x(2, 3, 7, 6),)),
     "averages of parts": (nn.AdaptiveAvgPool2d(3), (_x(2, 3, 7, 5),)),
     "gather": (lambda x: x.gather(0, torch.tensor([[0, 1, 1], [2, 0, 1]])), (_x(3, 3),)),
@@ -102,6 +103,8 @@ ROWS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "scatter": (lambda x, s: x.scatter(0, torch.tensor([[0, 1, 1], [2, 0, 2]]), s), (_x(3, 3), _x(2, 3))),
     "scatter of a number": (lambda x: x.scatter(1, torch.tensor([[0], [2], [1]]), 3.0), (_x(3, 3),)),
     "rows added": (lambda x, s: x.index_add(0, torch.tensor([2, 0, 2]), s, alpha=2), (_x(3, 4), _x(3, 4))),
+    "gelu": (nn.GELU(), (_x(3, 4),)),
+    "gelu by tanh": (nn.GELU("tanh"), (_x(3, 4),)),
     "prelu": (nn.PReLU(3, dtype=F64), (_x(2, 3, 4),)),
     "cosine similarity": (F.cosine_similarity, (_x(4, 3), _x(4, 3))),
     "pairwise distance": (F.pairwise_distance, (_x(4, 3), _x(4, 3))),
@@ -255,6 +258,15 @@ def test_small_composites_are_opened(limit: int, is_whole: bool, monkeypatch: py
     torch.testing.assert_close(ours, theirs)
     sorts, _, _, _ = _converted("topk")
     assert "composites_run('aten.topk'" in sorts.computation.lowered("cpu").code
+
+
+def test_maxima_whose_places_nobody_reads_are_native(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning, "SMALL_COMPOSITE", 0)
+    x = _x(2, 3, 7, 6)
+    for indices, is_whole in ((False, False), (True, True)):
+        program = xla_torch.from_torch(nn.MaxPool2d(3, 2, 1, return_indices=indices), x)
+        assert ("composites_run" in program.computation.lowered("cpu").code) == is_whole
+        torch.testing.assert_close(program(x), F.max_pool2d(x, 3, 2, 1, return_indices=indices))
 
 
 @pytest.mark.parametrize("name", ["lstm", "grid of a plane", "bilinear", "cumprod", "logcumsumexp"])

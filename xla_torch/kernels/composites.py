@@ -82,8 +82,9 @@ operands."""
 _PLAIN = frozenset({
     "topk", "cummax", "cummin", "kthvalue", "median.dim", "nanmedian.dim", "mode",
     "embedding", "embedding_dense_backward", "gather", "index_add", "scatter.src", "scatter.value", "scatter_add",
-    "scatter_reduce.two", "_prelu_kernel", "_prelu_kernel_backward",
-    "max_pool2d_with_indices_backward", "avg_pool2d", "avg_pool2d_backward",
+    "scatter_reduce.two", "gelu", "gelu_backward", "_prelu_kernel", "_prelu_kernel_backward",
+    "max_pool2d_with_indices", "max_pool2d_with_indices_backward", "max_pool3d_with_indices",
+    "max_pool3d_with_indices_backward", "avg_pool2d", "avg_pool2d_backward",
     "_adaptive_avg_pool2d", "_adaptive_avg_pool2d_backward",
     "native_layer_norm", "native_layer_norm_backward",
     "_native_batch_norm_legit.no_stats", "_native_batch_norm_legit_functional", "_native_batch_norm_legit_no_training",

@@ -17,7 +17,7 @@ from ..passes.optional import attempt, runs, without_failing
 from ..storage.dtypes import storage_dtype, torch_dtype
 from ..storage.torch_private import LoweredModule
 from ..transform.invariant_code import without_invariant_code
-from ..transform.opened_composites import without_small_composites
+from ..transform.opened_composites import for_native_code
 from ..transform.padded_sums import without_padded_sums
 from . import numerics
 from .bundles import with_bundles
@@ -40,7 +40,7 @@ def lower(computation: Computation, device: torch.device, blocks: bool = True, f
 
 
 def _lowered(computation: Computation, tracer: Tracer, blocks: bool, bundles: bool) -> torch.fx.GraphModule:
-    passes = (("composites", without_small_composites), ("padded sums", without_padded_sums),
+    passes = (("composites", for_native_code), ("padded sums", without_padded_sums),
               ("invariants", without_invariant_code))
     for name, rewritten in passes:
         if runs(name):
