@@ -54,7 +54,16 @@ LOOPS = f"""i = s32[] constant(0)  {START}
   m = (s32[], f32[4]) while(start), condition=goes, body=BODY  b = f32[4] get-tuple-element(m), index=1"""
 
 
+EIGEN = 'custom-call(s), custom_call_target="lapack_ssyevd_ffi", api_version=API_VERSION_TYPED_FFI, backend_config='
+VALUES = """t = f32[4,4] transpose(y), dimensions={1,0}  s = f32[4,4] add(y, t)
+  e = (f32[4,4], f32[4], s32[]) EIGEN{CONFIG}  a = f32[4] get-tuple-element(e), index=1
+  f = (f32[4,4], f32[4], s32[]) EIGEN{OTHER}  b = f32[4] get-tuple-element(f), index=1""".replace("EIGEN", EIGEN)
+LOWER, UPPER = "{mode = 86 : ui8, uplo = 76 : ui8}", "{mode = 86 : ui8, uplo = 85 : ui8}"
+
+
 @pytest.mark.parametrize(("opcode", "often", "lines"), [
+    ("custom-call", 1, VALUES.replace("{CONFIG}", LOWER).replace("{OTHER}", LOWER)),
+    ("custom-call", 2, VALUES.replace("{CONFIG}", LOWER).replace("{OTHER}", UPPER)),
     ("sine", 1, "a = f32[4] sine(x)  b = f32[4] sine(x)"),
     ("sine", 1, 'a = f32[4] sine(x), metadata={op_name="one"}  b = f32[4] sine(x), metadata={op_name="other"}'),
     ("sine", 1, "a = f32[4] sine(x)  b = f32[4] sine(x), sharding={replicated}"),

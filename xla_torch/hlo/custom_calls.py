@@ -164,6 +164,13 @@ def routine_name(target: str) -> str:
     return match.group(1) if match else target
 
 
+def is_routine(instruction: Instruction) -> bool:
+    """Whether an instruction calls a routine that gives the same again. A function of the user's may count its calls."""
+    target = target_of(instruction)
+    return (routine_name(target) in ROUTINES and registered(target) is None
+            and not instruction.attributes.get("custom_call_has_side_effect"))
+
+
 def why_no_gradient(target: str) -> tuple[str, str] | None:
     """Why custom calls of the target have no gradient and what to do instead, as far as is known without running one; None
     where they may have one."""

@@ -12,6 +12,7 @@ from typing import Any
 from ..core import tuning
 from ..core.sizes import unnamed
 from ..hlo.composites import is_composite
+from ..hlo.custom_calls import is_routine
 from ..hlo.ir import Computation, Instruction, cached_on_computation, reachable
 from ..hlo.literals.literal import SizeLiteral
 from ..hlo.structure import CONSTANT
@@ -28,7 +29,8 @@ def key_of(instruction: Instruction, operands: Sequence[Hashable], numbered: Num
     if instruction.opcode == CONSTANT and instruction.shape.element_count > tuning.COMPARED_CONSTANTS:
         return None
     attributes = tuple((name, _comparable(value, numbered)) for name, value in sorted(instruction.attributes.items()))
-    return instruction.opcode, instruction.shape.key, tuple(operands), attributes
+    config = str(instruction.common.get("backend_config", "")) if is_routine(instruction) else ""
+    return instruction.opcode, instruction.shape.key, tuple(operands), attributes, config
 
 
 def repeats(instruction: Instruction) -> bool:
@@ -38,7 +40,7 @@ def repeats(instruction: Instruction) -> bool:
 
 def _is_repeated(instruction: Instruction) -> bool:
     schema = instruction.schema
-    return schema.pure and (not schema.effect or is_composite(instruction))
+    return schema.pure and (not schema.effect or is_composite(instruction) or is_routine(instruction))
 
 
 @cached_on_computation
