@@ -76,7 +76,7 @@ def measured(name: str, seconds: float) -> dict[str, float]:
 
     given, tensors = [jnp.asarray(a) for a in leaves], [torch.from_numpy(np.array(a)) for a in leaves]
     moving = tuple(k for k, a in enumerate(given) if jnp.issubdtype(a.dtype, jnp.floating))
-    compiled, gradient = jax.jit(flat), jax.jit(jax.value_and_grad(total, moving))
+    compiled, gradient = jax.jit(flat, keep_unused=True), jax.jit(jax.value_and_grad(total, moving))
     ten_jax, theirs = _ten(lambda: lambda: jax.block_until_ready(compiled(*given)))
 
     def converted() -> Callable[[], Any]:

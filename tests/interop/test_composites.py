@@ -114,6 +114,8 @@ ROWS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "layer norm": (nn.LayerNorm([3, 4], dtype=F64), (_x(2, 3, 4),)),
     "group norm": (nn.GroupNorm(2, 4, dtype=F64), (_x(2, 4, 3),)),
     "batch norm": (nn.BatchNorm1d(4, dtype=F64).eval(), (_x(5, 4, 3),)),
+    "bins": (lambda x: torch.histc(x, 5, -2, 2) * x.sum(), (_x(9),)),
+    "buckets": (lambda x: torch.bucketize(x, torch.tensor([-1.0, 0.0, 0.5], dtype=F64), right=True) * x, (_x(7),)),
     "places": (lambda x: torch.searchsorted(torch.arange(0., 5, dtype=F64), x) * x, (_x(7) * 3,)),
 }
 

@@ -93,10 +93,11 @@ BENCHMARKS = {**KINDS, **MORE_KINDS, **MODELS}
 PROGRAMS = [*STORED, *TEXTS, *BENCHMARKS]
 
 
-_SHARED = [made for name, module in sys.modules.items() if name.startswith(f"{kernels.__name__}.")
-           for made in vars(module).values() if hasattr(made, "cache_clear")
-           and inspect.unwrap(made).__annotations__.get("return") == Awaited.__name__]
-"""The functions of the kernels' that make native code for all programs of the process."""
+def _shared() -> list[Any]:
+    """The functions of the kernels' that make native code for all programs of the process, as far as they are loaded."""
+    return [made for name, module in list(sys.modules.items()) if name.startswith(f"{kernels.__name__}.")
+            for made in vars(module).values() if hasattr(made, "cache_clear")
+            and inspect.unwrap(made).__annotations__.get("return") == Awaited.__name__]
 
 
 class Cost(NamedTuple):
@@ -135,11 +136,13 @@ def natively(name: str) -> Cost:
 
         return noted
 
-    for shared in _SHARED:  # some may have been loaded before
+    for shared in _shared():  # some may have been loaded before
         shared.cache_clear()
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("XLA_TORCH_CACHE", folder)
         patch.setattr(tuning, "NATIVE_AFTER", 0.0)
+        patch.setattr(tuning, "NATIVE_WAIT", 60.0)  # whether native code is there in time would count
+        patch.setattr(tuning, "NATIVE_WAITED_CALLS", 10**9)
         patch.setattr(compiled, "_loaded", loaded)
         patch.setattr(products, "_prefers_onednn", lambda: False)  # or the table would be of some processors
         patch.setattr(products, "has_units", lambda dtype: False)

@@ -216,6 +216,7 @@ class TreeArguments(ModuleArguments):
         self._numbers = [function.parameters_of(k) for k in range(len(self._trees))]
         self._paths: dict[int, Path] = {}
         by_place = not (function.in_tree.children[1].children or function.signature.static)
+        by_place &= type(function).__call__ is TreeFunction.__call__  # others choose among programs by their arguments
         self._arrays = [numbers[0] for tree, numbers in zip(self._trees, self._numbers, strict=True)
                         if by_place and tree.kind is Kind.LEAF]
         """The parameters that are arguments by themselves, in the order of the arguments."""
