@@ -12,25 +12,22 @@ import functools
 import json
 import math
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 
 from ..aten.operator_rules import RULES, applied, rule
-from ..autodiff.calls import opened
-from ..autodiff.composites import known_as, pulled_back, way_back
+from ..autodiff.composites import known_as, way_back
 from ..core.shape import Shape
 from ..functions.hlo_builder import Builder, XlaOp
-from ..hlo.composites import VJP, Kernel, described, kept_results
-from ..hlo.derivatives import bringing
+from ..hlo.composites import VJP, described, kept_results
 from ..hlo.ir import Computation
 from ..kernels import composites
 from ..opcodes import control
 from ..storage import torch_graphs, torch_private
 from ..storage.dtypes import torch_dtype
 from ..storage.torch_private import arguments_of
-from ..transform.canonical import canonicalize
 from ..transform.composites import call_attributes
 from ..transform.values import elements_of, leaves
 from . import decomposition_tables, torch_functions, torch_graph, torch_stops
@@ -111,10 +108,10 @@ def _differentiated(name: str, attributes: str, *operands: torch.Tensor) -> Any:
 def _whole(operator: Any, call: Callable[..., Any], otherwise: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     if _state.is_apart or any(isinstance(leaf, _SYMBOLIC) for leaf in torch_private.pytree.tree_leaves((args, kwargs))):
         return otherwise(*args, **kwargs)
-    attributes, operands = composites.taken_apart(operator, args, kwargs)
-    if not _is_whole(operands) or not composites.takes(composites.bound(operator, json.loads(attributes), operands)):
+    options, operands = composites.taken_apart(operator, args, kwargs)
+    if not _is_whole(operands) or not composites.takes(options):
         return otherwise(*args, **kwargs)
-    found: Any = call(composites.name_of(operator), attributes, *operands)
+    found: Any = call(composites.name_of(operator), json.dumps(options), *operands)
     return found[0] if len(operator._schema.returns) == 1 else tuple(found)
 
 
@@ -192,21 +189,20 @@ def decomposition(name: str, attributes: str, shapes: tuple[Shape, ...]) -> Comp
     if not name.endswith(VJP):
         return known_as(_traced(name, attributes, shapes), name, attributes)
     options = json.loads(attributes)
-    needed, demanded, kept = (options.pop(word) for word in ("needed", "demanded", "kept"))
+    needed, demanded, _ = (options.pop(word) for word in ("needed", "demanded", "kept"))
     forward = decomposition(name.removesuffix(VJP), json.dumps(options), shapes[:len(options["operands"])])
-    back = pulled_back(forward.derivatives.decomposition, tuple(needed), tuple(demanded), tuple(kept))
-    return bringing(canonicalize(opened(back)), Kernel(name, attributes))
+    return forward.derivatives.back(tuple(needed), tuple(demanded))
 
 
 def _traced(name: str, attributes: str, shapes: Sequence[Shape]) -> Computation:
-    operator, options, title = composites.operator_of(name), json.loads(attributes), name.replace(".", "_")
-    if torch_graph.name_of(operator) in RULES:
-        return _by_rule(operator, options, shapes, title)
+    call, title = composites.Call(name, json.loads(attributes)), name.replace(".", "_")
+    if torch_graph.name_of(call.operator) in RULES:
+        return _by_rule(call, _results(name, attributes, shapes), shapes, title)
     core, first = decomposition_tables.without_composites()
-    way = _LOOPS.get(operator) or first.get(operator, operator)
+    way = _LOOPS.get(call.operator) or first.get(call.operator, call.operator)
 
     def function(*operands: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return composites.called(operator, composites.bound(operator, options, operands), way)
+        return call.results(operands, way)
 
     with _apart():
         graph = torch_graphs.traced(function, _stand_ins_of(shapes), {**core, **torch_stops.in_place_of_detach()},
@@ -223,23 +219,26 @@ _LOOPS: dict[Any, Callable[..., Any]] = {
 """What operators are that torch walks through step by step."""
 
 
-def _by_rule(operator: Any, options: Mapping[str, Any], shapes: Sequence[Shape], title: str) -> Computation:
-    """What the operator's rule makes of operands of these shapes."""
-    tensors = _stand_ins_of(shapes)
-    with _apart(), tensors[0].fake_mode:  # pyright: ignore[reportAttributeAccessIssue]
-        results = composites.of_results(composites.name_of(operator), json.dumps(options), tensors)
-    expected = [torch_graph.shape_of(r, f"a result of {operator}") for r in results]
+def _by_rule(call: composites.Call, results: Sequence[torch.Tensor], shapes: Sequence[Shape], title: str) -> Computation:
+    """What the operator's rule makes of operands of these shapes, where torch gives such results."""
+    expected = [torch_graph.shape_of(r, f"a result of {call.operator}") for r in results]
     builder = XlaBuilder(title)
     operands = [builder.parameter(k, shape) for k, shape in enumerate(shapes)]
-    defaults = {a.name: a.default_value for a in arguments_of(operator) if a.has_default_value()}
-    name = torch_graph.name_of(operator)
-    return _finished(builder, applied(name, builder, composites.bound(operator, options, operands), defaults,
+    defaults = {a.name: a.default_value for a in arguments_of(call.operator) if a.has_default_value()}
+    return _finished(builder, applied(torch_graph.name_of(call.operator), builder, call.arguments(operands), defaults,
                                       expected if len(expected) > 1 else expected[0], True, True))
 
 
 def _finished(builder: XlaBuilder, found: Sequence[Any]) -> Computation:
     whole = found[0] if len(found) == 1 else builder.add(control.tuple_, found)
     return builder.build(whole).program.authored
+
+
+def _results(name: str, attributes: str, shapes: Sequence[Shape]) -> list[torch.Tensor]:
+    """Stand-ins for the results of a composite of operands of these shapes."""
+    operands = _stand_ins_of(shapes)
+    with operands[0].fake_mode:  # pyright: ignore[reportAttributeAccessIssue]
+        return _stand_ins(name, attributes, operands)
 
 
 def _stand_ins_of(shapes: Sequence[Shape]) -> list[torch.Tensor]:

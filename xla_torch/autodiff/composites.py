@@ -39,12 +39,16 @@ class CompositeDerivatives(Kernel):
         arguments = [forward.parameter(k, shape) for k, shape in enumerate(inputs)]
         found, kept = emit_call(forward, bringing(self.canonical, self), arguments), kept_results(self.name)
         make_tuple(forward, [*found, *(found[k] for k in kept)])
-        back = canonicalize(opened(pulled_back(self.decomposition, needed, demanded, kept)))
-        known = bringing(back, Kernel(f"{self.name}{VJP}", way_back(self.name, self.attributes, needed, demanded)))
-        backward = SharingBuilder(back.name)
-        given = [backward.parameter(k, p.shape) for k, p in enumerate(back.parameters)]
+        known = self.back(needed, demanded)
+        backward = SharingBuilder(known.name)
+        given = [backward.parameter(k, p.shape) for k, p in enumerate(known.parameters)]
         make_tuple(backward, emit_call(backward, known, given))
         return Pullback(needed, demanded, tuple(range(len(inputs))), forward.finish(), backward.finish())
+
+    def back(self, needed: Mask, demanded: Mask) -> Computation:
+        """The way back (see `pulled_back`) as a computation in canonical form that is known to be it."""
+        found = canonicalize(opened(pulled_back(self.decomposition, needed, demanded, kept_results(self.name))))
+        return bringing(found, Kernel(f"{self.name}{VJP}", way_back(self.name, self.attributes, needed, demanded)))
 
     def pushforward(self, present: Mask) -> None:
         """That of the ops."""

@@ -25,7 +25,6 @@ Back = Callable[[Mapping[str, Any], Tensors, Sequence[torch.Tensor | None], Sequ
 operands need a gradient to those."""
 
 
-
 def _grid(argument: Mapping[str, Any], results: Tensors, cts: Sequence[Any], needed: Sequence[bool]) -> Tensors:
     back = torch.ops.aten.grid_sampler_2d_backward if argument["input"].ndim == 4 else torch.ops.aten.grid_sampler_3d_backward
     return back(cts[0], *(argument[k] for k in ("input", "grid", "interpolation_mode", "padding_mode", "align_corners")), needed)
@@ -98,22 +97,33 @@ def is_known(name: str) -> bool:
     return name.startswith(PREFIX) and (bare in _BACK or bare in _PLAIN)
 
 
+def _of_ctc_loss(argument: Mapping[str, Any]) -> list[torch.Tensor]:
+    """torch would ask for the lengths' values."""
+    x = argument["log_probs"]
+    return [x.new_empty(x.shape[1] if x.ndim == 3 and argument["reduction"] == 0 else ())]
+
+
+def _of_layers(argument: Mapping[str, Any]) -> list[torch.Tensor]:
+    """torch would walk through all steps."""
+    states = argument["hx"] if isinstance(argument["hx"], list) else [argument["hx"]]
+    width = states[0].shape[2] * (1 + argument["bidirectional"])
+    return [argument["input"].new_empty(*argument["input"].shape[:2], width), *map(torch.empty_like, states)]
+
+
+_SHAPES: dict[str, Callable[[Mapping[str, Any]], list[torch.Tensor]]] = {
+    "ctc_loss.Tensor": _of_ctc_loss,
+    **dict.fromkeys(("lstm.input", "gru.input", "rnn_tanh.input", "rnn_relu.input"), _of_layers)}
+"""Results of which only the shapes count, where torch's own operators take long for them, or cannot."""
+
+
 def of_results(name: str, attributes: str, operands: Tensors) -> list[torch.Tensor]:
-    """What a composite gives, of which only the shapes matter: stand-ins for the results of stand-ins. Layers of many steps need
-    not be walked through for that."""
+    """What a composite gives, of which only the shapes matter: stand-ins for the results of stand-ins."""
     options = json.loads(attributes)
     if name.endswith(VJP):
         return [torch.empty_like(o, memory_format=torch.contiguous_format)
                 for o, flag in zip(operands, options["needed"], strict=False) if flag]
-    argument = bound(operator_of(name), options, operands)
-    if "log_probs" in argument:  # torch asks for the lengths' values
-        x = argument["log_probs"]
-        return [x.new_empty(x.shape[1] if x.ndim == 3 and argument["reduction"] == 0 else ())]
-    if "hx" not in argument:
-        return list(run(name, attributes, *operands))
-    states = argument["hx"] if isinstance(argument["hx"], list) else [argument["hx"]]
-    width = states[0].shape[2] * (1 + argument["bidirectional"])
-    return [argument["input"].new_empty(*argument["input"].shape[:2], width), *map(torch.empty_like, states)]
+    shapes = _SHAPES.get(name.removeprefix(PREFIX))
+    return list(run(name, attributes, *operands)) if shapes is None else shapes(Call(name, options).arguments(operands))
 
 
 @functools.cache
@@ -123,9 +133,9 @@ def operators(differentiated: bool) -> frozenset[Any]:
     return frozenset(operator_of(PREFIX + name) for name in names if hasattr(torch.ops.aten, name.partition(".")[0]))
 
 
-def takes(argument: Mapping[str, Any]) -> bool:
-    """Whether a kernel computes what its operator does of these arguments: not where that is random, or leaves results out."""
-    return not (argument.get("dropout") and argument["train"]) and False not in argument.get("output_mask", ())
+def takes(options: Mapping[str, Any]) -> bool:
+    """Whether a kernel computes what its operator does of such arguments: not where that is random, or leaves results out."""
+    return not (options.get("dropout") and options["train"]) and False not in options.get("output_mask", ())
 
 
 def operator_of(name: str) -> Any:
@@ -142,8 +152,8 @@ def name_of(operator: Any) -> str:
 # ------------------------------------------------------------------------------------------- arguments
 
 
-def taken_apart(operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[str, list[Any]]:
-    """The attributes and the operands of an operator's arguments."""
+def taken_apart(operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], list[Any]]:
+    """The attributes, before they are JSON, and the operands of an operator's arguments."""
     attributes: dict[str, Any] = {}
     names, operands = list[str](), list[Any]()
     for place, argument in enumerate(arguments_of(operator)):
@@ -154,94 +164,61 @@ def taken_apart(operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -
             names += [argument.name] * len(parts)
         elif value is not None and not (argument.has_default_value() and argument.default_value == value):
             attributes[argument.name] = list(value) if isinstance(value, (list, tuple)) else value
-    return json.dumps(attributes | {"operands": names}), operands
+    return attributes | {"operands": names}, operands
 
 
-def bound(operator: Any, options: Mapping[str, Any], operands: Sequence[Any]) -> dict[str, Any]:
-    """The operator's arguments by name: the other way round."""
-    given: dict[str, Any] = {}
-    lists = {a.name for a in arguments_of(operator) if "List" in str(a.type)}
-    for name, operand in zip(options["operands"], operands, strict=True):
-        if name in lists:
-            given.setdefault(name, []).append(operand)
-        else:
-            given[name] = operand
-    for argument in arguments_of(operator):
-        if argument.name not in given:
-            given[argument.name] = options.get(argument.name, argument.default_value)
-    return given
+class Call:
+    """A call of the operator of a kernel, which knows beforehand where each operand goes."""
 
+    def __init__(self, name: str, options: Mapping[str, Any]):
+        self.operator, self.options = operator_of(name), options
+        arguments, names = arguments_of(self.operator), options["operands"]
+        self.positional = [a.name for a in arguments if not a.kwarg_only]
+        self.named = [a.name for a in arguments if a.kwarg_only]
+        self.fixed = {a.name: options.get(a.name, a.default_value) for a in arguments if a.name not in names}
+        lists = {a.name for a in arguments if "List" in str(a.type)}
+        self.places: dict[str, int | list[int]] = {
+            name: [k for k, own in enumerate(names) if own == name] if name in lists else names.index(name) for name in names}
 
-def called(operator: Any, argument: Mapping[str, Any], function: Callable[..., Any] | None = None) -> tuple[torch.Tensor, ...]:
-    """The results of an operator, or of a function that takes its arguments, as a flat tuple."""
-    arguments = arguments_of(operator)
-    positional = [argument[a.name] for a in arguments if not a.kwarg_only]
-    named = {a.name: argument[a.name] for a in arguments if a.kwarg_only}
-    return _flat((function or operator)(*positional, **named))
-
-
-def _flat(found: Any) -> tuple[torch.Tensor, ...]:
-    return (found,) if isinstance(found, torch.Tensor) else tuple(found)
-
-
-# ------------------------------------------------------------------------------------------- running
-
-
-class _Kernel:
-    """A composite's kernel, which knows beforehand where each operand goes."""
-
-    def __init__(self, name: str, attributes: str):
-        self.operator, self.options = operator_of(name), json.loads(attributes)
-        names = self.options["operands"]
-        self.count = len(names)
-        own = bound(self.operator, self.options, range(self.count))
-        self.arguments, self.fixed = own, {k: v for k, v in own.items() if k not in names}
-        self.places = {k: v for k, v in own.items() if k in names}
-
-    def bound(self, operands: Sequence[Any]) -> dict[str, Any]:
-        """The operator's arguments by name."""
+    def arguments(self, operands: Sequence[Any]) -> dict[str, Any]:
+        """The operator's arguments by name: the other way round."""
         return self.fixed | {name: [operands[k] for k in place] if isinstance(place, list) else operands[place]
                              for name, place in self.places.items()}
 
-    @functools.cached_property
-    def positional(self) -> list[str]:
-        """The names of the arguments that are given by place."""
-        return [a.name for a in arguments_of(self.operator) if not a.kwarg_only]
-
-    @functools.cached_property
-    def named(self) -> list[str]:
-        """The names of those that are given by name."""
-        return [a.name for a in arguments_of(self.operator) if a.kwarg_only]
-
-    def forward(self, operands: Sequence[Any]) -> tuple[torch.Tensor, ...]:
-        """The operator's results."""
-        argument = self.bound(operands)
+    def results(self, operands: Sequence[Any], function: Callable[..., Any] | None = None) -> tuple[torch.Tensor, ...]:
+        """The results of the operator, or of a function that takes its arguments, as a flat tuple."""
+        argument = self.arguments(operands)
         named = {name: argument[name] for name in self.named}
-        return _flat(self.operator(*[argument[name] for name in self.positional], **named))
+        found = (function or self.operator)(*[argument[name] for name in self.positional], **named)
+        return (found,) if isinstance(found, torch.Tensor) else tuple(found)
 
     def back(self, given: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The gradients of the operands that need one."""
         needed, demanded = self.options["needed"], self.options["demanded"]
-        first = self.count + len(self.options["kept"])
-        operands, results, rest = given[:self.count], given[self.count:first], iter(given[first:])
+        count = len(self.options["operands"])
+        first = count + len(self.options["kept"])
+        operands, results, rest = given[:count], given[count:first], iter(given[first:])
         cotangents = [next(rest) if flag else None for flag in demanded]
         own = _BACK.get(name_of(self.operator).removeprefix(PREFIX))
         if own is None or any(demanded[1:]):
             return self._by_autograd(operands, cotangents, needed)
-        found = own(self.bound(operands), results, cotangents, needed)
+        found = own(self.arguments(operands), results, cotangents, needed)
         return [torch.zeros_like(o) if g is None else g for o, flag, g in zip(operands, needed, found, strict=True) if flag]
 
     def _by_autograd(self, operands: Tensors, cotangents: Sequence[torch.Tensor | None],
                      needed: Sequence[bool]) -> list[torch.Tensor]:
         with torch.enable_grad():
             moving = [o.detach().requires_grad_() if flag else o for o, flag in zip(operands, needed, strict=True)]
-            results = self.forward(moving)
+            results = self.results(moving)
             pairs = [(r, ct) for r, ct in zip(results, cotangents, strict=True) if ct is not None and r.requires_grad]
             sources = [o for o, flag in zip(moving, needed, strict=True) if flag]
             found = [None] * len(sources)
             if pairs and sources:
                 found = torch.autograd.grad([r for r, _ in pairs], sources, [ct for _, ct in pairs], allow_unused=True)
         return [torch.zeros_like(o) if g is None else _apart(g, given=cotangents) for o, g in zip(sources, found, strict=True)]
+
+
+# ------------------------------------------------------------------------------------------- running
 
 
 def _apart(gradient: torch.Tensor, given: Sequence[torch.Tensor | None]) -> torch.Tensor:
@@ -255,8 +232,8 @@ def _apart(gradient: torch.Tensor, given: Sequence[torch.Tensor | None]) -> torc
 
 @functools.lru_cache(maxsize=1024)
 def _prepared(name: str, attributes: str) -> Callable[[Tensors], Sequence[torch.Tensor]]:
-    kernel = _Kernel(name, attributes)
-    return kernel.back if name.endswith(VJP) else kernel.forward
+    call = Call(name, json.loads(attributes))
+    return call.back if name.endswith(VJP) else call.results
 
 
 @fresh_tuple

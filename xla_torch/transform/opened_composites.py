@@ -20,6 +20,8 @@ from .values import Value
 def for_native_code(computation: Computation) -> Computation:
     """The computation with decompositions in the place of composites that are faster so: small ones, and maxima of windows whose
     places nobody reads (9 ms by torch's kernel, 2.4 by native code). Itself where there are none."""
+    if not _has(computation, is_composite):
+        return computation
     placed = {i.operands[0] for c in reachable([computation]) for i in c.instructions if i.is_element and i.attributes["index"]}
     return _opened(computation, lambda i: _is_small(i) or (i not in placed and _name(i) in _FASTER_ALONE))
 
@@ -30,20 +32,23 @@ def without_composites(computation: Computation) -> Computation:
 
 
 def _opened(computation: Computation, is_opened: Callable[[Instruction], bool]) -> Computation:
-    if not any(is_opened(i) for c in reachable([computation]) for i in c.instructions):
+    if not _has(computation, is_opened):
         return computation
     result = rebuilt(computation, lambda builder: _Opener(builder, is_opened))
     result.is_canonical = True
     return result
 
 
+def _has(computation: Computation, is_wanted: Callable[[Instruction], bool]) -> bool:
+    return any(map(is_wanted, (i for c in reachable([computation]) for i in c.instructions)))
+
+
 def _is_small(instruction: Instruction) -> bool:
     if not is_composite(instruction):
         return False
-    if any(i.opcode in _BETTER_WHOLE for c in reachable([decomposition(instruction)]) for i in c.instructions):
-        return False
     shapes = [*(o.shape for o in instruction.operands), *instruction.shape.leaves()]
-    return sum(shape.element_count for shape in shapes) <= tuning.SMALL_COMPOSITE
+    return sum(shape.element_count for shape in shapes) <= tuning.SMALL_COMPOSITE and not _has(
+        decomposition(instruction), lambda i: i.opcode in _BETTER_WHOLE)
 
 
 _FASTER_ALONE = frozenset({"aten.max_pool2d_with_indices", "aten.max_pool3d_with_indices"})
