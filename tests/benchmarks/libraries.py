@@ -13,34 +13,16 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import math
 import os
-import statistics
 import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
 
-from measuring import Table, in_child, parser
+from measuring import Table, in_child, mean_and_worst, parser, settled
 
 HEADER = ("program", "JAX ms", "from_jax", "HLO text", "gradient", "ten calls")
 RUNS = 25
-
-
-def _settled(ours: Callable[[], Any], theirs: Callable[[], Any], seconds: float) -> tuple[float, float]:
-    """The ratio of both times in turns, after so many seconds of calls, and the other's seconds."""
-    until = time.perf_counter() + seconds
-    while time.perf_counter() < until:
-        ours()
-    mine, others = list[float](), list[float]()
-    for _ in range(RUNS):
-        begun = time.perf_counter()
-        ours()
-        between = time.perf_counter()
-        theirs()
-        mine.append(between - begun)
-        others.append(time.perf_counter() - between)
-    return statistics.median(a / b for a, b in zip(mine, others, strict=True)), statistics.median(others)
 
 
 def _ten(make: Callable[[], Callable[[], Any]]) -> tuple[float, Callable[[], Any]]:
@@ -89,14 +71,14 @@ def measured(name: str, seconds: float) -> dict[str, float]:
     program = xla_torch.parse_hlo(hlo.as_hlo_text())
     for mine, other in zip(ours(), theirs(), strict=True):
         np.testing.assert_allclose(np.asarray(mine), np.asarray(other), rtol=1e-3, atol=1e-4)
-    ratio, alone = _settled(ours, theirs, seconds)
+    ratio, alone = settled(ours, theirs, seconds, RUNS)
     found = {"jax": alone, "from_jax": ratio, "ten": ten_ours / ten_jax}
     with contextlib.suppress(xla_torch.errors.UnsupportedError):  # text does not hold Python callbacks
-        found["text"], _ = _settled(lambda: program(*tensors), theirs, seconds)
+        found["text"], _ = settled(lambda: program(*tensors), theirs, seconds, RUNS)
     try:
         jax.block_until_ready(gradient(*given))
         derived = xla_torch.value_and_grad(xla_torch.from_jax(total, *given), moving)
-        found["gradient"], _ = _settled(lambda: derived(*tensors), lambda: jax.block_until_ready(gradient(*given)), seconds)
+        found["gradient"], _ = settled(lambda: derived(*tensors), lambda: jax.block_until_ready(gradient(*given)), seconds, RUNS)
     except (TypeError, ValueError) as error:  # JAX has no gradient of a loop of unknown length, say
         print(f"{name}: no gradient: {str(error).splitlines()[0]}")
     return found
@@ -128,8 +110,7 @@ def main() -> None:
         table.add(name, f"{found['jax'] * 1e3:.3f}", *cells)
     means = []
     for title, k in zip(HEADER[2:], ("from_jax", "text", "gradient", "ten"), strict=True):
-        values = [f[k] for f in all_found if k in f]
-        means.append(f"{title} {math.exp(statistics.mean(map(math.log, values))):.2f} (worst {max(values):.1f})")
+        means.append(mean_and_worst(title, [f[k] for f in all_found if k in f]))
     table.end(f"Geometric means of {len(all_found)} programs: {', '.join(means)}.\n", write=chosen.write)
 
 

@@ -6,9 +6,11 @@ import argparse
 import datetime
 import importlib.metadata
 import json
+import math
 import os
 import pathlib
 import platform
+import statistics
 import subprocess
 import sys
 import time
@@ -64,6 +66,23 @@ def timed(run: Run) -> tuple[float, Any]:
     start = time.perf_counter()
     result = run()
     return time.perf_counter() - start, result
+
+
+def settled(ours: Callable[[], Any], theirs: Callable[[], Any], seconds: float, runs: int) -> tuple[float, float]:
+    """The ratio of both times in turns, after so many seconds of calls of ours, and the other's seconds."""
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        ours()
+    mine, others = list[float](), list[float]()
+    for _ in range(runs):
+        mine.append(timed(ours)[0])
+        others.append(timed(theirs)[0])
+    return statistics.median(a / b for a, b in zip(mine, others, strict=True)), statistics.median(others)
+
+
+def mean_and_worst(title: str, ratios: Sequence[float]) -> str:
+    """The geometric mean of ratios and the worst, in words."""
+    return f"{title} {math.exp(statistics.mean(map(math.log, ratios))):.2f} (worst {max(ratios):.1f})"
 
 
 def in_child(script: str, *arguments: str, environment: Mapping[str, str] | None = None, without: tuple[str, ...] = (),

@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
-import statistics
 import tempfile
 import time
 from collections.abc import Callable
@@ -22,7 +20,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
-from measuring import Table, in_child, parser
+from measuring import Table, in_child, mean_and_worst, parser, settled
 from torch import nn
 
 from xla_torch.storage import torch_private
@@ -112,23 +110,6 @@ ROWS: dict[str, Callable[[], Row]] = {
 }
 
 
-def _settled(ours: Callable[[], Any], theirs: Callable[[], Any], seconds: float) -> tuple[float, float]:
-    """The ratio of both times in turns, after so many seconds of calls, and the other's seconds."""
-    until = time.perf_counter() + seconds
-    while time.perf_counter() < until:
-        ours()
-        theirs()
-    mine, others = list[float](), list[float]()
-    for _ in range(RUNS):
-        begun = time.perf_counter()
-        ours()
-        between = time.perf_counter()
-        theirs()
-        mine.append(between - begun)
-        others.append(time.perf_counter() - between)
-    return statistics.median(a / b for a, b in zip(mine, others, strict=True)), statistics.median(others)
-
-
 def _floating(results: Any) -> list[torch.Tensor]:
     leaves = torch_private.pytree.tree_leaves(results)
     return [leaf for leaf in leaves if leaf.is_floating_point() and leaf.requires_grad]
@@ -150,7 +131,7 @@ def measured(name: str, seconds: float) -> dict[str, float]:
     found = {"convert": time.perf_counter() - begun}
     with torch.no_grad():
         torch.testing.assert_close(converted(*arguments), given(*arguments), rtol=1e-3, atol=1e-3)
-        found["forward"], found["eager"] = _settled(lambda: converted(*arguments), lambda: given(*arguments), seconds)
+        found["forward"], found["eager"] = settled(lambda: converted(*arguments), lambda: given(*arguments), seconds, RUNS)
     moving = [a.requires_grad_() for a in arguments if a.is_floating_point()]
 
     def back(function: Callable[..., Any]) -> Callable[[], list[torch.Tensor]]:
@@ -160,7 +141,7 @@ def measured(name: str, seconds: float) -> dict[str, float]:
 
     ours, theirs = back(converted), back(given)
     torch.testing.assert_close(ours(), theirs(), rtol=1e-2, atol=1e-2)
-    found["gradient"], found["eager gradient"] = _settled(ours, theirs, seconds)
+    found["gradient"], found["eager gradient"] = settled(ours, theirs, seconds, RUNS)
     return found
 
 
@@ -186,10 +167,8 @@ def main() -> None:
         all_found.append(found)
         table.add(name, f"{found['eager'] * 1e3:.3f}", f"{found['forward']:.2f}", f"{found['eager gradient'] * 1e3:.3f}",
                   f"{found['gradient']:.2f}", f"{found['convert']:.2f}")
-    means = []
-    for title, key in (("forward", "forward"), ("with gradients", "gradient")):
-        ratios = [found[key] for found in all_found]
-        means.append(f"{title} {math.exp(statistics.mean(map(math.log, ratios))):.2f} (worst {max(ratios):.1f})")
+    means = [mean_and_worst(title, [found[key] for found in all_found])
+             for title, key in (("forward", "forward"), ("with gradients", "gradient"))]
     table.end(f"Geometric means of {len(all_found)} operators: {', '.join(means)}.\n", write=chosen.write)
 
 
