@@ -14,6 +14,7 @@ import torch
 from ..codegen.loops import Source
 from ..core.budget import running
 from ..storage import torch_private
+from ..storage.tensor_guards import KnownTensors
 from .calls import fresh_tuple
 from .native import Awaited, asked, is_readable, raise_from
 from .native_plans import NativePlan
@@ -30,6 +31,7 @@ class NativeBundle(torch.nn.Module, Awaited):
         torch.nn.Module.__init__(self)
         Awaited.__init__(self, source.text, "a group of small ops")
         self.source, self.module, self.given, self.copied = source, module, tuple(given), copied
+        self.known = KnownTensors(len(self.given), by_strides=True)
         self.made = [(dims, tuple(math.prod(dims[k + 1:]) for k in range(len(dims))), dtype) for dims, dtype in made]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -65,31 +67,18 @@ def bundle(module: NativeBundle | NativePlan, inputs: Tensors) -> Tensors:
     """The results of a bundle or plan."""
     if not module.is_ready() or (module.asks and running() is not None):
         return module.timed(module.module, *inputs)
-    addresses = addresses_of(inputs, module.given)
-    if addresses is None:
+    needs_grad = module.known.needs_grad(inputs)
+    if needs_grad is None or (needs_grad and torch.is_grad_enabled()):
         if not fits(module, inputs):
             return module.timed(module.module, *inputs)
-        inputs = tuple([t.contiguous() for t in inputs])
-        addresses = [t.data_ptr() for t in inputs]
+        if all(t.is_contiguous() for t in inputs):
+            module.known.remember(inputs)
+        else:
+            inputs = tuple([t.contiguous() for t in inputs])
     empty = torch.empty_strided  # takes half as long as torch.empty
     results = tuple([empty(dims, strides, dtype=dtype) for dims, strides, dtype in module.made])
-    addresses += [t.data_ptr() for t in results]
-    module.run(inputs, results, addresses)
+    module.run(inputs, results, list(map(torch.Tensor.data_ptr, (*inputs, *results))))
     return results
-
-
-def addresses_of(inputs: Tensors, sizes: Sequence[int]) -> list[int] | None:
-    """Where the elements of inputs lie in order; None if those of one do not, or native code may not go by its memory. It is
-    asked of each input of each call, so that it asks for itself what `is_readable` does."""
-    found = list[int]()
-    records = torch.is_grad_enabled()
-    for tensor, size in zip(inputs, sizes, strict=True):
-        kind = type(tensor)
-        if ((kind is not torch.Tensor and kind is not torch.nn.Parameter) or tensor.nbytes != size or not tensor.is_contiguous()
-                or not tensor.is_cpu or tensor.is_neg() or tensor.is_conj() or (records and tensor.requires_grad)):
-            return None
-        found.append(tensor.data_ptr())
-    return found
 
 
 def fits(module: NativeBundle | NativePlan, inputs: Tensors) -> bool:

@@ -17,6 +17,7 @@ from ..codegen.loops import Source
 from ..codegen.plans import DRIVER, GIVEN, Entry, Op, Plan, Value
 from ..core import tuning
 from ..storage import torch_private
+from ..storage.tensor_guards import KnownTensors
 from .native import Awaited, asked, raise_from
 
 Tensors = tuple[torch.Tensor, ...]
@@ -53,6 +54,7 @@ class NativePlan(torch.nn.Module):
                  made: Sequence[tuple[tuple[int, ...], torch.dtype]], copied: int):
         super().__init__()
         self.plan, self.functions, self.module, self.given, self.copied = plan, list(functions), module, tuple(given), copied
+        self.known = KnownTensors(len(self.given), by_strides=True)
         self.made = [(dims, tuple(math.prod(dims[k + 1:]) for k in range(len(dims))), dtype) for dims, dtype in made]
         texts = dict.fromkeys([DRIVER, *(source.text for source in plan.sources)])
         self.chunks = [_Chunk(text) for text in texts]

@@ -25,7 +25,8 @@ from ..lowering.emit import comment
 from ..lowering.programs import check_devices
 from ..opcodes.front import parse_module, verify
 from ..storage.dtypes import in_memory, is_as, is_in_memory, torch_dtype, type_from_torch
-from ..storage.torch_private import is_traced_symbolically, is_wrapped, unwrapped
+from ..storage.tensor_guards import KnownTensors
+from ..storage.torch_private import does_more_than_compute, is_traced_symbolically, is_wrapped, unwrapped
 from . import dynamo
 from .autograd_bridge import call_with_autograd, is_differentiated
 from .backends import EAGER, Backend, Run
@@ -49,6 +50,7 @@ class StaticComputation(XlaComputation):
         self._is_flat_result = shape.result.is_tuple and all(s.is_array for s in shape.result.tuple_shapes)
         self._accepts = [(s.dimensions, torch_dtype(s.element_type), s) for s in self._inputs]
         self._dimensions, self._dtypes = [dims for dims, _, _ in self._accepts], [dtype for _, dtype, _ in self._accepts]
+        self._known = KnownTensors(len(self._inputs))
         self._wider = any(_comes_wider(s.element_type) for s in self._inputs)
 
     @property
@@ -93,12 +95,26 @@ class StaticComputation(XlaComputation):
             return dynamo.called(self, arguments, {} if device is None else {"device": str(device)})
         if is_traced_symbolically() and (call := symbolic_call(self, arguments, {})) is not None:
             return call
+        if device is None and self._flat and (found := self.run_known(arguments)) is not None:
+            return found
         tensors = list(arguments) if self._flat else self._flatten(arguments)
         self._check(tensors)
         return self.run_fitting(tensors, device)
 
+    def run_known(self, tensors: Sequence[Any]) -> Any:
+        """The result where all that `run_fitting` asks of the tensors is known from an earlier call with such as these; None
+        elsewhere."""
+        needs_grad = self._known.needs_grad(tensors)
+        if needs_grad is None or does_more_than_compute():
+            return None
+        if needs_grad and torch.is_grad_enabled():
+            return self._unflatten(call_with_autograd(self._runs, tensors))
+        return self._unflatten(self._runs.run(tensors, tensors[0].device))
+
     def run_fitting(self, tensors: Sequence[torch.Tensor], device: torch.device | str | None = None) -> Any:
         self._check_together(tensors)
+        if not self._wider:
+            self._known.remember(tensors)
         if is_differentiated(tensors):
             return self._unflatten(call_with_autograd(self._runs, tensors))
         where = tensors[0].device if tensors else torch.device(device or "cpu")

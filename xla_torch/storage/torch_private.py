@@ -1,9 +1,8 @@
 """Every private interface of torch that the library uses: with `torch_graphs`, the one place to look at for a new torch.
 
-torch has no public way to ask whether a transform of torch.func is on, to leave all modes, or to choose the precision of
-one convolution. Each name is looked up here when the library is imported, so that a torch without it is an error that says
-so, and not an AttributeError in the middle of a program. `tests/project/test_torch_private.py` sees to it that no other
-module names a private part of torch, and that the versions here are those of pyproject.toml.
+Each name is looked up here when the library is imported, so that a torch without it is an error that says so, and not an
+AttributeError in the middle of a program. `tests/project/test_torch_private.py` sees to it that no other module names a private
+part of torch, and that the versions here are those of pyproject.toml.
 """
 
 from __future__ import annotations
@@ -130,6 +129,9 @@ assert_in_graph: Callable[[torch.Tensor, str], None] = private(torch, "_assert_a
 
 is_traced_symbolically: Callable[[], bool] = private(torch.fx, "_symbolic_trace.is_fx_symbolic_tracing")
 """Whether torch.fx, and not torch's compiler, goes through code with proxies in the place of some arguments."""
+
+tensor_guards: Any = private(torch, "_C._dynamo.guards.TensorGuards")
+"""What torch.compile compares tensors with: classes, dispatch keys, dtypes, devices, sizes, strides."""
 
 profiler_is_on: Callable[[], bool] = private(torch, "autograd._profiler_enabled")
 """Whether torch's profiler sees what this thread computes."""
