@@ -50,6 +50,7 @@ REFUSED = {
     "one less": (lambda: (X,), InvalidArgument),
     "another device": (lambda: (X, Y.to("meta")), DeviceError),
     "sparse": (lambda: (X.to_sparse(), Y), InvalidArgument),
+    "no tensor": (lambda: (X.tolist(), Y), InvalidArgument),
 }
 
 EQUAL = {
@@ -165,7 +166,7 @@ def test_copies_of_known_programs(program: Call) -> None:
 
 def test_what_is_remembered_keeps_no_tensor_alive() -> None:
     x = torch.ones(3)
-    known = KnownTensors(1)
+    known = KnownTensors()
     known.remember([x])
     storage = torch.multiprocessing.reductions.StorageWeakRef(x.untyped_storage())
     assert known.needs_grad([x]) is False
@@ -174,7 +175,7 @@ def test_what_is_remembered_keeps_no_tensor_alive() -> None:
 
 
 def test_so_many_kinds_are_remembered_and_no_more() -> None:
-    known = KnownTensors(1)
+    known = KnownTensors()
     for size in range(40):
         known.remember([torch.ones(size)])
     assert known.needs_grad([torch.ones(39)]) is None

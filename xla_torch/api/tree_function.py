@@ -74,7 +74,7 @@ class TreeFunction(XlaComputation):
     def in_graph(self, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, ...]:
         """The leaves of the result."""
         if self._is_flat_call and not kwargs and (found := self._of_fitting(args)) is not None:
-            return self._leaves_of(found)
+            return found
         return self._leaves_of(self.computation(*self.tensors(*args, **kwargs)))
 
     def _leaves_of(self, result: Any) -> tuple[torch.Tensor, ...]:
@@ -87,8 +87,7 @@ class TreeFunction(XlaComputation):
         the program takes as they are."""
         if torch.compiler.is_dynamo_compiling() or is_traced_symbolically() or (found := self._of_fitting(tensors)) is None:
             return None
-        leaves = self._leaves_of(found)
-        return leaves if self._is_tuple_of_leaves else self.out_tree.unflatten(leaves)
+        return found if self._is_tuple_of_leaves else self.out_tree.unflatten(found)
 
     def in_form(self, result: Any) -> Any:
         """The tree with these leaves."""
@@ -108,13 +107,13 @@ class TreeFunction(XlaComputation):
         return (_is_tuple_of_leaves(by_place) and not by_name.children and not self.signature.static
                 and self.places == tuple(range(len(by_place.children))))
 
-    def _of_fitting(self, args: Sequence[Any]) -> Any:
-        """The flat result where arguments are tensors as the program takes them, so that nothing is to be done with them; None
-        elsewhere."""
+    def _of_fitting(self, args: Sequence[Any]) -> tuple[torch.Tensor, ...] | None:
+        """The leaves of the result where arguments are tensors as the program takes them, so that nothing is to be done with
+        them; None elsewhere."""
         if (found := self.computation.run_known(args)) is not None:
-            return found
+            return tuple(found)
         fit = len(args) == len(self._accepts) and all(map(is_as, args, self._dimensions, self._dtypes))
-        return self.run_fitting(args) if fit else None
+        return self._leaves_of(self.run_fitting(args)) if fit else None
 
     def tensors(self, *args: Any, **kwargs: Any) -> list[torch.Tensor]:
         """The arguments of a call as the program takes them."""

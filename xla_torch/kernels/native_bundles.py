@@ -31,7 +31,7 @@ class NativeBundle(torch.nn.Module, Awaited):
         torch.nn.Module.__init__(self)
         Awaited.__init__(self, source.text, "a group of small ops")
         self.source, self.module, self.given, self.copied = source, module, tuple(given), copied
-        self.known = KnownTensors(len(self.given), by_strides=True)
+        self.known = KnownTensors(within=True)
         self.made = [(dims, tuple(math.prod(dims[k + 1:]) for k in range(len(dims))), dtype) for dims, dtype in made]
 
     def __getstate__(self) -> dict[str, Any]:

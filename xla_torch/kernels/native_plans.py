@@ -54,7 +54,7 @@ class NativePlan(torch.nn.Module):
                  made: Sequence[tuple[tuple[int, ...], torch.dtype]], copied: int):
         super().__init__()
         self.plan, self.functions, self.module, self.given, self.copied = plan, list(functions), module, tuple(given), copied
-        self.known = KnownTensors(len(self.given), by_strides=True)
+        self.known = KnownTensors(within=True)
         self.made = [(dims, tuple(math.prod(dims[k + 1:]) for k in range(len(dims))), dtype) for dims, dtype in made]
         texts = dict.fromkeys([DRIVER, *(source.text for source in plan.sources)])
         self.chunks = [_Chunk(text) for text in texts]

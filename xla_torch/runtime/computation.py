@@ -84,7 +84,7 @@ class XlaComputation(Derivable):
     >>> square.run_fitting([torch.tensor([3.0, 4.0])]), square.in_form(square.in_graph(torch.tensor([3.0, 4.0])))
     (tensor([ 9., 16.]), tensor([ 9., 16.]))
     >>> square.run_known([torch.tensor([1.0, 2.0])]), square.run_known([torch.tensor([1, 2])])
-    (tensor([1., 4.]), None)
+    ((tensor([1., 4.]),), None)
     >>> from xla_torch.runtime.steps import Step
     >>> square.derived(Step(xla_torch.grad, {})).program is square.program
     False
@@ -125,8 +125,8 @@ class XlaComputation(Derivable):
     def run_fitting(self, tensors: Sequence[torch.Tensor]) -> Any:
         """Run on flat tensors, each of which is what the program takes there."""
 
-    def run_known(self, tensors: Sequence[Any]) -> Any:
-        """What `run_fitting` gives where tensors like these have been given before; None where that is not known."""
+    def run_known(self, tensors: Sequence[Any]) -> Sequence[torch.Tensor] | None:
+        """The flat results where tensors like these have been given before; None where that is not known."""
         return None
 
     @abc.abstractmethod

@@ -23,7 +23,7 @@ from . import backends, graphs
 from .backends import CUDAGRAPHS, EAGER, FASTEST, INDUCTOR, XLA, Backend, Choice, FreeingRun, Run
 from .caches import Cache, RuleCache
 from .cuda_graphs import recorded
-from .plain_runs import run_without_autograd
+from .plain_runs import run_without_autograd, without_grad
 from .watching import watching
 
 _log = logging.getLogger(__name__)
@@ -71,6 +71,12 @@ class Execution:
         if is_traced() or any(map(torch_private.is_batched_by_autograd, tensors)):
             return self._run_traced(tensors, device)
         return run_without_autograd(self._name, self._runs, self._make_run, device, *tensors)
+
+    def run_plain(self, tensors: Sequence[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]:
+        """See `Program.run_plain`."""
+        if torch_private.profiler_is_on() or running() is not None or watching() is not None:
+            return self.run(tensors, device)
+        return without_grad(self._name, self._runs.get(device, self._make_run), *tensors)
 
     def run_freeing(self, tensors: list[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]:
         """See `Program.run_freeing`."""

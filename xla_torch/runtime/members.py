@@ -138,6 +138,8 @@ class Member:
             block.takes_bytes(self.own.name, lambda: peak_bytes(self.own.canonical))
         return run_without_autograd(self.general.program.name, self._runs, self._make_run, device, *tensors)
 
+    run_plain = run
+
     def runner(self, device: torch.device) -> Run:
         """See `Program.runner`."""
         return self._runs.get(device, self._make_run)

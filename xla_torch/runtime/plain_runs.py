@@ -26,7 +26,11 @@ def run_without_autograd(name: str, kept: Cache[torch.device, Callable[..., _T]]
             return run_without_autograd(name, kept, make, device, *given)
     if (block := running()) is not None:
         block.look()
-    run = kept.get(device, make)
+    return without_grad(name, kept.get(device, make), *given)
+
+
+def without_grad(name: str, run: Callable[..., _T], *given: Any) -> _T:
+    """Call it while autograd records nothing. `name` is for errors."""
     records = torch.is_grad_enabled()
     try:
         if records:

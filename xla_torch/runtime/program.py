@@ -109,6 +109,10 @@ class Program(Forms):
         """The results, without autograd."""
         return self._execution.run(tensors, device)
 
+    def run_plain(self, tensors: Sequence[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]:
+        """Like `run`, where autocast is off and nothing is traced or transformed (`torch_private.does_more_than_compute`)."""
+        return self._execution.run_plain(tensors, device)
+
     def run_freeing(self, tensors: list[torch.Tensor], device: torch.device) -> tuple[torch.Tensor, ...]:
         """Like `run`, on a list that is emptied: what nobody else holds is freed after its last use, during the run."""
         return self._execution.run_freeing(tensors, device)

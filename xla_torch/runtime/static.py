@@ -50,7 +50,7 @@ class StaticComputation(XlaComputation):
         self._is_flat_result = shape.result.is_tuple and all(s.is_array for s in shape.result.tuple_shapes)
         self._accepts = [(s.dimensions, torch_dtype(s.element_type), s) for s in self._inputs]
         self._dimensions, self._dtypes = [dims for dims, _, _ in self._accepts], [dtype for _, dtype, _ in self._accepts]
-        self._known = KnownTensors(len(self._inputs))
+        self._known = KnownTensors()
         self._wider = any(_comes_wider(s.element_type) for s in self._inputs)
 
     @property
@@ -96,20 +96,20 @@ class StaticComputation(XlaComputation):
         if is_traced_symbolically() and (call := symbolic_call(self, arguments, {})) is not None:
             return call
         if device is None and self._flat and (found := self.run_known(arguments)) is not None:
-            return found
+            return self._unflatten(found)
         tensors = list(arguments) if self._flat else self._flatten(arguments)
         self._check(tensors)
         return self.run_fitting(tensors, device)
 
-    def run_known(self, tensors: Sequence[Any]) -> Any:
-        """The result where all that `run_fitting` asks of the tensors is known from an earlier call with such as these; None
-        elsewhere."""
+    def run_known(self, tensors: Sequence[Any]) -> Sequence[torch.Tensor] | None:
+        """The flat results where all that `run_fitting` asks of the tensors is known from an earlier call with such as these;
+        None elsewhere."""
         needs_grad = self._known.needs_grad(tensors)
         if needs_grad is None or does_more_than_compute():
             return None
         if needs_grad and torch.is_grad_enabled():
-            return self._unflatten(call_with_autograd(self._runs, tensors))
-        return self._unflatten(self._runs.run(tensors, tensors[0].device))
+            return call_with_autograd(self._runs, tensors)
+        return self._runs.run_plain(tensors, tensors[0].device)
 
     def run_fitting(self, tensors: Sequence[torch.Tensor], device: torch.device | str | None = None) -> Any:
         self._check_together(tensors)
