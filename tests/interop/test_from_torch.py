@@ -462,10 +462,9 @@ class Sevenfold(torch.autograd.Function):
         return ct * 7
 
 
-@pytest.mark.parametrize("derivatives", ["torch", "xla"])
-def test_a_backward_that_torch_does_not_export_is_missed(derivatives: Any):
+def test_a_backward_that_torch_does_not_export_is_missed_by_the_ops():
     before = torch.autograd.Function.__dict__["apply"]
-    ours = xla_torch.from_torch(lambda x: Sevenfold.apply(x).sum(), x := torch.randn(3), derivatives=derivatives)
+    ours = xla_torch.from_torch(lambda x: Sevenfold.apply(x).sum(), x := torch.randn(3), derivatives="xla")
     assert torch.autograd.Function.__dict__["apply"] is before
     assert_close(ours(x), x.square().sum())
     for again in (ours, pickle.loads(pickle.dumps(ours)), xla_torch.parse_hlo(ours.to_hlo_text())):
@@ -473,6 +472,61 @@ def test_a_backward_that_torch_does_not_export_is_missed(derivatives: Any):
             again(x.clone().requires_grad_()).backward()
     with pytest.warns(LostDerivatives, match="Sevenfold"):
         xla_torch.jvp(pickle.loads(pickle.dumps(ours)))(x, x)
+
+
+def test_a_backward_of_the_module_is_its_derivative():
+    ours = xla_torch.from_torch(lambda x: Sevenfold.apply(x).sum(), x := torch.randn(3))
+    for again in (ours, pickle.loads(pickle.dumps(ours))):
+        (again(given := x.clone().requires_grad_()) * 2).backward()
+        assert_close(given.grad, torch.full((3,), 14.0))
+    assert_close(xla_torch.jvp(ours)(x, x)[1], 7 * x.sum())
+    with pytest.warns(LostDerivatives, match="Sevenfold"):
+        xla_torch.parse_hlo(ours.to_hlo_text())(x.clone().requires_grad_()).backward()
+
+
+class Again(torch.autograd.Function):
+    """A backward that calls the layer once more, as adjoint solvers and reversible layers do."""
+
+    @staticmethod
+    def forward(ctx: Any, layer: nn.Module, x: torch.Tensor, *weights: torch.Tensor) -> torch.Tensor:
+        ctx.layer = layer
+        ctx.save_for_backward(x, *weights)
+        return layer(x)
+
+    @staticmethod
+    def backward(ctx: Any, *cts: torch.Tensor) -> Any:
+        x, *weights = ctx.saved_tensors
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            return (None, *torch.autograd.grad(ctx.layer(x), (x, *weights), cts))
+
+
+class Reversed(nn.Module):
+    """Beside a gradient of another sign: a buffer that is written into, an option, and results without gradients."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 2)
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: torch.Tensor, *, scale: float) -> dict[str, torch.Tensor]:
+        self.calls += 1
+        found = Again.apply(self.layer, x, *self.layer.parameters())
+        return {"most": found.argmax(), "found": -Sevenfold.apply(found) * scale}
+
+
+def test_a_backward_may_call_its_module():
+    model, x = Reversed().double(), torch.randn(4, 3, dtype=torch.float64)
+    ours = xla_torch.from_torch(model, x, scale=3.0)
+    weights = pytree.tree_map(lambda t: (t.detach() * 1.5).requires_grad_(), ours.weights)
+    found, expected = x.clone().requires_grad_(), x.clone().requires_grad_()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1.5)
+    ours(weights, found, scale=3.0)[0]["found"].sin().sum().backward()
+    model(expected, scale=3.0)["found"].sin().sum().backward()
+    assert_close(found.grad, expected.grad)
+    assert_close([weights["layer"][name].grad for name in ("weight", "bias")], [p.grad for p in model.parameters()])
 
 
 @pytest.mark.parametrize("function", [Sevenfold.apply, cut])

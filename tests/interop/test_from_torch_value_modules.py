@@ -6,13 +6,14 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 import xla_torch
 from xla_torch.api.torch_members import RetracedFunction
-from xla_torch.errors import AssumptionError, LostDerivatives, UnsupportedError
+from xla_torch.errors import AssumptionError, UnsupportedError
 from xla_torch.nn import XlaModule
 
 pytestmark = pytest.mark.filterwarnings("ignore:Converting a tensor with requires_grad=True to a scalar")
@@ -231,10 +232,12 @@ def test_a_conversion_leaves_torchs_generator_as_one_without_reads_does():
     assert torch.equal(*states)
 
 
-def test_a_backward_that_torch_export_drops_is_named():
-    ours = xla_torch.from_torch(Straight(), X)
-    with pytest.warns(LostDerivatives, match="Rounded"):
-        ours(ours.weights, X.clone().requires_grad_()).sum().backward()
+def test_a_backward_that_torch_export_drops_is_kept():
+    model = Straight()
+    ours, found, expected = xla_torch.from_torch(model, X), X.clone().requires_grad_(), X.clone().requires_grad_()
+    ours(ours.weights, found).sum().backward()
+    model(expected).sum().backward()
+    torch.testing.assert_close(found.grad, expected.grad)
 
 
 def test_a_decision_by_chance_is_checked_in_each_call():
@@ -261,3 +264,59 @@ class Counts(nn.Module):
 def test_a_model_that_changes_between_calls_is_refused():
     with pytest.raises(UnsupportedError, match="another result than the model"):
         xla_torch.from_torch(Counts(), X)
+
+
+# ------------------------------------------------------------------------------------------- what modules keep and make
+
+
+class Seeded(nn.Module):
+    def __init__(self, generator: torch.Generator | None = None):
+        super().__init__()
+        self.generator = generator
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        generator = self.generator or torch.Generator().manual_seed(3)
+        noise = torch.randn(x.shape, generator=generator, dtype=x.dtype) + torch.empty_like(x).uniform_(1, 2, generator=generator)
+        return (x * noise)[torch.randperm(len(x), generator=generator)]
+
+
+class Cached(nn.Module):
+    """A cache that its first call fills."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("cache", None, persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.cache is None:
+            self.cache = None
+            self.cache = x.detach().cos()
+        return x * self.cache
+
+
+def test_a_generator_that_the_module_seeds_draws_constants():
+    ours = xla_torch.from_torch(Seeded(), X)
+    for _ in range(2):
+        torch.testing.assert_close(ours(2 * X), Seeded()(2 * X))
+
+
+def test_a_generator_from_outside_is_refused():
+    with pytest.raises(UnsupportedError, match="generator from outside"):
+        xla_torch.from_torch(Seeded(torch.Generator().manual_seed(3)), X)
+
+
+def test_a_buffer_that_is_none_is_as_it_was():
+    model = Cached()
+    ours = xla_torch.from_torch(model, X)
+    assert model.cache is None
+    torch.testing.assert_close(ours(X + 1), Cached()(X + 1))
+
+
+def test_a_number_may_go_through_numpy():
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        return x * float(np.log(x.abs().max().item()) * np.ones(2).sum())
+
+    ours = xla_torch.from_torch(forward, X)
+    torch.testing.assert_close(ours(X), forward(X))
+    with pytest.raises(AssumptionError, match="max"):
+        ours(3 * X)

@@ -121,8 +121,22 @@ def _tensor(leaf: Any, moves: bool) -> Any:
 
 def _of_torch(build: Build) -> Found:
     """A torch module through `from_torch`, its values and gradients against its own; the StableHLO it writes, on real XLA."""
+    dtype = _widest(build)
+    module, arguments = _made(build, dtype=dtype)
+    found = _beside_itself(module.eval(), arguments, _made(build, seed=1, dtype=dtype)[1])
+    return found if dtype is torch.float64 else found | {"narrow": True}
+
+
+def _widest(build: Build) -> torch.dtype:
+    """float64, or float32 for modules that compute with tensors of their own in it."""
     module, arguments = _made(build)
-    return _beside_itself(module.eval(), arguments, _made(build, seed=1)[1])
+    try:
+        module.eval()(*arguments)
+    except RuntimeError as error:
+        if "dtype" not in str(error) and "scalar type" not in str(error):
+            raise
+        return torch.float32
+    return torch.float64
 
 
 def _of_training(build: Build) -> Found:
@@ -137,12 +151,17 @@ def _of_training(build: Build) -> Found:
     weights = ours.weights
     if "rng_state" not in weights:
         return found | {"note": "draws nothing"}
-    first, after = _results(ours, weights, arguments)
-    second, _ = _results(ours, {**weights, "rng_state": after["rng_state"]}, arguments)
-    assert any(not torch.equal(a, b) for a, b in zip(first, second, strict=True)), "it draws the same again"
-    flat = [_of_arrays(t) for t in ours.tensors(weights, *arguments)]
-    drawn = _of_xla(ours, flat, first, [_of_arrays(t) for t in after.values()])
+    drawn = _of_draws(ours, arguments)
     return found | drawn | {k: max(found[k], drawn[k]) for k in ("back",) if k in found and k in drawn}
+
+
+def _of_draws(ours: Any, arguments: Sequence[Any]) -> Found:
+    """A program that draws random numbers: others in the next call, and on real XLA the same."""
+    first, after = _results(ours, ours.weights, arguments)
+    second, _ = _results(ours, {**ours.weights, "rng_state": after["rng_state"]}, arguments)
+    assert any(not torch.equal(a, b) for a, b in zip(first, second, strict=True)), "it draws the same again"
+    flat = [_of_arrays(t) for t in ours.tensors(ours.weights, *arguments)]
+    return _of_xla(ours, flat, first, [_of_arrays(t) for t in after.values()])
 
 
 def _of_iree(build: Build) -> Found:
@@ -167,10 +186,11 @@ def _of_iree(build: Build) -> Found:
     return {"narrow": True, "values": _furthest(results, theirs), "back": _furthest(arrays[:len(theirs)], theirs)}
 
 
-def _made(build: Build, seed: int = 0) -> tuple[torch.nn.Module, list[Any]]:
+def _made(build: Build, seed: int = 0, dtype: torch.dtype = torch.float64) -> tuple[torch.nn.Module, list[Any]]:
     torch.manual_seed(seed)
     module, arguments = build()
-    return module.double(), [a.double() if isinstance(a, torch.Tensor) and a.is_floating_point() else a for a in arguments]
+    module = module.double() if dtype is torch.float64 else module.float()  # complex ones stay
+    return module, [a.to(dtype) if isinstance(a, torch.Tensor) and a.is_floating_point() else a for a in arguments]
 
 
 def _undropped(module: torch.nn.Module) -> torch.nn.Module:
@@ -207,6 +227,8 @@ def _beside_itself(module: torch.nn.Module, arguments: Sequence[Any], others: Se
     expected = torch.autograd.grad([theirs[k] for k in floating], moving, cotangents, allow_unused=True)
 
     ours = xla_torch.from_torch(untouched, *arguments)
+    if others is not None and "rng_state" in ours.weights:  # its numbers are not torch's
+        return _of_draws(ours, arguments) | {"note": "draws random numbers: only compared with XLA"}
     weights = pytree.tree_map(lambda t: t.detach().clone(), ours.weights)
     given = [a.detach().clone().requires_grad_() if isinstance(a, torch.Tensor) and a.is_floating_point() else a
              for a in arguments]

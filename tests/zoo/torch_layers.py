@@ -280,4 +280,5 @@ ROWS |= {"neuralop FNO": _made("neuralop.models.FNO", _normal(1, 1, 16, 16), n_m
                                out_channels=1, n_layers=2),
          "neuralop TFNO": _made("neuralop.models.TFNO", _normal(1, 1, 16, 16), n_modes=(6, 6), hidden_channels=8, in_channels=1,
                                 out_channels=1, n_layers=2, rank=0.5),
-         "tltorch TRL": _made("tltorch.TRL", _normal(2, 3, 4), input_shape=(3, 4), output_shape=(5,), rank=(2, 2, 3))}
+         "tltorch TRL": _made("tltorch.TRL", _normal(2, 3, 4), input_shape=(3, 4), output_shape=(5,), factorization="tucker",
+                              rank=[2, 2, 3])}

@@ -56,7 +56,7 @@ def exported(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any], dynamic
     names, seen = _argument_names(module), seen or torch_functions.InOthers(torch_composites.FUNCTIONS)
 
     def export() -> Any:
-        with seen, without_report(), repaired():
+        with seen, without_report(), repaired(module):
             return torch_private.quietly(lambda: torch.export.export(
                 module, apart, named, dynamic_shapes=dynamic_shapes, strict=False))
 
@@ -180,10 +180,10 @@ _LINE = "\n"
 
 
 def exported_by_values(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any],
-                       fixes_sizes: bool, trusts: bool) -> tuple[Any, tuple[str, ...]]:
+                       fixes_sizes: bool, fixes_numbers: bool, trusts: bool) -> tuple[Any, tuple[str, ...]]:
     """As `exported`, where Python may ask for values: it gets those of the example. Each decision that depends on one is asserted
-    with a label (`hlo.checks`), unless `trusts`. With `fixes_sizes`, sizes and integers that depend on values are decisions,
-    too."""
+    with a label (`hlo.checks`), unless `trusts`. With `fixes_sizes`, sizes and integers that depend on values are decisions, too,
+    and with `fixes_numbers` the floats, for functions of other libraries that take no symbols."""
     reads = Reads()
     module = as_module(given)
 
@@ -192,7 +192,7 @@ def exported_by_values(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any
 
     with torch_verified.own_random_numbers(args, kwargs):
         with reads.answering():
-            found, names = exported(module, args, kwargs, None, _ByValues(reads, fixes_sizes))
+            found, names = exported(module, args, kwargs, None, _ByValues(reads, fixes_sizes, fixes_numbers))
         left = torch_private.quietly(lambda: settled(found, reads, _label))
         torch_verified.verify(found, module, examples)
     if trusts and reads.found:
@@ -253,9 +253,9 @@ def _label(read: Read) -> str:
 class _ByValues(torch_functions.InOthers):
     """Functions that ask for values in a way that torch.export cannot follow, by others that ask for a truth or an integer."""
 
-    def __init__(self, reads: Reads, fixes_sizes: bool):
+    def __init__(self, reads: Reads, fixes_sizes: bool, fixes_numbers: bool):
         super().__init__({**torch_composites.FUNCTIONS, **_ASKING})
-        self._reads, self._fixes_sizes = reads, fixes_sizes
+        self._reads, self._fixes_sizes, self._fixes_numbers = reads, fixes_sizes, fixes_numbers
 
     def __enter__(self) -> Any:
         self._reads.found.clear()  # of an export that is done again
@@ -266,6 +266,8 @@ class _ByValues(torch_functions.InOthers):
 
     def __torch_function__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
         found = super().__torch_function__(func, types, args, kwargs)
+        if self._fixes_numbers and isinstance(found, torch.SymFloat):
+            return float(found)
         if not self._fixes_sizes:
             return found
         for leaf in torch_private.pytree.tree_leaves(found):

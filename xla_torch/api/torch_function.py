@@ -15,6 +15,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from ..core.errors import InvalidArgument, UnsupportedError, XlaError
 from ..functions.hlo_builder import XlaOp
 from ..hlo.derivatives import AS_WRITTEN, Derivatives, Lost, check_choice
+from ..hlo.ir import Computation
 from ..opcodes import control
 from ..pytree.nodes import Kind, Static, is_named_tuple
 from ..pytree.signatures import Signature
@@ -26,6 +27,7 @@ from . import (
     torch_exporting,
     torch_functions,
     torch_graph,
+    torch_own_backward,
     torch_random,
     torch_sizes,
     torch_stops,
@@ -77,9 +79,10 @@ def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["ar
 
     Derivatives are those that torch has for the exported program, traced when first used. If torch can't trace them, as for
     sizes that depend on values, or with ``derivatives="xla"``, they are derived from the ops. Both respect `detach`,
-    `torch.no_grad` and the padding of embeddings. Neither knows the `backward` of a torch.autograd.Function, which torch.export
-    drops. If the module writes into memory that a detached tensor shares, only torch's are right, and "xla" warns
-    (LostDerivatives). ``derivatives="as written"`` accepts those of the plain ops, also in written programs (see `load`).
+    `torch.no_grad` and the padding of embeddings. The `backward` of a torch.autograd.Function is kept if the model can be
+    traced a second time with its gradients; otherwise, and with "xla", a derivative warns (LostDerivatives). If the module writes
+    into memory that a detached tensor shares, only torch's are right, and "xla" warns.
+    ``derivatives="as written"`` accepts those of the plain ops, also in written programs (see `load`).
 
     Raises UnsupportedError with the names of all operators that XLA lacks; errors of torch.export are passed on.
 
@@ -105,8 +108,8 @@ def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["ar
         make = functools.partial(_imported, names=names, functions=lost, **options)
         if torch_sizes.are_unknown(exported):
             return _of_many_sizes(exported, make)
-        reads = has_reads(exported)
-        return make(exported)
+        reads = has_reads(exported) or torch_sizes.depend_on_values(exported)
+        return make(exported, example=_example(lost, module_or_function, example_args, example_kwargs))
 
     try:
         return imported()
@@ -128,11 +131,11 @@ def _by_values(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any], optio
                trusts: bool) -> TorchFunction:
     """A program traced with the values of an example: with bounded sizes where that will do, or else with the example's."""
 
-    def made(fixes_sizes: bool) -> TorchFunction:
+    def made(fixes_sizes: bool, fixes_numbers: bool = False) -> TorchFunction:
         (exported, names), lost = torch_private.functions_applied(
-            lambda: torch_exporting.exported_by_values(given, args, kwargs, fixes_sizes, trusts))
+            lambda: torch_exporting.exported_by_values(given, args, kwargs, fixes_sizes, fixes_numbers, trusts))
         labels = torch_exporting.labels(exported, options["by_arguments"])
-        function = _imported(exported, names=names, functions=lost, **options)
+        function = _imported(exported, names=names, functions=lost, example=_example(lost, given, args, kwargs), **options)
         for assumption in labels - set(function.assumptions):  # torch took it for granted as it decomposed the program
             raise UnsupportedError("the program cannot check a decision of Python", subject="from_torch", got=assumption,
                                    where=assumption.where, hint="use torch.where or torch.cond")
@@ -140,8 +143,14 @@ def _by_values(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any], optio
 
     try:
         return made(fixes_sizes=False)
-    except Exception:
-        return made(fixes_sizes=True)
+    except Exception as error:
+        return made(fixes_sizes=True, fixes_numbers="SymFloat" in str(error))
+
+
+def _example(functions: Sequence[str], given: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+             ) -> torch_own_backward.Example | None:
+    """What is converted, where a torch.autograd.Function may say other derivatives than its operators do."""
+    return torch_own_backward.Example(torch_exporting.as_module(given), args, kwargs) if functions else None
 
 
 def _imported(exported: Any, **options: Any) -> TorchFunction:
@@ -171,7 +180,8 @@ class _Import:
     """An exported program on its way to a computation."""
 
     def __init__(self, given: Any, name: str, names: Sequence[str], by_arguments: bool, derivatives: str,
-                 functions: tuple[str, ...]):
+                 functions: tuple[str, ...], example: torch_own_backward.Example | None = None):
+        self._example = example
         exported = torch_private.quietly(lambda: torch_random.with_state(given, operator_decompositions()[1]))
         self._lost, self._unmarked = torch_stops.of_gradients(exported.graph_module), ()
         self._derivatives, self._functions = derivatives, functions
@@ -215,12 +225,30 @@ class _Import:
         shape = computation.program_shape
         has_complex = any(s.element_type.is_complex for s in (*shape.parameters, *shape.result.leaves()))
         if self._derivatives == "torch" and not joint and not has_complex:
+            back = self._own_backward(computation)
+            if back is not None:
+                return torch_own_backward.OwnBackward(computation.program.authored, back, (*self._functions, *self._lost))
             return TorchDerivatives(computation.program.authored, self._graph(), self._lost, self._unmarked,
                                     operator_decompositions, self._functions)
         if self._derivatives == "as written":
             return AS_WRITTEN
         lost = (*self._functions, *self._unmarked)
         return Lost(lost, "a module that torch exported") if lost else None
+
+    def _own_backward(self, computation: XlaComputation) -> Computation | None:
+        """The way back that a torch.autograd.Function says, where there is one and it can be traced."""
+        if self._example is None or any(spec.target == torch_random.STATE for spec in self._weights):
+            return None
+        number = iter(range(len(self._given)))
+        args, kwargs = torch_private.pytree.tree_unflatten([*number], self._core.call_spec.in_spec)
+        asked = (args, {name: kwargs[name] for name in self._example.kwargs})
+        places = {k: place for place, k in enumerate(torch_private.pytree.tree_leaves(asked))}
+        own = [k for k, spec in enumerate(self._exported.graph_signature.output_specs) if spec.kind in _OWN]
+        return torch_own_backward.way_back(
+            self._example, computation.program.authored, {str(spec.target): self._weight(spec) for spec in self._weights},
+            self._replaced(), [places[k] for k, spec in enumerate(self._given) if isinstance(spec.arg, TensorArgument)],
+            [None if k is None else own.index(k) for k in self._order],
+            functools.partial(from_torch, weights="constants", derivatives="xla"))
 
     def _graph(self) -> Graph:
         """The program as torch exported it, before it was decomposed."""

@@ -12,7 +12,7 @@ import torch.fx
 from torch.overrides import TorchFunctionMode
 
 from ..core.errors import UnsupportedError
-from ..storage import torch_graphs, torch_private
+from ..storage import own_generators, torch_graphs, torch_private
 from ..storage.torch_private import Operator
 
 Lengths = torch.Tensor | Sequence[int]
@@ -29,6 +29,8 @@ class InOthers(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
         if not torch.compiler.is_dynamo_compiling():
             self._see(func)
+        if kwargs and kwargs.get("generator") is not None:
+            return own_generators.drawn(func, args, kwargs)
         return self._ways.get(func, func)(*args, **(kwargs or {}))
 
     def rename(self, symbols: Mapping[Any, Any]) -> None:

@@ -23,6 +23,7 @@ from ..runtime.polymorphic import PolymorphicComputation
 from ..stablehlo.convert import Fact
 from ..stablehlo.symbols import Symbols, evaluated
 from ..storage import torch_graphs, torch_private
+from .torch_value_sizes import depends_on_values
 
 
 def are_unknown(exported: Any) -> bool:
@@ -30,6 +31,12 @@ def are_unknown(exported: Any) -> bool:
     values = [node.meta.get("val") for node in exported.graph.nodes if node.op == "placeholder"]
     return any(not all(type(n) is int for n in v.shape) if isinstance(v, torch.Tensor) else isinstance(v, torch.SymInt)
                for v in values)
+
+
+def depend_on_values(exported: Any) -> bool:
+    """Whether sizes within an exported program depend on values."""
+    return any(depends_on_values(value) for node in exported.graph.nodes
+               for value in torch_private.pytree.tree_leaves(node.meta.get("val")))
 
 
 def exported_again(exported: Any, sizes: Mapping[str, Sequence[int]] | None = None) -> Any:

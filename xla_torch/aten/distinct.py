@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from .. import functions as ops
 from ..core.errors import UnsupportedError
 from ..core.shape import Shape
-from ..core.types import S64
+from ..core.types import S32, S64
 from ..functions.hlo_builder import XlaOp
 from .chosen import chosen, first_of_runs, sizes_as
 from .indexing import indexed, put, scattered
@@ -96,11 +96,21 @@ def _repeated(repeats: XlaOp, output_size: int | None, result: Shape) -> XlaOp:
     if not result.is_static:  # a bound of torch._check would be believed, and what is beyond it be cut off without a word
         raise UnsupportedError("the size of the result is unknown", subject="repeat_interleave", got=result,
                                expected="output_size", hint="call x.repeat_interleave(repeats, dim, output_size=n)")
-    length = result.dimensions[0]
     repeats = cast(filled(repeats, [0]), S64)
+    # One more than the example has tells whether there are as many.
+    length = result.dimensions[0] + (output_size is None)
     if not length or not repeats.shape.element_count:
         return full(repeats.builder, 0, result)
     ends = running(repeats, "Add", 0, 0)
-    none = full(repeats.builder, 0, Shape.array(S64, [length]))
-    ended = scattered(none, 0, ends, full(repeats.builder, 1, ends.shape), reducer("Add", S64))
+    found = _numbers_of_runs(ends, length)
+    if output_size is not None:
+        return found
+    total = ops.Min(ops.Reshape(ops.SliceInDim(ends, ends.shape.dimensions[0] - 1, ends.shape.dimensions[0], 1, 0), []), length)
+    return ops.SetDimensionSize(found, cast(total, S32), 0)
+
+
+def _numbers_of_runs(ends: XlaOp, length: int) -> XlaOp:
+    """For each place how many runs end before it."""
+    none = full(ends.builder, 0, Shape.array(S64, [length]))
+    ended = scattered(none, 0, ends, full(ends.builder, 1, ends.shape), reducer("Add", S64))
     return running(ended, "Add", 0, 0)

@@ -135,8 +135,9 @@ def _scatter_reduce(self: XlaOp, dim: int, index: XlaOp, src: XlaOp, reduce: str
 
 @rule("index.Tensor")
 def _index(self: XlaOp, indices: Sequence[XlaOp | None], result: Shape) -> XlaOp:
-    if result.is_static and not result.element_count:
-        return full(self.builder, 0, result)
+    has_mask = any(index is not None and index.element_type in (PRED, U8) for index in indices)
+    if result.is_static and not result.element_count and not (has_mask and self.shape.element_count):
+        return full(self.builder, 0, result)  # of what a mask chooses the size is checked
     return indexed(self, _without_masks(indices))
 
 

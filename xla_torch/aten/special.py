@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from .. import functions as ops
 from ..core.errors import UnsupportedError
 from ..core.shape import Shape
-from ..core.types import S64
+from ..core.types import S32, S64
 from ..functions import bessel
 from ..functions.hlo_builder import XlaOp
 from ..functions.incomplete import iterated
@@ -119,6 +119,8 @@ def _gcd(self: XlaOp, other: XlaOp, result: Shape) -> XlaOp:
 @rule("bincount")
 def _bincount(self: XlaOp, weights: XlaOp | None, minlength: int, result: Shape) -> XlaOp:
     """Of `minlength` bins. That there need be no more is checked."""
+    if not minlength and result.is_static and self.shape.element_count:
+        return _as_many_bins(self, weights, result)
     if not minlength:
         raise UnsupportedError("the number of bins depends on values", subject="bincount", got="minlength=0",
                                hint="pass minlength=n for n bins, of numbers from 0 to n - 1")
@@ -131,3 +133,15 @@ def _bincount(self: XlaOp, weights: XlaOp | None, minlength: int, result: Shape)
     counted = full(at.builder, 1, start.shape.with_dimensions(at.shape.dimensions)) if weights is None else cast(
         weights, result.element_type)
     return scattered(start, 0, at, counted, reducer("Add", result.element_type))
+
+
+def _as_many_bins(x: XlaOp, weights: XlaOp | None, result: Shape) -> XlaOp:
+    """As many bins as the greatest number needs, which the example says: one more tells whether it is as many."""
+    count, at = result.dimensions[0], cast(x, S64)
+    low, high = reduced(at, "Min", greatest(S64), [0]), reduced(at, "Max", least(S64), [0])
+    require(ops.Ge(low, 0), "bincount takes numbers from 0", {"the least": low}, "bincount")
+    counted = cast(weights, result.element_type) if weights is not None else full(
+        at.builder, 1, Shape.array(result.element_type, at.shape.dimensions))
+    start = full(x.builder, 0, Shape.array(result.element_type, [count + 1]))
+    found = scattered(start, 0, ops.Min(at, count), counted, reducer("Add", result.element_type))
+    return ops.SetDimensionSize(found, cast(ops.Min(ops.Add(high, 1), count + 1), S32), 0)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch.fx
 
+from . import own_generators
 from .torch_private import private
 
 _Fake: Any = private(importlib.import_module("torch._subclasses.fake_tensor"), "FakeTensor")
@@ -19,14 +20,41 @@ _Module: Any = torch.nn.Module
 _apply: Callable[..., Any] = _Module._apply
 
 
+_trace: Any = importlib.import_module("torch.export._trace")
+_watch: Callable[..., Any] = private(_trace, "register_buffer_assignment_hook")
+_hooks: dict[int, Callable[..., Any]] = private(torch.nn.modules.module, "_global_buffer_registration_hooks")
+
+
 @contextlib.contextmanager
-def repaired() -> Iterator[None]:
-    """A block in which torch.export takes constants without users and converts modules that the model makes. One at a time."""
+def repaired(model: torch.nn.Module) -> Iterator[None]:
+    """A block in which torch.export takes constants without users, converts modules that the model makes, lets the model fill
+    buffers that are None, and knows generators that it makes. One at a time."""
+    held = [(module._buffers, dict(module._buffers)) for module in model.modules()]
     _lifting._unused_constant, _Module._apply = _without_user, _converted
+    _trace.register_buffer_assignment_hook = _watched
     try:
-        yield
+        with own_generators.noted():
+            yield
     finally:
         _lifting._unused_constant, _Module._apply = _unused, _apply
+        _trace.register_buffer_assignment_hook = _watch
+        for buffers, before in held:  # torch leaves what it traced in the model
+            if buffers.keys() != before.keys() or any(buffers[name] is not one for name, one in before.items()):
+                buffers.clear()
+                buffers.update(before)
+
+
+def _watched(model: torch.nn.Module, assigned: dict[str, str]) -> Any:
+    """As torch's, which would write what the model puts in the place of None into a buffer, of which there is none."""
+    empty = {name for name, one in model._buffers.items() if one is None}
+    handle = _watch(model, assigned)
+    note = _hooks[handle.id]
+
+    def noted(module: torch.nn.Module, name: str, buffer: Any) -> Any:
+        return buffer if module._buffers is model._buffers and name in empty else note(module, name, buffer)
+
+    _hooks[handle.id] = noted
+    return handle
 
 
 def _without_user(node: torch.fx.Node) -> Any:

@@ -193,7 +193,7 @@ def settled(exported: Any, reads: Reads, label: Callable[[Read], str]) -> list[R
     torch asserts them by symbols, which neither its decompositions nor its derivatives keep well. Decisions about values become
     assertions about tensors; those about sizes keep their symbols.
     """
-    left = dict(reads.found)
+    left = _without_implied(reads.found)
     graphs = [one.graph for one in inline_regions.with_regions(exported.graph_module)]
     sources = {graph: {symbol: node for node in graph.nodes for symbol in _symbols_of(node)} for graph in graphs}
     read_ones = {symbol: node for one in sources.values() for symbol, node in one.items()}
@@ -210,6 +210,15 @@ def settled(exported: Any, reads: Reads, label: Callable[[Read], str]) -> list[R
             _keep_as_tensor(graph, node)
     inline_regions.without_dead_code(exported.graph_module)
     return list(left.values())
+
+
+def _without_implied(found: Mapping[str, Read]) -> dict[str, Read]:
+    """The decisions without those that follow from others, which say which number a size or value is."""
+    known = {read.condition.args[k]: read.condition.args[1 - k] for read in found.values() for k in (0, 1)
+             if type(read.condition).__name__ == "Equality" and read.condition.args[k].is_Symbol
+             and read.condition.args[1 - k].is_Integer}
+    return {key: read for key, read in found.items()
+            if type(read.condition).__name__ == "Equality" or read.condition.xreplace(known) != _true}
 
 
 def _relabel(graph: torch.fx.Graph, sources: Mapping[Any, torch.fx.Node], left: dict[str, Read],
