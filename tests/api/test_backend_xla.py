@@ -16,8 +16,8 @@ from torch.testing import assert_close
 import xla_torch
 from support.oracle import needs_xla
 from support.torch_programs import LOOP, build, check_gradients, complex_square, dense, f64, several
-from xla_torch import compile, parse_hlo
-from xla_torch.errors import ExecutionError, InvalidArgument, UnsupportedError
+from xla_torch import compile, from_torch, parse_hlo
+from xla_torch.errors import ExecutionError, InvalidArgument, UnsupportedError, XlaWarning
 from xla_torch.storage.dtypes import torch_dtype
 
 pytestmark = [needs_xla, pytest.mark.filterwarnings("ignore:.*torch.jit.script.*")]  # torch's own, in forward mode
@@ -258,6 +258,20 @@ def test_a_runtime_error_of_xla_names_the_program():
     run = executable(reversal("F32").to_stablehlo_bytecode(), "reversal")
     with pytest.raises(ExecutionError, match="reversal: XLA does not run the program"):
         run([])
+
+
+def test_fastest_keeps_checks_of_values():
+    """XLA leaves them out, and says so."""
+    x, two, three = torch.arange(3.0), torch.tensor([True, False, True]), torch.ones(3, dtype=torch.bool)
+    program = from_torch(lambda x, m: x[m] + torch.tensor([10.0, 20.0]), x, two)
+    compiled = compile(program, "fastest")
+    assert_close(compiled(x, two), torch.tensor([10.0, 22.0]))
+    assert compiled.chosen == "eager"
+    assert "no XLA: XLA does not run the program's checks of values" in repr(compiled.computation)
+    with pytest.raises(ExecutionError, match="size 2"):
+        compiled(x, three)
+    with pytest.warns(XlaWarning, match="does not check .* has size 2"):
+        compile(program, "xla")(x, two)
 
 
 def test_fastest_without_xla():

@@ -25,7 +25,7 @@ from xla_torch.storage import torch_private
 from xla_torch.types import type_from_numpy
 
 ROWS = aten_rows.rows() | aten_linalg_rows.rows() | composition_rows.rules()
-FURTHER_NAMES = {"builder", "result", "is_plain", "is_contiguous", "most"}
+FURTHER_NAMES = {"where", "builder", "result", "is_plain", "is_contiguous", "most"}
 
 
 def operator(name: str) -> Any:

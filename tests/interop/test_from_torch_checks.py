@@ -74,6 +74,12 @@ def summed(x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
     return scan(step, torch.zeros(()), x)[0]  # pyright: ignore
 
 
+def columns_written(x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+    y = x.outer(x)
+    y[:, m] = x[:, None] * x[:2]
+    return y
+
+
 TWO, ONE, THREE, NONE = mask(1, 0, 1), mask(0, 1, 0), mask(1, 1, 1), mask(0, 0, 0)
 ROWS: dict[str, tuple[Callable[..., Any], list[torch.Tensor], list[torch.Tensor], str]] = {
     "a sum with a known array": (added, [TWO], [THREE, ONE, NONE], "size 2"),
@@ -93,9 +99,36 @@ ROWS: dict[str, tuple[Callable[..., Any], list[torch.Tensor], list[torch.Tensor]
     "a scan that nobody reads": (lambda x, m: (summed(x, m), x * 2)[1], [TWO, ONE], [NONE], "one must be chosen"),
     "a branch that nobody reads": (lambda x, m: (torch.cond(x.sum() > 0, asserted, lambda x, m: x * 3, (x, m)), x * 2)[1],
                                    [TWO, ONE], [NONE], "one must be chosen"),
+    "values written by a mask": (lambda x, m: x.index_put((m,), torch.tensor([10.0, 20.0])), [TWO, mask(0, 1, 1)],
+                                 [THREE, ONE, NONE], "as many values as places"),
+    "values for all that a mask has": (lambda x, m: x.index_put((m,), x * 10), [THREE], [TWO, ONE, NONE], "as many values"),
+    "values added by a mask": (lambda x, m: x.index_put((m,), x[:2], accumulate=True), [TWO], [THREE, ONE], "as many values"),
+    "values written to columns": (columns_written, [TWO], [THREE, ONE], "as many values"),
+    "values written to places": (lambda x, m: x.index_put((m.nonzero()[:, 0],), x[:2]), [TWO], [THREE, ONE], "as many values"),
+    "values of one mask written by another": (lambda x, m: x.index_put((m,), (x * 2)[x > 1]), [TWO], [THREE, NONE],
+                                              "as many values"),
+    "values written to a known number of places": (lambda x, m: x.index_put((torch.tensor([2, 0]),), x[m]), [TWO],
+                                                   [THREE, NONE], "as many values"),
+    "values written by a mask to what one chose": (lambda x, m: x[x > 0].index_put((m,), x[:2]), [TWO], [THREE, NONE],
+                                                   "as many values"),
+    "one value written by a mask": (lambda x, m: x.index_put((m,), x[:1]), [TWO, ONE, THREE, NONE], [], ""),
+    "values that a mask has and takes": (lambda x, m: x.index_put((m,), (x * 2)[m]), [TWO, ONE, THREE, NONE], [], ""),
+    "masked_scatter": (lambda x, m: x.masked_scatter(m, x[:2] * 10), [TWO, ONE, NONE], [THREE], "no fewer values than places"),
+    "repeats": (lambda x, m: torch.repeat_interleave(x, m + 1) + torch.arange(5.0), [TWO], [THREE, ONE, NONE], "sum is 5"),
+    "repeats of which the user says how many": (lambda x, m: x.repeat_interleave(m + 1, output_size=5), [TWO],
+                                                [THREE, ONE], "sum is 5"),
+    "repeats below zero": (lambda x, m: x.repeat_interleave(m * torch.tensor([5, -1, 1]), output_size=5), [mask(1, 0, 0)],
+                           [THREE], "from 0 on"),
+    "updates scattered to places": (lambda x, m: x.scatter(0, m.nonzero()[:, 0], x[:2] * 5), [TWO], [THREE], "u0 <= 2"),
+    "updates added to places": (lambda x, m: x.scatter_add(0, m.nonzero()[:, 0], x[:2] * 5), [TWO], [THREE], "u0 <= 2"),
+    "a squeeze": (lambda x, m: x[m].squeeze(0), [TWO, THREE, NONE], [ONE], "size other than 1"),
+    "a squeeze of all": (lambda x, m: x[m][:, None].squeeze(), [TWO, THREE, NONE], [ONE], "size other than 1"),
     "classes": (lambda x, m: F.one_hot(m.long() * 2, 3) * x[:, None], [TWO], [], ""),
 }
-EACH = pytest.mark.parametrize("name", ROWS)
+KIN = {"values for all that a mask has", "values added by a mask", "values written to columns",
+       "values of one mask written by another", "values written by a mask to what one chose",
+       "repeats of which the user says how many", "repeats below zero", "updates added to places", "a squeeze of all"}
+EACH = pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) if name in KIN else name for name in ROWS])
 
 
 @EACH

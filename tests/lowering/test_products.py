@@ -6,6 +6,7 @@ import itertools
 import time
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 
@@ -113,6 +114,28 @@ def test_large_products_are_made_by_the_faster_library(element_type: str, lhs: s
     for factor in (left, by_columns):
         torch.testing.assert_close(program(factor, right), exact, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(program(left, right.mT.contiguous().mT), exact, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("lhs", "numbers", "copies"), [
+    ("8,512,256", "lhs_contracting_dims={1}, rhs_contracting_dims={0}", False),
+    ("2,3,512,16", "lhs_contracting_dims={2}, rhs_contracting_dims={0}", False),
+    ("3,8,64,16", "lhs_contracting_dims={1,2}, rhs_contracting_dims={0,1}", False),
+    ("50,16,2", "lhs_contracting_dims={1}, rhs_contracting_dims={0}", True),
+    ("50,512,1", "lhs_contracting_dims={1}, rhs_contracting_dims={0}", True)])
+def test_a_batch_of_transposed_matrices_is_multiplied_as_it_lies(lhs: str, numbers: str, copies: bool) -> None:
+    """By one matrix on the right: small ones are better copied, into one product."""
+    left = torch.randn([int(n) for n in lhs.split(",")], dtype=torch.float64)
+    summed = [int(n) for n in numbers.partition("{")[2].partition("}")[0].split(",")]
+    right = torch.randn([*(left.shape[d] for d in summed), 10], dtype=torch.float64)
+    exact = torch.from_numpy(np.tensordot(left.numpy(), right.numpy(), (summed, list(range(len(summed))))))
+    program = parse_hlo(f"""HloModule m
+ENTRY e {{
+  a = f64[{lhs}] parameter(0)
+  b = f64[{",".join(map(str, right.shape))}] parameter(1)
+  ROOT d = f64[{",".join(map(str, exact.shape))}] dot(a, b), {numbers}
+}}""")
+    torch.testing.assert_close(program(left, right), exact)
+    assert ("unflatten" in program.python_code()) == copies
 
 
 @pytest.mark.skipif(onednn_linear is None, reason="this torch has no oneDNN")

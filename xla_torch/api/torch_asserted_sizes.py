@@ -6,7 +6,7 @@ import math
 import operator
 import re
 import traceback
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,9 @@ from ..storage import torch_private
 _CHOOSING = {"masked_select.default": (1,), "nonzero.default": (0,), "_unique2.default": (0,), "unique_dim.default": (0, 1),
              "unique_consecutive.default": (0, 3), "repeat_interleave.Tensor": (0,)}
 """Operators whose results have sizes that values say, and the numbers of the arguments that say them."""
+
+_WRITING = {"index_put.default": (1, 2), "masked_scatter.default": (1, 2)}
+"""Operators that write values, as many as indices or a mask say, and the numbers of these two arguments."""
 
 COMPARISONS = frozenset({operator.eq, operator.ne, operator.le, operator.lt, operator.ge, operator.gt})
 
@@ -49,6 +52,19 @@ def _choosing(node: torch.fx.Node) -> list[Any]:
     if name == "index.Tensor":
         return [m for m in node.args[1] if _is_mask(m)][:1]  # pyright: ignore[reportGeneralTypeIssues, reportOptionalIterable]
     return [node.args[k] for k in _CHOOSING.get(name, ()) if k < len(node.args)]
+
+
+def written_to(node: torch.fx.Node) -> tuple[Sequence[Any], list[Any]]:
+    """The sizes of the values that an operator writes, and what says how many places it writes them to: sizes of indices, and of
+    masks what is equal for equal ones. Both are empty for other operators."""
+    name = str(node.target).removeprefix("aten.")
+    if name not in _WRITING:
+        return (), []
+    given: list[Any] = [node.args[k] for k in _WRITING[name]]
+    indices = given[0] if isinstance(given[0], (list, tuple)) else given[:1]
+    places = [_form(one, {}) if _is_mask(one) else one.meta["val"].shape[0] for one in indices
+              if isinstance(one, torch.fx.Node) and one.meta["val"].dim()]
+    return given[1].meta["val"].shape, places
 
 
 def _is_mask(given: Any) -> bool:

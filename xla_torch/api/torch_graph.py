@@ -30,7 +30,7 @@ from ..lowering.numerics import numpy_from_storage, to_storage
 from ..storage import torch_private
 from ..storage.dtypes import type_from_torch
 from ..storage.torch_private import Operator, arguments_of
-from .torch_asserted_sizes import COMPARISONS, chosen_by, equal_sizes, is_the_same, line_of, most_chosen
+from .torch_asserted_sizes import COMPARISONS, chosen_by, equal_sizes, is_the_same, line_of, most_chosen, written_to
 from .torch_value_sizes import Symbolic, ValueSizes, depends_on_values
 
 
@@ -209,10 +209,17 @@ class _Reading:
         expected = shapes if several else shapes[0]
         assert expected is not None
         found = applied(name, self.builder, arguments, defaults, expected, *_in_memory(node),
-                        where=lambda: None if is_the_same(node, self._fixed, {}) else _line(node),
+                        where=lambda: None if self._is_sure(node) else _line(node),
                         assumed=self._sizes.assumed)
         found = found if known else self._fitted(found, tensors, node, name)
         return found if several else found[0]
+
+    def _is_sure(self, node: torch.fx.Node) -> bool:
+        """Whether the sizes that values say need no check: they are the same in each call, or one mask says all of them."""
+        if is_the_same(node, self._fixed, {}):
+            return True
+        sizes, places = written_to(node)
+        return any(self._sizes.is_count(n, chosen) for n in sizes for chosen in places)
 
     def _shape(self, value: Any, what: str) -> Shape:
         if not depends_on_values(value):

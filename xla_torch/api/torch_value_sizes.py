@@ -90,6 +90,14 @@ class ValueSizes:
             self._counts[mask] = ops.GetDimensionSize(found, dim)
         return self._counts[mask]
 
+    def is_count(self, size: Any, chosen: Hashable) -> bool:
+        """Whether a size is that of what a mask chooses, or another size that depends on the same values."""
+        if not isinstance(size, torch.SymInt) or (expression := self._expression(size)) not in self._known:
+            return False
+        if isinstance(chosen, torch.SymInt):
+            return self._expression(chosen) == expression
+        return self._known[expression][1] is self._counts.get(chosen)
+
     def take(self, value: Any, found: XlaOp, where: str) -> XlaOp | int:
         """The number that a value of the program is, of which `torch.export` made a symbol, or which it was told."""
         if isinstance(value, Symbolic) and not isinstance(value, torch.SymBool) and (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 from .. import functions as ops
 from ..core.shape import Shape
@@ -14,6 +14,9 @@ from ..functions.hlo_builder import XlaOp
 from ..hlo.checks import TARGET, Assumption
 from ..hlo.ir import Instruction
 from .values import cast
+
+Where: TypeAlias = Callable[[], "str | None"]
+"""Tells where an operator stands in the user's code, or None where its sizes need no check."""
 
 
 def require(holds: XlaOp, asserted: str, values: Mapping[str, XlaOp], where: str,
@@ -33,6 +36,14 @@ def require_size(x: XlaOp, dim: int, expected: XlaOp | int, asserted: str, where
     size = cast(ops.GetDimensionSize(x, dim), S64)
     wanted = expected if isinstance(expected, XlaOp) else x.builder.constant(expected, S64)
     require(ops.Eq(size, wanted), asserted, {"the size": size}, where, assumption)
+
+
+def require_values(places: XlaOp, values: XlaOp | int, holds: Callable[[XlaOp, XlaOp], XlaOp], asserted: str,
+                   where: Where) -> None:
+    """Let the program raise where there are too few or too many values for the places that they are written to."""
+    if (line := where()) is not None:
+        values = values if isinstance(values, XlaOp) else places.builder.constant(values, S64)
+        require(holds(values, places), asserted, {"the places": places, "the values": values}, line)
 
 
 def _is_fixed(instruction: Instruction) -> bool:

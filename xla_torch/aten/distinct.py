@@ -9,11 +9,12 @@ from ..core.errors import UnsupportedError
 from ..core.shape import Shape
 from ..core.types import S32, S64
 from ..functions.hlo_builder import XlaOp
+from .checks import Where, require
 from .chosen import chosen, first_of_runs, sizes_as
 from .indexing import indexed, put, scattered
 from .operator_rules import rule
 from .sorting import ordered
-from .values import cast, filled, full, iota, place, reducer, running, second
+from .values import cast, filled, full, iota, place, reduced, reducer, running, second, summed
 
 
 @rule("_unique2")
@@ -91,7 +92,7 @@ def _runs(values: XlaOp, at: XlaOp | None, shape: Shape, return_inverse: bool, r
 
 
 @rule("repeat_interleave.Tensor")
-def _repeated(repeats: XlaOp, output_size: int | None, result: Shape) -> XlaOp:
+def _repeated(repeats: XlaOp, output_size: int | None, result: Shape, where: Where) -> XlaOp:
     """Each place as often as it is repeated: how many of the ends of runs are not beyond."""
     if not result.is_static:  # a bound of torch._check would be believed, and what is beyond it be cut off without a word
         raise UnsupportedError("the size of the result is unknown", subject="repeat_interleave", got=result,
@@ -99,6 +100,11 @@ def _repeated(repeats: XlaOp, output_size: int | None, result: Shape) -> XlaOp:
     repeats = cast(filled(repeats, [0]), S64)
     # One more than the example has tells whether there are as many.
     length = result.dimensions[0] + (output_size is None)
+    if output_size is not None and (line := where()) is not None:  # torch.export believes it
+        total = summed(repeats, [0])
+        none_below = ops.Not(reduced(ops.Lt(repeats, 0), "Or", False, [0]))
+        require(ops.And(none_below, ops.Eq(total, length)), f"repeats from 0 on, of which the sum is {length}",
+                {"the sum": total}, line)
     if not length or not repeats.shape.element_count:
         return full(repeats.builder, 0, result)
     ends = running(repeats, "Add", 0, 0)

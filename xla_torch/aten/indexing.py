@@ -5,15 +5,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from .. import functions as ops
 from ..core.errors import UnsupportedError
 from ..core.shape import Shape
-from ..core.types import PRED, S64, U8
+from ..core.types import PRED, S32, S64, U8
 from ..functions.hlo_builder import XlaOp
 from ..functions.indexing import GatherDimensionNumbers, ScatterDimensionNumbers
 from ..hlo.ir import Computation
-from .checks import require
+from .checks import Where, require_values
 from .chosen import places_where
 from .operator_rules import rule
 from .values import (
@@ -95,8 +96,12 @@ def scattered(x: XlaOp, dim: int, index: XlaOp, updates: XlaOp, combiner: Comput
     if not x.shape.rank:
         one = scattered(ops.Reshape(x, [1]), 0, ops.Reshape(index, [1]), ops.Reshape(updates, [1]), combiner)
         return ops.Reshape(one, [])
-    sizes, rank = index.shape.dimensions, x.shape.rank
+    rank = x.shape.rank
     dim = place(dim, rank)
+    for d in range(rank):
+        if index.shape.dimensions[d] > updates.shape.dimensions[d]:  # torch.export has asserted that there are no more
+            index = _up_to(index, d, updates.shape.dimensions[d], False)
+    sizes = index.shape.dimensions
     if updates.shape.dimensions != sizes:
         updates = ops.Slice(updates, [0] * rank, sizes)
     index = cast(_from_start(index, x.shape.dimensions[dim]), S64)
@@ -192,19 +197,17 @@ def _index_vectors(x: XlaOp, indices: Sequence[XlaOp | None]) -> tuple[list[int]
 
 
 @rule("index_put")
-def put(self: XlaOp, indices: Sequence[XlaOp | None], values: XlaOp, accumulate: bool) -> XlaOp:
+def put(self: XlaOp, indices: Sequence[XlaOp | None], values: XlaOp, accumulate: bool, where: Where = lambda: None) -> XlaOp:
     t = self.element_type
     first = indices[0]
     if first is not None and len(indices) == 1 and first.element_type is PRED and (
             math.prod(values.shape.dimensions) == 1 or not self.shape.is_static):
-        return _put_where(self, first, values, accumulate)
-    if first is not None and len(indices) == 1 and first.element_type is PRED and values.shape.dimensions[:1] == (0,):
-        count = summed(cast(first, S64), range(first.shape.rank))  # torch has asserted it where the size depends on values
-        require(ops.Eq(count, 0), "a mask chooses nothing, of which nothing is written", {"the size": count}, "index_put")
-        return self
+        return _put_where(self, first, values, accumulate, where)
     dims, places, window = _index_vectors(self, _without_masks(indices))
-    batch = list(places.shape.dimensions[:-1])
     rest = [n for d, n in enumerate(self.shape.dimensions) if d not in dims]
+    at = next(k for k in range(self.shape.rank + 1) if k not in window)
+    places, values = _as_many(places, values, values.shape.rank + at - len(rest) - 1, where)
+    batch = list(places.shape.dimensions[:-1])
     sizes, others = [0] * (len(batch) + len(rest)), iter(batch)
     for k in range(len(sizes)):
         sizes[k] = rest[window.index(k)] if k in window else next(others)
@@ -215,11 +218,37 @@ def put(self: XlaOp, indices: Sequence[XlaOp | None], values: XlaOp, accumulate:
     return ops.Scatter(self, places, spread(cast(values, t), sizes), combiner, numbers)
 
 
-def _put_where(x: XlaOp, mask: XlaOp, values: XlaOp, accumulate: bool) -> XlaOp:
+def _as_many(places: XlaOp, values: XlaOp, dim: int, where: Where) -> tuple[XlaOp, XlaOp]:
+    """Places, and as many values along `dim`. That is checked where either number depends on values; torch.export does not."""
+    is_one = dim < 0 or (values.shape.dimensions[dim] == 1 and not values.shape.dynamic_flags[dim])
+    if is_one or places.shape.rank != 2 or not (places.shape.dynamic_flags[0] or values.shape.dynamic_flags[dim]):
+        return places, values
+    number = ops.ConvertElementType(ops.GetDimensionSize(places, 0), S64)
+    require_values(number, size_of(values, dim), ops.Eq, AS_MANY, where)
+    least_of_both = min(places.shape.dimensions[0], values.shape.dimensions[dim])
+    is_static = not (places.shape.dynamic_flags[0] and values.shape.dynamic_flags[dim])
+    return _up_to(places, 0, least_of_both, is_static), _up_to(values, dim, least_of_both, is_static)
+
+
+def _up_to(x: XlaOp, dim: int, bound: int, is_static: bool) -> XlaOp:
+    """The first elements, of a known number or up to one."""
+    size = size_of(x, dim)
+    x = ops.SliceInDim(filled(x, [dim]), 0, bound, 1, dim)
+    if is_static or not isinstance(size, XlaOp):
+        return x
+    return ops.SetDimensionSize(x, cast(ops.Min(size, size.builder.constant(bound, S64)), S32), dim)
+
+
+AS_MANY = "there are as many values as places"
+
+
+def _put_where(x: XlaOp, mask: XlaOp, values: XlaOp, accumulate: bool, where: Where) -> XlaOp:
     """Values where a mask says so: one for all places, or one after another."""
     rank, plain = mask.shape.rank, filled(x, range(x.shape.rank))
     sizes, rest = plain.shape.dimensions, plain.shape.dimensions[rank:]
     mask = filled(mask, range(rank))
+    if values.shape.rank == 1 + len(rest) and (values.shape.dimensions[0] != 1 or values.shape.dynamic_flags[0]):
+        require_values(_count(mask), size_of(values, 0), ops.Eq, AS_MANY, where)
     values = filled(cast(values, x.element_type), range(values.shape.rank))
     if math.prod(values.shape.dimensions) == 1:
         values = ops.Reshape(values, [])
@@ -232,6 +261,11 @@ def _put_where(x: XlaOp, mask: XlaOp, values: XlaOp, accumulate: bool) -> XlaOp:
     return sized_as(ops.Select(chosen, ops.Add(plain, found) if accumulate else found, plain), x)
 
 
+def _count(mask: XlaOp) -> XlaOp:
+    """How many elements a mask chooses, s64[]."""
+    return summed(cast(mask, S64), range(mask.shape.rank))
+
+
 def _numbers(mask: XlaOp) -> XlaOp:
     """For each element of a mask how many chosen ones are before it, s64."""
     count = mask.shape.element_count
@@ -240,13 +274,16 @@ def _numbers(mask: XlaOp) -> XlaOp:
 
 
 @rule("masked_scatter")
-def _masked_scatter(self: XlaOp, mask: XlaOp, source: XlaOp, result: Shape) -> XlaOp:
+def _masked_scatter(self: XlaOp, mask: XlaOp, source: XlaOp, result: Shape, where: Where = lambda: None) -> XlaOp:
     """The elements of the source one after another in the places of the mask: each place's number is a running count."""
     self = spread(self, result.dimensions) if result.is_static else self
     if not self.shape.element_count:
         return self
     count = self.shape.element_count
     flat = ops.Reshape(spread(mask, self.shape.dimensions), [count])
+    if not source.shape.is_static or source.shape.element_count < count:
+        given: Any = math.prod(size_of(source, d) for d in range(source.shape.rank))
+        require_values(_count(flat), given, ops.Ge, "there are no fewer values than places", where)
     source = filled(source, range(source.shape.rank))
     taken = indexed(ops.Reshape(source, [source.shape.element_count]), [_numbers(flat)])
     return ops.Reshape(ops.Select(flat, taken, ops.Reshape(self, [count])), list(self.shape.dimensions))

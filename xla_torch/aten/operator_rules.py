@@ -69,7 +69,8 @@ def applied(name: str, builder: Builder, arguments: Mapping[str, Any], defaults:
         if key not in asked and key not in unread and not (key in defaults and _equal(defaults[key], value)):
             raise UnsupportedError(f"unknown argument {key}", subject=name, got=repr(value)[:80],
                                    expected=f"{key} = {defaults.get(key)}")
-    given = {**arguments, "builder": builder, "result": expected, "is_plain": is_plain, "is_contiguous": is_contiguous}
+    given = {**arguments, "builder": builder, "result": expected, "is_plain": is_plain, "is_contiguous": is_contiguous,
+             "where": where}
     found = RULES[name](**{key: given[key] for key in asked if key in given})
     results: list[XlaOp | None] = [found] if isinstance(found, XlaOp) else list(found)
     shapes = [expected] if isinstance(expected, Shape) else expected

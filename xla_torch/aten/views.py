@@ -12,6 +12,7 @@ from ..core.errors import UnsupportedError
 from ..core.shape import Shape
 from ..core.types import PRED, S32, S64, U8, PrimitiveType, complex_part
 from ..functions.hlo_builder import XlaOp
+from .checks import Where, require
 from .indexing import indexed, put
 from .operator_rules import rule
 from .values import Number, cast, filled, full, iota, number_for, place, size_of, sized_as, spread
@@ -32,7 +33,17 @@ def _copy(src: XlaOp, self: XlaOp) -> XlaOp:
     return sized_as(spread(cast(src, self.element_type), self.shape.dimensions), self)
 
 
-@rule("view", "squeeze.dim", "squeeze.dims", "unsqueeze", shown="size dim")
+@rule("squeeze.dim", "squeeze.dims")
+def _squeezed(self: XlaOp, dim: int | Sequence[int], result: Shape, where: Where) -> XlaOp:
+    """torch.export takes a size that depends on values for one that stays; eager torch drops the dimension where it is 1."""
+    for d in (place(d, self.shape.rank) for d in ([dim] if isinstance(dim, int) else dim) if self.shape.rank):
+        if self.shape.dynamic_flags[d] and (line := where()) is not None:
+            size = cast(ops.GetDimensionSize(self, d), S64)
+            require(ops.Ne(size, 1), f"dimension {d}, which is squeezed, has a size other than 1", {"the size": size}, line)
+    return _reshaped(self, result)
+
+
+@rule("view", "unsqueeze", shown="size dim")
 def _reshaped(self: XlaOp, result: Shape) -> XlaOp:
     """Where a dynamic dimension is joined with others or divided, it must be the outermost: its elements are the first ones."""
     sizes = list(result.dimensions)

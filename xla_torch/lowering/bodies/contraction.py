@@ -7,6 +7,7 @@ flattened as views where they can be.
 from __future__ import annotations
 
 import dataclasses
+import math
 import string
 from collections.abc import Iterable, Sequence
 
@@ -107,7 +108,9 @@ def contract(lhs: Value, rhs: Value, lhs_sizes: Sequence[int], rhs_sizes: Sequen
     pairs = sorted(zip(numbers.lhs_contracting_dimensions, numbers.rhs_contracting_dimensions, strict=True))
     lhs_summed, rhs_summed = tuple(i for i, _ in pairs), tuple(j for _, j in pairs)
     # Without batch dimensions torch.matmul takes several dimensions of rows as they are, if the summed ones come last.
-    rows_kept = not batch and len(lhs_free) > 1 and max(lhs_free) < min(lhs_summed)
+    *outer, row = lhs_free or (0,)
+    come_first = not batch and bool(outer) and max(outer) < min(lhs_summed)
+    rows_kept = come_first and (row < min(lhs_summed) or _are_turned(lhs_sizes, row, lhs_summed))
     left = _matrix(lhs, numbers.lhs_batch_dimensions, lhs_free, lhs_summed, rows_kept)
     right = _matrix(rhs, numbers.rhs_batch_dimensions, rhs_summed, rhs_free, False)
     if batch and not lhs_free:
@@ -124,6 +127,15 @@ def contract(lhs: Value, rhs: Value, lhs_sizes: Sequence[int], rhs_sizes: Sequen
     if len(lhs_free) > 1 and not rows_kept:
         result = result.unflatten(batch, tuple(lhs_sizes[d] for d in lhs_free))
     return result
+
+
+TURNED_FROM = 64
+
+
+def _are_turned(sizes: Sequence[int], row: int, summed: Dims) -> bool:
+    """Whether an operand is a batch of transposed matrices, and these are large: to flatten their rows would copy all of them,
+    which takes ten times as long as their products. Small ones are better copied, into one product."""
+    return row > max(summed) and sizes[row] > 1 and sizes[row] * math.prod(sizes[d] for d in summed) >= TURNED_FROM
 
 
 def _matmul(left: Value, right: Value, integer_bits: int) -> Value:
