@@ -114,9 +114,12 @@ ROWS: dict[str, tuple[Callable[..., Any], list[torch.Tensor], list[torch.Tensor]
     "one value written by a mask": (lambda x, m: x.index_put((m,), x[:1]), [TWO, ONE, THREE, NONE], [], ""),
     "values that a mask has and takes": (lambda x, m: x.index_put((m,), (x * 2)[m]), [TWO, ONE, THREE, NONE], [], ""),
     "masked_scatter": (lambda x, m: x.masked_scatter(m, x[:2] * 10), [TWO, ONE, NONE], [THREE], "no fewer values than places"),
-    "repeats": (lambda x, m: torch.repeat_interleave(x, m + 1) + torch.arange(5.0), [TWO], [THREE, ONE, NONE], "sum is 5"),
+    "repeats": (lambda x, m: torch.repeat_interleave(x, m + 1) + torch.arange(5.0), [TWO], [THREE, ONE, NONE], "has size 5"),
     "repeats of which the user says how many": (lambda x, m: x.repeat_interleave(m + 1, output_size=5), [TWO],
                                                 [THREE, ONE], "sum is 5"),
+    "repeats below zero of which the sum fits": (
+        lambda x, m: x.repeat_interleave(torch.stack([m[0] * 3 + 1, 1 - m[1] * 2, m[2] * 2 + 1])) + torch.arange(3.0),
+        [mask(0, 0, 0)], [mask(1, 1, 0), mask(0, 1, 1)], "repeats from 0 on"),
     "repeats below zero": (lambda x, m: x.repeat_interleave(m * torch.tensor([5, -1, 1]), output_size=5), [mask(1, 0, 0)],
                            [THREE], "from 0 on"),
     "updates scattered to places": (lambda x, m: x.scatter(0, m.nonzero()[:, 0], x[:2] * 5), [TWO], [THREE], "u0 <= 2"),

@@ -100,11 +100,12 @@ def _repeated(repeats: XlaOp, output_size: int | None, result: Shape, where: Whe
     repeats = cast(filled(repeats, [0]), S64)
     # One more than the example has tells whether there are as many.
     length = result.dimensions[0] + (output_size is None)
-    if output_size is not None and (line := where()) is not None:  # torch.export believes it
+    if (line := where()) is not None:
         total = summed(repeats, [0])
-        none_below = ops.Not(reduced(ops.Lt(repeats, 0), "Or", False, [0]))
-        require(ops.And(none_below, ops.Eq(total, length)), f"repeats from 0 on, of which the sum is {length}",
-                {"the sum": total}, line)
+        holds = ops.Not(reduced(ops.Lt(repeats, 0), "Or", False, [0]))
+        if output_size is not None:  # torch.export believes it
+            holds = ops.And(holds, ops.Eq(total, length))
+        require(holds, f"repeats from 0 on, of which the sum is {result.dimensions[0]}", {"the sum": total}, line)
     if not length or not repeats.shape.element_count:
         return full(repeats.builder, 0, result)
     ends = running(repeats, "Add", 0, 0)
