@@ -53,6 +53,14 @@ def from_torch_by_stablehlo(row: Row) -> Program:
     return xla_torch.from_stablehlo(from_torch(row).to_stablehlo())
 
 
+def compiled_of_jax(row: Row) -> Program:
+    return xla_torch.compile(from_jax(row), backend="xla")
+
+
+def compiled_of_torch(row: Row) -> Program:
+    return xla_torch.compile(from_torch(row), backend="xla")
+
+
 def _lowered(row: Row) -> Any:
     return jax.jit(row.function, keep_unused=True).lower(*row.arguments)
 
@@ -91,8 +99,8 @@ def _summed(results: Any) -> torch.Tensor:
     return sum((r.sum() for r in jax.tree.leaves(results)), torch.zeros((), dtype=torch.float64))
 
 
-MADE_OF_JAX = {made.__name__: made for made in (from_jax, from_hlo_text, from_stablehlo, from_jax_export)}
-MADE_OF_TORCH = {made.__name__: made for made in (from_torch, from_torch_by_stablehlo)}
+MADE_OF_JAX = {made.__name__: made for made in (from_jax, from_hlo_text, from_stablehlo, from_jax_export, compiled_of_jax)}
+MADE_OF_TORCH = {made.__name__: made for made in (from_torch, from_torch_by_stablehlo, compiled_of_torch)}
 LOSES_RULES = ("from_hlo_text", "from_stablehlo", "from_torch_by_stablehlo")
 """Formats without derivatives of their own, so that the gradient table gives them."""
 

@@ -35,8 +35,10 @@ def assert_right(got: list[np.ndarray], want: list[np.ndarray], row: Row) -> Non
             np.testing.assert_array_equal(np.signbit(ours[ours == ours]), np.signbit(theirs[theirs == theirs]))
 
 
-WRITTEN_OUT = {("jax#37635", "from_jax_export")}
-"""A file of jax.export holds XLA's own sum for polygamma, spelled out in ops, with XLA's numbers."""
+NOT_RIGHT = {("jax#37635", "from_jax_export"), *((report, "compiled_of_jax") for report in (
+    "jax#40849", "xla#44705", "tensorflow#118673"))}
+"""Numbers of XLA's own. A file of jax.export holds its sum for polygamma, spelled out in ops. Of what it compiles, two reports
+say that it is wrong, and the gradient of a maximum of NaN is 0 in what jax.jit compiles too."""
 
 
 @needs_xla
@@ -52,7 +54,7 @@ def test_reports_are_right_through_every_entry_point(row: Row, tmp_path: Path, m
     for name, make in made_by.items():
         if row.gradient and (row.report in RULES and name in entry_points.LOSES_RULES):
             continue
-        if (row.report, name) in WRITTEN_OUT:
+        if (row.report, name) in NOT_RIGHT:
             continue
         made = make(row)
         expected = [row.by_table] if row.by_table is not None and name in entry_points.LOSES_RULES else want
