@@ -329,17 +329,20 @@ def test_what_is_refused(function: Any, words: str):
 
 
 class Sparse(nn.Module):
-    def __init__(self):
+    def __init__(self, held: torch.Tensor):
         super().__init__()
-        self.held = torch.eye(3).to_sparse()
+        self.held = held
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.held @ x
 
 
-@pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:Sparse .* tensor support is in beta")
 @pytest.mark.parametrize(("make", "words"), [
-    (Sparse, "sparse(.*\n)*.*to_dense"),
+    (lambda: Sparse(torch.eye(3).to_sparse()), "held: torch.sparse_coo(.*\n)*.*to_dense"),
+    (lambda: Sparse(torch.eye(3).to_sparse_csr()), "held: torch.sparse_csr(.*\n)*.*to_dense"),
+    (lambda: nn.Sequential(Sparse(torch.eye(3).to_sparse_bsc((1, 1)))), "0.held: torch.sparse_bsc(.*\n)*.*to_dense"),
+    (lambda: nn.Sequential(nn.ReLU(), torch.jit.script(nn.Linear(3, 3))), "1: .*Script(.*\n)*.*load_state_dict"),
     (lambda: torch.jit.script(nn.Linear(3, 3)), "TorchScript(.*\n)*.*load_state_dict")])
 def test_what_is_refused_says_where_and_what_to_do(make: Any, words: str):
     with pytest.raises(UnsupportedError, match=words) as caught:

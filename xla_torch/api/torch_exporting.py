@@ -34,6 +34,27 @@ def title(given: Any) -> str:
     return re.sub(r"\W", "_", str(name), flags=re.ASCII).strip("_") or "program"
 
 
+def _refuse_forms(given: Any) -> None:
+    """Raise UnsupportedError for TorchScript and sparse tensors, which torch.export refuses in words of its own."""
+    for path, inner in given.named_modules() if isinstance(given, torch.nn.Module) else (("", given),):
+        if isinstance(inner, (torch.jit.ScriptModule, torch.jit.ScriptFunction)):
+            raise UnsupportedError("TorchScript is not exported", subject="from_torch",
+                                   got=f"{path or 'the model'}: {type(inner).__name__}",
+                                   expected="a torch.nn.Module or a function in Python",
+                                   hint="give the module that was scripted or traced, with the weights of the script: "
+                                        "module.load_state_dict(script.state_dict())")
+        held = vars(inner) if isinstance(inner, torch.nn.Module) else {}
+        for name, value in {**held, **held.get("_parameters", {}), **held.get("_buffers", {})}.items():
+            refuse_sparse(f"{path}.{name}".lstrip("."), value)
+
+
+def refuse_sparse(name: str, value: Any) -> None:
+    """Raise UnsupportedError for a sparse tensor, which XLA has not."""
+    if isinstance(value, torch.Tensor) and value.layout is not torch.strided:
+        raise UnsupportedError("a tensor of the model is sparse", subject="from_torch", got=f"{name}: {value.layout}",
+                               expected="dense tensors", hint=f"keep it dense: {name}.to_dense()")
+
+
 def exported(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any], dynamic_shapes: Any,
              seen: torch_functions.InOthers | None = None) -> tuple[Any, tuple[str, ...]]:
     """The program that torch exports, and the names of the arguments that are given by place."""
@@ -43,11 +64,7 @@ def exported(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any], dynamic
                                   got=f"{len(args) + len(kwargs)} arguments, dynamic_shapes={dynamic_shapes}", expected="none")
         torch_functions.check(given)
         return given, ()
-    if isinstance(given, (torch.jit.ScriptModule, torch.jit.ScriptFunction)):
-        raise UnsupportedError("TorchScript is not exported", subject="from_torch", got=type(given).__name__,
-                               expected="a torch.nn.Module or a function in Python",
-                               hint="give the module that was scripted or traced, with the weights of the script: "
-                                    "module.load_state_dict(script.state_dict())")
+    _refuse_forms(given)
     if not callable(given):
         raise InvalidArgument("not a module or a function", subject="from_torch", got=type(given).__name__,
                               expected="a torch.nn.Module, a function of tensors or a torch.export.ExportedProgram")

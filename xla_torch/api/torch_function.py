@@ -155,9 +155,7 @@ def _example(functions: Sequence[str], given: Any, args: Sequence[Any], kwargs: 
 
 def _imported(exported: Any, **options: Any) -> TorchFunction:
     for name, tensor in {**exported.state_dict, **exported.constants}.items():
-        if isinstance(tensor, torch.Tensor) and tensor.layout is not torch.strided:
-            raise UnsupportedError("a tensor of the model is sparse", subject="from_torch", got=f"{name}: {tensor.layout}",
-                                   expected="dense tensors", hint=f"keep it dense: {name}.to_dense()")
+        torch_exporting.refuse_sparse(name, tensor)
     if torch_functions.has_whole(exported):
         with torch_functions.InOthers(torch_functions.WHOLE):
             exported = torch_sizes.exported_again(exported)
