@@ -267,6 +267,8 @@ def test_what_a_participant_holds_is_shown(tmp_path: Path, capsys: pytest.Captur
     (HLO, SQUARE, [None, None], None, "must have one entry for each argument"),
     (HLO, SQUARE, {"*.kernle": ("data",)}, None, "no argument has such a name"),
     (HLO, SQUARE, [3, None, None], None, "not a sharding"),
+    (HLO, SQUARE, ("data", None, None), None, r"not a sharding(.|\n)*write \[\('data',\)\]"),
+    (HLO, SQUARE, ("datum", None, None), None, "not a sharding"),
     (HLO, SQUARE, None, ("data", "model", "data"), "results: the sharding is for an array of another rank"),
     (HLO, {"data": 1}, None, None, "for two participants or more"),
     (HLO, {"data": 2**21}, None, None, "for two participants or more"),

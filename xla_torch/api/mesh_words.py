@@ -90,6 +90,9 @@ def sharding_of(words: Any, rank: int, mesh: Mesh) -> Sharding | None:
     """The sharding of an array of this rank; None for None. Raises InvalidArgument where the words do not fit."""
     if words is None:
         return None
+    if isinstance(words, str) and not words.lstrip().startswith("{"):
+        one = f"[({words!r},)], a list with one sharding for each array" if words in dict(mesh.axes) else ""
+        raise InvalidArgument("not a sharding", got=repr(words), expected=_EXPECTED, hint=one and f"write {one}")
     if isinstance(words, (Sharding, str)):
         found = Sharding.parse(words) if isinstance(words, str) else words
         found.check_rank(rank)
