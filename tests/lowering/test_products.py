@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections.abc import Callable
 
@@ -105,7 +106,7 @@ def test_large_products_are_made_by_the_faster_library(element_type: str, lhs: s
     monkeypatch.setattr("xla_torch.passes.products._has_avx512", lambda: avx512)
     program = product(element_type, lhs, rhs)
     by_few_columns = rhs.endswith(",10")
-    assert ("onednn_matmul" in program.lowered().code) == (expected and (avx512 or by_few_columns))
+    assert ("measured_matmul" in program.lowered().code) == (expected and (avx512 or by_few_columns))
     generator = torch.Generator().manual_seed(0)
     left, right = (torch.randn(shape.dimensions, generator=generator, dtype=torch_dtype(shape.element_type))
                    for shape in program.program_shape.parameters)
@@ -114,6 +115,16 @@ def test_large_products_are_made_by_the_faster_library(element_type: str, lhs: s
     for factor in (left, by_columns):
         torch.testing.assert_close(program(factor, right), exact, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(program(left, right.mT.contiguous().mT), exact, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("forms", [(lambda t: t, lambda t: t), (lambda t: t.mT.contiguous().mT, lambda t: t[..., :1])])
+def test_large_products_are_measured_by_a_part(forms: tuple[Callable[..., torch.Tensor], Callable[..., torch.Tensor]]) -> None:
+    """A sample of rows and columns that lie as all of them do."""
+    left, right = (form(torch.ones(shape)) for form, shape in zip(forms, ((3, 700, 512), (512, 900)), strict=True))
+    one, other = contraction._sample(left, right)
+    assert math.prod(one.shape) * other.shape[-1] <= contraction._SAMPLED
+    assert (one.stride(), other.stride(), one.shape[-1]) == (left.stride(), right.stride(), 512)
+    assert (one @ other).shape == (3, one.shape[-2], other.shape[-1])
 
 
 @pytest.mark.parametrize(("lhs", "numbers", "copies"), [
@@ -139,10 +150,11 @@ ENTRY e {{
 
 
 @pytest.mark.skipif(onednn_linear is None, reason="this torch has no oneDNN")
-@pytest.mark.parametrize("slow", ["_in_torch", "_in_onednn", ""])
+@pytest.mark.parametrize("slow", ["_in_torch", "_in_onednn", "float32_matmul", ""])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(("lhs", "rhs"), [((64, 32), (32, 48)), ((3, 64, 32), (32, 48)), ((3, 64, 32), (3, 32, 48)),
                                           ((2, 3, 64, 32), (2, 3, 32, 48))])
-def test_the_library_that_was_faster_is_kept(lhs: tuple[int, ...], rhs: tuple[int, ...], slow: str,
+def test_the_library_that_was_faster_is_kept(lhs: tuple[int, ...], rhs: tuple[int, ...], dtype: torch.dtype, slow: str,
                                              monkeypatch: pytest.MonkeyPatch) -> None:
     """And both give the same numbers, however the factors lie."""
     monkeypatch.setattr(contraction, "_faster", {})
@@ -155,44 +167,50 @@ def test_the_library_that_was_faster_is_kept(lhs: tuple[int, ...], rhs: tuple[in
             return make(*factors)
         return call
 
-    for name in ("_in_torch", "_in_onednn"):
+    for name in ("_in_torch", "_in_onednn", "float32_matmul"):
         monkeypatch.setattr(contraction, name, counted(name, getattr(contraction, name)))
     generator = torch.Generator().manual_seed(0)
-    left, right = (torch.randn(dims, generator=generator) for dims in (lhs, rhs))
-    exact = (left.double() @ right.double()).float()
+    left, right = (torch.randn(dims, generator=generator).to(dtype) for dims in (lhs, rhs))
+    exact = (left.double() @ right.double()).to(dtype)
+    within = 1e-4 if dtype is torch.float32 else torch.finfo(dtype).eps
 
     def forms(tensor: torch.Tensor) -> list[torch.Tensor]:
         return [tensor, tensor.mT.contiguous().mT, torch.stack([tensor, tensor], -1)[..., 0]]
 
     for one, other in itertools.product(forms(left), forms(right)):
         for _ in range(2):
-            torch.testing.assert_close(contraction.onednn_matmul(one, other), exact, rtol=1e-4, atol=1e-4)
+            torch.testing.assert_close(contraction.measured_matmul(one, other), exact, rtol=within, atol=within)
         assert not slow or calls[-1] != slow
     del calls[:]
-    contraction.onednn_matmul(left, right)
+    contraction.measured_matmul(left, right)
     assert len(calls) == 1
 
 
 NARROW = [
-    # element type, lhs, rhs, whether there are units for it, whether the product is made in float32
-    ("f16", "64,64", "64,64", False, True),
-    ("bf16", "64,64", "64,64", False, True),
-    ("f16", "64,64", "64,64", True, False),
-    ("f16", "16,16", "16,31", False, False),
-    ("f16", "16,16", "16,32", False, True),
-    ("f16", "4,16,32", "4,32,16", False, True),
-    ("bf16", "256,64", "64", False, True),
-    ("f32", "64,64", "64,64", False, False),
+    # element type, lhs, rhs, whether there are units for it, the kernel that makes the product
+    ("f16", "64,64", "64,64", False, "float32_matmul"),
+    ("bf16", "64,64", "64,64", False, "float32_matmul"),
+    ("f16", "64,64", "64,64", True, "measured_matmul"),
+    ("bf16", "64,64", "64,64", True, "measured_matmul"),
+    ("bf16", "4,16,32", "4,32,16", True, "measured_matmul"),
+    ("bf16", "256,64", "64", True, "measured_matmul"),
+    ("bf16", "16,16", "16,31", True, ""),
+    ("f16", "16,16", "16,31", False, ""),
+    ("f16", "16,16", "16,32", False, "float32_matmul"),
+    ("f16", "4,16,32", "4,32,16", False, "float32_matmul"),
+    ("bf16", "256,64", "64", False, "float32_matmul"),
+    ("f32", "64,64", "64,64", False, ""),
 ]
 
 
-@pytest.mark.parametrize(("element_type", "lhs", "rhs", "units", "expected"), NARROW)
-def test_narrow_products_are_made_in_float32_where_there_are_no_units(element_type: str, lhs: str, rhs: str, units: bool,
-                                                                      expected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("element_type", "lhs", "rhs", "units", "kernel"), NARROW)
+def test_narrow_products_are_made_in_float32_where_that_is_faster(element_type: str, lhs: str, rhs: str, units: bool,
+                                                                  kernel: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The number that XLA gives: sums in float32, rounded once."""
     monkeypatch.setattr("xla_torch.passes.products.has_units", lambda dtype: units)
+    monkeypatch.setattr("xla_torch.passes.products._prefers_onednn", lambda: False)
     program = product(element_type, lhs, rhs)
-    assert ("float32_matmul" in program.lowered().code) == expected
+    assert [name for name in ("float32_matmul", "measured_matmul") if name in program.lowered().code] == [kernel] * bool(kernel)
     generator = torch.Generator().manual_seed(0)
     left, right = (torch.randn(shape.dimensions, generator=generator, dtype=torch.float32).to(torch_dtype(shape.element_type))
                    for shape in program.program_shape.parameters)

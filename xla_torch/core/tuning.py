@@ -243,9 +243,9 @@ them out (`rivals.py`: rows of 1,024 in 1.2 ms and not 4.8; "Sinkhorn", 80 sums 
 # ------------------------------------------------------------------------------------------- products
 
 NARROW_PRODUCTS_FROM = 1 << 13
-"""Multiplications from which a product of bfloat16 or float16 is made in float32 where the processor has no units for them. One
-thread, float16 without them: 64 x 64 x 64 in 0.010 ms and not 0.084, 256 in 0.33 and not 17, 1024 in 28 and not 5,374; at 16 two
-conversions cost more (0.005, 0.003)."""
+"""Multiplications from which a product of bfloat16 or float16 is made in float32 where the processor has no units for them; with
+units the way that is faster is measured (`measured_matmul`). One thread, float16 without them: 64 x 64 x 64 in 0.010 ms and not
+0.084, 256 in 0.33 and not 17, 1024 in 28 and not 5,374; at 16 two conversions cost more (0.005, 0.003)."""
 
 ONEDNN_FROM = 1 << 23
 """Multiplications from which it is, with AVX-512, of which MKL makes no use there: nearly twice as fast. With AVX2 (2026-11-27;

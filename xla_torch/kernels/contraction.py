@@ -20,22 +20,36 @@ _CHUNK = 1 << 20
 
 
 _faster: dict[tuple[Any, ...], Callable[..., torch.Tensor]] = {}
-"""The faster library for products of a class of sizes and layouts, once one of them has been made."""
+"""The fastest way for products of a class of sizes and layouts, once one of them has been made."""
 
 
-def onednn_matmul(lhs: torch.Tensor, rhs: torch.Tensor) -> torch.Tensor:
-    """``lhs @ rhs`` by oneDNN or by torch's BLAS: the one that was faster when a product of this class was first made.
-    ``lhs: [..., rows, summed]``, ``rhs: [summed, columns]``, or ``[..., summed, columns]`` for as many, one after another."""
+def measured_matmul(lhs: torch.Tensor, rhs: torch.Tensor) -> torch.Tensor:
+    """``lhs @ rhs`` in the way that was faster when a product of this class was first made: float32 by torch's BLAS or by
+    oneDNN, narrower floats by torch or in float32. ``lhs: [..., rows, summed]``, ``rhs: [summed, columns]``, or
+    ``[..., summed, columns]`` for as many, one after another."""
     product = _faster.get(key := _class_of(lhs, rhs))
     if product is None:  # where threads come here at once, the last one decides
-        product = _faster[key] = min(_in_torch, _in_onednn, key=lambda make: _seconds(make, lhs, rhs))
+        ways = (_in_torch, _in_onednn if lhs.dtype is torch.float32 else float32_matmul)
+        product = _faster[key] = min(ways, key=lambda make: _seconds(make, *_sample(lhs, rhs)))
     return product(lhs, rhs)
 
 
 def _class_of(lhs: torch.Tensor, rhs: torch.Tensor) -> tuple[Any, ...]:
     """What decides how long a product takes: powers of two of its sizes, which dimensions lie side by side, and threads."""
-    return (torch.get_num_threads(), rhs.dim(), lhs.shape[:-2].numel().bit_length(), lhs.shape[-2:].numel().bit_length(),
-            lhs.shape[-1].bit_length(), rhs.shape[-1].bit_length(), lhs.stride(-1) == 1, rhs.stride(-1) == 1)
+    return (lhs.dtype, torch.get_num_threads(), rhs.dim(), lhs.shape[:-2].numel().bit_length(),
+            lhs.shape[-2:].numel().bit_length(), lhs.shape[-1].bit_length(), rhs.shape[-1].bit_length(),
+            lhs.stride(-1) == 1, rhs.stride(-1) == 1)
+
+
+_SAMPLED = 1 << 25
+
+
+def _sample(lhs: torch.Tensor, rhs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Some rows and columns of the factors, as they lie: a product that takes a millisecond."""
+    rows, columns = lhs.shape[-2] if lhs.dim() > 1 else 1, rhs.shape[-1] if rhs.dim() > 1 else 1
+    while rows * columns * lhs.shape[-1] * lhs.shape[:-2].numel() > _SAMPLED and max(rows, columns) > 64:
+        rows, columns = (rows // 2, columns) if rows >= columns else (rows, columns // 2)
+    return lhs[..., :rows, :] if lhs.dim() > 1 else lhs, rhs[..., :columns] if rhs.dim() > 1 else rhs
 
 
 def _seconds(make: Callable[..., torch.Tensor], lhs: torch.Tensor, rhs: torch.Tensor) -> float:

@@ -31,7 +31,7 @@ from .one_of_rows import use_one_of_rows
 from .optional import attempt, runs
 from .overlap import overlap_exchanges
 from .product_blocks import block_products
-from .products import turn_products, use_float32, use_onednn
+from .products import measure_products, turn_products, use_float32
 from .profiler_ranges import enter_ranges
 from .row_functions import use_row_functions
 from .simplify import drop_needless_views
@@ -115,7 +115,8 @@ PASSES = (
     Pass("groups", lambda low: fuse_calls(low.root, low.graph), when=lambda low: low.fuses),
     Pass("overwriting", _plan_memory, needed=True, has_less=True),  # left out, it still gives results memory of their own
     Pass("float32 products", lambda low: use_float32(low.graph), when=lambda low: low.on_cpu),
-    Pass("oneDNN", lambda low: use_onednn(low.graph), when=lambda low: low.on_cpu and low.overwrites and not low.fuses),
+    Pass("measured products", lambda low: measure_products(low.graph),
+         when=lambda low: low.on_cpu and low.overwrites and not low.fuses),
     Pass("sizes", lambda low: hold_sizes(low.root, low.graph), needed=True),
     Pass("ranges", lambda low: enter_ranges(low.graph), when=lambda low: low.ranges, needed=True),
 )

@@ -88,15 +88,14 @@ def _is_transpose(node: Node) -> bool:
     return node.op == "call_method" and node.target in (_T, _TRANSPOSE) and node.args[1:] in ((), (-2, -1))
 
 
-def use_onednn(graph: Graph) -> None:
-    """Rewrite the graph in place: large products of float32 matrices are oneDNN's where the processor is one that MKL, of which
-    torch's own products are, has no code of its own for. Without AVX-512 there, only those by few columns, for which it has none.
-    Runs after all passes that know products of torch."""
-    if not _prefers_onednn():
-        return
+def measure_products(graph: Graph) -> None:
+    """Rewrite the graph in place: products for which two ways compete are made in the one that is faster where they run. These
+    are large ones of float32 matrices where the processor is one that MKL, of which torch's own products are, has no code of its
+    own for (without AVX-512 there, only those by few columns), and those of bfloat16 and float16 where the processor has units
+    for them, which torch does not always make good use of. Runs after all passes that know products of torch."""
     for node in graph.nodes:
-        if node.target is operator.matmul and _is_large(node):
-            node.target = kernels.onednn_matmul
+        if node.target is operator.matmul and (_narrow_type(node) or (_prefers_onednn() and _is_large(node))):
+            node.target = kernels.measured_matmul
 
 
 def use_float32(graph: Graph) -> None:
@@ -104,16 +103,17 @@ def use_float32(graph: Graph) -> None:
     them, where the processor has no units for them: torch's own code multiplies them element by element there. Runs after all
     passes that know products of torch."""
     for node in graph.nodes:
-        if node.target is operator.matmul and _is_narrow(node):
+        if node.target is operator.matmul and (dtype := _narrow_type(node)) and not has_units(dtype):
             node.target = kernels.float32_matmul
 
 
-def _is_narrow(product: Node) -> bool:
+def _narrow_type(product: Node) -> torch.dtype | None:
+    """The factors' type if it is a narrow one of floats and there is enough to do."""
     left, right = (o.meta.get("array") if isinstance(o, Node) else None for o in product.args)
     if left is None or right is None or left[1] is not right[1] or left[1] not in (torch.bfloat16, torch.float16):
-        return False
+        return None
     columns = right[0][-1] if len(right[0]) > 1 else 1
-    return not has_units(left[1]) and math.prod(left[0]) * columns >= tuning.NARROW_PRODUCTS_FROM
+    return left[1] if math.prod(left[0]) * columns >= tuning.NARROW_PRODUCTS_FROM else None
 
 
 @functools.cache
