@@ -1,4 +1,5 @@
-"""The page of limits, made of the docstrings in `xla_torch/core/tuning.py`: each limit, its value, and what was measured."""
+"""The page of limits, made of the docstrings in `xla_torch/core/tuning.py`: each limit, its value, and what was
+measured; and the reasons why an op has no C code."""
 
 from __future__ import annotations
 
@@ -38,6 +39,31 @@ def limits() -> Iterator[tuple[str, str, str, str]]:
             yield "".join(title), target.id, value, " ".join(str(docstring.value.value).split())
 
 
+FOOT = """
+## Ops that native code leaves to torch
+
+A plan calls torch for each op that has one of these reasons, and for that op alone: the loops and branches around it stay
+native. Ops on arrays of dynamic size are calls of torch beside the plan. A value in a reason, such as an element type, is `...`.
+
+| module | reason |
+| --- | --- |
+"""
+
+
+def reasons() -> Iterator[tuple[str, str]]:
+    """The module and the words of each reason why an op has no C code, as `Unfit` is raised with them."""
+    for path in sorted((ROOT / "xla_torch").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            call = node.exc if isinstance(node, ast.Raise) else None
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "Unfit":
+                yield path.relative_to(ROOT).as_posix(), _words(call.args[0])
+
+
+def _words(message: ast.expr) -> str:
+    parts = message.values if isinstance(message, ast.JoinedStr) else [message]
+    return "".join(str(part.value) if isinstance(part, ast.Constant) else "..." for part in parts)
+
+
 def markdown() -> str:
     """The page."""
     lines, section = [HEAD], ""
@@ -47,5 +73,5 @@ def markdown() -> str:
             lines += [f"## {title[:1].upper()}{title[1:]}\n", "| limit | value | what was weighed |", "| --- | --- | --- |"]
         following = f"| `{name}` | `{value}` | {words.replace('|', chr(92) + '|')} |"
         lines.append(following)
-    text = "\n".join(lines) + "\n"
+    text = "\n".join(lines) + "\n" + FOOT + "".join(f"| `{module}` | {words} |\n" for module, words in reasons())
     return text.replace(" |\n## ", " |\n\n## ")
