@@ -337,7 +337,7 @@ class Sparse(nn.Module):
         return self.held @ x
 
 
-@pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # FutureWarning in torch 2.15
 @pytest.mark.parametrize(("make", "words"), [
     (Sparse, "sparse(.*\n)*.*to_dense"),
     (lambda: torch.jit.script(nn.Linear(3, 3)), "TorchScript(.*\n)*.*load_state_dict")])

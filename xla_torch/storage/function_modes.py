@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 from .torch_private import HigherOrderOperator, pytree
 
 DETACHES = (torch.Tensor.detach, torch.detach, torch.Tensor.data.__get__)  # pyright: ignore[reportAttributeAccessIssue]
-"""The functions that stop gradients. Below autograd torch 2.14 and newer write `alias` for them, so a mode has to see the call."""
+"""The functions that stop gradients. Below autograd torch 2.14 and newer write `alias` for them, so a mode must see the call."""
 
 
 class FunctionMode(TorchFunctionMode):
