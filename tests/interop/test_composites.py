@@ -13,6 +13,7 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import nn
+from torch._higher_order_ops.scan import scan
 
 import xla_torch
 from xla_torch.api.torch_composites import decomposition
@@ -287,6 +288,67 @@ def test_second_derivatives_and_batches(name: str) -> None:
     batches = [torch.stack([a, a * 0.5]) for a in plain]
     found = torch.func.vmap(converted)(*batches)
     torch.testing.assert_close([r[1] for r in _flat(found)], _flat(converted(*(a * 0.5 for a in plain))))
+
+
+def _experts(x: torch.Tensor, gates: torch.Tensor) -> torch.Tensor:
+    weights, chosen = gates.softmax(-1).topk(2, -1)
+    found = torch.zeros_like(x)
+    for k in range(3):
+        row, column = torch.where(chosen == k)
+        found = found.index_add(0, row, (x[row] * (k + 1)).tanh() * weights[row, column, None])
+    return found
+
+
+def _means_of_groups(x: torch.Tensor, groups: torch.Tensor) -> torch.Tensor:
+    distinct, places, counts = torch.unique(groups, return_inverse=True, return_counts=True)
+    return torch.zeros(len(distinct), 2, dtype=F64).index_add(0, places, x.sin()) / counts[:, None]
+
+
+def _hardest(x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    kept = labels != -1
+    return F.cross_entropy(x[kept], labels[kept], reduction="none").topk(2).values.mean()
+
+
+def _scanned(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    first = x[y != -1].sum(0)
+    last, found = scan(lambda carry, row: (carry.cumprod(0).tanh() + row, (carry * row).topk(2).values), first,
+                       torch.stack([first, first * 2, first.sin()]))
+    return last.sum() + found
+
+
+LABELLED = torch.tensor([0, -1, 2, 3, 1, -1, 2, 1])
+OF_VALUES: dict[str, tuple[Callable[..., torch.Tensor], tuple[torch.Tensor, torch.Tensor]]] = {
+    "the largest": (lambda x, y: (x[y != -1].sin() * 2).sum(1).topk(3).values.mean(), (_x(8, 5), LABELLED)),
+    "experts": (_experts, (_x(7, 4), _x(7, 3))),
+    "groups": (_means_of_groups, (_x(6, 2), torch.tensor([0, 2, 2, 5, 0, 2]))),
+    "the hardest": (_hardest, (_x(8, 4), LABELLED)),
+    "in a branch": (lambda x, y: torch.cond(x.sum() > 0, lambda z: z.topk(2).values.cumprod(0), lambda z: (z * z).topk(2).values,
+                                            (x[y != -1].sum(0),)), (_x(8, 5), LABELLED)),
+    "in a loop": (_scanned, (_x(8, 5), LABELLED)),
+    "beside what stops gradients": (lambda x, y: (x.detach() * x)[y != -1].sum(1).cumprod(0).sum() + x.sum(0).topk(2).values,
+                                    (_x(8, 5), LABELLED)),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script.*is deprecated", "ignore:The .grad attribute of a Tensor that is not a")
+@pytest.mark.parametrize("name", OF_VALUES)
+def test_derivatives_where_sizes_depend_on_values(name: str) -> None:
+    function, (x, other) = OF_VALUES[name]
+    ours = xla_torch.from_torch(function, x, other)
+    leaf, tangent = x.clone().requires_grad_(), x.cos()
+    value, expected = ours(leaf, other), function(leaf, other)
+    torch.testing.assert_close(value, expected)
+    cotangent = torch.linspace(1, 2, value.numel(), dtype=F64).view(value.shape)
+    first, wanted = (torch.autograd.grad(r, leaf, cotangent, create_graph=True)[0] for r in (value, expected))
+    torch.testing.assert_close(first, wanted)
+    moved = torch.func.jvp(lambda x: ours(x, other), (x,), (tangent,))[1]
+    torch.testing.assert_close((moved * cotangent).sum(), (wanted * tangent).sum().detach())
+    batch = torch.stack([x, x * 1.5]).requires_grad_()
+    several = torch.func.vmap(lambda x: ours(x, other))(batch)
+    torch.testing.assert_close(several, torch.stack([function(x, other) for x in batch]))
+    torch.testing.assert_close(torch.autograd.grad(several, batch, torch.stack([cotangent] * 2))[0][0], wanted.detach())
+    if name != "beside what stops gradients":  # not the derivative of the value
+        assert torch.autograd.gradgradcheck(lambda x: ours(x, other), leaf)
 
 
 def test_derived_programs_are_written_with_composites() -> None:

@@ -171,9 +171,8 @@ def test_sizes_that_decide_are_right_or_refused(name: str, first: int):
         function(X, MASKS[first])
         ours = xla_torch.from_torch(function, X, MASKS[first])
     except (UnsupportedError, ValueError, RuntimeError):
-        # A size of 0 that decides cannot be checked yet: what was chosen is gone from the graph. Eager torch refuses to unpack.
-        assert first == 2 or name == "a loop until a mask chooses none" or (
-            first, name) in {(1, "iterated"), (1, "unpacked"), (3, "unpacked")}
+        # Eager torch refuses to unpack another number. torch.export iterates over none as over two.
+        assert (name == "unpacked" and first in (1, 2, 3)) or (first, name) in {(2, "iterated"), (2, "places")}
         return
     for mask in MASKS:
         try:
@@ -183,6 +182,38 @@ def test_sizes_that_decide_are_right_or_refused(name: str, first: int):
             continue
         torch.testing.assert_close(found, gradient(lambda x, mask=mask: function(x, mask), X))
     assert refused or not ours.assumptions
+
+
+BROADCAST: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "beside all": lambda x, m: x.exp() * x[m],
+    "below all": lambda x, m: torch.maximum(x[m].sin() * 3, x),
+    "where it decides": lambda x, m: x * x[m] if len(x[m]) == 1 else x.exp(),
+    "none beside one": lambda x, m: x.sum() + (x[:1] * x[m]).sum(),
+    "columns": lambda x, m: (x[:, None] + x[m] * x[m][:, None]).sum(1)}
+
+
+@pytest.mark.parametrize("name", BROADCAST)
+def test_what_a_mask_chooses_is_broadcast(name: str):
+    function, first = BROADCAST[name], torch.zeros(4, dtype=torch.bool) if name.startswith("none") else ~MASK
+    ours = xla_torch.from_torch(function, X, first)
+    again = xla_torch.from_torch(function, X, first, assumptions="retrace")
+    refused = dict[int, str]()
+    for mask in (first, ~MASK, ~MASK.flip(0), MASK, torch.ones(4, dtype=torch.bool)):
+        try:
+            expected = gradient(lambda x, mask=mask: function(x, mask), X)
+        except RuntimeError:  # of eager torch: the sizes do not fit
+            with pytest.raises(AssumptionError):
+                ours(X, mask)
+            continue
+        torch.testing.assert_close(gradient(lambda x, mask=mask: again(x, mask), X), expected)
+        try:
+            found = gradient(lambda x, mask=mask: ours(x, mask), X)
+        except AssumptionError as error:
+            refused[int(mask.sum())] = str(error)
+        else:
+            torch.testing.assert_close(found, expected)
+    assert int(first.sum()) not in refused
+    assert all("test_from_torch_values.py" in message for message in refused.values())
 
 
 @EACH

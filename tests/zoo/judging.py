@@ -25,10 +25,14 @@ Build = Callable[[], tuple[Any, Sequence[Any]]]
 
 
 def judged(build: Build, way: str) -> Found:
-    """What is said of a model on the page. Whatever it raises passes through."""
+    """What is said of a model on the page. Whatever it raises passes through, and so do lost derivatives, whose gradients would
+    agree only where they happen to be those of the ops."""
+    from xla_torch.errors import LostDerivatives
+
     started = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        warnings.simplefilter("error", LostDerivatives)
         found = {"in": _of_jax, "out": _of_torch, "use": _of_torch, "train": _of_training, "iree": _of_iree}[way](build)
     return found | {"seconds": round(time.perf_counter() - started, 1)}
 

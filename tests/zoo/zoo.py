@@ -133,8 +133,9 @@ want to know whether a model is supported.
 - *on XLA* is the HLO text that the program writes, compiled by XLA.
 
 Models run in float64 if they support it. Each number is the largest difference relative to the largest value of the array. For
-gradients and running statistics, that value is at least a thousandth of the largest of all arrays. Above {tolerance:g} a model
-*differs*; if part of the program is narrower than float64, above {narrow:g}. *s* is the time of both sides in seconds."""
+gradients and running statistics, that value is at least a thousandth of the largest of all arrays. A model whose derivatives
+are lost does not agree. Above {tolerance:g} a model *differs*; if part of the program is narrower than float64, above
+{narrow:g}. *s* is the time of both sides in seconds."""
 
 
 def main() -> int:

@@ -69,7 +69,7 @@ def exported(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any], dynamic
         raise InvalidArgument("not a module or a function", subject="from_torch", got=type(given).__name__,
                               expected="a torch.nn.Module, a function of tensors or a torch.export.ExportedProgram")
     module = as_module(given)
-    apart, named = torch_private.pytree.tree_map_only(torch.Tensor, _apart, (tuple(args), dict(kwargs)))
+    apart, named = _copies(args, kwargs)
     names, seen = _argument_names(module), seen or torch_functions.InOthers(torch_composites.FUNCTIONS)
 
     def export() -> Any:
@@ -92,6 +92,16 @@ def exported(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any], dynamic
         raise torch_functions.lost() if below_autograd.has_lost(error) else error from None
     torch_functions.check(found)
     return found, names
+
+
+def check_sizes(exported: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Raise UnsupportedError if the example does not have a size that depends on values and that torch assumed."""
+    with torch_verified.own_random_numbers(args, kwargs):
+        torch_verified.check_sizes(exported, functools.partial(_copies, args, kwargs))
+
+
+def _copies(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    return torch_private.pytree.tree_map_only(torch.Tensor, _apart, (tuple(args), dict(kwargs)))
 
 
 def _apart(example: torch.Tensor) -> torch.Tensor:
@@ -202,11 +212,7 @@ def exported_by_values(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any
     with a label (`hlo.checks`), unless `trusts`. With `fixes_sizes`, sizes and integers that depend on values are decisions, too,
     and with `fixes_numbers` the floats, for functions of other libraries that take no symbols."""
     reads = Reads()
-    module = as_module(given)
-
-    def examples() -> tuple[Sequence[Any], Mapping[str, Any]]:
-        return torch_private.pytree.tree_map_only(torch.Tensor, _apart, (tuple(args), dict(kwargs)))
-
+    module, examples = as_module(given), functools.partial(_copies, args, kwargs)
     with torch_verified.own_random_numbers(args, kwargs):
         with reads.answering():
             found, names = exported(module, args, kwargs, None, _ByValues(reads, fixes_sizes, fixes_numbers))
@@ -287,16 +293,16 @@ class _ByValues(torch_functions.InOthers):
             return float(found)
         if not self._fixes_sizes:
             return found
-        for leaf in torch_private.pytree.tree_leaves(found):
-            if isinstance(leaf, torch.Tensor):
-                self._fix(leaf)
+        found = torch_private.pytree.tree_map_only(torch.Tensor, self._fixed, found)
         return int(found) if isinstance(found, torch.SymInt) else found
 
-    def _fix(self, tensor: torch.Tensor) -> None:
+    def _fixed(self, tensor: torch.Tensor) -> torch.Tensor:
+        sizes = []
         for self._reads.dimension, size in enumerate(tensor.shape):
-            if isinstance(size, torch.SymInt):
-                int(size)
-        self._reads.dimension = None
+            sizes.append(int(size))
+        self._reads.dimension, unknown = None, [size for size in tensor.shape if isinstance(size, torch.SymInt)]
+        # torch never takes the size of a result for 0 or 1, unless an operator says it.
+        return tensor.reshape(sizes) if unknown and min(sizes) < 2 else tensor
 
 
 def _equal(input: torch.Tensor, other: torch.Tensor) -> bool:

@@ -109,6 +109,8 @@ def from_torch(module_or_function: Any, *example_args: Any, weights: Literal["ar
         if torch_sizes.are_unknown(exported):
             return _of_many_sizes(exported, make)
         reads = has_reads(exported) or torch_sizes.depend_on_values(exported)
+        if reads and module_or_function is not exported:
+            torch_exporting.check_sizes(exported, example_args, example_kwargs)
         return make(exported, example=_example(lost, module_or_function, example_args, example_kwargs))
 
     try:

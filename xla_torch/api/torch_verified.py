@@ -31,13 +31,7 @@ def verify(exported: Any, model: torch.nn.Module, examples: Callable[[], tuple[S
     Both run once in eager torch, on copies. What depends on random numbers is left out.
     """
     states = [{name: _copied(held) for name, held in (*model.named_parameters(), *model.named_buffers())} for _ in range(2)]
-    args, kwargs = examples()
-    leaves = iter(pytree.tree_leaves((tuple(args), dict(kwargs))))
-    held = {**exported.constants, **exported.state_dict, **states[0]}
-    given = [next(leaves) if spec.kind is InputKind.USER_INPUT else _copied(held[spec.target])
-             for spec in exported.graph_signature.input_specs]
-    run = _Run(exported.graph_module)
-    found = run.run(*given, enable_io_processing=False)
+    run, given, found = _checked(exported, states[0], examples)
     if run.draws:
         return
     args, kwargs = examples()
@@ -50,6 +44,25 @@ def verify(exported: Any, model: torch.nn.Module, examples: Callable[[], tuple[S
     for spec, value in zip(exported.graph_signature.input_specs, given, strict=True):
         if spec.kind is InputKind.BUFFER and isinstance(spec.arg, TensorArgument):
             _compare(value, states[1][spec.target], spec.target)
+
+
+def check_sizes(exported: Any, examples: Callable[[], tuple[Sequence[Any], Mapping[str, Any]]]) -> None:
+    """Raise UnsupportedError if the example does not have a size that torch took for another: torch knows of a size that a value
+    says neither that it is 1 nor how many there are, so that it never broadcasts it."""
+    if any(known.lower == known.upper for known in exported.range_constraints.values()):
+        _checked(exported, {}, examples)
+
+
+def _checked(exported: Any, state: Mapping[str, Any], examples: Callable[[], tuple[Sequence[Any], Mapping[str, Any]]]
+             ) -> tuple[_Run, list[Any], Any]:
+    """A run of the program on copies of its example, which checks what it asserts; what was given, and the results."""
+    args, kwargs = examples()
+    leaves = iter(pytree.tree_leaves((tuple(args), dict(kwargs))))
+    held = {**exported.constants, **exported.state_dict, **state}
+    given = [next(leaves) if spec.kind is InputKind.USER_INPUT else _copied(held[spec.target])
+             for spec in exported.graph_signature.input_specs]
+    run = _Run(exported.graph_module)
+    return run, given, run.run(*given, enable_io_processing=False)
 
 
 def _copied(value: Any) -> Any:

@@ -86,7 +86,8 @@ REGIONS: dict[Control, Structural] = {}
 canonical form has it."""
 
 STRUCTURE: RuleTable[Structural] = RuleTable(
-    "derivative of structure", filled_by=[f"{__package__}.{module}" for module in ("branches", "calls", "loops", "transfers")])
+    "derivative of structure",
+    filled_by=[f"{__package__}.{module}" for module in ("branches", "call_derivatives", "loops", "transfers")])
 """All other structure, by opcode."""
 
 

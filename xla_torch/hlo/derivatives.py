@@ -1,7 +1,7 @@
 """Derivatives that a computation brings: programs that its author gives in the place of what its ops' rules would make.
 
 A function traced by JAX brings those that JAX has of it, since what `stop_gradient`, `custom_jvp` and `custom_vjp` say is not in
-its ops. `autodiff.calls` uses them; here is what they are, and how they are stored.
+its ops. `autodiff.call_derivatives` uses them; here is what they are, and how they are stored.
 """
 
 from __future__ import annotations

@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-import torch.utils._python_dispatch
 
 from ..core.errors import UnsupportedError
 from .torch_private import private, pytree
 
-_without_modes: Callable[[], Any] = private(torch.utils, "_python_dispatch._disable_current_modes")
+_without_modes: Callable[[], Any] = private(torch, "utils._python_dispatch._disable_current_modes")
 _Generator = torch.Generator
 
 

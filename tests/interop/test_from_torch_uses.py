@@ -1,0 +1,201 @@
+"""Programs as people write them: values and gradients of eager torch, for two inputs, unless Python decides otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import distributions, nn
+from torch.utils import _pytree as pytree
+from torch.utils.checkpoint import checkpoint
+
+from xla_torch.errors import AssumptionError
+from xla_torch.nn import XlaModule
+
+F64 = torch.float64
+Use = tuple[nn.Module, tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]
+"""A module, its example and a second input."""
+
+
+class With(nn.Module):
+    """A function of layers and inputs."""
+
+    def __init__(self, function: Callable[..., Any], *layers: nn.Module):
+        super().__init__()
+        self.function, self.layers = function, nn.ModuleList(layers)
+
+    def forward(self, *inputs: torch.Tensor) -> Any:
+        return self.function(*self.layers, *inputs)
+
+
+def _x(*sizes: int) -> torch.Tensor:
+    return torch.randn(*sizes, dtype=F64)
+
+
+class Solve(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, weight: torch.Tensor, x: torch.Tensor) -> torch.Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        z = torch.zeros_like(x)
+        for _ in range(60):
+            z = torch.tanh(z @ weight + x)
+        ctx.save_for_backward(weight, z)
+        return z
+
+    @staticmethod
+    def backward(ctx: Any, cotangent: torch.Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        weight, z = ctx.saved_tensors
+        slope, found = 1 - z * z, cotangent
+        for _ in range(60):
+            found = cotangent + (found * slope) @ weight.T
+        return z.T @ (found * slope), found * slope
+
+
+def fixed_point() -> Use:
+    return With(lambda linear, x: Solve.apply(linear.weight * 0.3, x).sum(-1), nn.Linear(4, 4)), (_x(3, 4),), (_x(3, 4),)
+
+
+def padded_sequences() -> Use:
+    def run(linear: nn.Module, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        parts = x.split(lengths.tolist())
+        return nn.utils.rnn.pad_sequence([linear(part).tanh() for part in parts], batch_first=True).max(1).values
+
+    return With(run, nn.Linear(3, 2)), (_x(6, 3), torch.tensor([3, 1, 2])), (_x(6, 3), torch.tensor([2, 2, 2]))
+
+
+def writes_by_masks() -> Use:
+    def run(linear: nn.Module, x: torch.Tensor) -> Any:
+        h = linear(x).clone()
+        mask = h > 0
+        h[mask] = h[mask] * 2
+        h[~mask] -= 1
+        return h, h[mask].sum()
+
+    return With(run, nn.Linear(3, 4)), (_x(4, 3),), (_x(4, 3),)
+
+
+class Teacher(nn.Module):
+    mean: torch.Tensor
+
+    def __init__(self):
+        super().__init__()
+        self.student, self.teacher = nn.Linear(3, 4), nn.Linear(3, 4)
+        self.register_buffer("mean", torch.zeros(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            target = self.teacher(x)
+            self.mean.mul_(0.9).add_(target.mean(0) * 0.1)
+        return F.mse_loss(self.student(x), target - self.mean)
+
+
+def suppression() -> Use:
+    def run(linear: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        boxes, kept = linear(x), []
+        order = boxes[:, 0].argsort(descending=True)
+        while len(order):
+            kept.append(boxes[order[0]])
+            order = order[1:][(boxes[order[1:]] - boxes[order[0]]).norm(dim=1) > 0.6]
+        return torch.stack(kept)
+
+    return With(run, nn.Linear(3, 3)), (_x(6, 3),), (_x(6, 3) * 0.1,)
+
+
+class Experts(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gate, self.experts = nn.Linear(4, 3), nn.ModuleList(nn.Linear(4, 4) for _ in range(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        weights, chosen = self.gate(x).softmax(-1).topk(2, -1)
+        found = torch.zeros_like(x)
+        for k, expert in enumerate(self.experts):
+            row, column = torch.where(chosen == k)
+            if row.numel():
+                found.index_add_(0, row, expert(x[row]) * weights[row, column, None])
+        return found
+
+
+def counted_groups() -> Use:
+    def run(linear: nn.Module, x: torch.Tensor, groups: torch.Tensor) -> Any:
+        distinct, places, counts = torch.unique(groups, return_inverse=True, return_counts=True)
+        sums = torch.zeros(len(distinct), 2, dtype=x.dtype).index_add(0, places, linear(x))
+        return sums / counts[:, None], torch.bincount(groups)
+
+    return (With(run, nn.Linear(3, 2)), (_x(6, 3), torch.tensor([0, 2, 2, 5, 0, 2])),
+            (_x(6, 3), torch.tensor([1, 2, 3, 5, 0, 2])))
+
+
+def hardest_labels() -> Use:
+    def run(linear: nn.Module, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        found, kept = linear(x), labels != -1
+        if not kept.any():
+            return found.sum() * 0
+        losses = F.cross_entropy(found[kept], labels[kept], reduction="none")
+        return losses.topk(max(1, int(0.7 * losses.numel()))).values.mean()
+
+    return (With(run, nn.Linear(3, 4)), (_x(7, 3), torch.tensor([0, -1, 2, 3, 1, -1, 2])),
+            (_x(7, 3), torch.tensor([0, -1, 2, -1, 1, -1, 2])))
+
+
+def gradient_penalty() -> Use:
+    def run(network: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        x = x.detach().requires_grad_()
+        gradient, = torch.autograd.grad(network(x).sum(), x, create_graph=True)
+        return (gradient.norm(dim=1) - 1).square().mean()
+
+    return With(run, nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 1))), (_x(4, 3),), (_x(4, 3),)
+
+
+def checkpoints() -> Use:
+    first = nn.utils.parametrizations.spectral_norm(nn.Linear(3, 3)).eval()
+    return (With(lambda a, b, x: checkpoint(b, a(x), use_reentrant=False), first, nn.Sequential(nn.Linear(3, 3), nn.GELU())),
+            (_x(4, 3),), (_x(4, 3),))
+
+
+def checked_distributions() -> Use:
+    def run(linear: nn.Module, x: torch.Tensor, y: torch.Tensor) -> Any:
+        rates = linear(x).exp() + 0.1
+        return {"dirichlet": distributions.Dirichlet(rates, validate_args=True).log_prob(y.softmax(-1)),
+                "gamma": distributions.Gamma(rates, 1.0, validate_args=True).log_prob(y.abs() + 0.1),
+                "entropy": distributions.Categorical(probs=rates, validate_args=True).entropy()}
+
+    return With(run, nn.Linear(3, 4)), (_x(5, 3), _x(5, 4)), (_x(5, 3), _x(5, 4))
+
+
+USES: dict[str, Callable[[], Use]] = {
+    "a fixed point with its own way back": fixed_point, "padded sequences": padded_sequences,
+    "writes by masks": writes_by_masks, "a teacher's running mean": lambda: (Teacher(), (_x(4, 3),), (_x(4, 3),)),
+    "suppression": suppression, "experts": lambda: (Experts(), (_x(7, 4),), (_x(7, 4) * 3,)), "counted groups": counted_groups,
+    "the hardest labels": hardest_labels, "a gradient's penalty": gradient_penalty, "checkpoints": checkpoints,
+    "checked distributions": checked_distributions}
+
+
+def gradients(module: nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[Any, list[torch.Tensor]]:
+    """The results, and the gradients of parameters and inputs."""
+    given = [t.clone().requires_grad_(t.is_floating_point()) for t in inputs]
+    found = module(*given)
+    moving = [r for r in pytree.tree_leaves(found) if r.requires_grad]
+    leaves = [*(p for _, p in sorted(module.named_parameters())), *(t for t in given if t.requires_grad)]
+    return found, list(torch.autograd.grad(moving, leaves, [r.detach().cos() for r in moving], allow_unused=True,
+                                           materialize_grads=True))
+
+
+@pytest.mark.parametrize("name", USES)
+def test_values_and_gradients_are_those_of_eager_torch(name: str):
+    torch.manual_seed(0)
+    module, example, second = USES[name]()
+    module = module.double()
+    ours = XlaModule.from_torch(module, *example, assumptions="retrace")
+    checked = XlaModule.from_torch(module, *example)
+    for inputs in (example, second):
+        expected = gradients(module, inputs)
+        torch.testing.assert_close(gradients(ours, inputs), expected)
+        torch.testing.assert_close(dict(ours.named_buffers()), dict(module.named_buffers()))
+        try:
+            found = gradients(checked, inputs)
+        except AssumptionError:
+            continue
+        torch.testing.assert_close(found, expected)
