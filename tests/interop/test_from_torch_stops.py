@@ -31,6 +31,16 @@ def carried(x: torch.Tensor) -> torch.Tensor:
     return scan(step, torch.ones(3, dtype=x.dtype), x)[1]  # pyright: ignore
 
 
+def carried_without_gradient(x: torch.Tensor) -> torch.Tensor:
+    def step(c: torch.Tensor, row: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        with torch.no_grad():
+            factor = c.cos()
+        c = c.sin() + row * factor
+        return c, c.clone()
+
+    return scan(step, torch.ones(3, dtype=x.dtype), x)[1]  # pyright: ignore
+
+
 OPERATORS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "sine": torch.sin,
     "replicate padding": lambda x: F.pad(x[None], (1, 2), mode="replicate").square(),
@@ -113,6 +123,33 @@ def test_derivatives_are_those_of_torch(name: str, stop: str):
     along = torch.cos(X)
     _, tangent = xla_torch.jvp(ours)(X, along)
     torch.testing.assert_close((tangent * seed).sum(), (wanted.detach() * along).sum())
+
+
+def branching(x: torch.Tensor) -> torch.Tensor:
+    def step(c: torch.Tensor, row: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        c = torch.cond(row.sum() > 0.5, lambda c, x: c.detach() * c * x, lambda c, x: c * x, (c, row))
+        return c, c.clone()
+
+    return scan(step, torch.ones(3, dtype=x.dtype), x)[1]  # pyright: ignore
+
+
+BODIES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "a loop": carried, "a loop with no_grad": carried_without_gradient, "a branch": OPERATORS["a branch"],
+    "a branch in a loop": branching,
+    "while": lambda x: torch.while_loop(  # pyright: ignore
+        lambda k, c: k < 3, lambda k, c: (k + 1, c * c.detach()), (torch.tensor(0), x))[1]}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_bodies_keep_them_beside_a_derivative_within(name: str):
+    body = BODIES[name]
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.func.grad(lambda y: (y ** 3).sum())(x) * body(x)
+
+    ours, found, wanted = xla_torch.from_torch(function, X), X.clone().requires_grad_(), X.clone().requires_grad_()
+    torch.testing.assert_close(*(
+        torch.autograd.grad(f(x).square().sum(), x)[0] for f, x in ((ours, found), (function, wanted))))
 
 
 MAPPED = ["replicate padding", "cdist", "pdist", "nearest-exact", "a product of what is scattered"]

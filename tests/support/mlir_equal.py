@@ -8,7 +8,7 @@ import numpy as np
 
 from xla_torch.mlir import ir
 
-NEWER = {("sdy.all_reduce", "reduction_op")}
+NEWER = {("sdy.all_reduce", "reduction_op"), ("sdy.reduce_scatter", "reduction_op")}
 """Attributes that jaxlib has from 0.12 on, with a default that its text leaves out."""
 
 Numbers = dict[ir.Value, tuple[int, int]]

@@ -204,9 +204,8 @@ def _traced(name: str, attributes: str, shapes: Sequence[Shape]) -> Computation:
     def function(*operands: torch.Tensor) -> tuple[torch.Tensor, ...]:
         return call.results(operands, way)
 
-    with _apart():
-        graph = torch_graphs.traced(function, _stand_ins_of(shapes), {**core, **torch_stops.in_place_of_detach()},
-                                    in_two_steps=True)
+    with _apart(), torch_stops.InPlaceOfDetach():
+        graph = torch_graphs.traced(function, _stand_ins_of(shapes), core, in_two_steps=True)
     builder = XlaBuilder(title)
     nodes = [node.name for node in graph.graph.nodes if node.op == "placeholder"]
     inputs = {node: builder.parameter(k, shape) for k, (node, shape) in enumerate(zip(nodes, shapes, strict=True))}

@@ -18,6 +18,7 @@ from ..aten.operator_rules import rule
 from ..functions.hlo_builder import XlaOp
 from ..hlo.derivatives import Stop
 from ..storage import torch_graphs
+from ..storage.function_modes import DETACHES, FunctionMode
 from ..storage.torch_private import Operator, arguments_of, is_view
 from ..transform.stops import stopped
 from . import torch_graph
@@ -40,9 +41,11 @@ def without_autograd() -> dict[Any, Callable[..., Any]]:
     return {_STOP: lambda x, name: _STOP(x.detach(), name)}
 
 
-def in_place_of_detach() -> dict[Any, Callable[..., Any]]:
-    """The operator for `detach`, where torch decomposes a function."""
-    return dict.fromkeys((torch.ops.aten.detach.default, torch.ops.aten.detach_copy.default), lambda x: _STOP(x, "detach"))
+class InPlaceOfDetach(FunctionMode):
+    """Let `detach` be the operator, where torch traces a function."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return _STOP(args[0], "detach") if func in DETACHES else self.call(func, args, kwargs or {})
 
 
 def of_gradients(module: torch.fx.GraphModule) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ def unhexed(text: str | memoryview, start: int, end: int) -> tuple[np.ndarray, i
 
     The quote is not looked for beforehand, since that would read the text twice: it is where decoding fails.
     """
-    found, filled, at = None, 0, start
+    found, at = bytearray(), start  # it grows in place; NumPy 2.5 copies an array that it resizes
     while at < end:
         part = text[at:min(at + _PIECE, end)]
         piece = _decoded(part)
@@ -29,16 +29,11 @@ def unhexed(text: str | memoryview, start: int, end: int) -> tuple[np.ndarray, i
             if piece is None:
                 return None
             end = at + length
-        if found is None:
-            found = np.empty((end - start) // 2, np.uint8)
-        found[filled:filled + len(piece)] = np.frombuffer(piece, np.uint8)
-        filled, at = filled + len(piece), at + length
+        found += piece
+        at += length
         if isinstance(part, memoryview):
             give_back(part)
-    if found is None:
-        return np.empty(0, np.uint8), at
-    found.resize(filled, refcheck=False)  # in place: what was not filled was never in memory
-    return found, at
+    return np.frombuffer(found, np.uint8), at
 
 
 def _decoded(digits: str | memoryview) -> bytes | None:

@@ -15,9 +15,9 @@ import torch
 import torch.fx
 import torch.fx.traceback
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.overrides import TorchFunctionMode
 
 from ..core.errors import UnsupportedError
+from .function_modes import DETACHES, FunctionMode
 from .torch_private import READING, level_of_transforms, private, pytree
 
 _proxies = private(torch, "fx.experimental.proxy_tensor")
@@ -84,11 +84,14 @@ def _traced(function: Callable[..., Any], args: Any, kwargs: Any, renamed: dict[
 
     with _alone(), torch.enable_grad(), torch.fx.traceback.preserve_node_meta():
         module = _proxies.make_fx(flat)(*[leaves[k].detach().requires_grad_(leaves[k].requires_grad) for k in at])
-    _undetach(module.graph)
+    for one in module.modules():
+        if isinstance(one, torch.fx.GraphModule):
+            _undetach(one.graph)
+            one.recompile()
     return pytree.tree_unflatten(_Again(module, renamed).run(*[leaves[k] for k in at]), out_tree[-1])
 
 
-class _Stops(TorchFunctionMode):
+class _Stops(FunctionMode):
     """What a function says of derivatives besides its values, and no operator would tell: where they stop is marked."""
 
     def __init__(self):
@@ -104,12 +107,12 @@ class _Stops(TorchFunctionMode):
         name = getattr(func, "__name__", "")
         if func in _CHANGES or (not has_graph and name.endswith("_") and not name.endswith("__")):
             raise _refused(name if has_graph else f"{name} within torch.no_grad")
-        with torch.fx.traceback.annotate({_ASKED: True}) if func in _DETACHES else contextlib.nullcontext():
-            found = func(*args, **kwargs)
+        with torch.fx.traceback.annotate({_ASKED: True}) if func in DETACHES else contextlib.nullcontext():
+            found = self.call(func, args, kwargs)
         if func is torch.autograd.grad and not (args[4] if len(args) > 4 else kwargs.get("create_graph")):
             has_graph = False
         self._look()
-        return found if has_graph or func in _DETACHES else pytree.tree_map_only(torch.Tensor, _detached, found)
+        return found if has_graph or func in DETACHES else pytree.tree_map_only(torch.Tensor, _detached, found)
 
     def _look(self) -> bool:
         level = level_of_transforms()
@@ -131,7 +134,6 @@ def _detached(tensor: torch.Tensor) -> torch.Tensor:
 
 
 _ASKED = "xla_torch.detach"
-_DETACHES = (torch.Tensor.detach, torch.detach, torch.Tensor.data.__get__)  # pyright: ignore[reportAttributeAccessIssue]
 _CHANGES = (torch.Tensor.detach_, torch.detach_)
 """What changes tensors that are there."""
 
