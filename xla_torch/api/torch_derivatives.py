@@ -149,8 +149,10 @@ class TorchDerivatives(GivenPullback):
                 ahead, back = self._graph.without_buffers().vjp(*self._decompositions())
                 self._missing = frozenset(one.parameter for one in self._graph.inputs if one.is_buffer and one.active)
             found = back.computation(f"{self._computation.name}_back", [*arguments, *cotangents], floating)
-            if not any(map(has_effect, self._computation.instructions)):
-                self._ahead = ahead.computation(self._computation.name, arguments, results)
+            made = ahead.computation(self._computation.name, arguments, results)
+            is_same = [leaf.without_layout() for leaf in made.root.shape.leaves()] == results
+            if is_same and not any(map(has_effect, self._computation.instructions)):
+                self._ahead = made
         unsaid = (*self._functions, *self._unmarked)
         return bringing(found, Lost(unsaid, "the way back of a module that torch exported") if unsaid else None)
 

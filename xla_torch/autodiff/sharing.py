@@ -37,7 +37,8 @@ class SharingBuilder(Builder):
         return None if key is None else (key, clipped_part(instruction))
 
     def _numbered(self, computation: Computation) -> int:
-        """Functions of scalars, such as reducers, are compared by what they compute: each rule makes its own. Others may have
-        derivatives of their own, and are compared by identity."""
+        """Reducers and other functions of scalars are compared by what they compute, as each rule makes its own; those that bring
+        derivatives, and all others, by identity."""
         is_scalar = all(p.shape.is_array and not p.shape.rank for p in computation.parameters)
-        return -1 - self._forms.number(computation) if is_scalar else id(computation)
+        by_form = is_scalar and computation.derivatives is None
+        return -1 - self._forms.number(computation) if by_form else id(computation)
