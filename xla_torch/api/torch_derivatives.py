@@ -69,6 +69,8 @@ class Graph:
         moving = {k: r for k, r in enumerate(self.results) if r is not None and outputs[r].is_floating_point()}
         flat = torch_graphs.Decomposing(self.module, {**first, **torch_stops.without_autograd()})
 
+        vjp: Any = torch.func.vjp
+
         def back(*given: Any) -> Any:
             def forward(*moved: torch.Tensor) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
                 arguments = [v.clone() if isinstance(v, torch.Tensor) else v for v in given[:len(values)]]
@@ -79,7 +81,7 @@ class Graph:
                 every = [arguments[self.written[k]] if r is None else results[r] for k, r in enumerate(numbers)]
                 return [results[r] for r in moving.values()], every
 
-            _, pull, every = torch.func.vjp(forward, *(given[k] for k in active), has_aux=True)
+            _, pull, every = vjp(forward, *(given[k] for k in active), has_aux=True)
             return [*every, *pull(list(given[len(values):]))]
 
         cotangents = [torch_graphs.stand_in(outputs[r]) for r in moving.values()]

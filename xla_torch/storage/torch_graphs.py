@@ -106,10 +106,11 @@ def copied(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
 
 def split_results(module: torch.fx.GraphModule, count: int) -> tuple[torch.fx.GraphModule, torch.fx.GraphModule]:
     """Two graphs of the same inputs: one with the first so many results, one with the others."""
-    found = []
+    found: list[torch.fx.GraphModule] = []
     for chosen in (slice(count), slice(count, None)):
         graph = torch.fx.Graph()
-        graph.output(graph.graph_copy(module.graph, {})[chosen])  # pyright: ignore[reportOptionalSubscript, reportIndexIssue]
+        results: Any = graph.graph_copy(module.graph, {})
+        graph.output(results[chosen])
         graph.eliminate_dead_code()
         found.append(torch.fx.GraphModule(module, graph))
     return found[0], found[1]
