@@ -5,8 +5,8 @@
 
 Each row is a module or function with arguments: converted once, then run, forward and with its gradients (of the floating
 arguments and the parameters). A cell is the time of `xla_torch` divided by that of eager torch, after some seconds of calls, as
-the median of runs in turns. "convert" is in seconds. glibc keeps freed memory (`MALLOC_*`): otherwise whether it gives pages back,
-and has them cleared again, depends on what else was allocated, and decides rows of large arrays.
+the median of runs in turns. "convert" is in seconds. glibc keeps freed memory (`MALLOC_*`): otherwise what else was allocated
+decides whether pages are given back and cleared anew, which takes as long as rows of large arrays.
 """
 
 from __future__ import annotations

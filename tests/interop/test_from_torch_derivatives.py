@@ -337,6 +337,9 @@ ONCE: dict[str, tuple[Any, tuple[int, ...], str, int, int]] = {
     "attention": (lambda: nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True), (3, 4, 8), "dot", 6, 12),
     "a convolution before a norm": (lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU()), (2, 3, 5, 5),
                                     "convolution", 1, 2),
+    "a convolution before a norm of each": (
+        lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.InstanceNorm2d(4, affine=True, track_running_stats=True)), (2, 3, 5, 5),
+        "convolution", 1, 2),
 }
 
 
