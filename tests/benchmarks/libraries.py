@@ -42,6 +42,7 @@ def measured(name: str, seconds: float) -> dict[str, float]:
     import torch
 
     import xla_torch
+    from xla_torch.kernels.native import make_native
     from zoo.jax_science import ROWS
 
     jax.config.update("jax_enable_x64", True)
@@ -78,6 +79,8 @@ def measured(name: str, seconds: float) -> dict[str, float]:
     try:
         jax.block_until_ready(gradient(*given))
         derived = xla_torch.value_and_grad(xla_torch.from_jax(total, *given), moving)
+        derived(*tensors)
+        make_native(derived.program.lowered(torch.device("cpu")))
         found["gradient"], _ = settled(lambda: derived(*tensors), lambda: jax.block_until_ready(gradient(*given)), seconds, RUNS)
     except (TypeError, ValueError) as error:  # JAX has no gradient of a loop of unknown length, say
         print(f"{name}: no gradient: {str(error).splitlines()[0]}")

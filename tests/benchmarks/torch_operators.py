@@ -5,7 +5,8 @@
 
 Each row is a module or function with arguments: converted once, then run, forward and with its gradients (of the floating
 arguments and the parameters). A cell is the time of `xla_torch` divided by that of eager torch, after some seconds of calls, as
-the median of runs in turns. "convert" is in seconds.
+the median of runs in turns. "convert" is in seconds. glibc keeps freed memory (`MALLOC_*`): otherwise what else was allocated
+decides whether pages are given back and cleared anew, which takes as long as rows of large arrays.
 """
 
 from __future__ import annotations
@@ -160,6 +161,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as cache:
             found = in_child(__file__, "--one", name, "--seconds", str(chosen.seconds), limit=300, environment={
                 "XLA_TORCH_CACHE": cache, "OMP_NUM_THREADS": "1",
+                "MALLOC_MMAP_THRESHOLD_": str(1 << 25), "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
                 "PYTHONPATH": os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), ".")))})
         if found is None:
             table.add(name, *["failed"] * (len(HEADER) - 1))

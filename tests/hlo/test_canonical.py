@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
+import torch
 
 import xla_torch
 from xla_torch.hlo.ir import Computation, reachable
@@ -39,6 +41,7 @@ CANONICAL = {
                 "c = (f32[2]) conditional(p, t, u), true_computation=yes, false_computation=no "
                 "ROOT r = f32[2] get-tuple-element(c), index=0",
     "a bitcast in memory order": "ROOT r = f32[1,2] bitcast(x)",
+    "a slice of two parts": "c = f32[4] concatenate(x, x), dimensions={0} ROOT r = f32[2] slice(c), slice={[1:3]}",
     "another quotient": "ROOT r = f32[2] divide(x, x)",
 }
 NOT_CANONICAL = {
@@ -60,6 +63,9 @@ NOT_CANONICAL = {
     "an operand without elements": "n = f32[0] slice(x), slice={[2:2]} ROOT r = f32[4] concatenate(x, n, x), dimensions={0}",
     "nothing else": "n = f32[0] slice(x), slice={[2:2]} ROOT r = f32[2] concatenate(n, x), dimensions={0}",
     "one operand": "ROOT r = f32[2] concatenate(x), dimensions={0}",
+    "a slice of one part": "c = f32[6] concatenate(x, x, x), dimensions={0} ROOT r = f32[1] slice(c), slice={[3:4]}",
+    "a slice of a part of a part": "c = f32[4] concatenate(x, x), dimensions={0} d = f32[6] concatenate(x, c), dimensions={0} "
+        "ROOT r = f32[2] slice(d), slice={[4:6:1]}",
     "a logistic function written out": "n = f32[2] negate(x) e = f32[2] exponential(n) one = f32[] constant(1) o = f32[2] "
         "broadcast(one), dimensions={} s = f32[2] add(o, e) ROOT r = f32[2] divide(o, s)",
 }
@@ -90,6 +96,15 @@ def test_what_is_not_becomes_canonical(name: str) -> None:
         each.is_canonical = False  # what the canonicalizer noted is looked for again
     assert is_canonical(found)
     assert canonicalize(found) is found
+
+
+@pytest.mark.parametrize("name", [name for name in (*CANONICAL, *NOT_CANONICAL) if name.startswith("a slice")])
+def test_slices_of_parts_have_their_elements(name: str) -> None:
+    text = {**CANONICAL, **NOT_CANONICAL}[name]
+    program = xla_torch.parse_hlo(REGIONS.replace("  zero = s32[] constant(0)\n", "") + text + "\n}")
+    first, last = (int(n) for n in re.search(r"slice=\{\[(\d):(\d)", text).groups())  # pyright: ignore[reportOptionalMemberAccess]
+    x = torch.tensor([3.0, 5.0])
+    assert torch.equal(program(x), x.repeat(3)[first:last])
 
 
 def test_it_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from torch.utils import _pytree as pytree
 import xla_torch
 from support.torch_models import Wrapped, assert_close, loss_of
 from xla_torch.errors import DifferentiationError, LostDerivatives
+from xla_torch.nn import XlaModule
 from xla_torch.storage import torch_graphs, torch_private
 
 
@@ -317,3 +318,46 @@ def test_who_vouches_for_the_ops_hears_nothing(function: Any):
         warnings.simplefilter("error", LostDerivatives)
         for again in (ours, pickle.loads(pickle.dumps(ours)), xla_torch.parse_hlo(ours.to_hlo_text())):
             again(torch.randn(2, 3, requires_grad=True)).sum().backward()
+
+
+class Classifier(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(6, 8), nn.GELU(), nn.LayerNorm(8), nn.Linear(8, 5))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(self.layers(x).flatten(0, 1), torch.arange(12) % 5)
+
+
+ONCE: dict[str, tuple[Any, tuple[int, ...], str, int, int]] = {
+    # module, sizes of its argument, an opcode, how often it stands in the way forward and in the way back
+    "products of rows in a batch": (lambda: nn.Linear(6, 4), (3, 4, 6), "dot", 1, 2),
+    "a classifier": (Classifier, (3, 4, 6), "dot", 2, 4),
+    "reductions of a softmax": (lambda: nn.Softmax(-1), (3, 6), "reduce", 2, 1),
+    "attention": (lambda: nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True), (3, 4, 8), "dot", 6, 12),
+    "a convolution before a norm": (lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU()), (2, 3, 5, 5),
+                                    "convolution", 1, 2),
+    "a convolution before a norm of each": (
+        lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.InstanceNorm2d(4, affine=True, track_running_stats=True)), (2, 3, 5, 5),
+        "convolution", 1, 2),
+}
+
+
+@pytest.mark.parametrize("name", ONCE)
+def test_the_way_back_runs_nothing_of_the_way_forward_again(name: str) -> None:
+    make, sizes, opcode, ahead, back = ONCE[name]
+    torch.manual_seed(0)
+    module, x = make(), torch.randn(sizes)
+    ours = XlaModule.from_torch(copy.deepcopy(module), x)
+    given = [x.clone().requires_grad_() for _ in range(2)]
+    for call, argument in zip((module, ours), given, strict=True):
+        call(argument).square().sum().backward()
+    for mine, theirs in zip((given[1], *ours.parameters()), (given[0], *module.parameters()), strict=True):
+        torch.testing.assert_close(mine.grad, theirs.grad, rtol=1e-4, atol=1e-5)
+    for mine, theirs in zip(ours.buffers(), module.buffers(), strict=True):
+        torch.testing.assert_close(mine, theirs, check_dtype=False)
+    program = ours.computation.program
+    plan = program.plan(tuple(not name.startswith("b_") for name in program.program_shape.parameter_names), False)
+    halves = [plan.forward, *plan._backward.found.values()]
+    counted = [sum(i.opcode == opcode for i in half.canonical.instructions) for half in halves]
+    assert counted == [ahead, back]

@@ -114,6 +114,10 @@ def test_autocast_is_that_of_each_call():
     with torch.autocast("cpu", torch.bfloat16):
         assert ours(X).dtype is model(X).dtype
     torch.testing.assert_close(ours(X), model(X))
+    for each in (ours, model):
+        each(X).square().sum().backward()
+    for mine, theirs in zip(ours.parameters(), model.parameters(), strict=True):
+        torch.testing.assert_close(mine.grad, theirs.grad)
 
 
 def test_a_function_without_parameters_is_converted_at_once():

@@ -331,3 +331,36 @@ def _grouped_mm(self: torch.Tensor, mat2: torch.Tensor, offs: torch.Tensor | Non
             parts.append(torch.mm(rows, mat2 * own if not left else mat2 if right else mat2[k]))
         found = torch.stack(parts) if left and right else functools.reduce(torch.add, parts)
     return found.to(out_dtype or self.dtype)
+
+
+# ------------------------------------------------------------------------------------------- running statistics
+
+
+@_way("batch_norm")
+def _batch_norm(input: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None, running_mean: torch.Tensor | None,
+                running_var: torch.Tensor | None, training: bool, momentum: float, eps: float,
+                cudnn_enabled: bool) -> torch.Tensor:
+    """By operators that say what they write: `native_batch_norm`, of which autograd makes it, writes without a word."""
+    if training and running_mean is not None:
+        return torch.ops.aten._native_batch_norm_legit.default(
+            input, weight, bias, running_mean, running_var, True, momentum, eps)[0]
+    if training:
+        return torch.ops.aten._native_batch_norm_legit.no_stats(input, weight, bias, True, momentum, eps)[0]
+    return torch.ops.aten._native_batch_norm_legit_no_training.default(
+        input, weight, bias, running_mean, running_var, momentum, eps)[0]
+
+
+@_way("instance_norm")
+def _instance_norm(input: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None,
+                   running_mean: torch.Tensor | None, running_var: torch.Tensor | None, use_input_stats: bool, momentum: float,
+                   eps: float, cudnn_enabled: bool) -> torch.Tensor:
+    """Each example's channels are a batch norm's channels, and the running statistics the means of theirs."""
+    examples, channels = input.shape[:2]
+    held = (running_mean, running_var)
+    own = [None if one is None else one.repeat(examples) for one in (weight, bias, *held)]
+    flat = input.contiguous().view(1, examples * channels, *input.shape[2:])
+    found = _batch_norm(flat, *own, use_input_stats, momentum, eps, cudnn_enabled)
+    for one, after in zip(held, own[2:], strict=True):
+        if use_input_stats and one is not None and after is not None:
+            one.copy_(after.view(examples, channels).mean(0))
+    return found.view(input.shape)

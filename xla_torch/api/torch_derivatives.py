@@ -9,7 +9,7 @@ keeps statistics beside what they are statistics of, as if the one did not depen
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ from ..core.types import PRED
 from ..functions import Broadcast
 from ..functions.hlo_builder import XlaOp
 from ..hlo.derivatives import Lost, Mask, Pullback, Pushforward, Stored, bringing
+from ..hlo.inference import has_effect
 from ..hlo.ir import Computation
 from ..opcodes import control
 from ..storage import torch_graphs, torch_private
@@ -46,15 +47,19 @@ class Input:
 @dataclasses.dataclass(frozen=True)
 class Graph:
     """A program as torch has it: a module over flat inputs, and for each of the program's results the number of the module's own
-    that it is, or None where no gradient comes from there."""
+    that it is, or None where no gradient comes from there. Those are buffers that the module replaces: `after` has the number of
+    the module's result, or None where it writes into its input, of which `written` has the number."""
 
     module: torch.fx.GraphModule
     inputs: Sequence[Input]
     results: Sequence[int | None]
+    after: Mapping[int, int | None] = dataclasses.field(default_factory=dict)
+    written: Mapping[int, int] = dataclasses.field(default_factory=dict)
 
-    def vjp(self, decompositions: dict[Any, Callable[..., Any]], first: dict[Any, Callable[..., Any]]) -> Graph:
-        """The way back: from the inputs and a cotangent for each result to a gradient for each parameter. What is in `first` is
-        decomposed before it is differentiated. Whatever torch raises passes through."""
+    def vjp(self, decompositions: dict[Any, Callable[..., Any]], first: dict[Any, Callable[..., Any]]) -> tuple[Graph, Graph]:
+        """The way forward, from the inputs to the results, and the way back, from the inputs and a cotangent for each result to a
+        gradient for each parameter: both of one trace, so that what the way back needs of the way forward is the same op. What
+        is in `first` is decomposed before it is differentiated. Whatever torch raises passes through."""
         if any(depends_on_values(value) for node in self.module.graph.nodes
                for value in torch_private.pytree.tree_leaves(node.meta.get("val"))):
             raise UnsupportedError("torch cannot trace a backward pass through sizes that depend on values")
@@ -64,17 +69,20 @@ class Graph:
         moving = {k: r for k, r in enumerate(self.results) if r is not None and outputs[r].is_floating_point()}
         flat = torch_graphs.Decomposing(self.module, {**first, **torch_stops.without_autograd()})
 
+        vjp: Any = torch.func.vjp
+
         def back(*given: Any) -> Any:
-            def forward(*moved: torch.Tensor) -> list[torch.Tensor]:
-                # Buffers are written into, which is nobody's affair here.
+            def forward(*moved: torch.Tensor) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
                 arguments = [v.clone() if isinstance(v, torch.Tensor) else v for v in given[:len(values)]]
                 for k, value in zip(active, moved, strict=True):
                     arguments[k] = value.clone()
                 results = flat.run(*arguments)
-                return [results[r] for r in moving.values()]
+                numbers = [self.after[k] if r is None else r for k, r in enumerate(self.results)]
+                every = [arguments[self.written[k]] if r is None else results[r] for k, r in enumerate(numbers)]
+                return [results[r] for r in moving.values()], every
 
-            pull: Any = torch.func.vjp(forward, *(given[k] for k in active))[1]
-            return pull(list(given[len(values):]))
+            _, pull, every = vjp(forward, *(given[k] for k in active), has_aux=True)
+            return [*every, *pull(list(given[len(values):]))]
 
         cotangents = [torch_graphs.stand_in(outputs[r]) for r in moving.values()]
         has_composites = any(becomes_composite(node.target) for node in self.module.graph.nodes)
@@ -82,12 +90,14 @@ class Graph:
         count = sum(one.parameter is not None for one in self.inputs)
         inputs = [*self.inputs, *(Input(ct, count + k) for ct, k in zip(cotangents, moving, strict=True))]
         place = {self.inputs[k].parameter: number for number, k in enumerate(active)}
-        return Graph(module, inputs, [place.get(k) for k in range(count)])
+        ends = torch_graphs.split_results(module, len(self.results))
+        return (Graph(ends[0], inputs, range(len(self.results))),
+                Graph(ends[1], inputs, [place.get(k) for k in range(count)]))
 
     def without_buffers(self) -> Graph:
         """The same graph, in which buffers have no gradients."""
         inputs = [dataclasses.replace(one, active=one.active and not one.is_buffer) for one in self.inputs]
-        return Graph(self.module, inputs, self.results)
+        return dataclasses.replace(self, inputs=inputs)
 
     def _outputs(self) -> Sequence[Any]:
         return next(iter(reversed(self.module.graph.nodes))).args[0]  # pyright: ignore[reportReturnType]
@@ -97,8 +107,9 @@ class Graph:
         torch_graph.check(self.module.graph)
         builder = XlaBuilder(name)
         given = [builder.parameter(k, shape) for k, shape in enumerate(parameters)]
-        nodes = [node.name for node in self.module.graph.nodes if node.op == "placeholder"]
-        inputs = {name: self._input(builder, one, given) for name, one in zip(nodes, self.inputs, strict=True)}
+        nodes = [node for node in self.module.graph.nodes if node.op == "placeholder"]
+        inputs = {node.name: self._input(builder, one, given) if node.users else None
+                  for node, one in zip(nodes, self.inputs, strict=True)}
         found = torch_graph.build(builder, self.module.graph, inputs, lambda name: getattr(self.module, name))
         made = [Broadcast(builder.constant(0, shape.element_type), shape.dimensions) if place is None else found[place]
                 for place, shape in zip(self.results, results, strict=True)]
@@ -120,6 +131,8 @@ class TorchDerivatives(GivenPullback):
     rules: tuple[str, ...] = ()
     _missing: frozenset[int | None] = frozenset()
     """The parameters that torch has no derivatives with respect to, though the results depend on them."""
+    _ahead: Computation | None = None
+    """The way forward as it was traced with the way back. None where the computation has checks, which that trace has not."""
 
     def __init__(self, computation: Computation, graph: Graph, rules: Sequence[str], unmarked: Sequence[str],
                  decompositions: Callable[[], tuple[dict[Any, Any], dict[Any, Any]]], functions: Sequence[str] = ()):
@@ -133,11 +146,15 @@ class TorchDerivatives(GivenPullback):
         cotangents = [s if s.element_type.is_floating else s.with_element_type(PRED) for s in results]
         with torch_private.undisturbed():
             try:
-                back = self._graph.vjp(*self._decompositions())
+                ahead, back = self._graph.vjp(*self._decompositions())
             except RuntimeError:  # a batch normalisation has no derivative with respect to its running statistics
-                back = self._graph.without_buffers().vjp(*self._decompositions())
+                ahead, back = self._graph.without_buffers().vjp(*self._decompositions())
                 self._missing = frozenset(one.parameter for one in self._graph.inputs if one.is_buffer and one.active)
             found = back.computation(f"{self._computation.name}_back", [*arguments, *cotangents], floating)
+            made = ahead.computation(self._computation.name, arguments, results)
+            is_same = [leaf.without_layout() for leaf in made.root.shape.leaves()] == results
+            if is_same and not any(map(has_effect, self._computation.instructions)):
+                self._ahead = made
         unsaid = (*self._functions, *self._unmarked)
         return bringing(found, Lost(unsaid, "the way back of a module that torch exported") if unsaid else None)
 
@@ -154,6 +171,9 @@ class TorchDerivatives(GivenPullback):
             return None
         self._require(present)
         return super().pushforward(present)
+
+    def _forward(self) -> Computation:
+        return super()._forward() if self._ahead is None else bringing(self._ahead, self)
 
     def _warn(self) -> None:
         if self._functions:
@@ -181,13 +201,15 @@ class TorchDerivatives(GivenPullback):
 
     def __getstate__(self) -> dict[str, Any]:
         back = Stored.of_computation(self._back) if self._is_there() else None
-        return {"computation": Stored.of_computation(self._computation), "back": back, "rules": self.rules,
+        ahead = None if self._ahead is None else Stored.of_computation(self._ahead)
+        return {"computation": Stored.of_computation(self._computation), "back": back, "ahead": ahead, "rules": self.rules,
                 "unmarked": self._unmarked, "missing": self._missing, "functions": self._functions}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._computation, self.rules, back = state["computation"].entry(), state["rules"], state["back"]
         self._missing, self._functions, self._unmarked = state["missing"], state["functions"], state["unmarked"]
         self._given = _lost if back is None else back.entry
+        self._ahead = None if state["ahead"] is None else state["ahead"].entry()
 
 
 _BY_OPS = "from_torch(..., derivatives='xla') differentiates the ops"

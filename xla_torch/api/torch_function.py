@@ -261,7 +261,11 @@ class _Import:
             active = number is not None and spec.target not in self._replaced() and value.is_floating_point()
             tensor = self._weight(spec) if held and number is None else None
             inputs.append(Input(value, number, tensor, active, spec.kind is InputKind.BUFFER))
-        return Graph(module, inputs, self._order)
+        signature = self._exported.graph_signature
+        held = {str(spec.target): k for k, spec in enumerate(signature.input_specs) if spec.target}
+        given = {str(spec.target): k for k, spec in enumerate(signature.output_specs) if spec.kind is OutputKind.BUFFER_MUTATION}
+        return Graph(module, inputs, self._order, {k: given.get(target) for k, target in self._after.items()},
+                     {k: held[target] for k, target in self._after.items()})
 
     # ---- arguments
 
@@ -332,7 +336,7 @@ class _Import:
             if spec.kind in _OWN:
                 own.append(None if _is_none(spec.arg) else _Leaf(result, places[len(own)]))
             elif spec.kind is OutputKind.BUFFER_MUTATION:
-                after[str(spec.target)] = _Leaf(result, None)
+                after[str(spec.target)] = _Leaf(result, None, str(spec.target))
             elif spec.kind is OutputKind.TOKEN:
                 continue
             elif spec.kind in _GRADIENTS:
@@ -352,6 +356,7 @@ class _Import:
                 raise UnsupportedError("a result is not a tensor", subject="from_torch", got=repr(found)[:80],
                                        expected=_TENSORS)
         self._order = [leaf.number for leaf in leaves]
+        self._after = {k: leaf.buffer for k, leaf in enumerate(leaves) if leaf.buffer}
         return structure, [leaf.value for leaf in leaves]
 
 
@@ -378,10 +383,10 @@ _GRADIENTS = {OutputKind.GRADIENT_TO_PARAMETER: "weights", OutputKind.GRADIENT_T
 
 
 class _Leaf:
-    """A result as a leaf, whatever it is, and which of the module's own results it is."""
+    """A result as a leaf, whatever it is, and which of the module's own results it is, or the buffer that is replaced by it."""
 
-    def __init__(self, value: Any, number: int | None):
-        self.value, self.number = value, number
+    def __init__(self, value: Any, number: int | None, buffer: str = ""):
+        self.value, self.number, self.buffer = value, number, buffer
 
 
 def _is_static(argument: Any) -> bool:

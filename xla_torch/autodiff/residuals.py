@@ -18,7 +18,7 @@ from ..hlo.inference import has_effect, is_pure
 from ..hlo.ir import Computation, Instruction, reachable
 from ..hlo.schema import Trait
 from ..hlo.stacks import is_stack_call
-from ..opcodes import collective, indexing
+from ..opcodes import collective, elementwise, indexing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,9 +50,15 @@ class Policy:
         if instruction.opcode == collective.all_gather:  # of a weight that is cut: whole it is not kept, as ZeRO-3 has it
             return 2
         schema = instruction.schema
-        if not schema.elementwise or not schema.pure:
+        if not schema.elementwise or not schema.pure or _is_dear(instruction):
             return float("inf")
         return 3 if instruction.has(Trait.TRANSCENDENTAL) else 1
+
+
+def _is_dear(instruction: Instruction) -> bool:
+    """Whether the op divides complex numbers or takes their magnitude: that takes five times as long as it takes to write them
+    and read them again."""
+    return instruction.opcode in (elementwise.abs_, elementwise.divide) and instruction.operands[0].shape.element_type.is_complex
 
 
 WHOLE_PROGRAM = Policy(arithmetic=LARGE, budget=6, unsized=True)

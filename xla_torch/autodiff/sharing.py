@@ -9,8 +9,8 @@ from collections.abc import Hashable
 
 from ..analysis.named_functions import clipped_part
 from ..functions.hlo_builder import Builder, XlaOp
-from ..hlo.ir import Instruction
-from ..transform.equal_ops import key_of
+from ..hlo.ir import Computation, Instruction
+from ..transform.equal_ops import Forms, key_of
 
 
 class SharingBuilder(Builder):
@@ -19,9 +19,10 @@ class SharingBuilder(Builder):
     def __init__(self, name: str = "computation"):
         super().__init__(name)
         self._known: dict[Hashable, XlaOp] = {}
+        self._forms = Forms()
 
     def append(self, instruction: Instruction) -> XlaOp:
-        key = _key(instruction)
+        key = self._key(instruction)
         known = None if key is None else self._known.get(key)
         if known is not None:
             return known
@@ -30,8 +31,14 @@ class SharingBuilder(Builder):
             self._known[key] = op
         return op
 
+    def _key(self, instruction: Instruction) -> Hashable | None:
+        """What makes two instructions the same; None for those that are never shared."""
+        key = key_of(instruction, tuple(map(id, instruction.operands)), self._numbered)
+        return None if key is None else (key, clipped_part(instruction))
 
-def _key(instruction: Instruction) -> Hashable | None:
-    """What makes two instructions the same; None for those that are never shared. Computations are compared by identity."""
-    key = key_of(instruction, tuple(map(id, instruction.operands)))
-    return None if key is None else (key, clipped_part(instruction))
+    def _numbered(self, computation: Computation) -> int:
+        """Reducers and other functions of scalars are compared by what they compute, as each rule makes its own; those that bring
+        derivatives, and all others, by identity."""
+        is_scalar = all(p.shape.is_array and not p.shape.rank for p in computation.parameters)
+        by_form = is_scalar and computation.derivatives is None
+        return -1 - self._forms.number(computation) if by_form else id(computation)

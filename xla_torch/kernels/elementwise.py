@@ -118,8 +118,10 @@ def _is_ordinary(lhs: torch.Tensor, rhs: torch.Tensor) -> bool:
 
 
 def _is_finite(x: torch.Tensor) -> bool:
-    """Whether all parts are: their limits are, which one pass gives (`isfinite` and `all` take ten times as long)."""
-    return not x.numel() or all(math.isfinite(limit.item()) for limit in torch.aminmax(torch.view_as_real(x.resolve_conj())))
+    """Whether all elements are, or their parts: their limits are, which one pass gives (`isfinite` and `all` take ten times as
+    long)."""
+    parts = torch.view_as_real(x.resolve_conj()) if x.is_complex() else x
+    return not x.numel() or all(math.isfinite(limit.item()) for limit in torch.aminmax(parts))
 
 
 def _infinite_units(x: torch.Tensor) -> torch.Tensor:
@@ -164,7 +166,10 @@ def _nan_where(unknown: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
 @elementwise
 def complex_abs(x: torch.Tensor) -> torch.Tensor:
     """The magnitude; NaN where a part is NaN, also beside an infinite one."""
-    return torch.where(x.isnan(), math.nan, x.abs())
+    found = x.abs()
+    if on_host(found) and _is_finite(found):
+        return found
+    return torch.where(x.isnan(), math.nan, found)
 
 
 @elementwise

@@ -104,6 +104,18 @@ def copied(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
     return torch.fx.GraphModule(module, graph)
 
 
+def split_results(module: torch.fx.GraphModule, count: int) -> tuple[torch.fx.GraphModule, torch.fx.GraphModule]:
+    """Two graphs of the same inputs: one with the first so many results, one with the others."""
+    found: list[torch.fx.GraphModule] = []
+    for chosen in (slice(count), slice(count, None)):
+        graph = torch.fx.Graph()
+        results: Any = graph.graph_copy(module.graph, {})
+        graph.output(results[chosen])
+        graph.eliminate_dead_code()
+        found.append(torch.fx.GraphModule(module, graph))
+    return found[0], found[1]
+
+
 def convert_by_aten(graph: torch.fx.Graph) -> None:
     """Let conversions of a number of Python, which AOTAutograd writes as an operator of its own, be operators of ATen."""
     for node in graph.find_nodes(op="call_function", target=_convert):

@@ -139,9 +139,9 @@ profiler_is_on: Callable[[], bool] = private(torch, "autograd._profiler_enabled"
 
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
-    """Within the block no transform of torch.func is on, no mode that makes other tensors, and no inference mode: what is made
-    there once and kept is made in the same way wherever it is first asked for."""
-    with _no_transforms(), _no_modes(), torch.inference_mode(False):
+    """Within the block no transform of torch.func is on, no mode that makes other tensors, no autocast and no inference mode:
+    what is made there once and kept is made in the same way wherever it is first asked for."""
+    with _no_transforms(), _no_modes(), without_autocast("cpu"), without_autocast("cuda"), torch.inference_mode(False):
         yield
 
 

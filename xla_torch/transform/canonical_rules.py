@@ -41,6 +41,34 @@ def _without_empty_parts(instruction: Instruction, operands: Sequence[Instructio
     return [_instead(instruction, movement.concatenate, instruction.shape, *kept, attributes=instruction.attributes)]
 
 
+@REWRITES.rule(movement.slice_)
+def _slice_of_a_part(instruction: Instruction, operands: Sequence[Instruction]) -> list[Instruction] | None:
+    """A slice of a concatenation that lies in one part is a slice of this part: torch puts real and imaginary parts side by side
+    and takes one of them."""
+    bounds: list[tuple[int, int, int]] = list(instruction.attributes["slice"])
+    source = operands[0]
+    while (part := _part_with(source, bounds)) is not None:
+        source = part
+    if source is operands[0]:
+        return None
+    return [_instead(instruction, movement.slice_, instruction.shape, source, attributes={"slice": tuple(bounds)})]
+
+
+def _part_with(whole: Instruction, bounds: list[tuple[int, int, int]]) -> Instruction | None:
+    """The part of a concatenation that has all elements within these bounds, which become those of the part."""
+    if whole.opcode != movement.concatenate or not whole.shape.is_static:
+        return None
+    (along,) = whole.attributes["dimensions"]
+    start, limit, stride = bounds[along]
+    end = 0
+    for part in whole.operands:
+        begin, end = end, end + part.shape.dimensions[along]
+        if begin <= start < limit <= end:
+            bounds[along] = (start - begin, limit - begin, stride)
+            return part
+    return None
+
+
 @REWRITES.rule(internal.bitcast)
 def _row_major_bitcast(instruction: Instruction, operands: Sequence[Instruction]) -> list[Instruction] | None:
     """Memory read in another order, said without layouts: into the operand's memory order, and out of the result's."""
