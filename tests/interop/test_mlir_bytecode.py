@@ -18,9 +18,11 @@ from jaxlib._jax import mlir as jaxlib_mlir
 from jaxlib.mlir import ir as bindings
 from jaxlib.mlir.dialects import stablehlo
 
+import xla_torch
 from support import mlir_oracle
 from support.counting import python_calls
 from support.mlir_equal import difference
+from support.mlir_texts import operations
 from support.stablehlo_oracle import new_context, parse
 from support.stored_programs import FOLDERS, SHARED, name_of
 from xla_torch.errors import HloSyntaxError, XlaError
@@ -32,8 +34,11 @@ CASES = sorted((SHARED / "conformance" / "cases").glob("*/*/module.mlir"))
 VERSIONS = ("0.9.0", "0.12.0", "0.15.0", "0.20.0", "1.0.0", "1.4.0", "1.8.0", "1.10.0", "1.14.0", stablehlo.get_current_version())
 ENCODINGS = range(7)
 DATA = Path(__file__).parents[1] / "data" / "mlir"
-ROWS = dict(re.findall(r"^// ===== (.*)\n((?:(?!// =====).*\n)*)", (DATA / "rows.mlir").read_text(), re.MULTILINE))
-STORED = dict(np.load(DATA / "artifacts.npz"))
+ROWS, NEWER = (dict(re.findall(r"^// ===== (.*)\n((?:(?!// =====).*\n)*)", (DATA / name).read_text(), re.MULTILINE))
+               for name in ("rows.mlir", "newer.mlir"))
+STORED, STORED_NEWER = (dict(np.load(DATA / name)) for name in ("artifacts.npz", "newer.npz"))
+LAYOUTS = ("affine_map<", "strided<")
+"""Layouts of buffers, of which bytecode's reader only hands on that they are there."""
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +105,12 @@ def test_rows(name: str, context: Any) -> None:
         assert difference(placed(bytecode.parse(data)), want) == ""
 
 
+@pytest.mark.parametrize("program", [p for p in operations() if not any(word in p for word in LAYOUTS)])
+def test_each_operation_with_the_properties_that_the_installed_jaxlib_writes(program: str, context: Any) -> None:
+    module = parse(program, context)
+    assert difference(placed(bytecode.parse(written(module))), placed(mlir_oracle.operation(module))) == ""
+
+
 @pytest.mark.parametrize("layout", ["affine_map<(d0) -> (d0)>", "strided<[1], offset: 2>"])
 def test_layouts_of_buffers_are_handed_on(layout: str, context: Any) -> None:
     """MLIR encodes them itself from jaxlib 0.12 on, and wrote their text before. What stands beside them is read."""
@@ -115,6 +126,41 @@ def test_stored_artifacts(name: str) -> None:
     got, want = bytecode.parse(STORED[name].tobytes()), text.parse(ROWS[name.partition(" @ ")[0]])
     assert [(o.name, [v.type for v in o.results]) for o in ir.walk(got)] == [
         (o.name, [v.type for v in o.results]) for o in ir.walk(want)]
+
+
+@pytest.mark.parametrize("name", NEWER)
+def test_bytecode_of_newer_versions_is_what_its_text_says(name: str) -> None:
+    """As jaxlib 0.12.0.1 wrote it. jaxlib is not asked."""
+    found = bytecode.parse(STORED_NEWER[name].tobytes())
+    assert difference(found, text.parse(NEWER[name]), locations=False) == ""
+
+
+@pytest.mark.parametrize("name", NEWER)
+def test_newer_versions_are_read_as_a_newer_jaxlib_reads_them(name: str, context: Any) -> None:
+    try:
+        module = parse(NEWER[name], context)
+    except HloSyntaxError:
+        pytest.skip("the installed jaxlib cannot read it")
+    want = placed(mlir_oracle.operation(module))
+    assert difference(placed(bytecode.parse(written(module))), want) == ""
+    for generic in (False, True):
+        assert difference(text.parse(module.operation.get_asm(print_generic_op_form=generic)), want, locations=False) == ""
+
+
+@pytest.mark.parametrize("form", [STORED_NEWER, NEWER], ids=["bytecode", "text"])
+@pytest.mark.parametrize(("name", "sign"), list(zip(NEWER, [1, -1], strict=True)))
+def test_reductions_of_parts_leave_the_array_as_it_is(form: dict[str, Any], name: str, sign: int) -> None:
+    given = form[name] if isinstance(form[name], str) else form[name].tobytes()
+    array = np.arange(64, dtype=np.float32).reshape(8, 8)
+    np.testing.assert_array_equal(xla_torch.from_stablehlo(given).run_numpy(array)[0], sign * array)
+
+
+def test_a_reduction_that_nobody_knows_is_refused() -> None:
+    data = STORED_NEWER["shardings of parts that are reduced by an operation"].tobytes()
+    axes = b"\x03#"  # one axis along which parts are reduced, and behind it the number of the reduction, of which 3 is none
+    assert axes + b"\x09" in data
+    with pytest.raises(HloSyntaxError, match="unknown reduction of sdy"):
+        bytecode.parse(data.replace(axes + b"\x09", axes + b"\x0d"))
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=name_of)

@@ -450,6 +450,17 @@ def test_modes_of_collectives_are_not_lost():
     check_both_ways(messages)
 
 
+def test_the_reduction_of_parts_is_not_lost():
+    """XLA of jaxlib 0.12 knows other reductions than a sum; the reader does not need it."""
+    sharding = "{mesh['x'=2], [{}], unreduced=%s{'x'}}"
+    for word in ("", "max", "min"):
+        text = one(f"b = f32[4] negate(a), sharding={sharding % word}")
+        assert hlo_protos.canonical(read(written(text))) == hlo_protos.read_text(text)
+    with pytest.raises(UnsupportedError, match="reduced by an unknown operation"):
+        changed(one(f"b = f32[4] negate(a), sharding={sharding % ''}"),
+                lambda i, _: setattr(i.sharding.named_sharding, "reduction_op", 3))
+
+
 def test_a_sparsity_that_is_none():
     with pytest.raises(InvalidArgument, match="invalid sparsity"):
         written(ROWS["sparse convolution"].replace("2x4", "2"))

@@ -383,6 +383,20 @@ def test_explicit_meshes_are_refused():
         jax.jit(to_jax(from_jax(jnp.sin, numbers(4))))(x)
 
 
+def test_partial_sums_on_explicit_meshes_are_refused():
+    mesh = jax.make_mesh((2,), ("i",), axis_types=(jax.sharding.AxisType.Explicit,))
+    spec = jax.sharding.PartitionSpec
+    a, b = (jax.device_put(numbers(*sizes), jax.sharding.NamedSharding(mesh, s))
+            for sizes, s in (((4, 4), spec(None, "i")), ((4,), spec("i"))))
+
+    def summed(a: Any, b: Any) -> Any:
+        partial = jnp.dot(a, b, out_sharding=jax.sharding.NamedSharding(mesh, spec(None, unreduced=frozenset({"i"}))))
+        return to_jax(from_jax(jnp.sin, numbers(4)))(partial)
+
+    with pytest.raises(UnsupportedError, match="got partial sums"):
+        jax.jit(summed)(a, b)
+
+
 RNG = """HloModule m
 ENTRY e { a = f32[] constant(0) b = f32[] constant(1) ROOT r = f32[3] rng(a, b), distribution=rng_uniform }"""
 SUM = """HloModule m

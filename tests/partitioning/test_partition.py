@@ -391,6 +391,27 @@ def test_results_may_be_summands(result: str, specs: Any, out: str, sums: int) -
 
 
 @needs_xla
+def test_a_partition_spec_says_that_results_are_summands() -> None:
+    program = xla_torch.parse_hlo(PRODUCT.replace("RESULT", "f32[8,6] copy(d)"))
+    spec = jax.sharding.PartitionSpec("b", unreduced=frozenset({"a"}))
+    part = partition(program, {"a": 2, "b": 2}, None, spec)
+    assert "sharding={mesh['a'=2,'b'=2], [{'b'}, {}], unreduced={'a'}}" in part.to_hlo_text()
+
+
+@needs_xla
+@pytest.mark.parametrize("kind", ["max", "min"])
+def test_parts_of_results_that_are_not_summed_are_refused(kind: str) -> None:
+    program = xla_torch.parse_hlo(PRODUCT.replace("RESULT", "f32[8,6] copy(d)"))
+    given: list[Any] = [f"{{mesh['a'=2,'b'=2], [{{}}, {{}}], unreduced={kind}{{'a'}}}}"]
+    if kinds := getattr(jax.sharding, "UnreducedKind", None):  # from JAX 0.12 on
+        words: dict[str, Any] = {"unreduced": frozenset({"a"}), "unreduced_kind": getattr(kinds, kind)}
+        given.append(jax.sharding.PartitionSpec(**words))
+    for out in given:
+        with pytest.raises(UnsupportedError, match="another operation than a sum"):
+            partition(program, {"a": 2, "b": 2}, None, out)
+
+
+@needs_xla
 @pytest.mark.parametrize(("result", "ins", "out", "message"), [
     ("pred[8,6] compare(d, d), direction=EQ", None, "{unreduced}", "bool arrays cannot be partial sums"),
     ("f32[8,6] copy(d)", ["{unreduced}", None], None, "argument x: a program cannot take partial sums"),

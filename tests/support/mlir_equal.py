@@ -9,7 +9,7 @@ import numpy as np
 from xla_torch.mlir import ir
 
 NEWER = {("sdy.all_reduce", "reduction_op"), ("sdy.reduce_scatter", "reduction_op")}
-"""Attributes that jaxlib has from 0.12 on, with a default that its text leaves out."""
+"""Attributes that jaxlib has from 0.12 on, with a default of 0 that its text leaves out."""
 
 Numbers = dict[ir.Value, tuple[int, int]]
 
@@ -47,7 +47,7 @@ def _operations(x: ir.Operation, y: ir.Operation, numbers: tuple[Numbers, Number
         return f"regions {shapes[0]}, {shapes[1]}"
     if locations and (x.location or ir.Location()) != (y.location or ir.Location()):
         return f"location {x.location}, {y.location}"
-    ours, theirs = ({k: v for k, v in o.attributes.items() if (o.name, k) not in NEWER} for o in (x, y))
+    ours, theirs = ({k: v for k, v in o.attributes.items() if v or (o.name, k) not in NEWER} for o in (x, y))
     return attribute_difference(ours, theirs)
 
 

@@ -105,8 +105,11 @@ def sharding_of(words: Any, rank: int, mesh: Mesh) -> Sharding | None:
     by_placement = not _is_spec(words) and len(words) > 0 and _is_placement(words[0])
     dimensions = _of_placements(words, rank, mesh) if by_placement else _of_names(words, rank, mesh)
     lies = MeshSharding(mesh, tuple(tuple(map(Axis, axes)) for axes in dimensions))
-    summed = _summed_axes(words, mesh, by_placement)
-    return Sharding(ShardingKind.MESH, mesh=dataclasses.replace(lies, unreduced=summed)) if summed else tiling(lies)
+    unreduced = _unreduced_axes(words, mesh, by_placement)
+    if not unreduced:
+        return tiling(lies)
+    reduction = getattr(getattr(words, "unreduced_kind", None), "name", "sum")  # JAX has had others from 0.12 on
+    return Sharding(ShardingKind.MESH, mesh=dataclasses.replace(lies, unreduced=unreduced, reduction=reduction))
 
 
 def _is_placement(value: Any) -> bool:
@@ -118,8 +121,8 @@ def _is_sum(placement: Any) -> bool:
     return placement.is_partial() and getattr(placement, "reduce_op", "") == "sum" and type(placement).__name__ == "Partial"
 
 
-def _summed_axes(words: Any, mesh: Mesh, by_placement: bool) -> tuple[Axis, ...]:
-    """The axes of the mesh along which each has a summand, in the mesh's order."""
+def _unreduced_axes(words: Any, mesh: Mesh, by_placement: bool) -> tuple[Axis, ...]:
+    """The axes of the mesh along which each participant has a part of a sum, or of another reduction, in the mesh's order."""
     if by_placement:
         return tuple(Axis(name) for (name, _), placement in zip(mesh.axes, words, strict=True) if _is_sum(placement))
     unreduced = getattr(words, "unreduced", ())
@@ -156,7 +159,8 @@ def _of_placements(placements: Any, rank: int, mesh: Mesh) -> list[list[str]]:
 
 def _of_names(spec: Any, rank: int, mesh: Mesh) -> list[list[str]]:
     """The axes of each dimension, from None, a name or a tuple of names for the first dimensions."""
-    dimensions = [[] if axes is None else [axes] if isinstance(axes, str) else list(axes) for axes in spec]
+    partitions = getattr(spec, "partitions", spec)  # JAX iterates over no PartitionSpec with unreduced axes
+    dimensions = [[] if axes is None else [axes] if isinstance(axes, str) else list(axes) for axes in partitions]
     if len(dimensions) > rank:
         raise InvalidArgument("the sharding is for an array of another rank", got=repr(spec), expected=f"up to {rank} dimensions")
     used = [name for axes in dimensions for name in axes] + sorted(getattr(spec, "unreduced", ()))

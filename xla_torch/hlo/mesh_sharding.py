@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
+from ..core.errors import UnsupportedError
 from .replica_groups import MOST_DEVICES, parse_devices
 from .scanner import Scanner
 
@@ -22,6 +23,9 @@ _symbol = re.compile(r"@([\w.$-]++|\"[^\"]*+\")")
 _priority = re.compile(r"p[0-9]++")
 _entry = re.compile(r"([\w.$-]++|\"[^\"]*+\")\s*+=\s*+#sdy\.mesh<")
 _device_ids = re.compile(r"device_ids\s*+=\s*+")
+
+REDUCTIONS = ("sum", "max", "min")
+"""How parts along unreduced axes give the array, by the numbers that Shardy and XLA's protos have for it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -73,6 +77,7 @@ class MeshSharding:
     replicated: tuple[Axis, ...] = ()
     unreduced: tuple[Axis, ...] = ()
     manual: tuple[Axis, ...] = ()
+    reduction: str = "sum"
 
     @property
     def device_count(self) -> int:
@@ -91,9 +96,12 @@ class MeshSharding:
 
     def sums(self, along: Collection[str] | None = None) -> np.ndarray | None:
         """The number of the sum that each partition has a summand of; None where none is summed. With `along` only sums along
-        those axes count."""
+        those axes count. Raises UnsupportedError where parts are reduced by another operation."""
         at, sizes = self.mesh.coordinates(), dict(self.mesh.axes)
         summed = [a for a in self.unreduced if along is None or a.name in along]
+        if summed and self.reduction != "sum":
+            raise UnsupportedError("the parts of an array are reduced by another operation than a sum", got=str(self),
+                                   expected="parts that are summed", hint="reduce the array before it gets this sharding")
         for axis in summed:  # where a partition stands, but for its place along what is summed
             step = sizes[axis.name] // (axis.before * axis.size) if axis.size else 1
             at[axis.name] = at[axis.name] - at[axis.name] // step % (axis.size or sizes[axis.name]) * step
@@ -104,7 +112,8 @@ class MeshSharding:
         parts = [str(self.mesh), f"[{', '.join(dims)}]"]
         for word in ("replicated", "unreduced", "manual"):
             if axes := getattr(self, word):
-                parts.append(f"{word}={_listed(map(str, axes))}")
+                reduction = self.reduction if word == "unreduced" and self.reduction != "sum" else ""
+                parts.append(f"{word}={reduction}{_listed(map(str, axes))}")
         return ", ".join(parts)
 
 
@@ -237,13 +246,17 @@ def _placed(scanner: Scanner, mesh: Mesh, with_priorities: bool = True) -> MeshS
 
     dimensions = tuple(scanner.listed(dimension, "[", "]"))
     others: dict[str, tuple[Axis, ...]] = {}
+    reduction = "sum"
     while (at := scanner.skip()) and scanner.accept(","):
         word = next((w for w in ("replicated", "unreduced", "manual") if scanner.accept_word(w)), "")
         if not word or word in others:
             scanner.pos = at  # what follows is not ours
             break
         scanner.expect("=")
+        if word == "unreduced":
+            reduction = next((w for w in REDUCTIONS if scanner.accept_word(w)), reduction)
         others[word] = tuple(a for a in scanner.listed(axis) if a is not None)
     if any(a.name in {b.name for b in seen if b is not a and not (a.size and b.size)} for a in seen):
         raise scanner.error("an axis is used twice", start)
-    return MeshSharding(mesh, dimensions, frozenset(d for d, is_open in enumerate(further) if is_open), **others)
+    are_open = frozenset(d for d, is_open in enumerate(further) if is_open)
+    return MeshSharding(mesh, dimensions, are_open, **others, reduction=reduction)

@@ -161,13 +161,14 @@ def _placed(avals: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
     if not arguments:
         return list(avals)
     for argument in arguments:
-        if any(part is not None for part in argument.sharding.spec):
+        spec, varying = argument.sharding.spec, argument.manual_axis_type
+        if spec.unreduced or spec.reduced or varying.unreduced or varying.reduced:
+            raise UnsupportedError("a program of whole arrays got partial sums", subject="to_jax", got=argument.str_short(),
+                                   hint="add them with jax.lax.psum, or jax.sharding.reshard on an explicit mesh")
+        if any(part is not None for part in spec.partitions):
             raise UnsupportedError("JAX cannot infer the shardings of the results on an explicit mesh", subject="to_jax",
                                    got=argument.str_short(), hint="jax.sharding.auto_axes(function) lets XLA choose; a mesh may "
                                    "be made with axis_types of Auto; in jax.shard_map nothing is to be chosen")
-        if argument.manual_axis_type.unreduced or argument.manual_axis_type.reduced:
-            raise UnsupportedError("a program of whole arrays got partial sums", subject="to_jax",
-                                   got=argument.str_short(), hint="add them with jax.lax.psum")
     first = arguments[0]
     return [aval.update(sharding=first.sharding.update(spec=jax.sharding.PartitionSpec(*[None] * len(aval.shape))),
                         manual_axis_type=first.manual_axis_type) for aval in avals]

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..core.errors import HloSyntaxError, UnsupportedError
 from ..hlo.attributes import ReplicaGroups
-from ..hlo.mesh_sharding import Axis, MeshSharding
+from ..hlo.mesh_sharding import REDUCTIONS, Axis, MeshSharding
 from ..hlo.replica_groups import parse_replica_groups
 from ..hlo.scanner import Scanner
 from ..hlo.sharding import Iota, Sharding, ShardingKind
@@ -77,16 +77,17 @@ def _subgroups(proto: Any) -> list[str]:
 
 
 def _named_text(proto: Any, reading: Reading) -> str:
-    if proto.reduction_op:
-        raise UnsupportedError("a sharding's parts are reduced by another operation than a sum", got=proto.reduction_op,
-                               expected="parts that are summed")
+    if not 0 <= proto.reduction_op < len(REDUCTIONS):
+        raise UnsupportedError("a sharding's parts are reduced by an unknown operation", got=proto.reduction_op,
+                               expected=" or ".join(f"{k} ({word})" for k, word in enumerate(REDUCTIONS)))
     if not proto.mesh.axes and len(proto.mesh.device_ids) == 1:
         return f"{{single_device[device_id={proto.mesh.device_ids[0]}]}}"
     dims = ["{" + ", ".join([*_axes(d.axes, proto.mesh), *["?"] * (not d.is_closed)]) + "}" for d in proto.dim_shardings]
     parts = [_mesh_text(proto.mesh), f"[{', '.join(dims)}]"]
     for word in ("replicated", "unreduced", "manual"):
         if axes := getattr(proto, f"{word}_axes"):
-            parts.append(f"{word}={{{', '.join(_axes(axes, proto.mesh))}}}")
+            reduction = REDUCTIONS[proto.reduction_op] if word == "unreduced" else ""
+            parts.append(f"{word}={reduction}{{{', '.join(_axes(axes, proto.mesh))}}}")
     if proto.metadata:
         parts.append(_metadata_text(proto.metadata, reading))
     return "{" + ", ".join(parts) + "}"
@@ -161,6 +162,7 @@ def _write_mesh_sharding(sharding: MeshSharding, proto: Any) -> None:
         _write_axes(axes, names, dimension.axes)
     for word in ("replicated", "unreduced", "manual"):
         _write_axes(getattr(sharding, word), names, getattr(proto, f"{word}_axes"))
+    proto.reduction_op = REDUCTIONS.index(sharding.reduction)
 
 
 def _write_axes(axes: Sequence[Axis], names: Sequence[str], listed: Any) -> None:

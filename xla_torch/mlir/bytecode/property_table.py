@@ -116,7 +116,7 @@ func: arg_attrs? function_type no_inline? res_attrs? sym_name sym_visibility? | 
 
 _SDY = """
 all_gather: gathering_axes out_sharding
-all_reduce: out_sharding reduction_axes reduction_op | out_sharding reduction_axes
+all_reduce: out_sharding reduction_axes reduction_op? | out_sharding reduction_axes
 all_slice: out_sharding slicing_axes
 all_to_all: out_sharding params
 collective_permute: out_sharding
@@ -126,7 +126,7 @@ manual_computation: in_shardings manual_axes out_shardings
 mesh: mesh sym_name
 named_computation: in_shardings? name out_shardings?
 propagation_barrier: allowed_direction
-reduce_scatter: out_sharding reduce_scatter_axes
+reduce_scatter: out_sharding reduce_scatter_axes reduction_op? | out_sharding reduce_scatter_axes
 replicated_to_unreduced sharded_to_unreduced: axes out_sharding
 reshard sharding_constraint: sharding
 sharding_group: group_id
@@ -149,7 +149,7 @@ any broadcast: error?
 const_shape: shape
 const_size: value
 const_witness: passing
-cstr_broadcastable cstr_eq cstr_require: msg?
+cstr_require: msg
 """
 
 _TENSOR = """

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ...hlo.mesh_sharding import REDUCTIONS
 from .. import ir
 from .cursor import malformed
 from .reader import Reader
@@ -25,16 +26,16 @@ def sdy_type(reader: Reader) -> ir.Type:
     raise malformed("a type of a dialect that has none", reader.pos)
 
 
-def _inner(found: Any, offset: int, prefix: str = "") -> str:
-    """The text of an attribute without what stands in front of it when it stands alone."""
+def _inner(found: Any, offset: int, prefix: str = "", suffix: str = "") -> str:
+    """The text of an attribute without what stands around it when it stands alone."""
     if not isinstance(found, ir.Opaque):
         raise malformed("a part of a sharding that is none", offset, type(found).__name__)
-    return found.text.removeprefix(prefix)
+    return found.text.removeprefix(prefix).removesuffix(suffix)
 
 
-def _parts(reader: Reader, prefix: str = "", separator: str = ", ") -> str:
+def _parts(reader: Reader, prefix: str = "", suffix: str = "") -> str:
     begin = reader.pos
-    return separator.join([_inner(found, begin, prefix) for found in reader.attributes()])
+    return ", ".join([_inner(found, begin, prefix, suffix) for found in reader.attributes()])
 
 
 def _quoted(text: str | bytes, offset: int) -> str:
@@ -79,14 +80,23 @@ def _dimension(reader: Reader) -> str:
     return f"{{{', '.join(filter(None, (axes, '' if is_closed else '?')))}}}{f'p{priority}' if has_priority else ''}"
 
 
-def _sharding(reader: Reader, unreduced: bool = False) -> str:
+def _sharding(reader: Reader, unreduced: bool = False, has_reduction: bool = False) -> str:
     begin, mesh = reader.pos, reader.attribute()
     where = f"@{mesh.name}" if isinstance(mesh, ir.Symbol) else _inner(mesh, begin, "#sdy.")
     text = f"#sdy.sharding<{where}, [{_parts(reader)}]"
-    for word in ("replicated", "unreduced")[:1 + unreduced]:
-        axes = _parts(reader)
-        text += f", {word}={{{axes}}}" if axes else ""
+    parts = {word: _parts(reader) for word in ("replicated", "unreduced")[:1 + unreduced]}
+    reduction = _reduction(reader) if has_reduction else ""
+    for word, axes in parts.items():
+        text += f", {word}={reduction if word == 'unreduced' else ''}{{{axes}}}" if axes else ""
     return text + ">"
+
+
+def _reduction(reader: Reader) -> str:
+    """The word in front of axes along which parts are reduced: none for a sum."""
+    begin, number = reader.pos, reader.signed()
+    if not 0 <= number < len(REDUCTIONS):
+        raise malformed("an unknown reduction of sdy", begin, number, f"less than {len(REDUCTIONS)}")
+    return REDUCTIONS[number] if number else ""
 
 
 def _sharding_per_value(reader: Reader) -> str:
@@ -116,11 +126,11 @@ def _rule(reader: Reader) -> str:
 
 
 def _axes(reader: Reader) -> str:
-    return f"{{{_parts(reader)}}}"
+    return f"#sdy<axis_ref_list{{{_parts(reader)}}}>"
 
 
 def _axes_of_dimensions(reader: Reader) -> str:
-    return f"#sdy<list_of_axis_ref_lists[{_parts(reader)}]>"
+    return f"#sdy<list_of_axis_ref_lists[{_parts(reader, '#sdy<axis_ref_list', '>')}]>"
 
 
 def _exchange(reader: Reader) -> str:
@@ -134,4 +144,4 @@ def _exchanges(reader: Reader) -> str:
 _ATTRIBUTES: tuple[Callable[[Reader], str], ...] = (
     _manual_axes, _mesh_axis, _mesh, _sub_axis, _axis, _dimension, _sharding, _sharding_per_value, _dimension_factors,
     _tensor_factors, _rule, _axes, _axes_of_dimensions, _exchange, _exchanges, lambda reader: _sharding(reader, True),
-    _sharding_per_value)
+    _sharding_per_value, lambda reader: _sharding(reader, True, True))

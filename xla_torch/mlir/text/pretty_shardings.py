@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Generator
 
+from ...hlo.mesh_sharding import REDUCTIONS
 from ..ir import Attribute, Opaque, Region, Type, Value
 from .pretty_functions import constant, terminator
 from .reader import Contents, Form, FormReader, OperationReader, RegionRequest
@@ -48,10 +49,14 @@ def _constrained(reader: OperationReader, name: str) -> Form:
     return Contents(operands, _result(reader, operands), attributes)
 
 
-def _collective(attribute: str, kind: str) -> FormReader:
-    """``sdy.all_gather [{"x"}] %a out_sharding=<@mesh, [{}]> : type``."""
+def _collective(attribute: str, kind: str, is_reduction: bool = False) -> FormReader:
+    """``sdy.all_gather [{"x"}] %a out_sharding=<@mesh, [{}]> : type``; ``max`` or ``min`` in front of a reduction's axes."""
     def read(reader: OperationReader, name: str) -> Form:
-        attributes: dict[str, Attribute] = {attribute: _bracketed(reader, f"#sdy<{kind}", ">")} if attribute else {}
+        attributes: dict[str, Attribute] = {}
+        if is_reduction and (number := next((k for k, word in enumerate(REDUCTIONS) if reader.accept_word(word)), 0)):
+            attributes["reduction_op"] = number
+        if attribute:
+            attributes[attribute] = _bracketed(reader, f"#sdy<{kind}", ">")
         operands = [reader.value()]
         attributes["out_sharding"] = _named_sharding(reader, "out_sharding")
         attributes |= reader.optional_attributes()
@@ -134,7 +139,7 @@ def _computation(reader: OperationReader, name: str) -> Generator[RegionRequest,
 
 SHARDINGS: dict[str, FormReader] = {
     "sdy.all_gather": _collective("gathering_axes", "list_of_axis_ref_lists"),
-    "sdy.all_reduce": _collective("reduction_axes", "axis_ref_list"),
+    "sdy.all_reduce": _collective("reduction_axes", "axis_ref_list", is_reduction=True),
     "sdy.all_slice": _collective("slicing_axes", "list_of_axis_ref_lists"),
     "sdy.all_to_all": _collective("params", "all_to_all_param_list"),
     "sdy.collective_permute": _collective("", ""),
@@ -145,7 +150,7 @@ SHARDINGS: dict[str, FormReader] = {
     "sdy.mesh": _mesh,
     "sdy.named_computation": _computation,
     "sdy.propagation_barrier": _barrier,
-    "sdy.reduce_scatter": _collective("reduce_scatter_axes", "list_of_axis_ref_lists"),
+    "sdy.reduce_scatter": _collective("reduce_scatter_axes", "list_of_axis_ref_lists", is_reduction=True),
     "sdy.replicated_to_unreduced": _collective("axes", "axis_ref_list"),
     "sdy.reshard": _constrained,
     "sdy.return": terminator,
