@@ -33,6 +33,7 @@ ELSEWHERE: dict[str, dict[str, str]] = {
     "xla_torch/functions/internal.py": {"domain": "an attribute of domain"},
     "xla_torch/codegen/lapack.py": {"transpose": "a configuration entry of LAPACK's routines"},
     "xla_torch/functions/movement.py": {"slice": "the attribute of slice"},
+    "xla_torch/transform/canonical_rules.py": {"slice": "the attribute of slice"},
     "xla_torch/functions/window.py": {"select": "an attribute of select-and-scatter", "scatter": "the other one"},
     "xla_torch/kernels/composites.py": {"gather": "an operator of torch's", "topk": "another one"},
     "xla_torch/kernels/lapack.py": {"transpose": "a configuration entry of LAPACK's routines"},

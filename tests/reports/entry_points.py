@@ -13,6 +13,7 @@ from jax import export
 import xla_torch
 from reports.rows import Row
 from support.jax_oracle import program
+from xla_torch.api.tree_function import TreeFunction
 from xla_torch.core import tuning
 
 Program = Callable[..., Any]
@@ -29,7 +30,7 @@ def arrays(results: Any) -> Arrays:
     return [np.asarray(r.detach().resolve_conj().numpy() if isinstance(r, torch.Tensor) else r) for r in leaves]
 
 
-def from_jax(row: Row) -> Program:
+def from_jax(row: Row) -> TreeFunction:
     return xla_torch.from_jax(row.function, *row.arguments)
 
 
@@ -45,7 +46,7 @@ def from_jax_export(row: Row) -> Program:
     return xla_torch.from_exported(export.export(jax.jit(row.function))(*row.arguments))
 
 
-def from_torch(row: Row) -> Program:
+def from_torch(row: Row) -> TreeFunction:
     return xla_torch.from_torch(row.function, *tensors(row.arguments))
 
 

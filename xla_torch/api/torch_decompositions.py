@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from ..core.errors import UnsupportedError
-from ..storage import torch_private
+from ..storage import torch_graphs, torch_private
 from .torch_compositions import by_operator
 
 Way = Callable[..., Any]
@@ -342,12 +342,10 @@ def _batch_norm(input: torch.Tensor, weight: torch.Tensor | None, bias: torch.Te
                 cudnn_enabled: bool) -> torch.Tensor:
     """By operators that say what they write: `native_batch_norm`, of which autograd makes it, writes without a word."""
     if training and running_mean is not None:
-        return torch.ops.aten._native_batch_norm_legit.default(
-            input, weight, bias, running_mean, running_var, True, momentum, eps)[0]
+        return torch_graphs.batch_norm.default(input, weight, bias, running_mean, running_var, True, momentum, eps)[0]
     if training:
-        return torch.ops.aten._native_batch_norm_legit.no_stats(input, weight, bias, True, momentum, eps)[0]
-    return torch.ops.aten._native_batch_norm_legit_no_training.default(
-        input, weight, bias, running_mean, running_var, momentum, eps)[0]
+        return torch_graphs.batch_norm.no_stats(input, weight, bias, True, momentum, eps)[0]
+    return torch_graphs.batch_norm_in_inference.default(input, weight, bias, running_mean, running_var, momentum, eps)[0]
 
 
 @_way("instance_norm")

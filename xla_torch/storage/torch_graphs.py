@@ -16,6 +16,12 @@ from .torch_private import private, pytree
 make_fx: Callable[..., Any] = private(torch.fx.experimental.proxy_tensor, "make_fx")
 
 
+batch_norm: Any = private(torch.ops.aten, "_native_batch_norm_legit")
+"""Batch norm whose schema says that it writes into the running statistics."""
+
+batch_norm_in_inference: Any = private(torch.ops.aten, "_native_batch_norm_legit_no_training")
+"""Batch norm by the running statistics."""
+
 flex_attention: Any = private(torch, "_higher_order_ops.flex_attention")
 """Attention with functions of its scores, as torch.export has it."""
 
