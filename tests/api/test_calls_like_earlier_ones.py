@@ -126,6 +126,15 @@ def test_transforms_see_arguments_that_they_do_not_change(program: Call) -> None
     assert torch.equal(tangent, X * Y)
 
 
+def test_calls_within_transforms_leave_what_is_remembered_alone() -> None:
+    program = of_text()
+    for k in range(20):
+        torch.func.vmap(program, (0, None))(torch.ones(k + 1, 2, 3), Y)
+        torch.func.grad(lambda x: program(x, Y).sum())(X)
+    program(X, Y)
+    assert program._known.needs_grad([X, Y]) is False  # pyright: ignore[reportAttributeAccessIssue, reportFunctionMemberAccess]
+
+
 def test_graphs_contain_calls_with_known_arguments(program: Call) -> None:
     graph = make_fx(lambda x: program(x, Y))(X)
     assert torch.equal(graph(X + 1), (X + 1) * Y)

@@ -103,7 +103,7 @@ class StaticComputation(XlaComputation):
 
     def run_known(self, tensors: Sequence[Any]) -> Sequence[torch.Tensor] | None:
         """The flat results where all that `run_fitting` asks of the tensors is known from an earlier call with such as these;
-        None elsewhere."""
+        None otherwise."""
         needs_grad = self._known.needs_grad(tensors)
         if needs_grad is None or does_more_than_compute():
             return None
@@ -113,7 +113,7 @@ class StaticComputation(XlaComputation):
 
     def run_fitting(self, tensors: Sequence[torch.Tensor], device: torch.device | str | None = None) -> Any:
         self._check_together(tensors)
-        if not self._wider:
+        if not (self._wider or does_more_than_compute()):  # `run_known` takes no others
             self._known.remember(tensors)
         if is_differentiated(tensors):
             return self._unflatten(call_with_autograd(self._runs, tensors))
