@@ -109,7 +109,7 @@ class TreeFunction(XlaComputation):
 
     def _of_fitting(self, args: Sequence[Any]) -> tuple[torch.Tensor, ...] | None:
         """The leaves of the result where arguments are tensors as the program takes them, so that nothing is to be done with
-        them; None elsewhere."""
+        them; None otherwise."""
         if (found := self.computation.run_known(args)) is not None:
             return tuple(found)
         fit = len(args) == len(self._accepts) and all(map(is_as, args, self._dimensions, self._dtypes))

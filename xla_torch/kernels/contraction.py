@@ -30,7 +30,8 @@ def measured_matmul(lhs: torch.Tensor, rhs: torch.Tensor) -> torch.Tensor:
     product = _faster.get(key := _class_of(lhs, rhs))
     if product is None:  # where threads come here at once, the last one decides
         ways = (_in_torch, _in_onednn if lhs.dtype is torch.float32 else float32_matmul)
-        product = _faster[key] = min(ways, key=lambda make: _seconds(make, *_sample(lhs, rhs)))
+        sample = _sample(lhs, rhs)
+        product = _faster[key] = min(ways, key=lambda make: _seconds(make, *sample))
     return product(lhs, rhs)
 
 
