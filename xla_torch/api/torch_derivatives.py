@@ -47,14 +47,13 @@ class Input:
 @dataclasses.dataclass(frozen=True)
 class Graph:
     """A program as torch has it: a module over flat inputs, and for each of the program's results the number of the module's own
-    that it is, or None where no gradient comes from there. Those are buffers that the module replaces: `after` has the number of
-    the module's result, or None where it writes into its input, of which `written` has the number."""
+    that it is, or None where no gradient comes from there. Those are buffers that the module replaces: `after` says whether it
+    writes into its input, and the number of that, or of the module's result."""
 
     module: torch.fx.GraphModule
     inputs: Sequence[Input]
     results: Sequence[int | None]
-    after: Mapping[int, int | None] = dataclasses.field(default_factory=dict)
-    written: Mapping[int, int] = dataclasses.field(default_factory=dict)
+    after: Mapping[int, tuple[bool, int]] = dataclasses.field(default_factory=dict)
 
     def vjp(self, decompositions: dict[Any, Callable[..., Any]], first: dict[Any, Callable[..., Any]]) -> tuple[Graph, Graph]:
         """The way forward, from the inputs to the results, and the way back, from the inputs and a cotangent for each result to a
@@ -77,8 +76,8 @@ class Graph:
                 for k, value in zip(active, moved, strict=True):
                     arguments[k] = value.clone()
                 results = flat.run(*arguments)
-                numbers = [self.after[k] if r is None else r for k, r in enumerate(self.results)]
-                every = [arguments[self.written[k]] if r is None else results[r] for k, r in enumerate(numbers)]
+                places = [self.after[k] if r is None else (False, r) for k, r in enumerate(self.results)]
+                every = [(arguments if is_written else results)[number] for is_written, number in places]
                 return [results[r] for r in moving.values()], every
 
             _, pull, every = vjp(forward, *(given[k] for k in active), has_aux=True)

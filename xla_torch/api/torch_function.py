@@ -262,10 +262,10 @@ class _Import:
             tensor = self._weight(spec) if held and number is None else None
             inputs.append(Input(value, number, tensor, active, spec.kind is InputKind.BUFFER))
         signature = self._exported.graph_signature
-        held = {str(spec.target): k for k, spec in enumerate(signature.input_specs) if spec.target}
-        given = {str(spec.target): k for k, spec in enumerate(signature.output_specs) if spec.kind is OutputKind.BUFFER_MUTATION}
-        return Graph(module, inputs, self._order, {k: given.get(target) for k, target in self._after.items()},
-                     {k: held[target] for k, target in self._after.items()})
+        ends = {str(spec.target): (True, k) for k, spec in enumerate(signature.input_specs) if spec.target}
+        ends |= {str(spec.target): (False, k) for k, spec in enumerate(signature.output_specs)
+                 if spec.kind is OutputKind.BUFFER_MUTATION}
+        return Graph(module, inputs, self._order, {k: ends[target] for k, target in self._after.items()})
 
     # ---- arguments
 
