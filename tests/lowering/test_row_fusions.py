@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -44,7 +45,7 @@ ENTRY %e (x: TYPE[ROWS,COUNT], s: TYPE[COUNT]) -> RESULT {{
 NORM = """
   %zero = TYPE[] constant(0)
   %sum = TYPE[ROWS] reduce(%x, %zero), dimensions={LAST}, to_apply=%add
-  %count = TYPE[] constant(COUNT)
+  %count = TYPE[] constant(SIZE)
   %counts = TYPE[ROWS] broadcast(%count), dimensions={}
   %mean = TYPE[ROWS] divide(%sum, %counts)
   %means = TYPE[ROWS,COUNT] broadcast(%mean), dimensions={KEPT}
@@ -78,15 +79,21 @@ BODIES = {
 }
 
 
-def program(body: str, rows: str, count: int, of: str) -> str:
-    rank = rows.count(",") + 1
+def program(body: str, rows: str, count: int | str, of: str) -> str:
+    """`rows` are the dimensions before those of a row, and `count` are those."""
+    rank, own = rows.count(",") + 1, dims_of(count)
     text = HEADER + body + "\n}\n"
     result = body.rpartition("ROOT %r = ")[2]
     result = result[:result.index(")") + 1] if result.startswith("(") else result.split()[0]
-    for word, value in {"RESULT": result, "TYPE": of, "ROWS": rows, "COUNT": str(count), "LAST": str(rank),
+    for word, value in {"RESULT": result, "TYPE": of, "ROWS": rows, "COUNT": str(count),
+                        "SIZE": str(math.prod(own)), "LAST": ",".join(str(rank + k) for k in range(len(own))),
                         "KEPT": ",".join(map(str, range(rank)))}.items():
         text = text.replace(word, value)
     return text
+
+
+def dims_of(sizes: int | str) -> tuple[int, ...]:
+    return tuple(map(int, str(sizes).split(",")))
 
 
 def pieces_of(computation: xla_torch.XlaComputation, *arguments: torch.Tensor) -> tuple[list[torch.Tensor], int]:
@@ -108,7 +115,7 @@ def drawn(dims: tuple[int, ...], dtype: torch.dtype, special: bool) -> torch.Ten
     x = torch.from_numpy(np.random.default_rng(sum(dims)).normal(size=dims)).to(dtype)
     if special:
         x[..., 0, 3], x[..., 1, 5], x[..., 2, :] = torch.inf, torch.nan, -0.0
-        x[..., 3, 7] = -torch.inf
+        x[..., -1, 7] = -torch.inf
     return x
 
 
@@ -117,17 +124,18 @@ def drawn(dims: tuple[int, ...], dtype: torch.dtype, special: bool) -> torch.Ten
 @pytest.mark.parametrize(("rows", "count", "of", "special"), [
     ("64", 1000, "f32", False), ("300", 300, "f32", True), ("2,30,8", 127, "f64", False), ("5", 70_000, "f32", False),
     ("1030", 31, "f32", True), ("2048", 8, "f64", True), ("4096", 7, "f32", False),
+    ("64", "3,200", "f32", False), ("6,8", "50,8", "f64", True), ("16", "5,7,20", "f32", True), ("900", "4,8", "f32", False),
 ])
-def test_rows_have_torch_s_bits(body: str, rows: str, count: int, of: str, special: bool,
+def test_rows_have_torch_s_bits(body: str, rows: str, count: int | str, of: str, special: bool,
                                 monkeypatch: pytest.MonkeyPatch) -> None:
     """In torch's own order of summation, whoever computes; a row of less than a vector stays torch's own."""
     text, dtype = program(BODIES[body], rows, count, of), {"f32": torch.float32, "f64": torch.float64}[of]
-    x = drawn((*map(int, rows.split(",")), count), dtype, special)
-    s = drawn((4, count), dtype, False)[1]
+    x = drawn((*dims_of(rows), *dims_of(count)), dtype, special)
+    s = drawn((4, *dims_of(count)), dtype, False)[1]
     got, ran = pieces_of(xla_torch.parse_hlo(text), x, s)
     monkeypatch.setattr(tuning, "NATIVE_AFTER", np.inf)
     want, none = pieces_of(xla_torch.parse_hlo(text), x, s)
-    assert bool(ran) == (count >= 8 or "norm" in body)
+    assert bool(ran) == (math.prod(dims_of(count)) >= 8 or "norm" in body)
     assert not none
     bits = torch.int32 if dtype is torch.float32 else torch.int64
     for one, other in zip(got, want, strict=True):

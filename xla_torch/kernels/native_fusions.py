@@ -23,14 +23,14 @@ Role = Literal["whole", "tail", "row", "column", "scalar"]
 class NativeFusion(torch.nn.Module, Awaited):
     """A fusion's source, and the same as calls of torch. `roles` are those of its inputs; each of `made` is the dtype of a result
     with how many dimensions less than the grid it has, if it has one value for each row, and else None. `kept` are the bytes that
-    the code needs for each element of a row; where it `is_flat` there are no rows. It `waits` for its code where torch's calls
-    have other bits."""
+    the code needs for each element of a row, and `lead` the dimensions before those of a row; where it is None there are no rows.
+    It `waits` for its code where torch's calls have other bits."""
 
     def __init__(self, text: str, module: torch.nn.Module, roles: Sequence[Role], made: Sequence[tuple[torch.dtype, int | None]],
-                 kept: int, is_flat: bool, waits: bool):
+                 kept: int, lead: int | None, waits: bool):
         torch.nn.Module.__init__(self)
         Awaited.__init__(self, text, "a chain of elementwise calls", waits)
-        self.module, self.roles, self.made, self.kept, self.is_flat = module, tuple(roles), tuple(made), kept, is_flat
+        self.module, self.roles, self.made, self.kept, self.lead = module, tuple(roles), tuple(made), kept, lead
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "code": None}
@@ -40,7 +40,8 @@ class NativeFusion(torch.nn.Module, Awaited):
         a transpose does, are copied: that is one pass, and torch's calls are one for each call of the chain."""
         like, found = inputs[self.roles.index("whole")], list[torch.Tensor]()
         for tensor, role in zip(inputs, self.roles, strict=True):
-            if not is_readable(tensor) or not _LIES[role](tensor, like):
+            if not is_readable(tensor) or not (
+                    _LIES[role](tensor, like) if role != "column" else _is_column(tensor, like.dim() - (self.lead or 0))):
                 return None
             found.append(tensor.contiguous() if role == "whole" else tensor)
         return tuple(found)
@@ -49,7 +50,7 @@ class NativeFusion(torch.nn.Module, Awaited):
         """The results for a grid, of which some stand in given arrays where these are contiguous; None where they do not fit."""
         results: list[torch.Tensor] = []
         for target, (dtype, less) in zip(into, self.made, strict=True):
-            sizes = dims if less is None else dims[:-1] if less else (*dims[:-1], 1)
+            sizes = dims if less is None else dims[:self.lead] if less else (*dims[:self.lead], *[1] * len(dims[self.lead:]))
             if target is not None and target.shape != sizes:
                 return None
             stands = target if target is not None and target.is_contiguous() else None
@@ -63,9 +64,11 @@ def _is_row(tensor: torch.Tensor, like: torch.Tensor) -> bool:
     return tensor.select(-1, 0).is_contiguous() and tensor.stride(-1) == 0 if spread else tensor.is_contiguous()
 
 
-def _is_column(tensor: torch.Tensor, like: torch.Tensor) -> bool:
-    """One value for each place of a row, also where it is spread over the rows."""
-    return tensor.stride(-1) == 1 and not any(s for s, n in zip(tensor.stride()[:-1], tensor.shape[:-1], strict=True) if n != 1)
+def _is_column(tensor: torch.Tensor, count: int) -> bool:
+    """One value for each place of a row of so many dimensions, also where it is spread over the rows."""
+    over = tensor.dim() - count
+    return tensor[(0,) * over].is_contiguous() and not any(
+        s for s, n in zip(tensor.stride()[:over], tensor.shape[:over], strict=True) if n != 1)
 
 
 def _rows_of_tail(tensor: torch.Tensor) -> int | None:
@@ -83,7 +86,7 @@ def _is_tail(tensor: torch.Tensor, like: torch.Tensor) -> bool:
 
 _LIES: dict[Role, Callable[[torch.Tensor, torch.Tensor], bool]] = {
     "whole": lambda tensor, like: tensor.shape == like.shape,
-    "tail": _is_tail, "row": _is_row, "column": _is_column, "scalar": lambda tensor, like: True}
+    "tail": _is_tail, "row": _is_row, "scalar": lambda tensor, like: True}
 
 
 def fusion(module: NativeFusion, inputs: Tensors, into: tuple[torch.Tensor | None, ...]) -> Tensors:
@@ -93,7 +96,7 @@ def fusion(module: NativeFusion, inputs: Tensors, into: tuple[torch.Tensor | Non
     results = None if given is None else module.new_results(like.shape, into)
     if given is None or results is None:
         return _in_torch(module, inputs, into)
-    n = 1 if module.is_flat else like.shape[-1]
+    n = 1 if module.lead is None else math.prod(like.shape[module.lead:])
     tails = [_rows_of_tail(t) or 1 for t, role in zip(given, module.roles, strict=True) if role == "tail"]
     places = [*[t.data_ptr() for t in (*given, *results)], *tails]
     run_on_threads(module.function, like.numel() // max(n, 1), n, places, module.kept)

@@ -1,8 +1,9 @@
 """The source of a fusion (`native_fusions.py`): its calls as expressions of C, and the passes over each row in which they stand.
 
-A grid is the dimensions of its arrays. What has a value for each place is *whole*; a reduction of the last dimension, and
-what follows from reductions, has one for each *row*. What is computed of a row's reductions stands in a later pass over that row,
-while it is in the cache. So a softmax is three passes over a row, and one over its memory.
+A grid is the dimensions of its arrays, of which the last one is a row, or the last ones where they are reduced together. What has
+a value for each place is *whole*; a reduction of rows, and what follows from reductions, has one for each *row*. What is computed
+of a row's reductions stands in a later pass over that row, while it is in the cache. So a softmax is three passes over a row, and
+one over its memory.
 
 GCC 12 makes no vectors of rotations of signed integers, which it makes of shifts itself: signed integers are held as unsigned
 ones, signed again where that matters.
@@ -10,6 +11,7 @@ ones, signed again where that matters.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -49,6 +51,9 @@ class Calls:
 
     def __init__(self, nodes: Iterable[Node], grid: Dims, rounded: bool):
         self.grid, self.rounded = grid, rounded
+        nodes = list(nodes)
+        self.lead = _lead(nodes, grid)
+        """How many dimensions of the grid are before those of a row."""
         self.is_row: dict[Node, bool] = {}
         """For each call that can, whether it has one value for each row."""
         self.roles: dict[Node, Role] = {}
@@ -63,16 +68,16 @@ class Calls:
         dims, of_row = _dims(operand), self.is_row.get(user, False)
         spread: Role | None = operand.meta.get("spread")
         if spread is not None:
-            return spread if dims == self.grid and not of_row else None
+            return spread if dims == self.grid and not of_row and self.lead == len(dims) - 1 else None
         if not dims:
             return "scalar"
         if dims == self.grid:
             return "whole" if not of_row or self._is_reduction(user) else None
         if len(self.grid) < 2:
             return None
-        if dims == (*self.grid[:-1], 1) or (of_row and dims == self.grid[:-1]):
+        if dims == self._kept_rows() or (of_row and dims == self.grid[:self.lead]):
             return "row"
-        within = (*[1] * (len(dims) - 1), self.grid[-1])
+        within = (*[1] * (len(dims) - len(self.grid) + self.lead), *self.grid[self.lead:])
         return "column" if not of_row and dims == within else None
 
     def _row_or_whole(self, node: Node) -> bool | None:
@@ -92,7 +97,11 @@ class Calls:
         return is_row if all(self._fits(node, o, is_row) for o in node.all_input_nodes) else None
 
     def _has_rows(self, node: Node) -> bool:
-        return len(self.grid) > 1 and _dims(node) in (self.grid[:-1], (*self.grid[:-1], 1)) and _dims(node) != self.grid
+        return len(self.grid) > 1 and _dims(node) in (self.grid[:self.lead], self._kept_rows()) and _dims(node) != self.grid
+
+    def _kept_rows(self) -> Dims:
+        """The grid with one place in each row."""
+        return (*self.grid[:self.lead], *[1] * (len(self.grid) - self.lead))
 
     def _views_rows(self, source: Any) -> bool:
         """Whether a value is not spread yet."""
@@ -111,16 +120,34 @@ class Calls:
             return not of_row
         if of_row:  # a vector and a column side by side would spread
             return _dims(operand) == _dims(node) and not self._is_reduction(node)
-        return _dims(operand) in (self.grid, (*self.grid[:-1], 1)) and not self._is_reduction(node)
+        return _dims(operand) in (self.grid, self._kept_rows()) and not self._is_reduction(node)
 
     def _is_reduction(self, node: Node) -> bool:
-        if node.op != "call_function" or not known(node.target).row or len(node.args) != 2 or node.kwargs:
+        if not _is_of_rows(node, self.grid):
             return False
         source, dims = node.args
-        return (isinstance(source, Node) and "array" in source.meta and len(self.grid) > 1 and self.grid[-1] >= LEAST_ROW
-                and source.meta["array"][1] in (torch.float32, torch.float64) and _dims(source) == self.grid
+        last = (-1,) if self.lead == len(self.grid) - 1 else ()
+        return (isinstance(source, Node) and math.prod(self.grid[self.lead:]) >= LEAST_ROW
+                and source.meta["array"][1] in (torch.float32, torch.float64)
                 and "array" in node.meta and node.meta["array"][1] is source.meta["array"][1]
-                and dims in ((-1,), (len(self.grid) - 1,)) and _dims(node) == self.grid[:-1])
+                and dims in (last, tuple(range(self.lead, len(self.grid)))) and _dims(node) == self.grid[:self.lead])
+
+
+def _is_of_rows(node: Node, grid: Dims) -> bool:
+    """Whether a call has code that reduces rows, and reduces an array of the grid's dimensions."""
+    if node.op != "call_function" or not known(node.target).row or len(node.args) != 2 or node.kwargs or len(grid) < 2:
+        return False
+    source = node.args[0]
+    return isinstance(source, Node) and "array" in source.meta and _dims(source) == grid
+
+
+def _lead(nodes: Iterable[Node], grid: Dims) -> int:
+    """How many dimensions are before those of a row: where nothing reduces the last one alone, those before what is reduced."""
+    last = len(grid) - 1
+    found: set[Any] = {node.args[1] for node in nodes if _is_of_rows(node, grid)}
+    if found and found.isdisjoint([(-1,), (last,)]):
+        return max((k for k in range(1, last) if tuple(range(k, last + 1)) in found), default=last)
+    return last
 
 
 def _dims(node: Node) -> Dims:

@@ -127,8 +127,9 @@ def _extract(root: torch.nn.Module, graph: Graph, calls: Calls, nodes: list[Node
     plan_memory(body, fresh_outputs=False, large=1)
     module = GraphModule(torch.nn.Module(), body, "Fusion")
     made = [(n.meta["array"][1], len(n.meta["array"][0]) - len(calls.grid) if calls.is_row[n] else None) for n in results]
-    native = NativeFusion(source.text(), module, tuple(inputs.values()), made, source.kept_bytes, source.is_flat,
-                         math.prod(calls.grid) >= tuning.WAITED_FOR_FROM and any(map(is_rounded, nodes)))
+    waits = math.prod(calls.grid) >= tuning.WAITED_FOR_FROM and any(map(is_rounded, nodes))
+    native = NativeFusion(source.text(), module, tuple(inputs.values()), made, source.kept_bytes,
+                          None if source.is_flat else calls.lead, waits)
     if native.waits or math.prod(calls.grid) * sum(map(_cost, nodes)) * tuning.FUSION_ELEMENT >= made_after(native.text):
         native.begin()
     root.add_module(name, native)
