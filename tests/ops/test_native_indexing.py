@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from pathlib import Path
 
@@ -125,8 +126,41 @@ def test_extremes_of_rows_are_found_natively(dtype: torch.dtype, n: int, largest
     in_torch = torch.zeros(())
     with monkeypatch.context() as patch:
         patch.setattr(reduction_kernels, "_arg_extreme_in_torch", lambda *_: in_torch)
-        is_native = dtype is not torch.float64 and n >= 16
-        assert (reduction_kernels.arg_extreme(keys, 1, largest, False) is not in_torch) == is_native
+        assert (reduction_kernels.arg_extreme(keys, 1, largest, False) is not in_torch) == (n >= 16)
         assert reduction_kernels.arg_extreme(keys[:1], 1, largest, False) is in_torch
     apart = torch.stack([keys, keys], 2)[..., 0]
     assert torch.equal(reduction_kernels.arg_extreme(apart, 1, largest, False), want)
+
+
+RUNNING = {"sum": (functools.partial(reduction_kernels.running_total, is_product=False), torch.cumsum),
+           "product": (functools.partial(reduction_kernels.running_total, is_product=True), torch.cumprod),
+           "maximum": (functools.partial(reduction_kernels.running_extreme, largest=True), lambda x, d: torch.cummax(x, d)[0]),
+           "minimum": (functools.partial(reduction_kernels.running_extreme, largest=False), lambda x, d: torch.cummin(x, d)[0])}
+
+
+@pytest.mark.parametrize("kind", RUNNING)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64],
+                         ids=lambda dtype: str(dtype).removeprefix("torch."))
+@pytest.mark.parametrize(("dims", "dim"), [((7, 40), 0), ((3, 5, 16), 1), ((1, 1, 9), 0), ((2, 3, 2, 1500), 1)])
+def test_running_results_have_torch_s_bits(kind: str, dtype: torch.dtype, dims: tuple[int, ...], dim: int,
+                                           monkeypatch: pytest.MonkeyPatch) -> None:
+    """Integers wrap around, sums of float32 are held as float64, NaN stays, and of equal elements the last does."""
+    monkeypatch.setattr(tuning, "RUNNING_FROM", 9)
+    call, in_torch = RUNNING[kind]
+    x = torch.from_numpy(np.random.default_rng(0).normal(size=dims) * 50).to(dtype)
+    if dtype.is_floating_point:
+        x.view(-1)[::5], x.view(-1)[1::7] = 0.0, -0.0
+        x.view(-1)[8] = torch.nan
+    want = in_torch(x, dim).to(dtype)
+    got = call(x, dim)
+    bits = {4: torch.int32, 8: torch.int64}.get(dtype.itemsize, dtype)
+    assert torch.equal(got.isnan(), want.isnan())
+    assert torch.equal(got.nan_to_num().view(bits), want.nan_to_num().view(bits))
+
+
+def test_running_results_of_few_columns_and_other_orders_are_torch_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning, "RUNNING_FROM", 64)
+    for x, is_native in ((torch.ones(8, 8), True), (torch.ones(16, 7), False), (torch.ones(7, 8), False),
+                         (torch.ones(8, 16).T, False), (torch.ones(8, 8, dtype=torch.bfloat16), False)):
+        found = row_kernels.running(x, 0, ReducerKind.ADD, lambda x=x: x)
+        assert (found is not x) == is_native

@@ -1,5 +1,5 @@
 """Sources of functions of rows that torch has not, or has slower: the largest elements of each and where they stand, scatters of
-whole rows, and gathers that fill up.
+whole rows, gathers that fill up, and what rows combine to so far.
 
 Each is the text of a function ``part(from, to, places, n, kept)`` for some of the rows, of `n` elements each, which threads share
 (`threads.py`).
@@ -11,6 +11,7 @@ from typing import Literal
 
 from ..opcodes.reducer_kinds import ReducerKind
 from .loops import TYPES
+from .reductions import COLUMNS
 from .threads import shared
 
 Order = Literal["float", "unsigned", "plain"]
@@ -84,56 +85,63 @@ static void part(s64 from, s64 to, char **places, s64 n, char *kept) {
 }"""
 
 
-_INFINITY = {"f16": 0x7c00, "bf16": 0x7f80, "f32": 0x7f800000}
+_INFINITY = {"f16": 0x7c00, "bf16": 0x7f80}
 """The bits of infinity: what is above without its sign is NaN."""
 
 
-def first_extreme(name: str, bits: int, floats: str = "") -> str:
-    """The first place of the largest element of each row, as s64: of equal ones, as -0 and 0 are, the first, and of a NaN before
-    all. Elements are integers of a type, or the bits of `floats`. The places are those of the operand and the result, and a mask
-    that makes it the smallest where it is -1.
+def first_extreme(name: str, largest: bool) -> str:
+    """The first place of the largest or smallest element of each row, as s64: of equal ones, as -0 and 0 are, the first, and of a
+    NaN before all. The places are those of the operand and the result. Elements of 16 bits are compared as integers in the
+    floats' order, NaN before all.
 
-    A block's largest key needs no order of computing, so that it is vector code; only the block where the row's stands first is
-    gone through again.
+    An extreme needs no order of computing, so that it is vector code; then the row is gone through for its place.
     """
-    most = f"(({name})~(({name})1 << {bits - 1}))"
-    key = "return b ^ turn;" if not floats else (
-        f"const {name} size = b & {most}, ordered = size ? b ^ ((b >> {bits - 1}) & {most}) : 0;\n"
-        f"    return size > {_INFINITY[floats]} ? {most} : ({name})(ordered ^ turn);")
-    return "\n".join([TYPES, _FIRST_EXTREME.replace("NAME", name).replace("KEY", key), shared(3, 0)])
+    held, key = name, "return b;"
+    if name in _INFINITY:
+        held, most = "s16", "(s16)0x7fff"
+        key = (f"const s16 size = b & {most}, ordered = size ? b ^ ((b >> 15) & {most}) : 0;\n"
+               f"    return size > {_INFINITY[name]} ? {most if largest else f'~{most}'} : ordered;")
+    text = _FIRST_EXTREME.replace("NAME", held).replace("KEY", key).replace("BEFORE", ">" if largest else "<")
+    return "\n".join([TYPES, text, shared(2, 0)])
 
 
-_FIRST_EXTREME = """static inline NAME key_of(NAME b, NAME turn) {
+_FIRST_EXTREME = """static inline NAME key_of(NAME b) {
     KEY
 }
-static s64 first_of(const NAME *row, s64 n, NAME turn) {
-    NAME best = key_of(row[0], turn);
-    s64 at = 0, i = 0;
-    for (; i + 128 <= n; i += 128) {
-        NAME most = best;
-        for (s64 j = 0; j < 128; j++) {
-            const NAME key = key_of(row[i + j], turn);
-            most = key > most ? key : most;
+static s64 first_of(const NAME *row, s64 n) {
+    NAME best[64];
+    int nan[64] = { 0 };
+    s64 i = 0, at = 0;
+    for (s64 j = 0; j < 64; j++) best[j] = key_of(row[0]);
+    for (; i + 64 <= n; i += 64)
+        for (s64 j = 0; j < 64; j++) {
+            const NAME key = key_of(row[i + j]);
+            best[j] = key BEFORE best[j] ? key : best[j];
+            nan[j] |= key != key;
         }
-        if (most > best) { best = most; at = i; }
+    for (; i < n; i++) {
+        const NAME key = key_of(row[i]);
+        best[0] = key BEFORE best[0] ? key : best[0];
+        nan[0] |= key != key;
     }
-    NAME most = best;
-    for (s64 j = i; j < n; j++) {
-        const NAME key = key_of(row[j], turn);
-        most = key > most ? key : most;
+    for (s64 wide = 32; wide; wide /= 2) {
+        for (s64 j = 0; j < wide; j++) best[j] = best[j + wide] BEFORE best[j] ? best[j + wide] : best[j];
+        for (s64 j = 0; j < wide; j++) nan[j] |= nan[j + wide];
     }
-    if (most > best) { best = most; at = i; }
+    if (nan[0]) {
+        while (row[at] == row[at]) at++;
+        return at;
+    }
     for (; at + 16 <= n; at += 16) {
         int any = 0;
-        for (s64 j = 0; j < 16; j++) any |= key_of(row[at + j], turn) == best;
+        for (s64 j = 0; j < 16; j++) any |= key_of(row[at + j]) == best[0];
         if (any) break;
     }
-    while (key_of(row[at], turn) != best) at++;
+    while (key_of(row[at]) != best[0]) at++;
     return at;
 }
 static void part(s64 from, s64 to, char **places, s64 n, char *kept) {
-    const NAME turn = (NAME)(s64)places[2];
-    for (s64 r = from; r < to; r++) ((s64 *)places[1])[r] = first_of((const NAME *)places[0] + r * n, n, turn);
+    for (s64 r = from; r < to; r++) ((s64 *)places[1])[r] = first_of((const NAME *)places[0] + r * n, n);
 }"""
 
 
@@ -250,5 +258,39 @@ static void part(s64 from, s64 to, char **places, s64 n, char *kept) {
             else if (k < size) __builtin_memcpy(result, own + k * n, n * sizeof(NAME));
             else for (s64 i = 0; i < n; i++) result[i] = fill;
         }
+    }
+}"""
+
+
+_RUNNING = {ReducerKind.ADD: ("0 + b", "a + b"), ReducerKind.MULTIPLY: ("b", "a * b"),
+            ReducerKind.MINIMUM: ("b", "a != a || a < b ? a : b"), ReducerKind.MAXIMUM: ("b", "a != a || a > b ? a : b")}
+"""What there is after the first row, and after one more: NaN stays, and of equal ones the last does."""
+
+
+def running(name: str, total: str, combiner: ReducerKind) -> str:
+    """``result[o, k, i]`` combines ``operand[o, 0, i]`` to ``operand[o, k, i]``, held as the type `total`. The places are those
+    of the operand and the result, then the sizes of `k` and `i`; the rows of the function are those of `o`, each for up to
+    `COLUMNS` of `i`."""
+    first, more = _RUNNING[combiner]
+    text = _RUN_ALONG.replace("NAME", name).replace("TOTAL", total).replace("FIRST", first).replace("MORE", more)
+    return "\n".join([TYPES, text.replace("COLUMNS", str(COLUMNS)), shared(4, 0)])
+
+
+_RUN_ALONG = """static inline TOTAL begun(TOTAL b) { return FIRST; }
+static inline TOTAL combined(TOTAL a, TOTAL b) { return MORE; }
+static void part(s64 from, s64 to, char **places, s64 n, char *kept) {
+    const s64 size = (s64)places[2], inner = (s64)places[3], tiles = (inner + COLUMNS - 1) / COLUMNS;
+    for (s64 r = from; r < to; r++) {
+        const s64 first = r / tiles * size * inner + r % tiles * COLUMNS, left = inner - r % tiles * COLUMNS;
+        const s64 wide = left < COLUMNS ? left : COLUMNS;
+        const NAME *restrict x = (const NAME *)places[0] + first;
+        NAME *restrict y = (NAME *)places[1] + first;
+        TOTAL totals[COLUMNS];
+        for (s64 i = 0; i < wide; i++) { totals[i] = begun(x[i]); y[i] = (NAME)totals[i]; }
+        for (s64 k = 1; k < size; k++)
+            for (s64 i = 0; i < wide; i++) {
+                totals[i] = combined(totals[i], x[k * inner + i]);
+                y[k * inner + i] = (NAME)totals[i];
+            }
     }
 }"""

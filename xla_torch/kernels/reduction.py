@@ -14,10 +14,11 @@ from collections.abc import Callable, Sequence
 import torch
 
 from ..core import tuning
+from ..opcodes.reducer_kinds import ReducerKind
+from . import rows
 from .calls import fresh
 from .native_reductions import NativeReduction
 from .native_reductions import reduced as natively
-from .rows import first_extreme
 
 Tensors = tuple[torch.Tensor, ...]
 Combiner = Callable[..., Tensors]
@@ -146,7 +147,7 @@ def arg_extreme(keys: torch.Tensor, dim: int, largest: bool, last: bool) -> torc
         keys = keys.to(torch.uint8)
     in_torch = functools.partial(_arg_extreme_in_torch, keys, dim, largest)
     is_of_rows = dim % keys.dim() == keys.dim() - 1 and keys.is_contiguous()
-    return first_extreme(keys, largest, in_torch) if is_of_rows else in_torch()
+    return rows.first_extreme(keys, largest, in_torch) if is_of_rows else in_torch()
 
 
 def _arg_extreme_in_torch(keys: torch.Tensor, dim: int, largest: bool) -> torch.Tensor:
@@ -210,7 +211,16 @@ def running_extreme(operand: torch.Tensor, dim: int, largest: bool) -> torch.Ten
     if operand.stride(dim) == 1 or operand.device.type != "cpu":
         return function(operand, dim).values
     # On the CPU torch is slow along a strided dimension.
-    return function(operand.movedim(dim, -1).contiguous(), -1).values.movedim(-1, dim)
+    return rows.running(operand, dim, ReducerKind.MAXIMUM if largest else ReducerKind.MINIMUM,
+                   lambda: function(operand.movedim(dim, -1).contiguous(), -1).values.movedim(-1, dim))
+
+
+@fresh
+def running_total(operand: torch.Tensor, dim: int, is_product: bool) -> torch.Tensor:
+    """The sum or product so far along a dimension, in the operand's type."""
+    function = torch.cumprod if is_product else torch.cumsum
+    return rows.running(operand, dim, ReducerKind.MULTIPLY if is_product else ReducerKind.ADD,
+                        lambda: function(operand, dim, dtype=operand.dtype))
 
 
 def scan(step: Combiner, inputs: Sequence[torch.Tensor], carried: Tensors, dim: int, reverse: bool,

@@ -1,5 +1,5 @@
-"""Rows combined with rows of an array, taken from them, or searched, each by one native function: bounds, order and sums in one
-pass."""
+"""Rows combined with rows of an array or with those before them, taken from them, or searched, each by one native function:
+bounds, order and sums in one pass."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from ..codegen import rows as native_rows
+from ..codegen.reductions import COLUMNS
 from ..core import tuning
 from ..opcodes.reducer_kinds import ReducerKind
 from .native import Awaited, run_on_threads
@@ -71,8 +72,7 @@ def _native_take(name: str, index: str, wraps: bool) -> Awaited:
     return Awaited(native_rows.take_or_fill(name, index, wraps), "a gather of rows")
 
 
-_FLOATS = {torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32"}  # torch is as fast for float64
-_SEARCHED = {**INTEGERS, **{dtype: f"s{8 * dtype.itemsize}" for dtype in _FLOATS}}
+_SEARCHED = {torch.float16: "f16", torch.bfloat16: "bf16", **NAMES}
 
 
 def first_extreme(keys: torch.Tensor, largest: bool, in_torch: Callable[[], torch.Tensor]) -> torch.Tensor:
@@ -81,19 +81,44 @@ def first_extreme(keys: torch.Tensor, largest: bool, in_torch: Callable[[], torc
     if not (is_plain(keys) and keys.dtype in _SEARCHED and keys.numel() >= tuning.SEARCHED_FROM
             and keys.shape[-1] >= tuning.SEARCHED_ROW):
         return in_torch()
-    native = _native_first_extreme(keys.dtype)
+    native = _native_first_extreme(keys.dtype, largest)
     if not native.is_ready():
         return native.timed(in_torch)
     *rows, n = keys.shape
     places = torch.empty(rows, dtype=torch.int64)
-    run_on_threads(native.function, places.numel(), n, [keys.data_ptr(), places.data_ptr(), 0 if largest else -1])
+    run_on_threads(native.function, places.numel(), n, [keys.data_ptr(), places.data_ptr()])
     return places
 
 
 @functools.cache
-def _native_first_extreme(dtype: torch.dtype) -> Awaited:
-    text = native_rows.first_extreme(_SEARCHED[dtype], 8 * dtype.itemsize, _FLOATS.get(dtype, ""))
-    return Awaited(text, "a search of rows")
+def _native_first_extreme(dtype: torch.dtype, largest: bool) -> Awaited:
+    return Awaited(native_rows.first_extreme(_SEARCHED[dtype], largest), "a search of rows")
+
+
+def running(operand: torch.Tensor, dim: int, combiner: ReducerKind, in_torch: Callable[[], torch.Tensor]) -> torch.Tensor:
+    """What elements combine to so far along a dimension of a contiguous array, in the bits of torch, which is slow along all
+    dimensions but the last. `in_torch` does the same, as in `combine_`."""
+    inner = math.prod(operand.shape[dim % operand.dim() + 1:]) if operand.dim() else 1
+    if not (is_plain(operand) and operand.dtype in _TOTALS and operand.is_contiguous() and inner >= tuning.RUNNING_COLUMNS
+            and operand.numel() >= tuning.RUNNING_FROM):
+        return in_torch()
+    native = _native_running(operand.dtype, combiner)
+    if not native.is_ready():
+        return native.timed(in_torch)
+    size, result = operand.shape[dim], torch.empty_like(operand)
+    tiles, wide = -(-inner // COLUMNS), min(inner, COLUMNS)
+    run_on_threads(native.function, operand.numel() // (size * inner) * tiles, size * wide,
+                   [operand.data_ptr(), result.data_ptr(), size, inner])
+    return result
+
+
+_TOTALS = {torch.float32: "f64", torch.float64: "f64"} | dict.fromkeys(INTEGERS, "s64")
+"""What torch holds a running result of a type as."""
+
+
+@functools.cache
+def _native_running(dtype: torch.dtype, combiner: ReducerKind) -> Awaited:
+    return Awaited(native_rows.running(NAMES[dtype], _TOTALS[dtype], combiner), "a running result")
 
 
 def is_plain(tensor: torch.Tensor) -> bool:

@@ -72,11 +72,10 @@ class Monoid:
         """The reduction of elements 0..i along a dimension at each place i (in reverse: of i to the end)."""
         if reverse:
             return self.running(value.flip(dim), dim, False).flip(dim)
-        storage = storage_dtype(self.element_type)
         if self.kind in (ReducerKind.ADD, ReducerKind.SUBTRACT):
-            return torch.cumsum(value, dim) if _keeps_dtype(self.element_type) else torch.cumsum(value, dim, dtype=storage)
+            return emit(reduction.running_total, value, dim, False)
         if self.kind is ReducerKind.MULTIPLY:
-            return torch.cumprod(value, dim, dtype=storage)
+            return emit(reduction.running_total, value, dim, True)
         if self.kind in (ReducerKind.OR, ReducerKind.AND):
             return emit(reduction.running_extreme, value.to(torch.uint8), dim, self.kind is ReducerKind.OR).to(torch.bool)
         return self._ordered(emit(reduction.running_extreme, self._ordered(value), dim, self.kind is ReducerKind.MAXIMUM))
