@@ -27,7 +27,8 @@ needs_compiler = pytest.mark.skipif(not is_available(), reason="there is no C co
 
 FLOATS = [torch.float32, torch.float64]
 INTEGERS = [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8]
-NUMBERS = [*FLOATS, *INTEGERS]
+HALVES = [torch.bfloat16, torch.float16]
+NUMBERS = [*HALVES, *FLOATS, *INTEGERS]
 
 
 @pytest.fixture(autouse=True)
@@ -48,9 +49,12 @@ TABLE: list[tuple[list[Call], list[torch.dtype]]] = [
     ([(f, ("x",)) for f in (operator.neg, torch.abs, torch.square)] + [(torch.add, ("x", 1))], NUMBERS[:-1]),
     ([(torch.clamp_min, ("x", 1)), (torch.clamp_max, ("x", 2)), (torch.where, ("c", "x", 1)), (torch.where, ("c", "x", "y"))],
      NUMBERS),
-    ([(f, ("x",)) for f in (torch.sqrt, torch.reciprocal, torch.floor, torch.ceil, torch.round, torch.rsqrt)], FLOATS),
+    ([(f, ("x",)) for f in (torch.sqrt, torch.reciprocal, torch.floor, torch.ceil, torch.round, torch.rsqrt)],
+     [*HALVES, *FLOATS]),
     ([(torch.div, ("x", "y")), (operator.truediv, ("x", 3.0)), (operator.mul, ("x", 0.1)), (elementwise.quotient, (0.3, "x"))],
      FLOATS),
+    ([(torch.div, ("x", "y")), (operator.truediv, ("x", 3.0)), (operator.mul, ("x", 0.75)), (elementwise.quotient, (0.375, "x"))],
+     HALVES),
     ([(f, ("x", "y")) for f in (operator.and_, operator.or_, operator.xor, torch.bitwise_xor)], [*INTEGERS, torch.bool]),
     ([(operator.lshift, ("x", 3)), (operator.rshift, ("x", 5)), (operator.lshift, ("x", 0)), (torch.bitwise_not, ("x",))],
      INTEGERS),
@@ -58,11 +62,13 @@ TABLE: list[tuple[list[Call], list[torch.dtype]]] = [
      [torch.bool]),
     ([(f, ("x", "y")) for f in (operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne)], NUMBERS),
     ([(f, ("x", 1)) for f in (operator.lt, operator.ge, operator.eq)] + [(operator.gt, ("x", "s"))], NUMBERS),
-    ([(torch.clamp, ("x", low, high)) for low, high in ((-1, 2), (2, -1), (1, 1), (-2, 7))], [*FLOATS, torch.int8, torch.int32]),
+    ([(torch.clamp, ("x", low, high)) for low, high in ((-1, 2), (2, -1), (1, 1), (-2, 7))],
+     [*HALVES, *FLOATS, torch.int8, torch.int32]),
     ([(convert.reduce_precision, ("x", e, m)) for e in (1, 5, 8, 11) for m in (0, 7, 22, 23, 51, 52)], FLOATS),
     ([(torch.isfinite, ("x",)),
-      *((convert.float_to_integer, ("x", torch.iinfo(d).min, torch.iinfo(d).max, d)) for d in INTEGERS)], FLOATS),
+      *((convert.float_to_integer, ("x", torch.iinfo(d).min, torch.iinfo(d).max, d)) for d in INTEGERS)], [*HALVES, *FLOATS]),
     ([("to", ("x", d)) for d in (torch.float32, torch.float64, torch.bool)] + [(operator.ne, ("x", 0))], NUMBERS),
+    ([("to", ("x", d)) for d in HALVES] * 2, [*HALVES, torch.float32, torch.int8, torch.int16, torch.uint8, torch.bool]),
     ([("to", ("x", d)) for d in (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)], [*INTEGERS, torch.bool]),
     *(([(count, ("x", bits)) for count in (integers.population_count, integers.count_leading_zeros)] * 2, [dtype])
       for dtype, bits in ((torch.int8, 4), (torch.uint8, 4), *((d, torch.iinfo(d).bits) for d in INTEGERS))),
@@ -127,7 +133,7 @@ def assert_same_bits(got: torch.Tensor, want: torch.Tensor, call: Call) -> None:
         assert torch.equal(got, want), call
         return
     assert torch.equal(got.isnan(), want.isnan()), call
-    bits = torch.int32 if got.dtype is torch.float32 else torch.int64
+    bits = {2: torch.int16, 4: torch.int32, 8: torch.int64}[got.dtype.itemsize]
     assert torch.equal(got.nan_to_num().view(bits), want.nan_to_num().view(bits)), call
 
 
@@ -198,11 +204,12 @@ def test_whoever_computes_a_piece(spoil: Callable[[torch.Tensor], torch.Tensor],
 @pytest.mark.parametrize("calls", [
     [(operator.add, ("x", "y"))] * 3,
     [(torch.sin, ("x",)), (torch.cos, ("x",)), (torch.pow, ("x", 3)), (torch.add, ("x", 1j))],
-    [("to", ("x", torch.int32)), ("to", ("x", torch.bfloat16)), (operator.lshift, ("i", 32)), (operator.lshift, ("i", "i"))],
+    [("to", ("x", torch.int32)), ("to", ("i", torch.bfloat16)), (operator.lshift, ("i", 32)), (operator.lshift, ("i", "i"))],
+    [(operator.mul, ("h", 0.1)), (elementwise.quotient, (0.3, "h")), (operator.add, ("h", "x")), (torch.sum, ("h", (0,)))],
 ])
 def test_what_torch_computes(calls: list[Call]) -> None:
     inputs = inputs_of(torch.float32, 1000)
-    inputs["i"] = values(torch.int32, 1000, 4) & 15
+    inputs |= {"i": values(torch.int32, 1000, 4) & 15, "h": values(torch.bfloat16, 1000, 5)}
     module = block(calls, inputs)
     assert not any(isinstance(m, NativeFusion) for m in module.modules())
 

@@ -242,3 +242,41 @@ ENTRY %e (x: f32[N]) -> f32[N] {
     tiny = want.isfinite() & ~normal
     torch_s = (function(x).double() - exact).abs()[tiny]
     assert ((got.double() - exact).abs()[tiny] <= torch_s.clamp_min(2.0**-149)).all()
+
+
+HALVES = {"bf16": (torch.bfloat16, 8, -133), "f16": (torch.float16, 11, -24)}
+"""Their digits, and the exponent of the least number."""
+
+
+@needs_compiler
+@pytest.mark.skipif(not can_fuse(), reason="functions need a fused multiply-add")
+@pytest.mark.parametrize("of", HALVES)
+@pytest.mark.parametrize(("op", "function", "_"), FUNCTIONS)
+def test_functions_of_halves_are_rounded_once(op: str, function: Callable[[torch.Tensor], torch.Tensor], _: float, of: str,
+                                              monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over all numbers of a type, beside float64."""
+    monkeypatch.setattr(tuning, "WAITED_FOR_FROM", 1)
+    monkeypatch.setattr(tuning, "FUSIONS_FROM", 1 << 10)
+    dtype, digits, least = HALVES[of]
+    x = torch.arange(-(1 << 15), 1 << 15).to(torch.int16).view(dtype)
+    text = f"""HloModule m
+ENTRY %e (x: {of}[65536]) -> {of}[65536] {{
+  %x = {of}[65536] parameter(0)
+  %y = {of}[65536] {op}(%x)
+  %one = {of}[] constant(-1)
+  %ones = {of}[65536] broadcast(%one), dimensions={{}}
+  %z = {of}[65536] multiply(%y, %ones)
+  ROOT %n = {of}[65536] negate(%z)
+}}"""
+    (got,), ran = pieces_of(xla_torch.parse_hlo(text), x)
+    exact = function(x.double())
+    rounded = exact.to(dtype)
+    assert ran
+    assert torch.equal(got.isnan(), rounded.isnan())
+    assert torch.equal(got[rounded.isinf()], rounded[rounded.isinf()])
+    ulp = torch.ldexp(torch.ones_like(exact), (torch.frexp(exact).exponent - digits).clamp_min(least))
+    normal = rounded.isfinite() & (rounded.abs().double() >= torch.finfo(torch.float32).tiny)
+    assert ((got.double() - exact).abs() / ulp)[normal].max() <= 0.51
+    tiny = rounded.isfinite() & ~normal
+    torch_s = (function(x).double() - exact).abs()[tiny]
+    assert ((got.double() - exact).abs()[tiny] <= torch_s.clamp_min(2.0**least)).all()

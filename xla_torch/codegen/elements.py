@@ -132,6 +132,11 @@ def exact_pattern(opcode: str, kind: str) -> str | None:
     return None if kind == "float" and opcode in _CALLS else PATTERNS.get(opcode, {}).get(kind)
 
 
+def needs_no_rounding(opcode: str) -> bool:
+    """Whether the result of an op of floats is one of their type as it is."""
+    return opcode in _EXACT
+
+
 def is_vector_function(instruction: Instruction, fused: bool) -> bool:
     """Whether a compiler makes vector code of an op that is a function of C's library."""
     return fused and instruction.opcode in VECTOR_ELEMENTS and instruction.shape.element_type in (F32, *HALVES)

@@ -20,11 +20,24 @@ import torch
 import torch.fx
 from torch.fx import Node
 
-from ..codegen.elements import NAMES, VECTOR_ELEMENTS, exact_pattern, memory_of, number
+from ..codegen.elements import (
+    HALVES,
+    NAMES,
+    VECTOR_ELEMENTS,
+    exact_pattern,
+    memory_of,
+    name_of,
+    needs_no_rounding,
+    number,
+    read,
+    same,
+    stored,
+    typed,
+)
 from ..codegen.functions import used_in
 from ..codegen.loops import TYPES
 from ..codegen.threads import shared
-from ..core.types import F32, F64, PRED, S8, S16, S32, S64, U8, U16, U32, U64, PrimitiveType
+from ..core.types import BF16, F16, F32, F64, PRED, S8, S16, S32, S64, U8, U16, U32, U64, PrimitiveType
 from ..kernels.calls import COMPARISONS, EXPAND, ROW_VIEWS, known
 from ..kernels.convert import float_to_integer
 from ..kernels.native_fusions import Role
@@ -33,12 +46,16 @@ from ..opcodes import elementwise
 Dims = tuple[int, ...]
 
 _ELEMENT_TYPES = {torch.bool: PRED, torch.int8: S8, torch.int16: S16, torch.int32: S32, torch.int64: S64, torch.uint8: U8,
-                  torch.float32: F32, torch.float64: F64}
+                  torch.bfloat16: BF16, torch.float16: F16, torch.float32: F32, torch.float64: F64}
 
 LEAST_ROW = 8
 """Elements from which torch sums up a row in vectors."""
 
 _UNSIGNED = {S8: U8, S16: U16, S32: U32, S64: U64}
+_WIDE = frozenset({F32, F64})
+_ROUNDED_ONCE = frozenset({PRED, S8, U8, S16, U16, F32, BF16, F16})
+"""Types of which float32 has all numbers."""
+
 _ROUNDED = frozenset({elementwise.exponential, elementwise.log, elementwise.logistic, elementwise.tanh, elementwise.log_plus_one,
                       elementwise.exponential_minus_one, elementwise.erf})
 """Functions whose vector code torch's does not outrun beside other calls on large arrays; it does with sines and their like."""
@@ -144,8 +161,8 @@ def _is_of_rows(node: Node, grid: Dims) -> bool:
 def _lead(nodes: Iterable[Node], grid: Dims) -> int:
     """How many dimensions are before those of a row: where nothing reduces the last one alone, those before what is reduced."""
     last = len(grid) - 1
-    found: set[Any] = {node.args[1] for node in nodes if _is_of_rows(node, grid)}
-    if found and found.isdisjoint([(-1,), (last,)]):
+    found: list[Any] = [node.args[1] for node in nodes if _is_of_rows(node, grid)]
+    if found and (-1,) not in found and (last,) not in found:
         return max((k for k in range(1, last) if tuple(range(k, last + 1)) in found), default=last)
     return last
 
@@ -244,7 +261,7 @@ class Source:
             for node in self.nodes:
                 if self.calls.is_row[node] and self.passes[node] == number_of:
                     lines.append(f"        const {_held(node)} {self.names[node]} = {self._of_row(node)};")
-        return lines + [f"        r{k}[r] = {self.names[n]};" for k, n in enumerate(self.results) if self.calls.is_row[n]]
+        return lines + [f"        r{k}[r] = {self._stored(n)};" for k, n in enumerate(self.results) if self.calls.is_row[n]]
 
     def _elements(self, now: list[Node], number_of: int) -> list[str]:
         written = [n for n in self.results if not self.calls.is_row[n]] if number_of == self.last else []
@@ -260,8 +277,12 @@ class Source:
         for node in now:
             lines.append(f"const {_held(node)} {self.names[node]} = {expression(node, self.names, self.calls.rounded)};")
             if node in self.kept:
-                lines.append(f"{self.kept[node]}[i] = {self.names[node]};")
-        return lines + [f"r{self.results.index(n)}[{self.place}] = {self.names[n]};" for n in written]
+                lines.append(f"{self.kept[node]}[i] = {self._stored(node)};")
+        return lines + [f"r{self.results.index(n)}[{self.place}] = {self._stored(n)};" for n in written]
+
+    def _stored(self, node: Node) -> str:
+        """What stands in memory for a value."""
+        return stored(_type(node), self.names[node])
 
     def _of_row(self, node: Node) -> str:
         source = node.args[0]
@@ -286,11 +307,11 @@ def _in_memory(node: Node) -> str:
 
 
 def _read(node: Node, place: str) -> str:
-    return f"{place} != 0" if _type(node) is PRED else place
+    return f"{place} != 0" if _type(node) is PRED else read(_type(node), place)
 
 
 def _held(node: Node) -> str:
-    return NAMES[_UNSIGNED.get(_type(node), _type(node))]
+    return name_of(_UNSIGNED.get(_type(node), _type(node)))
 
 
 def is_rounded(node: Node) -> bool:
@@ -306,35 +327,40 @@ def expression(node: Node, names: dict[Node, str] | None, rounded: bool) -> str 
     if node.op == "call_method":
         return _converted(node, names) if node.target == "to" else None
     element_type, row = _type(node), known(node.target)
-    if rounded and is_rounded(node) and element_type is F32:
-        return _formatted(f"{VECTOR_ELEMENTS[row.opcode]}({{0}})", node.args, F32, names)
+    if element_type in HALVES and any(_type(o) in _WIDE for o in node.all_input_nodes):
+        return None  # torch's sum of one and a wider number rounds once
+    if rounded and is_rounded(node) and (element_type is F32 or element_type in HALVES):
+        return _formatted(f"{VECTOR_ELEMENTS[row.opcode]}({{0}})", node.args, element_type, names)
     if row.out in COMPARISONS:
         common = _ELEMENT_TYPES.get(torch.result_type(*map(_stand_in, node.args)))  # pyright: ignore[reportArgumentType]
         code = None if common is None else f"{{0}} {COMPARISONS[row.out]} {{1}}"
-        return code and _formatted(code, node.args, common, names)
+        return code and _formatted(code, node.args, common, names, True)
     if node.target is torch.isfinite:
         operand, = node.args
         of = isinstance(operand, Node) and operand.meta["array"][1].is_floating_point and _type(operand)
-        return _formatted("{0} - {0} == 0", [operand], of, names) if of else None
+        return _formatted("{0} - {0} == 0", [operand], of, names, True) if of else None
     if node.target is float_to_integer:
         return _truncated(node, element_type, names)
     if row.out is torch.where:
         condition, *others = node.args
         if not isinstance(condition, Node) or condition.meta["array"][1] is not torch.bool:
             return None
-        chosen = _formatted("{0} : {1}", others, _UNSIGNED.get(element_type, element_type), names)
+        chosen = _formatted("{0} : {1}", others, _UNSIGNED.get(element_type, element_type), names, True)
         return chosen and f"{names[condition] if names else ''} ? {chosen}"
     kind = element_type.kind.value
     code = row.code.get(kind) or exact_pattern(row.opcode, kind)
     if not code or (row.out in _SHIFTS and node.args[1] not in range(element_type.bits)):
         return None
-    return _formatted(code, node.args, _UNSIGNED.get(element_type, element_type) if row.wraps else element_type, names)
+    of = _UNSIGNED.get(element_type, element_type) if row.wraps else element_type
+    return _formatted(code, node.args, of, names, needs_no_rounding(row.opcode))
 
 
 def _converted(node: Node, names: dict[Node, str] | None) -> str | None:
     """A change of type; from a float to an integer each processor does what it likes where the number does not fit."""
     (operand, _), target = node.args, _ELEMENT_TYPES[node.meta["array"][1]]
     if not isinstance(operand, Node) or (operand.meta["array"][1].is_floating_point and target.is_integral):
+        return None
+    if target in HALVES and _type(operand) not in _ROUNDED_ONCE:
         return None
     return f"{names[operand] if names else ''} != 0" if target is PRED else _formatted("{0}", [operand], target, names)
 
@@ -347,14 +373,22 @@ def _truncated(node: Node, element_type: PrimitiveType, names: dict[Node, str] |
     return _formatted(f"truncated_{NAMES[element_type]}({{0}})", [operand], F64, names) if is_whole else None
 
 
-def _formatted(code: str, operands: Sequence[Any], element_type: PrimitiveType | None,
-               names: dict[Node, str] | None) -> str | None:
-    """The pattern with its operands in one type; None where one of them is nothing that can be here."""
+def _formatted(code: str, operands: Sequence[Any], element_type: PrimitiveType | None, names: dict[Node, str] | None,
+               is_exact: bool = False) -> str | None:
+    """The pattern with its operands in one type; None where one of them is nothing that can be here. A float of 16 bits is
+    rounded to its type, where it `is_exact` it need not be."""
     assert element_type is not None
-    if not all(isinstance(o, (Node, bool, int, float)) for o in operands):
+    if not all(isinstance(o, Node) or (isinstance(o, (bool, int, float)) and _has(element_type, o)) for o in operands):
         return None
     made = [_operand(o, element_type, names or {}) for o in operands]
-    return code.format(*made, t=NAMES[element_type], f="f" * (element_type is F32))
+    name = name_of(element_type)
+    found = code.format(*made, t=name, f="f" * (name == "f32"))
+    return typed(element_type, found) if element_type in HALVES and not is_exact else found
+
+
+def _has(element_type: PrimitiveType, value: float) -> bool:
+    """Whether a type of 16 bits has a number, which some calls of torch would round to it and others not."""
+    return element_type not in HALVES or value != value or float(np.asarray(value).astype(element_type.numpy)) == value
 
 
 def _operand(operand: Any, element_type: PrimitiveType, names: dict[Node, str]) -> str:
@@ -365,8 +399,8 @@ def _operand(operand: Any, element_type: PrimitiveType, names: dict[Node, str]) 
     name, held = names.get(operand, ""), _UNSIGNED.get(own, own)
     if held is element_type:
         return name
-    signed = name if held is own else f"(({NAMES[own]}){name})"
-    return signed if own is element_type else f"(({NAMES[element_type]}){signed})"
+    signed = name if held is own else same(own, name)
+    return signed if own is element_type else same(element_type, signed)
 
 
 def _stand_in(operand: Any) -> Any:
