@@ -85,9 +85,13 @@ def test_rows_are_added_in_order(rows: int, width: int, order: str, monkeypatch:
 def test_one_number_is_added_in_many_places() -> None:
     indices = torch.tensor([3, 1, 3, 7, -1, 3], dtype=torch.int32)
     counts = torch.zeros(5, dtype=torch.int32)
-    one = torch.ones((), dtype=torch.int32).expand(6)
-    row_kernels.combine_(counts, indices, one, ReducerKind.ADD, lambda: pytest.fail("in torch"))
+    one = torch.ones((), dtype=torch.int32)
+    row_kernels.combine_(counts, indices, one.expand(6), ReducerKind.ADD, lambda: pytest.fail("in torch"))
     assert counts.tolist() == [0, 1, 0, 3, 0]
+    rows = torch.zeros(5, 3, dtype=torch.int32)
+    row_kernels.combine_(rows, torch.tensor([3, 3, 3, 3, 1, 9, 3]), (2 * one).expand(7, 3), ReducerKind.ADD,
+                         lambda: pytest.fail("in torch"))
+    assert rows.tolist() == [[0] * 3, [2] * 3, [0] * 3, [10] * 3, [0] * 3]
 
 
 PLACES = {

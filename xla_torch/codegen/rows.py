@@ -158,7 +158,7 @@ _FOUR = {ReducerKind.ADD: "+", ReducerKind.SUBTRACT: "-"}
 def combine_rows(name: str, index: str, combiner: ReducerKind) -> str:
     """Combines each row of `updates` with the row of an array that its index says, in order; with an index out of bounds it does
     nothing. The places are those of the array, the indices and the updates, then how many updates there are, the elements of a
-    row, the rows of the array, the number of parts that threads take, and 0 where all updates are one number, else 1.
+    row, the rows of the array, the number of parts that threads take, and 0 where all updates are the first row, else 1.
 
     A part has the array's rows from one to another, such that of a sample of updates each part has equally many.
     """
@@ -175,8 +175,8 @@ def combined(name: str, combiner: ReducerKind) -> str:
 
 _FOUR_ROWS = """
             if (i + 3 < count && rows[i] == rows[i + 1] && rows[i] == rows[i + 2] && rows[i] == rows[i + 3]) { /* sorted ones */
-                for (s64 c = 0; c < n; c++) sums[c] = sums[c] OPERATOR update[c] OPERATOR update[n + c]
-                                                      OPERATOR update[2 * n + c] OPERATOR update[3 * n + c];
+                for (s64 c = 0; c < n; c++) sums[c] = sums[c] OPERATOR update[c] OPERATOR update[each + c]
+                                                      OPERATOR update[2 * each + c] OPERATOR update[3 * each + c];
                 i += 3;
                 continue;
             }"""
@@ -194,19 +194,19 @@ _COMBINE_ROWS = """static s64 first_of(s64 k, s64 parts, const INDEX *rows, s64 
     const s64 found = sample[k * m / parts];
     return found < 0 ? 0 : found > size ? size : found;
 }
-static void part(s64 from, s64 to, char **places, s64 each, char *kept) {
+static void part(s64 from, s64 to, char **places, s64 work, char *kept) {
     const INDEX *rows = (const INDEX *)places[1];
     const s64 count = (s64)places[3], n = (s64)places[4], size = (s64)places[5], parts = (s64)places[6];
+    const s64 each = n * (s64)places[7];
     for (s64 k = from; k < to; k++) {
         const s64 first = first_of(k, parts, rows, count, size);
         const u64 span = first_of(k + 1, parts, rows, count, size) - first;
         NAME *own = (NAME *)places[0] + first * n;
         if (n == 1) {
             const NAME *updates = (const NAME *)places[2];
-            const s64 step = (s64)places[7];
             for (s64 i = 0; i < count; i++) {
                 const u64 row = (u64)(rows[i] - first);
-                if (row < span) own[row] = combined(own[row], updates[i * step]);
+                if (row < span) own[row] = combined(own[row], updates[i * each]);
             }
             continue;
         }
@@ -216,7 +216,7 @@ static void part(s64 from, s64 to, char **places, s64 each, char *kept) {
             const u64 row = (u64)(rows[i] - first);
             if (row >= span) continue;
             NAME *restrict sums = own + row * n;
-            const NAME *restrict update = (const NAME *)places[2] + i * n;FOUR
+            const NAME *restrict update = (const NAME *)places[2] + i * each;FOUR
             for (s64 c = 0; c < n; c++) sums[c] = combined(sums[c], update[c]);
         }
     }

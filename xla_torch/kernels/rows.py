@@ -29,7 +29,7 @@ def combine_(array: torch.Tensor, indices: torch.Tensor, updates: torch.Tensor, 
     same until there is native code, and wherever that cannot be."""
     name = BY_BYTES.get(array.element_size()) if combiner == ReducerKind.SECOND else NAMES.get(array.dtype)
     width = array.numel() // array.shape[0]
-    is_number = width == 1 and not any(updates.stride())
+    is_number = not any(updates.stride())
     if not (name and updates.dtype is array.dtype and indices.dtype in INTEGERS and is_plain(updates) and all(
             is_plain(t) and t.is_contiguous() for t in ((array, indices) if is_number else (array, indices, updates)))):
         in_torch()
@@ -39,7 +39,8 @@ def combine_(array: torch.Tensor, indices: torch.Tensor, updates: torch.Tensor, 
         native.timed(in_torch)
         return
     parts = min(torch.get_num_threads(), -(-updates.numel() // _FOR_A_THREAD))
-    places = [array.data_ptr(), indices.data_ptr(), updates.data_ptr(), indices.numel(), width, array.shape[0], parts,
+    given = updates.as_strided((width,), (0,)).contiguous() if is_number else updates
+    places = [array.data_ptr(), indices.data_ptr(), given.data_ptr(), indices.numel(), width, array.shape[0], parts,
               int(not is_number)]
     run_on_threads(native.function, parts, -(-updates.numel() // parts), places, for_a_thread=_FOR_A_THREAD)
 
