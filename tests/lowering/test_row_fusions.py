@@ -280,3 +280,45 @@ ENTRY %e (x: {of}[65536]) -> {of}[65536] {{
     tiny = rounded.isfinite() & ~normal
     torch_s = (function(x).double() - exact).abs()[tiny]
     assert ((got.double() - exact).abs()[tiny] <= torch_s.clamp_min(2.0**least)).all()
+
+
+SLICES = """HloModule m
+%add (a: f32[], b: f32[]) -> f32[] { %a = f32[] parameter(0) %b = f32[] parameter(1) ROOT %m = f32[] add(%a, %b) }
+ENTRY %e (x: f32[GIVEN]) -> (f32[LESS], f32[LEAD]) {
+  %x = f32[GIVEN] parameter(0)
+  %a = f32[LESS] slice(%x), slice={FIRST}
+  %b = f32[LESS] slice(%x), slice={LAST}
+  %d = f32[LESS] subtract(%a, %b)
+  %e = f32[LESS] multiply(%d, %b)
+  %f = f32[LESS] add(%e, %a)
+  %zero = f32[] constant(0)
+  %s = f32[LEAD] reduce(%f, %zero), dimensions={ALONG}, to_apply=%add
+  %spread = f32[LESS] broadcast(%s), dimensions={KEPT}
+  %g = f32[LESS] multiply(%f, %spread)
+  ROOT %r = (f32[LESS], f32[LEAD]) tuple(%g, %s)
+}"""
+
+
+@needs_compiler
+@pytest.mark.parametrize(("dims", "along", "is_apart"), [
+    ((90, 70), 1, True), ((7, 20, 3, 40), 1, True), ((5000, 8), 1, False), ((5000, 9), 1, True), ((70, 40, 90), 2, True)])
+@pytest.mark.parametrize("order", ["dense", "turned", "spread"])
+def test_slices_are_read_where_they_lie(dims: tuple[int, ...], along: int, is_apart: bool, order: str,
+                                        monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last `along` dimensions are a row, which is in one piece where it is one dimension."""
+    monkeypatch.setattr(tuning, "FUSIONS_FROM", 1 << 10)
+    less, lead = [n - 1 for n in dims], len(dims) - along
+    text = SLICES
+    for word, value in {"GIVEN": dims, "LESS": less, "LEAD": less[:lead], "ALONG": range(lead, len(dims)), "KEPT": range(lead),
+                        "FIRST": [f"[0:{n}]" for n in less], "LAST": [f"[1:{n + 1}]" for n in less]}.items():
+        text = text.replace(word, ",".join(map(str, value)))
+    x = drawn(dims, torch.float32, False)
+    x = {"dense": x, "turned": x.mT.contiguous().mT, "spread": x[:1].expand(dims)}[order]
+    computation = xla_torch.parse_hlo(text)
+    got, ran = pieces_of(computation, x)
+    native = [m for m in computation.lowered().modules() if isinstance(m, NativeFusion)]
+    monkeypatch.setattr(tuning, "NATIVE_AFTER", np.inf)
+    want, _ = pieces_of(xla_torch.parse_hlo(text), x)
+    assert ran
+    assert any("apart" in m.roles for m in native) == is_apart
+    assert all(map(torch.equal, got, want))

@@ -338,6 +338,10 @@ SEARCHED_ROW = 128
 """And those of a row. Against torch.max with AVX-512 on one thread (2026-11-29), 4,096 rows of 1,024: float32 0.24, float64
 0.57, bfloat16 0.26, int32 0.32; 2,048 rows of 100: 1.02, 1.34, 0.91, 0.63."""
 
+APART_ROW = 8
+"""Elements of a row from which fusions read slices where they lie. Five calls on three slices of a million elements, of the time
+with copies of them (AVX-512, one thread, 2026-11-29): rows of 4 0.88, 8 0.67, 16 0.47, 32 0.28, 256 0.25."""
+
 RUNNING_FROM = 1 << 14
 """Elements of an array from which a native function of its own forms running sums and their like along a dimension that is not
 the last."""

@@ -55,7 +55,8 @@ def blocked(body: torch.nn.Module, cut: tuple[tuple[int, ...], int], results: tu
 def _takes_whole(body: torch.nn.Module, arrays: Tensors) -> bool:
     """Whether native code runs on these arrays, of which it would copy others first: parts of them at a time are in the cache."""
     native, = body.children()
-    return isinstance(native, Awaited) and native.is_ready() and all(a.is_contiguous() or 0 in a.stride() for a in arrays)
+    return isinstance(native, Awaited) and native.is_ready() and all(
+        a.is_contiguous() or 0 in a.stride() or a.stride(-1) == 1 for a in arrays)
 
 
 def _parts(arrays: Tensors, at: tuple[int, int]) -> Tensors:

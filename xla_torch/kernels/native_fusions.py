@@ -16,8 +16,9 @@ from .native import Awaited, is_readable, run_on_threads
 
 Tensors = tuple[torch.Tensor, ...]
 
-Role = Literal["whole", "tail", "row", "column", "scalar"]
-"""What an input has a value for: each place of a grid, or of its last dimensions, each row, each place of a row, or all of it."""
+Role = Literal["whole", "apart", "tail", "row", "column", "scalar"]
+"""What an input has a value for: each place of a grid, also where its rows lie apart, or of its last dimensions, each row, each
+place of a row, or all of it."""
 
 
 class NativeFusion(torch.nn.Module, Awaited):
@@ -38,13 +39,18 @@ class NativeFusion(torch.nn.Module, Awaited):
     def fitting(self, inputs: Tensors) -> Tensors | None:
         """The inputs as they lie in memory by their roles; None where they do not. Whole arrays that lie otherwise, as
         a transpose does, are copied: that is one pass, and torch's calls are one for each call of the chain."""
-        like, found = inputs[self.roles.index("whole")], list[torch.Tensor]()
+        like, found = self.like(inputs), list[torch.Tensor]()
         for tensor, role in zip(inputs, self.roles, strict=True):
             if not is_readable(tensor) or not (
                     _LIES[role](tensor, like) if role != "column" else _is_column(tensor, like.dim() - (self.lead or 0))):
                 return None
-            found.append(tensor.contiguous() if role == "whole" else tensor)
+            is_apart = role == "apart" and tensor[(0,) * (self.lead or 0)].is_contiguous()
+            found.append(tensor.contiguous() if role in _GRIDS and not is_apart else tensor)
         return tuple(found)
+
+    def like(self, inputs: Tensors) -> torch.Tensor:
+        """An input that has a value for each place of the grid."""
+        return next(t for t, role in zip(inputs, self.roles, strict=True) if role in _GRIDS)
 
     def new_results(self, dims: torch.Size, into: tuple[torch.Tensor | None, ...]) -> Tensors | None:
         """The results for a grid, of which some stand in given arrays where these are contiguous; None where they do not fit."""
@@ -56,6 +62,21 @@ class NativeFusion(torch.nn.Module, Awaited):
             stands = target if target is not None and target.is_contiguous() else None
             results.append(torch.empty(sizes, dtype=dtype) if stands is None else stands)
         return tuple(results)
+
+
+_GRIDS: frozenset[Role] = frozenset({"whole", "apart"})
+
+
+def _apart(tensor: torch.Tensor, lead: int) -> array.array[int]:
+    """How the rows of an array lie, for native code: how many dimensions they have, and each one's size and step, neighbours of
+    one step as one dimension."""
+    steps: list[tuple[int, int]] = []
+    for size, step in zip(tensor.shape[:lead][::-1], tensor.stride()[:lead][::-1], strict=True):
+        if steps and steps[-1][0] * steps[-1][1] == step:
+            steps[-1] = (steps[-1][0] * size, steps[-1][1])
+        else:
+            steps.append((size, step))
+    return array.array("q", [len(steps), *(n for one in steps for n in one)])
 
 
 def _is_row(tensor: torch.Tensor, like: torch.Tensor) -> bool:
@@ -85,20 +106,21 @@ def _is_tail(tensor: torch.Tensor, like: torch.Tensor) -> bool:
 
 
 _LIES: dict[Role, Callable[[torch.Tensor, torch.Tensor], bool]] = {
-    "whole": lambda tensor, like: tensor.shape == like.shape,
+    **dict.fromkeys(_GRIDS, lambda tensor, like: tensor.shape == like.shape),
     "tail": _is_tail, "row": _is_row, "scalar": lambda tensor, like: True}
 
 
 def fusion(module: NativeFusion, inputs: Tensors, into: tuple[torch.Tensor | None, ...]) -> Tensors:
     """The results of a fusion, in the arrays `into` where there are such."""
     given = module.fitting(inputs) if module.is_ready() else None
-    like = inputs[module.roles.index("whole")]
+    like = module.like(inputs)
     results = None if given is None else module.new_results(like.shape, into)
     if given is None or results is None:
         return _in_torch(module, inputs, into)
     n = 1 if module.lead is None else math.prod(like.shape[module.lead:])
     tails = [_rows_of_tail(t) or 1 for t, role in zip(given, module.roles, strict=True) if role == "tail"]
-    places = [*[t.data_ptr() for t in (*given, *results)], *tails]
+    apart = [_apart(t, module.lead or 0) for t, role in zip(given, module.roles, strict=True) if role == "apart"]
+    places = [*[t.data_ptr() for t in (*given, *results)], *tails, *[table.buffer_info()[0] for table in apart]]
     run_on_threads(module.function, like.numel() // max(n, 1), n, places, module.kept)
     return tuple([r if t is None or t is r else t.copy_(r) for r, t in zip(results, into, strict=True)])
 

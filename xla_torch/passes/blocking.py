@@ -353,6 +353,7 @@ def _extract(root: torch.nn.Module, graph: Graph, chain: Chain, name: str) -> No
         if spread or not _is_expansion(outer):
             inside[outer].meta["array"] = outer.meta["array"]
         inside[outer].meta["given"] = outer.meta.get("array")
+        inside[outer].meta["apart"] = not chain.needs_native and _is_slice(outer)
     targets = {n: body.placeholder(f"into_{n.name}") for n in results}
     for node in chain.nodes:
         inside[node] = body.node_copy(node, lambda n: inside[n])
@@ -398,6 +399,14 @@ def _extract(root: torch.nn.Module, graph: Graph, chain: Chain, name: str) -> No
 
 def _is_expansion(node: Node) -> bool:
     return node.op == "call_method" and node.target == EXPAND
+
+
+def _is_slice(node: Node) -> bool:
+    """Whether an array is part of another one, with whole stretches of its rows."""
+    if node.target is not operator.getitem or not isinstance(node.args[1], tuple):
+        return False
+    last = node.args[1][-1]
+    return isinstance(last, slice) and last.step in (None, 1)
 
 
 def _spread(root: torch.nn.Module, node: Node) -> Role | None:

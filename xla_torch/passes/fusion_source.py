@@ -37,6 +37,7 @@ from ..codegen.elements import (
 from ..codegen.functions import used_in
 from ..codegen.loops import TYPES
 from ..codegen.threads import shared
+from ..core import tuning
 from ..core.types import BF16, F16, F32, F64, PRED, S8, S16, S32, S64, U8, U16, U32, U64, PrimitiveType
 from ..kernels.calls import COMPARISONS, EXPAND, ROW_VIEWS, known
 from ..kernels.convert import float_to_integer
@@ -89,7 +90,10 @@ class Calls:
         if not dims:
             return "scalar"
         if dims == self.grid:
-            return "whole" if not of_row or self._is_reduction(user) else None
+            if of_row and not self._is_reduction(user):
+                return None
+            is_apart = operand.meta.get("apart", False) and math.prod(dims[self.lead:]) >= tuning.APART_ROW
+            return "apart" if is_apart else "whole"
         if len(self.grid) < 2:
             return None
         if dims == self._kept_rows() or (of_row and dims == self.grid[:self.lead]):
@@ -204,6 +208,7 @@ class Source:
         """Whether the grid may as well be one long row, of which each thread takes a part."""
         self.place = "i" if self.is_flat else "r * n + i"
         self.tails = [node for node, role in inputs.items() if role == "tail"]
+        self.apart = [node for node, role in inputs.items() if role == "apart"]
         self.width = max([_type(n).bits // 8 for n in self.kept], default=0)
 
     @property
@@ -222,13 +227,13 @@ class Source:
                           *self._rows(), *self._steps(), "    }", "}"])
 
     def text(self) -> str:
-        first = len(self.inputs) + len(self.results) + len(self.tails)
+        first = len(self.inputs) + len(self.results) + len(self.tails) + len(self.apart)
         return "\n".join([self.functions("part"), shared(first, self.kept_bytes)])
 
     def functions(self, name: str) -> str:
         """A function for some of the rows, and those that it calls."""
         body = self.body(name)
-        return "\n".join([TYPES, *used_in(body, NAMES), body])
+        return "\n".join([TYPES, *used_in(body, NAMES), *([_ROW_APART] if self.apart else ()), body])
 
     def _pointers(self) -> list[str]:
         lines = []
@@ -245,7 +250,10 @@ class Source:
         first = len(self.inputs) + len(self.results)
         tails = [f"        const {_in_memory(n)} *b{k} = a{k} + r % (s64)places[{first + self.tails.index(n)}] * n;"
                  for k, n in enumerate(self.inputs) if n in self.tails]
-        return tails + [f"        const {_held(n)} {self.names[n]} = {_read(n, f'a{k}[r]')};"
+        first += len(self.tails)
+        apart = [f"        const {_in_memory(n)} *b{k} = a{k} + row_apart(r, (const s64 *)places[{first + self.apart.index(n)}]);"
+                 for k, n in enumerate(self.inputs) if n in self.apart]
+        return tails + apart + [f"        const {_held(n)} {self.names[n]} = {_read(n, f'a{k}[r]')};"
                 for k, (n, role) in enumerate(self.inputs.items()) if role == "row"]
 
     def _steps(self) -> list[str]:
@@ -268,8 +276,8 @@ class Source:
         read = dict.fromkeys([o for n in now for o in n.all_input_nodes] + written)
         lines = []
         for k, (node, role) in enumerate(self.inputs.items()):
-            if node in read and role in ("whole", "tail", "column"):
-                of = f"b{k}[i]" if role == "tail" else f"a{k}[{self.place if role == 'whole' else 'i'}]"
+            if node in read and role in ("whole", "apart", "tail", "column"):
+                of = f"b{k}[i]" if role in ("tail", "apart") else f"a{k}[{self.place if role == 'whole' else 'i'}]"
                 lines.append(f"const {_held(node)} {self.names[node]} = {_read(node, of)};")
         for node, memory in self.kept.items():
             if node in read and self.passes[node] < number_of:
@@ -289,9 +297,26 @@ class Source:
         if isinstance(source, Node) and node.op == "call_method" and node.target in ROW_VIEWS:
             return self.names[source]
         if isinstance(source, Node) and known(node.target).row:
-            memory = self.kept.get(source) or f"a{list(self.inputs).index(source)} + r * n"
+            memory = self.kept.get(source) or self._row(source)
             return f"{known(node.target).row}_{_name(node)}({memory}, n)"
         return expression(node, self.names, self.calls.rounded) or ""
+
+
+    def _row(self, node: Node) -> str:
+        """Where a row of an input begins."""
+        k = list(self.inputs).index(node)
+        return f"b{k}" if node in self.apart else f"a{k} + r * n"
+
+
+_ROW_APART = """static inline s64 row_apart(s64 r, const s64 *steps) {
+    s64 at = 0;
+    for (s64 d = 0; d < steps[0]; d++) {
+        at += r % steps[2 * d + 1] * steps[2 * d + 2];
+        r /= steps[2 * d + 1];
+    }
+    return at;
+}"""
+"""Where row r begins in an array whose rows lie apart: sizes and steps of the dimensions before, the last one first."""
 
 
 def _type(node: Node) -> PrimitiveType:

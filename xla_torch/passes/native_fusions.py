@@ -76,7 +76,8 @@ def _is_worth(calls: Calls, nodes: list[Node]) -> bool:
     members = set(nodes)
     copied = sum(0 < len(members.intersection(n.users)) < len(n.users) for n in nodes)
     is_dear = sum(map(_cost, nodes)) + copied >= _LEAST
-    return is_dear and "whole" in inputs_of(calls, nodes).values() and not all(map(calls.is_row.__getitem__, nodes))
+    has_grid = not {"whole", "apart"}.isdisjoint(inputs_of(calls, nodes).values())
+    return is_dear and has_grid and not all(map(calls.is_row.__getitem__, nodes))
 
 
 def inputs_of(calls: Calls, nodes: list[Node]) -> dict[Node, Role]:
