@@ -11,6 +11,7 @@ import torch
 
 import xla_torch
 from support.agreement import dtype_of
+from support.recorder import Recorder
 from xla_torch.core import tuning
 from xla_torch.runtime.cuda_graphs import Recorded, Tensors, recorded
 from xla_torch.runtime.static import numpy_from_tensor, tensor_from_numpy
@@ -25,26 +26,6 @@ ENTRY e {
   s = s32[3] convert(y)
   ROOT r = (f32[3], s32[3], f32[3]) tuple(y, s, x)
 }"""
-
-
-class Recorder:
-    """`Capture` without a device, which counts."""
-
-    def __init__(self, fault: str = ""):
-        self.recordings, self.replays, self.fault = 0, 0, fault
-
-    def __call__(self, device: torch.device, run: Callable[[], Tensors]) -> tuple[Tensors, Callable[[], None]]:
-        if self.fault:
-            raise RuntimeError(self.fault)
-        self.recordings += 1
-        results = tuple(r.clone() for r in run())
-
-        def again() -> None:
-            self.replays += 1
-            for to, by in zip(results, run(), strict=True):
-                to.copy_(by)
-
-        return results, again
 
 
 def made(recorder: Recorder, text: str = TEXT) -> tuple[Recorded, xla_torch.XlaComputation]:

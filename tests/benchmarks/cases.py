@@ -22,6 +22,9 @@ Case = dict[str, Run]
 """One computation by who runs it, ``ours`` first; each run gives the results as arrays or tensors."""
 COMPILED = "torch.compile"
 GRAPHED = "ours, cudagraphs"
+CALLED = "ours, no-cudagraphs"
+ON_CUDA = {GRAPHED: "cudagraphs", CALLED: "no-cudagraphs"}
+"""Beside the default, which records by itself."""
 
 
 def of_kind(kind: Kind, device: str = "cpu") -> Case:
@@ -30,7 +33,7 @@ def of_kind(kind: Kind, device: str = "cpu") -> Case:
     compiled = jax.jit(kind.function)
     case: Case = {"ours": our_run(kind, device), "XLA": lambda: jax.block_until_ready(compiled(*buffers))}
     if device != "cpu":
-        case[GRAPHED] = our_run(kind, device, "cudagraphs")
+        case |= {who: our_run(kind, device, backend) for who, backend in ON_CUDA.items()}
     if kind.by_hand is not None:
         by_hand, by_inductor = kind.by_hand, torch.compile(kind.by_hand, dynamic=False)
         case["torch by hand"] = lambda: by_hand(*tensors)
@@ -59,7 +62,9 @@ def of_model(model: Model, device: str = "cpu") -> Case:
     step, by_inductor = jax.jit(jax.value_and_grad(model.source)), torch.compile(model.by_hand, dynamic=False)
     case = {"ours": step_of(model, program), "XLA": lambda: jax.block_until_ready(step(values, *batch)),
             "torch by hand": step_of(model, model.by_hand), COMPILED: step_of(model, by_inductor)}
-    return case if device == "cpu" else {**case, GRAPHED: step_of(model, compile(program, "cudagraphs"))}
+    if device != "cpu":
+        case |= {who: step_of(model, compile(program, backend)) for who, backend in ON_CUDA.items()}
+    return case
 
 
 def step_of(model: Model, loss: Callable[..., torch.Tensor]) -> Run:

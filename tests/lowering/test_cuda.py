@@ -28,6 +28,7 @@ from xla_torch.errors import DifferentiationError
 from xla_torch.hlo.schema import OPS
 from xla_torch.hlo.tree import from_arrays
 from xla_torch.kernels import contraction, convolution, linalg, sorting
+from xla_torch.runtime.automatic_graphs import Automatic
 from xla_torch.runtime.cuda_graphs import captured
 from xla_torch.runtime.graphs import does_more
 from xla_torch.runtime.program import SplitPlan
@@ -349,21 +350,23 @@ def test_rows_as_cuda_graphs(row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
     """With arguments that stay where they are, and then others. What waits, or does more than compute, runs call by call."""
     monkeypatch.setattr(tuning, "GRAPH_FROM", 1)
     (_, program), *_ = programs(row, ALIKE)
-    run, plain = xla_torch.compile(program, "cudagraphs").program.runner, program.program.runner(CUDA)
+    run, plain = xla_torch.compile(program, "cudagraphs").program.runner, xla_torch.compile(program, "no-cudagraphs")
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
-        recorded = run(CUDA)
+        asked, by_itself, want = run(CUDA), program.program.runner(CUDA), plain.program.runner(CUDA)
         places = [on_cuda(program, seed) for seed in range(3)]
         for given in (places[0], places[0], places[0], places[1], places[2], places[0]):
-            for ours, theirs, shape in zip(recorded(*given), plain(*given), program.program_shape.result.leaves(), strict=True):
-                assert_near(numpy_from_tensor(ours, shape), numpy_from_tensor(theirs, shape))
+            for found in (asked(*given), by_itself(*given)):
+                for ours, theirs, shape in zip(found, want(*given), program.program_shape.result.leaves(), strict=True):
+                    assert_near(numpy_from_tensor(ours, shape), numpy_from_tensor(theirs, shape))
     stays = row.why or any(does_more(i) for i in program.program.canonical.instructions)
     assert [str(w.message) for w in warned if "call by call" in str(w.message)] == [] or stays
 
 
 @pytest.mark.cuda
 @with_gpu
-def test_training_as_cuda_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("backend", ["cudagraphs", "eager"])
+def test_training_as_cuda_graphs(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Loss and gradients by steps, in which parameters stay where they are and batches move; from another stream as well."""
     monkeypatch.setattr(tuning, "GRAPH_FROM", 1)
     program = xla_torch.parse_hlo("""ENTRY e {
@@ -372,9 +375,9 @@ def test_training_as_cuda_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
       y = f32[8,64] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
       ROOT z = f32[8,64] tanh(y)
     }""")
-    recorded = xla_torch.compile(program, "cudagraphs")
+    recorded = xla_torch.compile(program, backend)
     found = []
-    for step in (recorded, program):
+    for step in (recorded, xla_torch.compile(program, "no-cudagraphs")):
         torch.manual_seed(0)
         w = torch.randn(64, 64).cuda().requires_grad_()
         for number in range(6):
@@ -390,6 +393,39 @@ def test_training_as_cuda_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.testing.assert_close(*found, rtol=1e-5, atol=1e-6)
 
 
+LAYERS = " ".join(["ENTRY e { y0 = f32[64] parameter(0)", *(f"y{k + 1} = f32[64] tanh(y{k})" for k in range(12)),
+                   "ROOT r = f32[64] negate(y12) }"])
+
+
+@pytest.mark.cuda
+@with_gpu
+def test_a_program_is_recorded_by_itself_and_freed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the third call, whatever the stream; not while torch records, which it does with the program's calls."""
+    monkeypatch.setattr(tuning, "GRAPH_FROM", 1)
+    programs = [xla_torch.parse_hlo(LAYERS) for _ in range(2)]
+    plain, x, kept = xla_torch.compile(programs[0], "no-cudagraphs"), torch.randn(64).cuda(), []
+    for program in programs:
+        for number in range(6):
+            given = x + number
+            with torch.cuda.stream(torch.cuda.Stream() if number % 2 else torch.cuda.current_stream()):
+                torch.cuda.synchronize()
+                kept.append((program(given), plain(given)))
+        run = program.program.runner(x.device)
+        assert isinstance(run, Automatic)
+        assert 0 < run.nbytes <= tuning.GRAPHS_LIMIT
+        monkeypatch.setattr(tuning, "GRAPHS_LIMIT", run.nbytes + 1024)  # for one of them
+    torch.cuda.synchronize()
+    for got, want in kept:
+        torch.testing.assert_close(got, want)
+    assert programs[0].program.runner(x.device).nbytes == 0  # pyright: ignore[reportFunctionMemberAccess]
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = programs[1](x)
+    x.fill_(0.5)
+    graph.replay()
+    torch.testing.assert_close(result, plain(x))
+
+
 @pytest.mark.cuda
 @with_gpu
 def test_torch_is_as_before_where_recording_fails() -> None:
@@ -398,9 +434,10 @@ def test_torch_is_as_before_where_recording_fails() -> None:
     with pytest.raises(RuntimeError):
         captured(x.device, lambda: (x * x.sum().item(),))
     torch.rand(3, device="cuda")
-    (result,), again = captured(x.device, lambda: (x + 1,))
+    (result,), again, held = captured(x.device, lambda: (x + 1,))
     again()
     assert result.tolist() == [2, 2, 2]
+    assert held >= result.nbytes
 
 
 @pytest.mark.cuda

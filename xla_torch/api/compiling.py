@@ -27,6 +27,10 @@ def compile(computation: C, backend: Backend = EAGER) -> C:
     CPU run uncompiled. So do programs that wait for the device (loops and branches that depend on data), have effects, or have
     results of dynamic size; these issue a RuntimeWarning at the first call.
 
+    ``no-cudagraphs`` is the program itself, never as a CUDA graph. Without it, a program on a CUDA device is recorded at its
+    third call if ``cudagraphs`` can record it, and within a bound on memory (see docs/performance.md). It is never an error or
+    a warning if it can't be recorded.
+
     ``xla`` compiles the whole program with XLA's CPU compiler at the first call; it needs jaxlib. The logger
     ``xla_torch.runtime.backends`` reports the compile time. It takes programs of one participant without effects and without
     custom calls that XLA lacks. Some programs crash XLA, and the process with it.

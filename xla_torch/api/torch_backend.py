@@ -15,7 +15,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from ..core.errors import InvalidArgument, UnsupportedError, XlaError, XlaWarning
 from ..functions.hlo_builder import XlaOp
 from ..opcodes import control
-from ..runtime.backends import CUDAGRAPHS, EAGER, FASTEST, INDUCTOR, XLA
+from ..runtime.backends import CALL_BY_CALL, CUDAGRAPHS, EAGER, FASTEST, INDUCTOR, XLA
 from ..runtime.computation import XlaComputation
 from ..storage import torch_graphs, torch_private
 from . import torch_graph
@@ -24,7 +24,7 @@ from .compiling import compile
 from .torch_function import operator_decompositions
 
 _DROPOUT = torch.ops.aten.native_dropout.default
-_RUNTIMES = (EAGER, XLA, FASTEST, INDUCTOR, CUDAGRAPHS)
+_RUNTIMES = (EAGER, XLA, FASTEST, INDUCTOR, CUDAGRAPHS, CALL_BY_CALL)
 
 Run = Callable[..., Sequence[Any]]
 """The arguments of a graph in, its results out."""

@@ -47,6 +47,12 @@ def _seconds(text: str) -> float:
     return seconds
 
 
+def _flag(text: str) -> bool:
+    if text.strip() not in ("0", "1"):
+        raise ValueError(text)
+    return text.strip() == "1"
+
+
 # ------------------------------------------------------------------------------------------- exchanges between participants
 
 EXCHANGE_TIMEOUT = 60.0
@@ -420,6 +426,21 @@ GRAPH_FROM = 8
 """Operators that compute, in a program, from which it is recorded as a CUDA graph. To copy arguments and results and to begin a
 graph takes as long as five to ten of them (H200: a softmax of rows 0.09 ms call by call and 0.21 as a graph, a sort of seven
 operators 0.54 and 0.28)."""
+
+GRAPHS = environment("XLA_TORCH_CUDA_GRAPHS", _flag, True, "0 or 1")
+"""Whether programs on CUDA devices are recorded by themselves (`runtime/automatic_graphs.py`)."""
+
+GRAPHS_LIMIT = environment("XLA_TORCH_CUDA_GRAPHS_LIMIT", int, 1 << 30, "a number of bytes")
+"""Bytes of device memory that the recordings hold that programs make by themselves, all together; the least recently used are
+freed. A program that needs more for one run is never recorded. Chosen, not measured: a hundredth of an H200's memory."""
+
+GRAPH_UP_TO = 1 << 16
+"""Operators of a program up to which it is recorded by itself: a graph keeps a node for each, in the memory of host and device.
+Chosen, not measured; 200 steps of a Kalman filter are 10,000."""
+
+GRAPH_TIMES = 4
+"""How often a program is recorded by itself at most, where arguments move or its recording was freed. The last recording copies
+all arguments, so that it fits wherever they are. Chosen, not measured."""
 
 FOREACH_CALLS = 24
 """Calls on small arrays, for results of a program alone, from which they become one native call. It takes about as long as ten.

@@ -33,7 +33,7 @@ from ..hlo.tree import arrays, from_arrays
 from ..kernels import random
 from ..lowering import numerics
 from ..proto.writing import serialized
-from ..runtime.backends import EAGER
+from ..runtime.backends import CALL_BY_CALL, EAGER
 from ..runtime.computation import XlaComputation
 from ..runtime.polymorphic import of_unknown_sizes
 from ..runtime.static import tensor_from_numpy
@@ -104,7 +104,7 @@ def record(computation: XlaComputation, *arguments: Any, path: str | os.PathLike
     unknown = of_unknown_sizes(computation)
     if unknown is not None:
         computation = unknown.specialised(*arguments)
-    if computation.program.backend != EAGER:
+    if computation.program.backend not in (EAGER, CALL_BY_CALL):
         raise InvalidArgument("a compiled program cannot be recorded", subject="record", got=computation,
                               hint="record the computation that you passed to compile")
     shapes = _inputs(computation)

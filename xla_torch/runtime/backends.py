@@ -39,6 +39,9 @@ Backends without a name here are torch.compile's, by name or as functions."""
 CUDAGRAPHS = "cudagraphs"
 """The lowered program, on CUDA devices as a CUDA graph."""
 
+CALL_BY_CALL = "no-cudagraphs"
+"""The lowered program too, which is never recorded as a CUDA graph."""
+
 XLA = "xla"
 """The backend that is XLA, through jaxlib."""
 

@@ -24,9 +24,10 @@ from ..partitioning.state import Partitioning
 from ..storage import torch_private
 from ..storage.torch_private import direct, is_traced, transforms_are_active
 from . import backends, graphs
-from .backends import CUDAGRAPHS, EAGER, FASTEST, INDUCTOR, XLA, Backend, Choice, FreeingRun, Run
+from .automatic_graphs import Automatic, recorded_from_third_call
+from .backends import CALL_BY_CALL, CUDAGRAPHS, EAGER, FASTEST, INDUCTOR, XLA, Backend, Choice, FreeingRun, Run
 from .caches import Cache, RuleCache
-from .cuda_graphs import recorded
+from .cuda_graphs import recorded, records_on
 from .plain_runs import run_without_autograd, without_grad
 from .watching import watching
 
@@ -120,7 +121,7 @@ class Execution:
 
     @property
     def _is_lowered(self) -> bool:
-        return self._backend in (EAGER, INDUCTOR, CUDAGRAPHS)
+        return self._backend in (EAGER, CALL_BY_CALL, INDUCTOR, CUDAGRAPHS)
 
     def _lower(self, device: torch.device) -> torch.fx.GraphModule:
         canonical = self._program.canonical
@@ -137,8 +138,11 @@ class Execution:
         if device.type == "meta" and shape.result.is_static:
             return backends.run_without_data(shape.result)
         if self._is_lowered:
-            run = wait_for_compilation(self.lowered(device), direct, lambda run: self._runs.put(device, run))
-            return recorded(self._name, program.canonical, run, device) if self._backend == CUDAGRAPHS else run
+            by_itself = self._backend == EAGER and not self._ranges
+            if records_on(device) and (by_itself or self._backend == CUDAGRAPHS):
+                make = recorded_from_third_call if by_itself else recorded
+                return make(self._name, program.canonical, direct(self.lowered(device)), device)
+            return wait_for_compilation(self.lowered(device), direct, lambda run: self._runs.put(device, run))
         if self._backend == XLA:
             return backends.xla_run(self._name, shape, program.stablehlo, device)
         if self._backend == FASTEST:
@@ -160,5 +164,8 @@ class Execution:
 
     def _make_freeing_run(self, device: torch.device) -> FreeingRun:
         if self._is_lowered and device.type != "meta" and self._backend != CUDAGRAPHS:
+            run = self._runs.get(device, self._make_run)
+            if isinstance(run, Automatic):
+                return run.freeing(direct(freeing(self.lowered(device))))
             return wait_for_compilation(freeing(self.lowered(device)), direct, lambda run: self._freeing_runs.put(device, run))
         return backends.consuming(self._runs.get(device, self._make_run))

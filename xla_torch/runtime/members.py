@@ -23,7 +23,7 @@ from ..hlo.gradient_changes import revision
 from ..lowering.programs import freeing
 from ..passes.sized import with_sizes
 from ..storage.torch_private import direct, is_traced, profiler_is_on
-from .backends import EAGER, FreeingRun, Run
+from .backends import CALL_BY_CALL, EAGER, FreeingRun, Run
 from .caches import Cache, RuleCache
 from .plain_runs import run_without_autograd
 from .program import Mask, Plan, Program
@@ -50,7 +50,7 @@ class General:
     @property
     def runs(self) -> bool:
         """Whether modules of it can be shared: those that a compiler makes are its own affair."""
-        return self.program.backend == EAGER
+        return self.program.backend in (EAGER, CALL_BY_CALL)
 
     def made(self, what: Hashable, make: Callable[[], _T], values: Mapping[str, int]) -> _T | None:
         """What `make` makes of the program, where it is right for these sizes as well; otherwise None. `what` names it: what
