@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import pickle
+import types
 import warnings
 from typing import Any
 
@@ -18,7 +19,7 @@ from torch.utils import _pytree as pytree
 
 import xla_torch
 from support.torch_models import Wrapped, assert_close, loss_of
-from xla_torch.errors import DifferentiationError, LostDerivatives
+from xla_torch.errors import DifferentiationError, LostDerivatives, UnsupportedError
 from xla_torch.nn import XlaModule
 from xla_torch.storage import torch_graphs, torch_private
 
@@ -309,6 +310,48 @@ def test_a_backward_may_call_its_module():
     model(expected, scale=3.0)["found"].sin().sum().backward()
     assert_close(found.grad, expected.grad)
     assert_close([weights["layer"][name].grad for name in ("weight", "bias")], [p.grad for p in model.parameters()])
+
+
+class Keeping(nn.Module):
+    """Keeps what its first call computes of its weights, as gpytorch's models do, in an object that torch knows nothing of."""
+
+    def __init__(self, reads: bool):
+        super().__init__()
+        self.reads, self.weight = reads, nn.Parameter(torch.tensor([1.0, 2.0]))
+        self.kept = types.SimpleNamespace()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not hasattr(self.kept, "found"):
+            self.kept.found = self.weight.exp()
+        if self.reads and (x > 0).all():
+            x = Sevenfold.apply(x * self.weight)
+        return (x * self.kept.found).sum()
+
+
+def test_what_a_model_keeps_is_computed_of_the_weights_that_are_given():
+    x = torch.tensor([0.5, 1.5])
+    ours = xla_torch.from_torch(made := Keeping(reads=True), x)
+    assert not vars(made.kept)
+    model = Keeping(reads=True)
+    with torch.no_grad():
+        model.weight.mul_(1.5)
+    weight, given, expected = (t.detach().clone().requires_grad_() for t in (model.weight, x, x))
+    found, want = ours({"weight": weight}, given), model(expected)
+    found.backward()
+    want.backward()
+    assert_close([found, weight.grad, given.grad], [want, model.weight.grad, expected.grad])
+
+
+def test_what_an_earlier_call_kept_is_refused():
+    model, x = Keeping(reads=False), torch.tensor([0.5, 1.5])
+    model(x)
+    with pytest.raises(UnsupportedError, match="an earlier call computed from its weights"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's own, of a tensor that is no leaf
+        xla_torch.from_torch(model, x)
+    with torch.no_grad():
+        del model.kept.found
+        model(x)
+    assert_close(xla_torch.from_torch(model, x)(dict(model.named_parameters()), x), model(x))
 
 
 @pytest.mark.parametrize("function", [Sevenfold.apply, cut])

@@ -58,6 +58,8 @@ TABLE: list[tuple[list[Call], list[torch.dtype]]] = [
     ([(f, ("x", "y")) for f in (operator.and_, operator.or_, operator.xor, torch.bitwise_xor)], [*INTEGERS, torch.bool]),
     ([(operator.lshift, ("x", 3)), (operator.rshift, ("x", 5)), (operator.lshift, ("x", 0)), (torch.bitwise_not, ("x",))],
      INTEGERS),
+    ([(f, ("x", by)) for f in (integers.divide_signed, integers.remainder_signed) for by in ("y", 7, -1, 0)]
+     + [(torch.sign, ("x",))], INTEGERS[:-1]),
     ([(torch.logical_and, ("x", "y")), (torch.logical_or, ("x", "y")), (torch.logical_not, ("x",)), (torch.bitwise_not, ("x",))],
      [torch.bool]),
     ([(f, ("x", "y")) for f in (operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne)], NUMBERS),

@@ -80,6 +80,7 @@ def exported(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any], dynamic
     try:
         found = export()
         if not torch_functions.is_lost(found):
+            _refuse_kept(module, found)
             return found, names
     except Exception as error:
         if not (seen.has_derivatives or below_autograd.has_lost(error)):
@@ -91,7 +92,30 @@ def exported(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any], dynamic
     except RuntimeError as error:
         raise torch_functions.lost() if below_autograd.has_lost(error) else error from None
     torch_functions.check(found)
+    _refuse_kept(module, found)
     return found, names
+
+
+def _refuse_kept(module: torch.nn.Module, exported: Any) -> None:
+    """Raise UnsupportedError for constants that an earlier call computed from weights: a call with others would not change them."""
+    weights = {id(parameter) for parameter in module.parameters()}
+    for name, constant in exported.constants.items():
+        if isinstance(constant, torch.Tensor) and constant.requires_grad and not weights.isdisjoint(_leaves(constant)):
+            raise UnsupportedError("the model keeps a tensor that an earlier call computed from its weights", subject="from_torch",
+                                   got=f"{name}: {constant.dtype} of {tuple(constant.shape)}", expected="a model as it was made",
+                                   hint="convert the model before its first call, or clear what it keeps")
+
+
+def _leaves(tensor: torch.Tensor) -> set[int]:
+    """The tensors that one was computed from, by `id`."""
+    found, seen, stack = {id(tensor)}, set[Any](), [tensor.grad_fn]
+    while stack:
+        node = stack.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            found.add(id(getattr(node, "variable", None)))  # of the node that adds up a leaf's gradient
+            stack += [before for before, _ in node.next_functions]
+    return found
 
 
 def check_sizes(exported: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:

@@ -136,8 +136,8 @@ for _function in COMPARISONS:
     _each(_function, getattr(operator, _function.__name__))
 
 CALLS[torch.clamp] = Call(elementwise=True, code=dict.fromkeys(("float", "signed"), "minimum_{t}(maximum_{t}({0}, {1}), {2})"))
-for _function in (torch.isfinite, torch.sign):
-    CALLS[_function] = Call(elementwise=True)
+CALLS[torch.isfinite] = Call(elementwise=True)
+CALLS[torch.sign] = Call(elementwise=True, code={"signed": "sign_{t}({0})"})
 for _function in (torch.prod, torch.mean, torch.all, torch.any, torch.logsumexp):
     CALLS[_function] = Call(reduces=True)
 for _function in (torch.sum, torch.amax, torch.amin):

@@ -27,7 +27,7 @@ def _tensor(value: Operand, like: torch.Tensor) -> torch.Tensor:
 # ------------------------------------------------------------------------------- division
 
 
-@elementwise
+@elementwise_in_c(signed="divide_signed_{t}({0}, {1})")
 def divide_signed(lhs: Operand, rhs: Operand) -> torch.Tensor:
     """Quotient truncated toward zero; x / 0 is -1 and MIN / -1 is MIN."""
     if isinstance(lhs, torch.Tensor) and isinstance(rhs, int) and rhs not in (0, -1):
@@ -37,7 +37,7 @@ def divide_signed(lhs: Operand, rhs: Operand) -> torch.Tensor:
     return torch.where(rhs == 0, -1, torch.where(rhs == -1, -lhs, quotient))
 
 
-@elementwise
+@elementwise_in_c(signed="remainder_signed_{t}({0}, {1})")
 def remainder_signed(lhs: Operand, rhs: Operand) -> torch.Tensor:
     """Remainder with the sign of the dividend; x % 0 is x and x % -1 is 0."""
     if isinstance(lhs, torch.Tensor) and isinstance(rhs, int) and rhs not in (0, -1):

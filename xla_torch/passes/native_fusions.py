@@ -23,6 +23,7 @@ import torch.fx
 from torch.fx import Graph, GraphModule, Node
 
 from ..core import tuning
+from ..kernels import convert, integers
 from ..kernels.native import can_fuse, made_after
 from ..kernels.native_fusions import NativeFusion, Role, fusion
 from .fusion_source import Calls, Source, is_rounded
@@ -34,6 +35,10 @@ _LEAST = 4
 
 _DEAR = 3
 """Such calls that a function counts for."""
+
+
+_OF_SEVERAL_CALLS = frozenset({integers.__name__, convert.__name__})
+"""Modules of kernels for each of which torch needs several calls: division that rounds to zero and traps nothing, counts of bits."""
 
 
 def form_fusions(root: torch.nn.Module, graph: Graph) -> None:
@@ -48,6 +53,8 @@ def _cost(node: Node) -> int:
     """What a call takes torch, in plain calls on as many elements."""
     if is_rounded(node):
         return _DEAR
+    if getattr(node.target, "__module__", "") in _OF_SEVERAL_CALLS:
+        return _LEAST
     return tuning.SELECT_COST if node.target is torch.where else not _is_view(node)
 
 

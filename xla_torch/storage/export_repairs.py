@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import importlib
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -33,7 +34,7 @@ def repaired(model: torch.nn.Module) -> Iterator[None]:
     _lifting._unused_constant, _Module._apply = _without_user, _converted
     _trace.register_buffer_assignment_hook = _watched
     try:
-        with own_generators.noted():
+        with own_generators.noted(), keeping_nothing(model):
             yield
     finally:
         _lifting._unused_constant, _Module._apply = _unused, _apply
@@ -42,6 +43,34 @@ def repaired(model: torch.nn.Module) -> Iterator[None]:
             if buffers.keys() != before.keys() or any(buffers[name] is not one for name, one in before.items()):
                 buffers.clear()
                 buffers.update(before)
+
+
+@contextlib.contextmanager
+def keeping_nothing(model: torch.nn.Module) -> Iterator[None]:
+    """A block after which the model's attributes are what they were, and which sees copies of those that are neither tensors nor
+    modules: of what a call keeps in them, as a cache of what it computes from weights, no other call gets to know."""
+    modules = list(model.modules())
+    memo: dict[int, Any] = {id(one): one for one in (*modules, *model.parameters(), *model.buffers())}
+    held = [(vars(module), dict(vars(module))) for module in modules]
+    try:
+        for own, before in held:
+            own.update({name: _copied(one, memo) for name, one in before.items()
+                        if name not in _OF_MODULES and not isinstance(one, torch.Tensor)})
+        yield
+    finally:
+        for own, before in held:
+            own.clear()
+            own.update(before)
+
+
+_OF_MODULES = vars(torch.nn.Module()).keys()
+
+
+def _copied(value: Any, memo: dict[int, Any]) -> Any:
+    try:
+        return copy.deepcopy(value, memo)
+    except Exception:  # whatever an object of the user's raises that cannot be copied
+        return value
 
 
 def _watched(model: torch.nn.Module, assigned: dict[str, str]) -> Any:
