@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any
 
@@ -46,6 +47,8 @@ CALLS: dict[str, tuple[Any, list[torch.Tensor]]] = {
         lambda x: F.ctc_loss(x, LABELS, torch.tensor([2, 1, 1]), COUNTS, reduction="none", zero_infinity=True), [STEPS]),
     "ctc of one": (lambda x: F.ctc_loss(x, torch.tensor([1, 2]), torch.tensor(6), torch.tensor(2)), [STEPS[:, 0]]),
     "a diagonal": (lambda a, b: a.diagonal_scatter(b, 1) * a, [TALL, floats(2, dtype=F64)]),
+    "a deep copy": (lambda x: copy.deepcopy(x)[x[:, 0].argsort()] * x, [TALL]),
+    "a deep copy of a container": (lambda x: copy.deepcopy({"a": x, "b": [x]})["b"][0] * x, [TALL]),
     "another diagonal": (lambda a, b: a.diagonal_scatter(b, -1, 0, 2) * a, [WIDE, floats(3, 1, dtype=F64)]),
 }
 
@@ -316,6 +319,7 @@ def in_place(x: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize(("function", "words"), [
     (backward, "backward.. within the model"),
     (func.grad(lambda y: y.sin().detach_().sum()), "detach_ in a model"),
+    (lambda x: copy.deepcopy([x, x[0]])[0] * x, "several views of one tensor"),
     (in_place, "mul_ within torch.no_grad"),
     (torch.no_grad()(func.grad(lambda y: y.sin().sum())), "torch.func within torch.no_grad"),
     (func.grad(lambda y: torch.no_grad()(func.grad(lambda z: z.sin().sum()))(y).sum()), "torch.func within torch.no_grad"),

@@ -267,7 +267,21 @@ def _combinations(input: torch.Tensor, r: int = 2, with_replacement: bool = Fals
     return input[torch.tensor(places)] if r and places else input.new_zeros((0, r) if r else (0,))
 
 
+def _deepcopy(input: torch.Tensor, memo: dict[Any, Any]) -> torch.Tensor:
+    """A new tensor that passes no gradient on, as torch makes of a leaf. torch asks for an address, which a traced one lacks."""
+    if type(input) in (torch.Tensor, torch.nn.Parameter) and not torch_private.is_wrapped(input):
+        return torch.Tensor.__deepcopy__(input, memo)
+    storage = ("copied storage", input.untyped_storage()._cdata)
+    if memo.setdefault(storage, input) is not input:
+        raise UnsupportedError("copy.deepcopy copies several views of one tensor", subject="from_torch",
+                               got=f"views of {tuple(memo[storage].shape)} and {tuple(input.shape)}",
+                               expected="tensors with memory of their own",
+                               hint="copy the base tensor and form the views of the copy")
+    return input.detach().clone().requires_grad_(input.requires_grad)
+
+
 FUNCTIONS: dict[Any, Callable[..., Any]] = {
+    torch.Tensor.__deepcopy__: _deepcopy,
     torch.cov: _cov, torch.Tensor.cov: _cov, torch.corrcoef: _corrcoef, torch.Tensor.corrcoef: _corrcoef,
     torch.combinations: _combinations,
     torch.linalg.lstsq: _lstsq, torch.ctc_loss: ctc_loss, torch.nn.functional.ctc_loss: _ctc_loss_by_name}
