@@ -50,8 +50,7 @@ def gather(writer: Writer, inst: Instruction, operands: list[Array]) -> Array:
         moved = {d: f"clamped_s64({s}, {points.limits[d]})" for d, s in starts.items()}
         code.put(inst.shape, name, at, operand.at(points.places(at, moved)))
     work = inst.shape.element_count * (1 + len(points.index_map))
-    code.work += work
-    code.spared += work if inst.shape.element_count <= tuning.BLOCK else 0  # torch's takes as long
+    code.works(inst.shape, work, work)  # torch's takes as long
     return code.filled(inst.shape, name)
 
 
