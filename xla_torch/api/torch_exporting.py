@@ -97,12 +97,13 @@ def exported(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any], dynamic
 
 
 def _refuse_kept(module: torch.nn.Module, exported: Any) -> None:
-    """Raise UnsupportedError for constants that an earlier call computed from weights: a call with others would not change them."""
+    """Raise UnsupportedError for constants that an earlier call computed from weights: other weights would not change them."""
     weights = {id(parameter) for parameter in module.parameters()}
     for name, constant in exported.constants.items():
         if isinstance(constant, torch.Tensor) and constant.requires_grad and not weights.isdisjoint(_leaves(constant)):
-            raise UnsupportedError("the model keeps a tensor that an earlier call computed from its weights", subject="from_torch",
-                                   got=f"{name}: {constant.dtype} of {tuple(constant.shape)}", expected="a model as it was made",
+            raise UnsupportedError("the model keeps a tensor that an earlier call computed from its weights",
+                                   subject="from_torch", got=f"{name}: {constant.dtype} of {tuple(constant.shape)}",
+                                   expected="a model as it was made",
                                    hint="convert the model before its first call, or clear what it keeps")
 
 

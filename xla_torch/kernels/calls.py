@@ -75,6 +75,9 @@ elementwise = _marked(Call(elementwise=True))
 fresh = _marked(Call())
 """The kernel's result shares memory with nothing."""
 
+reducing = _marked(Call(reduces=True))
+"""As `fresh`; it reduces the dimensions that its second operand names."""
+
 fresh_tuple = _marked(Call(memory="parts"))
 """The kernel's results share memory with nothing, not with each other either."""
 

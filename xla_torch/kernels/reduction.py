@@ -16,7 +16,7 @@ import torch
 from ..core import tuning
 from ..opcodes.reducer_kinds import ReducerKind
 from . import rows
-from .calls import fresh
+from .calls import fresh, reducing
 from .native_reductions import NativeReduction
 from .native_reductions import reduced as natively
 
@@ -161,6 +161,18 @@ def _arg_extreme_in_torch(keys: torch.Tensor, dim: int, largest: bool) -> torch.
     count, after = keys.shape[dim], keys.dim() - 1 - dim % keys.dim()
     places = torch.arange(count, dtype=torch.int32).reshape((-1,) + (1,) * after)
     return torch.where(found, places, count).amin(dim).to(torch.int64)
+
+
+@reducing
+def any_of(truths: torch.Tensor, dims: tuple[int, ...]) -> torch.Tensor:
+    """Whether any is true along some dimensions, of at least one element; torch.any takes ten times as long and more."""
+    return torch.amax(truths.view(torch.uint8), dims).view(torch.bool)
+
+
+@reducing
+def all_of(truths: torch.Tensor, dims: tuple[int, ...]) -> torch.Tensor:
+    """Whether all are true along some dimensions, as `any_of`."""
+    return torch.amin(truths.view(torch.uint8), dims).view(torch.bool)
 
 
 def take_along(operand: torch.Tensor, positions: torch.Tensor, dim: int) -> torch.Tensor:

@@ -58,8 +58,7 @@ class Monoid:
         if self.kind in (ReducerKind.OR, ReducerKind.AND):
             if may_be_empty:
                 return torch.any(value, dims) if self.kind is ReducerKind.OR else torch.all(value, dims)
-            numbers = value.view(torch.uint8)  # torch's any and all take ten times as long
-            return (torch.amax if self.kind is ReducerKind.OR else torch.amin)(numbers, dims).view(torch.bool)
+            return _called(reduction.any_of if self.kind is ReducerKind.OR else reduction.all_of, value, dims)
         largest = self.kind is ReducerKind.MAXIMUM
         if may_be_empty:
             return emit(reduction.extreme, value, dims, largest, self._ordered(self.neutral))

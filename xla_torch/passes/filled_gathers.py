@@ -15,6 +15,7 @@ from torch.fx import Graph, Node
 
 from ..kernels import gathers, indexing
 from ..kernels.calls import RESHAPE, VIEWS
+from ..kernels.reduction import all_of
 from .patterns import arguments, array_of
 
 _AND = (operator.and_, torch.bitwise_and, torch.logical_and)
@@ -105,7 +106,7 @@ def _is_inside(mask: Node, indices: Node, size: int, dims: tuple[int, ...], befo
     while _is_view(mask):
         views.append(mask)
         mask = mask.args[0]  # pyright: ignore[reportAssignmentType]
-    both, _ = arguments(mask, (torch.all,), 2)
+    both, _ = arguments(mask, (torch.all, all_of), 2)
     points, whole = array_of(mask), array_of(both)
     if points is None or whole is None or math.prod(whole) != math.prod(points) or points != dims[before:len(dims) - behind]:
         return False

@@ -38,7 +38,7 @@ _DEAR = 3
 
 
 _OF_SEVERAL_CALLS = frozenset({integers.__name__, convert.__name__})
-"""Modules of kernels for each of which torch needs several calls: division that rounds to zero and traps nothing, counts of bits."""
+"""Modules of kernels for which torch needs several calls: division that rounds to zero and traps nothing, counts of bits."""
 
 
 def form_fusions(root: torch.nn.Module, graph: Graph) -> None:
