@@ -34,7 +34,7 @@ def repaired(model: torch.nn.Module) -> Iterator[None]:
     _lifting._unused_constant, _Module._apply = _without_user, _converted
     _trace.register_buffer_assignment_hook = _watched
     try:
-        with own_generators.noted(), keeping_nothing(model):
+        with keeping_nothing(model), own_generators.noted():
             yield
     finally:
         _lifting._unused_constant, _Module._apply = _unused, _apply
