@@ -59,8 +59,21 @@ def _group_norm(argument: Mapping[str, Any], results: Tensors, cts: Sequence[Any
     return [found[names.index(name)] for name in wanted]
 
 
+def _solutions(argument: Mapping[str, Any], results: Tensors, cts: Sequence[Any], needed: Sequence[bool]) -> Iterable[Any]:
+    """By the factors of the way forward."""
+    (solution, factors, pivots), (a, b, left), ct = results, (argument[name] for name in ("A", "B", "left")), cts[0]
+    is_vector = solution.ndim == a.ndim - 1
+    if is_vector:
+        solution, ct = solution[..., None], ct[..., None]
+    right = torch.linalg.lu_solve(factors, pivots, ct, left=left, adjoint=True)
+    matrix = None
+    if needed[0]:
+        matrix = (-right @ solution.mH if left else -solution.mH @ right).sum_to_size(a.shape)
+    return matrix, (right[..., 0] if is_vector else right).sum_to_size(b.shape) if needed[1] else None
+
+
 def _distances(argument: Mapping[str, Any], results: Tensors, cts: Sequence[Any], needed: Sequence[bool]) -> Iterable[Any]:
-    """By torch's formula for distances that it takes from a product of matrices, as it does for many points, else by its kernel."""
+    """By torch's formula for distances from a product of matrices, as it takes them of many points, or by its kernel."""
     x1, x2, p, mode = (argument[name] for name in ("x1", "x2", "p", "compute_mode"))
     distance, ct = results[0], cts[0]
     if p == 2 and (mode == 1 or (not mode and max(x1.shape[-2], x2.shape[-2]) > 25)):
@@ -104,6 +117,7 @@ _BACK: dict[str, Back | None] = {
        for name, dims in _RESAMPLING.items()},
     **{name: functools.partial(_with_indices, name) for name in ("adaptive_max_pool2d", "adaptive_max_pool3d")},
     "im2col": _im2col, "col2im": _col2im, "native_group_norm": _group_norm, "cdist": _distances,
+    "_linalg_solve_ex": _solutions,
     **dict.fromkeys(("embedding_bag", "embedding_bag.padding_idx", "_embedding_bag", "_embedding_bag_forward_only"), _bags),
     **dict.fromkeys((
         "lstm.input", "gru.input", "rnn_tanh.input", "rnn_relu.input", "ctc_loss.Tensor", "cumprod", "logcumsumexp",
