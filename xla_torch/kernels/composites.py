@@ -132,7 +132,7 @@ _PLAIN = frozenset({
     "max_pool2d_with_indices", "max_pool2d_with_indices_backward", "max_pool3d_with_indices",
     "max_pool3d_with_indices_backward", "avg_pool2d", "avg_pool2d_backward",
     "_adaptive_avg_pool2d", "_adaptive_avg_pool2d_backward", "unfold", "unfold_backward",
-    *(f"{kind}_pad{dims}d_backward" for kind in ("reflection", "replication") for dims in (1, 2, 3)),
+    *(f"reflection_pad{dims}d_backward" for dims in (1, 2, 3)),
     "native_layer_norm", "native_layer_norm_backward",
     "_native_batch_norm_legit.no_stats", "_native_batch_norm_legit_functional", "_native_batch_norm_legit_no_training",
     "native_batch_norm_backward"})

@@ -11,7 +11,7 @@ import operator
 from typing import Any
 
 import torch
-from torch.fx import Graph
+from torch.fx import Graph, Node
 
 from .patterns import arguments, array_of, number_of
 
@@ -22,12 +22,21 @@ _MULTIPLY = (operator.mul, torch.mul)
 def scale_transforms(root: torch.nn.Module, graph: Graph) -> None:
     """Rewrite the graph in place: an inverse transform times the number of its elements does not divide by it."""
     for node in list(graph.nodes):
-        left, right = arguments(node, _MULTIPLY, 2)
+        left, right = _factors(node)
         for transform, factor in ((left, right), (right, left)):
             count = _divides_by(transform)
-            if count is not None and number_of(root, factor) == count:
+            if count is not None and _number(root, factor) == count:
                 transform.kwargs = {**transform.kwargs, "norm": "forward"}
                 node.replace_all_uses_with(transform)
+
+
+def _factors(node: Node) -> tuple[Any, ...]:
+    is_method = node.op == "call_method" and node.target == torch.Tensor.mul.__name__ and len(node.args) == 2
+    return node.args if is_method else arguments(node, _MULTIPLY, 2)
+
+
+def _number(root: torch.nn.Module, factor: Any) -> complex | None:
+    return factor if isinstance(factor, (int, float, complex)) else number_of(root, factor)
 
 
 def _divides_by(node: Any) -> int | None:
