@@ -71,6 +71,8 @@ def _pointwise() -> dict[str, list[Row]]:
         "abs": [(SPECIAL,), (WHOLE,), (ints(3, low=0, dtype=U8),), (torch.complex(floats(3), floats(3, seed=1)),)],
         "neg": [(SPECIAL,), (WHOLE,), (ints(3, low=0, dtype=U8),)],
         "sign": [(SPECIAL,), (WHOLE,), (FLAGS,), (ints(3, low=0, dtype=U8),)],
+        "sgn": [(SPECIAL,), (WHOLE,), (FLAGS,), (torch.complex(floats(3), floats(3, seed=1)),),
+                (torch.tensor([0, 3 + 4j, -2j, 1e-3 - 1e-3j]),)],
         "isnan": [(SPECIAL,), (WHOLE,)],
         "isinf": [(SPECIAL,), (WHOLE,)],
         "bitwise_not": [(WHOLE,), (FLAGS,), (ints(3, low=0, dtype=U8),)],

@@ -128,6 +128,29 @@ def _group_norm(native: Callable[..., Any], input: torch.Tensor, num_groups: int
     return native(input.contiguous(), weight, bias, batch, channels, math.prod(sizes), num_groups, eps)[0]
 
 
+def _as_strided(windows: Callable[..., Any], self: torch.Tensor, size: Sequence[int], stride: Sequence[int],
+                storage_offset: int | None = None) -> Any:
+    """Of memory as it stands, in its order or in windows of rows: torch takes a short-time Fourier transform of such windows."""
+    numbers = (*size, *stride, storage_offset or 0, *self.shape)
+    if any(type(n) is not int for n in numbers) or storage_offset or self.storage_offset() or not self.is_contiguous():
+        return NotImplemented
+    if list(stride) == _row_strides(size) and math.prod(size) == self.numel():
+        return self.view(size)
+    if len(size) < 2 or stride[-1] != 1 or not math.prod(size):
+        return NotImplemented
+    *outer, count, last = size
+    row, step = self.numel() // math.prod(outer), stride[-2]
+    if list(stride[:-2]) != _row_strides([*outer, row])[:-1] or math.prod(outer) * row != self.numel() or step < 1:
+        return NotImplemented
+    if row < last or (row - last) // step + 1 != count:
+        return NotImplemented
+    return windows(self.view([*outer, row]), -1, last, step)
+
+
+def _row_strides(size: Sequence[int]) -> list[int]:
+    return [math.prod(size[d + 1:]) for d in range(len(size))]
+
+
 @functools.cache
 def operator_decompositions() -> tuple[dict[Any, Any], dict[Any, Any]]:
     """The decompositions of all operators that have no rule: to core operators, and of core operators into others. The latter
@@ -135,6 +158,7 @@ def operator_decompositions() -> tuple[dict[Any, Any], dict[Any, Any]]:
     core, first = decomposition_tables.without_composites()
     moving, others = composites.operators(differentiated=True), composites.operators(differentiated=False)
     there = {op: functools.partial(_whole, op, _plain, core.get(op, lambda *_, **__: NotImplemented)) for op in moving | others}
+    there[torch.ops.aten.as_strided.default] = functools.partial(_as_strided, there[torch.ops.aten.unfold.default])
     before = {op: functools.partial(_whole, op, _differentiated, first.get(op, op)) for op in moving}
     before[torch.ops.aten.group_norm.default] = functools.partial(_group_norm, before[torch.ops.aten.native_group_norm.default])
     return {**core, **there}, {**first, **before, _COMPOSITE: lambda name, attributes, given: [

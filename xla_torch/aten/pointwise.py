@@ -80,9 +80,11 @@ def _neg(self: XlaOp) -> XlaOp:
     return ops.Neg(self)
 
 
-@rule("sign")
+@rule("sign", "sgn")
 def _sign(self: XlaOp) -> XlaOp:
-    """Of NaN it is 0, as torch has it."""
+    """Of NaN it is 0, as torch has it, unless it is complex."""
+    if self.element_type.is_complex:
+        return ops.Sign(self)
     if self.element_type.is_pred:
         return self
     if self.element_type.is_unsigned:

@@ -59,6 +59,52 @@ def _group_norm(argument: Mapping[str, Any], results: Tensors, cts: Sequence[Any
     return [found[names.index(name)] for name in wanted]
 
 
+def _solutions(argument: Mapping[str, Any], results: Tensors, cts: Sequence[Any], needed: Sequence[bool]) -> Iterable[Any]:
+    """By the factors of the way forward."""
+    (solution, factors, pivots), (a, b, left), ct = results, (argument[name] for name in ("A", "B", "left")), cts[0]
+    is_vector = solution.ndim == a.ndim - 1
+    if is_vector:
+        solution, ct = solution[..., None], ct[..., None]
+    right = torch.linalg.lu_solve(factors, pivots, ct, left=left, adjoint=True)
+    matrix = None
+    if needed[0]:
+        matrix = (-right @ solution.mH if left else -solution.mH @ right).sum_to_size(a.shape)
+    return matrix, (right[..., 0] if is_vector else right).sum_to_size(b.shape) if needed[1] else None
+
+
+def _distances(argument: Mapping[str, Any], results: Tensors, cts: Sequence[Any], needed: Sequence[bool]) -> Iterable[Any]:
+    """By torch's formula for distances from a product of matrices, as it takes them of many points, or by its kernel."""
+    x1, x2, p, mode = (argument[name] for name in ("x1", "x2", "p", "compute_mode"))
+    distance, ct = results[0], cts[0]
+    if p == 2 and (mode == 1 or (not mode and max(x1.shape[-2], x2.shape[-2]) > 25)):
+        ratio = (ct / distance).masked_fill_(distance == 0, 0)
+        ways = [lambda: x1 * ratio.sum(-1)[..., None] - ratio @ x2, lambda: x2 * ratio.sum(-2)[..., None] - ratio.mT @ x1]
+    else:
+        ways = [functools.partial(_distances_back, ct, x1, x2, p, distance),
+                functools.partial(_distances_back, ct.mT, x2, x1, p, distance.mT)]
+    return [way().sum_to_size(x.shape) if flag else None for way, x, flag in zip(ways, (x1, x2), needed, strict=True)]
+
+
+def _distances_back(ct: torch.Tensor, x1: torch.Tensor, x2: torch.Tensor, p: float, distance: torch.Tensor) -> torch.Tensor:
+    x1, x2 = (x.expand(*ct.shape[:-2], *x.shape[-2:]).contiguous() for x in (x1, x2))
+    return torch.ops.aten._cdist_backward(ct.contiguous(), x1, x2, p, distance.contiguous())
+
+
+def _bags(argument: Mapping[str, Any], results: Tensors, cts: Sequence[Any], needed: Sequence[bool]) -> Iterable[Any]:
+    """torch finds the bag of each index itself where it is given none: a call without gradients may leave them out."""
+    weight, indices, offsets, each = (argument[k] for k in ("weight", "indices", "offsets", "per_sample_weights"))
+    mode, padding, bags = argument["mode"], argument.get("padding_idx"), indices.new_empty(0)
+    padding = -1 if padding is None or not len(weight) else padding % len(weight) if padding != -1 else -1
+    found: list[torch.Tensor | None] = [None] * len(needed)
+    if needed[0]:
+        found[0] = torch.ops.aten._embedding_bag_backward(
+            cts[0], indices, offsets, bags, *results, len(weight), argument["scale_grad_by_freq"], mode, False, each, padding)
+    if each is not None and needed[3]:
+        found[3] = torch.ops.aten._embedding_bag_per_sample_weights_backward(
+            cts[0], weight, indices, offsets, bags, mode, padding)
+    return found
+
+
 _WINDOW = ("kernel_size", "dilation", "padding", "stride")
 
 _RESAMPLING = {"upsample_linear1d": 1, "upsample_bilinear2d": 2, "upsample_bicubic2d": 2, "upsample_trilinear3d": 3,
@@ -70,21 +116,23 @@ _BACK: dict[str, Back | None] = {
     **{f"{name}.vec": functools.partial(_resampled, dims, getattr(torch.ops.aten, f"{name}_backward"))
        for name, dims in _RESAMPLING.items()},
     **{name: functools.partial(_with_indices, name) for name in ("adaptive_max_pool2d", "adaptive_max_pool3d")},
-    "im2col": _im2col, "col2im": _col2im, "native_group_norm": _group_norm,
+    "im2col": _im2col, "col2im": _col2im, "native_group_norm": _group_norm, "cdist": _distances,
+    "_linalg_solve_ex": _solutions,
+    **dict.fromkeys(("embedding_bag", "embedding_bag.padding_idx", "_embedding_bag", "_embedding_bag_forward_only"), _bags),
     **dict.fromkeys((
         "lstm.input", "gru.input", "rnn_tanh.input", "rnn_relu.input", "ctc_loss.Tensor", "cumprod", "logcumsumexp",
-        "cdist", "embedding_bag", "embedding_bag.padding_idx", "_embedding_bag", "_embedding_bag_forward_only",
         "cosine_similarity", "pairwise_distance", "searchsorted.Tensor", "bucketize.Tensor", "histc"))}
 """Operators that are differentiated in one piece, too, and their ways back. None is the way that autograd records, from the
 operands."""
 
 _PLAIN = frozenset({
     "topk", "cummax", "cummin", "kthvalue", "median.dim", "nanmedian.dim", "mode",
-    "embedding", "embedding_dense_backward", "gather", "index_add", "scatter.src", "scatter.value", "scatter_add",
+    "embedding", "embedding_dense_backward", "gather", "index_add", "index_select", "scatter.src", "scatter.value", "scatter_add",
     "scatter_reduce.two", "gelu", "gelu_backward", "_prelu_kernel", "_prelu_kernel_backward",
     "max_pool2d_with_indices", "max_pool2d_with_indices_backward", "max_pool3d_with_indices",
     "max_pool3d_with_indices_backward", "avg_pool2d", "avg_pool2d_backward",
-    "_adaptive_avg_pool2d", "_adaptive_avg_pool2d_backward",
+    "_adaptive_avg_pool2d", "_adaptive_avg_pool2d_backward", "unfold", "unfold_backward",
+    *(f"reflection_pad{dims}d_backward" for dims in (1, 2, 3)),
     "native_layer_norm", "native_layer_norm_backward",
     "_native_batch_norm_legit.no_stats", "_native_batch_norm_legit_functional", "_native_batch_norm_legit_no_training",
     "native_batch_norm_backward"})

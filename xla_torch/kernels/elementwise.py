@@ -233,6 +233,8 @@ def complex_sqrt(x: torch.Tensor) -> torch.Tensor:
 @elementwise
 def complex_sign(x: torch.Tensor) -> torch.Tensor:
     """x / |x|, part by part; 0 for 0, and NaN + NaN i where a part is NaN."""
+    if on_host(x) and _is_finite(x):  # torch's takes infinite parts beside tiny ones for NaN
+        return torch.sgn(x)
     magnitude = x.abs()
     magnitude = torch.where(magnitude == 0, 1.0, magnitude)
     return torch.complex(x.real / magnitude, x.imag / magnitude)

@@ -21,7 +21,7 @@ from ..kernels.calls import EXPAND, RESHAPE, known
 from ..opcodes.reducer_kinds import ReducerKind
 from .blocking import is_native
 from .filled_gathers import taken
-from .patterns import array_of
+from .patterns import array_of, number_of
 from .simplify import sizes_of
 
 Dims = tuple[int, ...]
@@ -97,7 +97,7 @@ def _select_place(root: torch.nn.Module, graph: Graph, node: Node) -> None:
     """Put a selection in the place of a scatter of one element into each row of equal numbers, where fusions read it."""
     operand, indices, updates, combiner = node.args
     dims = array_of(node)
-    number = _number(root, operand) if dims is not None and _puts_one(node, dims) else None
+    number = number_of(root, operand) if dims is not None and _puts_one(node, dims) else None
     if dims is None or number is None or not _is_fused(node):
         return
     rows, dtype = (*dims[:-1], 1), indices.meta["array"][1]  # pyright: ignore
@@ -131,17 +131,6 @@ def _is_fused(node: Node) -> bool:
     rows = list(map(known, (user.target for user in node.users)))
     is_large = math.prod(array_of(node) or ()) >= tuning.FUSIONS_FROM
     return is_large and any(row.elementwise for row in rows) and all(row.elementwise or row.row for row in rows)
-
-
-def _number(root: torch.nn.Module, node: Any) -> float | None:
-    """The finite number that a constant shows everywhere."""
-    if not isinstance(node, Node) or node.op != "get_attr" or array_of(node) is None:
-        return None
-    tensor: torch.Tensor = getattr(root, str(node.target))
-    if any(tensor.stride()) or not tensor.numel():
-        return None
-    number = float(tensor[(0,) * tensor.dim()])
-    return number if math.isfinite(number) else None
 
 
 def _constant(root: torch.nn.Module, graph: Graph, tensor: torch.Tensor) -> Node:

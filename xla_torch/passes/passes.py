@@ -36,6 +36,7 @@ from .profiler_ranges import enter_ranges
 from .row_functions import use_row_functions
 from .simplify import drop_needless_views
 from .sized import hold_sizes
+from .transforms import scale_transforms
 
 
 @dataclasses.dataclass
@@ -103,6 +104,7 @@ PASSES = (
     Pass("row functions", lambda low: use_row_functions(low.root, low.graph), when=lambda low: low.blocks),
     Pass("filled gathers", lambda low: fill_gathers(low.graph), when=lambda low: low.on_cpu),
     Pass("one of rows", lambda low: use_one_of_rows(low.root, low.graph), when=lambda low: low.in_blocks),
+    Pass("scaled transforms", lambda low: scale_transforms(low.root, low.graph)),
     Pass("dead code", _drop_dead_code, needed=True),
     Pass("views", lambda low: drop_needless_views(low.graph)),
     Pass("turned products", lambda low: turn_products(low.graph)),

@@ -5,9 +5,11 @@ An argument of a call may be another call, an input, a constant or a plain numbe
 
 from __future__ import annotations
 
+import cmath
 from collections.abc import Collection
 from typing import Any
 
+import torch
 from torch.fx import Node
 
 
@@ -21,3 +23,14 @@ def array_of(node: Any) -> tuple[int, ...] | None:
     """The sizes of a described array, if they are known."""
     dims = node.meta.get("array", (None,))[0] if isinstance(node, Node) else None
     return tuple(dims) if dims is not None and all(type(n) is int for n in dims) else None
+
+
+def number_of(root: torch.nn.Module, node: Any) -> complex | None:
+    """The finite number that a constant shows everywhere."""
+    if not isinstance(node, Node) or node.op != "get_attr" or array_of(node) is None:
+        return None
+    tensor: torch.Tensor = getattr(root, str(node.target))
+    if any(tensor.stride()) or not tensor.numel():
+        return None
+    number = tensor[(0,) * tensor.dim()].item()
+    return number if cmath.isfinite(number) else None

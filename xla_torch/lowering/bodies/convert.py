@@ -47,7 +47,8 @@ def converted(operand: Value, source: PrimitiveType, target: PrimitiveType) -> V
     if source.is_complex and not target.is_complex:
         operand, source = torch.real(operand), complex_part(source)
     if target.is_complex:
-        part = operand if source.is_complex else _to_float(operand, source, complex_part(target))
+        part = operand if source.is_complex or source is complex_part(target) else (
+            _to_float(operand, source, complex_part(target)))
         return part.to(storage_dtype(target))
     if target.is_floating:
         return _to_float(operand, source, target)
