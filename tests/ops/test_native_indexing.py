@@ -168,3 +168,14 @@ def test_running_results_of_few_columns_and_other_orders_are_torch_s(monkeypatch
                          (torch.ones(8, 16).T, False), (torch.ones(8, 8, dtype=torch.bfloat16), False)):
         found = row_kernels.running(x, 0, ReducerKind.ADD, lambda x=x: x)
         assert (found is not x) == is_native
+
+
+@pytest.mark.parametrize("rows", [1, 4, 16, 17, 200])
+@pytest.mark.parametrize("dims", [(0,), (1,), (0, 1)])
+def test_truths_are_reduced_as_torch_reduces_them(rows: int, dims: tuple[int, ...]) -> None:
+    """On both sides of what torch's own functions are called for."""
+    draws = np.random.default_rng(rows)
+    for share in (0.0, 0.02, 0.98, 1.0):
+        truths = torch.from_numpy(draws.random((rows, 64)) < share)
+        assert torch.equal(reduction_kernels.any_of(truths.T, dims), torch.any(truths.T, dims))
+        assert torch.equal(reduction_kernels.all_of(truths, dims), torch.all(truths, dims))

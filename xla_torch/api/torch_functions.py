@@ -271,7 +271,7 @@ def _deepcopy(input: torch.Tensor, memo: dict[Any, Any]) -> torch.Tensor:
     """A new tensor that passes no gradient on, as torch makes of a leaf. torch asks for an address, which a traced one lacks."""
     if type(input) in (torch.Tensor, torch.nn.Parameter) and not torch_private.is_wrapped(input):
         return torch.Tensor.__deepcopy__(input, memo)
-    storage = ("copied storage", input.untyped_storage()._cdata)
+    storage = ("copied storage", id(input.untyped_storage()))
     if memo.setdefault(storage, input) is not input:
         raise UnsupportedError("copy.deepcopy copies several views of one tensor", subject="from_torch",
                                got=f"views of {tuple(memo[storage].shape)} and {tuple(input.shape)}",

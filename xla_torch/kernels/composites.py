@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from ..hlo.composites import PREFIX, VJP
-from ..storage.torch_private import arguments_of, is_graphed
+from ..storage.torch_private import arguments_of, is_graphed, private
 from .calls import fresh_tuple
 
 Tensors = Sequence[torch.Tensor]
@@ -85,9 +85,13 @@ def _distances(argument: Mapping[str, Any], results: Tensors, cts: Sequence[Any]
     return [way().sum_to_size(x.shape) if flag else None for way, x, flag in zip(ways, (x1, x2), needed, strict=True)]
 
 
+_one_distance_back, _bag_back, _bag_weights_back = (private(torch, f"ops.aten.{name}") for name in (
+    "_cdist_backward", "_embedding_bag_backward", "_embedding_bag_per_sample_weights_backward"))
+
+
 def _distances_back(ct: torch.Tensor, x1: torch.Tensor, x2: torch.Tensor, p: float, distance: torch.Tensor) -> torch.Tensor:
     x1, x2 = (x.expand(*ct.shape[:-2], *x.shape[-2:]).contiguous() for x in (x1, x2))
-    return torch.ops.aten._cdist_backward(ct.contiguous(), x1, x2, p, distance.contiguous())
+    return _one_distance_back(ct.contiguous(), x1, x2, p, distance.contiguous())
 
 
 def _bags(argument: Mapping[str, Any], results: Tensors, cts: Sequence[Any], needed: Sequence[bool]) -> Iterable[Any]:
@@ -97,10 +101,10 @@ def _bags(argument: Mapping[str, Any], results: Tensors, cts: Sequence[Any], nee
     padding = -1 if padding is None or not len(weight) else padding % len(weight) if padding != -1 else -1
     found: list[torch.Tensor | None] = [None] * len(needed)
     if needed[0]:
-        found[0] = torch.ops.aten._embedding_bag_backward(
+        found[0] = _bag_back(
             cts[0], indices, offsets, bags, *results, len(weight), argument["scale_grad_by_freq"], mode, False, each, padding)
     if each is not None and needed[3]:
-        found[3] = torch.ops.aten._embedding_bag_per_sample_weights_backward(
+        found[3] = _bag_weights_back(
             cts[0], weight, indices, offsets, bags, mode, padding)
     return found
 

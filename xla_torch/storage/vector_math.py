@@ -11,16 +11,17 @@ import torch
 
 from .torch_private import undisturbed
 
-_NAMES = (
-    "acos", "asin", "atan", "cos", "erf", "erfc", "erfinv", "exp", "log", "log10", "log2", "sin", "sqrt", "tan", "tanh", "trunc")
+FUNCTIONS = (
+    torch.acos, torch.asin, torch.atan, torch.cos, torch.erf, torch.erfc, torch.erfinv, torch.exp, torch.log, torch.log10,
+    torch.log2, torch.sin, torch.sqrt, torch.tan, torch.tanh, torch.trunc)
 
 
 def _choose_code() -> None:
     with undisturbed(), torch.no_grad():
         for dtype in (torch.float32, torch.float64):
             half = torch.full((1,), 0.5, dtype=dtype, device="cpu")
-            for name in _NAMES:
-                getattr(torch, name)(half)
+            for function in FUNCTIONS:
+                function(half)
 
 
 _choose_code()
