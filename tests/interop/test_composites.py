@@ -97,6 +97,9 @@ ROWS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
                                   (torch.tensor([2, 5, 2, 7, 1, 5]), torch.tensor([0, 1, 4, 4, 6]))),
     "bags, means with the last row as padding": (nn.EmbeddingBag(9, 4, padding_idx=-1, dtype=F64),
                                                  (torch.tensor([[8, 5, 2], [8, 8, 8]]),)),
+    "bags of the operator, the last row as padding": (
+        lambda w, i, o: torch.ops.aten.embedding_bag.padding_idx(w, i, o, False, 0, False, None, False, -1)[0],
+        (_x(9, 4), torch.tensor([0, 8, 1, 8]), torch.tensor([0, 2]))),
     "bags with weights of each": (lambda w, p: F.embedding_bag(torch.tensor([[8, 5, 2], [1, 5, 8]]), w, mode="sum",
                                                                per_sample_weights=p), (_x(9, 4), _x(2, 3))),
     "embedding": (nn.Embedding(9, 4, dtype=F64), (torch.randint(9, (3, 4)),)),

@@ -129,13 +129,21 @@ def _bags(weight: torch.Tensor, indices: torch.Tensor, offsets: torch.Tensor, sc
     return (total / sizes.clamp(min=1)[:, None].to(total.dtype) if mode == 1 else total), place, sizes, sizes
 
 
-@_way("_embedding_bag", "_embedding_bag_forward_only", "embedding_bag.padding_idx", "embedding_bag")
+@_way("_embedding_bag", "_embedding_bag_forward_only")
 def _embedding_bag(weight: torch.Tensor, indices: torch.Tensor, offsets: torch.Tensor, scale_grad_by_freq: bool = False,
                    mode: int = 0, sparse: bool = False, per_sample_weights: torch.Tensor | None = None,
-                   include_last_offset: bool = False, padding_idx: int | None = None) -> tuple[torch.Tensor, ...]:
-    """(the bags, the bag of each index, the sizes of the bags, the greatest indices)."""
-    return _bags(weight, indices, offsets, scale_grad_by_freq, mode, per_sample_weights, include_last_offset,
-                 -1 if padding_idx is None else padding_idx)
+                   include_last_offset: bool = False, padding_idx: int = -1) -> tuple[torch.Tensor, ...]:
+    """(the bags, the bag of each index, the sizes of the bags, the greatest indices). No row is padding where it is -1."""
+    return _bags(weight, indices, offsets, scale_grad_by_freq, mode, per_sample_weights, include_last_offset, padding_idx)
+
+
+@_way("embedding_bag.padding_idx", "embedding_bag")
+def _padded_bag(weight: torch.Tensor, indices: torch.Tensor, offsets: torch.Tensor, scale_grad_by_freq: bool = False,
+                mode: int = 0, sparse: bool = False, per_sample_weights: torch.Tensor | None = None,
+                include_last_offset: bool = False, padding_idx: int | None = None) -> tuple[torch.Tensor, ...]:
+    """As `_embedding_bag`, but for numbers below 0, which count from the last row."""
+    row = -1 if padding_idx is None else padding_idx % max(1, weight.shape[0])
+    return _bags(weight, indices, offsets, scale_grad_by_freq, mode, per_sample_weights, include_last_offset, row)
 
 
 # ------------------------------------------------------------------------------------------- windows of maxima

@@ -94,11 +94,13 @@ def _distances_back(ct: torch.Tensor, x1: torch.Tensor, x2: torch.Tensor, p: flo
     return _one_distance_back(ct.contiguous(), x1, x2, p, distance.contiguous())
 
 
-def _bags(argument: Mapping[str, Any], results: Tensors, cts: Sequence[Any], needed: Sequence[bool]) -> Iterable[Any]:
-    """torch finds the bag of each index itself where it is given none: a call without gradients may leave them out."""
+def _bags(argument: Mapping[str, Any], results: Tensors, cts: Sequence[Any], needed: Sequence[bool],
+          from_end: bool = False) -> Iterable[Any]:
+    """torch finds the bag of each index itself where it is given none: a call without gradients may leave them out. A padding
+    below 0 counts `from_end`, or is none."""
     weight, indices, offsets, each = (argument[k] for k in ("weight", "indices", "offsets", "per_sample_weights"))
     mode, padding, bags = argument["mode"], argument.get("padding_idx"), indices.new_empty(0)
-    padding = -1 if padding is None or not len(weight) else padding % len(weight) if padding != -1 else -1
+    padding = -1 if padding is None or not (from_end or padding >= 0) else padding % max(1, len(weight))
     found: list[torch.Tensor | None] = [None] * len(needed)
     if needed[0]:
         found[0] = _bag_back(
@@ -122,7 +124,8 @@ _BACK: dict[str, Back | None] = {
     **{name: functools.partial(_with_indices, name) for name in ("adaptive_max_pool2d", "adaptive_max_pool3d")},
     "im2col": _im2col, "col2im": _col2im, "native_group_norm": _group_norm, "cdist": _distances,
     "_linalg_solve_ex": _solutions,
-    **dict.fromkeys(("embedding_bag", "embedding_bag.padding_idx", "_embedding_bag", "_embedding_bag_forward_only"), _bags),
+    **dict.fromkeys(("embedding_bag", "embedding_bag.padding_idx"), functools.partial(_bags, from_end=True)),
+    **dict.fromkeys(("_embedding_bag", "_embedding_bag_forward_only"), _bags),
     **dict.fromkeys((
         "lstm.input", "gru.input", "rnn_tanh.input", "rnn_relu.input", "ctc_loss.Tensor", "cumprod", "logcumsumexp",
         "cosine_similarity", "pairwise_distance", "searchsorted.Tensor", "bucketize.Tensor", "histc"))}
