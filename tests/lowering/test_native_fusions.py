@@ -60,6 +60,8 @@ TABLE: list[tuple[list[Call], list[torch.dtype]]] = [
      INTEGERS),
     ([(f, ("x", by)) for f in (integers.divide_signed, integers.remainder_signed) for by in ("y", 7, -1, 0)]
      + [(torch.sign, ("x",))], INTEGERS[:-1]),
+    *(([(f, ("x", by, bits)) for f in (integers.divide_unsigned, integers.remainder_unsigned) for by in ("y", 7, 1)], [dtype])
+      for dtype, bits in ((torch.uint8, 4), (torch.uint8, 8), (torch.int16, 16), (torch.int32, 32), (torch.int64, 64))),
     ([(torch.logical_and, ("x", "y")), (torch.logical_or, ("x", "y")), (torch.logical_not, ("x",)), (torch.bitwise_not, ("x",))],
      [torch.bool]),
     ([(f, ("x", "y")) for f in (operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne)], NUMBERS),

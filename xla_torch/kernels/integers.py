@@ -46,12 +46,20 @@ def remainder_signed(lhs: Operand, rhs: Operand) -> torch.Tensor:
     return torch.where(rhs == 0, lhs, torch.fmod(lhs, _without_traps(rhs)))
 
 
+def _of_unsigned(function: str) -> dict[str, str]:
+    """C of a function of two unsigned numbers of so many bits, which are stored as signed ones or with more."""
+    def shown(code: str) -> str:
+        return f"((u64){code} << (64 - {{2}}) >> (64 - {{2}}))"
+
+    return dict.fromkeys(("signed", "unsigned"), shown(f"{function}({shown('{0}')}, {shown('{1}')})"))
+
+
 def _without_traps(divisor: torch.Tensor) -> torch.Tensor:
     """The divisor with 1 in place of 0 and -1: a processor may stop the program on x / 0 and on MIN / -1."""
     return torch.where((divisor == 0) | (divisor == -1), 1, divisor)
 
 
-@elementwise
+@elementwise_in_c(**_of_unsigned("divide_unsigned_u64"))
 def divide_unsigned(lhs: Operand, rhs: Operand, bits: int) -> torch.Tensor:
     """Unsigned quotient; x / 0 has all bits set."""
     if isinstance(lhs, torch.Tensor) and isinstance(rhs, int) and rhs != 0 and bits < 64:
@@ -64,7 +72,7 @@ def divide_unsigned(lhs: Operand, rhs: Operand, bits: int) -> torch.Tensor:
     return torch.where(bottom == 0, (1 << bits) - 1, quotient).to(lhs.dtype)
 
 
-@elementwise
+@elementwise_in_c(**_of_unsigned("remainder_unsigned_u64"))
 def remainder_unsigned(lhs: Operand, rhs: Operand, bits: int) -> torch.Tensor:
     """Unsigned remainder; x % 0 is x."""
     if isinstance(lhs, torch.Tensor) and isinstance(rhs, int) and rhs != 0 and bits < 64:
