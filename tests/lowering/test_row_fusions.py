@@ -323,3 +323,27 @@ def test_slices_are_read_where_they_lie(dims: tuple[int, ...], along: int, is_ap
     assert any("apart" in m.roles for m in native) == is_apart
     for one, other in zip(got, want, strict=True):  # torch adds up a turned array in another order
         torch.testing.assert_close(one, other, rtol=1e-5 * (order == "turned"), atol=1e-3 * (order == "turned"))
+
+
+@needs_compiler
+@pytest.mark.parametrize("rows", ["70", "5,30"])
+def test_rows_and_columns_together_are_a_grid(rows: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing that is read has a value for each place."""
+    monkeypatch.setattr(tuning, "FUSIONS_FROM", 1 << 10)
+    rank = rows.count(",") + 1
+    text = f"""HloModule m
+ENTRY %e (r: s32[{rows}], c: s32[90]) -> s32[{rows},90] {{
+  %r = s32[{rows}] parameter(0)
+  %c = s32[90] parameter(1)
+  %rows = s32[{rows},90] broadcast(%r), dimensions={{{",".join(map(str, range(rank)))}}}
+  %columns = s32[{rows},90] broadcast(%c), dimensions={{{rank}}}
+  %a = s32[{rows},90] add(%rows, %columns)
+  %b = s32[{rows},90] multiply(%a, %a)
+  %d = s32[{rows},90] xor(%b, %a)
+  %e = s32[{rows},90] subtract(%d, %b)
+  ROOT %f = s32[{rows},90] divide(%e, %a)
+}}"""
+    given = [torch.arange(3, 3 + math.prod(dims_of(d)), dtype=torch.int32).reshape(dims_of(d)) for d in (rows, "90")]
+    (got,), ran = pieces_of(xla_torch.parse_hlo(text), *given)
+    assert ran
+    assert np.array_equal(got.numpy(), run_xla(text, *(t.numpy() for t in given))[0])

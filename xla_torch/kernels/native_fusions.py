@@ -39,18 +39,19 @@ class NativeFusion(torch.nn.Module, Awaited):
     def fitting(self, inputs: Tensors) -> Tensors | None:
         """The inputs as they lie in memory by their roles; None where they do not. Whole arrays that lie otherwise, as
         a transpose does, are copied: that is one pass, and torch's calls are one for each call of the chain."""
-        like, found = self.like(inputs), list[torch.Tensor]()
+        dims, found = self.grid(inputs), list[torch.Tensor]()
         for tensor, role in zip(inputs, self.roles, strict=True):
             if not is_readable(tensor) or not (
-                    _LIES[role](tensor, like) if role != "column" else _is_column(tensor, like.dim() - (self.lead or 0))):
+                    _LIES[role](tensor, dims) if role != "column" else _is_column(tensor, len(dims) - (self.lead or 0))):
                 return None
             is_apart = role == "apart" and tensor[(0,) * (self.lead or 0)].is_contiguous()
             found.append(tensor.contiguous() if role in _GRIDS and not is_apart else tensor)
         return tuple(found)
 
-    def like(self, inputs: Tensors) -> torch.Tensor:
-        """An input that has a value for each place of the grid."""
-        return next(t for t, role in zip(inputs, self.roles, strict=True) if role in _GRIDS)
+    def grid(self, inputs: Tensors) -> torch.Size:
+        """The grid's dimensions: those of an input that has a value for each place, or of a row and a column together."""
+        whole = next((t.shape for t, role in zip(inputs, self.roles, strict=True) if role in _GRIDS), None)
+        return torch.broadcast_shapes(*(t.shape for t in inputs)) if whole is None else whole
 
     def new_results(self, dims: torch.Size, into: tuple[torch.Tensor | None, ...]) -> Tensors | None:
         """The results for a grid, of which some stand in given arrays where these are contiguous; None where they do not fit."""
@@ -79,9 +80,9 @@ def _apart(tensor: torch.Tensor, lead: int) -> array.array[int]:
     return array.array("q", [len(steps), *(n for one in steps for n in one)])
 
 
-def _is_row(tensor: torch.Tensor, like: torch.Tensor) -> bool:
+def _is_row(tensor: torch.Tensor, dims: torch.Size) -> bool:
     """One value for each row, also where it is spread over the row."""
-    spread = tensor.shape == like.shape
+    spread = tensor.shape == dims
     return tensor.select(-1, 0).is_contiguous() and tensor.stride(-1) == 0 if spread else tensor.is_contiguous()
 
 
@@ -101,27 +102,27 @@ def _rows_of_tail(tensor: torch.Tensor) -> int | None:
     return math.prod(tail.shape[:-1]) if tail.is_contiguous() else None
 
 
-def _is_tail(tensor: torch.Tensor, like: torch.Tensor) -> bool:
-    return tensor.shape == like.shape and _rows_of_tail(tensor) is not None
+def _is_tail(tensor: torch.Tensor, dims: torch.Size) -> bool:
+    return tensor.shape == dims and _rows_of_tail(tensor) is not None
 
 
-_LIES: dict[Role, Callable[[torch.Tensor, torch.Tensor], bool]] = {
-    **dict.fromkeys(_GRIDS, lambda tensor, like: tensor.shape == like.shape),
-    "tail": _is_tail, "row": _is_row, "scalar": lambda tensor, like: True}
+_LIES: dict[Role, Callable[[torch.Tensor, torch.Size], bool]] = {
+    **dict.fromkeys(_GRIDS, lambda tensor, dims: tensor.shape == dims),
+    "tail": _is_tail, "row": _is_row, "scalar": lambda tensor, dims: True}
 
 
 def fusion(module: NativeFusion, inputs: Tensors, into: tuple[torch.Tensor | None, ...]) -> Tensors:
     """The results of a fusion, in the arrays `into` where there are such."""
     given = module.fitting(inputs) if module.is_ready() else None
-    like = module.like(inputs)
-    results = None if given is None else module.new_results(like.shape, into)
+    dims = module.grid(inputs)
+    results = None if given is None else module.new_results(dims, into)
     if given is None or results is None:
         return _in_torch(module, inputs, into)
-    n = 1 if module.lead is None else math.prod(like.shape[module.lead:])
+    n = 1 if module.lead is None else math.prod(dims[module.lead:])
     tails = [_rows_of_tail(t) or 1 for t, role in zip(given, module.roles, strict=True) if role == "tail"]
     apart = [_apart(t, module.lead or 0) for t, role in zip(given, module.roles, strict=True) if role == "apart"]
     places = [*[t.data_ptr() for t in (*given, *results)], *tails, *[table.buffer_info()[0] for table in apart]]
-    run_on_threads(module.function, like.numel() // max(n, 1), n, places, module.kept)
+    run_on_threads(module.function, math.prod(dims) // max(n, 1), n, places, module.kept)
     return tuple([r if t is None or t is r else t.copy_(r) for r, t in zip(results, into, strict=True)])
 
 

@@ -240,6 +240,8 @@ def _describe(graph: Graph) -> None:
     """Find dimensions and dtype of the intermediate calls inside op bodies, which no instruction describes."""
     least = _least()
     for node in graph.nodes:
+        if node.target is torch.arange and type(node.args[0]) is int and len(node.args) == 1:
+            node.meta.setdefault("array", ((node.args[0],), node.kwargs["dtype"]))
         if "array" in node.meta or not (is_elementwise(node) or _is_view(node)):
             continue
         inputs = [i.meta.get("array") for i in node.all_input_nodes]

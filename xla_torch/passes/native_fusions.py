@@ -83,8 +83,14 @@ def _is_worth(calls: Calls, nodes: list[Node]) -> bool:
     members = set(nodes)
     copied = sum(0 < len(members.intersection(n.users)) < len(n.users) for n in nodes)
     is_dear = sum(map(_cost, nodes)) + copied >= _LEAST
-    has_grid = not {"whole", "apart"}.isdisjoint(inputs_of(calls, nodes).values())
-    return is_dear and has_grid and not all(map(calls.is_row.__getitem__, nodes))
+    return is_dear and _shows_grid(calls, inputs_of(calls, nodes)) and not all(map(calls.is_row.__getitem__, nodes))
+
+
+def _shows_grid(calls: Calls, inputs: dict[Node, Role]) -> bool:
+    """Whether the inputs say how large the grid is: one of them, or rows and columns together."""
+    roles = {*inputs.values()}
+    are_spread = all(len(n.meta["array"][0]) == len(calls.grid) for n, role in inputs.items() if role == "row")
+    return not {"whole", "apart"}.isdisjoint(roles) or ({"row", "column"} <= roles and are_spread)
 
 
 def inputs_of(calls: Calls, nodes: list[Node]) -> dict[Node, Role]:

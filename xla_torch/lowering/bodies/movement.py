@@ -110,7 +110,7 @@ def iota(inst: Instruction, *, iota_dimension: Int) -> Value:
     line = line if direct else line.to(dtype)
     if len(sizes) == 1:
         return line
-    return line.view([size if d == iota_dimension else 1 for d in range(len(sizes))]).expand(sizes)
+    return line.reshape([size if d == iota_dimension else 1 for d in range(len(sizes))]).expand(sizes)
 
 
 @body("constant")
