@@ -24,6 +24,9 @@ from .compiling import compile
 from .torch_function import operator_decompositions
 
 _DROPOUT = torch.ops.aten.native_dropout.default
+_AS_TRACED = frozenset({_DROPOUT, torch.ops.aten.unfold.default, torch.ops.aten.as_strided.default})
+"""Operators that are not decomposed: one that draws, and views, by which torch.compile knows how a result lies in memory."""
+
 _RUNTIMES = (EAGER, XLA, FASTEST, INDUCTOR, CUDAGRAPHS, CALL_BY_CALL)
 
 Run = Callable[..., Sequence[Any]]
@@ -42,7 +45,7 @@ def xla_torch(graph: torch.fx.GraphModule, examples: Sequence[Any], *, options: 
     def compiled(module: torch.fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
         return torch_graphs.boxed(_Graph(module, settings))
 
-    table = {target: way for target, way in operator_decompositions()[0].items() if target is not _DROPOUT}
+    table = {target: way for target, way in operator_decompositions()[0].items() if target not in _AS_TRACED}
     with sdpa_kernel(SDPBackend.MATH):  # operators of a kernel's own have no rules
         return torch_graphs.aot_autograd(fw_compiler=compiled, decompositions=table)(graph, examples)
 

@@ -30,7 +30,7 @@ def number_of(root: torch.nn.Module, node: Any) -> complex | None:
     if not isinstance(node, Node) or node.op != "get_attr" or array_of(node) is None:
         return None
     tensor: torch.Tensor = getattr(root, str(node.target))
-    if any(tensor.stride()) or not tensor.numel():
+    if tensor.device.type != "cpu" or any(tensor.stride()) or not tensor.numel():  # of a device one would wait for it
         return None
     number = tensor[(0,) * tensor.dim()].item()
     return number if cmath.isfinite(number) else None
