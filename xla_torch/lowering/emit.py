@@ -26,7 +26,7 @@ from ..core.sizes import Size, unnamed
 from ..core.types import PrimitiveType
 from ..hlo.ir import Computation, Instruction
 from ..hlo.structure import CONSTANT
-from ..kernels import indexing
+from ..kernels import indexing, reduction
 from ..kernels.calls import known
 from ..opcodes import internal
 from ..passes.passes import Lowering, run_passes
@@ -276,7 +276,7 @@ def identity(value: Value) -> Hashable:
 
 
 _FOLDED = frozenset({torch.arange, torch.full, torch.zeros, torch.ones, torch.eye, indexing.gather, indexing.take,
-                     indexing.scatter})
+                     indexing.scatter, reduction.any_of, reduction.all_of, reduction.running_total, reduction.running_extreme})
 
 
 def _is_folded(function: Callable[..., Any]) -> bool:

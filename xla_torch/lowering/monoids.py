@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 
@@ -58,7 +57,7 @@ class Monoid:
         if self.kind in (ReducerKind.OR, ReducerKind.AND):
             if may_be_empty:
                 return torch.any(value, dims) if self.kind is ReducerKind.OR else torch.all(value, dims)
-            return _called(reduction.any_of if self.kind is ReducerKind.OR else reduction.all_of, value, dims)
+            return emit(reduction.any_of if self.kind is ReducerKind.OR else reduction.all_of, value, dims)
         largest = self.kind is ReducerKind.MAXIMUM
         if may_be_empty:
             return emit(reduction.extreme, value, dims, largest, self._ordered(self.neutral))
@@ -76,15 +75,10 @@ class Monoid:
         if reverse:
             return self.running(value.flip(dim), dim, False).flip(dim)
         if self.kind in (ReducerKind.ADD, ReducerKind.SUBTRACT, ReducerKind.MULTIPLY):
-            return _called(reduction.running_total, value, dim, self.kind is ReducerKind.MULTIPLY)
+            return emit(reduction.running_total, value, dim, self.kind is ReducerKind.MULTIPLY)
         if self.kind in (ReducerKind.OR, ReducerKind.AND):
-            return _called(reduction.running_extreme, value.to(torch.uint8), dim, self.kind is ReducerKind.OR).to(torch.bool)
-        return self._ordered(_called(reduction.running_extreme, self._ordered(value), dim, self.kind is ReducerKind.MAXIMUM))
-
-
-def _called(function: Callable[..., torch.Tensor], value: Value, *others: Any) -> Value:
-    """A call of a kernel: at once where the value is a constant."""
-    return function(value, *others) if isinstance(value, torch.Tensor) else emit(function, value, *others)
+            return emit(reduction.running_extreme, value.to(torch.uint8), dim, self.kind is ReducerKind.OR).to(torch.bool)
+        return self._ordered(emit(reduction.running_extreme, self._ordered(value), dim, self.kind is ReducerKind.MAXIMUM))
 
 
 _ON_PREDICATES = {ReducerKind.ADD: ReducerKind.OR, ReducerKind.MULTIPLY: ReducerKind.AND, ReducerKind.MAXIMUM: ReducerKind.OR,
