@@ -24,11 +24,11 @@ place of a row, or all of it."""
 class NativeFusion(torch.nn.Module, Awaited):
     """A fusion's source, and the same as calls of torch. `roles` are those of its inputs; each of `made` is the dtype of a result
     with how many dimensions less than the grid it has, if it has one value for each row, and else None. `kept` are the bytes that
-    the code needs for each element of a row, and `lead` the dimensions before those of a row; where it is None there are no rows.
-    It `waits` for its code where torch's calls have other bits."""
+    the code needs for each element of a row, and `lead` is how many dimensions are before those of a row, which is one element
+    where that is all of them. It `waits` for its code where torch's calls have other bits."""
 
     def __init__(self, text: str, module: torch.nn.Module, roles: Sequence[Role], made: Sequence[tuple[torch.dtype, int | None]],
-                 kept: int, lead: int | None, waits: bool):
+                 kept: int, lead: int, waits: bool):
         torch.nn.Module.__init__(self)
         Awaited.__init__(self, text, "a chain of elementwise calls", waits)
         self.module, self.roles, self.made, self.kept, self.lead = module, tuple(roles), tuple(made), kept, lead
@@ -41,10 +41,9 @@ class NativeFusion(torch.nn.Module, Awaited):
         a transpose does, are copied: that is one pass, and torch's calls are one for each call of the chain."""
         dims, found = self.grid(inputs), list[torch.Tensor]()
         for tensor, role in zip(inputs, self.roles, strict=True):
-            if not is_readable(tensor) or not (
-                    _LIES[role](tensor, dims) if role != "column" else _is_column(tensor, len(dims) - (self.lead or 0))):
+            if not is_readable(tensor) or not _LIES[role](tensor, dims, self.lead):
                 return None
-            is_apart = role == "apart" and tensor[(0,) * (self.lead or 0)].is_contiguous()
+            is_apart = role == "apart" and tensor[(0,) * self.lead].is_contiguous()
             found.append(tensor.contiguous() if role in _GRIDS and not is_apart else tensor)
         return tuple(found)
 
@@ -80,15 +79,15 @@ def _apart(tensor: torch.Tensor, lead: int) -> array.array[int]:
     return array.array("q", [len(steps), *(n for one in steps for n in one)])
 
 
-def _is_row(tensor: torch.Tensor, dims: torch.Size) -> bool:
+def _is_row(tensor: torch.Tensor, dims: torch.Size, lead: int) -> bool:
     """One value for each row, also where it is spread over the row."""
     spread = tensor.shape == dims
     return tensor.select(-1, 0).is_contiguous() and tensor.stride(-1) == 0 if spread else tensor.is_contiguous()
 
 
-def _is_column(tensor: torch.Tensor, count: int) -> bool:
-    """One value for each place of a row of so many dimensions, also where it is spread over the rows."""
-    over = tensor.dim() - count
+def _is_column(tensor: torch.Tensor, dims: torch.Size, lead: int) -> bool:
+    """One value for each place of a row, also where it is spread over the rows."""
+    over = tensor.dim() - len(dims) + lead
     return tensor[(0,) * over].is_contiguous() and not any(
         s for s, n in zip(tensor.stride()[:over], tensor.shape[:over], strict=True) if n != 1)
 
@@ -102,13 +101,13 @@ def _rows_of_tail(tensor: torch.Tensor) -> int | None:
     return math.prod(tail.shape[:-1]) if tail.is_contiguous() else None
 
 
-def _is_tail(tensor: torch.Tensor, dims: torch.Size) -> bool:
+def _is_tail(tensor: torch.Tensor, dims: torch.Size, lead: int) -> bool:
     return tensor.shape == dims and _rows_of_tail(tensor) is not None
 
 
-_LIES: dict[Role, Callable[[torch.Tensor, torch.Size], bool]] = {
-    **dict.fromkeys(_GRIDS, lambda tensor, dims: tensor.shape == dims),
-    "tail": _is_tail, "row": _is_row, "scalar": lambda tensor, dims: True}
+_LIES: dict[Role, Callable[[torch.Tensor, torch.Size, int], bool]] = {
+    **dict.fromkeys(_GRIDS, lambda tensor, dims, lead: tensor.shape == dims),
+    "tail": _is_tail, "row": _is_row, "column": _is_column, "scalar": lambda tensor, dims, lead: True}
 
 
 def fusion(module: NativeFusion, inputs: Tensors, into: tuple[torch.Tensor | None, ...]) -> Tensors:
@@ -118,9 +117,9 @@ def fusion(module: NativeFusion, inputs: Tensors, into: tuple[torch.Tensor | Non
     results = None if given is None else module.new_results(dims, into)
     if given is None or results is None:
         return _in_torch(module, inputs, into)
-    n = 1 if module.lead is None else math.prod(dims[module.lead:])
+    n = math.prod(dims[module.lead:])
     tails = [_rows_of_tail(t) or 1 for t, role in zip(given, module.roles, strict=True) if role == "tail"]
-    apart = [_apart(t, module.lead or 0) for t, role in zip(given, module.roles, strict=True) if role == "apart"]
+    apart = [_apart(t, module.lead) for t, role in zip(given, module.roles, strict=True) if role == "apart"]
     places = [*[t.data_ptr() for t in (*given, *results)], *tails, *[table.buffer_info()[0] for table in apart]]
     run_on_threads(module.function, math.prod(dims) // max(n, 1), n, places, module.kept)
     return tuple([r if t is None or t is r else t.copy_(r) for r, t in zip(results, into, strict=True)])

@@ -143,7 +143,7 @@ def _extract(root: torch.nn.Module, graph: Graph, calls: Calls, nodes: list[Node
     made = [(n.meta["array"][1], len(n.meta["array"][0]) - len(calls.grid) if calls.is_row[n] else None) for n in results]
     waits = math.prod(calls.grid) >= tuning.WAITED_FOR_FROM and any(map(is_rounded, nodes))
     native = NativeFusion(source.text(), module, tuple(inputs.values()), made, source.kept_bytes,
-                          None if source.is_flat else calls.lead, waits)
+                          len(calls.grid) if source.is_flat else calls.lead, waits)
     if native.waits or math.prod(calls.grid) * sum(map(_cost, nodes)) * tuning.FUSION_ELEMENT >= made_after(native.text):
         native.begin()
     root.add_module(name, native)
