@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import xla_torch
-from support.recorder import Recorder
+from support.recorder import BRANCHES, Recorder
 from xla_torch.core import tuning
 from xla_torch.hlo.custom_calls import unregister
 from xla_torch.runtime import automatic_graphs, cuda_graphs, execution
@@ -80,15 +80,7 @@ def test_training_records_the_way_forward_and_the_way_back(recorder: Recorder) -
     assert recorder.replays == 12
 
 
-BRANCH = """one {
-  x = f32[3] parameter(0)
-  ROOT y = f32[3] negate(x)
-}
-other {
-  x = f32[3] parameter(0)
-  ROOT y = f32[3] multiply(x, x)
-}
-ENTRY e {
+BRANCH = BRANCHES + """ENTRY e {
   x = f32[3] parameter(0)
   first = f32[1] slice(x), slice={[0:1]}
   number = f32[] reshape(first)

@@ -11,7 +11,7 @@ import torch
 
 import xla_torch
 from support.agreement import dtype_of
-from support.recorder import Recorder
+from support.recorder import BRANCHES, Recorder
 from xla_torch.core import tuning
 from xla_torch.runtime.cuda_graphs import Recorded, Tensors, recorded
 from xla_torch.runtime.static import numpy_from_tensor, tensor_from_numpy
@@ -135,16 +135,7 @@ def test_threads_take_turns() -> None:
         assert_equal(got, want)
 
 
-WAITS = """HloModule m
-one {
-  x = f32[3] parameter(0)
-  ROOT y = f32[3] negate(x)
-}
-other {
-  x = f32[3] parameter(0)
-  ROOT y = f32[3] multiply(x, x)
-}
-ENTRY e {
+WAITS = f"HloModule m\n{BRANCHES}" + """ENTRY e {
   x = f32[3] parameter(0)
   p = pred[] parameter(1)
   ROOT r = f32[3] conditional(p, x, x), true_computation=one, false_computation=other

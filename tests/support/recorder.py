@@ -8,6 +8,17 @@ import torch
 
 from xla_torch.runtime.cuda_graphs import Tensors
 
+BRANCHES = """one {
+ x = f32[3] parameter(0)
+ ROOT y = f32[3] negate(x)
+}
+other {
+ x = f32[3] parameter(0)
+ ROOT y = f32[3] multiply(x, x)
+}
+"""
+"""Two branches: which of them runs is a value on the device."""
+
 
 class Recorder:
     """`Capture` without a device, which counts."""

@@ -23,6 +23,7 @@ from torch.export.graph_signature import InputKind
 from ..core.errors import InvalidArgument, UnsupportedError, XlaError, XlaWarning
 from ..hlo.checks import LABEL, Assumption
 from ..storage import below_autograd, inline_regions, torch_private
+from ..storage.autograd_graph import autograd_nodes
 from ..storage.export_repairs import repaired
 from ..storage.value_reads import Read, Reads, settled, without_report
 from . import torch_asserted_sizes, torch_composites, torch_dependence, torch_functions, torch_verified
@@ -109,14 +110,8 @@ def _refuse_kept(module: torch.nn.Module, exported: Any) -> None:
 
 def _leaves(tensor: torch.Tensor) -> set[int]:
     """The tensors that one was computed from, by `id`."""
-    found, seen, stack = {id(tensor)}, set[Any](), [tensor.grad_fn]
-    while stack:
-        node = stack.pop()
-        if node is not None and node not in seen:
-            seen.add(node)
-            found.add(id(getattr(node, "variable", None)))  # of the node that adds up a leaf's gradient
-            stack += [before for before, _ in node.next_functions]
-    return found
+    # A node that adds up a leaf's gradient has the leaf.
+    return {id(tensor), *(id(node.variable) for node in autograd_nodes([tensor]) if hasattr(node, "variable"))}
 
 
 def check_sizes(exported: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:

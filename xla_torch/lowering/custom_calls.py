@@ -25,6 +25,7 @@ from ..hlo.tree import from_arrays, mapped
 from ..kernels import checks as check_kernels
 from ..kernels import composites, lapack, stack
 from ..opcodes import internal
+from ..storage.autograd_graph import autograd_nodes
 from ..storage.dtypes import storage_dtype, torch_dtype
 from ..storage.torch_private import is_graphed, needs_data
 from ..transform.expand_custom_calls import expansion, why_unknown
@@ -257,7 +258,7 @@ def _require_followed(call: CustomCall, pairs: Sequence[tuple[torch.Tensor, Any]
     lost = any(not r.requires_grad for r, _ in pairs)
     missing = [k for (k, _), ct in zip(sources.items(), found, strict=True) if ct is None]
     if missing and not lost:
-        behind = set(_behind(results))
+        behind = set(autograd_nodes(results))
         missing = [k for k in missing if torch.autograd.graph.get_gradient_edge(sources[k]).node not in behind]
     if lost or missing:
         raise ExecutionError(
@@ -272,22 +273,10 @@ def _require_followed_again(call: CustomCall, pairs: Sequence[tuple[torch.Tensor
     """Raise ExecutionError where the backward of somebody's own autograd.Function has left torch, and the second derivative
     would be zero. Gradients by torch's functions follow their cotangents, or are zero."""
     if any(ct.requires_grad for _, ct in pairs) and any(g is not None and not g.requires_grad for g in found) and any(
-            isinstance(node, torch.autograd.function.BackwardCFunction) for node in _behind([r for r, _ in pairs])):
+            isinstance(node, torch.autograd.function.BackwardCFunction) for node in autograd_nodes([r for r, _ in pairs])):
         raise ExecutionError("torch cannot differentiate the backward of an autograd.Function, of which the second derivative "
                              "is wanted", subject=f"gradient of custom call {call.target!r}",
                              expected="a backward of torch functions")
-
-
-def _behind(results: Sequence[torch.Tensor]) -> list[Any]:
-    """The nodes of autograd's graph that results come from."""
-    waiting: list[Any] = [r.grad_fn for r in results]
-    found: dict[Any, None] = {}
-    while waiting:
-        node = waiting.pop()
-        if node is not None and node not in found:
-            found[node] = None
-            waiting += [before for before, _ in node.next_functions]
-    return list(found)
 
 
 class _Ruled(torch.autograd.Function):
