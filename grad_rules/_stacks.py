@@ -10,7 +10,7 @@ from xla_torch.core.shape import UNBOUNDED, Shape
 from xla_torch.functions import GetTupleElement
 from xla_torch.functions.hlo_builder import Builder, XlaOp
 from xla_torch.hlo.ir import Computation, Instruction
-from xla_torch.hlo.stacks import NEW, POP, PUSH, is_stack_call
+from xla_torch.hlo.stacks import NEW, POP, PUSH, is_stack_call, value_shape
 from xla_torch.opcodes import internal
 
 
@@ -30,11 +30,6 @@ def pop(stack: XlaOp) -> tuple[XlaOp, XlaOp]:
     shape = Shape.tuple([value_shape(stack.shape), stack.shape])
     found = stack.builder.add(internal.custom_call, [stack], {"custom_call_target": POP}, shape, "popped")
     return GetTupleElement(found, 0), GetTupleElement(found, 1)
-
-
-def value_shape(stack: Shape) -> Shape:
-    """The shape of the values on a stack."""
-    return Shape.array(stack.element_type, stack.dimensions[1:])
 
 
 def pull(inst: Instruction, ct: Any, operands: Sequence[XlaOp]) -> list[XlaOp | None]:

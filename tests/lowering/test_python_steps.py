@@ -17,6 +17,7 @@ from support.stored_programs import SHARED
 from xla_torch.codegen.compiled import is_available
 from xla_torch.kernels.native import Awaited
 from xla_torch.kernels.native_plans import NativePlan
+from xla_torch.runtime.computation import XlaComputation
 
 WILD = SHARED / "perf" / "wild"
 
@@ -30,6 +31,10 @@ STEPS = {
     "s2fft_forward_and_inverse_transform": (1, 0), "tfp_distributions_log_prob": (1, 0), "tfp_hmc_chain": (2, 0),
     "tfp_math_special_functions": (1, 0)}
 """Of each program: calls of its graph, and calls of torch within plans."""
+
+OF_GRADIENTS = {**STEPS, "dinosaur_shallow_water_step": (144, 0), "interpax_1d_methods": (2, 0),
+                "jaxley_hodgkin_huxley_cell": (4, 0), "jaxley_network_with_synapse": (5, 0)}
+"""The same of each program with its gradients, where loops of unknown length are."""
 
 pytestmark = [pytest.mark.skipif(not WILD.is_dir(), reason="the programs are not there"),
               pytest.mark.skipif(not is_available(), reason="there is no compiler")]
@@ -45,12 +50,22 @@ def with_native_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
 
 @pytest.mark.parametrize("name", STEPS)
 def test_steps_are_no_more_than_in_the_table(name: str) -> None:
-    module = xla_torch.load(WILD / name / "module.hlo").program.lowered(torch.device("cpu"))
+    assert_no_more(xla_torch.load(WILD / name / "module.hlo"), *STEPS[name])
+
+
+@pytest.mark.filterwarnings("ignore::xla_torch.errors.PerhapsLostDerivatives")
+@pytest.mark.parametrize("name", OF_GRADIENTS)
+def test_steps_with_gradients_are_no_more_than_in_the_table(name: str) -> None:
+    computation = xla_torch.load(WILD / name / "module.hlo")
+    numbers = [k for k, p in enumerate(computation.program_shape.parameters) if p.is_array and p.element_type.is_floating]
+    assert_no_more(xla_torch.vjp(computation, numbers, with_outputs=True), *OF_GRADIENTS[name])
+
+
+def assert_no_more(computation: XlaComputation, most: int, most_within: int) -> None:
+    module = computation.program.lowered(torch.device("cpu"))
     calls = [n for n in module.graph.nodes if n.op.startswith("call") and getattr(n.target, "__name__", "") != "getitem"]
-    within = sum(len(m.plan.steps) for m in module.modules() if isinstance(m, NativePlan))
-    most, most_within = STEPS[name]
     assert len(calls) <= most
-    assert within <= most_within
+    assert sum(len(m.plan.steps) for m in module.modules() if isinstance(m, NativePlan)) <= most_within
 
 
 def test_the_table_has_the_programs() -> None:

@@ -3,6 +3,9 @@
 A plan is a short program for the driver, a C function that is compiled once for all plans. Its values are arrays in one arena,
 whose memory is used again once a value is dead, or arrays that the caller gives or receives. Small functions of bounded length
 take the place of one large one: they compile side by side, and equal ones compile once.
+
+A stack (`hlo/stacks.py`) is the address of its top cell, in memory that no other value has. A cell holds a value, the address of
+the cell below it and how many read it; the last of these frees it.
 """
 
 from __future__ import annotations
@@ -32,11 +35,64 @@ class Op(enum.IntEnum):
     """Jump to one of several places by an s32; to the last one where it is out of range."""
     ASK = 7
     """Now and then, run the handlers of signals."""
+    SHARE = 8
+    """Make a stack what another one is."""
+    PUSH = 9
+    POP = 10
+
+
+class Stacks(enum.IntEnum):
+    """What else the driver does, in the place of a number of pairs: with a stack, the rows of an array, their number and size."""
+
+    COUNT = -1
+    """Write the number of values on a stack to the place of the number of rows."""
+    TO_ROWS = -2
+    FROM_ROWS = -3
+    FREE = -4
+    """Empty so many stacks, which lie side by side."""
 
 
 DRIVER = f"""{TYPES}
 {STOPPED}
+void *malloc(unsigned long), free(void *);
+typedef struct cell {{ struct cell *below; s64 readers; char value[]; }} cell;
+static void share(cell **stack, cell *top) {{
+    cell *old = *stack;
+    if (top) top->readers++;
+    *stack = top;
+    while (old && !--old->readers) {{ cell *below = old->below; free(old); old = below; }}
+}}
+static int push(cell **stack, cell *below, char *value, s64 size) {{
+    cell *top = malloc(sizeof(cell) + size);
+    if (!top) return 1;
+    __builtin_memcpy(top->value, value, size);
+    top->below = below;
+    top->readers = 0;
+    if (below) below->readers++;
+    share(stack, top);
+    return 0;
+}}
+static void pop(char *value, cell **stack, cell *top, s64 size) {{
+    if (top) __builtin_memcpy(value, top->value, size); else __builtin_memset(value, 0, size);
+    share(stack, top ? top->below : 0);
+}}
+static int stacks(s64 task, s64 *given) {{
+    cell **stack = (cell **)given[0];
+    char *rows = (char *)given[1];
+    s64 count = given[2], size = given[3];
+    switch (task) {{
+    case {Stacks.COUNT:d}: count = 0; for (cell *at = *stack; at; at = at->below) count++; given[2] = count; return 0;
+    case {Stacks.TO_ROWS:d}:
+        for (cell *at = *stack; at; at = at->below) __builtin_memcpy(rows + --count * size, at->value, size);
+        return 0;
+    case {Stacks.FROM_ROWS:d}:
+        for (s64 k = 0; k < count; k++) if (push(stack, *stack, rows + k * size, size)) return -1;
+        return 0;
+    default: for (s64 k = 0; k < count; k++) share(stack + k, 0); return 0;
+    }}
+}}
 int run(s64 moved, s64 *given) {{
+    if (moved < 0) return stacks(moved, given);
     const s64 *code = (const s64 *)given[0], *moves = (const s64 *)given[2];
     char **table = (char **)given[1], **io = (char **)(given + 12);
     int (*python)(s64) = (int (*)(s64))given[3];
@@ -57,6 +113,9 @@ int run(s64 moved, s64 *given) {{
             at = op[3 + (chosen < 0 || chosen >= op[2] ? op[2] - 1 : chosen)];
             break;
         }}
+        case {Op.SHARE:d}: share((cell **)table[op[1]], *(cell **)table[op[2]]); at += 3; break;
+        case {Op.PUSH:d}: failed = push((cell **)table[op[1]], *(cell **)table[op[2]], table[op[3]], op[4]); at += 5; break;
+        case {Op.POP:d}: pop(table[op[1]], (cell **)table[op[2]], *(cell **)table[op[3]], op[4]); at += 5; break;
         default:
             if (--left < 0) {{ left = 1 << 14; failed = stopped((void **)(given + 5)); }}
             at += 1;
@@ -73,14 +132,17 @@ GIVEN = 12
 """Where the caller's addresses begin among those that the driver gets."""
 
 _ALIGNED = 64
+_ADDRESS = 8
 
 
 @dataclasses.dataclass(eq=False)
 class Value:
-    """An array of a plan: of so many bytes in the arena, or number `io` of those that the caller gives and receives."""
+    """An array of a plan, of so many bytes in the arena, or number `io` of those that the caller gives and receives; or a
+    stack."""
 
     size: int
     io: int | None = None
+    is_stack: bool = False
     begin: int = -1
     end: int = -1
     offset: int = 0
@@ -108,7 +170,7 @@ class Entry:
 class Plan:
     """A plan: its program, its native functions, and the layout of its arena and table."""
 
-    def __init__(self, inputs: Sequence[int]):
+    def __init__(self, inputs: Sequence[int | None]):
         self.sources: list[Source] = []
         self.steps: list[Step] = []
         self.code: list[int] = []
@@ -117,7 +179,11 @@ class Plan:
         self.exceptions: dict[int, int] = {}
         """Where in the table the exception of a function stands, by where in the code it is called."""
         self.table: list[Entry] = []
-        self.inputs = [Value(size, io) for io, size in enumerate(inputs)]
+        self.stacks: list[Value] = []
+        """Stacks, which lie at the arena's beginning."""
+        self._empty: Value | None = None
+        self.inputs = [self.stack() if size is None else Value(size, io) for io, size in enumerate(inputs)]
+        self.results: list[Value] = []
         self._index: dict[Value, int] = {}
         self._values: list[Value] = []
         self._uses: list[tuple[Value, int]] = []
@@ -129,6 +195,15 @@ class Plan:
         value = Value(size, io)
         self._values.append(value)
         return value
+
+    def stack(self) -> Value:
+        """A stack with nothing on it at first."""
+        self.stacks.append(Value(_ADDRESS, is_stack=True, offset=_ADDRESS * len(self.stacks)))
+        return self.stacks[-1]
+
+    def like(self, value: Value) -> Value:
+        """Another value of this kind and size."""
+        return self.stack() if value.is_stack else self.value(value.size)
 
     # ------------------------------------------------------------------------------------------- writing
 
@@ -151,8 +226,24 @@ class Plan:
         self.steps.append(Step(function, tuple(inputs), tuple(outputs)))
         self._emit(Op.PYTHON, len(self.steps) - 1, reads=inputs, writes=outputs)
 
+    def push(self, stack: Value, below: Value, value: Value) -> None:
+        self._emit(Op.PUSH, *map(self.index, (stack, below, value)), value.size, reads=[value])
+
+    def pop(self, value: Value, below: Value, stack: Value) -> None:
+        self._emit(Op.POP, *map(self.index, (value, below, stack)), value.size, writes=[value])
+
+    def clear(self, stack: Value) -> None:
+        """Leave nothing on a stack."""
+        if self._empty is None:
+            self._empty = self.stack()
+        self.copy(stack, self._empty)
+
     def copy(self, target: Value, source: Value) -> None:
-        if target.size and target is not source:
+        if target is source:
+            return
+        if target.is_stack:
+            self._emit(Op.SHARE, self.index(target), self.index(source))
+        elif target.size:
             self._emit(Op.COPY, self.index(target), self.index(source), target.size, reads=[source], writes=[target])
 
     def unless(self, test: Value) -> int:
@@ -209,7 +300,7 @@ class Plan:
             for begun, ended in loops:
                 if value.begin < begun <= at < ended:
                     value.end = max(value.end, ended)
-        memory = _Memory()
+        memory = _Memory(_ADDRESS * len(self.stacks))
         for value in sorted((v for v in self._values if v.io is None and v.begin >= 0), key=lambda v: v.begin):
             value.offset = memory.take(value)
         scratch = max((source.scratch for source in self.sources), default=0)
@@ -219,8 +310,8 @@ class Plan:
 class _Memory:
     """The arena: holes of it are filled again, the smallest that is large enough first."""
 
-    def __init__(self) -> None:
-        self.size = 0
+    def __init__(self, begun: int) -> None:
+        self.size = -(-begun // _ALIGNED) * _ALIGNED
         self._taken: list[tuple[int, int, int]] = []
         self._holes: list[tuple[int, int]] = []
 

@@ -49,17 +49,17 @@ class NativeBundle(torch.nn.Module, Awaited):
         asks = (*asked(), 0, 0, 0) if self.source.asks else ()
         return (*[torch_private.blas()[name] for name in self.source.routines], *asks)
 
-
     @property
     def asks(self) -> bool:
         return self.source.asks
 
-    def run(self, inputs: Tensors, results: Tensors, addresses: Sequence[int]) -> None:
-        """Run the function on contiguous tensors, the inputs' and the results', at these addresses."""
+    def run(self, inputs: Tensors, results: Tensors, addresses: Sequence[int]) -> Tensors:
+        """Run the function on contiguous tensors, the inputs' and the results', at these addresses; the results."""
         scratch = torch.empty(self.source.scratch, dtype=torch.uint8) if self.source.scratch else None
         places = array.array("q", (*addresses, *self.constants, 0 if scratch is None else scratch.data_ptr(), *self.behind))
         if self.function(1, places.buffer_info()[0]) < 0:
             raise_from(places[-3:])
+        return results
 
 
 @fresh_tuple
@@ -67,6 +67,8 @@ def bundle(module: NativeBundle | NativePlan, inputs: Tensors) -> Tensors:
     """The results of a bundle or plan."""
     if not module.is_ready() or (module.asks and running() is not None):
         return module.timed(module.module, *inputs)
+    if isinstance(module, NativePlan) and module.stacks:
+        inputs = module.with_rows(inputs)
     needs_grad = module.known.needs_grad(inputs)
     if needs_grad is None or (needs_grad and torch.is_grad_enabled()):
         if not fits(module, inputs):
@@ -77,14 +79,15 @@ def bundle(module: NativeBundle | NativePlan, inputs: Tensors) -> Tensors:
             inputs = tuple([t.contiguous() for t in inputs])
     empty = torch.empty_strided  # takes half as long as torch.empty
     results = tuple([empty(dims, strides, dtype=dtype) for dims, strides, dtype in module.made])
-    module.run(inputs, results, list(map(torch.Tensor.data_ptr, (*inputs, *results))))
-    return results
+    return module.run(inputs, results, list(map(torch.Tensor.data_ptr, (*inputs, *results))))
 
 
 def fits(module: NativeBundle | NativePlan, inputs: Tensors) -> bool:
     """Whether native code may go by the inputs' memory, once they are contiguous. Large ones, of which it reads a part, are not
     copied for it."""
     for tensor, size in zip(inputs, module.given, strict=True):
+        if size is None:
+            size = tensor.nbytes
         if tensor.nbytes != size or not is_readable(tensor) or (size > module.copied and not tensor.is_contiguous()):
             return False
     return True

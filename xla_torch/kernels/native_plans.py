@@ -14,13 +14,17 @@ from typing import Any
 import torch
 
 from ..codegen.loops import Source
-from ..codegen.plans import DRIVER, GIVEN, Entry, Op, Plan, Value
+from ..codegen.plans import DRIVER, GIVEN, Entry, Op, Plan, Stacks, Value
 from ..core import tuning
 from ..storage import torch_private
 from ..storage.tensor_guards import KnownTensors
+from . import stack
 from .native import Awaited, asked, raise_from
 
 Tensors = tuple[torch.Tensor, ...]
+Array = tuple[tuple[int, ...], torch.dtype]
+"""Dims and dtype."""
+
 _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64)
 
 
@@ -29,8 +33,8 @@ class Function:
     """Torch's calls for a step, with dims and dtype of each array that they get and give."""
 
     module: torch.nn.Module
-    given: Sequence[tuple[tuple[int, ...], torch.dtype]]
-    made: Sequence[tuple[tuple[int, ...], torch.dtype]]
+    given: Sequence[Array]
+    made: Sequence[Array]
     may_keep: bool = False
     """Whether functions of users are called, which may keep what they get: they get copies."""
 
@@ -47,15 +51,19 @@ class _Chunk(torch.nn.Module, Awaited):
 
 
 class NativePlan(torch.nn.Module):
-    """A plan, and the same as calls of torch. `given` are the bytes of each input, `made` dims and dtype of each result. Inputs
-    of up to so many bytes are `copied` where their elements lie in another order."""
+    """A plan, and the same as calls of torch. `given` and `made` are dims and dtype of each input and result, or of the values on
+    a stack. Inputs of up to so many bytes are `copied` where their elements lie in another order."""
 
-    def __init__(self, plan: Plan, functions: Sequence[Function], module: torch.nn.Module, given: Sequence[int],
-                 made: Sequence[tuple[tuple[int, ...], torch.dtype]], copied: int):
+    def __init__(self, plan: Plan, functions: Sequence[Function], module: torch.nn.Module, given: Sequence[Array],
+                 made: Sequence[Array], copied: int):
         super().__init__()
-        self.plan, self.functions, self.module, self.given, self.copied = plan, list(functions), module, tuple(given), copied
+        self.plan, self.functions, self.module, self.copied = plan, list(functions), module, copied
         self.known = KnownTensors(within=True)
-        self.made = [(dims, tuple(math.prod(dims[k + 1:]) for k in range(len(dims))), dtype) for dims, dtype in made]
+        self.given = tuple([None if value.is_stack else value.size for value in plan.inputs])
+        """The bytes of each input; of a stack, None."""
+        self.stacks = {k: given[k] for k, value in enumerate(plan.inputs) if value.is_stack}
+        whole = [((0, *dims) if value.is_stack else dims, dtype) for value, (dims, dtype) in zip(plan.results, made, strict=True)]
+        self.made = [(dims, tuple(math.prod(dims[k + 1:]) for k in range(len(dims))), dtype) for dims, dtype in whole]
         texts = dict.fromkeys([DRIVER, *(source.text for source in plan.sources)])
         self.chunks = [_Chunk(text) for text in texts]
         self.within = torch.nn.ModuleList([*self.chunks, *(f.module for f in functions)])
@@ -91,14 +99,30 @@ class NativePlan(torch.nn.Module):
         self.seconds += time.perf_counter() - begun
         return results
 
-    def run(self, inputs: Tensors, results: Tensors, addresses: Sequence[int]) -> None:
-        """Run the plan on contiguous tensors, the inputs' and the results', at these addresses."""
+    def with_rows(self, inputs: Sequence[Any]) -> Tensors:
+        """The inputs, with the rows of each stack."""
+        found = list(inputs)
+        for k, (dims, dtype) in self.stacks.items():
+            found[k] = stack.packed(inputs[k], dims, dtype, torch.device("cpu"))
+        return tuple(found)
+
+    def run(self, inputs: Tensors, results: Tensors, addresses: Sequence[int]) -> Tensors:
+        """Run the plan on contiguous tensors, the inputs' and the results', at these addresses; the results, with the rows of
+        each stack."""
         try:
             instance = self._idle.pop()
         except IndexError:
             instance = _Instance(self)
-        instance.run((*inputs, *results), addresses)
+        if self.plan.stacks:
+            results = instance.run_with_stacks(self, inputs, results, addresses)
+        else:
+            instance.run((*inputs, *results), addresses)
         self._idle.append(instance)
+        return results
+
+
+def _no_memory() -> MemoryError:
+    return MemoryError("a loop of unknown length keeps values of each step for its gradient, and there is no memory for more")
 
 
 def _address(function: Any) -> int:
@@ -118,6 +142,7 @@ class _Instance:
         self.arena = torch.empty(plan.size, dtype=torch.uint8)
         self.first = -(-self.arena.data_ptr() // 64) * 64
         self.code = array.array("q", code)
+        self.arena[:self.first - self.arena.data_ptr() + 8 * len(plan.stacks)].zero_()
         self.moved = array.array("q", [n for k, e in enumerate(plan.table) if e.value is not None and e.value.io is not None
                                        for n in (k, e.value.io)])
         self.table = array.array("q", [self._address(plan, e) for e in plan.table])
@@ -145,7 +170,7 @@ class _Instance:
 
     def _bound(self, function: Function, inputs: Sequence[Value], outputs: Sequence[Value]) -> Any:
         """A step with its tensors; numbers stand for those that the caller gives."""
-        def tensor(value: Value, what: tuple[tuple[int, ...], torch.dtype]) -> torch.Tensor | int:
+        def tensor(value: Value, what: Array) -> torch.Tensor | int:
             if value.io is not None:
                 return value.io
             start = self.first - self.arena.data_ptr() + value.offset
@@ -172,6 +197,31 @@ class _Instance:
             return 1
         return 0
 
+    def run_with_stacks(self, module: NativePlan, inputs: Tensors, results: Tensors, addresses: Sequence[int]) -> Tensors:
+        plan = module.plan
+        try:
+            for k in module.stacks:
+                if self._on_stack(Stacks.FROM_ROWS, plan.inputs[k], inputs[k])[0] < 0:
+                    raise _no_memory()
+            self.run((*inputs, *results), addresses)
+            return tuple([self._rows(value, like) if value.is_stack else like
+                          for value, like in zip(plan.results, results, strict=True)])
+        finally:
+            all_stacks = array.array("q", (self.first, 0, len(plan.stacks), 0))
+            self.driver(Stacks.FREE, all_stacks.buffer_info()[0])
+
+    def _rows(self, value: Value, like: torch.Tensor) -> torch.Tensor:
+        count = self._on_stack(Stacks.COUNT, value, like)[1]
+        rows = like.new_empty((count, *like.shape[1:]))
+        self._on_stack(Stacks.TO_ROWS, value, rows)
+        return rows
+
+    def _on_stack(self, task: Stacks, value: Value, rows: torch.Tensor) -> tuple[int, int]:
+        """What the driver does with a stack and rows: whether that failed, and their number."""
+        size = math.prod(rows.shape[1:]) * rows.itemsize
+        given = array.array("q", (self.first + value.offset, rows.data_ptr(), len(rows), size))
+        return self.driver(task, given.buffer_info()[0]), given[2]
+
     def run(self, io: Tensors, addresses: Sequence[int]) -> None:
         given = array.array("q", (*self.head, *addresses))
         self.io = io
@@ -183,5 +233,7 @@ class _Instance:
             raised, self.raised = self.raised, None
             raise raised
         at = given[4]
+        if self.code[at] == Op.PUSH:
+            raise _no_memory()
         first = self.exceptions.get(at)
         raise_from(given[9:12] if first is None else self.table[first:first + 3])

@@ -23,17 +23,17 @@ from ..core import tuning
 from ..core.shape import Shape
 from ..hlo.inference import has_effect
 from ..hlo.ir import Computation, Instruction
+from ..hlo.stacks import is_stack, value_shape
 from ..hlo.structure import CONSTANT, GET_TUPLE_ELEMENT
 from ..kernels.native import can_fuse, machine, made_after, options
 from ..kernels.native_bundles import NativeBundle, bundle
-from ..kernels.native_plans import NativePlan
 from ..opcodes import contraction, control, indexing, movement, reduction
 from ..passes.optional import attempt, runs
 from ..storage.dtypes import storage_dtype
 from ..transform.small_fusions import VIEWS, fuse_small, region_of
 from .constants import fold_constants
 from .emit import Tracer, describe, is_of_sizes
-from .plans import PlanWriter, bytes_of
+from .plans import PlanWriter, array_of, bytes_of
 from .values import Value, evaluator
 
 
@@ -82,7 +82,8 @@ class _Weights:
         if is_of_sizes(i) or i.schema.exchange or not all(s.is_array for s in i.shape.leaves()):
             return False
         shapes = [*i.shape.leaves(), *(s for o in i.operands for s in o.shape.leaves())]
-        if not all(s.is_array and s.is_static and s.element_count <= tuning.BUNDLED_UP_TO for s in shapes):
+        arrays = [value_shape(s) if is_stack(s) else s for s in shapes]
+        if not all(s.is_array and s.is_static and s.element_count <= tuning.BUNDLED_UP_TO for s in arrays):
             return False
         if i.opcode in (control.while_, control.conditional):
             return all(map(self._is_plan, i.called_computations)) and not _is_long(i)
@@ -251,13 +252,11 @@ def _bundled(tracer: Tracer, instruction: Instruction, operands: Sequence[Value]
     made = instruction.shape.tuple_shapes
     outputs = tuple(inner.materialise(v, s) for v, s in zip(results, made, strict=True))
     module = inner.finish(outputs, "Bundle", fresh_outputs=True)
-    sizes = [bytes_of(p.shape) for p in region.parameters]
-    arrays = [(s.dimensions, storage_dtype(s.element_type)) for s in made]
     if source is not None:
-        native = NativeBundle(source, module, sizes, arrays, 8 * _most_in_passes())
+        sizes = [bytes_of(p.shape) for p in region.parameters]
+        native = NativeBundle(source, module, sizes, list(map(array_of, made)), 8 * _most_in_passes())
     else:
-        writer = PlanWriter(tracer, weights.native, region)
-        native = NativePlan(writer.plan, writer.functions, module, sizes, arrays, 8 * _most_in_passes())
+        native = PlanWriter(tracer, weights.native, region).native(module, 8 * _most_in_passes())
     given = tuple(tracer.materialise(v, p.shape) for v, p in zip(operands, region.parameters, strict=True))
     found = tracer.emit(bundle, tracer.submodule(instruction.name, native), given)
     found.node.meta["owned"] = frozenset(range(len(made)))

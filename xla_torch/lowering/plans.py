@@ -24,9 +24,10 @@ from ..core.types import PRED
 from ..hlo.inference import has_effect
 from ..hlo.ir import Computation, Instruction, reachable
 from ..hlo.regions import branches_of, loop_of
+from ..hlo.stacks import POP, PUSH, is_stack, is_stack_call
 from ..hlo.structure import CONSTANT
 from ..kernels.native import machine
-from ..kernels.native_plans import Function
+from ..kernels.native_plans import Array, Function, NativePlan
 from ..opcodes import control, internal, movement
 from ..storage.dtypes import storage_dtype
 from ..transform.small_fusions import VIEWS, is_written_inside, parts_of, region_of
@@ -54,16 +55,22 @@ class PlanWriter:
     """Writes the plan of a region, whose parameters and results are arrays. `functions` are its calls of torch."""
 
     def __init__(self, tracer: Tracer, weight: Weight, region: Computation):
-        self.tracer, self.weight, self.functions = tracer, weight, list[Function]()
-        given = [bytes_of(p.shape) for p in region.parameters]
+        self.tracer, self.weight, self.region, self.functions = tracer, weight, region, list[Function]()
+        given = [None if is_stack(p.shape) else bytes_of(p.shape) for p in region.parameters]
         self.plan = Plan(given)
-        results = self.block(region, self.plan.inputs)
-        for io, (value, shape) in enumerate(zip(results, region.root.shape.tuple_shapes, strict=True), len(given)):
-            if value.io is None:
-                value.io = io
-            else:
+        self.plan.results = self.block(region, self.plan.inputs)
+        for io, (value, shape) in enumerate(zip(self.plan.results, region.root.shape.tuple_shapes, strict=True), len(given)):
+            if value.io is not None:
                 self.plan.copy(self.plan.value(bytes_of(shape), io), value)
+            elif not value.is_stack:
+                value.io = io
         self.plan.finish()
+
+    def native(self, module: torch.nn.Module, copied: int) -> NativePlan:
+        """The plan as a module, beside one that has its results by calls of torch."""
+        given = [array_of(p.shape) for p in self.region.parameters]
+        made = [array_of(s) for s in self.region.root.shape.tuple_shapes]
+        return NativePlan(self.plan, self.functions, module, given, made, copied)
 
     def block(self, computation: Computation, given: Sequence[Value | list[Value]],
               updates: Mapping[Instruction, Instruction] | None = None) -> list[Value]:
@@ -94,6 +101,8 @@ class _Block:
                 self._loop(first)
             elif first.opcode == control.conditional:
                 self._branches(first)
+            elif is_stack_call(first):
+                self._stack(step)
             else:
                 self._call(step)
         return [self._value(i) for i in self.results]
@@ -122,7 +131,9 @@ class _Block:
 
     def _is_sunk(self, i: Instruction) -> bool:
         """Whether each reader computes an op anew: a constant, or a view."""
-        return i not in self.kept and (i.opcode in (CONSTANT, movement.iota) or i.opcode in VIEWS or is_written_inside(i))
+        if i in self.kept or is_stack_call(i):
+            return False
+        return i.opcode in (CONSTANT, movement.iota) or i.opcode in VIEWS or is_written_inside(i)
 
     def _steps(self) -> list[_Step]:
         levels: dict[Instruction, int] = {}
@@ -142,7 +153,7 @@ class _Block:
             elif self._is_native(i):
                 native.setdefault(levels[i], []).append(i)
             else:
-                if has_effect(i):
+                if has_effect(i) and not is_stack_call(i):
                     levels[i] = last_effect = max(last_effect, levels[i])
                 others[i] = _Step([i], False)
         found: list[_Step] = []
@@ -204,16 +215,34 @@ class _Block:
         inputs = [inner.placeholder(p.name, p.shape) for p in region.parameters]
         made = region.root.shape.tuple_shapes
         outputs = tuple(inner.materialise(v, s) for v, s in zip(inner.run(region, inputs), made, strict=True))
-        module, given = inner.finish(outputs, "Call"), [_array(p.shape) for p in region.parameters]
+        module, given = inner.finish(outputs, "Call"), [array_of(p.shape) for p in region.parameters]
         may_keep = any(i.opcode == internal.custom_call for c in reachable([region]) for i in c.instructions)
-        self.writer.functions.append(Function(module, given, [_array(s) for s in made], may_keep))
+        self.writer.functions.append(Function(module, given, [array_of(s) for s in made], may_keep))
         self.plan.python(len(self.writer.functions) - 1, *self._places(step, results))
+
+    def _stack(self, step: _Step) -> None:
+        first, *parts = step.members
+        operands = [self._value(o) for o in first.operands]
+        target = first.attributes["custom_call_target"]
+        if target == POP:
+            popped = [self._new(s) for s in first.shape.tuple_shapes]
+            self.values.update({i: popped[i.attributes["index"]] for i in parts})
+            self.plan.pop(*popped, *operands)
+            return
+        stack = self.values[first] = self._new(first.shape)
+        if target == PUSH:
+            self.plan.push(stack, *operands)
+        else:
+            self.plan.clear(stack)
+
+    def _new(self, shape: Shape) -> Value:
+        return self.plan.stack() if is_stack(shape) else self.plan.value(bytes_of(shape))
 
     def _places(self, step: _Step, results: Sequence[Instruction]) -> tuple[list[Value], list[Value]]:
         inputs = [self._value(i) for i in step.reads]
         for i in results:
             if i not in self.values:
-                self.values[i] = self.plan.value(bytes_of(i.shape))
+                self.values[i] = self._new(i.shape)
         return inputs, [self._value(i) for i in results]
 
     # ------------------------------------------------------------------------------------------- loops and branches
@@ -229,7 +258,7 @@ class _Block:
         loop, plan = loop_of(i), self.plan
         is_tuple = i.shape.is_tuple
         fixed = invariant_carries(i)
-        carries = [value if k in fixed else plan.value(value.size) for k, value in enumerate(self._elements(i.operands[0]))]
+        carries = [value if k in fixed else plan.like(value) for k, value in enumerate(self._elements(i.operands[0]))]
         for carry, value in zip(carries, self._elements(i.operands[0]), strict=True):
             plan.copy(carry, value)
         begun, given = plan.here(), carries if is_tuple else carries[0]
@@ -246,7 +275,7 @@ class _Block:
         carries, ready = {carry for carry, _ in moves}, list[tuple[Value, Value]]()
         for carry, result in moves:
             if result in carries and result is not carry:
-                between = self.plan.value(result.size)
+                between = self.plan.like(result)
                 self.plan.copy(between, result)
                 result = between
             ready.append((carry, result))
@@ -257,7 +286,7 @@ class _Block:
         selector, *operands = i.operands
         branches, plan = branches_of(i), self.plan
         leaves = list(i.shape.tuple_shapes) if i.shape.is_tuple else [i.shape]
-        outputs = [plan.value(bytes_of(s)) for s in leaves]
+        outputs = [self._new(s) for s in leaves]
         if selector.shape.element_type is PRED:
             starts = [[], [plan.unless(self._value(selector))]]
         else:
@@ -294,5 +323,6 @@ def _updates_of(body: Computation) -> dict[Instruction, Instruction]:
     return found
 
 
-def _array(shape: Shape) -> tuple[tuple[int, ...], torch.dtype]:
-    return shape.dimensions, storage_dtype(shape.element_type)
+def array_of(shape: Shape) -> Array:
+    """Dims and dtype of an array, or of the values on a stack."""
+    return shape.dimensions[is_stack(shape):], storage_dtype(shape.element_type)
