@@ -98,8 +98,8 @@ class _Stops(FunctionMode):
         super().__init__()
         self._has_graph: dict[int, bool] = {}
         """Whether there are derivatives at a level of torch.func, 0 outside of all."""
-        self._with_derivatives: dict[int, Any] = {}
-        """The storages of tensors that have derivatives, by `id`."""
+        self._apart: dict[int, Any] = {}
+        """The storages, by `id`, that functions made since derivatives were turned off: no tensor with derivatives has them."""
 
     def __torch_function__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}
@@ -108,39 +108,36 @@ class _Stops(FunctionMode):
         has_graph = self._look()
         if func in _CHANGES:
             raise _refused(func.__name__)
-        self._note((args, kwargs))
         with torch.fx.traceback.annotate({_ASKED: True}) if func in DETACHES else contextlib.nullcontext():
             found = self.call(func, args, kwargs) if has_graph else self._without_graph(func, args, kwargs)
+        if has_graph:  # what comes of them may have derivatives from here on, as all that is there when they are turned off
+            self._apart.clear()
         if func is torch.autograd.grad and not (args[4] if len(args) > 4 else kwargs.get("create_graph")):
             has_graph = False
         self._look()
-        self._note(found)
         return found if has_graph or func in DETACHES or _writes(func) else on_tensors(_detached, found)
-
-    def _note(self, tree: Any) -> None:
-        """Remember the memory of tensors that have derivatives."""
-        for tensor in _tensors(tree):
-            if tensor.requires_grad and (memory := _memory(tensor)) is not None:
-                self._with_derivatives[id(memory)] = memory
 
     def _without_graph(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Call a function within torch.no_grad. Autograd knows nothing of what it writes there, and the operators do: so it may
         write into memory that no tensor with derivatives has, and takes nothing there but values."""
-        if _writes(func):
+        is_write = _writes(func)
+        if is_write:
             args, kwargs = (*args[:1], *on_tensors(_detached, tuple(args[1:]))), on_tensors(_detached, dict(kwargs))
         tensors = _tensors((args, kwargs))
         versions = [_version(tensor) for tensor in tensors]
         found = self.call(func, args, kwargs)
         written = [tensor for tensor, version in zip(tensors, versions, strict=True) if _version(tensor) != version]
-        written += _tensors(args[:1]) if _writes(func) else []
-        if written and (any(tensor.requires_grad for tensor in tensors) or not all(map(self._is_without, written))):
+        written += _tensors(args[:1]) if is_write else []
+        if written and any(map(self._moves, written if is_write else tensors)):
             raise _refused(f"{getattr(func, '__name__', 'a write')} within torch.no_grad")
+        given, made = ([_memory(tensor) for tensor in some] for some in (tensors, _tensors(found)))
+        self._apart.update((id(one), one) for one in made if one is not None and not any(one is other for other in given))
         return found
 
-    def _is_without(self, tensor: torch.Tensor) -> bool:
-        """Whether no tensor that has derivatives shares this one's memory."""
-        memory = _memory(tensor)
-        return memory is not None and id(memory) not in self._with_derivatives
+    def _moves(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor may have derivatives, or share its memory with one that may."""
+        is_of_numbers = tensor.is_floating_point() or tensor.is_complex()
+        return is_of_numbers and id(_memory(tensor)) not in self._apart
 
     def _look(self) -> bool:
         level = level_of_transforms()

@@ -111,8 +111,8 @@ def copied(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
 
 
 def split_results(module: torch.fx.GraphModule, count: int, inputs: int) -> tuple[torch.fx.GraphModule, torch.fx.GraphModule]:
-    """Two graphs of the same inputs: one with the first so many results, which read the first so many inputs, one with the others.
-    The first has no checks of what comes of the other inputs."""
+    """Two graphs of the same inputs: one with the first so many results, one with the others. The first reads only the first so
+    many inputs, and has no checks of what comes of the rest."""
     late: dict[torch.fx.Node, None] = dict.fromkeys(list(module.graph.find_nodes(op="placeholder"))[inputs:])
     for node in module.graph.nodes:
         if node.op != "output" and not late.keys().isdisjoint(node.all_input_nodes):
