@@ -185,6 +185,19 @@ def moving(x: torch.Tensor) -> torch.Tensor:
     return (x * 1.0).requires_grad_()
 
 
+@torch.no_grad()
+def written_apart(x: torch.Tensor) -> torch.Tensor:
+    """All ways to write into memory without derivatives, and a size."""
+    y = x.sin()
+    y.mul_(x).add_(x[0])
+    y /= 2
+    y[0] = x[1]
+    y[y > 0.5] = x.sum()
+    F.relu(y, inplace=True)
+    torch.mul(y, y.size()[1:].numel(), out=y)
+    return y + x
+
+
 def of_layers(x: torch.Tensor) -> torch.Tensor:
     y = F.layer_norm(x, (3,), x[0], x[1])
     y = F.scaled_dot_product_attention(y[None, None], y[None, None].cos(), x[None, None])[0, 0]
@@ -207,10 +220,12 @@ WITHIN: dict[str, Any] = {
     "hessian": lambda f, x: func.hessian(f)(x),
     "what is detached": lambda f, x: func.grad(lambda y: f(y.detach()) * f(y) * y.tanh().data.sum())(x),
     "what has no_grad": lambda f, x: func.grad(lambda y: f(y) * torch.no_grad()(lambda: y.sin().sum())())(x) * x,
+    "what is written within no_grad": lambda f, x: func.grad(f)(x) * written_apart(x),
     "layers": lambda f, x: func.grad(of_layers)(x),
     "indices": lambda f, x: func.grad(lambda y: (y[[1, 0, 1]].cumsum(0).sort(0).values * F.max_pool1d(y, 2)).sum())(x),
 }
-QUICK = ("autograd.grad", "autograd.grad, of which none is to be had", "vmap of grad", "what has no_grad", "layers")
+QUICK = ("autograd.grad", "autograd.grad, of which none is to be had", "vmap of grad", "what has no_grad",
+         "what is written within no_grad", "layers")
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # torch.func.jvp asks for it
@@ -308,11 +323,19 @@ def backward(x: torch.Tensor) -> torch.Tensor:
     return y.grad
 
 
-def in_place(x: torch.Tensor) -> torch.Tensor:
-    y = func.grad(lambda y: y.sin().sum())(x)
-    with torch.no_grad():
-        y.mul_(2)
-    return y
+def in_place(write: Any) -> Any:
+    """What writes into a tensor that has a derivative, where autograd does not look."""
+    def run(x: torch.Tensor) -> torch.Tensor:
+        y = func.grad(lambda y: y.sin().sum())(x)
+        with torch.no_grad():
+            write(y)
+        return y
+
+    return run
+
+
+def taken(y: torch.Tensor) -> None:
+    y[0] = 1
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
@@ -320,7 +343,11 @@ def in_place(x: torch.Tensor) -> torch.Tensor:
     (backward, "backward.. within the model"),
     (func.grad(lambda y: y.sin().detach_().sum()), "detach_ in a model"),
     (lambda x: copy.deepcopy([x, x[0]])[0] * x, "several views of one tensor"),
-    (in_place, "mul_ within torch.no_grad"),
+    (in_place(lambda y: y.mul_(2)), "mul_ within torch.no_grad"),
+    (in_place(lambda y: y[0].detach().mul_(2)), "mul_ within torch.no_grad"),
+    (in_place(taken), "__setitem__ within torch.no_grad"),
+    (in_place(lambda y: F.relu(y, inplace=True)), "relu within torch.no_grad"),
+    (in_place(lambda y: torch.mul(y, y, out=torch.empty(0, dtype=y.dtype))), "mul within torch.no_grad"),
     (torch.no_grad()(func.grad(lambda y: y.sin().sum())), "torch.func within torch.no_grad"),
     (func.grad(lambda y: torch.no_grad()(func.grad(lambda z: z.sin().sum()))(y).sum()), "torch.func within torch.no_grad"),
     (lambda x: flex_attention(x, x, x, score_mod=lambda s, b, h, i, j: s + TABLE[h].sum()), "single elements")])

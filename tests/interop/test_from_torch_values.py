@@ -184,6 +184,20 @@ def test_sizes_that_decide_are_right_or_refused(name: str, first: int):
     assert refused or not ours.assumptions
 
 
+@pytest.mark.parametrize("region", [torch.no_grad(), torch.autocast("cpu", enabled=False)], ids=["no_grad", "autocast"])
+def test_a_size_that_decides_within_a_region_is_an_assumption_of_its_line(region: Any):
+    def function(x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+        with region:
+            places = torch.where(m)[0]
+        return x * 2 if len(places) == 0 else x * x[places].sum()
+
+    ours = xla_torch.from_torch(function, X, MASK)
+    torch.testing.assert_close(ours(X, MASK.flip(0)), function(X, MASK.flip(0)))
+    with pytest.raises(AssumptionError, match=r"expected  the size of dimension 0 in places = torch.where\(m\)\[0\] is 3\n.*"
+                                              r"test_from_torch_values.py"):
+        ours(X, ~MASK)
+
+
 BROADCAST: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "beside all": lambda x, m: x.exp() * x[m],
     "below all": lambda x, m: torch.maximum(x[m].sin() * 3, x),

@@ -164,6 +164,8 @@ def _reductions() -> dict[str, list[Row]]:
                      (torch.tensor(3.0), 0, False)],
         "_log_softmax": [(cube, 1, False), (TIES, 0, False), (cube.to(BF16), 2, False), (floats(3, 2, dtype=F64), 0, False)],
         "_cdist_forward": [(floats(2, 4, 3), floats(1, 5, 3), p, None) for p in (2.0, 1.0, 0.0, inf, 3.0)],
+        "_cdist_backward": [(floats(2, 4, 5), a, b, p, torch.cdist(a, b, p)) for p in (2.0, 1.0, 0.0, inf, 3.0, 1.5, 0.5)
+                            for a, b in [(floats(2, 4, 3), torch.cat([floats(2, 4, 3)[:, :2], floats(2, 3, 3) + 1], 1))]],
         "_pdist_forward": [(floats(5, 3), 2.0), (floats(5, 3), 1.5), (floats(1, 3), 2.0)],
         "linalg_vector_norm": [(cube,), (cube, 2, [1]), (cube, 1, [0], True), (cube, inf, [1]), (cube, -inf, [2]), (cube, 0, [1]),
                                (cube, 3.5, [1]), (cube.to(BF16), 2, [2]), (cube, 2, [1], {"dtype": F64})],

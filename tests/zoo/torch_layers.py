@@ -133,6 +133,72 @@ def _clip() -> Made:
     return open_clip.CLIP(8, vision_cfg=vision, text_cfg=text), (torch.randn(2, 3, 32, 32), torch.randint(30, (2, 7)))
 
 
+# ---- detection
+
+def _detector(make: Callable[[Any], Any]) -> Callable[[], Made]:
+    """The losses of a detector with a small backbone, for one picture with two boxes."""
+    def build() -> Made:
+        from torchvision.models import detection
+
+        def run(model: nn.Module, image: torch.Tensor, corners: torch.Tensor, labels: torch.Tensor) -> Any:
+            model.train()
+            boxes = torch.cat([corners * 20, corners * 20 + 30], 1)
+            return model([image], [{"boxes": boxes, "labels": labels}])
+
+        model = make(detection)
+        model.transform.torch_choice = lambda sizes: sizes[0]  # it would draw which of one size
+        return _Use(run, model), (torch.rand(3, 64, 64), torch.rand(2, 2), torch.tensor([1, 2]))
+
+    return build
+
+
+def _backbone(channels: int = 8) -> nn.Module:
+    layers = nn.Sequential(nn.Conv2d(3, 8, 3, 4, 1), nn.ReLU(), nn.Conv2d(8, channels, 3, 4, 1), nn.ReLU())
+    layers.out_channels = channels  # pyright: ignore[reportArgumentType]
+    return layers
+
+
+def _anchors(detection: Any, *ratios: float) -> Any:
+    return detection.anchor_utils.AnchorGenerator(((24,),), (ratios,))
+
+
+ROWS |= {
+    "torchvision RetinaNet losses": _detector(lambda d: d.RetinaNet(
+        _backbone(), 3, min_size=64, max_size=64, anchor_generator=_anchors(d, 0.5, 1.0, 2.0))),
+    "torchvision FCOS losses": _detector(lambda d: d.FCOS(
+        _backbone(32), 3, min_size=64, max_size=64, anchor_generator=_anchors(d, 1.0))),
+    "torchvision SSD losses": _detector(lambda d: d.ssd.SSD(
+        _backbone(), d.anchor_utils.DefaultBoxGenerator([[2]], scales=[0.3, 0.6]), (64, 64), 3, head=d.ssd.SSDHead([8], [4], 3))),
+}
+
+
+@_row("torchvision roi_align and a box head")
+def _regions() -> Made:
+    from torchvision.models.detection.faster_rcnn import FastRCNNPredictor, TwoMLPHead
+    from torchvision.ops import MultiScaleRoIAlign
+
+    pool = MultiScaleRoIAlign(["0", "1"], 3, 2)
+
+    def run(head: nn.Module, predictor: nn.Module, fine: torch.Tensor, coarse: torch.Tensor, corners: torch.Tensor) -> Any:
+        boxes = torch.cat([corners * 20, corners * 20 + 30], 1)
+        return predictor(head(pool({"0": fine, "1": coarse}, [boxes], [(64, 64)])))
+
+    return _Use(run, TwoMLPHead(4 * 9, 8), FastRCNNPredictor(8, 3)), (
+        torch.randn(1, 4, 16, 16), torch.randn(1, 4, 8, 8), torch.rand(5, 2))
+
+
+@_row("torchvision losses of boxes")
+def _boxes() -> Made:
+    import torchvision.ops as tv
+
+    def run(corners: torch.Tensor, others: torch.Tensor, logits: torch.Tensor) -> Any:
+        a, b = (torch.cat([c, c + c.flip(1) + 0.5], 1) for c in (corners, others))
+        losses = [getattr(tv, f"{kind}_box_iou_loss")(a, b) for kind in ("generalized", "complete", "distance")]
+        return tv.box_iou(a, b), tv.sigmoid_focal_loss(logits, logits.detach().round().clamp(0, 1)), *losses
+
+    return _Use(run), (torch.rand(4, 2), torch.rand(4, 2), torch.randn(4, 3))
+
+
 # ---- vector quantisation
 
 ROWS |= {f"vector_quantize_pytorch {name}": _made(f"vector_quantize_pytorch.{name}", _normal(2, 7, size), **options)

@@ -89,7 +89,7 @@ class Graph:
         count = sum(one.parameter is not None for one in self.inputs)
         inputs = [*self.inputs, *(Input(ct, count + k) for ct, k in zip(cotangents, moving, strict=True))]
         place = {self.inputs[k].parameter: number for number, k in enumerate(active)}
-        ends = torch_graphs.split_results(module, len(self.results))
+        ends = torch_graphs.split_results(module, len(self.results), len(values))
         return (Graph(ends[0], inputs, range(len(self.results))),
                 Graph(ends[1], inputs, [place.get(k) for k in range(count)]))
 

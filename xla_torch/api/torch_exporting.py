@@ -25,6 +25,7 @@ from ..hlo.checks import LABEL, Assumption
 from ..storage import below_autograd, inline_regions, torch_private
 from ..storage.autograd_graph import autograd_nodes
 from ..storage.export_repairs import repaired
+from ..storage.function_modes import on_tensors
 from ..storage.value_reads import Read, Reads, settled, without_report
 from . import torch_asserted_sizes, torch_composites, torch_dependence, torch_functions, torch_verified
 
@@ -316,7 +317,7 @@ class _ByValues(torch_functions.InOthers):
             return float(found)
         if not self._fixes_sizes:
             return found
-        found = torch_private.pytree.tree_map_only(torch.Tensor, self._fixed, found)
+        found = on_tensors(self._fixed, found)
         return int(found) if isinstance(found, torch.SymInt) else found
 
     def _fixed(self, tensor: torch.Tensor) -> torch.Tensor:

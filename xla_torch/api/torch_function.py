@@ -21,7 +21,7 @@ from ..pytree.nodes import Kind, Static, is_named_tuple
 from ..pytree.signatures import Signature
 from ..pytree.structure import Path, Structure
 from ..runtime.computation import XlaComputation
-from ..storage import torch_graphs, torch_private
+from ..storage import inline_regions, torch_graphs, torch_private
 from ..storage.value_reads import has_reads
 from . import (
     torch_exporting,
@@ -189,8 +189,9 @@ class _Import:
             drawn = exported
             exported, self._unmarked = torch_private.quietly(lambda: torch_stops.marked(drawn))
         self._exported = exported
-        self._core = torch_private.quietly(lambda: torch_private.with_unread_regions(
-            lambda: exported.run_decompositions(dict(operator_decompositions()[0]))))
+        with inline_regions.keeping_lines(exported.graph_module):
+            self._core = torch_private.quietly(lambda: torch_private.with_unread_regions(
+                lambda: exported.run_decompositions(dict(operator_decompositions()[0]))))
         self._name, self._names = name, tuple(names)
         signature = self._core.graph_signature
         kinds = {InputKind.PARAMETER, InputKind.BUFFER}

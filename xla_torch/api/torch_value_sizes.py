@@ -78,9 +78,11 @@ class ValueSizes:
 
     def assumed(self, where: str, size: int, dim: int) -> Assumption | None:
         """The assumption that an operator in the user's line has a result of a size, where sizes are the example's."""
-        found = _PLACE.match(where) if self.are_assumed else None
-        what = f"the size of dimension {dim} in {found['code'] or 'a result'}" if found else ""
-        return found and Assumption(what, size, found["file"], int(found["line"]))
+        if not self.are_assumed:
+            return None
+        found = _PLACE.match(where)
+        what = f"the size of dimension {dim} in {(found and found['code']) or 'a result'}"
+        return Assumption(what, size, found["file"], int(found["line"])) if found else Assumption(what, size, where, 0)
 
     def _count(self, found: XlaOp, dim: int, mask: Hashable) -> XlaOp:
         """The size of a dimension. Of what one mask chooses there is one."""

@@ -314,12 +314,37 @@ def _powered(x: XlaOp, exponent: float) -> XlaOp:
 @rule("_cdist_forward", shown="compute_mode")
 def _cdist(x1: XlaOp, x2: XlaOp, p: float, result: Shape) -> XlaOp:
     """The norms of the differences of each row of the one with each row of the other."""
-    *batch, rows, others = result.dimensions
+    return _distances(_differences(x1, x2, result.dimensions), p, result)
+
+
+def _differences(x1: XlaOp, x2: XlaOp, distances: Sequence[int]) -> XlaOp:
+    *batch, rows, others = distances
     width = x1.shape.dimensions[-1]
     left = ops.Reshape(spread(x1, [*batch, rows, width]), [*batch, rows, 1, width])
     right = ops.Reshape(spread(x2, [*batch, others, width]), [*batch, 1, others, width])
     sizes = [*batch, rows, others, width]
-    return _distances(ops.Sub(spread(left, sizes), spread(right, sizes)), p, result)
+    return ops.Sub(spread(left, sizes), spread(right, sizes))
+
+
+@rule("_cdist_backward")
+def _cdist_back(grad: XlaOp, x1: XlaOp, x2: XlaOp, p: float, cdist: XlaOp, result: Shape) -> XlaOp:
+    """The gradient of `x1`: 0 where rows are equal. Below the norm of 1 it is 0 along each dimension in which they are."""
+    difference = _differences(x1, x2, cdist.shape.dimensions)
+    rank = difference.shape.rank
+    distance, ct = (ops.BroadcastInDim(x, difference.shape.dimensions, range(rank - 1)) for x in (cdist, grad))
+    size = ops.Abs(difference)
+    zero = full(difference.builder, 0, difference.shape)
+    if p == 0:
+        slope = zero
+    elif p == 1:
+        slope = ops.Sign(difference)
+    elif math.isinf(p):
+        slope = ops.Select(ops.Eq(size, distance), ops.Sign(difference), zero)
+    else:
+        power = ops.Pow(ops.Div(size, distance), full(difference.builder, p - 1, difference.shape))
+        flat = ops.Eq(distance, 0) if p >= 1 else ops.Or(ops.Eq(distance, 0), ops.Eq(size, 0))
+        slope = ops.Select(flat, zero, ops.Mul(ops.Sign(difference), power))
+    return summed(ops.Mul(ct, slope), [rank - 2], False)
 
 
 @rule("_pdist_forward")

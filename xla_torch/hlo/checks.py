@@ -20,7 +20,8 @@ LABEL = "xla_torch.assumption "
 
 @dataclasses.dataclass(frozen=True)
 class Assumption:
-    """A decision of Python that a traced program depends on: what it asked for, the value, and where in the user's code."""
+    """A decision of Python that a traced program depends on: what it asked for, the value, and where in the user's code, or, with
+    line 0, which operator of the module."""
 
     expression: str
     value: bool | int | float
@@ -34,7 +35,7 @@ class Assumption:
 
     @property
     def where(self) -> str:
-        return f"{self.file}:{self.line}"
+        return f"{self.file}:{self.line}" if self.line else self.file
 
     def __str__(self) -> str:
         return f"{self.expression} is {self.value}"

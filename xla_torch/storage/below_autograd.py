@@ -17,7 +17,7 @@ import torch.fx.traceback
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..core.errors import UnsupportedError
-from .function_modes import DETACHES, FunctionMode
+from .function_modes import DETACHES, FunctionMode, on_tensors
 from .torch_private import READING, level_of_transforms, private, pytree
 
 _proxies = private(torch, "fx.experimental.proxy_tensor")
@@ -98,21 +98,46 @@ class _Stops(FunctionMode):
         super().__init__()
         self._has_graph: dict[int, bool] = {}
         """Whether there are derivatives at a level of torch.func, 0 outside of all."""
+        self._apart: dict[int, Any] = {}
+        """The storages, by `id`, that functions made since derivatives were turned off: no tensor with derivatives has them."""
 
     def __torch_function__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}
         if torch.compiler.is_dynamo_compiling():
             return func(*args, **kwargs)
         has_graph = self._look()
-        name = getattr(func, "__name__", "")
-        if func in _CHANGES or (not has_graph and name.endswith("_") and not name.endswith("__")):
-            raise _refused(name if has_graph else f"{name} within torch.no_grad")
+        if func in _CHANGES:
+            raise _refused(func.__name__)
         with torch.fx.traceback.annotate({_ASKED: True}) if func in DETACHES else contextlib.nullcontext():
-            found = self.call(func, args, kwargs)
+            found = self.call(func, args, kwargs) if has_graph else self._without_graph(func, args, kwargs)
+        if has_graph:  # what comes of them may have derivatives from here on, as all that is there when they are turned off
+            self._apart.clear()
         if func is torch.autograd.grad and not (args[4] if len(args) > 4 else kwargs.get("create_graph")):
             has_graph = False
         self._look()
-        return found if has_graph or func in DETACHES else pytree.tree_map_only(torch.Tensor, _detached, found)
+        return found if has_graph or func in DETACHES or _writes(func) else on_tensors(_detached, found)
+
+    def _without_graph(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Call a function within torch.no_grad. Autograd knows nothing of what it writes there, and the operators do: so it may
+        write into memory that no tensor with derivatives has, and takes nothing there but values."""
+        is_write = _writes(func)
+        if is_write:
+            args, kwargs = (*args[:1], *on_tensors(_detached, tuple(args[1:]))), on_tensors(_detached, dict(kwargs))
+        tensors = _tensors((args, kwargs))
+        versions = [_version(tensor) for tensor in tensors]
+        found = self.call(func, args, kwargs)
+        written = [tensor for tensor, version in zip(tensors, versions, strict=True) if _version(tensor) != version]
+        written += _tensors(args[:1]) if is_write else []
+        if written and any(map(self._moves, written if is_write else tensors)):
+            raise _refused(f"{getattr(func, '__name__', 'a write')} within torch.no_grad")
+        given, made = ([_memory(tensor) for tensor in some] for some in (tensors, _tensors(found)))
+        self._apart.update((id(one), one) for one in made if one is not None and not any(one is other for other in given))
+        return found
+
+    def _moves(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor may have derivatives, or share its memory with one that may."""
+        is_of_numbers = tensor.is_floating_point() or tensor.is_complex()
+        return is_of_numbers and id(_memory(tensor)) not in self._apart
 
     def _look(self) -> bool:
         level = level_of_transforms()
@@ -120,6 +145,33 @@ class _Stops(FunctionMode):
         if not all(self._has_graph.get(k, True) for k in range(level)):
             raise _refused("torch.func within torch.no_grad")
         return found
+
+
+def _writes(func: Any) -> bool:
+    """Whether a function by its name writes into its first argument."""
+    name = getattr(func, "__name__", "")
+    return name in _WRITES or (name.endswith("_") and not name.endswith("__") and func is not torch.Tensor.requires_grad_)
+
+
+_WRITES = {"__setitem__", *(f"__i{name}__" for name in ("and", "or", "xor", "lshift", "rshift"))}
+"""The names of those whose names do not end like `add_`. Python's others are such functions: ``x += 1`` calls `add_`."""
+
+
+def _tensors(tree: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
+
+
+def _memory(tensor: torch.Tensor) -> Any:
+    """The storage of a tensor, the same object for all that share it, or None where torch gives none (in torch.func)."""
+    try:
+        return tensor.untyped_storage()
+    except (NotImplementedError, RuntimeError):
+        return None
+
+
+def _version(tensor: torch.Tensor) -> int:
+    """How often a tensor was written into, as far as torch counts."""
+    return 0 if tensor.is_inference() else tensor._version
 
 
 def _refused(what: str) -> UnsupportedError:

@@ -16,6 +16,11 @@ DETACHES = (torch.Tensor.detach, torch.detach, torch.Tensor.data.__get__)  # pyr
 """The functions that stop gradients. Below autograd torch 2.14 and newer write `alias` for them, so a mode must see the call."""
 
 
+def on_tensors(change: Callable[[torch.Tensor], Any], result: Any) -> Any:
+    """Change each tensor of what a function of torch returns. A torch.Size, of which pytree makes a tuple, stays."""
+    return pytree.tree_map_only(torch.Tensor, change, result, is_leaf=lambda part: isinstance(part, torch.Size))
+
+
 class FunctionMode(TorchFunctionMode):
     """A mode that stays on in the bodies of loops and branches, where torch turns it off."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -28,6 +29,20 @@ def with_regions(module: torch.fx.GraphModule) -> Iterator[torch.fx.GraphModule]
     for node in module.graph.nodes:
         if is_region(node):
             yield from with_regions(parted(module, node)[0])
+
+
+@contextlib.contextmanager
+def keeping_lines(module: torch.fx.GraphModule) -> Iterator[None]:
+    """A block in which such graphs run node by node: torch, which inlines them as it decomposes a program, then keeps the user's
+    line of each node. Otherwise it would note the line of the code that torch.fx generates."""
+    regions = [parted(one, node)[0] for one in with_regions(module) for node in one.graph.nodes if is_region(node)]
+    for region in regions:
+        region.forward = torch.fx.Interpreter(region).run
+    try:
+        yield
+    finally:
+        for region in regions:
+            vars(region).pop("forward", None)
 
 
 def without_dead_code(module: torch.fx.GraphModule) -> None:

@@ -110,16 +110,24 @@ def copied(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
     return torch.fx.GraphModule(module, graph)
 
 
-def split_results(module: torch.fx.GraphModule, count: int) -> tuple[torch.fx.GraphModule, torch.fx.GraphModule]:
-    """Two graphs of the same inputs: one with the first so many results, one with the others."""
-    found: list[torch.fx.GraphModule] = []
-    for chosen in (slice(count), slice(count, None)):
-        graph = torch.fx.Graph()
-        results: Any = graph.graph_copy(module.graph, {})
+def split_results(module: torch.fx.GraphModule, count: int, inputs: int) -> tuple[torch.fx.GraphModule, torch.fx.GraphModule]:
+    """Two graphs of the same inputs: one with the first so many results, one with the others. The first reads only the first so
+    many inputs, and has no checks of what comes of the rest."""
+    late: dict[torch.fx.Node, None] = dict.fromkeys(list(module.graph.find_nodes(op="placeholder"))[inputs:])
+    for node in module.graph.nodes:
+        if node.op != "output" and not late.keys().isdisjoint(node.all_input_nodes):
+            late[node] = None
+    halves = []
+    for chosen, left_out in ((slice(count), [*late]), (slice(count, None), [])):
+        graph, copies = torch.fx.Graph(), dict[torch.fx.Node, torch.fx.Node]()
+        results: Any = graph.graph_copy(module.graph, copies)
         graph.output(results[chosen])
+        for node in reversed(left_out):
+            if node.op != "placeholder":
+                graph.erase_node(copies[node])
         graph.eliminate_dead_code()
-        found.append(torch.fx.GraphModule(module, graph))
-    return found[0], found[1]
+        halves.append(torch.fx.GraphModule(module, graph))
+    return halves[0], halves[1]
 
 
 def convert_by_aten(graph: torch.fx.Graph) -> None:
