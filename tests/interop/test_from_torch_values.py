@@ -115,6 +115,9 @@ ROWS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], torch.Tensor | Non
                          X[[2, 1, 0, 3]]),
     "how many are distinct": (lambda x: x * sum(range(len(torch.unique(x)))), X[[0, 0, 1, 1]]),
     "detached": (detached, -X),
+    "a result that is the argument": (lambda x: x if 0 < x.sum() < 100 else -x, -X),
+    "a result of other elements": (lambda x: x[0] if (x[1:] > 0).all() else -x[0], -X),
+    "places that are a list": (lambda x: x[0] * sum(i for (i,) in (x > 2.5).nonzero().tolist()), X - 1),
     "written": (written, -X)}
 EACH = pytest.mark.parametrize("name", ROWS)
 
