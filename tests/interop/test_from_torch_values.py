@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -13,7 +15,7 @@ from torch import distributions
 
 import xla_torch
 from xla_torch.api.torch_members import RetracedFunction
-from xla_torch.errors import AssumptionError, UnsupportedError, XlaWarning
+from xla_torch.errors import AssumptionError, ExecutionError, UnsupportedError, XlaWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore:Converting a tensor with requires_grad=True to a scalar")
 X = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64)
@@ -115,6 +117,9 @@ ROWS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], torch.Tensor | Non
                          X[[2, 1, 0, 3]]),
     "how many are distinct": (lambda x: x * sum(range(len(torch.unique(x)))), X[[0, 0, 1, 1]]),
     "detached": (detached, -X),
+    "a result that is the argument": (lambda x: x if 0 < x.sum() < 100 else -x, -X),
+    "a result of other elements": (lambda x: x[0] if (x[1:] > 0).all() else -x[0], -X),
+    "places that are a list": (lambda x: x[0] * sum(i for (i,) in (x > 2.5).nonzero().tolist()), X - 1),
     "written": (written, -X)}
 EACH = pytest.mark.parametrize("name", ROWS)
 
@@ -272,6 +277,56 @@ def test_a_number_in_arithmetic_is_no_assumption():
     ours = xla_torch.from_torch(lambda x: x * x.sum().item() if x[0] > 0 else x, X)
     assert len(ours.assumptions) == 1
     torch.testing.assert_close(gradient(ours, X * 2), (X * 2 * 20, (X * 40).cos() * 20))
+
+
+NUMBERS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "a power": lambda x: x * x.max().item() ** 2,
+    "a floor": lambda x: x * math.floor(x.mean().item()),
+    "a ceiling": lambda x: x * math.ceil(x.mean().item()),
+    "the integral part": lambda x: x * math.trunc(x.mean().item()),
+    "beside another float": lambda x: x * (x.mean().item() * 0.1 + 0.25),
+    "in a full array": lambda x: torch.full_like(x, x.sum().item() * 2) * x,
+    "in an array of a size": lambda x: torch.full((4,), x.sum().item(), dtype=x.dtype) * x,
+    "in a list": lambda x: torch.tensor([x.sum().item() * 2, 1.0, x.min().item(), 3.0], dtype=x.dtype) * x,
+    "an integer in a tensor": lambda x: torch.tensor(x.long().sum().item()) * x}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_number_that_only_enters_arithmetic_stays_a_value(name: str):
+    ours = xla_torch.from_torch(NUMBERS[name], X)
+    assert not ours.assumptions
+    for x in (X, X * 1.37, X * -1.2):
+        torch.testing.assert_close(gradient(ours, x), gradient(NUMBERS[name], x))
+
+
+@pytest.mark.parametrize("name", ["a floor", "a ceiling", "the integral part"])
+def test_a_number_that_is_no_integer_raises(name: str):
+    ours = xla_torch.from_torch(NUMBERS[name], X)
+    for number in (torch.nan, torch.inf):
+        with pytest.raises(ExecutionError, match="is finite"):
+            ours(X * number)
+
+
+FROZEN: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "a root": lambda x: x * x.max().item() ** 0.5,
+    "a rounded number": lambda x: x * round(x.sum().item(), 1),
+    "an exponential of a difference": lambda x: x * math.exp(1.5 - x[0].item()),
+    "an array of NumPy": lambda x: x * torch.from_numpy(np.sin(x.detach().numpy())),
+    "an array of NumPy of another type": lambda x: x * np.asarray(x.detach(), dtype=np.float32).sum().item(),
+    "beside an empty array of NumPy": lambda x: x * round(x.sum().item()) + torch.zeros(0, 3).numpy().size,
+    "an order of NumPy": lambda x: x[torch.from_numpy(np.argsort(-x.detach().numpy()))] * X,
+    "a function of NumPy": lambda x: x * np.interp(x.mean().item(), np.arange(9), np.arange(9) ** 2).item(),
+    "a matrix of NumPy": lambda x: x * np.linalg.det(x.detach().reshape(2, 2).numpy()).item()}
+
+
+@pytest.mark.parametrize("name", FROZEN)
+def test_a_number_that_python_computes_with_is_frozen(name: str):
+    ours = xla_torch.from_torch(FROZEN[name], X)
+    for found, expected in zip(gradient(ours, X), gradient(FROZEN[name], X), strict=True):
+        torch.testing.assert_close(found, expected)
+    assert {assumption.file for assumption in ours.assumptions} == {__file__}
+    with pytest.raises(AssumptionError, match=__file__):
+        ours(X + 0.5)
 
 
 def test_trust_drops_the_checks_and_warns():

@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 import torch.fx
 from torch.export.graph_signature import InputKind
@@ -349,6 +350,13 @@ def _list(tensor: torch.Tensor) -> Any:
     return int(value) if isinstance(value, torch.SymInt) else bool(value) if isinstance(value, torch.SymBool) else value
 
 
+def _array(tensor: torch.Tensor, dtype: Any = None, **named: Any) -> np.ndarray[Any, Any]:
+    """A NumPy array of the example's values, each of which is a decision."""
+    sizes = [int(size) for size in tensor.shape]
+    found = np.array([] if 0 in sizes else _list(tensor), str(tensor.dtype).removeprefix("torch.")).reshape(sizes)
+    return found if dtype is None else found.astype(dtype)
+
+
 def _arange(start: Any = None, end: Any = None, step: Any = 1, *, dtype: torch.dtype | None = None, **named: Any) -> torch.Tensor:
     """How many there are is a decision where a number that was read from a tensor says it: torch takes it for no size."""
     given = (0, end if start is None else start, step) if start is None or end is None else (start, end, step)
@@ -365,4 +373,4 @@ def _arange(start: Any = None, end: Any = None, step: Any = 1, *, dtype: torch.d
 _ASKING: dict[Any, Callable[..., Any]] = {
     torch.equal: _equal, torch.Tensor.equal: _equal, torch.allclose: _allclose, torch.Tensor.allclose: _allclose,
     torch.Tensor.__int__: _integer, torch.arange: _arange,
-    torch.Tensor.tolist: _list}
+    torch.Tensor.tolist: _list, torch.Tensor.numpy: _array, torch.Tensor.__array__: _array}

@@ -146,7 +146,17 @@ def _by_values(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any], optio
     try:
         return made(fixes_sizes=False)
     except Exception as error:
-        return made(fixes_sizes=True, fixes_numbers="SymFloat" in str(error))
+        takes_no_symbols = "SymFloat" in str(error)
+    try:
+        return made(fixes_sizes=True, fixes_numbers=takes_no_symbols)
+    except Exception as error:
+        if takes_no_symbols:
+            raise
+        refused = error
+    try:
+        return made(fixes_sizes=True, fixes_numbers=True)
+    except Exception:
+        raise refused from None
 
 
 def _example(functions: Sequence[str], given: Any, args: Sequence[Any], kwargs: Mapping[str, Any]

@@ -208,14 +208,27 @@ class ValueSizes:
         kind = type(expression).__name__
         if expression.is_Integer:
             return self._builder.constant(int(expression), S64)
+        if expression.is_Float:
+            return self._builder.constant(float(expression), F64)
         if expression.is_Symbol:
             found = self._symbol(expression)[1]
             return found if expression in self._values else ops.ConvertElementType(found, S64)
-        if kind not in _OPS:
+        if kind == "ToFloat":
+            return _as_float(self._op(expression.args[0]))
+        if kind in _ROUNDED:
+            return self._rounded(expression, _ROUNDED[kind])
+        if kind not in _OPS or (kind == "FloatPow" and not _is_natural(expression.args[1])):
             raise UnsupportedError("a number made of sizes that depend on values", subject="from_torch", got=str(expression),
-                                   expected=", ".join(_OPS))
-        return functools.reduce(_OPS[kind], map(self._op, expression.args)) if len(expression.args) > 1 else _as_float(
-            self._op(expression.args[0]))
+                                   expected=", ".join((*_OPS, *_ROUNDED)))
+        return functools.reduce(_OPS[kind], map(self._op, expression.args))
+
+    def _rounded(self, expression: Any, rounds: Callable[[XlaOp], XlaOp]) -> XlaOp:
+        """A float as an integer; where it is none, Python raises."""
+        number = _as_float(self._op(expression.args[0]))
+        if expression not in self._required:
+            self._required.add(expression)
+            require(ops.IsFinite(number), f"{expression.args[0]} is finite", {str(expression.args[0]): number}, "")
+        return ops.ConvertElementType(rounds(number), S64)
 
     def _symbol(self, symbol: Any) -> tuple[int, XlaOp]:
         if symbol not in self._known:
@@ -258,6 +271,11 @@ def _as_float(x: XlaOp) -> XlaOp:
     return x if x.element_type is F64 else ops.ConvertElementType(x, F64)
 
 
+def _is_natural(power: Any) -> bool:
+    """Whether a power is known and gives a float for each float: roots of negative numbers are complex."""
+    return power.is_number and float(power).is_integer() and power >= 0
+
+
 def _divided(a: XlaOp, b: XlaOp) -> XlaOp:
     return ops.Div(_as_float(a), _as_float(b))
 
@@ -279,7 +297,9 @@ def _of_floats(function: Callable[[XlaOp, XlaOp], XlaOp]) -> Callable[[XlaOp, Xl
 
 _OPS: dict[str, Callable[[XlaOp, XlaOp], XlaOp]] = {
     "Add": _of_floats(ops.Add), "Mul": _of_floats(ops.Mul), "Min": ops.Min, "Max": ops.Max, "IntTrueDiv": _divided,
-    "FloorDiv": _floored, "FloatTrueDiv": _divided, "ToFloat": lambda a, b: a, "Mod": _remainder, "PythonMod": _remainder}
+    "FloorDiv": _floored, "FloatTrueDiv": _divided, "FloatPow": _of_floats(ops.Pow), "Mod": _remainder,
+    "PythonMod": _remainder}
+_ROUNDED: dict[str, Callable[[XlaOp], XlaOp]] = {"FloorToInt": ops.Floor, "CeilToInt": ops.Ceil, "TruncToInt": lambda a: a}
 """What torch makes numbers of sizes with."""
 
 

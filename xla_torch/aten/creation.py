@@ -7,22 +7,29 @@ from ..core.shape import Shape
 from ..core.types import F64, S64
 from ..functions.hlo_builder import Builder, XlaOp
 from .operator_rules import rule
-from .values import Number, cast, full, number_for
+from .values import Number, cast, full
 
 
 @rule("full", "full_like", shown="self size dtype")
-def _full(builder: Builder, fill_value: Number, result: Shape) -> XlaOp:
-    return full(builder, fill_value, result)
+def _full(builder: Builder, fill_value: Number | XlaOp, result: Shape) -> XlaOp:
+    return _filled(builder, fill_value, result)
+
+
+def _filled(builder: Builder, value: Number | XlaOp, result: Shape) -> XlaOp:
+    """An array of a number, or of one that the program has read from a tensor."""
+    if not isinstance(value, XlaOp):
+        return full(builder, value, result)
+    return ops.Broadcast(cast(value, result.element_type), result.dimensions)
 
 
 @rule("scalar_tensor", shown="dtype")
-def _scalar(builder: Builder, s: Number, result: Shape) -> XlaOp:
-    return builder.constant(number_for(s, result.element_type), result.element_type)
+def _scalar(builder: Builder, s: Number | XlaOp, result: Shape) -> XlaOp:
+    return _filled(builder, s, result)
 
 
 @rule("fill.Scalar", shown="self")
-def _fill(builder: Builder, value: Number, result: Shape) -> XlaOp:
-    return full(builder, value, result)
+def _fill(builder: Builder, value: Number | XlaOp, result: Shape) -> XlaOp:
+    return _filled(builder, value, result)
 
 
 @rule("empty.memory_format", "empty_strided", "empty_permuted", "new_empty_strided",

@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import torch._functorch.config
 import torch._subclasses.meta_utils
@@ -43,7 +44,8 @@ private(_Environment, "_maybe_guard_rel")
 _configured: Callable[..., Any] = private(torch, "_functorch.config.patch")
 _copies: Any = private(torch, "_subclasses.meta_utils")
 _copy, _clone = private(_copies, "_safe_copy"), private(_copies, "_safe_clone")
-_TORCH, _OWN = str(Path(str(torch.__file__)).parent), str(Path(__file__).parents[1])
+_TORCH, _NUMPY = (str(Path(str(library.__file__)).parent) for library in (torch, np))
+_OWN = str(Path(__file__).parents[1])
 _true: Any = private(_symbols, "sympy.true")
 _sympify: Callable[[Any], Any] = private(_symbols, "sympy.sympify")
 _differ: Callable[[Any, Any], Any] = private(_symbols, "sympy.Ne")
@@ -290,10 +292,13 @@ def _assert_tensors(graph: torch.fx.Graph, given: list[torch.fx.Node], read: Rea
 
     def run(*tensors: torch.Tensor) -> None:
         wide = [t.to(torch.float64 if t.is_floating_point() else torch.int64) for t in tensors]
-        if isinstance(read.value, float) and len(wide) == 1:
-            holds = _is_near(wide[0], read.value, torch.finfo(tensors[0].dtype).eps)
+        numbers = dict(zip(symbols, wide, strict=True))
+        if isinstance(read.value, float):
+            frozen = next(side for side in read.condition.args if side.free_symbols)
+            precision = max(torch.finfo(t.dtype).eps for t in tensors if t.is_floating_point())
+            holds = _is_near(_interpreted(_Tensors, numbers, frozen), read.value, precision)
         else:
-            holds = _interpreted(_Tensors, dict(zip(symbols, wide, strict=True)), read.condition)
+            holds = _interpreted(_Tensors, numbers, read.condition)
         torch.ops.aten._assert_async.msg(holds, label)
 
     tensors: list[Any] = [node.args[0] for node in given]
@@ -368,7 +373,7 @@ def _is_own(frame: types.FrameType) -> bool:
 
 
 def _is_torchs(frame: types.FrameType) -> bool:
-    return frame.f_code.co_filename.startswith((_TORCH, "<"))
+    return frame.f_code.co_filename.startswith((_TORCH, _NUMPY, "<"))
 
 
 def _is_library(frame: types.FrameType) -> bool:

@@ -143,7 +143,7 @@ class _Rebuilt:
         self.built: list[Instruction] = []
         self.now: dict[Instruction, Instruction] = {}
         for i in computation.instructions:
-            if i not in self.of or i is computation.root:
+            if i not in self.of or i is computation.root or has_effect(i):  # perhaps nothing reads a fusion of checks
                 self._make(i)
         self.computation = Computation(computation.name, self.built, self.now[computation.root], computation.execution_thread)
         self.computation.is_canonical = computation.is_canonical
