@@ -129,7 +129,7 @@ def element(instruction: Instruction, operands: Sequence[str], fused: bool = Fal
 
 def exact_pattern(opcode: str, kind: str) -> str | None:
     """The pattern of an op whose result is exact, or correctly rounded: of none that C's library computes."""
-    is_rounded = opcode in VECTOR_COMPLEX if kind == "complex" else kind == "float" and opcode in _CALLS
+    is_rounded = opcode in VECTOR_COMPLEX if kind == Kind.COMPLEX.value else kind == "float" and opcode in _CALLS
     return None if is_rounded else PATTERNS.get(opcode, {}).get(kind)
 
 

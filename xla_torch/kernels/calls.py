@@ -22,6 +22,7 @@ from typing import Any, Literal, TypeVar
 
 import torch
 
+from ..core.types import Kind
 from ..opcodes import elementwise as ops
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -144,7 +145,7 @@ for _function in COMPARISONS:
     _each(_function, getattr(operator, _function.__name__))
 
 for _function, _code in {torch.real: "__real__ {0}", torch.imag: "__imag__ {0}"}.items():
-    CALLS[_function] = Call(elementwise=True, memory="shared", code={"complex": _code})
+    CALLS[_function] = Call(elementwise=True, memory="shared", code={Kind.COMPLEX.value: _code})
 CALLS[torch.complex] = Call(elementwise=True)
 CALLS[torch.clamp] = Call(elementwise=True, code=dict.fromkeys(("float", "signed"), "minimum_{t}(maximum_{t}({0}, {1}), {2})"))
 CALLS[torch.isfinite] = Call(elementwise=True)
