@@ -46,8 +46,9 @@ def drawn(function: Callable[..., Any], *arguments: Any, **options: Any) -> Call
 FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[np.ndarray, ...]]] = {
     **{f"{name}, axis {axis}": (lambda x, f=f, axis=axis: f(x, axis), (X,)) for name, f in {
         "cumsum": jnp.cumsum, "cumprod": jnp.cumprod, "cummax": lax.cummax, "cumlogsumexp": lax.cumlogsumexp, "sort": jnp.sort,
-        "argsort": jnp.argsort, "argmax": jnp.argmax, "sum": jnp.sum, "max": jnp.max, "prod": jnp.prod, "var": jnp.var,
-        "logsumexp": special.logsumexp, "softmax": jax.nn.softmax, "median": jnp.median}.items() for axis in (0, 1)},
+        "argsort": jnp.argsort, "argmax": jnp.argmax, "sum": jnp.sum, "max": jnp.max, "var": jnp.var,
+        "prod": lambda x, axis: jnp.prod(1 + x / 64, axis), "logsumexp": special.logsumexp,
+        "softmax": jax.nn.softmax, "median": jnp.median}.items() for axis in (0, 1)},
     **{name: (f, (X,)) for name, f in {
         "sum of all": jnp.sum, "any": lambda x: (x > 3).any(0), "all of all": lambda x: (x < 9).all(), "gelu": jax.nn.gelu,
         "silu": jax.nn.silu, "erf": special.erf, "sin": jnp.sin, "exp": jnp.exp, "tanh": jnp.tanh,
@@ -75,10 +76,46 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[np.ndarray, ...]]] = {
         "sum": lambda x: x.sum(1), "matmul": lambda x: x @ x}.items()},
     **{f"complex {name}": (f, (COMPLEX,)) for name, f in {
         "abs": jnp.abs, "exp": jnp.exp, "product": lambda x: x * x.T, "matmul": lambda x: x @ x, "fft": jnp.fft.fft,
-        "squared abs": lambda x: (x * jnp.conj(x)).real}.items()},
+        "squared abs": lambda x: (x * jnp.conj(x)).real, "log": jnp.log, "sqrt": jnp.sqrt, "tanh": jnp.tanh, "sine": jnp.sin,
+        "quotient": lambda x: x / (x.T + 3), "power": lambda x: x ** 2.5, "expm1": jnp.expm1, "sum": lambda x: x.sum(0),
+        "angle": jnp.angle, "rotation": lambda x: x * jnp.exp(1j * x.real), "Mandelbrot": lambda x: lax.fori_loop(
+            0, 5, lambda i, z: jnp.where(jnp.abs(z) < 2, z * z + x, z), x)}.items()},
+    **{name: (f, (X,)) for name, f in {
+        "select": lambda x: jnp.select([x < -1, x < 0, x < 1], [x * 2, x - 1, x * x], 0.5),
+        "piecewise": lambda x: jnp.piecewise(x, [x < 0, x > 1], [jnp.sin, lambda y: y * y, 0.0]),
+        "nested where": lambda x: jnp.where(x < -1, -1, jnp.where(x < 0, x, jnp.where(x > 1, 1, x / 2))),
+        "selu": jax.nn.selu, "elu": jax.nn.elu, "softplus": jax.nn.softplus, "mish": jax.nn.mish,
+        "log_sigmoid": jax.nn.log_sigmoid, "glu": jax.nn.glu, "hard_swish": jax.nn.hard_swish, "log_softmax": jax.nn.log_softmax,
+        "standardize": jax.nn.standardize, "quantile": lambda x: jnp.quantile(x, 0.3, axis=1),
+        "convolve": lambda x: jnp.convolve(x.ravel()[:20000], x[0, :33]), "kron": lambda x: jnp.kron(x[:16, :16], x[:32, :32]),
+        "recurrence, associative scan": lambda x: lax.associative_scan(
+            lambda a, b: (a[0] * b[0], b[0] * a[1] + b[1]), (x * 0.1, x))[1],
+        "scan of products": lambda x: lax.scan(lambda c, y: (jnp.tanh(c @ x[:64, :64] / 16 + y), c), x[0, :64], x[:, :64]),
+        "sort with values": lambda x: lax.sort((x, x.T), num_keys=1), "unique": lambda x: jnp.unique(jnp.round(x), size=16),
+        "gradient": lambda x: jnp.gradient(x)[0], "trapezoid": jnp.trapezoid, "cov": lambda x: jnp.cov(x[:128]),
+        "cross": lambda x: jnp.cross(x[:, :510].reshape(512, 170, 3), x[:, 1:511].reshape(512, 170, 3)),
+        "outer maximum": lambda x: jnp.maximum.outer(x[0], x[1]),
+        "norms": lambda x: x / jnp.linalg.norm(x, axis=1, keepdims=True),
+        "vmapped dot": lambda x: jax.vmap(lambda a, b: jnp.dot(a, b) / (1 + a.sum()))(x, x.T),
+        "vmapped search": lambda x: jax.vmap(jnp.searchsorted)(jnp.sort(x, 1), x[:, :8]),
+        "vmapped slices": lambda x: jax.vmap(lambda r, i: lax.dynamic_slice(r, (i,), (64,)))(x, jnp.arange(512) % 400),
+        "polyval": lambda x: jnp.polyval(jnp.arange(1.0, 9), x), "sinc": jnp.sinc, "logaddexp": lambda x: jnp.logaddexp(x, x.T),
+        "hypot": lambda x: jnp.hypot(x, x.T), "atan2": lambda x: jnp.arctan2(x, x.T), "float16 chain": lambda x: (
+            jnp.tanh(x.astype(jnp.float16) * 2 + 1) * 0.5).astype(jnp.float32), "bits of floats": lambda x: (
+            lax.bitcast_convert_type(x, jnp.int32) >> 23) & 255, "isfinite": jnp.isfinite, "round": lambda x: jnp.round(x, 2),
+        "mixed window": lambda x: lax.reduce_window(x, 0.0, lax.add, (5, 5), (1, 1), "SAME"),
+        "running window": lambda x: lax.reduce_window(x, -jnp.inf, lax.max, (1, 16), (1, 1), "VALID"),
+        "while": lambda x: lax.while_loop(lambda c: c[0] < 50, lambda c: (c[0] + 1, jnp.sin(c[1])), (0, x))[1]}.items()},
+    **{f"batched {name}": (f, (BATCH.reshape(-1, 8, 8),)) for name, f in {
+        "inverses": lambda x: jnp.linalg.inv(x + 9 * jnp.eye(8)), "determinants": jnp.linalg.det,
+        "Cholesky": lambda x: jnp.linalg.cholesky(x @ x.mT + jnp.eye(8)), "traces": lambda x: jnp.trace(x, 0, 1, 2),
+        "solutions": lambda x: jnp.linalg.solve(x + 9 * jnp.eye(8), x), "eigenvalues": lambda x: jnp.linalg.eigvalsh(x + x.mT),
+        "products": lambda x: x @ x}.items()},
     **{name: (f, (X, INDICES)) for name, f in {
         "rows": lambda x, i: x[i], "columns": lambda x, i: x[:, i], "points": lambda x, i: x[i, i[::-1]],
         "rows added": lambda x, i: x.at[i].add(1.0), "points added": lambda x, i: x.at[i, i[::-1]].add(2.0),
+        "segment_max": lambda x, i: jax.ops.segment_max(x[i], i, 512), "take_along_axis": lambda x, i: jnp.take_along_axis(
+            x, i.reshape(512, 8), 1), "maxima at points": lambda x, i: x.at[i, i[::-1]].max(2.0),
         "rows set": lambda x, i: x.at[i].set(3.0), "segment_sum": lambda x, i: jax.ops.segment_sum(x[i], i, 512),
         "bincount": lambda x, i: jnp.bincount(i, length=512), "one_hot": lambda x, i: jax.nn.one_hot(i, 128)}.items()},
     **{name: (f, (POSITIVE,)) for name, f in {

@@ -14,20 +14,22 @@ import pytest
 import torch
 
 import xla_torch
-from support.native_programs import loop_of_rows, natively, run_both, sources_of
+from support.agreement import elementwise_hlo
+from support.native_programs import loop_of_rows, native_after, natively, run_both, sources_of
 from support.native_rows import OPERANDS, ROWS, operands
 from xla_torch.codegen.compiled import is_available
 from xla_torch.codegen.loops import Machine
 from xla_torch.core import tuning
-from xla_torch.kernels.native import NativeLoop
+from xla_torch.kernels.native import NativeLoop, can_fuse
 from xla_torch.kernels.native_bundles import NativeBundle, fits
+from xla_torch.kernels.native_fusions import NativeFusion
 from xla_torch.kernels.native_plans import NativePlan
 
 pytestmark = pytest.mark.skipif(not is_available(), reason="there is no C compiler")
 
 DTYPES = {"c64": np.dtype(np.complex64), "c128": np.dtype(np.complex128)}
 PART = {"c64": "f32", "c128": "f64"}
-UNARY = ["negate", "sign", "exponential", "log", "sqrt", "rsqrt", "tanh", "sine", "cosine"]
+UNARY = ["negate", "sign", "exponential", "log", "sqrt", "rsqrt", "tan", "tanh", "sine", "cosine", "sinh", "cosh"]
 
 
 @pytest.fixture(autouse=True)
@@ -78,12 +80,34 @@ def test_every_op_of_special_numbers_as_torch(name: str, is_fused: bool, tmp_pat
         assert natively(text)
         want, got = run_both(text, [x, y, *(a for _, a in more.values())], tmp_path)
         for row, mine, theirs in zip(rows, got, want, strict=True):
-            a, b = (parts(r) if r.dtype.kind in "fc" else r.astype(np.float32)[None] for r in (mine, theirs))
-            near = np.abs(a - b) <= 4 * np.finfo(a.dtype).eps * np.abs(mine)
-            wrong = np.flatnonzero(~((a == b) | near | (np.isnan(a) & np.isnan(b))).all(0))
-            assert not wrong.size, [(row, x[k], y[k], mine[k], theirs[k]) for k in wrong[:5]]
-            if "divide" not in row:
-                np.testing.assert_array_equal(np.signbit(a[b == 0]), np.signbit(b[b == 0]), err_msg=row)
+            assert_near(row, mine, theirs, x, y)
+
+
+def assert_near(row: str, mine: Any, theirs: Any, x: Any, y: Any) -> None:
+    """The same but for some units of the last place, with zeros of the same signs."""
+    a, b = (parts(r) if r.dtype.kind in "fc" else r.astype(np.float32)[None] for r in (mine, theirs))
+    near = np.abs(a - b) <= 4 * np.finfo(a.dtype).eps * np.abs(mine)
+    wrong = np.flatnonzero(~((a == b) | near | (np.isnan(a) & np.isnan(b))).all(0))
+    assert not wrong.size, [(row, x[k], y[k], mine[k], theirs[k]) for k in wrong[:5]]
+    if "divide" not in row:
+        np.testing.assert_array_equal(np.signbit(a[b == 0]), np.signbit(b[b == 0]), err_msg=row)
+
+
+@pytest.mark.skipif(not can_fuse(), reason="vector code needs a fused multiply-add")
+@pytest.mark.parametrize("name", [*UNARY, "abs", "divide"])
+def test_functions_on_large_arrays_are_fusions(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each by itself, at special numbers."""
+    monkeypatch.setattr(tuning, "BUNDLED_UP_TO", 0)
+    x, y = pairs("c64")
+    given = [x, y] if name == "divide" else [x]
+    text = elementwise_hlo(name, [("c64", operand) for operand in given], "f32" if name == "abs" else "c64")
+    with np.errstate(all="ignore"):
+        (want,) = xla_torch.parse_hlo(text).run_numpy(*given)
+        program = xla_torch.parse_hlo(text)
+        with native_after(0.0, tmp_path):
+            (got,) = program.run_numpy(*given)
+            assert any(isinstance(m, NativeFusion) for m in program.lowered().modules()) == (name != "negate")
+        assert_near(name, got, want, x, y)
 
 
 @pytest.mark.parametrize("name", DTYPES)
@@ -100,6 +124,28 @@ def test_no_product_is_fused(name: str, dims: str, tmp_path: Path) -> None:
     assert not got[0].imag.any()
     np.testing.assert_array_equal(got[1].real, z.real * w.real - z.imag * w.imag)
     np.testing.assert_array_equal(got[1].imag, z.real * w.imag + z.imag * w.real)
+
+
+FUNCTIONS: dict[str, tuple[Any, float]] = {
+    "exponential": (np.exp, 0.501), "log": (np.log, 0.501), "sqrt": (np.sqrt, 0.501), "sine": (np.sin, 0.501),
+    "cosine": (np.cos, 0.501), "tan": (np.tan, 0.501), "sinh": (np.sinh, 0.501), "cosh": (np.cosh, 0.501),
+    "tanh": (np.tanh, 0.501), "abs": (np.abs, 0.501)}
+"""Each function in double precision, and by how many units of the last place a part may err."""
+
+
+@pytest.mark.skipif(not can_fuse(), reason="vector code needs a fused multiply-add")
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_parts_are_as_exact_as_real_functions(name: str, tmp_path: Path) -> None:
+    function, bound = FUNCTIONS[name]
+    rng = np.random.default_rng(0)
+    drawn = rng.uniform(-20, 20, (2, 1 << 16)) * np.exp2(rng.integers(-30, 3, (2, 1 << 16)))
+    drawn[:, ::2] = rng.normal(size=(2, 1 << 15))
+    z = (drawn[0] + 1j * drawn[1]).astype(np.complex64)
+    row = f"{'f32' if name == 'abs' else 'c64'}[{z.size}] {name}(x)"
+    _, (got,) = run_both(loop_of_rows([row], {"x": f"c64[{z.size}]"}, steps=1), [z], tmp_path)
+    want = parts(function(z.astype(np.complex128)))
+    error = np.abs(parts(got) - want) / np.spacing(np.maximum(np.abs(want), np.finfo(np.float32).tiny).astype(np.float32))
+    assert error.max() <= bound, (z[error.max(0).argmax()], error.max(1))
 
 
 # ------------------------------------------------------------------------------------------- arrays
@@ -148,7 +194,7 @@ def test_arrays_as_torch(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("row", [
-    "c64[3] power(u, u)", "c64[3] tan(u)", "c64[3] log-plus-one(u)", "c64[3] maximum(u, u)", "c64[3] clamp(u, u, u)",
+    "c64[3] power(u, u)", "c64[3] log-plus-one(u)", "c64[3] maximum(u, u)", "c64[3] clamp(u, u, u)",
     "pred[3] compare(u, u), direction=LT", "c64[1,1] cholesky(m)"])
 def test_what_stays_in_torch(row: str) -> None:
     assert not natively(loop_of_rows([row], {"u": "c64[3]", "m": "c64[1,1]"}))

@@ -29,6 +29,7 @@ FLOATS = [torch.float32, torch.float64]
 INTEGERS = [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8]
 HALVES = [torch.bfloat16, torch.float16]
 NUMBERS = [*HALVES, *FLOATS, *INTEGERS]
+COMPLEX = [torch.complex64, torch.complex128]
 
 
 @pytest.fixture(autouse=True)
@@ -76,6 +77,14 @@ TABLE: list[tuple[list[Call], list[torch.dtype]]] = [
     ([("to", ("x", d)) for d in (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)], [*INTEGERS, torch.bool]),
     *(([(count, ("x", bits)) for count in (integers.population_count, integers.count_leading_zeros)] * 2, [dtype])
       for dtype, bits in ((torch.int8, 4), (torch.uint8, 4), *((d, torch.iinfo(d).bits) for d in INTEGERS))),
+    ([(f, ("x", by)) for f in (elementwise.complex_add, elementwise.complex_subtract) for by in ("y", "s", 2.0, 1 - 2j)]
+     + [(elementwise.complex_negate, ("x",)), (elementwise.complex_subtract, (3j, "x"))], COMPLEX),
+    ([(operator.mul, ("x", "y")), (torch.where, ("c", "x", "y")), (torch.where, ("c", "x", "s")), (operator.eq, ("x", "y")),
+      (operator.ne, ("x", 1j)), ("to", ("x", torch.complex64)), ("to", ("x", torch.complex128)), ("to", ("x", torch.bool))],
+     COMPLEX),
+    ([(f, ("x",)) for f in (torch.real, torch.imag)] * 2, COMPLEX),
+    ([(torch.complex, ("x", "y")), ("to", ("x", torch.complex64)), ("to", ("x", torch.complex128)), (torch.square, ("x",))],
+     FLOATS),
 ]
 
 
@@ -83,6 +92,8 @@ def values(dtype: torch.dtype, count: int, seed: int) -> torch.Tensor:
     rng = np.random.default_rng(seed)
     if dtype is torch.bool:
         return torch.from_numpy(rng.random(count) > 0.5)
+    if dtype.is_complex:
+        return torch.complex(*(values(dtype.to_real(), count, seed + k) for k in (0, 5)))
     if dtype.is_floating_point:
         drawn = torch.from_numpy(rng.normal(size=count) * 3).to(dtype)
         few = 8 if count < 100 else None
@@ -133,6 +144,8 @@ def assert_same_bits(got: torch.Tensor, want: torch.Tensor, call: Call) -> None:
     if call[0] in (torch.sqrt, torch.rsqrt):
         torch.testing.assert_close(got, want, rtol=torch.finfo(got.dtype).eps, atol=0, equal_nan=True)
         return
+    if got.dtype.is_complex:
+        got, want = torch.view_as_real(got).contiguous(), torch.view_as_real(want).contiguous()
     if not got.dtype.is_floating_point:
         assert torch.equal(got, want), call
         return

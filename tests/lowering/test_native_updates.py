@@ -54,6 +54,17 @@ def in_loops(x: Any, places: Any) -> Any:
     return lax.fori_loop(0, 8, lambda k, x: lax.fori_loop(0, 8, lambda j, x: x.at[j, k].set(x[k, j] + x[j, k]), x), x)
 
 
+def place_by_place(carry: Any, at: Any) -> Any:
+    x, y, z = carry
+    x, half = jnp.tanh(x) * 0.9 + y[::-1], x * 0.5
+    return (x + half * jnp.abs(half) / (1 + half * half), y.at[at].set(2.0), jnp.where(z > 0.5, z * 0.5, z + 1)), at
+
+
+def place_by_place_and_read(carry: Any, at: Any) -> Any:
+    x, y, z = carry
+    return (x * 0.9 + y[::-1], y * 0.5 + z, z * 0.3 + z[::-1]), (x.sum(), z[0])
+
+
 def inner_part(x: Any, at: Any) -> Any:
     mean = 0.25 * (x[:-2, 1:-1] + x[2:, 1:-1] + x[1:-1, :-2] + x[1:-1, 2:])
     return x.at[1:-1, 1:-1].set(mean), x.sum()
@@ -65,6 +76,9 @@ ROWS: dict[str, tuple[Callable[..., Any], int]] = {
     "carries of each other": (scanned(of_each_other, lambda x: (x, x + 1)), 1),
     "carries that change places": (scanned(exchanged, lambda x: (x, x * 2)), 1),
     "matrices that change places": (scanned(exchanged, lambda x: (x, x * 2)), 2),
+    "place by place": (scanned(place_by_place, lambda x: (x, x * 2, x + 1)), 1),
+    "matrices place by place": (scanned(place_by_place, lambda x: (x, x * 2, x + 1)), 2),
+    "place by place and read": (scanned(place_by_place_and_read, lambda x: (x, x * 2, x + 1)), 2),
     "points outside": (scanned(some_outside, lambda x: x), 2),
     "a window": (scanned(inner_part, lambda x: x), 2),
     "loops in loops": (in_loops, 2),

@@ -110,8 +110,8 @@ def _assert_as_xla(got: Any, want: Any, excused: Any, *operands: Any) -> None:
     assert not wrong.size, [(*(o[k] for o in operands), got[k], "XLA", want[k]) for k in wrong[:8]]
 
 
-NATIVE = frozenset({"abs", "sign", "negate", "cosine", "sine", "tanh", "exponential", "log", "sqrt", "rsqrt", "add", "subtract",
-                    "multiply", "divide", "compare"})
+NATIVE = frozenset({"abs", "sign", "negate", "cosine", "sine", "tan", "tanh", "sinh", "cosh", "exponential", "log", "sqrt",
+                    "rsqrt", "add", "subtract", "multiply", "divide", "compare"})
 """What native code has of complex numbers."""
 
 

@@ -136,6 +136,31 @@ def test_extremes_of_rows_are_found_natively(dtype: torch.dtype, n: int, largest
     assert torch.equal(reduction_kernels.arg_extreme(apart, 1, largest, False), want)
 
 
+@pytest.mark.parametrize("dtype", PLACES, ids=lambda dtype: str(dtype).removeprefix("torch."))
+@pytest.mark.parametrize(("dims", "dim"), [((7, 40), 0), ((3, 5, 16), 1), ((300, 9), 0), ((2, 3, 2, 1500), 1), ((2, 3, 20), -2)])
+@pytest.mark.parametrize("largest", [True, False])
+def test_extremes_along_dimensions_before_are_found_natively(dtype: torch.dtype, dims: tuple[int, ...], dim: int, largest: bool,
+                                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first of equal ones, and of NaN."""
+    draw, listed = np.random.default_rng(0), torch.tensor(PLACES[dtype], dtype=dtype)
+    keys = listed[torch.from_numpy(draw.integers(0, len(listed), dims))]
+    if dtype.is_floating_point:
+        keys.view(-1)[::11], keys.view(-1)[5::17] = math.nan, -math.nan
+    values = keys.to(torch.float64 if dtype.is_floating_point else torch.int64)
+    best = values.amax(dim, keepdim=True) if largest else values.amin(dim, keepdim=True)
+    want = torch.from_numpy(torch.where(best.isnan(), values.isnan(), values == best).numpy().argmax(dim))
+    monkeypatch.setattr(tuning, "SEARCHED_FROM", 16)
+    monkeypatch.setattr(reduction_kernels, "_arg_extreme_in_torch", lambda *_: pytest.fail("in torch"))
+    assert torch.equal(reduction_kernels.arg_extreme(keys, dim, largest, False), want)
+
+
+def test_extremes_of_few_columns_and_other_orders_are_torch_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning, "SEARCHED_FROM", 16)
+    keys = torch.randn(40, 30)
+    for given in (keys[:, :4], keys[::2], keys[:, ::3], keys.T):
+        assert torch.equal(reduction_kernels.arg_extreme(given, 0, True, False), given.argmax(0))
+
+
 RUNNING = {"sum": (functools.partial(reduction_kernels.running_total, is_product=False), torch.cumsum),
            "product": (functools.partial(reduction_kernels.running_total, is_product=True), torch.cumprod),
            "maximum": (functools.partial(reduction_kernels.running_extreme, largest=True), lambda x, d: torch.cummax(x, d)[0]),

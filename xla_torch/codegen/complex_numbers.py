@@ -57,6 +57,9 @@ _TEMPLATES = (
     PART imag = RE x == 0 & !__builtin_isfinite(IM x) ? LIB(nan)("") : IM r;
     return known_@(__builtin_isfinite(RE x), OF(RE r, imag));
 }""",
+    "@ tan_@(@ x) { return known_@(__builtin_isfinite(RE x) | !__builtin_isfinite(IM x), LIB(ctan)(x)); }",
+    "@ sinh_@(@ x) { return known_@(__builtin_isfinite(IM x), LIB(csinh)(x)); }",
+    "@ cosh_@(@ x) { return known_@(__builtin_isfinite(IM x), LIB(ccosh)(x)); }",
 )
 """``@`` is the type, PART that of its parts, RE and IM are these, OF makes a number of two, and LIB(f) is C's f for a part."""
 
@@ -85,6 +88,59 @@ COMPLEX = {
     f64 lost = __builtin_fabs(a) < __builtin_fabs(b) ? (q - s) + p : (p - s) + q;
     f32 real = s == 0 ? -__builtin_inff() : s == __builtin_inf() ? __builtin_inff() : (f32)(0.5 * log_wide(s, lost));
     return known_c64(x == x, __builtin_complex(real, atan2_f32(__imag__ x, __real__ x)));
+}""",
+    # With t the root of (|a| + |x|) / 2 the parts are t and b / 2t, or the other way round: sums of what has one sign.
+    "root_by_parts": """c64 root_by_parts(c64 x) {
+    f64 a = __real__ x, b = __imag__ x, w = __builtin_fabs(a), t = __builtin_sqrt(0.5 * (w + __builtin_sqrt(a * a + b * b)));
+    pred far = __builtin_fabs(b) == __builtin_inf(), left = a < 0;
+    t = w == __builtin_inf() ? w : t;
+    f64 other = t == 0 ? b : b / (2 * t), size = __builtin_fabs(other), turned = __builtin_copysign(t, b);
+    f64 real = left ? size : t, imag = left ? turned : other;
+    return __builtin_complex(far ? __builtin_inff() : (f32)real, far ? (f32)b : (f32)imag);
+}""",
+    "sqrt_by_parts": "c64 sqrt_by_parts(c64 x) { return known_c64(x == x, root_by_parts(x)); }",
+    "rsqrt_by_parts": "c64 rsqrt_by_parts(c64 x) { return divide_c64(1, root_by_parts(x)); }",
+    # Hyperbolic functions that are finite also where they are not, so that 0 times them is 0.
+    "sinh_wide": """f64 sinh_wide(f64 x) {
+    f64 e = exp_wide(__builtin_fabs(x), 1);
+    return __builtin_copysign(0.5 * (e + e / (e + 1)), x);
+}""",
+    "cosh_wide": "f64 cosh_wide(f64 x) { f64 e = exp_wide(__builtin_fabs(x), 0); return 0.5 * (e + 1 / e); }",
+    # Of a real number that is NaN the imaginary part is still 0.
+    "sinh_by_parts": """c64 sinh_by_parts(c64 x) {
+    f64 a = __real__ x, b = __imag__ x, imag = cosh_wide(a) * sine_wide(b, -0.0);
+    f32 real = (f32)(sinh_wide(a) * sine_wide(b, 0.5));
+    return known_c64(__builtin_isfinite(b), __builtin_complex(real, b == 0 ? (f32)b : (f32)imag));
+}""",
+    "cosh_by_parts": """c64 cosh_by_parts(c64 x) {
+    f64 a = __real__ x, b = __imag__ x, imag = sinh_wide(a) * sine_wide(b, -0.0);
+    f32 real = (f32)(cosh_wide(a) * sine_wide(b, 0.5));
+    return known_c64(__builtin_isfinite(b), __builtin_complex(real, b == 0 & a != a ? (f32)b : (f32)imag));
+}""",
+    "sine_by_parts": """c64 sine_by_parts(c64 x) {
+    f64 a = __real__ x, b = __imag__ x, real = sine_wide(a, -0.0) * cosh_wide(b);
+    f32 imag = (f32)(sine_wide(a, 0.5) * sinh_wide(b));
+    pred unknown = a == 0 & !__builtin_isfinite(b);
+    return known_c64(__builtin_isfinite(a), __builtin_complex(unknown ? __builtin_nanf("") : (f32)real, imag));
+}""",
+    "cosine_by_parts": """c64 cosine_by_parts(c64 x) {
+    f64 a = __real__ x, b = __imag__ x, imag = -sine_wide(a, -0.0) * sinh_wide(b);
+    f32 real = (f32)(sine_wide(a, 0.5) * cosh_wide(b));
+    pred unknown = a == 0 & !__builtin_isfinite(b);
+    return known_c64(__builtin_isfinite(a), __builtin_complex(real, unknown ? __builtin_nanf("") : (f32)imag));
+}""",
+    # (sinh a cosh a + i sin b cos b) / (sinh^2 a + cos^2 b), where nothing cancels. Beyond 60 the parts are 1 and 0.
+    "tanh_by_parts": """c64 tanh_by_parts(c64 x) {
+    f64 a = __real__ x, b = __imag__ x, w = __builtin_fabs(a) > 60 ? __builtin_copysign(60, a) : a;
+    f64 s = sinh_wide(w), c = sine_wide(b, 0.5), by = s * s + c * c, imag = sine_wide(b, -0.0) * c / by;
+    f32 real = (f32)(s * cosh_wide(w) / by), zero = __builtin_copysignf(0, __imag__ x);
+    pred far = __builtin_fabs(a) == __builtin_inf(), bound = far & !__builtin_isfinite(b);
+    real = far ? __builtin_copysignf(1, __real__ x) : real;
+    return __builtin_complex(real, bound | b == 0 ? zero : (f32)imag);
+}""",
+    "tan_by_parts": """c64 tan_by_parts(c64 x) {
+    c64 r = tanh_by_parts(__builtin_complex(-__imag__ x, __real__ x));
+    return __builtin_complex(__imag__ r, -__real__ r);
 }""",
 }
 """Each function behind those that it calls."""

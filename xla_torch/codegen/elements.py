@@ -114,8 +114,8 @@ def element(instruction: Instruction, operands: Sequence[str], fused: bool = Fal
     """The code of an element of the result; `fused` where the processor has a fused multiply-add. Raises Unfit where there is no
     rule for these types."""
     element_type = instruction.shape.element_type
-    if fused and instruction.opcode in _VECTOR_COMPLEX and element_type is C64:
-        return f"{_VECTOR_COMPLEX[instruction.opcode]}({operands[0]})"
+    if fused and instruction.opcode in VECTOR_COMPLEX and element_type is C64:
+        return f"{VECTOR_COMPLEX[instruction.opcode]}({', '.join(operands)})"
     is_alone = instruction.shape.element_count == 1 and instruction.opcode in _BETTER_ALONE
     if fused and instruction.opcode in VECTOR_ELEMENTS and name_of(element_type) == "f32" and not is_alone:
         code = f"{VECTOR_ELEMENTS[instruction.opcode]}({', '.join(operands)})"
@@ -129,7 +129,8 @@ def element(instruction: Instruction, operands: Sequence[str], fused: bool = Fal
 
 def exact_pattern(opcode: str, kind: str) -> str | None:
     """The pattern of an op whose result is exact, or correctly rounded: of none that C's library computes."""
-    return None if kind == "float" and opcode in _CALLS else PATTERNS.get(opcode, {}).get(kind)
+    is_rounded = opcode in VECTOR_COMPLEX if kind == Kind.COMPLEX.value else kind == "float" and opcode in _CALLS
+    return None if is_rounded else PATTERNS.get(opcode, {}).get(kind)
 
 
 def needs_no_rounding(opcode: str) -> bool:
@@ -181,7 +182,7 @@ def applied(opcode: str, element_type: PrimitiveType, operands: Sequence[str]) -
 
 
 _OF_COMPLEX = frozenset({elementwise.exponential, elementwise.log, elementwise.sqrt, elementwise.sine, elementwise.cosine,
-                         elementwise.tanh})
+                         elementwise.tan, elementwise.tanh, elementwise.sinh, elementwise.cosh})
 """Those of the following that complex numbers have as functions of these names (`complex_numbers.py`)."""
 
 for _opcode, _function in {
@@ -259,7 +260,13 @@ VECTOR_ELEMENTS = {
 }
 """Functions of float32 that a compiler makes vector code of (`transcendental.py`); C's library has one call for each element."""
 
-_VECTOR_COMPLEX = {elementwise.exponential: "exp_c64", elementwise.log: "log_c64"}
+VECTOR_COMPLEX = {
+    elementwise.exponential: "exp_c64", elementwise.log: "log_c64",
+    **{opcode: f"{opcode}_c64" for opcode in (elementwise.abs_, elementwise.sign, elementwise.divide)},
+    **{opcode: f"{opcode}_by_parts" for opcode in (
+        elementwise.sqrt, elementwise.rsqrt, elementwise.sine, elementwise.cosine, elementwise.tan, elementwise.sinh,
+        elementwise.cosh, elementwise.tanh)},
+}
 """The same of complex numbers in single precision."""
 
 _BETTER_ALONE = frozenset({

@@ -3,7 +3,7 @@
 The function gets the addresses of the carry and changes it there; a carry of one element is a local while it runs. What an
 elementwise op computes is written where it is read, once; what is read more often goes to a local or to a buffer. All results of
 a body are there before a carry is written; large ones are then exchanged with it by their addresses. A carry that the body only
-updates in part (the rows of a stack) is updated in place.
+updates in part (the rows of a stack) is updated in place, and so is one whose elements follow place by place.
 """
 
 from __future__ import annotations
@@ -214,12 +214,17 @@ class ProgramWriter:
 
     def _advance(self, changed: Sequence[tuple[Array, Array]], updates: _Updates) -> None:
         """Write each changed carry's result to the carry."""
-        ready: list[tuple[Array, Array]] = []
+        ready, in_place = list[tuple[Array, Array]](), list[tuple[Array, Array]]()
         for carry, result in changed:
             if carry is result:  # it is updated in place
                 continue
+            if carry.buffer in updates.overwritten:
+                in_place.append((carry, result))
+                continue
             taken = result.buffer in {r.buffer for _, r in ready}
             ready.append((carry, self.code.copy(result) if taken or result.is_single else self.code.owned(result)))
+        for carry, result in in_place:  # which may read what is updated in part
+            self.code.fill(carry.buffer, result)
         for write in updates.pending:
             write()
         for carry, result in ready:
@@ -315,12 +320,15 @@ class _Updates:
     """Updates that are made where the arrays are that they change: `carries` by the update. They are written when all else has
     been computed, so that whatever reads the carry reads the old one.
 
-    A product that is added to a carry, which nothing else reads, BLAS adds to it where it is."""
+    A product that is added to a carry, which nothing else reads, BLAS adds to it where it is. Where each element of a carry
+    follows from the one in its place, and nothing else reads it, the new elements are written over the old ones (`overwritten`):
+    two buffers that change places need twice the cache."""
 
     def __init__(self, writer: ProgramWriter, carries: Mapping[Instruction, Array]):
         self.writer, self.carries = writer, dict(carries)
         self.products: dict[Instruction, Array] = {}
         self.sums: dict[Instruction, Array] = {}
+        self.overwritten: set[str] = set()
         self.pending: list[Callable[[], None]] = []
 
     def update(self, instruction: Instruction, operands: Sequence[Value]) -> Array:
@@ -343,6 +351,10 @@ def _updates_of(writer: ProgramWriter, body: Computation, carries: Sequence[Arra
     """The updates of a body that can be made where its carries are: a chain of them from a carry to the same one, which nothing
     else follows on."""
     updates, uses = _Updates(writer, {}), Counter(o for i in body.instructions for o in i.operands)
+    readers: dict[Instruction, list[Instruction]] = {i: [] for i in body.instructions}
+    for instruction in body.instructions:
+        for operand in instruction.operands:
+            readers[operand].append(instruction)
     for k, (carry, result) in enumerate(zip(carries, body.root.operands, strict=True)):
         chain: list[Instruction] = []
         while result.opcode in UPDATES and uses[result] == 1 and result.shape.is_array:
@@ -355,7 +367,25 @@ def _updates_of(writer: ProgramWriter, body: Computation, carries: Sequence[Arra
         is_whole = carry.buffer and not is_local(carry.shape) and carry.shape.element_type not in HALVES
         if not chain and is_whole and made is not None and by_blas:
             updates.products[made], updates.sums[result] = carry, carry
+        elif not chain and carry.buffer and not is_local(carry.shape) and _is_place_by_place(body, result, k, readers):
+            updates.overwritten.add(carry.buffer)
     return updates
+
+
+def _is_place_by_place(body: Computation, result: Instruction, k: int, readers: Mapping[Instruction, list[Instruction]]) -> bool:
+    """Whether the elements of carry `k` are read for those of its next value in their places, and for nothing else."""
+    if result.opcode not in ELEMENTS or readers[result] != [body.root]:
+        return False
+    ahead = [i for i in body.instructions if i.is_element and i.operands[0].is_parameter and i.attributes["index"] == k]
+    seen = {result, *ahead}
+    while ahead:
+        for reader in readers[ahead.pop()]:
+            if reader.opcode not in ELEMENTS or reader.shape.dimensions != result.shape.dimensions:
+                return False
+            if reader not in seen:
+                seen.add(reader)
+                ahead.append(reader)
+    return True
 
 
 def _added_product(body: Computation, result: Instruction, k: int, uses: Mapping[Instruction, int]) -> Instruction | None:

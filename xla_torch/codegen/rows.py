@@ -96,19 +96,51 @@ def first_extreme(name: str, largest: bool) -> str:
 
     An extreme needs no order of computing, so that it is vector code; then the row is gone through for its place.
     """
+    return "\n".join([TYPES, _with_keys(_FIRST_EXTREME, name, largest), shared(2, 0)])
+
+
+def first_extreme_along(name: str, largest: bool) -> str:
+    """The same along a dimension that is not the last: ``result[o, i]`` is the first `k` of the extreme ``operand[o, k, i]``. The
+    places are those of the operand and the result, then the sizes of `k` and `i`; rows are those of `running`."""
+    text = _with_keys(_FIRST_EXTREME_ALONG, name, largest).replace("COLUMNS", str(COLUMNS))
+    return "\n".join([TYPES, text, shared(4, 0)])
+
+
+def _with_keys(text: str, name: str, largest: bool) -> str:
     held, key = name, "return b;"
     if name in _INFINITY:
         held, most = "s16", "(s16)0x7fff"
         key = (f"const s16 size = b & {most}, ordered = size ? b ^ ((b >> 15) & {most}) : 0;\n"
                f"    return size > {_INFINITY[name]} ? {most if largest else f'~{most}'} : ordered;")
-    text = _FIRST_EXTREME.replace("NAME", held).replace("KEY", key).replace("BEFORE", ">" if largest else "<")
-    return "\n".join([TYPES, text, shared(2, 0)])
+    return (_KEY_OF + text).replace("NAME", held).replace("KEY", key).replace("BEFORE", ">" if largest else "<")
 
 
-_FIRST_EXTREME = """static inline NAME key_of(NAME b) {
+_KEY_OF = """static inline NAME key_of(NAME b) {
     KEY
 }
-static s64 first_of(const NAME *row, s64 n) {
+"""
+
+_FIRST_EXTREME_ALONG = """static void part(s64 from, s64 to, char **places, s64 n, char *kept) {
+    const s64 size = (s64)places[2], inner = (s64)places[3], tiles = (inner + COLUMNS - 1) / COLUMNS;
+    for (s64 r = from; r < to; r++) {
+        const s64 left = inner - r % tiles * COLUMNS, wide = left < COLUMNS ? left : COLUMNS;
+        const NAME *restrict x = (const NAME *)places[0] + r / tiles * size * inner + r % tiles * COLUMNS;
+        s64 *restrict y = (s64 *)places[1] + r / tiles * inner + r % tiles * COLUMNS;
+        NAME best[COLUMNS];
+        s32 at[COLUMNS];
+        for (s64 i = 0; i < wide; i++) { best[i] = key_of(x[i]); at[i] = 0; }
+        for (s64 k = 1; k < size; k++)
+            for (s64 i = 0; i < wide; i++) {
+                const NAME key = key_of(x[k * inner + i]), old = best[i];
+                const int is_first = (key BEFORE old) | ((key != key) & (old == old));
+                best[i] = is_first ? key : old;
+                at[i] = is_first ? (s32)k : at[i];
+            }
+        for (s64 i = 0; i < wide; i++) y[i] = at[i];
+    }
+}"""
+
+_FIRST_EXTREME = """static s64 first_of(const NAME *row, s64 n) {
     NAME best[64];
     int nan[64] = { 0 };
     s64 i = 0, at = 0;

@@ -22,6 +22,7 @@ from typing import Any, Literal, TypeVar
 
 import torch
 
+from ..core.types import Kind
 from ..opcodes import elementwise as ops
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -67,6 +68,11 @@ def _marked(row: Call) -> Callable[[_Function], _Function]:
 def elementwise_in_c(**code: str) -> Callable[[_Function], _Function]:
     """`elementwise`, with the kernel's C for some kinds of elements."""
     return _marked(Call(elementwise=True, code=code))
+
+
+def elementwise_as(opcode: str) -> Callable[[_Function], _Function]:
+    """`elementwise`, with the C of an op."""
+    return _marked(Call(elementwise=True, opcode=opcode))
 
 
 elementwise = _marked(Call(elementwise=True))
@@ -138,6 +144,9 @@ COMPARISONS: dict[Any, str] = {torch.lt: "<", torch.le: "<=", torch.gt: ">", tor
 for _function in COMPARISONS:
     _each(_function, getattr(operator, _function.__name__))
 
+for _function, _code in {torch.real: "__real__ {0}", torch.imag: "__imag__ {0}"}.items():
+    CALLS[_function] = Call(elementwise=True, memory="shared", code={Kind.COMPLEX.value: _code})
+CALLS[torch.complex] = Call(elementwise=True)
 CALLS[torch.clamp] = Call(elementwise=True, code=dict.fromkeys(("float", "signed"), "minimum_{t}(maximum_{t}({0}, {1}), {2})"))
 CALLS[torch.isfinite] = Call(elementwise=True)
 CALLS[torch.sign] = Call(elementwise=True, code={"signed": "sign_{t}({0})"})
@@ -148,7 +157,7 @@ for _function in (torch.sum, torch.amax, torch.amin):
 for _function in (
         torch.matmul, torch.mm, torch.bmm, torch.addmm, torch.baddbmm, operator.matmul, torch.cat, torch.clone, torch.full,
         torch.arange, torch.zeros, torch.cumsum, torch.index_select, torch.gather, torch.convolution, torch.nn.functional.pad,
-        torch.constant_pad_nd, torch.argmax, torch.argmin, torch.trunc, torch.cumprod, torch.complex, torch.softmax,
+        torch.constant_pad_nd, torch.argmax, torch.argmin, torch.trunc, torch.cumprod, torch.softmax,
         torch.log_softmax, torch.layer_norm):
     CALLS[_function] = Call()
 for _function in (torch.conv1d, torch.conv2d, torch.conv3d, torch.conv_transpose1d, torch.conv_transpose2d,

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 import torch
 
-from .calls import elementwise, elementwise_in_c
+from ..opcodes import elementwise as ops
+from .calls import elementwise, elementwise_as, elementwise_in_c
 from .indexing import on_host
 from .integers import Operand, as_tensors
 
@@ -65,18 +66,21 @@ def float_remainder(lhs: Operand, rhs: Operand) -> torch.Tensor:
 # torch's complex kernels multiply by 1 or subtract from 0 on the way, which turns infinite parts into NaN and -0 into 0.
 
 
+@elementwise_as(ops.add)
 def complex_add(lhs: Operand, rhs: Operand) -> torch.Tensor:
     """The sum, part by part."""
     a, b = _parts(lhs, rhs)
     return torch.view_as_complex(a + b)
 
 
+@elementwise_as(ops.subtract)
 def complex_subtract(lhs: Operand, rhs: Operand) -> torch.Tensor:
     """The difference, part by part."""
     a, b = _parts(lhs, rhs)
     return torch.view_as_complex(a - b)
 
 
+@elementwise_as(ops.negate)
 def complex_negate(x: torch.Tensor) -> torch.Tensor:
     """Both parts negated."""
     return torch.view_as_complex(-torch.view_as_real(x.resolve_conj()))
@@ -87,6 +91,7 @@ def _parts(lhs: Operand, rhs: Operand) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.view_as_real(lhs.resolve_conj()), torch.view_as_real(rhs.resolve_conj())
 
 
+@elementwise_as(ops.divide)
 def complex_divide(lhs: Operand, rhs: Operand) -> torch.Tensor:
     """The quotient; by 0 and with infinite parts what C's rules say."""
     lhs, rhs = as_tensors(lhs, rhs)
@@ -163,7 +168,7 @@ def _nan_where(unknown: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
     return torch.where(unknown, torch.complex(nan, nan), value)
 
 
-@elementwise
+@elementwise_as(ops.abs_)
 def complex_abs(x: torch.Tensor) -> torch.Tensor:
     """The magnitude; NaN where a part is NaN, also beside an infinite one."""
     found = x.abs()
@@ -172,7 +177,7 @@ def complex_abs(x: torch.Tensor) -> torch.Tensor:
     return torch.where(x.isnan(), math.nan, found)
 
 
-@elementwise
+@elementwise_as(ops.cosine)
 def complex_cos(x: torch.Tensor) -> torch.Tensor:
     """``cos a cosh b - sin a sinh b i``."""
     cosine = torch.cos(x)
@@ -180,7 +185,7 @@ def complex_cos(x: torch.Tensor) -> torch.Tensor:
     return _nan_where(~x.real.isfinite(), torch.complex(cosine.real, imag))
 
 
-@elementwise
+@elementwise_as(ops.sine)
 def complex_sin(x: torch.Tensor) -> torch.Tensor:
     """``sin a cosh b + cos a sinh b i``."""
     sine = torch.sin(x)
@@ -188,49 +193,49 @@ def complex_sin(x: torch.Tensor) -> torch.Tensor:
     return _nan_where(~x.real.isfinite(), torch.complex(real, sine.imag))
 
 
-@elementwise
+@elementwise_as(ops.tan)
 def complex_tan(x: torch.Tensor) -> torch.Tensor:
     """The tangent, which far from the real axis has no angle."""
     return _nan_where(x.imag.isfinite() & ~x.real.isfinite(), torch.tan(x))
 
 
-@elementwise
+@elementwise_as(ops.tanh)
 def complex_tanh(x: torch.Tensor) -> torch.Tensor:
     """The hyperbolic tangent, which far from the imaginary axis has no angle."""
     return _nan_where(x.real.isfinite() & ~x.imag.isfinite(), torch.tanh(x))
 
 
-@elementwise
+@elementwise_as(ops.cosh)
 def complex_cosh(x: torch.Tensor) -> torch.Tensor:
     """``cosh a cos b + sinh a sin b i``."""
     return _nan_where(~x.imag.isfinite(), torch.cosh(x))
 
 
-@elementwise
+@elementwise_as(ops.sinh)
 def complex_sinh(x: torch.Tensor) -> torch.Tensor:
     """``sinh a cos b + cosh a sin b i``."""
     return _nan_where(~x.imag.isfinite(), torch.sinh(x))
 
 
-@elementwise
+@elementwise_as(ops.exponential)
 def complex_exp(x: torch.Tensor) -> torch.Tensor:
     """``exp(a) (cos b + sin b i)``."""
     return _nan_where(~x.imag.isfinite(), torch.exp(x))
 
 
-@elementwise
+@elementwise_as(ops.log)
 def complex_log(x: torch.Tensor) -> torch.Tensor:
     """``log |x| + arg x i``; NaN in both parts where one is NaN."""
     return _nan_where(x.isnan(), torch.log(x))
 
 
-@elementwise
+@elementwise_as(ops.sqrt)
 def complex_sqrt(x: torch.Tensor) -> torch.Tensor:
     """The square root with a real part not below 0; NaN in both parts where one is NaN."""
     return _nan_where(x.isnan(), torch.sqrt(x))
 
 
-@elementwise
+@elementwise_as(ops.sign)
 def complex_sign(x: torch.Tensor) -> torch.Tensor:
     """x / |x|, part by part; 0 for 0, and NaN + NaN i where a part is NaN."""
     if on_host(x) and _is_finite(x):  # torch's takes infinite parts beside tiny ones for NaN
@@ -278,6 +283,7 @@ def _compensated_sum(terms: Sequence[torch.Tensor]) -> torch.Tensor:
     return total + error
 
 
+@elementwise_as(ops.rsqrt)
 def complex_rsqrt(x: torch.Tensor) -> torch.Tensor:
     """1 / sqrt(x)."""
     return complex_divide(1.0, torch.sqrt(x))

@@ -146,8 +146,9 @@ def arg_extreme(keys: torch.Tensor, dim: int, largest: bool, last: bool) -> torc
     if keys.dtype == torch.bool:
         keys = keys.to(torch.uint8)
     in_torch = functools.partial(_arg_extreme_in_torch, keys, dim, largest)
-    is_of_rows = dim % keys.dim() == keys.dim() - 1 and keys.is_contiguous()
-    return rows.first_extreme(keys, largest, in_torch) if is_of_rows else in_torch()
+    if dim % keys.dim() != keys.dim() - 1:
+        return rows.first_extreme_along(keys, dim % keys.dim(), largest, in_torch)
+    return rows.first_extreme(keys, largest, in_torch) if keys.is_contiguous() else in_torch()
 
 
 def _arg_extreme_in_torch(keys: torch.Tensor, dim: int, largest: bool) -> torch.Tensor:

@@ -91,6 +91,27 @@ def first_extreme(keys: torch.Tensor, largest: bool, in_torch: Callable[[], torc
     return places
 
 
+def first_extreme_along(keys: torch.Tensor, dim: int, largest: bool, in_torch: Callable[[], torch.Tensor]) -> torch.Tensor:
+    """The same along a dimension of a contiguous array that is not the last."""
+    size, (*before, _), behind = keys.shape[dim], keys.shape[:dim + 1], keys.shape[dim + 1:]
+    inner = math.prod(behind)
+    if not (is_plain(keys) and keys.dtype in _SEARCHED and keys.is_contiguous() and keys.numel() >= tuning.SEARCHED_FROM
+            and inner >= tuning.RUNNING_COLUMNS and size < 1 << 31):
+        return in_torch()
+    native = _native_first_extreme_along(keys.dtype, largest)
+    if not native.is_ready():
+        return native.timed(in_torch)
+    places = torch.empty((*before, *behind), dtype=torch.int64)
+    run_on_threads(native.function, math.prod(before) * -(-inner // COLUMNS), size * min(inner, COLUMNS),
+                   [keys.data_ptr(), places.data_ptr(), size, inner])
+    return places
+
+
+@functools.cache
+def _native_first_extreme_along(dtype: torch.dtype, largest: bool) -> Awaited:
+    return Awaited(native_rows.first_extreme_along(_SEARCHED[dtype], largest), "a search of columns")
+
+
 @functools.cache
 def _native_first_extreme(dtype: torch.dtype, largest: bool) -> Awaited:
     return Awaited(native_rows.first_extreme(_SEARCHED[dtype], largest), "a search of rows")

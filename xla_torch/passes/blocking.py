@@ -317,7 +317,9 @@ def _find_chains(graph: Graph) -> list[Chain]:
 
 def _passes(node: Node) -> int:
     """How often a call goes over a large array, as far as that matters: torch computes a logsumexp by calls of its own."""
-    return 0 if _large_grid(node) is None else 1 + (node.target is torch.logsumexp)
+    if _large_grid(node) is None or node.target in (torch.real, torch.imag):
+        return 0
+    return 1 + (node.target is torch.logsumexp)
 
 
 def _large_grid(node: Node) -> Dims | None:

@@ -23,6 +23,7 @@ from torch.fx import Node
 from ..codegen.elements import (
     HALVES,
     NAMES,
+    VECTOR_COMPLEX,
     VECTOR_ELEMENTS,
     exact_pattern,
     memory_of,
@@ -38,7 +39,25 @@ from ..codegen.functions import used_in
 from ..codegen.loops import TYPES
 from ..codegen.threads import shared
 from ..core import tuning
-from ..core.types import BF16, F16, F32, F64, PRED, S8, S16, S32, S64, U8, U16, U32, U64, PrimitiveType
+from ..core.types import (
+    BF16,
+    C64,
+    C128,
+    F16,
+    F32,
+    F64,
+    PRED,
+    S8,
+    S16,
+    S32,
+    S64,
+    U8,
+    U16,
+    U32,
+    U64,
+    PrimitiveType,
+    complex_part,
+)
 from ..kernels.calls import COMPARISONS, EXPAND, ROW_VIEWS, known
 from ..kernels.convert import float_to_integer
 from ..kernels.native_fusions import Role
@@ -47,7 +66,8 @@ from ..opcodes import elementwise
 Dims = tuple[int, ...]
 
 _ELEMENT_TYPES = {torch.bool: PRED, torch.int8: S8, torch.int16: S16, torch.int32: S32, torch.int64: S64, torch.uint8: U8,
-                  torch.bfloat16: BF16, torch.float16: F16, torch.float32: F32, torch.float64: F64}
+                  torch.bfloat16: BF16, torch.float16: F16, torch.float32: F32, torch.float64: F64, torch.complex64: C64,
+                  torch.complex128: C128}
 
 LEAST_ROW = 8
 """Elements from which torch sums up a row in vectors."""
@@ -341,7 +361,13 @@ def _held(node: Node) -> str:
 
 def is_rounded(node: Node) -> bool:
     """Whether torch may round this call otherwise in the last place (`codegen/functions.py`)."""
-    return known(node.target).opcode in _ROUNDED
+    return known(node.target).opcode in _ROUNDED or is_complex_function(node)
+
+
+def is_complex_function(node: Node) -> bool:
+    """Whether this is a function of complex numbers that torch computes one by one, and native code in vectors."""
+    return known(node.target).opcode in VECTOR_COMPLEX and any(
+        "array" in o.meta and o.meta["array"][1] is torch.complex64 for o in node.all_input_nodes)
 
 
 def expression(node: Node, names: dict[Node, str] | None, rounded: bool) -> str | None:
@@ -354,6 +380,9 @@ def expression(node: Node, names: dict[Node, str] | None, rounded: bool) -> str 
     element_type, row = _type(node), known(node.target)
     if element_type in HALVES and any(_type(o) in _WIDE for o in node.all_input_nodes):
         return None  # torch's sum of one and a wider number rounds once
+    if is_complex_function(node):
+        places = ", ".join(f"{{{k}}}" for k in range(len(node.args)))
+        return _formatted(f"{VECTOR_COMPLEX[row.opcode]}({places})", node.args, C64, names) if rounded else None
     if rounded and is_rounded(node) and (element_type is F32 or element_type in HALVES):
         return _formatted(f"{VECTOR_ELEMENTS[row.opcode]}({{0}})", node.args, element_type, names)
     if row.out in COMPARISONS:
@@ -370,8 +399,13 @@ def expression(node: Node, names: dict[Node, str] | None, rounded: bool) -> str 
         condition, *others = node.args
         if not isinstance(condition, Node) or condition.meta["array"][1] is not torch.bool:
             return None
-        chosen = _formatted("{0} : {1}", others, _UNSIGNED.get(element_type, element_type), names, True)
-        return chosen and f"{names[condition] if names else ''} ? {chosen}"
+        chosen = _formatted(", {0}, {1}" if element_type.is_complex else " ? {0} : {1}", others,
+                            _UNSIGNED.get(element_type, element_type), names, True)
+        of = names[condition] if names else ""
+        return chosen and (f"select_{NAMES[element_type]}({of}{chosen})" if element_type.is_complex else f"{of}{chosen}")
+    if node.target is torch.complex:
+        return _formatted("__builtin_complex({0}, {1})", node.args, complex_part(element_type), names)
+    element_type = next((_type(o) for o in node.all_input_nodes if _type(o).is_complex), element_type)
     kind = element_type.kind.value
     code = row.code.get(kind) or exact_pattern(row.opcode, kind)
     if not code or (row.out in _SHIFTS and node.args[1] not in range(element_type.bits)):
@@ -403,7 +437,8 @@ def _formatted(code: str, operands: Sequence[Any], element_type: PrimitiveType |
     """The pattern with its operands in one type; None where one of them is nothing that can be here. A float of 16 bits is
     rounded to its type, where it `is_exact` it need not be."""
     assert element_type is not None
-    if not all(isinstance(o, Node) or (isinstance(o, (bool, int, float)) and _has(element_type, o)) for o in operands):
+    if not all(isinstance(o, Node) or (isinstance(o, (bool, int, float)) and _has(element_type, o))
+               or (isinstance(o, complex) and element_type.is_complex) for o in operands):
         return None
     made = [_operand(o, element_type, names or {}) for o in operands]
     name = name_of(element_type)
@@ -418,8 +453,8 @@ def _has(element_type: PrimitiveType, value: float) -> bool:
 
 def _operand(operand: Any, element_type: PrimitiveType, names: dict[Node, str]) -> str:
     if not isinstance(operand, Node):
-        wide = np.float64(operand) if element_type.is_floating else np.int64(operand)
-        return number(wide, element_type)
+        wide = np.complex128 if element_type.is_complex else np.float64 if element_type.is_floating else np.int64
+        return number(wide(operand), element_type)
     own = _type(operand)
     name, held = names.get(operand, ""), _UNSIGNED.get(own, own)
     if held is element_type:

@@ -20,7 +20,7 @@ from torch.fx import Graph, Node
 from ..core import tuning
 from ..kernels import collective, indexing
 from ..kernels.blocked import blocked
-from ..kernels.calls import EXPAND, FRESH_METHODS, VIEWS, known
+from ..kernels.calls import EXPAND, FRESH_METHODS, RESHAPE, VIEWS, known
 from ..kernels.native_fusions import foreach
 
 
@@ -266,7 +266,9 @@ def _separate_outputs(graph: Graph, storage: _Storage) -> None:
             is_shared = not (roots.isdisjoint(storage.external) and roots.isdisjoint(given))
             larger = _larger_arrays(value, storage)
             given |= set() if is_shared else roots
-            if is_shared or larger:
+            if is_shared and not larger and _is_reshaped(value):
+                _copy_before_reshape(graph, value)
+            elif is_shared or larger:
                 with graph.inserting_after(_last_reader(value, larger, storage)) if larger else graph.inserting_before(output):
                     value = graph.call_function(torch.clone, (value,), {"memory_format": torch.contiguous_format})
             elif not _is_dense(value) or known(value.target).memory == "ordered":
@@ -274,6 +276,18 @@ def _separate_outputs(graph: Graph, storage: _Storage) -> None:
                     value = graph.call_method("contiguous", (value,))
         results.append(value)
     output.args = (tuple(results),)
+
+
+def _is_reshaped(value: Node) -> bool:
+    """Whether a result is another array in another shape, for nobody else."""
+    return value.op == "call_method" and value.target == RESHAPE and isinstance(value.args[0], Node) and len(value.users) == 1
+
+
+def _copy_before_reshape(graph: Graph, value: Node) -> None:
+    """Copy what is reshaped: to reshape what repeats itself is a copy already, and behind it would come another one."""
+    with graph.inserting_before(value):
+        copied = graph.call_function(torch.clone, (value.args[0],), {"memory_format": torch.contiguous_format})
+    value.args = (copied, *value.args[1:])
 
 
 def _larger_arrays(value: Node, storage: _Storage) -> list[Node]:

@@ -6,9 +6,9 @@ divides the others into fusions. They compute the same bits as torch: each opera
 summed up in torch's own order. (A root may differ in its last bit, where torch's library rounds it otherwise, and so may the sign
 of a zero that is the larger of two, on which torch's own loops do not agree.)
 
-Exponentials and their like of float32 are as exact as torch's, but not of the same bits. On large arrays a fusion with such a
-function waits for its code before it first runs, so that a program gives the same numbers each time; on smaller ones it begins in
-torch, as bundles and loops do.
+Exponentials and their like of float32, and functions of complex64, are as exact as torch's, but not of the same bits. On large
+arrays a fusion with such a function waits for its code before it first runs, so that a program gives the same numbers each time;
+on smaller ones it begins in torch, as bundles and loops do.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from torch.fx import Graph, GraphModule, Node
 
 from ..core import tuning
 from ..kernels import convert, integers
+from ..kernels.calls import COMPARISONS, known
 from ..kernels.native import can_fuse, made_after
 from ..kernels.native_fusions import NativeFusion, Role, fusion
-from .fusion_source import Calls, Source, is_rounded
+from .fusion_source import Calls, Source, is_complex_function, is_rounded
 from .memory import plan_memory
 from .simplify import copy_views, put_in_order
 
@@ -51,10 +52,14 @@ def form_fusions(root: torch.nn.Module, graph: Graph) -> None:
 
 def _cost(node: Node) -> int:
     """What a call takes torch, in plain calls on as many elements."""
+    if is_complex_function(node):
+        return _LEAST
     if is_rounded(node):
         return _DEAR
     if getattr(node.target, "__module__", "") in _OF_SEVERAL_CALLS:
         return _LEAST
+    if known(node.target).out in COMPARISONS:
+        return tuning.COMPARISON_COST
     return tuning.SELECT_COST if node.target is torch.where else not _is_view(node)
 
 

@@ -186,13 +186,24 @@ def subtract(inst: Instruction, lhs: Value, rhs: Value) -> Value:
 @_binary("multiply", numbers="lhs rhs")
 def multiply(inst: Instruction, lhs: Value, rhs: Value) -> Value:
     """Integers wrap; the product of PREDs is their conjunction."""
-    return lhs & rhs if inst.shape.element_type is PRED else lhs * rhs
+    if inst.shape.element_type is PRED:
+        return lhs & rhs
+    if inst.shape.element_type.is_complex:  # whose infinite parts meet the other part of 1
+        return lhs * rhs
+    return rhs if _is_one(lhs) else lhs if _is_one(rhs) else lhs * rhs
+
+
+def _is_one(value: Value) -> bool:
+    """Whether this is the number 1, which changes no factor and no dividend."""
+    return isinstance(value, Number) and value == 1
 
 
 @_binary("divide", numbers="lhs rhs")
 def divide(inst: Instruction, lhs: Value, rhs: Value) -> Value:
     """Integers truncate toward zero; x / 0 is -1 or, unsigned, has all bits set; MIN / -1 is MIN."""
     element_type = inst.shape.element_type
+    if _is_one(rhs) and not element_type.is_complex:
+        return lhs
     if element_type.is_complex:
         return values.emit(kernels.complex_divide, lhs, rhs)
     if element_type.is_floating:
