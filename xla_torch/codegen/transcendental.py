@@ -13,8 +13,9 @@ from __future__ import annotations
 TRANSCENDENTAL = {
     # 2^k, for k in the range of normal numbers.
     "power_of_two_f32": "f32 power_of_two_f32(s32 k) { s32 b = (k + 127) << 23; f32 r; __builtin_memcpy(&r, &b, 4); return r; }",
-    # e^x = 2^k e^r with |r| <= ln(2) / 2, where 1 + r and r are kept with what rounding took from them. Below -104, where masks
-    # put it, e^x is a product with 0: rounding what is too small for a denormal number takes Intel's processors 150 cycles.
+    # e^x = 2^k e^r with |r| <= ln(2) / 2, where 1 + r and r are kept with what rounding took from them. A product that is a denormal
+    # number takes Intel's processors 150 cycles: so one below 2^-126 is computed 2^126 times as large, and added to 1, whose last
+    # bits are those of denormal numbers.
     "exp_f32": """f32 exp_f32(f32 x) {
     f32 c = __builtin_fabsf(x) > 104 ? __builtin_copysignf(104, x) : x, k = __builtin_rintf(c * 0x1.715476p+0f);
     f32 g = __builtin_fmaf(k, -0x1.62e4p-1f, c), r = __builtin_fmaf(k, -0x1.7f7d1cp-20f, g);
@@ -22,10 +23,10 @@ TRANSCENDENTAL = {
     p = __builtin_fmaf(p, r, 0x1.11111cp-7f); p = __builtin_fmaf(p, r, 0x1.5554eep-5f);
     p = __builtin_fmaf(p, r, 0x1.555556p-3f); p = __builtin_fmaf(p, r, 0.5f);
     f32 h = 1.0f + r, l = ((1.0f - h) + r) + __builtin_fmaf(k, -0x1.7f7d1cp-20f, g - r);
-    s32 q = (s32)k, half = q >> 1, bits = ((half + 127) << 23) & -(x >= -104);
-    f32 t; __builtin_memcpy(&t, &bits, 4);
-    f32 e = (h + __builtin_fmaf(r * r, p, l)) * t * power_of_two_f32(q - half);
-    return x != x ? x : e;
+    s32 q = (s32)k, n = k < -126 ? q + 126 : q, half = n >> 1, bits;
+    f32 e = (h + __builtin_fmaf(r * r, p, l)) * power_of_two_f32(half) * power_of_two_f32(n - half), beside_1 = 1 + e, small;
+    __builtin_memcpy(&bits, &beside_1, 4); bits -= 0x3f800000; __builtin_memcpy(&small, &bits, 4);
+    return k < -126 ? small : e;
 }""",
     "logistic_f32": "f32 logistic_f32(f32 x) { return 1.0f / (1.0f + exp_f32(0.0f - x)); }",
     # e^x - less = 2^k (e^r - 1) + (2^k - less), for a number `less` that is 0 or 1. Beyond 700 it is as there: more than float32
