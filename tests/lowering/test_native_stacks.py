@@ -115,6 +115,25 @@ def test_stacks_pass_from_the_forward_program_to_the_backward_program(function: 
         torch.testing.assert_close(x.grad, want, rtol=1e-13, atol=0)
 
 
+@pytest.mark.parametrize("function", LOOPS, ids=lambda f: f.__name__)
+def test_stacks_pass_between_plans_whose_native_code_is_not_there(function: Callable[[jax.Array], Any], tmp_path: Path) -> None:
+    value, want = in_torch(xla_torch.value_and_grad(program(function)), torch.from_numpy(GIVEN))
+    with native_after(3600.0, tmp_path):
+        x = torch.tensor(GIVEN, requires_grad=True)
+        program(function)(x).backward()
+        got = xla_torch.value_and_grad(program(function))(x.detach())
+    torch.testing.assert_close((*got, x.grad), (value, want, want), rtol=1e-13, atol=0)
+
+
+def test_a_forward_plan_gives_its_rows_to_torch_and_gets_them_back() -> None:
+    ours, x = program(newton), torch.tensor(GIVEN, requires_grad=True)
+    loss = ours(x)
+    with pytest.MonkeyPatch.context() as patch:  # the backward program is torch's, whose stacks are the forward plan's rows
+        patch.setattr(tuning, "NATIVE_AFTER", float("inf"))
+        loss.backward()
+    torch.testing.assert_close(x.grad, in_torch(xla_torch.grad(program(newton)), x.detach()), rtol=1e-13, atol=0)
+
+
 def test_gradients_of_gradients_have_stacks() -> None:
     x, direction = torch.tensor(GIVEN), torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
     want = in_torch(xla_torch.jvp(xla_torch.grad(program(collatz))), x, direction)

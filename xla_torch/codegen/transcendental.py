@@ -13,9 +13,9 @@ from __future__ import annotations
 TRANSCENDENTAL = {
     # 2^k, for k in the range of normal numbers.
     "power_of_two_f32": "f32 power_of_two_f32(s32 k) { s32 b = (k + 127) << 23; f32 r; __builtin_memcpy(&r, &b, 4); return r; }",
-    # e^x = 2^k e^r with |r| <= ln(2) / 2, where 1 + r and r are kept with what rounding took from them. A product that is a denormal
-    # number takes Intel's processors 150 cycles: so one below 2^-126 is computed 2^126 times as large, and added to 1, whose last
-    # bits are those of denormal numbers.
+    # e^x = 2^k e^r with |r| <= ln(2) / 2, where 1 + r and r are kept with what rounding took from them. A product that is a
+    # denormal number takes Intel's processors 150 cycles: so one below 2^-126 is computed 2^126 times as large, and added to 1,
+    # whose last bits are those of denormal numbers.
     "exp_f32": """f32 exp_f32(f32 x) {
     f32 c = __builtin_fabsf(x) > 104 ? __builtin_copysignf(104, x) : x, k = __builtin_rintf(c * 0x1.715476p+0f);
     f32 g = __builtin_fmaf(k, -0x1.62e4p-1f, c), r = __builtin_fmaf(k, -0x1.7f7d1cp-20f, g);

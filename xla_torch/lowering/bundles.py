@@ -250,7 +250,7 @@ def _bundled(tracer: Tracer, instruction: Instruction, operands: Sequence[Value]
     inputs = [inner.placeholder(p.name, p.shape) for p in region.parameters]
     results = inner.run(region, inputs)
     made = instruction.shape.tuple_shapes
-    outputs = tuple(inner.materialise(v, s) for v, s in zip(results, made, strict=True))
+    outputs = tuple(inner.rows(v, s) if is_stack(s) else inner.materialise(v, s) for v, s in zip(results, made, strict=True))
     module = inner.finish(outputs, "Bundle", fresh_outputs=True)
     if source is not None:
         sizes = [bytes_of(p.shape) for p in region.parameters]

@@ -26,7 +26,7 @@ from ..core.sizes import Size, unnamed
 from ..core.types import PrimitiveType
 from ..hlo.ir import Computation, Instruction
 from ..hlo.structure import CONSTANT
-from ..kernels import indexing, reduction
+from ..kernels import indexing, reduction, stack
 from ..kernels.calls import known
 from ..opcodes import internal
 from ..passes.passes import Lowering, run_passes
@@ -209,6 +209,10 @@ class Tracer(Evaluator):
             scalar = self._scalar_operand(value.scalar, shape.element_type, False)
             return self._proxy(scalar).expand(value.dims)
         return super().materialise(value, shape)
+
+    def rows(self, value: Value, shape: Shape) -> Value:
+        """The values on a stack as one array, which may leave a program."""
+        return self.emit(stack.packed, value, shape.dimensions[1:], storage_dtype(shape.element_type), self.device)
 
     def subprogram(self, computation: Computation, run: Callable[[Runner, Sequence[Value]], tuple[Value, ...]]) -> Value:
         """`run` traced as a program of its own; the value that stands for it."""

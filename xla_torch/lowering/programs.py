@@ -8,11 +8,11 @@ import torch
 import torch.fx
 
 from ..core.errors import DeviceError
-from ..core.shape import UNBOUNDED, Shape
+from ..core.shape import Shape
 from ..core.types import PrimitiveType
 from ..hlo.ir import Computation, Token
+from ..hlo.stacks import is_stack
 from ..hlo.tree import arrays, grouped, places
-from ..kernels import stack
 from ..passes.optional import attempt, runs, without_failing
 from ..storage.dtypes import storage_dtype, torch_dtype
 from ..storage.torch_private import LoweredModule
@@ -97,8 +97,8 @@ def _output(tracer: Tracer, value: Value, shape: Shape) -> Value:
         else:
             value = tracer.trace.create_proxy("call_function", torch.full, (value.dims, scalar),
                                               {"dtype": storage_dtype(shape.element_type), "device": tracer.device})
-    if UNBOUNDED in shape.dimensions:
-        value = tracer.emit(stack.packed, value, shape.dimensions[1:], storage_dtype(shape.element_type), tracer.device)
+    if is_stack(shape):
+        value = tracer.rows(value, shape)
     if _needs_conversion(shape.element_type):
         value = numerics.from_storage(value, shape.element_type)
     return value
