@@ -15,6 +15,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import nn
 from torch._higher_order_ops.associative_scan import associative_scan
 from torch.export.experimental import _export_forward_backward
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
 import xla_torch
@@ -145,6 +146,21 @@ class Normed(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return (self.norm(self.line(x)) * torch.arange(2.0)).square().sum()
+
+
+def test_the_forward_half_of_a_joint_graph_has_no_checks_of_cotangents():
+    def joint(x: torch.Tensor, ct: torch.Tensor) -> Any:
+        own, of_x = torch.linalg.inv_ex(x)
+        back, of_ct = torch.linalg.inv_ex(ct)
+        for info in (of_x, of_ct):
+            torch._linalg_check_errors(info, "linalg.inv", is_matrix=True)  # a check that has no result
+        return own, back
+
+    x, ct = torch.eye(2) * 2, torch.eye(2) * 4
+    forward, backward = torch_graphs.split_results(make_fx(joint)(x, ct), 1, 1)
+    checks = torch.ops.aten._linalg_check_errors.default
+    assert [len(half.graph.find_nodes(op="call_function", target=checks)) for half in (forward, backward)] == [1, 2]
+    assert_close((forward(x, ct), backward(x, ct)), ((x.inverse(),), (ct.inverse(),)))
 
 
 @pytest.mark.slow
