@@ -218,14 +218,11 @@ def instead_of(error: Exception) -> Iterator[None]:
             raise known from error
         got = f"{type(second).__name__}: {str(second).strip().partition(_LINE)[0]}"
         raise UnsupportedError("torch.export fails as it traces the model with the values of the example", subject="from_torch",
-                               got=got, where=torch_asserted_sizes.line_of_error(second),
-                               hint=_PADDED if "_pack_padded_sequence" in got else _DECIDED) from error
+                               got=got, where=torch_asserted_sizes.line_of_error(second), hint=_DECIDED) from error
 
 
 _LINE = "\n"
 _DECIDED = "call the model with the example; if it runs, use torch.where or torch.cond here"
-_PADDED = "run the recurrent layer on the padded batch, and use torch.where to leave out what is behind the end of a sequence"
-"""torch's own description of packed sequences, which torch.export asks, has another size than they have."""
 
 
 # ------------------------------------------------------------------------------------------- values that Python asks for
