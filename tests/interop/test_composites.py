@@ -41,6 +41,11 @@ def _grid(*sizes: int, **options: Any) -> Callable[..., Any]:
     return lambda x, g: F.grid_sample(x, g, **{"align_corners": False, **options})
 
 
+def _packed(kind: type[nn.RNNBase], *args: Any, **options: Any) -> Callable[..., Any]:
+    layers, sizes = _network(kind, *args, **options), torch.tensor([3, 3, 2, 1])
+    return lambda data: (out := layers(nn.utils.rnn.PackedSequence(data, sizes)), (out[0].data, out[1]))[1]
+
+
 LENGTHS = torch.tensor([6, 5]), torch.tensor([3, 2])
 LABELS = torch.tensor([[1, 2, 2], [3, 1, 0]])
 
@@ -53,6 +58,10 @@ ROWS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "gru without biases": (_network(nn.GRU, 4, 3, bias=False), (_x(5, 2, 4),)),
     "rnn of tanh": (_network(nn.RNN, 4, 3, 2), (_x(5, 2, 4),)),
     "rnn of relu": (_network(nn.RNN, 4, 3, nonlinearity="relu"), (_x(5, 2, 4),)),
+    "packed lstm": (_packed(nn.LSTM, 4, 5, 2, proj_size=3, bidirectional=True), (_x(9, 4),)),
+    "packed gru": (_packed(nn.GRU, 4, 3, bias=False, bidirectional=True), (_x(9, 4),)),
+    "packed rnn of tanh": (_packed(nn.RNN, 4, 3, 2), (_x(9, 4),)),
+    "packed rnn of relu": (_packed(nn.RNN, 4, 3, nonlinearity="relu"), (_x(9, 4),)),
     "grid of a plane": (_grid(), (_x(2, 3, 5, 4), torch.rand(2, 3, 3, 2, dtype=F64) * 2.4 - 1.2)),
     "grid, nearest": (_grid(mode="nearest"), (_x(2, 3, 5, 4), torch.rand(2, 3, 3, 2, dtype=F64) * 2.4 - 1.2)),
     "grid at borders": (_grid(padding_mode="border"), (_x(2, 3, 5, 4), torch.rand(2, 3, 3, 2, dtype=F64) * 3 - 1.5)),

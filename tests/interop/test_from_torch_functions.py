@@ -359,16 +359,6 @@ def test_what_is_refused(function: Any, words: str):
 # ------------------------------------------------------------------------------------------- checks and `if`s about values
 
 
-class Packed(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layer = nn.LSTM(3, 4)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        packed = nn.utils.rnn.pack_padded_sequence(x[:, None], torch.tensor([2]))
-        return nn.utils.rnn.pad_packed_sequence(self.layer(packed)[0])[0]
-
-
 class Sparse(nn.Module):
     def __init__(self, held: torch.Tensor):
         super().__init__()
@@ -384,7 +374,6 @@ class Sparse(nn.Module):
     (lambda: Sparse(torch.eye(3).to_sparse_csr()), "held: torch.sparse_csr(.*\n)*.*to_dense"),
     (lambda: nn.Sequential(Sparse(torch.eye(3).to_sparse_bsc((1, 1)))), "0.held: torch.sparse_bsc(.*\n)*.*to_dense"),
     (lambda: nn.Sequential(nn.ReLU(), torch.jit.script(nn.Linear(3, 3))), "1: .*Script(.*\n)*.*load_state_dict"),
-    (Packed, "_pack_padded_sequence(.*\n)*.*test_from_torch_functions.py(.*\n)*.*on the padded batch"),
     (lambda: torch.jit.script(nn.Linear(3, 3)), "TorchScript(.*\n)*.*load_state_dict")])
 def test_what_is_refused_says_where_and_what_to_do(make: Any, words: str):
     with pytest.raises(UnsupportedError, match=words) as caught:

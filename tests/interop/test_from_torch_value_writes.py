@@ -253,3 +253,59 @@ def test_an_error_of_the_model_itself_passes_through():
     with pytest.raises(KeyError, match="nothing there") as caught:
         xla_torch.from_torch(function, X)
     assert "data-dependent" in str(caught.value.__cause__)
+
+
+# ------------------------------------------------------------------------------------------- places that a mask chooses
+
+
+def target(x: torch.Tensor, m: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    made = torch.zeros(6, 4, dtype=F64)
+    made[m, labels[m]] = 1.0
+    return made * x
+
+
+def column(x: torch.Tensor, m: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    y = x * 2
+    y[m, 0] = x[m, 1]
+    return y
+
+
+def added(x: torch.Tensor, m: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    y = x * 2
+    y[torch.arange(5, -1, -1)[m], labels[m]] += x[m, 2]
+    return y
+
+
+def by_where(x: torch.Tensor, m: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    y, (places,) = x * 2, torch.where(m)
+    y[places, labels[m]] = x[m].sum(1)
+    return y
+
+
+PLACED: dict[str, Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "a target": target, "a column": column, "added": added, "beside places of where": by_where,
+    "read": lambda x, m, labels: x * x[m, labels[m]].square().sum(),
+    "read by where": lambda x, m, labels: x * (x[torch.where(m)[0]] * x[m]).sum()}
+ROWS_CHOSEN = [torch.tensor(rows, dtype=torch.bool) for rows in ([1, 0, 1, 1, 0, 1], [0, 0, 0, 1, 0, 0], [0] * 6, [1] * 6)]
+
+
+@pytest.mark.parametrize("is_fixed", [False, True], ids=["of any number", "of the number that Python asked for"])
+@pytest.mark.parametrize("first", [0, 1, 2])
+@pytest.mark.parametrize("name", PLACED)
+def test_places_that_a_mask_and_its_labels_say(name: str, first: int, is_fixed: bool):
+    def function(x: torch.Tensor, m: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return PLACED[name](x, m, labels) * (sum(range(len(labels[m]))) if is_fixed else 3)
+
+    def results(run: Any, mask: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        given = x.clone().requires_grad_()
+        found = run(given, mask, labels)
+        return found.detach(), *torch.autograd.grad(found.sin().sum(), given)
+
+    x, labels = torch.linspace(-1, 2, 24, dtype=F64).reshape(6, 4), torch.tensor([0, 1, 2, 3, 0, 2])
+    ours = xla_torch.from_torch(function, x, ROWS_CHOSEN[first], labels)
+    for mask in ROWS_CHOSEN:
+        if is_fixed and mask.sum() != ROWS_CHOSEN[first].sum():
+            with pytest.raises(AssumptionError, match=__file__):
+                ours(x, mask, labels)
+        else:
+            torch.testing.assert_close(results(ours, mask), results(function, mask))

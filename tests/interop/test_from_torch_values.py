@@ -176,8 +176,8 @@ def test_sizes_that_decide_are_right_or_refused(name: str, first: int):
         function(X, MASKS[first])
         ours = xla_torch.from_torch(function, X, MASKS[first])
     except (UnsupportedError, ValueError, RuntimeError):
-        # Eager torch refuses to unpack another number. torch.export iterates over none as over two.
-        assert (name == "unpacked" and first in (1, 2, 3)) or (first, name) in {(2, "iterated"), (2, "places")}
+        assert name == "unpacked"  # eager torch refuses to unpack another number
+        assert first in (1, 2, 3)
         return
     for mask in MASKS:
         try:
@@ -187,6 +187,24 @@ def test_sizes_that_decide_are_right_or_refused(name: str, first: int):
             continue
         torch.testing.assert_close(found, gradient(lambda x, mask=mask: function(x, mask), X))
     assert refused or not ours.assumptions
+
+
+OF_NOTHING: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "iterated": MASKED["iterated"], "places": MASKED["places"],
+    "the first place": lambda x, m: x * torch.where(m)[0][0] if m.any() else x.sin(),
+    "whether there are places": lambda x, m: x * x[torch.where(m)[0][0]] if len(torch.where(m)[0]) else x.cos(),
+    "places in a loop": lambda x, m: x * sum((x[i] for i in m.nonzero(as_tuple=True)[0]), start=x[0]),
+    "a list": lambda x, m: x * (len(list(x[m])) + len(x[m].unbind()) + len(x[m].tolist()) + 1),
+    "masked_select": lambda x, m: x * (len(x.masked_select(m)) + 1)}
+
+
+@pytest.mark.parametrize("first", [2, 0])
+@pytest.mark.parametrize("name", OF_NOTHING)
+def test_a_mask_that_chooses_nothing_is_one_program(name: str, first: int):
+    function = OF_NOTHING[name]
+    family = xla_torch.from_torch(function, X, MASKS[first], assumptions="retrace")
+    for mask in (MASKS[first], *MASKS):
+        torch.testing.assert_close(gradient(lambda x, m=mask: family(x, m), X), gradient(lambda x, m=mask: function(x, m), X))
 
 
 @pytest.mark.parametrize("region", [torch.no_grad(), torch.autocast("cpu", enabled=False)], ids=["no_grad", "autocast"])
@@ -233,6 +251,23 @@ def test_what_a_mask_chooses_is_broadcast(name: str):
             torch.testing.assert_close(found, expected)
     assert int(first.sum()) not in refused
     assert all("test_from_torch_values.py" in message for message in refused.values())
+
+
+SQUEEZED: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "all": lambda x, m: x * x[m].squeeze(),
+    "one dimension": lambda x, m: x[:, None] * x[m].sin().squeeze(0),
+    "after a decision": lambda x, m: (x / x[m].squeeze()).squeeze() if (x > 0).any() else x,
+    "within no_grad": lambda x, m: torch.no_grad()(x[m].squeeze)() * x}
+
+
+@pytest.mark.parametrize("name", SQUEEZED)
+def test_a_size_of_one_is_squeezed(name: str):
+    function = SQUEEZED[name]
+    ours = xla_torch.from_torch(function, X, ~MASK)
+    for mask in (~MASK, ~MASK.flip(0)):
+        torch.testing.assert_close(gradient(lambda x, m=mask: ours(x, m), X), gradient(lambda x, m=mask: function(x, m), X))
+    with pytest.raises(AssumptionError, match=__file__):
+        ours(X, MASK)
 
 
 @EACH

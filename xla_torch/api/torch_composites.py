@@ -30,7 +30,7 @@ from ..storage.dtypes import torch_dtype
 from ..storage.torch_private import arguments_of
 from ..transform.composites import call_attributes
 from ..transform.values import elements_of, leaves
-from . import decomposition_tables, torch_functions, torch_graph, torch_stops
+from . import decomposition_tables, torch_functions, torch_graph, torch_packed, torch_stops
 from .builder import XlaBuilder
 
 _OPS = torch.library.Library("xla_torch", "FRAGMENT")
@@ -165,14 +165,18 @@ def operator_decompositions() -> tuple[dict[Any, Any], dict[Any, Any]]:
         *_differentiated(name, attributes, *given)]}
 
 
-def _of_layers(operator: Any, place: int, kind: Any) -> Callable[..., Any]:
-    """Recurrent layers of torch, one operator while torch exports them: it would walk through all steps. Argument number `place`
-    is of this kind unless sequences are packed."""
-    def layers(*args: Any, **kwargs: Any) -> Any:
-        way = getattr(torch, operator._schema.name.partition("::")[2])
-        if not kwargs and isinstance(args[place], kind):
-            return _whole(operator, _plain, way, *args)
-        return way(*args, **kwargs)
+def _of_layers(kind: str) -> Callable[..., Any]:
+    """Recurrent layers of torch, one operator while torch exports them: it would walk through all steps. The second argument has
+    one dimension if sequences are packed: it is the batch sizes."""
+    padded, packed = (getattr(getattr(torch.ops.aten, kind), name) for name in ("input", "data"))
+
+    def layers(*args: Any) -> Any:
+        if not isinstance(args[1], torch.Tensor) or args[1].ndim > 1:
+            return _whole(padded, _plain, getattr(torch, kind), *args)
+        data, batch_sizes, hx, *others = args
+        sizes = torch_packed.sizes_of(batch_sizes)
+        steps = functools.partial(torch_packed.layers, layers)
+        return _whole(packed, _plain, steps, data, sizes, torch_packed.states_of(hx, sizes[0]), *others)
 
     return layers
 
@@ -186,11 +190,9 @@ def _ctc_loss(log_probs: torch.Tensor, targets: torch.Tensor, input_lengths: Any
 
 
 FUNCTIONS: dict[Any, Callable[..., Any]] = {
-    **torch_functions.FUNCTIONS, torch.ctc_loss: _ctc_loss, torch.nn.functional.ctc_loss: _ctc_loss,
-    torch.lstm: _of_layers(torch.ops.aten.lstm.input, 1, (list, tuple)),
-    torch.gru: _of_layers(torch.ops.aten.gru.input, 2, (list, tuple)),
-    torch.rnn_tanh: _of_layers(torch.ops.aten.rnn_tanh.input, 2, (list, tuple)),
-    torch.rnn_relu: _of_layers(torch.ops.aten.rnn_relu.input, 2, (list, tuple))}
+    **torch_functions.FUNCTIONS, **torch_packed.FUNCTIONS, torch.ctc_loss: _ctc_loss, torch.nn.functional.ctc_loss: _ctc_loss,
+    torch.lstm: _of_layers("lstm"), torch.gru: _of_layers("gru"), torch.rnn_tanh: _of_layers("rnn_tanh"),
+    torch.rnn_relu: _of_layers("rnn_relu")}
 """Functions of torch in others, or as composites, while torch exports them."""
 
 
@@ -237,7 +239,19 @@ def _traced(name: str, attributes: str, shapes: Sequence[Shape]) -> Computation:
     return _finished(builder, torch_graph.build(builder, graph.graph, inputs, lambda one: getattr(graph, one)))
 
 
+def _as_padded(kind: str) -> Callable[..., Any]:
+    """Recurrent layers over packed sequences by those over padded batches, which are composites, too."""
+    padded = getattr(torch.ops.aten, kind).input
+
+    def whole(*args: Any) -> Any:
+        options, operands = composites.taken_apart(padded, args, {})
+        return _plain(composites.name_of(padded), json.dumps(options), *operands)
+
+    return functools.partial(torch_packed.layers, whole)
+
+
 _LOOPS: dict[Any, Callable[..., Any]] = {
+    **{getattr(torch.ops.aten, kind).data: _as_padded(kind) for kind in ("lstm", "gru", "rnn_tanh", "rnn_relu")},
     torch.ops.aten.ctc_loss.Tensor: functools.partial(torch_functions.ctc_loss, scan=torch_graphs.scan)}
 """What operators are that torch walks through step by step."""
 

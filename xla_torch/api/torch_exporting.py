@@ -218,14 +218,11 @@ def instead_of(error: Exception) -> Iterator[None]:
             raise known from error
         got = f"{type(second).__name__}: {str(second).strip().partition(_LINE)[0]}"
         raise UnsupportedError("torch.export fails as it traces the model with the values of the example", subject="from_torch",
-                               got=got, where=torch_asserted_sizes.line_of_error(second),
-                               hint=_PADDED if "_pack_padded_sequence" in got else _DECIDED) from error
+                               got=got, where=torch_asserted_sizes.line_of_error(second), hint=_DECIDED) from error
 
 
 _LINE = "\n"
 _DECIDED = "call the model with the example; if it runs, use torch.where or torch.cond here"
-_PADDED = "run the recurrent layer on the padded batch, and use torch.where to leave out what is behind the end of a sequence"
-"""torch's own description of packed sequences, which torch.export asks, has another size than they have."""
 
 
 # ------------------------------------------------------------------------------------------- values that Python asks for
@@ -343,9 +340,14 @@ def _integer(tensor: torch.Tensor) -> int:
     return int(tensor.to(torch.int64).item())
 
 
+def _unbind(input: torch.Tensor, dim: int = 0) -> Sequence[torch.Tensor]:
+    """As torch's, which takes a size that values say for 2 or more."""
+    return input.unbind(dim) if not input.ndim or int(input.shape[dim]) else ()
+
+
 def _list(tensor: torch.Tensor) -> Any:
     if tensor.ndim:
-        return [_list(part) for part in tensor.unbind()]
+        return [_list(part) for part in _unbind(tensor)]
     value = tensor.item()
     return int(value) if isinstance(value, torch.SymInt) else bool(value) if isinstance(value, torch.SymBool) else value
 
@@ -372,5 +374,5 @@ def _arange(start: Any = None, end: Any = None, step: Any = 1, *, dtype: torch.d
 
 _ASKING: dict[Any, Callable[..., Any]] = {
     torch.equal: _equal, torch.Tensor.equal: _equal, torch.allclose: _allclose, torch.Tensor.allclose: _allclose,
-    torch.Tensor.__int__: _integer, torch.arange: _arange,
+    torch.Tensor.__int__: _integer, torch.arange: _arange, torch.unbind: _unbind, torch.Tensor.unbind: _unbind,
     torch.Tensor.tolist: _list, torch.Tensor.numpy: _array, torch.Tensor.__array__: _array}

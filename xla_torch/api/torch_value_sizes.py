@@ -78,11 +78,14 @@ class ValueSizes:
 
     def assumed(self, where: str, size: int, dim: int) -> Assumption | None:
         """The assumption that an operator in the user's line has a result of a size, where sizes are the example's."""
+        return self._assumption(f"the size of dimension {dim}", size, where)
+
+    def _assumption(self, what: str, value: int, where: str) -> Assumption | None:
         if not self.are_assumed:
             return None
         found = _PLACE.match(where)
-        what = f"the size of dimension {dim} in {(found and found['code']) or 'a result'}"
-        return Assumption(what, size, found["file"], int(found["line"])) if found else Assumption(what, size, where, 0)
+        what = f"{what} in {(found and found['code']) or 'a result'}"
+        return Assumption(what, value, found["file"], int(found["line"])) if found else Assumption(what, value, where, 0)
 
     def _count(self, found: XlaOp, dim: int, mask: Hashable) -> XlaOp:
         """The size of a dimension. Of what one mask chooses there is one."""
@@ -123,8 +126,10 @@ class ValueSizes:
         return number
 
     def _require_value(self, found: XlaOp, expected: XlaOp, asserted: str, where: str) -> None:
-        number = ops.ConvertElementType(ops.Reshape(found, []), expected.element_type)
-        require(ops.Eq(number, expected), f"the value is {asserted}", {"the value": number}, where)
+        number, fixed = ops.ConvertElementType(ops.Reshape(found, []), expected.element_type), None
+        if asserted.isdecimal():
+            fixed = self._assumption("the value", int(asserted), where)
+        require(ops.Eq(number, expected), f"the value is {asserted}", {"the value": number}, where, fixed)
 
     def fitted(self, found: XlaOp, sizes: Sequence[Any], name: str) -> XlaOp:
         """A result with dynamic dimensions where torch has symbols, which `learn` knows: where it has the bound it is cut."""

@@ -16,6 +16,7 @@ from ..storage import inline_regions
 from ..storage.export_repairs import keeping_nothing
 from ..storage.torch_private import Operator, pytree
 from ..storage.value_reads import ASSERTIONS
+from .torch_asserted_sizes import line_of
 
 _HINT = "use torch.where or torch.cond for the decisions, or convert in eval mode"
 
@@ -51,9 +52,16 @@ def verify(exported: Any, model: torch.nn.Module, examples: Callable[[], tuple[S
 
 def check_sizes(exported: Any, examples: Callable[[], tuple[Sequence[Any], Mapping[str, Any]]]) -> None:
     """Raise UnsupportedError if the example does not have a size that torch took for another: torch knows of a size that a value
-    says neither that it is 1 nor how many there are, so that it never broadcasts it."""
-    if any(known.lower == known.upper for known in exported.range_constraints.values()):
+    says neither that it is 1 nor how many there are, so that it never broadcasts or squeezes it."""
+    is_known = any(known.lower == known.upper for known in exported.range_constraints.values())
+    if is_known or any(map(_squeezes, inline_regions.with_regions(exported.graph_module))):
         _checked(exported, {}, examples)
+
+
+def _squeezes(module: torch.fx.GraphModule) -> bool:
+    """Whether a graph drops dimensions of size 1 of values that have sizes which values say."""
+    return any(isinstance(size, torch.SymInt) for node in module.graph.nodes if str(node.target).startswith("aten.squeeze.")
+               for size in node.args[0].meta["val"].shape)
 
 
 def _checked(exported: Any, state: Mapping[str, Any], examples: Callable[[], tuple[Sequence[Any], Mapping[str, Any]]]
@@ -107,10 +115,17 @@ class _Run(torch.fx.Interpreter):
             return n.target(*(self._within(n).run if isinstance(one, torch.fx.GraphModule) else one  # pyright: ignore
                               for one in args))
         if n.target not in ASSERTIONS:
-            return super().run_node(n)
+            return self._of_known_rank(n, super().run_node(n))
         (holds, label), _ = self.fetch_args_kwargs_from_env(n)
         if n not in self._drawn and not bool(holds):
             assumption = Assumption.of_label(label)
             raise UnsupportedError("the example does not fulfil an assumption of its own trace", subject="from_torch",
                                    got=assumption or label, where=assumption.where if assumption else "", hint=_HINT)
         return None
+
+    def _of_known_rank(self, node: torch.fx.Node, found: Any) -> Any:
+        traced = node.meta.get("val")
+        if isinstance(found, torch.Tensor) and isinstance(traced, torch.Tensor) and found.ndim != traced.ndim:
+            raise UnsupportedError("the example has a size of 1 where its own trace has another", subject="from_torch",
+                                   got=f"{list(found.shape)} of {node.target}", where=line_of(node), hint=_HINT)
+        return found

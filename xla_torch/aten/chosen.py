@@ -46,9 +46,9 @@ def places_where(x: XlaOp) -> list[XlaOp]:
 
 @rule("masked_select")
 def _masked_select(self: XlaOp, mask: XlaOp, result: Shape) -> XlaOp:
-    if result.is_static and not result.element_count:
-        return full(self.builder, 0, result)
     sizes = broadcast_sizes(self.shape.dimensions, mask.shape.dimensions)
+    if 0 in sizes:
+        return full(self.builder, 0, result)
     flat, where = (ops.Reshape(spread(x, sizes), [math.prod(sizes)]) for x in (self, mask))
     places = chosen(where)
     if not math.prod(sizes):
@@ -59,7 +59,7 @@ def _masked_select(self: XlaOp, mask: XlaOp, result: Shape) -> XlaOp:
 
 @rule("nonzero")
 def _nonzero(self: XlaOp, result: Shape) -> XlaOp:
-    if result.is_static and not result.element_count:
+    if not self.shape.element_count:
         return full(self.builder, 0, result)
     if not self.shape.rank:
         there = ops.Reshape(cast(self, PRED), [1])

@@ -139,15 +139,15 @@ def _scatter_reduce(self: XlaOp, dim: int, index: XlaOp, src: XlaOp, reduce: str
 
 
 @rule("index.Tensor")
-def _index(self: XlaOp, indices: Sequence[XlaOp | None], result: Shape) -> XlaOp:
+def _index(self: XlaOp, indices: Sequence[XlaOp | None], result: Shape, where: Where = lambda: None) -> XlaOp:
     has_mask = any(index is not None and index.element_type in (PRED, U8) for index in indices)
     if result.is_static and not result.element_count and not (has_mask and self.shape.element_count):
         return full(self.builder, 0, result)  # of what a mask chooses the size is checked
-    return indexed(self, _without_masks(indices))
+    return indexed(self, _without_masks(indices, where))
 
 
-def _without_masks(indices: Sequence[XlaOp | None]) -> list[XlaOp | None]:
-    """The indices, each mask as a vector of places for each of its dimensions."""
+def _without_masks(indices: Sequence[XlaOp | None], where: Where) -> list[XlaOp | None]:
+    """The indices, each mask as a vector of places for each of its dimensions, as many as there are places beside it."""
     masks = [k for k, index in enumerate(indices) if index is not None and index.element_type in (PRED, U8)]
     if len(masks) > 1:
         raise UnsupportedError("several masks in one index may select different numbers of elements", subject="index",
@@ -155,6 +155,22 @@ def _without_masks(indices: Sequence[XlaOp | None]) -> list[XlaOp | None]:
     found: list[XlaOp | None] = []
     for k, index in enumerate(indices):
         found += places_where(index) if k in masks and index is not None else [index]
+    return _of_one_number(found, where)
+
+
+def _of_one_number(indices: Sequence[XlaOp | None], where: Where) -> list[XlaOp | None]:
+    """The indices, where those whose number depends on values are as many as those of a known number. That is checked."""
+    given = [index for index in indices if index is not None and index.shape.rank]
+    known = {index.shape.dimensions[-1] for index in given if not index.shape.dynamic_flags[-1]} - {1}
+    if len(known) != 1 or not any(index.shape.dynamic_flags[-1] for index in given):
+        return list(indices)
+    count, found = known.pop(), list(indices)
+    for k, index in enumerate(indices):
+        if index is None or not index.shape.rank or not index.shape.dynamic_flags[-1]:
+            continue
+        dim = index.shape.rank - 1
+        require_values(ops.ConvertElementType(ops.GetDimensionSize(index, dim), S64), count, ops.Eq, AS_MANY, where)
+        found[k] = _up_to(index, dim, min(count, index.shape.dimensions[dim]), True)
     return found
 
 
@@ -171,6 +187,9 @@ def _index_select(self: XlaOp, dim: int, index: XlaOp, result: Shape) -> XlaOp:
 def _embedding(weight: XlaOp, indices: XlaOp, padding_idx: int) -> XlaOp:
     """Which row is padding matters for gradients only, of which `embedding_dense_backward` has it."""
     return indexed(weight, [indices])
+
+
+AS_MANY = "there are as many values as places"
 
 
 def indexed(x: XlaOp, indices: Sequence[XlaOp | None]) -> XlaOp:
@@ -203,7 +222,7 @@ def put(self: XlaOp, indices: Sequence[XlaOp | None], values: XlaOp, accumulate:
     if first is not None and len(indices) == 1 and first.element_type is PRED and (
             math.prod(values.shape.dimensions) == 1 or not self.shape.is_static):
         return _put_where(self, first, values, accumulate, where)
-    dims, places, window = _index_vectors(self, _without_masks(indices))
+    dims, places, window = _index_vectors(self, _without_masks(indices, where))
     rest = [n for d, n in enumerate(self.shape.dimensions) if d not in dims]
     at = next(k for k in range(self.shape.rank + 1) if k not in window)
     places, values = _as_many(places, values, values.shape.rank + at - len(rest) - 1, where)
@@ -237,9 +256,6 @@ def _up_to(x: XlaOp, dim: int, bound: int, is_static: bool) -> XlaOp:
     if is_static or not isinstance(size, XlaOp):
         return x
     return ops.SetDimensionSize(x, cast(ops.Min(size, size.builder.constant(bound, S64)), S32), dim)
-
-
-AS_MANY = "there are as many values as places"
 
 
 def _put_where(x: XlaOp, mask: XlaOp, values: XlaOp, accumulate: bool, where: Where) -> XlaOp:

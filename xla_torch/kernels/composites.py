@@ -117,6 +117,9 @@ _RESAMPLING = {"upsample_linear1d": 1, "upsample_bilinear2d": 2, "upsample_bicub
                "upsample_nearest1d": 1, "upsample_nearest2d": 2, "upsample_nearest3d": 3}
 """The operators, and in how many dimensions."""
 
+_LAYERS = [f"{kind}.{given}" for kind in ("lstm", "gru", "rnn_tanh", "rnn_relu") for given in ("input", "data")]
+"""Recurrent layers over padded batches and over packed sequences, whose batch sizes are an attribute."""
+
 _BACK: dict[str, Back | None] = {
     "grid_sampler": _grid, "grid_sampler_2d": _grid, "grid_sampler_3d": _grid,
     **{f"{name}.vec": functools.partial(_resampled, dims, getattr(torch.ops.aten, f"{name}_backward"))
@@ -127,7 +130,7 @@ _BACK: dict[str, Back | None] = {
     **dict.fromkeys(("embedding_bag", "embedding_bag.padding_idx"), functools.partial(_bags, from_end=True)),
     **dict.fromkeys(("_embedding_bag", "_embedding_bag_forward_only"), _bags),
     **dict.fromkeys((
-        "lstm.input", "gru.input", "rnn_tanh.input", "rnn_relu.input", "ctc_loss.Tensor", "cumprod", "logcumsumexp",
+        *_LAYERS, "ctc_loss.Tensor", "cumprod", "logcumsumexp",
         "cosine_similarity", "pairwise_distance", "searchsorted.Tensor", "bucketize.Tensor", "histc"))}
 """Operators that are differentiated in one piece, too, and their ways back. None is the way that autograd records, from the
 operands."""
@@ -161,13 +164,13 @@ def _of_ctc_loss(argument: Mapping[str, Any]) -> list[torch.Tensor]:
 def _of_layers(argument: Mapping[str, Any]) -> list[torch.Tensor]:
     """torch would walk through all steps."""
     states = argument["hx"] if isinstance(argument["hx"], list) else [argument["hx"]]
-    width = states[0].shape[2] * (1 + argument["bidirectional"])
-    return [argument["input"].new_empty(*argument["input"].shape[:2], width), *map(torch.empty_like, states)]
+    width, steps = states[0].shape[2] * (1 + argument["bidirectional"]), argument.get("input", argument.get("data"))
+    return [steps.new_empty(*steps.shape[:-1], width), *map(torch.empty_like, states)]
 
 
 _SHAPES: dict[str, Callable[[Mapping[str, Any]], list[torch.Tensor]]] = {
     "ctc_loss.Tensor": _of_ctc_loss,
-    **dict.fromkeys(("lstm.input", "gru.input", "rnn_tanh.input", "rnn_relu.input"), _of_layers)}
+    **dict.fromkeys(_LAYERS, _of_layers)}
 """Results of which only the shapes count, where torch's own operators take long for them, or cannot."""
 
 
@@ -189,8 +192,10 @@ def operators(differentiated: bool) -> frozenset[Any]:
 
 
 def takes(options: Mapping[str, Any]) -> bool:
-    """Whether a kernel computes what its operator does of such arguments: not where that is random, or leaves results out."""
-    return not (options.get("dropout") and options["train"]) and False not in options.get("output_mask", ())
+    """Whether a kernel computes what its operator does of such arguments: not where that is random, leaves results out, or takes
+    batch sizes that calls may change."""
+    is_random = options.get("dropout") and options["train"]
+    return not is_random and False not in options.get("output_mask", ()) and "batch_sizes" not in options["operands"]
 
 
 def operator_of(name: str) -> Any:
@@ -243,6 +248,8 @@ class Call:
     def results(self, operands: Sequence[Any], function: Callable[..., Any] | None = None) -> tuple[torch.Tensor, ...]:
         """The results of the operator, or of a function that takes its arguments, as a flat tuple."""
         argument = self.arguments(operands)
+        if function is None and "batch_sizes" in argument:
+            argument["batch_sizes"] = torch.tensor(argument["batch_sizes"])
         named = {name: argument[name] for name in self.named}
         found = (function or self.operator)(*[argument[name] for name in self.positional], **named)
         return (found,) if isinstance(found, torch.Tensor) else tuple(found)
