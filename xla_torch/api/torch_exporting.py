@@ -80,14 +80,18 @@ def exported(given: Any, args: Sequence[Any], kwargs: Mapping[str, Any], dynamic
             return torch_private.quietly(lambda: torch.export.export(
                 module, apart, named, dynamic_shapes=dynamic_shapes, strict=False))
 
+    seen.ends_at_derivatives = True
     try:
         found = export()
         if not torch_functions.is_lost(found):
             _refuse_kept(module, found)
             return found, names
+    except torch_functions.DerivativeFound:
+        pass
     except Exception as error:
         if not (seen.has_derivatives or below_autograd.has_lost(error)):
             raise
+    seen.ends_at_derivatives = False
     try:
         with below_autograd.tracing(module) as renamed:
             found = export()

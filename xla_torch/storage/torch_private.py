@@ -72,10 +72,9 @@ def level_of_transforms() -> int:
     return len(_interpreters() or ())
 
 
-def innermost_is_vmap() -> bool:
-    """Whether the innermost transform that is on is torch.func.vmap."""
-    stack = _interpreters()
-    return bool(stack) and stack[-1].key() == _VMAP
+def transforms_are_vmap() -> list[bool]:
+    """Of each transform that is on, the outermost first, whether it is torch.func.vmap. The others differentiate."""
+    return [one.key() == _VMAP for one in _interpreters() or ()]
 
 
 # ------------------------------------------------------------------------------------------------ modes
