@@ -342,6 +342,11 @@ def _allclose(input: torch.Tensor, other: torch.Tensor, *options: Any, **named: 
     return bool(torch.isclose(input, other, *options, **named).all())
 
 
+def _truth(tensor: torch.Tensor) -> bool:
+    """A truth is one decision; torch would ask which number it is that is not 0."""
+    return torch.Tensor.__bool__(tensor if tensor.dtype is torch.bool else tensor != 0)
+
+
 def _integer(tensor: torch.Tensor) -> int:
     """As few decisions as the integer needs: 2.5 and 2.75 are the same one."""
     return int(tensor.to(torch.int64).item())
@@ -376,5 +381,5 @@ def _arange(start: Any = None, end: Any = None, step: Any = 1, *, dtype: torch.d
 
 _ASKING: dict[Any, Callable[..., Any]] = {
     torch.equal: _equal, torch.Tensor.equal: _equal, torch.allclose: _allclose, torch.Tensor.allclose: _allclose,
-    torch.Tensor.__int__: _integer, torch.arange: _arange,
+    torch.Tensor.__bool__: _truth, torch.Tensor.__int__: _integer, torch.arange: _arange,
     torch.Tensor.tolist: _list, torch.Tensor.numpy: _array, torch.Tensor.__array__: _array}

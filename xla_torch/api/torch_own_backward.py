@@ -83,8 +83,8 @@ def _filled(gradient: torch.Tensor | None, tensor: torch.Tensor) -> torch.Tensor
 
 
 def way_back(example: Example, computation: Computation, weights: Mapping[str, torch.Tensor], fixed: Sequence[str],
-             order: Sequence[int], results: Sequence[int | None], convert: Callable[..., Any]) -> Computation | None:
-    """The program of the gradients, or None where it cannot be traced.
+             order: Sequence[int], results: Sequence[int | None], convert: Callable[..., Any]) -> Computation | str:
+    """The program of the gradients, or why it cannot be traced.
 
     `weights` are the program's first parameters by name, those of them that the module writes into are `fixed`; the others are
     the leaves of the arguments at the places in `order`. `results` says which of the module's results each of the program's is.
@@ -109,6 +109,15 @@ def way_back(example: Example, computation: Computation, weights: Mapping[str, t
             warnings.simplefilter("ignore")
             function = convert(module, {name: moving(t) for name, t in weights.items()}, [moving(leaves[k]) for k in order],
                                cotangents)
-    except Exception:  # whatever torch raises, or an operator that has no rule
-        return None
-    return None if function.weights or function.replaced else function.computation.program.authored
+    except Exception as error:  # whatever torch raises, or an operator that has no rule
+        return _reason(error)
+    if function.weights or function.replaced:
+        return "it draws random numbers or writes into buffers"
+    return function.computation.program.authored
+
+
+def _reason(error: Exception) -> str:
+    """An error in one line, with what it got and where."""
+    fields = [getattr(error, name, None) for name in ("got", "where")] if isinstance(error, XlaError) else []
+    first = str(error).strip().partition("\n")[0]
+    return ", ".join([first if isinstance(error, XlaError) else f"{type(error).__name__}: {first}", *map(str, filter(None, fields))])

@@ -35,7 +35,7 @@ def tracing(module: torch.nn.Module) -> Iterator[dict[Any, Any]]:
     def traced(*args: Any, **kwargs: Any) -> Any:
         module.forward = forward
         try:
-            return _traced(forward, args, kwargs, renamed)
+            return _traced(forward, args, kwargs, [*module.parameters(), *module.buffers()], renamed)
         finally:
             module.forward = traced
 
@@ -66,15 +66,17 @@ class _Again(torch.fx.Interpreter):
         return found
 
 
-def _traced(function: Callable[..., Any], args: Any, kwargs: Any, renamed: dict[Any, Any]) -> Any:
-    """What the function gives, by operators that are traced apart and then run."""
+def _traced(function: Callable[..., Any], args: Any, kwargs: Any, weights: Sequence[torch.Tensor],
+            renamed: dict[Any, Any]) -> Any:
+    """What the function gives, by operators that are traced apart and then run. `weights` are tensors that it knows: numbers that
+    it reads from others are constants."""
     leaves, tree = pytree.tree_flatten((args, kwargs))
     at = [k for k, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
     out_tree: list[Any] = []
 
     def flat(*tensors: torch.Tensor) -> list[Any]:
         whole = list(leaves)
-        for k, tensor in zip(at, tensors, strict=True):
+        for k, tensor in zip(at, tensors, strict=False):
             whole[k] = tensor
         args, kwargs = pytree.tree_unflatten(whole, tree)
         with _Stops(), sdpa_kernel(SDPBackend.MATH):  # the others have no derivative of their derivative
@@ -84,13 +86,16 @@ def _traced(function: Callable[..., Any], args: Any, kwargs: Any, renamed: dict[
 
     with _alone(), torch.enable_grad(), torch.fx.traceback.preserve_node_meta():
         given = [leaves[k].detach().requires_grad_(leaves[k].requires_grad) for k in at]
-        module = _proxies.make_fx(flat, {torch.ops.aten._efficientzerotensor.default: _zeros})(*given)
+        module = _proxies.make_fx(flat, {torch.ops.aten._efficientzerotensor.default: _zeros})(*given, *weights)
     for one in module.modules():
         if isinstance(one, torch.fx.GraphModule):
             _keep_zeros(one.graph)
             _undetach(one.graph)
             one.recompile()
-    return pytree.tree_unflatten(_Again(module, renamed).run(*[leaves[k] for k in at]), out_tree[-1])
+    modes = [getattr(weight, "fake_mode", None) for weight in weights]
+    for mode in {id(mode): mode for mode in modes if mode is not None}.values():
+        mode.epoch += 1  # numbers that this trace read from weights are read again
+    return pytree.tree_unflatten(_Again(module, renamed).run(*[leaves[k] for k in at], *weights), out_tree[-1])
 
 
 class _Stops(FunctionMode):
