@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from ..autodiff.given import GivenPullback
+from ..core.errors import XlaError
 from ..hlo.derivatives import Lost, bringing
 from ..hlo.ir import Computation
 from ..storage import torch_private
@@ -55,7 +56,8 @@ class _Run(torch.nn.Module):
         if not moving:
             return [None] * len(active)
         ends, given = zip(*moving, strict=True)
-        return torch.autograd.grad(ends, active, given, allow_unused=True)
+        # The way forward of tangents is what differentiates this by the cotangents.
+        return torch.autograd.grad(ends, active, given, create_graph=True, allow_unused=True)
 
 
 class _Gradients(torch.nn.Module):
@@ -117,7 +119,10 @@ def way_back(example: Example, computation: Computation, weights: Mapping[str, t
 
 
 def _reason(error: Exception) -> str:
-    """An error in one line, with what it got and where."""
-    fields = [getattr(error, name, None) for name in ("got", "where")] if isinstance(error, XlaError) else []
-    first = str(error).strip().partition("\n")[0]
-    return ", ".join([first if isinstance(error, XlaError) else f"{type(error).__name__}: {first}", *map(str, filter(None, fields))])
+    """An error in one line."""
+    if not isinstance(error, XlaError):
+        return f"{type(error).__name__}: {str(error).strip().partition(_LINE)[0]}"
+    return ", ".join(str(part) for part in (error.what, error.got, error.where) if not (isinstance(part, str) and not part))
+
+
+_LINE = "\n"
